@@ -33,10 +33,10 @@ struct PublishedFigure {
 };
 
 // A statement about an experiment, and the criterion by which it counts as shown. The experiment file contains it, so
-// that it is fixed before any run. a name in measures(), or time_to_equal_loss_s or steps_to_equal_loss
+// that it is fixed before any run.
 struct Claim {
   std::string sentence;
-  std::string measure;  // of measures(), or one of time_to_equal_loss_s, steps_to_equal_loss
+  std::string measure;  // a name in measures(), or time_to_equal_loss_s or steps_to_equal_loss
   std::string method;   // empty with an order
   std::string against;  // the other method; empty: none
   Effect effect = Effect::value;

@@ -39,7 +39,7 @@ struct AsyncLocalReplay {
   std::vector<int> arrivals;  // workers of the differences, in order
   int local_steps = 1;
   std::function<double(int step)> rate = [](int) { return 0.1; };  // by the step of the experiment file
-  double momentum = 0;                                             // of the workers; kept between rounds
+  double momentum = 0;                                             // the workers' momentum, kept between rounds
   int workers = 3;
 
   double theta(const Rule& rule) const {

@@ -142,7 +142,7 @@ TEST(DesLoc, AveragesTheParametersWhereAClockEndsARoundOfMoments) {
 // Local Adam's 3 / K_x.
 TEST(DesLoc, SendsHalfOfWhatLocalAdamDoes) {
   constexpr int workers = 6, K_x = 16, steps = 6 * K_x * 4;
-  constexpr std::int64_t all_reduce = 2 * (workers - 1) * 16;  // of 16 bytes
+  constexpr std::int64_t all_reduce = 2 * (workers - 1) * 16;  // bytes of an all-reduce of 16 bytes
   SimulatedRun setup = with_adamw({.workers = workers, .budget = {.steps = steps}});
   setup.objective = nullptr;
   const auto bytes_of = [&](const Algorithm& method) { return setup.run(method).totals.bytes.value(); };

@@ -74,7 +74,7 @@ TEST(ExtraSteps, AreANumberOfWholeSteps) {
     EXPECT_EQ(uneven(10).run(dropping(3.1, make_extra_steps(redundancy, ExtraStepsSchedule::kept))).rounds.size(),
               static_cast<std::size_t>(10 + extra))
         << redundancy;
-  // Of 4 planned steps 6/9 are kept: half as many again.
+  // 6/9 of the micro-batches are kept, so the 4 planned steps become 6.
   EXPECT_EQ(uneven(4).run(dropping(3.1, make_extra_steps({}, ExtraStepsSchedule::kept))).rounds.size(), 6u);
 }
 
@@ -87,7 +87,7 @@ TEST(ExtraSteps, TheScheduleStaysAtItsEndOrIsStretched) {
   const LearningRate::Options linear{.shape = LearningRate::Shape::linear, .peak = 1, .total_steps = 20};
   setup.learning_rate = std::make_shared<LearningRate>(linear);
   const auto rates = [&](ExtraStepsSchedule schedule) {
-    std::vector<double> found;  // of the step after each publication
+    std::vector<double> found;  // learning rates of the step after each publication
     for (const Publication& p : setup.run(dropping(3.1, make_extra_steps(0.25, schedule))).publications)
       found.push_back(p.learning_rate);
     return found;

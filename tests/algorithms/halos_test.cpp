@@ -52,8 +52,8 @@ struct HalosReplay {
   int merge_every = 1;
   double mixing = 1;
   double inside_s = 0, between_s = 0;
-  double rate = 0.1, momentum = 0;  // of the workers
-  int steps = 1;                    // of the budget
+  double rate = 0.1, momentum = 0;  // the workers' rate and momentum
+  int steps = 1;                    // the budget's steps
 
   struct Update {
     double time_s;

@@ -27,7 +27,7 @@ TEST(KBatchSync, WithEqualWorkersAndAllOfThemEqualsSynchronousSgd) {
   EXPECT_EQ(setup.run(KBatchSync(4)).parameters, setup.run(SyncSgd()).parameters);
 }
 
-// Of 2 N gradients each of the equal workers gives two, at one version: an update of twice as many samples.
+// Each of the N equal workers gives two of 2 N gradients at one version, so the update uses twice as many samples.
 TEST(KBatchSync, WithTwiceAsManyGradientsAsWorkersEqualsSynchronousSgdOfTwoMicroBatches) {
   const SimulatedRun setup{.workers = 3, .network_s = 0.25, .rate = 0.3, .budget = {.steps = 2}};
   const auto outcome = setup.run(KBatchSync(6));  // one update

@@ -16,7 +16,7 @@ struct Pulled {
   static constexpr int period = 2;
   int workers = 3;
   int rounds = 4;
-  std::vector<double> rates{};  // of each step; empty: 0.1
+  std::vector<double> rates{};  // by step; empty means 0.1
   std::size_t coordinate = 0;
   std::pair<int, int> lost{-1, -1};  // worker and round; an outage takes the first step
 

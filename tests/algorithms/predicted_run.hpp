@@ -50,7 +50,7 @@ struct PredictedRun {
     double step_s;
     double drop_rate;
     double error_s;          // standard error of step_s, for methods whose rounds are independent
-    double communication_s;  // of a step, as booked by the accounts, averaged over all workers
+    double communication_s;  // a step's communication, as booked by the accounts, averaged over all workers
     double kept;             // share of the micro-batches of all steps
   };
   Simulated simulate(const Algorithm& algorithm) const;

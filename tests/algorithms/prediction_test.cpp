@@ -428,7 +428,7 @@ double ring_s(int members, double bytes) {
 }
 
 struct Case {
-  int moments;  // of the optimizer
+  int moments;  // number of the optimizer's moments
   AveragePolicy policy;
   double vectors;  // vectors per average
 };
@@ -574,7 +574,7 @@ TEST(HeavyTails, RoundsThatAreTooLongForTheSampleHaveNoFormulaWithoutAVariance) 
   EXPECT_TRUE(setting.predict(LocalSgd(every(20), {})).empty());
 }
 
-// Of 5,000 workers only some are drawn, and no law gives the times of the slowest.
+// Only some of 5,000 workers are drawn, and no law gives the times of the slowest.
 TEST(HeavyTails, WhereOnlyASampleCouldTellTheReasonIsTheVariance) {
   const PredictedRun many{.workers = 5000, .delays = {pareto_delay(1.5, 0.5)}, .steps = 100};
   PredictedRun milder = many, long_rounds = heavy;

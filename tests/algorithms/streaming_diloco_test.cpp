@@ -45,7 +45,7 @@ struct FragmentRun {
   int period = 4;
   int delay = 1;
   double mixing = 0;
-  std::vector<double> rates{};           // of each step of the run
+  std::vector<double> rates{};           // by step of the run
   std::set<std::pair<int, int>> lost{};  // worker and step, lost in an outage
   OuterRule outer{};                     // has its own state
   std::vector<double> workers_models{};  // at the end

@@ -673,7 +673,7 @@ TEST(RoundsOfRule, CoefficientsOfEqualCommunicationAreTheDerivedOnes) {
     double peak;
     std::int64_t steps, warmup, minimum;
     double share;
-    std::vector<double> ratios;  // of coefficient to peak, by power
+    std::vector<double> ratios;  // ratios of coefficient to peak, by power
   };
   for (const Row& row : {Row{0.008, 93600, 10000, 4, 0.10375, {6.118, 2.1875, 1.560}},
                          Row{0.8, 62400, 1560, 2, 0.39731, {0.550, 0.250, 0.190}}}) {

@@ -93,7 +93,7 @@ struct Replay {
   int global_every = 3;
   Divisor divisor = Divisor::paper;
   Order order = Order::step_first;
-  double decay = 0;  // of weights: at the model that is stepped, wherever the gradient was taken
+  double decay = 0;  // weight decay, at the model that is stepped, wherever the gradient was taken
 
   double theta() const {
     constexpr double rate = 0.1;

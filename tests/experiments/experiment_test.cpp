@@ -693,7 +693,7 @@ TEST_F(Bounds, OfNumbersAreTakenOrRefusedAsTheReferenceSays) {
       {"training.learning_rate.peak", "1e-300", "0"},
       {"training.learning_rate.peak", "1e300", "inf"},
       {"training.learning_rate.final", "0", "-1e-9"},
-      {"training.learning_rate.warmup_steps", "59", "60"},  // of 60 steps
+      {"training.learning_rate.warmup_steps", "59", "60"},  // the run has 60 steps
       {"training.learning_rate.warmup_steps", "0", "-1"},
       {"training.learning_rate.total_steps", "1", "0"},
       {"training.learning_rate", "{schedule=\"step\", peak=1, decay_steps=[0,1]}",
@@ -704,7 +704,7 @@ TEST_F(Bounds, OfNumbersAreTakenOrRefusedAsTheReferenceSays) {
        "{schedule=\"step\", peak=1, decay_steps=[5], factor=0}"},
       {"training.learning_rate", "{schedule=\"polynomial\", peak=1, power=1e-9}",
        "{schedule=\"polynomial\", peak=1, power=0}"},
-      {"training.learning_rate", "{schedule=\"polynomial\", peak=1, warmup_steps=30, hold_steps=29}",  // of 60 steps
+      {"training.learning_rate", "{schedule=\"polynomial\", peak=1, warmup_steps=30, hold_steps=29}",  // 60 steps run
        "{schedule=\"polynomial\", peak=1, warmup_steps=30, hold_steps=30}"},
       {"training.learning_rate", "{schedule=\"linear\", peak=1, warmup_share=0.5, hold_share=0.4}",
        "{schedule=\"linear\", peak=1, warmup_share=0.5, hold_share=0.5}"},

@@ -35,7 +35,7 @@ inline std::vector<KeyCase> periods() {
         {{with("rule='power',coefficient=0.2,minimum=2,warmup_steps=8")}, {"methods.0.period.warmup_period=1"}});
     cases.push_back({{with("rule='post-local',switch_step=4,steps=4")},
                      {"methods.0.period.switch_step=8", "methods.0.period.steps=3"}});
-    cases.push_back({{with("rule='constant',steps={rounds=6}")},  // of 24 steps
+    cases.push_back({{with("rule='constant',steps={rounds=6}")},  // a run has 24 steps
                      {"methods.0.period.steps.rounds=8", "methods.0.period.steps={share=0.5}"}});
     cases.push_back({{with("rule='constant',steps={share=0.25}")}, {"methods.0.period.steps.share=0.5"}});
     cases.push_back({{with("rule='constant',steps=4,solved_for={share=0.25,rounds=6,found=6}")},

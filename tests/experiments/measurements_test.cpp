@@ -124,7 +124,7 @@ TEST_F(Measurements, WorkersOfLocalSgdAreApartBeforeTheyAreAveraged) {
   const auto& distance = found.at("consensus_distance");
   for (std::int64_t step = 1; step <= 8; ++step) {
     const auto alone = static_cast<double>((step - 1) % 4 + 1);
-    const double expected = 1e-4 * std::sqrt(1000 * alone * 2 / 3);  // of three workers, from their mean
+    const double expected = 1e-4 * std::sqrt(1000 * alone * 2 / 3);  // three workers' distance from their mean
     EXPECT_NEAR(distance.at(step), expected, 0.1 * expected) << step;
   }
 }
@@ -140,7 +140,7 @@ TEST_F(Measurements, ModelsThatAreEvaluatedHaveADistanceOfTheirOwn) {
   for (const Measurement& row : outcome.recording.measurements) ++rows[{row.step.value(), row.quantity}];
   for (const auto& [row, count] : rows) EXPECT_EQ(count, 1) << row.second << " after step " << row.first;
   const auto found = by_quantity(outcome);
-  const double expected = 1e-4 * std::sqrt(1000.0 * 2 / 3);  // of three workers, from their mean
+  const double expected = 1e-4 * std::sqrt(1000.0 * 2 / 3);  // three workers' distance from their mean
   for (const std::int64_t step : {4, 8}) {
     EXPECT_NEAR(found.at("consensus_distance").at(step), expected, 0.1 * expected) << step;
     EXPECT_LT(found.at("evaluated_consensus_distance").at(step), 0.01 * expected) << step;

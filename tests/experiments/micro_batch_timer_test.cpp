@@ -183,8 +183,8 @@ TEST(LengthMeter, GivesUpRoundsWhereGradientsAreSlow) {
   EXPECT_LT(meter.now_s, 100 + 35);
 }
 
-// What a measurement of a micro-batch times, and what it holds in memory meanwhile, shown by a clock that gradients and
-// their release move, and by counted gradients.
+// These tests show which part of a micro-batch a measurement times and what it holds in memory meanwhile. They use a
+// clock that gradients and their release move, and counted gradients.
 
 constexpr double gradient_s = 1e-3, release_s = 5e-3;
 

@@ -249,7 +249,7 @@ TEST_F(MpiRun, ATraceIsReplayedAndRecordedAgain) {
                               "\"cluster={workers=3,micro_batches=2,trace={file='trace.csv',end='stop'}}\" ";
   const auto replayed = syncopate(command + "cluster.trace.like.2=1", 3);
   ASSERT_EQ(replayed.status, 0) << replayed.err;
-  EXPECT_THAT(steps_of("steps.csv"), ElementsAre(1, 2, 3));  // of a budget of 6 steps
+  EXPECT_THAT(steps_of("steps.csv"), ElementsAre(1, 2, 3));  // the budget allows 6 steps
   const auto summary = nlohmann::json::parse(read(run_directory() / "summary.json"));
   const double end_s = summary["end_time_s"];
   EXPECT_GE(end_s, 2 * (0.02 + 0.03 + 0.03));

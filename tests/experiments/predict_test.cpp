@@ -1181,7 +1181,7 @@ TEST(PredictionTable, EveryValueOfTheJsonStandsUnderItsOwnName) {
       PredictedTarget{.batch = 12.5, .steps = 40.5, .step_time_s = 0.5, .time_s = 20.25, .is_bound = true};
   auto json = nlohmann::json::parse(predictions_json("e", methods));
   auto& error = json["predictions"][0]["formulas"][0]["effective_speedup_standard_error"];
-  EXPECT_NEAR(error, 2.25 * std::sqrt(4.0 / 9 + 1.0 / 576 + 1.0 / 4096), 1e-12);  // of 0.75, 6 and 2: relative errors
+  EXPECT_NEAR(error, 2.25 * std::sqrt(4.0 / 9 + 1.0 / 576 + 1.0 / 4096), 1e-12);  // relative errors of 0.75, 6, 2
   error = "above";
   EXPECT_EQ(json, nlohmann::json::parse(R"({
     "experiment": "e", "predictions": [

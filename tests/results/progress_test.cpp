@@ -118,7 +118,7 @@ TEST(Progress, APlanThatIsFarTooShortDoesNotOutweighWhatIsSeen) {
   EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::ContainsRegex("0:(0[3-9]|[1-5][0-9]) left"));
 }
 
-// Of 10,000 s of work 6,000 take no time. The plan counts as ten seconds, which are spread over them, so that 10 /
+// 6,000 of 10,000 s of work take no time. The plan counts as ten seconds, which are spread over them, so that 10 /
 // 6,010 of the 4,000 s remain.
 TEST(Progress, CommonPhasesOfOtherProcessesCountAsWork) {
   syncopate::Run phase, other, run;

@@ -126,7 +126,7 @@ TEST(SpanRecorder, ALimitMayCutWhatIsSentAfterSeveralSteps) {
     for (int i = 0; i < 3; ++i) round(5 + 30 * i, 2 * i);
     recorder.keep(Rank{0}, Duration{22});
     if (is_kept) recorder.keep(Rank{0}, Duration{22});
-    if (!is_kept) recorder.keep(Rank{0}, Duration{23});  // of another difference
+    if (!is_kept) recorder.keep(Rank{0}, Duration{23});  // another difference
     EXPECT_THAT(lines(recorder.finish(at(90)).tracks.at(0)),
                 ElementsAre("communicate 0-5 receive", "compute 5-15 micro-batch", "compute 15-27 micro-batch",
                             "communicate 27-35 receive",

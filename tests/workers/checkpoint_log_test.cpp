@@ -134,7 +134,8 @@ TEST(CheckpointLog, FailsWhereSomebodyReadsWhatIsNotComputed) {
   EXPECT_FALSE(has_run);
 }
 
-// In the original run a memo finds a value that only tasks hold; in the replay there are no tasks, and so no value.
+// In the original run the memo found a value that only tasks held. In the replay there are no tasks, so the value is
+// gone and the log provides it.
 TEST(CheckpointLog, FindsWhatWasFound) {
   Kept kept;
   CheckpointLog first;

@@ -330,7 +330,7 @@ TEST_P(ClusterContract, AWideGradientTravelsInDoublePrecision) {
 TEST_P(ClusterContract, AMessageEndsAMicroBatchThatWaitsForNoMore) {
   const int n = participants();
   base_s = 1;
-  std::vector<Time> began(static_cast<std::size_t>(n), never);  // of the workers here
+  std::vector<Time> began(static_cast<std::size_t>(n), never);  // by worker, for those here
   Time sent = start_time;
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
     const Time told = cluster.barrier(self, here()).time + from_seconds(0.1);  // or later

@@ -106,7 +106,7 @@ TEST_P(PartialContract, TheRunEndsWhenWorkersHaveLastMet) {
   base_s = 0.05;
   for (const std::string way : {"message", "barrier", "group", "partial all-reduce"}) {
     SCOPED_TRACE(way);
-    Time came = start_time, went_on = start_time;  // of the workers here
+    Time came = start_time, went_on = start_time;  // times of the workers here
     const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
       arrive(cluster, self, 0, {.quorum = n}, LateGradient::drop);
       gradient(cluster, self, 1, 1);

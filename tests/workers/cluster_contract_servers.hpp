@@ -136,7 +136,7 @@ TEST_P(ClusterContract, AMicroBatchThatAMessageEndsIsDropped) {
   const int workers = participants() - 1;
   base_s = 3600;
   const Time told = start_time + from_seconds(0.2);
-  std::vector<Time> began(static_cast<std::size_t>(workers), told);  // of the workers here
+  std::vector<Time> began(static_cast<std::size_t>(workers), told);  // by worker, for those here
   const RunTotals totals = run(
       workers,
       [&](Cluster& cluster, Rank self) {

@@ -108,7 +108,7 @@ class ExchangedSteps {
  public:
   std::vector<Vector> memory;  // by worker
   std::vector<Vector> owned;   // residuals of the owned chunks, by worker
-  Vector common;               // of the previous step
+  Vector common;               // the previous step's common part
 };
 
 // Shared by tests that compare compressors with recursions in double precision.
@@ -880,7 +880,7 @@ TEST(PowerSgd, InTurnFollowsTheRecursion) {
     ExchangedSteps found(of_parts(in_turn(r, 0, of_mean ? removes_mean : ""), {{0, n * m, n, m}, {n * m, 3}}, workers),
                          workers, size);
     std::vector<Exact> e(workers, Exact(size));
-    std::vector<Exact> factor(r);  // of all workers' sum
+    std::vector<Exact> factor(r);  // factor of all workers' sum
     for (int t = 0; t < steps; ++t) {
       const auto g = normal_gradients(workers, size, t);
       const Vector sum = found.step(t, g);

@@ -357,7 +357,7 @@ TEST(LargeVectors, AveragesAndCombinationsFollowTheFormula) {
   const AveragePolicy policy{.moments = {StatePolicy::average, StatePolicy::average}};
   const auto mean = engine.training.average(states, policy);
   expect_near(engine.training.values(mean[3]), times_ramp(3), 1e-5);
-  expect_near(engine.values(mean[3]->moments[0].values), times_ramp(-3, 1), 1e-5);  // of the gradients: 1 - target
+  expect_near(engine.values(mean[3]->moments[0].values), times_ramp(-3, 1), 1e-5);  // the gradients are 1 - target
   const std::vector<double> by_number = {1, 2, 3, 4, 5};
   const auto weighted = engine.training.average(states, policy, by_number);
   expect_near(engine.training.values(weighted[0]), times_ramp((1 + 4 + 9 + 16 + 25) / 15.0), 1e-5);

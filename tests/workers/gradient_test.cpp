@@ -329,7 +329,7 @@ TEST(SumsApart, PassesDoNotGoByTheOrderOfArrival) {
     EXPECT_EQ(held.objective->passes, first);
     std::ranges::rotate(workers, workers.begin() + 4);
   }
-  EXPECT_EQ(first.size(), 2u);  // of 16
+  EXPECT_EQ(first.size(), 2u);  // two passes over 16 micro-batches
 }
 
 TEST(SumsApart, OfDifferentModelsHaveTheirOwnPasses) {

@@ -313,7 +313,7 @@ TEST(Network, ARegionsServerStandsAmongItsWorkersAndTheGlobalOneByItself) {
     const int of_region = 12 / regions;
     const auto place = [&](int rank) {
       if (rank < 12) return rank / 4;
-      return rank == 12 ? -1 : (rank - 13) * of_region / 4;  // of its first worker
+      return rank == 12 ? -1 : (rank - 13) * of_region / 4;  // the server of the region's first worker
     };
     for (int a = 0; a < 13 + regions; ++a)
       for (int b = 0; b < 13 + regions; ++b) {

@@ -693,7 +693,7 @@ class ConstantGradient : public PullObjective {
 struct NamedOptimizer {
   std::string name;
   std::function<std::unique_ptr<Optimizer>()> make;
-  bool corrects_first = true;  // of RMSProp's two moments only the mean square has a start to correct for
+  bool corrects_first = true;  // only RMSProp's second moment, the mean square, has a start to correct for
 };
 
 std::vector<NamedOptimizer> optimizers() {

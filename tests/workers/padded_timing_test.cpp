@@ -70,7 +70,7 @@ TEST(PaddedTiming, HidesNoPadding) {
       ASSERT_EQ(shown.size(), tokens.size());
       EXPECT_TRUE(std::equal(shown.begin() + own, shown.end(), tokens.begin() + own));
       EXPECT_THAT(asked, testing::Each(testing::Lt(own)));
-      // Of `own` tokens the first is never hidden, and the last of the whole text is not either.
+      // The first of `own` tokens is never hidden, and neither is the last of the whole text.
       const auto hideable = own == std::ssize(tokens) ? own - 2 : own - 1;
       const auto wanted = std::max<std::int64_t>(1, std::llround(0.4 * own));
       EXPECT_EQ(std::ssize(asked), std::min<std::int64_t>(wanted, hideable));

@@ -23,7 +23,7 @@ inline constexpr int workers = 4;
 inline constexpr int micro_batches = 2;
 
 struct Outcome {
-  std::vector<float> parameters;  // of this rank's worker
+  std::vector<float> parameters;  // model of this rank's worker
   RunTotals totals;
 };
 

@@ -39,7 +39,7 @@ TEST(SampledTimes, LawsAreThoseThatTheDelaysDeclare) {
   }
 }
 
-// A drift's declared mean is that of an endless run, 5 s; here it rises from 0 to 0.19 s over the run. A Pareto law of
+// A drift's declared mean is that of an endless run, 5 s; here it rises from 0 to 0.2 s over the run. A Pareto law of
 // shape 1.8 has no variance, but its sample has one.
 TEST(SampledTimes, WhereTheDelaysDeclareWhatTheRunIsNotTheSampleCounts) {
   const auto drifting = sample({drift_delay(0.0001, 5)}, 4, 1);
@@ -77,7 +77,7 @@ TEST(SampledTimes, WorkersOfOneDeclaredLawAreAlikeWhateverTheirSampleShows) {
   const auto bursty = scoped_delay(constant_delay(1), {.bursts = BurstLengths{4, 4}, .cluster_size = 64});
   const auto times = sample_times(ComputeTime(7, 1.0, {}, {bursty}), 64, 1, Step{512});
   ASSERT_EQ(times.drawn_steps(), 512u);
-  double variance = 0;  // of the workers' means, divided by that of means of independent steps
+  double variance = 0;  // the variance of the workers' means, divided by that of means of independent steps
   for (std::size_t worker = 0; worker < 64; ++worker) {
     double mean = 0;
     for (std::size_t step = 0; step < 512; ++step) mean += times.step_times[worker * 512 + step] / 512;

@@ -186,7 +186,7 @@ TEST(SharedLinks, TwoNeighboursTakeTwoTransfers) {
 // Within the rack only the receiver's link counts.
 TEST(SharedLinks, OfRacksCarryAllThatGoesBetweenThem) {
   const int size = 3;
-  const double uplink_s = 2;  // of the payload
+  const double uplink_s = 2;  // time of the payload
   const LinkOptions racks{.group_size = size, .uplink = {0.5, 1000 / uplink_s}};
   const Programs setup{.workers = 2 * size, .servers = 0, .network = make_ring_network(latency_s, 1000, racks)};
   setup.run([&](Cluster& cluster, Rank self) {
@@ -233,7 +233,7 @@ TEST(SharedLinks, OfASlowWorkerAreSlowForItAlone) {
 
 // A collective occupies its members' links for its transfer, without latencies, and waits for messages on them.
 TEST(SharedLinks, CollectivesAndMessagesWaitForEachOther) {
-  const double transfers_s = 1, latencies_s = 2 * latency_s;  // of an all-reduce of two workers
+  const double transfers_s = 1, latencies_s = 2 * latency_s;  // times of an all-reduce of two workers
   const auto run = [&](double message_at_s, double collective_at_s, double message_s, double collective_s) {
     const Programs setup{.workers = 2, .network = make_ring_network(latency_s, 1000)};
     setup.run(

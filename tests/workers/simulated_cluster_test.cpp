@@ -673,7 +673,7 @@ TEST(DeadlineTies, OfOneWorkerConcernItAlone) {
 
 // One worker; the deadline and the outage in the first micro-batch.
 struct WithOutage {
-  double begin_s, duration_s;  // of the outage
+  double begin_s, duration_s;  // the outage's begin and duration
   std::int64_t threshold_ns;
   int kept;
   double stops_s, discarded_s;

@@ -455,7 +455,7 @@ TEST(Masking, HidesEightOfTenKeepsOneAndShowsAnyTokenForOne) {
         ++others[shown];
     }
   }
-  // Of the hidden tokens 1 in 50 of a tenth happens to be the mask, or the same token.
+  // About 1 in 50 of a tenth of the hidden tokens happens to be the mask, or the same token.
   const auto near = [&](int found, double share) {
     EXPECT_NEAR(found, share * total, 4 * std::sqrt(total * share * (1 - share))) << share;
   };
