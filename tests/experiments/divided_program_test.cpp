@@ -245,8 +245,7 @@ measure = "final_validation_loss"
   EXPECT_EQ(runs, others);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers take more addresses than the limit \
-                                                                     // allows
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // these take more addresses than the limit
 TEST_F(DividedProgram, AFailureOfOneProcessFailsTheRunAndTheNextOnesAreMade) {
   write("e.toml", experiment + "[sweep]\n\"models.mlp.hidden\" = [[40000, 2000], [16]]\n");
   const std::string run = "run e.toml --cluster simulated --threads 1 --results results --only synchronous";
