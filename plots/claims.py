@@ -17,19 +17,19 @@ from plots.sheet import Place, Sheet
 from plots.terminal import printable, say
 
 SCHEMA_VERSION = 2
-VERDICTS = {"reproduced": "yes", "not reproduced": "no", "inconclusive": "open"}  # and the class of its badge
+VERDICTS = {"reproduced": "yes", "not reproduced": "no", "inconclusive": "open"}  # with the classes of their badges
 HOUR_S, LEAST_HOURS = 3600, 2
-SHOWN_POINTS = 4  # points of a claim in the table; of more the lowest and the highest
+SHOWN_POINTS = 4  # most points of a claim in the table; of more points only the lowest and the highest are shown
 
-SURE = {"stated", "established"}  # in the paper's own words: what is derived, or stands in code alone, is not drawn
+SURE = {"stated", "established"}  # in the paper's own words; only these figures are drawn
 FIGURE = re.compile(r"([-+]?\d+(?:\.\d+)?)\s*(%|x|times|×|s)?")
 LOOK = {"marker": "*", "linestyle": "none", "markeredgewidth": 0.7, "markeredgecolor": "black", "zorder": 6}
 
-ROW, COLUMN_ROW = 0.17, 0.21  # inches of a point of a claim; in a column its name stands above it
+ROW, COLUMN_ROW = 0.17, 0.21  # inches per point of a claim; in a column its name stands above it
 MOST_POINTS = 12  # points of a claim in the figure
 SMALL = 0.83  # letters of a sentence in a column, as a share of the usual ones
-LABEL = 0.066  # inches of a letter of a point's label
-COUNTED = {"steps", "rounds"}  # units without parts
+LABEL = 0.066  # inches per letter of a point's label
+COUNTED = {"steps", "rounds"}  # units that are whole numbers
 COUNTS = plt.FuncFormatter(lambda value, _: f"{value:,.0f}")
 MARKS = {"reproduced": ("o", style.INK), "not reproduced": ("X", style.INK), "inconclusive": ("o", "white")}
 WANTED = {"color": "#009E73", "alpha": 0.16, "linewidth": 0}
@@ -272,7 +272,7 @@ def draw_claim(panel, claim: dict) -> None:
         panel.plot(times * point["mean"], row, marker, color=style.INK, markerfacecolor=face, markeredgecolor=style.INK,
                    markeredgewidth=1, markersize=1.2 * style.page.marker, gid="mean", zorder=4)
     if paper is not None:
-        middle = (len(points) - 1) / 2  # between two rows, or just above one, so that it does not hide our mean
+        middle = (len(points) - 1) / 2  # between rows, so that it does not hide our mean
         panel.plot(times * paper, middle if middle % 1 else middle - 0.4, color=style.INK, **star(claim), markersize=2 * style.page.marker,
                    gid="paper")
     panel.set_xlim(left, right)

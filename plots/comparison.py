@@ -11,17 +11,17 @@ from plots.terminal import printable
 RATE = re.compile(r"[0-9.]+ [kMGT]?(bit|B|bytes)/s")
 BANDWIDTH = "bandwidth_bytes_per_s"
 SIZES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
-SAY_LITTLE = {"peak", "final", "minimum", "coefficient", "power"}  # last parts of keys that need the table they are in
+SAY_LITTLE = {"peak", "final", "minimum", "coefficient", "power"}  # last parts of keys, unclear without their table
 
 MPI = " (MPI)"  # ends the label of a method that ran on a wall clock
 BASELINE = "sync-sgd"
-OWN = "method."  # begins the name of a swept key of a method's own
+OWN = "method."  # prefix of a method's own swept keys
 
 COMMON_PHASE = "common phase"  # the label of a run at whose end others start
 NOT_COMPARED = {"name", "description", "seeds", "methods", "recording", "checkpoint"}
 DECIDING = ("name", "schedule", "kind", "rule", "form")  # keys that make a table another one (experiments/sections/variation.cpp)
 DESCRIBED = {"models": "model", "datasets": "dataset"}  # tables of the file, and the key of [training] that chooses among them
-MAY_BE_OTHERWISE = ("training.", *(f"{table}." for table in DESCRIBED))  # beginnings of keys that a method may override
+MAY_BE_OTHERWISE = ("training.", *(f"{table}." for table in DESCRIBED))  # prefixes of keys that a method may override
 BETWEEN = "  ·  "  # parts of a subtitle
 
 
@@ -252,7 +252,7 @@ class Comparison:
     """All methods of an experiment at one point of what varies: a sweep, or overrides such as training.model=cnn."""
 
     experiment: str
-    point: dict[str, str]  # the keys that vary among the experiment's runs, beside method and seed, and their values here
+    point: dict[str, str]  # keys that vary among the runs, except method and seed, and values here
     methods: list[Method]
     config: dict[str, str] = field(default_factory=dict)  # its values of all keys in which the experiment's runs differ
 
@@ -278,9 +278,9 @@ class Placed:
     """A run, and the keys that decide to which points it belongs."""
 
     run: Run
-    names: dict[str, str]  # the keys that the experiment file varies, without its method's own, and their values
+    names: dict[str, str]  # the keys that the experiment file varies, except its method's own, and their values
     config: dict[str, str]  # the keys in which runs differ; "none" where the run has no such key
-    unused: frozenset[str]  # those of these keys that do not concern the run
+    unused: frozenset[str]  # those of these keys that do not affect the run
     label: str
     own: tuple  # the settings of its method
 
@@ -293,7 +293,7 @@ class Point:
     config: dict[str, str]
     runs: list[Run] = field(default_factory=list)
     own: dict[str, set[tuple]] = field(default_factory=lambda: defaultdict(set))  # by label: settings of runs with all names
-    is_beside: bool = False  # made beside the sweep
+    is_beside: bool = False  # made outside the sweep
     name: dict[str, str] = field(default_factory=dict)  # keys and values that no other point has
 
 
@@ -376,9 +376,9 @@ def points_with(one: Placed, points: list[Point]) -> list[Point]:
         if not agrees(one, point):
             return False
         differing = {key for key in point.config if key not in one.unused and one.config[key] != point.config[key]}
-        if one.label in point.own:  # the keys concern its method
+        if one.label in point.own:  # the keys affect its method
             return not differing and one.own in point.own[one.label]
-        # At one of the points the file has the same value as the method's override, which is not seen there.
+        # At one of the points the file has the same value as the method's override, which is invisible there.
         return not differing or (stands and len(one.names) < len(point.names) and all(key.startswith(MAY_BE_OTHERWISE) for key in differing))
 
     return [point for point in points if is_there(point)]

@@ -10,12 +10,12 @@ from plots.comparison import Comparison, Method, described, panel_name
 from plots.numbers import typeset_number
 from plots.sheet import Place, Sheet, shared_out
 
-# A few methods far off would set the scale, so that the others lie on each other. If without them (at most this share of all)
-# the others spread over less than that share of the whole range, they leave the panel.
+# A few methods far off would determine the scale, and the others would overlap. If without them (at most this share of
+# all) the others cover less than that share of the whole range, they leave the panel.
 CROWDED, MOST_BEYOND = 0.4, 0.25
 WIDTH = 3.5  # inches of a panel
 LEFT = 0.9  # inches left of the first panel: losses may have four digits
-FEWEST_EVALUATIONS = 3  # from the first model's evaluation to the last one's a line says nothing
+FEWEST_EVALUATIONS = 3  # a line from the first model's evaluation to the last one's shows nothing
 ACROSS = 3  # panels side by side on a screen
 
 

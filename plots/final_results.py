@@ -16,7 +16,7 @@ from plots.numbers import (ACCURACY, BYTES, DROPPED, END_TIME, LOSS, SPEED, STEP
 from plots.sheet import Place, Sheet, shared_out
 
 WITH_MODEL, WITHOUT = [ACCURACY, LOSS, TIME_TO_TARGET, STEP_TIME, BYTES], [SPEED, STEP_TIME, DROPPED]
-AS_POINTS = {ACCURACY, LOSS}  # not bars: their zero means little
+AS_POINTS = {ACCURACY, LOSS}  # drawn as points, not bars, because zero means little for them
 HATCHES = ["", "////", "....", "\\\\\\\\", "xxxx", "oo"]  # tell bars apart on grey pages
 FORMULA = {"linestyle": "none", "marker": "|", "color": style.INK, "markeredgecolor": style.INK, "markeredgewidth": 1.5,
            "zorder": 5}  # the mark of the formula that assumes least
@@ -30,7 +30,7 @@ BUDGETS = {"time": "seconds", "bytes": "bytes"}  # keys of a budget that gives a
 SIGNS = "  ·  rings: the Pareto front, beaten by none; grey line: where 95 % intervals (bars) tell it apart"
 SIGNS_OF_ONE = "  ·  grey line and rings: the Pareto front"
 BEYOND = "; arrows: beyond the axis, with the value"
-HIDDEN = 0.7  # marks that are nearer than this share of their size hide each other
+HIDDEN = 0.7  # marks that are closer than this share of their size hide each other
 NUMBER = 0.2  # a point with its value takes this share of a panel's width
 
 Seeds = dict[int, float]  # a value for each seed

@@ -190,7 +190,7 @@ def plot(request: Request) -> list[Path]:
 
         return write_json_figure(request.directory, request.formats, request.page)
     comparisons = choose(read_comparisons(request.directory, request.methods), request.wanted)
-    from plots.figures import plan_figures  # takes a second, for which a message about a wrong directory need not wait
+    from plots.figures import plan_figures  # takes a second, so messages come first
 
     plan = plan_figures(comparisons, request.kinds, asked=set(request.kinds) != set(KINDS))
     if len(plan) > request.limit:

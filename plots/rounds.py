@@ -14,7 +14,7 @@ from plots.runs import read_table
 from plots.sheet import Place, Sheet, shared_out
 
 EVERY_STEP = "others: 1"
-WINDOWS = 40  # a drop rate is that of a window of the run, since single steps drop a handful
+WINDOWS = 40  # a drop rate is that of a window of the run, since a single step drops only a handful
 
 DURATIONS = "durations.csv.gz"
 INTERVALS = 60
@@ -94,7 +94,7 @@ def draw_drop_rates(sheet: Sheet, panel, methods: list[Method], styles) -> None:
         xs, ys = zip(*(windowed_drop_rate(run.steps) for run in method.runs))
         curve = mean_curve(list(xs), list(ys))
         if curve is None or not curve.high.any():
-            continue  # lines along zero would only hide each other
+            continue  # lines along zero would only overlap
         panel.plot(curve.x, 100 * curve.mean, **style.marked_here_and_there(styles[method.name]))
         panel.fill_between(curve.x, 100 * curve.low, 100 * curve.high, color=styles[method.name]["color"], alpha=0.16,
                            linewidth=0)
@@ -135,7 +135,7 @@ def draw_periods(sheet: Sheet, panel, methods: list[Method], styles) -> None:
             panel.plot(x[whole - 1:], y[whole - 1:], color=styles[method.name]["color"], linewidth=0.4 * style.page.line,
                        linestyle=(0, (1, 2)), gid="last")
         ends[method.name] = (x[:whole][-1], y[:whole][-1])
-    if len(shown) < len(methods):  # lines along one would only hide each other
+    if len(shown) < len(methods):  # lines along one would only overlap
         styles = styles | {EVERY_STEP: {"color": style.FAINT}}
         ends[EVERY_STEP] = (max(x for x, _ in ends.values()), 1)
         panel.plot([0, ends[EVERY_STEP][0]], [1, 1], linewidth=1.2, zorder=1.5, **styles[EVERY_STEP])
@@ -228,7 +228,8 @@ def draw_distributions(panel, lines: dict[str, np.ndarray], styles, dashed: dict
         highest[name] = (middles[shares.argmax()], shares.max())
         ends[name] = (middles[-1], shares[-1])
     panel.set_xlim(edges[0], edges[-1])
-    # A threshold can make nearly all iterations alike: such a line may leave the panel, for the others would be flat.
+    # A threshold can make nearly all iterations equal. Such a line may leave the panel, since it would flatten the
+    # others.
     shares = [share for _, share in highest.values()]
     top = 1.15 * min(max(shares), 4 * min(shares))
     panel.set_ylim(0, top)

@@ -27,7 +27,7 @@ COMMON_PHASE = re.compile(r"common-phase(_.*)?")  # the folder of the phase that
 TRIALS = "Trials"  # the folder of an experiment's trials, which are no part of its results
 CLAIMS = "claims.json"  # beside the runs of an experiment
 
-DOCUMENTS = {"summary.json", "config.toml", "metadata.json"}  # short ones; the other files may be of any length
+DOCUMENTS = {"summary.json", "config.toml", "metadata.json"}  # short files; the others may have any length
 MEASURED = "measurements.csv"  # only if something is measured beside the evaluations
 TRACE = "trace.json.gz"  # a timeline of every worker, if it was recorded
 ARRIVALS = "arrivals.csv.gz"  # arrival times of gradients, if they were recorded
@@ -37,7 +37,7 @@ END = b"\n}\n"  # the last bytes of a JSON file that the program writes
 REPEATS = "the experiment's next start repeats the run"  # the advice for a damaged file
 
 SCHEMA_VERSION = 2  # the version of results that this program writes (results/summary.hpp)
-UNLISTED = (None, 1)  # schema versions of results without a list of files, which are read as they are
+UNLISTED = (None, 1)  # schema versions of results without a list of files; they are accepted without it
 
 METRICS = ["step", "epoch", "samples", "time_s", "test_loss", "test_accuracy", "train_loss", "learning_rate",
            "communicated_bytes"]
@@ -352,7 +352,7 @@ def find_run_directories(directory: Path) -> list[Path]:
     if not directory.is_dir():
         raise ResultsFault(f"{directory}: not a directory; {expected}")
     directory = directory.resolve()
-    closed = []  # rglob skips unreadable folders without a word
+    closed = []  # rglob skips unreadable folders silently
     for _ in os.walk(directory, onerror=closed.append):
         pass
     if closed:

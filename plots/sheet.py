@@ -17,7 +17,7 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 
 from plots import style
 
-HEIGHT = 3.1  # inches of a panel on a screen
+HEIGHT = 3.1  # inches of a panel's height on a screen
 ABOVE, BELOW = 0.42, 0.68  # inches for its title and its axis
 SLANTED = 0.3  # inches for slanted names of values
 HEADING = 0.82  # inches for heading and subtitle
@@ -41,7 +41,7 @@ class Place:
     left: float = 0.75
     height: float = HEIGHT
     in_column: float | None = None  # its height there; None: by its width
-    is_wide: bool = False  # has text inside: it stands alone in a narrow column
+    is_wide: bool = False  # has text inside, so it stands alone in a narrow column
 
 
 class Sheet:

@@ -27,8 +27,8 @@ DASHES = ["solid", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, 
 MARKERS = "osD^vPX<>p"
 MARKS = 0.13  # from one marker of a curve to the next, as a share of the axes' diagonal
 NAME = 14 / 72  # inches from one name beside lines to the next
-SAMPLE = 0.4  # inches of a line beside its name: a dash, a marker and more
-LARGEST_WITH_LETTER = 1e12  # larger numbers are scientific: 1000G would be the next
+SAMPLE = 0.4  # inches of a line sample beside its name: a dash, a marker and more
+LARGEST_WITH_LETTER = 1e12  # larger numbers are written in scientific notation, since the next would be 1000G
 INK, FAINT = "#333333", "#8a8a8a"
 
 
@@ -69,7 +69,7 @@ plt.rcParams.update({
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
     "grid.color": "#e6e6e6", "grid.linewidth": 0.7, "axes.axisbelow": True,
     "xtick.color": FAINT, "ytick.color": FAINT, "xtick.labelcolor": INK, "ytick.labelcolor": INK,
-    "text.parse_math": False,  # labels may have dollars in them; numbers on axes are no formulas either
+    "text.parse_math": False,  # labels may contain dollars, and numbers on axes are no formulas either
     "lines.solid_capstyle": "round", "lines.markeredgecolor": "white", "lines.markeredgewidth": 0.6, "pdf.fonttype": 42,
     "svg.fonttype": "none", "svg.hashsalt": "syncopate",
 })
@@ -173,7 +173,7 @@ def label_lines(axes, ends: dict[str, tuple[float, float]], styles: dict[str, di
     for label, height in zip(order, spread(heights, distance)):
         x, y = to_axes.transform(ends[label])
         look = {"transform": axes.transAxes, "clip_on": False, "scalex": False, "scaley": False}
-        # Dotted if the line ends early, so that it does not seem to go on.
+        # Dotted if the line ends early, so that it does not seem to continue.
         axes.plot([x, begin], [min(max(y, 0), 1), height], **look, color=styles[label]["color"], linewidth=0.7, alpha=0.6,
                   linestyle="solid" if x > 0.93 else (0, (1, 3)))
         axes.plot([begin, (begin + end) / 2, end], [height] * 3, **look, **styles[label], markevery=[1])

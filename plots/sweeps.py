@@ -23,10 +23,10 @@ from plots.terminal import printable
 FEWEST_POINTS = 3
 OF_TIMES = (SPEED, STEP_TIME, SPEED_UP, DROPPED)
 THIN = [(0, (1, 1.3)), (0, (5, 1.5, 1, 1.5)), (0, (5, 1.5, 1, 1.5, 1, 1.5)), (0, (2, 3))]  # dashes of formulas, the last first
-MISSED = {"linestyle": "none", "marker": "x", "markeredgewidth": 1.3}  # a seed at least missed the target
+MISSED = {"linestyle": "none", "marker": "x", "markeredgewidth": 1.3}  # at least one seed missed the target
 MISSED_ROW = 0.05  # a share of the panel's height
 ALIKE = 1e-4  # values that differ by less than this share are shown as one
-LEAST_ASSUMED = ""  # stands for the formula of a method that assumes least, at each point of the sweep
+LEAST_ASSUMED = ""  # stands, at each point of the sweep, for the formula of a method that assumes least
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Line:
 
     label: str
     methods: dict[float, Method] = field(default_factory=dict)  # ascending in the key's number
-    everywhere: Method | None = None  # in their place, if the key does not concern the method
+    everywhere: Method | None = None  # used instead if the key does not affect the method
 
     @property
     def all_methods(self) -> list[Method]:
@@ -276,7 +276,7 @@ def shown_quantities(sweep: Sweep, claims: list[dict] = ()) -> list[Quantity]:
         shown.remove(LOSS)
     if BYTES in shown and (scales_workers or not has_model(sweep) or not differ(sweep, BYTES)):
         shown.remove(BYTES)
-    if has_model(sweep) and not scales_workers:  # a key of the training, say, leaves the times as they are
+    if has_model(sweep) and not scales_workers:  # keys of the training, for example, do not change the times
         claimed = {claim["measure"] for claim in claims}
         shown = [quantity for quantity in shown if quantity not in OF_TIMES or quantity.measure in claimed
                  or not is_one_value(sweep, quantity)]
@@ -372,7 +372,7 @@ def draw_quantity(axis, sweep: Sweep, quantity: Quantity, names: dict[str, str],
     for line in sweep.lines:
         values, missed = without_missed(sweep, line, quantity, values_of(sweep, line, quantity))
         if missed:
-            height = 0.97 - MISSED_ROW * rows  # each method has a row: they miss it at the same values
+            height = 0.97 - MISSED_ROW * rows  # each method has a row: they miss it at equal values
             rows += 1
             axis.plot(missed, [height] * len(missed), transform=axis.get_xaxis_transform(), gid="missed",
                       **MISSED, markeredgecolor=styles[names[line.label]]["color"], markersize=1.2 * style.page.marker)
@@ -476,7 +476,7 @@ def draw_linear(axis, sweep: Sweep, quantity: Quantity) -> list[float]:
     values."""
     fewest = sweep.xs[0]
     there = [line for line in sweep.lines if line.runs(fewest)]
-    # The fastest method takes the place of a missing synchronous SGD: others leave work out, or wait.
+    # If synchronous SGD is missing, the fastest method takes its place: others leave work out, or wait.
     chosen = [line for line in there if line.first.algorithm == BASELINE] or there
     one = max(float(np.mean([samples_per_s(run) / busy_share(run) for run in line.runs(fewest)])) for line in chosen) / fewest
     values = [quantity.linear(x, one) for x in sweep.xs]

@@ -13,7 +13,7 @@ from shutil import rmtree
 from time import monotonic
 from zlib import crc32
 
-# C0, DEL and C1; characters that no terminal shows or that turn the direction of writing; half characters, which stand for
+# C0, DEL and C1; characters that no terminal shows or that change the direction of writing; surrogates, which represent
 # bytes that are no UTF-8. workers/base/terminal_text.cpp has the same list.
 COMMANDS = re.compile("[\0-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
                       "\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
@@ -83,7 +83,7 @@ def list_written(written: list[Path], told: str) -> int:
             print(path)
         sys.stdout.flush()
     except OSError as fault:
-        # Python would flush again at its end, and fail with a traceback and another status.
+        # Python would flush once more at its end, and fail with a traceback and a different status.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         say(f"{told}, but standard output cannot be written: {fault.strerror}")
         return 1

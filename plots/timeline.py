@@ -25,7 +25,7 @@ HATCHES = {"discarded": "/////", "communicate": "...."}  # their colours look li
 ROUNDS = 4  # rounds of the method with the shortest ones
 MOST_ROWS = 32  # in a panel
 SCREEN = 13.0  # inches of the figure's width
-SMALLEST_EDGE = 4  # points: bars narrower than this, on average, have no edges
+SMALLEST_EDGE = 4  # points; narrower bars (on average) have no edges
 
 UNITS = ((3600, "h"), (60, "min"), (1, "s"))
 ACROSS = 2  # panels of times side by side on a screen

@@ -1,4 +1,4 @@
-// What this program was built from and with.
+// Version, commit and compiler of this program.
 #pragma once
 
 #include <optional>
@@ -7,9 +7,9 @@
 namespace syncopate {
 
 struct BuildInfo {
-  std::string version;        // of Syncopate, as in CMakeLists.txt
+  std::string version;        // Syncopate's version, as in CMakeLists.txt
   std::string commit;         // 40 hexadecimal digits; "unknown" outside a git checkout
-  std::optional<bool> dirty;  // what it is built from differed from the commit; none where the commit is unknown
+  std::optional<bool> dirty;  // whether the source differed from the commit; none if the commit is unknown
   std::string compiler;
   std::string flags;
 };

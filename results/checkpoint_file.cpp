@@ -19,7 +19,7 @@ constexpr std::string_view checkpoint_ending = ".checkpoint";
 constexpr std::string_view magic = "SYNCKPT\n";
 constexpr std::uint64_t format = 1;
 constexpr std::size_t piece = 1 << 20;
-constexpr std::size_t longest_text = 1 << 16;  // of an identity
+constexpr std::size_t longest_text = 1 << 16;  // bytes of a name or text of an identity
 
 void put_number(ByteSink& out, std::uint64_t number) { out.write(&number, sizeof(number)); }
 

@@ -1,5 +1,5 @@
-// Checkpoint file of a run. It may be as large as all models of a cluster, so it is written in pieces, under a hidden
-// name until it is synced: readers find a complete file or none.
+// The checkpoint file of a run. It may be as large as all models of a cluster, so it is written in pieces. It has a
+// hidden name until it is synced: readers find a complete file or none.
 //
 // Bytes:   "SYNCKPT\n", the format's number, the identity, the content, and XXH3 (64 bits) of everything before it.
 //          Numbers have the machine's byte order.
@@ -12,7 +12,7 @@
 
 namespace syncopate {
 
-// Properties of a checkpoint by name ("run", "program", ...). Only a run with the same ones can resume from it.
+// Properties of a checkpoint by name ("run", "program", ...). Only a run with the same properties can resume from it.
 using CheckpointIdentity = std::vector<std::pair<std::string, std::string>>;
 
 // The checkpoint is unusable: what() says why, on one line, without the file's name.
@@ -20,7 +20,7 @@ struct CheckpointFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Functions throw std::filesystem::filesystem_error for problems of the disk.
+// All functions throw std::filesystem::filesystem_error for problems of the disk.
 class CheckpointWriter : public ByteSink {
  public:
   // Creates the file's folder, but not `below`: if that is missing, somebody has deleted it.
@@ -32,10 +32,10 @@ class CheckpointWriter : public ByteSink {
 
   void write(const void* data, std::size_t size) override;
   void finish();                                       // no write() may follow
-  void publish();                                      // syncs and names it; on any thread
-  bool is_published() const { return is_published_; }  // it has its name, even if publish() threw after that
+  void publish();                                      // syncs the file and gives it its name; any thread may call it
+  bool is_published() const { return is_published_; }  // true once it has its name, even if publish() threw after that
   std::int64_t bytes() const { return bytes_; }
-  std::uint64_t digest() const { return finished_digest_; }  // after finish()
+  std::uint64_t digest() const { return finished_digest_; }  // valid after finish()
 
  private:
   struct Digest;
@@ -62,7 +62,7 @@ class CheckpointReader : public ByteSource {
   std::uint64_t digest() const { return digest_; }
 
  private:
-  std::ifstream stream_;  // keeps the file, even if another one gets its name
+  std::ifstream stream_;  // keeps this file open, even if a newer one gets its name
   std::uint64_t left_ = 0;
   std::uint64_t digest_ = 0;
   std::int64_t bytes_ = 0;
@@ -70,13 +70,13 @@ class CheckpointReader : public ByteSource {
 
 // A run's checkpoint, beside its directory.
 std::filesystem::path checkpoint_of(const std::filesystem::path& run_directory);
-// With several processes `file` names the checkpoint's number, and each process has a part of it beside `file`.
+// With several processes `file` holds the checkpoint's number, and each process writes a part of it beside `file`.
 std::filesystem::path part_of_checkpoint(const std::filesystem::path& file, std::int64_t number, int rank);
 // Removes parts with numbers up to `last`, except `but`. Ignores errors.
 void remove_parts(const std::filesystem::path& file, std::int64_t last, std::int64_t but = -1);
 // Whether the folder has parts of any run.
 bool has_parts(const std::filesystem::path& folder);
-// Removes a checkpoint with the parts of all attempts.
+// Removes a checkpoint and the parts of all attempts.
 void remove_checkpoint(const std::filesystem::path& file);
 
 }  // namespace syncopate

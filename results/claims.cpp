@@ -13,14 +13,14 @@ namespace syncopate {
 
 namespace {
 
-constexpr const char* both_answers = "the interval holds both answers";  // if there is no other reason
+constexpr const char* both_answers = "the interval holds both answers";  // the default reason
 
 // Why a claim cannot be judged.
 struct Inconclusive : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-using BySeed = std::map<std::uint64_t, double>;  // the number of each seed
+using BySeed = std::map<std::uint64_t, double>;  // one number per seed
 
 std::optional<double> measured(const Claim& claim, const ResultRow& row, std::size_t run) {
   const Measure* measure = measure_named(claim.measure);
@@ -37,7 +37,7 @@ double number_of(const Claim& claim, const ResultRow& row, std::size_t run) {
   throw Inconclusive(fmt::format("\"{}\", seed {}: has no {}", row.label, row.runs[run].seed, claim.measure));
 }
 
-// Throws if runs did not reach it, since their times are not known.
+// Throws if some runs did not reach `what`, since their times are unknown.
 void require_reached(std::size_t missed, std::size_t runs, const std::string& label, const std::string& what) {
   if (missed > 0 && missed == runs) throw Inconclusive(fmt::format("no run of \"{}\" reached {}", label, what));
   if (missed > 0)
@@ -49,13 +49,13 @@ double effect_of(Effect effect, double own, double other) {
   return effect == Effect::value ? own : effect == Effect::difference ? own - other : own / other;
 }
 
-// Whether the claim is that an effect is above or below none.
+// Whether the claim is that an effect lies above or below zero (for a ratio: one).
 bool is_direction(const Claim& claim) {
   const double none = claim.effect == Effect::ratio ? 1 : 0;
   return claim.over.empty() && (claim.criterion.above == none || claim.criterion.below == none);
 }
 
-// The row's value of a swept or configured key; empty without one.
+// The row's value of a swept or configured key; empty if it has none.
 std::string value_at(const ResultRow& row, const std::string& key) {
   for (const auto& [swept, value] : row.runs.front().sweep)
     if (swept == key) return value;
@@ -68,7 +68,8 @@ bool is_same_value(const std::string& a, const std::string& b) {
   return a == b || (x && y && *x == *y) || "\"" + a + "\"" == b;
 }
 
-// A method that a key does not concern has no value of it, and is at every point.
+// Whether the row has these values. If a key does not apply to its method, the row has no value of it and is at every
+// point.
 bool is_at(const ResultRow& row, const std::map<std::string, std::string>& where) {
   return std::ranges::all_of(where, [&](const auto& wanted) {
     const std::string value = value_at(row, wanted.first);
@@ -128,7 +129,8 @@ std::vector<Point> points_of(const std::filesystem::path& directory) {
   return points;
 }
 
-// The effect on the time, or the steps, until a run first reaches the other's last test loss, against the other's end.
+// The effect on the time or the steps: until a run first reaches the other's last test loss, compared with the other's
+// end.
 BySeed at_equal_loss(const Claim& claim, const ResultRow& row, const ResultRow& other, const std::vector<Pair>& pairs) {
   const auto number = [&](const Point& at) { return claim.measure == time_to_equal_loss ? at.time_s : at.step; };
   BySeed found;
@@ -144,7 +146,7 @@ BySeed at_equal_loss(const Claim& claim, const ResultRow& row, const ResultRow& 
   return found;
 }
 
-// The row's measure for each seed, or its difference or ratio to the other's for each common seed.
+// For each seed the row's measure, or for each common seed its difference or ratio to the other row's.
 BySeed effects(const Claim& claim, const ResultRow& row, const ResultRow* other) {
   const std::vector<Pair> pairs = other ? common_seeds(row, *other) : all_of(row);
   if (pairs.empty())
@@ -173,7 +175,7 @@ struct RestrictedEffects {
 };
 
 // For claims that one method reaches the target sooner or later than another, if only some seeds reached it. Restricted
-// times lie closer together than unknown ones, so they show a direction, but no size. None for other claims.
+// times lie closer together than the unknown ones, so they show a direction, but no size. nullopt for other claims.
 std::optional<RestrictedEffects> restricted_effects(const Claim& claim, const ResultRow& row, const ResultRow* other) {
   if (!other || !is_direction(claim) || claim.measure != "time_to_target_s") return {};
   std::vector<std::uint64_t> seeds;
@@ -197,7 +199,7 @@ std::optional<RestrictedEffects> restricted_effects(const Claim& claim, const Re
   return found;
 }
 
-// The method's rows at the points that the claim chooses; at least one.
+// The method's rows at the points that the claim selects; at least one.
 std::vector<const ResultRow*> rows_of(const Claim& claim, const std::string& method, std::span<const ResultRow> rows) {
   std::vector<const ResultRow*> found;
   for (const ResultRow& row : rows)
@@ -207,7 +209,7 @@ std::vector<const ResultRow*> rows_of(const Claim& claim, const std::string& met
   return found;
 }
 
-// Null if the claim is about one method.
+// The row of the other method; null if the claim is about one method.
 const ResultRow* other_of(const Claim& claim, const ResultRow& row, std::span<const ResultRow> rows) {
   if (claim.against.empty()) return nullptr;
   try {
@@ -220,7 +222,7 @@ const ResultRow* other_of(const Claim& claim, const ResultRow& row, std::span<co
       fmt::format("there is no finished run of \"{}\" to compare \"{}\" with", claim.against, row.label));
 }
 
-// Slopes of the effect over a swept key, by least squares.
+// Slopes of the effect over a swept key, fitted by least squares.
 BySeed slopes(const Claim& claim, const std::vector<const ResultRow*>& own, std::span<const ResultRow> rows) {
   std::map<std::uint64_t, std::vector<std::pair<double, double>>> points;
   for (const ResultRow* row : own) {
@@ -231,7 +233,7 @@ BySeed slopes(const Claim& claim, const std::vector<const ResultRow*>& own, std:
   }
   BySeed found;
   for (const auto& [seed, of_seed] : points) {
-    if (of_seed.size() < own.size()) continue;  // a point that this seed lacks
+    if (of_seed.size() < own.size()) continue;  // this seed lacks a point
     double x = 0, y = 0, xx = 0, xy = 0;
     for (const auto& [at, value] : of_seed) {
       x += at / static_cast<double>(of_seed.size());
@@ -247,13 +249,13 @@ BySeed slopes(const Claim& claim, const std::vector<const ResultRow*>& own, std:
   return found;
 }
 
-// Values of the swept key at which the measure is best, the lowest of several. A run that did not reach its target is
-// never the best.
+// For each seed the value of the swept key at which the measure is best; the lowest if several are. A run that did not
+// reach its target is never the best.
 BySeed best_values(const Claim& claim, const std::vector<const ResultRow*>& own) {
   const bool is_lowest = measure_named(claim.measure)->better == Better::less;
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  const double worst = is_lowest ? infinity : -infinity;     // of runs that did not reach their target
-  std::map<std::uint64_t, std::map<double, double>> points;  // of each seed the numbers by value of the key
+  const double worst = is_lowest ? infinity : -infinity;     // value for runs that did not reach their target
+  std::map<std::uint64_t, std::map<double, double>> points;  // for each seed: numbers by value of the key
   for (const ResultRow* row : own)
     for (std::size_t run = 0; run < row->runs.size(); ++run) {
       std::map<double, double>& of_seed = points[row->runs[run].seed];
@@ -261,7 +263,7 @@ BySeed best_values(const Claim& claim, const std::vector<const ResultRow*>& own)
     }
   BySeed found;
   for (const auto& [seed, of_seed] : points) {
-    if (of_seed.size() < own.size()) continue;  // a point that this seed lacks
+    if (of_seed.size() < own.size()) continue;  // this seed lacks a point
     const auto value = [](const auto& at) { return at.second; };
     const auto best =
         is_lowest ? std::ranges::min_element(of_seed, {}, value) : std::ranges::max_element(of_seed, {}, value);
@@ -289,7 +291,7 @@ std::string kind_of(const Claim& claim) {
   return claim.effect == Effect::ratio ? "a ratio" : "a value";
 }
 
-// False if every seed has the same number, up to rounding.
+// False if every seed has the same number up to rounding.
 bool varies(const JudgedPoint& point) {
   constexpr double rounding = 1e-12;
   return point.interval && point.interval->high - point.interval->low > rounding * std::abs(point.mean);
@@ -297,8 +299,8 @@ bool varies(const JudgedPoint& point) {
 
 bool contradicts(const JudgedPoint& point) { return point.sign_flip_p && *point.sign_flip_p > significance_level; }
 
-// The criterion's bounds on which a verdict by the interval rests. None for a margin, whose interval is equivalent to two
-// one-sided tests, and for an inconclusive verdict.
+// The bounds of the criterion on which a verdict by the interval depends. Empty for a margin, whose interval is
+// equivalent to two one-sided tests, and for an inconclusive verdict.
 std::vector<double> bounds_of(const Criterion& criterion, Verdict verdict, const Interval& interval) {
   if (verdict == Verdict::inconclusive || criterion.margin) return {};
   if (criterion.above) return {*criterion.above};
@@ -362,7 +364,7 @@ std::vector<JudgedPoint> judge_points(const Claim& claim, std::span<const Result
   return points;
 }
 
-constexpr std::array effect_names = {"value", "difference", "ratio", "best"};  // as Effect has them
+constexpr std::array effect_names = {"value", "difference", "ratio", "best"};  // in the order of Effect
 
 Effect effect_of(const std::string& word) {
   const auto found = std::ranges::find(effect_names, word);
@@ -422,7 +424,7 @@ Json json_of(const ClaimResult& result) {
                      {"certainty", claim.published->certainty}};
     if (claim.published->value) json["paper"]["value"] = *claim.published->value;
   }
-  const ShownEffect shown = shown_effect(claim);  // for programs that show it: it follows from the claim
+  const ShownEffect shown = shown_effect(claim);  // derived from the claim, for programs that display it
   json["shown"] = {{"times", shown.times}, {"unit", shown.unit}};
   json["verdict"] = to_string(result.verdict);
   json["reason"] = result.reason;
@@ -479,7 +481,7 @@ ClaimResult result_of(const Json& json) {
   return result;
 }
 
-// The displayed unit for readers: hours if a wanted or found time is at least two hours.
+// The displayed unit for readers: hours if a wanted or measured time is at least two hours.
 ShownEffect readable_effect(const Claim& claim, std::span<const JudgedPoint> points) {
   constexpr double hour_s = 3600, least_hours = 2;
   const ShownEffect effect = shown_effect(claim);
@@ -492,7 +494,7 @@ ShownEffect readable_effect(const Claim& claim, std::span<const JudgedPoint> poi
   return most_s >= least_hours * hour_s ? ShownEffect{.times = effect.times / hour_s, .unit = "h"} : effect;
 }
 
-// In the displayed unit: a share in percent.
+// The point in the displayed unit, such as percent for a share.
 JudgedPoint shown(JudgedPoint point, const ShownEffect& effect) {
   point.mean *= effect.times;
   if (point.interval)
@@ -531,7 +533,7 @@ std::string paper_of(const Claim& claim) {
   return fmt::format("{} ({}; {})", claim.published->figure, claim.published->source, claim.published->certainty);
 }
 
-// The interval and the criterion suffice as a reason.
+// Whether the interval and the criterion already show the reason.
 bool goes_without_saying(const ClaimResult& result) { return result.reason.empty() || result.reason == both_answers; }
 
 std::string verdict_text(const ClaimResult& result) {
@@ -548,7 +550,7 @@ ShownEffect shown_effect(const Claim& claim) {
   const Measure* measure = measure_named(claim.measure);
   if (!measure) return {.unit = claim.measure == steps_to_equal_loss ? "steps" : "s"};
   const std::string unit = measure->unit;
-  const bool is_change = is_difference(claim) || !claim.over.empty();  // a slope is one, too
+  const bool is_change = is_difference(claim) || !claim.over.empty();  // a slope is a change, too
   return {.times = measure->shown_times, .unit = unit == "%" && is_change ? "points" : unit};
 }
 
@@ -589,7 +591,7 @@ Verdict verdict_of(const Criterion& criterion, Effect effect, const std::optiona
   if (!interval) return Verdict::inconclusive;
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const double none = effect == Effect::ratio ? 1 : 0;
-  // Bounds of a direction are open: an effect of exactly this size does not count.
+  // The bounds of a direction are open: an effect of exactly this size does not count.
   if (criterion.above)
     return interval->low > *criterion.above     ? Verdict::reproduced
            : interval->high <= *criterion.above ? Verdict::not_reproduced

@@ -16,13 +16,13 @@ namespace syncopate {
 namespace fs = std::filesystem;
 namespace {
 
-// A file of an unfinished run.
+// A file that shows an unfinished run.
 struct Sign {
   std::string run{};  // name of the run's directory
   bool is_checkpoint = false;
 };
 
-// A checkpoint, a rank's part of one, or a hidden name that is still being written.
+// Recognises a checkpoint, a rank's part of one, and a hidden file that is still being written.
 std::optional<Sign> sign_in(const std::string& name) {
   static const std::regex of_unfinished(
       "\\.?(seed=[0-9]+-[0-9a-f]+(?:-mpi)?)(\\.checkpoint)?(\\.[0-9]+\\.[0-9]+)?(\\.(?:partial|replaced)\\..*)?");
@@ -31,14 +31,14 @@ std::optional<Sign> sign_in(const std::string& name) {
   return Sign{.run = parts[1], .is_checkpoint = parts[2].matched && !parts[3].matched && !parts[4].matched};
 }
 
-// seed=<number>-<hash>, the name of a run's directory.
+// Whether the name is seed=<number>-<hash>, that of a run's directory.
 bool is_name_of_run(const std::string& name) {
   static const std::regex of_run("seed=[0-9]+-[0-9a-f]+(-mpi)?");
   return std::regex_match(name, of_run);
 }
 
-// A directory with a run's files and another name, such as "seed=1-20c62185.bak": a copy, or a renamed run. Links and
-// hidden or unfinished directories do not count.
+// Whether the directory has a run's files and another name, such as "seed=1-20c62185.bak": a copy, or a renamed run.
+// Links and hidden or unfinished directories do not count.
 bool is_misnamed_run(const fs::path& directory) {
   const std::string name = directory.filename().string();
   if (name.starts_with('.') || is_name_of_run(name) || sign_in(name)) return false;
@@ -73,7 +73,7 @@ class Look {
     return folder(within.empty() ? above_ : above_ / within);
   }
 
-  // False inside an experiment, where its methods are.
+  // False inside an experiment, where methods have their folders.
   bool is_place_of_experiment(const fs::path& directory) const {
     if (directory == above_) return true;
     const fs::path parent = directory.parent_path();
@@ -86,7 +86,7 @@ class Look {
     std::error_code error;
     if (!seen_.insert(fs::canonical(directory, error)).second) return;  // links may lead in circles
     std::vector<fs::path> entries = paths_in(directory, error);
-    // An unreadable directory may be a method of an experiment as well as an experiment: the folder above has the fault.
+    // An unreadable directory may be an experiment or a method of one, so the fault is reported for the folder above.
     if (error)
       folder(directory == above_ ? directory : directory.parent_path())
           .faults.push_back(fmt::format("{}: {}", directory.string(), error.message()));
@@ -126,7 +126,8 @@ constexpr const char* common_phase = "common phase";
 bool is_run_directory(const fs::path& path, const fs::path& above) {
   if (is_name_of_run(path.filename().string())) return fs::is_directory(path);
   const auto is_hidden = [](const fs::path& part) { return part != "." && part.string().starts_with('.'); };
-  return is_misnamed_run(path) && std::ranges::none_of(path.lexically_relative(above), is_hidden);  // read_runs objects
+  return is_misnamed_run(path) && std::ranges::none_of(path.lexically_relative(above), is_hidden);  // read_runs reports
+                                                                                                    // the fault
 }
 
 bool is_among(const fs::path& path, const char* folder) {
@@ -194,7 +195,7 @@ std::pair<Leaves, Leaves> configuration_of(const fs::path& file) {
   }
 }
 
-// <experiment>/common-phase.../<run>; a method may have the same name.
+// Whether the path is <experiment>/common-phase.../<run>; a method may have the same name.
 bool may_be_common_phase(const fs::path& directory) {
   const std::string folder = fs::absolute(directory).parent_path().filename().string(), name = slug(common_phase);
   return folder == name || folder.starts_with(name + "_");
@@ -202,8 +203,8 @@ bool may_be_common_phase(const fs::path& directory) {
 
 fs::path experiment_of(const fs::path& run) { return fs::absolute(run).parent_path().parent_path(); }
 
-// Beginnings of the [training] keys that the method overrides. A table that it names again is overridden as a whole
-// (experiments/sections/variation.cpp).
+// Prefixes of the [training] keys that the method overrides. A table that the method names again is overridden as a
+// whole (experiments/sections/variation.cpp).
 std::vector<std::string> own_training(const Leaves& of_method) {
   constexpr std::array deciding = {"name", "schedule", "kind", "rule", "form"};
   std::vector<std::string> keys;
@@ -216,7 +217,7 @@ std::vector<std::string> own_training(const Leaves& of_method) {
   return keys;
 }
 
-// Erases models and data sets that the run does not use: "models.cnn.channels" of an MLP's run.
+// Erases models and data sets that the run does not use, such as "models.cnn.channels" of an MLP's run.
 void erase_unused(Leaves& configuration, const Leaves& of_method) {
   for (const auto& [described, chosen] : {std::pair{"models.", "model"}, std::pair{"datasets.", "dataset"}}) {
     std::vector<std::string> kept;
@@ -239,10 +240,10 @@ void erase_overridden(Leaves& configuration, const Leaves& of_method) {
     });
 }
 
-// A run made by another version of the program. One fault names all of an experiment together.
+// A run made by another version of the program. One fault counts all such runs of an experiment.
 struct OtherSchema {
   std::string version;
-  std::string experiment;  // in quotes, or its path
+  std::string experiment;  // its name in quotes, or its path
 };
 
 std::optional<OtherSchema> other_schema(const fs::path& directory) try {
@@ -312,13 +313,15 @@ std::vector<FoundRun> without(std::vector<FoundRun> runs, const std::set<std::si
   return counted;
 }
 
-// Applies the rules for runs with one hash. A copy and its original are both left out: either may be the one to keep.
+// Applies the rules for runs with one hash. A copy and its original are both left out, since either may be the one to
+// keep.
 void settle_same_hash(RunsAndFaults& read) {
   std::map<std::tuple<std::string, bool, bool>, std::vector<std::size_t>> places;
   for (std::size_t i = 0; i < read.runs.size(); ++i)
     places[{read.runs[i].summary.hash, read.runs[i].on_wall_clock, read.runs[i].is_trial}].push_back(i);
   std::set<std::size_t> left_out;
-  std::map<std::pair<std::string, std::string>, std::pair<std::string, int>> copies;  // by the folders above them
+  std::map<std::pair<std::string, std::string>, std::pair<std::string, int>> copies;  // text and count, by the folders
+                                                                                      // above the runs
   for (const auto& [hash, alike] : places) {
     if (alike.size() < 2) continue;
     const auto named = [&](std::size_t i) { return read.runs[i].summary.sweep.size(); };
@@ -341,7 +344,7 @@ void settle_same_hash(RunsAndFaults& read) {
   read.runs = without(std::move(read.runs), left_out);
 }
 
-// The run's end in ISO 8601, UTC, so that texts compare as times; empty if unknown.
+// The run's end in ISO 8601, UTC, so that texts compare as times; else its start, and empty if that is unknown, too.
 std::string end_of(const FoundRun& run) {
   const auto json = Json::parse(read_file(run.directory / "metadata.json").value_or(""), nullptr, false);
   for (const char* const key : {"end", "start"})
@@ -349,7 +352,7 @@ std::string end_of(const FoundRun& run) {
   return {};
 }
 
-// Leaves out runs that a newer version of the results has made again.
+// Leaves out runs that a newer version of the results has repeated.
 std::vector<FoundRun> newest(std::vector<FoundRun> runs) {
   using Identity = std::tuple<std::string, std::string, std::uint64_t, bool, bool, Leaves, Leaves>;
   std::map<Identity, std::vector<std::size_t>> places;
@@ -386,7 +389,7 @@ std::vector<fs::path> folders_in(const fs::path& directory) {
   return folders;
 }
 
-// <results>/<experiment>/<method>/<run>, and the same in the trials' folder.
+// Directories <results>/<experiment>/<method>/<run>, and the same in the trials' folder.
 std::vector<fs::path> run_folders(const fs::path& results) {
   std::vector<fs::path> runs;
   const auto add_runs_of = [&](const fs::path& experiment) {
@@ -401,7 +404,7 @@ std::vector<fs::path> run_folders(const fs::path& results) {
   return runs;
 }
 
-// The files of a run's directory; nothing if one is damaged.
+// The files of a run's directory; empty if one is damaged.
 FileContents files_in(const fs::path& directory) {
   FileContents files;
   if (!damage_of(directory).empty()) return files;
@@ -411,7 +414,7 @@ FileContents files_in(const fs::path& directory) {
   return files;
 }
 
-// The files under the names of `run`. Nothing unless their run finished and recorded everything that `run` asks for.
+// The files with the names of `run`. Empty unless their run finished and recorded everything that `run` asks for.
 FileContents renamed(FileContents files, const Run& run, const std::string& copied_from) {
   const auto summary = summary_from_json(files.at("summary.json"));
   if (!summary || summary->status != RunStatus::finished || !covers(summary->recorded, run.recording)) return {};
@@ -559,7 +562,7 @@ RunsAndFaults read_runs(std::span<const fs::path> directories, const fs::path& a
   RunsAndFaults read;
   std::vector<FoundRun>& runs = read.runs;
   std::map<std::pair<std::string, std::string>, int> of_others;  // by experiment and version
-  std::vector<std::pair<fs::path, std::string>> of_phases;       // faults, by directory
+  std::vector<std::pair<fs::path, std::string>> of_phases;       // directories and their faults
   std::vector<FoundRun> found, misplaced;
   const auto add_fault = [&](const fs::path& path, std::string fault) {
     if (may_be_common_phase(path))

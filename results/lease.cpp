@@ -33,7 +33,7 @@ constexpr const char* lease_ending = ".json";
 constexpr std::uint64_t most_lease_bytes = 1 << 16;
 constexpr int last_number = 999'999'999;       // largest generation
 constexpr double longest_time_out_s = 86'400;  // largest value of --lease-timeout
-constexpr std::size_t block = 512;             // a note is written at once, padded to whole blocks
+constexpr std::size_t block = 512;             // bytes; a note is written at once, padded to whole blocks
 
 struct LeaseFile {
   std::string what;
@@ -75,7 +75,7 @@ int last_generation(const fs::path& directory, const std::string& what) {
   return all.empty() ? 0 : all.back();
 }
 
-// Removes the last generation at the end, so that others see the lease as taken meanwhile.
+// Removes the last generation last, so that others see the lease as taken until then.
 void remove_up_to(const fs::path& directory, const std::string& what, int generation) {
   std::error_code ignored;
   for (const int each : sorted_generations(directory, what))
@@ -105,7 +105,7 @@ std::optional<Content> content_of(const fs::path& file) {
   if (lstat(file.c_str(), &found) != 0 && errno == ENOENT) return {};
   if (S_ISREG(found.st_mode)) try {
       const auto text = read_file(file, most_lease_bytes);
-      if (!text) return {};  // given back meanwhile
+      if (!text) return {};  // its owner has just given it back
       return Content{*text, lease_note_from_text(*text)};
     } catch (const std::runtime_error&) {
     }
@@ -114,7 +114,7 @@ std::optional<Content> content_of(const fs::path& file) {
                  {}};
 }
 
-// Retries, since the owner may be writing the file.
+// Tries several times, since the owner may be writing the file.
 std::optional<LeaseNote> note_in(const fs::path& file) {
   constexpr int tries = 5;
   for (int tried = 0; tried < tries; ++tried) {
@@ -126,7 +126,7 @@ std::optional<LeaseNote> note_in(const fs::path& file) {
   return {};
 }
 
-// Leaves the file of another owner with the same name.
+// Removes the files only if this note is still in its own: another owner may have a file of the same name.
 void give_back(const fs::path& directory, const LeaseNote& note, int generation) {
   const auto found = note_in(directory / note.file_name);
   if (found && found->token == note.token) remove_up_to(directory, note.what, generation);
@@ -142,11 +142,11 @@ bool write_whole(int file, const std::string& text) {
   return written == static_cast<ssize_t>(text.size()) && fsync(file) == 0;
 }
 
-// Returns its descriptor, or -1 if the file exists already. Writes a hidden file first, so that nobody sees a part. On
-// NFS the result of link() is not reliable, but the number of links is.
+// Returns the file's descriptor, or -1 if the file exists already. Writes a hidden file first, so that nobody sees a
+// part of it. On NFS the result of link() is not reliable, but the number of links is.
 int create_linked(const fs::path& directory, const std::string& name, const std::string& token,
                   const std::string& text) {
-  const auto held = hold_off_end();  // leaves no hidden file
+  const auto held = hold_off_end();  // the process cannot end here, so no hidden file stays
   const fs::path aside = hidden_sibling(directory / fmt::format("{}.{}", name, token), partial_kind);
   const fs::path file = directory / name;
   const int descriptor = open(aside.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -296,7 +296,7 @@ std::optional<LeaseNote> lease_note_from_text(const std::string& text) try {
   return {};
 }
 
-// Beats until it is destroyed, even if somebody has removed the file.
+// Beats until it is destroyed, even if the file was removed.
 class Lease::Heart {
  public:
   Heart(int file, LeaseNote note, std::size_t size, std::chrono::milliseconds interval, std::function<void()> give_back)
@@ -311,7 +311,7 @@ class Lease::Heart {
     end_.notify_one();
     thread_.join();
     try {
-      give_back_();                    // before at_last_ is destroyed, so that no end of the process skips it
+      give_back_();                    // before at_last_ is destroyed, so that an end of the process cannot skip it
     } catch (const std::exception&) {  // others see a silent owner
     }
     close(file_);
@@ -366,7 +366,7 @@ std::unique_ptr<Lease> Leases::take(const std::string& what) {
   if (last > 0) {
     const std::string name = file_name(what, last);
     auto content = content_of(directory_ / name);
-    if (!content) return nullptr;  // given back meanwhile: take it next time
+    if (!content) return nullptr;  // its owner has just given it back: take it next time
     former = std::move(content->note);
     if (!is_lost(name, content->text, former)) return nullptr;
     if (!former) former.emplace();
@@ -387,7 +387,7 @@ std::unique_ptr<Lease> Leases::take(const std::string& what) {
   const std::function<void()> give_it_back = [directory = directory_, note, generation = last + 1] {
     give_back(directory, note, generation);
   };
-  const LastAct at_last(give_it_back);  // until it has a heart
+  const LastAct at_last(give_it_back);  // until the lease has a heart
   const int file = create_linked(directory_, note.file_name, note.token, text);
   if (file < 0) return nullptr;
   std::unique_ptr<Lease> lease(new Lease(directory_, note, last + 1, std::move(former)));
@@ -399,8 +399,8 @@ std::unique_ptr<Lease> Leases::take(const std::string& what) {
   return lease;
 }
 
-// Measures silence from the moment when this process first saw the content. Unreadable notes get this process's own
-// time-out.
+// Measures silence from the moment when this process first saw the content. For unreadable notes this process's own
+// time-out applies.
 bool Leases::is_lost(const std::string& file, const std::string& text, const std::optional<LeaseNote>& note) {
   if (note && state_of(note->process) == ProcessState::gone) return true;
   const auto now = std::chrono::steady_clock::now();

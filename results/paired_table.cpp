@@ -19,19 +19,19 @@ Agreement agreement(double step_time_error, double drop_rate_error, const Tolera
           .drop_rate_is_off = !(std::abs(drop_rate_error) <= tolerances.drop_rate)};
 }
 
-// The simulation's errors over the seeds of a row. If the clock decides what a method does next, two correct runs differ
-// by more than the simulation does, and only their mean shows whether it is at fault.
+// The simulation's errors over the seeds of a row. If the clock decides what a method does next, two correct runs
+// differ by more than the simulation's tolerance. Only their mean shows whether the simulation is wrong.
 struct MeanError {
-  std::string label;             // the method, and its point of a sweep
-  PairedDifference step_time{};  // of relative errors
-  PairedDifference drop_rate{};  // of differences
+  std::string label;             // method and sweep point
+  PairedDifference step_time{};  // relative errors
+  PairedDifference drop_rate{};  // differences of drop rates
 
   Agreement verdict(const Tolerances& tolerances) const {
     return agreement(step_time.mean, drop_rate.mean, tolerances);
   }
 };
 
-// For rows with at least two seeds, all of which could be compared; in the order of their first runs.
+// For rows with at least two seeds that could all be compared, in the order of their first runs.
 std::vector<MeanError> mean_errors(std::span<const ComparedRun> runs) {
   std::vector<std::string> labels;
   for (const ComparedRun& run : runs)
@@ -102,7 +102,7 @@ std::vector<std::string> cells_of(const RunSummary& run) {
           std::string{}};
 }
 
-// In brackets if the model depends on arrival order.
+// The error in brackets if the model depends on arrival order.
 std::string parameters(const ComparedRun& run) {
   if (!run.parameter_error) return "-";
   return fmt::format(fmt::runtime(run.depends_on_clock ? "({:.1e})" : "{:.1e}"), *run.parameter_error);
@@ -135,7 +135,7 @@ std::string label_of(const ComparedRun& run, bool with_seed) {
 
 std::string largest_text(double error) { return error_text(error).substr(1); }
 
-// The share of the relative error per step that communication alone explains, if known.
+// The share of the relative error per step that communication alone explains; nullopt if unknown.
 std::optional<double> communication_error(const ComparedRun& run) {
   const auto simulated = run.simulated.communication_s(), mpi = run.mpi.communication_s();
   if (!simulated || !mpi) return {};
@@ -203,7 +203,7 @@ Json json_of(const ComparedRun& run, const Tolerances& tolerances) {
 }
 
 constexpr std::string_view time_to_target = "time_to_target_s";
-constexpr std::string_view exact = "(exact)";  // instead of an interval
+constexpr std::string_view exact = "(exact)";  // replaces the interval
 
 // The runs of two rows, seed by seed.
 struct Pairs {
@@ -223,7 +223,7 @@ Pairs pairs_of(const ResultRow& row, const ResultRow& other) {
 
 void set_numbers(PairedMeasure& result, const std::vector<double>& own, const std::vector<double>& other) {
   std::vector<double> differences, ratios;
-  constexpr double rounding = 1e-12;  // sums may be in another order
+  constexpr double rounding = 1e-12;  // tolerance, since sums may be added in another order
   for (std::size_t i = 0; i < own.size(); ++i) {
     const double difference = own[i] - other[i];
     const bool are_alike = std::abs(difference) <= rounding * std::max(std::abs(own[i]), std::abs(other[i]));
@@ -246,7 +246,7 @@ bool none_reached(const std::vector<const RunSummary*>& runs) {
       runs, [](const RunSummary* run) { return run->time_to_target && !time_to_reach(*run).is_reached; });
 }
 
-// The least difference if none of the row's runs reached the target before its end.
+// A lower bound of the difference if none of the row's runs reached the target before its end.
 std::optional<PairedMeasure> least_difference(const Measure& measure, const Pairs& pairs) {
   PairedMeasure result{.measure = &measure, .is_bound = true};
   std::vector<double> differences;

@@ -1,4 +1,4 @@
-// Comparisons: the simulation with MPI, and methods with one of them, paired by seed.
+// Comparisons, paired by seed: the simulation with MPI, and methods with one of them.
 #pragma once
 
 #include "results/result_rows.hpp"
@@ -10,13 +10,13 @@ namespace syncopate {
 struct ComparedRun {
   RunSummary simulated;  // also names the run
   RunSummary mpi;
-  std::string failure{};  // which cluster failed, and its reason; empty if both can be compared
-  // ||a - b|| / ||b|| of the last models' parameters, b being MPI's; none without a model.
+  std::string failure{};  // which cluster failed, and why; empty if both can be compared
+  // |a - b|| / ||b|| for the parameters of the last models, where b is MPI's; none without a model.
   std::optional<double> parameter_error{};
-  // The computation depends on arrival order, so that the models differ although both clusters are right.
+  // Whether the computation depends on arrival order: then the models differ although both clusters are right.
   bool depends_on_clock = false;
   // The declared cluster.micro_batch_s, if pace = "inject" replaces it by real arithmetic under MPI. None if it was
-  // measured, or micro-batches are stretched to their drawn durations.
+  // measured, or if micro-batches are stretched to their drawn durations.
   std::optional<double> replaced_micro_batch_s{};
 };
 
@@ -25,36 +25,37 @@ struct Tolerances {
   double drop_rate = 0.01;  // absolute
 };
 
-// (simulated - MPI) / MPI; 0 if both are 0, infinite if only MPI's is.
+// (simulated - MPI) / MPI; 0 if both are 0, infinite if only MPI's is 0.
 double relative_error(double simulated, double mpi);
 double step_time_error(const ComparedRun& run);
 double drop_rate_error(const ComparedRun& run);  // simulated - MPI
 
-// Which errors are beyond their tolerances.
+// Whether each error is beyond its tolerance.
 struct Agreement {
   bool failed = false;
   bool step_time_is_off = false;
   bool drop_rate_is_off = false;
 
   bool is_within() const { return !failed && !step_time_is_off && !drop_rate_is_off; }
-  std::string text() const;  // "within", "failed", or what is off: "step time, drop rate"
+  std::string text() const;  // "within", "failed", or the errors: "step time, drop rate"
 };
 Agreement verdict(const ComparedRun& run, const Tolerances& tolerances);
-bool all_within(std::span<const ComparedRun> runs, const Tolerances& tolerances);  // rows of several seeds by means
+bool all_within(std::span<const ComparedRun> runs, const Tolerances& tolerances);  // judges rows of several seeds by
+                                                                                   // their means
 
 // The machine of a comparison, and its load at the start.
 struct ComparisonMachine {
   std::string processor;
   int cores = 1;
-  double load = 0;  // mean number of ready processes, over the minute before
+  double load = 0;  // mean number of ready processes over the previous minute
 };
 
-// Notes on runs that differ because micro-batches take different times on the two clusters, or because the declared
-// [network] does not cost what MPI's communication costs. They say which keys to set; empty without such runs.
+// Notes on runs that differ because micro-batches take different times on the two clusters, or because MPI's
+// communication costs something else than the declared [network]. They say which keys to set; empty without such runs.
 std::string pace_note(std::span<const ComparedRun> runs, const Tolerances& tolerances);
 std::string network_note(std::span<const ComparedRun> runs, const Tolerances& tolerances);
 
-// Three rows per run (simulated, MPI, error); below them failed runs and notes.
+// Three rows per run (simulated, MPI, error), and failed runs and notes below them.
 std::string comparison_table(std::span<const ComparedRun> runs, const Tolerances& tolerances);
 
 // compare.json.
@@ -66,46 +67,46 @@ std::string comparison_markdown(const std::string& experiment, const std::string
                                 std::span<const ComparedRun> runs, const Tolerances& tolerances,
                                 const ComparisonMachine& machine);
 
-// A measure of two rows, over the seeds that both have.
+// A measure of two rows, over their common seeds.
 struct PairedMeasure {
   const Measure* measure = nullptr;
   Statistics own{};
   Statistics other{};
   PairedDifference difference{};            // own - other
-  std::optional<PairedDifference> ratio{};  // less 1, as the measure is compared; if all numbers are above 0
-  // For times to a target: their horizon, and how many of the row's runs reached the target by then.
+  std::optional<PairedDifference> ratio{};  // ratio minus 1, as the measure is compared; if all numbers are above 0
+  // For times to a target: their horizon, and the number of the row's runs that reached the target by then.
   std::optional<double> horizon_s{};
   std::size_t reached = 0;
-  // No run of the row reached the target: `own` is their earliest end, and the difference a lower bound without an
-  // interval or p.
+  // Whether no run of the row reached the target. Then `own` is their earliest end, and the difference is a lower bound
+  // without an interval or p.
   bool is_bound = false;
 };
 
-// Common horizon of rows whose times to a target are compared: the earliest end of a run that missed it, or else the
-// latest time at which one reached it. Rows that never reached it are ignored; none if there are no others.
+// Common horizon of rows whose times to a target are compared: the earliest end of a run that missed it. If none missed
+// it, the latest time at which one reached it. Ignores rows that never reached it; nullopt if there are no others.
 std::optional<double> target_horizon_s(std::span<const ResultRow* const> rows);
 
-// Nothing without common seeds, or if a run lacks the measure. `horizon_s`: of times to a target, the same in all rows
-// of a table. Nothing for such times if no run of `other` reached it.
+// nullopt without common seeds, if a run lacks the measure, or for times to a target if no run of `other` reached it.
+// `horizon_s`: horizon of times to a target, the same in all rows of a table.
 std::optional<PairedMeasure> paired_measure(const Measure& measure, const ResultRow& row, const ResultRow& other,
                                             std::optional<double> horizon_s);
 
 struct PairedRow {
   const ResultRow* row = nullptr;
   const ResultRow* other = nullptr;
-  std::vector<PairedMeasure> measures;  // the requested ones that both have
-  bool has_common_seed = true;          // otherwise no measure
-  // No run of either side, or of the other, reached the target: times to it are not among the measures.
+  std::vector<PairedMeasure> measures;  // the requested measures that both rows have
+  bool has_common_seed = true;          // false: there are no measures
+  // Whether no run of either row, or of the other row, reached the target: then `measures` lacks times to it.
   bool nobody_reached = false, other_missed = false;
 };
 
 // Every row except those of `against` and those without a row to compare with. Rows without a common seed have no
-// measures. Rows compared with the same other share a horizon. Throws std::invalid_argument: no such method, ambiguous
-// rows, or no row has a seed in common with its other.
+// measures. Rows compared with the same other row share a horizon. Throws std::invalid_argument: no such method,
+// ambiguous rows, or no row has a seed in common with its other row.
 std::vector<PairedRow> paired_rows(std::span<const ResultRow> rows, const std::string& against,
                                    std::span<const Measure* const> measures);
 
-// Whether the difference is the same for every seed up to rounding: Student's t does not apply.
+// Whether the difference is the same for every seed up to rounding. Then Student's t does not apply.
 bool is_exact(const PairedDifference& found);
 
 // Own means, and the mean difference with its 95 % interval; * if it is significant, (exact) if it is exact. Measures

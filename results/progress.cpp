@@ -23,19 +23,19 @@ std::size_t terminal_width() {
   return size.ws_col;
 }
 
-// Cuts before a part that does not fit, if the rest takes more than half of the line.
+// Cuts the text before a part that does not fit, unless less than half of the line would remain.
 std::string fit(std::string text, std::size_t width) {
   if (text.size() < width) return text;
   for (const char* const between : {", ", " "})
     if (const std::size_t end = text.rfind(between, width - 1); end != text.npos && end > width / 2)
       return text.substr(0, end);
   text.resize(width - 1);
-  // Not in the middle of a character of several bytes.
+  // Does not cut within a multi-byte character.
   while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0x80) != 0) text.pop_back();
   return text;
 }
 
-// Trials are judged by the validation samples, and show nothing of the test set.
+// Trials are judged by the validation samples, so they show nothing of the test set.
 std::string quality(const Run& run, const Evaluation& evaluation) {
   const bool validated = run.is_trial && !std::isnan(evaluation.validation_loss);
   const double accuracy = validated ? evaluation.validation_accuracy : evaluation.test_accuracy;
@@ -89,7 +89,7 @@ std::chrono::milliseconds Progress::usual_interval(Style style) {
 
 Progress::Progress(Style style, std::size_t runs, std::size_t to_do, std::string clock)
     : style_(style), runs_(runs), clock_(std::move(clock)), all_(static_cast<double>(to_do)), clears_line_([style] {
-        if (style == Style::terminal) standard_error.write("\r\x1b[K");  // other messages get a line of their own
+        if (style == Style::terminal) standard_error.write("\r\x1b[K");  // other messages get a separate line
       }) {}
 
 Progress::~Progress() { clear_line(); }
@@ -132,9 +132,10 @@ bool Progress::due() {
   return true;
 }
 
-// Extrapolates the pace so far, in seconds per expected second. Expected times of runs weigh as much as ten seconds, so
-// that there is an estimate from the beginning. If the work is faster these are ten expected seconds; if it is slower,
-// ten seconds of the host: a plan that is far too short would otherwise outweigh minutes of work.
+// Extrapolates the pace so far, in seconds per expected second. The expected times of the plan weigh as much as ten
+// seconds, so that there is an estimate from the beginning. If the work is faster than planned, these are ten expected
+// seconds. If it is slower, they are ten seconds of the host: otherwise a plan that is far too short would outweigh
+// minutes of work.
 std::string Progress::remaining_text(double under_way) const {
   constexpr double weight_of_plan_s = 10;
   const double plan_s = expected_s_.empty() ? 0 : std::min(all_, weight_of_plan_s);
@@ -146,7 +147,7 @@ std::string Progress::remaining_text(double under_way) const {
   return clock_text(pace * (all_ - done));
 }
 
-// The share comes first, since a terminal cuts off the end of the line.
+// The share comes first because a terminal cuts off the end of the line.
 void Progress::show(const RunPosition& position) {
   const double share = share_done(run_->budget, position);
   if (listener_) listener_(share);
@@ -167,7 +168,7 @@ void Progress::show(const RunPosition& position) {
 }
 
 std::string Progress::ended_text(const Run& run, const RunSummary& summary) const {
-  // Records of a failed run may end much earlier than the time of the failure in its reason.
+  // The records of a failed run may end much earlier than the time of the failure in its reason.
   const char* const until = summary.status == RunStatus::failed ? ", recorded until" : " after";
   return fmt::format("{}: {}{} {} s {}, {} s host{}", name_of(run), to_string(summary.status), until,
                      shown_number(summary.end_time_s), clock_, shown_number(summary.host_s, 3), quality(run, summary));

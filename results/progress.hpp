@@ -9,7 +9,7 @@
 
 namespace syncopate {
 
-// The used share of the budget, by its nearest limit; within [0, 1].
+// The used share of the budget, by the limit that is nearest; within [0, 1].
 double share_done(const Budget& budget, const RunPosition& position);
 
 // 75 -> "1:15", 3700 -> "1:01:40".
@@ -22,7 +22,8 @@ class Progress {
   // The style that suits standard error.
   static Style style_of_stderr(bool quiet);
 
-  // `runs`: of the experiment, for "run k of n". `to_do`: how many of them will really run. `clock`: its name.
+  // `runs`: number of the experiment's runs, for "run k of n". `to_do`: how many of them are made. `clock`: the clock's
+  // name.
   Progress(Style style, std::size_t runs, std::size_t to_do, std::string clock = "virtual");
 
   // Time between updates.
@@ -33,20 +34,21 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Sets the expected seconds of runs and common phases, by their hashes. Without it all runs count the same, and the
-  // remaining time is unknown at first.
+  // Sets the expected seconds of runs and common phases, by their hashes. Without this call all runs count the same,
+  // and the remaining time is unknown at first.
   void expect(std::map<std::string, double> host_s);
 
   void begin_run(std::size_t number, const Run& run) { begin(number, run, false); }
   // A common phase of runs, made before the first of them.
   void begin_common_phase(std::size_t before_run, const Run& phase) { begin(before_run, phase, true); }
   void end_common_phase() { done_ += work(); }
-  // True once in an interval; cheap enough to be asked at every event.
+  // True once per interval; cheap enough to call at every event.
   bool due();
   void show(const RunPosition& position);
   void end_run(const RunSummary& summary);
 
-  // Gets the current run's used share of the budget whenever an update is due, in every style. Empty: none.
+  // The listener receives the current run's used share of the budget whenever an update is due, in every style. Empty:
+  // none.
   void set_listener(std::function<void(double)> listener) { listener_ = std::move(listener); }
 
   // For runs and common phases of other processes: finished (shown, or only counted), or in progress.
@@ -59,16 +61,16 @@ class Progress {
   };
   void show_elsewhere(std::size_t ended, std::span<const Elsewhere> under_way);
 
-  // A separate line, which replaces the rewritten one. Nothing in the silent style.
+  // Writes a separate line in place of the rewritten one. Does nothing in the silent style.
   void note(const std::string& text);
 
  private:
   using HostClock = std::chrono::steady_clock;
 
-  std::string noun() const;  // run, trial, or before run
+  std::string noun() const;  // "run", "trial" or "before run"
   void begin(std::size_t number, const Run& run, bool is_common_phase);
-  double work(const Run& run) const;  // in the unit of all_
-  double work() const;                // of the current run or phase
+  double work(const Run& run) const;  // work of this run, in the unit of all_
+  double work() const;                // work of the current run or phase
   double work_of_common_phase(const Run& phase) const { return expected_s_.empty() ? 0 : work(phase); }
   std::string remaining_text(double under_way) const;
   std::string ended_text(const Run& run, const RunSummary& summary) const;
@@ -80,7 +82,7 @@ class Progress {
   std::string clock_;
   std::chrono::milliseconds interval_ = usual_interval(style_);
   std::map<std::string, double> expected_s_{};
-  double all_ = 0;  // work to do: in expected seconds, or in runs
+  double all_ = 0;  // all work to do, in expected seconds or in runs
   double done_ = 0;
   std::function<void(double)> listener_{};
   bool is_common_phase_ = false;

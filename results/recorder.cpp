@@ -17,7 +17,7 @@ namespace syncopate {
 
 namespace {
 
-// Calls visit(k, arrival), k from 1 in every round.
+// Calls visit(k, arrival) for each arrival; k counts from 1 in every round.
 template <typename Visit>
 void visit_rounds(std::span<const GradientArrival> arrivals, const Visit& visit) {
   std::size_t k = 0;
@@ -35,8 +35,8 @@ constexpr const char* evaluated_consensus_distance_name = "evaluated_consensus_d
   throw Diverged(fmt::format("the model is not finite after step {}", step.value()));
 }
 
-// Publication of the workers' own models as they are evaluated: the largest step, with time and counts of the latest
-// model. Time-only runs have no models, and the mean is not filled in.
+// The publication of the workers' own models as they are evaluated. It has the largest step, and time and counts of the
+// latest model. Time-only runs have no models. The mean is not filled in.
 Publication as_publication(const std::map<Rank, WorkerModel>& models) {
   Publication publication;
   for (const auto& [worker, own] : models) {
@@ -52,7 +52,7 @@ Publication as_publication(const std::map<Rank, WorkerModel>& models) {
   return publication;
 }
 
-// Weights need not sum to 1.
+// The weighted mean. Weights need not sum to 1.
 ModelStatePtr mean_of(std::vector<WeightedState> models, Training& training) {
   double sum = 0;
   for (const WeightedState& model : models) sum += model.weight;
@@ -60,7 +60,7 @@ ModelStatePtr mean_of(std::vector<WeightedState> models, Training& training) {
   return training.combine(models);
 }
 
-// The part that an evaluation reads. Without the moments, so that the optimizer can continue in place.
+// The part of the state that an evaluation reads. It excludes the moments, so that the optimizer can continue in place.
 ModelStatePtr without_moments(const ModelStatePtr& state) {
   auto evaluated = std::make_shared<ModelState>(*state);
   evaluated->moments = {};
@@ -180,11 +180,11 @@ std::string arrivals_csv(std::span<const GradientArrival> arrivals) {
   return text;
 }
 
-// Rows of metrics.csv in the order of their requests, and measurements. The executor fills both when models have been
+// Rows of metrics.csv in the order of their requests, and measurements. The executor fills in both once models are
 // evaluated.
 class Recorder::EvaluatedRows {
  public:
-  // `training` outlives this object. Evaluations may outlive it, since one may end after a failed run is gone.
+  // `training` outlives this object. Evaluations may outlive it: one may end after a failed run is gone.
   explicit EvaluatedRows(Training& training) : training_(training) {}
 
   // Returns the new row's index. Called by one thread at a time.
@@ -211,11 +211,11 @@ class Recorder::EvaluatedRows {
     if (!shared_->all.empty()) shared_->all.front().asked.row.learning_rate = learning_rate;
   }
 
-  // Requests the evaluation, unless that was done before.
+  // Requests the evaluation unless that was done before.
   void evaluate(std::size_t index);
 
   void evaluate_all() {
-    const std::size_t all = shared_->all.size();  // only this thread adds to them
+    const std::size_t all = shared_->all.size();  // only this thread adds rows
     for (std::size_t index = 0; index < all; ++index) evaluate(index);
   }
 
@@ -225,10 +225,10 @@ class Recorder::EvaluatedRows {
     if (shared_->diverged_at) fail_as_diverged(*shared_->diverged_at);
   }
 
-  // Waits for all evaluations but the last before it checks. Processes that divide the work stop at the same row,
-  // however fast each is.
+  // Waits for all evaluations except the last one, then checks. Processes that divide the work then stop at the same
+  // row, however fast each of them is.
   void check_earlier() {
-    if (CheckpointLog::replays_here()) return;  // the run has continued after them
+    if (CheckpointLog::replays_here()) return;  // the original run continued after these evaluations
     for (; checked_ + 1 < tasks_.size(); ++checked_) {
       for (const auto& task : std::exchange(tasks_[checked_], {})) training_.executor().wait(task);
       const std::lock_guard lock(shared_->mutex);
@@ -257,7 +257,7 @@ class Recorder::EvaluatedRows {
     return shared_->latest;
   }
 
-  // Writes evaluated rows, and all measurements by step and time.
+  // Writes all evaluated rows, and all measurements sorted by step and time.
   void write_to(Recording& recording) const {
     {
       const std::lock_guard lock(shared_->mutex);
@@ -323,9 +323,9 @@ class Recorder::EvaluatedRows {
     std::deque<Entry> all;                  // does not move its elements when it grows
     std::vector<Measurement> measurements;  // in the order of arrival
     std::optional<Step> diverged_at;
-    std::optional<MetricsRow> latest;  // of the newest evaluated model
+    std::optional<MetricsRow> latest;  // row of the newest evaluated model
     std::size_t latest_index = 0;
-    std::mutex call;                     // held during calls of, and changes to:
+    std::mutex call;                     // held during calls and changes of the next member
     std::function<void()> on_evaluated;  // may be null
   };
 
@@ -337,7 +337,7 @@ class Recorder::EvaluatedRows {
 
   Training& training_;
   std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
-  // Only where processes divide the work: tasks of each row, until they have been waited for.
+  // Only if processes divide the work: the tasks of each row, until they have been waited for.
   std::vector<std::vector<std::shared_ptr<Task>>> tasks_;
   std::size_t checked_ = 0;  // rows whose tasks have been waited for
 };
@@ -352,7 +352,7 @@ void Recorder::EvaluatedRows::evaluate(std::size_t index) {
     asked.recalibration.swap(kept.recalibration);
     std::swap(asked.own, kept.own);
   }
-  if (asked.models.empty()) return;  // time-only, or already asked for
+  if (asked.models.empty()) return;  // time-only, or requested already
   if (!asked.own.models.empty()) {
     training_.measure_spread(asked.own.models, [shared = shared_, row = asked.row](double spread) {
       shared->note({row.step, row.time, evaluated_consensus_distance_name, spread});
@@ -421,10 +421,10 @@ class Recorder::ModelsByStep {
   std::map<Step, std::map<Rank, WorkerModel>> open_;
 };
 
-// Measures models and gradients along a run, beside the evaluations, as often as the plan says.
+// Measures models and gradients along a run, in addition to the evaluations, as often as the plan says.
 class Recorder::ModelMeasurements {
  public:
-  using Sink = std::function<void(Measurement)>;  // called by any thread, also after this object is gone
+  using Sink = std::function<void(Measurement)>;  // called by any thread, also after this object is destroyed
 
   ModelMeasurements(const Options& options, Training& training, Sink sink)
       : plan_(options.measurements),
@@ -434,7 +434,7 @@ class Recorder::ModelMeasurements {
         worker_models_(options.workers) {}
 
   // Measures the first publication, and the first one at or after each multiple of the plan's steps. With `defer`
-  // finish() measures them. An ensemble has no model.
+  // finish() measures them. An ensemble has no single model to measure.
   void publish(const Publication& publication) {
     if (!plan_.model.any() || training_.time_only() || !publication.ensemble.empty()) return;
     const std::int64_t every = plan_.every_steps.value();
@@ -450,7 +450,7 @@ class Recorder::ModelMeasurements {
       measure(publication.step, publication.time, model);
   }
 
-  // Worker 0 and a server may both offer a step's gradient: the first one counts.
+  // Worker 0 and a server may both offer a step's gradient; the first one counts.
   bool wants_step_gradient(Step step) const {
     return plan_.step_gradient_norm && is_due(step) && step > measured_gradient_;
   }
@@ -462,7 +462,7 @@ class Recorder::ModelMeasurements {
     });
   }
 
-  // The workers' own models; their distance from their mean is measured once a step is complete.
+  // The distance of the workers' own models from their mean is measured once a step is complete.
   bool wants_worker_models(Step step) const { return plan_.consensus_distance && is_due(step); }
 
   void add_worker_model(WorkerModel&& model) {
@@ -638,7 +638,7 @@ void Recorder::add_individual_models() {
   };
   while (const auto models = take_first()) {
     Publication publication = as_publication(*models);
-    if (publication.step <= newest_step_) continue;  // of workers that went on after the last model of all
+    if (publication.step <= newest_step_) continue;  // from workers that continued after the last model of all
     publication.time = std::max(publication.time, newest_time_);
     if (!publication.own.models.empty()) publication.model = mean_of(publication.own.models, training_);
     on_publish(publication);
@@ -656,7 +656,7 @@ void Recorder::add_publication(const Publication& publication) {
   newest_time_ = time;
   position_.reached = {std::max(position_.reached.step, step), std::max(position_.reached.time, time),
                        publication.samples, publication.bytes};
-  // Several steps of the method may make up one of the file: a later model may have the same number.
+  // Several steps of the method may form one step of the file, so a later model may have the same number.
   const bool is_newer = step > recorded_step_ || (step == recorded_step_ && time > recorded_time_);
   if (!is_newer) return;
   Asked asked{.row = row_of(publication)};
@@ -714,11 +714,12 @@ void Recorder::finish() {
     measurements_->finish();
     training_.executor().wait_all();
     for (const ModelStatePtr& last : last_models_) {
-      const ModelStatePtr model = training_.recalibrated(last, last_recalibration_);  // as it was evaluated
+      const ModelStatePtr model = training_.recalibrated(last, last_recalibration_);  // recalibrated as for its
+                                                                                      // evaluation
       parameters_.push_back(training_.values(model));
       if (model->buffers) buffers_.push_back(training_.buffer_values(model));
     }
-    if (training_.is_divided()) training_.executor().wait_all();  // others may need what is here
+    if (training_.is_divided()) training_.executor().wait_all();  // other processes may need values of this one
   } catch (...) {
     evaluated_->set_listener(nullptr);
     throw;

@@ -1,4 +1,4 @@
-// Records a run: rows of steps as they end, and an evaluation of the global model whenever the plan asks for one.
+// Records a run: a row when a step ends, and an evaluation of the global model whenever the plan asks for one.
 #pragma once
 
 #include <deque>
@@ -15,15 +15,15 @@ namespace syncopate {
 
 // The k-th arrival of a gradient, averaged over the rounds.
 struct MeanArrival {
-  double mean_s = 0;        // since the start of the round
-  std::int64_t rounds = 0;  // with at least k arrivals
+  double mean_s = 0;        // seconds since the start of the round
+  std::int64_t rounds = 0;  // rounds with at least k arrivals
   bool operator==(const MeanArrival&) const = default;
 };
 
-// Sorted by round, then by arrival; simultaneous arrivals by rank.
+// Sorted by round, then by arrival; simultaneous arrivals are sorted by rank.
 std::vector<GradientArrival> in_order(std::vector<GradientArrival> arrivals);
 
-// Index k - 1; takes sorted arrivals.
+// The mean of the k-th arrival has index k - 1. Requires sorted arrivals.
 std::vector<MeanArrival> mean_arrivals(std::span<const GradientArrival> arrivals);
 
 // arrivals.csv: step,k,worker,arrival_s; k counts from 1 in every round.
@@ -33,14 +33,14 @@ std::string arrivals_csv(std::span<const GradientArrival> arrivals);
 struct MetricsRow {
   Step step{};
   std::optional<double> epoch;  // passes over the data; none without a data set
-  std::int64_t samples = 0;     // that went into the model
+  std::int64_t samples = 0;     // samples that went into the model
   Time time{};
   std::optional<Evaluation> evaluation;  // none in time-only runs
   double learning_rate = 0;
   Bytes bytes{};  // sent so far, over all workers
 };
 
-// A row of measurements.csv: one number measured beside the evaluations.
+// A row of measurements.csv: one number that was measured in addition to the evaluations.
 struct Measurement {
   Step step{};
   Time time{};
@@ -55,11 +55,11 @@ struct Recording {
   bool diverged = false;                    // the last row of `metrics` is the first one that is not finite
   // (P,) of the last model, or of each member of the last ensemble; empty unless asked for.
   std::vector<std::vector<float>> parameters{};
-  std::vector<std::vector<float>> buffers{};  // of the same models, if they have normalisation statistics
+  std::vector<std::vector<float>> buffers{};  // (buffers,) of the same models, if they have normalisation statistics
 };
 
-// Ends the recording at its first model that is not finite. How far a run continues after it depends
-// on when the evaluation is ready, so nothing beyond may be reported.
+// Ends the recording at its first model that is not finite. How far a run continues after it depends on when the
+// evaluation is ready, so nothing beyond it may be reported.
 void cut_after_divergence(Recording& recording);
 
 // Whole files with a header line; column names contain the units. Numbers have the shortest form
@@ -73,22 +73,22 @@ struct Diverged : RunFailure {
   using RunFailure::RunFailure;
 };
 
-// Effect of dropping on the data: samples of each class and length that went into the model, and that would have
-// without dropping.
+// Effect of dropping on the data: samples of each class and length that went into the model, and that would have gone
+// into it without dropping.
 struct KeptSamples {
   struct Kinds {
     std::vector<std::int64_t> kept;
-    // In all workers' micro-batches of the run's steps. Methods that take the data in turn
-    // (Traits::takes_data_in_turn) count as many of each worker's first ones as were kept or dropped. Empty where
-    // other processes keep the accounts.
+    // Samples in all workers' micro-batches of the run's steps. For methods that take the data in turn
+    // (Traits::takes_data_in_turn): samples of each worker's first micro-batches, as many as were kept or dropped.
+    // Empty if other processes keep the accounts.
     std::vector<std::int64_t> offered;
     bool operator==(const Kinds&) const = default;
   };
   Kinds by_class;
-  Kinds by_length;                    // by bin; empty where samples have no length
+  Kinds by_length;                    // by length bin; empty if samples have no length
   std::vector<std::int32_t> longest;  // [bin]
-  // [bin]: mean loss and accuracy of the last model on the bin's test samples; NaN for a bin without any. Empty
-  // without a model.
+  // [bin]: mean loss and accuracy of the last model on the bin's test samples; NaN for a bin without any. Empty without
+  // a model.
   std::vector<double> test_loss{};
   std::vector<double> test_accuracy{};
   bool operator==(const KeptSamples&) const = default;
@@ -96,7 +96,8 @@ struct KeptSamples {
 
 // Combines the workers' own models at multiples of an interval of the cluster's clock. Each worker contributes the
 // model after its first step that ends at or after the multiple. Multiples before the slowest worker's model are
-// skipped. Once a worker has ended without contributing, there are no more: the others do not represent all workers.
+// skipped. Once a worker has ended without contributing, there are no more combinations: the other workers do not
+// represent all.
 class ModelsByTime {
  public:
   ModelsByTime(int workers, Duration every) : every_(every), workers_(workers), of_(workers) {}
@@ -106,7 +107,7 @@ class ModelsByTime {
   void add(WorkerModel&& model);  // requires wants()
   void end(Rank worker) { of_[worker].has_ended = true; }
 
-  // The next models by worker, if every worker has one.
+  // The next model of each worker, if every worker has one; otherwise nullopt.
   std::optional<std::map<Rank, WorkerModel>> take_first();
   // All remaining models, worker by worker.
   std::vector<WorkerModel> take_all();
@@ -114,7 +115,7 @@ class ModelsByTime {
  private:
   struct OfWorker {
     std::deque<WorkerModel> models{};  // ascending in time
-    std::int64_t reached = 0;          // the multiple at or before the newest
+    std::int64_t reached = 0;          // the last multiple at or before the newest model
     bool has_ended = false;
   };
   std::int64_t multiple_of(Time time) const { return time.time_since_epoch() / every_; }
@@ -122,7 +123,7 @@ class ModelsByTime {
   Duration every_;
   int workers_;
   ByRank<OfWorker> of_;
-  std::int64_t next_ = 1;  // multiple
+  std::int64_t next_ = 1;  // the next multiple
   bool is_over_ = false;
 };
 
@@ -135,9 +136,9 @@ struct RunPosition {
     Bytes bytes{};
   };
   Point reached;   // by the cluster's clock
-  Point computed;  // how far the arithmetic is: at least up to the latest evaluated model
+  Point computed;  // progress of the arithmetic: at least up to the latest evaluated model
   std::int64_t synchronisations = 0;
-  std::optional<Evaluation> latest;  // of the latest evaluated model
+  std::optional<Evaluation> latest;  // result of the latest evaluated model
 };
 
 class Recorder : public RunObserver {
@@ -145,17 +146,17 @@ class Recorder : public RunObserver {
   struct Options {
     EvaluationPlan plan;
     MeasurementPlan measurements{};
-    int workers = 1;  // whose own models are combined, for methods that have them
-    // True: keeps states until finish() evaluates them. For runs on a wall clock, which evaluations would slow
-    // down. False: the executor evaluates them during the run.
+    int workers = 1;  // number of workers whose own models are combined, for methods that have them
+    // True: keeps states until finish() evaluates them. For runs on a wall clock, which evaluations would slow down.
+    // False: the executor evaluates them during the run.
     bool defer = false;
-    bool keep_parameters = false;  // finish() reads those of the last model
-    // After each round and publication, and after each evaluation that finish() waits for; may be null.
-    // Called by one thread at a time.
+    bool keep_parameters = false;  // finish() then reads the parameters of the last model
+    // Called after each round and publication, and after each evaluation that finish() waits for; may be null. One
+    // thread at a time calls it.
     std::function<void()> on_change;
   };
 
-  // `training` outlives the recorder. Evaluations may outlive the recorder.
+  // `training` must outlive the recorder. Evaluations may outlive the recorder.
   Recorder(Options options, Training& training);
   ~Recorder() override;
 
@@ -164,7 +165,7 @@ class Recorder : public RunObserver {
 
   void on_row(const StepRow& round) override;
 
-  // Throws Diverged once an evaluation has shown that the model is not finite. Where processes divide the work, all of
+  // Throws Diverged once an evaluation has shown that the model is not finite. If processes divide the work, all of
   // them throw at the same publication: when the next model but one is evaluated.
   void on_publish(const Publication& publication) override;
   // Sets the rate of the row of step 0, which exists already.
@@ -178,16 +179,17 @@ class Recorder : public RunObserver {
   void on_individual_model(WorkerModel&& model) override;
   void on_individual_models_end(Rank worker) override;
 
-  // With `defer`, before finish(): takes this process's own models, and adds rows evaluated from all processes' models.
+  // Requires `defer`; call both before finish(). The first takes this process's own models, the second adds rows
+  // evaluated from all processes' models.
   std::vector<WorkerModel> take_individual_models();
   void add(const MetricsRow& row, std::optional<double> consensus_distance);
   MetricsRow row_of(const Publication& publication) const;
 
-  // Records the last publication, and waits for all evaluations. Throws what the arithmetic threw.
+  // Records the last publication and waits for all evaluations. Throws the exception that the arithmetic threw.
   void finish();
 
   // Results of evaluations, for checkpoints. evaluated() requires that all requested evaluations have ended. restore()
-  // restores them in a resumed run; false if that has not requested the same number.
+  // puts the results into a resumed run; it returns false if that run has not requested the same number of evaluations.
   struct Evaluated {
     std::vector<Evaluation> entries{};  // in the order of the requests
     std::vector<Measurement> measurements{};
@@ -196,7 +198,7 @@ class Recorder : public RunObserver {
   bool restore(const Evaluated& before);
   bool has_diverged() const;
 
-  // Everything recorded so far, without rows that are not evaluated yet.
+  // Everything recorded so far, except for rows that are not evaluated yet.
   Recording recording() const;
   RunPosition position() const;
 
@@ -208,8 +210,9 @@ class Recorder : public RunObserver {
   struct Asked {
     MetricsRow row;
     std::vector<ModelStatePtr> models{};      // the members of an ensemble, or one; none in time-only runs
-    std::vector<MicroBatch> recalibration{};  // of the normalisation statistics before the evaluation; may be empty
-    ModelsOfWorkers own{};                    // their distance from their mean is measured, if there are any
+    std::vector<MicroBatch> recalibration{};  // data to recalibrate the normalisation statistics before the evaluation;
+                                              // may be empty
+    ModelsOfWorkers own{};                    // if not empty, their distance from their mean is measured
   };
 
   void add_publication(const Publication& publication);
@@ -222,14 +225,14 @@ class Recorder : public RunObserver {
   std::unique_ptr<EvaluatedRows> evaluated_;
   std::unique_ptr<ModelMeasurements> measurements_;
   std::unique_ptr<ModelsByStep> individual_models_;
-  std::optional<ModelsByTime> individual_models_by_time_;  // instead, if the plan goes by time
+  std::optional<ModelsByTime> individual_models_by_time_;  // used instead if the plan goes by time
   std::vector<StepRow> rows_;
   std::optional<Asked> last_;                   // the newest publication, if it is not recorded yet
-  std::vector<ModelStatePtr> last_models_;      // of the newest publication, if parameters are kept
-  std::vector<MicroBatch> last_recalibration_;  // of these models
-  std::vector<std::vector<float>> parameters_;  // of these models
-  std::vector<std::vector<float>> buffers_;     // of these models
-  Step newest_step_{-1};                        // of all publications
+  std::vector<ModelStatePtr> last_models_;      // models of the newest publication, if parameters are kept
+  std::vector<MicroBatch> last_recalibration_;  // data to recalibrate these models
+  std::vector<std::vector<float>> parameters_;  // parameters of these models
+  std::vector<std::vector<float>> buffers_;     // buffers of these models
+  Step newest_step_{-1};                        // the largest step of all publications
   Time newest_time_{};
   Step recorded_step_{-1};
   Time recorded_time_{};

@@ -11,7 +11,7 @@ namespace {
 
 using Sweep = std::vector<std::pair<std::string, std::string>>;
 
-// A row, and what distinguishes it from the others.
+// A row, and all that distinguishes it from others.
 struct Group {
   std::size_t method_index = 0;
   std::size_t point_index = 0;
@@ -28,7 +28,7 @@ bool is_part(const Sweep& part, const Sweep& whole) {
   return std::ranges::all_of(part, [&](const auto& value) { return std::ranges::find(whole, value) != whole.end(); });
 }
 
-// Names of points. A run made without the file's sweep, at one of its points, gets the names of that point.
+// Names of points. A run made without the file's sweep, at one of the sweep's points, gets the names of that point.
 class Names {
  public:
   void add(const Group& group) {
@@ -36,7 +36,7 @@ class Names {
     if (std::ranges::find(known, group.sweep) == known.end()) known.push_back(group.sweep);
   }
 
-  // The group's own names if they are ambiguous.
+  // The names of the group's point; the group's own names if several points match.
   Sweep of(const Group& group) const {
     std::vector<const Sweep*> longer;
     for (const Sweep& other : of_configurations_.at(configuration(group)))
@@ -80,10 +80,10 @@ class SweepOrder {
     return std::pair(first_points_.at(a), a.second) < std::pair(first_points_.at(b), b.second);
   }
 
-  std::map<Value, std::size_t> first_points_;  // of each value
+  std::map<Value, std::size_t> first_points_;  // for each value
 };
 
-// Keys and values of `own` that differ in some of the groups.
+// The keys and values of `own` that differ in some of the groups.
 std::string differences(const std::map<std::string, std::string>& own, const std::vector<const Group*>& alike,
                         const std::map<std::string, std::string>& (*of)(const Group&)) {
   std::string text;
@@ -97,7 +97,7 @@ std::string differences(const std::map<std::string, std::string>& own, const std
   return text;
 }
 
-// Extends labels that several rows share, and those of rows beside the sweep.
+// Extends labels that several rows share, and labels of rows made outside the sweep.
 void tell_apart(std::vector<Group>& groups) {
   std::map<std::string, std::vector<const Group*>> by_label, by_method;
   for (const Group& group : groups) {
@@ -120,7 +120,7 @@ void tell_apart(std::vector<Group>& groups) {
   for (std::size_t i = 0; i < groups.size(); ++i) groups[i].row.label += additions[i];
 }
 
-// Keys that a method can override, or that only methods with another model or data set need.
+// Whether a method can override the key, or only some methods' models or data sets need it.
 bool may_not_concern_all(const std::string& key) {
   return key.starts_with("training.") || key.starts_with("models.") || key.starts_with("datasets.");
 }
@@ -155,7 +155,7 @@ Sweep common_point(const ResultRow& row) {
 bool is_at_point_of(const ResultRow& row, const ResultRow& there, std::span<const ResultRow* const> rows) {
   const Sweep own = common_point(row), point = common_point(there);
   if (!is_part(own, point)) return false;
-  // If another row of the method has the point's names, the keys concern it.
+  // If another row of the method has the point's names, the keys apply to the method.
   const auto is_rival = [&](const ResultRow* other) {
     return other != &row && other->method == row.method && common_point(*other) == point;
   };
@@ -193,7 +193,7 @@ std::vector<ResultRow> result_rows(std::span<const FoundRun> runs) {
   for (auto& [group, run] : of_runs) {
     group.sweep = names.of(group);
     if (group.sweep != run->summary.sweep)
-      group.point_index = std::numeric_limits<std::size_t>::max();  // of another file
+      group.point_index = std::numeric_limits<std::size_t>::max();  // the run comes from another file
     group.row.label = run_label(group.row.method, group.sweep);
     const auto [known, is_new] = places.emplace(group.key(), groups.size());
     if (is_new) groups.push_back(group);

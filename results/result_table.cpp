@@ -38,14 +38,15 @@ std::vector<double> values_of(const ResultRow& row, const Measure& measure, std:
 
 bool is_time_to_target(const Measure& measure) { return std::string_view(measure.name) == "time_to_target_s"; }
 
-// The end of the row's first run to end, if none reached the target.
+// The earliest end of the row's runs if none reached the target; else nullopt.
 std::optional<double> missed_until_s(const ResultRow& row) {
   const std::vector<TimeToReach> times = times_to_target(row);
   if (times.empty() || std::ranges::any_of(times, &TimeToReach::is_reached)) return {};
   return std::ranges::min(times, {}, &TimeToReach::time_s).time_s;
 }
 
-// Whether each of the row's runs ended later than the other's run of its seed reached the target.
+// Whether each of the row's runs ended no earlier than the other row's run of the same seed reached the target. Seeds
+// that only one row has do not count.
 bool outlasts(const ResultRow& row, const ResultRow& other) {
   return std::ranges::all_of(row.runs, [&](const RunSummary& run) {
     const auto found = std::ranges::find(other.runs, run.seed, &RunSummary::seed);
@@ -54,7 +55,8 @@ bool outlasts(const ResultRow& row, const ResultRow& other) {
   });
 }
 
-// By times to the target, rows of which no run reached it rank last, since they have no time.
+// Ranks rows by the measure. For times to the target, rows without a run that reached it rank last, since they have no
+// time.
 Ranking ranking_of(const Named& point, const std::vector<const ResultRow*>& rows, const Measure& measure) {
   Ranking ranking{.point = run_label("", point), .rows = {}};
   ranking.point.erase(0, std::min(ranking.point.size(), ranking.point.find_first_not_of(", ")));
@@ -86,13 +88,13 @@ struct PointRows {
   std::vector<const ResultRow*> rows;
 };
 
-// Whether rows of one name are at one point, which no single file can have made.
+// Whether two rows of one name are at one point, which no single file can have made.
 bool has_twins(const std::vector<const ResultRow*>& rows) {
   std::set<std::string> known;
   return std::ranges::any_of(rows, [&](const ResultRow* row) { return !known.insert(name_of(*row)).second; });
 }
 
-// Adds the row to a place with its configuration, or to a new one that is named after the configuration.
+// Adds the row to the place with its configuration, or to a new place that is named after the configuration.
 void add_by_configuration(std::vector<PointRows>& places, const ResultRow* row) {
   const auto is_same = [&](const PointRows& place) { return differing_keys(*row, *place.rows.front()).empty(); };
   const auto found = std::ranges::find_if(places, is_same);
@@ -104,7 +106,7 @@ void add_by_configuration(std::vector<PointRows>& places, const ResultRow* row) 
   places.push_back(std::move(place));
 }
 
-// Points with all names of swept keys, then points of runs made beside the sweep.
+// Points that have all names of swept keys, then points of runs made outside the sweep.
 std::vector<PointRows> places_of(const std::vector<const ResultRow*>& rows) {
   std::size_t names = 0;
   for (const ResultRow* row : rows) names = std::max(names, common_point(*row).size());
@@ -182,7 +184,7 @@ Statistics over(std::span<const RunSummary> seeds, const Value& value) {
 // The mean with three digits and an SI prefix, so that a column of counts stays narrow.
 std::string scaled_text(const Statistics& statistics) {
   if (statistics.n == 0) return "-";
-  constexpr double rounds_to_1 = 0.9995;  // with three digits
+  constexpr double rounds_to_1 = 0.9995;  // three digits round it to 1
   for (const auto& [factor, prefix] :
        {std::pair{1e18, "E"}, {1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}})
     if (std::abs(statistics.mean) >= rounds_to_1 * factor)
@@ -201,12 +203,12 @@ struct Column {
   std::string (*text)(const Statistics&);
   Value value;
   bool shows_zeros = true;                                         // false: left out if it is 0 in all rows
-  std::string (*of_seeds)(std::span<const RunSummary>) = nullptr;  // instead of `text`, for other values than means
+  std::string (*of_seeds)(std::span<const RunSummary>) = nullptr;  // replaces `text` for values that are no means
   bool shows_alone = true;                                         // false: left out if no run has a prediction
 };
 
-// Simulated time, and in brackets that of the method's formula, as means over seeds. Of several formulas the last one
-// assumes least.
+// The simulated time, and in brackets the time by the method's formula, as means over seeds. If there are several
+// formulas, the last one is shown, which assumes least.
 std::string step_time_text(std::span<const RunSummary> seeds) {
   const auto simulated = over(seeds, &RunSummary::step_time_s);
   const auto predicted = over(seeds, [](const RunSummary& run) {
@@ -223,7 +225,7 @@ std::vector<Column> columns_of_values(const std::string& clock) {
       {"accuracy\n%", in_percent, &RunSummary::final_test_accuracy},
       {"test\nloss", mean_and_deviation, &RunSummary::final_test_loss},
       {"time\ns", mean_and_deviation, &RunSummary::end_time_s},
-      {"to target\ns", nullptr, {}, true, time_to_target_text},  // censored, so not a mean over seeds
+      {"to target\ns", nullptr, {}, true, time_to_target_text},  // not a mean over seeds, because times are censored
       {"s/step\n(formula)", nullptr, {}, true, step_time_text, false},
       {"dropped\n%", in_percent, &RunSummary::drop_rate},
       {"staleness\nsteps", mean_and_deviation, &RunSummary::mean_staleness, false},
@@ -234,14 +236,14 @@ std::vector<Column> columns_of_values(const std::string& clock) {
   };
 }
 
-using Methods = std::map<std::string, std::string>;  // by what runs call them
+using Methods = std::map<std::string, std::string>;  // names by the names that runs use
 const std::string& method_of(const RunSummary& run, const Methods& named) {
   const auto found = named.find(run.method);
   return found == named.end() ? run.method : found->second;
 }
 
-// Formulas of the times in brackets, a line each, with the methods that use them. A method with several is listed by
-// rows.
+// Lists the formulas of the times in brackets, one per line, with the methods that use them. A method with several
+// formulas is listed by rows.
 std::string formulas_text(std::span<const RunSummary> runs, const Methods& named) {
   std::map<std::string, std::set<std::string>> formulas_of;  // by method
   const auto formula_of = [](const RunSummary& run) { return run.predicted.back().prediction.formula; };
@@ -263,7 +265,7 @@ std::string formulas_text(std::span<const RunSummary> runs, const Methods& named
   for (const auto& [formula, methods] : methods_of) {
     std::string line = "(formula) by " + formula + ":";
     const bool holds_comma = std::ranges::any_of(methods, [](const auto& one) { return one.find(',') != one.npos; });
-    const char* const between = holds_comma ? ";" : ",";  // labels have commas of their own
+    const char* const between = holds_comma ? ";" : ",";  // labels contain commas
     for (const std::string& method : methods) {
       if (line.size() + method.size() + 2 > preferred_width) {
         text += line + "\n";
@@ -289,11 +291,11 @@ std::string own_training_of(const RunSummary& run) {
   return keys;
 }
 
-// Overrides of [training], a line for each row. Three or more rows of a method with the same overrides share a line.
-// Swept keys are in the table already.
+// Overrides of [training], one line per row. Three or more rows of a method with the same overrides share a line.
+// Leaves out swept keys, which the table shows.
 std::string own_training_text(const std::vector<std::pair<std::string, Seeds>>& rows, const Methods& named) {
-  std::map<std::string, int> number;                             // of a method's rows
-  std::map<std::pair<std::string, std::string>, int> with_keys;  // and of those that have the same keys
+  std::map<std::string, int> number;                             // rows by method
+  std::map<std::pair<std::string, std::string>, int> with_keys;  // rows by method and overrides
   for (const auto& [label, seeds] : rows) {
     ++number[method_of(seeds.front(), named)];
     ++with_keys[{method_of(seeds.front(), named), own_training_of(seeds.front())}];
@@ -306,7 +308,7 @@ std::string own_training_text(const std::vector<std::pair<std::string, Seeds>>& 
     std::string who = label;
     if (alike >= 3) {
       who = alike == number[method] ? method : fmt::format("{} ({} of {} rows)", method, alike, number[method]);
-      alike = 0;  // printed
+      alike = 0;  // marks them as printed
     }
     text += fmt::format("[training] of {}: {}\n", printable(who), printable(keys));
   }
@@ -345,18 +347,18 @@ std::string cell(const Column& column, const Seeds& seeds) {
 
 using Columns = std::map<std::string, std::string>;
 
-// A text without TOML's quotes; other values unchanged.
+// A text without TOML's quotes; other values are unchanged.
 std::string plain(const std::string& value) {
   const bool is_text = value.size() >= 2 && value.front() == '"' && value.back() == '"';
   return is_text ? value.substr(1, value.size() - 2) : value;
 }
 
-// "method.threshold_s" of methods.DropCompute.threshold_s: the method has a column of its own.
+// "method.threshold_s" for methods.DropCompute.threshold_s: the method has a separate column.
 std::string column_of(const std::string& swept_key) {
   std::vector<std::string> path;
   try {
     path = split_key(swept_key);
-  } catch (const KeyPathFault&) {  // not written by the program: stays as it is
+  } catch (const KeyPathFault&) {  // the program did not write this key, so it stays as it is
   }
   if (path.size() < 3 || path.front() != "methods") return swept_key;
   std::string column = "method";
@@ -364,7 +366,7 @@ std::string column_of(const std::string& swept_key) {
   return column;
 }
 
-// The run's settings by column: of its file, its method, and the sweep.
+// The run's settings by column: keys of its file, of its method, and of the sweep.
 Columns settings_of(const FoundRun& run) {
   Columns columns;
   for (const auto& [key, value] : run.configuration) columns[key] = plain(value);
@@ -383,7 +385,7 @@ std::string short_names(const std::vector<std::string>& keys) {
   return text;
 }
 
-// Explains the mean if trials missed their target; else empty.
+// Explains the mean if trials missed their target; otherwise empty.
 std::string restriction(const TunedMethod& method, const TriedSetting& chosen) {
   if (!method.horizon) return {};
   return fmt::format(", restricted to {}, by which {} of its {} trials reached the target",

@@ -22,7 +22,7 @@ std::optional<Step> planned_steps(const Run& run) {
 
 namespace {
 
-// "threshold_s" of methods.drop.threshold_s; "delays.0", since a number says nothing by itself.
+// "threshold_s" for methods.drop.threshold_s; "delays.0" for delays.0, since a number alone says nothing.
 std::string_view last_name(std::string_view key) {
   const std::size_t dot = key.rfind('.');
   if (dot == key.npos) return key;
@@ -33,7 +33,7 @@ std::string_view last_name(std::string_view key) {
 
 constexpr std::array<std::pair<double, char>, 3> sizes = {{{1e9, 'G'}, {1e6, 'M'}, {1e3, 'k'}}};
 
-// "1.25G"; none if six digits are not exact, or the number is below 1000.
+// "1.25G"; nullopt if six digits are not exact, or the number is below 1000.
 std::optional<std::string> in_thousands(double number) {
   constexpr double rounding = 1e-12;
   for (const auto& [size, letter] : sizes) {
@@ -60,8 +60,8 @@ bool is_rate(const std::string& value) {
   return unit == "bit/s" || unit == "B/s" || unit == "bytes/s";
 }
 
-// Text of a value that needs no key: a variant, or "10 Gbit/s" for a bandwidth, even one in bytes; else empty. Figures
-// have the same rule (plots/comparison.py).
+// The text of a value that needs no key: a variant, or "10 Gbit/s" for a bandwidth, also if it is given in bytes. Empty
+// for other values. Figures have the same rule (plots/comparison.py).
 std::string alone(const std::string& key, const std::string& value) {
   if (key == "variant") return value;
   if (!key.ends_with("bandwidth_bytes_per_s")) return {};
@@ -107,7 +107,7 @@ std::optional<SampledTimes> sample_times(const Run& run) {
   if (!run.cluster.compute_time->has_finite_mean()) return std::nullopt;
   try {
     return sample_times(*run.cluster.compute_time, run.cluster.workers, run.cluster.micro_batches, planned_steps(run));
-  } catch (const RunFailure&) {  // a trace ends: the run may need fewer steps than the sample
+  } catch (const RunFailure&) {  // a trace ends, although the run may need fewer steps than the sample
     return std::nullopt;
   }
 }
@@ -150,7 +150,7 @@ bool ends_by_steps(const Budget& budget) { return budget.steps && !budget.second
 FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes>& times) {
   const Traits traits = run.algorithm->traits();
   if (!traits.has_formulas) return {};
-  // A missing worker changes the maximum, which no formula models.
+  // Without a worker the maximum is over fewer workers, which no formula models.
   if (!run.cluster.data_of.empty()) return {.why_none = "workers that run out of data change who is waited for"};
   if (run.cluster.outages) return {.why_none = "outages change who is waited for"};
   if (run.cluster.pauses) return {.why_none = "sleeps and trailing work overlap with what comes next"};

@@ -1,5 +1,5 @@
-// A run: a method on a cluster, with network, model, budget, and what is recorded. Plain data, which the sections of an
-// experiment file fill in and the clusters execute.
+// A run: a method on a cluster, with network, model, budget, and the plan of its records. Plain data: the sections of
+// an experiment file fill it in, and the clusters execute it.
 #pragma once
 
 #include <cstddef>
@@ -38,9 +38,9 @@ struct ClusterPlan {
   std::vector<std::optional<Step>> data_of{};  // steps after which a worker has used up its data; empty: never
   Pace pace = Pace::inject;
   bool to_be_measured = false;                     // micro_batch_s is not known yet, so the run cannot be made
-  std::optional<double> measured_micro_batch_s{};  // micro_batch_s, if measured; by lengths: its mean
-  std::optional<ContentCost> content_cost{};       // micro_batch_s by lengths
-  std::optional<LengthFit> measured_fit{};         // then, if measured for this run: how well the line fits
+  std::optional<double> measured_micro_batch_s{};  // measured micro_batch_s; the mean if it depends on lengths
+  std::optional<ContentCost> content_cost{};       // micro_batch_s as a function of lengths
+  std::optional<LengthFit> measured_fit{};         // how well that line fits, if it was measured for this run
   std::shared_ptr<const ComputeTime> compute_time{};
   std::shared_ptr<const Pauses> pauses{};       // null: none; only on the simulated cluster
   std::shared_ptr<const OutagePlan> outages{};  // null: none
@@ -53,20 +53,20 @@ struct TrainingPlan {
   std::function<std::shared_ptr<const Objective>()> make_objective{};  // loads data; null result: time-only
   std::function<std::shared_ptr<const SampleKinds>()> make_kinds{};    // loads data; empty: none
   Bytes parameter_bytes{};                                             // 4 P: what collectives carry
-  ObjectiveMemory memory{};                                            // of the objective; not hashed
+  ObjectiveMemory memory{};                                            // memory that the objective needs; not hashed
   std::vector<ParameterTensor> tensors{};                              // empty: unknown before the objective exists
   std::int64_t samples_per_micro_batch = 1;
   std::shared_ptr<const Optimizer> optimizer{};
   std::shared_ptr<const LearningRate> learning_rate{};
-  Training::Options options{};  // those that [training] says
+  Training::Options options{};  // options that [training] sets
 };
 
 struct EvaluationPlan {
-  Step every_steps{};  // a row of metrics.csv each time this many steps are passed, and at the end
-  // Or a row at each multiple of this time on the cluster's clock (0: not by time). It evaluates the first model that is
-  // published at or after the multiple, at that model's time. Workers with own models contribute the one after their
-  // first step that ends at or after it (ModelsByTime). Nothing is interpolated: if no model is published between two
-  // multiples, they share one row.
+  Step every_steps{};  // write a row of metrics.csv whenever this many steps have passed, and at the end
+  // Or write a row at each multiple of this time on the cluster's clock (0: not by time). The row evaluates the first
+  // model that is published at or after the multiple, at that model's time. Workers with own models contribute the one
+  // after their first step that ends at or after it (ModelsByTime). Nothing is interpolated: if no model is published
+  // between two multiples, they share one row.
   Duration every_duration{};
   std::int64_t train_samples = 10000;
   std::optional<double> target_accuracy;  // for "time to target", fraction
@@ -74,9 +74,9 @@ struct EvaluationPlan {
   bool targets_validation = false;  // targets refer to the validation samples, not to the test set
 };
 
-// Measurements at chosen steps beside the evaluations: measurements.csv.
+// Measurements at chosen steps, in addition to the evaluations: measurements.csv.
 struct MeasurementPlan {
-  Step every_steps{};  // 0: nothing
+  Step every_steps{};  // 0: no measurements
   MeasureOptions model{};
   bool step_gradient_norm = false;
   bool consensus_distance = false;
@@ -85,13 +85,13 @@ struct MeasurementPlan {
 // Files that a run writes beside its rows. They do not change what a run computes, so they are not hashed: a finished
 // run is repeated only if it lacks a requested file.
 struct RecordingPlan {
-  bool trace = false;                     // trace.json.gz; it ends at the first of the next two
-  std::optional<double> trace_seconds{};  // on the cluster's clock
+  bool trace = false;                     // trace.json.gz; it ends at the first of the next two limits
+  std::optional<double> trace_seconds{};  // seconds on the cluster's clock
   std::int64_t trace_events = 100'000;
   std::optional<bool> durations{};  // durations.csv.gz; not set: only under MPI
   bool arrivals = false;            // arrivals.csv.gz
-  bool samples = false;             // in summary.json: which kinds of samples were kept
-  bool parameters = false;          // parameters.npy: of the last model, if there is one
+  bool samples = false;             // counts in summary.json: which kinds of samples were kept
+  bool parameters = false;          // parameters.npy: parameters of the last model, if there is one
 
   bool records_durations(bool mpi) const { return durations.value_or(mpi); }
 };
@@ -99,36 +99,36 @@ struct RecordingPlan {
 // Checkpoints of a simulated run, from which it resumes after it was killed. Not hashed.
 struct CheckpointPlan {
   bool is_written = true;
-  double every_s = 60;  // of this machine's time
+  double every_s = 60;  // seconds of this machine's time between checkpoints
 };
 
 // One run: a method at one point of the sweep with one seed. All defaults are filled in.
 struct Run {
   std::string experiment;                                           // name of the experiment
   std::string method;                                               // label of the method
-  std::size_t method_index = 0;                                     // among the file's methods; not hashed
-  std::size_t point_index = 0;                                      // of its point in the sweep; not hashed
+  std::size_t method_index = 0;                                     // index among the file's methods; not hashed
+  std::size_t point_index = 0;                                      // index of its point in the sweep; not hashed
   std::vector<std::pair<std::string, std::string>> sweep{};         // swept keys and values
   std::vector<std::pair<std::string, std::string>> own_training{};  // the method's overrides of [training]
   std::uint64_t seed = 0;
   std::string resolved_toml;   // the whole resolved configuration of this run alone
-  std::string hash;            // its configuration_hash; names the directory
+  std::string hash;            // its configuration_hash, which names its directory
   std::string setting;         // hash without the method, and without times that are still to be measured: runs that
                                // share it have the same delays
   std::string fingerprint{};   // hash of the computation, without the names of experiment and method
   std::string timing_class{};  // the text of timing_class()
-  bool is_trial = false;       // of tuning; not hashed
+  bool is_trial = false;       // whether it is a trial of tuning; not hashed
 
   ClusterPlan cluster;
   TrainingPlan training;
-  Budget budget;  // epochs are already steps
+  Budget budget;  // limits; epochs are already converted to steps
   EvaluationPlan evaluation;
   MeasurementPlan measurements{};
   RecordingPlan recording;      // not hashed
   CheckpointPlan checkpoint{};  // not hashed
   std::shared_ptr<const Algorithm> algorithm;
-  std::shared_ptr<const Run> common_phase{};  // a run at whose end this one starts; null: none
-  std::vector<TakenElements> taken{};         // part of its parameters that this run takes; empty: all
+  std::shared_ptr<const Run> common_phase{};  // the run from whose end this one starts; null: none
+  std::vector<TakenElements> taken{};         // the parameters that this run takes from that phase; empty: all
   std::string solved{};                       // the target and result of a solved number of the method; empty: none
 
   // The step from which all workers behave alike (Traits).
@@ -140,45 +140,45 @@ struct Run {
 // The steps of the run's budget, if it limits steps or samples.
 std::optional<Step> planned_steps(const Run& run);
 
-// The number that the whole text stands for; nothing for other texts.
+// The number that the whole text represents; nullopt for other texts.
 std::optional<double> number_in(std::string_view text);
 
 // A run's label in tables and lines: the method and the swept values with the last part of their keys, "DropCompute,
 // threshold_s = 0.07". Variants, and rates with a unit, have no key: "DropCompute, 10 Gbit/s".
 std::string run_label(const std::string& method, const std::vector<std::pair<std::string, std::string>>& sweep);
 
-// The part of a resolved configuration that decides how long this machine takes for a micro-batch: model and data set
-// with their settings, and the size of a micro-batch. Equal texts take about the same time.
+// The part of a resolved configuration that determines how long this machine takes for a micro-batch: model and data
+// set with their settings, and the size of a micro-batch. Equal texts take about the same time.
 std::string timing_class(const TomlNode& resolved);
 
 // Version of the program's results. It is part of every run's hash, so that outdated results are not reused. Raise it
 // with each change that alters the times, models or accounts of some run; changes of file formats belong to
-// results_schema_version. The test that compares with tests/golden/results_by_version/ tells when. Name changed runs
-// in experiments/sections/run_hash.cpp: all others keep their hash.
+// results_schema_version. The test that compares with tests/golden/results_by_version/ shows when that is needed. List
+// the changed runs in experiments/sections/run_hash.cpp: all others keep their hash.
 inline constexpr int results_version = 7;
 
 // From this version on, a run's hash contains the version of the newest change that altered this run.
 inline constexpr int first_selective_results_version = 5;
 
-// A run's time by a formula.
+// A run's time according to a formula.
 struct FormulaTime {
   Prediction prediction;
-  std::optional<double> total_time_s;  // of the budget; none if only bytes limit it
+  std::optional<double> total_time_s;  // time until the budget is used up; none if only bytes limit it
 };
 
-// A sample of the run's compute times; nothing if a micro-batch has no expected duration, or a trace is too short.
+// A sample of the run's compute times; nullopt if a micro-batch has no expected duration, or a trace is too short.
 std::optional<SampledTimes> sample_times(const Run& run);
 
 // Exchanges of a run's compressed communication; none if it is dense, or unknown before the model exists.
 struct KnownExchanges {
-  std::vector<ExchangesFrom> all{};    // of sums
-  std::vector<Exchange> of_average{};  // of averages, slice after slice
-  std::optional<Bytes> packet{};       // of a worker's message to each server
+  std::vector<ExchangesFrom> all{};    // exchanges of sums
+  std::vector<Exchange> of_average{};  // exchanges of averages, slice after slice
+  std::optional<Bytes> packet{};       // bytes of a worker's message to each server
   std::string why_none{};
 };
 KnownExchanges known_exchanges(const Run& run);
 
-// Steps after which the run's pace is constant.
+// The number of steps after which the run's pace is constant.
 Step settles_after(const Run& run);
 // Whether only a number of steps ends the run.
 bool ends_by_steps(const Budget& budget);
@@ -188,7 +188,7 @@ struct FormulaTimes {
   std::string why_none;  // if there are none
 };
 
-// All formulas of the run's method; `times`: a sample of its compute times, if there is one.
+// All formulas of the run's method. `times`: a sample of its compute times, if there is one.
 FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes>& times);
 
 }  // namespace syncopate

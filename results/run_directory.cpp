@@ -62,7 +62,7 @@ void remove_aside(const fs::path& aside) {
   fs::remove(aside, ignored);
 }
 
-// The file system's own time, since hosts' clocks may differ.
+// The file system's own time, since the clocks of hosts may differ.
 std::optional<fs::file_time_type> time_of_file_system(const fs::path& directory) {
   std::error_code error, ignored;
   const fs::path probe = hidden_sibling(directory / "clock", partial_kind);
@@ -72,8 +72,8 @@ std::optional<fs::file_time_type> time_of_file_system(const fs::path& directory)
   return error ? std::nullopt : std::optional(now);
 }
 
-// Files of an unknown process count as leftovers after so long. A writing process changes its files, or names them,
-// within seconds.
+// Files of an unknown process count as leftovers after this time. A process that writes changes its files, or names
+// them, within seconds.
 constexpr std::chrono::hours lost_after{24};
 
 bool has_not_changed_lately(const fs::path& path) {
@@ -84,7 +84,7 @@ bool has_not_changed_lately(const fs::path& path) {
   return !error && now && *now - changed > lost_after;
 }
 
-// The hidden name, if no process works on the file or directory any more.
+// The hidden name if no process works on the file or directory any more; else nullopt.
 std::optional<HiddenName> as_leftover(const fs::path& path) {
   auto hidden = read_hidden_name(path.filename().string());
   if (!hidden || hidden->state == ProcessState::gone) return hidden;
@@ -95,7 +95,7 @@ void sync_directory(const fs::path& directory) {
   Descriptor(directory.empty() ? fs::path(".") : directory, O_RDONLY | O_DIRECTORY).sync();
 }
 
-// Names appear and disappear one at a time, so that a last act finds all of them, and none appears after it.
+// Holds off the end of the process: a last act then finds every name, and no name appears after it.
 Descriptor create_file(const fs::path& path) {
   const auto held = hold_off_end();
   return {path, O_WRONLY | O_CREAT | O_EXCL};
@@ -107,15 +107,15 @@ void write_file(const fs::path& path, std::string_view contents) {
   file.sync();
 }
 
-// Two threads that removed the same directory at once would leave part of it.
+// Only one thread removes a directory at a time: two at once would leave part of it.
 void remove_hidden(const fs::path& directory) {
   const auto held = hold_off_end();
   std::error_code ignored;  // remove_leftovers removes the rest
   fs::remove_all(directory, ignored);
 }
 
-// Renames an existing `directory` to `former`. Both names change, or none. Of several processes that write the same run
-// (ranks that simulate it separately, two terminals) the last one wins.
+// Renames an existing `directory` to `former`, and `written` to `directory`. Either both names change or none. If
+// several processes write the same run (ranks that simulate it separately, two terminals), the last one wins.
 void give_name(const fs::path& written, const fs::path& directory, const fs::path& former) {
   const auto held = hold_off_end();
   std::error_code error, ignored;
@@ -135,9 +135,10 @@ void give_name(const fs::path& written, const fs::path& directory, const fs::pat
   }
 }
 
-// False if a directory that is done has the name already. A plain rename fails on an existing directory, so one of
-// several processes succeeds. A directory moved away is checked again: without a lock another process may have published
-// a finished run after the first check. While it is away a third could publish, which only the lock prevents.
+// Returns false if a finished directory has the name already. A plain rename fails on an existing directory, so only
+// one of several processes succeeds. A directory that was moved away is checked again: without a lock, another process
+// may have published a finished run after the first check. While it is away, a third process could publish; only the
+// lock prevents it.
 bool give_free_name(const fs::path& written, const fs::path& directory, const fs::path& former, const IsDone& is_done) {
   const Descriptor above(directory.parent_path(), O_RDONLY | O_DIRECTORY);
   above.lock();
@@ -156,7 +157,7 @@ bool give_free_name(const fs::path& written, const fs::path& directory, const fs
     if (error) throw fs::filesystem_error("cannot replace", directory, former, error);
     if (is_done(former)) {
       fs::rename(former, directory, error);
-      if (error) fs::remove_all(former, ignored);  // there is another one again
+      if (error) fs::remove_all(former, ignored);  // another process has published one meanwhile
       return false;
     }
     fs::remove_all(former, ignored);
@@ -174,7 +175,7 @@ void create_lasting(const fs::path& directory) {
   throw ResultsDirectoryFault(fmt::format("{}: {}: {}", path.string(), what, error.message()));
 }
 
-// Throws a fault that names the first part of the path in the way, since "Not a directory" alone does not.
+// Throws a fault that names the first part of the path that is no directory; "Not a directory" alone does not name it.
 void create(const fs::path& path) {
   std::error_code error;
   fs::create_directories(path, error);
@@ -198,7 +199,7 @@ void require_access(const fs::path& directory) {
     return fs::symlink_status(directory, error).type() == fs::file_type::not_found;
   };
   if (is_missing()) return;
-  if (const std::string why = why_no_directory(directory); !why.empty() && !is_missing())  // renamed by another process
+  if (const std::string why = why_no_directory(directory); !why.empty() && !is_missing())  // another process renamed it
     throw ResultsDirectoryFault(fmt::format("{}: {}; results belong there", directory.string(), why));
   if (access(directory.c_str(), R_OK | W_OK | X_OK) != 0 && errno != ENOENT)
     fault(directory, "cannot read and write the results directory (--results names another one)",
@@ -216,7 +217,7 @@ std::string with_hash(std::string slug, std::string_view text) {
   return (slug.empty() ? "unnamed" : slug) + hash;
 }
 
-// give(written, former) names the new directory; true if it did. `written` is gone afterwards in any case.
+// give(written, former) names the new directory and returns whether it did. Afterwards `written` is gone in any case.
 template <class Give>
 bool write_and_name(const fs::path& directory, const FileContents& files, const Give& give) {
   const fs::path written = hidden_sibling(directory, partial_kind), former = hidden_sibling(directory, replaced_kind);
@@ -256,7 +257,7 @@ struct Digest {
   std::string text() const { return fmt::format("{:08x}", crc); }
 };
 
-// How the file differs from its entry; empty if it does not.
+// How the file differs from its entry in the list; empty if it does not.
 std::string wrong_with(const fs::path& path, const Json& entry) {
   const auto bytes = entry.at("bytes").get<std::uint64_t>();
   const auto crc = entry.at("crc32").get<std::string>();
@@ -279,7 +280,7 @@ constexpr int process = 1;  // viewers show process and thread 0 as idle
 constexpr std::array<const char*, activities> colours = {"thread_state_running", "terrible", "grey",
                                                          "thread_state_runnable", "black"};
 
-// A double whose nanoseconds are right whether a reader rounds or truncates.
+// A double that gives the right nanosecond whether a reader rounds or truncates.
 double microseconds(Time time) {
   const auto exact_ns = static_cast<double>(time.time_since_epoch().count());
   double us = exact_ns / 1e3;
@@ -295,7 +296,7 @@ double microseconds(Time from, Time to) {
   return us;
 }
 
-// Metadata event. It has a time, since some readers require one of every event.
+// A metadata event. It has a time because some readers require one in every event.
 std::string naming(const char* what, int thread, const Json& arguments) {
   const Json event{{"name", what}, {"ph", "M"}, {"pid", process}, {"tid", thread}, {"ts", 0}, {"args", arguments}};
   return event.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -307,7 +308,7 @@ std::string participant(const Timeline& timeline, std::size_t rank) {
   return timeline.tracks.size() == workers + 1 ? "server" : fmt::format("server {}", rank - workers);
 }
 
-// `more`: further arguments of the event.
+// `more`: further arguments of the event, as JSON.
 void append(std::string& text, Activity of, const char* category, int thread, Time begin, Time end,
             std::string_view what, std::string_view more) {
   const auto activity = static_cast<std::size_t>(of);
@@ -352,7 +353,7 @@ Json other_data(const Timeline& timeline, const TraceTitle& title) {
           {"capped", timeline.capped}};
 }
 
-// Removes and returns the number before the next dot; nothing for other texts.
+// Removes and returns the number before the next dot; nullopt for other texts.
 template <typename Number>
 std::optional<Number> take_number(std::string_view& text) {
   Number number = 0;
@@ -526,7 +527,7 @@ std::string slug(std::string_view text) {
     }
   }
   result.erase(0, result.find_first_not_of("-."));
-  const bool looks_like_a_run = result.starts_with("seed=");  // searches for runs would take it for one
+  const bool looks_like_a_run = result.starts_with("seed=");  // searches for runs would mistake it for one
   const bool needs_hash =
       lost_letters || looks_like_a_run || result.find_first_not_of("-.") == result.npos || result.size() > longest_slug;
   if (needs_hash) return with_hash(std::move(result), text);
@@ -579,7 +580,7 @@ void require_usable(const fs::path& results, std::span<const Run> runs) {
     require_access(place.parent_path());
     require_access(place);
   }
-  // access() notices neither full nor read-only file systems: create a directory.
+  // access() detects neither full nor read-only file systems, so this creates a directory.
   const fs::path probe = hidden_sibling(directory / "probe", partial_kind);
   std::error_code error;
   if (!fs::create_directory(probe, error) && error)
@@ -601,7 +602,7 @@ int remove_leftovers(const fs::path& results, std::span<const Run> runs) {
     for (const fs::path& entry : paths_in(place, error)) {
       const auto leftover = as_leftover(entry);
       if (!leftover) continue;
-      // Killed between the two renames of write_directory: the former results get their name back.
+      // The process was killed between the two renames of write_directory: restore the former results' name.
       const fs::path directory = place / leftover->name;
       if (leftover->is_replaced && !fs::exists(directory, error))
         fs::rename(entry, directory, error);

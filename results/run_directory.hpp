@@ -1,5 +1,5 @@
-// A run's directory and its files. Files appear complete or not at all: each is written into a hidden sibling, which is
-// renamed when it is complete.
+// A run's directory and its files. A file appears complete or not at all: it is written into a hidden sibling, which is
+// renamed once it is complete.
 #pragma once
 
 #include <chrono>
@@ -16,11 +16,11 @@
 
 namespace syncopate {
 
-// An open file or directory, for operations that streams lack: exclusive creation, sync, lock.
-// All functions throw std::filesystem::filesystem_error.
+// An open file or directory, for operations that streams lack: exclusive creation, sync, lock. All functions throw
+// std::filesystem::filesystem_error.
 class Descriptor {
  public:
-  Descriptor(const std::filesystem::path& path, int flags);  // those of open()
+  Descriptor(const std::filesystem::path& path, int flags);  // flags as for open()
   ~Descriptor();
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
@@ -28,8 +28,8 @@ class Descriptor {
   void write(std::string_view contents) const;
   // Ignores EINVAL: some file systems cannot sync directories, and need not.
   void sync() const;
-  // Waits until no other process, or other Descriptor of this one, has the lock. It ends with this object, and with the
-  // process however that ends. False if the file system has no locks of directories (NFS).
+  // Waits until no other process, and no other Descriptor of this one, holds the lock. This object's destruction or the
+  // end of the process releases it. Returns false if the file system cannot lock directories (NFS).
   bool lock() const;
 
  private:
@@ -37,14 +37,14 @@ class Descriptor {
   int number_;
 };
 
-// Paths in a directory, unsorted. Stops at the first error, and sets it.
+// Paths in a directory, unsorted. Stops at the first error and sets `error`.
 std::vector<std::filesystem::path> paths_in(const std::filesystem::path& directory, std::error_code& error);
 
-// One line that says which place the disk refuses, why, and what helps. `directory`: of the experiment, below which a
-// write failed.
+// One line that names the path that the disk refused, the reason and a remedy. `directory`: the experiment's directory,
+// below which a write failed.
 std::string disk_fault(const std::filesystem::path& directory, const std::filesystem::filesystem_error& problem);
 
-// Why a file of a run could not be written, and what helps; what() alone for other problems than the disk's.
+// Why a file of a run could not be written, and a remedy; what() alone for problems that do not concern the disk.
 std::string disk_problem(const std::exception& problem);
 
 // Throws std::filesystem::filesystem_error if the directory is gone: a deleted directory is not recreated in part.
@@ -58,45 +58,45 @@ std::string durations_csv(std::vector<MicroBatchTime> durations);
 // metadata.json: machine, program and time of a run. No other file of a run contains times of the host.
 struct RunMetadata {
   std::string cluster;  // "simulated" or "mpi"
-  int threads = 1;      // of the executor, per process
+  int threads = 1;      // threads of the executor, per process
   int processes = 1;
   std::string blas_kernel;
   std::string libtorch_version;
-  std::string torch_kernels{};  // that LibTorch has chosen for the processor
+  std::string torch_kernels{};  // kernels that LibTorch has chosen for the processor
   std::chrono::system_clock::time_point start;
   std::chrono::system_clock::time_point end;
   std::string exit;                                // status of the run: finished, diverged, failed
-  std::string hash;                                // of the resolved configuration
+  std::string hash;                                // hash of the resolved configuration
   std::string fingerprint{};                       // hash of what the run computes (Run)
-  std::string call{};                              // of the processes that shared it; empty: one process made it
+  std::string call{};                              // call of the processes that shared it; empty: one process made it
   std::optional<double> measured_micro_batch_s{};  // cluster.micro_batch_s, if it was measured
-  std::optional<LengthFit> measured_fit{};         // by lengths: how well they explain the times
+  std::optional<LengthFit> measured_fit{};         // how well lengths explain the times, if it is a function of them
 };
 
 // Adds properties of the build and the machine.
 std::string to_json(const RunMetadata& metadata);
 
-// Replaces the file: writes and syncs a hidden sibling, then renames it. Whatever has the name is replaced, even a link
-// or a pipe: in a shared folder it may lead to somebody else's file. The folder must exist. Throws std::system_error,
+// Replaces the file: writes and syncs a hidden sibling, then renames it. Replaces links and pipes of that name, too,
+// because in a shared folder they may lead to another user's file. The folder must exist. Throws std::system_error,
 // which names the file; the file is then unchanged.
 void replace_file(const std::filesystem::path& file, std::string_view contents);
 
-// The same for a file named by the user: follows links, and writes to pipes and devices.
+// The same for a file that the user named: follows links, and writes to pipes and devices.
 void replace_named_file(const std::filesystem::path& file, std::string_view contents);
 
-// Why replace_named_file would fail, for a check before the work; empty if it would not.
+// Why replace_named_file would fail, as a check before the work; empty if it would succeed.
 std::string why_not_replaceable(const std::filesystem::path& file);
 
 using FileContents = std::map<std::string, std::string>;  // name -> contents
 
-// files.json: files of a run's directory with sizes and CRC-32s, which reveal damage but no forgery. CRC-32, because
-// zlib and Python's standard library both have it.
+// files.json: files of a run's directory with sizes and CRC-32s, which reveal damage, but no forgery. It is CRC-32
+// because both zlib and Python's standard library have it.
 inline constexpr const char* list_of_files = "files.json";
 
 // Contents of files.json for these files.
 std::string listed(const FileContents& files);
 
-// The first damaged file: "<path>: <what>". Empty if there is none, or no directory.
+// The first damaged file: "<path>: <what>". Empty if no file is damaged, or there is no directory.
 std::string damage_of(const std::filesystem::path& directory);
 
 // The results directory cannot be used: what() names the path and the reason. Exit status 2.
@@ -104,53 +104,54 @@ struct ResultsDirectoryFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A portable file name of at most 100 characters, neither empty nor hidden: lower-case letters, digits, dots, equals
-// signs and underscores; everything else becomes one hyphen. Texts that are too long, or of other scripts, get 8 digits
-// of a hash at the end, so that they stay distinct.
+// A portable file name of at most 100 characters, neither empty nor hidden. It has lower-case letters, digits, dots,
+// equals signs and underscores; each sequence of other characters becomes one hyphen. Texts that are too long, or
+// contain other scripts, end in 8 digits of a hash, so that they stay distinct.
 std::string slug(std::string_view text);
 
-// <results>/<experiment>. A name that is not its own slug gets 8 digits of a hash in any case, so that experiments do
+// <results>/<experiment>. If a name is not its own slug, 8 digits of a hash are always appended, so that experiments do
 // not share a directory.
 std::filesystem::path experiment_directory(const std::filesystem::path& results, const std::string& name);
 
-inline constexpr const char* trials_folder = "Trials";  // no slug has capital letters
+inline constexpr const char* trials_folder = "Trials";  // distinct from all methods' folders: slugs have no capital
+                                                        // letters
 // Messages between processes that share an experiment's runs: <results>/<experiment>/.shared/
 inline constexpr const char* share_folder = ".shared";
 inline constexpr const char* leases_folder = "leases";
 inline constexpr const char* failed_folder = "failed";
 
-// <results>/<experiment>/<method and sweep>/seed=3-<8 digits of the hash>. Runs on a wall clock have the suffix -mpi,
-// trials an additional folder.
+// <results>/<experiment>/<method and sweep>/seed=3-<8 digits of the hash>. Runs on a wall clock have the suffix -mpi.
+// Trials are in an additional folder.
 std::filesystem::path run_directory(const std::filesystem::path& results, const Run& run, bool mpi);
 
-// Throws ResultsDirectoryFault if a directory below that of --results is a link: it may lead to somebody else's files.
+// Throws ResultsDirectoryFault if a directory below that of --results is a link: it may lead to another user's files.
 void require_no_link(const std::filesystem::path& directory);
 
 // The last part of a run's directory, and the part of the hash in it.
 std::string run_directory_name(std::uint64_t seed, const std::string& hash, bool mpi);
 std::string begin_of_hash(const std::string& hash);
 
-// Creates <results>/<experiment> and checks that it, and existing directories of these runs of one experiment, can be
-// read and written without links that lead elsewhere. Only for runs that are still to be made: results of a finished
+// Creates <results>/<experiment>. Checks that it, and existing directories of these runs of one experiment, can be read
+// and written without links that lead elsewhere. Call it only for runs that are still to be made: results of a finished
 // experiment may be read-only. Throws ResultsDirectoryFault.
 void require_usable(const std::filesystem::path& results, std::span<const Run> runs);
 
-// Removes leftovers of killed processes in the directories of an experiment's runs, and returns their number. Files of
-// living processes stay. Files of processes that are invisible from here (other hosts, other containers) stay until
-// they have not changed for a day.
+// Removes leftovers of killed processes in the directories of an experiment's runs, and returns their number. Keeps
+// files of living processes. Keeps files of processes that are invisible from here (other hosts, other containers)
+// until they have not changed for a day.
 int remove_leftovers(const std::filesystem::path& results, std::span<const Run> runs);
 
-// Replaces `directory` by one with exactly these files, which are synced before it is named. Throws
+// Replaces `directory` by one with exactly these files, which are synced before it gets its name. Throws
 // std::filesystem::filesystem_error or std::system_error. `directory` is then unchanged, unless only the sync of its
 // new name failed.
 void write_directory(const std::filesystem::path& directory, const FileContents& files);
 
-// The same for one of several processes that may have computed the same run. A directory for which `is_done` holds
-// stays. Exactly one process publishes; false for the others.
+// The same if several processes may have computed the same run. Keeps an existing directory for which `is_done` holds.
+// Exactly one process publishes and gets true; the others get false.
 using IsDone = std::function<bool(const std::filesystem::path&)>;
 bool publish_directory(const std::filesystem::path& directory, const FileContents& files, const IsDone& is_done);
 
-// The schema version of a JSON text, if it states another one than results_schema_version.
+// The schema version of a JSON text, if it differs from results_schema_version.
 std::optional<std::string> other_schema_version(const std::string& text);
 
 // "of schema version 3, and this program knows 2"
@@ -162,7 +163,7 @@ struct TraceTitle {
   std::string method;
   std::uint64_t seed = 0;
   std::string hash;
-  std::string cluster;  // "simulated" or "mpi": whose clock it is
+  std::string cluster;  // "simulated" or "mpi": the cluster of the clock
 };
 
 // A JSON object with a complete event per span, and names for the process and for a thread per participant. A server
@@ -173,7 +174,7 @@ std::string trace_events(const Timeline& timeline, const TraceTitle& title);
 
 // Hidden names of files and directories. They contain the process's identity, as leases do: containers may share a host
 // name and a file system, and each has a process 1.
-inline constexpr std::string_view partial_kind = "partial";    // being written
+inline constexpr std::string_view partial_kind = "partial";    // is being written
 inline constexpr std::string_view replaced_kind = "replaced";  // former contents, until the new ones have their name
 
 // ".<name>.<kind>.<process number>.<its start>.<digest of its machine>", beside `path`.
@@ -182,12 +183,12 @@ std::filesystem::path hidden_sibling(const std::filesystem::path& path, std::str
 
 struct HiddenName {
   std::string name{};        // without the hidden parts
-  bool is_replaced = false;  // else it is being written
-  // Of the process that made it. Unknown for other machines and containers, and for names by earlier versions, which
-  // contain only the host's name.
+  bool is_replaced = false;  // false: it is being written
+  // State of the process that made it. Unknown for other machines and containers, and for names made by earlier
+  // versions, which contain only the host's name.
   ProcessState state = ProcessState::unknown;
 };
-// Nothing for other names.
+// nullopt for other names.
 std::optional<HiddenName> read_hidden_name(const std::string& file_name);
 
 }  // namespace syncopate

@@ -18,7 +18,7 @@ StudentsT students_t(std::size_t n) { return StudentsT(static_cast<double>(n - 1
 
 double standard_error_of(const Statistics& values) { return values.std / std::sqrt(static_cast<double>(values.n)); }
 
-// P(T > t), or the limit where nothing varies.
+// P(T > t), or its limit if nothing varies.
 double upper_tail(std::size_t n, double difference, double error) {
   if (error == 0) return difference > 0 ? 0 : difference < 0 ? 1 : 0.5;
   return boost::math::cdf(boost::math::complement(students_t(n), difference / error));
@@ -121,7 +121,7 @@ std::optional<StepsByBatch> steps_by_batch(std::span<const MeasuredNoise> measur
   if (measured.empty() || measured.front().step >= steps) return {};
   StepsByBatch result;
   for (std::size_t i = 0; i < measured.size() && measured[i].step < steps; ++i) {
-    const Step begin = i == 0 ? Step{0} : measured[i].step;  // the first one also holds before
+    const Step begin = i == 0 ? Step{0} : measured[i].step;  // the first scale also holds before its measurement
     const Step end = i + 1 < measured.size() ? std::min(measured[i + 1].step, steps) : steps;
     const auto count = static_cast<double>((end - begin).value());
     const double noise = measured[i].scale;

@@ -20,20 +20,20 @@ struct Interval {
   bool operator==(const Interval&) const = default;
 };
 
-// Whether the sign-flip test applies: n differences can reach the significance level (at least 6), and all choices of
-// signs can be tried (at most 20).
+// Whether the sign-flip test applies: n differences can reach the significance level (at least 6 of them), and all
+// choices of signs can be enumerated (at most 20).
 bool can_flip_signs(std::size_t n);
 
-// How much two methods differ over common seeds. A seed gives both the same delays, data and first parameters, which
-// cancel in its difference.
+// How much two methods differ over common seeds. A seed gives both methods the same delays, data and first parameters,
+// whose effects cancel in its difference.
 struct PairedDifference {
   std::size_t n = 0;
   double mean = 0;                      // NaN without seeds
-  std::optional<Interval> interval{};   // of the mean, 95 %, by Student's t; none below two seeds
-  std::optional<double> t_p{};          // two-sided, that the mean is 0; none if all differences are equal
+  std::optional<Interval> interval{};   // 95 % interval of the mean by Student's t; none below two seeds
+  std::optional<double> t_p{};          // two-sided p that the mean is 0; none if all differences are equal
   std::optional<double> sign_flip_p{};  // the same by sign flips; none beyond 20 seeds
 
-  // Whether there is a difference, at 5 %: by the interval, and by sign flips if the test applies.
+  // Whether the methods differ at 5 %: by the interval, and also by sign flips if that test applies.
   bool is_significant() const;
 };
 
@@ -47,22 +47,22 @@ std::optional<double> sign_flip_p(std::span<const double> values, double mean);
 // Confidence interval of the mean by Student's t; none below two values.
 std::optional<Interval> interval_of_mean(std::span<const double> values, double confidence = 0.95);
 
-// When a run reached a target, or that it had not by its end.
+// When a run reached a target, or when it ended without reaching it.
 struct TimeToReach {
   double time_s = 0;  // the run's end if it did not reach it
   bool is_reached = false;
 };
 
 // Times to a target up to a horizon, which replaces later and unknown times. Their mean is the restricted mean time
-// (Royston and Parmar 2013); its differences need no assumption about later times.
+// (Royston and Parmar 2013). Its differences need no assumption about later times.
 struct RestrictedTimes {
   double horizon_s = 0;
-  std::size_t reached = 0;      // by the horizon
+  std::size_t reached = 0;      // number of runs that reached the target by the horizon
   std::vector<double> times_s;  // in the order of the runs
 };
 
-// The horizon up to which all runs are known: the earliest end of a run that missed the target, or else the latest time
-// at which one reached it. None without runs.
+// The horizon up to which all runs are known: the earliest end of a run that missed the target. If none missed it, the
+// latest time at which one reached it. nullopt without runs.
 std::optional<double> common_horizon_s(std::span<const TimeToReach> runs);
 
 // Throws std::invalid_argument if horizon_s is beyond the end of a run that missed the target.
@@ -85,20 +85,20 @@ Statistics statistics(std::span<const double> values);
 // Units:   batches and noise scales in samples.
 // Checks:  the closed form for constant N; the run's own batch takes the run's own steps.
 struct MeasuredNoise {
-  Step step{};       // number of steps before the measurement
-  double scale = 0;  // in samples
+  Step step{};       // steps before the measurement
+  double scale = 0;  // noise scale in samples
 };
 
 struct StepsByBatch {
   double least = 0;             // steps with full gradients
   double times_batch = 0;       // b: steps(B) = least + b / B
-  double mean_noise_scale = 0;  // of the run's steps
+  double mean_noise_scale = 0;  // mean over the run's steps
 
   double steps(double batch) const { return least + times_batch / batch; }
 };
 
-// For a run that reached its target after `steps` at a batch of `batch` samples. Measurements ascend in step; none
-// without one before the target.
+// For a run that reached its target after `steps` steps at a batch of `batch` samples. Measurements must ascend in
+// step; nullopt if none precedes the target.
 std::optional<StepsByBatch> steps_by_batch(std::span<const MeasuredNoise> measured, Step steps, double batch);
 
 }  // namespace syncopate

@@ -35,7 +35,7 @@ TimeToTarget target_of(const Json& json) {
 Json worker_seconds(const std::vector<Account>& accounts) {
   Json summed = Json::object();
   Json per_worker = Json::object();
-  long double total_ns = 0;  // of very many workers: more than a Duration can hold
+  long double total_ns = 0;  // may exceed the range of a Duration if there are very many workers
   for (std::size_t activity = 0; activity < activities; ++activity) {
     long double sum_ns = 0;
     Json list = Json::array();
@@ -170,7 +170,7 @@ std::string digest_of(const std::string& text) {
                      crc32_z(crc32_z(0, nullptr, 0), reinterpret_cast<const Bytef*>(text.data()), text.size()));
 }
 
-// Replaces `end` in a text with a digest.
+// The end of a text with a digest; replaces `end`.
 std::string last_member(const std::string& digest) { return fmt::format(",\n  \"{}\": \"{}\"{}", key, digest, end); }
 
 std::int64_t sum(const std::vector<std::int64_t>& values) {
@@ -208,7 +208,7 @@ Number formula_share(Summary run, bool is_first) {
   return formula.prediction.step_time_s / run.step_time_s();
 }
 
-// None if a step's micro-batch may be neither kept nor dropped: the drop rate then does not give the kept share.
+// nullopt if a step's micro-batch may be neither kept nor dropped: then the drop rate does not give the kept share.
 Number formula_throughput_share(Summary run) {
   if (run.predicted.empty() || run.step_time_s() <= 0 || run.kept_micro_batches <= 0) return {};
   const Prediction& formula = run.predicted.front().prediction;
@@ -301,7 +301,7 @@ std::optional<TimeToTarget> time_to_target(const EvaluationPlan& plan, const Rec
   return result;
 }
 
-// Fills in what rows alone tell; enough for a run that ended early.
+// Fills in what the rows alone show, which is enough for a run that ended early.
 void add_progress(RunSummary& summary, const Recording& recording) {
   Time end{};
   for (const StepRow& row : recording.rows) {
@@ -365,7 +365,7 @@ FormulaTime formula_of(const Json& json) {
   FormulaTime formula;
   Prediction& prediction = formula.prediction;
   json.at("formula").get_to(prediction.formula);
-  prediction.is_sampled = json.value("sampled", false);  // older files do not say it
+  prediction.is_sampled = json.value("sampled", false);  // older files lack this key
   json.at("step_time_s").get_to(prediction.step_time_s);
   prediction.communication_s = optional_at<double>(json, "communication_s");
   json.at("kept").get_to(prediction.kept);
@@ -448,7 +448,7 @@ std::optional<RunSummary> summary_from_json(const std::string& text) try {
   json.at("experiment").get_to(summary.experiment);
   json.at("method").get_to(summary.method);
   json.at("method_index").get_to(summary.method_index);
-  summary.point_index = json.value("point_index", std::size_t{0});  // not in earlier summaries
+  summary.point_index = json.value("point_index", std::size_t{0});  // earlier summaries lack it
   json.at("sweep").get_to(summary.sweep);
   if (json.contains("own_training")) json.at("own_training").get_to(summary.own_training);
   summary.has_unshared_links = json.contains("links") && json.at("links") == unshared_links;
@@ -468,7 +468,7 @@ std::optional<RunSummary> summary_from_json(const std::string& text) try {
   json.at("kept_micro_batches").get_to(summary.kept_micro_batches);
   json.at("dropped_micro_batches").get_to(summary.dropped_micro_batches);
   json.at("communicated_bytes").get_to(summary.communicated_bytes);
-  // Not in earlier summaries.
+  // Earlier summaries lack it.
   if (json.contains("collectives")) summary.collectives = optional_at<std::int64_t>(json, "collectives");
   if (json.contains("messages")) summary.messages = optional_at<std::int64_t>(json, "messages");
   json.at("host_s").get_to(summary.host_s);

@@ -1,4 +1,4 @@
-// A run's result in numbers: summary.json, and the input of the final table.
+// A run's result in numbers: summary.json, which is also the input of the final table.
 #pragma once
 
 #include <cmath>
@@ -11,19 +11,19 @@
 
 namespace syncopate {
 
-// Version of summary.json, metadata.json, metrics.csv and steps.csv together. Raise it when a reader of the old
-// files would misread the new ones. Since version 2 a run is complete only with files.json, which lists them.
+// Version of summary.json, metadata.json, metrics.csv and steps.csv together. Raise it when a reader of the old files
+// would misread the new ones. Since version 2 a run is complete only with files.json, which lists them.
 inline constexpr int results_schema_version = 2;
 
 enum class RunStatus {
   finished,
-  diverged,  // the model is not finite any more
-  failed,    // anything else that ended it early
+  diverged,  // the model is no longer finite
+  failed,    // the run ended early for any other reason
 };
 std::string to_string(RunStatus status);
 
-// The first evaluation that meets every target of the plan. Never interpolated or extrapolated: a
-// run that did not meet them is censored at its end.
+// The first evaluation that meets every target of the plan. It is never interpolated or extrapolated: a run that did
+// not meet them is censored at its end.
 struct TimeToTarget {
   std::optional<double> target_accuracy;
   std::optional<double> target_loss;
@@ -34,17 +34,17 @@ struct TimeToTarget {
 
 struct RunSummary {
   RunStatus status = RunStatus::finished;
-  std::string reason;  // why it is not finished; empty if it is
+  std::string reason;  // why the run did not finish; empty if it did
 
   std::string experiment;
   std::string method;
-  std::size_t method_index = 0;  // among the experiment's methods
-  std::size_t point_index = 0;   // in the sweep, whose last key varies fastest
+  std::size_t method_index = 0;  // index among the experiment's methods
+  std::size_t point_index = 0;   // index in the sweep, whose last key varies fastest
   std::vector<std::pair<std::string, std::string>> sweep;
   std::vector<std::pair<std::string, std::string>> own_training{};  // the method's overrides of [training]
   std::uint64_t seed = 0;
   std::string hash;
-  std::string commit;  // of the program that made it
+  std::string commit;  // commit of the program that made the run
 
   // On the test set; none in time-only runs, and no accuracy if the objective has none.
   std::optional<double> final_test_accuracy;
@@ -57,15 +57,16 @@ struct RunSummary {
   std::optional<double> final_validation_loss{};
   std::optional<double> best_validation_accuracy{};
   std::optional<double> best_validation_loss{};
-  // The last ones that [measurements] measured, wherever in the run.
+  // The last ones measured by [measurements], at any step of the run.
   std::optional<double> final_largest_eigenvalue{};
   std::optional<double> final_hessian_trace{};
 
   double end_time_s = 0;                         // T, on the cluster's clock
   std::optional<TimeToTarget> time_to_target;    // none: the plan has no target
-  std::optional<StepsByBatch> steps_by_batch{};  // to a reached target, from measured noise scales
+  std::optional<StepsByBatch> steps_by_batch{};  // steps to a reached target at other batches, from measured noise
+                                                 // scales
   // At the starting models of steps, weighted by the micro-batches that each step kept. None unless
-  // measurements.gradient_norm was measured at every step, and each step has a row.
+  // measurements.gradient_norm was measured at every step and each step has a row.
   std::optional<double> mean_squared_gradient_norm{};
 
   std::int64_t steps = 0;
@@ -75,9 +76,9 @@ struct RunSummary {
   std::int64_t kept_micro_batches = 0;
   std::int64_t dropped_micro_batches = 0;
   std::int64_t communicated_bytes = 0;
-  std::optional<std::int64_t> collectives;  // none: the run did not complete
+  std::optional<std::int64_t> collectives;  // none: the run did not finish
   std::optional<std::int64_t> messages;
-  double host_s = 0;  // without loading data
+  double host_s = 0;  // seconds of host time, without loading data
 
   double step_time_s() const;            // T / steps; 0 without steps
   double drop_rate() const;              // dropped / (kept + dropped); 0 if there is neither
@@ -99,33 +100,34 @@ struct RunSummary {
   // The run's time by formulas, the paper's own first; empty without a formula, and on the wall clock.
   std::vector<FormulaTime> predicted;
 
-  // With pace = "emulate", where real arithmetic has to fit into drawn durations; over all workers, else 0.
+  // For pace = "emulate", where real arithmetic must fit into drawn durations; summed over all workers. Otherwise 0.
   std::int64_t emulated_micro_batches = 0;
-  std::int64_t overruns = 0;  // micro-batches that took longer
+  std::int64_t overruns = 0;  // micro-batches that took longer than their drawn durations
   double overrun_excess_s = 0;
-  // Why the run's times are not those declared; empty if they are.
+  // Explains that the run's times are not the declared ones; empty if they are.
   std::string overrun_warning() const;
 
   // [k - 1]: the mean k-th arrival of a round; empty if arrivals were not recorded.
   std::vector<MeanArrival> arrivals;
 
-  // Messages did not wait for each other (network.contention = false), as if a server had a link for each worker.
+  // Messages did not wait for each other (network.contention = false), as if each server had a separate link to each
+  // worker.
   bool has_unshared_links = false;
 
   // Which samples went into the model, if recorded.
   std::optional<KeptSamples> samples_kept;
 
-  // Files recorded beside the rows: a run is repeated only for others.
+  // Files recorded beside the rows: a run is repeated only if others are requested.
   RecordingPlan recorded{.durations = false};
 };
 
-// When a run with a target reached it, or else ended.
+// When a run with a target reached it; if it did not, when it ended.
 TimeToReach time_to_reach(const RunSummary& run);
 
 // Whether a run recorded with plan `recorded` has all files that `wanted` asks for.
 bool covers(const RecordingPlan& recorded, const RecordingPlan& wanted);
 
-// `totals` is null for a run that ended early: its rows and last evaluation say how far it came.
+// `totals` is null for a run that ended early: its rows and last evaluation show how far it came.
 RunSummary summarise(const Run& run, const Recording& recording, const RunTotals* totals,
                      std::int64_t samples_per_micro_batch, double host_s);
 
@@ -134,7 +136,7 @@ inline constexpr const char* unshared_links = "not shared";
 
 std::string to_json(const RunSummary& summary);
 
-// Nothing if the text is not a summary of this schema version: such a run is repeated, not guessed at.
+// nullopt if the text is no summary of this schema version: such a run is repeated.
 std::optional<RunSummary> summary_from_json(const std::string& text);
 
 // JSON of result files, with strict whole numbers: the library alone reads 1.5 as 1 and -1 as 2^64 - 1, and its
@@ -144,10 +146,10 @@ struct JsonConversion : nlohmann::adl_serializer<Value> {};
 
 template <std::integral Integer>
 requires(!std::same_as<Integer, bool>) struct JsonConversion<Integer> : nlohmann::adl_serializer<Integer> {
-  // Throws the library's type_error for what is not a whole number within the range of the type.
+  // Throws the library's type_error unless the value is a whole number within the range of the type.
   template <typename AnyJson>
   static void from_json(const AnyJson& json, Integer& value) {
-    constexpr int wrong_type = 302;  // the library's number for it
+    constexpr int wrong_type = 302;  // the library's number of this error
     const auto fault = [&json](const char* why) { return AnyJson::type_error::create(wrong_type, why, &json); };
     const auto take = [&](auto number) {
       if (!std::in_range<Integer>(number)) throw fault("the whole number is out of range");
@@ -169,12 +171,12 @@ using Json = nlohmann::basic_json<nlohmann::ordered_map, std::vector, std::strin
 // CRC-32 of a value written on one line, in 8 hexadecimal digits.
 std::string json_digest(const Json& value);
 
-// Text of a non-empty object whose last member is the CRC-32 of all text before it. Like that of files.json it finds
-// accidents, not forgeries.
+// The text of a non-empty object, to which it adds a last member: the CRC-32 of all text before it. Like the CRC-32s of
+// files.json it reveals accidents, not forgeries.
 std::string with_digest(const Json& object);
 
-// Checks a text and the object parsed from it. Earlier programs wrote files without a digest: their last member is
-// `last` or `or_last`, and they are accepted.
+// Whether a text matches the digest in the object parsed from it. Earlier programs wrote files without a digest, which
+// end in a member `last` or `or_last`; they are accepted.
 bool is_as_written(std::string_view text, const Json& object, std::string_view last, std::string_view or_last = {});
 
 // Seconds for files. Division rounds correctly, unlike multiplication by 1e-9: 70 ms print as 0.07, without a stray
@@ -186,19 +188,20 @@ inline double exact_seconds(Time time) { return exact_seconds(time.time_since_ep
 Json json_of(const FormulaTime& formula);
 FormulaTime formula_of(const Json& json);
 Json json_with_errors(const FormulaTime& formula);  // with standard errors, for `predict --json`
-Json json_of_error(double error);                   // null for a time that was not sampled
+Json json_of_error(double error);                   // null if the time was not sampled
 
-// The sign of a NaN depends on the machine: this prints as "nan", never as "-nan".
+// The sign of a NaN depends on the machine: with this, NaN prints as "nan", never as "-nan".
 inline double without_sign_of_nan(double value) {
   return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }
 
-// NaN stands for a missing measurement: an accuracy of an objective without one, a validation loss without samples.
+// NaN stands for a missing measurement: the accuracy of an objective that has none, the validation loss without
+// samples.
 inline std::optional<double> unless_nan(double value) {
   return std::isnan(value) ? std::nullopt : std::optional(value);
 }
 
-// Optional values are null in JSON.
+// An optional value as JSON: null if it is empty.
 template <typename Value>
 Json or_null(const std::optional<Value>& value) {
   return value ? Json(*value) : Json(nullptr);
@@ -212,7 +215,7 @@ std::optional<Value> optional_at(const Json& json, const char* key) {
 
 enum class Better { less, more, neither };
 
-// The value of a key that may be left out, but is never null.
+// The value of a key that may be absent, but is never null.
 template <typename Value>
 std::optional<Value> written_at(const Json& json, const char* key) {
   return json.contains(key) ? std::optional(json.at(key).get<Value>()) : std::nullopt;
@@ -221,21 +224,22 @@ std::optional<Value> written_at(const Json& json, const char* key) {
 // How tables compare two methods: by difference, by own / other, or by other / own.
 enum class ComparedBy { difference, ratio, speed_up };
 
-// A number of a run by which tables, claims and tuning compare methods.
+// A quantity of a run by which tables, claims and tuning compare methods.
 struct Measure {
   const char* name;         // final_test_accuracy
   const char* heading;      // "accuracy %", with the displayed unit
   const char* unit;         // "%"; empty: a plain number
-  const char* description;  // a sentence
+  const char* description;  // one sentence
   Better better = Better::neither;
-  double shown_times = 1;                                         // 100: a share displayed in percent
-  std::function<std::optional<double>(const RunSummary&)> value;  // none: the run has no such number
+  double shown_times = 1;                                         // factor for display; 100: a share displayed in
+                                                                  // percent
+  std::function<std::optional<double>(const RunSummary&)> value;  // nullopt: the run has no such number
   ComparedBy compared_by = ComparedBy::difference;
-  const char* compared_heading = nullptr;  // of a ratio
+  const char* compared_heading = nullptr;  // heading of the compared column, for a ratio
 };
 
-// In the order of listings. time_to_target_s is none if the target was not reached: averages over seeds need restricted
-// times.
+// In the order of listings. time_to_target_s is nullopt if the target was not reached, so averages over seeds need
+// restricted times.
 std::span<const Measure> measures();
 
 const Measure* measure_named(std::string_view name);

@@ -14,7 +14,7 @@ namespace syncopate {
 
 namespace {
 
-bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }  // of UTF-8
+bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }  // in UTF-8
 
 std::size_t end_of(std::string_view text, std::size_t count) {
   std::size_t end = 0;
@@ -23,11 +23,11 @@ std::size_t end_of(std::string_view text, std::size_t count) {
   return end;
 }
 
-// The reason of a deadlock has a line for every worker.
+// The first line of a reason. The reason of a deadlock has a line for every worker.
 std::string first_line(const std::string& reason) { return reason.substr(0, reason.find('\n')); }
 
 constexpr std::size_t gap = 2;
-constexpr std::size_t least_folded = 16;  // columns of a folded cell
+constexpr std::size_t least_folded = 16;  // fewest columns of a folded cell
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines(1);
@@ -74,7 +74,7 @@ std::string latex_character(char character) {
   }
 }
 
-// With a plus-minus sign in "88.12 +- 0.10".
+// Writes "+-" as a plus-minus sign: "88.12 +- 0.10".
 std::string in_latex(const std::string& text) {
   std::string result;
   for (const char character : text) result += latex_character(character);

@@ -10,9 +10,9 @@
 
 namespace syncopate {
 
-enum class LongWords { whole, cut };  // whole: a word wider than a line gets its own line, and exceeds the width
+enum class LongWords { whole, cut };  // whole: a word wider than a line has a separate line and exceeds the width
 
-// Breaks a line at blanks to fit a width. All lines but the first begin with `indent` blanks.
+// Breaks a line at blanks to fit a width. All lines except the first begin with `indent` blanks.
 std::vector<std::string> folded(std::string_view line, std::size_t width, std::size_t indent, LongWords long_words);
 
 // Folds each line of a text. Width 0 (no terminal): returns the text unchanged.
@@ -22,7 +22,7 @@ std::string fold_lines(const std::string& text, std::size_t width, std::size_t i
 // clause or word, with "...".
 std::string short_reason(const std::string& reason);
 
-// The complete first line, headed by `whose`, for below the table; empty if short_reason is complete.
+// The complete first line, after `whose`, to print below the table; empty if short_reason is complete.
 std::string note_of_reason(const std::string& whose, const std::string& reason);
 
 enum class Align { left, right };
@@ -40,11 +40,12 @@ class TextTable {
 
   std::size_t width() const;  // in columns of the terminal
 
-  // Lines end in '\n', without trailing blanks. A table wider than `most` is split into several, one below the other,
-  // each with the first column.
+  // Lines end in '\n', without trailing blanks. A table wider than `most` is split into several, one below the other.
+  // Each part repeats the first column.
   std::string text(std::size_t most = std::numeric_limits<std::size_t>::max()) const;
 
-  // The same, but each part has `leading` first columns, and too wide cells of left-aligned columns are folded.
+  // The same, but each part repeats the first `leading` columns, and cells of left-aligned columns that are too wide
+  // are folded.
   std::string folded_text(std::size_t most, std::size_t leading = 1) const;
 
   std::string markdown() const;

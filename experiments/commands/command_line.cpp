@@ -61,7 +61,8 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
-// If the number is missing, CLI11 passes the next option as its text.
+// Checks that the value is a whole number in the range. If the number is missing, CLI11 passes the next option as its
+// text.
 CLI::Validator count_between(std::int64_t low, std::int64_t high) {
   return CLI::Validator(
       [low, high](std::string& text) -> std::string {
@@ -136,7 +137,7 @@ void add_oversubscribe(CLI::App& command, CommandLine& line) {
                    "under MPI: start also with more than four ranks per core and more than sixteen on a machine");
 }
 
-// CLI::Range alone accepts "nan".
+// Checks that the value is a number in the range. CLI::Range alone accepts "nan".
 CLI::Validator number_between(double low, double high) {
   const auto is_number = [](const std::string& text) {
     return std::isnan(std::strtod(text.c_str(), nullptr)) ? fmt::format("must be a number, found {}", text) : "";
@@ -315,11 +316,11 @@ void add_commands(CLI::App& app, CommandLine& line) {
                  "in a checkout: write experiments/reference.md and the table in algorithms/README.md anew");
 }
 
-// Commands of the script `dev` that the program does not have.
+// Commands that the script `dev` has, but not the program.
 constexpr std::array commands_of_dev = {"build",  "mpirun", "test",  "bench", "plot",
                                         "report", "lint",   "paper", "format"};
 
-// Names the first word if it is no command; CLI11 would say that a command is missing.
+// Throws if the first word is no command, and names it. CLI11 would only say that a command is missing.
 void check_command(const CLI::App& app, int argc, char** argv) {
   const std::string word = argc > 1 ? argv[1] : "";
   if (word.empty() || word.front() == '-') return;
@@ -333,7 +334,7 @@ void check_command(const CLI::App& app, int argc, char** argv) {
         fmt::format("{}: unknown command; must be one of {}{}", word, fmt::join(known, ", "), suggestion(word, known)));
 }
 
-// A line for each option that the command, the first of these words, does not have; empty: it has all.
+// A line for each option that the command (the first of these words) does not have; empty if it has all of them.
 std::string unknown_options(const CLI::App& app, std::span<char* const> words) {
   const std::vector<const CLI::App*> commands = app.get_subcommands([](const CLI::App*) { return true; });
   const auto found = std::ranges::find_if(
@@ -347,7 +348,7 @@ std::string unknown_options(const CLI::App& app, std::span<char* const> words) {
   const bool takes_keys = command.get_option_no_throw("key_value") != nullptr;
   std::string text;
   for (const std::string word : words.subspan(1)) {
-    if (word == "--") break;  // what follows is no option
+    if (word == "--") break;  // no options follow
     const std::string name = word.substr(0, word.find('='));
     const std::size_t begin = name.find_first_not_of('-');
     if (begin == 0 || begin > 2 || !std::isalpha(static_cast<unsigned char>(name[begin]))) continue;
@@ -364,7 +365,7 @@ std::string unknown_options(const CLI::App& app, std::span<char* const> words) {
   return text;
 }
 
-// Allowed before MPI_Init.
+// This call is allowed before MPI_Init.
 std::string mpi_version() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;
@@ -382,7 +383,7 @@ void choose_runs(Experiment& experiment, const std::vector<std::string>& names) 
     if (const std::string variant = variant_of(run); !variant.empty()) known_variants.insert(variant);
   }
   for (const std::string& name : names) {
-    // Hashes of runs to be tuned are not known yet.
+    // The hashes of runs that are still to be tuned are not known yet.
     const auto begins_hash = [&](const Run& run) {
       return !experiment.tuning && !name.empty() && run.hash.starts_with(name);
     };
@@ -405,7 +406,7 @@ void choose_runs(Experiment& experiment, const std::vector<std::string>& names) 
     const bool has_hash = hashes.empty() || std::ranges::any_of(hashes, [&](const std::string& begin) {
                             return run.hash.starts_with(begin);
                           });
-    // A run that no variant concerns has none.
+    // A run to which no variant applies has none.
     const std::string variant = variant_of(run);
     const bool has_variant = variants.empty() || variant.empty() || variants.contains(variant);
     return !(has_hash && has_variant && (methods.empty() || methods.contains(run.method)));
@@ -423,12 +424,12 @@ CommandLine parse_command_line(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     line.command = app.get_subcommands().front()->get_name();
-  } catch (const CLI::ParseError& outcome) {  // also --help and --version
+  } catch (const CLI::ParseError& outcome) {  // also for --help and --version
     std::ostringstream text;
     app.exit(outcome, text, text);
     line.answer = text.str();
     if (outcome.get_exit_code() == 0) return line;
-    // An option at the end without its value; CLI11 says "1 required TEXT missing".
+    // The last option lacks its value; CLI11 says "1 required TEXT missing".
     if (const std::string what = outcome.what(); outcome.get_name() == "ArgumentMismatch" && what.ends_with("missing"))
       throw ConfigurationFault(
           fmt::format("{}: needs a value\nRun with --help for more information.", what.substr(0, what.find(':'))));
@@ -467,7 +468,7 @@ std::string version_text() {
     add("LibTorch", fmt::format("{} ({})", torch_version(), loaded_torch_file()));
     add("BLAS kernel", blas_kernel() + (blas_is_reference() ? " (the reference BLAS: slow)" : ""));
     add("kernels", torch_kernels());
-  } catch (const std::runtime_error& fault) {  // a damaged installation, whose version the user wants to know
+  } catch (const std::runtime_error& fault) {  // a damaged installation: the user still wants to know its version
     add("LibTorch", torch_version());
     add("BLAS kernel", fmt::format("unknown: {}", fault.what()));
     add("kernels", "unknown");

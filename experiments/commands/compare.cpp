@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// Open MPI's launcher needs two seconds to end its ranks; but it may hang.
+// Open MPI's launcher needs two seconds to end its ranks, but it may also hang.
 constexpr std::chrono::seconds time_for_launcher{10};
 
 #ifdef OPEN_MPI
@@ -48,8 +48,8 @@ bool can_be_found(const std::string& program) {
   return false;
 }
 
-// The command that starts MPI programs, split at blanks: `chosen` if not empty, else $MPIEXEC, else that of the MPI
-// this program was built with. Open MPI's gets options for more processes than cores and for root. Throws
+// The command that starts MPI programs, split at blanks: `chosen` if not empty, else $MPIEXEC, else the launcher of the
+// MPI this program was built with. Open MPI's launcher gets options for more processes than cores and for root. Throws
 // std::runtime_error if it cannot be found.
 std::vector<std::string> mpi_launcher(const std::string& chosen) {
   const char* from_environment = std::getenv("MPIEXEC");
@@ -67,18 +67,19 @@ std::vector<std::string> mpi_launcher(const std::string& chosen) {
                        name.find("orterun") == std::string::npos))
     return launcher;
   for (const char* option : {"--bind-to", "none", "--oversubscribe"}) launcher.emplace_back(option);
-  // Silences messages about failed ranks, which explain themselves. (Open MPI 5 still prints its own.)
+  // Silences messages about failed ranks, since ranks explain their failures. (Open MPI 5 still prints its own
+  // messages.)
   setenv("OMPI_MCA_orte_execute_quiet", "1", 1);
-  if (geteuid() == 0) {  // Open MPI refuses root, the usual user of a container, unless told twice
+  if (geteuid() == 0) {  // Open MPI refuses root, the usual user of a container, without these two variables
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
   }
   return launcher;
 }
 
-// `launcher -n <ranks> <this program> <arguments>`, without input and with its output on standard error. Passes one
-// interrupt on, waits for the end, and throws Interrupted. Returns the exit status, or 128 + the signal that ended it.
-// Throws std::runtime_error if it cannot be started. Call it from the main thread, without a lock on the end.
+// Runs `launcher -n <ranks> <this program> <arguments>`, without input and with its output on standard error. Passes
+// one interrupt on, waits for the end, and throws Interrupted. Returns the exit status, or 128 + the signal that ended
+// it. Throws std::runtime_error if it cannot be started. Call it from the main thread, without a lock on the end.
 int run_under_mpi(const std::vector<std::string>& launcher, int ranks, const std::vector<std::string>& arguments) {
   using namespace std::chrono_literals;
   std::vector<std::string> command = launcher;
@@ -87,7 +88,7 @@ int run_under_mpi(const std::vector<std::string>& launcher, int ranks, const std
   const auto held = hold_off_end();  // this process must not end before the launcher
   const pid_t child = start_child(std::move(command));
   int status = 0;
-  std::optional<Clock::time_point> killed_at;  // once it is interrupted
+  std::optional<Clock::time_point> killed_at;  // when it was interrupted
   while (true) {
     const pid_t ended = waitpid(child, &status, WNOHANG);
     if (ended == child) break;
@@ -113,7 +114,7 @@ std::string measured_text(const ClusterPlan& cluster) {
                      cost.per_token_s, cost.per_padded_token_s, cost.per_squared_length_s);
 }
 
-// ||a - b|| / ||b|| of what both runs have saved.
+// |a - b|| / ||b|| for the models that both runs have saved.
 std::optional<double> distance_of_models(const fs::path& simulated, const fs::path& mpi) {
   const auto a_bytes = read_file(simulated / "parameters.npy", any_size);
   const auto b_bytes = read_file(mpi / "parameters.npy", any_size);
@@ -212,14 +213,15 @@ class Comparison {
     }
   }
 
-  // Another process resolves the same file to the same run, which its hash names.
+  // The other process resolves the same file to the same run, which is selected by its hash.
   void launch(const std::vector<std::string>& launcher, const Run& run) {
     const int ranks = ranks_needed(run.cluster.workers, run.algorithm->traits().servers);
     std::vector<std::string> arguments{"run", experiment_.file};
     arguments.insert(arguments.end(),
-                     {"--limit", std::to_string(std::numeric_limits<std::int64_t>::max())});  // checked
+                     {"--limit", std::to_string(std::numeric_limits<std::int64_t>::max())});  // the number of runs has
+                                                                                              // been checked already
     arguments.insert(arguments.end(), options_.arguments.begin(), options_.arguments.end());
-    if (run.cluster.measured_micro_batch_s) {  // not measured again
+    if (run.cluster.measured_micro_batch_s) {  // so that it is not measured again
       arguments.push_back("cluster.micro_batch_s=" + measured_text(run.cluster));
       arguments.emplace_back("cluster.micro_batch_measured=true");
     }
@@ -254,7 +256,7 @@ class Comparison {
       if (!result.failure.empty()) return result;
       (mpi ? result.mpi : result.simulated) = *summary;
     }
-    const bool computes = result.mpi.final_test_loss.has_value();  // without a model every micro-batch is slept through
+    const bool computes = result.mpi.final_test_loss.has_value();  // without a model every micro-batch is a sleep
     const ComputeTime& declared = *run.cluster.compute_time;
     if (run.cluster.pace == Pace::inject && !run.cluster.measured_micro_batch_s && computes)
       result.replaced_micro_batch_s = to_seconds(declared.base(Rank{0})) / declared.factor(Rank{0});
@@ -271,10 +273,10 @@ class Comparison {
                          comparison_markdown(experiment_.name, experiment_.file, runs, options_.tolerances, machine_));
   }
 
-  Experiment experiment_;  // with the seeds that are wanted alone
+  Experiment experiment_;  // only with the requested seeds
   const CompareOptions& options_;
   ComparisonMachine machine_;
-  std::vector<std::string> launch_failures_;  // run by run; empty: none
+  std::vector<std::string> launch_failures_;  // by run; empty: no failure
 };
 
 }  // namespace

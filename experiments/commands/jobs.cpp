@@ -40,13 +40,13 @@ class JobProcesses {
   struct Options {
     std::vector<std::string> command;  // for this program, without --token and --memory-part
     int number = 1;
-    std::int64_t memory_bytes = 0;  // limit of each
+    std::int64_t memory_bytes = 0;  // limit of each process
     std::filesystem::path experiment_directory;
   };
 
   explicit JobProcesses(Options options) : options_(std::move(options)) {}
 
-  // Ends children that are still running, and waits for some seconds at most.
+  // Ends children that are still running, and waits a few seconds for them at most.
   ~JobProcesses() {
     for (const pid_t job : jobs_) kill(job, SIGTERM);
     const auto until = std::chrono::steady_clock::now() + time_to_end_by_itself;
@@ -61,13 +61,14 @@ class JobProcesses {
   JobProcesses(const JobProcesses&) = delete;
   JobProcesses& operator=(const JobProcesses&) = delete;
 
-  // Starts them at the first call; from the main thread. Throws std::runtime_error if they cannot be started.
+  // Starts the children at the first call. Call it from the main thread. Throws std::runtime_error if they cannot be
+  // started.
   void start() {
     if (std::exchange(has_started_, true)) return;
     while (std::ssize(jobs_) < options_.number) jobs_.push_back(started());
   }
 
-  // Whether any is running. Replaces one that was killed or crashed while it made a run.
+  // Whether any child is running. Replaces a child that was killed or crashed while it made a run.
   bool are_there() {
     std::vector<pid_t> there;
     for (const pid_t job : jobs_) {
@@ -84,11 +85,11 @@ class JobProcesses {
     return !jobs_.empty();
   }
 
-  // True for the first of this process and its children that asks.
+  // True for the first caller among this process and its children.
   bool take_token() { return token_.take(); }
 
  private:
-  // A process that crashes leaves its lease behind.
+  // Whether the process was making a run: one that crashes leaves its lease behind.
   bool was_making_a_run(pid_t job) const {
     const Leases leases(options_.experiment_directory / share_folder / leases_folder, std::chrono::seconds(1));
     return std::ranges::any_of(leases.held(), [job](const LeaseNote& note) { return note.process.number == job; });
@@ -98,7 +99,7 @@ class JobProcesses {
     std::vector<std::string> command = options_.command;
     command.insert(command.begin(), own_program());
     command.insert(command.end(), {"--token", std::to_string(token_.descriptor())});
-    // Sanitizers reserve whole address spaces.
+    // Sanitizers reserve whole address spaces, so they get no limit.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     command.insert(command.end(), {"--memory-part", std::to_string(options_.memory_bytes)});
 #endif
@@ -113,8 +114,8 @@ class JobProcesses {
 
 struct Division {
   int jobs = 1;
-  int threads = 1;                // of each
-  std::int64_t memory_bytes = 0;  // for each
+  int threads = 1;                // threads per process
+  std::int64_t memory_bytes = 0;  // memory limit per process
 };
 std::vector<std::string> job_command(const CommandLine& line, const Division& division, const std::string& call) {
   std::vector<std::string> words = {"run", line.file};
@@ -139,8 +140,8 @@ std::size_t runs_left(const Experiment& experiment, const RunOptions& options) {
   return std::max(count(trials), experiment.tuning ? experiment.runs.size() : count(experiment.runs));
 }
 
-// "auto": as many processes as there are threads, runs to do, and room in memory (execution/cost.hpp), which is the
-// free memory or what --memory allows of it (0: no limit).
+// "auto": as many processes as there are threads, runs to do, and room in memory (execution/cost.hpp). The room is the
+// free memory, limited by --memory (0: no limit).
 Division division_of(const Experiment& experiment, std::size_t to_do, const std::string& jobs, int threads,
                      std::int64_t memory_bytes) {
   const int most = static_cast<int>(std::min<std::size_t>(to_do, std::numeric_limits<int>::max()));
@@ -161,7 +162,7 @@ Division division_of(const Experiment& experiment, std::size_t to_do, const std:
           .memory_bytes = static_cast<std::int64_t>(memory / number)};
 }
 
-// "in 4 processes of 1 thread and at most 5.2 GB each"
+// "in 4 processes of 1 thread and at most 5.2 GB each".
 std::string division_text(const Division& division) {
   return fmt::format("in {} processes of {} thread{} and at most {:.2g} GB each", division.jobs, division.threads,
                      division.threads == 1 ? "" : "s", 1e-9 * static_cast<double>(division.memory_bytes));
@@ -177,7 +178,7 @@ Sharing sharing_of(const SideBySideOptions& options) {
   return sharing;
 }
 
-// The runs that are `to_do` (empty: all), with the common phases that they start from.
+// Adds the runs that are `to_do` (empty: all runs), and the common phases from which they start.
 void add(std::span<const Run> runs, std::span<const int> to_do, std::vector<const Run*>& all) {
   for (std::size_t i = 0; i < runs.size(); ++i) {
     if (!to_do.empty() && !to_do[i]) continue;
@@ -190,7 +191,7 @@ MemoryOptions options_of(const MemoryUse& use) {
   return {.threads = use.threads, .dividing = use.dividing, .is_mpi_rank = use.is_mpi_rank};
 }
 
-// How to make the largest part smaller.
+// Advice how to make the largest part smaller.
 std::string advice(const MemoryNeed& need, const MemoryUse& use) {
   std::string text = need.models >= need.passes ? "fewer workers, a smaller model or an optimizer with fewer moments"
                                                 : "smaller micro-batches or a smaller model";
@@ -204,7 +205,7 @@ std::string advice(const MemoryNeed& need, const MemoryUse& use) {
   return text;
 }
 
-// "b", "k", "kb", "ki", "kib", and so on; 0: no such unit.
+// Bytes of a unit: "b", "k", "kb", "ki", "kib", and so on; 0: no such unit.
 double unit_bytes(std::string unit) {
   if (unit.ends_with('b')) unit.pop_back();
   if (unit.empty()) return 1;
@@ -289,12 +290,12 @@ void refuse_beyond_memory(const Experiment& experiment, const CommandLine& line,
   const std::vector<Run> trials = experiment.tuning ? first_trials(experiment) : std::vector<Run>{};
   std::vector<const Run*> all;
   add(trials, to_do(trials), all);
-  // Before tuning it is not known which runs are finished.
+  // Before tuning, nobody knows which runs are finished.
   add(experiment.runs, experiment.tuning ? std::vector<int>{} : to_do(experiment.runs), all);
   const LargestNeed largest = largest_need(all, options_of(use));
   const double limit = static_cast<double>(use.limit_bytes) / use.processes;
   if (!largest.run || largest.need.total() <= limit) return;
-  int digits = 2;  // more until the two texts differ
+  int digits = 2;  // increased until the two texts differ
   while (digits < 9 && memory_text(largest.need.total(), digits) == memory_text(limit, digits)) ++digits;
   const std::string divided = use.processes > 1
                                   ? fmt::format(" of {} that {} processes divide",

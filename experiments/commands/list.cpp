@@ -36,7 +36,7 @@ std::string joined(const std::vector<std::string>& parts, std::string_view last_
   return text;
 }
 
-// A condition on the table that has the key, or on the key `given`, is not shown.
+// Whether a condition need not be shown: it is on the table that has the key, or on the key `given`.
 bool goes_without_saying(const Condition& condition, const KeyDescription& key, std::string_view given) {
   if (condition.key == given) return true;
   if (!condition.key.ends_with('?')) return false;
@@ -53,7 +53,7 @@ std::string text_of(const Condition& condition, std::string_view prefix) {
   return fmt::format("with `{} = {}`", without(condition.key, prefix), joined(words, " or "));
 }
 
-// "a number above 0, in s"
+// "a number above 0, in s": the values that the key takes.
 std::string what_it_takes(const KeyDescription& key) {
   std::vector<std::string> words;
   for (const auto& [name, sentence] : key.words) words.push_back(fmt::format("\"{}\"", name));
@@ -62,15 +62,15 @@ std::string what_it_takes(const KeyDescription& key) {
   return text;
 }
 
-// "required", "default 0.9", "left out: all workers" or "may be left out"
+// A text on leaving the key out: "required", "default 0.9", "left out: all workers" or "may be left out".
 std::string what_if_left_out(const KeyDescription& key) {
   if (key.fallback) return fmt::format("default {}", *key.fallback);
   if (key.required) return "required";
   return key.left_out.empty() ? "may be left out" : fmt::format("left out: {}", key.left_out);
 }
 
-// The key's sentence after the conditions under which it exists: "With `rule = "power"`: ...". Keys are named without
-// `prefix`; conditions on the key `given` are not shown.
+// The key's sentence, after the conditions under which it exists: "With `rule = "power"`: ...". Keys are named without
+// `prefix`. Conditions on the key `given` are not shown.
 std::string what_it_means(const KeyDescription& key, std::string_view prefix, std::string_view given = {}) {
   std::vector<std::string> ways;
   for (const auto& conditions : key.conditions) {
@@ -86,7 +86,7 @@ std::string what_it_means(const KeyDescription& key, std::string_view prefix, st
   return fmt::format("{}: {}", where, key.sentence);
 }
 
-// Words that have a sentence: "\"carry-over\": dropped micro-batches come ...".
+// The words that have a sentence: "\"carry-over\": dropped micro-batches come ...".
 std::vector<std::string> what_its_words_mean(const KeyDescription& key) {
   std::vector<std::string> meanings;
   for (const auto& [word, sentence] : key.words)
@@ -94,7 +94,7 @@ std::vector<std::string> what_its_words_mean(const KeyDescription& key) {
   return meanings;
 }
 
-// The beginning of the names of its keys.
+// The prefix of the name's own keys.
 std::string prefix_of(const NameGroup& group, std::string_view name) {
   return fmt::format(fmt::runtime(group.prefix), name);
 }
@@ -106,7 +106,7 @@ std::vector<ListedName> names_of(const Rows& registry) {
   return names;
 }
 
-// By family, in the order of the families' first rows.
+// Names of algorithms by family, in the order of the families' first rows.
 std::vector<ListedName> algorithm_names() {
   std::vector<std::string_view> families;
   for (const AlgorithmRow& row : algorithms())
@@ -119,8 +119,8 @@ std::vector<ListedName> algorithm_names() {
   return names;
 }
 
-// The key with the conditions under which it exists beside this name; nullopt if it does not exist then, or, with
-// own_keys_only, does not depend on the name.
+// The key with the conditions under which it exists beside this name. nullopt if it does not exist beside the name.
+// With own_keys_only also nullopt if it does not depend on the name.
 std::optional<KeyDescription> key_with(KeyDescription key, const NameGroup& group, std::string_view name) {
   if (key.conditions.empty()) return group.own_keys_only ? std::nullopt : std::optional(std::move(key));
   std::erase_if(key.conditions, [&](const std::vector<Condition>& all) {
@@ -133,7 +133,7 @@ std::optional<KeyDescription> key_with(KeyDescription key, const NameGroup& grou
 
 constexpr std::size_t line_width = 110;
 
-// `text` in lines that end before `line_width`; all but the first are indented.
+// `text` in lines that end before `line_width`; all lines except the first are indented.
 std::string wrapped(std::string_view text, std::size_t indent) {
   std::string result;
   std::size_t column = indent;
@@ -210,7 +210,8 @@ std::string listing_of_key(std::string_view name) {
 
 char small(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
 
-// Whether a word of the text begins with `beginning`, in either case: "slow" is in "slower", "rack" is not in "track".
+// Whether a word of the text begins with `beginning`, in either case: "slow" is in "slower", but "rack" is not in
+// "track".
 bool has_word(std::string_view text, std::string_view beginning) {
   const auto is_same = [](char a, char b) { return small(a) == small(b); };
   for (std::size_t at = 0; at + beginning.size() <= text.size(); ++at) {
@@ -234,8 +235,8 @@ std::string lines_of(std::string_view title, const std::vector<Mention>& mention
   return text;
 }
 
-// Keys, and words that they take, whose names or sentences have the word. Leaves out keys of that name, and keys in a
-// table of that name.
+// Keys, and words of keys, whose names or sentences contain the word. Leaves out keys of that name, and keys in a table
+// of that name.
 std::vector<Mention> keys_that_mention(std::string_view word) {
   std::vector<Mention> found;
   const auto add = [&](std::string_view name, std::string path, const std::string& sentence) {
@@ -256,7 +257,7 @@ std::vector<Mention> keys_that_mention(std::string_view word) {
   return found;
 }
 
-// Names and other keys whose sentences have a word that begins with `word`; empty: there are none.
+// Names and other keys whose sentences have a word that begins with `word`; empty if there are none.
 std::string mentions_of(std::string_view word) {
   std::string text;
   for (const NameGroup& group : name_groups()) {
@@ -274,7 +275,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* columns = "| key | what it takes | left out | what it means |\n|---|---|---|---|\n";
 
-// A bar would end the cell of a table.
+// Escapes bars, which would end the cell of a table.
 std::string cell(std::string text) {
   for (std::size_t at = 0; (at = text.find('|', at)) != text.npos; at += 2) text.insert(at, 1, '\\');
   return text;
@@ -289,7 +290,7 @@ std::string left_out(const KeyDescription& key) {
 
 std::string row(const KeyDescription& key, const std::string& prefix, std::string_view given = {}) {
   std::string meaning = what_it_means(key, prefix, given);
-  // Names of methods, delays, networks or models are explained in sections of their own.
+  // Names of methods, delays, networks or models have their own sections, which explain them.
   const bool is_of_method = key.path.starts_with("methods.") && !key.path.ends_with(".algorithm");
   for (const std::string& word : is_of_method ? what_its_words_mean(key) : std::vector<std::string>{})
     meaning += "<br>" + word;
@@ -302,7 +303,7 @@ std::string table_of(const KeyDescription& key) {
   return dot == key.path.npos ? "" : key.path.substr(0, dot);
 }
 
-// In the order of the file, each table before its own tables.
+// The tables in the order of the file; each table precedes its own tables.
 std::vector<std::string> tables_of(const std::vector<KeyDescription>& keys) {
   std::vector<std::string> found, sorted;
   for (const KeyDescription& key : keys) {
@@ -329,7 +330,7 @@ std::string heading(const std::vector<KeyDescription>& keys, const std::string& 
   return text + what_it_means(*described, "") + "\n\n";
 }
 
-// A table whose keys do not depend on a name.
+// The section of a table whose keys do not depend on a name.
 std::string plain_section(const std::vector<KeyDescription>& keys, const std::string& table) {
   std::string rows;
   const std::string prefix = table.empty() ? "" : table + ".";
@@ -339,7 +340,7 @@ std::string plain_section(const std::vector<KeyDescription>& keys, const std::st
   return (table.empty() ? "\n## Above all tables\n\n" : heading(keys, table)) + columns + rows;
 }
 
-// A table whose keys depend on a name: the keys that it always has, then those of each name.
+// The section of a table whose keys depend on a name: first the keys that it always has, then those of each name.
 std::string section_by_names(const std::vector<KeyDescription>& keys, const NameGroup& group) {
   const std::string table = group.prefix.substr(0, group.prefix.size() - 1);
   const auto depends_on_name = [&](const KeyDescription& key) {

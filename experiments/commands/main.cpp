@@ -33,7 +33,7 @@ void print(const MpiSession& session, Output& stream, const std::string& text) {
 std::string describe(const Run& run, bool is_tuned) {
   std::string sweep;
   for (const auto& [key, value] : run.sweep) sweep += fmt::format(", {}={}", key, value);
-  return fmt::format("{}, seed={}, {}", printable(run.method + sweep), run.seed,  // on one line
+  return fmt::format("{}, seed={}, {}", printable(run.method + sweep), run.seed,  // printable: on one line
                      is_tuned                     ? "to be tuned"
                      : run.cluster.to_be_measured ? "its micro-batch to be measured"
                                                   : run.hash);
@@ -86,14 +86,14 @@ std::string note_of_links(std::span<const Run> runs) {
   return unshared_links_text(labels, are_all);
 }
 
-// The resolved experiment as TOML with the runs as comments: the output is an experiment file again.
+// The resolved experiment as TOML, with the runs as comments: the output is an experiment file, too.
 std::string checked(const Experiment& experiment, const CommandLine& line, const MemoryUse& use) {
   std::string result = experiment.resolved_toml;
   result += fmt::format("\n# {} {}:\n", experiment.runs.size(), experiment.runs.size() == 1 ? "run" : "runs");
   int number = 0;
   for (const Run& run : experiment.runs)
     result += fmt::format("# {:>4}  {}\n", ++number, describe(run, experiment.tuning != nullptr));
-  std::string last;  // runs of other seeds would repeat it
+  std::string last;  // runs of other seeds would repeat the line
   for (const Run& run : experiment.runs) {
     if (run.solved.empty()) continue;
     std::string solved = fmt::format("# {}: {}\n", printable(run_label(run.method, run.sweep)), run.solved);
@@ -109,7 +109,7 @@ std::string checked(const Experiment& experiment, const CommandLine& line, const
   return memory.empty() ? result : result + fmt::format("# {}\n", memory);
 }
 
-// Lines for finished runs whose files have changed.
+// A line for each finished run whose files have changed.
 std::string damaged(const Experiment& experiment, const std::string& results) {
   std::string text;
   for (const Run& run : experiment.runs)
@@ -123,7 +123,7 @@ std::string damaged(const Experiment& experiment, const std::string& results) {
   return text;
 }
 
-// Standard output's; 0 if it is no terminal.
+// The width of standard output; 0 if it is no terminal.
 std::size_t terminal_width() {
   winsize size{};
   const bool is_known = isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
@@ -153,10 +153,10 @@ int print_predictions(const Experiment& experiment, const CommandLine& line, con
   }
 }
 
-// `check` measures nothing, and `predict` writes no files.
+// Loads the experiment. `check` measures nothing, and `predict` writes no files.
 Experiment loaded(const CommandLine& line, const MpiSession& session) {
   const bool predicts = line.command == "predict";
-  // Shared: tuned runs are planned later.
+  // Shared, because tuned runs are planned later.
   const auto meter = std::make_shared<MicroBatchTimer>(
       MicroBatchTimer::Options{.results_directory = line.options.results_directory,
                                .remeasure = line.options.rerun && line.side_by_side.job_of.empty(),
@@ -178,7 +178,7 @@ Experiment loaded(const CommandLine& line, const MpiSession& session) {
   return *std::move(experiment);
 }
 
-// A command with its input, read and checked.
+// A command with its input, which has been read and checked.
 struct Task {
   CommandLine line;
   std::optional<Experiment> experiment{};
@@ -188,7 +188,7 @@ struct Task {
   std::optional<Export> exported{};
 };
 
-// Called before any file is read, which takes minutes on many ranks.
+// Called before any file is read, since reading takes minutes on many ranks.
 void check_ranks(const CommandLine& line, const MpiSession& session) {
   if (!session.active()) return;
   if (const std::string why = why_alone(session); !why.empty()) throw ConfigurationFault(why);
@@ -222,7 +222,7 @@ void prepare_experiment(Task& task, const MpiSession& session) {
   if (line.command == "run" && !task.experiment->claims.empty())
     task.experiment->differs = difference_from_file(*task.experiment, line.overrides,
                                                     {.most_runs = line.most_runs, .profiles = line.profiles});
-  if (line.command == "compare")  // before the simulation, which may take long
+  if (line.command == "compare")  // before the simulation, which may take a long time
     if (const std::string why = why_not_under_mpi(*task.experiment); !why.empty())
       throw ConfigurationFault(fmt::format("{}: {}", line.file, why));
   choose_runs(*task.experiment, line.only);
@@ -280,8 +280,8 @@ RankHandshake own_handshake(const Task& task, const MpiSession& session) {
                        .results_directory = line.options.results_directory});
 }
 
-// The same on all ranks, or throws CannotRun on all. nullopt, with a message, if interrupted: large files and sweeps
-// take a while to read.
+// Returns the same on all ranks, or throws CannotRun on all. nullopt, with a message, if interrupted, since large files
+// and sweeps take a while to read.
 std::optional<Task> prepare_together(int argc, char** argv, const MpiSession& session) {
   install_interrupt_handlers();
   session.expect_to_stay();
@@ -330,7 +330,7 @@ int execute(Task& task, const MpiSession& session) {
     return exit_success;
   }
   const Experiment& experiment = *task.experiment;
-  // A child of --jobs prints no notes: its parent has.
+  // A child of --jobs prints no notes: its parent has printed them.
   if (!line.ranks && !line.options.quiet && line.side_by_side.job_of.empty())
     for (const std::string& note : experiment.file_notes)
       print(session, standard_error, fmt::format("note: {}\n", printable(note)));
@@ -354,7 +354,7 @@ int execute(Task& task, const MpiSession& session) {
   if (std::ranges::any_of(experiment.runs, trains_network)) {
     load_torch();
     const MemoryUse use = memory_use(line, session.active() ? session.size() : 0);
-    // The main thread may compute too. Children of --jobs reserve their own memory.
+    // The main thread may compute, too. Children of --jobs reserve their own memory.
     if (line.side_by_side.jobs.empty()) reserve_blas_memory(use.is_mpi_rank ? 1 : use.threads + 1);
   }
   if (blas_is_reference())
@@ -376,7 +376,7 @@ int run_program(int argc, char** argv) {
     // Processes that divide whole runs need no MPI.
     const bool shares =
         std::any_of(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--share"; });
-    const MpiSession session(!shares);  // ends, on all ranks together, after rank 0 has spoken
+    const MpiSession session(!shares);  // ends on all ranks together, after rank 0 has printed
     try {
       std::optional<Task> task = prepare_together(argc, argv, session);
       return task ? execute(*task, session) : exit_interrupted;
@@ -392,9 +392,9 @@ int run_program(int argc, char** argv) {
   }
 }
 
-std::terminate_handler end_with_reason = nullptr;  // the library's own
+std::terminate_handler end_with_reason = nullptr;  // the library's own handler
 
-// Lack of memory where no exception can pass: while a library is loaded, or in another thread.
+// Reports lack of memory where no exception can pass: while a library is loaded, or in another thread.
 [[noreturn]] void end_without_memory() {
   try {
     if (const auto problem = std::current_exception()) std::rethrow_exception(problem);

@@ -20,7 +20,7 @@ namespace syncopate {
 
 namespace {
 
-// Known beforehand for some runs that end by steps and in which all workers take part.
+// The communication, if it is known in advance: for some runs that end by steps and in which all workers take part.
 std::optional<PredictedCommunication> communication_of(const Run& run, const std::optional<SimulatedTime>& simulated) {
   if (simulated && simulated->whole) return PredictedCommunication{simulated->rounds, simulated->bytes, true};
   const Budget& budget = run.budget;
@@ -55,13 +55,13 @@ PredictedMethod simulated_and_communicated(const Run& run, const Simulation& sim
 
 bool is_baseline(const Run& run) { return run.algorithm->traits().is_baseline; }
 
-// Synchronous SGD, trained as this run is.
+// The run with synchronous SGD as its method, otherwise unchanged.
 Run as_baseline(Run run) {
   run.algorithm = make_baseline();
   return run;
 }
 
-// Whether the run stands at the other's point of a sweep, by those of its keys that concern it.
+// Whether the run is at the other's sweep point, judged by the keys that apply to it.
 bool is_at_point_of(const Run& run, const Run& other) {
   return std::ranges::all_of(
       run.sweep, [&](const auto& swept) { return std::ranges::find(other.sweep, swept) != other.sweep.end(); });
@@ -84,9 +84,9 @@ std::vector<std::size_t> find_labelled(const std::vector<Run>& runs, const std::
   return chosen;
 }
 
-// For each run the baseline with which it is compared: the first one of its setting, else the first one at its sweep
-// point (a baseline that a swept key does not concern appears once for all values). If there is none, appends a
-// baseline that is trained as the first run of the setting.
+// For each run the baseline with which it is compared: the first one of its setting, otherwise the first one at its
+// sweep point. (A baseline that is unaffected by a swept key appears once for all its values.) If there is none,
+// appends a baseline that is trained as the first run of the setting.
 std::vector<std::size_t> add_baselines(std::vector<Run>& runs) {
   std::map<std::string, std::size_t> of_setting;
   std::vector<std::size_t> all;
@@ -109,15 +109,15 @@ std::vector<std::size_t> add_baselines(std::vector<Run>& runs) {
   return chosen;
 }
 
-// All that decides sampled compute times. A method's own training keys may change the number of steps, and times that
-// follow lengths or are measured.
+// Everything that determines sampled compute times. A method's own training keys may change the number of steps, and
+// times that depend on lengths or are measured.
 auto drawn_by(const Run& run) {
   return std::tuple(run.setting, run.own_training, planned_steps(run), run.cluster.measured_micro_batch_s);
 }
 
-// Relates formulas to the baseline: scales each formula's time of synchronous SGD by the ratio of a baseline step to a
-// step of synchronous SGD trained as the method is (1 if both are trained alike). The law is the one whose time is
-// nearest to the formula's.
+// Relates formulas to the baseline. Scales each formula's time of synchronous SGD by the ratio of a baseline step to a
+// step of synchronous SGD trained as the method is (1 if both are trained in the same way). Uses the distribution whose
+// time is nearest to the formula's.
 void relate(std::vector<FormulaTime>& formulas, const std::vector<FormulaTime>& trained_alike,
             const std::vector<FormulaTime>& baseline) {
   if (trained_alike.empty() || baseline.empty()) return;
@@ -134,8 +134,8 @@ void relate(std::vector<FormulaTime>& formulas, const std::vector<FormulaTime>& 
   }
 }
 
-// Relates formulas to those of another method: to the one of the same law, else to one that is sampled alike. Without
-// formulas of the other there is no S_eff.
+// Relates formulas to those of another method: to the one of the same distribution, otherwise to one that is sampled in
+// the same way. Without formulas of the other method there is no S_eff.
 void relate_to_method(std::vector<FormulaTime>& formulas, const std::vector<FormulaTime>& of_other) {
   for (FormulaTime& formula : formulas) {
     Prediction& prediction = formula.prediction;
@@ -155,7 +155,7 @@ void relate_to_method(std::vector<FormulaTime>& formulas, const std::vector<Form
   }
 }
 
-// The other method, with its swept values that the run does not share.
+// The other method, with those of its swept values that the run does not share.
 std::string named(const Run& other, const Run& run) {
   std::string values;
   for (const auto& swept : other.sweep)
@@ -169,7 +169,7 @@ std::string named(const Run& baseline, bool is_of_file) {
                     : fmt::format("sync-sgd trained as \"{}\" is; the file has none", baseline.method);
 }
 
-// Sets the ratio of micro-batches per second to the baseline's; for the baseline itself exactly 1.
+// Sets the ratio of micro-batches per second to the baseline's; exactly 1 for the baseline itself.
 void compare_with(const SimulatedTime& baseline, bool is_baseline, PredictedMethod& method) {
   method.simulated_speedup = method.simulated->micro_batches_per_s / baseline.micro_batches_per_s;
   const auto own = method.simulated->pace_error, other = baseline.pace_error;
@@ -179,9 +179,9 @@ void compare_with(const SimulatedTime& baseline, bool is_baseline, PredictedMeth
   method.simulated_speedup_error = *method.simulated_speedup * relative;
 }
 
-constexpr std::size_t leading_columns = 2;  // which method, and by what
+constexpr std::size_t leading_columns = 2;  // method and source
 
-// Leaves out an error that six digits do not show.
+// Seconds as text. Leaves out an error that six digits do not show.
 std::string seconds(std::optional<double> value, double error = 0) {
   if (!value) return "-";
   return mean_and_deviation({1, *value, error > 1e-6 * *value ? error : 0});
@@ -189,14 +189,14 @@ std::string seconds(std::optional<double> value, double error = 0) {
 
 std::string percent(std::optional<double> share) { return share ? with_decimals(100 * *share, 1) : "-"; }
 
-// With as many digits as the error justifies.
+// A speed-up with as many digits as its error justifies.
 std::string speedup(std::optional<double> value, double error) {
   if (!value) return "-";
   if (error > 1e-6 * *value) return mean_and_deviation({1, *value, error});
   return with_decimals(*value, 3);
 }
 
-// "~" marks what is not exact.
+// "~" marks a number that is not exact.
 std::string rounds_of(const std::optional<PredictedCommunication>& communicated) {
   if (!communicated) return "-";
   return fmt::format("{}{:.0f}", communicated->is_exact ? "" : "~", communicated->rounds);
@@ -317,7 +317,7 @@ std::optional<double> number_of(const std::string& value) {
   return is_number ? std::optional(number) : std::nullopt;
 }
 
-// The best setting's swept numbers beyond which the file tries none: a better one may lie there.
+// The swept numbers of the best setting beyond which the file tries none: a better setting may lie there.
 std::string edges_of(const PredictedMethod& best, std::span<const PredictedMethod> methods) {
   std::string text;
   for (const auto& [key, value] : best.sweep) {
@@ -338,11 +338,11 @@ std::string edges_of(const PredictedMethod& best, std::span<const PredictedMetho
   return text;
 }
 
-// Simulates only the steps that are needed, if the whole run has another pace or batch or is too long to simulate;
-// nullopt if the needed steps are too many as well.
+// Simulates only the steps that are needed, if the whole run has a different pace or batch or is too long to simulate.
+// nullopt if the needed steps are too many, too.
 std::optional<PredictedTarget> way_to_target(const Run& run, const std::optional<SimulatedTime>& whole,
                                              const StepsByBatch& target) {
-  constexpr int most_rounds = 4;  // of improving the guess
+  constexpr int most_rounds = 4;  // iterations that improve the guess
   constexpr Step first_guess = 100;
   const ScheduledRounds rounds(run);
   std::optional<SimulatedTime> time = whole ? whole : simulate_first_steps(run, first_guess);
@@ -399,7 +399,7 @@ std::vector<PredictedMethod> predict(const Experiment& experiment, const std::st
     methods.back().formulas = std::move(formulas.all);
     methods.back().why_no_formula = std::move(formulas.why_none);
   }
-  std::vector<std::vector<FormulaTime>> by_formula;  // before they are related
+  std::vector<std::vector<FormulaTime>> by_formula;  // formulas of each method before they are related
   for (const PredictedMethod& method : methods) by_formula.push_back(method.formulas);
   for (std::size_t i = 0; i < shown; ++i) {
     const std::size_t baseline = baselines[i];

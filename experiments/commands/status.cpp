@@ -19,7 +19,7 @@ namespace syncopate {
 namespace fs = std::filesystem;
 namespace {
 
-// Host time of finished runs, by label and (nullopt) of all.
+// Host time of finished runs, by label, and for all together by nullopt.
 struct Mean {
   double sum_s = 0;
   int count = 0;
@@ -54,7 +54,7 @@ RunningRun running(const PlannedRun& run, const LeaseNote& note, const fs::path&
           .time_out_s = note.time_out_s};
 }
 
-// The directory of the same run on the simulated cluster, which lies beside it.
+// The directory of the same run on the simulated cluster, which has the same parent.
 fs::path without_mpi(fs::path directory) {
   const std::string name = directory.filename().string();
   return name.ends_with("-mpi") ? directory.replace_filename(name.substr(0, name.size() - 4)) : directory;
@@ -66,7 +66,7 @@ bool is_finished_under_mpi(PlannedRun run) {
   return summary && summary->status == RunStatus::finished && damage_of(run.directory).empty();
 }
 
-// From the names of the run's folders, without a plan.
+// The run according to the names of its folders, for lack of a plan.
 PlannedRun by_folders(const fs::path& directory) {
   PlannedRun run{.label = directory.parent_path().filename().string(), .directory = directory};
   const std::string name = directory.filename().string();  // seed=<number>-<hash>
@@ -79,7 +79,7 @@ std::vector<LeaseNote> held_in(const fs::path& directory) {
   return Leases(directory / share_folder / leases_folder, std::chrono::seconds(1)).held();
 }
 
-// Unfinished runs for which `belongs` is true, without those that have ended since and those that have a lease.
+// Unfinished runs for which `belongs` is true, without those that have ended meanwhile and those that have a lease.
 template <class Belongs>
 std::vector<UnfinishedRun> unfinished_in(const ExperimentFolder& folder, std::span<const PlannedRun> known,
                                          const Belongs& belongs) {
@@ -128,7 +128,7 @@ ExperimentStatus status_of(const std::string& name, const fs::path& directory, c
   const AttemptRecords attempts(shared / failed_folder, "", 0);
   ExperimentStatus status{.name = name, .directory = directory, .runs = runs.size()};
   PastCosts costs;
-  std::vector<std::pair<const PlannedRun*, double>> left;  // with the share that is left
+  std::vector<std::pair<const PlannedRun*, double>> left;  // with the share that remains to be done
   for (const PlannedRun& run : runs) {
     const auto summary = summary_in(run);
     const bool is_whole = summary && damage_of(run.directory).empty();
@@ -165,7 +165,7 @@ ExperimentStatus status_of(const std::string& name, const fs::path& directory, c
   return status;
 }
 
-// Leases on runs of another launch or on common phases, of which only the hash is known.
+// Leases on runs of another launch, or on common phases; only their hashes are known.
 std::vector<RunningRun> running_elsewhere(const fs::path& directory, std::span<const PlannedRun> plan,
                                           std::span<const FoundRun> found) {
   std::vector<RunningRun> others;
@@ -184,7 +184,7 @@ bool says_something(const ExperimentStatus& status) {
          !status.running_elsewhere.empty() || !status.faults.empty();
 }
 
-// Trials and runs separately, as for a file. `above`: the directory that the user named.
+// The status of trials and of runs separately, as for a file. `above`: the directory that the user named.
 std::vector<ExperimentStatus> status_of_folder(const ExperimentFolder& folder, const fs::path& above) {
   const fs::path& directory = folder.directory;
   const std::string name = directory == above ? fs::canonical(directory).filename().string()
@@ -222,7 +222,7 @@ std::vector<ExperimentStatus> status_of_folder(const ExperimentFolder& folder, c
   return parts;
 }
 
-// The runs' common phases, each once.
+// The common phases of the runs, each once.
 std::vector<PlannedRun> common_phases(const fs::path& results, std::span<const Run> runs) {
   std::vector<Run> phases;
   for (const Run& run : runs)
@@ -231,7 +231,7 @@ std::vector<PlannedRun> common_phases(const fs::path& results, std::span<const R
   return planned_runs(results, phases);
 }
 
-// With unfinished runs.
+// The status, including unfinished runs.
 ExperimentStatus status_of(const std::string& name, const fs::path& directory, std::vector<PlannedRun> runs,
                            std::vector<PlannedRun> phases) {
   ExperimentStatus status = status_of(name, directory, runs);
@@ -321,7 +321,7 @@ std::vector<ExperimentStatus> status_of(const Experiment& experiment, const fs::
   const auto all = [&](const std::string& name, const std::vector<Run>& runs) {
     return status_of(name, directory, planned_runs(results, runs), common_phases(results, runs));
   };
-  const auto faults = [&directory] {  // unreadable folders, whose runs count as missing
+  const auto faults = [&directory] {  // reports unreadable folders, whose runs count as missing
     std::vector<std::string> lines;
     for (ExperimentFolder& folder : experiment_folders(directory))
       std::ranges::move(folder.faults, std::back_inserter(lines));
@@ -334,7 +334,7 @@ std::vector<ExperimentStatus> status_of(const Experiment& experiment, const fs::
   }
   const TuningSoFar so_far = tuning_so_far(experiment, results.string());
   std::vector<ExperimentStatus> both = {all(experiment.name + ", trials", so_far.trials)};
-  // The runs are known once all trials have ended; their number before.
+  // The runs are known once all trials have ended; before, only their number.
   if (so_far.runs)
     both.push_back(all(experiment.name, *so_far.runs));
   else
@@ -351,7 +351,7 @@ std::vector<ExperimentStatus> status_of_directory(const fs::path& directory) {
   std::error_code error;
   if (!fs::is_directory(directory, error))
     throw ConfigurationFault(fmt::format("{}: no such directory; {}", directory.string(), expected));
-  const fs::path above = directory.has_filename() ? directory : directory.parent_path();  // of "runs/": "runs"
+  const fs::path above = directory.has_filename() ? directory : directory.parent_path();  // "runs/" becomes "runs"
   std::vector<ExperimentStatus> all;
   for (const ExperimentFolder& folder : experiment_folders(above))
     std::ranges::move(status_of_folder(folder, above), std::back_inserter(all));

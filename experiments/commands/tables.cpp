@@ -35,8 +35,8 @@ std::vector<fs::path> files_below(const fs::path& directory) {
   return files;
 }
 
-// Whether runs by which claims were judged are missing or damaged; empty: no fault, or the claims are kept without runs
-// (results/paper).
+// The fault of runs by which claims were judged, if any is missing or damaged. Empty if there is no fault, or if the
+// claims are kept without runs (results/paper).
 std::string fault_of_runs(const fs::path& directory, const JudgedClaims& claims) {
   const auto is_directory = [](const fs::directory_entry& entry) { return entry.is_directory(); };
   const bool are_kept = fs::exists(directory / "runs.csv") &&
@@ -82,20 +82,20 @@ std::vector<const Measure*> chosen_measures(const std::vector<std::string>& name
   return chosen;
 }
 
-// Runs of one clock; each clock has a table of its own.
+// Runs on one clock; each clock has a separate table.
 std::vector<RunSummary> runs_on(const std::vector<ResultRow>& rows, bool wall_clock) {
   std::vector<RunSummary> runs;
   for (const ResultRow& row : rows)
     if (row.on_wall_clock == wall_clock)
       for (RunSummary run : row.runs) {
-        run.method = row.label;  // rows that the sweep alone does not tell apart
+        run.method = row.label;  // rows may differ in more than the sweep
         run.sweep.clear();
         runs.push_back(std::move(run));
       }
   return runs;
 }
 
-// By the rows' labels.
+// Methods by the rows' labels.
 std::map<std::string, std::string> methods_of(const std::vector<ResultRow>& rows) {
   std::map<std::string, std::string> methods;
   for (const ResultRow& row : rows) methods.emplace(row.label, row.method);
@@ -110,19 +110,19 @@ std::string written(const TextTable& wide, const TextTable& narrow, TableFormat 
   return width > 0 ? narrow.folded_text(width) : narrow.text(usual_width);
 }
 
-// Markdown and LaTeX need marks for lines below a table.
+// The notes, with the marks that Markdown and LaTeX need for lines below a table.
 std::string written_notes(const std::string& notes, TableFormat format, std::size_t width) {
   if (format == TableFormat::text || notes.empty()) return fold_lines(notes, width);
   std::string text = "\n";
   for (std::size_t begin = 0, end = 0; (end = notes.find('\n', begin)) != std::string::npos; begin = end + 1) {
     const bool is_last = end + 1 == notes.size();
     text += (format == TableFormat::latex ? "% " : "") + notes.substr(begin, end - begin);
-    text += format == TableFormat::markdown && !is_last ? "\\\n" : "\n";  // lines stay lines on a page
+    text += format == TableFormat::markdown && !is_last ? "\\\n" : "\n";  // keeps line breaks on a page
   }
   return text;
 }
 
-// Lines for requested measures that no row has.
+// A line for each requested measure that no row has.
 std::string missing_of(const std::vector<PairedRow>& rows, const std::vector<std::string>& asked) {
   std::string text;
   for (const std::string& name : asked) {
@@ -138,7 +138,7 @@ std::string missing_of(const std::vector<PairedRow>& rows, const std::vector<std
   return text;
 }
 
-// Throws a Fault as a ConfigurationFault.
+// Calls `call` and rethrows a Fault as a ConfigurationFault.
 template <typename Fault, typename Call>
 auto configured(const std::string& before, const Call& call) {
   try {
@@ -162,7 +162,7 @@ std::string ranked(const std::vector<ResultRow>& rows, const Measure& measure, T
   });
 }
 
-// The number of runs that missed their target, and when the first of them ended.
+// The number of runs that missed their target, and the end of the first of them to end.
 std::string missed_target_of_csv(const std::string& experiment, const ResultRow& row, bool is_compared) {
   std::size_t missed = 0;
   double until_s = std::numeric_limits<double>::infinity();
@@ -176,7 +176,7 @@ std::string missed_target_of_csv(const std::string& experiment, const ResultRow&
                      csv_field(row.method), missed, until_s, is_compared ? ",,,,,,," : "");
 }
 
-// The columns against,pairs,difference,low,high,t_p,sign_flip_p, each after a comma.
+// The columns against,pairs,difference,low,high,t_p,sign_flip_p, each preceded by a comma.
 std::string difference_of_csv(const std::vector<PairedRow>& compared, const ResultRow& row, const Measure& measure) {
   const std::string none = ",,,,,,,";
   const auto paired = std::ranges::find(compared, &row, &PairedRow::row);
@@ -234,7 +234,7 @@ std::string claims_of(const ClaimsOptions& options, std::size_t width) {
       std::optional<JudgedClaims> claims;
       try {
         claims = claims_from_json(read_file(file).value_or(""));
-      } catch (const std::runtime_error& fault) {  // no file of ours
+      } catch (const std::runtime_error& fault) {  // not one of our files
         add_fault(fault.what());
         continue;
       }

@@ -59,7 +59,7 @@ std::pair<double, double> mean_times(const MicroBatchTimes& recorded) {
   return {of_steps / recorded.steps, of_workers / recorded.steps / recorded.workers};
 }
 
-// From the rows of steps.csv that are one step each, of the whole steps.
+// Finds T^c from those rows of steps.csv that are one whole step each.
 void find_serial_time(const fs::path& file, const std::vector<Step>& whole, RecordedTimes& recorded) {
   const std::string content = file_content(file);
   CsvRows rows(file.string(), content, {"step", "duration_s", "period_steps"});
@@ -86,8 +86,8 @@ void find_serial_time(const fs::path& file, const std::vector<Step>& whole, Reco
   recorded.serial_s = std::max(sum_s / static_cast<double>(whole.size()) - mean_times(recorded.view()).first, 0.0);
 }
 
-// T^c is a step's time in steps.csv beyond its slowest worker's micro-batches, on average over the whole steps, as in
-// DropCompute's reference code, and at least 0.
+// Reads the recorded times. T^c is a step's time in steps.csv minus its slowest worker's micro-batches, averaged over
+// the whole steps, as in DropCompute's reference code, and at least 0.
 RecordedTimes read(const fs::path& source) {
   std::error_code ignored;
   const bool is_run = fs::is_directory(source, ignored);

@@ -27,12 +27,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double last_part = 0.9;            // of the interval: then the end of a round will do
-constexpr std::chrono::seconds patience{5};  // with a file system that shows another host's files late
-constexpr auto look_interval = std::chrono::milliseconds(20);  // between two looks for ranks' parts
-constexpr double longest_wait_s = 30;                          // for ranks' parts, before a newer checkpoint
-constexpr const char* nobody = "none";                         // who has written what is common to all
-constexpr int no_rank = -1;                                    // the same under MPI
+constexpr double last_part = 0.9;            // share of the interval after which the end of a round suffices
+constexpr std::chrono::seconds patience{5};  // time-out for a file system that shows another host's files late
+constexpr auto look_interval = std::chrono::milliseconds(20);  // interval between two looks for ranks' parts
+constexpr double longest_wait_s = 30;                          // waiting time for ranks' parts before a newer
+                                                               // checkpoint
+constexpr const char* nobody = "none";                         // as the name of the process that wrote the common file
+constexpr int no_rank = -1;                                    // as its rank, under MPI
 constexpr const char* is_it_one = "is the results directory one for all?";
 constexpr std::int64_t any_number = std::numeric_limits<std::int64_t>::max();
 
@@ -52,7 +53,7 @@ void report_resumption(Progress& progress, double host_s_before) {
                             clock_text(host_s_before)));
 }
 
-// The parameters that a run starts from, which its configuration only names.
+// Names the parameters that a run starts from; its configuration contains only their place.
 std::string start_of(const Run& run) {
   if (!run.training.options.start) return "the model's own";
   const auto hash = [](const std::vector<float>& values) {
@@ -61,7 +62,7 @@ std::string start_of(const Run& run) {
   return hash(run.training.options.start->parameters) + hash(run.training.options.start->buffers);
 }
 
-// A commit determines what a program computes, unless it has changes.
+// The commit identifies what a program computes, unless the source has changes.
 std::string program() {
   const BuildInfo& build = build_info();
   static const std::string changes =
@@ -71,16 +72,16 @@ std::string program() {
                      results_version);
 }
 
-// Other libraries than OpenBLAS do not name their kernels, which then depend on the processor.
+// Libraries other than OpenBLAS do not name their kernels, which then depend on the processor.
 std::string kernel_of_blas() {
   if (!torch_is_loaded()) return "none loaded";
   if (blas_is_reference()) return "the reference BLAS";
   return blas_says_its_kernel() ? blas_kernel() : fmt::format("{}, on {}", blas_kernel(), processor_name());
 }
 
-// All that decides a run's results to the bit and the log of its checkpoint: a program resumes only at a checkpoint of
-// the same identity. `besides`: what concerns the processes of the run. `is_common`: written by one process for
-// several, whose processors may differ; each part has what depends on them.
+// Everything that determines a run's results to the bit, and the log of its checkpoint: a program resumes only at a
+// checkpoint of the same identity. `besides`: entries about the processes of the run. `is_common`: one process writes
+// the file for several, whose processors may differ; the entries that depend on processors are then in the parts.
 CheckpointIdentity checkpoint_identity(const Run& run, const CheckpointIdentity& besides, bool is_common = false) {
   CheckpointIdentity identity{{"run", run.hash},
                               {"program", program()},
@@ -147,7 +148,7 @@ Recorder::Evaluated take_evaluated(ByteSource& in) {
   return evaluated;
 }
 
-// Processes exchange numbers with a text behind them.
+// Numbers followed by a text, as processes exchange them.
 DividedWork::Numbers with_text(DividedWork::Numbers numbers, const std::string& text) {
   numbers.insert(numbers.end(), text.begin(), text.end());
   return numbers;
@@ -157,7 +158,8 @@ std::string text_behind(const DividedWork::Numbers& exchanged, std::ptrdiff_t nu
   return {exchanged.begin() + numbers, exchanged.end()};
 }
 
-// The first text behind the numbers, with its process unless all have the same; empty: there is none.
+// The first text that follows the numbers, with its process unless all processes have the same text; empty if none has
+// one.
 std::string first_problem(const std::vector<DividedWork::Numbers>& exchanged, std::ptrdiff_t numbers) {
   std::vector<std::string> texts;
   for (const auto& of_one : exchanged) texts.push_back(text_behind(of_one, numbers));
@@ -178,20 +180,21 @@ bool comes_to_be_there(const fs::path& file, std::chrono::seconds within) {
 
 }  // namespace
 
-// The checkpoint of a run that several processes divide: each writes a part, and the first one a file that names the
-// parts, once it sees all of them. If one process cannot write its part, the others remove theirs. The previous
+// The checkpoint of a run that several processes divide. Each process writes a part. Once the first one sees all parts,
+// it writes a file that names them. If one process cannot write its part, the others remove theirs. The previous
 // checkpoint stays until a new one is complete. All processes call the functions in the same order.
 class SimulatedRunCheckpoints::Parts {
  public:
-  // `file`: what names the parts; `below`: a directory above it, which is not created. The arguments outlive it.
+  // `file`: the file that names the parts; `below`: a directory above it, which is not created. The arguments must
+  // outlive it.
   Parts(const Run& run, const fs::path& file, const fs::path& below, DividedWork& divided)
       : run_(run), file_(file), below_(below), divided_(divided) {}
 
-  // This process's part of the checkpoint that all have; null: the run starts from the beginning. Then `problem` says
-  // why, the same on all, if there is a reason.
+  // This process's part of the checkpoint that all processes have. Null: the run starts from the beginning; then
+  // `problem` is the reason, the same on all processes, if there is one.
   std::unique_ptr<CheckpointReader> open(bool resumes, std::string& problem) {
     std::unique_ptr<CheckpointReader> part;
-    std::int64_t number = 0;  // of the checkpoint that this process finds
+    std::int64_t number = 0;  // number of the checkpoint that this process finds
     std::string own;
     try {
       if (resumes && is_there(file_)) part = find(number);
@@ -202,18 +205,19 @@ class SimulatedRunCheckpoints::Parts {
     return problem.empty() ? std::move(part) : nullptr;
   }
 
-  // This process's part of a new checkpoint. `number`: higher than those before.
+  // This process's part of a new checkpoint. `number`: must be higher than all before.
   std::unique_ptr<CheckpointWriter> part(std::int64_t number) const {
     if (divided_.self() != 0 && !below_.empty() && !is_there(below_))
       throw std::runtime_error(fmt::format("{} is not there: {}", below_.string(), is_it_one));
     return std::make_unique<CheckpointWriter>(own_part(number), own_identity(), below_);
   }
 
-  // Writes the common file of parts that are on the disk, and removes older parts. `digest`: of this process's part;
-  // `problem`: why it has none, or empty. Returns, the same on all, why there is no new checkpoint, or an empty text.
+  // Writes the common file of parts that are on the disk, and removes older parts. `digest`: digest of this process's
+  // part; `problem`: why it has none, or empty. Returns why there is no new checkpoint, or an empty text; the same on
+  // all processes.
   std::string publish(std::int64_t number, std::uint64_t digest, const std::string& problem) {
     constexpr int half = 32;
-    constexpr std::uint64_t low = 0xffffffff;  // a number holds 53 bits
+    constexpr std::uint64_t low = 0xffffffff;  // an exchanged number holds 53 bits
     const auto exchanged = divided_.exchanged_numbers(divided_.all(), [&] {
       return with_text({static_cast<double>(digest >> half), static_cast<double>(digest & low)}, problem);
     });
@@ -254,7 +258,7 @@ class SimulatedRunCheckpoints::Parts {
     return reader;
   }
 
-  // Why the processes cannot resume; empty: they can, or none finds a checkpoint (`number` 0).
+  // Why the processes cannot resume. Empty: they can, or none finds a checkpoint (`number` 0).
   std::string problem_of_all(std::int64_t number, const std::string& own) const {
     const auto exchanged =
         divided_.exchanged_numbers(divided_.all(), [&] { return with_text({static_cast<double>(number)}, own); });
@@ -265,7 +269,7 @@ class SimulatedRunCheckpoints::Parts {
     return find_the_same ? "" : fmt::format("some processes do not find it: {}", is_it_one);
   }
 
-  // Process 0: writes the file that names the parts. Returns why it cannot, or an empty text.
+  // Only on process 0: writes the file that names the parts. Returns why it cannot, or an empty text.
   std::string name(std::int64_t number, const std::vector<std::uint64_t>& digests) {
     std::optional<CheckpointWriter> writer;
     try {
@@ -280,12 +284,12 @@ class SimulatedRunCheckpoints::Parts {
       for (const std::uint64_t digest : digests) put(*writer, digest);
       writer->finish();
       writer->publish();
-      remove_parts(file_, any_number, number);  // no process writes the next one before all know of this one
+      remove_parts(file_, any_number, number);  // no process writes the next one before all know this one
       return {};
     } catch (const Interrupted&) {
       throw;
     } catch (const std::exception& problem) {
-      // A published file names these parts. The older ones stay too, in case the disk has the older file.
+      // The published file names these parts. The older ones stay, too, in case the disk still has the older file.
       return writer && writer->is_published() ? "" : disk_problem(problem);
     }
   }
@@ -294,10 +298,10 @@ class SimulatedRunCheckpoints::Parts {
   const fs::path& file_;
   const fs::path& below_;
   DividedWork& divided_;
-  bool is_patient_ = true;  // the last look saw all parts: the next one waits for them
+  bool is_patient_ = true;  // the last look saw all parts, so the next one waits for them
 };
 
-// Replaying a time-only simulation takes as long as running it; under MPI the replay skips the waits.
+// Time-only simulations have none, since replaying one takes as long as running it; under MPI a replay skips the waits.
 bool has_checkpoints(const Run& run, bool mpi) { return run.checkpoint.is_written && (mpi || !run.training.time_only); }
 
 SimulatedRunCheckpoints::SimulatedRunCheckpoints(const Run& run, const CheckpointUse& use, CheckpointLog& log,
@@ -318,7 +322,7 @@ SimulatedRunCheckpoints::~SimulatedRunCheckpoints() {
   }
 }
 
-// With the entries of a divided run's identity, so that a mismatch between the two is explained.
+// The identity with the entries of a divided run, so that a mismatch between the two kinds is explained.
 CheckpointIdentity SimulatedRunCheckpoints::own_identity() const {
   return checkpoint_identity(run_, {{"number of processes", "1"}, {"process", "none"}});
 }
@@ -346,7 +350,7 @@ void SimulatedRunCheckpoints::open(Progress& progress) {
   if (!problem.empty() && is_first()) report(use_, fmt::format("{}; the run begins anew", problem));
 }
 
-// Called in the middle of a program, whose tasks so far have been skipped.
+// Called in the middle of a program; all its tasks so far have been skipped.
 void SimulatedRunCheckpoints::resume() {
   if (!recorder_.restore(evaluated_before_))
     throw ReplayMismatch("it has evaluated more models, or fewer, than it had");
@@ -365,7 +369,7 @@ void SimulatedRunCheckpoints::check_end() const {
   if (log_.replays()) throw ReplayMismatch("it ends before the step that it had come to");
 }
 
-// Whether it is time to stop and consult the clock; a single process looks at the clock itself.
+// Whether to stop and consult the clock. A single process also reads the clock here.
 bool SimulatedRunCheckpoints::is_looked_at() const {
   const double part = has_round_ended_ ? last_part : 1;
   const auto steps = static_cast<double>(log_.steps() - last_step_);
@@ -373,7 +377,7 @@ bool SimulatedRunCheckpoints::is_looked_at() const {
          (!divided_ && seconds(HostClock::now() - last_) >= part * run_.checkpoint.every_s);
 }
 
-// If it stops, no task is outstanding when it returns.
+// When it returns true, no task is outstanding.
 bool SimulatedRunCheckpoints::due() {
   const bool is_looked_at = use_.due ? use_.due(log_.steps()) : this->is_looked_at();
   has_round_ended_ = false;
@@ -404,7 +408,7 @@ void SimulatedRunCheckpoints::write_if_due() {
   const auto begin = HostClock::now();
   if (!due()) return;
   const auto computed = HostClock::now();
-  if (recorder_.has_diverged()) return;  // it is about to end
+  if (recorder_.has_diverged()) return;  // the run is about to end
   if (use_.is_mine && !use_.is_mine()) return;
   std::optional<CheckpointCost> cost;
   std::string problem;
@@ -459,7 +463,7 @@ MpiRunCheckpoints::MpiRunCheckpoints(const Run& run, const CheckpointUse& use, c
     : run_(run), use_(use), session_(session), besides_(std::move(besides)) {
   number_ = open(progress);
   if (number_ > 0) named_ = number_;
-  if (session_.rank() == 0) {  // parts of earlier attempts must not be taken for this attempt's
+  if (session_.rank() == 0) {  // parts of earlier attempts must not be mistaken for parts of this one
     if (!resumes_) remove_checkpoint(use_.file);
     remove_parts(use_.file, any_number, number_ > 0 ? number_ : -1);
   }
@@ -506,7 +510,7 @@ std::int64_t MpiRunCheckpoints::open(Progress& progress) {
     problem = fault.what();
     if (session_.rank() > 0) problem = fmt::format("rank {}: {}", session_.rank(), problem);
   }
-  // A rank that finds another file than rank 0's has no part.
+  // A rank that finds another file than rank 0 does has no part.
   const auto number = static_cast<std::int64_t>(from_rank_0(session_, static_cast<double>(common.number)));
   if (problem.empty() && common.number != number) problem = fmt::format("rank {} finds another one", session_.rank());
   const std::vector<std::string> problems = texts_on_rank_0(session_, problem);
@@ -532,7 +536,7 @@ std::string MpiRunCheckpoints::open_part(std::int64_t number) {
   }
 }
 
-// Whether the method needs this rank.
+// Whether the method uses this rank.
 bool MpiRunCheckpoints::takes_part() const {
   return session_.rank() < run_.cluster.workers + run_.algorithm->traits().servers;
 }
@@ -547,8 +551,8 @@ void MpiRunCheckpoints::resumed() {
   if (use_.on_resumed) use_.on_resumed();
 }
 
-// Between two checkpoints the run continues for at least as long as the last one took, so that it ends however slow
-// ranks or their disk are.
+// Between two checkpoints the run continues for at least as long as the last one took. So it ends, however slow ranks
+// or their disks are.
 std::optional<std::int64_t> MpiRunCheckpoints::due() {
   const auto now = HostClock::now();
   if (open_ && now - last_look_ > look_interval) {
@@ -573,7 +577,7 @@ std::optional<std::int64_t> MpiRunCheckpoints::due() {
 CheckpointStore::Written MpiRunCheckpoints::write(std::int64_t number, const std::function<void(ByteSink&)>& contents) {
   try {
     wait_for_disk();
-    // On another machine's own disk no file names the parts. A shared file system may show that file late.
+    // On another machine's local disk no file names the parts. A shared file system may show that file late.
     if (session_.rank() > 0 && !is_there(use_.file)) remove_parts(use_.file, number - 3);
     auto writer = std::make_shared<CheckpointWriter>(part_file(number), identity(session_.rank()), use_.below);
     contents(*writer);
@@ -616,7 +620,7 @@ void MpiRunCheckpoints::publish_if_there() {
   publish(*std::exchange(open_, std::nullopt));
 }
 
-// Removes older parts once no file names them, and these parts if the file cannot be written.
+// Removes older parts once no file names them. Removes these parts if the file cannot be written.
 void MpiRunCheckpoints::publish(const Common& common) {
   settle_published();
   const double host_s = host_s_before_ + seconds(HostClock::now() - begin_);
@@ -632,7 +636,7 @@ void MpiRunCheckpoints::publish(const Common& common) {
       writer->finish();
       writer->publish();
     } catch (...) {
-      const bool is_named = writer && writer->is_published();  // by a file that may not be on the disk
+      const bool is_named = writer && writer->is_published();  // the file that names them may not be on the disk yet
       if (!is_named) remove_parts(file, common.number, named);
       throw;
     }

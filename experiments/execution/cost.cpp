@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 bool trains(const Run& run) { return !run.training.time_only && run.training.parameter_bytes > Bytes{0}; }
 
-// Steps of a budget in seconds are as many as a worker makes that waits for nobody. 0: unknown.
+// The steps of the budget; 0 if unknown. A budget in seconds has as many as a worker makes that never waits.
 double steps_of(const Run& run) {
   if (const auto planned = planned_steps(run)) return static_cast<double>(planned->value());
   if (!run.budget.seconds || !run.cluster.compute_time) return 0;
@@ -31,7 +31,7 @@ double steps_of(const Run& run) {
   return step_s > 0 ? std::floor(*run.budget.seconds / step_s) : 0;
 }
 
-// The numbers of a run that all arithmetic is about.
+// The quantities of a run on which all estimates are based.
 struct Numbers {
   explicit Numbers(const Run& run)
       : workers(run.cluster.workers),
@@ -45,19 +45,19 @@ struct Numbers {
 
   double workers;
   double steps;          // 0: the budget does not determine them
-  double micro_batches;  // of all workers in all steps
+  double micro_batches;  // number over all workers and steps
   double evaluations;
-  double spans;  // of the trace
+  double spans;  // spans of the trace
   double vector_bytes;
   double moments;
 };
 
 // --- Time ---
 
-// The time of the run in the directory. None if it is no finished one on a processor like this machine's, or very long.
-// Throws if it is damaged, or being written.
+// The time of the run in the directory. nullopt if it has not finished, ran on another kind of processor, or is very
+// large. Throws if it is damaged or being written.
 std::optional<KnownTime> time_in(const fs::path& directory) {
-  constexpr std::uintmax_t longest_summary = 1'000'000;  // of about ten thousand workers
+  constexpr std::uintmax_t longest_summary = 1'000'000;  // bytes; about ten thousand workers
   static const std::string processor = processor_name();
   if (fs::file_size(directory / "summary.json") > longest_summary) return {};
   const auto summary = summary_from_json(read_file(directory / "summary.json").value());
@@ -69,9 +69,9 @@ std::optional<KnownTime> time_in(const fs::path& directory) {
                    .host_s = summary->host_s};
 }
 
-// Of an even choice of very many finished runs.
+// Times of finished runs. If there are very many, an evenly spaced selection of them.
 std::vector<KnownTime> known_times(const fs::path& experiment_directory, bool mpi) {
-  constexpr std::size_t most_runs_read = 200;  // a tenth of a second
+  constexpr std::size_t most_runs_read = 200;  // reading them takes a tenth of a second
   std::vector<fs::path> finished;
   for (const ExperimentFolder& folder : experiment_folders(experiment_directory))
     std::ranges::copy_if(folder.runs, std::back_inserter(finished),
@@ -86,7 +86,7 @@ std::vector<KnownTime> known_times(const fs::path& experiment_directory, bool mp
   return known;
 }
 
-// Two digits suffice for an estimate.
+// The time as text. Two digits suffice for an estimate.
 std::string about(double seconds) {
   if (seconds < 1) return "less than a second";
   if (seconds < 99.5) return fmt::format("about {:.2g} s", seconds);
@@ -109,15 +109,16 @@ std::string size_text(double bytes) {
 
 // --- Memory ---
 
-constexpr int most_own_stacks = 8192;      // of SimulatedOptions
-constexpr int most_guarded_stacks = 1024;  // of StackPool, like the next two
+constexpr int most_own_stacks = 8192;      // as in SimulatedOptions
+constexpr int most_guarded_stacks = 1024;  // as in StackPool; so are the next two
 constexpr double guarded_stack_bytes = 132 * 1024;
 constexpr double dense_stack_bytes = 33 * 1024;
 
-// What is resident before a run begins, as of the first call: LibTorch may be loaded between two calls.
+// Bytes that are resident before a run begins. Measured at the first call, since LibTorch may be loaded between two
+// calls.
 double program_bytes(bool trains_network) {
   static constexpr double least = 15e6;    // above the real size, so that small experiments show equal numbers
-  constexpr double library_bytes = 170e6;  // of LibTorch 1.13 with OpenBLAS after a first gradient
+  constexpr double library_bytes = 170e6;  // LibTorch 1.13 with OpenBLAS after a first gradient
   static const double resident = [] {
     std::ifstream file("/proc/self/statm");
     double size = 0, pages = 0;
@@ -128,8 +129,8 @@ double program_bytes(bool trains_network) {
   return trains_network && !has_library ? resident + library_bytes : resident;
 }
 
-// Vectors per worker of compressed exchanges: what it has not sent, and its packets, one that it sends and one that is
-// read. Rows of embeddings, whose number no plan knows, are few.
+// Vectors per worker for compressed exchanges: the values that it has not sent, and two packets, one that it sends and
+// one that is read. Rows of embeddings, whose number no plan knows, are few.
 double compression_vectors(const Run& run) {
   if (!run.algorithm->compression()) return 0;
   const KnownExchanges known = known_exchanges(run);
@@ -146,32 +147,32 @@ double vectors_of(const Run& run, const MemoryOptions& options) {
   const Traits traits = run.algorithm->traits();
   const double state = 1 + numbers.moments;
   const double workers = options.is_mpi_rank ? 1 : std::ceil(numbers.workers / options.dividing);
-  // The workers' or servers' state and the next one, a sum and a gradient.
+  // The workers' or servers' state and the next one, a sum, and a gradient.
   double vectors = (2 + traits.held.states) * state + 2;
   double own = traits.held.models + traits.held.moments * numbers.moments + compression_vectors(run);
-  // Models that come and go with each message may wait for threads, whose arenas keep the room of those that are gone.
+  // Models that come and go with each message may wait for threads, whose arenas keep the memory of released models.
   if (!traits.sums_gradients && !traits.averages_models && !traits.publishes_rounds)
     own *= (traits.sends_gradients ? 1.4 : 1) + 0.4 * (options.threads - 1);
   vectors += own * workers;
-  // Evaluations run beside the next steps, which then cannot update the model in place.
+  // Evaluations run beside the next steps, so those cannot update the model in place.
   vectors += state;
   // Each thread holds a gradient.
   vectors += options.threads;
-  // What goes to other processes, and comes from them: a sum and a part of it.
+  // Sums and parts of sums that are sent to other processes and received from them.
   if (options.dividing > 1) vectors += 4;
   return vectors;
 }
 
-// What a simulated worker takes beside its vectors: its stack and accounts.
+// Bytes of a simulated worker besides its vectors: its stack and accounts.
 double worker_bytes(const Run& run) {
   if (trains(run)) return 30e3;  // tests/README.md: 28 to 31 KB, with a model
   if (run.lockstep_from_step() == Step{0}) return 0.5e3;
-  if (run.cluster.workers > most_own_stacks) return 3.2e3;  // on one stack in turn
-  // Of guarded stacks the pages that are touched are there; others lie in huge pages, which are there as a whole.
+  if (run.cluster.workers > most_own_stacks) return 3.2e3;  // they take turns on one stack
+  // With guarded stacks only touched pages are resident; other stacks lie in huge pages, which are resident as a whole.
   return run.cluster.workers > most_guarded_stacks ? dense_stack_bytes : 6.5e3;
 }
 
-// Vectors grow by doubling, and a file's text is in memory beside them: 100 bytes a row.
+// Bytes of rows. Vectors grow by doubling, and a file's text is in memory beside them: 100 bytes a row.
 double record_bytes(const Run& run, bool mpi) {
   const Numbers numbers(run);
   const auto rows = [](double count, std::size_t size) { return count * (2 * static_cast<double>(size) + 100); };
@@ -179,10 +180,10 @@ double record_bytes(const Run& run, bool mpi) {
   if (mpi) bytes += numbers.evaluations * numbers.vector_bytes;  // kept until the end
   if (run.recording.records_durations(mpi)) bytes += rows(numbers.micro_batches, sizeof(MicroBatchTime));
   if (run.recording.arrivals) bytes += rows(numbers.steps * numbers.workers, sizeof(GradientArrival));
-  // Times that workers keep for a search, in vectors that grow by doubling, and in one place at its end.
+  // Times that workers keep for a search: in vectors that grow by doubling, and once more in one place at its end.
   const double timed = static_cast<double>(run.algorithm->traits().held.timed_steps.value());
   bytes += 3 * sizeof(double) * timed * run.cluster.micro_batches * (mpi ? 1 : numbers.workers);
-  // The sample of times that formulas predict from: a million at most.
+  // The sample of times that formulas use: a million at most.
   if (run.algorithm->traits().has_formulas && !run.cluster.outages && !run.cluster.pauses && !mpi)
     bytes += sizeof(double) * std::min(1e6, most_sampled_steps * numbers.workers * run.cluster.micro_batches);
   return bytes + rows(numbers.spans, sizeof(Span));
@@ -210,7 +211,7 @@ std::optional<double> time_by_finished_runs(const Run& run, std::span<const Know
 }
 
 std::optional<double> time_by_arithmetic(const Run& run, int threads, std::optional<double> micro_batch_s) {
-  // Of a core and its memory, as usual; and of the simulation, per worker and step (tests/README.md).
+  // Typical rates of a core and its memory, and costs of the simulation per worker and step (tests/README.md).
   constexpr double operations_per_s = 75e9, bytes_per_s = 10e9, fiber_s = 0.4e-6, lockstep_s = 0.05e-6, drawn_s = 5e-9;
   const Numbers numbers(run);
   if (numbers.steps == 0) return {};
@@ -223,7 +224,7 @@ std::optional<double> time_by_arithmetic(const Run& run, int threads, std::optio
   const double gradient_s =
       micro_batch_s.value_or(3 * forward_s * static_cast<double>(run.training.samples_per_micro_batch));
   const double evaluated = static_cast<double>(objective.test_samples + run.evaluation.train_samples);
-  // A step reads and writes its parameters, gradient and moments; workers that step alone have one each.
+  // A step reads and writes its parameters, gradient and moments; workers that step separately each have their own.
   const HeldVectors held = run.algorithm->traits().held;
   const double descents = numbers.steps * (held.models >= 1 ? numbers.workers : 1);
   const double descent_s = (3 + 2 * numbers.moments) * numbers.vector_bytes / bytes_per_s;
@@ -267,7 +268,7 @@ RunPlan plan_of(std::span<const Run> runs, std::span<const int> to_do, std::span
 
   const std::vector<KnownTime> known =
       known_times(experiment_directory(options.results, missing.front()->experiment), options.mpi);
-  std::map<std::string, double> micro_batch_s;  // by kind
+  std::map<std::string, double> micro_batch_s;  // by kind of runs
   const auto time_of = [&](const Run& run) {
     std::optional<double> time_s = time_by_finished_runs(run, known);
     if (time_s || options.threads == 0) return time_s;

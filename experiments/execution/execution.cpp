@@ -30,9 +30,9 @@ namespace {
 
 constexpr AveragePolicy parameters_and_buffers{.buffers = StatePolicy::average};
 
-// Under MPI, own models of workers (gossip) are combined after the run, when no clock runs: as they were after the
-// steps, or at the times, that are evaluated. The recorder of rank `root` gets the rows. That rank evaluates the mean,
-// or each rank its own model. Without own models nothing happens. Collective, before recorders finish; throws
+// Under MPI, combines workers' own models (gossip) after the run, when no clock runs. The models are those after the
+// evaluated steps, or at the evaluated times. The recorder of rank `root` gets the rows. That rank evaluates the mean,
+// or each rank evaluates its own model. Does nothing without own models. Collective, before recorders finish; throws
 // Interrupted.
 class IndividualModelsOfRanks {
  public:
@@ -60,7 +60,7 @@ class IndividualModelsOfRanks {
     }
   }
 
-  // As ModelsByTime does on the simulated cluster.
+  // Selects models as ModelsByTime does on the simulated cluster.
   void by_time(Duration every) {
     Step last{-1};
     for (std::int64_t multiple = 1;;) {
@@ -151,20 +151,20 @@ class IndividualModelsOfRanks {
   bool is_root_;
   Training& training_;
   Recorder& recorder_;
-  std::vector<WorkerModel> own_;  // ascending
+  std::vector<WorkerModel> own_;  // ascending in step
 };
 
 using HostClock = std::chrono::steady_clock;
 
-// The rank that publishes the model: the first server's, but worker 0 where several servers hold parts of it.
+// The rank that publishes the model: the first server, but worker 0 if several servers hold parts of the model.
 int publishing_rank(const Run& run) {
   const Servers servers = run.algorithm->traits().servers;
   return servers > 0 && !servers.hold_slices() ? run.cluster.workers : 0;
 }
-// The rank that closes rows of steps.csv: the first server's where there is one.
+// The rank that closes rows of steps.csv: the first server if there is one, otherwise worker 0.
 int booking_rank(const Run& run) { return run.algorithm->traits().servers > 0 ? run.cluster.workers : 0; }
 
-// The same on all ranks.
+// Returns the same on all ranks.
 RunRecord make_record(const Run& run, const ExecutionBackend& backend) {
   const RecordingPlan& plan = run.recording;
   RunRecord record;
@@ -200,8 +200,8 @@ std::unique_ptr<Cluster> make_cluster(const Run& run, const ExecutionBackend& ba
   return std::make_unique<MpiCluster>(options);
 }
 
-// A process's first gradient takes several times as long as others, because libraries set themselves up. On the wall
-// clock it would be an undeclared straggler.
+// Computes one gradient. A process's first gradient takes several times as long as others, because libraries initialise
+// themselves. On the wall clock it would be an undeclared straggler.
 void warm_up(const Run& run, const Objective& objective) {
   const MicroBatch micro_batch{};
   const auto parameters = objective.initial_parameters(run.seed);
@@ -215,14 +215,14 @@ std::string reason_of(const std::exception& problem, const Run& run) {
   if (run.training.time_only) return fmt::format("the memory does not suffice for {} workers", run.cluster.workers);
   if (run.training.parameter_bytes == Bytes{0}) return "the memory does not suffice";
   const double model_gb = 1e-9 * static_cast<double>(run.training.parameter_bytes.value()) *
-                          (1 + run.training.optimizer->moments());  // state and all
+                          (1 + run.training.optimizer->moments());  // models with their optimizer states
   return fmt::format(
       "the memory does not suffice: the model and its optimizer's state take {:.3g} GB, and where the {} workers hold "
       "models of their own {:.3g} GB, beside gradients",
       model_gb, run.cluster.workers, model_gb * run.cluster.workers);
 }
 
-// Runs the algorithm and fills the outcome, also when it ends with an exception.
+// Runs the algorithm and fills in the outcome, also if the run ends with an exception.
 void run_recorded(const Run& run, const ExecutionBackend& backend, RunTraining& training, Recorder& recorder,
                   Outcome& outcome, bool needs_durations, const std::function<void(const std::string&)>& before_abort,
                   const SimulatedRunCheckpoints* checkpoints, CheckpointStore* store) {
@@ -244,7 +244,7 @@ void run_recorded(const Run& run, const ExecutionBackend& backend, RunTraining& 
     throw;
   } catch (const ReplayMismatch&) {
     throw;
-  } catch (const Diverged&) {  // as the recording shows
+  } catch (const Diverged&) {  // the recording shows it
   } catch (const std::exception& problem) {
     outcome.failure = reason_of(problem, run);
   }
@@ -259,7 +259,7 @@ void run_recorded(const Run& run, const ExecutionBackend& backend, RunTraining& 
   }
 }
 
-// Joins the recordings of the rank that publishes and the rank that closes rows of steps.csv.
+// Combines the recordings of the rank that publishes and the rank that closes rows of steps.csv.
 Recording gather_on_rank_0(const MpiSession& session, const Run& run, const Recording& own) {
   Recording gathered = move_to_rank_0(session, publishing_rank(run), own);
   if (booking_rank(run) == publishing_rank(run)) return gathered;
@@ -268,9 +268,9 @@ Recording gather_on_rank_0(const MpiSession& session, const Run& run, const Reco
   return gathered;
 }
 
-// Counts the kinds of samples that go into the model, if they are to be recorded. In a time-only run no gradient names
-// its micro-batches: it counts finished ones if as many were kept. It gives no numbers if a server decides, or if
-// finished micro-batches were dropped.
+// Counts the kinds of samples that go into the model, if they are to be recorded. In a time-only run there are no
+// gradients to name their micro-batches, so it counts finished ones if the same number was kept. It gives no numbers if
+// a server decides, or if finished micro-batches were dropped.
 class KeptCounter {
  public:
   explicit KeptCounter(const Run& run) : run_(run) {
@@ -285,13 +285,13 @@ class KeptCounter {
     if (!counts()) return {};
     return [this](const MicroBatch& micro_batch) { kinds_->add(micro_batch, kept_); };
   }
-  // False if these are not the kept ones.
+  // Returns false if these are not the kept ones.
   bool add(const std::vector<MicroBatchTime>& durations, const RunTotals& totals) {
     if (std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}) != std::ssize(durations)) return false;
     for (const MicroBatchTime& time : durations) kinds_->add({time.worker, time.step, time.index}, kept_);
     return true;
   }
-  // Sums the counts of all ranks, on rank 0.
+  // Sums the counts of all ranks on rank 0.
   void add_up(const MpiSession& session) {
     std::vector<double> counts(kept_.by_class.begin(), kept_.by_class.end());
     counts.insert(counts.end(), kept_.by_length.begin(), kept_.by_length.end());
@@ -300,7 +300,7 @@ class KeptCounter {
     for (std::vector<std::int64_t>* const kinds : {&kept_.by_class, &kept_.by_length})
       for (std::int64_t& kind : *kinds) kind = static_cast<std::int64_t>(*next++);
   }
-  // Whether to evaluate the last model by lengths.
+  // Whether the last model must be evaluated by lengths.
   bool needs_model(const Objective* objective) const {
     return counts() && objective && objective->buffers() == 0 && !kinds_->longest().empty();
   }
@@ -323,7 +323,7 @@ class KeptCounter {
   }
 
  private:
-  // Empty if the accounts do not determine it.
+  // The offered samples; empty if the accounts do not determine them.
   KindCounts offered_in(Step steps, const RunTotals& totals) const {
     if (are_of_file(steps, totals)) return kinds_->of_steps(steps);
     if (!run_.algorithm->traits().takes_data_in_turn || run_.cluster.outages) return {};
@@ -332,14 +332,14 @@ class KeptCounter {
       of_workers.push_back(totals.kept[worker] + totals.dropped[worker]);
     return kinds_->of_first(of_workers);
   }
-  // Whether every worker's account has as many micro-batches as the file gives to so many steps.
+  // Whether every worker's account has exactly the micro-batches that the file gives to this number of steps.
   bool are_of_file(Step steps, const RunTotals& totals) const {
     const std::int64_t each = steps.value() * run_.cluster.micro_batches;
     for (std::size_t worker = 0; worker < totals.kept.size(); ++worker)
       if (totals.kept[worker] + totals.dropped[worker] != each) return false;
     return true;
   }
-  // False if a method takes micro-batches of other steps. If none is dropped, all must be kept.
+  // False if the method took micro-batches of other steps. If none is dropped, all must be kept.
   bool agrees(const KindCounts& offered, const RunTotals& totals) const {
     const bool drops = std::ranges::any_of(totals.dropped, [](std::int64_t count) { return count != 0; });
     if (!drops) return kept_.by_class == offered.by_class && kept_.by_length == offered.by_length;
@@ -352,7 +352,7 @@ class KeptCounter {
   KindCounts kept_;
 };
 
-// Collective under MPI; sets rank 0's outcome.
+// Sets rank 0's outcome. Collective under MPI.
 void report_samples(const ExecutionBackend& backend, const Objective* objective, KeptCounter& kept, Outcome& outcome) {
   if (backend.mpi && !kept.needs_durations()) kept.add_up(*backend.mpi);
   if (!outcome.totals || (backend.together() && backend.together()->rank() > 0)) return;
@@ -422,7 +422,8 @@ void execute_into(Outcome& outcome, const Run& run, const ExecutionBackend& back
 Outcome execute(const Run& run, const ExecutionBackend& backend, Progress& progress,
                 const std::function<void(const Outcome&)>& before_abort, const CheckpointUse* checkpoints) {
   if (!has_checkpoints(run, backend.mpi != nullptr)) checkpoints = nullptr;
-  // Processes that divide a run report a mismatch with the replayed log to each other like a failure.
+  // Processes that divide a run tell each other about a mismatch with the replayed log in the same way as about a
+  // failure.
   constexpr const char* of_replay_mismatch = "its replay differs";
   std::optional<std::string> replay_mismatch;
   Outcome outcome;
@@ -435,13 +436,13 @@ Outcome execute(const Run& run, const ExecutionBackend& backend, Progress& progr
   } catch (const ReplayMismatch& other) {
     replay_mismatch = other.what();
     if (backend.processes) outcome.failure = fmt::format("{}: {}", of_replay_mismatch, other.what());
-  } catch (const std::exception& problem) {  // data that cannot be loaded, memory that is not there
+  } catch (const std::exception& problem) {  // data cannot be loaded, or memory is insufficient
     outcome.failure = reason_of(problem, run);
     if (backend.mpi) backend.mpi->abort(outcome.failure);
   }
   if (backend.processes) {
     outcome.failure = backend.processes->close(outcome.failure);
-    // Otherwise a process has really failed, and with it all.
+    // Otherwise a process has really failed, and with it all others.
     const bool is_replay_mismatch = checkpoints && outcome.failure.find(of_replay_mismatch) != std::string::npos;
     replay_mismatch = is_replay_mismatch ? std::optional(outcome.failure) : std::nullopt;
   }
@@ -464,7 +465,7 @@ RunSummary summarise(const Run& run, const Outcome& outcome) {
     summary.status = RunStatus::failed;
     summary.reason = outcome.failure;
   }
-  // The formulas are for the virtual clock.
+  // The formulas apply to the virtual clock.
   if (summary.status == RunStatus::finished && outcome.on_virtual_clock && run.algorithm->traits().has_formulas)
     summary.predicted = predict_by_formula(run, sample_times(run)).all;
   summary.recorded = run.recording;
@@ -472,7 +473,7 @@ RunSummary summarise(const Run& run, const Outcome& outcome) {
   summary.recorded.durations = outcome.durations.has_value();
   summary.recorded.arrivals = outcome.arrivals.has_value();
   if (outcome.arrivals) summary.arrivals = mean_arrivals(*outcome.arrivals);
-  summary.recorded.samples = run.recording.samples;  // also without numbers
+  summary.recorded.samples = run.recording.samples;  // also if there are no numbers
   summary.samples_kept = outcome.samples;
   summary.recorded.parameters = !outcome.recording.parameters.empty();
   return summary;

@@ -23,9 +23,9 @@ namespace syncopate {
 
 // The cluster and the processes that execute runs.
 struct ExecutionBackend {
-  int threads = 1;                  // of the executor; the simulated cluster only
+  int threads = 1;                  // threads of the executor; only for the simulated cluster
   const MpiSession* mpi = nullptr;  // null: the simulated cluster
-  std::string call{};               // of processes that share the runs, for the metadata; empty: one process
+  std::string call{};               // call of the processes that share the runs, for the metadata; empty: one process
   // Processes that divide each simulation, and the session that started them; null: one process.
   ProcessGroup* processes = nullptr;
   const MpiSession* divided_by = nullptr;
@@ -37,15 +37,15 @@ struct ExecutionBackend {
 
 struct Outcome {
   Recording recording;
-  std::optional<RunTotals> totals;  // these three only of runs that reached their end
+  std::optional<RunTotals> totals;  // set, like the next two, only for runs that reached their end
   std::optional<Timeline> timeline;
   std::optional<std::vector<MicroBatchTime>> durations;
-  std::optional<std::vector<GradientArrival>> arrivals;  // in order
+  std::optional<std::vector<GradientArrival>> arrivals;  // sorted by round and arrival
   std::optional<KeptSamples> samples;
-  std::string failure;           // empty: finished, or diverged
-  bool on_virtual_clock = true;  // simulated
+  std::string failure;           // empty: finished or diverged
+  bool on_virtual_clock = true;  // false: on a wall clock
   std::int64_t samples_per_micro_batch = 1;
-  double host_s = 0;  // without loading data
+  double host_s = 0;  // seconds of host time, without loading data
   std::chrono::system_clock::time_point start;
   std::chrono::system_clock::time_point end;
 };
@@ -53,10 +53,10 @@ struct Outcome {
 struct CheckpointUse;
 
 // Makes a run. A failed run is an outcome; only Interrupted is thrown.
-// Under MPI all ranks call it, and the recording is complete on rank 0. A failure ends all ranks, after `before_abort`
+// Under MPI all ranks call it, and the recording is complete on rank 0. A failure ends all ranks after `before_abort`
 // has received rank 0's recording. Processes that divide a simulation all call it and have the recording; if one fails,
-// all do. With `checkpoints` (null: none) the run resumes at one and writes others (checkpointing.hpp); whoever saves
-// the outcome removes them.
+// all fail. With `checkpoints` (null: none) the run resumes at one and writes others (checkpointing.hpp). The caller
+// must remove them once it has saved the outcome.
 Outcome execute(const Run& run, const ExecutionBackend& backend, Progress& progress,
                 const std::function<void(const Outcome&)>& before_abort, const CheckpointUse* checkpoints = nullptr);
 
@@ -66,18 +66,18 @@ RunSummary summarise(const Run& run, const Outcome& outcome);
 FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& summary,
                       const ExecutionBackend& backend);
 
-// The most workers and servers that a run of the experiment has: processes to be started under MPI.
+// The largest numbers of workers and servers of the experiment's runs, and so the processes to start under MPI.
 struct Participants {
   int workers = 0;
   int servers = 0;
 };
 Participants participants(const Experiment& experiment);
 
-// All that the participants of a run train with. Members are destroyed in reverse order: the executor before what its
-// tasks refer to.
+// Everything that the participants of a run train with. Members are destroyed in reverse order: the executor before the
+// objects to which its tasks refer.
 struct RunTraining {
-  // Without an objective the run is time-only. `threads`: of the executor. `on_kept`: see Training. `processes`: those
-  // that divide the simulation; null: one.
+  // Without an objective the run is time-only. `threads`: threads of the executor. `on_kept`: see Training.
+  // `processes`: those that divide the simulation; null: one process.
   RunTraining(const Run& run, std::shared_ptr<const Objective> objective, int threads,
               std::function<void(const MicroBatch&)> on_kept = {}, ProcessGroup* processes = nullptr);
   ~RunTraining() { training->leave_processes(); }
@@ -89,11 +89,11 @@ struct RunTraining {
   Executor executor;
 };
 
-// `observer` and `record` may be null; the arguments outlive the cluster.
+// `observer` and `record` may be null. The arguments must outlive the cluster.
 std::unique_ptr<Cluster> make_simulated_cluster(const Run& run, Training& training, RunObserver* observer,
                                                 RunRecord* record);
 
-// The arguments outlive it.
+// The arguments must outlive the context.
 RunContext context_of(const Run& run, Cluster& cluster, Training& training, RunObserver* observer,
                       RunRecord* record = nullptr);
 

@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Numbers of a fit by their names in measured.json.
+// Parameters of a fit by their names in measured.json.
 constexpr std::pair<const char*, double ContentCost::*> costs[] = {
     {"base_s", &ContentCost::base_s},
     {"per_token_s", &ContentCost::per_token_s},
@@ -37,7 +37,7 @@ constexpr std::pair<const char*, double LengthFit::*> qualities[] = {
     {"largest_residual_s", &LengthFit::largest_residual_s},
     {"typical_residual_s", &LengthFit::typical_residual_s}};
 
-// `meanwhile`: what this rank does until the first number arrives.
+// `meanwhile`: called repeatedly by this rank until the first number arrives.
 MeasuredMicroBatch shared_from_rank_0(const MpiSession& session, MeasuredMicroBatch value,
                                       const std::function<void()>& meanwhile) {
   const double fitted = value.fit ? 1.0 : 0.0;
@@ -61,23 +61,23 @@ Json entries_of(const fs::path& file) {
   return entries;
 }
 
-// Workers that compute at once on this machine.
+// The number of workers that compute at once on this machine.
 int at_once_of(const MicroBatchWork& work) {
   return std::min(work.workers, static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
 }
 
-// A launcher may have bound this process to some cores.
+// The number of cores of this process; a launcher may have bound it to some of them.
 int cores_of_this_process() {
   cpu_set_t set;
   CPU_ZERO(&set);
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
-// More than caches hold.
+// More bytes than caches hold.
 constexpr std::size_t beyond_caches = std::size_t{1} << 28;
 
-// Computes gradients as a worker does, which keeps those of a step in memory until its end, so that the next ones use
-// memory outside the caches. Keeps only as many large gradients as that needs, at least one.
+// Computes gradients as a worker does: it keeps those of a step in memory until its end, so that the next gradients use
+// memory outside the caches. It keeps only as many large gradients as that needs, at least one.
 class GradientsOfSteps {
  public:
   GradientsOfSteps(const Objective& objective, std::uint64_t seed, int micro_batches)
@@ -87,7 +87,7 @@ class GradientsOfSteps {
     kept_.resize(std::min(static_cast<std::size_t>(micro_batches), enough));
   }
 
-  // Releases the oldest. Call it before each compute(), untimed: runs release gradients between steps.
+  // Releases the oldest gradient. Call it before each compute(), untimed: runs release gradients between steps.
   void make_room() { kept_[next_] = {}; }
 
   void compute(const MicroBatch& micro_batch) {
@@ -100,11 +100,12 @@ class GradientsOfSteps {
   const Objective& objective_;
   std::vector<float> parameters_;
   std::vector<float> buffers_;
-  std::vector<PartialGradient> kept_;  // a ring
+  std::vector<PartialGradient> kept_;  // used as a ring
   std::size_t next_ = 0;
 };
 
-// Computes a gradient per call, as another worker does; empty if the data cannot be loaded, which rank 0 reports.
+// Returns a function that computes a gradient per call, as another worker does. It is empty if the data cannot be
+// loaded, which rank 0 reports.
 std::function<void()> neighbour_of(const MicroBatchWork& work) {
   try {
     const auto objective = work.load();
@@ -126,7 +127,7 @@ bool is_of(const Json& entry, const MicroBatchWork& work) {
 }
 
 // Threads that compute gradients during its lifetime, as other workers of the machine would: they share memory, caches
-// and power. They begin with different micro-batches.
+// and power. Each begins with a different micro-batch.
 class Neighbours {
  public:
   // Throws std::runtime_error if a thread cannot be started; earlier threads end.
@@ -155,7 +156,7 @@ class Neighbours {
   }
 
  private:
-  std::vector<std::jthread> threads_;  // stopped and joined by its destructor
+  std::vector<std::jthread> threads_;  // its destructor stops and joins them
 };
 
 struct TimedMicroBatch {
@@ -164,7 +165,7 @@ struct TimedMicroBatch {
   std::vector<double> times_s{};
 };
 
-// By tokens, padded ones if they are computed, from the fewest to the most.
+// Micro-batches from the fewest to the most tokens; padded tokens count if they are computed.
 std::vector<TimedMicroBatch> spread_by_length(const MicroBatchWork& work) {
   constexpr int looked_at = 512, chosen = 24;
   const BatchLengths& batches = *work.lengths;
@@ -195,7 +196,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// As in measured.json.
+// The fit as in measured.json.
 Json json_of(const LengthFit& fit) {
   Json json;
   for (const auto& [key, cost] : costs) json[key] = fit.cost.*cost;
@@ -204,7 +205,7 @@ Json json_of(const LengthFit& fit) {
   return json;
 }
 
-// Entries of earlier versions have no digest.
+// Throws if the entry is not as written. Entries of earlier versions have no digest.
 void check_as_written(Json entry) {
   if (!entry.contains("crc32")) return;
   const Json digest = entry.at("crc32");
@@ -366,7 +367,7 @@ MeasuredMicroBatch MicroBatchTimer::time(const MicroBatchWork& work) {
     const bool computes = measures && session()->rank() < work.workers;
     value = shared_from_rank_0(*session(), value, computes ? neighbour_of(work) : std::function<void()>());
   }
-  if (value.micro_batch_s == 0 && !value.fit) throw ConfigurationFault(problem);  // only rank 0 speaks
+  if (value.micro_batch_s == 0 && !value.fit) throw ConfigurationFault(problem);  // only rank 0 prints it
   return known_[what] = value;
 }
 

@@ -27,7 +27,7 @@ namespace {
 constexpr int recording_tag = 1;
 
 void wait_for(MPI_Request& request) {
-  constexpr bool cores_suffice = false;  // leave them to other ranks
+  constexpr bool cores_suffice = false;  // leaves cores to other ranks
   wait_politely(cores_suffice, [&request] {
     int done = 0;
     MPI_Test(&request, &done, MPI_STATUS_IGNORE);
@@ -35,7 +35,7 @@ void wait_for(MPI_Request& request) {
   });
 }
 
-// Rank 0's values, in place.
+// Replaces the values by those of rank 0.
 void broadcast(const MpiSession& session, void* values, int count, MPI_Datatype type) {
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Ibcast(values, count, type, 0, session.communicator(), &request);
@@ -44,7 +44,7 @@ void broadcast(const MpiSession& session, void* values, int count, MPI_Datatype 
 
 using Ranks = std::vector<int>;
 
-constexpr std::size_t most_lines = 10;  // of faults or keys that differ
+constexpr std::size_t most_lines = 10;  // lines of faults or of differing keys
 
 // "rank 3 (host b)", "ranks 0-2 (hosts a, b, ... and 7 more)".
 std::string name_of(const Ranks& ranks, const std::vector<RankReport>& reports) {
@@ -59,7 +59,7 @@ std::string name_of(const Ranks& ranks, const std::vector<RankReport>& reports) 
   return text + ")";
 }
 
-// Ranks grouped by `of` of their statements, in the order of the groups' first ranks.
+// Ranks grouped by `of` their reports, in the order of the groups' first ranks.
 template <typename Of>
 std::vector<std::pair<std::string, Ranks>> grouped(const std::vector<RankReport>& reports, Of of) {
   std::vector<std::pair<std::string, Ranks>> groups;
@@ -81,7 +81,7 @@ std::string indented(const std::string& text) {
 
 std::string explain_faults(const std::vector<RankReport>& reports) {
   auto groups = grouped(reports, [](const RankHandshake& handshake) { return handshake.fault; });
-  if (groups.size() == 1) return groups.front().first;  // all the same
+  if (groups.size() == 1) return groups.front().first;  // all have the same
   std::string text, rest;
   std::size_t shown = 0;
   for (const auto& [fault, ranks] : groups) {
@@ -94,7 +94,7 @@ std::string explain_faults(const std::vector<RankReport>& reports) {
   return text + "nothing was run" + rest;
 }
 
-// "key: this on rank 0 (host a), that on ranks 1-3 (host b)"; empty where all say the same.
+// "key: this on rank 0 (host a), that on ranks 1-3 (host b)"; empty if all have the same.
 template <typename Of>
 std::string line_of(const std::string& key, const std::vector<RankReport>& reports, Of of) {
   const auto groups = grouped(reports, of);
@@ -114,8 +114,8 @@ std::string value_in(const RankHandshake& handshake, const std::string& key) {
   return found == handshake.plan.end() ? "not set" : found->second;
 }
 
-// One line per key whose values differ. A rank may know fewer keys than others. Keys that not all ranks know count only
-// if no others differ.
+// One line per key whose values differ. A rank may know fewer keys than others. Keys that only some ranks know are
+// reported only if no others differ.
 std::vector<std::string> explain_keys(const std::vector<RankReport>& reports) {
   std::vector<std::string> keys, lines_of_all, lines_of_some;
   std::map<std::string, std::size_t> ranks_with;
@@ -171,7 +171,7 @@ bool all_agree(const MpiSession& session, const RankHandshake& own) {
 
 using Plan = std::vector<std::pair<std::string, std::string>>;
 
-// Keys as on the command line: methods."Local SGD".period, delays.0.kind.
+// Adds keys as on the command line: methods."Local SGD".period, delays.0.kind.
 void add_keys(const TomlNode& node, const std::string& path, Plan& plan) {
   const std::string prefix = path.empty() ? "" : path + ".";
   if (node.is_table()) {
@@ -187,7 +187,7 @@ void add_keys(const TomlNode& node, const std::string& path, Plan& plan) {
   }
 }
 
-// A run's hash covers what it computes; what it records decides which messages ranks exchange.
+// A run's hash covers what it computes. What it records determines which messages ranks exchange.
 std::string identity_of(const std::vector<Run>& runs) {
   std::string text;
   for (const Run& run : runs)
@@ -198,8 +198,8 @@ std::string identity_of(const std::vector<Run>& runs) {
   return text;
 }
 
-// "./results/" becomes "results". It stays relative, because hosts may name working directories differently. Only rank
-// 0 writes there, but ranks with different directories were not meant to run together.
+// "./results/" becomes "results". The path stays relative, because hosts may name working directories differently. Only
+// rank 0 writes there, but ranks with different directories were not meant to run together.
 std::string normalised(const std::string& directory) {
   const std::filesystem::path normal = std::filesystem::path(directory).lexically_normal();
   return (normal.has_filename() || !normal.has_relative_path() ? normal : normal.parent_path()).string();

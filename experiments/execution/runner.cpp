@@ -55,14 +55,14 @@ namespace {
 namespace fs = std::filesystem;
 using Make = std::function<int(const ExecutionBackend&)>;
 
-// Why the experiment cannot run under MPI on the ranks that mpirun started; empty: it can.
+// Why the experiment cannot run under MPI on the ranks that mpirun started; empty if it can.
 std::string wrong_for_mpi(const Experiment& experiment, const MpiSession& session) {
   if (std::string why = why_not_under_mpi(experiment); !why.empty()) return why;
   const auto [workers, servers] = participants(experiment);
   return wrong_number_of_ranks(session.size(), workers, servers);
 }
 
-// Processes of one machine divide its cores, if a launcher has not.
+// Threads per process. Processes of one machine divide its cores, unless a launcher has done so.
 int threads_of(const RunOptions& options, int processes_here) {
   if (options.threads > 0) return options.threads;
   const int allowed = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
@@ -100,7 +100,7 @@ int on_mpi_cluster(const Experiment& experiment, const RunOptions& options, cons
   return make({.threads = threads_of(options, 1), .mpi = &session});
 }
 
-// The backend exists only during the call of `make`, whose status it returns.
+// Calls `make` with the backend, which exists only during the call, and returns its status.
 int on_chosen_backend(const Experiment& experiment, const RunOptions& options, const Make& make) {
   const MpiSession* const mpi = options.mpi;
   const bool wants_mpi = options.cluster == ClusterChoice::mpi ||
@@ -111,9 +111,9 @@ int on_chosen_backend(const Experiment& experiment, const RunOptions& options, c
   return on_mpi_cluster(experiment, options, own_session, make);
 }
 
-// Where a common first phase has ended.
+// The end of a common first phase.
 struct CommonPhase {
-  std::shared_ptr<const StartingPoint> end{};  // null: there is none yet, or it has failed
+  std::shared_ptr<const StartingPoint> end{};  // null: it has not ended yet, or it has failed
   std::string failure{};                       // empty: it has not failed
 };
 
@@ -123,7 +123,7 @@ std::vector<float> one_after_the_other(const std::vector<std::vector<float>>& mo
   return all;
 }
 
-// `end`: parameters of one model, or of several models of an ensemble, which is a failure.
+// `end`: parameters of one model. Several models (an ensemble) are a failure.
 CommonPhase end_of(const Run& run, StartingPoint end) {
   const auto one = static_cast<std::size_t>(run.training.parameter_bytes.value()) / sizeof(float);
   if (end.parameters.size() == one) return {.end = std::make_shared<const StartingPoint>(std::move(end))};
@@ -138,7 +138,7 @@ void start_at(Run& run, const CommonPhase& phase) {
   run.training.options.start = std::make_shared<const StartingPoint>(std::move(start));
 }
 
-// First phases that several runs start from. Each phase is computed once, as a run of its own in the results directory,
+// First phases from which several runs start. Each phase is computed once, as a separate run in the results directory,
 // where later starts find it.
 class CommonPhases {
  public:
@@ -146,7 +146,7 @@ class CommonPhases {
   CommonPhases(const RunOptions& options, const ExecutionBackend& backend, ReusableRuns& reusable)
       : options_(options), backend_(backend), reusable_(reusable) {}
 
-  // The phase's end. Runs the phase unless this or another experiment already has; with --rerun in any case.
+  // The phase's end. Runs the phase unless this experiment or another one has done so; with --rerun in any case.
   // `before_run`: number of the run that needs it, for the progress. Collective under MPI. Throws Interrupted.
   const CommonPhase& phase(const Run& run, std::size_t before_run, Progress& progress) {
     const auto [place, is_new] = known_.try_emplace(run.hash);
@@ -169,7 +169,7 @@ class CommonPhases {
   }
 
   // The next three are the steps of phase() for processes that share runs.
-  // The known end, or the one in the phase's directory if `may_be_there`; null: the phase must be made.
+  // The known end. If `may_be_there`, also looks in the phase's directory. Null: the phase must be made.
   const CommonPhase* find(const Run& run, bool may_be_there) {
     const auto known = known_.find(run.hash);
     if (known != known_.end()) return &known->second;
@@ -180,7 +180,7 @@ class CommonPhases {
   }
 
   // Copies the phase from another experiment, or runs it. `publish` returns false if another process has published it.
-  // Then, and after a failure, there is no end.
+  // In that case, and after a failure, there is no end.
   using Publish = std::function<bool(const FileContents&)>;
   CommonPhase make(const Run& run, std::size_t before_run, Progress& progress, const Publish& publish) const {
     CommonPhase phase;
@@ -191,11 +191,11 @@ class CommonPhases {
   const CommonPhase& fail(const Run& run, const std::string& reason) { return known_[run.hash] = {.failure = reason}; }
 
  private:
-  // Rank 0 only.
+  // Only on rank 0.
   CommonPhase found(const fs::path& directory, const Run& run) const {
     try {
       if (!finished_before(directory, run)) return {};
-      remove_checkpoint(checkpoint_of(directory));  // left by a process killed after it wrote the results
+      remove_checkpoint(checkpoint_of(directory));  // left by a process that was killed after it wrote the results
       const auto parameters = read_file(directory / "parameters.npy", any_size);
       const auto buffers = read_file(directory / "buffers.npy", any_size);
       if (!parameters) return {};
@@ -211,7 +211,7 @@ class CommonPhases {
     return files && publish(*files) ? found(directory, run) : CommonPhase{};
   }
 
-  // Collective; complete on rank 0.
+  // Collective; the result is complete on rank 0.
   CommonPhase made(const Run& run, std::size_t before_run, Progress& progress, const Publish& publish) const {
     const auto write = [&](const Outcome& outcome) {
       return !backend_.is_rank_0() || publish(files_of(run, outcome, summarise(run, outcome), backend_));
@@ -242,7 +242,7 @@ class CommonPhases {
                         .buffers = one_after_the_other(outcome.recording.buffers)});
   }
 
-  // Rank 0's, on all ranks.
+  // Rank 0's result, on all ranks.
   CommonPhase shared(CommonPhase phase) const {
     const MpiSession& session = *backend_.together();
     const bool has_failed = from_rank_0(session, std::vector<int>{!phase.failure.empty()}).front() != 0;
@@ -260,11 +260,11 @@ class CommonPhases {
 
 bool is_finished(const std::optional<RunSummary>& summary) { return summary && summary->status == RunStatus::finished; }
 
-// Which of an experiment's runs exist, how they ended, and which are to be made. If ranks make runs together, only rank
-// 0 reads directories and learns how runs end; the others get `to_do` from it.
+// Which of an experiment's runs exist, how they ended, and which must be made. If ranks make runs together, only rank 0
+// reads directories and knows how runs end; the others get `to_do` from it.
 class RunsSoFar {
  public:
-  // The arguments outlive it. Reads nothing yet: all runs are to be made.
+  // The arguments must outlive it. Reads nothing yet: all runs count as runs to make.
   RunsSoFar(const Experiment& experiment, const RunOptions& options, bool under_mpi)
       : experiment_(experiment),
         options_(options),
@@ -274,7 +274,8 @@ class RunsSoFar {
 
   fs::path directory_of(const Run& run) const { return run_directory(options_.results_directory, run, under_mpi_); }
 
-  // Finds finished runs in their directories. Removes checkpoints that a process killed after writing results has left.
+  // Finds finished runs in their directories. Removes checkpoints left by a process that was killed after writing
+  // results.
   void find_finished() {
     std::map<fs::path, bool> folders;
     for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
@@ -306,7 +307,7 @@ class RunsSoFar {
     count_finished();
   }
 
-  // A line for each damaged directory of a run that is to be made.
+  // A line for each damaged directory of a run that must be made.
   std::vector<std::string> damage() const {
     std::vector<std::string> found;
     for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
@@ -317,8 +318,8 @@ class RunsSoFar {
     return found;
   }
 
-  // Damage of common phases' directories, also where all their runs are finished, by the first run that starts from
-  // each. Empty with --rerun.
+  // Damage of common phases' directories, also if all their runs are finished, by the first run that starts from each
+  // phase. Empty with --rerun.
   std::map<std::size_t, std::string> damaged_phases() const {
     std::map<std::size_t, std::string> found;
     std::set<std::string> seen;
@@ -337,12 +338,12 @@ class RunsSoFar {
 
   void remove_checkpoint_of(const Run& run) const { remove_checkpoint(checkpoint_of(directory_of(run))); }
 
-  const std::vector<std::optional<RunSummary>>& summaries() const { return summaries_; }  // run by run
-  std::vector<int>& to_do() { return to_do_; }  // by run, 1: to be made; settled runs stay
+  const std::vector<std::optional<RunSummary>>& summaries() const { return summaries_; }  // by run
+  std::vector<int>& to_do() { return to_do_; }  // by run, 1: must be made; finished ones keep it
   bool is_to_do(std::size_t index) const { return to_do_[index] != 0; }
   std::size_t number_to_do() const { return static_cast<std::size_t>(std::ranges::count(to_do_, 1)); }
-  std::ptrdiff_t number_copied() const { return copied_; }             // from other experiments
-  std::ptrdiff_t number_finished() const { return finished_.load(); }  // asked for by any thread
+  std::ptrdiff_t number_copied() const { return copied_; }             // copied from other experiments
+  std::ptrdiff_t number_finished() const { return finished_.load(); }  // any thread may call it
 
  private:
   void count_finished() { finished_ = std::ranges::count_if(summaries_, is_finished); }
@@ -353,10 +354,10 @@ class RunsSoFar {
   std::vector<std::optional<RunSummary>> summaries_;
   std::vector<int> to_do_;
   std::ptrdiff_t copied_ = 0;
-  std::atomic<std::ptrdiff_t> finished_ = 0;  // of the summaries
+  std::atomic<std::ptrdiff_t> finished_ = 0;  // number of finished summaries
 };
 
-// False also for a link or an unreadable file: save_tables replaces them.
+// Whether the file has these contents. False for a link or an unreadable file, which save_tables replaces.
 bool holds(const fs::path& file, const std::string& contents) {
   try {
     return !fs::is_symlink(file) && read_file(file, contents.size()) == contents;
@@ -391,7 +392,7 @@ std::string save_tables(const fs::path& directory, std::span<const RunSummary> r
 }
 
 // Judges the claims by the experiment's simulated runs in the results directory. Returns the scoreboard, folded at
-// `width` unless that is 0; empty without claims. Writes claims.json beside the runs, but not if the experiment differs
+// `width` unless that is 0; empty without claims. Writes claims.json beside the runs, unless the experiment differs
 // from its file: overrides must not replace the file's verdicts. Throws std::runtime_error (a damaged run) or
 // std::system_error (claims.json cannot be written).
 std::string judge_claims(const Experiment& experiment, const std::filesystem::path& results, std::size_t width) {
@@ -424,8 +425,8 @@ std::string judge_claims(const Experiment& experiment, const std::filesystem::pa
                     width);
 }
 
-// Prints the table of results, the runs that did not finish, and on virtual time the judged claims; saves the tables
-// beside the runs. Without RunOptions::tables it does none of this. Returns the exit status: 1 if a run did not finish.
+// Prints the table of results, the runs that did not finish, and on virtual time the judged claims. Saves the tables
+// beside the runs. Does nothing of this without RunOptions::tables. Returns the exit status: 1 if a run did not finish.
 int print_final_tables(const Experiment& experiment, const RunOptions& options, const RunsSoFar& made, bool under_mpi) {
   std::vector<RunSummary> runs;
   for (const auto& summary : made.summaries())
@@ -453,7 +454,7 @@ int print_final_tables(const Experiment& experiment, const RunOptions& options, 
   return failures.empty() ? exit_success : exit_failure;
 }
 
-// A published directory is always a new one.
+// The identity of a directory on the disk. A published directory is always a new one, so its identity changes.
 std::string identity_of(const fs::path& directory) {
   struct stat found {};
   if (stat(directory.c_str(), &found) != 0) return {};
@@ -467,7 +468,7 @@ Outcome failed_outcome(std::string reason) {
   return outcome;
 }
 
-// The run's results could not be written for another reason than the disk.
+// Marks a run as failed whose results could not be written for another reason than the disk.
 void set_unwritten(RunSummary& summary, const std::exception& problem) {
   summary.status = RunStatus::failed;
   summary.reason = dynamic_cast<const std::bad_alloc*>(&problem)
@@ -477,8 +478,8 @@ void set_unwritten(RunSummary& summary, const std::exception& problem) {
 
 void print_line(const std::string& text) { standard_error.write(fmt::format("{}\n", printable_lines(text))); }
 
-// An experiment's runs made by several processes, on one machine or on many. Each process takes the next run that
-// nobody has taken, and reads from the results directory what the others have made.
+// Shares an experiment's runs among several processes, on one machine or on many. Each process takes the next run that
+// no other process has taken, and reads from the results directory what the others have made.
 //
 //   for each run that is not done, in their order, again and again until all are:
 //     its directory is there and whole        -> done
@@ -486,11 +487,11 @@ void print_line(const std::string& text) { standard_error.write(fmt::format("{}\
 //     nobody has its lease, or a lost process -> take the lease, look once more, make it, publish it if still the owner
 //     somebody has it                         -> later
 //
-// Two processes never publish the same run: only one can take over a lease (results/lease.hpp), a process checks before
-// it publishes that it still has its lease, and publish_directory fails if a finished run is there.
+// Two processes never publish the same run. Only one can take over a lease (results/lease.hpp). A process checks that
+// it still has its lease before it publishes. And publish_directory fails if a finished run is there.
 class SharedRuns {
  public:
-  // All outlive it. `settled` is called for each run that is done, however it ended.
+  // All members must outlive it. `settled` is called for each run that is done, however it ended.
   struct Work {
     const Experiment& experiment;
     const RunOptions& options;
@@ -500,7 +501,7 @@ class SharedRuns {
     std::function<void(std::size_t index, RunSummary summary)> settled;
   };
 
-  // Creates the folders in which processes find each other. Throws fs::filesystem_error.
+  // Creates the folders through which processes find each other. Throws fs::filesystem_error.
   explicit SharedRuns(const Work& work)
       : work_(work),
         sharing_(*work.options.sharing),
@@ -511,10 +512,10 @@ class SharedRuns {
     if (sharing_.speaks) save_plan(folder_, work.experiment.runs);
   }
 
-  // Makes the `open` runs, or waits until other processes have. Returns how many are left to others: 0 unless this
-  // process is not to wait or all that were to make them have ended. Throws Interrupted, and ResultsDirectoryFault if
-  // the folders are gone or cannot be written.
-  // `damaged_phases`: first runs of common phases that are repeated, also where no run needs them.
+  // Makes the `open` runs, or waits until other processes have made them. Returns how many are left to others. That is
+  // 0, unless this process must not wait or all processes that were to make them have ended. Throws Interrupted. Throws
+  // ResultsDirectoryFault if the folders are gone or cannot be written. `damaged_phases`: first runs of damaged common
+  // phases, which are repeated even if no run needs them.
   std::size_t make(std::vector<std::size_t> open, const std::vector<std::size_t>& damaged_phases, Progress& progress) {
     using Clock = std::chrono::steady_clock;
     ended_ = work_.experiment.runs.size() - open.size();
@@ -538,7 +539,7 @@ class SharedRuns {
         is_last_look = !sharing_.takes && !sharing_.others_are_there();
         if (!is_last_look) wait_for_others(progress, std::chrono::duration<double>(Clock::now() - begin).count());
       }
-      for (const std::size_t index : damaged_phases)  // unless another process repeats it
+      for (const std::size_t index : damaged_phases)  // another process may be repeating it
         if (sharing_.takes) ready_phase(index, progress);
       remove_finished_leases();
       remove_leftovers(work_.options.results_directory, work_.experiment.runs);
@@ -575,13 +576,15 @@ class SharedRuns {
     }
     const std::unique_ptr<Lease> lease = leases_.take(run.hash);
     if (!lease) return Turn::others;
-    if (const auto settled = settle_if_done(index, progress)) return *settled;  // by the last owner of the lease
+    if (const auto settled = settle_if_done(index, progress))
+      return *settled;  // the last owner of the lease may have
+                        // done it
     if (gives_up_after_loss(run.hash, *lease)) return Turn::tried;
     attempt(index, *lease, phase, progress);
     return settle_if_done(index, progress).value_or(Turn::tried);
   }
 
-  // Leaves the result in the run's directory or in the records of attempts.
+  // Makes the run. The result goes to the run's directory or to the records of attempts.
   void attempt(std::size_t index, Lease& lease, const CommonPhase* phase, Progress& progress) {
     Run run = work_.experiment.runs[index];
     if (copy_reusable(run, lease)) return;
@@ -589,7 +592,7 @@ class SharedRuns {
     if (const LeaseNote* const former = lease.taken_from(); former && !former->host.empty())
       progress.note(fmt::format("{}: taken over from {}, which {}", name_of(run), former->owner(),
                                 lease.former_is_gone() ? "is gone" : "was silent for too long"));
-    // Before begin_run, which decides how often the lease is renewed.
+    // Before begin_run, because the listener determines how often the lease is renewed.
     progress.set_listener([&lease](double share) { lease.report_progress(share); });
     progress.begin_run(index + 1, run);
     // A run taken over from a lost process resumes at that process's checkpoint.
@@ -607,7 +610,7 @@ class SharedRuns {
         return;
       }
       if (summary.status != RunStatus::failed) remove_checkpoint(checkpoints.file);
-    } catch (const fs::filesystem_error&) {  // no later run could be written either
+    } catch (const fs::filesystem_error&) {  // later runs could not be written either
       throw;
     } catch (const std::exception& problem) {
       set_unwritten(summary, problem);
@@ -630,7 +633,7 @@ class SharedRuns {
     return true;
   }
 
-  // Prints a line and returns false if another process has the run.
+  // Publishes the run. Prints a line and returns false if another process has it.
   bool publish(const Run& run, const FileContents& files, Lease& lease) const {
     const auto is_this_done = [&](const fs::path& place) { return is_done(place, run); };
     require_there(folder_);
@@ -652,18 +655,18 @@ class SharedRuns {
     work_.settled(index, std::move(summary));
   }
 
-  // Takes the recorded summary if there is one.
+  // Settles a run as failed, with the recorded summary if there is one.
   void settle_failed(std::size_t index, const std::string& reason, Progress& progress) {
     const Run& run = work_.experiment.runs[index];
     auto recorded = summary_of(directory_of(run), run);
     const bool has_record = recorded && recorded->status != RunStatus::finished;
     RunSummary summary = has_record ? *std::move(recorded) : summarise(run, failed_outcome(reason));
     if (!sharing_.takes)
-      progress.end_elsewhere(index + 1, run, summary, true);  // else the process that made it reports it
+      progress.end_elsewhere(index + 1, run, summary, true);  // otherwise the process that made it reports it
     settle(index, std::move(summary));
   }
 
-  // nullopt: the run is still to be made.
+  // nullopt: the run must still be made.
   std::optional<Turn> settle_if_done(std::size_t index, Progress& progress) {
     const Run& run = work_.experiment.runs[index];
     if (auto summary = done(index)) {
@@ -677,7 +680,7 @@ class SharedRuns {
     return Turn::settled;
   }
 
-  // The common phase that a run starts from, ended or failed; null: another process makes it.
+  // The end of the common phase from which a run starts, or its failure; null: another process makes it.
   const CommonPhase* ready_phase(std::size_t index, Progress& progress) {
     const Run& phase = *work_.experiment.runs[index].common_phase;
     const auto may_be_found = [&] { return !work_.options.rerun || was_made_by(directory_of(phase), sharing_.call); };
@@ -701,8 +704,8 @@ class SharedRuns {
     return nullptr;
   }
 
-  // Counts an attempt of a lost process that had the lease before; true: the run has no attempts left. A silent process
-  // does not count: it was stopped, or its machine is unreachable, which is not the run's fault.
+  // Counts an attempt of a lost process that had the lease before. Returns true if the run has no attempts left. A
+  // silent process does not count: it was stopped, or its machine is unreachable, which is not the run's fault.
   bool gives_up_after_loss(const std::string& what, const Lease& lease) const {
     if (!lease.former_is_gone()) return false;
     attempts_.add_lost(what, lease.taken_from()->owner());
@@ -734,7 +737,8 @@ class SharedRuns {
     return fmt::format("{}, seed {}", run_label(run.method, run.sweep), run.seed);
   }
 
-  // Waits so long that looking at the others, which took `look_s`, takes at most a tenth of the time.
+  // Waits nine times as long as the last look at the others took (`look_s`), so that looks take at most a tenth of the
+  // time.
   void wait_for_others(Progress& progress, double look_s) {
     const std::vector<LeaseNote> held = leases_.held();
     std::vector<Progress::Elsewhere> under_way = common_phases_elsewhere(held, progress);
@@ -749,7 +753,7 @@ class SharedRuns {
     }
   }
 
-  // Common phases under way in other processes. Counts those that have ended there, once each.
+  // Common phases that other processes are making. Counts phases that have ended there, once each.
   std::vector<Progress::Elsewhere> common_phases_elsewhere(const std::vector<LeaseNote>& held, Progress& progress) {
     std::vector<Progress::Elsewhere> under_way;
     std::set<std::string> seen;
@@ -767,8 +771,8 @@ class SharedRuns {
     return under_way;
   }
 
-  // Removes leases of finished runs, whose owners were killed or silent, and leases of lost processes on runs of other
-  // launches.
+  // Removes leases of finished runs, whose owners were killed or silent. Also removes leases of lost processes on runs
+  // of other launches.
   void remove_finished_leases() const {
     std::map<std::string, const Run*> own;
     for (const Run& run : work_.experiment.runs) {
@@ -788,7 +792,7 @@ class SharedRuns {
   fs::path folder_;
   Leases leases_;
   AttemptRecords attempts_;
-  std::map<std::size_t, std::string> looked_at_{};  // directories that are not done, by identity_of
+  std::map<std::size_t, std::string> looked_at_{};  // identities of directories that are not done
   std::size_t ended_ = 0;
   std::set<std::string> counted_phases_{};  // common phases whose end the progress has counted
 };
@@ -821,7 +825,7 @@ class ExperimentRunner {
   const std::vector<std::optional<RunSummary>>& summaries() const { return runs_.summaries(); }
 
  private:
-  // Rank 0's status, on all ranks.
+  // Rank 0's status, returned on all ranks.
   int agreed(int status) const {
     const auto* const all = backend_.together();
     return all ? from_rank_0(*all, std::vector{status}).front() : status;
@@ -830,7 +834,7 @@ class ExperimentRunner {
   int run_all() {
     look_for_finished_runs();
     std::map<std::string, double> expected_s;
-    if (runs_.number_to_do() > 0 || !damaged_phases_.empty()) {  // else nothing is read or written
+    if (runs_.number_to_do() > 0 || !damaged_phases_.empty()) {  // otherwise nothing is read or written
       agree_on(fault_of_data());
       if (const int status = agreed(is_rank_0() ? prepare() : exit_success); status != exit_success) return status;
       report_plan();
@@ -886,20 +890,20 @@ class ExperimentRunner {
       if (is_damaged[index]) damaged_phases_.try_emplace(index);
   }
 
-  // Throws CannotRun on all ranks if one has a fault.
+  // Throws CannotRun on all ranks if any rank has a fault.
   void agree_on(const std::string& fault) const {
     if (const auto* all = backend_.together()) return agree(*all, {.fault = fault, .identity = {}, .plan = {}});
     if (!fault.empty()) throw CannotRun(fault);
   }
 
-  // On rank 0, before anything runs or is written.
+  // Called on rank 0 before anything runs or is written.
   int prepare() {
     try {
       require_usable(options_.results_directory, experiment_.runs);
       const int restored = remove_leftovers(options_.results_directory, experiment_.runs);
       if (restored > 0 && !options_.rerun) runs_.find_finished();
       if (speaks()) report_damaged();
-      // Only on virtual time: wall-clock times belong to the run that measured them.
+      // Copies runs only on virtual time: wall-clock times belong to the run that measured them.
       if (!options_.rerun && !backend_.mpi && !options_.sharing) runs_.copy_from(reusable_);
       return exit_success;
     } catch (const std::exception& problem) {
@@ -909,9 +913,9 @@ class ExperimentRunner {
     }
   }
 
-  // Every rank loads the data before the first run, and all learn of a fault: faulty data concern the whole experiment.
-  // Loaded data stay in memory for the runs. Other problems, such as lack of memory, may concern one run, which then
-  // fails.
+  // Every rank loads the data before the first run, and all ranks learn of a fault: faulty data affect the whole
+  // experiment. Loaded data stay in memory for the runs. Other problems, such as lack of memory, may affect only one
+  // run, which then fails.
   std::string fault_of_data() const {
     for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
       if (!runs_.is_to_do(index) || !experiment_.runs[index].training.make_objective) continue;
@@ -925,7 +929,7 @@ class ExperimentRunner {
     return {};
   }
 
-  // Also with --quiet: the owner of the results must learn that they have changed on the disk.
+  // Reports also with --quiet: the owner of the results must learn that they have changed on the disk.
   void report_damaged() const {
     if (options_.rerun) return;
     for (const std::string& damage : runs_.damage())
@@ -934,7 +938,7 @@ class ExperimentRunner {
       standard_error.write(fmt::format("{}; the common phase is repeated\n", damage));
   }
 
-  // Returns the expected times for Progress::expect.
+  // Prints the plan. Returns the expected times for Progress::expect.
   std::map<std::string, double> print_plan() {
     if (!options_.plan || options_.quiet || !speaks()) return {};
     RunPlan plan = plan_of(experiment_.runs, runs_.to_do(), later_,
@@ -974,7 +978,7 @@ class ExperimentRunner {
     for (int retries = 0;; ++retries) {
       const Outcome outcome = execute(run, backend_, progress, save_what_is_there, &checkpoints);
       if (!is_rank_0()) return;
-      // No later run could be kept either.
+      // No later run could be saved either.
       if (const std::string fault = save(index, outcome); !fault.empty()) throw ResultsDirectoryFault(fault);
       progress.end_run(*runs_.summaries()[index]);
       if (runs_.summaries()[index]->status != RunStatus::failed || retries >= options_.retries) return;
@@ -982,7 +986,8 @@ class ExperimentRunner {
     }
   }
 
-  // Phases that a run of this start needed are repeated already. False, with a message, if one fails.
+  // Skips phases that a run of this start needed, since they are repeated already. Returns false, with a message, if
+  // one fails.
   bool repeat_damaged_phases(Progress& progress) {
     bool are_well = true;
     for (const auto& [index, damage] : damaged_phases_) {
@@ -996,7 +1001,7 @@ class ExperimentRunner {
     return are_well;
   }
 
-  // Prints tables once all is done, if this process speaks.
+  // Makes the runs with other processes, and prints tables once all are done, if this process speaks.
   int make_shared(Progress& progress) {
     std::vector<std::size_t> open;
     for (std::size_t index = 0; index < experiment_.runs.size(); ++index)
@@ -1021,7 +1026,7 @@ class ExperimentRunner {
     return all_well && (left == 0 || options_.sharing->takes) ? exit_success : exit_failure;
   }
 
-  // A run that cannot be written counts as not made at the next start. Returns the disk's fault, if there is one.
+  // Saves a run. One that cannot be written is made again at the next start. Returns the disk's fault, if there is one.
   std::string save(std::size_t index, const Outcome& outcome) {
     const Run& run = experiment_.runs[index];
     RunSummary summary = summarise(run, outcome);
@@ -1041,7 +1046,8 @@ class ExperimentRunner {
     return fault;
   }
 
-  // Lets the run start at the end of its common phase; false, with the run saved as failed, if the phase has failed.
+  // Lets the run start at the end of its common phase. If the phase has failed, saves the run as failed and returns
+  // false.
   bool starts(Run& run, std::size_t index, Progress& progress) {
     const CommonPhase& phase = common_phases_.phase(*run.common_phase, index + 1, progress);
     start_at(run, phase);
@@ -1061,7 +1067,7 @@ class ExperimentRunner {
                                      runs_.number_finished(), experiment_.runs.size(), noun()));
   }
 
-  // Fails if a finished run's directory was deleted while others ran: its numbers would exist nowhere else.
+  // Throws if a finished run's directory was deleted while others ran: its results would exist only in memory.
   void require_finished_there() const {
     std::size_t gone = 0;
     for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
@@ -1086,11 +1092,12 @@ class ExperimentRunner {
   ExecutionBackend backend_;
   ReusableRuns reusable_{options_.results_directory};
   CommonPhases common_phases_{options_, backend_, reusable_};
-  RunsSoFar runs_{experiment_, options_, backend_.mpi != nullptr};  // what is to do is the same on every rank
-  std::map<std::size_t, std::string> damaged_phases_{};             // by the first run of each; why, on rank 0
+  RunsSoFar runs_{experiment_, options_, backend_.mpi != nullptr};  // the runs to make are the same on every rank
+  std::map<std::size_t, std::string> damaged_phases_{};             // by the first run of each phase; the reason, on
+                                                                    // rank 0
 };
 
-// Tunes first where the file has [tune].
+// Tunes first if the file has [tune].
 int start(const Experiment& experiment, const RunOptions& options, const ExecutionBackend& backend) {
   std::string fault;
   try {
@@ -1103,10 +1110,12 @@ int start(const Experiment& experiment, const RunOptions& options, const Executi
                      });
   } catch (const ResultsDirectoryFault& problem) {
     fault = problem.what();
-  } catch (const fs::filesystem_error& problem) {  // of files beside the runs
+  } catch (const fs::filesystem_error& problem) {  // from files beside the runs
     fault = disk_fault(experiment_directory(options.results_directory, experiment.name), problem);
   }
-  if (const auto* all = backend.together()) all->abort(fault, exit_failure);  // the others do not know of it
+  if (const auto* all = backend.together())
+    all->abort(fault, exit_failure);  // the other ranks do not know of the
+                                      // fault
   report_error(options, fault);
   return exit_failure;
 }
@@ -1142,7 +1151,7 @@ std::string call_of_this_process() {
   for (const char* const job : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID"})
     if (const std::string name = environment(job); !name.empty())
       return fmt::format("launch-{}-{}", name, environment("OMPI_MCA_orte_hnp_uri").substr(0, 60));
-  if (const std::string step = environment("SLURM_STEP_ID"); !step.empty())  // srun
+  if (const std::string step = environment("SLURM_STEP_ID"); !step.empty())  // started by srun
     return fmt::format("slurm-{}-{}", environment("SLURM_JOB_ID"), step);
   std::random_device device;
   return fmt::format("{:08x}{:08x}", device(), device());

@@ -17,7 +17,8 @@ namespace syncopate {
 
 namespace {
 
-// The first step in (low, high] for which `holds`. It must hold from there on, and at `high`.
+// The first step in (low, high] for which `holds` is true. It must be true at `high`, and at all steps after the first
+// one.
 template <typename Holds>
 Step first_in(Step low, Step high, const Holds& holds) {
   while (low + Step{1} < high) {
@@ -38,8 +39,8 @@ std::optional<Communicated> communicated(const Run& run, const KnownExchanges& e
                                        .packet = exchanges.packet});
 }
 
-// In units of work_of: the first steps of all runs together; the settling of one method, which comes on top; and
-// further work of all runs, to end with a round or to be simulated as a whole.
+// Bounds in units of work_of, for three things: the first steps of all runs together; the settling of one method, which
+// is additional; and further work of all runs, to end with a round or to be simulated as a whole.
 constexpr std::int64_t most_work = 8'000'000;
 constexpr std::int64_t most_work_of_one = 12'000'000;
 constexpr std::int64_t most_further_work = 12'000'000;
@@ -50,8 +51,8 @@ Step steps_after_settling(const Run& run) {
   return std::max(fewest, run.algorithm->traits().cycle);
 }
 
-// The steps for which each run is simulated, if it has so many. Work that short runs do not need goes to long ones. A
-// budget in samples may last for more steps than planned, because drops use none.
+// The number of steps for which each run is simulated, if it has that many. Work that short runs do not need is given
+// to long ones. A budget in samples may last for more steps than planned, because drops use no samples.
 std::vector<Step> shared_out(const std::vector<Run>& runs) {
   constexpr std::int64_t unplanned = std::numeric_limits<std::int32_t>::max();
   const auto needed = [&](std::size_t i) { return planned_steps(runs[i]).value_or(unplanned); };
@@ -82,7 +83,7 @@ std::string why_not_simulated(const Run& run) {
 
 class Simulator {
  public:
-  // Simulates `steps`, or all steps if those do not stand for the rest.
+  // Simulates `steps`, or all steps if the first ones do not represent the rest.
   Simulation simulate(const Run& run, Step steps) {
     if (std::string why = why_not_simulated(run); !why.empty()) return {.why_none = std::move(why)};
     try {
@@ -102,7 +103,8 @@ class Simulator {
     Step all = std::llround(std::min(1e15, *first.total_time_s / first.step_time_s));
     if (run.budget.steps) all = std::min(all, *run.budget.steps);
     if (rounds.stand_for_all(first.steps, all)) return {.time = first};
-    // For other limits than steps the number is estimated by the pace of the first steps, which may be too slow.
+    // For other limits than steps, the pace of the first steps, which may be too slow, gives only an estimate of the
+    // number.
     const Step expected{all.value() / (ends_by_steps(run.budget) ? 1 : 2)};
     const Step most = affordable(run);
     if (expected <= most && most > first.steps) {
@@ -116,7 +118,7 @@ class Simulator {
     return {.time = sampled};
   }
 
-  // Steps up to the end of a round.
+  // The number of steps up to the end of a round.
   Step part_of(const Run& run, const ScheduledRounds& rounds, Step steps) const {
     const Step all = run.budget.steps.value_or(Step{std::numeric_limits<Step::Rep>::max() / 2});
     if (steps >= all) return steps;
@@ -129,7 +131,7 @@ class Simulator {
   std::int64_t further_work_ = most_further_work;
 };
 
-// The state of the run after a publication of the global model, by which the budget is counted.
+// The state of the run after a publication of the global model; the budget is counted by these states.
 struct Waypoint {
   double step = 0, time_s = 0, micro_batches = 0, bytes = 0;
 };
@@ -144,7 +146,7 @@ class Waypoints : public RunObserver {
   }
   void on_publish(const Publication& publication) override {
     const auto step = static_cast<double>(publication.step.value());
-    // Several models of one step: the last counts.
+    // If several models have the same step, the last one counts.
     if (all.back().step == step && all.size() > 1) all.pop_back();
     all.push_back({step, to_seconds(publication.time), static_cast<double>(publication.samples) / samples_,
                    static_cast<double>(publication.bytes.value())});
@@ -158,7 +160,7 @@ class Waypoints : public RunObserver {
   double longest_s = 0;
   std::vector<Waypoint> all{{}};  // ascending; the first is the start
 
-  // Waypoints without bytes, from rows or publications, whichever are more.
+  // Waypoints without bytes, from rows or from publications, whichever are more numerous.
   std::vector<Waypoint> finest() const {
     if (rows.size() < all.size()) return all;
     std::vector<Waypoint> ends{{}};
@@ -185,7 +187,7 @@ Rates rates_between(const Waypoint& from, const Waypoint& to) {
           (to.bytes - from.bytes) / time_s};
 }
 
-// Standard error of a rate by the means of batches of consecutive steps, which are nearly independent even if single
+// Standard error of a rate, from the means of batches of consecutive steps. These are nearly independent even if single
 // steps are not. It includes a lasting change of pace.
 std::optional<double> standard_error_of(double Rates::*rate, const std::vector<Waypoint>& all, std::size_t first) {
   constexpr int most_batches = 25;
@@ -206,7 +208,7 @@ std::optional<double> standard_error_of(double Rates::*rate, const std::vector<W
   return std::sqrt(squares / (count - 1) / count);
 }
 
-// When a run that continues at this pace meets the first limit of its budget.
+// When a run that continues at this pace reaches the first limit of its budget.
 std::optional<double> end_of_budget(const Run& run, const Waypoint& so_far, const Rates& rates) {
   double time_s = std::numeric_limits<double>::infinity();
   const auto limit = [&](double left, double per_s) {
@@ -225,7 +227,7 @@ std::optional<double> end_of_budget(const Run& run, const Waypoint& so_far, cons
   return time_s;
 }
 
-// Whether something else than the bound on simulated steps ended the run. Workers may be ahead of the last published
+// Whether something other than the bound on simulated steps ended the run. Workers may be ahead of the last published
 // step.
 bool has_ended(const Run& run, Step at_most, const Waypoint& last, double kept, const RunTotals& totals) {
   const Budget& budget = run.budget;
@@ -246,7 +248,7 @@ RunTotals run_time_only(const Run& run, const Budget& budget, RunObserver& obser
   return run_algorithm(*run.algorithm, context);
 }
 
-// The share of dropped micro-batches; rounds after `settled_s` count for the rest of the run, too.
+// The share of dropped micro-batches. Rounds after `settled_s` also represent the rest of the run.
 double drop_rate(const RunTotals& totals, const Waypoints& waypoints, double settled_s, double times_the_rest) {
   const auto sum = [](const std::vector<std::int64_t>& counts) {
     double result = 0;
@@ -283,7 +285,7 @@ class SampleOfRounds {
     return sample;
   }
 
-  // Per step of the run; without what it has in all.
+  // Results per step of the run. The totals of the run are left out.
   SimulatedTime time() const {
     SimulatedTime result{.steps = simulated_, .is_sampled = true, .longest_round_s = longest_round_s_};
     double kept = 0, dropped = 0, communicating_s = 0, computing_s = 0;
@@ -312,8 +314,8 @@ class SampleOfRounds {
   }
 
  private:
-  static constexpr int places = 64;  // two in each part
-  // What a simulation from one step to another comes to.
+  static constexpr int places = 64;  // two in each of 32 equal parts
+  // The totals of a simulation from one step to another.
   struct Totals {
     double time_s = 0, kept = 0, dropped = 0, communicating_s = 0, computing_s = 0;
   };
@@ -332,9 +334,9 @@ class SampleOfRounds {
         .computing_s = time_s * share_of({Activity::compute, Activity::discarded}, totals)};
   }
 
-  // The round with this step, and as many whole ones after it as there is time for: what a simulation that begins one
-  // round before them takes more if it goes on to their end than if it ends with that round. So averages that are under
-  // way from round to round cost what they do in the run, and the wait for the last one does not count.
+  // Measures the round with this step, and as many whole rounds after it as there is time for. Two simulations begin
+  // one round before: one ends at the end of these rounds, the other at their beginning. The difference is their cost.
+  // So averages that overlap rounds cost as much as in the run, and the wait for the last one does not count.
   bool add(const Run& run, const ScheduledRounds& rounds, Step step, Step all, Step affordable) {
     const ScheduledRounds::Span first = rounds.round_with(step, all);
     const Step begin = first.begin, long_enough = std::min(begin + affordable, all - Step{1});
@@ -351,20 +353,21 @@ class SampleOfRounds {
     return true;
   }
 
-  std::vector<Totals> all_{};  // per step, by place
+  std::vector<Totals> all_{};  // per step; one for each place
   Step simulated_{};
   double longest_round_s_ = 0;
 };
 
-// With servers and gossip, much of a message's time counts as waiting, so the share left for computing says more than
-// the share of communication. Communication must also be much longer, since workers wait for slow ones too.
-constexpr double nearly_all = 0.99;     // share of the time that communication takes
-constexpr double hardly_any = 0.01;     // share of the time that is left for computing
+// With servers and gossip, much of a message's time counts as waiting. The share left for computing is then more
+// informative than the share of communication. Communication must also take much longer, since workers wait for slow
+// ones, too.
+constexpr double nearly_all = 0.99;     // communication, as a share of the time
+constexpr double hardly_any = 0.01;     // computing, as a share of the time
 constexpr double much_longer = 10;      // communication, in multiples of computing
 constexpr double beyond_longest = 1.2;  // in multiples of the longest round
-constexpr double beyond_mean = 3;       // of the mean one, where the longest is not known
+constexpr double beyond_mean = 3;       // in multiples of the mean round, if the longest is unknown
 
-constexpr double busy_link = 0.5;  // share of the time for which a server's link is busy, on average over both ways
+constexpr double busy_link = 0.5;  // share of the time for which a server's link is busy, averaged over both ways
 
 struct Round {
   double time_s = 0;
@@ -380,13 +383,13 @@ struct SimulatedSteps {
   double drop_rate = 0;
   double communication_share = 0;
   double computing_share = 0;
-  double link_share = 0;    // of the time for which a server's link is busy each way; 0: none is shared
+  double link_share = 0;    // share of the time for which a server's link is busy each way; 0: none is shared
   double uplink_share = 0;  // the same for a group's uplink
   Round round{};
   std::string steps{};  // "200 simulated steps"
 };
 
-// Shares on average over both ways, if the workers that send `bytes` in this time share servers' links.
+// Sets shares, averaged over both ways, if the workers that send `bytes` in this time share servers' links.
 void set_link_shares(SimulatedSteps& simulated_steps, const Run& run, double bytes, double time_s) {
   const Servers servers = run.algorithm->traits().servers;
   const NetworkModel& network = *run.cluster.network;
@@ -398,13 +401,13 @@ void set_link_shares(SimulatedSteps& simulated_steps, const Run& run, double byt
   const auto share_of = [&](const Hop& hop, int links) {
     return bytes / (2 * links) * to_seconds(hop.occupied) / static_cast<double>(sample.value()) / time_s;
   };
-  const Route route = route_from(Rank{run.cluster.workers - 1});  // of the last group
+  const Route route = route_from(Rank{run.cluster.workers - 1});  // a worker of the last group
   simulated_steps.link_share = share_of(route.back(), servers.count);
   for (const Hop& hop : route)
     if (hop.uplinks > 0) simulated_steps.uplink_share = share_of(hop, hop.uplink / 2 + 1);
 }
 
-// threshold_s of methods that drop by it.
+// The key threshold_s, for methods that drop by it.
 std::optional<double> threshold_of(const Run& run) {
   if (run.resolved_toml.find("threshold_s = ") == std::string::npos) return {};
   const TomlNode configuration = parse_toml(run.resolved_toml, run.experiment);
@@ -414,7 +417,7 @@ std::optional<double> threshold_of(const Run& run) {
   if (!algorithm.starts_with("dropcompute") || !threshold) return {};
   if (const auto* whole = std::get_if<std::int64_t>(&threshold->value)) return static_cast<double>(*whole);
   const auto* number = std::get_if<double>(&threshold->value);
-  return number && std::isfinite(*number) ? std::optional(*number) : std::nullopt;  // inf means to drop nothing
+  return number && std::isfinite(*number) ? std::optional(*number) : std::nullopt;  // inf: nothing is dropped
 }
 
 std::string threshold_note(const Run& run, const SimulatedSteps& simulated_steps) {
@@ -456,7 +459,7 @@ class Notes {
  public:
   void add(const Run& run, const SimulatedSteps& simulated_steps) {
     add(run, 0, threshold_note(run, simulated_steps));
-    const std::string of_link = link_note(simulated_steps);  // explains long communication
+    const std::string of_link = link_note(simulated_steps);  // explains slow communication
     if (of_link.empty()) add(run, 1, communication_note(simulated_steps));
     add(run, 2, of_link);
   }
@@ -491,17 +494,18 @@ class Notes {
   std::vector<Note> notes_;
 };
 
-// Numbers of steps, and work in units of work_of.
+// Bounds on steps, and on work in units of work_of.
 constexpr std::int64_t most_noted_steps = 100, fewest_noted_steps = 10, most_noted_work = 4'000'000;
 
-// At most most_noted_steps, within the work that is `left`; 0: too few to tell.
+// At most most_noted_steps, within the remaining work `left`; 0: too few to draw conclusions.
 Step steps_within(const Run& run, std::int64_t left) {
   const std::int64_t affordable = std::min(most_noted_steps, left / 4 / work_of(run, 1));
   return affordable < fewest_noted_steps ? Step{0}
                                          : std::min(Step{affordable}, run.budget.steps.value_or(Step{affordable}));
 }
 
-// Summaries have only the mean round. If a threshold has dropped nothing, simulated first steps give the longest.
+// Summaries have only the mean round. If a threshold has dropped nothing, the longest round comes from simulated first
+// steps.
 Round round_of(const Run& run, const RunSummary& summary, std::int64_t& left) {
   const Round mean{.time_s = summary.end_time_s / static_cast<double>(summary.rounds), .beyond = beyond_mean};
   if (summary.drop_rate() > 0 || threshold_of(run).value_or(0) < beyond_longest * mean.time_s) return mean;
@@ -550,7 +554,7 @@ Step ScheduledRounds::end_of_round(Step at_least, Step at_most, Step limit) cons
 
 // The relative error of counts that are extrapolated from `first` to `all` steps.
 double ScheduledRounds::misfit(Step first, Step all) const {
-  constexpr std::int64_t most_rounds = 1'000'000;  // counting more takes long and tells nothing new
+  constexpr std::int64_t most_rounds = 1'000'000;  // counting more takes long and changes nothing
   const Step settled = settles_after(run_);
   const Communicated before = until(settled), part = until(first);
   const Step longest{first.value() * std::max<std::int64_t>(1, most_rounds / std::max<std::int64_t>(1, part.rounds))};
@@ -581,7 +585,7 @@ ScheduledRounds::Span ScheduledRounds::round_with(Step step, Step all) const {
   const auto has_begun = [&](Step steps) { return until(steps).rounds >= number; };
   const auto is_over = [&](Step steps) { return until(steps).rounds > number; };
   Step width{step.value() / std::max<std::int64_t>(1, number) + 1};
-  Step low = step;  // before the round has begun
+  Step low = step;  // a step before the beginning of the round
   for (; low > 0 && has_begun(low); width += width) low = std::max(Step{}, low - width);
   const Step begin = first_in(low, step + Step{1}, has_begun) - Step{1};
   Step high = step + Step{1};
@@ -604,7 +608,7 @@ std::optional<SimulatedTime> simulate_first_steps(const Run& run, Step steps) {
 }
 
 std::int64_t work_of(const Run& run, Step steps) {
-  constexpr std::int64_t meeting = 15;  // what a worker's step costs beside its micro-batches
+  constexpr std::int64_t meeting = 15;  // cost of a worker's step besides its micro-batches
   return steps.value() * run.cluster.workers * (run.cluster.micro_batches + meeting);
 }
 
@@ -618,7 +622,7 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
   const double end_s = to_seconds(totals.end);
   if (last.step == 0 || end_s == 0) throw RunFailure("its simulation has come to no step");
 
-  // The rest is extrapolated at the pace after the method has settled.
+  // The rest is extrapolated at the pace that the method has after it has settled.
   const auto settled_step = static_cast<double>(settles_after(run).value());
   std::size_t first = 0;
   while (first + 1 < all.size() && all[first].step < settled_step) ++first;
@@ -636,7 +640,7 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
   const auto from = static_cast<std::size_t>(settled - finest.begin());
   result.error_s = standard_error_of(&Rates::step_s, finest, from);
   result.pace_error = standard_error_of(&Rates::micro_batches_per_s, finest, from);
-  if (result.whole) {  // counted as in a summary, with rows after the last publication
+  if (result.whole) {  // counted as in a summary, including rows after the last publication
     const double steps = std::max(last.step, finest.back().step);
     result.steps = static_cast<Step::Rep>(steps);
     result.total_time_s = end_s;
@@ -664,7 +668,7 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
   const double settled_rows = rows_until(last.time_s) - rows_until(all[first].time_s);
   result.rounds = rows_until(last.time_s) + rest_steps / settled_steps * settled_rows;
   result.bytes = last.bytes + rest_steps / settled_steps * (last.bytes - all[first].bytes);
-  // The same time per step at the pace of the rest.
+  // The same time per step, at the pace of the rest.
   const double slower = (last.time_s / last.step) / result.step_time_s;
   result.communication_share = communicating * slower;
   result.computing_share = computing * slower;
@@ -675,8 +679,8 @@ std::optional<SimulatedTime> sample_time(const Run& run, const ScheduledRounds& 
   constexpr int most_corrections = 6;
   constexpr double close = 1e-3;
   if (!rounds.are_known() || run.cluster.outages || !run.cluster.data_of.empty()) return std::nullopt;
-  // How many steps a budget of something else allows follows from the pace, which follows from how many they are: the
-  // root of needed - all, by secants.
+  // A budget without steps allows a number of steps that depends on the pace, and the pace depends on this number. So
+  // the number is the root of needed - all, found by the secant method.
   std::optional<std::pair<double, double>> before;  // another number of steps, and how many more it needs
   Step all = run.budget.steps.value_or(planned_steps(run).value_or(affordable));
   for (int correction = 1;; ++correction) {

@@ -59,7 +59,7 @@ class TunedExperiment {
   bool speaks() const { return backend_.is_rank_0() && (!options_.sharing || options_.sharing->speaks); }
   std::filesystem::path directory() const { return experiment_directory(options_.results_directory, experiment_.name); }
 
-  // Makes trials until no grid grows. A failed trial is a result; any other exit status ends tuning.
+  // Makes trials until no grid grows. A failed trial is a result; any other bad exit status ends tuning.
   int make_trials() {
     RunOptions options = options_;
     options.tables = false;
@@ -76,7 +76,7 @@ class TunedExperiment {
     return exit_success;
   }
 
-  // Rank 0's.
+  // Rank 0's number.
   std::optional<double> on_all_ranks(std::optional<double> number) const {
     const MpiSession* const all = backend_.together();
     if (!all) return number;
@@ -107,7 +107,7 @@ class TunedExperiment {
     return all;
   }
 
-  // Keeps earlier results of methods that --only leaves out.
+  // Results of tuning. Keeps earlier results of methods that --only leaves out.
   Tuning results() const {
     const TuningPlan& plan = *experiment_.tuning;
     Tuning tuning{.experiment = experiment_.name, .measure = plan.measure, .seeds = plan.seeds, .where = plan.where};
@@ -143,10 +143,10 @@ class TunedExperiment {
   const ExecutionBackend& backend_;
   const MakeRuns& make_;
   Tuner tuner_;
-  std::map<std::size_t, std::string> reasons_;  // why each group's first trial without a value has none
+  std::map<std::size_t, std::string> reasons_;  // by group: why its first trial without a value has none
 };
 
-// However the run ended; nullopt if its files are damaged or unreadable.
+// The run's summary, however the run ended; nullopt if its files are damaged or unreadable.
 std::optional<RunSummary> ended_in(const std::filesystem::path& directory, const Run& run) {
   try {
     return damage_of(directory).empty() ? summary_of(directory, run) : std::nullopt;
@@ -159,7 +159,7 @@ std::vector<std::vector<std::size_t>> places(const std::vector<VariedKey>& axes)
   return combinations(axes, [](const VariedKey& axis) { return axis.values.size(); });
 }
 
-// The edges at which the value is: false below, true above. None for a single value or values that are no numbers.
+// The edges at which the value lies: false below, true above. Empty for a single value, or if a value is no number.
 std::vector<bool> edges_of(const VariedKey& axis, std::size_t value) {
   const auto numbers = numbers_of(axis);
   if (!numbers || numbers->size() < 2) return {};
@@ -169,7 +169,8 @@ std::vector<bool> edges_of(const VariedKey& axis, std::size_t value) {
   return edges;
 }
 
-// By the last validation, or by the test of a model without data; 0 if that is no number or meets the target.
+// The distance to the target, by the last validation, or by the test for a model without data. 0 if it is no number or
+// the target is met.
 double shortfall(const RunSummary& summary) {
   const TimeToTarget& target = *summary.time_to_target;
   const auto last = [&summary](const char* validated, const char* tested) {
@@ -186,7 +187,7 @@ double shortfall(const RunSummary& summary) {
   return std::isfinite(missed_by) ? std::max(0.0, missed_by) : 0;
 }
 
-// A lower bound of the measure, had the run continued.
+// A lower bound of the measure if the run had continued.
 double until_end(const RunSummary& summary, const std::string& measure) {
   if (measure == "steps_to_target") return static_cast<double>(summary.steps);
   if (measure == "samples_to_target") return static_cast<double>(summary.samples);
@@ -306,7 +307,7 @@ std::optional<Tuner::Place> Tuner::best(const State& state) const {
   return best;
 }
 
-// Whether the file allows the value with all values of other axes.
+// Whether the file allows the value in combination with all values of other axes.
 bool Tuner::is_allowed(std::size_t group, const State& state, std::size_t axis, const TomlNode& value) const {
   try {
     for (const Place& place : places(state.axes)) {
@@ -321,7 +322,7 @@ bool Tuner::is_allowed(std::size_t group, const State& state, std::size_t axis, 
   }
 }
 
-// The next value, or one closer to the edge if the key does not allow that: 0.95 after a momentum of 0.9.
+// The next value; if the key does not allow it, one closer to the edge: 0.95 after a momentum of 0.9.
 std::optional<TomlNode> Tuner::next_allowed(std::size_t group, const State& state, std::size_t axis, bool above) const {
   for (const double share : {1.0, 1.0 / 2, 1.0 / 4, 1.0 / 8}) {
     const std::optional<TomlNode> next = next_beyond(state.axes[axis], above, share);

@@ -30,7 +30,7 @@ std::optional<fs::path> reference_folder(const std::string& file) {
   return fs::is_directory(folder, error) ? std::optional<fs::path>(folder) : std::nullopt;
 }
 
-// Papers with a file in the folder.
+// The names of the papers that have a file in the folder.
 std::vector<std::string> papers_in(const fs::path& directory) {
   std::vector<std::string> papers;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory))
@@ -45,7 +45,7 @@ class References {
     if (folder_) papers_ = papers_in(*folder_);
   }
 
-  // nullopt after a fault at `written`, whose key is `name`.
+  // Returns nullopt and adds a fault at `written`, whose key is `name`, if there is no such entry.
   std::optional<TomlNode> find(const std::string& reference, const TomlNode& written, const std::string& name) {
     const auto fault = [&](const std::string& what) {
       faults_.add(written.place, fmt::format("{} = \"{}\"; {}", name, reference, what));
@@ -70,7 +70,7 @@ class References {
   }
 
  private:
-  // Null after a fault.
+  // The paper's entries; null after a fault.
   const TomlNode* entries_of(const std::string& paper) {
     const auto [known, is_new] = files_.emplace(paper, std::nullopt);
     if (is_new) try {
@@ -81,7 +81,7 @@ class References {
     return known->second ? &*known->second : nullptr;
   }
 
-  // A claim's table `paper`.
+  // The table `paper` of a claim.
   TomlNode published(const TomlNode& entry, const std::string& reference) {
     TomlNode paper{TomlNode::Table{}, entry.place};
     constexpr std::array taken = {"figure", "source", "certainty", "value"};
@@ -239,7 +239,7 @@ std::vector<Settings> tables_of(Settings& root) {
   return root.sections({"claim", "Claims about the runs, and when they count as reproduced; `claims` judges them."});
 }
 
-// The claims without the rest of the file.
+// The claims, read without the rest of the file.
 std::vector<Claim> read_alone(const TomlNode& written, FaultList& faults) {
   TomlNode alone;
   alone.set("claim", written.place, written);
@@ -262,7 +262,7 @@ std::optional<double> number_of(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
-// Numbers by their size, before other values.
+// Orders numbers by their size, before other values.
 bool comes_before(const std::string& a, const std::string& b) {
   const auto x = number_of(a), y = number_of(b);
   if (x && y && *x != *y) return *x < *y;
@@ -274,7 +274,7 @@ bool is_of_command_line(const TomlNode& root, const std::string& key) {
   try {
     if (is_set_by_command_line(root, split_key(key))) return true;
   } catch (const KeyPathFault&) {
-    return false;  // it is no key
+    return false;  // not a key
   }
   const TomlNode* const sweep = root.find("sweep");
   return sweep && sweep->is_table() && std::ranges::any_of(sweep->table(), [&](const TomlNode::Member& member) {
@@ -284,7 +284,7 @@ bool is_of_command_line(const TomlNode& root, const std::string& key) {
 
 constexpr const char* or_several = ", or say everywhere = true, or over what a slope goes";
 
-// Checks names against the runs.
+// Checks the names in claims against the runs.
 class Names {
  public:
   Names(const TomlNode& root, std::span<const std::string> methods, std::span<const Run> runs, const WhyNot& why_not,
@@ -343,7 +343,7 @@ class Names {
                                          choice.before, key, value, choice.list, choice.after, or_no_claims(key)));
   }
 
-  // The claim must mean one point of each method. An order has neither `everywhere` nor `over`.
+  // The claim must select one point of each method. An order has neither `everywhere` nor `over`.
   void check_points(const Claim& claim, const TomlNode& written, const std::string& name) {
     for (const std::string& method : claim.order.empty() ? std::vector{claim.method} : claim.order) {
       std::set<std::vector<std::pair<std::string, std::string>>> points;
@@ -360,7 +360,7 @@ class Names {
     }
   }
 
-  // Users who sweep other values than the file may not need its claims.
+  // A hint for users who sweep other values than the file: they may not need its claims.
   const char* or_no_claims(const std::string& key) const {
     return is_of_command_line(root_, key) ? "; ~claim leaves the claims out" : "";
   }
@@ -369,7 +369,7 @@ class Names {
   std::vector<std::string> methods_;
   std::span<const Run> runs_;
   const WhyNot& why_not_;
-  std::set<std::string> rows_;  // of tables: methods at points of the sweep
+  std::set<std::string> rows_;  // rows of tables: methods at points of the sweep
   std::map<std::string, std::set<std::string>> swept_;
   FaultList& faults_;
 };
@@ -397,7 +397,7 @@ void check_none_twice(std::span<const Claim> claims, const TomlNode& written, Fa
 void apply_references(TomlNode& root, const std::string& file, FaultList& faults) {
   TomlNode* const claims = root.find("claim");
   if (!claims || !claims->is_array()) return;
-  std::optional<References> references;  // created for the first one
+  std::optional<References> references;  // created for the first reference
   for (std::size_t i = 0; i < claims->array().size(); ++i) {
     TomlNode& claim = claims->array()[i];
     if (!claim.is_table()) continue;

@@ -27,11 +27,11 @@ namespace {
 struct DefinitionOptions {
   std::string file;                                      // the experiment's default name
   bool finite_means = false;                             // delays without an expected value are faults
-  bool looks_for_data = true;                            // false: reads keys, but looks for no data sets
-  bool reads_methods = true;                             // false: all but methods
+  bool looks_for_data = true;                            // false: reads keys, but does not look for data sets
+  bool reads_methods = true;                             // false: reads everything except methods
   bool takes_common = true;                              // false: [training] has no [training.common]
-  std::optional<Step> after_common_phase{};              // first step of the data, if there is such a phase
-  std::vector<std::shared_ptr<const Definition>> own{};  // by method; null or left out: none
+  std::optional<Step> after_common_phase{};              // first step in the data, if there is such a phase
+  std::vector<std::shared_ptr<const Definition>> own{};  // by method; null, or empty as a whole: none
 };
 
 // Whether each server holds the whole model.
@@ -40,7 +40,7 @@ bool has_servers_of_whole_models(const Method& method) {
   return servers > 0 && !servers.hold_slices();
 }
 
-// Without a server that holds the model, worker 0's is evaluated.
+// Worker 0 must not leave if its model is evaluated, which happens unless a server holds the whole model.
 void check_who_leaves(Settings& root, const Definition& definition) {
   const auto& data_of = definition.cluster.plan.data_of;
   if (data_of.empty() || !data_of.front()) return;
@@ -52,7 +52,7 @@ void check_who_leaves(Settings& root, const Definition& definition) {
   }
 }
 
-// A server accounts only for micro-batches, and may end one that is under way.
+// Checks that methods with servers have no pauses: a server accounts only for micro-batches, and may end one under way.
 void check_pauses(Settings& root, const Definition& definition) {
   if (!definition.cluster.plan.pauses) return;
   for (const Method& method : definition.methods)
@@ -62,7 +62,7 @@ void check_pauses(Settings& root, const Definition& definition) {
                                                method.label));
 }
 
-// A fault of the optimizer's name in [training] or [methods.training].
+// Adds a fault at the optimizer's name in [training] or [methods.training].
 void fault_of_optimizer(Settings& root, const Definition& definition, const Method& method,
                         const std::string& message) {
   if (!method.own) return root.section("training").section("optimizer").fault("name", message);
@@ -70,7 +70,8 @@ void fault_of_optimizer(Settings& root, const Definition& definition, const Meth
   root.sections("methods")[place].fault("training", fmt::format("its name {}", message));
 }
 
-// Each of several servers has only parts of tensors. (Workers, which have the whole gradients, clip them.)
+// Checks the use of norms: each of several servers has only parts of tensors. (Workers, which have whole gradients,
+// clip them.)
 void check_norms(Settings& root, const Definition& definition) {
   for (const Method& method : definition.methods) {
     if (!method.algorithm || !method.algorithm->traits().servers.hold_slices()) continue;
@@ -91,7 +92,7 @@ void check_outages(Settings& root, const Definition& definition) {
                                     cluster.usual_micro_batch_s, method.label);
 }
 
-// Adds one fault for all methods of a kind.
+// Adds one fault for all methods that do not support overlap.
 void check_overlap(Settings& root, const Definition& definition) {
   if (!definition.cluster.plan.network->overlap()) return;
   std::vector<std::string> of_others, compressed;
@@ -112,7 +113,7 @@ void check_overlap(Settings& root, const Definition& definition) {
                                          count == 1 ? "es" : ""));
 }
 
-// Combinations of a method with other parts of an experiment that do not work.
+// Checks combinations of a method with other parts of an experiment that do not work.
 void check_methods(Settings& root, const Definition& definition) {
   check_who_leaves(root, definition);
   check_pauses(root, definition);
@@ -124,7 +125,7 @@ void check_methods(Settings& root, const Definition& definition) {
 std::string read_name(Settings& root, const std::string& file) {
   std::string name = root.text({"name", "The name of the results' directory."},
                                Stated(std::filesystem::path(file).stem().string(), "the file's name"));
-  // It names a directory of results.
+  // The name becomes a directory of results.
   const bool usable = !name.empty() && name != "." && name != ".." &&
                       std::ranges::none_of(name, [](unsigned char c) { return c == '/' || c < 0x20; });
   if (!usable)
@@ -155,7 +156,7 @@ double shortest_micro_batch_s(const ClusterSection& cluster) {
   return shortest_s;
 }
 
-// Up to the first limit that counts work.
+// The limits up to the first one that counts work.
 BudgetCheck work_in(const Definition& definition) {
   if (!definition.is_clean) return {};
   const ClusterPlan& cluster = definition.cluster.plan;
@@ -204,7 +205,7 @@ std::vector<Method> read_methods(Settings& root, const Definition& definition,
   std::set<std::string> labels;
   const std::size_t faults = root.faults_so_far();
   for (Settings& table : root.sections({"methods", "The methods to compare; at least one entry."})) {
-    const bool labelled = table.has("label");  // read first, so that it comes first in the resolved document
+    const bool labelled = table.has("label");  // read first, so that it is the first key of the resolved document
     Method method;
     if (methods.size() < own.size()) method.own = own[methods.size()];
     table.keep_as_written({"training", "Keys of [training] that are otherwise for this method."});
@@ -233,12 +234,12 @@ std::optional<Path> missing_key(const std::string& fault) {
   if (end == std::string::npos) return {};
   try {
     return split_key(std::string_view(fault).substr(0, end));
-  } catch (const KeyPathFault&) {  // no key before these words
+  } catch (const KeyPathFault&) {  // the text before these words is no key
     return {};
   }
 }
 
-// As in descriptions: "methods.1.algorithm" is "methods.algorithm".
+// The path as in descriptions: "methods.1.algorithm" becomes "methods.algorithm".
 std::string described(const Path& path) {
   std::string name;
   for (const std::string& part : path)
@@ -246,7 +247,7 @@ std::string described(const Path& path) {
   return name;
 }
 
-// The path of a condition's key in the list elements of the missing key.
+// The path of a condition's key in the same list elements as the missing key.
 Path beside(const std::string& condition_key, const Path& missing) {
   Path path;
   std::size_t at = 0;
@@ -267,9 +268,9 @@ std::optional<std::string> value_if_true(const Condition& condition, const Path&
   return is_true ? std::optional<std::string>(word) : std::nullopt;
 }
 
-// Conditions that ask for the key, `kind = "ring"`; nullopt if one is false. Names a key by its last part if it is in
-// the same table. Names a key of another table only if a single value asks for the key: that all models but "none" need
-// a rate explains nothing. Skips conditions on tables.
+// The conditions that ask for the key, such as `kind = "ring"`; nullopt if one is false. Names a key by its last part
+// if it is in the same table. Names a key of another table only if a single value asks for the missing key: it would
+// explain nothing that all models but "none" need a rate. Skips conditions on tables.
 std::optional<std::vector<std::string>> texts_if_true(const std::vector<Condition>& conditions, const Path& missing,
                                                       const TomlNode& resolved) {
   std::vector<std::string> texts;
@@ -286,8 +287,8 @@ std::optional<std::vector<std::string>> texts_if_true(const std::vector<Conditio
   return texts;
 }
 
-// The algorithm whose keys are explored: of the method that lacks the key, else of the first one. Exploring all
-// algorithms would take seconds.
+// The algorithm whose keys are explored: that of the method that lacks the key, otherwise that of the first method.
+// Exploring all algorithms would take seconds.
 std::string algorithm_of(const Path& missing, const TomlNode& resolved) {
   const bool is_of_method = missing.size() > 2 && missing.front() == "methods" && is_number(missing[1]);
   return std::string(text_in(found_at(resolved, {"methods", is_of_method ? missing[1] : "0", "algorithm"})));
@@ -296,11 +297,11 @@ std::string algorithm_of(const Path& missing, const TomlNode& resolved) {
 std::string what_asks(const Path& missing, const TomlNode& resolved) {
   const std::string name = described(missing), algorithm = algorithm_of(missing, resolved);
   const std::map<std::string, std::string> fixed = {{"methods.algorithm", algorithm.empty() ? "sync-sgd" : algorithm}};
-  // A key of [methods.training] is not the algorithm's.
+  // A key of [methods.training] does not belong to the algorithm.
   const bool is_algorithms = name.starts_with("methods.") && !name.starts_with("methods.training.");
   for (const KeyDescription& key : keys_of_file(fixed)) {
     if (key.path != name) continue;
-    // Without any condition beside the algorithm's.
+    // Without conditions besides that on the algorithm, there is one empty list of them.
     const auto ways = key.conditions.empty() ? std::vector<std::vector<Condition>>(1) : key.conditions;
     for (const std::vector<Condition>& conditions : ways) {
       auto texts = texts_if_true(conditions, missing, resolved);
@@ -314,8 +315,8 @@ std::string what_asks(const Path& missing, const TomlNode& resolved) {
   return {};
 }
 
-// Adds to messages about missing keys which other key's value asks for it: `training.model = "none"` for
-// training.parameters. `resolved`: of the faulty document.
+// Extends messages about missing keys by the other key's value that asks for them: `training.model = "none"` for
+// training.parameters. `resolved`: the faulty document as resolved.
 void say_what_asks(FaultList& faults, const TomlNode& resolved) {
   faults.explain([&](const std::string& fault) {
     const auto missing = missing_key(fault);
@@ -330,7 +331,7 @@ Definition read_definition(Settings& root, const DefinitionOptions& options) {
   result.name = read_name(root, options.file);
   result.description = root.text({"description", "The title of plots."}, "");
   result.seeds = read_seeds(root);
-  // Where a micro-batch's time goes by its lengths, the data set is read before the rest of [cluster].
+  // If a micro-batch's time depends on its lengths, the data set is read before the rest of [cluster].
   std::size_t faults_before = 0;
   bool is_read = false;
   const auto read_data = [&](int workers, int micro_batches, bool needs_lengths) {
@@ -361,7 +362,7 @@ Definition read_definition(Settings& root, const DefinitionOptions& options) {
     check_network_times(root, *result.cluster.plan.network, result.cluster.plan.workers,
                         result.training.plan.parameter_bytes);
 
-  // The budget may count epochs, and the learning rate needs the number of steps of the budget.
+  // The budget may count epochs, and the learning rate needs the budget's number of steps.
   const BudgetSection budget = read_budget(root, epoch);
   result.budget = budget.limits;
   if (is_clean()) fit_budget_to_traces(result.cluster, result.budget);
@@ -383,7 +384,7 @@ Definition read_definition(Settings& root, const DefinitionOptions& options) {
   root.keep_as_written(
       {"profiles", "Sets of keys, [profiles.NAME], that take their places with --profile NAME alone."});
   if (options.looks_for_data)
-    for (const char* const key : {"claim", "tune"}) root.keep_as_written({key});  // they have readers of their own
+    for (const char* const key : {"claim", "tune"}) root.keep_as_written({key});  // other functions read these
   result.is_clean = is_clean();
   if (!options.reads_methods) return result;
   result.methods = read_methods(root, result, options.own);
@@ -402,7 +403,7 @@ Reading read_tables(TomlNode written, const DefinitionOptions& options) {
   return result;
 }
 
-// The methods' tables [methods.training], null where there is none.
+// The methods' tables [methods.training]; null for a method without one.
 std::vector<const TomlNode*> own_training_tables(const TomlNode& written, FaultList& faults) {
   std::vector<const TomlNode*> tables;
   const TomlNode* methods = written.find("methods");
@@ -417,7 +418,7 @@ std::vector<const TomlNode*> own_training_tables(const TomlNode& written, FaultL
   return tables;
 }
 
-// The document with the method's training keys in [training].
+// The document with the method's keys of [methods.training] put into [training].
 TomlNode with_training_of(const TomlNode& written, std::size_t method, const TomlNode& own, bool has_common_phase,
                           FaultList& faults) {
   TomlNode document = without_keys_of_file(written);
@@ -431,12 +432,12 @@ TomlNode with_training_of(const TomlNode& written, std::size_t method, const Tom
   return document;
 }
 
-// Adds faults that only methods' own readings have, and their differences to the resolved methods.
+// Adds the faults that only methods' own readings have, and writes their differences into the resolved methods.
 void join_own(Reading& reading) {
   for (std::size_t i = 0; i < reading.own.size(); ++i) {
     if (!reading.own[i]) continue;
     reading.faults.add(reading.own[i]->faults, "training.", fmt::format("methods.{}.training.", i));
-    if (!reading.faults.empty()) continue;  // the resolved document is not looked at then
+    if (!reading.faults.empty()) continue;  // after faults nobody uses the resolved document
     TomlNode& method = reading.resolved.find("methods")->array()[i];
     TomlNode differs = difference(*reading.resolved.find("training"), *reading.own[i]->resolved.find("training"));
     method.erase("training");
@@ -444,7 +445,7 @@ void join_own(Reading& reading) {
   }
 }
 
-// The document's first phase as an experiment of its own.
+// Reads the document's first phase as a separate experiment.
 std::shared_ptr<const Reading> read_common_phase(const TomlNode& written, DefinitionOptions how, FaultList& faults) {
   const TomlNode* table = common_phase_table(written, faults);
   if (!table) return nullptr;
@@ -452,8 +453,8 @@ std::shared_ptr<const Reading> read_common_phase(const TomlNode& written, Defini
   return std::make_shared<const Reading>(read_tables(with_common_phase_alone(written, *table, faults), how));
 }
 
-// A training that begins after the phase. Its first step of the data is in its own steps, which are known after a first
-// reading.
+// Reads a training that begins after the phase. Its first step in the data is counted in its own steps, which are known
+// only after a first reading.
 Reading read_behind(const std::shared_ptr<const Reading>& common_phase, const TomlNode& written,
                     DefinitionOptions how) {
   if (!common_phase || !common_phase->definition.steps.steps) return read_tables(written, how);
@@ -468,7 +469,7 @@ Reading read_behind(const std::shared_ptr<const Reading>& common_phase, const To
   return *how.after_common_phase == end ? std::move(reading) : read_tables(written, how);
 }
 
-// Faults of the phase, with its keys as in the file.
+// Adds faults of the phase, with its keys as written in the file.
 void add_faults_of_common_phase(Reading& reading) {
   if (!reading.common_phase) return;
   FaultList faults = reading.common_phase->faults;
@@ -490,10 +491,10 @@ void resolve_common_phase(Reading& reading) {
                resolved_common_phase(*training.find("common"), reading.resolved, reading.common_phase->resolved));
 }
 
-// [training.common] of `reading`, resolved.
+// [training.common] of `reading`, as resolved.
 const TomlNode& common_table(const Reading& reading) { return *reading.resolved.find("training")->find("common"); }
 
-// Why the method's training cannot begin at the end of its common phase; empty: it can.
+// Why the method's training cannot begin at the end of its common phase; empty if it can.
 std::string misfit(const Reading& own, const std::string& method) {
   const ObjectivePlan& phase = own.common_phase->definition.training.objective;
   const ObjectivePlan& objective = own.definition.training.objective;
@@ -508,14 +509,14 @@ std::string misfit(const Reading& own, const std::string& method) {
       phase.parameters, phase.buffers, method, objective.parameters, objective.buffers);
 }
 
-// The place of the method's own phase, or of the file's.
+// The place of the method's own phase, otherwise that of the file's.
 SourcePlace place_of_common_phase(const TomlNode& written, std::size_t method) {
   const TomlNode* training = written.find("methods")->array()[method].find("training");
   const TomlNode* common = training && training->is_table() ? training->find("common") : nullptr;
   return (common ? common : written.find("training")->find("common"))->place;
 }
 
-// A method's model must fit the one of the phase from which it starts.
+// Checks that each method's model fits the model of the phase from which it starts.
 void check_models(Reading& reading, const TomlNode& written) {
   const std::vector<Method>& methods = reading.definition.methods;
   for (std::size_t i = 0; i < methods.size() && reading.faults.empty(); ++i) {
@@ -543,7 +544,8 @@ std::shared_ptr<Reading> read_own(const TomlNode& written, std::size_t method, c
   return own;
 }
 
-// All tables for the document's one method; [training] and methods keep its differences.
+// All resolved tables for the document's one method, except that [training] and its difference in [methods] stay
+// separate.
 TomlNode resolved_for_method(const Reading& reading) {
   TomlNode resolved = reading.resolved;
   if (!reading.own.empty() && reading.own.front())
@@ -552,7 +554,7 @@ TomlNode resolved_for_method(const Reading& reading) {
   return resolved;
 }
 
-// Erases described models and data sets that are not used.
+// Erases the described models and data sets that are not used.
 void keep_what_is_trained(TomlNode& resolved) {
   const TomlNode& training = *resolved.find("training");
   for (const auto& [described, chosen] : {std::pair{"models", "model"}, std::pair{"datasets", "dataset"}}) {
@@ -573,7 +575,8 @@ std::shared_ptr<const Reading> phase_of(const Reading& reading) { return own_of(
 
 bool takes_body(const Reading& reading) { return phase_of(reading) && takes_body_alone(common_table(own_of(reading))); }
 
-// Taken before a micro-batch's time is measured: methods' own times would make different settings.
+// A hash of the settings. It is taken before a micro-batch's time is measured: methods' own times would make settings
+// differ.
 std::string setting_of(const Reading& reading) {
   TomlNode setting = reading.resolved;
   setting.erase("methods");
@@ -710,7 +713,7 @@ std::string fingerprint_of(const Reading& reading) {
   TomlNode resolved = resolved_for_method(reading);
   if (!reading.own.empty() && reading.own.front()) {
     TomlNode training = *reading.own.front()->resolved.find("training");
-    training.erase("common");  // the phase is a run of its own
+    training.erase("common");  // the phase is a separate run
     resolved.set("training", {}, std::move(training));
     resolved.find("methods")->array().front().erase("training");
   }

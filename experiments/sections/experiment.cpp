@@ -19,7 +19,7 @@ namespace syncopate {
 
 namespace {
 
-// Each axis must make a difference to a method.
+// Checks that each axis makes a difference to some method.
 void check_axes(const std::vector<SweepAxis>& axes, const std::vector<Run>& runs) {
   FaultList faults;
   for (const SweepAxis& axis : axes) {
@@ -50,7 +50,7 @@ std::uint64_t elements(const TomlNode& root, std::string_view key) {
   return list && list->is_array() ? std::max<std::uint64_t>(list->array().size(), 1) : 1;
 }
 
-// A lower bound for a planned run: its keys as text and as values.
+// A lower bound of a planned run's memory: its keys as text and as values.
 constexpr double least_bytes_of_run = 2000;
 
 void require_memory_for(std::uint64_t runs, const SourcePlace& place) {
@@ -65,7 +65,8 @@ void require_memory_for(std::uint64_t runs, const SourcePlace& place) {
       place.text(), runs, 1e-9 * needed, 1e-9 * free));
 }
 
-// seeds = 5 means 1 to 5. Lists at most `most`: check_number_of_runs refuses more. Returns their number.
+// Expands a number to a list: seeds = 5 means 1 to 5. Lists at most `most`, since check_number_of_runs refuses more.
+// Returns the number of seeds.
 std::uint64_t list_seeds(TomlNode& root, std::int64_t most) {
   TomlNode* seeds = root.find("seeds");
   const auto* number = seeds ? std::get_if<std::int64_t>(&seeds->value) : nullptr;
@@ -81,7 +82,8 @@ std::uint64_t list_seeds(TomlNode& root, std::int64_t most) {
   return static_cast<std::uint64_t>(count);
 }
 
-// The file without its variants, at the first values of what is swept: what `check` prints reads back to itself.
+// Reads the file without its variants, at the first values of swept keys, so that what `check` prints reads back to
+// itself.
 Reading read_without_variants(TomlNode root, const std::vector<SweepAxis>& axes, const std::string& file,
                               const LoadOptions& options, FaultList& faults) {
   const std::vector<SweepAxis> swept(axes.begin() + 1, axes.end());  // variants come first
@@ -95,7 +97,7 @@ std::string counted(std::uint64_t count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-// Each point of a sweep is read with all methods, and each run once more.
+// Refuses too many runs: each point of a sweep is read with all methods, and each run once more.
 void check_number_of_runs(const TomlNode& root, const std::vector<SweepAxis>& axes,
                           const std::optional<TuneSection>& tune, std::uint64_t seeds, std::int64_t most) {
   const std::uint64_t points = number_of_points(axes), methods = elements(root, "methods");
@@ -134,7 +136,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// Lines that the other text does not have.
+// The lines of `text` that `other` does not have.
 std::string lines_without(const std::string& text, const std::string& other) {
   const std::vector<std::string> known = lines_of(other);
   std::vector<std::string> lines = lines_of(text);
@@ -142,7 +144,7 @@ std::string lines_without(const std::string& text, const std::string& other) {
   return fmt::format("{}", fmt::join(lines, "\n"));
 }
 
-// [network.server] needs a method with a server.
+// Checks that some method has a server if there is a [network.server].
 void check_server_link(const TomlNode& root, const std::vector<Reading>& readings, FaultList& faults) {
   const TomlNode* const network = root.find("network");
   const TomlNode* const server = network && network->is_table() ? network->find("server") : nullptr;
@@ -155,7 +157,7 @@ void check_server_link(const TomlNode& root, const std::vector<Reading>& reading
              fmt::format("network.server = {}; must be left out: no method has a server", inline_toml(*server)));
 }
 
-// Notes on all methods' data and models, each once.
+// Adds the notes on all methods' data and models, each once.
 void add_file_notes(const Reading& reading, std::vector<std::string>& notes) {
   for (const std::string& note : reading.definition.training.objective.notes)
     if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
@@ -177,14 +179,16 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
   const std::uint64_t seeds = list_seeds(root, options.most_runs);
   const std::vector<SweepAxis> axes = read_sweep(root, faults);
   const std::optional<TuneSection> tune = read_tune(root, axes, faults);
-  if (root.find("tune") && !tune && faults.empty()) root.erase("tune");  // the command line sets all keys
+  if (root.find("tune") && !tune && faults.empty()) root.erase("tune");  // the command line sets all of its keys
   check_number_of_runs(root, axes, tune, seeds, options.most_runs);
 
-  // All points are read with all methods first, so that faults come together and with the methods' places in the file.
+  // All points are read with all methods first, so that all faults appear together, with the methods' places in the
+  // file.
   const std::vector<SweepPoint> points = sweep_points(axes);
   std::vector<TomlNode> documents;
   std::vector<Reading> readings;
-  TomlNode of_further_points = root;  // without the lists of all values, whose memory would grow with their square
+  TomlNode of_further_points = root;  // without the lists of all values, whose total memory would grow with their
+                                      // square
   for (const char* const of_file : {"sweep", "variants", "claim", "tune"}) of_further_points.erase(of_file);
   for (const SweepPoint& point : points) {
     documents.push_back(documents.empty() ? root : of_further_points);
@@ -239,7 +243,7 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
 std::string difference_from_file(const Experiment& experiment, const std::vector<std::string>& overrides,
                                  LoadOptions options) {
   if (overrides.empty()) return {};
-  options.measure = {};  // nothing is measured again: both are compared with times to be measured
+  options.measure = {};  // measures nothing: both are compared with their times unmeasured
   const auto is_measured = [](const Run& run) { return run.cluster.measured_micro_batch_s.has_value(); };
   try {
     const Experiment plain = load_experiment(experiment.file, {}, options);

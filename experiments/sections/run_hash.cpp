@@ -21,22 +21,22 @@ namespace syncopate {
 
 namespace {
 
-// A key that was added later is left out of the hash at the value that held before, so that older runs keep their hash.
+// A key that was added later. The hash leaves it out at the value that held before, so that older runs keep their hash.
 struct LaterKey {
   std::string_view key;
   std::string_view value_before;                        // as TOML
   std::array<std::string_view, 2> algorithms_before{};  // methods that already had a key of this name
 };
 constexpr LaterKey later_keys[] = {
-    {"bias_correction", "true"},       // of Adam and AdamW
-    {"contention", "true"},            // of networks: runs that it alters have a new version
-    {"rounds", "\"overlapped\""},      // of CO2
-    {"rule", "\"clipping-rennala\""},  // of MindFlayer
-    {"weights", "\"equal\"", {"dropcompute-local-sgd", "stsyn"}},  // of averages of models
+    {"bias_correction", "true"},                                   // Adam and AdamW
+    {"contention", "true"},                                        // networks; runs that it alters have a new version
+    {"rounds", "\"overlapped\""},                                  // CO2
+    {"rule", "\"clipping-rennala\""},                              // MindFlayer
+    {"weights", "\"equal\"", {"dropcompute-local-sgd", "stsyn"}},  // methods that average models
 };
 
-// Contents of files decide (`file_hash`, `directory_hash`, `start_hash`), but not their places. What a number was
-// solved for adds nothing to the number.
+// Erases keys that do not affect results. Contents of files affect them (`file_hash`, `directory_hash`, `start_hash`),
+// but their places do not. A solved number does, but its target does not.
 void erase_what_decides_nothing(TomlNode& node) {
   if (node.is_array())
     for (TomlNode& element : node.array()) erase_what_decides_nothing(element);
@@ -53,15 +53,15 @@ void erase_what_decides_nothing(TomlNode& node) {
   for (TomlNode::Member& member : node.table()) erase_what_decides_nothing(member.value);
 }
 
-// A program change that altered the results of some runs. If the exact set is hard to tell, name too many runs, which
-// are only repeated. Changes that only rows show, such as the learning rate of the first row, or only diverged runs, do
-// not count.
+// A program change that altered the results of some runs. If the exact set is hard to determine, list too many runs:
+// they are only repeated. Changes do not count if only rows show them, such as the learning rate of the first row, or
+// if they affect only diverged runs.
 struct ResultsChange {
   int version;
   bool (*alters)(const TomlNode& resolved);
 };
 
-// The one method of a run; null in a document without methods.
+// A run's one method; null in a document without methods.
 const TomlNode* method_of(const TomlNode& resolved) {
   const TomlNode* const methods = resolved.find("methods");
   return methods && methods->is_array() && !methods->array().empty() ? &methods->array().front() : nullptr;
@@ -76,7 +76,7 @@ const TomlNode* training_key(const TomlNode& resolved, std::string_view key) {
   return training ? training->find(key) : nullptr;
 }
 
-// 0 for what is no number.
+// The number; 0 if the node is no number.
 double number(const TomlNode* node) {
   if (!node) return 0;
   if (const auto* const whole = std::get_if<std::int64_t>(&node->value)) return static_cast<double>(*whole);
@@ -86,7 +86,8 @@ double number(const TomlNode* node) {
 
 bool has_a_model(const TomlNode& resolved) { return text_in(training_key(resolved, "model")) != "none"; }
 
-// Workers clip the gradients that they send; before, the server clipped each step's after weighing and averaging.
+// Workers clip the gradients that they send. Before, the server clipped each step's gradient after weighing and
+// averaging.
 bool clips_what_workers_send(const TomlNode& resolved) {
   static constexpr std::string_view servers_of_gradients[] = {
       "backup-workers", "backup-tokens", "backup-timeout", "dynamic-backup",    "k-sync",        "k-batch-sync",
@@ -98,20 +99,20 @@ bool clips_what_workers_send(const TomlNode& resolved) {
          std::ranges::find(servers_of_gradients, text_in(method->find("algorithm"))) != std::end(servers_of_gradients);
 }
 
-// The weight of a stale gradient, or of a repeat, scales the rate; before, it scaled the gradient.
+// The weight of a stale gradient, or of a repeated one, scales the rate. Before, it scaled the gradient.
 bool weighs_updates(const TomlNode& resolved) {
   const TomlNode* const method = method_of(resolved);
   if (!method || !has_a_model(resolved)) return false;
   if (text_in(method->find("algorithm")) == "throttle") {
     const double divisor = number(method->find("divisor"));
     const bool weighs_all_alike = divisor == 1 && text_in(method->find("repeats")) != "alone";
-    return !weighs_all_alike && !std::isinf(divisor);  // an endless one drops repeats
+    return !weighs_all_alike && !std::isinf(divisor);  // an infinite divisor drops repeats
   }
   const std::string_view rule = text_in(method->find("staleness_weight"));
   return !rule.empty() && rule != "none";
 }
 
-// Whether a table anywhere in it gives this text to this key.
+// Whether any table in the node gives this text to this key.
 bool says(const TomlNode& node, std::string_view key, std::string_view word) {
   if (node.is_array())
     return std::ranges::any_of(node.array(), [&](const TomlNode& each) { return says(each, key, word); });
@@ -121,8 +122,9 @@ bool says(const TomlNode& node, std::string_view key, std::string_view word) {
          });
 }
 
-// Before, one step count corrected the bias of both moments. It continued when one was reset or lost with a worker's
-// state, and was each worker's own when moments were averaged.
+// Whether the run is affected by the new bias correction. Before, one step count corrected the bias of both moments. It
+// continued when one moment was reset, or lost with a worker's state, and each worker had its own when moments were
+// averaged.
 bool corrects_bias_otherwise(const TomlNode& resolved) {
   const auto names = {"adam", "adamw", "lamb", "lans", "rmsprop"};
   if (std::ranges::none_of(names, [&](const char* name) { return says(resolved, "name", name); })) return false;
@@ -132,8 +134,8 @@ bool corrects_bias_otherwise(const TomlNode& resolved) {
   return one_is_reset || is_averaged || says(resolved, "state", "lost");
 }
 
-// Messages share links; before, each had them alone. On all networks a worker without other work communicates until its
-// message has arrived; before, it waited.
+// Whether messages of the run share links; before, each message had them alone. On all networks a worker without other
+// work now communicates until its message has arrived; before, it waited.
 bool sends_messages(const TomlNode& resolved) {
   static constexpr std::string_view collectives_alone[] = {
       "sync-sgd",
@@ -164,26 +166,26 @@ bool sends_messages(const TomlNode& resolved) {
   if (kind == "free") return false;
   // Jitter multiplies each of a star's two ways, which are rounded to nanoseconds separately.
   if (kind == "parameter-server" && number(network->find("jitter")) > 0) return true;
-  // Averages of its groups share only the uplinks of networks with groups.
+  // Averages within its groups share links only on networks with groups: the uplinks.
   if (algorithm == "hierarchical-sgd") return kind == "two-level";
-  // Without a server.
+  // These have no server.
   if (algorithm == "elastic-averaging" && text_in(method->find("exchange")) == "synchronous") return false;
   if (algorithm == "dynamic-averaging" && text_in(method->find("checks")) == "gathered") return false;
   return std::ranges::find(collectives_alone, algorithm) == std::end(collectives_alone);
 }
 
-// Workers and servers begin their slices with different partners; before, all began with the first one.
+// Workers and servers begin their slices with different partners. Before, all began with the first one.
 bool sends_slices(const TomlNode& resolved) {
   const TomlNode* const method = method_of(resolved);
   return method && number(method->find("servers")) > 1;
 }
 
-// Newest last. A version is raised once per release; several changes may share it.
+// Newest last. A version is raised once per release, so several changes may share it.
 constexpr ResultsChange results_changes[] = {
     {6, clips_what_workers_send},
     {6, weighs_updates},
     {6, corrects_bias_otherwise},
-    // buffers.npy had the statistics before they were estimated.
+    // buffers.npy contained the statistics before they were recalibrated.
     {6, [](const TomlNode& resolved) { return says(resolved, "buffers", "recalibrate"); }},
     // Parameters without gradients moved by the scale of the others.
     {6, [](const TomlNode& resolved) { return says(resolved, "algorithm", "one-bit-adam"); }},

@@ -17,7 +17,7 @@ namespace {
 constexpr Range positive{.low = 0, .high = longest_delay, .low_open = true};
 constexpr int most_micro_batches = 1 << 24;
 
-// A factor per worker, or none if all are equal. `known`: whether the number of workers is.
+// A factor per worker; empty if all are equal. `known`: whether the number of workers is known.
 std::vector<double> read_worker_factors(Settings& cluster, int workers, bool known) {
   const bool listed = cluster.has("worker_factors");
   const bool slow = cluster.has("slow_workers");
@@ -50,14 +50,15 @@ std::vector<double> read_worker_factors(Settings& cluster, int workers, bool kno
 
 double largest(const std::vector<double>& factors) { return factors.empty() ? 1 : std::ranges::max(factors); }
 
-// A product of keys may exceed their own ranges.
+// Checks a delay's length, since a product of keys may exceed their own ranges.
 void check_length(Settings& delay, const DelayProcess& process) {
   const double mean_s = process.mean_s();
   if (std::isnan(mean_s) || (std::isfinite(mean_s) && mean_s > longest_delay))
     delay.fault("kind", fmt::format("must give delays a mean of at most {:g} s; found {:g} s", longest_delay, mean_s));
 }
 
-// A maximum is at most the sum, so the slowest worker's time has an expected value exactly if each one's has.
+// Checks that the mean is finite. A maximum is at most the sum, so the slowest worker's time has an expected value
+// exactly if each worker's time has one.
 void check_mean(Settings& delay, const DelayProcess& process) {
   if (std::isfinite(process.mean_s())) return;
   const char* const key = delay.has("shape") ? "shape" : "kind";
@@ -66,7 +67,7 @@ void check_mean(Settings& delay, const DelayProcess& process) {
               "expected time, and neither has the slowest of them, so there is nothing to predict; a run can be made");
 }
 
-// All durations from a trace, instead of micro_batch_s; null without a trace, or after a fault.
+// All durations from a trace, in place of micro_batch_s; null without a trace, or after a fault.
 std::shared_ptr<const DelayProcess> read_base_durations(Settings& cluster, ClusterSection& result) {
   if (!cluster.has("trace")) return nullptr;
   if (cluster.has("micro_batch_s"))
@@ -87,7 +88,7 @@ struct Delays {
 };
 
 Delays read_delays(Settings& root, double micro_batch_s, bool finite_means, ClusterSection& result) {
-  constexpr std::size_t most_delays = 255;  // each has a random stream of its own
+  constexpr std::size_t most_delays = 255;  // each needs a separate random stream
   Delays delays;
   const int workers = result.workers_known ? result.plan.workers : 0;
   for (Settings& delay : root.sections({"delays", "Times that are added to a micro-batch's; any number of entries."})) {
@@ -107,9 +108,9 @@ Delays read_delays(Settings& root, double micro_batch_s, bool finite_means, Clus
   return delays;
 }
 
-// Who leaves the run, and after how many steps of its own.
+// Which workers leave the run, and after how many of their own steps.
 std::vector<std::optional<Step>> read_leaving(Settings& cluster, int workers, bool known) {
-  constexpr std::int64_t most_steps = 100'000'000'000;  // times micro_batches, still an integer
+  constexpr std::int64_t most_steps = 100'000'000'000;  // times micro_batches it still fits into an integer
   std::vector<std::optional<Step>> data_of;
   for (Settings& leaving :
        cluster.sections({"leave", "Workers whose own data end early; collectives need everybody."})) {
@@ -130,7 +131,8 @@ std::vector<std::optional<Step>> read_leaving(Settings& cluster, int workers, bo
   return data_of;
 }
 
-// A micro-batch takes at least a nanosecond, whatever is drawn. If the mean were below, times would be meaningless.
+// Checks the sum of means. A micro-batch takes at least a nanosecond, whatever is drawn; with a smaller mean, times
+// would be meaningless.
 void check_sum_of_means(Settings& root, double micro_batch_s,
                         const std::vector<std::shared_ptr<const DelayProcess>>& delays) {
   double sum_s = micro_batch_s;
@@ -141,7 +143,7 @@ void check_sum_of_means(Settings& root, double micro_batch_s,
                            micro_batch_s, sum_s));
 }
 
-// Without a mean, the minimum counts, although a micro-batch usually takes longer.
+// The sum of mean delays. A delay without a mean counts with its minimum, although it is usually longer.
 double sum_of_usual_delays(const std::vector<std::shared_ptr<const DelayProcess>>& delays) {
   double sum_s = 0;
   for (const auto& delay : delays)
@@ -156,7 +158,7 @@ bool was_measured(Settings& cluster) {
       .value_or(false);
 }
 
-// 1 if it is still to be measured.
+// The declared time; 1 if it is still to be measured.
 double read_micro_batch_s(Settings& cluster, ClusterSection& result) {
   if (const auto word = cluster.word("micro_batch_s")) {
     result.plan.to_be_measured = cluster.text("micro_batch_s") == "measured";
@@ -173,7 +175,7 @@ double read_micro_batch_s(Settings& cluster, ClusterSection& result) {
   return micro_batch_s;
 }
 
-// [cluster.micro_batch_s]: a micro-batch's time by its sequences' lengths.
+// [cluster.micro_batch_s]: a micro-batch's time as a function of its sequences' lengths.
 ContentCost read_content_cost(Settings& cluster) {
   constexpr Range cost{.low = 0, .high = longest_delay};
   Settings table = cluster.section("micro_batch_s");
@@ -204,7 +206,7 @@ std::shared_ptr<const DelayProcess> plan_content_time(ContentCost cost, const Le
   return times;
 }
 
-// By mean costs. Links of workers and servers may differ.
+// The longest time of a collective or message, at mean costs. Links of workers and servers may differ.
 Duration longest_time(const NetworkModel& network, int workers, Bytes payload) {
   const auto message = [&](Rank from, Rank to) {
     return network.message({.from = from, .to = to, .payload = payload});
@@ -224,7 +226,7 @@ std::vector<Settings> tables_of_links(Settings& network) {
   return tables;
 }
 
-// Puts the fault at the key of the largest part of the time, on the slowest link.
+// Adds the fault at the key that causes most of the time, on the slowest link.
 void name_the_key(Settings table, const NetworkModel& network, int workers, Bytes payload, const std::string& message) {
   const double whole_s = to_seconds(longest_time(network, workers, payload));
   const double jitter = table.has("jitter") ? table.number("jitter", Range::at_least(0)) : 0;
@@ -250,7 +252,7 @@ constexpr Range from_zero{.low = 0, .high = longest_delay};
 constexpr double shortest_mean_s = 1e-6;
 constexpr Range means = Range::between(shortest_mean_s, longest_delay);
 
-// An entry gives an outage's time, or how often there is one.
+// Whether the entry describes random outages, by their frequency; otherwise it schedules one. It must not do both.
 bool is_random(Settings& table) {
   const bool scheduled = table.has("at_s") || table.has("duration_s");
   const bool random = table.has("mean_time_between_s") || table.has("mean_duration_s");
@@ -261,13 +263,14 @@ bool is_random(Settings& table) {
   return random && !scheduled;
 }
 
-// With outages that lose state, work is begun e^(its time / the mean time between outages) times on average, at most
-// e^8. Micro-batches with heavy-tailed delays are known only when they are drawn: see most_restarts.
+// For outages that lose state: the largest ratio of a micro-batch's time to the mean time between outages. Work is
+// begun e^ratio times on average. For micro-batches with heavy-tailed delays the times are known only once they are
+// drawn: see most_restarts.
 constexpr double most_losses = 8;
-// Outages that keep state, during a mean micro-batch.
+// For outages that keep state: the largest mean number of them during a mean micro-batch.
 constexpr double most_breaks = 1000;
 
-// `what` takes `time_s`, which may meet `most` outages on average.
+// Checks that `what`, which takes `time_s`, meets at most `most` outages on average.
 void check_frequency(Settings& table, const RandomOutages& outages, double time_s, double most,
                      const std::string& what) {
   const double least_s = std::max(shortest_mean_s, time_s / most);
@@ -311,7 +314,7 @@ OutageEntry read_entry(Settings& table, int most_rank, double micro_batch_s) {
 }
 
 // The tables [[outages]]; null without them. `micro_batch_s`: mean time of the slowest worker's micro-batch, which
-// bounds the frequency of outages.
+// limits the frequency of outages.
 std::shared_ptr<const OutagePlan> read_outages(Settings& root, std::uint64_t seed, int workers, bool workers_known,
                                                double micro_batch_s) {
   const std::size_t faults = root.faults_so_far();
@@ -320,7 +323,7 @@ std::shared_ptr<const OutagePlan> read_outages(Settings& root, std::uint64_t see
     entries.push_back(read_entry(table, workers_known ? workers - 1 : std::numeric_limits<int>::max(), micro_batch_s));
   if (entries.size() > OutagePlan::most_entries)
     root.fault("outages", fmt::format("must be at most {} entries", OutagePlan::most_entries));
-  // After a fault the entries may not make a plan.
+  // After a fault the entries need not make a valid plan.
   if (entries.empty() || root.faults_so_far() > faults) return nullptr;
   return std::make_shared<OutagePlan>(seed, std::move(entries));
 }

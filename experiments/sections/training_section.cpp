@@ -24,7 +24,7 @@ constexpr const char* common_phase_label = "common phase";
 
 TomlNode text(std::string value) { return {std::move(value), {}}; }
 
-// False if the phase's method cannot be read.
+// Whether the phase's method can be read; adds a fault if not.
 bool check_method(const TomlNode& common, FaultList& faults) {
   const TomlNode* method = common.find("method");
   if (!method) return true;
@@ -67,12 +67,12 @@ void exclusive(Settings& settings, std::string_view key, std::string_view other)
   settings.fault(key, fmt::format("must not be given together with {}", other));
 }
 
-// A part of the schedule in steps, in epochs or as a share of all steps.
+// A part of the schedule, in steps, in epochs or as a share of all steps.
 struct Length {
   std::string_view key;  // as written
   Step steps{};
   double share = 0;
-  bool is_known = true;  // not a fault
+  bool is_known = true;  // false: unknown because of a fault
 };
 
 struct LengthKeys {
@@ -125,7 +125,7 @@ std::vector<Step> read_decay_points(Settings& rate, const EpochLength& epoch) {
   return points;
 }
 
-// T: declared, or that of a budget in steps or epochs; nullopt after a fault.
+// T, the total number of steps: declared, or that of a budget in steps or epochs; nullopt after a fault.
 std::optional<Step> read_total(Settings& rate, const StepBudget& budget, std::string_view schedule) {
   const Key total{"total_steps", "The step at which the schedule ends; left out: that at which the budget does.",
                   "steps"};
@@ -159,7 +159,7 @@ Step read_constant_from(Settings& rate, const EpochLength& epoch) {
   return steps_of_epochs(rate, "constant_from_epoch", *epochs, epoch).value_or(0);
 }
 
-// Keys that only one schedule has.
+// Reads the keys that only some schedules have.
 void read_decay(Settings& rate, const EpochLength& epoch, LearningRate::Options& options) {
   constexpr Range positive{.low = 0, .low_open = true, .high_open = true};
   if (options.shape == Shape::step) options.decay_steps = read_decay_points(rate, epoch);
@@ -176,8 +176,8 @@ void read_decay(Settings& rate, const EpochLength& epoch, LearningRate::Options&
                                {.low = 1, .low_open = true, .high_open = true}, options.base);
 }
 
-// Leaves lengths that do not fit out of the options. They are faults unless they may follow from others (`is_certain`
-// is false).
+// Removes lengths that do not fit from the options. They are faults unless they may be consequences of other faults
+// (`is_certain` is false).
 void check_lengths(Settings& rate, const Length& warmup, const Length& hold, bool is_certain,
                    LearningRate::Options& options) {
   const auto T = static_cast<double>(options.total_steps.value());
@@ -357,8 +357,8 @@ std::string some_of(const std::vector<std::string>& names) {
   return fmt::format("{} and {} others", fmt::join(std::span(names).first(most), ", "), names.size() - most);
 }
 
-// Published lists have names of several codes and are shared by models. But a list that fits no tensor would silently
-// exclude nothing.
+// Checks the list of excluded tensors. Published lists have names from several codes and are shared by models, so some
+// names may fit no tensor. But a list of which no name fits would silently exclude nothing.
 void check_excluded(Settings& optimizer, const Optimizer& made, const std::vector<ParameterTensor>& tensors) {
   const std::vector<std::string>& parts = made.weight_decay().exclude;
   std::vector<std::string> names;
@@ -373,7 +373,7 @@ void check_excluded(Settings& optimizer, const Optimizer& made, const std::vecto
 std::unique_ptr<Optimizer> read_optimizer(Settings& training, const ObjectivePlan& objective) {
   Settings optimizer = training.section({"optimizer", "Which optimizer, and its settings."});
   const auto* const row = optimizer.row({"name", "Which optimizer."}, optimizer_rows, objective.time_only ? "sgd" : "");
-  auto made = row ? row->make(optimizer) : make_sgd({});  // a stand-in: the name is a fault
+  auto made = row ? row->make(optimizer) : make_sgd({});  // a stand-in after a fault in the name
   check_excluded(optimizer, *made, objective.tensors);
   return made;
 }
@@ -389,7 +389,7 @@ void add_leaves(const TomlNode& table, const std::string& prefix,
   }
 }
 
-// A table of [training] resolved from these keys.
+// Resolves a table of [training] from these keys.
 template <typename Read>
 TomlNode resolved_with(std::string_view table, TomlNode keys, const Read& read) {
   TomlNode training;
@@ -407,7 +407,7 @@ TomlNode only(std::initializer_list<const char*> names, const TomlNode& table) {
   return result;
 }
 
-// Erases keys that are as in `usual`, except for the deciding one.
+// Erases keys that have the same value as in `usual`, except for the deciding key.
 void leave_out(TomlNode& table, std::string_view deciding, const TomlNode& usual) {
   std::erase_if(table.table(), [&](const TomlNode::Member& member) {
     return member.key != deciding && is_same(usual.find(member.key), &member.value);
@@ -430,7 +430,7 @@ void leave_out_defaults_of_method(TomlNode& method) {
   leave_out(method, "algorithm", usual);
 }
 
-// Erases keys that are as in the file's complete `common`.
+// Erases keys that have the same value as in the file's complete table `common`.
 void leave_out_same(TomlNode& rate, const TomlNode& common) {
   const auto starts_at_its_end = [](const TomlNode& one) {
     return is_same(one.find("warmup_start"), one.find("final"));
@@ -481,7 +481,7 @@ std::string digest_of(const StartingPoint& start) {
   return content_hash(bytes);
 }
 
-// Why the start does not suit the model; empty: it does, or the model is unknown.
+// Why the start does not fit the model; empty if it does, or if the model is unknown.
 std::string misfit(const StartingPoint& start, const ObjectivePlan& objective) {
   const auto parameters = static_cast<std::int64_t>(start.parameters.size());
   const auto buffers = static_cast<std::int64_t>(start.buffers.size());
@@ -501,7 +501,7 @@ std::shared_ptr<const StartingPoint> read_start(Settings& training, const Object
                 "the model's own first values"};
   const Key hash{"start_hash", "Written by the program: the digest of these files, which must still be that.", "",
                  "any content"};
-  static_cast<void>(training.has(hash));  // known, also without a file
+  static_cast<void>(training.has(hash));  // makes the key known, also without a file
   if (!training.has(key)) return nullptr;
   const std::filesystem::path file = training.file("start");
   if (file.empty()) return nullptr;
@@ -709,7 +709,7 @@ TrainingSection read_training(Settings& root, ObjectiveContext context, std::opt
   TrainingPlan& plan = result.plan;
   plan.time_only = result.objective.time_only;
   if (plan.time_only) {
-    // Only a data set that the file names determines the length of an epoch.
+    // The length of an epoch is known only if the file names the data set.
     if (!training.has("dataset")) training.leave_out("dataset");
     const std::int64_t most = std::numeric_limits<std::int32_t>::max();
     const std::int64_t parameters =

@@ -14,7 +14,7 @@ namespace syncopate {
 
 namespace {
 
-// The point at which methods are tuned for this one.
+// The point at which methods are tuned for the given point.
 SweepPoint tuning_point(SweepPoint point, const TuneSection& tune) {
   for (const auto& [axis, entry] : tune.fixed) point[axis] = entry;
   return point;
@@ -30,8 +30,8 @@ std::vector<Patch> patches_to(const std::vector<VariedKey>& axes, const Setting&
   return patches;
 }
 
-// Settings are judged by held-out samples, and the runs, as the file says, by the test set: a trial's target is of the
-// validation split if there is one.
+// Aims a trial's target at the validation split if there is one. Settings are judged by held-out samples, but runs by
+// the test set, as the file says.
 void aim_at_validation(TomlNode& root, std::size_t method, const SourcePlace& place) {
   const auto holds_out = [](const TomlNode* training) {
     return training && training->is_table() && training->find("validation_samples");
@@ -64,10 +64,11 @@ std::vector<Setting> settings_of(const std::vector<VariedKey>& axes) {
   return settings;
 }
 
-// A model whose loss is a formula, such as the quadratic, has no samples to hold out, and its test reveals nothing.
+// Whether the model's loss is a formula, such as the quadratic's: it has no samples to hold out, and its test reveals
+// nothing.
 bool is_formula(const ObjectivePlan& objective) { return objective.load && !objective.load_kinds; }
 
-// Why the measure cannot judge settings; empty: it can.
+// Why the measure cannot judge settings; empty if it can.
 std::string why_not_judged_by(const std::string& name, const Definition& trained) {
   const bool has_data = !is_formula(trained.training.objective);
   if (measure_named(name)->better == Better::neither) return "must be one of which less or more is better";
@@ -80,7 +81,7 @@ std::string why_not_judged_by(const std::string& name, const Definition& trained
   return "";
 }
 
-// Empty after a fault.
+// The measure's name; empty after a fault.
 std::string measure_of_tuning(const TuneSection& tune, const std::vector<Definition>& methods, FaultList& faults) {
   const auto all_have = [&methods](const char* measure) {
     return std::ranges::all_of(methods, [&](const Definition& one) { return why_not_measured(measure, one).empty(); });
@@ -114,7 +115,7 @@ std::string measure_of_tuning(const TuneSection& tune, const std::vector<Definit
 // The groups of all methods at their tuning points.
 class Groups {
  public:
-  // The first two outlive it.
+  // The first two arguments must outlive it.
   Groups(const Expansion& all, const TuneSection& tune, FaultList& faults) : all_(all), tune_(tune) {
     for (std::size_t point = 0; point < all.points.size(); ++point)
       if (tuning_point(all.points[point], tune) == all.points[point]) {
@@ -124,7 +125,7 @@ class Groups {
   }
 
   std::vector<TuningGroup> groups{};
-  std::vector<std::size_t> points{};  // of each
+  std::vector<std::size_t> points{};  // point of each group
   std::vector<Definition> trained{};
 
   std::size_t of(std::size_t point, std::size_t method) const {
@@ -142,7 +143,7 @@ class Groups {
     return names;
   }
 
-  // The fingerprint of a setting's first trial; nullopt after faults, which are added.
+  // The fingerprint of a setting's first trial; nullopt after faults, which it adds.
   std::optional<std::string> fingerprint(std::size_t point, std::size_t method, const Setting& setting,
                                          FaultList& faults) {
     const Reading one =
@@ -155,7 +156,8 @@ class Groups {
     return fmt::format("{} {}", method, fingerprint_of(one));
   }
 
-  // A method with the trials of an earlier point, because what varies does not concern it, shares that group.
+  // Adds a group. If the sweep does not affect the method, its trials are those of an earlier point, and it shares that
+  // group.
   void add(std::size_t point, std::size_t method, FaultList& faults) {
     const std::vector<Setting> settings = settings_of(tune_.axes[method]);
     const std::optional<std::string> first = fingerprint(point, method, settings.front(), faults);
@@ -185,9 +187,9 @@ class Groups {
 
   const Expansion& all_;
   const TuneSection& tune_;
-  std::map<std::pair<std::size_t, std::size_t>, std::size_t> found_;  // by tuning point and method
-  std::map<SweepPoint, std::size_t> numbers_;                         // of tuning points
-  std::map<std::string, std::size_t> fingerprints_;                   // of groups' first trials
+  std::map<std::pair<std::size_t, std::size_t>, std::size_t> found_;  // group by tuning point and method
+  std::map<SweepPoint, std::size_t> numbers_;                         // index of each tuning point
+  std::map<std::string, std::size_t> fingerprints_;                   // group by the fingerprint of its first trial
 };
 
 constexpr std::array own_keys = {"seeds", "measure", "where", "extend"};
@@ -222,7 +224,7 @@ class TuneReader {
     section_.place = tune.place;
     read_settings(tune);
     read_methods();
-    if (section_.methods.empty()) return {};  // a fault of its own
+    if (section_.methods.empty()) return {};  // reported elsewhere
     if (const TomlNode* where = tune.find("where")) read_where(*where);
     read_keys(tune);
     check_seeds(tune);
@@ -260,7 +262,7 @@ class TuneReader {
     section_.axes.resize(section_.methods.size());
   }
 
-  // Axes by the names of their entries.
+  // Reads `where`: axes are named by the names of their entries.
   void read_where(const TomlNode& where) {
     if (!where.is_table())
       return faults_.add(where.place,
@@ -284,7 +286,7 @@ class TuneReader {
     }
   }
 
-  // `keys`: of what varies; `values`: of the member's key, empty if nothing varies it.
+  // `keys`: all keys that vary; `values`: values of the member's key, empty if it does not vary.
   void add_fault_of_where(const TomlNode::Member& member, const std::string& value, const std::set<std::string>& keys,
                           const std::vector<std::string>& values) {
     if (values.empty()) {
@@ -319,12 +321,12 @@ class TuneReader {
     if (!is_of_method && !(path.front() == "training" && path.size() > 1))
       throw KeyPathFault("must be a key of [training] or of a method: methods.LABEL.key");
     if (!is_of_method) return;
-    static_cast<void>(element_index(*root_.find("methods"), path[1]));  // throws if there is none
+    static_cast<void>(element_index(*root_.find("methods"), path[1]));  // throws if there is no such method
     if (path[2] == "label" || path[2] == "algorithm")
       throw KeyPathFault("must not be tuned: it says which method it is");
   }
 
-  // Whether something that varies sets the key. It is a fault, unless the command line sweeps the key.
+  // Whether a sweep or variant sets the key. That is a fault, unless the command line sweeps the key.
   bool is_swept(const VariedKey& axis, const Path& path) {
     for (const SweepAxis& varies : swept_)
       for (const SweepEntry& entry : varies.entries)
@@ -363,7 +365,7 @@ class TuneReader {
 
   void check_seeds(const TomlNode& tune) {
     const TomlNode *own = tune.find("seeds"), *seeds = root_.find("seeds");
-    if (!own || !own->is_array()) return;  // a fault of its own
+    if (!own || !own->is_array()) return;  // reported elsewhere
     std::set<std::uint64_t> others, seen;
     if (!seeds) others = {1};
     if (seeds && seeds->is_array())

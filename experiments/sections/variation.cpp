@@ -14,7 +14,7 @@ namespace syncopate {
 
 namespace {
 
-// Keys of [sweep] by groups, which `zip` makes: keys of a group vary together, and have equal numbers of values.
+// Keys of [sweep] in groups, as `zip` makes them: keys of a group vary together and have equal numbers of values.
 using SweptKeys = std::vector<std::vector<VariedKey>>;
 
 constexpr const char* zip = "zip";
@@ -28,7 +28,7 @@ void check_swept(const VariedKey& swept) {
   if (key == "sweep" || key == "variants" || key == "profiles" || key == "tune") must_not("it is no key of a run");
 }
 
-// Removes the file's keys that the command line sweeps, too.
+// Removes keys of the file that the command line sweeps, too.
 void leave_to_command_line(std::vector<VariedKey>& keys) {
   std::set<std::vector<std::string>> paths;
   const auto is_of_command_line = [](const VariedKey& key) { return key.place.source == command_line_source; };
@@ -54,7 +54,7 @@ std::vector<TomlNode> lists_to_zip(const TomlNode& root, FaultList& faults) {
   return {};
 }
 
-// Indices of the list's keys; empty if one is not swept, which the command line may have caused.
+// Indices of the list's keys. Empty if one is not swept, which the command line may have caused.
 std::vector<std::size_t> named_by(const TomlNode& root, const TomlNode& list, const std::vector<VariedKey>& keys,
                                   FaultList& faults) {
   std::vector<std::size_t> named;
@@ -89,14 +89,15 @@ std::vector<std::size_t> named_by(const TomlNode& root, const TomlNode& list, co
   return named;
 }
 
-// Whether the table of [sweep], or one in it, names nothing to sweep.
+// Whether the table of [sweep], or one within it, names nothing to sweep.
 bool sweeps_nothing(const TomlNode& table) {
   return std::ranges::all_of(table.table(), [](const TomlNode::Member& member) {
     return member.value.is_table() && !is_range(member.value) && sweeps_nothing(member.value);
   });
 }
 
-// In the order of the file, a group at its first key. Leaves out faulty keys, and those that the command line sets.
+// Reads [sweep] in the order of the file; a group stands at its first key. Leaves out faulty keys, and keys that the
+// command line sets.
 SweptKeys read_swept_keys(const TomlNode& root, FaultList& faults) {
   const TomlNode* sweep = root.find("sweep");
   if (!sweep) return {};
@@ -112,7 +113,7 @@ SweptKeys read_swept_keys(const TomlNode& root, FaultList& faults) {
   std::vector<VariedKey> keys = read_varied_keys(
       root, *sweep, "sweep", [](const std::string& member) { return member == zip; }, check_swept, faults);
   std::erase_if(keys, [&root](const VariedKey& key) { return is_set_by_command_line(root, key.path); });
-  if (faults.size() > faults_before) return {};  // keys are missing, which would make groups look faulty
+  if (faults.size() > faults_before) return {};  // keys are missing, so groups would look faulty, too
   leave_to_command_line(keys);
   std::vector<std::optional<std::size_t>> group_of(keys.size());
   std::size_t groups = 0;
@@ -138,7 +139,7 @@ SweptKeys read_swept_keys(const TomlNode& root, FaultList& faults) {
   return result;
 }
 
-// The table [sweep] that reads back to these keys.
+// The table [sweep] that would be read as these keys.
 TomlNode written(const SweptKeys& groups, const SourcePlace& place) {
   TomlNode sweep{TomlNode::Table{}, place};
   TomlNode::Array zips;
@@ -166,7 +167,7 @@ TomlNode written(const SweptKeys& groups, const SourcePlace& place) {
   return sweep;
 }
 
-// Indices of the methods that the patches concern; empty: all.
+// Indices of the methods that the patches affect; empty: all.
 std::set<std::size_t> methods_of(std::span<const Patch> patches) {
   std::set<std::size_t> methods;
   for (const Patch& patch : patches) {
@@ -185,7 +186,7 @@ std::string text_of(const std::vector<PointName>& sweep) {
   return text;
 }
 
-// `places`: indices of runs by their fingerprints.
+// `places`: indices of runs by fingerprint.
 void add_runs(const Expansion& all, std::size_t point, const Tuned& tuned, std::map<std::string, std::size_t>& places,
               ExpandedRuns& made) {
   std::vector<Run>& runs = made.runs;
@@ -229,7 +230,7 @@ SweepAxis axis_of(const std::vector<VariedKey>& group) {
   return axis;
 }
 
-// Keys of the whole file must not be in a variant or profile.
+// Checks that a variant or profile has no keys that belong to the whole file.
 void check_keys(const TomlNode& table, const std::string& name, FaultList& faults) {
   for (const char* const key : {"name", "seeds", "sweep", "variants", "profiles", "claim", "tune"}) {
     const std::string_view of_file = key;
@@ -248,8 +249,8 @@ std::string label_of(const TomlNode& variant, const std::string& name, FaultList
   return "";
 }
 
-// [[variants]] label = "...", and keys as patches_of reads them. nullopt if there are none, or after a fault: no label,
-// a repeated label, a key that cannot be followed.
+// Reads [[variants]]: label = "...", and keys as patches_of reads them. nullopt if there are none, or after a fault: no
+// label, a repeated label, a key that cannot be resolved.
 std::optional<SweepAxis> read_variants(const TomlNode& root, FaultList& faults) {
   const TomlNode* variants = root.find("variants");
   if (!variants) return {};
@@ -278,7 +279,7 @@ std::optional<SweepAxis> read_variants(const TomlNode& root, FaultList& faults) 
   return axis;
 }
 
-// No axis may change a key, or a part of a table, that another one changes.
+// Checks that no axis changes a key, or a part of a table, that another one changes.
 void check_overlaps(const SweptKeys& groups, const std::optional<SweepAxis>& variants, FaultList& faults) {
   struct Named {
     Path path;
@@ -294,7 +295,7 @@ void check_overlaps(const SweptKeys& groups, const std::optional<SweepAxis>& var
   const std::size_t first_key = all.size();
   for (const std::vector<VariedKey>& group : groups)
     for (const VariedKey& key : group) all.push_back({key.path, fmt::format("sweep.\"{}\"", key.key), key.place});
-  for (Named& one : all) one.place.origin.clear();  // the text has it
+  for (Named& one : all) one.place.origin.clear();  // the text already names the origin
   for (std::size_t inner = 0; inner < all.size(); ++inner)
     for (std::size_t outer = 0; outer < all.size(); ++outer) {
       const bool same = all[inner].path == all[outer].path, both_of_variants = inner < first_key && outer < first_key;
@@ -404,7 +405,7 @@ void apply_profiles(TomlNode& root, std::span<const std::string> names, FaultLis
       continue;
     }
     check_keys(member.value, name, faults);
-    patches_of(root, member.value, name, "", faults);  // reports faults of profiles that are not asked for, too
+    patches_of(root, member.value, name, "", faults);  // also reports faults of profiles that are not requested
   }
   for (const std::string& name : names) {
     const TomlNode* profile = profiles.find(name);

@@ -1,8 +1,8 @@
-// Sweeps, variants, profiles and tuning: all that varies over the runs of an experiment.
+// Sweeps, variants, profiles and tuning: everything that varies over the runs of an experiment.
 //   [sweep]       keys with several values, "training.learning_rate.peak" = [0.1, 0.2]: a run for each combination, the
 //                 last key varying fastest; keys that `zip` names together take their n-th values together
 //   [[variants]]  named sets of keys, which vary slowest; each run has one
-//   [profiles]    named sets of keys, [profiles.NAME], that the command line asks for
+//   [profiles]    named sets of keys, [profiles.NAME], that the command line applies
 //   [tune]        values that each method is tried with before the runs are made
 #pragma once
 
@@ -32,7 +32,7 @@ using PointName = std::pair<std::string, std::string>;
 struct SweepEntry {
   struct Name {
     PointName name;
-    std::set<std::size_t> methods{};  // indices of the methods that it concerns; empty: all
+    std::set<std::size_t> methods{};  // indices of the methods that it affects; empty: all
   };
   std::vector<Patch> patches;
   std::vector<Name> names;
@@ -46,18 +46,18 @@ struct SweepAxis {
 // One combination: an entry per axis.
 using SweepPoint = std::vector<std::size_t>;
 
-// The axes of the document. Repeated values and axes within other axes are faults. A key that the command line sets is
-// no longer swept or changed by variants. Rewrites [sweep] accordingly: each key in quotes, with its values and their
-// names.
+// The axes of the document. Repeated values, and axes within other axes, are faults. A key that the command line sets
+// is no longer swept or changed by variants. Rewrites [sweep] accordingly: each key in quotes, with its values and
+// their names.
 std::vector<SweepAxis> read_sweep(TomlNode& root, FaultList& faults);
 
-// The largest number if the product does not fit.
+// The product; the largest number if it does not fit.
 constexpr std::uint64_t saturated_product(std::uint64_t a, std::uint64_t b) {
   constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
   return b != 0 && a > most / b ? most : a * b;
 }
 
-// All combinations of an index per axis, the last axis varying fastest. `size`: of an axis.
+// All combinations of one index per axis; the last axis varies fastest. `size`: the number of values of an axis.
 template <typename Axis, typename Size>
 std::vector<std::vector<std::size_t>> combinations(const std::vector<Axis>& axes, const Size& size) {
   std::vector<std::vector<std::size_t>> all = {{}};
@@ -73,19 +73,19 @@ std::vector<std::vector<std::size_t>> combinations(const std::vector<Axis>& axes
   return all;
 }
 
-// The number of combinations, saturated.
+// The number of combinations; saturated_product's largest number if it does not fit.
 std::uint64_t number_of_points(const std::vector<SweepAxis>& axes);
 
-// All combinations; one empty point without axes.
+// All combinations; without axes one empty point.
 std::vector<SweepPoint> sweep_points(const std::vector<SweepAxis>& axes);
 
 // Puts the point's values into the document.
 void apply_sweep(TomlNode& root, const std::vector<SweepAxis>& axes, const SweepPoint& point, FaultList& faults);
 
-// Names of the point for the method of this index, without those that concern only other methods.
+// Names of the point for the method with this index. Leaves out names that concern only other methods.
 std::vector<PointName> describe_point(const std::vector<SweepAxis>& axes, const SweepPoint& point, std::size_t method);
 
-// An experiment file at every point, and the runs that this makes.
+// An experiment file at every point, from which runs_of makes the runs.
 struct Expansion {
   std::string file;
   LoadOptions options;
@@ -96,45 +96,47 @@ struct Expansion {
   std::vector<std::uint64_t> seeds;
 };
 
-// Tuned values of a method at a point; nullopt: its runs are not made.
+// The tuned values of a method at a point; nullopt: its runs are not made.
 using Tuned = std::function<std::optional<std::vector<Patch>>(std::size_t point, std::size_t method)>;
 
 struct ExpandedRuns {
   std::vector<Run> runs;
-  std::vector<std::size_t> points;  // by run: the first point that makes it
+  std::vector<std::size_t> points;  // by run: the first point that makes this run
 };
 
-// By point, method and seed. Leaves out runs that another point makes already, because what is swept concerns another
-// method or the method overrides it. Throws ConfigurationFault, also if different values make the same run.
+// Ordered by point, method and seed. Leaves out runs that an earlier point makes already, because the swept key affects
+// another method or this method overrides it. Throws ConfigurationFault, also if different values make the same run.
 ExpandedRuns runs_of(const Expansion& all, const Tuned& tuned = {});
 
-// Removes keys in which the two differ: they do not concern the method.
+// Removes keys in which the two differ: they do not affect the method.
 void keep_what_is_equal(std::vector<PointName>& sweep, const std::vector<PointName>& other);
 
-// The key beside a method's number that was solved for (algorithms/local_sgd/sync_period.hpp) in its resolved table.
+// The key, in a method's resolved table, that records the target of a solved number
+// (algorithms/local_sgd/sync_period.hpp).
 inline constexpr const char* solved_for = "solved_for";
 
-// For users, from an entry of [[methods]]: "period.coefficient = 0.0627 makes 470 rounds", with the requested number if
-// it differs. Empty if no number was solved for.
+// A note for users about an entry of [[methods]]: "period.coefficient = 0.0627 makes 470 rounds". It includes the
+// requested number if that differs. Empty if no number was solved for.
 std::string solved_note(const TomlNode& method);
 
-// The document with requests, { rounds = 470 }, in place of numbers that were solved for: its runs solve for them
-// again, over their own steps and rates.
+// The document with targets, such as { rounds = 470 }, in place of solved numbers: its runs solve for them again, over
+// their own steps and rates.
 TomlNode with_numbers_as_asked(TomlNode document);
 
-// Puts the keys of these profiles into the document, in order, and removes [profiles]. A missing profile is a fault.
+// Puts the keys of these profiles into the document, in this order, and removes [profiles]. A missing profile is a
+// fault.
 void apply_profiles(TomlNode& root, std::span<const std::string> names, FaultList& faults);
 
 struct TuneSection {
   SourcePlace place{};
   std::vector<std::uint64_t> seeds;
-  std::string measure;                       // empty: that of the validation split
-  int extensions = 0;                        // how often a grid may grow, at most
-  std::map<std::size_t, std::size_t> fixed;  // sweep axes, and the entry at which methods are tuned
+  std::string measure;                       // empty: the measure of the validation split
+  int extensions = 0;                        // how often a grid may grow at most
+  std::map<std::size_t, std::size_t> fixed;  // sweep axes, and the entry of each at which methods are tuned
   std::vector<std::vector<VariedKey>> axes;  // by method
-  std::vector<std::string> methods;          // their names, for faults
+  std::vector<std::string> methods;          // names of the methods, for faults
 
-  std::uint64_t settings(std::size_t method) const;  // of its grid as written
+  std::uint64_t settings(std::size_t method) const;  // number of settings of its grid as written
 };
 
 // Reads keys of [training] and of methods (methods.LABEL.key), written as in [sweep]. A key of [training] is tuned for
@@ -143,14 +145,15 @@ struct TuneSection {
 // key that is also swept, no seeds or one of the experiment's, methods with different numbers of settings.
 std::optional<TuneSection> read_tune(const TomlNode& root, const std::vector<SweepAxis>& swept, FaultList& faults);
 
-// For the lists of keys.
+// Declares the keys of [tune], for the lists of keys.
 void describe_tune(Settings& root);
 
-// Trials of the grids as written, at every point except for what is fixed.
+// The number of trials of the grids as written, at every point except for fixed axes.
 std::uint64_t number_of_trials(const TuneSection& tune, const std::vector<SweepAxis>& axes);
 
-// `points`: by run, the first that makes it. Null after faults: settings that cannot be read or make one run; a measure
-// that does not exist, is of the test set, or needs a model or a held-out validation split that is missing.
+// `points`: by run, the first point that makes it. Null after faults: settings that cannot be read or make the same
+// run; a measure that does not exist, is of the test set, or needs a model or a held-out validation split that is
+// missing.
 std::shared_ptr<const TuningPlan> plan_tuning(const std::shared_ptr<const Expansion>& all, const TuneSection& tune,
                                               std::span<const Run> runs, std::span<const std::size_t> points,
                                               FaultList& faults);

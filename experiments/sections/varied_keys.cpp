@@ -22,9 +22,9 @@ namespace syncopate {
 
 namespace {
 
-// A value within tables and lists of tables.
+// A plain value within tables and lists of tables.
 struct Leaf {
-  std::string member;   // of the swept table: bursts
+  std::string member;   // first part of the key, within the swept table: bursts
   std::string key;      // bursts.mean_on_steps
   std::string written;  // 5
 };
@@ -36,7 +36,7 @@ void add_leaves(const TomlNode& node, const std::string& member, const std::stri
   if (node.is_table()) {
     for (const TomlNode::Member& child : node.table()) add_child(toml_key(child.key), child.value);
   } else if (node.is_array_of_tables() && node.array().size() == 1 && path.empty()) {
-    add_leaves(node.array().front(), member, path, leaves);  // one delay alone needs no number
+    add_leaves(node.array().front(), member, path, leaves);  // a single delay needs no number
   } else if (node.is_array_of_tables()) {
     for (std::size_t i = 0; i < node.array().size(); ++i) add_child(std::to_string(i), node.array()[i]);
   } else {
@@ -46,13 +46,13 @@ void add_leaves(const TomlNode& node, const std::string& member, const std::stri
   }
 }
 
-// Keys that determine which others a table has: delays and networks have kinds, optimizers names, and so on.
+// Keys that determine which other keys a table has: delays and networks have kinds, optimizers have names, and so on.
 constexpr std::array<std::string_view, 4> keys_of_kinds = {"kind", "name", "rule", "schedule"};
 
 struct Value {
   bool is_plain = false;       // neither a table nor a list of tables
-  std::string kind{};          // empty: it has none
-  std::vector<Leaf> leaves{};  // without the kind
+  std::string kind{};          // empty: no kind
+  std::vector<Leaf> leaves{};  // all leaves except the kind
 };
 
 Value read_value(const TomlNode& node) {
@@ -66,7 +66,7 @@ Value read_value(const TomlNode& node) {
   return value;
 }
 
-// Numbers of values of each kind, of those with a member, and of those with a leaf.
+// How many values have each kind, each member, and each leaf.
 struct Counts {
   explicit Counts(const std::vector<Value>& values) {
     for (const Value& value : values) {
@@ -84,7 +84,7 @@ struct Counts {
   std::map<std::tuple<std::string, std::string, std::string>, int> with_leaf;
 };
 
-// Whether all values of the kind that have the member have the same leaves in it.
+// Whether all values of this kind that have the member have the same leaves in it.
 bool is_alike(const std::string& member, const Value& value, const Counts& counts) {
   return std::ranges::all_of(value.leaves, [&](const Leaf& leaf) {
     return leaf.member != member ||
@@ -92,7 +92,7 @@ bool is_alike(const std::string& member, const Value& value, const Counts& count
   });
 }
 
-// "1.25e+09" for 1250000000.0, if that is the same number.
+// "1.25e+09" for 1250000000.0, if it reads back to the same number and is shorter.
 std::string short_number(const std::string& written) {
   constexpr double shortened_from = 1e4;
   double number = 0, shown = 0;
@@ -106,7 +106,8 @@ std::string short_number(const std::string& written) {
   return is_same && text.size() < written.size() ? text : written;
 }
 
-// The leaves in which the kind's values differ; for a table that only some have, all alike, its name.
+// The leaves in which values of this kind differ. A table that only some of them have, with the same leaves, is
+// represented by its name.
 std::string label_of(const Value& value, const Counts& counts, bool is_only_one) {
   if (value.is_plain) return value.leaves.front().written;
   std::string label = value.kind, last;
@@ -125,7 +126,7 @@ std::string label_of(const Value& value, const Counts& counts, bool is_only_one)
 }
 
 constexpr int most_of_a_range = 1'000'000;
-constexpr double slack = 1e-9;  // for rounding of the last value
+constexpr double slack = 1e-9;  // tolerance for rounding of the last value
 
 __extension__ using Wide = __int128;  // holds one step beyond the end of std::int64_t
 
@@ -142,7 +143,7 @@ std::optional<double> number_at(const TomlNode& table, const char* key) {
   throw RangeFault(fmt::format("{} must be a number", key));
 }
 
-// from, from + step, ... or from, from x factor, ... up to `to`.
+// The values from, from + step, ... or from, from x factor, ... up to `to`.
 std::vector<double> numbers_of(const TomlNode& table) {
   constexpr std::array known = {"from", "to", "step", "factor"};
   for (const TomlNode::Member& member : table.table())
@@ -169,7 +170,7 @@ std::vector<double> numbers_of(const TomlNode& table) {
 // The end of the range as a whole number: rounded down, or up if the range descends.
 Wide whole_end(const TomlNode& to, bool upwards) {
   if (const auto* integer = std::get_if<std::int64_t>(&to.value)) return *integer;
-  constexpr double beyond = 0x1p63;  // further than any value
+  constexpr double beyond = 0x1p63;  // beyond any value
   const double end = std::clamp(std::get<double>(to.value), -beyond, beyond);
   return static_cast<Wide>(upwards ? std::floor(end + slack) : std::ceil(end - slack));
 }
@@ -195,7 +196,7 @@ bool is_whole(const TomlNode& table, const char* key) {
   return !node || std::holds_alternative<std::int64_t>(node->value);
 }
 
-// Whole numbers if the range has no others.
+// The values of a range: whole numbers if all of them are.
 TomlNode::Array values_of_range(const TomlNode& table) {
   const std::vector<double> numbers = numbers_of(table);
   TomlNode::Array values;
@@ -212,7 +213,7 @@ const TomlNode* name_of(const TomlNode& element) {
   return is_named ? element.find("label") : nullptr;
 }
 
-// Equal for values that are read as the same: 1 and 1.0 are one number.
+// The value as text, equal for values that are read as the same: 1 and 1.0 are one number.
 std::string as_read(const TomlNode& value) {
   const auto* const number = std::get_if<double>(&value.value);
   if (number && *number == std::round(*number) && *number >= -0x1p63 && *number < 0x1p63)
@@ -239,7 +240,7 @@ std::vector<std::string> swept_labels(const TomlNode::Array& nodes) {
   }
   for (std::size_t i = 0; i < labels.size(); ++i) {
     std::string label = shortened(labels[i]);
-    // Values with equal beginnings, and other spellings of one value, get numbers.
+    // Values with equal beginnings, and different spellings of one value, get numbers.
     const bool is_alone = uses.at(label) == 1 && !label.empty();
     labels[i] = is_alone ? std::move(label) : fmt::format("{}{}({})", label, label.empty() ? "" : " ", i + 1);
   }

@@ -23,14 +23,14 @@ WIDTH = 2  # pixels of a line
 POINTS = 240  # most points of a line
 NUMBERS = 450_000  # on a page: about 1.6 MB of it
 FEWEST_POINTS = 16  # points that a line may have at least
-# Curves open on the first axis: the question is what is learned in a given time.
+# Curves open on the first axis, because the question is how much is learned in a given time.
 AXES = [("time_s", "time"), ("communicated_bytes", "bytes"), ("step", "steps"), ("samples", "samples"), ("epoch", "epochs")]
 VALUES = [("test_accuracy", "test accuracy", "target_accuracy"), ("test_loss", "test loss", "target_loss"),
           ("train_loss", "training loss", None)]
 
 TIME, BYTES = "time_s", "communicated_bytes"
 FEWEST_METHODS = 2  # methods in the chart of costs
-MOST_BARS = 4000  # in the timelines of a point: a browser draws so many at once
+MOST_BARS = 4000  # bars in the timelines of a point; a browser draws this many at once
 
 
 def dark(colour: str) -> str:

@@ -35,7 +35,7 @@ from plots.style import line_styles
 from plots.terminal import folder_aside, followed, list_written, say
 
 HERE = Path(__file__).parent
-# Nothing may be fetched, whatever a label or a library asks for.
+# The page fetches nothing, whatever a label or a library requests.
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
 PLOTLY = [Path("/usr/share/python3-plotly/plotly.js"), Path("/usr/share/python3-plotly/plotly.min.js")]
@@ -116,7 +116,7 @@ class ExperimentPart:
     rows: list[Row]
     csv: str
     against: str
-    why: str  # there are no differences; empty if there are
+    why: str  # why there are no differences; empty if there are some
     claims: list[dict]
     tunings: list[dict]
     looks: dict[str, dict]  # by label
@@ -272,7 +272,7 @@ def is_target_missed(comparisons: list[Comparison]) -> bool:
 
 def ends_by_time(comparisons: list[Comparison]) -> bool:
     """Whether all runs end by a budget in seconds, so that their ends say nothing of the methods."""
-    nearly = 0.99  # a run may stop short of a step that would end too late
+    nearly = 0.99  # a run may end before a step that would exceed its budget
     def ends_by_it(run: Run) -> bool:
         seconds = run.config.get("budget", {}).get("seconds")
         return seconds is not None and run.summary.get("end_time_s", 0) >= nearly * seconds

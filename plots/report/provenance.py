@@ -17,7 +17,7 @@ from plots.terminal import printable
 SHOWN_POINTS = 60
 METHODS = re.compile(r"^\[\[methods\]\]$", re.MULTILINE)
 SEEDS = re.compile(r"^seeds = .*$", re.MULTILINE)
-FOUND_OUT = re.compile(r"^\w+_hash = .*\n", re.MULTILINE)  # hashes of files, which no experiment file has
+FOUND_OUT = re.compile(r"^\w+_hash = .*\n", re.MULTILINE)  # hashes of files, which experiment files do not contain
 
 TUNINGS, SCHEMA_VERSION = ("tuning.json", "tuning-mpi.json"), 1  # beside an experiment's runs (results/found_runs.hpp)
 

@@ -21,10 +21,10 @@ from plots.runs import ResultsFault, in_words
 from plots.style import byte_unit, time_unit
 
 ROUNDING = 1e-9
-FLIPS_CAN_TELL = 6  # seeds with which a sign-flip test can reach 5 %
+FLIPS_CAN_TELL = 6  # fewest seeds with which a sign-flip test can reach 5 %
 
 UNDER_MPI = ", under MPI"  # ends a row's label if others are on the simulated cluster
-TOO_FAR = 1e4  # values that differ by this factor have no unit in which none is below 1
+TOO_FAR = 1e4  # values that differ by this factor have no common unit in which all are at least 1
 PLUS_MINUS = "\u00b1"
 
 ACCURACY, LOSS, SPEED, BYTES = "final_test_accuracy", "final_test_loss", "samples_per_s", "communicated_bytes"
@@ -32,7 +32,7 @@ TIME_TO_TARGET, TIME_OF_RUN, STEP_TIME, DROP_RATE = "time_to_target_s", "end_tim
 RISING = {ACCURACY, SPEED}  # more is better
 MOST_NAMED, MOST_BARS = 4, 40
 CLOSE = 1.001  # bars that differ by no more than this factor show nothing
-WIDE = 1e3  # a bar of so many times the usual length would leave nothing of the others
+WIDE = 1e3  # a bar this many times longer than usual would hide the others
 
 
 @dataclass

@@ -31,7 +31,7 @@ std::vector<std::int64_t> steps_of(const SimulatedRun::Outcome& outcome) {
   return steps;
 }
 
-// Gradients that move models, whose loss does not change.
+// Gradients that move models, but whose loss stays constant.
 struct ConstantLoss : PullObjective {
   PartialGradient gradient(const float* parameters, const float* buffers,
                            std::span<const MicroBatch> micro_batches) const override {
@@ -67,7 +67,7 @@ TEST(AdaComm, ByTheRateIsAsIfTheLossRose) {
   EXPECT_THAT(steps_of(setup.run(AdaComm({.period = period}))), ElementsAre(4, 8, 16, 30));  // 4, 4, 8, 16
 }
 
-// 1/2 |theta - theta*|^2 without noise at a rate of 0.1: after n steps the root of the loss is 0.9^n of what it was.
+// 1/2 |theta - theta*|^2 without noise at a rate of 0.1: after n steps the square root of the loss has shrunk by 0.9^n.
 SimulatedRun bowl(Budget budget) {
   SimulatedRun setup{
       .rate = 0.1, .budget = budget, .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};
@@ -75,8 +75,9 @@ SimulatedRun bowl(Budget budget) {
   return setup;
 }
 
-// The last step before the average after n is at 0.9^(n - 1): 4 x that is 2.92, 2.13, 1.55, 1.26, 1.02, 0.82, ... The
-// slowest takes 2 s a step, an average and a gathering 0.5 s each; nothing is gathered after the last average.
+// The loss after n steps is measured in the last step before the average, at 0.9^(n - 1): 4 x that is 2.92, 2.13, 1.55,
+// 1.26, 1.02, 0.82, ... The slowest worker takes 2 s a step, an average and a gathering 0.5 s each. Nothing is gathered
+// after the last average.
 TEST(AdaComm, ShortensItsRoundsAsTheLossFalls) {
   const auto outcome = bowl({.steps = 18}).run(AdaComm({.period = {.initial = 4}}));
   EXPECT_THAT(outcome.log,
@@ -90,8 +91,8 @@ TEST(AdaComm, ShortensItsRoundsAsTheLossFalls) {
   expect_exact_accounts(outcome);
 }
 
-// Averages end at 8.5, 17.5 and 26.5 s, gatherings 0.5 s later: the third is the first after 20 s, when the root of the
-// loss is 0.9^11, so that 2 steps follow. The first after 40 s is that after step 18, at 42 s.
+// Averages end at 8.5, 17.5 and 26.5 s, gatherings 0.5 s later. The third is the first after 20 s: the root of the loss
+// is then 0.9^11, so rounds of 2 steps follow. The first after 40 s is that after step 18, at 42 s.
 TEST(AdaComm, ByTimeLooksAtTheLossAfterEachInterval) {
   const auto outcome = bowl({.steps = 20}).run(AdaComm({.period = {.initial = 4}, .interval_s = 20.0}));
   EXPECT_THAT(outcome.log,
@@ -99,7 +100,7 @@ TEST(AdaComm, ByTimeLooksAtTheLossAfterEachInterval) {
                           "step 12 at 26.500 s: kept 12, dropped 0", "step 14 at 31.500 s: kept 6, dropped 0",
                           "step 16 at 36.500 s: kept 6, dropped 0", "step 18 at 41.500 s: kept 6, dropped 0",
                           "step 19 at 44.500 s: kept 3, dropped 0", "step 20 at 47.500 s: kept 3, dropped 0"));
-  // With the time along: 7 gatherings of two numbers, the first of three.
+  // The time is gathered, too: 7 gatherings of two numbers, the first one of three.
   EXPECT_EQ(outcome.totals.bytes, Bytes{8 * 2 * 2 * 16 + (7 * 2 + 1) * 3 * 2 * 8});
 }
 
@@ -115,8 +116,8 @@ TEST(AdaComm, ByStepsGathersOncePerInterval) {
   EXPECT_EQ(outcome.totals.bytes, Bytes{9 * 2 * 2 * 16 + (3 + 1) * 3 * 2 * 8});
 }
 
-// Losses go up and down with the targets. In double precision; what is rounded up is never near a whole number, so that
-// float32 cannot turn it.
+// Losses go up and down with the targets. The replay is in double precision; no value that is rounded up is near a
+// whole number, so float32 gives the same.
 TEST(AdaComm, IsTheRecursionOfItsLosses) {
   constexpr int workers = 3, micro_batches = 2, steps = 160, tau_0 = 5;
   constexpr double rate = 0.05;
@@ -176,7 +177,7 @@ TEST(AdaComm, EndsWithABudgetOfSecondsOrSamples) {
 }
 
 TEST(AdaComm, GoesOnWithAWorkerThatHasLostItsState) {
-  for (const double at_s : {2.3, 6.3}) {  // before F_0 is known, and after
+  for (const double at_s : {2.3, 6.3}) {  // before and after F_0 is known
     SimulatedRun setup = bowl({.steps = 18});
     setup.delays = {};
     setup.outages = std::make_shared<OutagePlan>(
@@ -186,7 +187,7 @@ TEST(AdaComm, GoesOnWithAWorkerThatHasLostItsState) {
     const auto outcome = setup.run(AdaComm({.period = {.initial = 4}}));
     EXPECT_EQ(outcome.published, Step{18});
     EXPECT_EQ(sum(outcome.totals.kept) + sum(outcome.totals.dropped), 3 * 18);
-    EXPECT_LT(outcome.rounds.back().period, Step{4});  // the loss is known to the others
+    EXPECT_LT(outcome.rounds.back().period, Step{4});  // the other workers know the loss
     expect_exact_accounts(outcome);
   }
 }
@@ -226,6 +227,7 @@ TEST(AdaComm, FaultsNameTheKey) {
   EXPECT_EQ(read("initial_period = 4\nformula = \"paddle\"\nfollow_rate = false", warmed), "");
 }
 
+// The rule gives sqrt(400) = 20 steps; the default limit is 16.
 TEST(AdaComm, InPaddlesFormFollowsTheRateUpTo16Steps) {
   const std::string paddle = "algorithm = \"adacomm\"\ninitial_period = 400\nformula = \"paddle\"\n";
   SimulatedRun setup{.budget = {.steps = 50}};
@@ -247,7 +249,7 @@ TEST(LossPeriod, IsTheRootOfTheLossTimesTheFirstPeriodRoundedUp) {
   EXPECT_EQ(rule.next(0.009, 1, 10), Step{1});  // 0.949
   EXPECT_EQ(rule.next(0, 1, 10), Step{1});
   EXPECT_EQ(rule.next(4, 1, 10), Step{20});
-  EXPECT_EQ(rule.next(0.25, 16, 10), Step{5});  // not by rates unless told
+  EXPECT_EQ(rule.next(0.25, 16, 10), Step{5});  // rates count only if requested
 }
 
 TEST(LossPeriod, RisesAsTheRateFalls) {
@@ -295,7 +297,7 @@ TEST(LossPeriod, StaysWhereTheLossIsNoNumber) {
   EXPECT_EQ(rule.next(1, infinity, 7), Step{7});
 }
 
-// A ratio of losses that is 1 but for rounding, as of sums in another order.
+// A ratio of losses that is 1 up to rounding, as for sums in another order.
 TEST(LossPeriod, DoesNotRoundUpWhatIsWholeButForRounding) {
   const LossPeriod rule({.initial = 10});
   for (const double one : {1 + 1e-15, 1.0, 1 - 1e-15, 1 + 4e-16}) EXPECT_EQ(rule.next(one, 1, 10), Step{10});

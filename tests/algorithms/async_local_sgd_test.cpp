@@ -29,17 +29,17 @@
 namespace syncopate {
 namespace {
 
-// Asynchronous Local SGD in double precision, of the first coordinate, from the order in which workers' differences
-// come.
+// Asynchronous Local SGD in double precision, for the first coordinate, from the order in which workers' differences
+// arrive.
 
 struct AsyncLocalReplay {
-  // What the server does with a difference, in terms of the model: whether the version goes on.
+  // The server's use of a difference, applied to the model. Returns whether the version increases.
   using Rule = std::function<bool(double& theta, double difference, int staleness)>;
 
-  std::vector<int> arrivals;  // whose differences, in order
+  std::vector<int> arrivals;  // workers of the differences, in order
   int local_steps = 1;
   std::function<double(int step)> rate = [](int) { return 0.1; };  // by the step of the experiment file
-  double momentum = 0;                                             // of the workers, kept
+  double momentum = 0;                                             // the workers' momentum, kept between rounds
   int workers = 3;
 
   double theta(const Rule& rule) const {
@@ -74,7 +74,7 @@ std::shared_ptr<const ServerUpdate> nesterov(double rate, double momentum) {
   return make_nesterov_update(rate, momentum);
 }
 
-// The same steps, and the same arithmetic in another order.
+// Expects the same steps; the arithmetic may be in another order.
 void expect_the_same(const SimulatedRun::Outcome& found, const SimulatedRun::Outcome& expected) {
   EXPECT_THAT(found.parameters, Pointwise(FloatNear(2e-5f), expected.parameters));
   EXPECT_EQ(found.log, expected.log);
@@ -130,7 +130,7 @@ TEST(AsyncLocalSgd, ABufferOfOneIsAStepAtEachArrivalBitForBit) {
   }
 }
 
-// Equal workers whose differences come together, and a window that waits for all of them.
+// Equal workers, whose differences arrive together, and a window that waits for all of them.
 TEST(AsyncLocalSgd, InAWindowOfAllIsLocalSgdWithAnOuterOptimizer) {
   const SimulatedRun setup{.workers = 4,
                            .network_s = 0.25,
@@ -143,7 +143,7 @@ TEST(AsyncLocalSgd, InAWindowOfAllIsLocalSgdWithAnOuterOptimizer) {
   };
   const auto expect_parameters_of = [](const SimulatedRun::Outcome& found, const SimulatedRun::Outcome& expected) {
     EXPECT_THAT(found.parameters, Pointwise(FloatNear(2e-5f), expected.parameters));
-    // Nobody waits for the window's end: five steps and two messages.
+    // Nobody waits for the window's end: a round takes five steps and two messages.
     EXPECT_EQ(found.totals.end, Time{from_seconds(3 * 5.5)});
     EXPECT_EQ(found.totals.staleness, (Counts{3, 3, 3, 3}));
   };
@@ -178,7 +178,7 @@ TEST(AsyncLocalSgd, OfOneWorkerIsSerialTrainingWithItsScheduleAndMoments) {
   EXPECT_GT(std::abs(reset.parameters[0] - serial.parameters[0]), 0.01);
 }
 
-// Two local steps, and half a second of messages: rounds of 2.5, 2.7 and 5.7 s.
+// Two local steps, and half a second for messages: rounds of 2.5, 2.7 and 5.7 s.
 TEST(AsyncLocalSgd, AServerStepsAlongEachDifferenceAsItComes) {
   const auto outcome = three_workers(4).run(AsyncLocalSgd({.local_steps = 2}));
   EXPECT_EQ(outcome.log, (Log{
@@ -189,7 +189,7 @@ TEST(AsyncLocalSgd, AServerStepsAlongEachDifferenceAsItComes) {
                          }));
   EXPECT_EQ(outcome.totals.kept, (Counts{6, 4, 2}));
   EXPECT_EQ(outcome.totals.staleness, (Counts{1, 3, 1, 0, 1}));
-  EXPECT_EQ(outcome.totals.messages, 2 * 6 + 2);  // differences and models, of which the last is not answered
+  EXPECT_EQ(outcome.totals.messages, 2 * 6 + 2);  // differences and models; the last differences are not answered
   EXPECT_EQ(outcome.totals.bytes, Bytes{(2 * 6 + 2) * 16});
   EXPECT_EQ(outcome.publications.size(), 6u);
   EXPECT_EQ(outcome.samples, 12);
@@ -251,7 +251,7 @@ TEST(AsyncLocalSgd, DifferencesAreWeightedByStalenessAndNumberOfWorkers) {
   });
 }
 
-// FLSim's division: what is as stale as on average weighs 1.
+// FLSim's division: a difference of average staleness has weight 1.
 TEST(AsyncLocalSgd, WeightsMayBeThoseRelativeToAnAverageStaleness) {
   expect_rule({.weight = {.staleness_exponent = 0.5, .average_staleness = 2}},
               [](double& theta, double g, int staleness) {
@@ -277,7 +277,8 @@ TEST(AsyncLocalSgd, ABufferTakesTheMeanOrTheSumOfWeightedDifferences) {
   }
 }
 
-// A local step's rate is that of the steps which all had come to on average when the model was sent, and of its own.
+// The rate of a local step is that of the schedule at the mean progress of all when the model was sent, plus the own
+// steps since.
 TEST(AsyncLocalSgd, TheScheduleGoesByTheStepsOfAllAndTheOwnOnesSince) {
   SimulatedRun setup = three_workers(4);
   setup.learning_rate = std::make_shared<LearningRate>(
@@ -299,11 +300,12 @@ TEST(AsyncLocalSgd, StaleDifferencesAreDroppedAndTheirWorkerGetsTheNewestModel) 
   EXPECT_EQ(outcome.log.back(), "step 4 at 8.100 s: kept 2, dropped 0");
   EXPECT_EQ(outcome.totals.kept, (Counts{6, 6, 0}));
   EXPECT_EQ(outcome.totals.staleness, (Counts{1, 5}));
-  EXPECT_EQ(outcome.totals.dropped, (Counts{1, 0, 3}));  // with a step of each that is under way at the end
+  EXPECT_EQ(outcome.totals.dropped, (Counts{1, 0, 3}));  // with one step of each that is in progress at the end
   expect_exact_accounts(outcome);
 }
 
-// Worker 0 delivers its steps 4 and 5 last, at 7.5 s; of one step of the file worker 1 its steps 0 and 1, at 2.7 s.
+// Worker 0 delivers its steps 4 and 5 last, at 7.5 s. With one step of the file, worker 1 delivers its steps 0 and 1
+// last, at 2.7 s.
 TEST(AsyncLocalSgd, StatisticsAreThoseOfTheWorkerThatDeliveredLast) {
   const std::vector<std::shared_ptr<const ServerUpdate>> updates = {
       nesterov(0.5, 0.6), make_delayed_nesterov_update({0.5, 0.6, 2, 0.2}), make_buffered_update({2, 0.5, 0.6})};
@@ -327,8 +329,8 @@ TEST(AsyncLocalSgd, NoSampleIsComputedTwice) {
   EXPECT_EQ(static_cast<std::int64_t>(objective->evaluated.size()), objective->evaluations);
 }
 
-// How rounds of asynchronous Local SGD end that do not go as planned: grace windows, data and budgets that end within
-// them, workers that leave, are down, or lose their state.
+// Rounds of asynchronous Local SGD that do not end as planned: grace windows; data and budgets that end within them;
+// workers that leave, are down, or lose their state.
 
 std::shared_ptr<const OutagePlan> outage(int worker, double at_s, double duration_s, bool loses_state) {
   return std::make_shared<OutagePlan>(
@@ -337,7 +339,7 @@ std::shared_ptr<const OutagePlan> outage(int worker, double at_s, double duratio
                                    .loses_state = loses_state}});
 }
 
-// Of the updates.
+// Checks the times of the updates.
 void expect_times(const SimulatedRun::Outcome& outcome, const std::vector<double>& expected_s) {
   std::vector<double> times_s;
   for (const Publication& publication : outcome.publications) times_s.push_back(to_seconds(publication.time));
@@ -356,8 +358,8 @@ AsyncLocalOptions grace(double seconds, Step local_steps = 1) {
 
 TEST(GraceWindow, WhoComesWithinItGoesOnFromTheSameModelAtItsEnd) {
   const auto outcome = with_window(2).run(AsyncLocalSgd(grace(0.2)));
-  // Workers 0 and 1 come at 1.5 and 1.6 s, and get their models at 1.7 s. Worker 2 comes at 3.15 s; with the other two,
-  // at 3.2 and 3.3 s, all are there, and go on at once: worker 0 comes at 4.8 s.
+  // Workers 0 and 1 deliver at 1.5 and 1.6 s, and get their models at 1.7 s. Worker 2 delivers at 3.15 s. With the
+  // other two, at 3.2 and 3.3 s, all have delivered, and continue at once: worker 0 delivers at 4.8 s.
   expect_times(outcome, {1.5, 1.6, 3.15, 3.2, 3.3, 4.8});
   EXPECT_EQ(outcome.totals.staleness, (Counts{2, 2, 2}));
   EXPECT_EQ(outcome.log, (Log{"step 1 at 3.150 s: kept 3, dropped 0", "step 2 at 4.800 s: kept 3, dropped 0"}));
@@ -372,7 +374,7 @@ TEST(GraceWindow, IsNotKeptOpenForWorkersThatHaveLeft) {
   SimulatedRun setup = with_window(3);
   setup.data_of = {std::nullopt, 1, 1};
   const auto outcome = setup.run(AsyncLocalSgd(grace(100)));
-  // The window of 1.5 s ends at 3.15 s, when all have come, of whom two leave; then worker 0 is always alone.
+  // The window of 1.5 s ends at 3.15 s, when all have delivered; two of them leave. From then on worker 0 is alone.
   expect_times(outcome, {1.5, 1.6, 3.15, 4.65, 6.15, 7.65, 9.15, 10.65, 12.15});
   EXPECT_EQ(outcome.totals.kept, (Counts{7, 1, 1}));
   expect_exact_accounts(outcome);
@@ -389,7 +391,7 @@ TEST(GraceWindow, EndsWithTheLastWorkers) {
   }
 }
 
-// Worker 1 is down from 1 to 61 s, with or without its state; the window that worker 0 opens at 1.5 s lasts 2 s.
+// Worker 1 is down from 1 to 61 s, with or without its state. The window that worker 0 opens at 1.5 s lasts 2 s.
 TEST(GraceWindow, DoesNotWaitBeyondItsEndForAWorkerThatIsDown) {
   for (const bool loses_state : {false, true}) {
     SimulatedRun setup = with_window(2);
@@ -403,8 +405,9 @@ TEST(GraceWindow, DoesNotWaitBeyondItsEndForAWorkerThatIsDown) {
   }
 }
 
-// One worker: the model comes at 0.25 s. Two steps and a quarter are lost at 2.5 s; up again at 2.75 s it asks, and has
-// the model at 3.25 s. Its three steps are of the samples that come next: nobody takes the two lost ones again.
+// One worker: the model arrives at 0.25 s. Two steps and a quarter are lost at 2.5 s. Up again at 2.75 s, the worker
+// asks for the model and has it at 3.25 s. Its three steps use the next samples; those of the two lost steps are not
+// used again.
 TEST(AsyncLocalRounds, ALostStateTakesTheRoundAndTheMomentsWithIt) {
   constexpr double rate = 0.1, momentum = 0.6;
   const SimulatedRun setup{.workers = 1,
@@ -451,7 +454,7 @@ TEST(AsyncLocalRounds, WhoseDataAreUsedUpSendsTheStepsThatThereAre) {
   expect_exact_accounts(outcome);
 }
 
-// After 3 s workers start no step more: worker 0's third ends at 3.25 s, worker 1's at 3.55 s.
+// After 3 s workers start no more steps: worker 0's third ends at 3.25 s, worker 1's at 3.55 s.
 TEST(AsyncLocalRounds, ABudgetOfSecondsEndsThem) {
   SimulatedRun setup = three_workers(1);
   setup.budget = {.seconds = 3};
@@ -495,7 +498,7 @@ TEST(AsyncLocalSettings, WrongOnesAreFaultsWithTheirPlace) {
             "");
 }
 
-// What formulas say of asynchronous Local SGD, and how many steps its workers take by their speed.
+// Formulas for asynchronous Local SGD, and the number of steps that workers take by their speed.
 
 using Rounding = DynamicSteps::Rounding;
 constexpr double toys[] = {0.58, 0.75, 1.51, 3.33};  // seconds per step of the authors' published toy
@@ -538,8 +541,8 @@ TEST(Dylu, OfEqualWorkersAreAllOfThem) {
   }
 }
 
-// Steps of 1, 1.1 and 2.6 s, H = 4. After a first round of four steps each (4.5, 4.9, 10.9 s) worker 2 takes
-// ceil(4 / 2.6) = 2, and comes again 5.7 s later; the others go on with four.
+// Steps of 1, 1.1 and 2.6 s, H = 4. After a first round of four steps each (4.5, 4.9, 10.9 s) worker 2 takes ceil(4 /
+// 2.6) = 2 steps, and delivers again 5.7 s later; the others continue with four.
 TEST(Dylu, AreToldWithTheNextModel) {
   SimulatedRun setup = three_workers(13);
   const auto outcome = setup.run(AsyncLocalSgd({.local_steps = 4, .dylu = DynamicSteps{}}));
@@ -551,7 +554,8 @@ TEST(Dylu, AreToldWithTheNextModel) {
   EXPECT_EQ(outcome.totals.kept, (Counts{16, 16, 8}));
 }
 
-// Golden: without communication the toy's four workers together take 3.35 times the steps of synchronous SGD.
+// Golden value: without communication the toy example's four workers together take 3.35 times the steps of synchronous
+// SGD.
 TEST(AsyncLocalPace, IsTheToysSpeedUpOverSynchronousSgd) {
   const PredictedRun toy{.workers = 4,
                          .micro_batches = 1,
@@ -568,12 +572,12 @@ TEST(AsyncLocalPace, IsTheToysSpeedUpOverSynchronousSgd) {
 
 struct Case {
   AsyncLocalOptions options;
-  std::array<int, 3> steps;  // of a round, of workers of each speed
+  std::array<int, 3> steps;  // steps of a round, for workers of each speed
   double mean_staleness;
 };
 
-// Ten workers of three speeds and random times; a message takes half a second, and a round two of them. While a
-// difference is under way each of the others' nine comes once on average, whatever their times.
+// Ten workers of three speeds with random times. A message takes half a second, and a round has two. While a difference
+// is under way, each of the other nine workers delivers once on average, whatever their times.
 TEST(AsyncLocalPace, IsThatOfEachWorkersOwnRounds) {
   const std::vector<Case> cases = {{{.local_steps = 4}, {4, 4, 4}, 9},
                                    {{.local_steps = 7, .update = make_buffered_update({.size = 3})}, {7, 7, 7}, 3},
@@ -585,7 +589,7 @@ TEST(AsyncLocalPace, IsThatOfEachWorkersOwnRounds) {
                              .steps = 6000};
   for (const auto& [options, steps, mean_staleness] : cases) {
     const AsyncLocalSgd method(options);
-    double steps_per_s = 0, communicating = 0;  // of all workers; how many of them
+    double steps_per_s = 0, communicating = 0;  // sums over all workers: steps per second, and how many communicate
     for (std::size_t worker = 0; worker < 10; ++worker) {
       const int own = steps[worker < 4 ? 0 : worker < 7 ? 1 : 2];
       const double round_s = own * 2 * (setting.factors[worker] + 0.4) + 2 * 0.5;
@@ -611,7 +615,7 @@ TEST(AsyncLocalPace, IsThatOfEachWorkersOwnRounds) {
   }
 }
 
-// Rounds of 12, 7 and 5 steps: 12 / 1.7 = 7.06, and 12 / 3.1 = 3.87 is less than the least.
+// Rounds of 12, 7 and 5 steps: 12 / 1.7 = 7.06, and 12 / 3.1 = 3.87, which is below the minimum.
 TEST(AsyncLocalPace, HasEachWorkersLeastSteps) {
   const DynamicSteps rule{.rounding = Rounding::down, .minimum = Step{5}};
   const AsyncLocalSgd method({.local_steps = 12, .dylu = rule});
@@ -659,12 +663,12 @@ TEST(Dylu, GoByStepsOverSecondsOfAllThatWasDelivered) {
   steps.measure(Rank{0}, 8, 4.0);   // 2 steps/s
   steps.measure(Rank{1}, 8, 16.0);  // 0.5 steps/s
   EXPECT_EQ(steps.of(Rank{1}), Step{2});
-  steps.measure(Rank{1}, 8, 4.0);  // 16 in 20 s: 0.8 steps/s, 3.2 of 8
+  steps.measure(Rank{1}, 8, 4.0);  // 16 steps in 20 s: 0.8 steps/s, 3.2 of 8
   EXPECT_EQ(steps.of(Rank{1}), Step{4});
   EXPECT_THAT(steps.numbers_for(Rank{1}), ElementsAre(4.0));
 }
 
-// The fastest becomes slower than another one, whose speed was known before.
+// The fastest worker becomes slower than another one, whose speed was known before.
 TEST(Dylu, FollowWhoIsTheFastestNow) {
   Dylu steps(DynamicSteps{}, 12, 3);
   steps.measure(Rank{0}, 12, 3.0);   // 4 steps/s

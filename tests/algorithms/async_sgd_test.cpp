@@ -27,7 +27,7 @@ TEST(AsyncSgd, OneWorkerEqualsSerialSgdBitForBit) {
 
 TEST(AsyncSgd, EveryGradientIsAnUpdate) {
   const auto outcome = three_workers(3).run(AsyncSgd({}));
-  // Arrivals: 1.5, 1.6, 3.0 | 3.1, 3.2, 4.5 | 4.8, 6.0, 6.2 s. A row has as many as there are workers.
+  // Arrivals: 1.5, 1.6, 3.0 | 3.1, 3.2, 4.5 | 4.8, 6.0, 6.2 s. A row has one update per worker.
   EXPECT_EQ(outcome.log, (Log{
                              "step 1 at 3.000 s: kept 3, dropped 0",
                              "step 2 at 4.500 s: kept 3, dropped 0",
@@ -36,11 +36,12 @@ TEST(AsyncSgd, EveryGradientIsAnUpdate) {
   EXPECT_EQ(outcome.totals.kept, (Counts{4, 3, 2}));
   EXPECT_EQ(outcome.totals.staleness, (Counts{1, 4, 2, 1, 1}));
   EXPECT_EQ(outcome.samples, 9);
-  EXPECT_EQ(outcome.totals.bytes, Bytes{(9 + 9 + 2) * 16});  // gradients, their models, and two in use at the end
+  EXPECT_EQ(outcome.totals.bytes, Bytes{(9 + 9 + 2) * 16});  // gradients, the models that answer them, and two models
+                                                             // in use at the end
   expect_accounts_sum_to_the_time(outcome.totals);
 }
 
-// The nine updates of that timeline: whose gradient, of its own which step, at which version.
+// The nine updates of that timeline: worker, its step, and the version of the model.
 struct Update {
   int worker, own_step, version;
 };
@@ -75,17 +76,17 @@ TEST(AsyncSgd, StaleGradientsAreDroppedAndTheirWorkerGetsTheNewestModel) {
   SimulatedRun setup = three_workers(3);
   setup.objective = objective;
   const auto outcome = setup.run(AsyncSgd({.maximum_staleness = Step{2}}));
-  // The third worker's gradients come at 3.1 s (3 updates late) and at 6.2 s (4 late). Without them the updates
-  // are at 1.5, 1.6, 3.0 | 3.2, 4.5, 4.8 | 6.0, 6.4, 7.5 s, each but the first one late.
+  // The third worker's gradients arrive at 3.1 s (3 updates late) and at 6.2 s (4 late). Without them the updates are
+  // at 1.5, 1.6, 3.0 | 3.2, 4.5, 4.8 | 6.0, 6.4, 7.5 s, and each except the first is one late.
   EXPECT_EQ(outcome.log, (Log{
                              "step 1 at 3.000 s: kept 3, dropped 0",
                              "step 2 at 4.800 s: kept 3, dropped 1",
                              "step 3 at 7.500 s: kept 3, dropped 1",
                          }));
   EXPECT_EQ(outcome.totals.kept, (Counts{5, 4, 0}));
-  EXPECT_EQ(outcome.totals.dropped, (Counts{0, 1, 3}));  // two came, and two were under way at the end
+  EXPECT_EQ(outcome.totals.dropped, (Counts{0, 1, 3}));  // two arrived, and two were under way at the end
   EXPECT_EQ(outcome.totals.staleness, (Counts{1, 8}));
-  EXPECT_EQ(objective->evaluations, 9);  // what is dropped is never computed
+  EXPECT_EQ(objective->evaluations, 9);  // dropped gradients are never computed
   expect_accounts_sum_to_the_time(outcome.totals);
 }
 
@@ -157,7 +158,7 @@ TEST(AsyncSgd, TheServerGoesOnWithTheWorkersThatAreLeft) {
   expect_accounts_sum_to_the_time(ended.totals);
 }
 
-// In a round of N equal workers number k waits for k others; from then on each for N - 1.
+// In a first round of N equal workers number k has a staleness of k; from then on each has N - 1.
 TEST(AsyncSgd, EqualWorkersHaveAStalenessOfOneLessThanTheirNumber) {
   const SimulatedRun setup{.workers = 8, .budget = {.steps = 10}, .objective = nullptr};
   const auto outcome = setup.run(AsyncSgd({}));
@@ -165,8 +166,8 @@ TEST(AsyncSgd, EqualWorkersHaveAStalenessOfOneLessThanTheirNumber) {
   EXPECT_EQ(outcome.rounds.back().end, start_time + from_seconds(10 * 2.0));
 }
 
-// Exponential times are memoryless: the next gradient is each worker's with probability 1/P, so a gradient
-// waits for k others with probability (1/P) (1 - 1/P)^k.
+// Exponential times are memoryless: each worker sends the next gradient with probability 1/P, so a gradient has a
+// staleness of k with probability (1/P) (1 - 1/P)^k.
 TEST(AsyncSgd, ExponentialTimesMakeTheStalenessGeometric) {
   constexpr int workers = 8;
   const SimulatedRun setup{.workers = workers,
@@ -180,15 +181,15 @@ TEST(AsyncSgd, ExponentialTimesMakeTheStalenessGeometric) {
   EXPECT_EQ(n, 160'000);
   double mean = 0;
   for (std::size_t k = 0; k < counts.size(); ++k) mean += static_cast<double>(k) * static_cast<double>(counts[k]) / n;
-  EXPECT_NEAR(mean, workers - 1, 0.01);  // exact but for the first and last gradient of each worker
+  EXPECT_NEAR(mean, workers - 1, 0.01);  // exact except for the first and last gradient of each worker
   for (std::size_t k = 0; k < 30; ++k) {
     const double p = std::pow(1 - 1.0 / workers, static_cast<double>(k)) / workers;
-    // Five standard errors of independent draws; waits that overlap are dependent, but hardly.
+    // Five standard errors of independent draws; overlapping gradients are only weakly dependent.
     EXPECT_NEAR(static_cast<double>(counts.at(k)) / n, p, 5 * std::sqrt(p * (1 - p) / n)) << k;
   }
 }
 
-// Drop fractions of 16 workers by the maximum staleness: an earlier table, with one or two digits, and an
+// Drop fractions of 16 workers by maximum staleness, from an earlier table with one or two digits, and from an
 // independent simulation of the rule: the mean of 200 runs of 100,000 updates, and the standard deviation of one.
 struct DropFraction {
   std::int64_t maximum;
@@ -209,7 +210,7 @@ void expect_drop_fractions(const std::shared_ptr<const DelayProcess>& law, const
     const double fraction = dropped / (kept + dropped);
     // Four standard deviations, and up to 16 gradients that were under way at the end.
     EXPECT_NEAR(fraction, c.expected, 4 * c.deviation + 16e-5) << "maximum staleness " << c.maximum;
-    // Half a unit is the table's rounding, the rest its own error.
+    // Half a unit is the table's rounding; the rest is its own error.
     EXPECT_NEAR(fraction, c.table, c.unit_of_table) << "maximum staleness " << c.maximum;
   }
 }
@@ -248,7 +249,7 @@ TEST(AsyncSgd, DropFractionsWithNearlyConstantTimesMatchAnIndependentSimulation)
                                               {47, .00, .01, 0, 0}});
 }
 
-// Without communication a gradient is as old as it took: P(X > a) = exp(-a).
+// Without communication the age of a gradient is its duration: P(X > a) = exp(-a).
 TEST(AsyncSgd, TheDropFractionByAgeIsTheTailOfTheTimes) {
   for (const double age_s : {0.5, 1.0, 3.0}) {
     const SimulatedRun setup{.workers = 16,

@@ -1,5 +1,5 @@
-// What asynchronous SGD computes on three workers (three_workers.hpp), in double precision: nine updates, each along
-// one gradient that was taken at an earlier model.
+// Asynchronous SGD on three workers (three_workers.hpp) in double precision: nine updates, each along one gradient that
+// was taken at an earlier model.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace syncopate {
 
 using Vector = std::array<double, 4>;
 
-// Whose gradient, of its own which step, at which version; and which repeat of its worker it is since all workers have
-// given one (throttle.hpp). Gradients arrive at 1.5, 1.6, 3.0 | 3.1, 3.2, 4.5 | 4.8, 6.0, 6.2 s.
+// The worker, its step, the version of the model, and how many earlier gradients the worker has sent since all workers
+// have sent one (throttle.hpp). Gradients arrive at 1.5, 1.6, 3.0 | 3.1, 3.2, 4.5 | 4.8, 6.0, 6.2 s.
 struct AsynchronousUpdate {
   int worker, own_step, version, repeats;
 };
@@ -23,7 +23,7 @@ inline constexpr AsynchronousUpdate asynchronous_updates[] = {{0, 0, 0, 0}, {1, 
                                                               {2, 0, 0, 0}, {1, 1, 2, 0}, {0, 2, 3, 0},
                                                               {1, 2, 5, 1}, {0, 3, 6, 1}, {2, 1, 4, 0}};
 
-// Of a global norm of `most` at most.
+// The gradient, clipped to a global norm of at most `most`.
 inline Vector clipped(Vector gradient, double most) {
   double squares = 0;
   for (const double value : gradient) squares += value * value;
@@ -66,7 +66,7 @@ struct PlainAdamW {
   }
 };
 
-// The parameters after the nine updates, whose weights are weight_of(update, staleness).
+// The parameters after the nine updates, which have the weights weight_of(update, staleness).
 template <typename Optimizer, typename WeightOf>
 Vector after_updates(Optimizer optimizer, const WeightOf& weight_of, double clip_norm = HUGE_VAL) {
   std::vector<Vector> versions = {{1, 1, 1, 1}};

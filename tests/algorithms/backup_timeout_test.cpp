@@ -33,7 +33,7 @@ TEST(BackupTimeout, OfAnEndlessTimeEqualsSynchronousSgdBitForBit) {
       const auto outcome = setup.run(timeout(1e9, from, late));
       EXPECT_EQ(outcome.parameters, expected);
       EXPECT_EQ(sum(outcome.totals.dropped), 0);
-      EXPECT_EQ(outcome.totals.end, start_time + from_seconds(20 * (3.1 + 2.6)));  // it does not wait for the time
+      EXPECT_EQ(outcome.totals.end, start_time + from_seconds(20 * (3.1 + 2.6)));  // does not wait for the time-out
     }
 }
 
@@ -55,10 +55,10 @@ TEST(BackupTimeout, OfNoTimeEqualsBackupWorkersOfWhichOneIsTakenBitForBit) {
 TEST(BackupTimeout, AStepTakesWhatHasComeWhenTheTimeIsOver) {
   EXPECT_EQ(three_workers(2).run(timeout(2, CountedFrom::start, Late::cancel)).log,
             (Log{"step 1 at 2.000 s: kept 2, dropped 0", "step 2 at 4.000 s: kept 2, dropped 0"}));
-  // One gradient at least, at whatever time.
+  // A step takes at least one gradient, however late.
   EXPECT_EQ(three_workers(1).run(timeout(0.5, CountedFrom::start, Late::cancel)).log,
             Log{"step 1 at 1.500 s: kept 1, dropped 0"});
-  // From the first: 1.5 s and the time-out.
+  // Counted from the first gradient: 1.5 s and the time-out.
   EXPECT_EQ(three_workers(2).run(timeout(0.5, CountedFrom::first, Late::cancel)).log,
             (Log{"step 1 at 2.000 s: kept 2, dropped 0", "step 2 at 4.000 s: kept 2, dropped 0"}));
   EXPECT_EQ(three_workers(1).run(timeout(1.7, CountedFrom::first, Late::cancel)).log,
@@ -72,7 +72,7 @@ TEST(BackupTimeout, AGradientThatArrivesJustThenCounts) {
             Log{"step 1 at 1.600 s: kept 1, dropped 0"});
 }
 
-// The third worker's gradient of step 0 comes at 3.1 s, within the second step. It is dropped, and its worker computes
+// The third worker's gradient of step 0 arrives at 3.1 s, within the second step, and is dropped. Its worker computes
 // at the model of step 1 until 6.2 s: late again.
 TEST(BackupTimeout, LateWorkThatGoesOnIsDroppedOnArrival) {
   const auto outcome = three_workers(4).run(timeout(2, CountedFrom::start, Late::finish));
@@ -122,15 +122,15 @@ TEST(BackupTimeout, WaitsForOneWorkerWhereAllAreDown) {
   }
 }
 
-// E[min(t, max)] of so many exponential times of mean 1 s: the sum of (1 - e^-t)^k / k.
+// E[min(t, max)] for this many exponential times of mean 1 s: the sum of (1 - e^-t)^k / k.
 double expected_slowest_until(double t, int workers) {
   double sum = 0;
   for (int k = 1; k <= workers; ++k) sum += std::pow(1 - std::exp(-t), k) / k;
   return sum;
 }
 
-// Gradients are there 2 s and an exponential time after the step's begin; the first of 12 after 2 + 1/12 s. From the
-// first on the other 11 take exponential times again.
+// Gradients arrive 2 s and an exponential time after the step's begin, so the first of 12 arrives after 2 + 1/12 s.
+// From then on the other 11 again take exponential times.
 TEST(BackupTimeout, UnderExponentialTimesHasAClosedForm) {
   for (const CountedFrom from : {CountedFrom::start, CountedFrom::first})
     for (const double timeout_s : {1.0, 3.0, 6.0}) {
@@ -145,17 +145,18 @@ TEST(BackupTimeout, UnderExponentialTimesHasAClosedForm) {
         step_s = 2 + expected_slowest_until(timeout_s - 2, 12);
         kept = 1 - std::exp(-(timeout_s - 2));
       }
-      EXPECT_NEAR(simulated.step_s, step_s, 4 * simulated.error_s + 0.5 / 512);  // all await the first model
+      EXPECT_NEAR(simulated.step_s, step_s, 4 * simulated.error_s + 0.5 / 512);  // all wait for the first model
       EXPECT_NEAR(simulated.drop_rate, 1 - kept, 0.015);
     }
-  // Of a step of several micro-batches those that were not begun are not dropped.
+  // In a step of several micro-batches, those that were not begun do not count as dropped.
   const PredictedRun several{.workers = 12, .micro_batches = 4, .delays = {exponential_delay(1)}, .steps = 512};
   const auto simulated = several.simulate(timeout(6, CountedFrom::start, Late::cancel));
   EXPECT_LT(simulated.drop_rate, 1 - simulated.kept);
 }
 
-// The model is there after 0.5 s, the next one after 2.6 s, 2.1 s later. A gradient and a model take 1 s: that long the first
-// communicates; who is done 1.25 and 1.75 s after the first model does so from then on, 0.85 and 0.35 s.
+// The model arrives after 0.5 s, and the next one 2.1 s later, after 2.6 s. A gradient and a model take 1 s, for which
+// the first worker communicates. Workers that are done 1.25 and 1.75 s after the first model communicate from then on,
+// for 0.85 and 0.35 s.
 TEST(BackupTimeout, WhoStillComputesDoesNotAwaitTheNextModel) {
   const PredictedRun setting{
       .workers = 4, .micro_batches = 1, .factors = {1, 1.25, 1.75, 5}, .delays = {}, .steps = 512};

@@ -35,7 +35,7 @@ TEST(BranchTrainMerge, SeedStepsToTheEndEqualSynchronousSgdBitForBit) {
   }
 }
 
-// A worker's own way, in double precision, from where all have come together.
+// A worker's training alone, in double precision, from the point where all have the same model.
 std::vector<double> alone(int worker, int seed_steps, int steps, int workers, double rate) {
   std::vector<double> result(4, 1.0);
   for (std::size_t i = 0; i < 4; ++i) {
@@ -88,14 +88,14 @@ TEST(BranchTrainMerge, WorkersWaitForEachOtherDuringTheSeedStepsAndAtTheEndOnly)
                                                            "step 4 at 9.500 s: kept 6, dropped 0",
                                                        }));
   const auto ensemble = uneven.run(seeded(2, Merge::ensemble));
-  // The slowest worker's last step at 9 s, its message, and the barrier.
+  // The slowest worker's last step ends at 9 s; then follow its message and the barrier.
   EXPECT_EQ(ensemble.log.back(), "step 4 at 10.000 s: kept 6, dropped 0");
   EXPECT_EQ(to_seconds(ensemble.publications.back().time), 10.0);
   EXPECT_EQ(ensemble.totals.end, from_seconds(10) + start_time);
 }
 
 TEST(BranchTrainMerge, ReportsWhatWentIntoTheMergedModelAndWhatWasSent) {
-  // Over 3 workers an all-reduce of 16 bytes sends 2 x 2 x 16, and two models are 2 x 16.
+  // Over 3 workers an all-reduce of 16 bytes sends 2 x 2 x 16 bytes, and two models are 2 x 16 bytes.
   const auto average = uneven.run(seeded(2, Merge::average));
   EXPECT_EQ(average.samples, 12);
   EXPECT_EQ(average.totals.bytes, Bytes{3 * 2 * 2 * 16});

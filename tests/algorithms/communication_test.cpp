@@ -1,5 +1,5 @@
-// What each method sends, in closed form. N = 6 workers of equal speed, S = 12 steps of M = 2 micro-batches, payload
-// P = 16 bytes; A = 2 (N - 1) P is an all-reduce. The counts do not depend on what communication costs.
+// The communication of each method in closed form. N = 6 workers of equal speed, S = 12 steps of M = 2 micro-batches,
+// payload P = 16 bytes; A = 2 (N - 1) P is an all-reduce. The counts do not depend on communication times.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -17,9 +17,9 @@ namespace {
 
 constexpr std::int64_t N = 6, S = 12, M = 2, P = 16;
 constexpr std::int64_t A = 2 * (N - 1) * P;
-constexpr std::int64_t K = N * S;                 // gradients, where each makes a step of the server
-constexpr std::int64_t M_and_G = 2 * K + N - 1;   // K gradients and N + K - 1 models: the last one is not answered
-constexpr std::int64_t ends = (N - 1) * (P + 8);  // gossip: the other models and their weights come to worker 0
+constexpr std::int64_t K = N * S;                 // gradients, if each makes a step of the server
+constexpr std::int64_t M_and_G = 2 * K + N - 1;   // K gradients and N + K - 1 models: the last gradient is not answered
+constexpr std::int64_t ends = (N - 1) * (P + 8);  // gossip: the other models and their weights go to worker 0
 
 struct Method {
   std::string name;
@@ -27,13 +27,14 @@ struct Method {
   std::int64_t collectives;
   std::int64_t messages;
   std::int64_t bytes;
-  bool is_timed = false;  // the count of one of these depends on the order in which messages come
+  bool is_timed = false;  // the count depends on the order in which messages arrive
   bool needs_a_model = false;
 };
 
 const std::vector<Method> methods = {
     {"sync-sgd", "", S, 0, S* A},
-    // Four values: one of them with its place; one; a word of signs and a mean, also of votes; a norm and a word.
+    // Four values. Packets: one value with its index; one value; a word of signs and a mean, also for votes; a norm and
+    // a word.
     {"sync-sgd", "compression = { name = \"top-k\", ratio = 0.25 }", S, 0, S*(N - 1) * N * 8},
     {"sync-sgd", "compression = { name = \"random-k\", ratio = 0.25 }", S, 0, S * 2 * (N - 1) * 4},
     {"sync-sgd", "compression = { name = \"sign\" }", S, 0, S*(N - 1) * N * 8},
@@ -42,7 +43,7 @@ const std::vector<Method> methods = {
     {"sync-sgd", "compression = { name = \"qsgd\" }", S, 0, S*(N - 1) * N * 8},
     {"sync-sgd", "compression = { name = \"int8\" }", S, 0, S*(N - 1) * N*(1024 + 4)},
     {"sync-sgd", "compression = { name = \"fp4\" }", S, 0, S*(N - 1) * N * 8},
-    // A place and its value; of six owners four have a chunk of a value, a word of signs and a scale, or two means.
+    // An index and its value. Four of six owners have a chunk of one value: a word of signs and a scale, or two means.
     {"sync-sgd", "compression = { name = \"scalecom\", ratio = 0.25 }", 2 * S, 0, S*(N - 1) * 4 + S * 2 * (N - 1) * 4},
     {"sync-sgd", "compression = { name = \"one-bit\", scope = \"model\" }", S, 0, S*(N - 1) * N * 12},
     {"sync-sgd", "compression = { name = \"sign\", exchange = \"two-phase\" }", 2 * S, 0, S * 2 * (N - 1) * N * 8},
@@ -52,7 +53,8 @@ const std::vector<Method> methods = {
      0, (2 * 4 + 2 * 3 + (S - 4)) * (N - 1) * N * 8},
     {"random-drop", "drop_rate = 0.5\ncompression = { name = \"top-k\", ratio = 0.25, dropped = \"fold\" }", S, 0,
      S*(N - 1) * N * 8},
-    // Steps with a scale and a word of signs of each of four owners' chunks, to it and from it; or of all four values.
+    // Steps with a scale and a word of signs for each of four owners' chunks, to it and from it; or for all four
+    // values.
     {"one-bit-adam", "freeze_step = 5", 5 + 2 * (S - 5), 0, 5 * A + (S - 5) * 2 * (N - 1) * N * 8},
     {"one-bit-adam", "freeze_step = 5\ncompression = { exchange = \"gather\" }", S, 0,
      5 * A + (S - 5) * (N - 1) * N * 8},
@@ -60,31 +62,33 @@ const std::vector<Method> methods = {
     {"dropcompute", "threshold_s = 1.5", S, 0, S* A},
     {"dropcompute", "threshold_s = 1.5\nnormalisation = \"computed\"\ncompression = { name = \"top-k\", ratio = 0.25 }",
      S, 0, S*(N - 1) * N*(8 + 4)},
-    {"dropcompute", "threshold_s = 1.5\nnormalisation = \"computed\"", S, 0, S * 2 * (N - 1) * (P + 4)},  // and a count
+    {"dropcompute", "threshold_s = 1.5\nnormalisation = \"computed\"", S, 0, S * 2 * (N - 1) * (P + 4)},  // plus a
+                                                                                                          // count
     // After two steps of warm-up, all gather the times of three steps' micro-batches and the mean step.
     {"dropcompute", "threshold = { rule = \"automatic\", warmup_steps = 2, calibration_steps = 3 }", S + 1, 0,
      S* A + (N - 1) * N*(3 * M + 1) * 8},
     {"random-drop", "drop_rate = 0.5", S, 0, S* A},
-    {"random-drop", "drop_rate = 0.5\nstatistics = \"all\"", S, 0, S * 2 * (N - 1) * (P + 4)},  // and a count
+    {"random-drop", "drop_rate = 0.5\nstatistics = \"all\"", S, 0, S * 2 * (N - 1) * (P + 4)},  // plus a count
     {"stale-sgd", "staleness = 3", S, 0, S* A},
     {"backup-workers", "backups = 0", 0, 2 * N* S, 2 * N* S* P},
-    // Late gradients come too, except those of the last step, after which the server is gone.
+    // Late gradients arrive, too, except those of the last step, after which the server is gone.
     {"backup-workers", "backups = 2", 0, 2 * N* S - 2, (2 * N * S - 2) * P, true},
-    // Of two servers' slices each is half of a vector; worker 0 gets the last model.
+    // With two servers each slice is half of a vector; worker 0 gets the last model.
     {"backup-workers", "backups = 0\nservers = 2", 0, 2 * (2 * N * S) + 2, 2 * N* S* P + P},
     {"backup-tokens", "backups = 0\ninitial_tokens = 0", 0, 2 * N* S, 2 * N* S* P},
-    // N tokens at the start let everybody compute once more at the first model, in vain.
+    // N tokens at the start let each worker compute once more at the first model, in vain.
     {"backup-tokens", "backups = 0", 0, 2 * N*(S + 1), 2 * N*(S + 1) * P},
     {"backup-all-reduce", "backups = 2", S, 0, S* A},
     {"backup-timeout", "timeout_s = 1000", 0, 2 * N* S, 2 * N* S* P},
     {"dynamic-backup", "fewest = 6", 0, 2 * N* S, 2 * N* S* P, false, true},
     {"k-sync", "gradients = 6", 0, 2 * N* S, 2 * N* S* P},
     {"k-batch-sync", "gradients = 6", 0, 2 * N* S, 2 * N* S* P},
-    // An update of one gradient of each worker, as for six; models go to all again. Twelve are two steps.
+    // An update of one gradient of each worker, like for six gradients; models go to all again. Twelve gradients are
+    // two steps.
     {"k-batch-sync", "gradients = 12", 0, N* S / 2 + N* S, (N * S / 2 + N * S) * P, true},
     {"mindflayer", "rule = \"clipping-rennala\"\ntrials = 6\nlimit_s = 1000", 0, 2 * N* S, 2 * N* S* P},
     {"mindflayer", "limit_s = 1000\narrival_probability = 1.0", 0, 2 * N* S, 2 * N* S* P},
-    // Per round of 4 steps: models, news of the steps, news of the end, differences.
+    // Per round of 4 steps: models, notes about the steps, notes about the end, differences.
     {"stsyn", "quorum = 6\nlocal_steps = 4", 0, S / 4 * 4 * N, S / 4 * 2 * N* P},
     {"stsyn", "quorum = 6\nlocal_steps = 4\ncompression = { name = \"top-k\", ratio = 0.25 }", 0, S / 4 * 4 * N,
      S / 4 * N*(P + 8)},
@@ -92,13 +96,14 @@ const std::vector<Method> methods = {
     {"eager-sgd", "activation = \"majority\"", S, 0, S* A},
     {"eager-sgd", "activation = \"majority\"\naverage_every = 4", S + S / 4, 0, (S + S / 4) * A},
     {"async-sgd", "", 0, M_and_G, M_and_G* P},
-    // Of each gradient a value with its place; half a word and a scale; of a slice of two values one with its place.
+    // Packets of gradients: a value with its index; half a word and a scale; one of a slice's two values with its
+    // index.
     {"async-sgd", "compression = { name = \"top-k\", ratio = 0.25 }", 0, M_and_G, K * 8 + (M_and_G - K) * P},
     {"async-sgd", "compression = { name = \"fp4\" }", 0, M_and_G, K * 8 + (M_and_G - K) * P},
     {"k-async", "gradients = 6\ncompression = { name = \"random-k\", ratio = 0.5 }", 0, 2 * K, K * 8 + K* P},
     {"backup-workers", "backups = 0\nservers = 2\ncompression = { name = \"top-k\", ratio = 0.25 }", 0,
      2 * (2 * N * S) + 2, 2 * N* S * 8 + N* S* P + P},
-    // Each model says in 8 bytes how many packets came before it, and none was rejected.
+    // Each model says in 8 bytes how many packets came before it; none was rejected.
     {"k-sync", "gradients = 6\ncompression = { name = \"sign\", rejected = \"return\" }", 0, 2 * N* S,
      N* S*(8 + P + 8)},
     {"async-local-sgd", "local_steps = 4\nupdate = { name = \"plain\", rate = 0.2 }\ncompression = { name = \"int8\" }",
@@ -107,14 +112,14 @@ const std::vector<Method> methods = {
     {"k-async", "gradients = 6", 0, 2 * K, 2 * K* P},
     {"k-batch-async", "gradients = 2", 0, M_and_G, M_and_G* P},
     {"ringmaster", "delay_threshold = 100", 0, M_and_G, M_and_G* P},
-    // With slack 0 the N - 1 first of a round wait for its end; those of the last round get no model any more.
+    // With slack 0 the first N - 1 of a round wait for its end; those of the last round get no model any more.
     {"throttle", "divisor = 3", 0, M_and_G, M_and_G* P},
     {"stale-synchronous", "slack = 0", 0, 2 * K, 2 * K* P},
     {"stale-synchronous", "slack = 3", 0, M_and_G, M_and_G* P},
     {"bounded-delay", "maximum_delay = 3", 0, 2 * K, 2 * K* P},
-    {"sliding-window", "maximum_delay = 0", 0, 2 * K, 2 * K* P},  // one at a time
+    {"sliding-window", "maximum_delay = 0", 0, 2 * K, 2 * K* P},  // one gradient at a time
     {"sliding-window", "maximum_delay = 5", 0, M_and_G, M_and_G* P},
-    // A difference for every 4 local steps; by speed with a number along with each message.
+    // A difference for every 4 local steps; with steps by speed, also a number with each message.
     {"async-local-sgd", "local_steps = 4\nupdate = { name = \"plain\", rate = 0.2 }", 0, 2 * K / 4 + N - 1,
      (2 * K / 4 + N - 1) * P},
     {"async-local-sgd", "local_steps = 4\nupdate = { name = \"buffered\", size = 3 }\nsteps_by_speed = \"up\"", 0,
@@ -122,7 +127,8 @@ const std::vector<Method> methods = {
     // All are in the window of each round, and nobody is answered at the end.
     {"async-local-sgd", "local_steps = 4\nupdate = { name = \"plain\", rate = 0.2 }\ngrace_s = 100", 0, 2 * K / 4,
      2 * K / 4 * P},
-    // An update for each difference and an answer, but of the last one none; and one for all three of each region.
+    // An update for each difference, and an answer to each update except the last; and one update for all three
+    // differences of a region.
     {"halos",
      "regions = 6\nlocal_steps = 4\nlocal_update = { name = \"plain\" }\nglobal_update = { name = \"plain\" }\n"
      "merge_every = 1\nmixing = 0.5",
@@ -137,21 +143,21 @@ const std::vector<Method> methods = {
      0, 2 * K / 4 + N + 2 * K / 12 - 1, K / 4 * 8 + (K / 4 + N + 2 * K / 12 - 1) * P},
     {"local-sgd", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
     {"local-sgd", "period = { rule = \"constant\", steps = 5 }", 3, 0, 3 * A},  // ceil(12 / 5)
-    // A gathering of a loss after each average but the last, the first time of two.
+    // A gathering of a loss after each average except the last; the first time of two losses.
     {"adacomm", "initial_period = 4\nminimum = 4\nmaximum = 4", S / 4 + S / 4 - 1, 0,
      S / 4 * A + S / 4 * (N - 1) * N * 8, false, true},
     {"adacomm", "initial_period = 4\ninterval_steps = 100", S / 4, 0, S / 4 * A, false, true},
     {"des-loc", "period = 4", S / 4, 0, S / 4 * A},  // without moments
     {"outer-local-sgd", "period = { rule = \"constant\", steps = 4 }\nouter = { name = \"slowmo\", momentum = 0.5 }",
      S / 4, 0, S / 4 * A},
-    // Differences: a value with its place, of four; a value; a word of signs and a mean; 256 means and a word; a scale
-    // and a word. One round late, as many.
+    // Packets of differences: a value with its index, of four; a value; a word of signs and a mean; 256 means and a
+    // word; a scale and a word. The same number if they are one round late.
     {"local-sgd", "period = { rule = \"constant\", steps = 4 }\ncompression = { name = \"top-k\", ratio = 0.25 }",
      S / 4, 0, S / 4 * (N - 1) * N * 8},
     {"outer-local-sgd",
      "period = { rule = \"constant\", steps = 4 }\nouter = { name = \"plain\" }\ncompression = { name = \"int8\" }",
      S / 4, 0, S / 4 * (N - 1) * N*(1024 + 4)},
-    // Four of six owners have a chunk of a value: a scale and a word.
+    // Four of six owners have a chunk of one value: a scale and a word.
     {"local-sgd",
      "period = { rule = \"constant\", steps = 4 }\ncompression = { name = \"fp4\", exchange = \"two-phase\" }",
      2 * (S / 4), 0, S / 4 * 2 * (N - 1) * N * 8},
@@ -173,17 +179,17 @@ const std::vector<Method> methods = {
      S / 4, 0, S / 4 * (N - 1) * N * 8},
     {"adacomm", "initial_period = 4\ninterval_steps = 100\ncompression = { name = \"random-k\", ratio = 0.25 }", S / 4,
      0, S / 4 * 2 * (N - 1) * 4, false, true},
-    // Before each average a norm of each worker, where weights or rounds go by steps four numbers more; without a model
-    // there is one module. By time a round ends with the fourth step.
+    // Before each average, a norm from each worker; if weights or rounds depend on steps, also four numbers. Without a
+    // model there is one module. By time a round ends with the fourth step.
     {"edit", "period = { rule = \"constant\", steps = 4 }\nouter = { name = \"plain\" }", 2 * S / 4, 0,
      S / 4 * (A + (N - 1) * N * 8)},
     {"edit", "step_share = 0.5\nperiod = { rule = \"constant\", steps = 4 }\nouter = { name = \"plain\" }", 2 * S / 4,
      0, S / 4 * (A + (N - 1) * N * 5 * 8)},
     {"edit", "sync_seconds = 8\nouter = { name = \"plain\" }", 2 * S / 4, 0, S / 4 * (A + (N - 1) * N * 5 * 8)},
-    // 12 steps by 4 s, 24 by the second meeting.
+    // 12 steps by 4 s, and 24 by the second meeting.
     {"edit", "sync_seconds = 4\nminimum_steps = 20\nouter = { name = \"plain\" }", 3 * S / 4, 0,
      S / 4 * (A + 2 * (N - 1) * N * 5 * 8)},
-    // Of each round an answer of every worker, and but for the last one the model to all, with three numbers each.
+    // In each round every worker answers, and except in the last one the model goes to all, with three numbers each.
     {"decoupled-diloco", "minimum_steps = 4\nouter = { name = \"plain\" }", 0, (2 * S / 4 - 1) * N,
      (2 * S / 4 - 1) * N*(P + 24)},
     {"decoupled-diloco", "merge = \"mean\"\nanchor = \"base\"\nouter = { name = \"plain\" }", 0, (2 * S - 1) * N,
@@ -193,7 +199,7 @@ const std::vector<Method> methods = {
      (2 * S - 1) * N, S* N*(1024 + 4 + 24) + (S - 1) * N*(P + 24)},
     {"decoupled-diloco", "fragments = 2\nouter = { name = \"plain\" }", 0, (2 * S - 1) * N,
      (2 * S - 1) * N*(P / 2 + 24)},
-    // One round late, as many averages.
+    // One round late: the same number of averages.
     {"cocod-sgd", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
     {"cocod-sgd", "period = { rule = \"constant\", steps = 5 }", 3, 0, 3 * A},
     {"overlap-local-sgd", "mixing = 0.5\nperiod = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
@@ -202,13 +208,13 @@ const std::vector<Method> methods = {
      S / 4 * A},
     {"overlapped-diloco",
      "update = \"delayed\"\nperiod = { rule = \"constant\", steps = 5 }\nouter = { name = \"plain\" }", 3, 0, 3 * A},
-    // Of three rounds each has an average of every fragment, together as much as one of the whole.
+    // Each of three rounds has an average of every fragment, together as large as one of the whole model.
     {"streaming-diloco",
      "fragments = 4\ndelay = 2\nperiod = { rule = \"constant\", steps = 5 }\nouter = { name = \"plain\" }", 3 * 4, 0,
      3 * A},
     {"streaming-diloco", "fragments = 3\nperiod = { rule = \"constant\", steps = 4 }\nouter = { name = \"plain\" }",
      S / 4 * 3, 0, S / 4 * A},
-    // Of each fragment a value with its place; signs of one or two values, and a scale.
+    // Packets of fragments: a value with its index; signs of one or two values, and a scale.
     {"streaming-diloco",
      "fragments = 2\nperiod = { rule = \"constant\", steps = 4 }\nouter = { name = \"plain\" }\n"
      "compression = { name = \"top-k\", ratio = 0.25 }",
@@ -217,7 +223,8 @@ const std::vector<Method> methods = {
      "fragments = 3\ndelay = 1\nperiod = { rule = \"constant\", steps = 4 }\nouter = { name = \"plain\" }\n"
      "compression = { name = \"fp4\" }",
      S / 4 * 3, 0, S / 4 * 3 * (N - 1) * N * 8},
-    // Groups of 4 and 2 average every 2 steps, all every 6: twice 2 groups' averages, 2 (3 + 1) P, and one of all.
+    // Groups of 4 and 2 average every 2 steps, and all every 6: twice 2 averages of groups, 2 (3 + 1) P, and one of
+    // all.
     {"hierarchical-sgd", "group_size = 4\ngroup_period = 2\nperiod = { rule = \"constant\", steps = 6 }",
      S / 6 * (2 * 2 + 1), 0, S / 6 * (2 * 2 * (3 + 1) * P + A)},
     {"rounds", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
@@ -232,15 +239,15 @@ const std::vector<Method> methods = {
     {"branch-train-merge", "seed_steps = 5", 5 + 1, 0, (5 + 1) * A},
     // All send their models to worker 0, and a barrier ends the run.
     {"branch-train-merge", "seed_steps = 5\nmerge = \"ensemble\"", 5 + 1, N - 1, 5 * A + (N - 1) * P},
-    // Each check gathers two numbers of each worker; with threshold 0 an average follows every time.
+    // Each check gathers two numbers from each worker; with threshold 0 an average follows every time.
     {"dynamic-averaging", "checks = \"gathered\"\nthreshold = 0\ncheck_every = 3", 2 * S / 3, 0,
      S / 3 * ((N - 1) * N * 2 * 8 + A), false, true},
     {"dynamic-averaging", "checks = \"gathered\"\nthreshold = 1e9\ncheck_every = 3", S / 3 + 1, 0,
      S / 3 * (N - 1) * N * 2 * 8 + A, false, true},
-    // The last models alone.
+    // Only the last models are sent.
     {"dynamic-averaging", "threshold = 1e9\ncheck_every = 3", 0, N, N* P, false, true},
     {"dropcompute-local-sgd", "threshold_s = 3\nperiod = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
-    {"elastic-averaging", "beta = 0.9\nperiod = 4", S / 4 + 1, 0, S / 4 * A},  // and a barrier
+    {"elastic-averaging", "beta = 0.9\nperiod = 4", S / 4 + 1, 0, S / 4 * A},  // plus a barrier
     // A request without values, the centre, the difference.
     {"elastic-averaging", "exchange = \"asynchronous\"\nbeta = 0.9\nperiod = 4", 0, 3 * N* S / 4, 2 * N* S / 4 * P},
     {"elastic-averaging",
@@ -256,10 +263,10 @@ const std::vector<Method> methods = {
     {"decentralized-sgd", "", 0, 2 * N* S + N - 1, 2 * N* S* P + ends},
     {"stochastic-gradient-push", "", 0, N* S + N - 1, N* S*(P + 8) + ends},
     {"stochastic-gradient-push", "overlap_steps = 3", 0, N* S / 3 + N - 1, N* S / 3 * (P + 8) + ends},
-    // The odd ranks ask at each of their steps, and are answered before the next; in the end worker 0 tells each of them
-    // that it asks and answers no more.
+    // The odd ranks ask in each of their steps, and are answered before the next one. At the end worker 0 tells each of
+    // them that it neither asks nor answers any more.
     {"ad-psgd", "overlap_steps = 0", 0, N* S + N - 1 + N / 2, N* S* P + ends},
-    // A model up and a mean with a number down after each step but the last, and the last models.
+    // A model up, and a mean with a number down, after each step except the last; and the last models.
     {"wagma-sgd", "group_size = 3", 0, N*(2 * S - 1), N*((S - 1) * (2 * P + 8) + P)},
     {"wagma-sgd", "group_size = 2\nglobal_every = 2\norder = \"average-first\"", 0, N*(2 * S - 1),
      N*((S - 1) * (2 * P + 8) + P)},

@@ -24,7 +24,7 @@ inline CompressionOptions of(std::string_view kind, double ratio = 0.01) {
 
 using Methods = std::vector<std::pair<const char*, std::shared_ptr<Algorithm>>>;
 
-// All methods that average models in rounds of so many steps.
+// All methods that average models in rounds of this many steps.
 inline Methods in_rounds(Step steps) {
   using Averaged = OverlappedOuterOptions::Averaged;
   using Update = OverlappedOuterOptions::Update;
@@ -55,7 +55,7 @@ inline std::vector<float> compressed(const SimulatedRun& setup, Algorithm& metho
   return parameters;
 }
 
-// As an experiment file has it.
+// Keys as in an experiment file.
 inline const std::string local_sgd = "algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 3 }";
 
 }  // namespace syncopate

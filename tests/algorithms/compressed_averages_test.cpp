@@ -46,7 +46,7 @@ TEST(CompressedAverages, OfSingleStepsAndEverythingAreSynchronousSgd) {
   EXPECT_LT(largest_difference(compressed(setup, local, of("top-k", 1)), setup.run(SyncSgd()).parameters), 2e-5);
 }
 
-// Pulled never, PALSGD is DiLoCo; with rounds that stay as they are AdaComm is Local SGD.
+// Without pulls PALSGD is DiLoCo; with rounds of constant length AdaComm is Local SGD.
 TEST(CompressedAverages, OfPalSgdAndAdaCommAreThoseOfTheirLimitCases) {
   const SimulatedRun setup{.workers = 4, .momentum = 0.9, .rate = 0.02, .budget = {.steps = 18}};
   for (const std::string_view kind : {"top-k", "random-k", "sign", "qsgd", "int8", "fp4"}) {
@@ -59,7 +59,7 @@ TEST(CompressedAverages, OfPalSgdAndAdaCommAreThoseOfTheirLimitCases) {
   }
 }
 
-// Their rounds follow from the loss, which is that of the dense run.
+// The rounds follow from the loss, which is that of the dense run.
 TEST(CompressedAverages, OfEverythingLeaveAdaCommsRoundsAsTheyAre) {
   SimulatedRun setup{.workers = 3, .rate = 0.05, .budget = {.steps = 60}};
   setup.objective = std::make_shared<Quadratic>(QuadraticOptions{.dimension = 4, .condition = 1, .noise = 0}, 3);
@@ -72,15 +72,15 @@ TEST(CompressedAverages, OfEverythingLeaveAdaCommsRoundsAsTheyAre) {
   EXPECT_GT(dense.rounds.size(), 60u / 9 + 1) << "rounds became shorter";
 }
 
-// Rounds of two steps: a quarter of the round's gradient in the first, and the rest in the second.
+// Rounds of two steps: a quarter of the round's gradient in the first step, and the rest in the second.
 std::vector<float> golden_gradient(const MicroBatch& at) {
   auto gradient = golden[static_cast<std::size_t>(at.worker.value)][static_cast<std::size_t>(at.step.value()) / 2];
   for (float& value : gradient) value *= at.step.value() % 2 == 0 ? 0.25f : 0.75f;
   return gradient;
 }
 
-// A worker's difference is -rate x the sum of its gradients, so that models move by -rate x the golden steps; an outer
-// optimizer takes its step along that, the same on all.
+// A worker's difference is -rate x the sum of its gradients, so models move by -rate x the golden steps. An outer
+// optimizer takes its step along that, the same on all workers.
 TEST(CompressedAverages, TopOneHasTheGoldenSteps) {
   std::vector<double> plain(3), outer(3), velocity(3);
   for (int rounds = 1; rounds <= 4; ++rounds) {
@@ -103,7 +103,7 @@ TEST(CompressedAverages, TopOneHasTheGoldenSteps) {
   }
 }
 
-// What was held back is sent later, whatever the rate does meanwhile: differences are steps.
+// Held-back values are sent later, whatever the rate does meanwhile: differences are steps.
 TEST(CompressedAverages, ErrorFeedbackLosesNothing) {
   SimulatedRun setup{.workers = 4, .objective = noise_at_first(24, 12)};
   setup.learning_rate = std::make_shared<LearningRate>(LearningRate::Options{
@@ -111,7 +111,7 @@ TEST(CompressedAverages, ErrorFeedbackLosesNothing) {
   Methods methods = in_rounds(3);
   methods.erase(std::remove_if(methods.begin(), methods.end(),
                                [](const auto& one) {
-                                 const std::string name = one.first;  // those that take up averages as they are
+                                 const std::string name = one.first;  // methods that adopt averages as they are
                                  return name != "local-sgd" && name != "cocod";
                                }),
                 methods.end());
@@ -131,7 +131,7 @@ TEST(CompressedAverages, ErrorFeedbackLosesNothing) {
   }
 }
 
-// With the residuals of workers and of owners.
+// With residuals of workers and of owners.
 TEST(CompressedAverages, ErrorFeedbackInTwoPhasesLosesNothing) {
   SimulatedRun setup{.workers = 4, .objective = noise_at_first(400, 12)};  // an owner's 100 values share some bins
   LocalSgd local(make_constant_period(3), {});
@@ -147,7 +147,7 @@ TEST(CompressedAverages, ErrorFeedbackInTwoPhasesLosesNothing) {
   }
 }
 
-// Four values of each of two owners, which all are exact with a bin each: so is their mean.
+// Each of two owners has four values with a bin each, so packets are exact, and so is their mean.
 TEST(CompressedAverages, OfExactPacketsInTwoPhasesAreDense) {
   const SimulatedRun setup{.workers = 2, .budget = {.steps = 8}, .objective = noise_at_first(8, 8)};
   for (const auto& [name, method] : in_rounds(2)) {
@@ -164,13 +164,13 @@ TEST(CompressedAverages, WithoutErrorFeedbackWhatIsNotSentIsLost) {
   EXPECT_GT(largest_difference(compressed(setup, local, options), setup.run(local).parameters), 1e-3);
 }
 
-// One worker, whose difference is known: signs times the mean magnitude, of a round of two steps.
+// One worker, whose difference is known: signs times the mean magnitude, over a round of two steps.
 TEST(CompressedAverages, OfSignsHaveTheMeanMagnitude) {
   const auto listed = [](const MicroBatch&) { return std::vector<float>{0.5f, -1.5f, -0.0f, 2.0f}; };
   const SimulatedRun setup{
       .workers = 1, .rate = 0.5, .budget = {.steps = 2}, .objective = std::make_shared<ListedGradients>(4, listed)};
   LocalSgd local(make_constant_period(2), {});
-  // Differences -0.5, 1.5, 0, -2: the mean magnitude is 1, the sign of 0 is +1.
+  // Differences -0.5, 1.5, 0, -2: the mean magnitude is 1, and the sign of 0 is +1.
   EXPECT_EQ(compressed(setup, local, of("sign")), (std::vector<float>{-1, 1, 1, -1}));
 }
 
@@ -179,13 +179,14 @@ TEST(CompressedAverages, WithEightBitsAreWithinABinOfDenseOnes) {
   LocalSgd local(make_constant_period(3), {});
   const CompressionOptions options = compression("int8", "range_std = 6", Compresses::averages);
   const auto dense = setup.run(local).parameters, found = compressed(setup, local, options);
-  // Differences are sums of three uniform numbers times 0.1: a standard deviation of 0.1, bins of 12 of these / 256.
+  // Differences are sums of three uniform numbers times 0.1: the standard deviation is 0.1, and bins are 12 x 0.1 / 256
+  // wide.
   const double difference = largest_difference(found, dense);
   EXPECT_LT(difference, 0.11 * 12 / 256);
   EXPECT_GT(difference, 1e-5);
 }
 
-// Normalisation statistics are averaged as they are: those of a dense run whose models are the same.
+// Normalisation statistics are averaged without compression: those of a dense run with the same models.
 TEST(CompressedAverages, OfStatisticsAreDense) {
   struct WithStatistics : PullObjective {
     std::size_t buffers() const override { return 3; }
@@ -210,13 +211,13 @@ TEST(CompressedAverages, OfStatisticsAreDense) {
     local.compress(of("top-k", 1));
     const auto found = setup.run(local);
     EXPECT_LT(largest_difference(found.buffers, dense.buffers), 1e-5);
-    // Gathered: 8 bytes of each of 4 values, and statistics as they are. Two averages, three workers.
+    // Gathered: 8 bytes for one of 4 values, and uncompressed statistics. Two averages, three workers.
     const int statistics = policy == StatePolicy::average ? 12 : 0;
     EXPECT_EQ(found.totals.bytes, Bytes{2 * 2 * 3 * (32 + statistics)});
   }
 }
 
-// Worker 1 is down in the second round and loses its state: it takes up the common model, and its residual is gone.
+// Worker 1 is down in the second round and loses its state: it adopts the common model, and its residual is lost.
 TEST(CompressedAverages, ALostStateTakesItsResidualAlong) {
   const auto listed = [](const MicroBatch& at) {
     return at.step < 2 ? std::vector<float>{2, 1.5f} : std::vector<float>{0, 0};
@@ -306,7 +307,7 @@ TEST(CompressedAveragesTimes, TakeWhatTheNetworkSays) {
   expect_exact_accounts(outcome);
   local.compress(of("random-k", 0.1));
   EXPECT_EQ(setup.run(local).log.front(), "step 2 at 4.200 s: kept 6, dropped 0");
-  // 256 means and a byte each; a scale per 128 and half a byte each.
+  // 256 means and a byte per value; a scale per 128 values and half a byte per value.
   const auto bytes_of = [&](std::string_view kind) {
     local.compress(of(kind));
     return setup.run(local).totals.bytes;
@@ -315,7 +316,7 @@ TEST(CompressedAveragesTimes, TakeWhatTheNetworkSays) {
   EXPECT_EQ(bytes_of("fp4"), Bytes{2 * 3 * 2 * (4 * 3 + 4 * 38)});
 }
 
-// Time-only runs, on fibers and in lockstep, take what training takes; so does what is hidden by the next round.
+// Time-only runs, on fibers and in lockstep, take the same time as training; so do averages hidden by the next round.
 TEST(CompressedAveragesTimes, TimesNeedNoModel) {
   for (const auto& [name, method] : in_rounds(3))
     for (const std::string_view kind : {"top-k", "random-k", "sign", "qsgd", "int8", "fp4"}) {
@@ -334,7 +335,7 @@ TEST(CompressedAveragesTimes, TimesNeedNoModel) {
     }
 }
 
-// Rounds, bytes and round times by formula, against a run whose micro-batches all take 1 s.
+// Rounds, bytes and round times by formula, compared with a run whose micro-batches all take 1 s.
 TEST(CompressedAveragesTimes, FormulasAreThoseOfRuns) {
   constexpr std::int64_t steps = 6;
   for (const char* compression : {"{ name = \"top-k\", ratio = 0.5 }", "{ name = \"random-k\", ratio = 0.25 }",
@@ -365,7 +366,7 @@ TEST(CompressedAveragesTimes, FormulasAreThoseOfRuns) {
   }
 }
 
-// The table `compression` of methods that average models: what it reads, and what it refuses.
+// The table `compression` of methods that average models: its keys, and refused values.
 
 using testing::HasSubstr;
 
@@ -396,7 +397,7 @@ TEST(CompressedAveragesSettings, AreReadForMethodsThatAverageModels) {
   }
 }
 
-// Neither is in what was read, so that a method without the table is the one that it was.
+// A method without the table has neither key in its resolved form, so it stays the same method.
 TEST(CompressedAveragesSettings, WithoutATableAreDense) {
   EXPECT_THAT(read_method(local_sgd).resolved, testing::Not(HasSubstr("compression")));
   EXPECT_FALSE(read_method(local_sgd).algorithm->compression());

@@ -1,4 +1,4 @@
-// Methods whose workers send compressed gradients, or differences, to servers, on the simulated cluster: residuals,
+// Methods whose workers send compressed gradients or differences to servers, on the simulated cluster: residuals,
 // identities, recursions, times, bytes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -50,10 +50,10 @@ SimulatedRun::Outcome compressed(const SimulatedRun& setup, Algorithm& method, c
   return outcome;
 }
 
-// As they are written in files, for 4 workers.
+// Methods as written in files, for 4 workers.
 struct Written {
   std::string keys;
-  bool rejects = false;  // some of what comes
+  bool rejects = false;  // rejects some of the gradients
 };
 std::vector<Written> all_written() {
   return {
@@ -91,7 +91,7 @@ std::vector<Written> all_written() {
        "{ name = \"plain\" }\nmerge_every = 2\nmixing = 0.5"}};
 }
 
-// Everybody's pace differs, so that some of what comes is old.
+// All workers have different paces, so that some gradients are old.
 SimulatedRun unlike_workers() {
   return {.workers = 4,
           .micro_batches = 2,
@@ -120,7 +120,8 @@ std::vector<float> golden_gradient(const MicroBatch& at) {
   return golden[static_cast<std::size_t>(at.worker.value)][static_cast<std::size_t>(at.step.value())];
 }
 
-// A server that waits for both steps along the mean of their packets; differences of one step are -rate x gradients.
+// A server that waits for both workers and steps along the mean of their packets. Differences of one step are -rate x
+// gradients.
 TEST(CompressedMessages, TopOneHasTheGoldenSteps) {
   BackupWorkers waiting(2);
   AsyncLocalOptions options{.local_steps = 1, .grace = from_seconds(1e6)};
@@ -184,8 +185,8 @@ TEST(CompressedMessages, ErrorFeedbackLosesNothing) {
   }
 }
 
-// Worker 0 takes the first two steps, along zeros, and leaves. Worker 1's first gradient is then too old; its next ones,
-// all zeros, have what it has not sent.
+// Worker 0 takes the first two steps, along zeros, and leaves. Worker 1's first gradient is then too old. Its next
+// ones, all zeros, carry the values that it has not sent.
 TEST(CompressedMessages, WhatAServerRejectsIsLostOrReturned) {
   const auto listed = [](const MicroBatch& at) {
     return at.worker == Rank{1} && at.step == 0 ? std::vector<float>{2, 1.5f} : std::vector<float>{0, 0};
@@ -205,13 +206,13 @@ TEST(CompressedMessages, WhatAServerRejectsIsLostOrReturned) {
   EXPECT_FLOAT_EQ(returned.parameters[1], -0.1f * 1.5f);
   EXPECT_EQ(returned.totals.dropped, lost.totals.dropped);
   EXPECT_EQ(returned.totals.messages, lost.totals.messages);
-  // Each of the models says how many packets came before it, and one of them which of these was too old.
+  // Each model says how many packets came before it, and one of them which of these were too old.
   const std::int64_t models = (returned.totals.bytes.value() - lost.totals.bytes.value()) / 8 - 1;
   EXPECT_GT(models, 6);
   EXPECT_LE(models, returned.totals.messages);
 }
 
-// All that has been sent ends in the model, whichever came too late.
+// All sent values end in the model, whichever arrived too late.
 TEST(CompressedMessages, NothingIsLostWhereAllIsReturned) {
   SimulatedRun setup{.workers = 4, .objective = noise_at_first(24, 6)};
   setup.delays = {exponential_delay(1.0)};
@@ -220,7 +221,7 @@ TEST(CompressedMessages, NothingIsLostWhereAllIsReturned) {
   for (int worker = 0; worker < 4; ++worker)
     for (int step = 0; step < 6; ++step)
       for (std::size_t i = 0; i < 24; ++i) sum_of_all[i] -= 0.1f * noise_of({Rank{worker}, Step{step}, 0}, i);
-  // Asynchronous SGD's rate is a worker's share of the file's; three tokens make a mean.
+  // Asynchronous SGD's rate is a worker's share of the file's rate; three tokens make a mean.
   for (const auto& [keys, divisor] : {std::pair{"algorithm = \"async-sgd\"\nmaximum_staleness = 3", 4},
                                       {"algorithm = \"backup-tokens\"\nbackups = 1", 3}}) {
     const auto reading = read_method(keys);
@@ -235,7 +236,7 @@ TEST(CompressedMessages, NothingIsLostWhereAllIsReturned) {
   }
 }
 
-// Worker 1 is down while it computes its second gradient, of zeros, and loses its state: what it had not sent is gone.
+// Worker 1 is down while it computes its second gradient, of zeros, and loses its state: its unsent values are lost.
 TEST(CompressedMessages, ALostStateTakesItsResidualAlong) {
   const auto listed = [](const MicroBatch& at) {
     return at.step == 0 && at.worker == Rank{1} ? std::vector<float>{2, 1.5f} : std::vector<float>{0, 0};
@@ -278,7 +279,7 @@ TEST(CompressedMessages, ANotANumberReachesTheModel) {
   }
 }
 
-// Normalisation statistics go along as they are.
+// Normalisation statistics are sent without compression.
 TEST(CompressedMessages, StatisticsAreTheDenseOnes) {
   struct WithStatistics : PullObjective {
     std::size_t buffers() const override { return 3; }
@@ -306,8 +307,8 @@ TEST(CompressedMessages, StatisticsAreTheDenseOnes) {
   }
 }
 
-// One worker, 10 values. A cycle: 1 s, a packet of a value and its place (8 bytes) up, 40 bytes down; the last is not
-// answered.
+// One worker, 10 values. A cycle takes 1 s, a packet of a value and its index (8 bytes) up, and 40 bytes down. The last
+// gradient is not answered.
 TEST(CompressedMessages, TakeTheTimeOfTheirPackets) {
   const auto listed = [](const MicroBatch&) { return std::vector<float>(10, 1.0f); };
   const SimulatedRun setup{.workers = 1,
@@ -374,7 +375,7 @@ TEST(CompressedMessages, AreRefusedWithTheirPlace) {
     EXPECT_THAT(faults_of("{ name = \"sign\" }", method), HasSubstr(reason)) << method;
 }
 
-// Bytes and times of messages by formula, against runs of one worker, whose micro-batches take 1 s.
+// Bytes and times of messages by formula, compared with runs of one worker, whose micro-batches take 1 s.
 TEST(CompressedMessages, FormulasAreThoseOfRuns) {
   constexpr std::int64_t steps = 6;
   for (const char* compression :
@@ -406,14 +407,14 @@ TEST(CompressedMessages, FormulasAreThoseOfRuns) {
   }
 }
 
-// Compressed messages to one server of several slices of the model in turn: each has its residual, and what is rejected
-// comes back to the slice that it was of.
+// Compressed messages to one server of several slices of the model in turn: each slice has its residual, and rejected
+// values return to the residual of their slice.
 
 using testing::FloatNear;
 using testing::Pointwise;
 
-// Worker 0 takes a step and sends one of two slices of what it is, then the other, and goes on from the first model. The
-// server adds what comes to its own model, except `rejected`, by number.
+// Worker 0 takes a step, sends one of two slices of its model, then the other, and continues from the first model. The
+// server adds the received slices to its own model, except number `rejected`.
 class TwoSlices : public Algorithm {
  public:
   explicit TwoSlices(Step rejected) : rejected_(rejected) {}
@@ -453,7 +454,7 @@ class TwoSlices : public Algorithm {
   Step rejected_;
 };
 
-// The first gradient that each slice sends has a larger and a smaller value, all others are zeros.
+// The first gradient that each slice sends has a larger and a smaller value; all others are zeros.
 TEST(CompressedSlices, OfOneServerAreToldApart) {
   const auto listed = [](const MicroBatch& at) {
     const auto turn = at.step.value();

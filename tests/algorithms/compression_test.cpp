@@ -34,7 +34,7 @@
 namespace syncopate {
 namespace {
 
-// Compressions of sums of gradients, by what tests tell apart.
+// Compressions of sums of gradients.
 
 CompressionOptions one_bit() { return compression("one-bit", R"(scope = "model")"); }
 
@@ -49,7 +49,7 @@ CompressionOptions scale_com(double ratio, double filter) {
 
 CompressionOptions top_k(double ratio) { return compression("top-k", fmt::format("ratio = {}", ratio)); }
 
-// A method, synchronous SGD unless another is named, with a compression.
+// A method (by default synchronous SGD) with a compression.
 
 template <typename Method = SyncSgd, typename... Args>
 Method compressed(const CompressionOptions& options, Args&&... args) {
@@ -75,7 +75,7 @@ TEST(Compression, TopOneHasTheGoldenSteps) {
   }
 }
 
-// With a constant rate what was held back is sent later, and the run ends where the dense one does.
+// With a constant rate held-back values are sent later, and the run ends at the dense run's model.
 TEST(Compression, ErrorFeedbackLosesNothing) {
   SimulatedRun setup{.workers = 4, .objective = noise_at_first(24, 10, {{"m", 0, 24, 0, 4}})};
   setup.budget = {.steps = 10};
@@ -124,7 +124,7 @@ TEST(Compression, WithManyLevelsIsNearlyDense) {
   }
 }
 
-// Its three statistics after a micro-batch tell which one it was.
+// The three statistics after a micro-batch identify it.
 class WithStatistics : public PullObjective {
  public:
   std::size_t buffers() const override { return 3; }
@@ -143,7 +143,7 @@ class WithStatistics : public PullObjective {
   }
 };
 
-// Normalisation statistics go with the last packet, whatever else does.
+// Normalisation statistics are sent with the last packet, without compression.
 TEST(Compression, StatisticsAreTheDenseOnes) {
   const SimulatedRun setup{
       .workers = 3, .micro_batches = 2, .budget = {.steps = 6}, .objective = std::make_shared<WithStatistics>()};
@@ -157,14 +157,14 @@ TEST(Compression, StatisticsAreTheDenseOnes) {
   }
 }
 
-// One worker's majority is its own sign, also of more micro-batches and with a divisor of what was computed.
+// One worker's majority is its own sign, also with several micro-batches and with a divisor by computed ones.
 TEST(Compression, TheMajoritysStepsAreAsLongAsTheRate) {
   const SimulatedRun setup{.workers = 3, .micro_batches = 2, .rate = 0.25, .budget = {.steps = 4}};
   for (const float value : setup.run(compressed(compression("majority"))).parameters)
-    EXPECT_FLOAT_EQ(value, 1 + 4 * 0.25f);  // targets are above all
+    EXPECT_FLOAT_EQ(value, 1 + 4 * 0.25f);  // targets are above all values
 }
 
-// With m = 0.9 and masking: sends 1, -0.55, 0.68 at places 0, 1, 0. Without: 1; -0.55; 2.11 - 1 at place 0.
+// With m = 0.9 and masking it sends 1, -0.55, 0.68 at indices 0, 1, 0. Without masking: 1; -0.55; 2.11 - 1 at index 0.
 TEST(Compression, MomentumCorrectionHasTheGoldenSteps) {
   const std::vector<std::vector<float>> gradients = {{1, -0.5f, 0.25f}, {0.2f, 0.4f, -0.6f}, {0.3f, 0.3f, 0.3f}};
   const auto listed = [&](const MicroBatch& at) { return gradients[static_cast<std::size_t>(at.step.value())]; };
@@ -190,7 +190,7 @@ TEST(Compression, MomentumCorrectionOfEverythingIsMomentum) {
     const auto found = setup.run(compressed(options)).parameters;
     setup.momentum = masking ? 0 : 0.8;
     const auto dense = setup.run(SyncSgd()).parameters;
-    // What was sent is the velocity, not what is left of it, so that p begins anew at 0 each step.
+    // The whole velocity was sent, so p is 0 at the beginning of each step.
     for (std::size_t i = 0; i < dense.size(); ++i) EXPECT_NEAR(found[i], dense[i], 1e-5 * std::abs(dense[i]));
   }
 }
@@ -210,7 +210,7 @@ TEST(Compression, SignumVotesByAverages) {
   EXPECT_FLOAT_EQ(after(3), -0.5f);
 }
 
-// After a decay by f the two units differ by what is replayed: (1 - f) eta e.
+// After the rate falls by a factor f, the two units differ by the replayed residual: (1 - f) eta e.
 TEST(Compression, ResidualsKeepTheirUnitsWhenTheRateChanges) {
   // One worker, top-1 of two values: the first step sends 4 and keeps 3, the second sends that.
   const auto listed = [](const MicroBatch& at) {
@@ -253,7 +253,7 @@ TEST(Compression, OfOneTensorNeedsAMatrix) {
   EXPECT_THROW(setup.run(compressed(compression("powersgd"))), RunFailure);
 }
 
-// Synchronous methods whose sums are compressed, where batches are dropped, states are lost, workers leave, or values
+// Synchronous methods whose sums are compressed, with dropped batches, lost states, workers that leave, or values that
 // are no numbers.
 
 TEST(CompressionDrops, ANotANumberReachesTheModel) {
@@ -276,7 +276,7 @@ TEST(CompressionDrops, ANotANumberReachesTheModel) {
   }
 }
 
-// Of ScaleCom it is sent once its worker leads: worker 1 does so at steps 1, 4, ...
+// With ScaleCom it is sent once its worker leads: worker 1 leads at steps 1, 4, ...
 TEST(CompressionDrops, ANotANumberIsSentByItsLeader) {
   const auto listed = [](const MicroBatch& at) {
     std::vector<float> values(8, 1.0f);
@@ -292,7 +292,8 @@ TEST(CompressionDrops, ANotANumberIsSentByItsLeader) {
   EXPECT_TRUE(std::isnan(fifth(5)));
 }
 
-// A worker whose batch is dropped sends of its residual: the others' steps, and nothing of what it has dropped.
+// A worker whose batch is dropped still sends values of its residual: the others' steps count, its dropped gradient
+// does not.
 TEST(CompressionDrops, DroppedBatchesAreLostAndResidualsAreNot) {
   SimulatedRun setup{.workers = 4, .objective = noise_at_first(24, 10)};
   setup.budget = {.steps = 10};
@@ -304,7 +305,7 @@ TEST(CompressionDrops, DroppedBatchesAreLostAndResidualsAreNot) {
   EXPECT_GT(largest_difference(whole, dense), 1e-3);
 }
 
-// Folded in, they come later: the run ends where one ends that drops nothing, however much it drops.
+// Folded in, dropped gradients come later: the run ends where one without drops ends, however much is dropped.
 TEST(CompressionDrops, FoldedBatchesComeLater) {
   SimulatedRun setup{.workers = 4, .objective = noise_at_first(24, 10, {{"m", 0, 24, 0, 4}})};
   setup.budget = {.steps = 10};
@@ -316,7 +317,7 @@ TEST(CompressionDrops, FoldedBatchesComeLater) {
     options.dropped = CompressionOptions::Dropped::folded;
     setup.budget = {.steps = 10};
     const auto early = setup.run(compressed<RandomDrop>(options, 0.4, Step{0}));
-    EXPECT_EQ(early.totals.dropped, dropping.totals.dropped);  // in the accounts they are dropped
+    EXPECT_EQ(early.totals.dropped, dropping.totals.dropped);  // they still count as dropped
     EXPECT_EQ(early.totals.kept, dropping.totals.kept);
     setup.budget = {.steps = 400};
     const auto late = setup.run(compressed<RandomDrop>(options, 0.4, Step{0})).parameters;
@@ -338,7 +339,7 @@ TEST(CompressionDrops, OfDroppedMicroBatchesGoesOnAsDropComputeDoes) {
   for (std::size_t i = 0; i < dense.parameters.size(); ++i) EXPECT_NEAR(late.parameters[i], dense.parameters[i], 1e-5);
 }
 
-// Worker 1 is down in the second step and loses its state: the model lacks what its residual held.
+// Worker 1 is down in the second step and loses its state: the model lacks the values of its residual.
 TEST(CompressionDrops, ALostStateTakesItsResidualAlong) {
   const auto listed = [](const MicroBatch& at) {
     return at.step == 0 ? std::vector<float>{4, 3} : std::vector<float>{0, 0};
@@ -355,8 +356,8 @@ TEST(CompressionDrops, ALostStateTakesItsResidualAlong) {
   }
 }
 
-// So does the owner's residual of two phases. Worker 1 owns the second half: (3, -3) and (1, 1), each exact as signs,
-// are (4, -2), of which it sends (3, -3), and (1, 1) later.
+// An owner's residual of the second phase is lost, too. Worker 1 owns the second half. (3, -3) and (1, 1), each exact
+// as signs, sum to (4, -2); the owner sends (3, -3), and (1, 1) later.
 TEST(CompressionDrops, ALostStateTakesAnOwnersResidualAlong) {
   const auto listed = [](const MicroBatch& at) {
     if (at.step > 0) return std::vector<float>{0, 0, 0, 0};
@@ -374,7 +375,7 @@ TEST(CompressionDrops, ALostStateTakesAnOwnersResidualAlong) {
   }
 }
 
-// Nobody waits for who has left: the run ends with the reason that a dense one gives.
+// Nobody waits for a worker that has left: the run ends with the same reason as a dense one.
 TEST(CompressionDrops, AWorkerThatHasLeftIsMissedAsInADenseSum) {
   const auto why = [](const Algorithm& method) -> std::string {
     const SimulatedRun setup{.workers = 3,
@@ -410,7 +411,7 @@ std::shared_ptr<const Objective> noise(std::size_t size, std::vector<ParameterTe
   return std::make_shared<ListedGradients>(size, listed, std::move(tensors));
 }
 
-// A file may ask for full rank with least_rate = 0, though the factors are larger than the matrix.
+// A file may request full rank with least_rate = 0, though the factors are larger than the matrix.
 TEST(CompressionForms, OfFullRankIsDense) {
   for (const auto& [rows, columns] : {std::pair<std::size_t, std::size_t>(4, 6), {6, 4}, {5, 5}}) {
     const std::size_t size = rows * columns + 3;
@@ -430,7 +431,7 @@ TEST(CompressionForms, OfFullRankIsDense) {
   }
 }
 
-// At ratio 1 without masking, as an optimizer has it.
+// At ratio 1 without masking it is the momentum of an optimizer.
 TEST(CompressionForms, NesterovsMomentumOfEverythingIsNesterovs) {
   const CompressionOptions options = compression("dgc", "ratio = 1, momentum = 0.8, masking = false, nesterov = true");
   SimulatedRun setup{.workers = 3, .micro_batches = 2, .budget = {.steps = 15}};
@@ -440,7 +441,7 @@ TEST(CompressionForms, NesterovsMomentumOfEverythingIsNesterovs) {
   for (std::size_t i = 0; i < dense.size(); ++i) EXPECT_NEAR(found[i], dense[i], 1e-5 * std::abs(dense[i]));
 }
 
-// Each worker's mean over its micro-batches, of norms 5 and 1; so is one that is dropped and folded in.
+// Clips each worker's mean over its micro-batches, of norms 5 and 1; also a mean that is dropped and folded in.
 TEST(CompressionForms, ClipsEachWorkersMeanBeforeItAccumulates) {
   const auto listed = [](const MicroBatch& at) {
     if (at.step > 0) return std::vector<float>{0, 0};
@@ -489,7 +490,7 @@ TEST(CompressionTimes, ExchangesOfOtherKindsTakeWhatTheNetworkSays) {
                      .network = make_ring_network(0.01, 1000),
                      .worker_factors = {1, 1, 2},
                      .objective = noise_at_first(300, 10)};
-  // 30 places, 2 (0.01 + 120 / 1000), and their values, 4 (0.01 + 120 / 3000).
+  // 30 indices, 2 (0.01 + 120 / 1000), and their values, 4 (0.01 + 120 / 3000).
   const auto leading = setup.run(compressed(scale_com(0.1, 1)));
   EXPECT_EQ(leading.log.front(), "step 1 at 2.460 s: kept 3, dropped 0");
   EXPECT_EQ(leading.totals.bytes, Bytes{2 * (2 * 120 + 2 * 2 * 120)});
@@ -504,7 +505,7 @@ TEST(CompressionTimes, ExchangesOfOtherKindsTakeWhatTheNetworkSays) {
   expect_exact_accounts(in_phases);
 }
 
-// Time-only runs, on fibers and in lockstep, take what training takes.
+// Time-only runs, on fibers and in lockstep, take the same time as training.
 TEST(CompressionTimes, TimesNeedNoModel) {
   for (const CompressionOptions& options :
        {compression("top-k"), compression("random-k"), compression("scalecom"), compression("sign"), one_bit(),
@@ -523,7 +524,7 @@ TEST(CompressionTimes, TimesNeedNoModel) {
   }
 }
 
-// Compressed sums of gradients that share a pass, against such that have one each.
+// Compressed sums of gradients that share a backward pass, compared with gradients that have a pass each.
 
 std::vector<CompressionOptions> some_kinds() {
   return {top_k(0.25),
@@ -539,7 +540,7 @@ constexpr SampleShape shape{.channels = 1, .height = 6, .width = 6};
 constexpr std::int64_t classes = 4;
 const SamplerOptions sampling{.samples = 200, .workers = 5, .micro_batches = 3, .micro_batch_size = 4, .seed = 9};
 
-// With gradients apart, or without.
+// Computes gradients separately, if required.
 class MaybeApart : public TorchObjective {
  public:
   explicit MaybeApart(bool apart)
@@ -569,7 +570,7 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
 
 TEST(CompressionTogether, OfExactGradientsIsThatOfSingleOnes) {
   for (const CompressionOptions& options : some_kinds()) {
-    if (options.kind == "powersgd") continue;  // of matrices
+    if (options.kind == "powersgd") continue;  // needs matrices
     const auto together = std::make_shared<ApartObjective>(24, 24, 8);
     const auto single = std::make_shared<PullObjective>(24, 24, 8);
     for (const int threads : {0, 1, 3}) {
@@ -584,7 +585,8 @@ TEST(CompressionTogether, OfExactGradientsIsThatOfSingleOnes) {
   }
 }
 
-// Signs and places of values that differ by rounding may differ, after which so does all else: the first steps alone.
+// Signs and indices of values that differ by rounding may differ, and then everything else does: only the first steps
+// count.
 TEST(CompressionTogether, OfANetworkIsThatOfSinglePassesUpToRounding) {
   const auto objective = network();
   ASSERT_TRUE(objective->has_batched_gradients());
@@ -616,7 +618,7 @@ TEST(CompressionTogether, OfANetworkHasTheSameBitsOnAnyNumberOfThreads) {
   }
 }
 
-// Workers that come in another order bring the same set.
+// If workers arrive in another order, the set of gradients is the same.
 TEST(CompressionTogether, DelaysDoNotChangeBits) {
   SimulatedRun setup = run_of(network());
   const auto first = setup.run(compressed(some_kinds().front())).parameters;
@@ -624,9 +626,9 @@ TEST(CompressionTogether, DelaysDoNotChangeBits) {
   EXPECT_EQ(setup.run(compressed(some_kinds().front())).parameters, first);
 }
 
-// Sums whose embeddings are sent as the rows that were touched, on the simulated cluster.
+// Sums whose embeddings are sent as touched rows, on the simulated cluster.
 
-// A bias of 5, a table of 20 rows of 4, a matrix of 6 x 3, a table of 7 rows of 2.
+// A bias of 5 values, a table of 20 rows of 4, a matrix of 6 x 3, a table of 7 rows of 2.
 constexpr std::size_t size = 5 + 80 + 18 + 14;
 const std::vector<ParameterTensor> tensors = {{.name = "bias", .offset = 0, .size = 5},
                                               {.name = "words.weight", .offset = 5, .size = 80, .rows = 20},
@@ -637,7 +639,7 @@ std::mt19937 engine_of(const MicroBatch& at) {
   return std::mt19937(static_cast<unsigned>(1000 * at.worker.value + 10 * at.step.value() + at.index));
 }
 
-// Worker i touches i + 1 words, some of them twice, and one place.
+// Worker i touches i + 1 words, some of them twice, and one position.
 std::vector<std::size_t> rows_of(const MicroBatch& at) {
   auto engine = engine_of(at);
   std::vector<std::size_t> rows;
@@ -674,7 +676,7 @@ SimulatedRun of_texts(int workers, int steps) {
           .objective = std::make_shared<ListedGradients>(size, listed, tensors)};
 }
 
-// What a worker's packet holds of a step of so many micro-batches.
+// Number of words in a worker's packet for a step of this many micro-batches.
 std::int64_t words_of(int worker, int step, int micro_batches) {
   std::vector<bool> touched(27);
   for (int m = 0; m < micro_batches; ++m)
@@ -722,7 +724,7 @@ TEST(SparseRows, TakeTheTimeOfWhatIsSent) {
   EXPECT_NEAR(to_seconds(outcome.totals.end), 1 + 4 * (0.01 + 92.0 / 3000) + 2 * (0.01 + 4 * words / 3000), 1e-9);
 }
 
-// Of one table the other is dense.
+// If only one table is sent as rows, the other is dense.
 TEST(SparseRows, OfOneTableLeaveTheOthersDense) {
   SimulatedRun setup = of_texts(2, 4);
   const auto dense = setup.run(SyncSgd()).parameters;
@@ -799,7 +801,7 @@ TEST(SparseRows, AreRefusedWithTheirPlace) {
   EXPECT_THAT(faults_of("{ name = \"sparse-rows\", error_feedback = true }"), HasSubstr("error_feedback"));
 }
 
-// The table `compression`: what it reads, what it refuses, what formulas make of it.
+// The table `compression`: its keys, refused values, and formulas.
 
 using testing::HasSubstr;
 
@@ -853,7 +855,7 @@ TEST(CompressionSettings, AreRefusedWithTheMethodsReasonWhereNothingCanBeCompres
   EXPECT_GE(refused, 12);
 }
 
-// Whoever has compressed gradients with it wants to know why it is none for what this method sends.
+// Users of a compression for gradients want to know why it does not apply to the values that this method sends.
 TEST(CompressionSettings, EachThatIsForGradientsAloneIsRefusedWithAReason) {
   for (const auto& [what, method] :
        {std::pair(Compresses::averages,
@@ -928,7 +930,7 @@ TEST(CompressionSettings, OfWhatIsNewAreRefusedWithTheirPlace) {
               HasSubstr("the other one is the last step's"));
 }
 
-// What does not write them is what it was before there were such keys: finished runs stay what they are.
+// A file without these keys has the same configuration as before they existed, so its finished runs stay valid.
 TEST(CompressionSettings, OfFormsAreInNoFileThatDoesNotWriteThem) {
   for (const char* compression :
        {"{ name = \"dgc\", ratio = 0.1 }", "{ name = \"one-bit\" }", "{ name = \"powersgd\" }"}) {
@@ -938,7 +940,7 @@ TEST(CompressionSettings, OfFormsAreInNoFileThatDoesNotWriteThem) {
   }
 }
 
-// What has been computed can be folded in; what a deadline has stopped has no gradient.
+// Computed gradients can be folded in; a micro-batch stopped by a deadline has no gradient.
 TEST(CompressionSettings, OnlyWhatIsComputedCanBeFolded) {
   const std::string folding = "{ name = \"top-k\", ratio = 0.1, dropped = \"fold\" }";
   EXPECT_EQ(sum_faults(folding, "algorithm = \"random-drop\"\ndrop_rate = 0.1"), "");
@@ -971,7 +973,7 @@ TEST(CompressionSettings, ByTensorsNeedAModel) {
   EXPECT_EQ(sum_faults("{ name = \"sign\" }", "algorithm = \"sync-sgd\"", true), "");
 }
 
-// Rounds, bytes and step times by formula, against a run whose micro-batches all take 1 s.
+// Rounds, bytes and step times by formula, compared with a run whose micro-batches all take 1 s.
 TEST(CompressionSettings, FormulasAreThoseOfRuns) {
   constexpr std::int64_t steps = 5;
   for (const char* compression :

@@ -22,8 +22,8 @@ TEST(DecentralizedSgd, OneWorkerEqualsSgdBitForBit) {
   EXPECT_EQ(setup.run(DecentralizedSgd()).parameters, setup.run(SyncSgd()).parameters);
 }
 
-// The ring's mixing preserves the mean, and the gradients of this objective are linear, so the mean of the models
-// moves as if all were it.
+// The ring's mixing preserves the mean, and the gradients of this objective are linear, so the mean of the models moves
+// as if all models were equal to it.
 TEST(DecentralizedSgd, WithLinearGradientsTheMeanOfTheModelsIsThatOfSynchronousSgd) {
   for (const int workers : {2, 3, 5, 8}) {
     const SimulatedRun setup{.workers = workers, .micro_batches = 2, .momentum = 0.9, .budget = {.steps = 20}};
@@ -59,7 +59,7 @@ TEST(DecentralizedSgd, TwoWorkersMixTheirHalves) {
   for (const auto& model : run.models) EXPECT_EQ(model, (std::vector<float>{0.5f, 0.5f}));
 }
 
-// The gradient is that of the own model, and decay that of the mixed one.
+// The gradient is taken at the own model, and decay at the mixed one.
 TEST(DecentralizedSgd, WeightsDecayAtTheMixedModelThatIsSteppedFrom) {
   constexpr double rate = 0.1, decay = 2;
   SimulatedRun setup{.workers = 2, .rate = rate, .budget = {.steps = 2}};
@@ -80,8 +80,8 @@ TEST(DecentralizedSgd, WeightsDecayAtTheMixedModelThatIsSteppedFrom) {
 }
 
 TEST(DecentralizedSgd, ModelsTravelWhileGradientsAreComputed) {
-  // Worker 2 takes 2 s per step, the others 1 s; messages 0.5 s. The others have the models of step 1 at 2.5 s,
-  // those of step 2 at 4.5 s, because worker 2 sends them at 2 s and 4 s; it never waits. Worker 0 has the last
+  // Worker 2 takes 2 s per step, the others 1 s; messages take 0.5 s. The others have the models of step 1 at 2.5 s,
+  // and those of step 2 at 4.5 s, because worker 2 sends them at 2 s and 4 s; it never waits. Worker 0 has the last
   // model, from worker 2, at 6.5 s.
   const SimulatedRun setup{.workers = 3, .budget = {.steps = 3}, .delays = delays({0, 0, 1})};
   const auto outcome = setup.run(DecentralizedSgd());
@@ -96,7 +96,7 @@ TEST(DecentralizedSgd, ModelsTravelWhileGradientsAreComputed) {
   expect_exact_accounts(outcome);
 }
 
-// Data that end with the budget are no reason to leave early: the mean is that of all models.
+// If data end with the budget, no worker leaves early: the mean is over all models.
 TEST(DecentralizedSgd, WorkersWhoseDataEndWithTheBudgetAreInTheMean) {
   SimulatedRun setup{.workers = 3, .budget = {.steps = 3}, .delays = delays({0, 0, 1})};
   const auto expected = setup.run(DecentralizedSgd());
@@ -119,8 +119,8 @@ TEST(DecentralizedSgd, BytesAndMessagesAreTheFormulas) {
   EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>(6, 7)));
 }
 
-// The part of worker 3 in the others' mixtures is their own from then on: the rows of what they hold still sum to 1,
-// and they agree in the end.
+// When worker 3 has left, the others give its part of their mixtures to their own models. The rows still sum to 1, and
+// the models agree in the end.
 TEST(DecentralizedSgd, TheOthersGoOnWithoutAWorkerThatHasLeft) {
   std::vector<std::optional<Step>> data_of(6);
   data_of[3] = Step{4};
@@ -134,8 +134,8 @@ TEST(DecentralizedSgd, TheOthersGoOnWithoutAWorkerThatHasLeft) {
   expect_exact_accounts(run.outcome);
 }
 
-// A ring of four, of which worker 2 leaves after its third step. Its third of the mixture falls to its neighbours each:
-// they keep two thirds of their own model and take, as before, one of the other neighbour's.
+// Worker 2 leaves a ring of four after its third step. Its third of the mixture goes to its neighbours' own models:
+// they keep two thirds of their own model and take, as before, one third of the other neighbour's.
 TEST(DecentralizedSgd, ThePartOfANeighbourThatHasLeftFallsToTheWorkerItself) {
   constexpr int workers = 4, steps = 6, left = 2, steps_of_left = 3;
   std::vector<std::vector<double>> models(workers, std::vector<double>(workers));  // [worker][whose]
@@ -162,7 +162,7 @@ TEST(DecentralizedSgd, ThePartOfANeighbourThatHasLeftFallsToTheWorkerItself) {
       EXPECT_NEAR(run.models[i][whose], models[i][whose], 1e-6) << i << " has of " << whose;
 }
 
-// Whose data are used up with the last step of the budget has not left before the end.
+// A worker whose data are used up in the budget's last step has not left before the end.
 TEST(DecentralizedSgd, DataForExactlyTheBudgetAreEnough) {
   SimulatedRun setup{.workers = 4, .budget = {.steps = 5}};
   const auto expected = setup.run(DecentralizedSgd());
@@ -180,8 +180,8 @@ TEST(DecentralizedSgd, WhenWorkerZeroLeavesItsLastModelStaysPublished) {
   expect_exact_accounts(outcome);
 }
 
-// Of 5 s: worker 2, at 2 s per step, ends after its third step, at 6 s. Its neighbours wait for it each time: they
-// start their fourth step at 4.5 s and end it at 6.5 s, when worker 2's last model has come.
+// With a budget of 5 s worker 2, at 2 s per step, ends after its third step, at 6 s. Its neighbours wait for it each
+// time: they start their fourth step at 4.5 s and end at 6.5 s, when worker 2's last model has arrived.
 TEST(DecentralizedSgd, ABudgetOfSecondsEndsWorkersAtDifferentSteps) {
   for (const int slow : {0, 2}) {
     std::vector<double> delay_s(3);

@@ -37,7 +37,7 @@ void expect_times(const SimulatedRun::Outcome& outcome, const std::vector<double
   EXPECT_THAT(times_s, Pointwise(testing::DoubleNear(1e-9), expected_s));
 }
 
-// Each worker has a target of its own, whatever the sample: steps that are overwritten leave no trace.
+// Each worker has its own target for all samples: overwritten steps leave no trace.
 class OwnTargets : public PullObjective {
  public:
   PartialGradient gradient(const float* parameters, const float* buffers,
@@ -75,13 +75,13 @@ TEST(DecoupledDiLoCo, OfEqualWorkersLosesTheStepDuringWhichTheFragmentComes) {
   DecoupledOptions options = options_of();
   options.minimum_steps = 4;
   const auto outcome = setup.run(DecoupledDiLoCo(options));
-  expect_times(outcome, {4.25, 9.25, 14.25});            // four steps, and the one that is overwritten
-  EXPECT_EQ(outcome.totals.dropped, (Counts{3, 3, 3}));  // two, and the one under way at the end
+  expect_times(outcome, {4.25, 9.25, 14.25});            // four steps, and one that is overwritten
+  EXPECT_EQ(outcome.totals.dropped, (Counts{3, 3, 3}));  // two, and the one in progress at the end
   EXPECT_EQ(outcome.totals.accounts[0][Activity::compute], from_seconds(12));
 }
 
-// Steps of 1, 1.1 and 2.6 s. The first two answer at 1.25 and 1.35 s; the third finds the new model at the end of its
-// first step, and so on.
+// Steps of 1, 1.1 and 2.6 s. The first two workers answer at 1.25 and 1.35 s; the third finds the new model at the end
+// of its first step, and so on.
 TEST(DecoupledDiLoCo, ARoundEndsWithItsQuorum) {
   DecoupledOptions options = options_of();
   options.quorum = 2;
@@ -89,7 +89,7 @@ TEST(DecoupledDiLoCo, ARoundEndsWithItsQuorum) {
   expect_times(outcome, {1.35, 3.55, 5.75});
   EXPECT_EQ(outcome.log, (Log{"step 1 at 3.550 s: kept 4, dropped 0", "step 2 at 5.750 s: kept 2, dropped 0"}));
   EXPECT_EQ(outcome.totals.kept, (Counts{3, 3, 0}));
-  EXPECT_EQ(outcome.totals.dropped, (Counts{3, 3, 3}));  // with the steps under way at the end
+  EXPECT_EQ(outcome.totals.dropped, (Counts{3, 3, 3}));  // with the steps in progress at the end
   EXPECT_EQ(outcome.totals.end, Time{from_seconds(5.75)});
   expect_exact_accounts(outcome);
 }
@@ -116,9 +116,9 @@ TEST(DecoupledDiLoCo, NobodyWaitsWhateverQuorumGraceAndNetwork) {
 }
 
 // K = 1. The first window is fixed: worker 1 is in it, at 1.35 s. In the second round, from 1.45 s on, no worker has
-// told yet how long a new model took: worker 1 comes at 3.55 s, too late. In the third, from 3.45 s, worker 0 comes at
-// 5.25 s. The averages are then: steps (1.1 + 1) / 2, quorum (1.25 / 2 + 1.8 / 2) / 2 + 1.8 / 2, and 0.55 s from the
-// round's end at 1.45 s to worker 0's model at 2 s, so that worker 1, at 5.75 s, is in time.
+// reported yet how long a new model took: worker 1 arrives at 3.55 s, too late. In the third, from 3.45 s, worker 0
+// arrives at 5.25 s. The averages are then: steps (1.1 + 1) / 2, quorum (1.25 / 2 + 1.8 / 2) / 2 + 1.8 / 2, and 0.55 s
+// from the round's end at 1.45 s to worker 0's model at 2 s. So worker 1, at 5.75 s, is in time.
 TEST(DecoupledDiLoCo, AnAdaptiveGraceWindowTakesWhoComesWithinIt) {
   DecoupledOptions options = options_of();
   options.quorum = 1;
@@ -150,8 +150,8 @@ TEST(DecoupledDiLoCo, WithoutMarginItTakesTheFirstAndInALongWindowAll) {
   expect_same(run(1, GraceOptions{.margin = 1, .overlap_steps = 1e9, .initial_s = 1e9}), run({}, {}));
 }
 
-// The first coordinate's like in double precision: two equal workers, steps of 1 s, a message 0.25 s. At the end of
-// each step a worker finds the fragment that the last round has made, and answers for the other.
+// The first coordinate in double precision: two equal workers, steps of 1 s, messages of 0.25 s. At the end of each
+// step a worker finds the last round's fragment, and answers for the other fragment.
 TEST(DecoupledDiLoCo, FragmentsAreReplacedInTurn) {
   constexpr double rate = 0.1, outer_rate = 0.7, momentum = 0.6;
   constexpr int rounds = 7, size = 4;
@@ -189,12 +189,14 @@ TEST(DecoupledDiLoCo, FragmentsAreReplacedInTurn) {
     expect_times(outcome, {1.25, 2.25, 3.25, 4.25, 5.25, 6.25, 7.25});
     for (std::size_t i = 0; i < size; ++i) EXPECT_NEAR(outcome.parameters[i], global[i], 1e-4) << i;
     EXPECT_EQ(outcome.totals.bytes, Bytes{(2 * 7 + 2 * 6) * (8 + 24)});
-    EXPECT_EQ(outcome.totals.dropped, (Counts{1, 1}));  // under way at the end: the others are in some fragment
+    EXPECT_EQ(outcome.totals.dropped, (Counts{1, 1}));  // in progress at the end; earlier steps are part of some
+                                                        // fragment
     expect_exact_accounts(outcome);
   }
 }
 
-// K = 1: worker 1's answer to the first round comes at 1.35 s, after its end at 1.25 s, and is the second round's.
+// K = 1: worker 1's answer to the first round arrives at 1.35 s, after the round's end at 1.25 s, and counts in the
+// second.
 TEST(DecoupledDiLoCo, LateAnswersMayCountFromTheServersValueOrFromTheirBase) {
   constexpr double rate = 0.1, outer_rate = 0.5;
   const auto target = [](int worker, int step) { return PullObjective::target({Rank{worker}, step, 0}, 0); };
@@ -229,7 +231,7 @@ TEST(DecoupledDiLoCo, WhereLateAnswersAreDroppedBothAnchorsAreTheSame) {
   }
 }
 
-// Worker 1 takes two steps of 0.5 s while worker 0 takes one: it weighs twice as much.
+// Worker 1 takes two steps of 0.5 s while worker 0 takes one, so it has twice the weight.
 TEST(DecoupledDiLoCo, WorkersWeighAsMuchAsTheyHaveStepped) {
   SimulatedRun setup{.workers = 2, .network_s = 0.2, .budget = {.steps = 3}};
   setup.objective = std::make_shared<OwnTargets>();
@@ -237,8 +239,8 @@ TEST(DecoupledDiLoCo, WorkersWeighAsMuchAsTheyHaveStepped) {
   DecoupledOptions options = options_of(make_plain_outer(1));
   options.local_steps = Step{4};
   const auto outcome = setup.run(DecoupledDiLoCo(options));
-  // The first round is answered after one step of each, and ends at 1.2 s, when the slower step's time is known: the
-  // second begins at 4 s. The new model replaces what they have at 2 and 1.5 s; two and five steps follow.
+  // The first round is answered after one step of each worker, and ends at 1.2 s, when the slower step's time is known:
+  // the second begins at 4 s. The new model replaces the workers' models at 2 and 1.5 s; two and five steps follow.
   expect_times(outcome, {1.2, 4.2});
   const auto step = [](double x, int worker) { return x - 0.1 * (x - PullObjective::target({Rank{worker}, 0, 0}, 0)); };
   double x = (step(1, 0) + step(1, 1)) / 2, y0 = x, y1 = x;
@@ -256,7 +258,7 @@ TEST(DecoupledDiLoCo, ALaunchFloorSpacesRounds) {
     options.fragments = Fragments(fragments);
     options.local_steps = Step{6};
     const auto outcome = setup.run(DecoupledDiLoCo(options));
-    const double period_s = 6.0 / fragments;  // rounds begin at multiples of it, which ends of steps are too
+    const double period_s = 6.0 / fragments;  // rounds begin at multiples of it, where steps also end
     ASSERT_GE(outcome.publications.size(), 4u);
     for (std::size_t round = 1; round < outcome.publications.size(); ++round)
       EXPECT_NEAR(to_seconds(outcome.publications[round].time), static_cast<double>(round) * period_s + 0.25, 1e-9);
@@ -277,7 +279,7 @@ TEST(DecoupledDiLoCo, RunsWithoutAModel) {
 }
 
 // Rounds of Decoupled DiLoCo that do not go as planned: workers that leave, are down, or lose their state, within a
-// grace window or while a fragment is under way; and settings that cannot be.
+// grace window or while a fragment is under way; and invalid settings.
 
 std::shared_ptr<const OutagePlan> outage(int worker, double at_s, double duration_s, bool loses_state) {
   return std::make_shared<OutagePlan>(
@@ -299,7 +301,7 @@ TEST(DecoupledEnds, AQuorumIsNeverMoreThanTheWorkersLeft) {
     DecoupledOptions options = quorum_options(quorum);
     options.grace = GraceOptions{.margin = 1, .overlap_steps = 1e6, .initial_s = 100};
     const auto outcome = setup.run(DecoupledDiLoCo(options));
-    // All answer once: within the first window, whose end nobody waits for. Then worker 0 goes on alone.
+    // All answer once, within the first window, for whose end nobody waits. Then worker 0 continues alone.
     EXPECT_EQ(outcome.totals.kept, (Counts{10, 1, 1}));
     EXPECT_NEAR(to_seconds(outcome.publications[0].time), 2.85, 1e-9);
     EXPECT_EQ(outcome.published, Step{4});
@@ -319,7 +321,7 @@ TEST(DecoupledEnds, WhenAllHaveLeftWhatTheyAnsweredCounts) {
   }
 }
 
-// Worker 1 is down from 1 to 61 s. The others' window ends without it; a quorum of all waits for it.
+// Worker 1 is down from 1 to 61 s. The others' window ends without it; only a quorum of all waits for it.
 TEST(DecoupledEnds, OneThatIsDownIsWaitedForByAQuorumOfAllAlone) {
   for (const bool loses_state : {false, true}) {
     SimulatedRun setup = three_workers(2);
@@ -338,8 +340,9 @@ TEST(DecoupledEnds, OneThatIsDownIsWaitedForByAQuorumOfAllAlone) {
 }
 
 // Two workers, steps of 1 s, messages of 0.2 s, two fragments: a round per step. Worker 1 loses its state at 2.3 s,
-// while the second round's fragment is under way to it. Up at 2.8 s it asks for the model, and begins anew at 3.2 s. At
-// that step's end it asks which round is open; it knows at the next one's, at 5.2 s, and answers the third round.
+// while the second round's fragment is under way to it. Up at 2.8 s it asks for the model, and begins again at 3.2 s.
+// At the end of that step it asks which round is open. It knows at the end of the next one, at 5.2 s, and answers the
+// third round.
 TEST(DecoupledEnds, ALostStateTakesTheStepsSinceTheLastAnswerAndTheWorkerAsksWhichRoundIsOpen) {
   SimulatedRun setup{.workers = 2, .network_s = 0.2, .budget = {.steps = 6}, .outages = outage(1, 2.3, 0.5, true)};
   const auto outcome = setup.run(DecoupledDiLoCo(quorum_options({}, 2)));
@@ -352,7 +355,7 @@ TEST(DecoupledEnds, ALostStateTakesTheStepsSinceTheLastAnswerAndTheWorkerAsksWhi
   expect_exact_accounts(outcome);
 }
 
-// Whatever is under way when a state is lost: all ends, and each second is booked once.
+// A state is lost at various times, with anything under way: the run always ends, and each second is booked once.
 TEST(DecoupledEnds, LossesAtAnyTimeHangNothing) {
   for (const int fragments : {1, 3})
     for (const std::optional<int> quorum : {std::optional<int>{}, std::optional(1), std::optional(2)})
@@ -394,7 +397,8 @@ TEST(DecoupledSettings, WrongOnesAreFaultsWithTheirPlace) {
   EXPECT_EQ(faults(outer), "");
   EXPECT_EQ(faults(outer + "quorum = 3\ngrace = { margin = 0.5 }"), "");
   EXPECT_NE(faults(""), "");
-  EXPECT_NE(faults("outer = { name = \"diloco\" }"), "");  // its rate and momentum are not published
+  EXPECT_NE(faults("outer = { name = \"diloco\" }"), "");  // its rate and momentum are not published, so they are
+                                                           // required
   for (const char* const keys :
        {"quorum = 0", "quorum = 5", "grace = { margin = 0.5 }", "quorum = 2\ngrace = {}",
         "quorum = 2\ngrace = { margin = 1.5 }", "quorum = 2\ngrace = { margin = 0.5, overlap_steps = -1 }",
@@ -408,7 +412,7 @@ TEST(DecoupledSettings, WrongOnesAreFaultsWithTheirPlace) {
   EXPECT_THAT(faults(outer + "quorum = 5"), testing::HasSubstr("test.toml:3"));
 }
 
-// What the server of Decoupled DiLoCo and its workers tell each other, and what answers say together.
+// Messages between the server of Decoupled DiLoCo and its workers, and the totals of answers.
 
 TEST(OpenRound, IsWhatItsNumbersSay) {
   const OpenRound round{.number = Step{5}, .begins = Time{from_seconds(1.5)}, .last_ended = Time{from_seconds(1.25)}};
@@ -443,7 +447,7 @@ TEST(FragmentAnswer, IsWhatItsMessageSays) {
   }
 }
 
-// Of two micro-batches a step: 2, 1 and 3 steps of 3, 4 and 2 s.
+// Two micro-batches a step: 2, 1 and 3 steps of 3, 4 and 2 s.
 TEST(AnswerTotals, AreTheSlowestStepTheLongestWayAndAllWork) {
   std::vector<FragmentAnswer> answers(3);
   answers[0].work = {.micro_batches = 4, .time = from_seconds(6)};
@@ -503,8 +507,8 @@ TEST(FragmentProgress, LosesStepsThatAreInNoFragmentAnyMore) {
   take_steps(progress, 1);
   expect_work(progress.receive(1), 0);
   take_steps(progress, 4);
-  expect_work(progress.receive(2), 2);  // the first fragment has the five since
-  expect_work(progress.receive(0), 1);  // the second has four
+  expect_work(progress.receive(2), 2);  // the first fragment has had five steps since
+  expect_work(progress.receive(0), 1);  // the second has had four
   expect_work(progress.report(), 4);
   take_steps(progress, 1);
   expect_work(progress.receive_all(), 1);
@@ -515,7 +519,7 @@ TEST(MergeWeights, AreQuantityTimesQuality) {
   EXPECT_EQ(weight_of(12, Step{4}), 12 * (12.0 / 4));
   EXPECT_EQ(weight_of(5, Step{2}), 12.5);
   EXPECT_EQ(weight_of(0, Step{0}), 0);
-  EXPECT_EQ(weight_of(8, Step{4}) / weight_of(2, Step{1}), 4);  // equal batches: in proportion to the steps
+  EXPECT_EQ(weight_of(8, Step{4}) / weight_of(2, Step{1}), 4);  // equal batches: weights in proportion to steps
 }
 
 TEST(GraceWindowLength, IsThePartOfWhatOverlappedStepsLeave) {
@@ -524,7 +528,7 @@ TEST(GraceWindowLength, IsThePartOfWhatOverlappedStepsLeave) {
   window.record_quorum(3);
   window.record_sync(1.5);
   EXPECT_DOUBLE_EQ(window.length_s(), 0.5 * (4 * 2 - 3 - 1.5));
-  window.record_quorum(6.75);  // nothing is to spare
+  window.record_quorum(6.75);  // there is no spare time
   EXPECT_DOUBLE_EQ(window.length_s(), 0);
 }
 
@@ -557,7 +561,7 @@ TEST(GraceWindowLength, IsNoLongerThanTheLongest) {
   EXPECT_EQ(window.length_s(), 0.75);
 }
 
-// After values x_0, ..., x_n an average of factor a is (1 - a)^n x_0 + the sum of a (1 - a)^(n - k) x_k.
+// With values x_0, ..., x_n, an average of factor a is (1 - a)^n x_0 + the sum of a (1 - a)^(n - k) x_k.
 TEST(GraceWindowLength, GoesByExponentialAverages) {
   GraceWindow window({.margin = 1, .overlap_steps = 10, .averaging = 0.25});
   for (const double step_s : {1.0, 2.0, 4.0}) window.record_step(step_s);

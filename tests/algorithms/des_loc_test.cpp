@@ -57,8 +57,8 @@ TEST(DesLoc, WithoutPeriodsForMomentsEqualsLocalSgdThatKeepsThemBitForBit) {
   EXPECT_EQ(des_loc.totals.bytes, local.totals.bytes);
 }
 
-// In double precision, a step as it is published: means take the places of the moments before their update, and that
-// of the parameters their place before the step. The gradient is that at the mean.
+// In double precision, a step as it is published: means replace the moments before their update, and the parameters
+// before the step. The gradient is taken at the mean.
 TEST(DesLoc, IsTheRecursionWithAMeanBeforeEachUpdate) {
   constexpr int workers = 3, steps = 31;
   constexpr double rate = 0.05, beta1 = 0.8, beta2 = 0.9, epsilon = 1e-8;
@@ -107,7 +107,8 @@ TEST(DesLoc, OfSgdsMomentumIsTheRecursionToo) {
   }
 }
 
-// Steps of 1, 1.25 and 2 s; a collective takes 0.5 s. Momentum alone after steps 3 and 9, with the parameters after 6.
+// Steps of 1, 1.25 and 2 s; a collective takes 0.5 s. Momentum is averaged alone after steps 3 and 9, and with the
+// parameters after 6.
 TEST(DesLoc, MeetsAfterEachStepThatAPeriodFallsOn) {
   const SimulatedRun setup{.momentum = 0.5,
                            .budget = {.steps = 9},
@@ -116,14 +117,14 @@ TEST(DesLoc, MeetsAfterEachStepThatAPeriodFallsOn) {
   EXPECT_THAT(outcome.log, ElementsAre("step 2 at 4.500 s: kept 6, dropped 0", "step 3 at 7.000 s: kept 3, dropped 0",
                                        "step 4 at 9.500 s: kept 3, dropped 0", "step 6 at 14.000 s: kept 6, dropped 0",
                                        "step 8 at 18.500 s: kept 6, dropped 0",
-                                       "step 9 at 21.000 s: kept 3, dropped 0"));  // the last: both
-  // Of 16 bytes each vector: x, u, x, x and u, x, x and u; an all-reduce over 3 is 2 x 2 times that.
+                                       "step 9 at 21.000 s: kept 3, dropped 0"));  // the last average: both
+  // Vectors of 16 bytes: x, u, x, x and u, x, x and u; an all-reduce over 3 workers is 2 x 2 times that.
   EXPECT_EQ(outcome.totals.bytes, Bytes{2 * 2 * 16 * (1 + 1 + 1 + 2 + 1 + 2)});
-  EXPECT_EQ(outcome.publications.size(), 5u);  // not where momentum met alone
+  EXPECT_EQ(outcome.publications.size(), 5u);  // no publication where only momentum was averaged
   expect_exact_accounts(outcome);
 }
 
-// Workers end their round at 10, 10.25 and 11 s, before the momentum's third meeting, which is the run's last; the
+// Workers end their round at 10, 10.25 and 11 s, before the momentum's third average, which is the run's last. The
 // parameters follow.
 TEST(DesLoc, AveragesTheParametersWhereAClockEndsARoundOfMoments) {
   const SimulatedRun setup{.momentum = 0.5,
@@ -137,11 +138,11 @@ TEST(DesLoc, AveragesTheParametersWhereAClockEndsARoundOfMoments) {
   expect_exact_accounts(outcome);
 }
 
-// Bytes per step in all-reduces of a gradient: 1 / K_x + 1 / K_u + 1 / K_v, with 3 and 6 times K_x 1.5 / K_x, half of
+// All-reduces of a vector per step: 1 / K_x + 1 / K_u + 1 / K_v. With 3 and 6 times K_x that is 1.5 / K_x, half of
 // Local Adam's 3 / K_x.
 TEST(DesLoc, SendsHalfOfWhatLocalAdamDoes) {
   constexpr int workers = 6, K_x = 16, steps = 6 * K_x * 4;
-  constexpr std::int64_t all_reduce = 2 * (workers - 1) * 16;  // of 16 bytes
+  constexpr std::int64_t all_reduce = 2 * (workers - 1) * 16;  // bytes of an all-reduce of 16 bytes
   SimulatedRun setup = with_adamw({.workers = workers, .budget = {.steps = steps}});
   setup.objective = nullptr;
   const auto bytes_of = [&](const Algorithm& method) { return setup.run(method).totals.bytes.value(); };
@@ -169,8 +170,8 @@ TEST(DesLoc, SaysWhatItCommunicates) {
     }
 }
 
-// Moments make the payload of some meetings larger, and the all-reduce on a ring longer. All wait for the slowest sum
-// of the steps since the last meeting; the maximum of eight normal times lies 1.423600306 deviations above the mean.
+// Moments enlarge the payload of some averages, and lengthen their all-reduce on a ring. All wait for the slowest sum
+// of the steps since the last average; the maximum of eight normal times lies 1.423600306 deviations above the mean.
 TEST(DesLoc, TakesTheSlowestSumOfItsRoundsAndWhatTheyAverage) {
   using Periods = std::array<int, 3>;
   constexpr int steps = 16 * 120;
@@ -217,7 +218,7 @@ TEST(DesLoc, GoesOnWithAWorkerThatHasLostItsState) {
   for (const Step first : {Step{12}, Step{5}}) {
     const auto outcome = setup.run(DesLoc(4, {first, Step{24}}));
     EXPECT_EQ(outcome.published, Step{24});
-    EXPECT_GT(sum(outcome.totals.dropped), 0);  // local steps since the last meeting
+    EXPECT_GT(sum(outcome.totals.dropped), 0);  // local steps since the last average
     EXPECT_EQ(sum(outcome.totals.kept) + sum(outcome.totals.dropped), 3 * 24);
     expect_exact_accounts(outcome);
   }
@@ -251,7 +252,7 @@ TEST(MomentSchedule, HalfOfAMomentIsLeftAfterItsHalfLife) {
   EXPECT_NEAR(half_life(0.999), 693, 0.5);
 }
 
-// Which periods a file gives shows in what is sent over 2,772 steps by 2 workers: 2 x 16 bytes per vector.
+// The vectors that 2 workers send in 2,772 steps (2 x 16 bytes each) show which periods a file's keys give.
 std::int64_t vectors_sent(const std::string& keys, const std::vector<double>& decays) {
   const auto reading = read_method("algorithm = \"des-loc\"\n" + keys, {.workers = 2, .moment_decays = decays});
   EXPECT_EQ(reading.faults, "") << keys;

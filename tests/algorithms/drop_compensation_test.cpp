@@ -74,7 +74,7 @@ TEST(ExtraSteps, AreANumberOfWholeSteps) {
     EXPECT_EQ(uneven(10).run(dropping(3.1, make_extra_steps(redundancy, ExtraStepsSchedule::kept))).rounds.size(),
               static_cast<std::size_t>(10 + extra))
         << redundancy;
-  // Of 4 planned steps 6/9 are kept: half as many again.
+  // 6/9 of the micro-batches are kept, so the 4 planned steps become 6.
   EXPECT_EQ(uneven(4).run(dropping(3.1, make_extra_steps({}, ExtraStepsSchedule::kept))).rounds.size(), 6u);
 }
 
@@ -87,7 +87,7 @@ TEST(ExtraSteps, TheScheduleStaysAtItsEndOrIsStretched) {
   const LearningRate::Options linear{.shape = LearningRate::Shape::linear, .peak = 1, .total_steps = 20};
   setup.learning_rate = std::make_shared<LearningRate>(linear);
   const auto rates = [&](ExtraStepsSchedule schedule) {
-    std::vector<double> found;  // of the step after each publication
+    std::vector<double> found;  // learning rates of the step after each publication
     for (const Publication& p : setup.run(dropping(3.1, make_extra_steps(0.25, schedule))).publications)
       found.push_back(p.learning_rate);
     return found;
@@ -118,8 +118,8 @@ TEST(LargerBatch, OffersMoreAndDividesByWhatItOffers) {
   EXPECT_NEAR(outcome.parameters[0], 1 - 0.5 * sum / 12, 1e-5);
 }
 
-// Of the four micro-batches that are offered to each worker a fifth is expected to be dropped: 3 x 4 x 0.8 are left on
-// average, whatever this step keeps. The file's batch, of 3 x 3, is nothing to divide by.
+// A fifth of the four micro-batches that are offered to each worker is expected to be dropped: 3 x 4 x 0.8 are kept on
+// average, whatever this step keeps. The file's batch, of 3 x 3, is not the divisor.
 TEST(LargerBatch, TheMeanRateIsThatOfWhatIsOffered) {
   SimulatedRun setup = uneven(1);
   setup.rate = 0.5;
@@ -128,7 +128,8 @@ TEST(LargerBatch, TheMeanRateIsThatOfWhatIsOffered) {
                                               .mean_drop_rate = 0.2,
                                               .compensation = make_larger_batch(1.0 / 3)}));
   EXPECT_EQ(outcome.log, Log{"step 1 at 5.000 s: kept 9, dropped 3"});
-  // Worker 0 finishes all four, of which the last is a sample that no usual step has; the others their first 3 and 2.
+  // Worker 0 finishes all four, the last of which is a sample that no usual step has; the others finish their first 3
+  // and 2.
   const std::vector<MicroBatch> kept = {{Rank{0}, 0, 0}, {Rank{0}, 0, 1}, {Rank{0}, 0, 2},
                                         {Rank{0}, 1, 0}, {Rank{1}, 0, 0}, {Rank{1}, 0, 1},
                                         {Rank{1}, 0, 2}, {Rank{2}, 0, 0}, {Rank{2}, 0, 1}};
@@ -162,13 +163,13 @@ TEST(LargerBatch, OffersAFractionalRedundancyOnAverage) {
 
 TEST(LargerBatch, OfAFractionalNumberOffersNoSampleTwice) {
   const auto objective = std::make_shared<PullObjective>();
-  uneven(4, objective).run(dropping(HUGE_VAL, make_larger_batch(0.5)));  // 4, 5, 4 and 5 of 4.5
+  uneven(4, objective).run(dropping(HUGE_VAL, make_larger_batch(0.5)));  // 4, 5, 4 and 5 for 4.5 on average
   EXPECT_EQ(objective->evaluations, 3 * 18);
   EXPECT_EQ(objective->evaluated.size(), 3u * 18);
   expect_all_evaluated(*objective, 3, 6, 3);
 }
 
-// Each step goes along the mean of what it has: without drops no further than one of M micro-batches.
+// Each step goes along the mean of its micro-batches: without drops no further than a step of M micro-batches.
 TEST(LargerBatch, IsDividedByWhatEachStepOffers) {
   constexpr double rate = 0.25;
   SimulatedRun setup{.workers = 1, .micro_batches = 3, .rate = rate, .budget = {.steps = 2}};
@@ -184,8 +185,8 @@ TEST(LargerBatch, IsDividedByWhatEachStepOffers) {
   EXPECT_NEAR(outcome.parameters[0], theta, 1e-5);
 }
 
-// 13.32 of 12 in a step, of which each loses some: 25 steps are planned with 333 micro-batches, 27.75 steps' worth.
-// What is carried over, and what is computed again, is not planned twice.
+// Steps have 13.32 of 12 micro-batches and lose some: 25 steps are planned with 333 micro-batches, 27.75 steps' worth.
+// Carried-over and recomputed micro-batches are not planned twice.
 TEST(LargerBatch, WhatIsPublishedCountsWhatEachStepHasBeyondTheFiles) {
   const SimulatedRun setup{.workers = 2, .micro_batches = 12, .budget = {.steps = 25}, .objective = nullptr};
   for (const double threshold_s : {HUGE_VAL, 9.5}) {
@@ -199,7 +200,7 @@ TEST(LargerBatch, WhatIsPublishedCountsWhatEachStepHasBeyondTheFiles) {
       EXPECT_EQ(publication.surplus_steps, 0);
 }
 
-// Equal micro-batches of 1 s and a collective of 0.5 s: nothing is worth dropping, whether a step has 4 or 5.
+// Equal micro-batches of 1 s and a collective of 0.5 s: dropping never pays, whether a step has 4 or 5.
 TEST(LargerBatch, OfAFractionalNumberIsSearchedForAThreshold) {
   const SimulatedRun setup{.workers = 3, .micro_batches = 3, .budget = {.steps = 30}, .objective = nullptr};
   const auto outcome = setup.run(
@@ -211,19 +212,19 @@ TEST(LargerBatch, OfAFractionalNumberIsSearchedForAThreshold) {
 TEST(Recomputation, WhatWasDroppedIsComputedBeforeTheNextEpoch) {
   const auto objective = std::make_shared<PullObjective>();
   const auto outcome = uneven(3, objective).run(dropping(3.1, make_recomputation(2)));
-  // After two steps the workers have dropped 0, 2 and 4. They tell each other (0.5 s), and take two steps more: of
-  // 0, 2 and 3 micro-batches (6 s), of 0, 0 and 1 (2 s). Then the third step of the epoch's own.
+  // After two steps the workers have dropped 0, 2 and 4. They exchange these numbers (0.5 s), and take two additional
+  // steps: of 0, 2 and 3 micro-batches (6 s), and of 0, 0 and 1 (2 s). Then comes the third step of the epoch.
   EXPECT_EQ(outcome.log, (Log{"step 1 at 3.600 s: kept 6, dropped 3", "step 2 at 7.200 s: kept 6, dropped 3",
                               "step 3 at 14.200 s: kept 5, dropped 0", "step 4 at 16.700 s: kept 1, dropped 0",
                               "step 5 at 20.300 s: kept 6, dropped 3"}));
   expect_all_evaluated(*objective, 3, 2, 3);
   EXPECT_EQ(objective->evaluations, 2 * 9 + 6);
   EXPECT_TRUE(objective->evaluated.contains({Rank{0}, 2, 0}));
-  EXPECT_EQ(outcome.published, Step{3});  // in steps of the experiment file
+  EXPECT_EQ(outcome.published, Step{3});  // counted in steps of the experiment file
 }
 
-// One worker keeps 1 of 2 micro-batches of every step, and additional steps make up for all that is missing: the epoch
-// after them has dropped as many again, though as many were kept, all in all, as planned.
+// One worker keeps 1 of 2 micro-batches of every step, and additional steps make up for all that is missing. The next
+// epoch has dropped the same number again, although in total as many were kept as planned.
 TEST(Recomputation, WhatIsComputedAgainDoesNotCountForTheEpochInWhichItIs) {
   const auto objective = std::make_shared<PullObjective>();
   SimulatedRun setup{.workers = 1, .micro_batches = 2, .budget = {.steps = 6}, .objective = objective};
@@ -257,7 +258,7 @@ TEST(Recomputation, AdditionalStepsHoldTheLearningRateAndDivideByTheSame) {
   EXPECT_NEAR(outcome.parameters[0], x, 1e-4);
 }
 
-// Additional steps have no threshold, so that the mean drop rate is not theirs.
+// Additional steps have no threshold, so the mean drop rate does not apply to them.
 TEST(Recomputation, TheMeanRateDividesUsualStepsAlone) {
   DropComputeOptions options;
   options.threshold = make_fixed_threshold(from_seconds(3.1));
@@ -281,8 +282,8 @@ TEST(Recomputation, TheMeanRateDividesUsualStepsAlone) {
   EXPECT_NEAR(outcome.parameters[0], usual(1, again), 1e-4);
 }
 
-// The fifth step takes 10 s, and loses what the four before it, of 2 s each, do not allow for. What is computed again,
-// in one additional step, tells nothing of how long usual steps take: of these alone each is followed by a gather of
+// The fifth step takes 10 s, and loses micro-batches because of the four steps before it, of 2 s each. The additional
+// step that recomputes them does not show how long usual steps take: only usual steps are followed by a gather of
 // times.
 TEST(Recomputation, AnAdaptiveThresholdLearnsFromUsualStepsAlone) {
   class SlowFifthStep : public DelayProcess {
@@ -301,13 +302,13 @@ TEST(Recomputation, AnAdaptiveThresholdLearnsFromUsualStepsAlone) {
   EXPECT_EQ(outcome.rounds[4].dropped, 6);
   EXPECT_EQ(outcome.rounds[5].kept, 6);
   EXPECT_EQ(outcome.rounds[5].dropped, 0);
-  EXPECT_EQ(outcome.totals.collectives, 9 + 8 + 1);  // steps, their times, and how much each worker has to make up for
+  EXPECT_EQ(outcome.totals.collectives, 9 + 8 + 1);  // steps, their times, and how much each worker must recompute
 }
 
 TEST(CarryOver, DroppedMicroBatchesComeFirstInTheNextStep) {
   const auto objective = std::make_shared<PullObjective>();
   const auto outcome = uneven(2, objective).run(dropping(3.1, make_carry_over(3)));
-  // The second worker carries 1 and then 2, the third carries 2, and of then 4 the newest is lost.
+  // The second worker carries 1 and then 2, the third carries 2; of then 4, the newest is lost.
   EXPECT_EQ(outcome.log, (Log{"step 1 at 3.600 s: kept 6, dropped 0", "step 2 at 7.200 s: kept 6, dropped 1"}));
   const std::vector<MicroBatch> kept = {{Rank{0}, 0, 0}, {Rank{0}, 0, 1}, {Rank{0}, 0, 2}, {Rank{0}, 1, 0},
                                         {Rank{0}, 1, 1}, {Rank{0}, 1, 2}, {Rank{1}, 0, 0}, {Rank{1}, 0, 1},
@@ -316,7 +317,8 @@ TEST(CarryOver, DroppedMicroBatchesComeFirstInTheNextStep) {
 }
 
 TEST(CarryOver, ComputesEachMicroBatchExactlyOnceWhenThereIsTimeToCatchUp) {
-  // In the first four steps the third worker takes 2 s, then 1 s: within 5.5 s it finishes 2 of its 3, later 5.
+  // In the first four steps the third worker takes 2 s per micro-batch, then 1 s: within 5.5 s it finishes 2 of its 3,
+  // later 5.
   class SlowThirdWorkerAtFirst : public DelayProcess {
    public:
     void add(const RandomStream& stream, std::uint32_t, std::span<double> added_s) const override {
@@ -377,7 +379,7 @@ TEST(DropCompensationSettings, ExtraStepsStretchTheScheduleWhereTheirNumberIsGiv
   EXPECT_EQ(resolved_schedule("compensation = \"extra-steps\"\nredundancy = 0.1\n" + kept), "kept");
 }
 
-// 40 steps, linear, as far as 1e-6 of the peak: ten more at that end move the parameters by a millionth.
+// 40 steps, linear, down to 1e-6 of the peak: ten more at that end move the parameters by a millionth.
 TEST(DropCompensationSettings, ExtraStepsAtARateOfNearlyNothingAreFaults) {
   const auto faults = [](const std::string& keys, LearningRate::Options rate) {
     rate.total_steps = 40;

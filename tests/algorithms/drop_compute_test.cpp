@@ -74,8 +74,8 @@ TEST(DropCompute, AStartedMicroBatchFinishesInTheReferenceCodesVariant) {
 
 TEST(DropCompute, AStartedBackwardPassFinishesInTheOtherVariant) {
   SimulatedRun setup{.micro_batches = 3, .delays = {slow_third_worker()}};
-  // Forward share 0.6: worker 1's third forward pass ends at 2.5 + 0.75 = 3.25 s, past the threshold, and
-  // is thrown away; worker 2's second ends at 2 + 1.2 = 3.2 s, also thrown away.
+  // Forward share 0.6: worker 1's third forward pass ends at 2.5 + 0.75 = 3.25 s, past the threshold, and is discarded.
+  // Worker 2's second ends at 2 + 1.2 = 3.2 s, and is discarded, too.
   const auto early = setup.run(DropCompute(from_seconds(3.1), Preempt::backward, 0.6));
   EXPECT_EQ(early.log.front(), "step 1 at 3.750 s: kept 6, dropped 3");
   // Share 0.5: they end at 3.125 s and 3.0 s; only worker 2's backward pass has begun, and ends at 4 s.
@@ -116,7 +116,7 @@ TEST(DropCompute, WithoutThresholdEveryNormalisationEqualsSynchronousSgd) {
 
 TEST(DropCompute, EachNormalisationHasItsDivisor) {
   SimulatedRun setup{.micro_batches = 3, .rate = 0.5, .budget = {.steps = 1}, .delays = {slow_third_worker()}};
-  double sum = 0;  // of the six that end in time
+  double sum = 0;  // sum over the six that end in time
   for (const MicroBatch& micro_batch : std::vector<MicroBatch>{
            {Rank{0}, 0, 0}, {Rank{0}, 0, 1}, {Rank{0}, 0, 2}, {Rank{1}, 0, 0}, {Rank{1}, 0, 1}, {Rank{2}, 0, 0}})
     sum += 1.0 - PullObjective::target(micro_batch, 0);
@@ -147,8 +147,8 @@ TEST(DropCompute, AStepOfNothingIsAZeroGradientForEveryNormalisation) {
   }
 }
 
-// Every step takes as long as every other, so what the automatic threshold expects to be dropped is dropped: the
-// mean rate and the count are the same divisor.
+// All steps take equally long, so the drop rate is the one that the automatic threshold expects: the mean rate and the
+// count give the same divisor.
 TEST(DropCompute, TheMeanRateIsTheOneThatTheAutomaticThresholdExpects) {
   SimulatedRun setup{.workers = 6,
                      .micro_batches = 3,
@@ -203,7 +203,7 @@ TEST(DropCompute, AStepThatLosesEverythingGoesOnAlongTheMomentum) {
 }
 
 TEST(DropCompute, AStepWithoutAnyMicroBatchKeepsWorkersInConsensus) {
-  // Nobody finishes anything in time, twice; the state stays one, and so do later steps.
+  // Twice, nobody finishes anything in time. The workers keep a common state, and later steps are the same for all.
   SimulatedRun setup{.workers = 6, .momentum = 0.9, .budget = {.steps = 2}};
   Executor executor(0);
   auto objective = std::make_shared<PullObjective>();
@@ -214,7 +214,7 @@ TEST(DropCompute, AStepWithoutAnyMicroBatchKeepsWorkersInConsensus) {
   EXPECT_EQ(setup.run(DropCompute(from_seconds(0.5), Preempt::discard, 1.0 / 3)).rounds.size(), 2u);
 }
 
-// 0.5 s of vain work and 0.5 s of network a round; the guard is for those budgets that would never be used up.
+// Each round wastes 0.5 s of work and takes 0.5 s of network. The guard is for budgets that would never be used up.
 TEST(DropCompute, AThresholdBelowEveryMicroBatchEndsABudgetOfSamplesWithAReason) {
   const DropCompute nothing_in_time(from_seconds(0.5), Preempt::discard, 1.0 / 3);
   SimulatedRun setup{.budget = {.samples = 1000}, .objective = nullptr};
@@ -294,8 +294,8 @@ TEST(DropComputeSettings, TheMeanRateIsGivenOrExpectedByTheThreshold) {
   EXPECT_EQ(faults_of(automatic + "compensation = \"carry-over\"\nmean_drop_rate = 0.1"), "");
 }
 
-// Where the shortest micro-batch takes 0.4 s a threshold of 0.4 s can be met; where it need only finish its forward
-// pass, of a quarter, for something of it to count, one of 0.1 s; where it finishes once it has begun, any.
+// If the shortest micro-batch takes 0.4 s, a threshold of 0.4 s can be met. If part of a micro-batch counts after its
+// forward pass, of a quarter, a threshold of 0.1 s can be met; if started micro-batches are finished, any threshold.
 TEST(DropComputeSettings, AThresholdThatNoMicroBatchCanMeetIsAFault) {
   struct Case {
     const char* preempt;
@@ -331,9 +331,9 @@ TEST(DropComputeSettings, EveryFaultIsReportedAtOnce) {
     EXPECT_THAT(faults, testing::HasSubstr(key));
 }
 
-// DropCompute with preempt = "layer": what is left of a micro-batch that the deadline cuts, in closed form.
-// Micro-batches of a second, half of it forward; the backward pass comes through the tensors of LayeredPullObjective
-// after 1, 5, 6 and 8 sixteenths of a second.
+// DropCompute with preempt = "layer": the kept part of a micro-batch that the deadline cuts, in closed form.
+// Micro-batches of a second, half of it forward. The backward pass reaches the tensors of LayeredPullObjective after 1,
+// 5, 6 and 8 sixteenths of a second.
 
 DropCompute by_layers(double threshold_s, Normalisation normalisation = Normalisation::constant) {
   return DropCompute({.threshold = make_fixed_threshold(from_seconds(threshold_s)),
@@ -344,10 +344,10 @@ DropCompute by_layers(double threshold_s, Normalisation normalisation = Normalis
 
 struct Part {
   MicroBatch micro_batch;
-  double backward_share;  // 1: whole
+  double backward_share;  // share of the backward pass; 1: whole
 };
 
-// Where one step of the rate goes from ones.
+// The parameters after one step from ones.
 std::vector<double> one_step(double rate, const std::vector<Part>& parts, const std::function<double(int)>& divisor) {
   std::vector<double> parameters;
   for (std::size_t i = 0; i < 8; ++i) {
@@ -388,13 +388,13 @@ TEST(PartialGradients, TheTensorsCountWhoseBackwardPartEndsAtTheDeadlineOrBefore
       {0.5, 0, 0},
       {0.5625 - ns, 0, 0},  // in the backward pass of the last tensor
       {0.5625, 0.125, 0},
-      {0.7, 0.125, 0},  // it has ended
+      {0.7, 0.125, 0},  // it has ended in the last tensor
       {0.8125 - ns, 0.5, 0},
-      {0.8125, 0.625, 0},  // the last but one
+      {0.8125, 0.625, 0},  // in the last but one
       {0.875 - ns, 0.7, 0},
-      {0.875, 0.75, 0},  // and the one before
+      {0.875, 0.75, 0},  // in the one before
       {1 - ns, 0.999, 0},
-      {1, 1, 1},  // and the whole
+      {1, 1, 1},  // in the whole model
       {1 + ns, 1, 1},
       {HUGE_VAL, 1, 1},
   };
@@ -411,9 +411,9 @@ TEST(PartialGradients, TheTensorsCountWhoseBackwardPartEndsAtTheDeadlineOrBefore
   }
 }
 
-// By 3.25 s: worker 0, of 1 s each, has three micro-batches; worker 1, of 1.25 s, two, and of the third 0.75 s, half a
-// second of them forward and then 0.2 of 0.625 s; worker 2, of 2 s, has one, and of the second 1.25 s, a quarter of the
-// second that its backward pass takes; worker 3, of 3 s, has one, and a quarter of a second forward.
+// By 3.25 s: worker 0, of 1 s each, has three micro-batches. Worker 1, of 1.25 s, has two and 0.75 s of the third: its
+// forward pass of 0.625 s and 0.125 s of its backward pass of 0.625 s. Worker 2, of 2 s, has one and 1.25 s of the
+// second, a quarter of its backward pass of 1 s. Worker 3, of 3 s, has one and a quarter of a second forward.
 const std::vector<double> delays_s = {0, 0.25, 1, 2};
 const std::vector<Part> parts = {{{Rank{0}, 0, 0}, 1}, {{Rank{0}, 0, 1}, 1},    {{Rank{0}, 0, 2}, 1},
                                  {{Rank{1}, 0, 0}, 1}, {{Rank{1}, 0, 1}, 1},    {{Rank{1}, 0, 2}, 0.2},
@@ -432,7 +432,7 @@ TEST(PartialGradients, AreDividedByAllMicroBatchesOrEachTensorByThoseThatHaveRea
     EXPECT_EQ(outcome.totals.accounts[1][Activity::discarded], from_seconds(0.75));
     expect_exact_accounts(outcome);
   }
-  // One number per tensor goes along, over four workers.
+  // One number per tensor is sent along, over four workers.
   EXPECT_EQ(computed.totals.bytes - constant.totals.bytes, Bytes{2 * (4 - 1) * 4 * 4});
 }
 
@@ -448,7 +448,7 @@ TEST(PartialGradients, TensorsThatNobodyHasReachedStayWhereTheyAre) {
   }
 }
 
-// What is whole is evaluated together, and so is what has been cut at the same tensor.
+// Whole micro-batches are evaluated together, and so are those cut at the same tensor.
 TEST(PartialGradients, CostOneEvaluationPerCut) {
   const SimulatedRun setup = layered(4, 3, delays_s);
   const auto objective = std::make_shared<LayeredPullObjective>();
@@ -456,7 +456,7 @@ TEST(PartialGradients, CostOneEvaluationPerCut) {
   counted.objective = objective;
   counted.run(by_layers(3.25));
   EXPECT_EQ(objective->evaluations, 9);
-  EXPECT_EQ(objective->calls, 2);  // both cuts leave the last tensor alone
+  EXPECT_EQ(objective->calls, 2);  // both cuts leave only the last tensor
 }
 
 TEST(PartialGradients, TakeAsLongWithoutAModel) {
@@ -475,7 +475,7 @@ TEST(PartialGradients, TakeAsLongWithoutAModel) {
   }
 }
 
-// The outage begins when 0.85 s have been worked, the deadline passes in it, and the worker is up at 1.35 s.
+// The outage begins after 0.85 s of work, the deadline passes during it, and the worker is up at 1.35 s.
 TEST(PartialGradients, BeforeAnOutageCountUnlessItTakesTheState) {
   for (const bool loses_state : {false, true}) {
     SimulatedRun setup = layered(1, 1);
@@ -491,7 +491,7 @@ TEST(PartialGradients, BeforeAnOutageCountUnlessItTakesTheState) {
   }
 }
 
-// The first micro-batch ends at 1.25 s, the second has worked for 0.6 s at 2.1 s.
+// The first micro-batch ends at 1.25 s; the second has worked for 0.6 s at 2.1 s.
 TEST(PartialGradients, GoOnAfterAnOutageThatKeepsTheState) {
   SimulatedRun setup = layered(1, 2);
   setup.outages = std::make_shared<OutagePlan>(
@@ -503,7 +503,7 @@ TEST(PartialGradients, GoOnAfterAnOutageThatKeepsTheState) {
   EXPECT_EQ(outcome.rounds.front().kept, 1);
 }
 
-// As with preempt = "discard", but for the last layers: several steps, with momentum, on workers in consensus.
+// As with preempt = "discard", except for the last layers: several steps, with momentum, and workers stay in consensus.
 TEST(PartialGradients, MakeOneStepForAllWorkers) {
   for (const Normalisation normalisation : {Normalisation::constant, Normalisation::computed}) {
     SimulatedRun setup = layered(4, 3, delays_s);
@@ -550,8 +550,8 @@ TEST(PartialGradients, WhatHasNoMeaningWithThemIsAFault) {
   EXPECT_THAT(layer_faults("forward_share = 0.5"), HasSubstr("threshold_s = 0.1; must be at least 0.125 s"));
 }
 
-// DropCompute under the delay environments that the project's fact sheet tabulates (sections 3, 4.1 and 4.2), an
-// independent computation in numpy. T^c and all times in units of a micro-batch without delay.
+// DropCompute under the delay environments of the project's fact sheet (sections 3, 4.1 and 4.2), an independent
+// computation in numpy. T^c and all times are in units of a micro-batch without delay.
 
 // Times of 1 + delay, [worker][step][micro-batch].
 std::vector<double> draw(const DelayProcess& delay, int workers, int steps, int micro_batches) {
@@ -587,7 +587,7 @@ Measured measure(const std::vector<double>& times, int workers, int steps, int m
   return result;
 }
 
-// By inverse distribution function, for families that the registry need not have.
+// A delay by inverse distribution function, for families that the registry does not have.
 class ByQuantile : public DelayProcess {
  public:
   explicit ByQuantile(std::function<double(double)> quantile) : quantile_(std::move(quantile)) {}
@@ -628,8 +628,8 @@ std::vector<Family> families() {
   };
 }
 
-// Our own 400 steps have about the sheet's error, which comes on top of it: standard deviation of a step's T over
-// sqrt(400) and E[T_n], at most 0.005 (log-normal); three of the two together.
+// Our 400 steps have about the sheet's error, which adds to it: the standard deviation of a step's T over sqrt(400) and
+// E[T_n], at most 0.005 (log-normal). The tolerance is three of the two together.
 TEST(DelayEnvironments, EveryFamilysSlowdownAndBestSpeedUp) {
   constexpr int steps = 400, micro_batches = 12;
   constexpr int sizes[] = {12, 64, 200};
@@ -645,7 +645,7 @@ TEST(DelayEnvironments, EveryFamilysSlowdownAndBestSpeedUp) {
 }
 
 // Section 4.2: E[T], and the best threshold with its S_eff and drop rate. The sheet's Monte-Carlo error is about 1 %
-// from 1,024 workers on; ours is a deviation of T of 1.1 to 1.5 over sqrt(steps), 0.2 to 0.5 %. The optimum is flat:
+// from 1,024 workers on. Ours is a deviation of T of 1.1 to 1.5 over sqrt(steps), 0.2 to 0.5 %. The optimum is flat:
 // thresholds within 0.3 of it, and drop rates within 2.5 percentage points, are equally good.
 TEST(DelayEnvironments, TheScaleSweep) {
   struct Row {
@@ -668,7 +668,7 @@ TEST(DelayEnvironments, TheScaleSweep) {
   }
 }
 
-// A histogram of whole steps, as its inverse distribution function; bins [left, right) of constant density.
+// A histogram of whole steps, as an inverse distribution function; bins [left, right) of constant density.
 class Histogram {
  public:
   explicit Histogram(const std::string& file) {
@@ -694,15 +694,16 @@ class Histogram {
  private:
   struct Bin {
     double left, right;
-    double mass;  // up to its right end
+    double mass;  // cumulative, up to the bin's right end
   };
   std::vector<Bin> bins_;
   double total_ = 0;
 };
 
-// Section 4.1: step times of two real clusters, on as many independent workers, in equal micro-batches; T^c in shares
-// of a worker's mean step. The slowdown by quadrature, the best S_eff over 400 drawn steps: a deviation of T of 5 %
-// of its mean over sqrt(400) is 0.003, and the sheet's last digit 0.001, and its own Monte-Carlo error like ours.
+// Section 4.1: step times of two real clusters, on the same number of independent workers, in equal micro-batches; T^c
+// as shares of a worker's mean step. The slowdown is computed by quadrature, the best S_eff over 400 drawn steps. A
+// deviation of T of 5 % of its mean over sqrt(400) is 0.003; the sheet's last digit is 0.001, and its own Monte-Carlo
+// error like ours.
 TEST(DelayEnvironments, TheBestThresholdsOfTwoMeasuredHistograms) {
   struct Case {
     int workers;
@@ -739,24 +740,24 @@ TEST(DelayEnvironments, TheBestThresholdsOfTwoMeasuredHistograms) {
   }
 }
 
-// The rate of convergence that DropCompute keeps although its batches vary: with b_i samples in step i, K samples
-// in all, batches of at most b_max and the step per sample h = min(1 / (L b_max), sqrt(2 D / (L K)) / sigma), the
-// iterate drawn with probability b_i / K has
+// DropCompute's rate of convergence with batches of different sizes. With b_i samples in step i, K samples in total,
+// batches of at most b_max, and the step per sample h = min(1 / (L b_max), sqrt(2 D / (L K)) / sigma), the iterate
+// drawn with probability b_i / K has
 //   E|grad L|^2 <= 2 L b_max D / K + 2 sqrt(2) sigma sqrt(L D / K),   D = L(theta_1) - min L.
-// Source: Giladi et al. 2023, Theorem 4.1, whose second term is smaller by sqrt(2); this is the constant that the
-// plain descent argument gives, so it is the shape of the theorem that is checked, not its constant.
+// Source: Giladi et al. 2023, Theorem 4.1, whose second term is smaller by sqrt(2). This is the constant that the plain
+// descent argument gives: the test checks the shape of the theorem, not its constant.
 
 constexpr int workers = 8, micro_batches = 8, b_max = workers * micro_batches;
 constexpr QuadraticOptions problem{.dimension = 20, .condition = 10, .noise = 0.5};
 
 struct MeasuredRate {
-  double gradient = 0;  // |grad L|^2 of the iterates, weighted by the samples of the step that they take
+  double gradient = 0;  // grad L|^2 of the iterates, weighted by the samples of the next step
   double samples = 0;   // K
   double distance = 0;  // D
 };
 
-// Adds up the iterates of one run. The observer sees the model after each step; the step that it takes next has
-// as many samples as the next row says.
+// Adds up the iterates of one run. The observer sees the model after each step; the next row contains the number of
+// samples of the step that starts from it.
 class Iterates : public RunObserver {
  public:
   Iterates(const Quadratic& objective, Training& training) : objective_(objective), training_(training) {}
@@ -785,7 +786,7 @@ double bound(double distance, double samples, double sigma) {
   return 2 * b_max * distance / samples + 2 * std::sqrt(2.0) * sigma * std::sqrt(distance / samples);
 }
 
-// DropCompute with exponential delays, whose threshold leaves about three quarters of the micro-batches.
+// DropCompute with exponential delays, whose threshold keeps about three quarters of the micro-batches.
 MeasuredRate run(double samples, std::uint64_t seed) {
   const auto objective = std::make_shared<Quadratic>(problem, seed);
   Executor executor(0);
@@ -838,8 +839,8 @@ TEST(ConvergenceRate, WithDroppedMicroBatchesTheGradientFallsAsTheTheoremSays) {
     EXPECT_LE(mean, limit) << samples;
     means.push_back(mean);
   }
-  // Where the noise term rules, ten times the samples divide the squared gradient by sqrt(10); the first term,
-  // and a quadratic's own faster approach, only add to that. Twelve repeats leave an error of about 10 %.
+  // Where the noise term dominates, ten times the samples divide the squared gradient by sqrt(10). The first term, and
+  // a quadratic's own faster approach, only add to that. Twelve repeats leave an error of about 10 %.
   EXPECT_LT(means[1], means[0] / std::sqrt(10.0) * 1.2);
   EXPECT_LT(means[2], means[1] / std::sqrt(10.0) * 1.2);
 }

@@ -1,4 +1,4 @@
-// The rules for DropCompute's threshold, in runs.
+// Runs with the rules for DropCompute's threshold.
 #include "algorithms/synchronous/drop_threshold.hpp"
 
 #include <fmt/format.h>
@@ -44,7 +44,7 @@ SimulatedRun delay_environment(int steps) {
           .objective = nullptr};
 }
 
-// What the workers of a run meet in these steps, drawn apart from any run.
+// Micro-batch times of the workers in these steps, drawn outside of any run.
 std::vector<double> times_of(const SimulatedRun& setup, int first_step, int steps) {
   const ComputeTime compute_time(1, setup.base_s, {}, setup.delays);  // SimulatedRun's seed
   std::vector<double> times;
@@ -66,7 +66,7 @@ double dropped_share(const SimulatedRun::Outcome& outcome, std::size_t first_rou
   return dropped / (kept + dropped);
 }
 
-// Variance over workers and steps of the share of micro-batches that a worker loses in a step.
+// Variance, over workers and steps, of the share of micro-batches that a worker loses in a step.
 double variance_of_loss(const std::vector<double>& times, int micro_batches, double threshold) {
   double sum = 0, squares = 0, count = 0;
   for (auto time = times.begin(); time != times.end(); ++count) {
@@ -84,7 +84,8 @@ TEST(AutomaticThreshold, PredictedAndRealisedDropRatesAgree) {
   const auto times = times_of(setup, 6, 44);
   const auto expected = search_threshold({times, 64, 44, 12}, setup.network_s, SpeedupForm::throughput);
   EXPECT_EQ(outcome.rounds[49].dropped, 0);
-  // Somebody is always late: every step lasts exactly until the threshold. The first one holds the gather, too.
+  // Some worker is always late, so every step lasts exactly until the threshold. The first one also includes the
+  // gather.
   const Duration step = from_seconds(expected.threshold) + from_seconds(0.5);
   EXPECT_NEAR(to_seconds(outcome.rounds[50].duration), to_seconds(step) + 0.5, 2e-9);
   for (std::size_t i = 51; i < outcome.rounds.size(); ++i)
@@ -103,7 +104,7 @@ TEST(AutomaticThreshold, TheRealisedSpeedupIsThePredictedOne) {
   const auto baseline = setup.run(SyncSgd());
   const auto times = times_of(setup, 6, 44);
   const auto expected = search_threshold({times, 64, 44, 12}, setup.network_s, SpeedupForm::throughput);
-  const auto mean_s = [](const SimulatedRun::Outcome& run) {  // of the last 199 steps
+  const auto mean_s = [](const SimulatedRun::Outcome& run) {  // over the last 199 steps
     return to_seconds(run.rounds.back().end - run.rounds[50].end) / 199;
   };
   const double realised = (1 - dropped_share(outcome, 51)) * mean_s(baseline) / mean_s(outcome);
@@ -123,8 +124,8 @@ TEST(AutomaticThreshold, TheOtherSearchesAndTheCapAreThoseOfTheSearch) {
   }
 }
 
-// Sleeps tell the clocks apart: a timer around micro-batches sees the one that follows a step's last, and the step's
-// clock does not.
+// Sleeps distinguish the clocks: a timer around micro-batches includes the sleep after a step's last one, and the
+// step's clock does not.
 TEST(AutomaticThreshold, TheCalibrationTakesTheClockItIsGiven) {
   using Clock = AutomaticThresholdOptions::Clock;
   constexpr int warmup = 2, steps = 30, workers = 16, micro_batches = 4;
@@ -137,7 +138,7 @@ TEST(AutomaticThreshold, TheCalibrationTakesTheClockItIsGiven) {
                            .objective = nullptr};
   for (const Clock clock : {Clock::step, Clock::micro_batch}) {
     std::vector<double> times, slowest(steps);
-    double last_sleep = 0;  // ends the recorded steps, each worker's its own
+    double last_sleep = 0;  // each worker's sleep at the end of recorded steps
     for (int n = 0; n < workers; ++n)
       for (int i = 0; i < steps; ++i) {
         double sum = 0, before = 0;
@@ -163,7 +164,7 @@ TEST(AutomaticThreshold, TheCalibrationTakesTheClockItIsGiven) {
 }
 
 TEST(AutomaticThreshold, WarmUpStepsAreNotRecorded) {
-  // The first two steps are ten times as long; recorded, they would be all that a threshold could cut.
+  // The first two steps are ten times as long; if recorded, they would be all that a threshold could cut.
   class SlowStart : public DelayProcess {
    public:
     void add(const RandomStream& stream, std::uint32_t, std::span<double> added_s) const override {
@@ -204,7 +205,7 @@ TEST(PerProcessCache, ComputesOnceForTheSameNumbersAndAnewForEqualOnes) {
   EXPECT_EQ(ask(numbers), 1);
   EXPECT_EQ(ask(numbers), 1);
   for (int gather = 2; gather < 10; ++gather) {
-    numbers = nullptr;  // its memory may be used again
+    numbers = nullptr;  // its memory may be reused
     numbers = std::make_shared<const std::vector<double>>(2, 1.0);
     EXPECT_EQ(ask(numbers), gather);
   }
@@ -227,16 +228,16 @@ TEST(AdaptiveThreshold, DeviationsAreMedianAbsoluteDeviations) {
   const AdaptiveThresholdOptions options{.statistic = Statistic::median_and_deviations, .deviations = 4};
   // Median 3; deviations 2, 1, 0, 1, 97 with median 1: one outlier changes neither.
   EXPECT_DOUBLE_EQ(adaptive_threshold(exact({1, 2, 3, 4, 100}), options), 7);
-  // 4 and 100 only known to be longer than 3.5. The median is still 3; deviations are 0, 0.5 or more twice, 1, 2.
+  // 4 and 100 are only known to be longer than 3.5. The median is still 3; deviations are 0, at least 0.5 twice, 1, 2.
   std::vector<StepTime> times = exact({1, 2, 3});
   times.insert(times.end(), 2, {.seconds = 3.5, .at_least = true});
-  // The share that deviates by more than 0 is 4/5, by more than 1 it is 4/5 x 1/2: half do not exceed 1.
+  // A share of 4/5 deviates by more than 0, and 4/5 x 1/2 by more than 1: half do not exceed 1.
   EXPECT_DOUBLE_EQ(adaptive_threshold(times, options), 7);
 }
 
-// 1 and 2 are only known to be exceeded, which may be by little or by much: they tell nothing of how far they lie from
-// the median of 7. Of the others 1, 3/4, 1/2, 1/4 and none exceed 4, 6, 7, 9.5 and 20. More than 0 is the deviation of
-// 6/7 of all, and of these 3/4 deviate by more than 1, 1/2 by more than 2.5: less than half of all.
+// 1 and 2 are only known to be exceeded, by little or by much: they do not show how far they lie from the median of 7.
+// Of the others 1, 3/4, 1/2, 1/4 and none exceed 4, 6, 7, 9.5 and 20. 6/7 of all deviate by more than 0. Of these 3/4
+// deviate by more than 1, and 1/2 by more than 2.5: less than half of all.
 TEST(AdaptiveThreshold, WhatWasCutOffBeforeTheMedianMayHaveEndedAnywhereFromThere) {
   std::vector<StepTime> times = exact({4, 6, 7, 9.5, 20});
   for (const double time : {1, 2}) times.push_back({.seconds = time, .at_least = true});
@@ -245,8 +246,8 @@ TEST(AdaptiveThreshold, WhatWasCutOffBeforeTheMedianMayHaveEndedAnywhereFromTher
   EXPECT_DOUBLE_EQ(adaptive_threshold(times, options), 7 + 2 * 2.5);
 }
 
-// Times of remission in weeks, 6-mercaptopurine: the textbook example of the estimate (Freireich et al. 1963).
-// Longer than 6, 7, 10, 13, 16, 22, 23 weeks: 0.857, 0.807, 0.753, 0.690, 0.627, 0.538, 0.448.
+// Times of remission in weeks with 6-mercaptopurine: the textbook example of the estimate (Freireich et al. 1963).
+// Shares longer than 6, 7, 10, 13, 16, 22, 23 weeks: 0.857, 0.807, 0.753, 0.690, 0.627, 0.538, 0.448.
 TEST(AdaptiveThreshold, TimesThatWereCutOffCountAsKaplanAndMeierSay) {
   std::vector<StepTime> weeks = exact({6, 6, 6, 7, 10, 13, 16, 22, 23});
   for (const double time : {6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35}) weeks.push_back({time, true});
@@ -258,7 +259,7 @@ TEST(AdaptiveThreshold, TimesThatWereCutOffCountAsKaplanAndMeierSay) {
   EXPECT_EQ(at_share_exceeding(0.628), 16);
   EXPECT_EQ(at_share_exceeding(0.626), 22);
   EXPECT_EQ(at_share_exceeding(0.449), 23);
-  // Beyond that nothing is known; the longest time is 35, and 0.448 - 0.4 are in excess.
+  // Nothing is known beyond the longest time, 35; 0.448 - 0.4 are in excess.
   EXPECT_NEAR(at_share_exceeding(0.4), 35 * (1 + 0.0482), 0.002);
 }
 
@@ -275,13 +276,13 @@ TEST(AdaptiveThreshold, AWorkerThatWasCutOffWouldHaveTakenLonger) {
 }
 
 TEST(AdaptiveThreshold, InTheLongRunTheQuantileIsTheShareOfWorkersInTime) {
-  // One micro-batch per step, so that each late worker is one dropped micro-batch.
+  // One micro-batch per step, so each late worker is one dropped micro-batch.
   const SimulatedRun setup{
       .workers = 64, .budget = {.steps = 1040}, .delays = {exponential_delay(0.5)}, .objective = nullptr};
   const auto outcome = setup.run(with(make_adaptive_threshold({.quantile = 0.9})));
   EXPECT_EQ(outcome.rounds[39].dropped, 0);  // no threshold before the window is full
-  // 64,000 worker-steps under the threshold, and as many that set it: the standard error is 0.3 sqrt(2 / 64000) =
-  // 0.0017. Four of these.
+  // 64,000 worker-steps under the threshold, and the same number that set it: the standard error is 0.3 sqrt(2 / 64000)
+  // = 0.0017. The tolerance is four of these.
   EXPECT_NEAR(dropped_share(outcome, 40), 0.1, 4 * 0.0017);
 }
 
@@ -289,7 +290,7 @@ TEST(AdaptiveThreshold, FollowsASlowDownThatMakesEverybodyLate) {
   class SlowFrom : public DelayProcess {
    public:
     void add(const RandomStream& stream, std::uint32_t, std::span<double> added_s) const override {
-      for (double& added : added_s) added += stream.step < Step{100} ? 0 : 4;  // five times as slow, and more
+      for (double& added : added_s) added += stream.step < Step{100} ? 0 : 4;  // five times as slow, or more
     }
     double mean_s() const override { return 0; }
   };
@@ -313,8 +314,8 @@ TEST(AdaptiveThreshold, WithoutSpreadNothingIsDropped) {
   }
 }
 
-// The first step's micro-batches take 1 s, the next one's 2 s, and so on: whatever the threshold, it is exceeded. There
-// is none before an update has filled the window, of whole updates.
+// The first step's micro-batches take 1 s, the next one's 2 s, and so on, so every threshold is exceeded. There is none
+// before an update has filled the window, which holds whole updates.
 TEST(AdaptiveThreshold, NothingIsDroppedBeforeTheWindowIsFull) {
   class Slowing : public DelayProcess {
    public:
@@ -345,7 +346,7 @@ TEST(AdaptiveThreshold, EveryUpdateIsOneGather) {
   EXPECT_EQ(outcome.totals.bytes - plain.totals.bytes, Bytes{12 * 2 * 3 * 5 * 8});
 }
 
-// Thresholds of DropCompute as they are written in experiment files.
+// Thresholds of DropCompute as written in experiment files.
 
 using testing::HasSubstr;
 
@@ -450,7 +451,7 @@ TEST(DropThresholdSettings, EveryRuleOfTheTableCanBeWritten) {
   EXPECT_THAT(read(R"(threshold = { rule = "adaptive" })").faults, HasSubstr("adaptive-mad"));
 }
 
-// The search for a threshold against an independent computation (tests/golden) and closed forms.
+// The search for a threshold, compared with an independent computation (tests/golden) and closed forms.
 
 const nlohmann::json& golden() { return golden_searches(SYNCOPATE_SOURCE_DIR); }
 Recorded search_case() { return recorded_search_case(golden()); }
@@ -571,7 +572,7 @@ TEST(ThresholdSearch, ThroughputCountsAllStepsTogether) {
   EXPECT_DOUBLE_EQ(effect.effective_speedup, 2.0 / 4 * 15 / 6);
 }
 
-// Micro-batches per time of what was recorded, under a threshold that keeps what ends before it.
+// Recorded micro-batches per time under a threshold that keeps those that end before it.
 double throughput(const MicroBatchTimes& recorded, double serial_time, double threshold) {
   double kept = 0;
   std::vector<double> slowest(static_cast<std::size_t>(recorded.steps));
@@ -593,7 +594,8 @@ std::vector<double> pareto_times(double shape, std::size_t count, std::uint64_t 
   return times;
 }
 
-// What is found in one record is tried on another one, against the best of thresholds over the whole range.
+// Thresholds found in one record are applied to another one, and compared with the best of thresholds over the whole
+// range.
 TEST(ThresholdSearch, UnderHeavyTailsItComesCloseToTheBestFixedThreshold) {
   constexpr int workers = 16, micro_batches = 4, steps = 2000;
   constexpr double serial_s = 0.001;
@@ -629,12 +631,12 @@ TEST(ThresholdSearch, WhatEndsAtTheThresholdIsDropped) {
   for (const SpeedupForm form : {SpeedupForm::throughput, SpeedupForm::effective, SpeedupForm::reference}) {
     const auto effect = threshold_effects({times, 1, 1, 2}, 0, form, std::vector<double>{1, 2})[0];
     EXPECT_EQ(effect.drop_rate, 1);
-    EXPECT_EQ(effect.effective_speedup, 0);  // also where what is left of the step takes no time
+    EXPECT_EQ(effect.effective_speedup, 0);  // also if the rest of the step takes no time
   }
 }
 
-// Four workers, one of them with no work and one that takes 10 instead of 1; T^c = 1, so a step takes 11 without a
-// threshold. One just above 1 keeps three of four and makes that 2.
+// Four workers: one has no work, and one takes 10 instead of 1. T^c = 1, so a step takes 11 without a threshold. A
+// threshold just above 1 keeps three of four micro-batches and makes that 2.
 TEST(ThresholdSearch, WhatTakesNoTimeHindersNoSearch) {
   const std::vector<double> times = {0, 1, 1, 10};
   const MicroBatchTimes recorded{times, 4, 1, 1};
@@ -649,7 +651,7 @@ TEST(ThresholdSearch, WhatTakesNoTimeHindersNoSearch) {
 }
 
 // Two workers, one micro-batch in each of two steps: 0 and 0, then 0 and 4. A threshold of 2 keeps three of four and
-// halves the second step; the first one is as long as it was.
+// halves the second step; the first one stays as long.
 TEST(ThresholdSearch, AStepOfNoDurationIsNeitherFasterNorSlower) {
   const std::vector<double> times = {0, 0, 0, 4};
   const MicroBatchTimes recorded{times, 2, 2, 1};
@@ -689,8 +691,8 @@ TEST(ThresholdSearch, WithoutAnySpreadNoThresholdIsSet) {
   }
 }
 
-// One of four workers takes 10 instead of 1. Every threshold between drops its micro-batch, a quarter, and a step then
-// takes 1 by the reference code: the first of them is 9/199 above 1.
+// One of four workers takes 10 instead of 1. Every threshold between drops its micro-batch, a quarter of all, and a
+// step then takes 1 by the reference code. The first such threshold is 9/199 above 1.
 TEST(ThresholdSearch, OfEqualThresholdsTheFirstIsTaken) {
   const std::vector<double> times = {1, 1, 1, 10};
   const auto found = search_threshold({times, 4, 1, 1}, 0, SpeedupForm::reference);
@@ -713,11 +715,11 @@ TEST(ThresholdSearch, ACapThatNoThresholdMeetsSetsNone) {
             std::numeric_limits<double>::infinity());
 }
 
-// What is said beforehand of a threshold that a run searches for itself, against runs on the simulated cluster.
+// Predictions for a threshold that a run searches itself, compared with runs on the simulated cluster.
 
 constexpr int seeds = 6;
 
-// 64 workers x 12 micro-batches of 1 s and the delay; the run records 44 steps, after 6 that it does not.
+// 64 workers x 12 micro-batches of 1 s plus the delay; the run records 44 steps, after 6 unrecorded ones.
 PredictedRun run_with(const std::shared_ptr<const DelayProcess>& delay, int seed) {
   return {
       .workers = 64, .micro_batches = 12, .delays = {delay}, .steps = 1500, .seed = static_cast<std::uint64_t>(seed)};
@@ -725,7 +727,7 @@ PredictedRun run_with(const std::shared_ptr<const DelayProcess>& delay, int seed
 
 DropCompute automatic() { return DropCompute(DropComputeOptions{.threshold = make_automatic_threshold({})}); }
 
-// By the sampled law, which comes last, if the normal law's thresholds miss it.
+// The prediction by the sampled law, which comes last, if thresholds by the normal law do not fit it.
 Prediction predicted(const PredictedRun& setting, const DropCompute& method) {
   const auto predictions = setting.predict(method);
   return predictions.empty() ? Prediction{} : predictions.back();
@@ -746,8 +748,8 @@ TEST(SearchedThresholds, DoInARunWhatIsPredictedWithinThreeErrors) {
     }
 }
 
-// Over many runs nothing is promised that they do not keep: the gain over synchronous SGD, by the same E[T]. Least of
-// all where a threshold is found in few steps, which it suits better than any others.
+// On average over many runs, predictions promise no more gain over synchronous SGD (by the same E[T]) than runs reach.
+// This matters most if a threshold is found in few steps, which it fits better than any others.
 TEST(SearchedThresholds, AreNotPredictedTooWellOnAverage) {
   for (const int searched_steps : {44, 4}) {
     double predicted_gain = 0, simulated_gain = 0;
@@ -764,7 +766,7 @@ TEST(SearchedThresholds, AreNotPredictedTooWellOnAverage) {
   }
 }
 
-// A threshold that is given is not searched: what is said of it is said by the whole sample.
+// A given threshold is not searched, so the whole sample predicts its effect.
 TEST(SearchedThresholds, AFixedOneIsJudgedByAllDrawnSteps) {
   const PredictedRun setting = run_with(pareto_delay(1.5, 0.5), 1);
   const Prediction prediction = predicted(setting, DropCompute(from_seconds(20), Preempt::discard, 1.0 / 3));

@@ -39,15 +39,15 @@ TEST(DropLocalSgd, OneClockPerPeriodCutsThePeriodShort) {
 
 TEST(DropLocalSgd, OneClockPerStepDropsEachStepThatIsLate) {
   const auto outcome = uneven.run(DropLocalSgd(every(3), {.threshold = from_seconds(1.5), .clock = Clock::step}));
-  // The third worker gives up each step after 1.5 s; the period lasts as long as its three attempts.
+  // The third worker gives up each step after 1.5 s; the period lasts for its three attempts.
   EXPECT_EQ(outcome.log, (std::vector<std::string>{
                              "step 3 at 5.000 s: kept 6, dropped 3",
                              "step 6 at 10.000 s: kept 6, dropped 3",
                          }));
 }
 
-// In a round without an end nothing is passed over: after 3.5 s the workers have taken 3, 2 and 1 steps and lost the
-// one under way. The last round ends by the budget, with 2, 2 and 1 steps at 10.0, 10.8 and 10.0 s.
+// In a round without an end no steps are skipped. After 3.5 s the workers have taken 3, 2 and 1 steps and lost the step
+// in progress. The last round ends by the budget, with 2, 2 and 1 steps at 10.0, 10.8 and 10.0 s.
 TEST(DropLocalSgd, ARoundThatLastsUntilTheBudgetIsUsedUpPassesNothingOver) {
   SimulatedRun setup = uneven;
   setup.budget = {.seconds = 10};
@@ -84,8 +84,8 @@ TEST(DropLocalSgd, ARoundInWhichNobodyTookAStepKeepsTheModel) {
   }
 }
 
-// A step takes 1 s, and 3 s more with probability p: the splitmix64 numbers of the recipe in
-// tests/golden, seed 11, in the order worker, period, step.
+// A step takes 1 s, and 3 s more with probability p, by the splitmix64 numbers of the recipe in tests/golden with seed
+// 11, in the order worker, period, step.
 class Straggle : public DelayProcess {
  public:
   static constexpr int periods = 100, steps = 8;
@@ -106,8 +106,8 @@ class Straggle : public DelayProcess {
   int slow_workers_;
 };
 
-// Source: the toy experiment of the project's fact sheet on DropCompute, an independent computation: mean
-// period without and with a threshold, and its drop rate.
+// Source: the toy experiment of the project's fact sheet on DropCompute, an independent computation: mean period with
+// and without a threshold, and the threshold's drop rate.
 TEST(DropLocalSgd, TimesAndDropsMatchTheTabulatedToyExperiment) {
   struct Row {
     double probability;

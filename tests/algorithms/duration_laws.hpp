@@ -1,4 +1,4 @@
-// Laws of durations for statistics about methods: what a micro-batch adds to a base of a nanosecond or a second.
+// Laws of durations for statistics about methods. A micro-batch adds them to a base of a nanosecond or a second.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,7 @@ namespace syncopate {
 
 class DurationLaw : public DelayProcess {
  public:
-  // The duration from two uniform numbers.
+  // Gives the duration for two uniform numbers.
   using Law = std::function<double(double, double)>;
   explicit DurationLaw(Law law) : law_(std::move(law)) {}
   void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
@@ -28,7 +28,7 @@ class DurationLaw : public DelayProcess {
   Law law_;
 };
 
-// Box and Muller.
+// By Box and Muller's method.
 inline double standard_normal(double u, double v) {
   return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
 }
@@ -44,7 +44,7 @@ inline std::shared_ptr<const DelayProcess> shifted_exponential_law() {
 inline std::shared_ptr<const DelayProcess> lognormal_law() {
   return std::make_shared<DurationLaw>([](double u, double v) { return std::exp(0.5 * standard_normal(u, v)); });
 }
-// 1 and a per cent of noise.
+// 1 plus one per cent of noise.
 inline std::shared_ptr<const DelayProcess> near_constant_law() {
   return std::make_shared<DurationLaw>([](double u, double v) { return 1 + 0.01 * standard_normal(u, v); });
 }

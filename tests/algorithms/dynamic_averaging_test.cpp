@@ -52,8 +52,8 @@ TEST(GatheredDynamicAveraging, ModelsThatHaveNotMovedAreNotAboveAThresholdOfZero
   EXPECT_THAT(steps_of(SimulatedRun{.rate = 0, .budget = {.steps = 8}}.run(above(0, 2))), ElementsAre(8));
 }
 
-// The steps of the averages and the model after them, in double precision. The mean squared distances that decide
-// lie at least 2 % from the threshold, so that rounding to float32 cannot turn a decision.
+// The steps with averages, and the models after them, in double precision. The mean squared distances that decide are
+// at least 2 % away from the threshold, so rounding to float32 cannot change a decision.
 TEST(GatheredDynamicAveraging, AveragesWhereTheMeanSquaredDistanceExceedsTheThreshold) {
   constexpr int workers = 3, steps = 60, check_every = 2;
   constexpr double rate = 0.02, threshold = 2.0;
@@ -77,8 +77,8 @@ TEST(GatheredDynamicAveraging, AveragesWhereTheMeanSquaredDistanceExceedsTheThre
   const SimulatedRun setup{.workers = workers, .rate = rate, .budget = {.steps = steps}};
   const auto outcome = setup.run(above(threshold, check_every));
   EXPECT_EQ(steps_of(outcome), averages);
-  EXPECT_GT(averages.size(), 3u);   // neither always
-  EXPECT_LT(averages.size(), 25u);  // nor never
+  EXPECT_GT(averages.size(), 3u);   // not at every check
+  EXPECT_LT(averages.size(), 25u);  // but sometimes
   for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(outcome.parameters[i], last[i], 1e-5 * std::abs(last[i]));
   // Per check an all-gather of 2 numbers (N (N - 1) x 16 bytes), per average an all-reduce of 16 bytes.
   const auto rounds = static_cast<std::int64_t>(averages.size());
@@ -100,15 +100,15 @@ TEST(GatheredDynamicAveraging, EndsWithABudgetOfSecondsOrSamples) {
                      .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};
   const auto outcome = setup.run(above(infinity, 100));
   EXPECT_THAT(outcome.log, ElementsAre("step 10 at 11.000 s: kept 23, dropped 0"));  // a check and an average
-  // The budget may be used up after a check that all have seen before its end: checks end at 4.5, 9 and 10.5 s.
+  // The budget may end after a check that all workers reach before its end: checks end at 4.5, 9 and 10.5 s.
   EXPECT_THAT(SimulatedRun{.budget = {.seconds = 10}}.run(above(infinity, 4)).log,
               ElementsAre("step 9 at 11.000 s: kept 27, dropped 0"));
   setup.budget = {.samples = 12};
   EXPECT_EQ(setup.run(above(infinity, 3)).samples, 12);
 }
 
-// The first check finds that models have moved, and averages; from then on they stay where they are, and checks end at
-// 9.5, 14, 18.5 and, after two steps more, at 21 s.
+// The first check finds that models have moved, and averages. From then on they stay where they are, and checks end at
+// 9.5, 14, 18.5 and, after two more steps, at 21 s.
 TEST(GatheredDynamicAveraging, EndsWithABudgetOfSecondsLongAfterItsLastAverage) {
   const SimulatedRun setup{
       .learning_rate = std::make_shared<LearningRate>(LearningRate::Options{
@@ -125,7 +125,7 @@ TEST(GatheredDynamicAveraging, EndsWhereTheModelHasDiverged) {
     const auto outcome = setup.run(above(threshold, 2));
     EXPECT_EQ(steps_of(outcome).back(), 40);
     EXPECT_FALSE(std::isfinite(outcome.parameters[0]));
-    EXPECT_GT(outcome.rounds.size(), 5u);  // averaged at every check, so that the next evaluation shows it
+    EXPECT_GT(outcome.rounds.size(), 5u);  // an average at every check, so the next evaluation shows the divergence
   }
 }
 
@@ -133,7 +133,8 @@ DynamicAveraging own_checks(double threshold, int check_every) {
   return DynamicAveraging({.threshold = threshold, .check_every = check_every});
 }
 
-// Every check is a violation of all, and the mean of some is beyond the threshold too, so that all are averaged.
+// At threshold 0 all workers violate at every check, and the mean of some is beyond the threshold, too, so all are
+// averaged.
 TEST(DynamicAveraging, AThresholdOfZeroEqualsLocalSgdWithThePeriodOfTheChecks) {
   for (const int steps : {20, 22}) {
     const SimulatedRun setup{
@@ -156,10 +157,10 @@ TEST(DynamicAveraging, WithoutAThresholdNothingIsSentButTheLastModels) {
 }
 
 // One step of rate 1 takes worker w of four from the reference by w - 1, w, w + 1 and w + 2: 4 w^2 + 4 w + 6 in
-// squares, 6, 14, 30 and 54; two workers' mean by as much of the mean of both w, at most 41. So at a threshold of 42
-// worker 3 alone goes to the coordinator, and with any other is near enough. It is asked for at 1.25 s, knows at 1.5 s,
-// answers after its second step at 2 s, and both have the mean at 2.5 s; the others never wait. Nothing moves any more
-// then.
+// squares, which is 6, 14, 30 and 54. The mean of two workers moves as far as a worker with the mean of both w, at most
+// 41. So at a threshold of 42 only worker 3 goes to the coordinator, and with any other worker it is near enough. That
+// one is asked for its model at 1.25 s, knows at 1.5 s, and answers after its second step at 2 s; both have the mean at
+// 2.5 s. The others never wait. After that nothing moves.
 TEST(DynamicAveraging, AViolationEndsOnceAnotherModelBringsTheMeanNearEnough) {
   const SimulatedRun setup{
       .workers = 4,
@@ -181,13 +182,13 @@ TEST(DynamicAveraging, AViolationEndsOnceAnotherModelBringsTheMeanNearEnough) {
     EXPECT_NEAR(recorded.models[3][0], found, 1e-6);
   }
   EXPECT_EQ(others_averaged, 1);
-  EXPECT_FLOAT_EQ(outcome.parameters[0], 1.5f);           // the mean of all is what it was
+  EXPECT_FLOAT_EQ(outcome.parameters[0], 1.5f);           // the mean of all has not changed
   EXPECT_EQ(outcome.totals.messages, 1 + 1 + 1 + 2 + 4);  // violation, question, answer, means, last models
   EXPECT_EQ(outcome.totals.bytes, Bytes{4 * (16 + 8) + 4 * 16});
 }
 
-// Two workers are all as soon as one has violated and the other has answered: the mean is then the reference, from
-// which neither has moved, and nothing more is sent.
+// With two workers, all models are known once one has violated and the other has answered. The mean is then the
+// reference: neither moves from it, and nothing more is sent.
 TEST(DynamicAveraging, TheMeanOfAllIsTheNewReference) {
   const SimulatedRun setup{
       .workers = 2,
@@ -199,7 +200,7 @@ TEST(DynamicAveraging, TheMeanOfAllIsTheNewReference) {
   EXPECT_EQ(setup.run(own_checks(8, 1)).totals.messages, 1 + 1 + 1 + 2 + 2);
 }
 
-// Pulls as in step 0 all the time.
+// Pulls as in step 0 at all steps.
 class SteadyPull : public PullObjective {
  public:
   PartialGradient gradient(const float* parameters, const float* buffers,
@@ -210,17 +211,17 @@ class SteadyPull : public PullObjective {
   }
 };
 
-// As above, but at rate 1 throughout: wherever averaging has put it, a step takes worker w there again, so that worker
-// 3 violates at every check and another model is near enough each time. The fourth violation of four workers asks for
-// all models, from whose mean nobody moves as far as the threshold: 4 (w - 3/2)^2, at most 9.
+// As above, but at rate 1 throughout: wherever averaging puts worker w, a step takes it to the same place again. So
+// worker 3 violates at every check, and another model is near enough each time. The fourth violation of four workers
+// collects all models, from whose mean nobody moves as far as the threshold: 4 (w - 3/2)^2, at most 9.
 TEST(DynamicAveraging, AsManyViolationsAsWorkersAverageAll) {
   const SimulatedRun setup{
       .workers = 4, .network_s = 0.25, .rate = 1, .budget = {.steps = 20}, .objective = std::make_shared<SteadyPull>()};
-  constexpr int one_violation = 1 + 1 + 1 + 2;  // with its question, the answer and two means
+  constexpr int one_violation = 1 + 1 + 1 + 2;  // a violation, a question, an answer and two means
   EXPECT_EQ(setup.run(own_checks(42, 1)).totals.messages, 3 * one_violation + (1 + 3 + 3 + 4) + 4);
 }
 
-// A slow worker holds up only those that wait for its model.
+// A slow worker delays only workers that wait for its model.
 TEST(DynamicAveraging, WhoIsNearTheReferenceWaitsForNobody) {
   const SimulatedRun setup{.budget = {.steps = 4},
                            .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};

@@ -24,7 +24,7 @@ using testing::HasSubstr;
 
 std::int64_t total(const Counts& counts) { return std::accumulate(counts.begin(), counts.end(), std::int64_t{0}); }
 
-// To rounding: gradients whose norms are taken are summed one by one.
+// Equal up to rounding: gradients whose norms are taken are summed one by one.
 TEST(DynamicBackup, ThatMayNotChangeEqualsBackupWorkers) {
   for (const int gradients : {1, 2, 3}) {
     SimulatedRun setup = three_workers(10);
@@ -39,14 +39,14 @@ TEST(DynamicBackup, ThatMayNotChangeEqualsBackupWorkers) {
   }
 }
 
-// How many gradients each step was made of.
+// The number of gradients in each step.
 std::vector<std::int64_t> taken(const SimulatedRun::Outcome& outcome) {
   std::vector<std::int64_t> counts;
   for (const StepRow& row : outcome.rounds) counts.push_back(row.kept);
   return counts;
 }
 
-// Without noise one gradient is as good as all. The second step waits for the first to come alone.
+// Without noise one gradient is as good as all. The second step waits only for the first gradient.
 TEST(DynamicBackup, WithoutNoiseWaitsForTheFirstAlone) {
   SimulatedRun setup{.workers = 8,
                      .network_s = 0.05,
@@ -61,7 +61,7 @@ TEST(DynamicBackup, WithoutNoiseWaitsForTheFirstAlone) {
   EXPECT_THAT(counts, Each(1));
 }
 
-// Equal times: the later the gradient, the same the time, so that every step takes all.
+// Equal times: later gradients take no more time, so every step takes all.
 TEST(DynamicBackup, WhereAllComeAtOnceTakesAll) {
   SimulatedRun setup{.workers = 8, .budget = {.steps = 20}};
   setup.objective = std::make_shared<Quadratic>(QuadraticOptions{.dimension = 10, .noise = 1}, 1);
@@ -85,8 +85,8 @@ TEST(DynamicBackup, WaitsForMoreTheLargerTheNoise) {
   }
 }
 
-// A quadratic of curvature 1 and a rate of 0.03: first the gradient is much larger than its noise, at last it is of the
-// size that the noise makes it. Between them are steps of one gradient, which has no spread.
+// A quadratic of curvature 1 and a rate of 0.03. At first the gradient is much larger than its noise; at the end it has
+// the size of the noise. In between are steps of one gradient, which has no spread.
 TEST(DynamicBackup, WaitsForMoreAgainWhenTheGradientHasFallenDuringStepsOfOne) {
   SimulatedRun setup{
       .workers = 16,
@@ -101,7 +101,7 @@ TEST(DynamicBackup, WaitsForMoreAgainWhenTheGradientHasFallenDuringStepsOfOne) {
   EXPECT_GT(std::accumulate(counts.end() - 100, counts.end(), 0.0) / 100, 2);
 }
 
-// As above; a worker that is 20 times slower than the other is the only one that tells of the noise.
+// As above. Only a worker that is 20 times slower than the other one shows the noise.
 TEST(DynamicBackup, LearnsOfTheNoiseFromAWorkerThatIsManyVersionsLate) {
   SimulatedRun setup{
       .workers = 2,
@@ -157,7 +157,7 @@ TEST(DynamicBackup, RefusesBoundsThatCannotBeMetAndTimeOnlyRuns) {
   EXPECT_THAT(read_method(name, {.workers = 4, .time_only = true}).faults, HasSubstr("needs a model"));
 }
 
-// Of gradients (3, 0), (1, 0), (2, 3): the mean is (2, 1), squared norm 5; the squared norms are 9, 1 and 13. The
+// Gradients (3, 0), (1, 0), (2, 3): the mean is (2, 1), with squared norm 5; the squared norms are 9, 1 and 13. The
 // sample variance is (1 + 1 + 0 + 1 + 1 + 4) / 2 = 4.
 TEST(GradientMoments, AreTheSampleVarianceAndWhatItLeavesOfTheMean) {
   const auto moments = gradient_moments(23.0 / 3, 5, 3);
@@ -175,7 +175,7 @@ TEST(GradientMoments, AreNeverNegative) {
   EXPECT_EQ(gradient_moments(1, 1 + 1e-12, 4)->variance, 0) << "rounding";
 }
 
-// Expectation (3, 4), 2 coordinates of variance 0.25 each.
+// Expectation (3, 4), and 2 coordinates with variance 0.25 each.
 TEST(GradientMoments, AreUnbiased) {
   std::mt19937 engine(5);
   std::normal_distribution<double> noise(0, 0.5);
@@ -216,7 +216,7 @@ TEST(BestGradients, WhereTimesGrowLinearlyAreTwiceTheRatioOfNoiseToSignal) {
     EXPECT_EQ(best_gradients({.squared_norm = 1, .variance = ratio}, 1, arrival_s), std::lround(2 * ratio));
 }
 
-// eta L = s weighs the variance by s / (2 - s): 0.5 by a third, 1.5 by three.
+// eta L = s gives the variance the weight s / (2 - s): a third for 0.5, three for 1.5.
 TEST(BestGradients, TheLargerTheStepTheMoreNoiseCosts) {
   std::vector<double> arrival_s;
   for (int k = 1; k <= 40; ++k) arrival_s.push_back(0.1 * k);
@@ -226,8 +226,8 @@ TEST(BestGradients, TheLargerTheStepTheMoreNoiseCosts) {
   EXPECT_EQ(best_gradients(moments, 1.5, arrival_s), 18);
 }
 
-// Of n exponential times of mean 1 the k-th is 1/n + ... + 1/(n - k + 1) on average. Seen are these means, and moments
-// that do not change; a product of rate and smoothness of 1 weighs the variance by 1.
+// Of n exponential times of mean 1 the k-th is 1/n + ... + 1/(n - k + 1) on average. The rule observes these means, and
+// constant moments; a product of rate and smoothness of 1 gives the variance weight 1.
 TEST(ObservedGradients, OfAConstantSettingWantTheNumberThatGainsMostPerTime) {
   constexpr int n = 16;
   int before = 0;

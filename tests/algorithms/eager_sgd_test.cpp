@@ -45,8 +45,8 @@ SimulatedRun three_workers(int steps) {
 
 TEST(EagerSgd, SoloTakesPlaceAtTheFirstArrivalAndLateGradientsAreDropped) {
   const auto outcome = three_workers(4).run(EagerSgd({.late = LateGradient::drop}));
-  // The first worker sets the pace: rounds take place at 1, 2.5, 4 and 5.5 s. The second comes at 1.6, 3.2 and
-  // 4.8 s, each time after the round that its gradient is for, the third at 3.1 s and again after the end.
+  // The first worker sets the pace: rounds take place at 1, 2.5, 4 and 5.5 s. The second arrives at 1.6, 3.2 and 4.8 s,
+  // each time after its gradient's round; the third arrives at 3.1 s, and again after the end.
   EXPECT_EQ(outcome.log, (std::vector<std::string>{
                              "step 1 at 1.500 s: kept 1, dropped 0",
                              "step 2 at 3.000 s: kept 1, dropped 1",
@@ -60,7 +60,8 @@ TEST(EagerSgd, SoloTakesPlaceAtTheFirstArrivalAndLateGradientsAreDropped) {
 
 TEST(EagerSgd, AccumulatedLateGradientsAreInTheNextRoundEvenWhileTheirWorkerComputes) {
   const auto outcome = three_workers(4).run(EagerSgd({.late = LateGradient::accumulate}));
-  // As above; what came at 1.6 s is in the round of 2.5 s, at 3.1 and 3.2 s in that of 4 s, at 4.8 s in the last.
+  // As above. The gradient of 1.6 s is in the round of 2.5 s, those of 3.1 and 3.2 s in that of 4 s, that of 4.8 s in
+  // the last.
   EXPECT_EQ(outcome.log, (std::vector<std::string>{
                              "step 1 at 1.500 s: kept 1, dropped 0",
                              "step 2 at 3.000 s: kept 2, dropped 0",
@@ -109,14 +110,14 @@ TEST(EagerSgd, AccumulationLosesNothingButWhatIsUnderWayAtTheEnd) {
     std::int64_t kept = 0;
     for (const StepRow& round : outcome.rounds) kept += round.kept;
     EXPECT_EQ(kept, sum(outcome.totals.kept));
-    EXPECT_LT(sum(outcome.totals.dropped), 8);  // at most one per worker, and none of the last to arrive
+    EXPECT_LT(sum(outcome.totals.dropped), 8);  // at most one per worker, and none from the last to arrive
     expect_exact_accounts(outcome);
   }
 }
 
-// The agreed rank is drawn independently of who is fast this time, so that its place among the N arrivals at a
-// round is uniform: (N + 1) / 2 contribute on average, with a variance of (N^2 - 1) / 12. Rounds are independent
-// in that place; the tolerance is four standard errors.
+// The agreed rank is drawn independently of the workers' speed this time, so its place among the N arrivals at a round
+// is uniform: (N + 1) / 2 contribute on average, with a variance of (N^2 - 1) / 12. Rounds are independent in that
+// place; the tolerance is four standard errors.
 TEST(EagerSgd, InMajorityHalfHaveArrivedOnAverage) {
   constexpr int workers = 9, steps = 4000;
   const SimulatedRun setup{.workers = workers,
@@ -131,9 +132,9 @@ TEST(EagerSgd, InMajorityHalfHaveArrivedOnAverage) {
 }
 
 // Exponential times alone: arrivals are a Poisson process of rate N, each from a random worker. A round takes place
-// when a worker arrives that has the newest model: one that has arrived since the last round, or brought it about.
-// So there are as many arrivals per round as in the birthday problem until the first one repeats, less the first:
-// Q(N) = sum over k of N! / ((N - k)! N^k). Their number has second moment sum (2 k - 1) of the same terms.
+// when a worker with the newest model arrives: one that has arrived since the last round, or has triggered it. So the
+// number of arrivals per round is that of the birthday problem until the first repetition, without the first arrival:
+// Q(N) = sum over k of N! / ((N - k)! N^k). Their number has the second moment sum (2 k - 1) of the same terms.
 TEST(EagerSgd, SoloTakesABirthdayProblemsTimeUnderExponentialDelays) {
   constexpr int steps = 20000;
   for (const int workers : {1, 4, 16}) {
@@ -150,12 +151,12 @@ TEST(EagerSgd, SoloTakesABirthdayProblemsTimeUnderExponentialDelays) {
       square += (2 * k - 1) * term;
       term *= static_cast<double>(workers - k) / workers;
     }
-    // All begin with the initial model, so that the first round takes place at the first arrival already: that is
-    // less than one step in so many. A sum of that many exponentials has variance (mean + variance of the number).
+    // All begin with the initial model, so the first round takes place at the first arrival: that shortens the total by
+    // less than one step. A sum of that many exponentials has variance (mean + variance of the number).
     const double deviation = std::sqrt(arrivals + square - arrivals * arrivals) / workers;
     EXPECT_NEAR(to_seconds(outcome.rounds.back().end) / steps, arrivals / workers, 4 * deviation / std::sqrt(steps))
         << workers;
-    EXPECT_EQ(sum(outcome.totals.kept), steps);  // the first arrival alone
+    EXPECT_EQ(sum(outcome.totals.kept), steps);  // only the first arrival
     EXPECT_NEAR(static_cast<double>(sum(outcome.totals.dropped)) / steps, arrivals - 1,
                 4 * std::sqrt((square - arrivals * arrivals) / steps) + 0.001)
         << workers;
@@ -187,7 +188,7 @@ TEST(EagerSgd, WorkersWithUnequalDataEndCleanly) {
     const auto outcome = setup.run(EagerSgd({.activation = kind, .synchronous_every = 4}));
     for (std::size_t w = 0; w < 3; ++w)
       EXPECT_EQ(outcome.totals.kept[w] + outcome.totals.dropped[w], setup.data_of[w]->value());
-    EXPECT_GE(outcome.totals.kept[2], 3);  // alone, once the others have left
+    EXPECT_GE(outcome.totals.kept[2], 3);  // alone, after the others have left
     expect_exact_accounts(outcome);
   }
 }
@@ -206,11 +207,11 @@ TEST(EagerSgdSettings, SoloIsSynchronousEvery32ndRoundAsInTheReleasedCode) {
   EXPECT_THAT(reading_of("activation = \"majority\"\nvariant = \"released\""), HasSubstr("synchronous_every = 0"));
   EXPECT_THAT(reading_of("activation = \"solo\"\nlate = \"drop\"\nsynchronous_every = 5"),
               HasSubstr("synchronous_every = 5"));
-  EXPECT_THAT(reading_of(""), HasSubstr("activation"));  // required
+  EXPECT_THAT(reading_of(""), HasSubstr("activation"));  // the key is required
   EXPECT_THAT(reading_of("activation = \"solo\"\nsynchronous_every = -1"), HasSubstr("synchronous_every = -1"));
 }
 
-// What becomes of workers that are late for eager SGD's rounds: the sums that they have missed, and their drift.
+// Workers that are late for eager SGD's rounds: the sums that they have missed, and their drift.
 
 constexpr double factor = 0.5 / 3;  // rate over workers
 
@@ -222,7 +223,7 @@ SimulatedRun one_late_worker(int steps) {
           .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.6, 2.1})}};
 }
 
-// Of one parameter, in double precision.
+// For one parameter, in double precision.
 struct Pull {
   std::size_t i;
   double operator()(int worker, double theta, int step) const {
@@ -230,9 +231,9 @@ struct Pull {
   }
 };
 
-// Worker 1 comes just after each round (1.6, 3.2, 4.8, 6.4 s), so that its gradient is in the next one, and it has
-// missed one sum. Worker 2 comes at 3.1 s, when it has missed two sums, and at 6.2 s; what it brings then is from
-// where the first of them has left it, and is part of round 4.
+// Worker 1 arrives just after each round (1.6, 3.2, 4.8, 6.4 s), so its gradient is in the next round, and it has
+// missed one sum. Worker 2 arrives at 3.1 s, when it has missed two sums, and at 6.2 s. That second gradient is taken
+// at the model after the first of them, and is part of round 4.
 TEST(EagerForms, ALateWorkerGoesOnFromTheNewestSumOrFromAllThatItHasMissed) {
   for (const MissedSums missed : {MissedSums::newest, MissedSums::all}) {
     const auto outcome = one_late_worker(6).run(EagerSgd({.missed = missed}));
@@ -258,8 +259,8 @@ TEST(EagerForms, ALateWorkerGoesOnFromTheNewestSumOrFromAllThatItHasMissed) {
   }
 }
 
-// Round 3 waits for worker 2, which comes late for round 2 at 6.2 s and in time for this one at 9.3 s. Its model has
-// missed the first sum alone; then all have the mean.
+// Round 3 waits for worker 2, which is late for round 2 at 6.2 s and in time for this one at 9.3 s. Its model has
+// missed only the first sum; afterwards all have the mean.
 TEST(EagerForms, ModelsAreAveragedOnceAllHaveArrived) {
   const auto outcome = one_late_worker(4).run(EagerSgd({.average_every = 4}));
   EXPECT_EQ(outcome.log.back(), "step 4 at 9.800 s: kept 5, dropped 0");

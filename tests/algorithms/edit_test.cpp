@@ -1,4 +1,5 @@
-// EDiT's penalty: limit cases bit for bit, all of it against a recursion in double precision, outliers, settings.
+// EDiT's penalty: limit cases bit for bit, the whole penalty against a recursion in double precision, outliers,
+// settings.
 #include "algorithms/local_sgd/edit.hpp"
 
 #include <gmock/gmock.h>
@@ -31,7 +32,7 @@
 namespace syncopate {
 namespace {
 
-// EDiT with rounds by steps and by time, and workers that are unequally fast.
+// EDiT with rounds by steps and by time, and workers of different speeds.
 
 constexpr double infinity = PenaltyOptions::infinity;
 
@@ -49,7 +50,7 @@ EditOptions by_time(double seconds, const PenaltyOptions& penalty = {}) {
   return options;
 }
 
-// Steps of 1, 1.4 and 2 s; after 3.5 s of each round the workers end their 4th, 3rd and 2nd step.
+// Steps of 1, 1.4 and 2 s; after 3.5 s of each round the workers finish their 4th, 3rd and 2nd step.
 const SimulatedRun uneven{
     .rate = 0.1, .budget = {.steps = 8}, .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.4, 1.0})}};
 
@@ -73,7 +74,7 @@ TEST(Edit, WithoutAPenaltyEqualsLocalSgdAndDiLoCoBitForBit) {
   }
 }
 
-// Each worker is moved by a unit vector of its own.
+// Each worker is moved by its own unit vector.
 TEST(Edit, WithEqualNormsEqualsDiLoCoBitForBit) {
   const SimulatedRun setup{.workers = 5, .budget = {.steps = 2}};
   EditOptions options = by_steps(2);
@@ -81,8 +82,8 @@ TEST(Edit, WithEqualNormsEqualsDiLoCoBitForBit) {
   EXPECT_EQ(run_kicked(setup, Edit(options)).outcome.parameters, std::vector(5, 1.0f / 5));
 }
 
-// The same in double precision: four tensors of 2, 4, 1 and 1 elements, three workers whose rounds have so many steps
-// each.
+// The same in double precision: four tensors of 2, 4, 1 and 1 elements, and three workers whose rounds have the given
+// numbers of steps.
 struct Recursion {
   static constexpr int workers = 3, rounds = 8, most = 4;
   static constexpr double rate = 0.1;
@@ -122,7 +123,7 @@ struct Recursion {
     const bool is_whole = options.scope == Scope::model;
     std::vector<double> model(8, 1.0), velocity(8, 0.0);
     std::vector<std::vector<Detector>> detectors(workers, std::vector<Detector>(tensors));
-    std::vector<int> turn(workers);  // of its data
+    std::vector<int> turn(workers);  // position in its data
     for (int round = 0; round < rounds; ++round) {
       std::vector<std::vector<double>> differences(workers, std::vector<double>(8));
       for (std::size_t k = 0; k < workers; ++k) {
@@ -224,7 +225,7 @@ TEST(Edit, ByTimeIsTheRecursionWithEachWorkersOwnStepsAndData) {
   }
 }
 
-// Norms above their mean are outliers' at once, and the mean, which begins at 0, stays below constant ones.
+// Norms above their mean count as outliers at once, and the mean, which begins at 0, stays below constant norms.
 TEST(Edit, WhereAllAreOutliersNothingMoves) {
   SimulatedRun setup{.momentum = 0.5, .budget = {.steps = 8}};
   EditOptions options = by_steps(4, {.outlier_factor = 1e-9, .outlier_warmup = 2});
@@ -237,7 +238,7 @@ TEST(Edit, WhereAllAreOutliersNothingMoves) {
   EXPECT_NE(setup.run(Edit(options)).parameters, before);
 }
 
-// Steps of worker 1 that are far too long: it is left out, and what is not a number is not spread.
+// Worker 1's steps are far too long: it is left out, and values that are no numbers do not spread.
 class WildWorker : public LayeredPullObjective {
  public:
   explicit WildWorker(float value) : value_(value) {}
@@ -294,14 +295,14 @@ TEST(Edit, WhatItMustBeGivenIsAsked) {
     EXPECT_NE(faults(outer + key), "") << key;
   EXPECT_THAT(faults(period + outer + "outlier_warmup = 5"), AllOf(HasSubstr("test.toml:4:"), HasSubstr("at least 6")));
   EXPECT_EQ(faults(period + outer + "outlier_warmup = 6"), "");
-  // What was read, with its defaults, can be read again.
+  // The resolved keys, with defaults, can be read again.
   for (const std::string& keys : {period, time}) {
     const MethodReading reading = read_method(algorithm + keys + outer);
     EXPECT_EQ(read_method(reading.resolved).faults, "") << reading.resolved;
   }
 }
 
-// EDiT whose rounds end by time (A-EDiT): when they end, by how many steps of whom, and with what data.
+// EDiT whose rounds end by time (A-EDiT): their ends, the workers' numbers of steps, and their data.
 
 using From = TimedRounds::CountedFrom;
 
@@ -338,8 +339,8 @@ TEST(EditByTime, ByTimeEndsARoundWithTheStepThatIsThenUnderWay) {
   EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>{8, 6, 4}));
 }
 
-// From arrivals at 4, 4.2 and 4 s: the times are over at 7.5, 7.7 and 7.5 s, in steps that end at 8.2, 8.0 and 9.2 s.
-// So the fast fall behind: in the third round they take 2, 1 and 2 steps, from then on 1, 1 and 2.
+// The interval counts from arrivals at 4, 4.2 and 4 s: it is over at 7.5, 7.7 and 7.5 s, within steps that end at 8.2,
+// 8.0 and 9.2 s. So fast workers fall behind: in the third round they take 2, 1 and 2 steps, from then on 1, 1 and 2.
 TEST(EditByTime, TimeMayCountFromAWorkersOwnArrival) {
   EditOptions options = by_time(3.5);
   options.timed.counted_from = From::arrival;
@@ -351,7 +352,7 @@ TEST(EditByTime, TimeMayCountFromAWorkersOwnArrival) {
                                 "step 9 at 15.200 s: kept 5, dropped 1", "step 11 at 20.200 s: kept 4, dropped 2"}));
 }
 
-// 9 steps by 4.2 s, which the all-gather tells by 4.7 s; 9 more by 8.9 s.
+// 9 steps by 4.2 s, which the all-gather shows at 4.7 s; 9 more by 8.9 s.
 TEST(EditByTime, ASynchronisationWithTooFewStepsIsPutOff) {
   EditOptions options = by_time(3.5);
   options.timed.minimum_steps = 9;
@@ -362,7 +363,7 @@ TEST(EditByTime, ASynchronisationWithTooFewStepsIsPutOff) {
   EXPECT_EQ(outcome.totals.collectives, 3);
 }
 
-// Its second round goes on with its third sample, not with its fifth, which its step would have.
+// Its second round continues with its third sample, not with its fifth, which belongs to its step number.
 TEST(EditByTime, ByTimeAWorkerTakesItsDataInTurn) {
   SimulatedRun setup = uneven;
   const auto objective = std::make_shared<PullObjective>();
@@ -371,7 +372,7 @@ TEST(EditByTime, ByTimeAWorkerTakesItsDataInTurn) {
   for (int step = 0; step < 8; ++step) EXPECT_EQ(objective->evaluated.contains({Rank{2}, Step{step}, 0}), step < 4);
 }
 
-// What SlowMo divides by is the mean rate of all steps, so that all go on with one model.
+// SlowMo divides by the mean rate of all steps, so all workers continue with one model.
 TEST(EditByTime, ByTimeAllGoOnWithOneModel) {
   SimulatedRun setup = uneven;
   setup.learning_rate = std::make_shared<LearningRate>(
@@ -385,7 +386,7 @@ TEST(EditByTime, ByTimeAllGoOnWithOneModel) {
   EXPECT_EQ(recorded.models[2], recorded.models[0]);
 }
 
-// How rounds and runs of EDiT end where workers are down or lose their state, data are used up, or a budget is short.
+// Ends of EDiT's rounds and runs if workers are down or lose their state, data are used up, or a budget is short.
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -397,8 +398,8 @@ std::shared_ptr<const OutagePlan> outage(double at_s, double duration_s, bool lo
                                    .loses_state = loses_state}});
 }
 
-// Rounds of 4 s and 1 s of communication; the second begins at 5 s. The loss takes two steps along, and the rest of the
-// round is weighed as any: in double precision, of one element and two workers.
+// Rounds of 4 s and 1 s of communication; the second begins at 5 s. The loss takes two steps with it, and the rest of
+// the round has its usual weight. In double precision, for one element and two workers.
 TEST(EditEnds, AWorkerThatLosesItsStateGoesOnFromTheRoundsBegin) {
   SimulatedRun setup{.workers = 2, .rate = 0.1, .budget = {.steps = 8}, .outages = outage(7.5, 0.25, true)};
   setup.objective = std::make_shared<PullObjective>(1, 1);
@@ -433,13 +434,13 @@ TEST(EditEnds, OutagesHoldUpARoundAndNothingElse) {
       EXPECT_EQ(sum(outcome.totals.kept) + sum(outcome.totals.dropped), 3 * 12);
       expect_exact_accounts(outcome);
     }
-  // Down, and back with what it had: by steps the round takes 3 s more, and nothing else differs.
+  // The worker is down, and then continues with its state: by steps the round takes 3 s more, and nothing else differs.
   const SimulatedRun setup{.budget = {.steps = 12}};
   SimulatedRun down = setup;
   down.outages = outage(6.5, 3, false);
   EXPECT_EQ(down.run(Edit(by_steps(4))).parameters, setup.run(Edit(by_steps(4))).parameters);
   EXPECT_EQ(to_seconds(down.run(Edit(by_steps(4))).totals.end), 3 * (4 + 1) + 3);
-  // By time the others end their 4 steps, and wait for its second, 4.5 s after the round's begin.
+  // By time the others finish their 4 steps, and wait for its second, 4.5 s after the round's begin.
   EXPECT_EQ(down.run(Edit(by_time(4))).log[1], "step 8 at 11.000 s: kept 10, dropped 2");
 }
 
@@ -452,14 +453,14 @@ TEST(EditEnds, AWorkerWhoseDataAreUsedUpEndsTheRunWithAReason) {
     } catch (const RunFailure& failure) {
       EXPECT_THAT(failure.what(), AllOf(HasSubstr("worker 1 left at"), HasSubstr("needs every worker")));
     }
-    setup.data_of = {Step{5}, Step{5}, Step{5}};  // together: the last round is of one step
+    setup.data_of = {Step{5}, Step{5}, Step{5}};  // all together: the last round has one step
     const auto outcome = setup.run(Edit(options));
     EXPECT_EQ(outcome.published, Step{5});
     EXPECT_EQ(sum(outcome.totals.kept), 3 * 5);
   }
 }
 
-// However short a budget is, and whatever it counts, all workers meet, and a round that is put off ends with it.
+// However short a budget is, and whatever it counts, all workers meet; a round that was put off ends with the budget.
 TEST(EditEnds, EndsTogetherUnderEveryBudget) {
   std::vector<Budget> budgets;
   for (const double seconds : {0.5, 2.0, 5.2, 7.2, 20.0}) budgets.push_back({.seconds = seconds});
@@ -481,7 +482,7 @@ TEST(EditEnds, EndsTogetherUnderEveryBudget) {
       }
 }
 
-// What EDiT's workers tell each other at the end of a round, and what all know then.
+// Values that EDiT's workers exchange at the end of a round, and the result that all know then.
 
 TEST(EditRound, TheNormOfAWholeIsThatOfItsParts) {
   EXPECT_EQ(norm_of({3, 4, 12}), 13);
@@ -546,7 +547,7 @@ TEST(EditRound, StepsThatAreToldOfNobodyAreNotKnown) {
   }
 }
 
-// Eight of the nine steps are in somebody's model.
+// Eight of the nine steps are part of some model.
 TEST(EditRound, ARoundWithTooFewStepsOfAllIsPutOff) {
   for (const auto& [minimum, is_put_off] : {std::pair{8, false}, {9, true}}) {
     EditOptions options;
@@ -555,11 +556,11 @@ TEST(EditRound, ARoundWithTooFewStepsOfAllIsPutOff) {
   }
 }
 
-// The penalty of EDiT on norms alone: closed forms, and a second implementation that keeps everything.
+// EDiT's penalty for given norms: closed forms, and a second implementation that keeps everything.
 
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-// Of n norms of 1, with q = 1 - a: mean 1 - q^n, variance q^(n + 1) (1 - q^n).
+// After n norms of 1, with q = 1 - a: mean 1 - q^n, variance q^(n + 1) (1 - q^n).
 TEST(NormStatistics, OfConstantNormsAreAClosedForm) {
   for (const double a : {0.02, 0.3}) {
     const PenaltyOptions options{.outlier_warmup = 10, .outlier_smoothing = a};
@@ -573,7 +574,7 @@ TEST(NormStatistics, OfConstantNormsAreAClosedForm) {
   }
 }
 
-// After W = 10 of them z is 0 nine times and then below 3, so that the threshold is 3 deviations.
+// Among the first W = 10 norms z is 0 nine times and then below 3, so the threshold is 3 deviations.
 TEST(NormStatistics, ANormIsAnOutlierFromThreeDeviationsAboveTheMeanOn) {
   const PenaltyOptions options{.outlier_warmup = 10};
   NormStatistics statistics;
@@ -587,7 +588,7 @@ TEST(NormStatistics, ANormIsAnOutlierFromThreeDeviationsAboveTheMeanOn) {
   EXPECT_FALSE(statistics.is_outlier(1e9, {.outlier_factor = infinity, .outlier_warmup = 10}));
 }
 
-// The same, as a list of all norms that were taken in.
+// The same, computed from a list of all norms that were added.
 struct ListedNorms {
   std::vector<double> norms{};
 
@@ -643,14 +644,14 @@ TEST(Penalty, AWarmUpMustBeSoLongThatConstantNormsAreNoOutliers) {
         ASSERT_EQ(penalty.factors[0], 1) << a << " " << factor << " " << n;
       }
     }
-  // With half of that they are, for ever.
+  // With half of that, constant norms are outliers for ever.
   const PenaltyOptions options{.outlier_warmup = 3};
   Penalty penalty;
   for (int n = 0; n < 50; ++n) penalty = penalise(penalty.statistics, std::vector{5.0}, {}, 1, options);
   EXPECT_TRUE(penalty.rolled_back[0]);
 }
 
-// Where an outlier's norm spoils the statistics, a tenfold norm goes unseen for about a thousand rounds.
+// If an outlier's norm entered the statistics, a tenfold norm would go undetected for about a thousand rounds.
 TEST(Penalty, AnOutlierLeavesTheStatisticsAsTheyWere) {
   const PenaltyOptions options{.outlier_warmup = 10};
   Penalty penalty;
@@ -681,7 +682,8 @@ TEST(Penalty, AModuleIsRolledBackWhereAllAreOutliers) {
   EXPECT_EQ(penalty.factors_of(Rank{1})[0], 0);
 }
 
-// Nothing of such a round is worth keeping, and a run that returned to its beginning for ever would seem to be finished.
+// Nothing in such a round is worth keeping, but a run that returned to its beginning for ever would seem to be
+// finished.
 TEST(Penalty, AModuleInWhichNoNormIsFiniteIsNotRolledBack) {
   for (const double norm : {infinity, not_a_number}) {
     const Penalty first = penalise({}, std::vector{norm, 1.0, infinity, norm}, {}, 2, {});
@@ -699,7 +701,7 @@ TEST(Penalty, WorkersWeighByTheSoftmaxOfTheirNorms) {
     for (std::size_t i = 0; i < 4; ++i)
       EXPECT_NEAR(penalty.factors[i], 4 * std::exp(-norms[i] / temperature) / sum, 1e-12);
   }
-  // Where their differences are far above T, the shortest takes all; no norm is too long for that.
+  // If their differences are far above T, the shortest norm takes all the weight; no norm is too long for that.
   EXPECT_EQ(penalise({}, std::vector{1e300, 2e300, 4e300, 2e300}, {}, 1, {}).factors,
             (std::vector{4.0, 0.0, 0.0, 0.0}));
 }
@@ -720,7 +722,7 @@ TEST(Penalty, APartOfTheWeightsMayGoBySteps) {
   const Penalty penalty = penalise({}, norms, steps, 1, {.step_share = 0.4});
   for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(penalty.factors[i], 3 * (0.6 / 3 + 0.4 * steps[i] / 8), 1e-12);
   EXPECT_EQ(penalise({}, norms, std::vector{0.0, 0.0, 0.0}, 1, {.step_share = 0.4}).factors, std::vector(3, 1.0));
-  // What an outlier's steps would weigh is nobody's.
+  // The weight of an outlier's steps is given to nobody.
   const std::vector<double> one_lost = {1, not_a_number, 1};
   const Penalty without = penalise({}, one_lost, steps, 1, {.step_share = 0.4});
   EXPECT_NEAR(without.factors[0], 3 * (0.6 / 2 + 0.4 * 4 / 8), 1e-12);

@@ -11,7 +11,7 @@ namespace {
 
 using Exchange = ElasticOptions::Exchange;
 
-// The first coordinate of the synchronous iteration in double precision, all from the values before the step.
+// The first coordinate of the synchronous iteration in double precision; every update uses the values before the step.
 double jacobi_centre(int workers, int steps, int period, double alpha, double rate, double momentum) {
   std::vector<double> x(static_cast<std::size_t>(workers), 1.0), v(x.size(), 0.0);
   double centre = 1;
@@ -45,14 +45,14 @@ TEST(ElasticAveraging, SynchronousFormIsTheJacobiIteration) {
 }
 
 TEST(ElasticAveraging, OneWorkerWithBetaOneFollowsItsCentreOneStepLater) {
-  // alpha = beta = 1: the centre becomes what the worker was, the worker the old centre plus its step.
+  // alpha = beta = 1: the centre takes the worker's value, and the worker takes the old centre plus its step.
   const SimulatedRun setup{.workers = 1, .rate = 0.5, .budget = {.steps = 2}};
   const auto outcome = setup.run(ElasticAveraging({.alpha = 1}));
   // Step 0: x = 1, centre 1: centre stays 1, x = 1 - 0.5 (1 - target). Step 1: the centre becomes that x.
   EXPECT_NEAR(outcome.parameters[0], 1 - 0.5 * (1 - PullObjective::target({Rank{0}, 0, 0}, 0)), 1e-6);
 }
 
-// The gradient of worker w is w + 1, wherever it is taken: elastic moves alone shift parameters about.
+// The gradient of worker w is w + 1 everywhere, so only elastic moves exchange parameters.
 class Slope : public PullObjective {
  public:
   PartialGradient gradient(const float*, const float*, std::span<const MicroBatch> micro_batches) const override {
@@ -78,7 +78,7 @@ class Watched : public ElasticAveraging {
 
 TEST(ElasticAveraging, WhatLeavesTheWorkersArrivesAtTheCentre) {
   const SimulatedRun setup{.workers = 4,
-                           .threads = 0,  // all arithmetic is done when the run is
+                           .threads = 0,  // all arithmetic is done when the run ends
                            .rate = 0.05,
                            .budget = {.steps = 30},
                            .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.31, 0.74, 1.9})},
@@ -88,8 +88,8 @@ TEST(ElasticAveraging, WhatLeavesTheWorkersArrivesAtTheCentre) {
     const auto outcome = setup.run(algorithm);
     double sum = outcome.parameters[0];
     for (const auto& model : algorithm.last) sum += model->parameters->value.data()[0];
-    // Five ones, less 30 steps of 0.05 along slopes of 1, 2, 3 and 4. The synchronous form moves the centre by
-    // the same differences.
+    // Five ones, minus 30 steps of 0.05 along slopes of 1, 2, 3 and 4. The synchronous form moves the centre by the
+    // same differences.
     EXPECT_NEAR(sum, 5 - 30 * 0.05 * (1 + 2 + 3 + 4), 1e-3);
     for (const Account& account : outcome.totals.accounts)
       EXPECT_EQ(account.total(), outcome.totals.end.time_since_epoch());
@@ -104,7 +104,8 @@ TEST(ElasticAveraging, AsynchronousExchangesDoNotWaitForSlowWorkers) {
                            .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 3.0})}};
   const auto outcome = setup.run(ElasticAveraging({.exchange = Exchange::asynchronous, .alpha = 0.2}));
   EXPECT_EQ(outcome.log, (std::vector<std::string>{
-                             "step 1 at 4.200 s: kept 2, dropped 0",  // of the slower; the other one's ends at 1.2 s
+                             "step 1 at 4.200 s: kept 2, dropped 0",  // the slower worker's end; the other one's is at
+                                                                      // 1.2 s
                              "step 2 at 8.400 s: kept 2, dropped 0",
                          }));
   EXPECT_EQ(outcome.totals.accounts[0][Activity::compute], from_seconds(2.0));
@@ -114,8 +115,8 @@ TEST(ElasticAveraging, AsynchronousExchangesDoNotWaitForSlowWorkers) {
   EXPECT_EQ(outcome.totals.messages, 4 * 3);
 }
 
-// An exchange takes 0.5 s, steps 1 s each. At 3.5 s the budget is used up in the middle of a period, which all can only
-// agree on at their next exchange, from 3.5 to 4 s; with its step, and the barrier, the run ends at 5.5 s.
+// An exchange takes 0.5 s, steps 1 s each. At 3.5 s the budget is used up in the middle of a period. Workers can only
+// agree on that at their next exchange, from 3.5 to 4 s; with its step and the barrier the run ends at 5.5 s.
 TEST(ElasticAveraging, ABudgetOfSecondsEndsBetweenExchangesWithEveryStepCounted) {
   const SimulatedRun setup{.workers = 2, .budget = {.seconds = 3}};
   const auto outcome = setup.run(ElasticAveraging({.alpha = 0.2, .period = 10}));

@@ -1,6 +1,5 @@
-// What is written in [[methods]] arrives in the method: it runs as the one that is made in code with those values. That
-// each value makes a difference is shown by tests/experiments/keys_test.cpp; what it makes, by each method's own
-// tests.
+// Values in [[methods]] reach the method: it runs like the method that is made in code with those values.
+// tests/experiments/keys_test.cpp shows that each value makes a difference, and each method's own tests show which.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -56,7 +55,7 @@
 namespace syncopate {
 namespace {
 
-// Four workers whose micro-batches take 1 s, 1.3 s, 1.6 s and 2.2 s and random times more.
+// Four workers whose micro-batches take 1 s, 1.3 s, 1.6 s and 2.2 s plus random times.
 const SimulatedRun setup{
     .workers = 4,
     .micro_batches = 2,
@@ -242,7 +241,7 @@ TEST(MethodValues, OfMethodsWithLocalStepsArriveAsWritten) {
   expect_same_run("algorithm = \"branch-train-merge\"\nseed_steps = 3", BranchTrainMerge(3, Merge::average, {}));
 }
 
-// The paper's beta is N times the alpha by which a worker moves.
+// The paper's beta is N times alpha, the share by which a worker moves.
 TEST(MethodValues, OfElasticAveragingArriveAsWritten) {
   const std::string elastic = "algorithm = \"elastic-averaging\"\nbeta = 0.8\nperiod = 2\n";
   expect_same_run(elastic, ElasticAveraging({.alpha = 0.2, .period = 2}));
@@ -272,7 +271,7 @@ TEST(MethodValues, OfCodesAndGossipArriveAsWritten) {
                   StochasticGradientPush({.overlap_steps = 2}));
 }
 
-// What holds of every method of the registry, run from the example in its row: nothing here names one.
+// Properties of every method in the registry, run from the example in its row. No test here names a method.
 
 std::string text_of(const AlgorithmRow& row) { return fmt::format("algorithm = \"{}\"\n{}", row.name, row.example); }
 
@@ -291,7 +290,7 @@ void for_every_method(const Check& check) {
   }
 }
 
-// Micro-batches of 1 s and a random time more, on workers of unlike speed.
+// Micro-batches of 1 s plus random times, on workers of different speeds.
 const SimulatedRun example_setup{.workers = 4,
                                  .micro_batches = 2,
                                  .network_s = 0.1,
@@ -328,7 +327,7 @@ TEST(EveryMethod, TakesAsLongWithoutAModelUnlessItFollowsValues) {
   });
 }
 
-// The largest difference between two runs' parameters, relative to them.
+// The largest difference between two runs' parameters, relative to the parameters.
 double difference(const SimulatedRun::Outcome& a, const SimulatedRun::Outcome& b) {
   double largest = 0;
   for (std::size_t i = 0; i < a.parameters.size(); ++i)
@@ -345,7 +344,7 @@ TEST(EveryMethod, ThatDoesNotFollowTheClockComputesTheSameUnderAnyDelays) {
   });
 }
 
-// One program for all workers, and one for each.
+// Compares one program for all workers with one program for each.
 TEST(EveryMethod, WhoseWorkersTakeTheSameCourseTakesAsLongOnOneProgram) {
   for_every_method([](const Algorithm& method) {
     SimulatedRun alone = example_setup;
@@ -390,7 +389,7 @@ AlgorithmContext forty_steps() {
 }
 
 struct Case {
-  const char* method;  // with the place of the number
+  const char* method;  // with a placeholder for the number
   const char* key;
   int most;
 };
@@ -446,7 +445,7 @@ TEST(BudgetCheck, WhereItIsNotKnownNothingIsRefused) {
   for (const Case& of : cases) EXPECT_EQ(faults(of, 100'000, {.workers = 16}), "") << of.method;
 }
 
-// What follows from a fault is no fault of its own.
+// A consequence of a fault is not a fault of its own.
 TEST(BudgetCheck, AFaultOfOneKeyIsNoneOfAnother) {
   const std::string report =
       read_method("algorithm = 'async-local-sgd'\nlocal_steps = 1000\nupdate.name = 'buffered'\nupdate.size = 3",
@@ -470,15 +469,15 @@ TEST(BudgetCheck, VeryManyStepsAreNoLimit) {
   EXPECT_FALSE(BudgetCheck::of_steps({}, 4).gradients);
 }
 
-// Where a budget ends that is met exactly: after the round that meets it.
+// A budget that is met exactly ends after the round that meets it.
 
 std::size_t rounds_of(const Budget& budget) {
   const SimulatedRun setup{.micro_batches = 2, .budget = budget};
   return setup.run(SyncSgd()).rounds.size();
 }
 
-// A round takes 2 micro-batches of 1 s and a collective of 0.5 s; 6 samples; an all-reduce among three is
-// two passes of the 16 bytes to all but one: 64 bytes.
+// A round takes 2 micro-batches of 1 s and a collective of 0.5 s, and has 6 samples. An all-reduce among three workers
+// is two passes of the 16 bytes to all but one: 64 bytes.
 TEST(Budget, ThatIsMetExactlyEndsTheRun) {
   EXPECT_EQ(rounds_of({.steps = 3}), 3u);
   EXPECT_EQ(rounds_of({.seconds = 7.5}), 3u);
@@ -497,18 +496,18 @@ TEST(Budget, OfSeveralEndsWithTheFirstThatIsMet) {
   EXPECT_EQ(rounds_of({.steps = 2, .seconds = 7.5}), 2u);
 }
 
-// Where each family of methods clips gradients (training.clip_norm), by closed forms of small cases.
+// Where each family of methods clips gradients (training.clip_norm): closed forms of small cases.
 
 constexpr int workers = 4, micro_batches = 2;
 constexpr double rate = 0.3, most = 6;
 
-// One step of four equal workers from the parameters 1. Two of the four gradients are longer than 6, and so is
-// their mean.
+// One step of four equal workers from the parameters 1. Two of the four gradients are longer than 6, and so is their
+// mean.
 SimulatedRun one_step() {
   return {.workers = workers, .micro_batches = micro_batches, .rate = rate, .clip_norm = most, .budget = {.steps = 1}};
 }
 
-// The mean over a worker's micro-batches of its first step.
+// The mean over the micro-batches of a worker's first step.
 Vector gradient_of(int worker) {
   Vector gradient{};
   for (std::size_t i = 0; i < gradient.size(); ++i)
@@ -519,7 +518,7 @@ Vector gradient_of(int worker) {
 
 enum class Clipped { mean, each };
 
-// Where a step along the mean leads.
+// The parameters after a step along the mean.
 Vector after(Clipped what) {
   Vector mean{};
   for (int worker = 0; worker < workers; ++worker) {
@@ -542,9 +541,9 @@ struct ClippingCase {
   Clipped clipped;
 };
 
-// Of each the keys with which its first step takes all gradients, with equal weights that add up to one.
+// Keys with which a method's first step takes all gradients, with equal weights that sum to one.
 constexpr ClippingCase clipping_cases[] = {
-    // Sums of all: what comes back.
+    // Sums of all gradients: the mean is clipped.
     {"algorithm = \"sync-sgd\"", Clipped::mean},
     {"algorithm = \"dropcompute\"\nthreshold_s = 100", Clipped::mean},
     {"algorithm = \"random-drop\"\ndrop_rate = 0.3\nfrom_step = 5", Clipped::mean},
@@ -554,7 +553,7 @@ constexpr ClippingCase clipping_cases[] = {
     {"algorithm = \"gradient-coding\"\ncode = \"fractional\"\nstragglers = 1", Clipped::mean},
     {"algorithm = \"gradient-coding\"\ncode = \"cyclic\"\nstragglers = 1", Clipped::mean},
     {"algorithm = \"branch-train-merge\"\nseed_steps = 1", Clipped::mean},
-    // Servers that take gradients: each worker's, before it is sent.
+    // Servers that take gradients: each worker clips its gradient before it sends it.
     {"algorithm = \"backup-workers\"\nbackups = 0", Clipped::each},
     {"algorithm = \"backup-workers\"\nbackups = 0\nservers = 3", Clipped::each},
     {"algorithm = \"backup-tokens\"\nbackups = 0", Clipped::each},
@@ -573,7 +572,7 @@ constexpr ClippingCase clipping_cases[] = {
     {"algorithm = \"stale-synchronous\"\nslack = 1", Clipped::each},
     {"algorithm = \"bounded-delay\"\nmaximum_delay = 2", Clipped::each},
     {"algorithm = \"sliding-window\"\nmaximum_delay = 100", Clipped::each},
-    // Local steps, whatever becomes of them.
+    // Local steps: each worker clips the gradients of its steps.
     {"algorithm = \"async-local-sgd\"\nlocal_steps = 1\nupdate = { name = \"plain\", rate = 0.25 }", Clipped::each},
     {"algorithm = \"halos\"\nregions = 1\nlocal_steps = 1\nlocal_update = { name = \"plain\", rate = 0.25 }\n"
      "global_update = { name = \"plain\" }\nmerge_every = 4\nmixing = 1",
@@ -620,11 +619,11 @@ TEST(Clipping, OfEveryMethodThatSendsGradientsIsKnown) {
   }
 }
 
-// A weight, a share or a correction that came before the clipping would be undone by it.
+// Clipping would undo a weight, a share or a correction that was applied before it.
 TEST(Clipping, LeavesWeightsOfStaleGradientsAsTheyAre) {
   SimulatedRun setup = three_workers(3);
   setup.rate = rate;
-  setup.clip_norm = 2;  // less than every gradient of the timeline
+  setup.clip_norm = 2;  // less than the norm of every gradient of the timeline
   const auto outcome = setup.run(AsyncSgd({.rate = {StalenessWeight::inverse_plus_one, RateScaling::none}}));
   expect_near(outcome.parameters,
               after_updates(
@@ -664,15 +663,15 @@ TEST(Clipping, OfAGradientThatIsShortEnoughChangesNothing) {
   EXPECT_EQ(with.log, without.log);
 }
 
-// Each worker has the whole gradient, and so its norm, however many servers have a slice of the model.
+// Each worker has the whole gradient, and so its norm, no matter how many servers have a slice of the model.
 TEST(Clipping, DoesNotDependOnHowManyServersShareTheModel) {
   SimulatedRun setup{.micro_batches = 2, .momentum = 0.9, .clip_norm = 2, .budget = {.steps = 8}};
   const auto expected = setup.run(BackupWorkers(3)).parameters;
   for (const int servers : {2, 3, 4}) EXPECT_EQ(setup.run(BackupWorkers(3, {.servers = servers})).parameters, expected);
 }
 
-// A method whose steps do not depend on the clock ends with the same model whatever micro-batches and messages take;
-// of one that says it does, some delays change the result.
+// A method whose steps do not depend on the clock ends with the same model for all durations of micro-batches and
+// messages. For a method that declares a dependence, some delays change the result.
 
 const std::string third_step_period = "\nperiod = { rule = \"constant\", steps = 3 }";
 const std::vector<std::string> independent = {
@@ -716,7 +715,7 @@ const std::vector<std::string> dependent = {"dropcompute\"\nthreshold_s = 1.2",
                                             "stochastic-gradient-push\"\noverlap_steps = 2\noverlap = \"released\"",
                                             "dynamic-averaging\"\nthreshold = 20\ncheck_every = 2"};
 
-// The largest difference, relative to the parameters, between runs under two laws of delays.
+// The largest difference between runs under two laws of delays, relative to the parameters.
 double model_difference(const Algorithm& algorithm) {
   SimulatedRun setup{.workers = 4, .budget = {.steps = 12}, .delays = {exponential_delay(1)}};
   const auto even = setup.run(algorithm);
@@ -749,7 +748,7 @@ TEST(DependsOnClock, IsSaidOfWhatOthersDelaysChangeAndOfNothingElse) {
   }
 }
 
-// One program may stand for all workers where none decides anything alone: not by its own clock, as with a budget of
+// One program may represent all workers if none decides anything alone: neither by its own clock, as with a budget of
 // seconds within a round of several steps, nor by what it has dropped or computed.
 TEST(WorkersActAlike, WhereNoneDecidesAnythingAlone) {
   const Budget steps{.steps = 12}, samples{.samples = 100}, bytes{.bytes = Bytes{1000}}, seconds{.seconds = 20},
@@ -781,7 +780,8 @@ TEST(WorkersActAlike, WhereNoneDecidesAnythingAlone) {
   for (std::size_t i = 1; i < dependent.size(); ++i) expect(dependent[i], never, never);
 }
 
-// Where a virtual clock ends, 292 years after the start: a clear failure, on fibers as in lockstep, never a deadlock.
+// At the end of a virtual clock, 292 years after the start, a run fails clearly, on fibers and in lockstep, and never
+// deadlocks.
 
 using testing::HasSubstr;
 
@@ -796,7 +796,7 @@ std::string failure_of(SimulatedRun run, bool in_lockstep) {
   return "none";
 }
 
-// As if every message were infinitely long.
+// Every message takes infinitely long.
 class EndlessNetwork : public NetworkModel {
  public:
   Duration collective(const CollectiveCall&) const override { return longest_duration; }
@@ -811,7 +811,7 @@ TEST(LongTimes, ANetworkThatTakesForEverEndsTheClock) {
               "(292 years)");
 }
 
-// 6 x 32 years are no micro-batch that never ends, though they are more than 146 years.
+// 6 x 32 years do not count as a micro-batch that never ends, although they are more than 146 years.
 TEST(LongTimes, AStepLongerThanHalfTheClockIsAStep) {
   const SimulatedRun run{.workers = 2, .micro_batches = 6, .base_s = 1e9, .budget = {.steps = 1}};
   const SimulatedRun two{.workers = 2, .micro_batches = 6, .base_s = 1e9, .budget = {.steps = 2}};
@@ -832,7 +832,7 @@ TEST(LongTimes, AMicroBatchWithoutEndIsNamedAsTheReason) {
                                HasSubstr("worker 1: waiting in a micro-batch that never ends")));
 }
 
-// What is summed over the workers counts the time of each.
+// Sums over the workers count the time of each.
 TEST(LongTimes, TheTimeThatASumTookStopsAtTheLongest) {
   Gradient sum(nullptr, MicroBatch{}, Duration{5});
   sum += Gradient(nullptr, MicroBatch{}, Duration::max() - Duration{7});
@@ -852,7 +852,7 @@ TEST(LongTimes, SecondsOfAllWorkersTogetherMayBeMore) {
   EXPECT_DOUBLE_EQ(json["worker_seconds"]["summed"]["total"].get<double>(), 3 * worker_s);
 }
 
-// The moving average of what a method publishes: Chen et al.'s averaged parameters, for every method.
+// The moving average of published models, for every method: Chen et al.'s averaged parameters.
 
 using Of = MovingAverageOptions::Of;
 
@@ -903,7 +903,7 @@ TEST(MovingAverage, OfAsynchronousSgdIsThatOfChensAlgorithm2OrOneUpdateLater) {
     }
 }
 
-// Without memory it is what is published, or, one late, what was published before.
+// Without memory the average is the published model or, one update late, the model published before.
 TEST(MovingAverage, OfEveryMethodIsOfWhatItPublishes) {
   const SimulatedRun setup{.workers = 4, .micro_batches = 2, .momentum = 0.5, .budget = {.steps = 12}};
   for (const AlgorithmRow& row : algorithms()) {
@@ -932,7 +932,7 @@ TEST(MovingAverage, OfAnEnsembleIsAFault) {
   EXPECT_THAT(faults("average = { decay = 0.9 }"), testing::HasSubstr("must be left out where merge"));
 }
 
-// SWAP publishes its only merge at the very end, and branch-train-merge nothing but that: half of it is in the average.
+// SWAP publishes its only merge at the very end, and branch-train-merge nothing else: the average contains half of it.
 TEST(MovingAverage, OfRoundsTakesInTheLastOne) {
   const SimulatedRun setup{.workers = 3, .momentum = 0.5, .budget = {.steps = 6}};
   for (const std::string method :

@@ -1,4 +1,4 @@
-// What holds of every run: each worker-second is booked exactly once.
+// A property of every run: each worker-second is booked exactly once.
 #pragma once
 
 #include <gtest/gtest.h>

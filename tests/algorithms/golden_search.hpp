@@ -15,7 +15,7 @@
 
 namespace syncopate {
 
-// Of the checkout that lies there.
+// The searches in the given checkout.
 inline const nlohmann::json& golden_searches(const std::string& checkout) {
   static const auto read = [&] {
     std::ifstream file(checkout + "/tests/golden/dropcompute_search.json");

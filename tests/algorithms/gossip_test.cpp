@@ -1,4 +1,4 @@
-// Mixing without a centre: by Gossip itself, for any matrix of weights, and by the matrices that the methods make.
+// Mixing without a centre: Gossip itself, with any matrix of weights, and the matrices of the methods.
 #include "algorithms/gossip/gossip.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ Matrix product(const Matrix& a, const Matrix& b) {
   return result;
 }
 
-// A mean of shifts round a ring, so that rows and columns sum to 1; not symmetric.
+// A mean of shifts round a ring: rows and columns sum to 1, but it is not symmetric.
 Matrix mean_of_shifts(std::size_t workers, const std::vector<std::pair<std::size_t, double>>& shifts) {
   Matrix weights(workers, std::vector<double>(workers));
   for (std::size_t i = 0; i < workers; ++i)
@@ -31,7 +31,7 @@ Matrix mean_of_shifts(std::size_t workers, const std::vector<std::pair<std::size
   return weights;
 }
 
-// Each worker mixes its model with others' by a row of the matrix after each step; at the end it counts by its weight.
+// Each worker mixes its model with others' by a row of the matrix after each step. At the end it has its given weight.
 class MixesBy : public Algorithm {
  public:
   MixesBy(Matrix weights, std::vector<double> at_the_end)
@@ -67,8 +67,8 @@ class MixesBy : public Algorithm {
   std::vector<double> at_the_end_;
 };
 
-// Worker i's model is the unit vector e_i before the first mixing, so after t of them it is row i of the matrix's t-th
-// power, and what is published the mean of rows by the last weights.
+// Worker i's model is the unit vector e_i before the first mixing, so after t mixings it is row i of the matrix's t-th
+// power. The published model is the mean of rows by the last weights.
 TEST(Gossip, ModelsAreThePowersOfAnyMatrixAndTheirWeightedMeanIsPublished) {
   const Matrix weights = mean_of_shifts(5, {{0, 0.5}, {1, 0.25}, {3, 0.25}});
   const std::vector<double> at_the_end = {1, 0.5, 2, 0.25, 0.25};
@@ -94,7 +94,7 @@ TEST(Gossip, WithoutMixingTheLastWeightsAloneDecide) {
   EXPECT_EQ(run.outcome.parameters, (std::vector<float>{0.125f, 0.375f, 0.5f}));
 }
 
-// Rows that sum to 1 keep a model that all share, columns that do so the mean of all models.
+// Rows that sum to 1 keep a model that all share; columns that sum to 1 keep the mean of all models.
 void expect_doubly_stochastic(const KickedRun& run) {
   const std::size_t workers = run.models.size();
   for (std::size_t i = 0; i < workers; ++i) {
@@ -120,7 +120,7 @@ TEST(Gossip, TheMixingsOfTheMethodsAreDoublyStochastic) {
     }
 }
 
-// One mixing: a third for each of those on the ring; a half for the next.
+// One mixing: a third for each neighbour on the ring; a half for the next worker.
 TEST(Gossip, TheWeightsOfOneMixingAreThoseOfThePapers) {
   for (const int workers : {3, 5, 8}) {
     const auto size = static_cast<std::size_t>(workers);

@@ -51,8 +51,8 @@ TEST(CodedSgd, FractionalRepetitionEqualsSynchronousSgdBitForBitWhoeverStraggles
     }
 }
 
-// Decoding leaves at most 1e-9 of a gradient, which is then added up in double precision instead of float; ten
-// steps of rounding to floats.
+// Decoding leaves an error of at most 1e-9 of a gradient, which is then added in double precision instead of float; ten
+// steps round to floats.
 TEST(CodedSgd, CyclicRepetitionEqualsSynchronousSgdUpToRoundingWhoeverStraggles) {
   SimulatedRun setup{.workers = 5, .micro_batches = 2, .momentum = 0.9, .budget = {.steps = 10}};
   const auto expected = setup.run(SyncSgd()).parameters;
@@ -110,7 +110,7 @@ TEST(CodedSgd, ADecodedStepEvaluatesEachMicroBatchOnce) {
   }
 }
 
-// With all messages every part is there; each is evaluated once, though two workers have computed it.
+// With all messages every part arrives. Each is evaluated once, though two workers have computed it.
 TEST(CodedSgd, AStochasticStepEvaluatesEachMicroBatchOnce) {
   auto objective = std::make_shared<PullObjective>();
   const SimulatedRun setup{.workers = 6, .budget = {.steps = 5}, .objective = objective};
@@ -124,8 +124,8 @@ TEST(CodedSgd, AStochasticStepEvaluatesEachMicroBatchOnce) {
   EXPECT_EQ(outcome.rounds.back().dropped, 6);
 }
 
-// All arrive at the same time, so that a step takes the first three and the fourth comes too late; in the last step it
-// comes after the end. Per step 4 models of 16 bytes, and 4 messages of 4 doubles.
+// All arrive at the same time, so a step takes the first three and the fourth is too late; in the last step it arrives
+// after the end. Per step 4 models of 16 bytes, and 4 messages of 4 doubles.
 TEST(CodedSgd, CyclicMessagesTakeTwiceTheBytes) {
   const SimulatedRun setup{.workers = 4, .budget = {.steps = 3}};
   const auto outcome = setup.run(coded(cyclic(4, 1)));
@@ -156,13 +156,13 @@ TEST(CodedSgd, CyclicStepTimesAreThoseOfTheOrderStatistic) {
     mean_s += 0.5 / i;
     variance += 0.25 / (i * i);
   }
-  // Cancelled work makes all begin each step together, so steps are independent: four standard errors.
+  // With cancelled work all workers begin each step together, so steps are independent: four standard errors.
   const auto outcome = setup.run(coded(cyclic(workers, stragglers), LateWork::cancel));
   EXPECT_NEAR(to_seconds(outcome.totals.end) / steps, mean_s, 4 * std::sqrt(variance / steps));
   expect_exact_accounts(outcome);
 }
 
-// Timelines. Models and messages take 0.25 s; two parts of 1 s each, and delays of each micro-batch.
+// Timelines. Models and messages take 0.25 s. A worker has two parts of 1 s each, plus delays of each micro-batch.
 
 TEST(CodedSgd, AFractionalStepEndsWhenEachGroupHasAnswered) {
   const SimulatedRun setup{
@@ -180,7 +180,7 @@ TEST(CodedSgd, AFractionalStepEndsWhenEachGroupHasAnswered) {
   expect_exact_accounts(outcome);
 }
 
-// In step 0 worker 0 needs 10 s more per micro-batch, afterwards worker 1 does.
+// In step 0 worker 0 needs 10 s more per micro-batch, and afterwards worker 1 does.
 TEST(CodedSgd, CancelledWorkStartsAnewWithTheNextModel) {
   class Alternating : public DelayProcess {
    public:
@@ -217,10 +217,10 @@ TEST(CodedSgd, WithAThresholdAStepTakesWhatHasCome) {
   EXPECT_EQ(run(1.65).kept, (std::vector<std::int64_t>{1, 1, 0, 0}));
   EXPECT_DOUBLE_EQ(to_seconds(run(1.0).end), 1.5);  // never without a message
   EXPECT_EQ(run(1.0).kept, (std::vector<std::int64_t>{1, 0, 0, 0}));
-  EXPECT_DOUBLE_EQ(to_seconds(run(9.0).end), 1.8);  // all have come
+  EXPECT_DOUBLE_EQ(to_seconds(run(9.0).end), 1.8);  // all have arrived
 }
 
-// Worker i has the parts i and i + 1 (mod 4). Three answer: the first brings two parts, the others one more each.
+// Worker i has the parts i and i + 1 (mod 4). Three answer: the first brings two parts, the others one new part each.
 TEST(CodedSgd, CopiesOfAMicroBatchCountAsDroppedAndTheirTimeAsWork) {
   const SimulatedRun setup{.workers = 4,
                            .micro_batches = 3,
@@ -237,7 +237,7 @@ TEST(CodedSgd, CopiesOfAMicroBatchCountAsDroppedAndTheirTimeAsWork) {
   expect_exact_accounts(outcome);
 }
 
-// Workers that leave. Data for two micro-batches is one step of two parts.
+// Workers that leave. Data for two micro-batches are one step of two parts.
 
 TEST(CodedSgd, AnExactCodeOutlivesAsManyLeaversAsItAllowsStragglers) {
   for (const auto& code : {fractional_repetition(4, 1), cyclic(4, 1)}) {
@@ -256,8 +256,8 @@ TEST(CodedSgd, AnExactCodeOutlivesAsManyLeaversAsItAllowsStragglers) {
   }
 }
 
-// Who leaves after its message is in the step that it was for, which waits for all the others too. Messages arrive
-// after 2, 2.5 and 4 s; the next step is that of two.
+// A worker that leaves after its message is part of that message's step, which waits for all the others, too. Messages
+// arrive after 2, 2.5 and 4 s. The next step has two workers.
 TEST(CodedSgd, TheMessageOfAWorkerThatLeavesAfterItIsInItsStep) {
   const SimulatedRun setup{.workers = 3,
                            .network_s = 0.5,
@@ -290,7 +290,7 @@ TEST(CodedSgd, InexactMethodsGoOnUntilAllHaveLeft) {
   for (const auto& code : {ignore_stragglers(4, 1), stochastic}) {
     const SimulatedRun setup{.workers = 4, .budget = {.steps = 100}, .data_of = {Step{2}, Step{3}, Step{4}, Step{9}}};
     const auto outcome = setup.run(coded(code));
-    // Every gradient goes into a step unless it is the fourth of one: then its worker has computed in vain.
+    // Every gradient goes into a step, unless it is the fourth of one: then its worker has computed in vain.
     EXPECT_EQ(outcome.totals.kept[3] + outcome.totals.dropped[3], 9);
     EXPECT_GE(outcome.rounds.size(), 9u - 2);
     EXPECT_LT(outcome.rounds.size(), 12u);
@@ -344,7 +344,7 @@ TEST(CodedSgdSettings, ACodeThatDoesNotFitTheWorkerCountIsAFault) {
   EXPECT_THAT(read("code = \"fountain\"\nstragglers = 1").faults, HasSubstr("code = \"fountain\""));
 }
 
-// Codes as such, without a training: matrices, and sums of declared vectors.
+// Codes without a training: matrices, and sums of given vectors.
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
@@ -355,7 +355,7 @@ std::vector<Rank> members(unsigned set, int workers) {
   return result;
 }
 
-// The first of each group, as a server takes them.
+// The first arrival of each group, as a server takes them.
 std::vector<Rank> first_of_each_group(const GradientCode& code, const std::vector<Rank>& arrivals) {
   std::vector<Rank> taken;
   std::set<int> groups;
@@ -364,7 +364,7 @@ std::vector<Rank> first_of_each_group(const GradientCode& code, const std::vecto
   return taken;
 }
 
-// [part]: the weight with which its gradient is in the decoded sum.
+// [part]: the weight of its gradient in the decoded sum.
 std::vector<double> weights_of_parts(const GradientCode& code, const std::vector<Rank>& arrived) {
   const auto a = code.decode(arrived);
   std::vector<double> result(at(code.parts.size()));
@@ -393,7 +393,7 @@ TEST(GradientCode, FractionalRepetitionGivesTheFullSumForEverySetOfStragglers) {
   }
 }
 
-// Rounding in double precision, 1e-16, times terms of at most 1e7, of which there are s + 1 for a part.
+// Rounding in double precision, 1e-16, times terms of at most 1e7; a part has s + 1 of them.
 TEST(GradientCode, CyclicRepetitionGivesTheFullSumForEverySetOfStragglers) {
   constexpr int workers = 10;
   for (const int stragglers : {1, 2, 4, 5, 9}) {
@@ -413,7 +413,8 @@ TEST(GradientCode, CyclicRepetitionGivesTheFullSumForEverySetOfStragglers) {
     for (unsigned lost = 0; lost < 1u << workers; ++lost) {
       if (std::popcount(lost) != stragglers) continue;
       auto arrived = members(~lost, workers);
-      std::rotate(arrived.begin(), arrived.begin() + sets++ % std::ssize(arrived), arrived.end());  // in any order
+      std::rotate(arrived.begin(), arrived.begin() + sets++ % std::ssize(arrived), arrived.end());  // arrivals in any
+                                                                                                    // order
       ASSERT_EQ(static_cast<int>(arrived.size()), code->needed);
       for (const double weight : code->decode(arrived)) largest_message = std::max(largest_message, std::abs(weight));
       error = std::max(error, largest_error(weights_of_parts(*code, arrived)));
@@ -459,14 +460,14 @@ TEST(GradientCode, IgnoredStragglersAreMadeUpForByTheOthers) {
   EXPECT_EQ(weights[1] + weights[2], 0);
 }
 
-// Where others have left, fewer may come than the code can do without.
+// If others have left, fewer messages may arrive than the code needs.
 TEST(GradientCode, OfIgnoredStragglersTheMeanIsThatOfWhoeverHasCome) {
   const auto weights = weights_of_parts(ignore_stragglers(5, 2), {Rank{4}, Rank{1}});
   EXPECT_DOUBLE_EQ(weights[1], 5.0 / 2);
   EXPECT_DOUBLE_EQ(weights[4], 5.0 / 2);
 }
 
-// [part]: how many workers hold it; and how many hold two given parts.
+// [part]: how many workers hold it.
 std::vector<int> copies(const GradientCode& code) {
   std::vector<int> count(at(code.parts.size()));
   for (const auto& parts : code.parts)
@@ -490,7 +491,7 @@ TEST(StochasticCode, EveryPartIsWithAsManyDifferentWorkersAsItHasCopies) {
     }
 }
 
-// Offsets 0, 1, 3 (mod 7) and their like make every two parts share exactly one worker: the Fano plane.
+// Offsets 0, 1, 3 (mod 7) and similar ones make every two parts share exactly one worker: the Fano plane.
 TEST(StochasticCode, ABalancedPlacementFindsTheFanoPlane) {
   const auto code = stochastic_code(7, {.copies = 3, .straggler_share = 0.1, .placement = Placement::balanced});
   for (const auto& parts : code.parts) EXPECT_EQ(parts.size(), 3u);
@@ -498,7 +499,7 @@ TEST(StochasticCode, ABalancedPlacementFindsTheFanoPlane) {
     for (int b = 0; b < a; ++b) EXPECT_EQ(shared_workers(code, a, b), 1);
 }
 
-// Over all sets of stragglers with their probabilities, so without any error but rounding.
+// Over all sets of stragglers with their probabilities, so the only error is rounding.
 TEST(StochasticCode, TheSumIsUnbiased) {
   constexpr int workers = 9;
   constexpr double p = 0.3;
@@ -538,8 +539,8 @@ struct Gradients {
   }
 };
 
-// E |decoded - G|^2 = p / (1 - p) [(1/d - 1/n) sum |g_i|^2 + |G|^2 / n] over stragglers and independent
-// placements. 40,000 draws; the standard error is estimated from them, and four of it allowed.
+// E |decoded - G|^2 = p / (1 - p) [(1/d - 1/n) sum |g_i|^2 + |G|^2 / n] over stragglers and independent placements.
+// With 40,000 draws; the tolerance is four standard errors, estimated from the draws.
 TEST(StochasticCode, TheVarianceIsTheFormulas) {
   constexpr int workers = 10, draws = 40000;
   constexpr double p = 0.2;
@@ -561,13 +562,13 @@ TEST(StochasticCode, TheVarianceIsTheFormulas) {
     const double standard_error = std::sqrt((sum_of_squares / draws - mean * mean) / draws);
     const double expected = p / (1 - p) * ((1.0 / d - 1.0 / workers) * g.sum_of_squares + g.square_of_sum / workers);
     EXPECT_NEAR(mean, expected, 4 * standard_error) << "d = " << d;
-    EXPECT_LT(standard_error, 0.02 * expected);  // or the test would say little
+    EXPECT_LT(standard_error, 0.02 * expected);  // otherwise the test would show little
     std::printf("d = %d: variance %.3f +- %.3f, formula %.3f\n", d, mean, standard_error, expected);
   }
 }
 
-// Where every two parts share l workers the formula is p / (1 - p) [(1/d - l/d^2) sum |g_i|^2 + l/d^2 |G|^2];
-// over all sets of stragglers with their probabilities.
+// If every two parts share l workers the formula is p / (1 - p) [(1/d - l/d^2) sum |g_i|^2 + l/d^2 |G|^2]; over all
+// sets of stragglers with their probabilities.
 TEST(StochasticCode, TheVarianceOfABalancedPlacementIsItsDesigns) {
   constexpr int workers = 7;
   constexpr double p = 0.25, d = 3, l = 1;

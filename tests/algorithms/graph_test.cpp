@@ -1,4 +1,4 @@
-// Who sends to whom, where workers have no centre, and how fast that makes models alike.
+// Graphs of workers without a centre: who sends to whom, and how fast that makes models agree.
 #include "algorithms/gossip/graph.hpp"
 
 #include <fmt/format.h>
@@ -85,7 +85,7 @@ std::vector<GossipGraphPtr> all_of(int workers) {
   return graphs;
 }
 
-// What a worker sends its receivers take from it, and of each worker's model as much goes out as it takes in of others.
+// A worker's receivers take what it sends. Each worker gives away the same share of its model as it takes of others'.
 TEST(GossipGraph, SendersAndReceiversAreTheSameLinks) {
   for (const int workers : {1, 2, 3, 5, 6, 8, 9, 12, 16})
     for (const GossipGraphPtr& graph : all_of(workers)) {
@@ -116,8 +116,8 @@ TEST(GossipGraph, MessagesAreWhatAllWorkersSend) {
   EXPECT_EQ(complete_graph(6)->messages_in(Step{7}), 7 * 6 * 5);
 }
 
-// Known in closed form: on a ring (2/3)(1 - cos(2 pi / n)), on a torus a x a (2/5)(1 - cos(2 pi / a)), on a hypercube
-// and the exponential graph 2 / (log2 n + 1).
+// Closed forms: on a ring (2/3)(1 - cos(2 pi / n)), on a torus a x a (2/5)(1 - cos(2 pi / a)), on a hypercube and the
+// exponential graph 2 / (log2 n + 1).
 TEST(GossipGraph, SpectralGapsAreThoseOfTheClosedForms) {
   EXPECT_NEAR(ring(8)->spectral_gap(), 0.195262, 5e-7);
   EXPECT_NEAR(ring(16)->spectral_gap(), 0.050747, 5e-7);
@@ -136,7 +136,7 @@ TEST(GossipGraph, SpectralGapsAreThoseOfTheClosedForms) {
   EXPECT_LT(one_peer_exponential(12)->spectral_gap(), 1);
 }
 
-// The same matrix link by link, whose powers say it.
+// Compares with the same matrix, given link by link and evaluated by its powers.
 TEST(GossipGraph, WavesHaveTheEigenvaluesOfTheMatrix) {
   for (const int workers : {2, 3, 5, 6, 8, 9, 12, 16})
     for (const GossipGraphPtr& graph : all_of(workers)) {
@@ -155,7 +155,7 @@ TEST(GossipGraph, WavesHaveTheEigenvaluesOfTheMatrix) {
 }
 
 TEST(WeightedGraph, WeightsOfPushSumGoToTheFixedPoint) {
-  // Worker 0 gives a half, worker 1 a quarter: of a weight of 2 they have 2/3 and 4/3.
+  // Worker 0 gives a half, worker 1 a quarter: of a total weight of 2 they have 2/3 and 4/3.
   const WeightedGraph graph(2, {{0, 1, 0.5}, {1, 0, 0.25}});
   EXPECT_NEAR(graph.least_weight(), 2.0 / 3, 1e-8);
   EXPECT_NEAR(graph.least_kept(), 0.5, 1e-12);
@@ -178,7 +178,7 @@ TEST(WeightedGraph, MetropolisWeightsAreDoublyStochasticWhereDegreesDiffer) {
   EXPECT_TRUE(WeightedGraph(3, links).why_not_doubly_stochastic());
 }
 
-// The table `graph`, as it is written, and what is wrong with one.
+// The table `graph`: its keys, and faults.
 
 using testing::HasSubstr;
 
@@ -196,7 +196,7 @@ class GraphSettings : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  // The table for a file of this content.
+  // The table for a file with this content.
   std::string file(const std::string& content, const std::string& keys = "") const {
     std::filesystem::create_directories(folder_);
     const auto path = folder_ / "links.csv";
@@ -238,7 +238,7 @@ TEST_F(GraphSettings, WorkersThatDoNotFitTheGraphAreFaults) {
   EXPECT_THAT(reading(d_psgd, "rows = 2", 4).faults, HasSubstr("graph.kind"));
 }
 
-// Whose links alone count.
+// Only graphs with this property are accepted for exchanges in pairs.
 TEST_F(GraphSettings, GraphsForPairsNeedABipartition) {
   const auto faults = [](const std::string& table) { return reading("ad-psgd", table, 4).faults; };
   EXPECT_EQ(faults(file("from,to\n1,0\n1,2\n3,1\n")), "");
@@ -248,7 +248,7 @@ TEST_F(GraphSettings, GraphsForPairsNeedABipartition) {
   EXPECT_THAT(faults(file("from,to\n1,0\n1,2\n3,1\n", ", weights = \"given\"")), HasSubstr("graph.weights"));
 }
 
-// A star: the hub has a third of itself left, and metropolis gives each link a third.
+// A star: the hub keeps a third of its model, and Metropolis weights give each link a third.
 TEST_F(GraphSettings, AFileOfLinksIsTheGraph) {
   const std::string star = "# the hub is 1\nfrom,to\n1,0\n1,2\n3,1\n";
   EXPECT_EQ(reading(sgp, file(star), 4).faults, "");
@@ -315,7 +315,7 @@ TEST_F(GraphSettings, AFileThatIsNoGraphIsAFaultOfItsLine) {
   EXPECT_THAT(reading(d_psgd, file("from,to\n0,1\n"), 513).faults, HasSubstr("file is for at most 512 workers"));
 }
 
-// D-PSGD and SGP on other graphs than their own.
+// D-PSGD and SGP on graphs other than their own.
 
 DecentralizedSgd mixing_on(GossipGraphPtr graph) { return DecentralizedSgd(IndividualModels::mean, std::move(graph)); }
 StochasticGradientPush pushing_on(GossipGraphPtr graph) { return StochasticGradientPush({.graph = std::move(graph)}); }
@@ -333,7 +333,7 @@ TEST(GossipOnGraphs, ThatOfTheMethodItselfChangesNoBit) {
   }
 }
 
-// All models are the mean after each step, as with a round of one local step.
+// All models are the mean after each step, as with rounds of one local step.
 TEST(GossipOnGraphs, PushesToAllEqualLocalSgdWithRoundsOfOneStep) {
   const SimulatedRun setup{.workers = 5, .micro_batches = 2, .momentum = 0.9, .budget = {.steps = 20}};
   const auto pushed = setup.run(pushing_on(complete_graph(5)));
@@ -360,7 +360,7 @@ TEST(GossipOnGraphs, WithLinearGradientsTheMeanOfTheModelsIsThatOfSynchronousSgd
   }
 }
 
-// How far the models are from their mean, all together.
+// The distance of all models together from their mean.
 double spread(const KickedRun& run) {
   const auto workers = run.models.size();
   double sum = 0;
@@ -372,7 +372,7 @@ double spread(const KickedRun& run) {
   return std::sqrt(sum);
 }
 
-// Without gradients differences shrink by |lambda_2| per exchange once the slowest of them alone are left.
+// Without gradients differences shrink by |lambda_2| per exchange once only the slowest of them are left.
 TEST(GossipOnGraphs, WithoutGradientsModelsComeTogetherAtTheRateOfTheSpectralGap) {
   struct Case {
     GossipGraphPtr graph;
@@ -413,7 +413,7 @@ TEST(GossipOnGraphs, PushSumCorrectsForWeightsThatAreNotDoublyStochastic) {
     }
     std::copy(&next[0][0], &next[0][0] + workers * workers, &power[0][0]);
   }
-  // With weights that differ a step of e_i along the kick is divided by the weight of that step, which is 1 at first.
+  // With unequal weights a step of e_i along the kick is divided by the weight of that step, which is 1 at first.
   const auto run = run_kicked({.workers = workers, .budget = {.steps = steps}},
                               pushing_on(std::make_shared<WeightedGraph>(workers, links)));
   for (std::size_t i = 0; i < workers; ++i) {
@@ -423,9 +423,9 @@ TEST(GossipOnGraphs, PushSumCorrectsForWeightsThatAreNotDoublyStochastic) {
   for (const float value : run.outcome.parameters) EXPECT_NEAR(value, 0.25, 1e-6);  // their weighted mean
 }
 
-// Links that go one way and change. Worker 3 takes 2 s per step, the others 1 s; messages 0.5 s. In step 2 worker 1
-// hears from worker 3, whose second message is sent at 2 s; in step 3 worker 0 does, at 4 s. Workers 0 and 2 go on to
-// 3 s without waiting.
+// Links that go one way and change. Worker 3 takes 2 s per step, the others 1 s; messages take 0.5 s. In step 2 worker
+// 1 hears from worker 3, whose second message is sent at 2 s. In step 3 worker 0 hears from it, at 4 s. Workers 0 and 2
+// reach 3 s without waiting.
 TEST(GossipOnGraphs, OnlyWhoHearsFromASlowWorkerWaitsForIt) {
   const SimulatedRun setup{.workers = 4,
                            .budget = {.steps = 3},

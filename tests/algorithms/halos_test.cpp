@@ -25,10 +25,10 @@
 namespace syncopate {
 namespace {
 
-// HALoS in double precision, of the first coordinate: a calendar of events of its own, for workers of constant speed,
-// whose arrivals never coincide.
+// HALoS in double precision, for the first coordinate. The replay has its own calendar of events, for workers of
+// constant speed whose arrivals never coincide.
 
-// A server's delayed Nesterov; n = 1 is Nesterov's step, beta = 0 the plain one at rate / n.
+// A server's delayed Nesterov momentum; n = 1 is Nesterov's step, beta = 0 the plain step at rate / n.
 struct ReplayedUpdate {
   double rate = 1, beta = 0;
   int n = 1;
@@ -45,21 +45,21 @@ struct ReplayedUpdate {
 };
 
 struct HalosReplay {
-  std::vector<double> step_s;  // of each worker
+  std::vector<double> step_s;  // by worker
   int regions = 1;
   int local_steps = 1;
   ReplayedUpdate local{}, global{};
   int merge_every = 1;
   double mixing = 1;
   double inside_s = 0, between_s = 0;
-  double rate = 0.1, momentum = 0;  // of the workers
-  int steps = 1;                    // of the budget
+  double rate = 0.1, momentum = 0;  // the workers' rate and momentum
+  int steps = 1;                    // the budget's steps
 
   struct Update {
     double time_s;
     double theta;
   };
-  // What the global server has published.
+  // The models that the global server has published.
   std::vector<Update> updates() const {
     const int workers = static_cast<int>(step_s.size());
     struct Worker {
@@ -128,14 +128,15 @@ using testing::Pointwise;
 
 constexpr double inf = std::numeric_limits<double>::infinity();
 
-// A quarter of a second inside a region, so much between them, whatever the size; servers' links add nothing.
+// A message takes a quarter of a second inside a region, and `between_s` between regions, whatever its size. Servers'
+// links add nothing.
 std::shared_ptr<const NetworkModel> regions_of(int region_size, int workers, double between_s) {
   return make_two_level_network(workers,
                                 {.group_size = region_size, .inside = {0.25, inf}, .between = {between_s, inf}},
                                 {.server = Link{0, inf}});
 }
 
-// Steps of 1, 1.1 and 2.6 s, in regions of so many.
+// Steps of 1, 1.1 and 2.6 s, in regions of this size.
 SimulatedRun three_in_regions(int region_size, double between_s, int steps) {
   SimulatedRun setup = three_workers(steps);
   setup.network = regions_of(region_size, 3, between_s);
@@ -148,7 +149,7 @@ std::vector<double> times_of(const SimulatedRun::Outcome& outcome) {
   return times_s;
 }
 
-// What the global server observes costs nothing, where messages between regions do not.
+// The observation by the global server costs nothing if messages between regions cost nothing.
 TEST(Halos, OfOneRegionWithoutMixingIsAsynchronousLocalSgd) {
   SimulatedRun setup = three_workers(12);
   setup.momentum = 0.9;
@@ -172,7 +173,7 @@ TEST(Halos, OfOneRegionWithoutMixingIsAsynchronousLocalSgd) {
   }
 }
 
-// Its schedule and its moments, too: all that the local server does not know is nothing.
+// The schedule and the moments are the same, too: the local server knows everything.
 TEST(Halos, OfOneRegionThatTakesUpTheGlobalModelAtOnceIsAsynchronousLocalSgd) {
   SimulatedRun setup = three_in_regions(3, 0, 12);
   setup.momentum = 0.5;
@@ -189,9 +190,9 @@ TEST(Halos, OfOneRegionThatTakesUpTheGlobalModelAtOnceIsAsynchronousLocalSgd) {
   EXPECT_EQ(outcome.learning_rate, expected.learning_rate);
 }
 
-// Three regions of a worker each, whose differences come every 1.5, 1.6 and 3.1 s; 2 s between regions. Updates of
-// region 0 are sent at 3 s (answered at 7) and 9 s, of region 1 at 3.2 (7.2) and 9.6 s, of region 2 at 6.2 s (10.2).
-// What comes between counts with the next update.
+// Three regions of one worker each, whose differences arrive every 1.5, 1.6 and 3.1 s; 2 s between regions. Region 0
+// sends updates at 3 s (answered at 7) and 9 s, region 1 at 3.2 (7.2) and 9.6 s, region 2 at 6.2 s (10.2). Differences
+// in between count with the next update.
 TEST(Halos, ALocalServerSendsWhatKDifferencesSinceItsLastMergeHaveComeTo) {
   const SimulatedRun setup = three_in_regions(1, 2, 4);
   const auto outcome = setup.run(Halos({.regions = 3, .merge_every = 2, .mixing = 0.5}));
@@ -203,15 +204,16 @@ TEST(Halos, ALocalServerSendsWhatKDifferencesSinceItsLastMergeHaveComeTo) {
                          }));
   EXPECT_THAT(times_of(outcome), Pointwise(DoubleNear(1e-9), {5.0, 5.2, 8.2, 11.0, 11.6}));
   EXPECT_EQ(outcome.samples, 14);
-  // Local servers learn that the global one has ended at 13 s, after its answer of 11 s, and take in what comes until
-  // then; worker 1's model of 12.8 s is still under way, and nobody waits for it.
+  // Local servers learn at 13 s, after the answer of 11 s, that the global one has ended, and process what arrives
+  // until then. Worker 1's model of 12.8 s is still under way, and nobody waits for it.
   EXPECT_EQ(outcome.totals.end, Time{from_seconds(13)});
   EXPECT_EQ(outcome.totals.kept, (Counts{8, 8, 4}));
-  EXPECT_EQ(outcome.totals.staleness, Counts{20});  // each alone with its server
-  // Inside a model for the start and for each of 20 differences; between regions five updates and four answers.
+  EXPECT_EQ(outcome.totals.staleness, Counts{20});  // each worker is alone with its server
+  // Inside regions: a model at the start and for each of 20 differences. Between regions: five updates and four
+  // answers.
   EXPECT_EQ(outcome.totals.messages, 3 + 2 * 20 + 5 + 4);
   EXPECT_EQ(outcome.totals.bytes, Bytes{(3 + 2 * 20 + 5 + 4) * 16});
-  EXPECT_EQ(outcome.totals.dropped, (Counts{1, 1, 1}));  // begun, worker 1's at the very end
+  EXPECT_EQ(outcome.totals.dropped, (Counts{1, 1, 1}));  // begun; worker 1's at the very end
   expect_exact_accounts(outcome);
 }
 
@@ -278,7 +280,8 @@ TEST(Halos, DropsNothingThatALocalServerHasTakenIn) {
   EXPECT_EQ(differences, sum(outcome.totals.kept));
 }
 
-// With a server of its own each region has the statistics of who delivered last; models that are mixed mix theirs.
+// If each region has its own server, it has the statistics of the worker that delivered last; mixing models mixes them,
+// too.
 TEST(Halos, StatisticsAreThoseOfTheRegionThatDeliveredLast) {
   SimulatedRun setup = three_in_regions(1, 2, 1);
   setup.objective = std::make_shared<PullWithStatistics>();
@@ -287,14 +290,15 @@ TEST(Halos, StatisticsAreThoseOfTheRegionThatDeliveredLast) {
             PullWithStatistics::statistics_of(std::vector{MicroBatch{Rank{1}, 1, 0}}));
 }
 
-// Four workers in two regions, steps of 1 and 3 s, 2 and 6 s. Whoever is fastest in its region takes H = 4 steps, the
-// other as many as a third of that comes to, rounded up: 2.
+// Four workers in two regions, with steps of 1 and 3 s, 2 and 6 s. The fastest worker of a region takes H = 4 steps,
+// the other a third of that, rounded up: 2.
 TEST(Halos, DyluGoesByTheFastestOfTheRegion) {
   SimulatedRun setup{
       .workers = 4, .network = regions_of(2, 4, 1), .budget = {.seconds = 600}, .worker_factors = {1, 3, 2, 6}};
   const Halos method({.regions = 2, .rounds = {.local_steps = 4, .dylu = DynamicSteps{}}, .merge_every = 3});
   const auto outcome = setup.run(method);
   const auto kept_after = [&](double round_s, std::int64_t steps, double first_s) {  // rounds after a first one of four
+                                                                                     // steps
     return 4 + steps * static_cast<std::int64_t>((600 - first_s) / round_s);
   };
   EXPECT_NEAR(outcome.totals.kept[0], kept_after(4.5, 4, 4.5), 4);
@@ -308,7 +312,7 @@ TEST(Halos, DyluGoesByTheFastestOfTheRegion) {
 const std::vector<double> speeds = {.232, .907, .828, .347, .574, .531, .722, .194,
                                     .852, .132, .896, .107, .827, .515, .527, .788};
 
-// Golden: without communication they take mean(v) / min(v) = 5.24 times the steps of synchronous SGD.
+// Golden value: without communication they take mean(v) / min(v) = 5.24 times the steps of synchronous SGD.
 TEST(Halos, HasTheSpeedUpOverSynchronousSgdOfThePapersSpeeds) {
   std::vector<double> factors;
   for (const double speed : speeds) factors.push_back(1 / speed);
@@ -359,7 +363,7 @@ TEST(HalosEnds, ARegionWhoseWorkersHaveAllLeftSendsWhatItHasAndTheOthersGoOn) {
     for (const int merge_every : {1, 4, 100}) {
       const auto outcome =
           setup.run(Halos({.regions = 2, .rounds = {.local_steps = 2}, .merge_every = merge_every, .mixing = 0.5}));
-      EXPECT_EQ(outcome.totals.kept[0], 3) << merge_every;  // two, and one
+      EXPECT_EQ(outcome.totals.kept[0], 3) << merge_every;  // two steps, and one
       EXPECT_EQ(outcome.totals.kept[1], 3) << merge_every;
       EXPECT_EQ(outcome.published, Step{12});
       EXPECT_GE(sum(outcome.totals.kept), 48);
@@ -368,7 +372,7 @@ TEST(HalosEnds, ARegionWhoseWorkersHaveAllLeftSendsWhatItHasAndTheOthersGoOn) {
   }
 }
 
-// A worker leaves after its first step; its region's other one goes on alone.
+// A worker leaves after its first step; the region's other worker continues alone.
 TEST(HalosEnds, ARegionGoesOnWithItsLastWorker) {
   SimulatedRun setup = three_in_regions(3, 1, 8);
   setup.workers = 4;
@@ -382,7 +386,7 @@ TEST(HalosEnds, ARegionGoesOnWithItsLastWorker) {
   expect_exact_accounts(outcome);
 }
 
-// All that was computed has been told, also what came while an answer was due: the last updates bring it.
+// Every computed difference is sent, also those that arrived while an answer was due: the last updates contain them.
 TEST(HalosEnds, AllDataUsedUpAreAllSamples) {
   for (const double between_s : {0.0, 3.0, 100.0})
     for (const int merge_every : {1, 3, 1000}) {
@@ -398,7 +402,7 @@ TEST(HalosEnds, AllDataUsedUpAreAllSamples) {
     }
 }
 
-// Worker 1 is down from 1 to 61 s; the others of its region and the other region do not wait.
+// Worker 1 is down from 1 to 61 s. The other workers of its region and the other region do not wait.
 TEST(HalosEnds, NobodyWaitsForAWorkerThatIsDown) {
   for (const bool loses_state : {false, true}) {
     SimulatedRun setup{.workers = 4, .network = regions_of(2, 4, 2), .budget = {.steps = 10}};
@@ -411,21 +415,22 @@ TEST(HalosEnds, NobodyWaitsForAWorkerThatIsDown) {
   }
 }
 
-// Region 1 alone: the model comes at 0.25 s; the first of two steps and a quarter are lost at 1.5 s; up again at 1.75 s
-// worker 1 asks its own server, and has the model at 2.25 s, before anything has come from the global one.
+// Region 1 alone: the model arrives at 0.25 s. The first of two steps and a quarter are lost at 1.5 s. Up again at 1.75
+// s, worker 1 asks its own server, and has the model at 2.25 s, before anything has come from the global server.
 TEST(HalosEnds, ALostStateBeginsAnewFromTheRegionsModel) {
   SimulatedRun setup{.workers = 2, .network = regions_of(1, 2, 30), .budget = {.steps = 4}};
   setup.outages = outage(1, 1.5, 0.25, true);
   const auto outcome = setup.run(Halos({.regions = 2, .rounds = {.local_steps = 2}, .merge_every = 2}));
-  // Worker 0 comes at 2.5 and 5 s, its update at 35 s; worker 1 at 4.5 and 7 s: 37 s. Steps of the file: 2 and 4.
+  // Worker 0 delivers at 2.5 and 5 s, and its update arrives at 35 s; worker 1 at 4.5 and 7 s: 37 s. Steps of the file:
+  // 2 and 4.
   EXPECT_THAT(times_of(outcome), Pointwise(DoubleNear(1e-9), {35, 37}));
   EXPECT_EQ(outcome.totals.accounts[1][Activity::down], from_seconds(0.25));
   EXPECT_EQ(outcome.published, Step{4});
   expect_exact_accounts(outcome);
 }
 
-// Regions that are alike have all come as far when the first one tells. More than the budget are, of each region, the
-// differences that it has not told of, and those of its workers.
+// Equal regions have all made the same progress when the first one reports. The budget is exceeded, in each region, by
+// the differences that it has not reported and those of its workers.
 TEST(HalosEnds, ABudgetIsOverrunByNoMoreThanRegionsHaveNotTold) {
   constexpr std::int64_t steps = 12, workers = 6;
   for (const int regions : {1, 2, 3, 6})
@@ -438,7 +443,7 @@ TEST(HalosEnds, ABudgetIsOverrunByNoMoreThanRegionsHaveNotTold) {
       EXPECT_GE(computed, budget);
       EXPECT_LE(computed, budget + 2 * (regions * merge_every + workers)) << regions << " " << merge_every;
       if (merge_every == 36) {
-        EXPECT_GE(computed, regions * budget) << regions;  // of which the header warns
+        EXPECT_GE(computed, regions * budget) << regions;  // the header warns of it
       }
     }
 }
@@ -447,8 +452,8 @@ TEST(HalosEnds, ABudgetOfSecondsEndsEachServerByItsClock) {
   SimulatedRun setup = three_in_regions(1, 2, 1);
   setup.budget = {.seconds = 20};
   const auto outcome = setup.run(Halos({.regions = 3, .merge_every = 2, .mixing = 0.5}));
-  // The first differences after 20 s come at 21, 20.8 and 21.7 s. The first one makes an update, which the global
-  // server takes in at 23 s.
+  // The first differences after 20 s arrive at 21, 20.8 and 21.7 s. The first one makes an update, which reaches the
+  // global server at 23 s.
   EXPECT_EQ(outcome.totals.end, Time{from_seconds(23)});
   EXPECT_EQ(outcome.totals.kept, (Counts{14, 13, 7}));
   expect_exact_accounts(outcome);

@@ -35,7 +35,7 @@ TEST(HierarchicalSgd, GroupsOfOneEqualLocalSgdWithThePeriod) {
   const auto hierarchical = setup.run(groups_of(1, 2, 8));
   const auto local = setup.run(every(8));
   EXPECT_EQ(hierarchical.parameters, local.parameters);
-  EXPECT_EQ(hierarchical.log, local.log);  // a worker alone has nothing to send
+  EXPECT_EQ(hierarchical.log, local.log);  // a single worker has nothing to send
   EXPECT_EQ(hierarchical.totals.bytes, local.totals.bytes);
 }
 
@@ -71,21 +71,21 @@ TEST(HierarchicalSgd, AGroupWaitsForItsOwnSlowestOnly) {
                              "step 3 at 7.500 s: kept 12, dropped 0",
                              "step 5 at 12.500 s: kept 8, dropped 0",
                          }));
-  // Worker 0 waits for worker 1 (0.25 s) before a group's average, for worker 2 before one of all: 7 s against
-  // 2 x 1.75 + 1 = 4.5 s, and then 4.5 s against 1.75 + 1 = 2.75 s.
+  // Worker 0 waits for worker 1 (0.25 s) before a group's average. Before an average of all it waits for worker 2: 7 s
+  // minus 2 x 1.75 + 1 = 4.5 s, and then 4.5 s minus 1.75 + 1 = 2.75 s.
   EXPECT_EQ(outcome.totals.accounts[0][Activity::wait], from_seconds(3 * 0.25 + 2.5 + 1.75));
   EXPECT_EQ(outcome.totals.accounts[0][Activity::communicate], from_seconds(5 * 0.5));
 }
 
 TEST(HierarchicalSgd, SendsWithinGroupsAndOverAll) {
-  // An all-reduce over n workers sends 2 (n - 1) x 16 bytes. 12 steps: per period of 6 two averages of each group.
+  // An all-reduce over n workers sends 2 (n - 1) x 16 bytes. 12 steps: two averages of each group per period of 6.
   const SimulatedRun setup{.workers = 5, .budget = {.steps = 12}};
   const std::int64_t groups = 2 * 16 + 2 * 16 + 0;
   EXPECT_EQ(setup.run(groups_of(2, 2, 6)).totals.bytes, Bytes{2 * (2 * groups + 2 * 4 * 16)});
 }
 
-// Steps as above. Group {0, 1} averages at 4.25 s, 8.5 s and, both stopping in their third round, at 11.5 s; group
-// {2, 3} at 6.5 s and, worker 2 stopping after 10.5 s, at 11 s. Steps taken: 8, 8, 5 and 6.
+// Steps as above. Group {0, 1} averages at 4.25 s, 8.5 s and, since both stop in their third round, at 11.5 s. Group
+// {2, 3} averages at 6.5 s and, since worker 2 stops after 10.5 s, at 11 s. Steps taken: 8, 8, 5 and 6.
 TEST(HierarchicalSgd, EndsWithABudgetOfSeconds) {
   const SimulatedRun setup{.workers = 4,
                            .budget = {.seconds = 10},

@@ -38,8 +38,8 @@ TEST(KAsync, OfOneGradientEqualsAsynchronousSgdBitForBit) {
   }
 }
 
-// Arrivals after 1.5, 1.6 and 3.1 s. The first two make the update at 1.6 s and start again; worker 0 gives its next
-// one at 3.1 s, with worker 2's, which is one update old, and 1's comes at 3.2 s, alone until 4.6 s.
+// Arrivals after 1.5, 1.6 and 3.1 s. The first two make the update at 1.6 s and start again. Worker 0 sends its next
+// one at 3.1 s, with worker 2's, which is one update old. Worker 1's arrives at 3.2 s and waits alone until 4.6 s.
 TEST(KAsync, WhoHasDeliveredWaitsForTheUpdateAndTheOthersGoOn) {
   SimulatedRun setup = three_workers(2);
   setup.rate = 0.3;
@@ -47,7 +47,7 @@ TEST(KAsync, WhoHasDeliveredWaitsForTheUpdateAndTheOthersGoOn) {
   EXPECT_EQ(outcome.log, (Log{"step 1 at 3.100 s: kept 4, dropped 0", "step 2 at 4.600 s: kept 2, dropped 0"}));
   EXPECT_EQ(outcome.totals.kept, (Counts{3, 2, 1}));
   EXPECT_EQ(outcome.totals.staleness, (Counts{4, 2}));
-  // A step is three gradients, an update two thirds of one.
+  // A step has three gradients; an update is two thirds of a step.
   for (std::size_t i = 0; i < 4; ++i) {
     const auto target = [&](int worker, int own_step) { return PullObjective::target({Rank{worker}, own_step, 0}, i); };
     constexpr double rate = 0.3 * 2 / 3;
@@ -59,9 +59,10 @@ TEST(KAsync, WhoHasDeliveredWaitsForTheUpdateAndTheOthersGoOn) {
   expect_accounts_sum_to_the_time(outcome.totals);
 }
 
-// As above, with worker 0 down from 0.5 to 1 s. With its state kept its gradient comes at 2 s, with it lost, which
-// it asks for at 1 s, at 2.75 s: the first update is then, with worker 1's of 1.6 s. Worker 2's comes at 3.1 s, worker
-// 0's next one 1.5 s after the update, which is the second, and the file's first step.
+// As above, with worker 0 down from 0.5 to 1 s. If it keeps its state its gradient arrives at 2 s. If it loses its
+// state, it asks for the model at 1 s, and its gradient arrives at 2.75 s. The first update is then, with worker 1's
+// gradient of 1.6 s. Worker 2's arrives at 3.1 s. Worker 0's next one, 1.5 s after the update, makes the second update
+// and the file's first step.
 TEST(KAsync, AnUpdateWaitsForAWorkerThatIsDown) {
   for (const bool loses_state : {false, true}) {
     SimulatedRun setup = three_workers(2);
@@ -76,8 +77,8 @@ TEST(KAsync, AnUpdateWaitsForAWorkerThatIsDown) {
   }
 }
 
-// Of exponential times what is under way is as good as new: an update waits for K of N that begin together. N = 16,
-// K = 12, mu = 1: H_16 - H_4 = 1.2974. With K mini-batches of any worker instead it is 12 / 16 = 0.75.
+// With exponential times work in progress is as good as new: an update waits for K of N that begin together. N = 16, K
+// = 12, mu = 1: H_16 - H_4 = 1.2974. With K mini-batches of any worker instead it is 12 / 16 = 0.75.
 TEST(KAsync, UnderExponentialTimesAnUpdateTakesTheOrderStatistic) {
   constexpr int updates = 20'000;
   const SimulatedRun setup{.workers = 16,
@@ -100,8 +101,8 @@ TEST(KAsync, TakesWhatThereIsOnceFewerThanKWorkersAreLeft) {
   expect_accounts_sum_to_the_time(outcome.totals);
 }
 
-// Four steps of 1 s and messages of 0.5 s and 0.5 s: whoever delivers has its next gradient there 2 s later. Two make
-// an update at once, and the other two make one at once, too: two updates of two in 2 s.
+// Four steps of 1 s and messages of 0.5 s and 0.5 s: after a delivery a worker's next gradient arrives 2 s later. Two
+// make an update at once, and so do the other two: two updates of two in 2 s.
 TEST(KAsync, OfConstantTimesHasAClosedForm) {
   const PredictedRun setting{.workers = 4, .micro_batches = 1, .delays = {}, .steps = 512};
   EXPECT_NEAR(setting.simulate(KAsync(2)).step_s, 2, 0.5 / 512);

@@ -27,7 +27,7 @@ TEST(KBatchSync, WithEqualWorkersAndAllOfThemEqualsSynchronousSgd) {
   EXPECT_EQ(setup.run(KBatchSync(4)).parameters, setup.run(SyncSgd()).parameters);
 }
 
-// Of 2 N gradients of equal workers each gives two, at one version: an update of twice as many samples.
+// Each of the N equal workers gives two of 2 N gradients at one version, so the update uses twice as many samples.
 TEST(KBatchSync, WithTwiceAsManyGradientsAsWorkersEqualsSynchronousSgdOfTwoMicroBatches) {
   const SimulatedRun setup{.workers = 3, .network_s = 0.25, .rate = 0.3, .budget = {.steps = 2}};
   const auto outcome = setup.run(KBatchSync(6));  // one update
@@ -40,8 +40,8 @@ TEST(KBatchSync, WithTwiceAsManyGradientsAsWorkersEqualsSynchronousSgdOfTwoMicro
   }
 }
 
-// Exponential times have no memory, so that gradients come at the rate N / mu, whoever is cancelled: K of them take
-// K mu / N, and N of them, a step of the experiment file, take mu. Of 24,000 the mean has an error of 0.65 %.
+// Exponential times have no memory, so gradients arrive at the rate N / mu, whatever is cancelled: K of them take K mu
+// / N, and N of them, a step of the experiment file, take mu. The mean of 24,000 has an error of 0.65 %.
 TEST(KBatchSync, AStepTakesAsLongAsKArrivalsOfAllWorkersTogether) {
   for (const int gradients : {1, 4, 9}) {
     const SimulatedRun setup{.workers = 6,
@@ -56,7 +56,7 @@ TEST(KBatchSync, AStepTakesAsLongAsKArrivalsOfAllWorkersTogether) {
   }
 }
 
-// The first t at which the floor(t / t_i) add up to K: of 1 s, 1.5 s and 4 s, K = 7 are there at 4 s (4 + 2 + 1).
+// The first t at which the floor(t / t_i) add up to K: with 1 s, 1.5 s and 4 s, K = 7 have arrived at 4 s (4 + 2 + 1).
 TEST(KBatchSync, OfConstantTimesAStepTakesTheFirstTimeByWhichThereAreKGradients) {
   struct Case {
     int gradients;
@@ -72,8 +72,8 @@ TEST(KBatchSync, OfConstantTimesAStepTakesTheFirstTimeByWhichThereAreKGradients)
   }
 }
 
-// The server's link takes 1 s per gradient, of which four workers compute eight in that time: each step waits for more
-// of the versions before it than the last one did.
+// The server's link takes 1 s per gradient. Four workers compute eight in that time, so each step must wait for more
+// gradients of earlier versions than the step before.
 TEST(KBatchSync, FailsWhereGradientsQueueUpBeforeAServersLink) {
   const SimulatedRun setup{.workers = 4,
                            .base_s = 0.5,
@@ -106,7 +106,7 @@ TEST(KBatchSync, OneWorkerMayGiveAllGradientsOfAStep) {
   expect_exact_accounts(outcome);
 }
 
-// Of 1 s and 1.1 s: worker 1's gradient arrives at 1.6 s, 0.1 s after the update, and again 0.1 s after the next one,
+// With 1 s and 1.1 s worker 1's gradient arrives at 1.6 s, 0.1 s after the update, and again 0.1 s after the next one,
 // which ends the experiment file's step of two gradients.
 TEST(KBatchSync, AGradientThatArrivesAfterTheUpdateIsDropped) {
   const SimulatedRun setup{.workers = 2,
@@ -116,8 +116,8 @@ TEST(KBatchSync, AGradientThatArrivesAfterTheUpdateIsDropped) {
   EXPECT_EQ(setup.run(KBatchSync(1)).log, Log{"step 1 at 3.000 s: kept 2, dropped 1"});
 }
 
-// What is cancelled has no gradient, so that its samples are not used up: worker 0 leaves after eight steps that are
-// through, however many are cancelled in between, and worker 1 goes on alone.
+// A cancelled micro-batch has no gradient, so its samples are not used up. Worker 0 leaves after eight completed steps,
+// however many are cancelled in between, and worker 1 continues alone.
 TEST(KBatchSync, WorkersLeaveOnceTheirOwnDataAreUsedUp) {
   const SimulatedRun setup{.workers = 2,
                            .network_s = 0.25,
@@ -134,7 +134,7 @@ TEST(KBatchSync, EndsWhenAllWorkersHaveLeftInTheMiddleOfAStep) {
   expect_exact_accounts(outcome);
 }
 
-// Worker 1, down from 1 s to 11 s, takes no part; the other's gradients make all steps meanwhile.
+// Worker 1, down from 1 s to 11 s, takes no part; meanwhile the other worker's gradients make all steps.
 TEST(KBatchSync, DoesNotWaitForAWorkerThatIsDown) {
   for (const bool loses_state : {false, true}) {
     SimulatedRun setup{.workers = 2, .network_s = 0.25, .budget = {.steps = 4}};
@@ -149,8 +149,8 @@ TEST(KBatchSync, DoesNotWaitForAWorkerThatIsDown) {
   }
 }
 
-// Of 1 s and 1.5 s for 4 gradients as above: 3 s and two messages of 0.5 s. All compute until the next model comes, so
-// that only the wait for the first one is booked as communication.
+// With 1 s and 1.5 s for 4 gradients as above: 3 s and two messages of 0.5 s. All compute until the next model arrives,
+// so only the wait for the first one is booked as communication.
 TEST(KBatchSync, OfConstantTimesHasAClosedForm) {
   const PredictedRun setting{.workers = 3,
                              .micro_batches = 1,

@@ -1,5 +1,5 @@
-// A training that shows how models are mixed: worker i's only gradient, in step 0, moves its model from 0 to the unit
-// vector e_i. From then on a model tells how much of each worker's has got into it.
+// A training that shows how models are mixed. Worker i's only gradient, in step 0, moves its model from 0 to the unit
+// vector e_i. From then on a model shows the share of each worker's model in it.
 #pragma once
 
 #include <memory>
@@ -59,8 +59,8 @@ class WithLastModels : public Algorithm {
 };
 
 struct KickedRun {
-  SimulatedRun::Outcome outcome;           // its parameters: the mean that is published at the end
-  std::vector<std::vector<float>> models;  // [worker][whose]
+  SimulatedRun::Outcome outcome;           // its parameters are the mean that is published at the end
+  std::vector<std::vector<float>> models;  // [worker][origin]
 };
 
 inline KickedRun run_kicked(SimulatedRun setup, const Algorithm& algorithm) {

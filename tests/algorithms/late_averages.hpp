@@ -1,4 +1,4 @@
-// Averages that workers wait for some steps after they have begun, as a recursion over drawn steps.
+// Averages for which workers wait some steps after their begin, as a recursion over drawn steps.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 namespace syncopate {
 
 struct LateAverage {
-  std::size_t begin;  // after so many steps
-  std::size_t due;    // at least as many; those beyond the last step are waited for at the end
+  std::size_t begin;  // number of steps before it begins
+  std::size_t due;    // steps before it is due; those beyond the last step are due at the end
   double average_s;
 };
 
-// When the run is over whose steps are the drawn ones. Averages begin in this order, once all have come; the network
-// makes one at a time.
+// The end of a run with the drawn steps. Averages begin in this order, once all workers have arrived; the network makes
+// one at a time.
 inline double end_with_late_averages(const SampledTimes& times, std::span<const LateAverage> averages) {
   std::vector<double> at(static_cast<std::size_t>(times.workers)), ends;
   std::size_t waited_for = 0;

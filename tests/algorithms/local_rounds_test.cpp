@@ -29,7 +29,7 @@ SimulatedRun::Outcome outcome_of(const SimulatedRun& setup, const std::string& k
 
 std::string faults_of(const std::string& keys) { return read_method("algorithm = " + keys, context).faults; }
 
-// Four unlike workers with momentum, on whom nothing is left to chance but what delays and pulls draw.
+// Four different workers with momentum; only delays and pulls are random.
 SimulatedRun four_workers() {
   return {.workers = 4,
           .micro_batches = 2,
@@ -41,7 +41,7 @@ SimulatedRun four_workers() {
 
 constexpr const char* every_4 = "\nperiod = { rule = 'constant', steps = 4 }";
 
-// A method of a name is a choice of rounds: models, times and drops are the same to the bit.
+// A named method is a choice of rounds: models, times and drops are the same to the bit.
 TEST(LocalRounds, AreTheMethodsThatHaveNames) {
   const std::string period = every_4, rounds = "'rounds'" + period;
   const std::vector<std::pair<std::string, std::string>> same = {
@@ -91,8 +91,8 @@ TEST(LocalRounds, AreTheMethodsThatHaveNames) {
   }
 }
 
-// What would do nothing changes nothing: a time that is never over, pulls that are never drawn, an outer step of the
-// whole way, groups whose turn never comes. Each beside another choice.
+// A choice without effect changes nothing: a time limit that is never reached, pulls that are never drawn, an outer
+// step of the whole way, groups whose turn never comes. Each is combined with another choice.
 TEST(LocalRounds, AChoiceThatDoesNothingLeavesTheOthersAsTheyAre) {
   const std::string slowmo = "'rounds'\nouter = { name = 'slowmo', momentum = 0.5 }" + std::string(every_4);
   const std::string groups = "'rounds'\ngroups = { size = 2, period = 1 }" + std::string(every_4);
@@ -131,8 +131,8 @@ TEST(LocalRounds, OfGroupsWithAnOuterStepFollowTheRecursion) {
   }
 }
 
-// DES-LOC with DiLoCo's outer step: momentum is averaged after 2 steps, and parameters after 4, which alone are the aim of
-// an outer step. No paper has this combination.
+// DES-LOC with DiLoCo's outer step: momentum is averaged after 2 steps, and parameters after 4. Only parameters have an
+// outer step. No paper has this combination.
 TEST(LocalRounds, WhoseMomentsHaveTheirOwnPeriodFollowTheRecursionUpToTheOuterStep) {
   constexpr int workers = 3, steps = 12;
   constexpr double rate = 0.05, inner = 0.5, outer_rate = 0.7, outer_momentum = 0.6;
@@ -160,7 +160,7 @@ TEST(LocalRounds, WhoseMomentsHaveTheirOwnPeriodFollowTheRecursionUpToTheOuterSt
   }
 }
 
-// CoCoD-SGD whose steps may be pulls: without any it is CoCoD-SGD, and pulls of no strength only leave steps out.
+// CoCoD-SGD with steps that may be pulls: without pulls it is CoCoD-SGD, and pulls of strength 0 only leave steps out.
 TEST(LocalRounds, ThatAreLateMayHaveOtherSteps) {
   const SimulatedRun setup = four_workers();
   const std::string late = "'rounds'\nlate = { next = 'own-steps' }" + std::string(every_4);
@@ -176,7 +176,8 @@ TEST(LocalRounds, ThatAreLateMayHaveOtherSteps) {
   EXPECT_GT(stopped.totals.dropped[3], stopped.totals.dropped[0]);
 }
 
-// Late workers stop, and all take an outer step: the time is the threshold's, and the model that of the recursion.
+// Late workers stop, and all take an outer step: the time is that of the threshold, and the model that of the
+// recursion.
 TEST(LocalRounds, ThatStopMayEndWithAnOuterStep) {
   constexpr double rate = 0.1, outer_rate = 0.5;
   const SimulatedRun setup{.workers = 2,
@@ -188,7 +189,7 @@ TEST(LocalRounds, ThatStopMayEndWithAnOuterStep) {
                                   "'rounds'\nsteps = { kind = 'drop', threshold_s = 3.5 }\n"
                                   "outer = { name = 'plain', rate = 0.5 }\n"
                                   "period = { rule = 'constant', steps = 3 }");
-  // A micro-batch takes 1 s and 2 s: the second worker takes one step of three, and stops in the next.
+  // Micro-batches take 1 s and 2 s: the second worker takes one step of three, and stops in the next.
   EXPECT_NEAR(to_seconds(outcome.totals.end), 3 * (3.5 + 0.5), 1e-9);
   for (std::size_t i = 0; i < 4; ++i) {
     double shared = 1;

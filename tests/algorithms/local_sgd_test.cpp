@@ -33,7 +33,7 @@ LocalSgd every(int steps, const StatePolicies& policies = {}) {
 }
 
 TEST(LocalSgd, AveragingEveryStepEqualsSynchronousSgd) {
-  // Averaging is linear, so with momentum too, whether it is kept or averaged.
+  // Averaging is linear, also with momentum, whether momentum is kept or averaged.
   for (const StatePolicy moments : {StatePolicy::keep, StatePolicy::average}) {
     SimulatedRun setup{.workers = 4, .micro_batches = 2, .momentum = 0.9, .rate = 0.05, .budget = {.steps = 20}};
     const auto local = setup.run(every(1, {.average = {.moments = {moments, moments}}}));
@@ -72,7 +72,8 @@ TEST(LocalSgd, WaitsOncePerPeriodForTheSlowestSum) {
   EXPECT_EQ(outcome.log, (std::vector<std::string>{
                              "step 2 at 4.500 s: kept 6, dropped 0",  // 2 x 2 s of the slowest, 0.5 s to average
                              "step 4 at 9.000 s: kept 6, dropped 0",
-                             "step 5 at 11.500 s: kept 3, dropped 0",  // the last round is shorter, and averaged too
+                             "step 5 at 11.500 s: kept 3, dropped 0",  // the last round is shorter, and is averaged,
+                                                                       // too
                          }));
   EXPECT_EQ(outcome.rounds[0].period, Step{2});
   EXPECT_EQ(outcome.rounds[2].period, Step{1});
@@ -160,7 +161,7 @@ TEST(PostLocal, EqualsSynchronousSgdBitForBitBeforeTheSwitch) {
       }
 }
 
-// Without drops, and with: late micro-batches are left out of the sum, whose divisor stays.
+// Without drops, and with drops: late micro-batches are left out of the sum, whose divisor stays the same.
 TEST(PostLocal, InsideDropComputeIsDropComputeBeforeTheSwitch) {
   const SimulatedRun setup{.workers = 4,
                            .micro_batches = 3,
@@ -190,8 +191,8 @@ struct Adam {
   }
 };
 
-// The moments of the mean gradient until the switch; they are everybody's at the first local step. (Those of each
-// worker's own gradients would be others: Adam is not linear.)
+// Before the switch the moments are those of the mean gradient, and all workers have them at the first local step.
+// (Moments of each worker's own gradients would differ: Adam is not linear.)
 TEST(PostLocal, StartsLocalStepsFromTheMomentsOfSynchronousSgd) {
   constexpr int workers = 3, period = 2, steps = switch_step + 2 * period;
   constexpr double rate = 0.1;
@@ -218,7 +219,7 @@ TEST(PostLocal, StartsLocalStepsFromTheMomentsOfSynchronousSgd) {
   }
 }
 
-// On a ring an all-reduce of P bytes takes 2 (N - 1) (L + P / (N B)). Averaged moments go along with models alone.
+// On a ring an all-reduce of P bytes takes 2 (N - 1) (L + P / (N B)). Averaged moments are only sent along with models.
 TEST(PostLocal, IsPredictedToSendGradientsBeforeTheSwitchAndModelsAfterIt) {
   constexpr double latency_s = 0.01, bytes_per_s = 8;
   const auto ring_s = [&](double bytes) { return 2 * (4 - 1) * (latency_s + bytes / 4 / bytes_per_s); };
@@ -230,7 +231,7 @@ TEST(PostLocal, IsPredictedToSendGradientsBeforeTheSwitchAndModelsAfterIt) {
   EXPECT_NEAR(setting.predict(method).at(0).communication_s.value(), expected, 1e-8);
 }
 
-// SWAP's second phase: another batch, an order of the data and a learning rate of its own.
+// SWAP's second phase has its own batch, order of the data and learning rate.
 
 using testing::HasSubstr;
 
@@ -247,7 +248,7 @@ TEST(LocalPhase, TheFirstPhasesBatchAndRateChangeNothing) {
   }
 }
 
-// 4 steps of all together, then 8 of one micro-batch: half the time, and nothing counts as dropped.
+// 4 common steps, then 8 steps of one micro-batch: half the time, and nothing counts as dropped.
 TEST(LocalPhase, AStepHasAsManyMicroBatchesAsAreAskedFor) {
   const auto objective = std::make_shared<PullObjective>();
   const SimulatedRun setup{.workers = 3, .micro_batches = 2, .budget = {.steps = 12}, .objective = objective};
@@ -255,20 +256,20 @@ TEST(LocalPhase, AStepHasAsManyMicroBatchesAsAreAskedFor) {
   EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>(3, 4 * 2 + 8)));
   EXPECT_EQ(outcome.totals.dropped, (std::vector<std::int64_t>(3, 0)));
   EXPECT_EQ(outcome.log.back(), "step 12 at 18.500 s: kept 24, dropped 0");  // 4 x 2.5 + 8 + 0.5
-  std::set<MicroBatch> expected;                                             // its samples follow each other
+  std::set<MicroBatch> expected;                                             // its samples are consecutive
   for (int worker = 0; worker < 3; ++worker)
     for (int step = 0; step < 8; ++step)
       for (int index = 0; index < 2; ++index) expected.insert({Rank{worker}, step, index});
   EXPECT_EQ(objective->evaluated, expected);
 }
 
-// Steps that an outage takes with the state are counted and not taken again, and so is what they were planned with: of
-// 12 steps the last 8 have one micro-batch of two.
+// Steps lost with the state in an outage are counted and not repeated. Their planned micro-batches count, too: of 12
+// steps the last 8 have one micro-batch instead of two.
 TEST(LocalPhase, WhatAStepIsPlannedWithIsCountedAlsoWhereItIsLost) {
   SimulatedRun setup{.workers = 3, .micro_batches = 2, .budget = {.steps = 12}};
   const auto without = setup.run(swap_with({.micro_batches = 1}));
   EXPECT_EQ(without.publications.back().surplus_steps, -4);
-  // Its third step alone, which begins at 12 s.
+  // The outage hits only its third step, which begins at 12 s.
   setup.outages = std::make_shared<OutagePlan>(
       1,
       std::vector<OutageEntry>{
@@ -279,7 +280,7 @@ TEST(LocalPhase, WhatAStepIsPlannedWithIsCountedAlsoWhereItIsLost) {
   EXPECT_EQ(lost.publications.back().surplus_steps, -4);
 }
 
-// Of each worker in double precision: x <- x - rate (x - target), the last rates being those of the phase.
+// Each worker in double precision: x <- x - rate (x - target); the last rates are those of the phase.
 TEST(LocalPhase, ItsLearningRateGoesByStepsSinceItBegan) {
   const SimulatedRun setup{.workers = 3, .rate = 0.05, .budget = {.steps = 12}};
   const auto outcome = setup.run(swap_with(
@@ -302,7 +303,7 @@ TEST(LocalPhase, ItsLearningRateGoesByStepsSinceItBegan) {
   }
 }
 
-// The file's schedule ends at 0 where the phase begins: the phase has its own rate all the same.
+// The file's schedule ends at 0 where the phase begins; the phase still has its own rate.
 TEST(LocalPhase, ItsLearningRateIsNoShareOfTheSchedules) {
   const auto falling = std::make_shared<const LearningRate>(
       LearningRate::Options{.shape = LearningRate::Shape::linear, .peak = 0.05, .final = 0, .total_steps = 4});
@@ -316,7 +317,7 @@ TEST(LocalPhase, ItsLearningRateIsNoShareOfTheSchedules) {
   }
 }
 
-// That of the next step, as before the phase.
+// The published rate is that of the next step, as before the phase.
 TEST(LocalPhase, WhatIsPublishedHasTheRateOfThePhase) {
   const SimulatedRun setup{.workers = 2, .rate = 0.05, .budget = {.steps = 8}};
   const LocalPhase phase{.learning_rate =
@@ -331,7 +332,7 @@ TEST(LocalPhase, WhatIsPublishedHasTheRateOfThePhase) {
   EXPECT_DOUBLE_EQ(rates[5], 0);
 }
 
-// H = floor((0.4 / rate)^2): at the phase's 0.2 rounds of 4, at the file's 0.4 of 1.
+// H = floor((0.4 / rate)^2): at the phase's rate of 0.2 rounds have 4 steps, at the file's 0.4 they have 1.
 TEST(LocalPhase, RoundsThatGoByTheRateGoByThatOfThePhase) {
   const SimulatedRun setup{.workers = 2, .rate = 0.4, .budget = {.steps = 12}};
   const LocalSgd method(make_power_period({.coefficient = 0.4000001}), {},
@@ -341,7 +342,7 @@ TEST(LocalPhase, RoundsThatGoByTheRateGoByThatOfThePhase) {
   EXPECT_EQ(ends, (std::vector<Step>{4, 8, 12}));
 }
 
-// The forecast too: an average of 0.5 s in every 4 steps.
+// The prediction, too: an average of 0.5 s every 4 steps.
 TEST(LocalPhase, FormulasGoByTheRateOfThePhase) {
   const PredictedRun setting{.micro_batches = 1};
   const LocalSgd method(make_power_period({.coefficient = 0.4000001}), {},
@@ -351,7 +352,7 @@ TEST(LocalPhase, FormulasGoByTheRateOfThePhase) {
   EXPECT_DOUBLE_EQ(predictions.front().communication_s.value(), 0.5 / 4);
 }
 
-// Keeps the micro-batches that each worker took, in the order in which it asked for them, by steps of a linear walk.
+// Records the order in which each worker requests its micro-batches, through the steps of a linear walk.
 class OwnOrder : public testing::TestWithParam<int> {};
 
 TEST_P(OwnOrder, HasAllSamplesOnceForEachWorkerWhateverLiesBefore) {
@@ -360,7 +361,7 @@ TEST_P(OwnOrder, HasAllSamplesOnceForEachWorkerWhateverLiesBefore) {
   const auto objective = std::make_shared<PullObjective>();
   const SimulatedRun setup{
       .workers = workers, .micro_batches = micro_batches, .budget = {.steps = 12}, .objective = objective};
-  // A pass is 24 micro-batches, 12 steps; none are taken together.
+  // A pass has 24 micro-batches, in 12 steps; no two are taken together.
   const LocalPhase phase{.sampling = LocalPhase::Sampling::own, .steps_per_epoch = 4, .first_step = first_step};
   setup.run(LocalSgd(make_swap_period(0), {}, phase));
   const Sampler sampler({.samples = samples,
@@ -370,7 +371,7 @@ TEST_P(OwnOrder, HasAllSamplesOnceForEachWorkerWhateverLiesBefore) {
                          .seed = 1,
                          .first_step = first_step});
   ASSERT_EQ(sampler.steps_per_epoch(), 4);
-  std::map<std::int64_t, std::vector<std::uint32_t>> orders;  // by epoch: whose order it is
+  std::map<std::int64_t, std::vector<std::uint32_t>> orders;  // by epoch: the orders of the workers
   for (const MicroBatch& micro_batch : objective->evaluated) {
     std::vector<std::uint32_t> numbers(size);
     sampler.sample_numbers(micro_batch, numbers);

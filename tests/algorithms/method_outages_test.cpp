@@ -1,4 +1,4 @@
-// What outages do to methods: closed forms of time, of what is lost, and of the models.
+// Effects of outages on methods: closed forms of the time, of the lost work, and of the models.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ TEST(OutageRuns, OneDelaysExactlyItsStepOfSynchronousSgd) {
   EXPECT_EQ(seconds_of(kept, 0, Activity::wait), 0.75);
   expect_exact_accounts(kept);
 
-  setup.outages = outage(1, 2.0, 0.75, true);  // half a second's work is done again
+  setup.outages = outage(1, 2.0, 0.75, true);  // half a second's work is repeated
   const auto lost = setup.run(SyncSgd());
   EXPECT_EQ(lost.log.back(), "step 3 at 5.750 s: kept 3, dropped 0");
   EXPECT_EQ(lost.parameters, without.parameters);
@@ -98,10 +98,11 @@ TEST(OutageRuns, ADeadlineThatPassesWithinOneEndsTheStepAfterIt) {
   expect_exact_accounts(outcome);
 }
 
-// Two workers of 1 s, messages of 0.25 s: worker 0's gradients arrive at 1.5, 3, 4.5, 6, ... s whatever worker 1 does.
+// Two workers of 1 s, messages of 0.25 s: worker 0's gradients arrive at 1.5, 3, 4.5, 6, ... s, independently of worker
+// 1.
 TEST(OutageRuns, OfAsynchronousSgdConcernsItsWorkerAlone) {
   SimulatedRun setup{.workers = 2, .network_s = 0.25, .budget = {.steps = 3}, .outages = outage(1, 0.5, 4)};
-  // Worker 1 has 0.75 s left at 4.5 s: its gradients arrive at 5.5 (of version 0, at version 3) and 7 s.
+  // Worker 1 has 0.75 s left at 4.5 s. Its gradients arrive at 5.5 s (of version 0, at version 3) and at 7 s.
   const auto kept = setup.run(AsyncSgd({}));
   EXPECT_EQ(kept.totals.end, Time{from_seconds(7)});
   EXPECT_EQ(kept.totals.kept, (Counts{4, 2}));
@@ -119,10 +120,11 @@ TEST(OutageRuns, OfAsynchronousSgdConcernsItsWorkerAlone) {
   EXPECT_EQ(lost.totals.messages, kept.totals.messages + 2);
   EXPECT_EQ(seconds_of(lost, 1, Activity::down), 4);
   EXPECT_EQ(seconds_of(lost, 1, Activity::compute), 1);
-  EXPECT_EQ(seconds_of(lost, 1, Activity::discarded), 0.25 + 1);  // before it, and what nobody takes at the end
+  EXPECT_EQ(seconds_of(lost, 1, Activity::discarded), 0.25 + 1);  // work before the outage, and work at the end that
+                                                                  // nobody takes
   expect_exact_accounts(lost);
 
-  // Down when the run ends, after six gradients of worker 0.
+  // The run ends during the outage, after six gradients of worker 0.
   setup.outages = outage(1, 0.5, 100);
   const auto gone = setup.run(AsyncSgd({}));
   EXPECT_EQ(gone.totals.end, Time{from_seconds(9)});
@@ -133,7 +135,7 @@ TEST(OutageRuns, OfAsynchronousSgdConcernsItsWorkerAlone) {
 }
 
 TEST(OutageRuns, AMessageThatCancelsWaitsUntilTheWorkerIsUp) {
-  // Worker 1 needs 6 s; models arrive at 0.25 and 1.75 s, when it is down, and the run ends at 3 s.
+  // Worker 1 needs 6 s. Models arrive at 0.25 s and at 1.75 s, when it is down; the run ends at 3 s.
   const BackupWorkers method(1, {.late = BackupOptions::Late::cancel});
   for (const bool loses_state : {false, true}) {
     const auto outcome = SimulatedRun{.workers = 2,
@@ -143,7 +145,7 @@ TEST(OutageRuns, AMessageThatCancelsWaitsUntilTheWorkerIsUp) {
                              .run(method);
     EXPECT_EQ(outcome.totals.end, Time{from_seconds(3)});
     EXPECT_EQ(seconds_of(outcome, 1, Activity::down), 1.5);
-    EXPECT_EQ(seconds_of(outcome, 1, Activity::discarded), 0.75 + 0.5);  // cancelled, and until the end
+    EXPECT_EQ(seconds_of(outcome, 1, Activity::discarded), 0.75 + 0.5);  // cancelled work, and work until the end
     EXPECT_EQ(outcome.totals.kept, (Counts{2, 0}));
     expect_exact_accounts(outcome);
   }
@@ -154,7 +156,7 @@ TEST(OutageRuns, LocalSgdLosesItsLocalSteps) {
   SimulatedRun setup{.workers = 2, .momentum = momentum, .rate = rate, .budget = {.steps = 8}};
   setup.outages = outage(1, 2.5, 1, true);
   const auto outcome = setup.run(LocalSgd(make_constant_period(4), {}));
-  // Two steps and a half are lost; the last two of the round are computed from 3.5 s on.
+  // Two steps and a half are lost; the last two steps of the round are computed from 3.5 s on.
   EXPECT_EQ(outcome.log, (Log{"step 4 at 6.000 s: kept 6, dropped 2", "step 8 at 10.500 s: kept 8, dropped 0"}));
   EXPECT_EQ(outcome.totals.kept, (Counts{8, 6}));
   EXPECT_EQ(outcome.totals.dropped, (Counts{0, 2}));
@@ -167,7 +169,7 @@ TEST(OutageRuns, LocalSgdLosesItsLocalSteps) {
     std::vector<double> theta(2, 1.0), velocity(2, 0.0);
     for (int step = 0; step < 8; ++step) {
       for (std::size_t k = 0; k < 2; ++k) {
-        if (k == 1 && step < 2) continue;  // of no consequence
+        if (k == 1 && step < 2) continue;  // lost steps have no effect
         velocity[k] =
             momentum * velocity[k] + theta[k] - PullObjective::target({Rank{static_cast<int>(k)}, step, 0}, i);
         theta[k] -= rate * velocity[k];
@@ -178,7 +180,7 @@ TEST(OutageRuns, LocalSgdLosesItsLocalSteps) {
   }
 }
 
-// Every method by its row's example, and options that make some behave differently.
+// Every method by its row's example, and with options that make some behave differently.
 std::vector<std::string> methods() {
   std::vector<std::string> all = {
       "algorithm = \"backup-workers\"\nbackups = 1\nlate = \"cancel\"",
@@ -208,7 +210,7 @@ TEST(OutageRuns, EveryMethodBooksEachWorkerSecondOnce) {
     setup.delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.1, 0.2, 0.3})};
     const auto without = setup.run(*method.algorithm);
     for (const bool loses_state : {false, true}) {
-      // A plan that strikes nobody changes nothing.
+      // Outages that hit nobody change nothing.
       setup.outages = outage(1, 1e6, 1, loses_state);
       const auto unharmed = setup.run(*method.algorithm);
       EXPECT_EQ(unharmed.log, without.log);
@@ -226,7 +228,7 @@ TEST(OutageRuns, EveryMethodBooksEachWorkerSecondOnce) {
   }
 }
 
-// Alone and with a free network a worker never waits: it is down exactly when its outages are.
+// Alone and with a free network a worker never waits, so it is down exactly during its outages.
 TEST(OutageRuns, DownIsTheOverlapOfTheOutagesWithTheRun) {
   for (const bool loses_state : {false, true}) {
     const auto plan = std::make_shared<OutagePlan>(
@@ -251,8 +253,8 @@ TEST(OutageRuns, DownIsTheOverlapOfTheOutagesWithTheRun) {
   }
 }
 
-// Worker 1 meets all its outages in one micro-batch, which takes too long: what it has worked between them until the
-// run's end is discarded.
+// Worker 1 meets all its outages in one micro-batch, which takes too long. Its work between them is discarded at the
+// run's end.
 TEST(OutageRuns, AMicroBatchThatIsCutOffWithinSeveralIsDownInThemUntilTheEnd) {
   const auto of_worker_1 = [](double at_s, double duration_s) {
     return OutageEntry{.workers = {Rank{1}}, .when = ScheduledOutage{from_seconds(at_s), from_seconds(duration_s)}};
@@ -262,7 +264,7 @@ TEST(OutageRuns, AMicroBatchThatIsCutOffWithinSeveralIsDownInThemUntilTheEnd) {
   setup.outages = std::make_shared<OutagePlan>(
       1, std::vector{of_worker_1(5, 1), of_worker_1(10, 2), of_worker_1(16, 30), of_worker_1(70, 5)});
   const auto outcome = setup.run(AsyncSgd({}));
-  ASSERT_EQ(outcome.totals.end, start_time + from_seconds(20));  // 2 x 10 gradients, all of worker 0
+  ASSERT_EQ(outcome.totals.end, start_time + from_seconds(20));  // 2 x 10 gradients, all from worker 0
   EXPECT_EQ(seconds_of(outcome, 1, Activity::down), 1 + 2 + 4);
   EXPECT_EQ(seconds_of(outcome, 1, Activity::discarded), 20 - 7);
   EXPECT_EQ(seconds_of(outcome, 1, Activity::compute), 0);
@@ -270,7 +272,7 @@ TEST(OutageRuns, AMicroBatchThatIsCutOffWithinSeveralIsDownInThemUntilTheEnd) {
   expect_exact_accounts(outcome);
 }
 
-// What methods keep in variables of their own is lost with a worker's state: against the iterations in double
+// State that methods keep in their own variables is lost with a worker's state; compared with iterations in double
 // precision.
 
 std::shared_ptr<const OutagePlan> one_outage(int worker, double at_s, double duration_s, bool loses_state) {
@@ -287,7 +289,7 @@ double pull(int worker, int step, double theta) { return theta - PullObjective::
 
 constexpr double rate = 0.1, momentum = 0.6, alpha = 0.25;
 
-// Period 2. A worker that loses its state in step `lost` goes on from the centre, without velocity.
+// Period 2. A worker that loses its state in step `lost` continues from the centre, without velocity.
 double synchronous_centre(int steps, int lost_worker, int lost_step) {
   std::vector<double> x(3, 1.0), v(3, 0.0);
   double centre = 1;
@@ -323,7 +325,7 @@ TEST(StateLoss, SynchronousElasticAveragingGoesOnFromTheCentre) {
     const auto outcome = setup.run(method);
     EXPECT_NEAR(outcome.parameters[0], synchronous_centre(9, 1, step), 1e-5) << step;
     EXPECT_GT(std::abs(synchronous_centre(9, 1, step) - synchronous_centre(9, -1, 0)), 1e-3);
-    // Step 3's loss takes step 2 along, which is after the exchange; step 4's is of itself alone.
+    // The loss in step 3 takes step 2 with it, which follows the exchange; that in step 4 takes only step 4.
     EXPECT_EQ(outcome.totals.dropped, (std::vector<std::int64_t>{0, step == 3 ? 1 : 0, 0}));
     expect_exact_accounts(outcome);
   }
@@ -352,7 +354,7 @@ TEST(StateLoss, AsynchronousElasticAveragingGoesOnFromTheCentre) {
   expect_exact_accounts(outcome);
 }
 
-// Worker 1 loses its first two steps of four, so that its model counts as that of two.
+// Worker 1 loses its first two of four steps, so its model has the weight of two.
 TEST(StateLoss, WeightsByStepsAreOfTheStepsThatAreThere) {
   const DropLocalSgd method(make_constant_period(4), {}, {}, true);
   const SimulatedRun setup{.workers = 2, .rate = rate, .budget = {.steps = 4}, .outages = loss(1, 2.5, 1)};
@@ -370,13 +372,13 @@ TEST(StateLoss, TheAgeOfAGradientCountsFromTheModelItWasComputedAt) {
   const auto asked = setup.run(method);
   EXPECT_EQ(asked.totals.kept, (std::vector<std::int64_t>{5, 1}));
   EXPECT_EQ(asked.totals.end, Time{from_seconds(7.5)});  // as without a limit
-  // With its state kept, its first gradient is 5.5 s old.
+  // If it keeps its state, its first gradient is 5.5 s old.
   setup.outages = one_outage(1, 0.5, 4, false);
   EXPECT_EQ(setup.run(AsyncSgd({})).totals.kept, (std::vector<std::int64_t>{4, 2}));
   EXPECT_EQ(setup.run(method).totals.kept, (std::vector<std::int64_t>{5, 1}));
 }
 
-// Two micro-batches of 1 s, of which one is done before the threshold; an outage of 0.1 s in the second step, from 2 s.
+// Two micro-batches of 1 s, one of which ends before the threshold; an outage of 0.1 s in the second step, from 2 s.
 struct Dropping {
   std::shared_ptr<PullObjective> objective = std::make_shared<PullObjective>();
   SimulatedRun::Outcome run(std::shared_ptr<const DropCompensation> compensation, int steps, bool loses) const {
@@ -397,7 +399,7 @@ TEST(StateLoss, ListsOfDroppedMicroBatchesAreLost) {
   const Dropping carrying, losing;
   carrying.run(make_carry_over(3), 3, false);
   EXPECT_TRUE(carrying.computed(0, 1));
-  EXPECT_TRUE(carrying.computed(1, 0));  // in step 2, before its own
+  EXPECT_TRUE(carrying.computed(1, 0));  // in step 2, before its own micro-batches
   EXPECT_FALSE(carrying.computed(2, 0));
   const auto lost = losing.run(make_carry_over(3), 3, true);
   EXPECT_TRUE(losing.computed(0, 1));
@@ -415,8 +417,8 @@ TEST(StateLoss, ListsOfDroppedMicroBatchesAreLost) {
   EXPECT_TRUE(forgetting.computed(1, 1));
 }
 
-// Two workers halve what they have. Worker 1 loses its state in step `lost`, and goes on from what worker 0 sent in the
-// step before, without velocity.
+// Two workers average their models. Worker 1 loses its state in step `lost`, and continues from the model that worker 0
+// sent in the step before, without velocity.
 double neighbours_mean(int steps, int lost) {
   double x[2] = {1, 1}, v[2] = {0, 0}, sent_before = 1;
   for (int t = 0; t < steps; ++t) {
@@ -446,7 +448,7 @@ TEST(StateLoss, DecentralizedSgdGoesOnFromWhatANeighbourSentLast) {
   }
 }
 
-// A second loss before anything else has come is one of the same model.
+// After a second loss before any other message, the worker goes back to the same model again.
 TEST(StateLoss, OneWorkerThatHasHeardOfNobodyGoesOnFromTheFirstModel) {
   SimulatedRun setup{.workers = 1, .rate = rate, .budget = {.steps = 5}};
   setup.outages = std::make_shared<OutagePlan>(
@@ -459,8 +461,8 @@ TEST(StateLoss, OneWorkerThatHasHeardOfNobodyGoesOnFromTheFirstModel) {
   EXPECT_NEAR(setup.run(DecentralizedSgd()).parameters[0], x, 1e-5);
 }
 
-// Messages of 0.1 s, one step under way: a step's message is taken after the next one. Worker 1 loses its state in the
-// third step, and is 0.75 s late from then on, so that it finds worker 0's message of the step that it ends.
+// Messages of 0.1 s, one step under way: a step's message is used after the next step. Worker 1 loses its state in the
+// third step, and is 0.75 s late from then on, so at the end of a step it finds worker 0's message of the same step.
 double pushed_mean(int steps, bool loses) {
   struct Sent {
     double z, w;
@@ -504,9 +506,10 @@ TEST(StateLoss, StochasticGradientPushBeginsAnewWithAWeightOfOne) {
   expect_exact_accounts(outcome);
 }
 
-// Steps of two micro-batches of 1 s, messages of 0.4 s. Worker 1 asks as a step begins; worker 0 answers after its 1st
-// or, where worker 1 is late, its second micro-batch; the answer is there after worker 1's second one, in which it has
-// lost its state in the third step: it goes on from the answer of the second one, and has half of this one.
+// Steps of two micro-batches of 1 s, messages of 0.4 s. Worker 1 asks as a step begins. Worker 0 answers after its
+// first micro-batch, or its second if worker 1 is late. The answer arrives after worker 1's second one, in which worker
+// 1 loses its state in the third step. It continues from the answer of the second step, and averages with half of this
+// one.
 double met_mean(int steps, int lost) {
   double x[2] = {1, 1}, answered_before = 1;
   const auto pull_of = [](int worker, int step, int index, double theta) {
@@ -534,7 +537,7 @@ TEST(StateLoss, AsynchronousGossipGoesOnFromTheLastAnswer) {
   expect_exact_accounts(outcome);
 }
 
-// A global mean after each step; worker 1 loses its state in the second.
+// An average over all workers after each step; worker 1 loses its state in the second step.
 TEST(StateLoss, WagmaBeginsItsMomentumAnew) {
   SimulatedRun setup{.workers = 2,
                      .network_s = 0.25,
@@ -554,14 +557,15 @@ TEST(StateLoss, WagmaBeginsItsMomentumAnew) {
   EXPECT_NEAR(outcome.parameters[0], mean, 1e-5);
 }
 
-// Outages without end in one micro-batch, or while a worker waits for one: the run fails within seconds and says why.
+// Endless outages in one micro-batch, or while a worker waits for one: the run fails within seconds and gives the
+// reason.
 
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::MatchesRegex;
 
 struct Met {
-  std::vector<Rank> workers{};  // by outages 1 s after one another; empty: all
+  std::vector<Rank> workers{};  // hit by outages at intervals of 1 s; empty: all workers
   std::shared_ptr<const DelayProcess> delay{};
 };
 
@@ -574,7 +578,7 @@ std::string failure_of(const std::string& method, const Met& met) {
   });
 }
 
-// Of 1,000 draws from a Pareto law of shape 0.3 the longest is 1,000^(1 / 0.3) = 1e10 times the shortest or so.
+// Of 1,000 draws from a Pareto law of shape 0.3 the longest is about 1,000^(1 / 0.3) = 1e10 times the shortest.
 TEST(EndlessOutages, OfADelayWithoutAMeanAreAFailure) {
   for (const char* method : {"algorithm = \"sync-sgd\"\n", "algorithm = \"async-sgd\"\n"})
     EXPECT_THAT(failure_of(method, {.delay = pareto_delay(0.3, 0.1)}),
@@ -583,14 +587,14 @@ TEST(EndlessOutages, OfADelayWithoutAMeanAreAFailure) {
         << method;
 }
 
-// Worker 1, who meets none, takes 1e8 s; worker 0 waits for it.
+// Worker 1, which has no outages, takes 1e8 s; worker 0 waits for it.
 TEST(EndlessOutages, WhileAWorkerWaitsAreAFailure) {
   EXPECT_THAT(failure_of("algorithm = \"sync-sgd\"\n",
                          {.workers = {Rank{0}}, .delay = scoped_delay(constant_delay(1e8), {.workers = {1}})}),
               AllOf(MatchesRegex("worker 0 at .* s: it has met 1000000 outages .* since its last one.*")));
 }
 
-// 1e5 s of work between outages, each 1.1 s after the one before: 1e5 of them are met.
+// 1e5 s of work between outages, each 1.1 s after the previous one: the micro-batch meets 1e5 of them.
 TEST(EndlessOutages, AreMoreThanManyOfThem) {
   const auto plan = std::make_shared<OutagePlan>(
       1, std::vector<OutageEntry>{{.workers = {}, .when = RandomOutages{1, 0.1}, .loses_state = false}});
@@ -600,12 +604,12 @@ TEST(EndlessOutages, AreMoreThanManyOfThem) {
   EXPECT_NEAR(to_seconds(outcome.totals.accounts[0][Activity::down]), 1e4, 4 * 0.1 * std::sqrt(2e5));
 }
 
-// Micro-batches that outages never let end: the run fails and says why, instead of beginning them anew for ever.
+// Micro-batches that outages never let end: the run fails with the reason, instead of restarting them for ever.
 
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Micro-batches of 1 s; outages of all workers, 10 ms after one another: e^100 restarts until one meets none.
+// Micro-batches of 1 s; outages of all workers at intervals of 10 ms: e^100 restarts until a micro-batch meets none.
 std::string restart_failure(const std::string& method) {
   const auto plan = std::make_shared<OutagePlan>(
       1, std::vector<OutageEntry>{{.workers = {}, .when = RandomOutages{0.01, 0.001}, .loses_state = true}});
@@ -634,23 +638,23 @@ TEST(EndlessRestarts, OfAServersStepAreAFailure) {
         << method;
 }
 
-// Each micro-batch counts on its own, and so does each step: thousands of restarts in a run are no failure.
+// Restarts are counted for each micro-batch and each step: thousands of restarts in a run are no failure.
 TEST(EndlessRestarts, AreThoseOfOneMicroBatchNotOfARun) {
   const auto plan = std::make_shared<OutagePlan>(
       1, std::vector<OutageEntry>{{.workers = {}, .when = RandomOutages{0.125, 0.001}, .loses_state = true}});
   const auto outcome = SimulatedRun{.workers = 2, .micro_batches = 2, .budget = {.steps = 100}, .outages = plan}.run(
       *read_method("algorithm = \"sync-sgd\"\n").algorithm);
   EXPECT_EQ(outcome.published, Step{100});
-  // Of micro-batches of 1 s, e^8 begin until one ends, each with 0.125 s on average: e^8 / 8 - 1 s are lost of each.
+  // For a micro-batch of 1 s, e^8 begin until one ends, each with 0.125 s on average: e^8 / 8 - 1 s are lost for each.
   double discarded_s = 0;
   for (const Account& account : outcome.totals.accounts) discarded_s += to_seconds(account[Activity::discarded]);
   const double expected_s = 400 * (std::exp(8) / 8 - 1);
   EXPECT_NEAR(discarded_s, expected_s, 4 * expected_s / std::sqrt(400));
 }
 
-// A micro-batch begun anew takes as long as before, D, and outages 1 / rate apart take its state e^(rate D) - 1 times,
-// and the part of D that was done each time: (e^(rate D) - 1) / rate - D in all. Of D = 1 s + Exp of mean m the mean of
-// e^(rate D) is e^rate / (1 - rate m), and that of its square e^(2 rate) / (1 - 2 rate m).
+// A restarted micro-batch takes the same time D again. Outages at intervals of 1 / rate take its state e^(rate D) - 1
+// times, each time with the part of D that was done: (e^(rate D) - 1) / rate - D in total. For D = 1 s + Exp of mean m
+// the mean of e^(rate D) is e^rate / (1 - rate m), and that of its square e^(2 rate) / (1 - 2 rate m).
 TEST(EndlessRestarts, OfRandomMicroBatchesAreAsManyAsTheirLawSays) {
   constexpr double rate = 2, mean_s = 0.1;
   constexpr int steps = 2000, micro_batches = 2 * 2 * steps;
@@ -667,13 +671,13 @@ TEST(EndlessRestarts, OfRandomMicroBatchesAreAsManyAsTheirLawSays) {
   double discarded_s = 0;
   for (const Account& account : outcome.totals.accounts) discarded_s += to_seconds(account[Activity::discarded]);
   const double lost_s = (std::exp(rate) / (1 - rate * mean_s) - 1) / rate - (1 + mean_s);
-  // Its number of restarts has a variance below twice the mean of e^(2 rate D), and each loses at most 1 / rate or so.
+  // The number of restarts has a variance below twice the mean of e^(2 rate D), and each loses about 1 / rate at most.
   const double deviation_s = std::sqrt(2 * std::exp(2 * rate) / (1 - 2 * rate * mean_s)) / rate;
   EXPECT_NEAR(discarded_s / micro_batches, lost_s, 4 * deviation_s / std::sqrt(micro_batches));
 }
 
-// Of a Pareto law of shape 1.2 a micro-batch is drawn once in a while that the outages never let end: e^14 restarts and
-// more, where the others before it need fewer than e^9. The drawn times say which.
+// A Pareto law of shape 1.2 occasionally gives a micro-batch that the outages never let end: it needs e^14 restarts or
+// more, while all before it need fewer than e^9. The drawn times show which one it is.
 TEST(EndlessRestarts, OfARandomMicroBatchNameTheFirstThatIsTooLong) {
   const std::vector<std::shared_ptr<const DelayProcess>> delays = {pareto_delay(1.2, 0.1)};
   constexpr double between_s = 0.3;

@@ -1,4 +1,4 @@
-// A method as it is written in an experiment file.
+// A method as written in an experiment file.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace syncopate {
 struct MethodReading {
   std::unique_ptr<Algorithm> algorithm;
   std::string faults;    // empty if there are none
-  std::string resolved;  // what was read, with defaults
+  std::string resolved;  // resolved keys, with defaults
 };
 
 inline MethodReading read_method(const std::string& toml, const AlgorithmContext& context = {.workers = 4}) {

@@ -24,7 +24,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// The times of a worker's steps, one after the other, and then again.
+// Gives the times of a worker's steps in turn, again and again.
 class TimesInTurn : public DelayProcess {
  public:
   explicit TimesInTurn(std::vector<double> added_s) : added_s_(std::move(added_s)) {}
@@ -37,7 +37,7 @@ class TimesInTurn : public DelayProcess {
   std::vector<double> added_s_;
 };
 
-// A quarter of a second, and half a second more for the model's 16 bytes.
+// A quarter of a second, plus half a second for the model's 16 bytes.
 std::shared_ptr<const NetworkModel> quarter_and_half() { return make_ring_network(0.25, 32, {.contention = false}); }
 
 TEST(Mindflayer, WithEndlessLimitsAndATrialEachEqualsSynchronousSgdBitForBit) {
@@ -49,10 +49,10 @@ TEST(Mindflayer, WithEndlessLimitsAndATrialEachEqualsSynchronousSgdBitForBit) {
   EXPECT_EQ(outcome.totals.kept, (Counts{30, 30, 30}));
 }
 
-// Two workers, messages of 0.25 s. The first one's trials would take 1, 3 and 1.5 s and may take 2 s: they end at 1.25,
-// 3.25 (given up) and 4.75 s. The second one's only trial takes 2.5 s and may take 4 s; it waits from 2.75 s on. The step
-// ends at 5 s. Divided is by 3 x 0.7 + 0.9 = 3, not by the three gradients' number, which is the same by chance, and not by
-// the four trials; two of a step of the file are one of these.
+// Two workers, messages of 0.25 s. The first one's trials would take 1, 3 and 1.5 s, with a limit of 2 s: they end at
+// 1.25, 3.25 (given up) and 4.75 s. The second one's only trial takes 2.5 s, with a limit of 4 s; it waits from 2.75 s
+// on. The step ends at 5 s. The divisor is 3 x 0.7 + 0.9 = 3: not the number of gradients, which happens to be the
+// same, and not the four trials. Two steps of the file are one of these steps.
 TEST(Mindflayer, StepsWhenEachWorkerHasMadeItsTrials) {
   SimulatedRun setup{.workers = 2,
                      .network_s = 0.25,
@@ -70,7 +70,7 @@ TEST(Mindflayer, StepsWhenEachWorkerHasMadeItsTrials) {
   EXPECT_EQ(outcome.totals.bytes, Bytes{(2 + 3) * 16}) << "what has failed is no gradient";
   EXPECT_EQ(outcome.totals.accounts.front()[Activity::discarded], from_seconds(2));
   expect_exact_accounts(outcome);
-  const auto step_along = [&](std::size_t i) {  // samples go in turn
+  const auto step_along = [&](std::size_t i) {  // samples are used in turn
     return 3 - PullObjective::target({Rank{0}, 0, 0}, i) - PullObjective::target({Rank{0}, 1, 0}, i) -
            PullObjective::target({Rank{1}, 0, 0}, i);
   };
@@ -80,7 +80,8 @@ TEST(Mindflayer, StepsWhenEachWorkerHasMadeItsTrials) {
   for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(longer.parameters[i], 1 - 0.3 * step_along(i) / 2.4, 1e-5);
 }
 
-// The trial of the first step takes 1 s, that of the second would take 3 s: nothing is done, and momentum goes on.
+// The trial of the first step takes 1 s; that of the second would take 3 s, so nothing is done and only momentum
+// continues.
 TEST(Mindflayer, StepsAlongZeroWhereAllTrialsHaveFailed) {
   SimulatedRun setup{.workers = 1,
                      .network_s = 0.25,
@@ -96,8 +97,8 @@ TEST(Mindflayer, StepsAlongZeroWhereAllTrialsHaveFailed) {
   }
 }
 
-// A trial is done with probability p = 1 - exp(-1), whatever its gradient is: a step is on average that of synchronous
-// SGD. Without the steps in which nothing is done, 1.8 % of them, it would be longer.
+// A trial succeeds with probability p = 1 - exp(-1), independently of its gradient, so a step is on average that of
+// synchronous SGD. If the 1.8 % of steps without success did not count, the mean step would be longer.
 TEST(Mindflayer, IsUnbiasedWhereTheProbabilitiesAreRight) {
   constexpr int runs = 2000;
   constexpr double rate = 0.1;
@@ -122,9 +123,10 @@ TEST(Mindflayer, IsUnbiasedWhereTheProbabilitiesAreRight) {
   EXPECT_NEAR(mean_moved, whole, 4 * std::sqrt(variance / runs));
 }
 
-// Trials of 1 s are done after 1 and 2 s, those of 1.5 s after 3 s; of 4 s two are given up, after 4 s. The last gradient
-// is there at 3.75 s, the last note at 4.25 s; the next model takes 0.75 s. Three workers' six trials are two steps. Two of
-// them communicate 0.75 s, and one 0.25 s, until its last message is there, and all 0.75 s until the model is.
+// Trials of 1 s are done after 1 and 2 s, those of 1.5 s after 3 s. Two of 4 s are given up, after 4 s. The last
+// gradient arrives at 3.75 s, the last note at 4.25 s; the next model takes 0.75 s. Three workers' six trials are two
+// steps. Two workers communicate 0.75 s, and one 0.25 s, until their last messages arrive, and all 0.75 s until the
+// model arrives.
 TEST(Mindflayer, OfConstantTimesHasAClosedForm) {
   const PredictedRun run{.workers = 3,
                          .micro_batches = 1,
@@ -139,8 +141,8 @@ TEST(Mindflayer, OfConstantTimesHasAClosedForm) {
   EXPECT_NEAR(simulated.kept, 4 / 6.0, 0.01);
 }
 
-// A step of two micro-batches takes twice the factor and a sum of two exponential times of 0.5 s, which is below x with
-// probability 1 - (1 + 2x) e^-2x. Seven workers make three trials each, the last one makes one.
+// A step of two micro-batches takes twice the factor plus a sum of two exponential times of 0.5 s, which is below x
+// with probability 1 - (1 + 2x) e^-2x. Seven workers make three trials each, and the last one makes one.
 TEST(Mindflayer, OfUnlikeWorkersKeepsWhatTheirLawsSay) {
   const PredictedRun run{.workers = 8,
                          .micro_batches = 2,
@@ -196,7 +198,7 @@ TEST(Mindflayer, NeedsALimitAndAProbability) {
     EXPECT_NE(read_method(name + "limit_s = 1\n" + keys).faults, "") << keys;
 }
 
-// A file that was written for the other rule would mean something else.
+// A file written for the other rule would have another meaning.
 TEST(Mindflayer, RefusesTheKeysOfTheOtherRule) {
   for (const char* keys : {"trials = 3", "trials = 3\ncorrection = 1.2", "correction = 1.2"}) {
     const std::string faults = read_method(std::string("algorithm = \"mindflayer\"\nlimit_s = 1\n") + keys).faults;
@@ -239,9 +241,9 @@ TEST(ClippingRennala, WithAnEndlessLimitEqualsKBatchSyncBitForBit) {
   }
 }
 
-// One worker; trials would take 1, 3, 1.5 s in turn, and may take 2 s. Messages of 0.25 s. The model is there at 0.25
-// s; the trials end at 1.25, 3.25 (given up) and 4.75 s; the third is there at 5 s. A mean over all three trials: two
-// thirds of the mean of the two gradients.
+// One worker, whose trials would take 1, 3, 1.5 s in turn, with a limit of 2 s. Messages of 0.25 s. The model arrives
+// at 0.25 s. The trials end at 1.25, 3.25 (given up) and 4.75 s, and the third result arrives at 5 s. The mean over all
+// three trials is two thirds of the mean of the two gradients.
 TEST(ClippingRennala, GivesUpWhatIsNotDoneInTimeAndCountsIt) {
   SimulatedRun setup{.workers = 1,
                      .network_s = 0.25,
@@ -257,7 +259,8 @@ TEST(ClippingRennala, GivesUpWhatIsNotDoneInTimeAndCountsIt) {
   EXPECT_EQ(outcome.totals.accounts.front()[Activity::discarded], from_seconds(2.25));
   for (std::size_t i = 0; i < 4; ++i) {
     const double targets =
-        PullObjective::target({Rank{0}, 0, 0}, i) + PullObjective::target({Rank{0}, 1, 0}, i);  // samples go in turn
+        PullObjective::target({Rank{0}, 0, 0}, i) + PullObjective::target({Rank{0}, 1, 0}, i);  // samples are used in
+                                                                                                // turn
     EXPECT_NEAR(outcome.parameters[i], 1 - 0.3 * (2 - targets) / 3, 1e-6);
   }
   expect_exact_accounts(outcome);
@@ -267,7 +270,7 @@ TEST(ClippingRennala, GivesUpWhatIsNotDoneInTimeAndCountsIt) {
 }
 
 // Exponential times of mean mu: a trial takes mu (1 - exp(-t / mu)), which is also mu times its probability to succeed.
-// Many trials, so that it does not matter that all begin together.
+// There are many trials, so the common begin does not matter.
 TEST(ClippingRennala, TrialsOfExponentialTimesTakeAndKeepWhatTheirLawSays) {
   constexpr double mu_s = 2;
   for (const double limit_s : {0.5, 2.0, 6.0}) {
@@ -284,8 +287,8 @@ TEST(ClippingRennala, TrialsOfExponentialTimesTakeAndKeepWhatTheirLawSays) {
   }
 }
 
-// Of several workers' trials the first ones to end are rather the done ones. One worker's are all that there are; one
-// of them counts where all have failed.
+// With several workers, successful trials end earlier than failed ones, so they are overrepresented among the first.
+// With one worker all trials count. If all have failed, one of them counts.
 TEST(ClippingRennala, OfOneWorkerKeepsWhatTheLawSays) {
   for (const double limit_s : {1.5, 3.0}) {
     const PredictedRun run{
@@ -296,8 +299,8 @@ TEST(ClippingRennala, OfOneWorkerKeepsWhatTheLawSays) {
   }
 }
 
-// Gradients of 1 s are there after 1.75, 2.75 and 3.75 s, those of 1.5 s after 2.25 and 3.75 s, notes of a worker that
-// needs 4 s after 2.25 and 4.25 s: the seventh. The next model takes 0.75 s.
+// Gradients of 1 s arrive after 1.75, 2.75 and 3.75 s, those of 1.5 s after 2.25 and 3.75 s, and notes of a worker that
+// needs 4 s after 2.25 and 4.25 s, which is the seventh. The next model takes 0.75 s.
 TEST(ClippingRennala, OfConstantTimesHasAClosedForm) {
   const PredictedRun run{.workers = 3,
                          .micro_batches = 1,
@@ -311,7 +314,7 @@ TEST(ClippingRennala, OfConstantTimesHasAClosedForm) {
   EXPECT_NEAR(simulated.kept, 5 / 7.0, 0.01);
 }
 
-// The first note is there after 2 s, the first gradient after 2.25 s.
+// The first note arrives after 2 s, the first gradient after 2.25 s.
 TEST(ClippingRennala, GoesOnUntilAGradientComes) {
   const PredictedRun run{
       .workers = 2, .micro_batches = 1, .factors = {1.5, 4}, .delays = {}, .steps = 400, .network = quarter_and_half()};

@@ -64,7 +64,7 @@ SimulatedRun of_noise(int workers, int steps) {
           .objective = std::make_shared<ListedGradients>(size, listed)};
 }
 
-// One packet of the frozen phase: what is sent of values, and kept of them.
+// One packet of the frozen phase: returns the sent values, and leaves the residual in p.
 using Send = std::vector<double> (*)(std::vector<double>& p);
 std::vector<double> whole(std::vector<double>& p) { return std::exchange(p, std::vector<double>(p.size())); }
 std::vector<double> scaled_signs(std::vector<double>& p) {
@@ -79,7 +79,7 @@ std::vector<double> scaled_signs(std::vector<double>& p) {
   return sent;
 }
 
-// With owners: the mean of what was sent is sent again, in chunks of a scale of their own, as are the workers' packets.
+// With owners: the mean of the packets is compressed again. Both kinds of packets are in chunks with their own scales.
 std::vector<double> in_chunks(std::vector<double>& p, int chunks, Send send) {
   const std::size_t most = (p.size() + static_cast<std::size_t>(chunks) - 1) / static_cast<std::size_t>(chunks);
   std::vector<double> sent;
@@ -139,7 +139,7 @@ TEST(OneBitAdam, WithoutAnEndOfTheFirstPhaseIsSynchronousAdam) {
   }
 }
 
-// Adam without bias correction, and momentum with a fixed preconditioner.
+// Adam without bias correction, and then momentum with a fixed preconditioner.
 TEST(OneBitAdam, WithoutCompressionIsMomentumWithAFixedPreconditioner) {
   for (const int freeze_step : {3, 20}) {
     SCOPED_TRACE(freeze_step);
@@ -162,7 +162,7 @@ TEST(OneBitAdam, OfSignsInTwoPhasesFollowsTheRecursion) {
                 model_after(workers, 20, 5, scaled_signs, true), 1e-3);
 }
 
-// All that is sent of a moment, of whatever size.
+// Whole moments are sent, whatever their size.
 TEST(OneBitAdam, OfWholeMomentsIsDense) {
   const CompressionOptions options = of_moments("top-k", "ratio = 1");
   expect_near(of_noise(3, 20).run(compressed(Step{3}, options)).parameters, model_after(3, 20, 3, whole), 1e-5);
@@ -181,7 +181,7 @@ TEST(OneBitAdam, OfOneWorkerWithEqualMagnitudesIsExact) {
   for (std::size_t i = 0; i < size; ++i) EXPECT_NEAR(found[i], exact[i], 2e-5) << i;
 }
 
-// Every fourth parameter has gradients of exactly 0, as a weight has behind an input that is always 0. Its step would be
+// Every fourth parameter has gradients of exactly 0, like a weight behind an input that is always 0. Its step would be
 // the others' scale over epsilon.
 TEST(OneBitAdam, WhatHasNoGradientsInTheFirstPhaseStaysWhereItWas) {
   const auto is_dead = [](std::size_t i) { return i % 4 == 1; };
@@ -223,12 +223,12 @@ TEST(OneBitAdam, WhatHasItsFirstGradientInTheSecondPhaseStaysMasked) {
 TEST(OneBitAdam, OfMoreMicroBatchesTakesTheirMean) {
   SimulatedRun setup = of_noise(3, 12);
   const auto one = setup.run(compressed(Step{4})).parameters;
-  setup.micro_batches = 2;  // of equal gradients, since these are listed by worker and step
+  setup.micro_batches = 2;  // with equal gradients, since these are listed by worker and step
   const auto two = setup.run(compressed(Step{4})).parameters;
   for (std::size_t i = 0; i < size; ++i) EXPECT_NEAR(two[i], one[i], 1e-5) << i;
 }
 
-// Worker 1 loses its state in the frozen phase: it takes up the others' model and moments, without a residual.
+// Worker 1 loses its state in the frozen phase: it adopts the others' model and moments, without a residual.
 TEST(OneBitAdam, ALostStateTakesItsResidualAlong) {
   SimulatedRun setup = of_noise(2, 12);
   const auto whole_run = setup.run(compressed(Step{4})).parameters;
@@ -243,8 +243,8 @@ TEST(OneBitAdam, ALostStateTakesItsResidualAlong) {
   }
 }
 
-// Micro-batches of 1 s, 2 s on worker 2. Ring: 2 (N - 1) (L + P / (N B)) of 160 bytes; (N - 1) (L + p / B) of a word of
-// the scale and two of signs.
+// Micro-batches of 1 s, 2 s on worker 2. Ring: 2 (N - 1) (L + P / (N B)) for 160 bytes; (N - 1) (L + p / B) for one
+// word of scale and two words of signs.
 TEST(OneBitAdam, TakesWhatTheNetworkSays) {
   SimulatedRun setup = of_noise(3, 3);
   setup.network = make_ring_network(0.01, 100);
@@ -316,7 +316,7 @@ TEST(OneBitAdam, OfAnOptimizerThatCannotBeFrozenThereIsNoBeta) {
   EXPECT_FALSE(make_sgd({})->beta1_of_frozen());
 }
 
-// Bytes and times by formula, against a run whose micro-batches all take 1 s.
+// Bytes and times by formula, compared with a run whose micro-batches all take 1 s.
 TEST(OneBitAdam, FormulasAreThoseOfRuns) {
   constexpr std::int64_t steps = 6;
   for (const std::int64_t freeze_step : {2, 6, 9}) {

@@ -24,7 +24,7 @@ OuterLocalSgd with(std::unique_ptr<const OuterOptimizer> outer, int period, cons
   return OuterLocalSgd(make_constant_period(period), std::move(outer), policies);
 }
 
-// 3 rounds of 4 local steps under a rate that falls at every step.
+// 3 rounds of 4 local steps at a rate that falls at every step.
 constexpr int workers = 3, period = 4, rounds = 3;
 SimulatedRun falling_rate() {
   SimulatedRun setup{.workers = workers, .budget = {.steps = rounds * period}};
@@ -34,7 +34,7 @@ SimulatedRun falling_rate() {
 }
 double rate_at(int step) { return 0.2 * (rounds * period - step) / (rounds * period); }
 
-// Coordinate i in double precision; `outer` gives the next model from the last one, the average and the mean rate.
+// Coordinate i in double precision. `outer` gives the next model from the last one, the average and the mean rate.
 using Outer = std::function<double(double last, double average, double rate)>;
 double recursion(std::size_t i, const Outer& outer) {
   double model = 1;
@@ -97,7 +97,7 @@ TEST(OuterOptimizer, SlowMoFollowsTheRecursion) {
   });
 }
 
-// The rule of torch.optim.SGD, by torch itself.
+// The rule of torch.optim.SGD, computed by torch.
 TEST(OuterOptimizer, DiLoCoFollowsTorchsNesterovMomentum) {
   expect_recursion(with(make_diloco(0.7, 0.9), period), [] {
     auto x = torch::ones({1}, torch::kDouble);
@@ -111,8 +111,8 @@ TEST(OuterOptimizer, DiLoCoFollowsTorchsNesterovMomentum) {
   });
 }
 
-// Rounds of 3 steps of 1 s, and 0.5 s for an average: at 5 s the second one is cut short after two. The rate of its
-// steps is that of the others.
+// Rounds of 3 steps of 1 s, and 0.5 s for an average. At 5 s the second round is cut short after two steps, whose rate
+// is that of the others.
 TEST(OuterOptimizer, ARoundThatABudgetOfSecondsCutsShortIsThatOfSoManySteps) {
   for (const auto& outer : {std::shared_ptr<const OuterOptimizer>(make_slowmo(1, 0.5)),
                             std::shared_ptr<const OuterOptimizer>(make_diloco(0.7, 0.5))}) {
@@ -194,7 +194,7 @@ TEST(OuterOptimizerSettings, FaultsNameTheKey) {
   EXPECT_THAT(read_method(method(R"({ name = "diloco", rate = 0, momentum = 1 })")).faults,
               AllOf(HasSubstr("rate = 0"), HasSubstr("momentum = 1")));
   const std::string misspelt = read_method(method(R"({ name = "dilocco", rate = 1 })")).faults;
-  EXPECT_EQ(std::ranges::count(misspelt, '\n'), 0) << misspelt;  // its keys follow from the name
+  EXPECT_EQ(std::ranges::count(misspelt, '\n'), 0) << misspelt;  // all faults about its keys would follow from the name
   for (const std::string name : {"plain", "slowmo", "diloco", "heavy-ball"})
     EXPECT_THAT(read_method(method("{ name = \"" + name + "\", rate = inf, momentum = 0.5 }")).faults,
                 HasSubstr("rate = inf; must be"));

@@ -56,7 +56,7 @@ PulledOuter heavy_ball(double rate, double momentum, double gap) {
   };
 }
 
-// Rounds of 2 steps under a rate that falls at every step.
+// Rounds of 2 steps at a rate that falls at every step.
 struct Falling {
   explicit Falling(int rounds) : run{.rounds = rounds} {
     const int steps = rounds * Pulled::period;
@@ -113,7 +113,7 @@ TEST(EagerOuter, OfOneWorkerEqualsTheMethodThatWaits) {
                 setup.run(OuterLocalSgd(make_constant_period(3), outer, {})).parameters);
 }
 
-// Each worker's steps along its own newest part and the others' late ones sum to those along all the averages.
+// Each worker's steps along its own newest part and the others' late ones sum to steps along all the averages.
 TEST(EagerOuter, OfAPlainOptimizerTelescopesToTheSumOfAllAverages) {
   const Pulled run{.workers = 4, .rounds = 6};
   Pulled::Models x = run.initial(), before(4, 0.0);
@@ -128,7 +128,7 @@ TEST(EagerOuter, OfAPlainOptimizerTelescopesToTheSumOfAllAverages) {
     before = added;
   }
   const double expected = 1 + 0.8 * averages;
-  for (std::size_t w = 0; w < 4; ++w)  // what is left of it: the last round's average, but for the own part
+  for (std::size_t w = 0; w < 4; ++w)  // the remainder: the last round's average, except for the own part
     EXPECT_NEAR(x[w] + 0.8 * (mean(before) - before[w] / 4), expected, 1e-12);
 
   class Kept : public OverlappedOuter {
@@ -162,7 +162,7 @@ TEST(EagerOuter, OfAPlainOptimizerTelescopesToTheSumOfAllAverages) {
   for (const double distance : compared.distances) EXPECT_LT(distance, 1e-5 * expected) << "all end with the same";
 }
 
-// The gradient of a worker is the same at each step and each model.
+// A worker's gradient is the same at each step and each model.
 struct ConstantGradient : PullObjective {
   PartialGradient gradient(const float*, const float* buffers,
                            std::span<const MicroBatch> micro_batches) const override {
@@ -202,8 +202,9 @@ struct Parabola : PullObjective {
   }
 };
 
-// Rounds of one step by one worker, of which the last average comes after all rounds: SGD whose gradients are one step
-// late, 1, 0.9, 0.8, 0.71, 0.63, 0.559, by hand. A late model minus the newest one would give 0.9, 0.9, 0.81, 0.81, 0.729.
+// Rounds of one step by one worker; the last average arrives after all rounds. That is SGD whose gradients are one step
+// late: 1, 0.9, 0.8, 0.71, 0.63, 0.559, by hand. A late model minus the newest one would give 0.9, 0.9, 0.81, 0.81,
+// 0.729.
 TEST(Co2, OfOneWorkerIsSgdByGradientsOneStepLate) {
   const std::vector<double> expected = {1, 0.9, 0.8, 0.71, 0.63, 0.559};
   for (int steps = 1; steps < std::ssize(expected); ++steps) {
@@ -217,7 +218,7 @@ period = { rule = "constant", steps = 1 })");
   }
 }
 
-// In blocking rounds of plain steps: X - m, m = m / 2 + (X - mean(y)), of this round's y.
+// In blocking rounds of plain steps: X - m with m = m / 2 + (X - mean(y)), from this round's y.
 TEST(Co2, OfBlockingRoundsIsHeavyBallAlongThisRoundsAverage) {
   const auto method = read_method(R"(algorithm = "co2"
 rounds = "blocking"
@@ -238,7 +239,7 @@ period = { rule = "constant", steps = 2 })");
   }
 }
 
-// They wait: a round takes its steps and its average.
+// Blocking: a round takes its steps and its average.
 TEST(Co2, OfBlockingRoundsWithoutMomentumIsLocalSgd) {
   const auto method = read_method(R"(algorithm = "co2"
 rounds = "blocking"
@@ -258,8 +259,8 @@ TEST(Co2, OfBlockingRoundsHasNoAnchor) {
               testing::HasSubstr("must not be given with rounds = \"blocking\""));
 }
 
-// Each model is the average of the round before the last, which began at the model before it: of six rounds the even
-// ones are a Local SGD, and the odd ones another, whose last average the run ends with.
+// Each model is the average of the round before the last, which began at the model before it. Of six rounds the even
+// ones are one Local SGD, and the odd ones another, whose last average ends the run.
 TEST(Co2, AnchoredAtTheNewestModelIsTwoTrainingsOfHalfTheRounds) {
   const Pulled run{.workers = 4, .rounds = 6};
   double odd = 1;

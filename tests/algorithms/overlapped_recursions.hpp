@@ -1,5 +1,5 @@
-// What the methods with averages one round late compute, in double precision and apart from their programs: workers
-// that are pulled to their targets (PullObjective), rounds of two steps, one coordinate at a time.
+// Methods with averages one round late, in double precision and independent of their programs: workers that are pulled
+// to their targets (PullObjective), rounds of two steps, one coordinate at a time.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,11 @@ struct Pulled {
   static constexpr int period = 2;
   int workers = 3;
   int rounds = 4;
-  std::vector<double> rates{};  // of each step; empty: 0.1
+  std::vector<double> rates{};  // by step; empty means 0.1
   std::size_t coordinate = 0;
-  std::pair<int, int> lost{-1, -1};  // worker and round whose first step an outage takes
+  std::pair<int, int> lost{-1, -1};  // worker and round; an outage takes the first step
 
-  using Models = std::vector<double>;  // one number of each worker
+  using Models = std::vector<double>;  // one number per worker
 
   double rate(int step) const { return rates.empty() ? 0.1 : rates.at(static_cast<std::size_t>(step)); }
   double mean_rate(int round) const {
@@ -81,10 +81,10 @@ inline double overlap_anchor(const Pulled& run, double mixing, double momentum, 
   return mean(sent);
 }
 
-// The next model from the last one, what an average would make of it, and the rate.
+// The next model from the last one, the model that an average would give, and the rate.
 using PulledOuter = std::function<double(double last, double average, double rate)>;
 
-// `outer` has a momentum of its own: each call begins with a copy.
+// `outer` has its own momentum: each call begins with a copy.
 inline double delayed_model(const Pulled& run, PulledOuter outer, bool are_models) {
   double x = 1, late = 0;
   for (int r = 0; r < run.rounds; ++r) {
@@ -95,7 +95,7 @@ inline double delayed_model(const Pulled& run, PulledOuter outer, bool are_model
   return outer(x, are_models ? late : x + late, run.mean_rate(run.rounds - 1));
 }
 
-// Of each worker; `outers` one each.
+// One model per worker; `outers` has one rule per worker.
 inline Pulled::Models eager_models(const Pulled& run, const std::vector<PulledOuter>& outers) {
   Pulled::Models x = run.initial(), before(x.size(), 0.0);
   for (int r = 0; r < run.rounds; ++r) {

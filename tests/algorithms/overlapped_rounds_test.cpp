@@ -1,4 +1,4 @@
-// Averages that are one round late: CoCoD-SGD and Overlap-Local-SGD, and what all methods of this kind have in common.
+// Averages that are one round late: CoCoD-SGD and Overlap-Local-SGD, and common properties of all such methods.
 #include "algorithms/local_sgd/overlapped_rounds.hpp"
 
 #include <gmock/gmock.h>
@@ -104,7 +104,7 @@ TEST(OverlapLocalSgd, AtRateZeroNothingMovesWhateverTheMomentum) {
   EXPECT_EQ(setup.run(overlap(2, {.mixing = 0.5, .momentum = 0.7})).parameters, std::vector<float>(4, 1.0f));
 }
 
-// What a method's file says, each in both forms where it has two.
+// Keys of the methods; both forms if a method has two.
 const std::vector<std::string> methods = {
     "\"cocod-sgd\"",
     "\"overlap-local-sgd\"\nmixing = 0.5\nmomentum = 0.5",
@@ -120,7 +120,7 @@ std::unique_ptr<Algorithm> read(const std::string& keys, int period) {
   return std::move(reading.algorithm);
 }
 
-// Rounds of two steps of 1, 1.25 and 2 s; worker 2's second round begins at 4 s, when the others still wait for it.
+// Rounds of two steps of 1, 1.25 and 2 s. Worker 2's second round begins at 4 s, while the others still wait for it.
 TEST(OverlappedRounds, AnAverageShorterThanARoundTakesNoTimeButTheLast) {
   const SimulatedRun setup{.budget = {.steps = 6},
                            .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};
@@ -133,7 +133,7 @@ TEST(OverlappedRounds, AnAverageShorterThanARoundTakesNoTimeButTheLast) {
     EXPECT_EQ(to_seconds(outcome.totals.end), 12.5);
     EXPECT_EQ(outcome.totals.bytes, Bytes{3 * 2 * 2 * 16});
     EXPECT_EQ(outcome.published, Step{6});
-    // Worker 2 waits for nobody, and communicates at the end alone.
+    // Worker 2 waits for nobody, and communicates only at the end.
     EXPECT_EQ(to_seconds(outcome.totals.accounts[2][Activity::wait]), 0);
     EXPECT_EQ(to_seconds(outcome.totals.accounts[2][Activity::communicate]), 0.5);
     expect_exact_accounts(outcome);
@@ -149,8 +149,8 @@ TEST(OverlappedRounds, AnAverageLongerThanARoundSetsThePace) {
         << keys;
 }
 
-// Worker 1 is down for 1 s in its first round, and from then on 1 s later than the others: they wait for it at the end
-// alone.
+// Worker 1 is down for 1 s in its first round, and from then on 1 s later than the others, which wait for it only at
+// the end.
 TEST(OverlappedRounds, WhoIsLateByLessThanWhatAnAverageLeavesDelaysNobody) {
   SimulatedRun setup{.network_s = 1, .budget = {.steps = 8}};
   setup.outages = std::make_shared<OutagePlan>(
@@ -158,7 +158,7 @@ TEST(OverlappedRounds, WhoIsLateByLessThanWhatAnAverageLeavesDelaysNobody) {
   for (const std::string& keys : methods) {
     SCOPED_TRACE(keys);
     const auto outcome = setup.run(*read(keys, 2));
-    EXPECT_EQ(to_seconds(outcome.totals.end), 8 + 1 + 1);  // computing, the outage, the last average
+    EXPECT_EQ(to_seconds(outcome.totals.end), 8 + 1 + 1);  // computing, the outage, and the last average
     EXPECT_EQ(to_seconds(outcome.totals.accounts[0][Activity::wait]), 1);
     EXPECT_EQ(to_seconds(outcome.totals.accounts[1][Activity::communicate]), 1);
     expect_exact_accounts(outcome);
@@ -183,7 +183,7 @@ TEST(OverlappedRounds, PublishAfterEachRoundAndTheLastAverage) {
     const auto outcome = setup.run(*read(keys, 2));
     ASSERT_FALSE(outcome.publications.empty()) << keys;
     EXPECT_EQ(outcome.publications.back().step, Step{6}) << keys;
-    EXPECT_EQ(outcome.publications.back().samples, 18) << keys;  // of all three workers' steps
+    EXPECT_EQ(outcome.publications.back().samples, 18) << keys;  // the steps of all three workers
   }
 }
 
@@ -207,8 +207,8 @@ TEST(OverlappedRoundsSettings, FaultsNameTheKey) {
   EXPECT_THAT(faults("\"cocod-sgd\"\nmoments = \"average\""), HasSubstr("moments"));
 }
 
-// Runs with averages one round late that do not go their usual way: workers that lose their state or leave, budgets
-// other than of steps.
+// Runs with averages one round late that do not go as usual: workers that lose their state or leave, and budgets that
+// do not count steps.
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -252,7 +252,7 @@ TEST(OverlappedRuns, AWorkerThatLosesItsStateGoesOnFromItsCopyOfTheRoundsBegin) 
   SimulatedRun setup{.budget = {.steps = 8}};
   for (const auto& [name, algorithm, model] : all_methods()) {
     SCOPED_TRACE(name);
-    setup.outages = outage(1, 5.5, 0.25, true);  // in the second step: the first is lost, too, and not taken again
+    setup.outages = outage(1, 5.5, 0.25, true);  // in the second step: the first is lost, too, and not repeated
     const auto outcome = setup.run(*algorithm);
     const Pulled lost{.lost = {1, 2}};
     EXPECT_NEAR(outcome.parameters[0], model(lost), 1e-5 * std::abs(model(lost)));
@@ -275,7 +275,7 @@ TEST(OverlappedRuns, AnOutageThatKeepsTheStateChangesTimeAlone) {
   }
 }
 
-// Nobody takes part in collectives any more who has left: it is said, and nobody waits for ever.
+// A worker that has left takes no part in collectives: the run says so, and nobody waits for ever.
 TEST(OverlappedRuns, AWorkerWhoseDataAreUsedUpEndsTheRunWithAReason) {
   SimulatedRun setup{.budget = {.steps = 8}, .data_of = {std::nullopt, Step{5}, std::nullopt}};
   const auto reason = [&](const Algorithm& algorithm) -> std::string {
@@ -288,7 +288,7 @@ TEST(OverlappedRuns, AWorkerWhoseDataAreUsedUpEndsTheRunWithAReason) {
   };
   for (const auto& [name, algorithm, model] : all_methods())
     EXPECT_THAT(reason(*algorithm), AllOf(HasSubstr("worker 1 left at"), HasSubstr("needs every worker"))) << name;
-  for (const int steps : {5, 2, 1}) {  // all alike: they end together, in the first round too
+  for (const int steps : {5, 2, 1}) {  // all alike: they end together, also in the first round
     setup.data_of = {Step{steps}, Step{steps}, Step{steps}};
     for (const auto& [name, algorithm, model] : all_methods()) {
       EXPECT_EQ(reason(*algorithm), "") << name;
@@ -307,7 +307,7 @@ TEST(OverlappedRuns, EndTogetherUnderEveryBudget) {
   for (const std::int64_t averages : {1, 2, 5}) budgets.push_back({.bytes = Bytes{averages * 2 * 2 * 16}});
   budgets.push_back({.steps = 1});
   budgets.push_back({.steps = 7, .seconds = 6.0});
-  budgets.push_back({.steps = 4, .seconds = 4.5});  // which worker 0 has taken when the others' time is over
+  budgets.push_back({.steps = 4, .seconds = 4.5});  // worker 0 has taken its steps when the others' time is over
   for (std::size_t b = 0; b < budgets.size(); ++b)
     for (const double network_s : {0.5, 5.0})
       for (const auto& [name, algorithm, model] : all_methods()) {
@@ -332,7 +332,7 @@ TEST(OverlappedRuns, EndTogetherUnderEveryBudget) {
       }
 }
 
-// Synchronous steps come first, and leave one model to all.
+// Synchronous steps come first, and give all workers the same model.
 TEST(OverlappedRuns, BeginAfterSynchronousStepsWhereTheRuleSaysSo) {
   const SimulatedRun setup{.budget = {.steps = 7}};
   for (const std::string keys : {"\"cocod-sgd\"", "\"overlap-local-sgd\"\nmixing = 0.5", "\"co2\"",
@@ -348,8 +348,8 @@ TEST(OverlappedRuns, BeginAfterSynchronousStepsWhereTheRuleSaysSo) {
   }
 }
 
-// What is said of the times of averages one round late, against closed forms and whole simulations; and that they hide
-// what they should: with an average of 0.8 of a round a round takes no more than its computing.
+// Predicted times of averages one round late, compared with closed forms and whole simulations. The averages are
+// hidden: if one takes 0.8 of a round, a round takes no more than its computing.
 
 const std::vector<std::string> late_methods = {
     "\"cocod-sgd\"", "\"overlap-local-sgd\"\nmixing = 0.5", "\"co2\"",
@@ -357,7 +357,7 @@ const std::vector<std::string> late_methods = {
     "\"overlapped-diloco\"\nupdate = \"delayed\"\nouter = { name = \"plain\" }"};
 
 constexpr int period = 8;
-constexpr double step_s = 2;  // of two micro-batches
+constexpr double step_s = 2;  // two micro-batches
 PredictedRun setting(double average_s, std::vector<std::shared_ptr<const DelayProcess>> delays) {
   return {.workers = 6, .micro_batches = 2, .delays = std::move(delays), .steps = 400, .network_s = average_s};
 }
@@ -365,7 +365,7 @@ PredictedRun setting(double average_s, std::vector<std::shared_ptr<const DelayPr
 TEST(OverlappedTimes, AnAverageOfFourFifthsOfARoundIsHidden) {
   for (const double share : {0.3, 0.8, 1.0, 1.7}) {
     PredictedRun run = setting(share * period * step_s, {});
-    run.steps = 4000;  // the first round has nothing to wait for, and the last average is waited for
+    run.steps = 4000;  // the first round waits for nothing, and the last average is waited for
     const double expected_s = step_s * std::max(1.0, share);
     for (const std::string& keys : late_methods)
       EXPECT_NEAR(run.simulate(*read(keys, period)).step_s, expected_s, 0.01 * expected_s) << keys << ", " << share;
@@ -374,7 +374,7 @@ TEST(OverlappedTimes, AnAverageOfFourFifthsOfARoundIsHidden) {
   }
 }
 
-// Of 50 rounds: 50 in which all compute, and the last average; or the first, and 50 averages.
+// 50 rounds: either 50 in which all compute, and the last average; or the first round, and 50 averages.
 TEST(OverlappedTimes, WithoutSpreadHaveAClosedForm) {
   for (const double share : {0.3, 0.8, 1.0, 1.7}) {
     const PredictedRun run = setting(share * period * step_s, {});
@@ -389,7 +389,7 @@ TEST(OverlappedTimes, WithoutSpreadHaveAClosedForm) {
   }
 }
 
-// All steps of the run are drawn, so that the recursion is the run's own.
+// All steps of the run are drawn, so the recursion uses the run's own steps.
 TEST(OverlappedTimes, OfRandomStepsAreThoseOfARecursion) {
   constexpr std::size_t steps = 400, length = 7;  // the last round is shorter
   for (const auto& delay : {noise, exponential_delay(1), pareto_delay(1.5, 0.5)})
@@ -406,8 +406,8 @@ TEST(OverlappedTimes, OfRandomStepsAreThoseOfARecursion) {
     }
 }
 
-// A round is no shorter than the slowest worker's on average, nor than the average of models; and no longer than if all
-// waited for the slowest, or for that.
+// A round is no shorter than the slowest worker's on average, nor than the average of models. It is no longer than if
+// all waited for the slowest worker, or for the average.
 TEST(OverlappedTimes, LieBetweenTheTwoBounds) {
   for (const double average_s : {5.0, 20.0, 30.0}) {
     PredictedRun run = setting(average_s, {exponential_delay(1)});

@@ -28,7 +28,7 @@ TEST(PalSgd, WithoutPullsEqualsDiLoCoBitForBit) {
   EXPECT_EQ(pulled.log, diloco.log);
 }
 
-// The number that decides, as Participant::uniform draws it from the seed that SimulatedRun gives.
+// The deciding random number, drawn as by Participant::uniform from SimulatedRun's seed.
 double drawn(int worker, int step, Drawn draws) {
   const bool is_own = draws == Drawn::alone;
   return RandomStream{.seed = 1,
@@ -76,7 +76,7 @@ TEST(PalSgd, IsTheRecursionOfStepsAndPulls) {
     }
 }
 
-// Steps of 1 s, an average of 0.5 s: a round lasts as long as the most steps that a worker is not pulled in.
+// Steps of 1 s, an average of 0.5 s: a round lasts for the largest number of unpulled steps of a worker.
 TEST(PalSgd, APulledStepTakesNoTime) {
   constexpr int workers = 3, period = 6;
   const SimulatedRun setup{.workers = workers, .budget = {.steps = 2 * period}};
@@ -95,8 +95,8 @@ TEST(PalSgd, APulledStepTakesNoTime) {
   }
 }
 
-// A step that is not pulled takes 6 +- 0.4 s, so that a round's sum deviates by that and by the number of its steps,
-// which is binomial. Of 16 such sums the largest lies 1.765991393 deviations above the mean.
+// A step that is not pulled takes 6 +- 0.4 s, so a round's sum varies by these deviations and by the number of such
+// steps, which is binomial. The largest of 16 such sums lies 1.765991393 deviations above the mean.
 TEST(PalSgd, TakesTheBinomialNumberOfItsSteps) {
   for (const double p : {0.0, 0.1, 0.4}) {
     const PredictedRun setting{.workers = 16, .steps = 64 * 64};
@@ -116,7 +116,7 @@ TEST(PalSgd, GoesOnWithAWorkerThatHasLostItsState) {
   const auto outcome = setup.run(palsgd({.probability = 0.3}, 6));
   EXPECT_EQ(outcome.published, Step{24});
   EXPECT_EQ(sum(outcome.totals.kept) + sum(outcome.totals.dropped),
-            3 * 24);  // what is lost counts as dropped, and is not taken again
+            3 * 24);  // lost steps count as dropped, and are not repeated
   expect_exact_accounts(outcome);
 }
 

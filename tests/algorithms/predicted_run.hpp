@@ -1,4 +1,4 @@
-// A small cluster, its formulas and its simulation side by side.
+// A small cluster, with its formulas and its simulation.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace syncopate {
 
-// 1 s plus a normal delay of 0.5 +- 0.2 s: far enough from 0 for its law to stay normal.
+// 1 s plus a normal delay of 0.5 +- 0.2 s: far enough from 0 to remain normal.
 inline const auto noise = normal_delay(0.5, 0.2);
 
 struct PredictedRun {
@@ -22,10 +22,10 @@ struct PredictedRun {
   std::vector<std::shared_ptr<const DelayProcess>> delays = {noise};
   int steps = 2000;
   double network_s = 0.5;
-  std::shared_ptr<const NetworkModel> network{};  // instead of the fixed cost
+  std::shared_ptr<const NetworkModel> network{};  // replaces the fixed cost
   int moments = 0;                                // vectors of the optimizer's state
-  std::uint64_t seed = 1;                         // of the delays
-  double base_s = 1;                              // of a micro-batch, without delays
+  std::uint64_t seed = 1;                         // seed of the delays
+  double base_s = 1;                              // time of a micro-batch without delays
 
   template <typename Question>
   auto with_input(const Question& question) const {
@@ -45,12 +45,12 @@ struct PredictedRun {
   std::vector<Prediction> predict(const Algorithm& algorithm) const;
   std::string why_not_predicted(const Algorithm& algorithm) const;
 
-  // Seconds per step of a simulation, and what was dropped of it.
+  // Seconds per step of a simulation, and its drops.
   struct Simulated {
     double step_s;
     double drop_rate;
     double error_s;          // standard error of step_s, for methods whose rounds are independent
-    double communication_s;  // of a step, as accounts book it, over all workers
+    double communication_s;  // a step's communication, as booked by the accounts, averaged over all workers
     double kept;             // share of the micro-batches of all steps
   };
   Simulated simulate(const Algorithm& algorithm) const;

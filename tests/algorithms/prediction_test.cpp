@@ -1,5 +1,5 @@
-// Formulas against the simulated cluster. Where the law is exactly the formula's, they agree within the simulation's
-// standard error; where it is not, the difference is stated.
+// Formulas compared with the simulated cluster. If the durations follow the formula's law exactly, the two agree within
+// the simulation's standard error; otherwise the test states the difference.
 #include "algorithms/method/prediction.hpp"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ namespace {
 
 using Setting = PredictedRun;
 
-// E[max of 16 standard normal times] is 1.765991393 and Eq. 4's 1.800454239; a step's sum is 6 +- 0.4 s.
+// E[max of 16 standard normal times] is 1.765991393, and Eq. 4's value 1.800454239; a step's sum is 6 +- 0.4 s.
 TEST(Prediction, SynchronousSgdByEquation4AndBySampledMaxima) {
   const Setting setting;
   const auto predictions = setting.predict(SyncSgd());
@@ -61,11 +61,11 @@ TEST(Prediction, DropComputeWithAFixedThreshold) {
     EXPECT_NEAR(prediction.effective_speedup(), prediction.kept * prediction.sync_step_time_s / 6.6, 1e-12);
   }
   const auto simulated = setting.simulate(method);
-  EXPECT_NEAR(simulated.step_s, 6.6, 0.005);  // hardly a step ends before the threshold
+  EXPECT_NEAR(simulated.step_s, 6.6, 0.005);  // hardly any step ends before the threshold
   EXPECT_NEAR(simulated.drop_rate, 1 - kept, 0.004);
 }
 
-// Without spread there is no threshold to find; with it, steps before it is set take what synchronous SGD's take.
+// Without spread there is no threshold to find. With spread, steps before it is set take as long as synchronous SGD's.
 TEST(Prediction, DropComputeWithAnAutomaticThreshold) {
   const Setting setting{.micro_batches = 12, .steps = 400};
   const AutomaticThresholdOptions options{.warmup_steps = 10, .calibration_steps = 90};
@@ -104,7 +104,7 @@ TEST(Prediction, BackupWorkersByTheOrderStatistic) {
   ASSERT_EQ(bound.size(), 1u);
   EXPECT_EQ(bound[0].step_time_s, exact[0].step_time_s);
   EXPECT_NE(bound[0].formula.find("lower bound"), std::string::npos);
-  // Tabulated without communication: 1.793 instead of 1.608 where late work goes on.
+  // Tabulated without communication: 1.793 instead of 1.608 if late work continues.
   EXPECT_GT(setting.simulate(finishes).step_s, expected + 0.2);
 }
 
@@ -120,7 +120,7 @@ TEST(Prediction, LocalSgdByTheSlowestSumOfARound) {
   EXPECT_NEAR(setting.simulate(method).step_s, expected, 0.02);
 }
 
-// The rule's own rounds: 100 of one step, then 190 of 10.
+// The rounds of the rule: 100 of one step, then 190 of 10.
 TEST(Prediction, RoundsFollowTheRuleOfThePeriod) {
   const Setting setting{.delays = {}};
   const auto predictions = setting.predict(LocalSgd(make_post_local_period(100, 10), {}));
@@ -128,7 +128,7 @@ TEST(Prediction, RoundsFollowTheRuleOfThePeriod) {
   EXPECT_NEAR(predictions[0].step_time_s, (2000 * 4 + 290 * 0.5) / 2000, 1e-9);
 }
 
-// One of four workers is half as fast: it always is the slowest, and sets the pace.
+// One of four workers has half the speed: it is always the slowest and sets the pace.
 TEST(Prediction, WorkersThatDifferAreToldApart) {
   const Setting setting{.workers = 4, .factors = {1, 1, 1, 2}};
   const auto predictions = setting.predict(SyncSgd());
@@ -136,7 +136,7 @@ TEST(Prediction, WorkersThatDifferAreToldApart) {
   EXPECT_EQ(predictions[0].formula, "normal workers, unlike");
   EXPECT_NEAR(predictions[0].step_time_s, 4 * 2.5 + 0.5, 0.06);  // 0.4 / sqrt(512) x 3
   EXPECT_NEAR(predictions[1].step_time_s, 4 * 2.5 + 0.5, 0.06);
-  // Half its micro-batches end within 5.01 s, and 3.3 of the others': Eq. 5 for each.
+  // Half of its micro-batches end within 5.01 s, and 3.3 of the others': Eq. 5 for each worker.
   const auto drop = setting.predict(DropCompute(from_seconds(5.01), Preempt::discard, 1.0 / 3));
   const double fast = expected_micro_batches(4, 5.01, {1.5, 0.2}), slow = expected_micro_batches(4, 5.01, {2.5, 0.2});
   EXPECT_NEAR(drop.at(0).kept, (3 * fast + slow) / 16, 0.01);
@@ -169,8 +169,8 @@ TEST(Prediction, TheTimeOfABudgetIsThatOfItsFirstLimit) {
   EXPECT_EQ(time_of_budget(input, half), std::nullopt);
 }
 
-// What predictions say besides the time of a step: their communication against what the simulated cluster's accounts
-// book, the synchronous SGD that they are compared with, how long budgets of other kinds last, and standard errors.
+// Other parts of predictions: communication compared with the simulated cluster's accounts, the synchronous SGD of the
+// comparison, the length of budgets that do not count steps, and standard errors.
 
 constexpr int workers = 5, micro_batches = 4;
 constexpr double latency_s = 0.1, bytes_per_s = 40, parameter_bytes = 16;
@@ -191,7 +191,7 @@ PredictedRun on_a_ring(int steps, std::vector<std::shared_ptr<const DelayProcess
 struct Method {
   const char* name;
   std::shared_ptr<const Algorithm> algorithm;
-  std::optional<double> communication_s;  // of a step; none: the formula does not say
+  std::optional<double> communication_s;  // per step; none: the formula does not give it
 };
 
 std::vector<Method> methods() {
@@ -205,7 +205,7 @@ std::vector<Method> methods() {
   };
 }
 
-// Every worker's step takes the same, so that formulas are exact whatever they go by.
+// Every worker's step takes the same time, so every formula is exact.
 TEST(PredictionParts, WithoutSpreadTimeAndCommunicationAreThoseOfTheAccounts) {
   const PredictedRun setting = on_a_ring(480, {});
   for (const auto& [name, algorithm, communication_s] : methods()) {
@@ -226,7 +226,7 @@ TEST(PredictionParts, WithoutSpreadTimeAndCommunicationAreThoseOfTheAccounts) {
   }
 }
 
-// Of quorums it is not known beforehand whose late work is lost, though here nobody is late.
+// For quorums nobody knows beforehand whose late work is lost, though here nobody is late.
 TEST(PredictionParts, WhatDropsNothingSaysSo) {
   for (const auto& [name, algorithm, communication_s] : methods()) {
     const bool has_quorum = algorithm->traits().servers > 0;
@@ -235,8 +235,8 @@ TEST(PredictionParts, WhatDropsNothingSaysSo) {
   }
 }
 
-// A step of synchronous SGD: the slowest of 5 sums of 6 +- 0.4 s, whose expectation lies 1.162964474 deviations above
-// the mean, and an all-reduce. What is sampled is the mean of 480 maxima, whose deviation is 0.67 times 0.4 s.
+// A step of synchronous SGD: an all-reduce, and the slowest of 5 sums of 6 +- 0.4 s, whose expectation lies 1.162964474
+// deviations above the mean. The sampled value is the mean of 480 maxima, whose deviation is 0.67 times 0.4 s.
 TEST(PredictionParts, SpeedUpsAreOverASynchronousStepWithItsAllReduce) {
   const PredictedRun setting = on_a_ring(480, {noise});
   const double sync_s = 6 + 0.4 * 1.162964474 + all_reduce_of(workers);
@@ -250,7 +250,7 @@ TEST(PredictionParts, SpeedUpsAreOverASynchronousStepWithItsAllReduce) {
     }
 }
 
-// The same sample under another budget or schedule, in samples of 8 per micro-batch.
+// The same sample under another budget or schedule, with 8 samples per micro-batch.
 std::vector<Prediction> under(const PredictedRun& setting, const Algorithm& algorithm, const Budget& budget,
                               const LearningRate& rate = LearningRate(LearningRate::Options{.peak = 0.1})) {
   return setting.with_input([&](const PredictionInput& input) {
@@ -272,8 +272,8 @@ Prediction only(const std::vector<Prediction>& predictions) {
   return predictions.empty() ? Prediction{} : predictions[0];
 }
 
-// Ten rounds of one step, then rounds of ten: how many of them a budget holds can be told from the mean. A step takes
-// 4 s, an average 0.5 s, and all samples of a step are 16 x 4 x 8.
+// Ten rounds of one step, then rounds of ten: the mean of a round depends on how many of them the budget has. A step
+// takes 4 s, an average 0.5 s, and a step has 16 x 4 x 8 samples.
 TEST(PredictionParts, RoundsAreThoseWithinTheBudget) {
   const PredictedRun setting{.delays = {}};
   const LocalSgd local(make_post_local_period(10, 10), {});
@@ -285,23 +285,23 @@ TEST(PredictionParts, RoundsAreThoseWithinTheBudget) {
   expect_rounds({.steps = 25}, 25, 12);
   expect_rounds({.steps = 31}, 31, 13);
   expect_rounds({.samples = 25 * 512}, 25, 12);
-  expect_rounds({.samples = 24 * 512 + 1}, 25, 12);  // the step in which they are used up is taken
+  expect_rounds({.samples = 24 * 512 + 1}, 25, 12);  // the step in which samples are used up is taken
   expect_rounds({.steps = 25, .samples = 31 * 512}, 25, 12);
   expect_rounds({.steps = 31, .samples = 25 * 512}, 25, 12);
-  // Steps begin until the seconds are up: rounds end at 45 and 85.5 s, and the last one, of a step, at 90 s.
+  // Steps begin until the time is up: rounds end at 45 and 85.5 s, and the last one, of one step, at 90 s.
   expect_rounds({.seconds = 86}, 21, 12);
   expect_rounds({.steps = 25, .seconds = 1e6}, 25, 12);
   expect_rounds({.steps = 25, .bytes = Bytes{1'000'000'000}}, 25, 12);
   EXPECT_TRUE(under(setting, local, {.bytes = Bytes{1'000'000'000}}).empty());
 }
 
-// Half of 100 steps at a rate of 1, that is in rounds of 2; then at 0.1, in rounds of 20.
+// Half of 100 steps are at a rate of 1, in rounds of 2; the rest at 0.1, in rounds of 20.
 TEST(PredictionParts, RoundsFollowTheLearningRateOfTheirFirstStep) {
   const LearningRate rate(
       {.shape = LearningRate::Shape::step, .peak = 1, .decay_steps = {Step{50}}, .decay_factor = 0.1});
   const LocalSgd local(make_power_period({.power = 1, .coefficient = 2, .minimum = 1}), {});
   const Prediction prediction = only(under({.delays = {}}, local, {.steps = 100}, rate));
-  EXPECT_NEAR(prediction.communication_s.value(), 0.5 * (25 + 3) / 100, 1e-9);  // of 20, 20 and the last 10
+  EXPECT_NEAR(prediction.communication_s.value(), 0.5 * (25 + 3) / 100, 1e-9);  // rounds of 20, 20 and the last 10
 }
 
 // Before the threshold is set, 100 of 400 steps are those of synchronous SGD.
@@ -323,7 +323,7 @@ TEST(PredictionParts, OfARunWithACalibrationAllPartsAreMixtures) {
   EXPECT_DOUBLE_EQ(of_400.communication_s.value(), all.communication_s.value());
 }
 
-// What a longer warm-up postpones is the same threshold, found in as many steps.
+// A longer warm-up only postpones the threshold, which is found in the same number of steps.
 TEST(PredictionParts, TheWarmUpIsNotSearched) {
   const PredictedRun setting{.micro_batches = 12, .delays = {pareto_delay(1.5, 0.5)}, .steps = 400};
   const auto predicted = [&](int warmup) {
@@ -334,7 +334,7 @@ TEST(PredictionParts, TheWarmUpIsNotSearched) {
   EXPECT_EQ(predicted(0), predicted(150));
 }
 
-// With 10 s of communication per step there is less to gain by dropping than with none.
+// With 10 s of communication per step, dropping gains less than without communication.
 TEST(PredictionParts, AThresholdIsSearchedWithTheTimeOfTheCommunication) {
   const AutomaticThresholdOptions options{.warmup_steps = 0, .calibration_steps = 100};
   const DropCompute method(DropComputeOptions{.threshold = make_automatic_threshold(options)});
@@ -354,10 +354,10 @@ TEST(PredictionParts, AThresholdIsSearchedWithTheTimeOfTheCommunication) {
     EXPECT_LT(dropped[1], 0.5 * dropped[0]);
   };
   expect_drops({noise}, 0.005);                  // by the paper's formulas
-  expect_drops({pareto_delay(1.5, 0.5)}, 0.05);  // by drawn steps alone, of which some are far out
+  expect_drops({pareto_delay(1.5, 0.5)}, 0.05);  // only by drawn steps, some of which are extreme
 }
 
-// What is asked of the rule is what its search, or the formulas, give for the same options.
+// The rule's prediction equals that of its search, or of the formulas, for the same options.
 TEST(PredictionParts, TheForecastOfAnAutomaticThresholdIsThatOfItsOptions) {
   constexpr int steps = 40, drawn_workers = 6;
   std::vector<double> times(drawn_workers * steps * micro_batches);
@@ -386,7 +386,7 @@ TEST(PredictionParts, TheForecastOfAnAutomaticThresholdIsThatOfItsOptions) {
   EXPECT_EQ(found.size(), 6u);
 }
 
-// Where not all workers were drawn and steps have no variance, a quorum has no formula for the number of workers.
+// If only some workers were drawn and steps have no variance, a quorum has no formula for the number of workers.
 TEST(PredictionParts, WhereThereIsNoFormulaTheReasonIsTheMethods) {
   const PredictedRun many{.workers = 5000, .delays = {pareto_delay(1.5, 0.5)}, .steps = 64};
   for (const auto& [name, algorithm, communication_s] : methods()) {
@@ -396,7 +396,7 @@ TEST(PredictionParts, WhereThereIsNoFormulaTheReasonIsTheMethods) {
   }
 }
 
-// Eq. 5 counts what is lost in flight and does not come back.
+// Eq. 5 counts work that is lost in flight and does not come back.
 TEST(PredictionParts, ThereIsNoFormulaForOtherWaysToDrop) {
   const PredictedRun setting{.steps = 100};
   const auto dropping = [](Preempt preempt, std::shared_ptr<const DropCompensation> compensation) {
@@ -418,7 +418,7 @@ TEST(PredictionParts, ThereIsNoFormulaForOtherWaysToDrop) {
   }
 }
 
-// What a prediction lets averages carry: parameters, and the moments that the policy averages. On a ring of N an
+// Averages in predictions carry the parameters and those moments that the policy averages. On a ring of N workers an
 // all-reduce of P bytes takes 2 (N - 1) (L + P / (N B)).
 
 constexpr double ring_latency_s = 0.01, ring_bytes_per_s = 8;
@@ -428,9 +428,9 @@ double ring_s(int members, double bytes) {
 }
 
 struct Case {
-  int moments;  // of the optimizer
+  int moments;  // number of the optimizer's moments
   AveragePolicy policy;
-  double vectors;  // in an average
+  double vectors;  // vectors per average
 };
 constexpr auto keep = StatePolicy::keep, average = StatePolicy::average, reset = StatePolicy::reset;
 const Case cases[] = {
@@ -457,10 +457,10 @@ TEST_P(PredictedBytes, AnAverageCarriesTheMomentsThatAreAveraged) {
 
 INSTANTIATE_TEST_SUITE_P(Moments, PredictedBytes, testing::ValuesIn(cases));
 
-// Formulas where steps have no variance or their sums are far from normal, against the simulated cluster and closed
-// forms. A sample of 512 steps is the whole of a run of 512, so that what it shows is what the run takes.
+// Formulas for steps without variance, or with sums far from normal, compared with the simulated cluster and closed
+// forms. A sample of 512 steps is all of a run of 512, so it shows exactly what the run takes.
 
-// 1 s and a Pareto delay of 0.5 s at least, 1.5 s on average, without a variance.
+// 1 s plus a Pareto delay of at least 0.5 s, 1.5 s on average, without a variance.
 const PredictedRun heavy{.delays = {pareto_delay(1.5, 0.5)}, .steps = 512};
 
 DropCompute automatic(const AutomaticThresholdOptions& options = {}) {
@@ -492,7 +492,7 @@ TEST(HeavyTails, WithoutAVarianceTheSampledLawAloneIsUsedAndNamed) {
   }
 }
 
-// By normal sums the best threshold lay before the first micro-batch can end, for a gain of several times.
+// By normal sums the best threshold would lie before the first micro-batch can end, with a gain of several times.
 TEST(HeavyTails, TheAutomaticThresholdGainsWhatTheSimulationGains) {
   PredictedRun setting = heavy;
   setting.micro_batches = 12;
@@ -503,7 +503,7 @@ TEST(HeavyTails, TheAutomaticThresholdGainsWhatTheSimulationGains) {
     ASSERT_EQ(predictions.size(), 1u);
     EXPECT_EQ(predictions[0].formula, "Eq. 6, sampled law");
     const auto simulated = setting.simulate(method);
-    // Its own search sees other steps, and finds a threshold beside this one.
+    // The simulation's search sees other steps, and finds a threshold near this one.
     EXPECT_NEAR(predictions[0].step_time_s / simulated.step_s, 1, 0.05);
     EXPECT_NEAR(*predictions[0].drop_rate, simulated.drop_rate, 0.02);
     const double simulated_gain = (1 - simulated.drop_rate) * setting.simulate(SyncSgd()).step_s / simulated.step_s;
@@ -512,7 +512,7 @@ TEST(HeavyTails, TheAutomaticThresholdGainsWhatTheSimulationGains) {
   }
 }
 
-// Normal sums put many ends of micro-batches before the shortest of 1.5 s; a threshold is never set there.
+// Normal sums put many ends of micro-batches before the minimum of 1.5 s; a threshold is never set there.
 TEST(HeavyTails, ByNormalSumsTooNoThresholdIsShorterThanAMicroBatch) {
   const PredictedRun setting{.workers = 64, .delays = {pareto_delay(2.05, 0.5)}, .steps = 100'000};
   const auto predictions = setting.predict(automatic());
@@ -521,7 +521,7 @@ TEST(HeavyTails, ByNormalSumsTooNoThresholdIsShorterThanAMicroBatch) {
   EXPECT_EQ(predictions[2].formula, "Eq. 6, sampled law");
 }
 
-// With a variance the paper's formulas are there too; where they miss what is drawn, what is drawn comes last.
+// With a variance the paper's formulas exist, too. If they differ from the drawn steps, the drawn law comes last.
 TEST(HeavyTails, FarFromNormalTheSampledLawComesLast) {
   const PredictedRun setting{.micro_batches = 1, .delays = {exponential_delay(1)}};
   const DropCompute method(from_seconds(3), Preempt::discard, 1.0 / 3);
@@ -530,7 +530,7 @@ TEST(HeavyTails, FarFromNormalTheSampledLawComesLast) {
   EXPECT_EQ(predictions[0].formula, "Eqs. 4 to 6");
   EXPECT_EQ(predictions[1].formula, "Eqs. 5 and 6, sampled E[T]");
   EXPECT_EQ(predictions[2].formula, "Eq. 6, sampled law");
-  // E[min(t, max of 16)] of exponential times: the sum of (1 - e^-t)^k / k.
+  // E[min(t, max of 16)] for exponential times: the sum of (1 - e^-t)^k / k.
   double expected = 1 + 0.5;
   for (int k = 1; k <= 16; ++k) expected += std::pow(1 - std::exp(-2.0), k) / k;
   const double kept = 1 - std::exp(-2.0);
@@ -553,7 +553,7 @@ TEST(HeavyTails, ShortRoundsAreSampledAsWell) {
   EXPECT_GT(std::abs(predictions[0].step_time_s - expected), 0.1);
 }
 
-// Eq. 5 goes by one law; of workers that differ for good the sample knows all that there is.
+// Eq. 5 uses one law for all workers. If workers differ permanently, the sample contains all of them.
 TEST(HeavyTails, AnAutomaticThresholdOfUnlikeWorkersIsFoundInTheSample) {
   const PredictedRun setting{.micro_batches = 12,
                              .delays = {noise, scoped_delay(constant_delay(1), {.workers = {15}})}};
@@ -566,7 +566,7 @@ TEST(HeavyTails, AnAutomaticThresholdOfUnlikeWorkersIsFoundInTheSample) {
   EXPECT_NEAR(*predictions[0].drop_rate, simulated.drop_rate, 0.01);
 }
 
-// Without either law there is no formula: 100 steps make no 8 rounds of 20.
+// Without either law there is no formula: 100 steps do not make 8 rounds of 20.
 TEST(HeavyTails, RoundsThatAreTooLongForTheSampleHaveNoFormulaWithoutAVariance) {
   PredictedRun setting = heavy;
   setting.steps = 100;
@@ -574,7 +574,7 @@ TEST(HeavyTails, RoundsThatAreTooLongForTheSampleHaveNoFormulaWithoutAVariance) 
   EXPECT_TRUE(setting.predict(LocalSgd(every(20), {})).empty());
 }
 
-// Of 5,000 workers not all are drawn, and no law says what the slowest of them take.
+// Only some of 5,000 workers are drawn, and no law gives the times of the slowest.
 TEST(HeavyTails, WhereOnlyASampleCouldTellTheReasonIsTheVariance) {
   const PredictedRun many{.workers = 5000, .delays = {pareto_delay(1.5, 0.5)}, .steps = 100};
   PredictedRun milder = many, long_rounds = heavy;
@@ -591,7 +591,7 @@ TEST(HeavyTails, WhereOnlyASampleCouldTellTheReasonIsTheVariance) {
   EXPECT_FALSE(milder.predict(SyncSgd()).empty());
   EXPECT_FALSE(milder.predict(fixed).empty());
   EXPECT_NE(reason(long_rounds, LocalSgd(every(20), {})).find("no variance"), std::string::npos);
-  // What no formula follows is none of the variance's.
+  // If no formula applies to the method, the reason is not the variance.
   const DropCompute finishes(from_seconds(16), Preempt::microbatch, 1.0 / 3);
   EXPECT_EQ(reason(many, finishes), "none for these settings");
   EXPECT_EQ(reason(milder, finishes), "none for these settings");
@@ -613,14 +613,14 @@ TEST(HeavyTails, AFormulaMissesWhatLiesBeyondThreeStandardErrors) {
   EXPECT_TRUE(misses(of(9.69, 0.9), sampled));
   EXPECT_TRUE(misses(of(10, 0.931), sampled));
   EXPECT_TRUE(misses(of(10, 0.869), sampled));
-  // What four digits do not show is no difference.
+  // Numbers that agree in four digits count as equal.
   EXPECT_FALSE(misses(of(10 * (1 + 4e-5), 1), of(10, 1)));
   EXPECT_TRUE(misses(of(10 * (1 + 6e-5), 1), of(10, 1)));
 }
 
-// Formulas above the number of workers that are drawn one by one: workers that differ count all the same, few or many.
+// Formulas above the number of workers that are drawn one by one: differing workers count, few or many.
 
-constexpr int many = 20'000;  // of 4,096 each one is drawn
+constexpr int many = 20'000;  // 4,096 of them are drawn
 
 // Micro-batches of 1 s.
 using Delays = std::vector<std::shared_ptr<const DelayProcess>>;
@@ -635,8 +635,8 @@ std::vector<double> slow_ones(int count) {
   return factors;
 }
 
-// What they all wait for: the one slow worker's 4 x (1 + 1 + 0.001) s, which another one's 4 x (1 + 0.001) s, with a
-// deviation of 0.002 s, never exceed.
+// All wait for the one slow worker's 4 x (1 + 1 + 0.001) s. Another worker's 4 x (1 + 0.001) s, with a deviation of
+// 0.002 s, never exceeds it.
 TEST(ManyWorkers, WaitForTheOneThatADelayConcerns) {
   const PredictedRun setting{.workers = many, .delays = only_worker_3_is_slower_by(1)};
   const auto predictions = setting.predict(SyncSgd());
@@ -652,8 +652,8 @@ TEST(ManyWorkers, WaitForTheOneWithAFactor) {
   EXPECT_NEAR(setting.predict(*read.algorithm).at(0).step_time_s, 4 * 2.001 + 0.5 / 5, 1e-6);
 }
 
-// By 4.5 s a worker of 1 s has done 4 of 4 micro-batches, one of 2 s has done 2: one such worker hardly counts in what
-// is kept, a quarter of them counts as a quarter; the step lasts until the threshold for either.
+// By 4.5 s a worker of 1 s has done 4 of 4 micro-batches, and one of 2 s has done 2. One such worker hardly changes the
+// kept share; a quarter of the workers counts as a quarter. The step lasts until the threshold in both cases.
 TEST(ManyWorkers, CountInWhatAThresholdKeepsByTheirNumber) {
   for (const int slow : {1, many / 4}) {
     const PredictedRun setting{.workers = many, .factors = slow_ones(slow), .delays = {}};
@@ -672,7 +672,7 @@ TEST(ManyWorkers, WhoDifferGetNoThresholdThatOneLawWouldFind) {
   EXPECT_EQ(setting.why_not_predicted(*read.algorithm), "its workers differ, and are too many to draw them all");
 }
 
-// A drift is not what its delay declares, so that the sample counts: it rises from 0 to 0.2 s over the run, 0.1 s on
+// A drift is not part of the declared law, so the sample counts: the drift rises from 0 to 0.2 s over the run, 0.1 s on
 // average. The one worker that takes 3 s longer is the slowest in each step.
 TEST(ManyWorkers, CountWhereTheSampleDoesTooNotTheDeclaredLaw) {
   const PredictedRun setting{
@@ -684,7 +684,7 @@ TEST(ManyWorkers, CountWhereTheSampleDoesTooNotTheDeclaredLaw) {
   EXPECT_NEAR(setting.predict(SyncSgd()).at(0).step_time_s, 1 + 0.1 + 3 + 0.5, 0.001);
 }
 
-// As many laws as workers: the maximum over all of them, one by one, is the expected value.
+// Each worker has its own law: the maximum over all of them, one by one, is the expected value.
 TEST(ManyWorkers, MayAllDiffer) {
   std::vector<double> factors;
   std::vector<NormalTime> each;
@@ -705,8 +705,8 @@ TEST(ManyWorkers, OfWhomOneHasNoVarianceHaveNoneEither) {
   EXPECT_EQ(setting.why_not_predicted(SyncSgd()), has_no_variance);
 }
 
-// Formulas of quorums against closed forms and the simulated cluster. Of 16 normal times the maximum lies 1.765991393
-// deviations above the mean.
+// Formulas of quorums, compared with closed forms and the simulated cluster. The maximum of 16 normal times lies
+// 1.765991393 deviations above the mean.
 
 constexpr double of_16 = 1.765991393;
 
@@ -715,7 +715,7 @@ Prediction the_only(const std::vector<Prediction>& predictions) {
   return predictions.at(0);
 }
 
-// With every worker waited for nobody is late, and the order statistic is exact: two slices of 8 of 16 bytes.
+// If all workers are waited for, nobody is late and the order statistic is exact: two slices of 8 of 16 bytes.
 TEST(QuorumPrediction, SeveralServersSendTheirSlicesSideBySide) {
   for (const int servers : {1, 2}) {
     const PredictedRun setting{.network = make_ring_network(0.1, 40, {.contention = false})};
@@ -729,8 +729,8 @@ TEST(QuorumPrediction, SeveralServersSendTheirSlicesSideBySide) {
   }
 }
 
-// Two servers of four workers, each late as one: the fifth gradient is there when the slower server is, after the
-// greater of two exponential times, 0.5 (1 + 1/2), and not after the fifth of eight.
+// Two servers of four workers each; the workers of a server are late together. The fifth gradient arrives with the
+// slower server, after the greater of two exponential times, 0.5 (1 + 1/2), and not after the fifth of eight.
 TEST(QuorumPrediction, WorkersWhoAreLateTogetherAreNotIndependent) {
   const PredictedRun setting{.workers = 8,
                              .micro_batches = 1,
@@ -745,7 +745,7 @@ TEST(QuorumPrediction, WorkersWhoAreLateTogetherAreNotIndependent) {
   EXPECT_NEAR(simulated.step_s, 1 + 0.75 + 0.2, 3 * simulated.error_s);
 }
 
-// Two of eight are slower than any other ever is: the sixth of all is the slowest of six, 1 + (1 + ... + 1/6) / 2.
+// Two of eight are always slower than all others: the sixth of all is the slowest of six, 1 + (1 + ... + 1/6) / 2.
 TEST(QuorumPrediction, WorkersThatAreSlowForGoodAreNeverAmongTheFirst) {
   const PredictedRun setting{.workers = 8,
                              .micro_batches = 1,

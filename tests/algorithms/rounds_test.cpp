@@ -1,4 +1,4 @@
-// Moments and BatchNorm statistics at synchronisations, against computations that are written out here.
+// Moments and BatchNorm statistics at synchronisations, compared with computations that are written out here.
 #include "algorithms/local_sgd/rounds.hpp"
 
 #include <gmock/gmock.h>
@@ -134,10 +134,10 @@ TEST(StatePolicies, LocalAdamWFollowsTheRecursionForEachPairOfMomentPolicies) {
       }
     }
   }
-  EXPECT_EQ(distinct.size(), 9u);  // no two pairs are the same thing
+  EXPECT_EQ(distinct.size(), 9u);  // no two pairs give the same result
 }
 
-// An all-reduce of B bytes over 3 workers sends 2 x 2 x B; parameters are 16 bytes.
+// An all-reduce of B bytes over 3 workers sends 2 x 2 x B bytes; parameters have 16 bytes.
 TEST(StatePolicies, EachMomentThatIsAveragedIsSentToo) {
   SimulatedRun setup{.budget = {.steps = 4}};
   setup.optimizer = make_adamw({});
@@ -170,7 +170,7 @@ SimulatedRun with_batch_norm() {
   return setup;
 }
 
-// What the reference recipe does: batch normalisation with a cumulative average over the micro-batches.
+// As in the reference recipe: batch normalisation with a cumulative average over the micro-batches.
 TEST(StatePolicies, RecalibratedStatisticsAreTorchsCumulativeAverage) {
   const auto outcome =
       with_batch_norm().run(every(2, {.average = {.buffers = StatePolicy::keep}, .recalibration_micro_batches = 16}));
@@ -190,8 +190,8 @@ TEST(StatePolicies, RecalibratedStatisticsAreTorchsCumulativeAverage) {
     EXPECT_NEAR(outcome.buffers[i], expected[i], 1e-4 * (1 + std::abs(expected[i])));
 }
 
-// Running statistics with momentum 0.1, as torch keeps them, of each worker's own micro-batches; one round, so that
-// the two workers' parameters are followed by a module each.
+// Running statistics with momentum 0.1, as in torch, of each worker's own micro-batches. There is one round, so a
+// module per worker can follow its parameters.
 TEST(StatePolicies, StatisticsAreOfWorker0WhereKeptAndTheMeanWhereAveraged) {
   SimulatedRun setup = with_batch_norm();
   setup.budget.steps = 1;
@@ -201,7 +201,7 @@ TEST(StatePolicies, StatisticsAreOfWorker0WhereKeptAndTheMeanWhereAveraged) {
     reference::set_parameters(module, setup.objective->initial_parameters(0));
     module->train();
     torch::NoGradGuard no_grad;
-    // Each micro-batch updates the statistics that the step began with; a step's are their mean.
+    // Each micro-batch updates the statistics from the beginning of the step; the step's statistics are the mean.
     std::vector<float> sum;
     const auto start = reference::buffers_of(module);
     for (int index = 0; index < 3; ++index) {
@@ -232,7 +232,7 @@ TEST(StatePolicies, StatisticsAreOfWorker0WhereKeptAndTheMeanWhereAveraged) {
 
 using testing::HasSubstr;
 
-// Each worker has so many samples, and those of the worker that it is like.
+// Each worker has a given number of samples, with the values of another worker to which it is similar.
 class DividedPull : public PullObjective, public DividedData {
  public:
   DividedPull(std::vector<std::int64_t> samples, std::vector<int> like)
@@ -281,11 +281,12 @@ const std::vector<std::string> methods = {"\"local-sgd\"\nmoments = \"average\""
                                           "\"overlapped-diloco\"\nupdate = \"delayed\"" + every_3 + diloco,
                                           "\"streaming-diloco\"\nfragments = 2\ndelay = 1" + every_3 + diloco};
 
-// Two workers, of which the first has twice as many samples, are as three that count alike, two of which are the first.
+// Two workers, the first with twice as many samples, equal three workers of equal weight, two of which are like the
+// first.
 TEST(ModelWeights, OfTwiceTheSamplesAreThoseOfTwoWorkers) {
   const auto weighted = std::make_shared<DividedPull>(std::vector<std::int64_t>{40, 20}, std::vector{0, 1});
   const auto repeated = std::make_shared<DividedPull>(std::vector<std::int64_t>{1, 1, 1}, std::vector{0, 0, 1});
-  std::vector<std::pair<std::string, std::string>> cases;  // of two workers, and of three
+  std::vector<std::pair<std::string, std::string>> cases;  // keys for two workers, and for three
   for (const std::string& keys : methods) cases.emplace_back(keys, keys);
   const std::string in_groups = "\"hierarchical-sgd\"\ngroup_period = 1" + every_3 + "\ngroup_size = ";
   cases.emplace_back(in_groups + "2", in_groups + "3");
@@ -410,7 +411,7 @@ TEST(Fragments, MoreThanParametersAreAFaultAtTheirPlace) {
   }
 }
 
-// Where it is known how many the model has, before it is there.
+// Refused as soon as the number of parameters is known, before the model exists.
 TEST(Fragments, MoreThanParametersAreRefusedWithTheirPlace) {
   const auto report = [](std::int64_t parameters) {
     SettingsDocument document(parse_toml("fragments = 5", "test.toml"));
@@ -429,14 +430,14 @@ TEST(Fragments, AreAtLeastOne) {
   EXPECT_THAT(document.check().report(), testing::HasSubstr("test.toml:1:13: fragments = 0; must be"));
 }
 
-// What rounds that end by time take: closed forms.
+// Durations of rounds that end by time: closed forms.
 
 Edit timed(const TimedRounds& rounds) {
   return Edit({.scope = EditOptions::Scope::model, .timed = rounds, .outer = make_diloco(0.7, 0.8), .tensors = 1});
 }
 
-// Steps of 2, 2.8 and 4 s; after 7 s the workers end their 4th, 3rd and 2nd, the last of them at 8.4 s. A meeting takes
-// 0.5 s, and an average as much.
+// Steps of 2, 2.8 and 4 s. After 7 s the workers finish their 4th, 3rd and 2nd step, the last of them at 8.4 s. A
+// meeting takes 0.5 s, and so does an average.
 TEST(TimedRounds, OfConstantStepsTakeTheTimeAndTheLongestRest) {
   const PredictedRun setting{.workers = 3, .micro_batches = 2, .factors = {1, 1.4, 2}, .delays = {}};
   const auto simulated = setting.simulate(timed({.length = from_seconds(7)}));
@@ -445,17 +446,17 @@ TEST(TimedRounds, OfConstantStepsTakeTheTimeAndTheLongestRest) {
   EXPECT_NEAR(simulated.communication_s, 2 * 0.5 / 4, share);
   EXPECT_NEAR(simulated.kept, (4 + 3 + 2) / 12.0, share);
   EXPECT_NEAR(simulated.drop_rate, 3 / 12.0, share);
-  // 18 steps by the second meeting, of which the first took 0.5 s.
+  // 18 steps by the second meeting; the first meeting took 0.5 s.
   const double put_off_s = (2 * 8.4 + 3 * 0.5) / 8;
   EXPECT_NEAR(setting.simulate(timed({.length = from_seconds(7), .minimum_steps = 10})).step_s, put_off_s,
               share * put_off_s);
-  // 250 of 2,000 steps together.
+  // 250 of 2,000 steps are taken together.
   const auto warmed = setting.simulate(timed({.length = from_seconds(7), .warmup_steps = 250}));
   EXPECT_NEAR(warmed.step_s, 0.125 * 4.5 + 0.875 * step_s, share * step_s);
   EXPECT_NEAR(warmed.kept, 0.125 + 0.875 * (4 + 3 + 2) / 12.0, share);
 }
 
-// A round of EDiT that costs as much.
+// Equal to a round of EDiT with the same duration.
 TEST(TimedRounds, OfEqualWorkersAreThoseOfSoManySteps) {
   const PredictedRun setting{.workers = 4, .micro_batches = 2, .delays = {}};
   const auto simulated = setting.simulate(timed({.length = from_seconds(10)}));
@@ -463,8 +464,8 @@ TEST(TimedRounds, OfEqualWorkersAreThoseOfSoManySteps) {
   EXPECT_EQ(simulated.kept, 1);
 }
 
-// EDiT by steps: as DiLoCo, with an all-gather of 8 bytes of each worker before the average. Of 16 sums of 64 steps, of
-// 6 +- 0.4 s each, the largest lies 1.765991393 deviations above the mean.
+// EDiT by steps is like DiLoCo, with an all-gather of 8 bytes per worker before the average. The largest of 16 sums of
+// 64 steps, of 6 +- 0.4 s each, lies 1.765991393 deviations above the mean.
 TEST(TimedRounds, OfEditByStepsWaitForTheSlowestSumAndAnAllGather) {
   PredictedRun setting{.workers = 16, .steps = 64 * 64};
   setting.network = make_ring_network(0.1, 1e3);

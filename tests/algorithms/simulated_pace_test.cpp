@@ -1,4 +1,5 @@
-// The simulation's time, drops and communication against closed forms, for methods whose papers print no formula.
+// The simulation's time, drops and communication, compared with closed forms, for methods whose papers print no
+// formula.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +29,7 @@ namespace {
 
 constexpr int workers = 5;
 constexpr double latency_s = 0.1, bytes_per_s = 40, parameter_bytes = 16;
-// On a ring a model takes as long as it has bytes, and a request without values the latency alone.
+// On a ring a model takes a time by its bytes, and a request without values only the latency.
 constexpr double message_s = latency_s + parameter_bytes / bytes_per_s;
 constexpr double all_reduce_of(int members) {
   return 2 * (members - 1) * (latency_s + parameter_bytes / members / bytes_per_s);
@@ -40,9 +41,9 @@ HierarchicalSgd groups_of(int size, int group_period, int period) {
   return HierarchicalSgd({size, Step{group_period}}, every(period));
 }
 
-// What groups communicate in a step: their own averages, as many as fit before the end of a period of 8, and all's.
+// Communication of groups per step: as many group averages as fit before the end of a period of 8, and one of all.
 double of_groups(int size, int group_period) {
-  double own_s = 0;  // on average over the workers
+  double own_s = 0;  // averaged over the workers
   for (int first = 0; first < workers; first += size) {
     const int members = std::min(size, workers - first);
     own_s += all_reduce_of(members) * members / workers;
@@ -61,14 +62,14 @@ PredictedRun on_a_ring(int steps, std::vector<std::shared_ptr<const DelayProcess
 struct Method {
   const char* name;
   std::shared_ptr<const Algorithm> algorithm;
-  double communication_s;               // of a step
-  double step_s = 4 + communication_s;  // of computing 4
+  double communication_s;               // per step
+  double step_s = 4 + communication_s;  // 4 s of computing
 };
 
 std::vector<Method> methods() {
   using Exchange = ElasticOptions::Exchange;
   const double all_s = all_reduce_of(workers);
-  const double slices_s = latency_s + 8 / bytes_per_s;  // of three servers' slices of 4, 4 and 8 bytes
+  const double slices_s = latency_s + 8 / bytes_per_s;  // three servers' slices of 4, 4 and 8 bytes
   return {
       {"random", std::make_shared<RandomDrop>(0.2, 0), all_s},
       {"backup workers", std::make_shared<BackupWorkers>(workers), 2 * message_s},
@@ -107,8 +108,8 @@ TEST(SimulatedPace, OfGroupsOfUnequalSizeHasTheirOwnAverages) {
         << size;
 }
 
-// The first is done after 1 s, so that its gradient and the next model are on their way from 1 to 2 s after the last
-// one; the second's gradient is from 1.25 s on, the third's from 1.75 s.
+// The first worker is done after 1 s, so its gradient and the next model are under way from 1 to 2 s after the last
+// one. The second worker's gradient is under way from 1.25 s on, the third's from 1.75 s.
 TEST(SimulatedPace, WhoIsCancelledDoesNotAwaitTheNextModel) {
   const BackupWorkers first_of_all(1, {.late = BackupOptions::Late::cancel});
   const PredictedRun setting{
@@ -116,7 +117,7 @@ TEST(SimulatedPace, WhoIsCancelledDoesNotAwaitTheNextModel) {
   EXPECT_NEAR(setting.simulate(first_of_all).communication_s, (1 + 0.75 + 0.25) / 4, 0.5 / 512);
 }
 
-// Rates add up: of unlike workers three of 1 / 6.5 s, one of 1 / 10.5 s (a message takes 0.25 s each way).
+// Rates add up: for different workers three of 1 / 6.5 s and one of 1 / 10.5 s (a message takes 0.25 s each way).
 TEST(SimulatedPace, OfAsynchronousWorkersIsTheirMean) {
   const PredictedRun alike{.network_s = 0.25};
   EXPECT_NEAR(alike.simulate(AsyncSgd({})).step_s, 6 + 2 * 0.25, 0.01);
@@ -124,8 +125,8 @@ TEST(SimulatedPace, OfAsynchronousWorkersIsTheirMean) {
   EXPECT_NEAR(unlike.simulate(AsyncSgd({})).step_s, 4 / (3 / 6.5 + 1 / 10.5), 0.03);
 }
 
-// Of 16 normal times the maximum lies 1.765991393 deviations above the mean; of 4, 1.029375373, with a deviation of
-// 0.701224 (standard tables). A step is 6 +- 0.4 s.
+// The maximum of 16 normal times lies 1.765991393 deviations above the mean; that of 4 lies 1.029375373 above it, with
+// a deviation of 0.701224 (standard tables). A step is 6 +- 0.4 s.
 constexpr double of_4 = 1.029375373, deviation_of_4 = 0.701224, of_16 = 1.765991393;
 
 TEST(SimulatedPace, OfGroupsWaitsForTheirOwnSlowest) {
@@ -139,7 +140,7 @@ TEST(SimulatedPace, OfGroupsWaitsForTheirOwnSlowest) {
   EXPECT_LT(simulated.error_s, 0.006);
 }
 
-// The last group is always the last: three averages within it, and its own sums.
+// The last group is always the slowest: three averages within it, and its own sums.
 TEST(SimulatedPace, OfGroupsGoesByTheSlowestGroup) {
   const PredictedRun setting{.delays = {noise, scoped_delay(constant_delay(1), {.workers = {12, 13, 14, 15}})},
                              .steps = 3200};
@@ -148,7 +149,8 @@ TEST(SimulatedPace, OfGroupsGoesByTheSlowestGroup) {
   EXPECT_NEAR(simulated.step_s, round_s / 16, 3 * simulated.error_s);
 }
 
-// One group: rounds of the group period. Groups of one: of the whole period. A period within a group's: Local SGD.
+// One group: rounds have the group period. Groups of one: the whole period. A period within a group's period: Local
+// SGD.
 TEST(SimulatedPace, OfGroupsHasItsLimits) {
   const PredictedRun setting{.steps = 1600};
   const double local_s = 6 + (0.4 * std::sqrt(8.0) * of_16 + 0.5) / 8;
@@ -167,7 +169,7 @@ TEST(SimulatedPace, OfRoundsUntilAThresholdLosesWhatEndsLate) {
   const auto simulated = [&](Clock clock, double threshold_s) {
     return setting.simulate(DropLocalSgd(every(8), {.threshold = from_seconds(threshold_s), .clock = clock}));
   };
-  // 16 x 3,200 steps, which keep 4 micro-batches or 3: the share's standard error is below 0.5 / 4 / sqrt(51,200).
+  // 16 x 3,200 steps, each with 4 or 3 kept micro-batches: the share's standard error is below 0.5 / 4 / sqrt(51,200).
   constexpr double error = 3 * 0.00055;
   for (const double threshold_s : {48.5, 50.0}) {
     const auto of_round = simulated(Clock::period, threshold_s);
@@ -195,7 +197,7 @@ TEST(SimulatedPace, OfOtherMethodsInRoundsIsThatOfTheirSlowestSums) {
   const double total_s = 100 * (6 + 0.4 * of_16 + 0.5) + 700 * 6 + 0.4 * std::sqrt(700.0) * of_16 + 0.5;
   EXPECT_NEAR(merge.step_s, total_s / 800, 3 * merge.error_s + 0.002);
   // 6 s on average, and two messages of 0.5 s every 8 steps. A worker's 800 steps are +- 0.4 s each; the run ends with
-  // the last step of all together.
+  // the last step of all workers.
   const ElasticAveraging at_own_pace({.exchange = ElasticOptions::Exchange::asynchronous, .alpha = 0.05, .period = 8});
   EXPECT_NEAR(setting.simulate(at_own_pace).step_s, 6 + 2 * 0.5 / 8, 3 * 0.4 / std::sqrt(800));
 }

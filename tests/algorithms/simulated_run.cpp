@@ -25,7 +25,7 @@ void SimulatedRun::Outcome::on_publish(const Publication& publication) {
   samples = publication.samples;
   learning_rate = publication.learning_rate;
   publications.push_back(publication);
-  publications.back().model = nullptr;  // so that steps may go on in place
+  publications.back().model = nullptr;  // so that steps may update it in place
   publications.back().ensemble.clear();
   publications.back().own.models.clear();
 }

@@ -35,30 +35,30 @@ struct SimulatedRun {
   int threads = 2;
   double base_s = 1.0;
   double network_s = 0.5;                         // per collective and per message
-  std::shared_ptr<const NetworkModel> network{};  // instead of the fixed cost
+  std::shared_ptr<const NetworkModel> network{};  // replaces the fixed cost
   double momentum = 0;
   double rate = 0.1;
-  std::shared_ptr<const LearningRate> learning_rate{};  // instead of the constant `rate`
-  std::shared_ptr<const Optimizer> optimizer{};         // instead of SGD with `momentum`
+  std::shared_ptr<const LearningRate> learning_rate{};  // replaces the constant `rate`
+  std::shared_ptr<const Optimizer> optimizer{};         // replaces SGD with `momentum`
   double clip_norm = 0;                                 // 0: gradients are not clipped
   Budget budget{.steps = 2};
   std::vector<double> worker_factors{};
   std::vector<std::shared_ptr<const DelayProcess>> delays{};
   std::vector<std::optional<Step>> data_of{};                                      // steps after which workers leave
   std::shared_ptr<const OutagePlan> outages{};                                     // null: none
-  bool in_lockstep = false;                                                        // where that is possible
+  bool in_lockstep = false;                                                        // if the method allows it
   std::shared_ptr<const Pauses> pauses{};                                          // null: none
   std::shared_ptr<const Objective> objective = std::make_shared<PullObjective>();  // null: time-only
-  std::uint64_t seed = 1;                                                          // of the delays
-  Step individual_models_every{0};  // at which the models that workers have of their own are kept; 0: none
+  std::uint64_t seed = 1;                                                          // seed of the delays
+  Step individual_models_every{0};  // steps at which workers' own models are kept; 0: none
 
-  // What happened.
+  // The result of a run.
   struct Outcome : RunObserver {
     std::vector<StepRow> rounds;
-    std::vector<float> parameters;            // of the last publication
-    std::vector<float> buffers;               // of it, estimated anew where it asks for that
+    std::vector<float> parameters;            // parameters of the last publication
+    std::vector<float> buffers;               // its buffers, recalibrated if it asks for that
     std::vector<std::vector<float>> members;  // parameters of the last publication's ensemble, if it has one
-    std::vector<std::string> log;             // one line per round: virtual times are the test
+    std::vector<std::string> log;             // one line per round, with virtual times
     Step published{};
     std::int64_t samples = 0;
     double learning_rate = 0;
@@ -66,7 +66,7 @@ struct SimulatedRun {
     RunTotals totals;
     Step individual_models_every{};
     std::vector<WorkerModel> individual_models;  // without their models, in the order in which they came
-    std::map<Step, std::map<Rank, std::vector<float>>> own_values;  // these
+    std::map<Step, std::map<Rank, std::vector<float>>> own_values;  // the values of these models
     std::function<std::vector<float>(const ModelStatePtr&)> read;
     ModelStatePtr last;
     std::vector<ModelStatePtr> last_members;

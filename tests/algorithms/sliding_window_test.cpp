@@ -42,9 +42,9 @@ TEST(SlidingWindow, WithoutDelayEqualsSequentialSgdBitForBit) {
 
 TEST(SlidingWindow, AGradientStartsWhenAllButTheLastFewBeforeItAreApplied) {
   const auto outcome = three_workers(3).run(SlidingWindow(1));
-  // Numbers and workers: 0 and 1 to workers 0 and 1 at once. 0 arrives at 1.5 s, so 2 goes to worker 2; 1 at 1.6,
-  // so 3 goes to worker 0, which delivers it at 3.1; but 4 waits for 2, until 4.6 s. Then 4 and 5 go to workers 1
-  // and 0; they arrive at 6.2 and 6.1 s; 6 and 7 go to workers 2 and 0, and arrive at 9.3 and 7.7; 9 at 10.8 s.
+  // Gradients 0 and 1 go to workers 0 and 1 at once. 0 arrives at 1.5 s, so 2 goes to worker 2. 1 arrives at 1.6 s, so
+  // 3 goes to worker 0, which delivers it at 3.1 s. But 4 waits for 2, until 4.6 s. Then 4 and 5 go to workers 1 and 0,
+  // and arrive at 6.2 and 6.1 s. 6 and 7 go to workers 2 and 0, and arrive at 9.3 and 7.7 s; 9 arrives at 10.8 s.
   EXPECT_EQ(outcome.log, (Log{
                              "step 1 at 3.100 s: kept 3, dropped 0",
                              "step 2 at 6.200 s: kept 3, dropped 0",
@@ -55,7 +55,7 @@ TEST(SlidingWindow, AGradientStartsWhenAllButTheLastFewBeforeItAreApplied) {
   expect_accounts_sum_to_the_time(outcome.totals);
 }
 
-// Writes down when gradients start and end.
+// Records when gradients start and end.
 class Watched : public SlidingWindow {
  public:
   using SlidingWindow::SlidingWindow;
@@ -82,9 +82,9 @@ TEST(SlidingWindow, NoGradientIsOvertakenByMoreThanTheDelay) {
     const Watched window(delay);
     const auto totals = setup.run(window).totals;
     auto spans = window.spans;
-    std::sort(spans.begin(), spans.end());  // by their start, which is the order of the numbers
+    std::sort(spans.begin(), spans.end());  // by start, which is the order of their numbers
     std::ptrdiff_t most_open = 0;
-    Time all_before_ended{};  // all but the last `delay` before this one
+    Time all_before_ended{};  // all except the last `delay` before this one
     for (std::size_t t = 0; t < spans.size(); ++t) {
       if (t > static_cast<std::size_t>(delay))
         all_before_ended = std::max(all_before_ended, spans[t - static_cast<std::size_t>(delay) - 1].second);
@@ -94,7 +94,7 @@ TEST(SlidingWindow, NoGradientIsOvertakenByMoreThanTheDelay) {
     }
     EXPECT_EQ(most_open, std::min<std::ptrdiff_t>(delay + 1, 16));
     EXPECT_LE(totals.staleness.size(), static_cast<std::size_t>(2 * delay + 1));
-    for (const std::int64_t dropped : totals.dropped) EXPECT_LE(dropped, 1);  // what was under way at the end
+    for (const std::int64_t dropped : totals.dropped) EXPECT_LE(dropped, 1);  // those in progress at the end
   }
 }
 

@@ -47,7 +47,7 @@ TEST(Softsync, WeightsActOnEachGradientBeforeTheMean) {
   for (std::size_t i = 0; i < 4; ++i) {
     const auto target = [&](int worker, int own_step) { return PullObjective::target({Rank{worker}, own_step, 0}, i); };
     const double first = 1 - 0.3 * ((1.0 - target(0, 0)) + (1 - target(1, 0)) + (1 - target(0, 1))) / 3;
-    // The gradients of workers 2 and 1 are at the initial model and stale by one.
+    // The gradients of workers 2 and 1 are taken at the initial model, and stale by one.
     const double second = ((1.0 - target(2, 0)) / 2 + (1.0 - target(1, 1)) / 2 + (first - target(0, 2))) / 3;
     EXPECT_NEAR(outcome.parameters[i], first - 0.3 * second, 1e-5);
   }
@@ -83,14 +83,14 @@ TEST(Softsync, WhenAllHaveLeftTheLastUpdateTakesWhatThereIs) {
   for (std::size_t i = 0; i < 4; ++i) {
     const auto target = [&](int worker, int own_step) { return PullObjective::target({Rank{worker}, own_step, 0}, i); };
     const double first = 1 - 0.1 * ((1.0 - target(0, 0)) + (1 - target(1, 0)) + (1 - target(0, 1))) / 3;
-    EXPECT_NEAR(outcome.parameters[i], first - 0.1 * (1.0 - target(2, 0)), 1e-5);  // alone in its mean
+    EXPECT_NEAR(outcome.parameters[i], first - 0.1 * (1.0 - target(2, 0)), 1e-5);  // the only gradient in its mean
   }
   expect_accounts_sum_to_the_time(outcome.totals);
 }
 
-// Between two gradients of a worker come N - 1 of others on average, whatever the times: E[tau] = (N - 1) / c.
-// Summed over a run the waits telescope, so only the first and the last gradient of each worker are off, each by
-// no more than the largest staleness.
+// Between two gradients of a worker N - 1 of the others arrive on average, whatever the times: E[tau] = (N - 1) / c.
+// Summed over a run the waits telescope, so only the first and the last gradient of each worker deviate, each by no
+// more than the largest staleness.
 TEST(Softsync, TheMeanStalenessIsOneLessThanTheWorkersOverTheGradientsOfAnUpdate) {
   constexpr int workers = 30;
   for (const auto& law : {exponential_law(), lognormal_law(), near_constant_law()})

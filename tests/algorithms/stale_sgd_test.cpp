@@ -24,7 +24,7 @@ TEST(StaleSgd, WithoutStalenessEqualsSynchronousSgdBitForBit) {
   EXPECT_EQ(stale.log, synchronous.log);
 }
 
-// x(t + 1) = x(t) + v(t + 1), v(t + 1) = m v(t) - rate g(x(t - s)), where s is at most t, and grows over a ramp.
+// x(t + 1) = x(t) + v(t + 1), v(t + 1) = m v(t) - rate g(x(t - s)). s is at most t, and grows over a ramp.
 TEST(StaleSgd, FollowsTheRecurrenceOfDelayedSgd) {
   constexpr int steps = 40;
   constexpr double rate = 0.05;
@@ -53,7 +53,7 @@ TEST(StaleSgd, FollowsTheRecurrenceOfDelayedSgd) {
       }
 }
 
-// z^(s + 1) - z^s + rate a = 0 has all roots within the unit circle exactly below that rate.
+// All roots of z^(s + 1) - z^s + rate a = 0 are within the unit circle exactly below that rate.
 TEST(StaleSgd, OnAQuadraticIsStableBelowTheRateOfTheFormula) {
   for (const int staleness : {0, 1, 2, 5}) {
     const double border = 2 * std::sin(std::numbers::pi / (4 * staleness + 2));
@@ -74,12 +74,12 @@ TEST(StaleSgd, OnAQuadraticIsStableBelowTheRateOfTheFormula) {
   }
 }
 
-// Where the gradient is that of the model t - s, with all s in 2 +- 2 as likely but the ends half as much, for
-// rounding.
+// The gradient is taken at the model of step t - s. All s in 2 +- 2 are equally likely, except that rounding halves the
+// probability of both ends.
 TEST(StaleSgd, ItIsSpreadEvenly) {
   constexpr int steps = 4000;
-  // The gradient at x is x's own step: x(t) = -t for a rate of 1 and gradients of 1, so x shows nothing; what tells is
-  // the objective, which sums the model that it was asked at.
+  // At a rate of 1 and gradients of 1 the model is x(t) = 1 - t, so x itself shows nothing. The objective records the
+  // model at which each gradient is requested.
   struct Asked : PullObjective {
     PartialGradient gradient(const float* parameters, const float* buffers,
                              std::span<const MicroBatch> micro_batches) const override {

@@ -42,8 +42,9 @@ TEST(StaleSynchronous, WithoutSlackIsSynchronousSgdInNUpdates) {
 
 TEST(StaleSynchronous, WhoIsTooFarAheadWaitsForTheSlowest) {
   const auto outcome = three_workers(3).run(StaleSynchronous(1));
-  // Worker 0 delivers at 1.5 and 3.0 s and, two ahead of worker 2, waits until that delivers at 3.1 s; both 0 and
-  // 1 wait again, from 4.6 and 4.8 s, until 6.2 s. Arrivals: 1.5, 1.6, 3.0 | 3.1, 3.2, 4.6 | 4.8, 6.2, 7.7 s.
+  // Worker 0 delivers at 1.5 and 3.0 s. It is then two ahead of worker 2, and waits until that delivers at 3.1 s.
+  // Workers 0 and 1 both wait again, from 4.6 and 4.8 s until 6.2 s. Arrivals: 1.5, 1.6, 3.0 | 3.1, 3.2, 4.6 | 4.8,
+  // 6.2, 7.7 s.
   EXPECT_EQ(outcome.log, (Log{
                              "step 1 at 3.000 s: kept 3, dropped 0",
                              "step 2 at 4.600 s: kept 3, dropped 0",
@@ -54,7 +55,7 @@ TEST(StaleSynchronous, WhoIsTooFarAheadWaitsForTheSlowest) {
   expect_accounts_sum_to_the_time(outcome.totals);
 }
 
-// Writes down when each worker's gradients start and end.
+// Records when each worker's gradients start and end.
 class Watched : public StaleSynchronous {
  public:
   using StaleSynchronous::StaleSynchronous;
@@ -90,16 +91,16 @@ TEST(StaleSynchronous, NoWorkerStartsMoreThanTheSlackAheadAndNothingIsDropped) {
               std::min<std::int64_t>(slowest, std::upper_bound(ends.begin(), ends.end(), starts[k]) - ends.begin());
         largest_gap = std::max(largest_gap, static_cast<std::int64_t>(k) - slowest);
       }
-    EXPECT_EQ(largest_gap, slack);  // at most, and used
-    // What was under way at the end: at most one gradient per worker.
+    EXPECT_EQ(largest_gap, slack);  // the slack is never exceeded, and is used
+    // At the end at most one gradient per worker is in progress.
     for (const std::int64_t dropped : totals.dropped) EXPECT_LE(dropped, 1);
   }
 }
 
-// Gradients per worker and second by slack: an earlier table of two digits, and an independent simulation: the
-// mean of 20 runs of 100,000 gradients and the standard deviation of one. Without a limit it would be 1 over the
-// mean time: 1 for the exponential, 0.882 for the log-normal one, so that relative to asynchronous SGD the latter
-// rates are 13 % higher.
+// Gradients per worker and second by slack, from an earlier table of two digits and an independent simulation: the mean
+// of 20 runs of 100,000 gradients and the standard deviation of one. Without a limit the rate is 1 over the mean time:
+// 1 for the exponential law, 0.882 for the log-normal one. Relative to asynchronous SGD the log-normal rates are
+// therefore 13 % higher.
 struct Throughput {
   std::int64_t slack;
   double table, expected, deviation;
@@ -136,7 +137,7 @@ TEST(StaleSynchronous, ThroughputWithLogNormalTimesMatchesAnIndependentSimulatio
                                       {16, .85, .85534, .00314}});
 }
 
-// The slack is used up once; from then on all go at the slow worker's pace.
+// The slack is used up once; from then on all workers have the slow worker's pace.
 TEST(StaleSynchronous, OneWorkerOfHalfTheSpeedHalvesTheThroughputAtAnySlack) {
   for (const std::int64_t slack : {0, 1, 4, 16}) {
     std::vector<double> delay_s(16, 0.0);
@@ -158,8 +159,8 @@ TEST(StaleSynchronous, WorkersThatHaveLeftHoldNobodyBack) {
   setup.data_of = {std::nullopt, 3, 1};
   const auto outcome = setup.run(StaleSynchronous(0));
   EXPECT_EQ(outcome.totals.kept, (Counts{8, 3, 1}));
-  // The first round ends with worker 2, at 3.1 s. The next two, with worker 1, take 1.6 s each; the other five
-  // gradients of worker 0 take 1.5 s.
+  // The first round ends with worker 2, at 3.1 s. The next two end with worker 1, after 1.6 s each. The other five
+  // gradients of worker 0 take 1.5 s each.
   EXPECT_DOUBLE_EQ(to_seconds(outcome.totals.end), 3.1 + 2 * 1.6 + 5 * 1.5);
   expect_accounts_sum_to_the_time(outcome.totals);
 }

@@ -97,8 +97,8 @@ TEST(StalenessWeight, AnUnknownRuleIsAFault) {
   EXPECT_THAT(read("rate_scaling = \"liner\"").faults, AllOf(HasSubstr("rate_scaling"), HasSubstr("linear")));
 }
 
-// The weight of an asynchronous update, by its staleness or its share, is one of the learning rate: weight decay is
-// multiplied by it too, and an adaptive optimizer cannot undo it.
+// The weight of an asynchronous update, by its staleness or its share, scales the learning rate: it scales weight
+// decay, too, and an adaptive optimizer cannot undo it.
 
 constexpr double rate = 0.1, decay = 0.4, momentum = 0.7, epsilon = 1e-3;
 constexpr UpdateRate weighted{.weight = StalenessWeight::inverse_plus_one, .scaling = RateScaling::none};
@@ -133,7 +133,7 @@ TEST(WeightedRates, AreNotUndoneByAnAdaptiveOptimizer) {
   expect_near(outcome.parameters, after_updates(PlainAdamW{rate, decay, epsilon}, inverse_plus_one));
 }
 
-// Where each update is along one gradient, and nobody waits.
+// Each update is along one gradient, and nobody waits.
 TEST(WeightedRates, AreThoseOfEveryMethodWithUpdatesByOneGradient) {
   constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
   for (const auto& optimizer : {sgd_with_decay(), adamw()}) {
@@ -162,7 +162,7 @@ TEST(WeightedRates, OfThrottleAreTheSharesOfRepeats) {
   }
 }
 
-// Two updates along three gradients each: new ones, then two that are stale by one beside one that is new.
+// Two updates along three gradients each: three new ones, then two that are stale by one and a new one.
 template <typename Reference>
 Vector after_two_means(Reference optimizer) {
   const auto gradient = [](const Vector& at, int worker, int own_step) {
@@ -185,7 +185,7 @@ Vector after_two_means(Reference optimizer) {
   return parameters;
 }
 
-// Plain SGD goes along each gradient as far as its own weight says; decay and adaptive optimizers see the mean weight.
+// Plain SGD goes along each gradient by its own weight; decay and adaptive optimizers use the mean weight.
 TEST(WeightedRates, OfAMeanAreThoseOfItsGradientsOnAverage) {
   const auto outcome_with = [](std::shared_ptr<const Optimizer> optimizer) {
     SimulatedRun setup = with(std::move(optimizer));
@@ -197,7 +197,8 @@ TEST(WeightedRates, OfAMeanAreThoseOfItsGradientsOnAverage) {
   expect_near(outcome_with(adamw()), after_two_means(PlainAdamW{rate, decay, epsilon}));
 }
 
-// The report of the learning rate is that of the schedule and the number of gradients, not of who came last.
+// The reported learning rate is that of the schedule and the number of gradients; it does not depend on the last
+// arrival.
 TEST(WeightedRates, AreNotPartOfTheLearningRateThatIsReported) {
   const auto outcome = with(sgd_with_decay()).run(AsyncSgd({.rate = weighted}));
   for (const Publication& publication : outcome.publications) EXPECT_EQ(publication.learning_rate, rate);
@@ -245,8 +246,8 @@ TEST(WorkerClocks, AgreeWithASearchForTheMinimum) {
   EXPECT_LT(expected.size(), 7u);
 }
 
-// How stale a server's gradients are, by formula and simulated: E[staleness] = (N - 1) / c, or N / K - 1 where an update
-// takes one of each of K workers and starts these, whatever workers' times are.
+// Staleness of a server's gradients, by formula and simulated: E[staleness] = (N - 1) / c. If an update takes one
+// gradient of each of K workers and restarts these, it is N / K - 1. Both hold for all workers' times.
 
 double mean_of(const std::vector<std::int64_t>& counts) {
   double sum = 0, gradients = 0;
@@ -257,8 +258,8 @@ double mean_of(const std::vector<std::int64_t>& counts) {
   return sum / gradients;
 }
 
-// While one gradient is under way each of the others' N - 1 comes once on average, whatever their times; c of them make
-// an update.
+// While one gradient is under way, each of the other N - 1 workers delivers once on average, whatever their times; c of
+// these make an update.
 TEST(MeanStaleness, IsThatOfOtherWorkersGradientsPerUpdate) {
   constexpr int workers = 12, steps = 500;
   const std::vector<std::pair<std::shared_ptr<const Algorithm>, double>> methods = {
@@ -276,7 +277,7 @@ TEST(MeanStaleness, IsThatOfOtherWorkersGradientsPerUpdate) {
                                  .budget = {.steps = steps},
                                  .delays = {exponential_delay(2)},
                                  .objective = nullptr};
-    // Waits telescope: of each worker the first and the last gradient alone are off, by the largest staleness at most.
+    // Waits telescope: only the first and the last gradient of each worker deviate, by the largest staleness at most.
     const auto counts = simulated.run(*method).totals.staleness;
     EXPECT_NEAR(mean_of(counts), expected, static_cast<double>(counts.size()) / steps);
   }

@@ -1,5 +1,5 @@
-// Mean step times in the two settings that the rules for late workers are compared in: 1 s plus an exponential
-// delay of 0.5 s on average, and a few workers that are ten times slower than the others for good.
+// Mean step times in the two settings in which the rules for late workers are compared: 1 s plus an exponential delay
+// of 0.5 s on average, and a few workers that are always ten times slower than the others.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ struct StepTimeCase {
   int quorum;
   int steps;
   double step_s;   // expected mean
-  double error_s;  // standard error of the mean over so many steps, and that of the expectation
+  double error_s;  // standard error of the mean over the steps, plus that of the expectation
 };
 
 // The last `slow` workers take 10 to 10.5 s, the others 1 to 1.05 s.
@@ -35,7 +35,7 @@ class SlowWorkers : public DelayProcess {
   int first_slow_;
 };
 
-// Four standard errors: one run in 16,000 would fail by chance, and these have a fixed seed.
+// Four standard errors: one run in 16,000 would fail by chance, but these have a fixed seed.
 inline void expect_mean_step(const StepTimeCase& c, const Algorithm& algorithm,
                              const std::shared_ptr<const DelayProcess>& delay) {
   const SimulatedRun setup{

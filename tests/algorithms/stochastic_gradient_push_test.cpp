@@ -29,7 +29,7 @@ TEST(StochasticGradientPush, OneWorkerEqualsSgdBitForBit) {
   EXPECT_EQ(setup.run(StochasticGradientPush({.overlap_steps = 2})).parameters, expected);
 }
 
-// As long as all messages are waited for every weight is 1, so mixing preserves the mean.
+// While workers wait for all messages every weight is 1, so mixing preserves the mean.
 TEST(StochasticGradientPush, WithLinearGradientsTheMeanOfTheModelsIsThatOfSynchronousSgd) {
   for (const int workers : {2, 3, 8}) {
     const SimulatedRun setup{.workers = workers, .micro_batches = 2, .momentum = 0.9, .budget = {.steps = 20}};
@@ -52,11 +52,11 @@ TEST(StochasticGradientPush, WithoutGradientsAPowerOfTwoOfWorkersAgreesAfterItsL
   }
 }
 
-// For six workers the distances are 1, 2, 4, 1, ...: what worker j had at first is with worker i in the part of the
-// walks that get from j to i when each step stays or moves on with equal odds.
+// For six workers the distances are 1, 2, 4, 1, ... Worker j's initial model is part of worker i's by the share of
+// walks from j to i, in which each step stays or moves on with equal probability.
 TEST(StochasticGradientPush, ModelsAreMixedAlongTheExponentialGraph) {
   constexpr int workers = 6, steps = 5;
-  std::vector<double> walks = {1, 0, 0, 0, 0, 0};  // [how far]
+  std::vector<double> walks = {1, 0, 0, 0, 0, 0};  // [distance]
   for (const int distance : {1, 2, 4, 1, 2}) {
     std::vector<double> next(workers);
     for (std::size_t i = 0; i < workers; ++i) {
@@ -71,9 +71,9 @@ TEST(StochasticGradientPush, ModelsAreMixedAlongTheExponentialGraph) {
       EXPECT_FLOAT_EQ(run.models[i][j], static_cast<float>(walks[(i + workers - j) % workers]));
 }
 
-// Messages come when they come, so weights differ; but a weight is the sum of a worker's parts of the others' models,
-// which makes that sum 1 in z = x / w, and over all workers no part of any is lost: the published mean, the sum of
-// all x by the sum of all w, has every worker in it alike.
+// Messages arrive at any time, so weights differ. But a weight is the sum of a worker's shares of the others' models,
+// so these shares sum to 1 in z = x / w. Over all workers no share is lost: the published mean, the sum of all x
+// divided by the sum of all w, contains every worker with the same weight.
 TEST(StochasticGradientPush, NeitherModelsNorWeightsAreLostOnTheWay) {
   for (const int overlap : {0, 1, 4})
     for (const int workers : {5, 8}) {
@@ -85,7 +85,7 @@ TEST(StochasticGradientPush, NeitherModelsNorWeightsAreLostOnTheWay) {
     }
 }
 
-// Data that end with the budget are no reason to leave early: the mean is that of all models.
+// If data end with the budget, no worker leaves early: the mean is over all models.
 TEST(StochasticGradientPush, WorkersWhoseDataEndWithTheBudgetAreInTheMean) {
   SimulatedRun setup{.workers = 3, .budget = {.steps = 5}};
   const auto expected = setup.run(StochasticGradientPush());
@@ -97,8 +97,8 @@ TEST(StochasticGradientPush, WorkersWhoseDataEndWithTheBudgetAreInTheMean) {
 
 TEST(StochasticGradientPush, WithOverlapWeightsFollowTheMessages) {
   // A message in every second step. Worker 0 takes 1 s per step, worker 1 3 s; messages take 0.5 s. Worker 0 sends 1/2
-  // of e_0 at 1 s and 1/4 at 3 s, and then waits for worker 1's first message, which comes at 3.5 s. The second one
-  // comes at 9.5 s; it takes it in before the end.
+  // of e_0 at 1 s and 1/4 at 3 s, and then waits for worker 1's first message, which arrives at 3.5 s. The second one
+  // arrives at 9.5 s, and worker 0 processes it before the end.
   const SimulatedRun setup{
       .workers = 2, .budget = {.steps = 3}, .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 2.0})}};
   const auto run = run_kicked(setup, StochasticGradientPush({.overlap_steps = 2}));
@@ -108,8 +108,8 @@ TEST(StochasticGradientPush, WithOverlapWeightsFollowTheMessages) {
                                  "step 3 at 9.000 s: kept 2, dropped 0",
                              }));
   EXPECT_EQ(run.outcome.totals.messages, 2 + 2 + 1);
-  // Worker 1 at 3 s: sends 1/2 e_1, keeps as much and has got 1/2 e_0; at 6 s it has got 1/4 e_0 more; at 9 s it sends
-  // half of that, 1/4 e_1 + 3/8 e_0. Worker 0 has kept 1/4 e_0 and got 1/2 e_1 before.
+  // Worker 1 at 3 s: sends 1/2 e_1, keeps the same amount, and has received 1/2 e_0. By 6 s it has received 1/4 e_0
+  // more. At 9 s it sends half of that, 1/4 e_1 + 3/8 e_0. Before, worker 0 has kept 1/4 e_0 and received 1/2 e_1.
   const std::vector<float> x0 = {1.0f / 4 + 3.0f / 8, 1.0f / 2 + 1.0f / 4};
   const std::vector<float> x1 = {3.0f / 8, 1.0f / 4};
   for (std::size_t i = 0; i < 2; ++i) {
@@ -119,22 +119,22 @@ TEST(StochasticGradientPush, WithOverlapWeightsFollowTheMessages) {
   }
 }
 
-// The released code's form, with equal workers: an exchange is over when the next step begins, or, where messages take
-// longer than a step, after the one that tau allows. Steps of 1 s.
+// The released code's form, with equal workers and steps of 1 s: an exchange ends before the next step begins. If
+// messages take longer than a step, it ends after the step that tau allows.
 TEST(StochasticGradientPush, AsReleasedOneMessageIsUnderWayAtATime) {
   const auto run = [](double message_s, int overlap) {
     const SimulatedRun setup{.workers = 2, .network_s = message_s, .budget = {.steps = 12}, .objective = nullptr};
     return setup.run(StochasticGradientPush({.overlap_steps = overlap, .overlap = PushOptions::Overlap::released}));
   };
   const auto sent = [](const SimulatedRun::Outcome& outcome) { return outcome.totals.messages; };
-  // At the end one with worker 1's model, and worker 0's farewell.
+  // At the end one message with worker 1's model, and worker 0's farewell.
   EXPECT_EQ(sent(run(0.5, 1)), 2 * 12 + 2);
   EXPECT_EQ(run(0.5, 1).log.back(), "step 12 at 12.000 s: kept 2, dropped 0");
   EXPECT_EQ(sent(run(1.5, 1)), 2 * 12 + 2);  // each step waits half a second
   EXPECT_EQ(run(1.5, 1).log.back(), "step 12 at 17.500 s: kept 2, dropped 0");
-  EXPECT_EQ(sent(run(1.5, 2)), 2 * 6 + 2);  // there after two steps
+  EXPECT_EQ(sent(run(1.5, 2)), 2 * 6 + 2);  // arrives after two steps
   EXPECT_EQ(run(1.5, 2).log.back(), "step 12 at 12.000 s: kept 2, dropped 0");
-  EXPECT_EQ(sent(run(0.5, 5)), 2 * 12 + 2);  // there after one
+  EXPECT_EQ(sent(run(0.5, 5)), 2 * 12 + 2);  // arrives after one step
 }
 
 TEST(StochasticGradientPush, AsReleasedTheRunEndsHoweverUnlikeTheWorkersAre) {
@@ -161,11 +161,11 @@ TEST(StochasticGradientPush, AStepWaitsForItsMessageUnlessTheyOverlap) {
   EXPECT_EQ(to_seconds(waiting.totals.end), 5.0);
   const auto overlapping = setup.run(StochasticGradientPush({.overlap_steps = 1}));
   EXPECT_EQ(overlapping.log.back(), "step 3 at 3.000 s: kept 2, dropped 0");
-  EXPECT_EQ(to_seconds(overlapping.totals.end), 4.0);  // the last message comes at 3.5 s, then the last model
+  EXPECT_EQ(to_seconds(overlapping.totals.end), 4.0);  // the last message arrives at 3.5 s, then the last model
   expect_exact_accounts(overlapping);
 }
 
-// One model and weight per worker and step; at the end one from each to worker 0.
+// One model and weight per worker and step; at the end each other worker sends one to worker 0.
 TEST(StochasticGradientPush, BytesAndMessagesAreTheFormulas) {
   const SimulatedRun setup{.workers = 6, .budget = {.steps = 7}, .objective = nullptr};
   const auto outcome = setup.run(StochasticGradientPush());
@@ -192,7 +192,7 @@ TEST(StochasticGradientPush, TheOthersGoOnWithoutAWorkerThatHasLeft) {
     }
 }
 
-// Of four workers 2 and 3, from whom worker 0 hears, leave after 2 steps and hand what they have to their receivers.
+// Of four workers, 2 and 3, from which worker 0 receives, leave after 2 steps and hand their models to their receivers.
 // Worker 0 then halves its weight at every second step until it is below an eighth.
 TEST(StochasticGradientPush, AWorkerThatNobodySendsToEndsWithThatReason) {
   const SimulatedRun setup{.workers = 4,
@@ -208,7 +208,7 @@ TEST(StochasticGradientPush, AWorkerThatNobodySendsToEndsWithThatReason) {
   }
 }
 
-// With overlap a worker goes on with what it has, a half less at each step, where those who send to it are late.
+// With overlap a worker whose senders are late continues with its model, whose weight halves at each step.
 TEST(StochasticGradientPush, LittleWeightIsNoFailureWhileNobodyHasLeft) {
   double least = 1;
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
@@ -251,13 +251,13 @@ TEST(StochasticGradientPushSettings, TheOverlapIsRead) {
               testing::HasSubstr("overlap = \"released\"; needs overlap_steps of at least 1"));
 }
 
-// Stochastic gradient push beside a second implementation in double precision that keeps x and w, as the paper's
-// Algorithm 1 does, and the times of all messages. Workers differ in speed, so that with overlap messages come early
-// and late and weights are far from 1 while gradients are taken.
+// Stochastic gradient push, compared with a second implementation in double precision that keeps x and w, as in the
+// paper's Algorithm 1, and the times of all messages. Workers differ in speed, so with overlap messages are early or
+// late, and weights differ much from 1 while gradients are taken.
 
 using Vector = std::array<double, 4>;
 
-// How far the exchange's messages go: 1, 2, 4, ... in turn.
+// The distance of the exchange's messages: 1, 2, 4, ... in turn.
 int hop(int workers, int exchange) {
   int reach = 0;  // powers of two below the number of workers
   while ((1 << reach) < workers) ++reach;
@@ -279,7 +279,7 @@ struct PushSum {
   int workers, micro_batches, steps, overlap;
   double rate;
   std::int64_t latency_ns;
-  std::vector<std::int64_t> step_ns{};  // of computing, by worker
+  std::vector<std::int64_t> step_ns{};  // computing time of a step, by worker
 
   struct Push {
     int to, exchange;
@@ -291,14 +291,15 @@ struct PushSum {
   struct Peer {
     Vector x{1, 1, 1, 1};
     double weight = 1;
-    int step = 0;                                // under way
-    std::optional<std::int64_t> computed_at_ns;  // that step; none: it waits for messages, or has ended
+    int step = 0;                                // the step in progress
+    std::optional<std::int64_t> computed_at_ns;  // end of that step's computing; none: it waits for messages, or has
+                                                 // ended
     std::int64_t began_waiting_ns = 0;
   };
   std::vector<Peer> peers{};
   std::vector<Push> pushes{};
   std::vector<std::int64_t> round_ends_ns{};
-  double least_weight = 1;  // that a gradient was divided by
+  double least_weight = 1;  // the least weight by which a gradient was divided
 
   void run() {
     peers.assign(static_cast<std::size_t>(workers), {});
@@ -325,7 +326,7 @@ struct PushSum {
 
   int every() const { return std::max(overlap, 1); }
 
-  // x <- x - rate g(x / w); in every tau-th step half of x and w go to the one whose turn it is.
+  // x <- x - rate g(x / w). In every tau-th step, half of x and w goes to the receiver whose turn it is.
   void take_step(int i) {
     Peer& peer = peers[at(i)];
     const std::int64_t now_ns = *peer.computed_at_ns;
@@ -347,8 +348,8 @@ struct PushSum {
     if (overlap > 0) absorb(i, [&](const Push& other) { return other.arrival_ns <= now_ns; });
   }
 
-  // Once all messages of the exchanges but the last have been sent: they are waited for; without overlap of the last
-  // too.
+  // Continues once all messages of the exchanges except the last have been sent, since it waits for them; without
+  // overlap it waits for the last, too.
   void go_on_if_possible(int i) {
     Peer& peer = peers[at(i)];
     if (peer.computed_at_ns || peer.step == steps) return;
@@ -360,7 +361,7 @@ struct PushSum {
       ++sent;
       if (!push.is_taken) now_ns = std::max(now_ns, push.arrival_ns);
     }
-    if (sent < last + 1) return;  // one of each exchange
+    if (sent < last + 1) return;  // one message of each exchange
     absorb(i, [&](const Push& push) { return push.exchange <= last; });
     auto& end_ns = round_ends_ns[at(peer.step)];
     end_ns = std::max(end_ns, now_ns);
@@ -418,9 +419,9 @@ TEST(PushSum, TrainingIsThatOfASecondImplementationWithXAndWeights) {
   EXPECT_LT(least_weight, 0.5);
 }
 
-// The released code's form, of x and w: before each gradient a worker takes in its message of the exchange under way if
-// it is there, waits for it once it is tau steps old, and only then sends the next half. Every worker's model after
-// `recorded` steps, while nobody has ended yet.
+// The released code's form, with x and w. Before each gradient a worker uses the message of the exchange under way if
+// it has arrived, and waits for it once it is tau steps old. Only then does it send the next half. Records every
+// worker's model after `recorded` steps, while no worker has ended yet.
 struct ReleasedPushSum {
   int workers, micro_batches, recorded, overlap;
   double rate;
@@ -442,7 +443,7 @@ struct ReleasedPushSum {
   };
   std::vector<Peer> peers{};
   std::vector<Vector> models{};
-  std::size_t there = 0;  // workers that have come so far; they go on, since others may wait for them
+  std::size_t there = 0;  // workers that have arrived so far; they continue, since others may wait for them
 
   void run() {
     peers.assign(step_ns.size(), {});

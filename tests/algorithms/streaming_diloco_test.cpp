@@ -33,8 +33,8 @@
 namespace syncopate {
 namespace {
 
-// What Streaming DiLoCo computes, in double precision and apart from its program: workers that are pulled to their
-// targets (PullObjective), one coordinate at a time, which belongs to one fragment.
+// Streaming DiLoCo in double precision, independent of its program: workers that are pulled to their targets
+// (PullObjective), one coordinate at a time, which belongs to one fragment.
 
 // The next outer value from the last one, the mean of the workers, and the mean rate of their steps.
 using OuterRule = std::function<double(double last, double mean, double rate)>;
@@ -45,12 +45,12 @@ struct FragmentRun {
   int period = 4;
   int delay = 1;
   double mixing = 0;
-  std::vector<double> rates{};           // of each step of the run
-  std::set<std::pair<int, int>> lost{};  // worker and step that an outage takes
-  OuterRule outer{};                     // has a state of its own
+  std::vector<double> rates{};           // by step of the run
+  std::set<std::pair<int, int>> lost{};  // worker and step, lost in an outage
+  OuterRule outer{};                     // has its own state
   std::vector<double> workers_models{};  // at the end
 
-  // After which steps the average of a coordinate's fragment starts: (p + 1) H / P of each round, rounded up.
+  // The steps after which the average of a coordinate's fragment starts: (p + 1) H / P of each round, rounded up.
   std::set<int> turns(std::size_t coordinate) const {
     int fragment = 0;
     while (static_cast<int>(coordinate) >= 4 * (fragment + 1) / fragments) ++fragment;
@@ -138,7 +138,7 @@ TEST(StreamingDiloco, OfOneFragmentWithoutDelayOrMixingEqualsDiLoCoBitForBit) {
   }
 }
 
-// A first round that ends at the fragment's turn, then whole ones; the last turn lies before the end of the run.
+// A first round that ends at the fragment's turn, then whole rounds; the last turn lies before the end of the run.
 class Shifted : public SyncPeriod {
  public:
   Shifted(Step offset, Step steps) : offset_(offset), steps_(steps) {}
@@ -148,7 +148,7 @@ class Shifted : public SyncPeriod {
   Step offset_, steps_;
 };
 
-// Momentum and all: a coordinate's values do not depend on the others.
+// Equal to the bit, also with momentum: a coordinate's values do not depend on the others.
 TEST(StreamingDiloco, OfFragmentsWithoutDelayIsALocalSgdOfEachFragment) {
   constexpr int period = 8, fragments = 4, rounds = 3;
   SimulatedRun setup{.workers = 3, .momentum = 0.9, .rate = 0.05, .budget = {.steps = period * rounds}};
@@ -162,7 +162,7 @@ TEST(StreamingDiloco, OfFragmentsWithoutDelayIsALocalSgdOfEachFragment) {
   }
 }
 
-// The weighted average of all models is worker `chosen`'s.
+// The weighted average of all models equals worker `chosen`'s.
 class OwnModelOf : public Algorithm {
  public:
   OwnModelOf(const Algorithm& method, Rank chosen) : method_(method), chosen_(chosen) {}
@@ -194,7 +194,7 @@ TEST(StreamingDiloco, MixedWhollyLeavesWorkersThatTrainAlone) {
       << "a single average at the end";
 }
 
-// Rounds of 6 steps under a rate that falls at every step; the last one has 4.
+// Rounds of 6 steps at a rate that falls at every step; the last one has 4.
 TEST(StreamingDiloco, FollowsTheRecursion) {
   constexpr int steps = 22, period = 6;
   SimulatedRun setup{.budget = {.steps = steps}};
@@ -229,8 +229,8 @@ TEST(StreamingDiloco, FollowsTheRecursion) {
         }
 }
 
-// A worker's statistics after step s, from 0, are its rank and 8 s. The first fragment's last turn is after step 5,
-// where there is one alone after step 7.
+// A worker's statistics after step s (counted from 0) are its rank and 8 s. The first fragment's last turn is after
+// step 5; a single fragment's is after step 7.
 TEST(StreamingDiloco, BatchNormStatisticsAreThoseOfTheFirstFragmentsTurn) {
   SimulatedRun setup{.workers = 3, .budget = {.steps = 8}};
   setup.objective = std::make_shared<PullWithStatistics>();
@@ -239,9 +239,9 @@ TEST(StreamingDiloco, BatchNormStatisticsAreThoseOfTheFirstFragmentsTurn) {
   EXPECT_EQ(setup.run(streaming(4, {.fragments = 1, .delay = 0})).buffers, (std::vector<float>{1, 56}));
 }
 
-// Steps of 1, 1.25 and 2 s; turns after steps 2, 4, 6, 8, each average taken in after one step more. Worker 2 comes to
-// its turns at 4, 8, 12 and 16 s. The others wait for it a step later, worker 0 at 3 s, since they are slower by no
-// jitter but for good.
+// Steps of 1, 1.25 and 2 s. Turns are after steps 2, 4, 6, 8, and each average is used one step later. Worker 2 reaches
+// its turns at 4, 8, 12 and 16 s. The others wait for it a step later, worker 0 at 3 s, since the difference in speed
+// is permanent.
 TEST(StreamingDiloco, WaitsForWhatIsLateAStepAfterItsTurn) {
   const SimulatedRun setup{.budget = {.steps = 8},
                            .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};
@@ -251,13 +251,13 @@ TEST(StreamingDiloco, WaitsForWhatIsLateAStepAfterItsTurn) {
                              "step 6 at 12.500 s: kept 6, dropped 0", "step 8 at 16.500 s: kept 6, dropped 0"}));
   EXPECT_EQ(to_seconds(outcome.totals.accounts[2][Activity::wait]), 0);
   EXPECT_EQ(to_seconds(outcome.totals.accounts[2][Activity::communicate]), 0.5);  // the last one
-  // Step 3 ends at 3 s, then always 2 s before worker 2's turn and at the end.
+  // Worker 0's step 3 ends at 3 s; later ones always end 2 s before worker 2's turn, and before the end.
   EXPECT_EQ(to_seconds(outcome.totals.accounts[0][Activity::wait]), 1 + 1.5 + 1.5 + 2.5);
   EXPECT_EQ(to_seconds(outcome.totals.accounts[0][Activity::communicate]), 4 * 0.5);
   expect_exact_accounts(outcome);
 }
 
-// Averages of 2.5 s, one step of 1 s under way: each holds its workers up for 1.5 s.
+// Averages of 2.5 s with one step of 1 s to hide them: each delays its workers by 1.5 s.
 TEST(StreamingDiloco, StallsForWhatADelayDoesNotHide) {
   const SimulatedRun setup{.network_s = 2.5, .budget = {.steps = 8}};
   EXPECT_EQ(
@@ -266,8 +266,8 @@ TEST(StreamingDiloco, StallsForWhatADelayDoesNotHide) {
                                 "step 6 at 11.500 s: kept 6, dropped 0", "step 8 at 15.000 s: kept 6, dropped 0"}));
 }
 
-// The same for three steps: the second average starts while the first is on its way, and goes after it. Nobody waits
-// until the end.
+// The same with three steps: the second average starts while the first is under way, and follows it. Nobody waits
+// before the end.
 TEST(StreamingDiloco, HasSeveralAveragesUnderWay) {
   const SimulatedRun setup{.network_s = 2.5, .budget = {.steps = 8}};
   const auto outcome = setup.run(streaming(4, {.fragments = 2, .delay = 3}));
@@ -281,7 +281,7 @@ TEST(StreamingDiloco, HasSeveralAveragesUnderWay) {
 }
 
 // Worker 1 is down for 1 s in its second step, and from then on 1 s later than the others. An average of 0.5 s that is
-// taken in two steps after its turn leaves them 1.5 s.
+// used two steps after its turn leaves them 1.5 s.
 TEST(StreamingDiloco, WhoIsLateByLessThanADelayLeavesHoldsNobodyUp) {
   SimulatedRun setup{.budget = {.steps = 12}};
   setup.outages = std::make_shared<OutagePlan>(
@@ -327,7 +327,7 @@ TEST(StreamingDilocoSettings, FaultsHaveTheirPlaces) {
   EXPECT_THAT(faults("fragments = 2\ndelay = 9"),
               HasSubstr("test.toml:5:9: delay = 9; must be at most 8, the steps of the shortest round"));
   EXPECT_EQ(faults("fragments = 3\ndelay = 8\nmixing = 1"), "");
-  // Longer rounds of a warm-up, and then shorter ones; at the end of the run the rate asks for longer ones again.
+  // Longer rounds during warm-up, then shorter ones; at the end of the run the rate requires longer ones again.
   const LearningRate rate(
       {.shape = LearningRate::Shape::linear, .peak = 0.1, .warmup_steps = 4, .total_steps = Step{100}});
   const auto scheduled = [&](int delay) {
@@ -360,8 +360,8 @@ TEST(StreamingDilocoSettings, MoreFragmentsThanParametersAreFoundOutWithTheModel
   }
 }
 
-// Runs of Streaming DiLoCo that do not go their usual way: workers that lose their state or leave while averages are
-// under way, budgets other than of steps.
+// Runs of Streaming DiLoCo that do not go as usual: workers that lose their state or leave while averages are under
+// way, and budgets that do not count steps.
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -377,14 +377,14 @@ std::shared_ptr<const OutagePlan> outage(int worker, double at_s, double duratio
                                    .loses_state = loses_state}});
 }
 
-// Two fragments, rounds of 8 steps of 1 s, averages that are taken in 3 steps after they start at steps 4 and 8.
+// Two fragments, rounds of 8 steps of 1 s, averages that start at steps 4 and 8 and are used 3 steps later.
 TEST(StreamingRuns, AWorkerThatLosesItsStateGoesOnFromItsCopyOfTheLastStartOrFinish) {
   struct Loss {
     double at_s;
     std::set<std::pair<int, int>> lost;
   };
-  // In its first step; in step 7, when its copy is that of step 4 and the average of then is under way; in step 10,
-  // when that of step 8 is.
+  // In the first step; in step 7, when the worker's copy is that of step 4 and that step's average is under way; in
+  // step 10, when that of step 8 is under way.
   for (const Loss& loss : {Loss{0.5, {}}, Loss{6.5, {{1, 4}, {1, 5}}}, Loss{9.5, {{1, 8}}}}) {
     SCOPED_TRACE(loss.at_s);
     SimulatedRun setup{.budget = {.steps = 16}};
@@ -421,7 +421,7 @@ std::string reason(const SimulatedRun& setup, const Algorithm& algorithm) {
   return "";
 }
 
-// It leaves at the end of a round, with averages under way or without, and the others go on to the next one.
+// A worker leaves at the end of a round, with or without averages under way, and the others go on to the next round.
 TEST(StreamingRuns, AWorkerWhoseDataAreUsedUpEndsTheRunWithAReason) {
   for (const int steps : {3, 5, 9, 12}) {
     const SimulatedRun setup{.budget = {.steps = 24}, .data_of = {std::nullopt, Step{steps}, std::nullopt}};
@@ -443,8 +443,8 @@ TEST(StreamingRuns, WorkersWhoseDataAreUsedUpTogetherEndTogether) {
     }
 }
 
-// However short a budget is, and whatever it counts, all workers take part in the same averages, also where one is
-// still within a budget of seconds and another is not.
+// However short a budget is, and whatever it counts, all workers take part in the same averages, also if one is still
+// within a budget of seconds and another is not.
 TEST(StreamingRuns, EndTogetherUnderEveryBudget) {
   std::vector<Budget> budgets;
   for (const double seconds : {0.5, 2.0, 3.0, 4.5, 7.2, 20.0}) {
@@ -479,7 +479,7 @@ TEST(StreamingRuns, EndTogetherUnderEveryBudget) {
         }
 }
 
-// A rule that goes by the rate asks a worker that the budget has stopped what it asks the others.
+// A rule that depends on the rate gives a worker stopped by the budget the same answer as the others.
 TEST(StreamingRuns, EndTogetherWhereTheRateDecidesHowLongRoundsAre) {
   SimulatedRun setup{.delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.9, 0.4})}};
   setup.learning_rate = std::make_shared<LearningRate>(
@@ -493,7 +493,7 @@ TEST(StreamingRuns, EndTogetherWhereTheRateDecidesHowLongRoundsAre) {
     }
 }
 
-// Without a delay all behave alike, also where several fragments have their turn after the same step.
+// Without a delay all workers behave alike, also if several fragments have their turn after the same step.
 TEST(StreamingRuns, WithoutADelayTakeAsLongOnOneProgramForAllWorkers) {
   for (const auto& [period, fragments] : {std::pair{4, 2}, std::pair{2, 3}, std::pair{5, 4}}) {
     const StreamingDiloco method = streaming_run(period, fragments, 0);
@@ -523,19 +523,19 @@ TEST(StreamingRuns, BeginAfterSynchronousStepsWhereTheRuleSaysSo) {
                                       "step 7 at 9.000 s: kept 3, dropped 0"}));
 }
 
-// Times of averages of fragments against closed forms; and that they hide what they should: where the averages of all
-// fragments take 0.8 of a round, a round takes no more than its computing.
+// Times of averages of fragments, compared with closed forms. The averages are hidden: if those of all fragments take
+// 0.8 of a round, a round takes no more than its computing.
 
 constexpr int period = 8;
-constexpr double step_s = 2;  // of two micro-batches
+constexpr double step_s = 2;  // two micro-batches
 constexpr double round_s = period * step_s;
 
 StreamingDiloco in_fragments(int fragments, int delay, int steps = period) {
   return {make_constant_period(steps), make_diloco(0.7, 0.9), {Fragments(fragments), delay, 0}, {}};
 }
 
-// On a ring, where the average of a whole model, which is all bandwidth, takes this share of a round; of a quarter of
-// it a quarter of the time. (The model has 16 bytes.)
+// A ring on which the average of a whole model, which is all bandwidth, takes this share of a round; a quarter of the
+// model takes a quarter of the time. (The model has 16 bytes.)
 PredictedRun on_ring(double share, std::vector<std::shared_ptr<const DelayProcess>> delays) {
   constexpr int workers = 6;
   PredictedRun run{.workers = workers, .micro_batches = 2, .delays = std::move(delays), .steps = 400};
@@ -547,7 +547,7 @@ TEST(StreamingTimes, AveragesOfFourFifthsOfARoundAreHidden) {
   for (const double share : {0.3, 0.8, 1.0, 1.7})
     for (const auto& [fragments, delay] : {std::pair{1, 8}, std::pair{2, 4}, std::pair{4, 2}, std::pair{4, 5}}) {
       PredictedRun run = on_ring(share, {});
-      run.steps = 4000;  // the first averages have nothing to wait for, and the last ones are waited for
+      run.steps = 4000;  // the first averages wait for nothing, and the last ones are waited for
       const double expected_s = step_s * std::max(1.0, share);
       EXPECT_NEAR(run.simulate(in_fragments(fragments, delay)).step_s, expected_s, 0.01 * expected_s)
           << share << " of a round, " << fragments << " fragments, delay " << delay;
@@ -556,8 +556,8 @@ TEST(StreamingTimes, AveragesOfFourFifthsOfARoundAreHidden) {
     }
 }
 
-// H c + P max(0, A - tau c) per round, for tau <= H / P. The first average is taken in within the first round, and so
-// are all but the last ones; these are waited for, A, after the stall that their round does not have.
+// H c + P max(0, A - tau c) per round, for tau <= H / P. The first average is used within the first round, and so are
+// all except the last ones. Workers wait A for these, after the stall that their round does not have.
 TEST(StreamingTimes, WithoutSpreadHaveAClosedForm) {
   for (const double share : {0.3, 0.8, 1.7})
     for (const int fragments : {1, 2, 4})
@@ -572,7 +572,7 @@ TEST(StreamingTimes, WithoutSpreadHaveAClosedForm) {
       }
 }
 
-// All steps of the run are drawn, so that the recursion is the run's own.
+// All steps of the run are drawn, so the recursion uses the run's own steps.
 TEST(StreamingTimes, OfRandomStepsAreThoseOfARecursion) {
   constexpr int steps = 400, length = 7;  // the last round is shorter
   for (const auto& delay : {noise, exponential_delay(1), pareto_delay(1.5, 0.5)})
@@ -595,7 +595,7 @@ TEST(StreamingTimes, OfRandomStepsAreThoseOfARecursion) {
       }
 }
 
-// Streaming DiLoCo whose fragments' outer gradients are compressed, on the simulated cluster: residuals of workers and
+// Streaming DiLoCo with compressed outer gradients of fragments, on the simulated cluster: residuals of workers and
 // fragments, identities, steps, times, bytes.
 
 using testing::HasSubstr;
@@ -632,7 +632,7 @@ TEST(CompressedFragments, OfEverythingAreDense) {
       }
 }
 
-// Whose packets have residuals of their own already, and outer steps that are the same everywhere.
+// Packets have their own residuals, and outer steps are the same everywhere.
 TEST(CompressedFragments, OfOneWithoutDelayIsCompressedDiLoCo) {
   const SimulatedRun setup{.workers = 4, .momentum = 0.9, .rate = 0.02, .budget = {.steps = 24}};
   for (const std::string_view kind : {"top-k", "random-k", "sign", "qsgd", "int8", "fp4"}) {
@@ -644,8 +644,8 @@ TEST(CompressedFragments, OfOneWithoutDelayIsCompressedDiLoCo) {
   }
 }
 
-// Rounds of two steps, at each of which one of two fragments has its turn. Both have the round's gradient in its first
-// step, the second fragment a third of it.
+// Rounds of two steps; in each step one of two fragments has its turn. In the first step both have the round's
+// gradient; the second fragment has a third of it.
 TEST(CompressedFragments, TopOneHasTheGoldenStepsOfEach) {
   const auto listed = [](const MicroBatch& at) {
     std::vector<float> values(6, 0.0f);
@@ -702,8 +702,8 @@ TEST(CompressedFragments, ALostStateTakesAllResidualsAlong) {
                                      .when = ScheduledOutage{from_seconds(3.5), from_seconds(1)},
                                      .loses_state = loses_state}});
     const auto found = compressed(setup, compressed_streaming(2, 2), of("top-k", 0.5)).parameters;
-    // The first fragment's turn is between the two steps: its residual is of the first one, 0.15 of each worker; the
-    // second's is of both, 0.1. Half of them is worker 1's.
+    // The first fragment's turn is between the two steps: its residual is from the first step, 0.15 of each worker. The
+    // second's is from both, 0.1. Half of them is worker 1's.
     EXPECT_FLOAT_EQ(found[0], -0.4f);
     EXPECT_FLOAT_EQ(found[1], loses_state ? -0.225f : -0.3f);
     EXPECT_FLOAT_EQ(found[2], -0.2f);

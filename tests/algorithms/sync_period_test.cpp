@@ -1,5 +1,5 @@
-// Synchronisation periods against sequences computed independently (tests/golden/README.md), against
-// the volumes derived from them for the trainings of Gu et al. 2024, and against hand-made cases.
+// Synchronisation periods, compared with sequences computed independently (tests/golden/README.md), with the
+// communication volumes derived from them for the trainings of Gu et al. 2024, and with hand-made cases.
 #include "algorithms/local_sgd/sync_period.hpp"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ using Periods = std::vector<std::int64_t>;
 
 constexpr Step endless = std::numeric_limits<std::int64_t>::max();
 
-// All rounds of a training of `total` steps, as Local SGD meets them.
+// All rounds of a training of `total` steps, as in Local SGD.
 Periods rounds_of(const SyncPeriod& period, const LearningRate& rate, Step total) {
   Periods periods;
   for (Step done = 0; done < total;) {
@@ -77,7 +77,7 @@ TEST(SyncPeriod, GoldenSequencesMatchRoundForRound) {
   }
 }
 
-// The trainings of the paper: learning rate, length, and what the rule makes of them.
+// The trainings of the paper: learning rate, length, and the rule's results.
 struct Training {
   LearningRate::Shape shape;
   double peak;
@@ -102,7 +102,7 @@ Periods rounds_of(const Training& training, double exponent, double coefficient,
   return rounds_of(*period, rate, training.total);
 }
 
-// Derived independently with a re-implementation checked against the reference code's schedule (hmgxr128/QSR).
+// Derived independently, by a re-implementation that was checked against the reference code's schedule (hmgxr128/QSR).
 TEST(SyncPeriod, TrainingsOfThePaperTakeTheDerivedNumberOfRounds) {
   struct Row {
     Training training;
@@ -128,8 +128,8 @@ TEST(SyncPeriod, TrainingsOfThePaperTakeTheDerivedNumberOfRounds) {
   }
 }
 
-// From the same derivation: other schedules and coefficients (c = alpha / peak
-// of equal communication, printed with four digits, so the volume is too).
+// From the same derivation: other schedules and coefficients (c = alpha / peak for equal communication, printed with
+// four digits, so the volume has four digits, too).
 TEST(SyncPeriod, CommunicationVolumesMatchTheDerivedPercentages) {
   struct Row {
     Training training;
@@ -156,7 +156,7 @@ TEST(SyncPeriod, CommunicationVolumesMatchTheDerivedPercentages) {
   }
 }
 
-// The reference code's cosine rounded to powers of two, after a warm-up to the rate as it is; for the same trainings.
+// The reference code's cosine, rounded to powers of two, after a warm-up to the unrounded rate; for the same trainings.
 TEST(SyncPeriod, CommunicationVolumesUnderACosineInStepsMatchTheDerivedPercentages) {
   struct Row {
     Training training;
@@ -186,7 +186,7 @@ TEST(SyncPeriod, CommunicationVolumesUnderACosineInStepsMatchTheDerivedPercentag
   }
 }
 
-// Not clipping is what the reference code does with a constant period: T mod H steps stay un-averaged.
+// The reference code does not clip a constant period: its last T mod H steps are not averaged.
 TEST(SyncPeriod, TheLastAverageFallsOnTheLastStepUnlikeTheReferencesConstantPeriod) {
   const auto constant = make_constant_period(4);
   Periods reference;
@@ -235,8 +235,8 @@ TEST(SyncPeriod, TheMaximumCapsWhatAFallingRateAsksFor) {
   EXPECT_EQ(period->at(0, 0, 499), Step{499});
 }
 
-// Doubles just below an integer: the quotients are 4.999... and 2.999..., so their squares round down to
-// 24 and 8. The reference code meets the same doubles. Exact neighbours stay exact.
+// Doubles just below an integer: the quotients are 4.999... and 2.999..., so their squares round down to 24 and 8. The
+// reference code has the same doubles. Exact neighbours stay exact.
 TEST(SyncPeriod, QuotientsJustBelowAnIntegerRoundDown) {
   EXPECT_EQ(power(2, 0.2, 1)->at(0, 0.4 * 0.1, 1000), Step{24});
   EXPECT_EQ(power(2, 0.3, 1)->at(0, 0.1, 1000), Step{8});
@@ -346,7 +346,7 @@ TEST(SyncPeriodSchedules, TheQuadraticRuleFollowsEverySchedule) {
   }
 }
 
-// Synchronisation periods as they are written in experiment files.
+// Synchronisation periods as written in experiment files.
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -432,7 +432,7 @@ TEST(SyncPeriodSettings, SwapReadsItsSwitch) {
 
 TEST(SyncPeriodSettings, SwapNeedsABudgetThatEndsWithoutCommunication) {
   EXPECT_EQ(read(R"({ rule = "swap", switch_step = 3 })", {.counts_steps = false}).faults,
-            "");  // counted in seconds, say
+            "");  // counted in seconds, for example
   EXPECT_THAT(read(R"({ rule = "swap", switch_step = 3 })", {.budget_ends_alone = false}).faults, HasSubstr("bytes"));
 }
 
@@ -557,8 +557,8 @@ TEST(SyncPeriodSettings, EveryRuleOfTheTableCanBeWritten) {
   }
 }
 
-// Numbers of rounds that are asked for: closed forms, the golden sequences' own coefficients, and the nearest where
-// none makes just as many.
+// Requested numbers of rounds: closed forms, the golden sequences' own coefficients, and the nearest number if none is
+// exact.
 
 std::int64_t rounded_up(std::int64_t steps, std::int64_t period) { return (steps + period - 1) / period; }
 
@@ -577,7 +577,7 @@ TEST(RoundsOfRule, AConstantPeriodMakesTheStepsOverItsLengthRoundedUp) {
   EXPECT_EQ(count_rounds(*make_constant_period(1), rate, 1'000'000'000, 12), 12) << "no more than were asked about";
 }
 
-// Against a search over all periods.
+// Compared with a search over all periods.
 TEST(RoundsOfRule, TheConstantPeriodIsTheShortestOfTheNearest) {
   for (const std::int64_t steps : {1, 2, 30, 97, 100})
     for (std::int64_t asked = 1; asked <= steps; ++asked) {
@@ -662,18 +662,18 @@ TEST(RoundsOfRule, GoldenSequencesHaveTheirRoundsAndACoefficientIsFoundThatMakes
     const auto solved = solve_coefficient(golden.rounds, golden.rate.options().peak, counted(golden));
     EXPECT_EQ(solved.rounds, golden.rounds);
     EXPECT_EQ(counted(golden)(solved.value, 100'000), golden.rounds);
-    // Few coefficients make as many, so that the one found is about theirs.
+    // Few coefficients give the same number, so the found one is near theirs.
     EXPECT_NEAR(solved.value / golden.options.coefficient, 1, 0.03);
   }
 }
 
-// The coefficients of equal communication that the fact sheet derives for the paper's trainings, within its digits.
+// The coefficients for equal communication that the fact sheet derives for the paper's trainings, within its digits.
 TEST(RoundsOfRule, CoefficientsOfEqualCommunicationAreTheDerivedOnes) {
   struct Row {
     double peak;
     std::int64_t steps, warmup, minimum;
     double share;
-    std::vector<double> ratios;  // of coefficient to peak, by power
+    std::vector<double> ratios;  // ratios of coefficient to peak, by power
   };
   for (const Row& row : {Row{0.008, 93600, 10000, 4, 0.10375, {6.118, 2.1875, 1.560}},
                          Row{0.8, 62400, 1560, 2, 0.39731, {0.550, 0.250, 0.190}}}) {
@@ -708,7 +708,7 @@ TEST(RoundsOfRule, RoundsFallAsTheCoefficientGrows) {
   }
 }
 
-// No value makes as many: against a fine grid.
+// No value gives the exact number; compared with a fine grid.
 TEST(RoundsOfRule, TheNearestIsTakenWhereNoCoefficientMakesJustAsMany) {
   const LearningRate rate({.shape = Shape::step, .peak = 1, .decay_steps = {50}, .decay_factor = 0.1});
   const auto made = [&](double coefficient, std::int64_t at_most) {

@@ -40,8 +40,8 @@ TEST(Throttle, WithoutRepeatsTheDivisorDoesNotMatter) {
       EXPECT_EQ(setup.run(Throttle({divisor, repeats})).parameters, async.parameters);
 }
 
-// The nine updates of asynchronous SGD's timeline: whose gradient, of its own which step, at which version; and which
-// repeat of its round it is. The first round ends with the fourth update, worker 2's first.
+// The nine updates of asynchronous SGD's timeline: worker, its step, the version of the model, and how many earlier
+// gradients the worker has sent in the round. The first round ends with the fourth update, worker 2's first.
 struct Update {
   int worker, own_step, version, repeats;
 };
@@ -67,8 +67,8 @@ TEST(Throttle, ARepeatedGradientWeighsLess) {
     }
 }
 
-// As in that timeline, but for the repeats, which are no updates. The third round ends with worker 2's gradient of
-// 9.3 s: its gradients come every 3.1 s.
+// As in that timeline, except for repeats, which are no updates. The third round ends with worker 2's gradient of 9.3
+// s: its gradients arrive every 3.1 s.
 TEST(Throttle, AnEndlessDivisorTakesOneGradientOfEachWorkerPerRound) {
   const auto outcome = three_workers(3).run(Throttle({.divisor = endless}));
   EXPECT_EQ(outcome.log, (Log{

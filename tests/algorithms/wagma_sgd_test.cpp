@@ -39,7 +39,7 @@ TEST(RotatingGroups, AreThoseOfTheButterflyWhereAllIsAPowerOfTwo) {
     }
 }
 
-// As many rounds as digits, of values instead of models.
+// Rounds on values instead of models; their number is the number of digits.
 TEST(RotatingGroups, OfAPowerOfTheirSizeMixAllInAsManyRoundsAsDigits) {
   for (const auto& [workers, size] : {std::pair{4, 2}, {8, 2}, {16, 4}, {64, 8}, {81, 3}, {6, 6}}) {
     const RotatingGroups groups(workers, size);
@@ -85,7 +85,7 @@ TEST(RotatingGroups, DivideTheWorkersAndLeaveNobodyApart) {
     }
 }
 
-// The first coordinate in double precision: one group of all, from the order in which workers come to their rounds.
+// The first coordinate in double precision: one group of all workers, from the order in which they reach their rounds.
 struct Replay {
   int workers = 3;
   std::vector<int> arrivals;
@@ -93,14 +93,14 @@ struct Replay {
   int global_every = 3;
   Divisor divisor = Divisor::paper;
   Order order = Order::step_first;
-  double decay = 0;  // of weights: at the model that is stepped, whichever the gradient was taken at
+  double decay = 0;  // weight decay, at the model that is stepped, wherever the gradient was taken
 
   double theta() const {
     constexpr double rate = 0.1;
     const auto count = static_cast<std::size_t>(workers);
     std::vector<double> model(count, 1), buffer(count, 1), gradient(count);
     std::vector<int> taken(count), round(count), waiting;
-    std::vector<double> means = {0};  // of rounds from 1 on
+    std::vector<double> means = {0};  // means of rounds from 1 on
     const auto compute = [&](std::size_t w) {
       gradient[w] = model[w] - PullObjective::target({Rank{static_cast<int>(w)}, taken[w], 0}, 0);
     };
@@ -154,9 +154,9 @@ struct Replay {
 };
 
 // Steps of 1, 1.1 and 2.6 s, and 0.25 s for each message. Worker 0 begins rounds 1 and 2, at 1.25 and 2.75 s, with the
-// first model of worker 2, and in the second with worker 1's of the first round. Worker 1 comes at 1.35 and 2.95 s,
-// worker 2 at 2.85 and 5.95 s. The third round is global, and is at 9.05 s. The last models come at 10.55, 10.65 and
-// 12.15 s.
+// first model of worker 2, and the second with worker 1's model of the first round. Worker 1 arrives at 1.35 and 2.95
+// s, worker 2 at 2.85 and 5.95 s. The third round is global, and takes place at 9.05 s. The last models arrive at
+// 10.55, 10.65 and 12.15 s.
 TEST(WagmaSgd, WhoIsLateIsInItsGroupWithWhatItBroughtLast) {
   const SimulatedRun setup = three_workers(4);
   for (const Divisor divisor : {Divisor::paper, Divisor::released}) {
@@ -170,13 +170,13 @@ TEST(WagmaSgd, WhoIsLateIsInItsGroupWithWhatItBroughtLast) {
     EXPECT_EQ(outcome.totals.collectives, 0);
     EXPECT_EQ(outcome.published, Step{4});
     const Account& first = outcome.totals.accounts[0];
-    EXPECT_EQ(first[Activity::communicate], from_seconds(2 * 3 * 0.25));  // its own models, and those that come back
+    EXPECT_EQ(first[Activity::communicate], from_seconds(2 * 3 * 0.25));  // its own models, and the answers
     EXPECT_EQ(first[Activity::wait], from_seconds(4.8 + 1.85));
     expect_exact_accounts(outcome);
   }
 }
 
-// The first step without an average; from then on a worker brings what it has before the step, after 2, 3.5 and 5 s.
+// The first step has no average. From then on a worker brings its model from before the step, after 2, 3.5 and 5 s.
 // Weights decay at the average.
 TEST(WagmaSgd, MayAverageBeforeAStepWhoseGradientWasTakenBefore) {
   for (const Divisor divisor : {Divisor::paper, Divisor::released})
@@ -222,7 +222,7 @@ TEST(WagmaSgd, OfGlobalRoundsAloneIsLocalSgdUnderAnyDelays) {
                 Pointwise(FloatNear(2e-5f), setup.run(LocalSgd(make_constant_period(1), {})).parameters));
 }
 
-// Pairs 0-1 and 2-3, then 0-2 and 1-3, and so on, all in time.
+// Pairs 0-1 and 2-3, then 0-2 and 1-3, and so on; nobody is late.
 TEST(WagmaSgd, GroupsChangeFromRoundToRound) {
   const SimulatedRun setup{.workers = 4, .budget = {.steps = 6}, .individual_models_every = Step{5}};
   const auto outcome = setup.run(WagmaSgd({.group_size = 2}));
@@ -262,8 +262,8 @@ TEST(WagmaSgd, SendsWhatItSaysBeforehand) {
   }
 }
 
-// Steps of 3 +- 0.2 sqrt(2) s, of eight workers, with two messages of 0.1 s each: all wait for the slowest sum of these
-// where a round is global, or at the end. The maximum of eight normal times lies 1.423600306 deviations above the mean.
+// Steps of 3 +- 0.2 sqrt(2) s, of eight workers, with two messages of 0.1 s each. All wait for the slowest sum of these
+// in a global round, or at the end. The maximum of eight normal times lies 1.423600306 deviations above the mean.
 TEST(WagmaSgd, WaitsForTheSlowestSumWhereARoundIsGlobal) {
   for (const int global_every : {8, 0}) {
     const PredictedRun run{.workers = 8, .micro_batches = 2, .steps = 400, .network_s = 0.1};
@@ -282,8 +282,8 @@ std::shared_ptr<const OutagePlan> outage(int worker, double at_s, double duratio
                                    .loses_state = loses_state}});
 }
 
-// Worker 2 is down from 2 to 12 s. The others go on until the global round, which is there once it has come: its first
-// step ends at 12.6 s, its rounds 1 and 2 are at 12.85 and 15.95 s, the third is at 19.05 s.
+// Worker 2 is down from 2 to 12 s. The others continue until the global round, which waits for it: its first step ends
+// at 12.6 s, its rounds 1 and 2 are at 12.85 and 15.95 s, and the third is at 19.05 s.
 TEST(WagmaSgd, AGlobalRoundWaitsForAWorkerThatIsDown) {
   SimulatedRun setup = three_workers(4);
   setup.outages = outage(2, 2, 10, false);
@@ -295,8 +295,8 @@ TEST(WagmaSgd, AGlobalRoundWaitsForAWorkerThatIsDown) {
   expect_exact_accounts(outcome);
 }
 
-// Two workers, both in time at 1.25 s; in the second step worker 1 loses its state at 2 s. It begins anew at 3 s, from
-// the first model where no round was global.
+// Two workers, both in time at 1.25 s. In the second step worker 1 loses its state at 2 s. It begins again at 3 s, from
+// the first model if no round was global.
 TEST(WagmaSgd, WhoLosesItsStateTakesUpTheLastGlobalMean) {
   for (const Step global_every : {Step{0}, Step{1}}) {
     const SimulatedRun setup{
@@ -332,7 +332,7 @@ TEST(WagmaSgd, NobodyWaitsForWhoHasLeft) {
     }
 }
 
-// A worker that is left alone goes on as it is, and the last mean is of those whose budget was used up.
+// A worker without partners continues with its own model; the last mean is over the workers whose budget was used up.
 TEST(WagmaSgd, WhoIsAloneInItsGroupKeepsItsModel) {
   SimulatedRun setup{.workers = 2, .network_s = 0.25, .budget = {.steps = 5}};
   setup.data_of = {std::nullopt, 1};
@@ -350,7 +350,7 @@ TEST(WagmaSgd, ABudgetOfSecondsEndsEachWorkerByItsClock) {
   expect_exact_accounts(outcome);
 }
 
-// With global rounds the others could only wait for ever: the run ends with that reason.
+// With global rounds the others would wait for ever: the run ends with that reason.
 TEST(WagmaSgd, AMicroBatchThatNeverEndsIsNoHang) {
   SimulatedRun setup = three_workers(6);
   setup.delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.1, std::numeric_limits<double>::infinity()})};

@@ -32,7 +32,7 @@ std::string text_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// What stands between ```cpp and ```, block by block.
+// The text between ```cpp and ```, block by block.
 std::vector<std::string> code_blocks(const std::string& markdown) {
   const std::string opening = "```cpp\n";
   std::vector<std::string> blocks;
@@ -62,7 +62,7 @@ TEST(WorkedExample, HasFewerThanSixtyLines) {
   EXPECT_LT(std::count(all.begin(), all.end(), '\n'), 60);
 }
 
-// Neither blank nor comments.
+// The number of lines that are neither blank nor comments.
 int lines_of_code(const std::string& text) {
   std::istringstream lines(text);
   int count = 0;
@@ -76,7 +76,7 @@ int lines_of_code(const std::string& text) {
 TEST(WorkedExample, OfAServerHasAtMostFortyFiveLinesOfCode) {
   const auto printed = code_blocks(text_of("algorithms/README.md"));
   ASSERT_GE(printed.size(), 6u);
-  EXPECT_LE(lines_of_code(printed[4] + printed[5]), 45);  // what predicts it included
+  EXPECT_LE(lines_of_code(printed[4] + printed[5]), 45);  // including its prediction
 }
 
 TEST(OneShot, EqualsLocalSgdWithAPeriodAsLongAsTheRun) {

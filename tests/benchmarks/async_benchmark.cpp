@@ -1,4 +1,4 @@
-// What an event of a method with a server costs on the simulated cluster, without any arithmetic.
+// The cost of an event of a method with a server on the simulated cluster, without arithmetic.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -31,8 +31,8 @@ constexpr std::int64_t gradients = 2'000'000;
 constexpr double message_s = 0.001;
 const ComputeTime compute_time(1, 0.010, {}, {exponential_delay(0.005)});
 
-// Events are arrivals, of a gradient at the server or a model at a worker, and where work may be cancelled also its
-// ends, which no worker may run ahead of.
+// Events are arrivals of a gradient at the server or a model at a worker. If work may be cancelled, its ends are
+// events, too, since no worker may run ahead of them.
 struct Handled {
   std::int64_t events = 0;
   std::int64_t messages = 0;
@@ -75,7 +75,7 @@ void simulate(benchmark::State& state, const Algorithm& algorithm) {
 void TimeOnlyAsyncSgd(benchmark::State& state) { simulate(state, AsyncSgd({})); }
 BENCHMARK(TimeOnlyAsyncSgd)->Arg(64)->Arg(1024)->Arg(4096)->Arg(16384)->Unit(benchmark::kMillisecond);
 
-// What an event costs among 16,384 workers against among 1,024, in turn.
+// The cost of an event with 16,384 workers compared with 1,024, measured in turn.
 void TimeOnlyAsyncSgdAtManyWorkers(benchmark::State& state) {
   constexpr int few = 1024, many = 16384;
   const auto network = make_fixed_network(message_s);
@@ -97,15 +97,15 @@ void TimeOnlyAsyncSgdAtManyWorkers(benchmark::State& state) {
 }
 BENCHMARK(TimeOnlyAsyncSgdAtManyWorkers)->Iterations(5)->Unit(benchmark::kMillisecond);
 
-// The server's link carries a model in 4 us: it is what 4,096 workers wait for.
+// The server's link carries a model in 4 us; 4,096 workers wait for it.
 void TimeOnlyAsyncSgdOnASharedLink(benchmark::State& state) {
   const auto workers = static_cast<int>(state.range(0));
   simulate(state, AsyncSgd({}), *make_parameter_server_network(workers, {message_s, 250e9}));
 }
 BENCHMARK(TimeOnlyAsyncSgdOnASharedLink)->Arg(1024)->Arg(4096)->Unit(benchmark::kMillisecond);
 
-// What a gradient costs, there and back, on a ring whose links are shared against one whose are not, in turn. A model
-// takes 40 ns, so that nobody waits long and both handle the same arrivals.
+// The cost of a gradient, there and back, on a ring with shared links compared with one without, measured in turn. A
+// model takes 40 ns, so nobody waits long and both handle the same arrivals.
 void TimeOnlyAsyncSgdWithAndWithoutContention(benchmark::State& state) {
   const auto workers = static_cast<int>(state.range(0));
   const auto shared = make_ring_network(message_s, 25e12),
@@ -160,13 +160,13 @@ BENCHMARK(TimeOnlyStaleSynchronous)->Arg(4096)->Unit(benchmark::kMillisecond);
 void TimeOnlySlidingWindow(benchmark::State& state) { simulate(state, SlidingWindow(16384)); }
 BENCHMARK(TimeOnlySlidingWindow)->Arg(4096)->Unit(benchmark::kMillisecond);
 
-// Between two local steps a worker also looks whether the server has ended.
+// Between two local steps a worker also checks whether the server has ended.
 void TimeOnlyAsyncLocalSgd(benchmark::State& state) {
   simulate(state, AsyncLocalSgd({.local_steps = static_cast<int>(state.range(1))}));
 }
 BENCHMARK(TimeOnlyAsyncLocalSgd)->Args({4096, 1})->Args({4096, 8})->Unit(benchmark::kMillisecond);
 
-// The same in four regions, which meet now and then.
+// The same in four regions, which exchange models now and then.
 void TimeOnlyHalos(benchmark::State& state) {
   const DeltaExchange rounds{.local_steps = static_cast<int>(state.range(1))};
   simulate(state, Halos({.regions = 4, .rounds = rounds, .merge_every = 1024, .mixing = 0.25}));
@@ -174,7 +174,7 @@ void TimeOnlyHalos(benchmark::State& state) {
 BENCHMARK(TimeOnlyHalos)->Args({4096, 1})->Args({4096, 8})->Unit(benchmark::kMillisecond);
 
 #ifdef SYNCOPATE_WITH_SIMGRID
-// How many times as many events as SimGrid handles per second, both in this run.
+// The ratio of events per second to SimGrid's, both measured in this run.
 void TimeOnlyAsyncSgdAgainstSimGrid(benchmark::State& state) {
   constexpr int workers = 4096;
   constexpr std::int64_t gradients_on_simgrid = 50'000;

@@ -1,5 +1,6 @@
-// Reading and changing training images (crop, flip, mixup) at ResNet-8's speed: their share of the time of gradients,
-// both measured in turn on one core, over the same micro-batches, in processor time, which other work does not stretch.
+// Reading and changing training images (crop, flip, mixup) at ResNet-8's speed: their share of the time of gradients.
+// Both are measured in turn on one core, over the same micro-batches, in processor time, which other work does not
+// stretch.
 #include <algorithm>
 #include <ctime>
 #include <utility>
@@ -24,7 +25,7 @@ double processor_s() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// What an objective does before its forward pass.
+// The work of an objective before its forward pass.
 struct Reader {
   Reader(std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling, double mixup)
       : dataset(std::move(dataset)),

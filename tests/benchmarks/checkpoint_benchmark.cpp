@@ -1,6 +1,6 @@
-// What a checkpoint costs: its bytes, how long the run waits for it, and how long it takes to get there again without
-// arithmetic. The MLP of the quick start on 64 workers: synchronous SGD and Local SGD at a round's end, where one
-// replica is alive beside what workers keep of their own, and Local SGD in the middle of a round, where all are.
+// The cost of a checkpoint: its bytes, how long the run waits for it, and how long a replay without arithmetic takes.
+// The MLP of the quick start on 64 workers: synchronous SGD and Local SGD at a round's end, where one replica and the
+// workers' own state are alive, and Local SGD in the middle of a round, where all replicas are alive.
 #include <unistd.h>
 
 #include <filesystem>
@@ -28,7 +28,7 @@ Outcome run(const Run& run, const CheckpointUse& use) {
   return execute(run, {.threads = cores}, silent, {}, &use);
 }
 
-// `at`: before which step of all models'.
+// `at`: the step of all models together before which it is written.
 void checkpoint(benchmark::State& state, const std::string& method, std::int64_t at) {
   const auto experiment = load_experiment(
       SYNCOPATE_SOURCE_DIR "/experiments/quickstart.toml",

@@ -1,7 +1,7 @@
-// Compression: kernels on flat vectors of 2^20 values against the same written with LibTorch's operators, on one
-// thread; and simulated training with compressed sums against dense ones, in pairs. Bars: kernels at least twice as
-// fast, training at most 1.5 times the dense method's host time ("ratio"). "cpu_ratio" is that of the processor time of
-// all threads, which other processes disturb less.
+// Compression: kernels on flat vectors of 2^20 values, compared with the same kernels in LibTorch's operators, on one
+// thread; and simulated training with compressed sums compared with dense ones, in pairs. Bars: kernels at least twice
+// as fast, training at most 1.5 times the dense method's host time ("ratio"). "cpu_ratio" is the ratio of the processor
+// time of all threads, which other processes disturb less.
 #include <benchmark/benchmark.h>
 #include <malloc.h>
 #include <torch/torch.h>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t size = 1 << 20, rows = 1024, columns = size / rows, rank = 4;
 constexpr double ratio = 0.01;
-constexpr float slowly = 1e-6f;  // so that what is left does not vanish over many repetitions
+constexpr float slowly = 1e-6f;  // so that the residual does not vanish over many repetitions
 constexpr std::size_t kept = static_cast<std::size_t>(ratio * size);
 
 std::vector<float> numbers(std::size_t count) {
@@ -55,7 +55,7 @@ void torch_top_k(benchmark::State& state) {
   }
 }
 
-// Mean magnitude, signs as bits, what is left.
+// Mean magnitude, signs as bits, residual.
 void signs(benchmark::State& state) {
   auto values = numbers(size);
   std::vector<std::uint32_t> words(size / 32);

@@ -1,6 +1,6 @@
-// ResNet-8 and the transformers of images and of texts on a simulated cluster of 16 workers, against plain LibTorch
-// loops of modules of torch::nn; both sides measured in turn within one run, on Fashion-MNIST and WordNet's
-// definitions.
+// ResNet-8 and the transformers of images and of texts on a simulated cluster of 16 workers, compared with plain
+// LibTorch loops over modules of torch::nn. Both sides are measured in turn within one run, on Fashion-MNIST and
+// WordNet's definitions.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -27,7 +27,7 @@ namespace {
 constexpr int workers = 16;
 constexpr SampleShape image{.channels = 1, .height = 28, .width = 28};
 
-// A training loop as one writes it with LibTorch: SGD with momentum 0.9, batches drawn from a shuffled epoch.
+// A typical training loop in LibTorch: SGD with momentum 0.9, batches drawn from a shuffled epoch.
 class ModuleLoop {
  public:
   template <typename Module>
@@ -63,7 +63,7 @@ using Step = std::function<void()>;
 struct Architecture {
   std::vector<std::string> keys;
   std::function<Step(std::int64_t batch)> loop;
-  std::function<void()> prepare = [] {};  // what both sides read
+  std::function<void()> prepare = [] {};  // prepares the data that both sides read
 };
 
 template <typename Loop>
@@ -109,8 +109,8 @@ const std::filesystem::path& lines_of_one_length() {
   return file;
 }
 
-// The definitions of 16 tokens alone, a word for each token: nothing is there to pad, and what is left is what a step
-// costs beside its arithmetic.
+// Only the definitions of 16 tokens, with a word for each token. Nothing is padded, so the difference is the cost of a
+// step besides its arithmetic.
 void write_lines_of_one_length() {
   if (std::filesystem::exists(lines_of_one_length())) return;
   constexpr std::ptrdiff_t length = 16;
@@ -121,7 +121,9 @@ void write_lines_of_one_length() {
     std::int64_t label = 0;
     glosses().gather(Split::train, {&i, 1}, nullptr, &label);
     lines << 'c' << label << '\t';
-    for (const std::int32_t token : text.subspan(1, length - 2)) lines << " w" << token;  // without its two ends
+    for (const std::int32_t token : text.subspan(1, length - 2))
+      lines << " w" << token;  // without its first and last
+                               // token
     lines << '\n';
   }
 }
@@ -165,7 +167,7 @@ double seconds_of_steps(const Step& step, int steps) {
   });
 }
 
-// One plain loop at a time, in the threading that makes it fastest.
+// One plain loop at a time, with the threading that makes it fastest.
 double fastest_loop_s(const Architecture& architecture, std::int64_t batch, int steps) {
   double best = HUGE_VAL;
   for (const auto& [torch_threads, blas_threads] : {std::pair{1, 1}, {cores, 1}, {1, cores}, {cores, cores}}) {
@@ -178,9 +180,9 @@ double fastest_loop_s(const Architecture& architecture, std::int64_t batch, int 
   return best;
 }
 
-// As many independent loops as there are cores.
+// One independent loop per core.
 double loops_per_core_s(const Architecture& architecture, std::int64_t batch, int steps_of_each) {
-  architecture.loop(batch)();  // data are read
+  architecture.loop(batch)();  // reads the data
   std::vector<std::thread> threads;
   return seconds_of([&] {
     for (int i = 0; i < cores; ++i)
@@ -204,7 +206,7 @@ void SyncSgdAgainstFusedLoop(benchmark::State& state, const Architecture& archit
   report(state, samples / ours, samples / theirs, 0.95);
 }
 
-// Statistics of a micro-batch's own: each is evaluated by itself, on as many cores as there are.
+// Each micro-batch has its own statistics, so each is evaluated separately, on all cores.
 void SyncSgdAgainstLoopsOfMicroBatches(benchmark::State& state, const Architecture& architecture, int size, int steps) {
   const auto objective = objective_of(architecture, size);
   double ours = 0, theirs = 0;
@@ -219,7 +221,7 @@ void SyncSgdAgainstLoopsOfMicroBatches(benchmark::State& state, const Architectu
 
 using Method = std::shared_ptr<const Algorithm>;
 
-// Workers with models of their own, or whose gradients are stepped along one by one: nothing can be evaluated together.
+// Workers with their own models, or a step along each gradient: nothing can be evaluated together.
 void MethodAgainstLoops(benchmark::State& state, const Method& method, const Architecture& architecture, int size,
                         int steps) {
   const auto objective = objective_of(architecture, size);

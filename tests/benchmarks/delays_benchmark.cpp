@@ -1,6 +1,6 @@
-// What drawing costs, per micro-batch: each delay family, the whole duration, and as the yardsticks a
-// plain loop over std::lognormal_distribution and numpy's generator. One worker's step of 12 micro-batches at a time,
-// as the simulated cluster asks. Compare ratios within one run.
+// The cost of drawing, per micro-batch, for each delay family and for the whole duration. Yardsticks are a plain loop
+// over std::lognormal_distribution and numpy's generator. Draws one worker's step of 12 micro-batches at a time, like
+// the simulated cluster. Compare ratios within one run.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -93,7 +93,7 @@ void duration(benchmark::State& state, const std::shared_ptr<const DelayProcess>
 BENCHMARK_CAPTURE(duration, bounded_lognormal_table, tabulated_lognormal_delay(0.005));
 BENCHMARK_CAPTURE(duration, bounded_lognormal_formula, bounded_lognormal_delay({}, 0.010));
 
-// The same for the steps of 32 workers at once, as the simulated cluster asks, and for those of one worker.
+// The same for the steps of 32 workers at once, like the simulated cluster, and for the steps of one worker.
 void duration_rows(benchmark::State& state, RandomRows::Along along, const std::shared_ptr<const DelayProcess>& process,
                    std::size_t rows, std::size_t length) {
   const ComputeTime compute_time(1, 0.010, {}, {process});
@@ -131,7 +131,7 @@ void bursts(benchmark::State& state) {
 }
 BENCHMARK(bursts);
 
-// Nanoseconds per draw of numpy.random.Generator.lognormal, the best of 20 times 100,000; none without numpy.
+// Nanoseconds per draw of numpy.random.Generator.lognormal, the best of 20 times 100,000; nullopt without numpy.
 std::optional<double> numpy_ns() {
   const char* const code =
       "import numpy, time; g = numpy.random.default_rng(1); t = []\n"
@@ -148,7 +148,7 @@ std::optional<double> numpy_ns() {
   return std::nullopt;
 }
 
-// The same for the process: numpy fills arrays, so this does.
+// The same for the process. It fills an array, as numpy does.
 double best_ns(const DelayProcess& process) {
   constexpr std::size_t draws = 100'000;
   std::vector<double> out(draws);
@@ -166,7 +166,7 @@ double best_ns(const DelayProcess& process) {
   return best;
 }
 
-// In turn, seven times; the median of the ratios.
+// Measures both in turn, seven times, and reports the median of the ratios.
 void against_numpy(benchmark::State& state, const std::shared_ptr<const DelayProcess>& process) {
   std::vector<double> ours, numpys, ratios;
   for (auto _ : state) {

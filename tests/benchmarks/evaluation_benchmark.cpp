@@ -1,4 +1,4 @@
-// What the evaluations of the quick start cost: their share of the time of all cores, of all its runs of one seed.
+// The cost of the quick start's evaluations: their share of the time of all cores, over all its runs of one seed.
 #include <atomic>
 
 #include "experiments/execution/execution.hpp"
@@ -10,7 +10,7 @@ namespace {
 
 using Seconds = std::atomic<double>;
 
-// Adds up how long evaluations take, over all threads.
+// Adds up the durations of evaluations over all threads.
 class WithTimedEvaluations : public Objective {
  public:
   WithTimedEvaluations(std::shared_ptr<const Objective> inner, Seconds& spent)
@@ -58,7 +58,8 @@ void QuickStartEvaluations(benchmark::State& state) {
 }
 BENCHMARK(QuickStartEvaluations)->Iterations(1)->Unit(benchmark::kMillisecond)->UseRealTime();
 
-// The test set and as many training samples on one core, against training on as many samples at 512 per step.
+// The test set and the same number of training samples on one core, compared with training on that many at 512 per
+// step.
 void EvaluationAgainstGradients(benchmark::State& state) {
   const auto objective = mlp(16, 4, 8);
   const auto parameters = objective->initial_parameters(1);

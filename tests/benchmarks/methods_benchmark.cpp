@@ -1,5 +1,5 @@
-// Methods whose workers have models of their own, or take a step along each gradient as it comes, and synchronous
-// SGD: how much of what independent plain loops, one per core, get out of the machine. Both sides in turn within one
+// Methods whose workers have their own models, or take a step along each gradient, and synchronous SGD: their
+// throughput as a share of that of independent plain loops, one per core. Both sides are measured in turn within one
 // run.
 #include <ctime>
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int workers = 16;
 
-// `batch`: of the plain loops.
+// `batch`: batch size of the plain loops.
 void against_plain_loops(benchmark::State& state, const Algorithm& algorithm, int micro_batches, int size, int batch,
                          double bar) {
   const int steps = 32 * 1024 / (workers * micro_batches * size) * 2;
@@ -35,7 +35,7 @@ void against_plain_loops(benchmark::State& state, const Algorithm& algorithm, in
   }
   const double samples = static_cast<double>(state.iterations()) * samples_per_run;
   report(state, samples / ours, samples / theirs, bar);
-  // Of the processor time: what the ratio would be if nothing ever waited.
+  // The ratio of processor times: the ratio if nothing ever waited.
   state.counters["busy_ratio"] = static_cast<double>(their_cpu) / static_cast<double>(our_cpu);
 }
 
@@ -50,7 +50,7 @@ void GradientPushAgainstPlainLoops(benchmark::State& state) {
 void ElasticAveragingAgainstPlainLoops(benchmark::State& state) {
   against_plain_loops(state, ElasticAveraging({.alpha = 0.9 / workers, .period = state.range(0)}), 1, 32, 32, 0.85);
 }
-// Of 512 samples per step, which all workers together take.
+// Loops with 512 samples per step, the total of all workers.
 void SyncSgdAgainstIndependentLoops(benchmark::State& state) { against_plain_loops(state, SyncSgd(), 4, 8, 512, 0.97); }
 
 BENCHMARK(AsyncSgdAgainstPlainLoops)->Iterations(10)->Unit(benchmark::kMillisecond)->UseRealTime();

@@ -1,7 +1,7 @@
-// A simulation that two processes of one thread divide, against one process of two threads:
+// A simulation that two processes of one thread divide, compared with one process of two threads:
 //   mpirun --bind-to none -n 2 bin/mpi_divided_simulation_benchmark
-// ResNet-8 with group normalisation on Fashion-MNIST, 64 workers, momentum; the same run on both sides, which take
-// turns within each iteration, so the ratio is of one run. While one process computes, the other one sleeps.
+// ResNet-8 with group normalisation on Fashion-MNIST, 64 workers, momentum. Both sides make the same run and take turns
+// within each iteration, so the ratio is from one run. While one process computes, the other one sleeps.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 #include <mpi.h>
@@ -59,7 +59,7 @@ MpiProcessGroup* processes = nullptr;
 
 struct Spent {
   double wall_s = 0;
-  double processor_s = 0;  // of both processes
+  double processor_s = 0;  // over both processes
 };
 
 double processor_s() {
@@ -117,7 +117,7 @@ void compare(benchmark::State& state, int micro_batches, int size, int steps, co
   const double samples = 64.0 * micro_batches * size * steps;
   state.counters["one_process_samples_per_s"] = samples / median(alone_s);
   state.counters["divided_samples_per_s"] = samples / median(divided_s);
-  state.counters["ratio"] = median(ratios);  // bar: 0.9, on a machine that has nothing else to do
+  state.counters["ratio"] = median(ratios);  // bar: 0.9, on an otherwise idle machine
   state.counters["processor_time_ratio"] = median(processor_ratios);
 }
 
@@ -125,7 +125,7 @@ void BM_SynchronousSgd(benchmark::State& state) { compare(state, 1, 8, 8, "algor
 void BM_LocalSgd(benchmark::State& state) {
   compare(state, 1, 8, 8, "algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 4 }");
 }
-// Fixed, so that all ranks do the same.
+// Fixed, so that all ranks do the same number.
 BENCHMARK(BM_SynchronousSgd)->Iterations(3)->Unit(benchmark::kMillisecond)->UseRealTime();
 BENCHMARK(BM_LocalSgd)->Iterations(3)->Unit(benchmark::kMillisecond)->UseRealTime();
 
@@ -147,7 +147,7 @@ int main(int argc, char** argv) {
   syncopate::load_torch();
   syncopate::MpiProcessGroup group(mpi);
   processes = &group;
-  std::string without_colour = "--benchmark_color=false";  // mpirun gives its ranks a terminal of its own
+  std::string without_colour = "--benchmark_color=false";  // mpirun gives its ranks their own terminal
   std::vector<char*> arguments(argv, argv + argc);
   arguments.insert(arguments.begin() + 1, without_colour.data());
   int count = static_cast<int>(arguments.size());

@@ -1,9 +1,9 @@
-// What overlapping communication with computation hides under MPI, without a model:
+// How much communication overlapping hides under MPI, without a model:
 //   mpirun -n 2 bin/mpi_overlap_benchmark [megabytes]
-// Without a size, one whose blocking sum takes 0.8 of a step's computing. Bar: slept through, an overlapped step takes
-// at most 5 % longer than the longer of both. Steps of four micro-batches, once with the sum of a step finished before
-// the next one begins, once with it under way while the next one is computed. Micro-batches are slept through, or spun
-// through as arithmetic would be, which leaves MPI to progress between them alone.
+// The default size is one whose blocking sum takes 0.8 of a step's computing. Bar: with sleeping micro-batches, an
+// overlapped step takes at most 5 % longer than the longer of both. Steps have four micro-batches. In one case the sum
+// of a step ends before the next one begins, in the other it is under way while the next one is computed. Micro-batches
+// sleep, or spin as arithmetic would, which lets MPI progress only between them.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -25,7 +25,7 @@ Place here(SourceLine at = SourceLine::current()) { return {"benchmark", at}; }
 
 struct Measured {
   double step_s = 0;
-  double communicate_s = 0;  // of a step, on worker 0
+  double communicate_s = 0;  // per step, on worker 0
   double wait_s = 0;
 };
 
@@ -79,7 +79,7 @@ int main(int argc, char** argv) {
   double megabytes = argc > 1 ? std::atof(argv[1]) : 0;
   if (megabytes == 0) {
     const auto first = with(first_megabytes);
-    first->run(false, false);  // until memory is there
+    first->run(false, false);  // allocates memory
     megabytes = first_megabytes * share * computing_s / (first->run(false, false).step_s - computing_s);
     MPI_Bcast(&megabytes, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
   }

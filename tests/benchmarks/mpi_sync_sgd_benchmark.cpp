@@ -1,7 +1,7 @@
-// Synchronous SGD under mpirun, without delays, against a loop written by hand with MPI and LibTorch:
+// Synchronous SGD under mpirun, without delays, compared with a loop written by hand with MPI and LibTorch:
 //   mpirun -n 2 bin/mpi_sync_sgd_benchmark
-// MLP 784-256-10, batch 32 per rank, SGD with momentum, the same data set (generated, so nothing
-// need be installed). Both take turns within each iteration, so the ratio is of one run.
+// MLP 784-256-10, batch 32 per rank, SGD with momentum, the same data set (generated, so nothing must be installed).
+// Both sides take turns within each iteration, so the ratio is from one run.
 #include <benchmark/benchmark.h>
 #include <mpi.h>
 #include <torch/torch.h>
@@ -39,8 +39,8 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// What one writes without a framework: gradients as views into one flat buffer, one blocking
-// all-reduce in place, torch's own optimizer.
+// Typical code without a framework: gradients as views into one flat buffer, one blocking all-reduce in place, torch's
+// own optimizer.
 class HandWritten {
  public:
   HandWritten(std::shared_ptr<const Dataset> data, const SamplerOptions& sampling)
@@ -117,7 +117,7 @@ void BM_SyncSgdAgainstAHandWrittenLoop(benchmark::State& state) {
       .samples = data->size().train, .workers = session->size(), .micro_batch_size = batch, .seed = 1};
   HandWritten by_hand(data, sampling);
   WithSyncopate ours(data, sampling);
-  by_hand.train();  // warm caches and allocators on both sides
+  by_hand.train();  // warms caches and allocators on both sides
   ours.train();
   std::vector<double> hand_s, our_s, ratios;
   for (auto _ : state) {
@@ -140,7 +140,7 @@ void BM_SyncSgdAgainstAHandWrittenLoop(benchmark::State& state) {
                    1e6 * to_seconds(account[Activity::wait]) / steps,
                    1e6 * to_seconds(account[Activity::communicate]) / steps);
 }
-// Fixed, so that all ranks do the same.
+// Fixed, so that all ranks do the same number.
 BENCHMARK(BM_SyncSgdAgainstAHandWrittenLoop)->Iterations(9)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 struct Silent : benchmark::BenchmarkReporter {
@@ -159,8 +159,7 @@ int main(int argc, char** argv) {
   }
   session = &mpi;
   at::set_num_threads(1);
-  // mpirun gives its ranks a terminal of its own, also where what it prints goes to a file: no colours, unless asked
-  // for.
+  // mpirun gives its ranks their own terminal, also if their output goes to a file: no colours unless requested.
   std::string without_colour = "--benchmark_color=false";
   std::vector<char*> arguments(argv, argv + argc);
   arguments.insert(arguments.begin() + 1, without_colour.data());

@@ -1,6 +1,6 @@
-// One optimizer step on the 203,530 parameters of the MLP 784-256-10 as one flat vector, against
-// torch::optim on one thread. Bytes per second count each vector that is read or written once. Layer-wise steps and
-// RMSProp's further down.
+// One optimizer step on the 203,530 parameters of the MLP 784-256-10 as one flat vector, compared with torch::optim on
+// one thread. Bytes per second count each vector that is read or written once. Layer-wise steps and RMSProp's follow
+// below.
 #include <benchmark/benchmark.h>
 #include <malloc.h>
 #include <torch/torch.h>
@@ -54,8 +54,8 @@ void flat_step(benchmark::State& state, const Optimizer& optimizer) {
 template <typename TorchOptimizer, typename Options>
 void torch_step(benchmark::State& state, const Options& options, int moments) {
   at::set_num_threads(1);
-  // Lets the heap keep torch's temporaries: returned to the system after each step they would cost more in
-  // page faults than the arithmetic.
+  // Lets the heap keep torch's temporaries. If they were returned to the system after each step, page faults would cost
+  // more than the arithmetic.
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   auto theta = torch::full({static_cast<std::int64_t>(parameters)}, 0.5F).requires_grad_();
@@ -90,8 +90,8 @@ void torch_adamw(benchmark::State& state) {
   torch_step<torch::optim::AdamW>(state, torch::optim::AdamWOptions(1e-3), 2);
 }
 
-// Whole steps of the training engine on the tensors of ResNet-20 (270,410 parameters in 65 tensors), against the same
-// formulas in PyTorch's for-each operators, as its own optimizers with foreach = true are written. One thread each.
+// Whole steps of the training engine on the tensors of ResNet-20 (270,410 parameters in 65 tensors), compared with the
+// same formulas in PyTorch's for-each operators, like its own optimizers with foreach = true. One thread each.
 std::vector<std::size_t> resnet20_tensors() {
   std::vector<std::size_t> sizes = {3 * 16 * 9};
   std::vector<std::size_t> norms = {16, 16};
@@ -147,7 +147,7 @@ void engine_step(benchmark::State& state, std::shared_ptr<const Optimizer> optim
   Executor executor(1);
   Training training(std::make_shared<GivenGradient>(), std::move(optimizer), {}, executor);
   ModelStatePtr model = training.initial_state();
-  constexpr int together = 16;  // steps that are submitted before they are waited for, as by a worker that runs ahead
+  constexpr int together = 16;  // steps that are submitted before a wait, as by a worker that runs ahead
   for (auto _ : state) {
     for (int i = 0; i < together; ++i) {
       const Gradient gradient(model, {Rank{0}, i, 0}, Duration{1});
@@ -185,7 +185,7 @@ struct ForEach {
     for (std::size_t i = 0; i < above.size(); ++i) scalars.emplace_back(factor * above[i] / below[i]);
     return scalars;
   }
-  // The moments of these gradients, and sqrt(s / c2) + epsilon.
+  // The moments for these gradients, and sqrt(s / c2) + epsilon.
   std::vector<at::Tensor> adam_moments(const std::vector<at::Tensor>& gradients) {
     ++step;
     at::_foreach_mul_(m, 0.9);

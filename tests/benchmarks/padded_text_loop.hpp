@@ -1,5 +1,5 @@
-// A training loop for texts as one writes it with LibTorch: encoder layers of its own, batches drawn from a shuffled
-// epoch and padded to the longest text of each; where all texts are of one length, without a mask.
+// A typical training loop for texts in LibTorch: its own encoder layers, batches drawn from a shuffled epoch and padded
+// to the longest text of each. If all texts have the same length, there is no mask.
 #pragma once
 
 #include <torch/torch.h>
@@ -14,10 +14,10 @@
 
 namespace syncopate {
 
-// A whole split: tokens (n, longest), 0 behind a text's end, lengths (n,) and labels (n,), all int64.
+// A whole split: tokens (n, longest), 0 after a text's end, lengths (n,) and labels (n,), all int64.
 struct TextTensors {
   torch::Tensor tokens, lengths, labels;
-  bool differ = false;  // the lengths
+  bool differ = false;  // whether lengths differ
 
   explicit TextTensors(const Dataset& dataset) {
     const auto n = dataset.size().train, longest = dataset.size().shape.width;
@@ -34,7 +34,7 @@ struct TextTensors {
   }
 };
 
-// BERT's form, for classification by the first token.
+// As in BERT: classification by the first token.
 class PaddedTextTransformer : public torch::nn::Module {
  public:
   PaddedTextTransformer(std::int64_t vocabulary, std::int64_t classes, const TextTransformerOptions& options) {
@@ -52,11 +52,11 @@ class PaddedTextTransformer : public torch::nn::Module {
     out_ = register_module("out", Linear(d, classes));
   }
 
-  // Tokens (n, longest of them), lengths (n,); undefined: all are as long.
+  // Tokens (n, longest of them), lengths (n,); undefined: all have the same length.
   torch::Tensor forward(const torch::Tensor& tokens, const torch::Tensor& lengths) {
     const auto places = torch::arange(tokens.size(1));
     const auto padding = lengths.defined() ? places.unsqueeze(0).ge(lengths.unsqueeze(1)) : torch::Tensor();
-    const auto x = norm_(words_(tokens) + places_(places)).transpose(0, 1);  // as these layers have it
+    const auto x = norm_(words_(tokens) + places_(places)).transpose(0, 1);  // the layout of these layers
     return out_(torch::tanh(dense_(encoder_->forward(x, {}, padding)[0])));
   }
 

@@ -1,4 +1,4 @@
-// The peers to beat: training loops as one writes them with LibTorch, without any cluster.
+// The competitors: typical training loops in LibTorch, without any cluster.
 #pragma once
 
 #include <torch/torch.h>

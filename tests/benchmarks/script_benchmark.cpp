@@ -1,5 +1,5 @@
-// Networks as modules that were saved as TorchScript, against the same networks in C++: 16 workers on a simulated
-// cluster, both sides measured in turn within one run, each as often first, on Fashion-MNIST.
+// Networks saved as TorchScript modules, compared with the same networks in C++: 16 workers on a simulated cluster.
+// Both sides are measured in turn within one run, each equally often first, on Fashion-MNIST.
 #include <unistd.h>
 
 #include <filesystem>

@@ -7,8 +7,8 @@
 
 namespace syncopate {
 
-// Host seconds that SimGrid takes for `gradients` gradients: each a message to the server and one back, `message_s`
-// on the way, between computations of the given times. Once per process: SimGrid has one engine.
+// Host seconds that SimGrid takes for `gradients` gradients: each is a message to the server and one back, which take
+// `message_s`, between computations of the given times. Call it once per process: SimGrid has one engine.
 double run_on_simgrid(int workers, std::int64_t gradients, const ComputeTime& compute_time, double message_s);
 
 }  // namespace syncopate

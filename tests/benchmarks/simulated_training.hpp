@@ -76,7 +76,7 @@ inline void set_threads(int torch_threads, int blas_threads) {
   if (auto* set = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads"))) set(blas_threads);
 }
 
-// Host seconds of as many independent plain loops as there are cores, each of so many steps.
+// Host seconds of independent plain loops, one per core, each with this number of steps.
 inline double run_plain_loops(int batch, int steps_of_each) {
   tensors();
   return seconds_of([&] {

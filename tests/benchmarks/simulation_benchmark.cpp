@@ -1,4 +1,4 @@
-// What a simulated cluster costs beside the arithmetic: time-only runs, and memory per worker.
+// The cost of a simulated cluster besides the arithmetic: time-only runs, and memory per worker.
 #include <benchmark/benchmark.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -61,15 +61,15 @@ void simulate_time(benchmark::State& state, const Algorithm& algorithm, bool in_
       benchmark::Counter(drawn, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
-// In lockstep, as the program runs these methods. The bar is that of 2,048 workers; from 64 to 16,384 workers it may
-// grow by 20 %.
+// In lockstep, as the program runs these methods. The bar is that of 2,048 workers; from 64 to 16,384 workers the cost
+// may grow by 20 %.
 void TimeOnlySyncSgd(benchmark::State& state) {
   simulate_time(state, SyncSgd(), true);
   state.counters["bar_ns"] = 10;
 }
 BENCHMARK(TimeOnlySyncSgd)->Arg(64)->Arg(2048)->Arg(16384)->Unit(benchmark::kMillisecond);
 
-// With the threshold that is best for many workers under these delays: 16.4 base times of a micro-batch.
+// With the best threshold for many workers under these delays: 16.4 base times of a micro-batch.
 DropCompute drop_compute() { return {from_seconds(16.4 * 0.010), Preempt::discard, 1}; }
 
 void TimeOnlyDropCompute(benchmark::State& state) {
@@ -85,7 +85,7 @@ void TimeOnlyAutomaticDropCompute(benchmark::State& state) {
 }
 BENCHMARK(TimeOnlyAutomaticDropCompute)->Arg(64)->Arg(2048)->Unit(benchmark::kMillisecond);
 
-// The same with a fiber for each worker, as methods run whose workers do not act alike, or that are recorded.
+// The same with a fiber for each worker, as for methods whose workers do not act alike, or that are recorded.
 void TimeOnlySyncSgdOnFibers(benchmark::State& state) { simulate_time(state, SyncSgd(), false); }
 BENCHMARK(TimeOnlySyncSgdOnFibers)->Arg(64)->Arg(2048)->Arg(16384)->Unit(benchmark::kMillisecond);
 
@@ -99,7 +99,7 @@ std::int64_t peak_bytes() {
   return 0;
 }
 
-// Peak resident memory of a run, in a process of its own.
+// Peak resident memory of a run, in a separate process.
 std::int64_t peak_bytes_of(const Algorithm& algorithm, int workers) {
   int channel[2];
   if (pipe(channel) != 0) std::abort();

@@ -1,5 +1,5 @@
-// How much of the machine's arithmetic a simulated cluster gets: ratios to plain LibTorch loops, both
-// sides measured in turn within one run. The model is the MLP 784-256-10 on Fashion-MNIST.
+// The share of the machine's arithmetic that a simulated cluster gets: ratios to plain LibTorch loops. Both sides are
+// measured in turn within one run. The model is the MLP 784-256-10 on Fashion-MNIST.
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
@@ -9,7 +9,7 @@
 namespace syncopate {
 namespace {
 
-// Evaluates every micro-batch by itself: what a simulator does that does not fuse.
+// Evaluates every micro-batch separately, like a simulator without fusion.
 class WithoutFusion : public Objective {
  public:
   explicit WithoutFusion(std::shared_ptr<const Objective> inner) : inner_(std::move(inner)) {}
@@ -20,7 +20,7 @@ class WithoutFusion : public Objective {
                            std::span<const MicroBatch> micro_batches) const override {
     return inner_->gradient(parameters, buffers, micro_batches);
   }
-  std::int64_t chunk_samples() const override { return 1; }  // so every chunk is one micro-batch
+  std::int64_t chunk_samples() const override { return 1; }  // so that every chunk is one micro-batch
   std::int64_t samples_per_micro_batch() const override { return inner_->samples_per_micro_batch(); }
   std::int64_t steps_per_epoch() const override { return inner_->steps_per_epoch(); }
   std::int64_t evaluation_samples(Split split) const override { return inner_->evaluation_samples(split); }
@@ -33,7 +33,7 @@ class WithoutFusion : public Objective {
   std::shared_ptr<const Objective> inner_;
 };
 
-// Against one plain loop with the whole batch, in the threading that makes that loop fastest.
+// Compared with one plain loop over the whole batch, with the threading that makes that loop fastest.
 void SyncSgdAgainstPlainLoop(benchmark::State& state) {
   constexpr int workers = 64, micro_batches = 4, size = 8, steps = 30;
   constexpr int batch = workers * micro_batches * size;
@@ -73,7 +73,7 @@ void SyncSgdAgainstOneByOne(benchmark::State& state) {
 }
 BENCHMARK(SyncSgdAgainstOneByOne)->Iterations(3)->Unit(benchmark::kMillisecond)->UseRealTime();
 
-// Against as many independent plain loops as there are cores.
+// Compared with independent plain loops, one per core.
 void LocalSgdAgainstPlainLoops(benchmark::State& state) {
   constexpr int workers = 64, size = 32, period = 8, steps = 32;
   const auto objective = mlp(workers, 1, size);
@@ -89,7 +89,7 @@ void LocalSgdAgainstPlainLoops(benchmark::State& state) {
 }
 BENCHMARK(LocalSgdAgainstPlainLoops)->Iterations(5)->Unit(benchmark::kMillisecond)->UseRealTime();
 
-// What is dropped is not computed: host time per step with drops over that without.
+// Dropped micro-batches are not computed: host time per step with drops, divided by that without.
 void DropComputeAgainstNoDrops(benchmark::State& state) {
   constexpr int workers = 64, micro_batches = 4, size = 8, steps = 60;
   const auto objective = mlp(workers, micro_batches, size);

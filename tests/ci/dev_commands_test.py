@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 DEV = ROOT / "dev"
 PROGRAM = os.environ.get("SYNCOPATE_PROGRAM") or ROOT / "build" / "bin" / "syncopate"
 
-# What ctest prints of three tests: a program that is not built yet, one under mpirun, and a Python file.
+# ctest prints this for three tests: a program that is not built yet, one under mpirun, and a Python file.
 LISTED = """Could not find executable {build}/bin/apple_test
 Looked in the following places:
 {build}/bin/apple_test

@@ -1,5 +1,5 @@
-// The built program, killed in the middle of a run: the same command goes on from the checkpoint, and comes to the same
-// files. One that cannot be used is named, and the run begins anew.
+// The built program is killed in the middle of a run. The same command resumes at the checkpoint and produces the same
+// files. If a checkpoint cannot be used, the program says why, and the run starts from the beginning.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -66,7 +66,7 @@ class CheckpointProgram : public ProgramTest {
     write("e.toml", experiment);
   }
 
-  // Starts the program, and sends it the signal once a checkpoint is there that it has written. False if it had ended.
+  // Starts the program, and sends it the signal once it has written a checkpoint. Returns false if it had ended before.
   bool stop(int signal) const {
     const pid_t process = fork();
     if (process == 0) {
@@ -98,7 +98,7 @@ class CheckpointProgram : public ProgramTest {
     return {};
   }
 
-  // All files of the run, without what the host's clock says.
+  // All files of the run, without times of the host's clock.
   std::map<std::string, std::string> files(const fs::path& results) const {
     std::map<std::string, std::string> files;
     for (const auto& entry : fs::recursive_directory_iterator(directory / results)) {
@@ -159,7 +159,7 @@ TEST_F(CheckpointProgram, OfADamagedOneItBeginsAnew) {
   expect_undisturbed("results/runs");
 }
 
-// LibTorch's kernels without vectors compute other last bits than those that it chooses by itself.
+// Without vector instructions LibTorch's kernels compute different last bits than with those that it chooses itself.
 TEST_F(CheckpointProgram, OfOtherKernelsOfLibTorchItBeginsAnew) {
   setenv("ATEN_CPU_CAPABILITY", "default", 1);
   const bool was_stopped = stop(SIGKILL);
@@ -194,7 +194,7 @@ TEST_F(CheckpointProgram, WritesNoneWhereItIsToldSoOrTrainsNothing) {
   EXPECT_THAT(syncopate("check e.toml checkpoint.every_s=0").err, HasSubstr("checkpoint.every_s = 0"));
 }
 
-// Nothing of what has been removed is made anew in part.
+// A deleted directory is not recreated in part.
 TEST_F(CheckpointProgram, ResultsThatAreRemovedMeanwhileAreSaid) {
   const auto run_and_remove = [&](const std::string& removed) {
     shell("{ ('" SYNCOPATE_PROGRAM
@@ -225,7 +225,7 @@ TEST_F(CheckpointProgram, APipeInItsPlaceIsNotWaitedFor) {
   EXPECT_THAT(outcome.err, HasSubstr(": it is not a regular file; the run begins anew\n"));
 }
 
-// Which processes that divide a run have left before their first checkpoint was whole.
+// Parts that processes dividing a run have left before their first checkpoint was complete.
 TEST_F(CheckpointProgram, PartsThatNothingNamesDoNotStayBesideAFinishedRun) {
   const std::string run = "run e.toml budget.steps=50 --quiet ";
   ASSERT_EQ(syncopate(run + "--results first").status, 0);
@@ -246,7 +246,7 @@ TEST_F(CheckpointProgram, PartsThatNothingNamesDoNotStayBesideAFinishedRun) {
   }
 }
 
-// A folder in which nothing can be made is met before anything runs; here it goes while the run goes on.
+// A folder that cannot be written is reported before anything runs; here it disappears during the run.
 TEST_F(CheckpointProgram, WhatCannotBeWrittenIsSaidOnceAndTheRunGoesOn) {
   const auto first = syncopate("run e.toml budget.steps=200");
   ASSERT_EQ(first.status, 0) << first.err;
@@ -258,18 +258,18 @@ TEST_F(CheckpointProgram, WhatCannotBeWrittenIsSaidOnceAndTheRunGoesOn) {
   EXPECT_EQ(outcome.out.find(word, at + 1), std::string::npos);
 }
 
-// The built program under mpirun, killed in the middle of a run, as a whole or one rank of it: the same command goes on
-// from the last checkpoint that all ranks have, which is no older than an interval, and comes to the same model. One
-// that cannot be used is named, and the run begins anew.
+// The built program under mpirun is killed in the middle of a run, as a whole or one rank of it. The same command
+// resumes at the last checkpoint that all ranks have, which is no older than an interval, and produces the same model.
+// If a checkpoint cannot be used, the program says why, and the run starts from the beginning.
 
 using testing::HasSubstr;
 using testing::Not;
 using Clock = std::chrono::steady_clock;
 
 constexpr double interval_s = 0.2;
-constexpr double slack_s = 2;  // of a busy machine: until all ranks stand still, and until it is on the disk
+constexpr double slack_s = 2;  // on a busy machine: until all ranks have stopped and the checkpoint is on the disk
 
-// Two seconds, nearly all of which ranks sleep.
+// Two seconds, which ranks spend almost entirely sleeping.
 constexpr const char* rank_experiment = R"(name = "long"
 [cluster]
 workers = 3
@@ -310,8 +310,8 @@ class RankCheckpointsProgram : public ProgramTest {
     write("e.toml", rank_experiment);
   }
 
-  // Starts it on three ranks, and once it has written a checkpoint, and some time has passed, `disturb` gets their
-  // processes. How old the newest checkpoint was then, in seconds.
+  // Starts it on three ranks. Once it has written a checkpoint, and after some time, `disturb` gets their processes.
+  // Returns the age of the newest checkpoint at that moment, in seconds.
   template <typename Disturb>
   double stop(Disturb disturb, std::chrono::milliseconds after) {
     const auto before = time_of_checkpoint();
@@ -337,7 +337,7 @@ class RankCheckpointsProgram : public ProgramTest {
     std::ranges::sort(files);
     return files;
   }
-  // What names the parts.
+  // The file that names the parts.
   fs::path checkpoint() const {
     for (const fs::path& file : checkpoint_files())
       if (file.extension() == ".checkpoint") return file;
@@ -411,12 +411,12 @@ TEST_F(RankCheckpointsProgram, OfADamagedPartItBeginsAnew) {
   expect_undisturbed();
 }
 
-// What the others have written is of no use then.
+// Then the parts of the other ranks are of no use.
 TEST_F(RankCheckpointsProgram, WhereARankCannotWriteNoPartsPileUp) {
   const std::string run = std::string(SYNCOPATE_PROGRAM) + " run e.toml --results results";
   std::atomic<bool> has_ended = false;
   std::thread launcher([&] {
-    // Not from the beginning: MPI makes large files of its own.
+    // Not from the beginning, because MPI makes large files of its own.
     const std::string limit = "(until [ -e results ]; do sleep 0.01; done; prlimit --fsize=512 --pid $$) & ";
     outcome_ = mpirun({{2, run}, {1, "sh -c '" + limit + "exec " + run + "'"}});
     has_ended = true;

@@ -1,4 +1,4 @@
-// Runs that are stopped at a checkpoint, and what they are compared by.
+// Runs that are stopped at a checkpoint, and texts by which they are compared.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 
 namespace syncopate::checkpointed {
 
-// Four unlike workers; all that can be recorded.
+// Four different workers; everything that can be recorded is recorded.
 inline const std::string cluster = R"(name = "checkpoints"
 [cluster]
 workers = 4
@@ -42,7 +42,7 @@ struct Stopped : std::runtime_error {
   Stopped() : std::runtime_error("stopped by the test") {}
 };
 
-// Without what the host's clock says.
+// The run's files, without times of the host's clock.
 inline std::string all_of(const syncopate::Run& run, Outcome outcome) {
   outcome.host_s = 0;
   std::string text = results_text(run, outcome);

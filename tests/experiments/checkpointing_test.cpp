@@ -1,6 +1,6 @@
-// A run that is stopped at a checkpoint and taken up again comes to the same, to the bit: every method of the registry,
-// and what else workers may hold, each at random steps, with one thread before and two after it, and the other way
-// round.
+// A run that is stopped at a checkpoint and resumed gives the same results, to the bit. Tests every method of the
+// registry, and all other state of workers, at random steps, with one thread before and two after the checkpoint, and
+// vice versa.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ class CheckpointedMethods : public LoadedText {
   }
   fs::path checkpoint() const { return folder_ / "run.checkpoint"; }
 
-  // Takes the run up at `times` random steps, each of a new run.
+  // Stops and resumes the run at `times` random steps, each in a new run.
   void expect_same_after_interruption(const syncopate::Run& of, int times = 2) const {
     SCOPED_TRACE(of.resolved_toml);
     fs::remove(checkpoint());
@@ -97,7 +97,7 @@ TEST_F(CheckpointedMethods, WhereOutagesTakeTheWorkersState) {
     expect_same_after_interruption(of, 4);
 }
 
-// The file is whole and says that it is of this run, but another program has gone another way: nothing is mixed.
+// The file is complete and belongs to this run, but another program made different calls: nothing is mixed.
 TEST_F(CheckpointedMethods, OfAnotherCourseBeginAnew) {
   Experiment experiment = load(cluster + linear + held::text_of({held::sync_sgd, held::local_sgd}));
   syncopate::Run &one = experiment.runs.front(), &other = experiment.runs.back();
@@ -118,8 +118,8 @@ TEST_F(CheckpointedMethods, OfAModelWithBatchNormalisation) {
   for (const syncopate::Run& of : load(text).runs) expect_same_after_interruption(of);
 }
 
-// parameters.npy and buffers.npy are the model that the last row of metrics.csv is of: for every method, and whatever it
-// does with BatchNorm statistics.
+// parameters.npy and buffers.npy are the model of the last row of metrics.csv, for every method and every handling of
+// BatchNorm statistics.
 
 constexpr std::uint32_t train_images = 240, test_images = 40;
 constexpr std::string_view policies[] = {"average", "keep", "reset", "recalibrate"};
@@ -135,7 +135,7 @@ class WrittenModel : public LoadedText {
     write_idx("t10k-labels-idx1-ubyte", {test_images}, 10);
   }
 
-  // Four unlike workers; the last model is of no evaluation that is due by its step.
+  // Four different workers; the step of the last model is not one that is due for an evaluation.
   std::string head() const {
     return fmt::format(R"(name = "written"
 budget.steps = 8
@@ -164,8 +164,8 @@ directory = "{}"
                        (folder_ / "images").string());
   }
 
-  // The last row's losses are those of the written files, evaluated again; and of a run that starts from them the first
-  // row's, where that is asked.
+  // The written files, evaluated again, have the losses of the last row. With `starts`, a run that starts from them has
+  // these losses in its first row.
   void expect_written(const syncopate::Run& run, bool starts = false) const {
     SCOPED_TRACE(run.resolved_toml);
     const Outcome outcome = outcome_of(run);
@@ -229,7 +229,7 @@ directory = "{}"
         .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   }
 
-  // What stands in the file, as a start reads it.
+  // The content of the file, as read for a start.
   std::vector<float> written(const char* name, const std::vector<std::vector<float>>& models) const {
     fs::create_directories(folder_ / "model");
     const std::string bytes = npy(models);
@@ -253,7 +253,7 @@ TEST_F(WrittenModel, OfEveryMethodIsTheOneThatWasEvaluatedLast) {
   EXPECT_GE(with_policies.size(), 14U) << "their key is read";
 }
 
-// Of two phases, of an ensemble, of a moving average.
+// With two phases, an ensemble, and a moving average.
 TEST_F(WrittenModel, OfWhatElseIsPublishedIsTheOneThatWasEvaluatedLast) {
   const std::string swap = "algorithm = \"local-sgd\"\nperiod = { rule = \"swap\", switch_step = 3 }\n";
   const std::string constant = "algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 3 }\n";

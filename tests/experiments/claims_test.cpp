@@ -1,4 +1,4 @@
-// What the program says of claims: at the end of `run`, and by `claims`.
+// The program's output about claims: at the end of `run`, and by `claims`.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -100,7 +100,7 @@ TEST_F(ClaimsProgram, OfAnExperimentInSeveralDirectoriesTheFirstCounts) {
   EXPECT_THAT(syncopate("claims second first").out, HasSubstr("0 reproduced, 1 not reproduced"));
 }
 
-// Without another run: what is claimed is no part of one.
+// No new run is needed: claims are no part of a run.
 TEST_F(ClaimsProgram, JudgesAnewWhatIsClaimedAnew) {
   syncopate("run " + file);
   write("e.toml", with_claim("[1, 2]"));
@@ -110,7 +110,7 @@ TEST_F(ClaimsProgram, JudgesAnewWhatIsClaimedAnew) {
   EXPECT_THAT(syncopate("claims results").out, HasSubstr("not reproduced  A step"));
 }
 
-// Neither by other runs nor by another claim; what changes neither is kept.
+// Neither other runs nor another claim replace a verdict; an override that changes neither keeps it.
 TEST_F(ClaimsProgram, AnOverrideReplacesNoVerdictOfTheFile) {
   ASSERT_EQ(syncopate("run " + file).status, 0);
   const std::string judged = read("results/runs/time/claims.json");
@@ -129,7 +129,7 @@ TEST_F(ClaimsProgram, AnOverrideReplacesNoVerdictOfTheFile) {
   EXPECT_THAT(syncopate("claims fresh").out, HasSubstr("1 reproduced"));
 }
 
-// Nothing that is wrong with other runs in the same directory keeps the file's from being judged.
+// Faults of other runs in the same directory do not prevent the file's claims from being judged.
 TEST_F(ClaimsProgram, JudgesByTheRunsOfTheFileAlone) {
   ASSERT_EQ(syncopate("run " + file).status, 0);
   ASSERT_EQ(syncopate("run " + file + " seeds=[7] cluster.micro_batch_s=0.02").status, 0);
@@ -176,7 +176,7 @@ TEST_F(ClaimsProgram, SaysWhereNothingIsClaimed) {
   EXPECT_THAT(syncopate("claims .").err, HasSubstr("claims.json: is no list of claims of schema version 2"));
 }
 
-// [[claim]]: how it is read, and which faults it may have.
+// [[claim]]: its keys and its faults.
 
 using testing::AllOf;
 using testing::EndsWith;
@@ -201,7 +201,7 @@ TEST_F(ClaimSection, IsReadBesideTheRuns) {
   ASSERT_EQ(experiment.claims.size(), 1u);
   const Claim& claim = experiment.claims.front();
   EXPECT_EQ(claim.method, "drop");
-  EXPECT_EQ(claim.effect, Effect::difference);  // since there is another method
+  EXPECT_EQ(claim.effect, Effect::difference);  // the default if there is another method
   EXPECT_EQ(claim.criterion.below, 0.0);
   EXPECT_EQ(claim.published->figure, "18 %");
 }
@@ -218,7 +218,7 @@ TEST_F(ClaimSection, MakesNoOtherRuns) {
   EXPECT_EQ(load().claims.size(), 1u);
 }
 
-// The figures of papers, in a checkout of their own.
+// Figures of papers, in a separate checkout.
 class ReferenceSection : public ClaimSection {
  protected:
   void SetUp() override {
@@ -234,7 +234,7 @@ class ReferenceSection : public ClaimSection {
     std::filesystem::remove(file);
     file = root_ / "experiments/paper/e.toml";
     before_ = std::filesystem::current_path();
-    std::filesystem::current_path(root_ / "experiments");  // which has no such folder
+    std::filesystem::current_path(root_ / "experiments");  // has no such folder
   }
   void TearDown() override {
     std::filesystem::current_path(before_);
@@ -354,7 +354,7 @@ TEST_F(ClaimSection, NamesTheNearestMeasureAndNotAll) {
       << "nothing is near, so all are named";
 }
 
-// Somebody would wait for the runs, and then read that they have no such number.
+// Otherwise a user would wait for the runs and then learn that they do not have the number.
 TEST_F(ClaimSection, IsAboutWhatTheRunsWillHave) {
   const auto about = [&](const std::string& measure, const std::string& rest = "") {
     return faults_of("sentence = \"s\"\nmethod = \"drop\"\nbelow = 1\nmeasure = \"" + measure + "\"\n", rest);
@@ -392,7 +392,7 @@ TEST_F(ClaimSection, ComparesWithARowOfTheTable) {
   EXPECT_THAT(faults_of(at_two + "\"drop, workers = 3\"\n", sweep), HasSubstr("must be a method of the file"));
 }
 
-// What is not confirmed must not stand as the paper's figure: there is no word for it.
+// An unconfirmed figure must not be shown as the paper's; there is no word for such a certainty.
 TEST_F(ClaimSection, ShowsFiguresThatAreKnown) {
   const std::string paper = "paper = { figure = \"1\", source = \"x\", certainty = \"";
   EXPECT_THAT(faults_of(right + paper + "hearsay\" }"),
@@ -412,7 +412,7 @@ TEST_F(ClaimSection, MeansOnePointUnlessItSaysOtherwise) {
   EXPECT_THAT(faults_of(order + "everywhere = true", sweep), HasSubstr("claim.0.everywhere = true; unknown key"));
 }
 
-// A slope, and the place of what is best, are one number of all points: there is nothing to be so at each of them.
+// A slope, and the place of the best value, are one number over all points, so they cannot hold at each of them.
 TEST_F(ClaimSection, IsEitherOverAKeyOrEverywhere) {
   const std::string both = "over = \"cluster.workers\"\neverywhere = true\n";
   const char* const fault =
@@ -427,7 +427,7 @@ TEST_F(ClaimSection, IsEitherOverAKeyOrEverywhere) {
   EXPECT_EQ(faults({}), "") << "what check prints says everywhere = false";
 }
 
-// In a table they could not be told apart, or one thing would count twice.
+// In a table the claims could not be distinguished, or one claim would count twice.
 TEST_F(ClaimSection, StandsThereOnce) {
   const auto two = [&](const std::string& first, const std::string& second) {
     return faults_of(first + "[[claim]]\n" + second, sweep);
@@ -448,7 +448,7 @@ TEST_F(ClaimSection, StandsThereOnce) {
               HasSubstr("claim.1.sentence = \"t\"; claims in other words what is claimed at "));
 }
 
-// Faults of methods and of claims come together.
+// Faults of methods and of claims are reported together.
 TEST_F(ClaimSection, TellsItsFaultsBesideThoseOfTheFile) {
   EXPECT_THAT(
       faults_of("sentence = \"s\"\nmeasure = \"step_time\"\nmethod = \"drop\"\nbelow = 1\n", "[clusterr]\nx = 1\n"),

@@ -1,4 +1,4 @@
-// Numbers that are a thousand or eight times what was meant are noted, and others are not.
+// Numbers that are a thousand or eight times the intended ones get a note, and others do not.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,7 +51,7 @@ algorithm = "dropcompute"
 threshold_s = 0.050
 )");
   }
-  // What `check` says as a comment, and `run` below its table.
+  // The notes, which `check` prints as a comment and `run` below its table.
   std::string notes(const std::string& changes) const {
     const ProgramOutcome check = syncopate("check " + file + " " + changes);
     EXPECT_EQ(check.status, 0) << check.err;
@@ -81,8 +81,8 @@ TEST_F(MagnitudeNotes, AThresholdInMillisecondsNeverDrops) {
               HasSubstr("drop, threshold_s = 50, and at 2 other points: threshold_s = 50"));
 }
 
-// 4 MB at 1.25e9 bytes per second take 3.2 ms, so that four workers' gradients take 12.8 ms of the way in, and models as
-// much of the way out, of steps of at least 40 ms; at a tenth of that 128 ms.
+// 4 MB at 1.25e9 bytes per second take 3.2 ms. So four workers' gradients occupy the way in for 12.8 ms, and models the
+// way out for the same time, of steps of at least 40 ms; at a tenth of that bandwidth 128 ms.
 TEST_F(MagnitudeNotes, AServersLinkThatWorkersWaitFor) {
   const std::string server = "'methods=[{algorithm=\"async-sgd\"}]'";
   EXPECT_THAT(notes(server), Not(HasSubstr("server's link")));
@@ -93,7 +93,8 @@ TEST_F(MagnitudeNotes, AServersLinkThatWorkersWaitFor) {
   const std::string unshared = notes(slow + " network.contention=false");
   EXPECT_THAT(unshared, Not(HasSubstr("server's link")));
   EXPECT_THAT(unshared, AllOf(HasSubstr("# Links are not shared: "), HasSubstr("\nLinks are not shared: ")));
-  // Two racks, each with an uplink for two workers: as busy as a server's link of their bandwidth for half as many.
+  // Two racks, each with an uplink for two workers: as busy as a server's link of the same bandwidth for half the
+  // workers.
   const std::string racks =
       server + " network.racks.group_size=2 network.racks.latency_s=0 network.racks.bandwidth_bytes_per_s=";
   EXPECT_THAT(notes(racks + "1.25e9"), Not(HasSubstr("busy for")));
@@ -110,7 +111,8 @@ TEST_F(MagnitudeNotes, AThresholdBeyondAllRoundsIsNoted) {
                     HasSubstr("\ndrop: threshold_s = 0.056 drops nothing in 40 steps")));
 }
 
-// A step of 40 to 60 ms of computing, and messages of 5000 s, or of 50 ms, which are slow and no mistake.
+// A step of 40 to 60 ms of computing, and messages of 5000 s, which get a note, or of 50 ms, which are slow but no
+// mistake.
 TEST_F(MagnitudeNotes, ALatencyThatServersAndGossipWaitForIsNoted) {
   for (const std::string algorithm : {"async-sgd", "ad-psgd"}) {
     const std::string one =
@@ -130,7 +132,7 @@ TEST_F(MagnitudeNotes, ALatencyInMillisecondsOrABandwidthInOtherUnitsIsMostOfThe
                           HasSubstr("\nsync-sgd: communication takes 100.0 % of the time in 40 steps; "),
                           HasSubstr("latencies"), HasSubstr("bytes per second")));
   EXPECT_THAT(notes("network.bandwidth_bytes_per_s=10"), HasSubstr("sync-sgd: communication takes 100.0 %"));
-  // 1 Gbit/s, and a tenth of it, are slow and no mistake: 48 and 480 ms of 90 and 530.
+  // 1 Gbit/s, and a tenth of it, are slow but no mistake: 48 of 90 ms and 480 of 530 ms.
   EXPECT_THAT(notes("network.bandwidth_bytes_per_s=125e6,12.5e6"), Not(HasSubstr("communication takes")));
 }
 
@@ -154,14 +156,14 @@ TEST_F(ExperimentFile, OutagesAreScheduledOrRandomAndPartOfTheRun) {
   EXPECT_TRUE(first.loses_state);
   EXPECT_EQ(plan.of(Rank{0}).next(start_time).begin, never);
   EXPECT_NE(planned.runs.at(0).hash, load().runs.at(0).hash);
-  // Twice, and overlapping.
+  // Repeated workers and overlapping entries are allowed.
   EXPECT_EQ(faults({"outages=[{workers=[1,1], at_s=0, duration_s=5}, {workers=[1], at_s=1, duration_s=1}]"}), "");
 
   const Experiment random = load({entry("mean_time_between_s=10, mean_duration_s=1")});
   const Time with_seed_3 = random.runs.at(0).cluster.outages->of(Rank{2}).next(start_time).begin;
   const Time with_seed_5 = random.runs.at(1).cluster.outages->of(Rank{2}).next(start_time).begin;
   EXPECT_NE(with_seed_3, never);
-  EXPECT_NE(with_seed_3, with_seed_5);  // as delays, a function of the run's seed
+  EXPECT_NE(with_seed_3, with_seed_5);  // a function of the run's seed, like delays
   EXPECT_FALSE(random.runs.at(0).cluster.outages->loses_state(Rank{2}));
   EXPECT_THAT(random.resolved_toml, HasSubstr("state = \"kept\""));
 }
@@ -186,13 +188,13 @@ TEST_F(ExperimentFile, FaultsOfOutagesAreToldWithTheirPlace) {
   for (int i = 0; i < 256; ++i) many += "{workers=[1], at_s=1, duration_s=1},";
   EXPECT_THAT(faults({"outages=[" + many + "]"}), HasSubstr("must be at most 255 entries"));
   EXPECT_THAT(faults({"outages=3"}), HasSubstr("must be an array of tables, [[outages]]"));
-  // What follows from a fault is none.
+  // A consequence of a fault is not reported.
   const std::string report = faults({entry("workers=[3], at_s=1, duration_s=1"), "cluster.workers=0"});
   EXPECT_THAT(report, testing::StartsWith("command line: cluster.workers = 0"));
   EXPECT_EQ(std::count(report.begin(), report.end(), '\n'), 0) << report;
 }
 
-// Sleeps and trailing work as an experiment file declares them.
+// Sleeps and trailing work as declared in an experiment file.
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -205,7 +207,7 @@ TEST_F(ExperimentFile, DelaysAreSleepsWhereTheySaySo) {
   ASSERT_TRUE(run.cluster.pauses);
   EXPECT_EQ(run.cluster.pauses->trailing(), from_seconds(0.25));
   EXPECT_DOUBLE_EQ(run.cluster.compute_time->step_law(Rank{0}, 1).mean_s, 0.01 + 0.001);
-  // A sleep draws from its own place in the list, so that the other entry's draws stay what they are.
+  // A sleep draws from its own place in the list, so the draws of the other entry do not change.
   const Pauses apart(run.seed, 0, {uniform_delay(0, 1)}, 1);
   EXPECT_EQ(run.cluster.pauses->sleep(Rank{1}, Step{2}, 1), apart.sleep(Rank{1}, Step{2}, 1));
   EXPECT_EQ(load({sleep}).runs.at(0).cluster.pauses->trailing(), Duration{});
@@ -214,7 +216,7 @@ TEST_F(ExperimentFile, DelaysAreSleepsWhereTheySaySo) {
   EXPECT_NE(load({sleep}).runs.at(0).hash, load({sleep, "cluster.trailing_s=0.25"}).runs.at(0).hash);
 }
 
-// Runs that an experiment file declares: three micro-batches of 1 s, sleeps of 2 s after each, 0.25 s of trailing work.
+// Runs declared in an experiment file: three micro-batches of 1 s, sleeps of 2 s after each, 0.25 s of trailing work.
 TEST_F(ExperimentFile, RunsHaveTheirSleeps) {
   const Overrides run = {"cluster={workers=2,micro_batches=3,micro_batch_s=1,trailing_s=0.25}",
                          "delays=[{kind='constant',value=2,sleep=true}]", "training={model='none',parameters=10}",
@@ -228,7 +230,7 @@ TEST_F(ExperimentFile, RunsHaveTheirSleeps) {
     progress.begin_run(1, experiment.runs.at(0));
     const Outcome outcome = execute(experiment.runs.at(0), {.threads = 1}, progress, [](const Outcome&) {});
     ASSERT_EQ(outcome.failure, "");
-    // With the sleep that follows the all-reduce of the first; under the threshold that is cut to nothing.
+    // Includes the sleep after the all-reduce of the first step; with the threshold it is cut to nothing.
     EXPECT_NEAR(to_seconds(outcome.recording.rows.at(1).duration), second_step_s, 1e-8) << method;
   }
 }
@@ -242,7 +244,7 @@ TEST_F(ExperimentFile, FaultsOfPausesAreToldWithTheirPlace) {
   EXPECT_THAT(faults({sleep, "outages=[{workers=[1],at_s=3,duration_s=1}]"}), HasSubstr("outages"));
 }
 
-// A network over which a model never arrives: the fault names the key, and its line, that the time is due to.
+// A network over which a model never arrives: the fault names the key (and its line) that causes the time.
 
 using testing::HasSubstr;
 
@@ -251,7 +253,7 @@ TEST_F(ExperimentFile, ANetworkThatTakesForEverIsNamedByItsKey) {
     const char* network;
     const char* fault;
   };
-  // Four workers: a ring has 6 rounds, and a latency each; a tree 4.
+  // Four workers: a ring has 6 rounds, each with a latency; a tree has 4.
   const Case cases[] = {
       {"kind=\"ring\", latency_s=0, bandwidth_bytes_per_s=1e-9", "network.bandwidth_bytes_per_s = 1e-09; must let a"},
       {"kind=\"ring\", latency_s=5e8, bandwidth_bytes_per_s=1e9", "network.latency_s = 500000000.0; must let a"},

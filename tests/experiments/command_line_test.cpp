@@ -1,4 +1,4 @@
-// The built program as its users meet it: output, messages and exit status.
+// The built program as its users see it: output, messages and exit status.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -82,7 +82,7 @@ TEST_F(CommandLine, PredictsWithoutRunning) {
   EXPECT_EQ(json.status, 0) << json.err;
   EXPECT_THAT(json.out, HasSubstr("\"total_time_s\": 0.07"));  // constant micro-batches of 0.01 s, a free network
   EXPECT_EQ(syncopate("predict " + file + " cluster.workers=0").status, 2);
-  // Nobody can go on in a collective once a worker has left.
+  // Collectives cannot continue once a worker has left.
   const Outcome stuck =
       syncopate("predict " + write("leave.toml", std::string(time_only) + "[[cluster.leave]]\nworkers = [1]\n"
                                                                           "after_steps = 2\n"));
@@ -264,7 +264,7 @@ TEST_F(CommandLine, AnUnknownCommandIsNamedWithTheNearest) {
   EXPECT_THAT(syncopate("--frob").err, testing::Not(HasSubstr("unknown command")));
 }
 
-// wandb's sweeps write --key=value.
+// wandb's sweeps write overrides as --key=value.
 TEST_F(CommandLine, AnUnknownOptionIsNamedWithTheNearestOrAsAKey) {
   const std::string run = "run " + write("e.toml", time_only) + " ";
   const auto refusal = [&](const std::string& arguments) {
@@ -308,7 +308,7 @@ TEST_F(CommandLine, FaultsSayWhatWouldBeRight) {
   EXPECT_THAT(pareto, testing::Not(HasSubstr("did you mean")));
 }
 
-// The built program and files that are not what they should be: what reaches the terminal.
+// The built program with faulty files: the text that reaches the terminal.
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -327,7 +327,7 @@ TEST_F(HostileInput, ControlCharactersOfLabelsNeverReachTheTerminal) {
     EXPECT_THAT(outcome.out, HasSubstr("\\u001B[2J\\u0007red\\n"));
   }
   EXPECT_THAT(run.err, HasSubstr("\\u001B[2J\\u0007red\\nline, seed 1: finished"));
-  // What check prints is an experiment file all the same.
+  // The output of check is still an experiment file.
   EXPECT_EQ(syncopate("check " + write("again.toml", check.out)).out, check.out);
 }
 
@@ -401,7 +401,7 @@ algorithm = "sync-sgd"
                              "= 99; must be in 0 .. 9\n");
 }
 
-// As PowerShell writes what is sent to a file.
+// An experiment in the encoding that PowerShell uses for redirected output.
 TEST_F(HostileInput, AnExperimentInUtf16IsNamed) {
   std::string wide = "\xff\xfe";
   for (const char* letter = time_only; *letter != '\0'; ++letter) wide += std::string{*letter, '\0'};
@@ -458,7 +458,7 @@ label = "again"
   EXPECT_EQ(times(syncopate("run e.toml --results results --quiet").err), 0);
 }
 
-// The built program where what it says cannot be written: a full device, a closed stream, a reader that goes away.
+// The built program when its output cannot be written: a full device, a closed stream, a reader that disappears.
 
 using testing::HasSubstr;
 
@@ -469,14 +469,14 @@ class LostOutput : public ProgramTest {
     file_ = write("e.toml", std::string("seeds = [1, 2, 3]\n") + time_only);
   }
 
-  // Directories of runs that are whole.
+  // Number of complete run directories.
   std::ptrdiff_t finished() const {
     namespace fs = std::filesystem;
     const auto is_summary = [](const fs::directory_entry& entry) { return entry.path().filename() == "summary.json"; };
     return std::count_if(fs::recursive_directory_iterator(directory / "results"), {}, is_summary);
   }
 
-  // With a stream of its own in the shell's words; the other one goes to out.txt or err.txt as usual.
+  // Redirects one stream as given, in the shell's syntax; the other one goes to out.txt or err.txt as usual.
   ProgramOutcome with(const std::string& redirection, const std::string& arguments) const {
     return shell("'" SYNCOPATE_PROGRAM "' " + arguments + " </dev/null " + redirection);
   }
@@ -512,7 +512,7 @@ TEST_F(LostOutput, OfStandardErrorDoesNotEndAnExperiment) {
 }
 
 TEST_F(LostOutput, OfAReaderThatGoesAwayDoesNotEndAnExperiment) {
-  // The status stands in a file: the pipeline's is its reader's, which ends at once and has read nothing.
+  // The status goes to a file: the status of a pipeline is that of its reader, which ends at once without reading.
   const std::string run = "'" SYNCOPATE_PROGRAM "' run --results results " + file_ + " </dev/null 2>&1";
   shell("{ sleep 0.2; " + run + "; echo $? >status.txt; } | true");
   EXPECT_EQ(read("status.txt"), "1\n");
@@ -538,7 +538,7 @@ TEST_F(LostOutput, IsNoneWhereNothingWasSaid) {
   EXPECT_EQ(with("2>&- >out.txt", "run --quiet --results results " + file_).status, 0);
 }
 
-// What is printed on a narrow terminal stays within its width.
+// Output on a narrow terminal stays within its width.
 
 constexpr const char* experiment = R"(
 name = "wide"
@@ -589,7 +589,7 @@ class TerminalWidth : public ProgramTest {
     file_ = write("e.toml", experiment);
   }
 
-  // What the program writes to a terminal of so many columns.
+  // The program's output to a terminal with this number of columns.
   std::string on_terminal(const std::string& arguments, unsigned short columns) {
     const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
     EXPECT_GE(terminal, 0);
@@ -598,7 +598,7 @@ class TerminalWidth : public ProgramTest {
     const winsize size{.ws_row = 50, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
     EXPECT_EQ(ioctl(terminal, TIOCSWINSZ, &size), 0);
     const std::string name = ptsname(terminal);
-    const int held = open(name.c_str(), O_RDWR | O_NOCTTY);  // lest the terminal ends before the program opens it
+    const int held = open(name.c_str(), O_RDWR | O_NOCTTY);  // keeps the terminal open until the program opens it
     std::future<std::string> shown = std::async(std::launch::async, [terminal] {
       std::string text;
       std::array<char, 4096> part{};
@@ -638,7 +638,7 @@ TEST_F(TerminalWidth, IsThatOfAllTablesNotesAndClaims) {
     EXPECT_EQ(on_terminal(arguments, 1000), syncopate(arguments).out) << arguments;
 }
 
-// LibTorch is loaded by runs that train a network, and by nothing else.
+// Only runs that train a network load LibTorch.
 
 using testing::HasSubstr;
 using testing::Not;
@@ -655,7 +655,7 @@ std::string model_experiment(const std::string& model) {
 
 class TorchLibrary : public ProgramTest {
  protected:
-  // The program's copy without the library that lies beside it.
+  // A copy of the program, without the library beside it.
   std::string lone_program() const {
     std::filesystem::copy_file(SYNCOPATE_PROGRAM, directory / "lone");
     return "./lone ";
@@ -702,7 +702,7 @@ TEST_F(TorchLibrary, IsLoadedForANetwork) {
   EXPECT_THAT(metadata()["blas_kernel"].get<std::string>(), Not(HasSubstr("none")));
 }
 
-// A transpose of three dimensions is one that LibTorch warns of.
+// LibTorch warns about a transpose of three dimensions.
 TEST_F(TorchLibrary, ItsWarningsDoNotStandAmongTheProgramsLines) {
   save_script((directory / "model.pt").string(), {{.name = "weight", .shape = {10, 32}}},
               "return torch.linear(x.unsqueeze(2).numpy_T().squeeze(0).t(), self.weight)");

@@ -1,4 +1,4 @@
-// The built program compares its two clusters, and measures what a micro-batch takes.
+// The built program compares its two clusters, and measures the time of a micro-batch.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// Two workers, 12 steps of 20 ms of which next to nothing is arithmetic.
+// Two workers, 12 steps of 20 ms with almost no arithmetic.
 const std::string two_methods = "name = \"two\"\n" + emulated_cluster(2, 0.020) + plain_sgd + R"([network]
 kind = "fixed"
 latency_s = 0.0002
@@ -56,8 +56,8 @@ class Compare : public ProgramTest {
   json result() const { return json::parse(read("results/two/compare.json")); }
 };
 
-// Nothing here depends on who comes first but the order of a sum of two terms. The loose bound on the time is for a
-// busy machine; what one run must take at the least is the sum of its drawn times.
+// Only the order of a sum of two terms depends on who is first. The loose upper bound on the time allows for a busy
+// machine; the lower bound is the sum of the drawn times.
 TEST_F(Compare, BothClustersAreRunOnceAndStandSideBySide) {
   const std::string file = write("e.toml", two_methods);
   const std::string command = "compare " + file + " --results results ";
@@ -87,7 +87,7 @@ TEST_F(Compare, BothClustersAreRunOnceAndStandSideBySide) {
   ASSERT_EQ(saved.size(), 4u);
   EXPECT_FALSE(floats_from_npy(read(saved[0])).empty());
 
-  // All is there already: nothing is started, so that a launcher that does not exist is not missed.
+  // Everything exists already: nothing is started, so a missing launcher is not noticed.
   const auto again = syncopate(command + "--mpiexec /nowhere/mpirun --step-time-tolerance 0 --check");
   EXPECT_EQ(again.status, 1) << again.err;
   EXPECT_THAT(again.err, Not(HasSubstr("under MPI")));
@@ -96,7 +96,7 @@ TEST_F(Compare, BothClustersAreRunOnceAndStandSideBySide) {
   EXPECT_FALSE(result()["all_within"]);
 }
 
-// Two seconds are declared where the arithmetic takes microseconds: no machine is so busy that it takes half of them.
+// Two seconds are declared, but the arithmetic takes microseconds: no machine is so busy that it takes half of them.
 TEST_F(Compare, DeclaredTimesThatAreNotInjectedAreToldWithWhatToSet) {
   const std::string file = write("e.toml", two_methods);
   const std::string command = "compare " + file + " --results results --quiet cluster.pace=";
@@ -106,14 +106,14 @@ TEST_F(Compare, DeclaredTimesThatAreNotInjectedAreToldWithWhatToSet) {
                                   HasSubstr("Set cluster.pace = \"emulate\"")));
   EXPECT_EQ(result()["runs"][0]["replaced_micro_batch_s"], 2);
   EXPECT_GT(result()["runs"][0]["step_time_error"], 1);
-  // What is slept through under MPI too is not said to be missing, however far a busy machine is off.
+  // Under MPI these times are sleeps, too, so no note appears, however inaccurate a busy machine is.
   const auto emulated = syncopate(command + "emulate --step-time-tolerance 0");
   ASSERT_EQ(emulated.status, 0) << emulated.err;
   EXPECT_THAT(emulated.out, Not(HasSubstr("inject")));
   EXPECT_TRUE(result()["runs"][0]["replaced_micro_batch_s"].is_null());
 }
 
-// Two seconds of communication that MPI's ranks, on one machine, do not have, with a model and without.
+// Two seconds of communication that MPI's ranks, on one machine, do not have; with a model and without.
 TEST_F(Compare, ADeclaredNetworkIsNamedWithWhatToSet) {
   const std::string file = write("e.toml", two_methods);
   for (const char* model : {"training.model=none training.parameters=10", "training.model=quadratic"}) {
@@ -130,11 +130,11 @@ TEST_F(Compare, ADeclaredNetworkIsNamedWithWhatToSet) {
   }
 }
 
-// Launchers that stand for MPI: what was simulated is copied to where its results are looked for, as if both clusters
-// agreed to the last bit. What they were asked for is in asked.txt, a line each.
+// Launchers in place of MPI: they copy the simulated results to the place of MPI's, as if both clusters agreed to the
+// last bit. Their arguments are in asked.txt, one line each.
 class CompareWithoutMpi : public Compare {
  protected:
-  // Fails for methods of so many ranks.
+  // Fails for methods with this number of ranks.
   std::string launcher(int failing_ranks = 0) const {
     const std::string path = write("launcher" + std::to_string(failing_ranks), R"(#!/bin/sh
 printf '%s ' "$@" >> asked.txt
@@ -162,7 +162,7 @@ cp -r "$run" "$run-mpi"
     for (std::string line; std::getline(stream, line);) lines.push_back(line);
     return lines;
   }
-  // The same run with files of other contents.
+  // The same run with changed files.
   void change(const std::filesystem::path& run, FileContents changed) const {
     FileContents files;
     for (const auto& entry : std::filesystem::directory_iterator(run))
@@ -234,7 +234,7 @@ TEST_F(CompareWithoutMpi, ModelsAreComparedByTheNormOfThatUnderMpi) {
   for (const json& run : compared["runs"]) EXPECT_DOUBLE_EQ(run["parameter_error"], 0.5);
 }
 
-// Models of a budget in seconds have had more or fewer steps; what is declared is without a slow worker's factor.
+// With a budget in seconds models have different numbers of steps. The declared time excludes a slow worker's factor.
 TEST_F(CompareWithoutMpi, WhatDependsOnTheClockOrReplacesDeclaredTimesIsMarked) {
   ASSERT_EQ(compare("budget='{seconds=0.3}' cluster.pace=inject cluster.worker_factors=[4,1]").status, 0);
   const json compared = result();
@@ -276,7 +276,7 @@ TEST_F(Compare, WhatCannotBeRunIsSaid) {
   EXPECT_EQ(syncopate("compare " + file, 2).status, 2);  // under mpirun itself
   EXPECT_EQ(syncopate("run " + file + " --only 0123456789").status, 2);
 
-  // A launcher that fails for one method (it is asked for three processes) leaves the other alone.
+  // A launcher that fails for one method (with three processes) does not affect the other.
   const std::string launcher = write("launcher",
                                      "#!/bin/sh\nfor word; do if [ \"$word\" = 3 ]; then echo too many >&2; "
                                      "exit 7; fi; done\nexec " SYNCOPATE_MPIEXEC " --oversubscribe \"$@\"\n");
@@ -294,7 +294,7 @@ TEST_F(Compare, WhatCannotBeRunIsSaid) {
   EXPECT_EQ(result()["runs"][1]["verdict"], "failed");
 }
 
-// Ranks compare what they would do before any runs: costs that differ would be a fault.
+// Ranks compare their runs before any begins: different costs would be a fault.
 TEST_F(Compare, CostsThatAreMeasuredByLengthsAreTheSameOnAllRanks) {
   std::string lines;
   for (int i = 0; i < 200; ++i) {
@@ -325,11 +325,11 @@ TEST_F(Compare, CostsThatAreMeasuredByLengthsAreTheSameOnAllRanks) {
       const std::string key = std::string("\n") + cost + " = ";
       const std::size_t found = configuration.find(key);
       ASSERT_NE(found, configuration.npos) << cost;
-      // TOML and JSON may write the same number with more and fewer digits.
+      // TOML and JSON may write the same number with different digits.
       EXPECT_EQ(std::stod(configuration.substr(found + key.size())), fit[cost].get<double>()) << cost;
     }
   }
-  // Kept, they are used again, also by the simulated cluster.
+  // Kept times are used again, also by the simulated cluster.
   ASSERT_EQ(syncopate(command, 3).status, 0) << read("err.txt");
   ASSERT_EQ(syncopate(command).status, 0) << read("err.txt");
   EXPECT_THAT(read("err.txt"), testing::Not(HasSubstr("measured by lengths")));
@@ -357,7 +357,7 @@ TEST_F(Compare, AMeasuredMicroBatchIsMeasuredOnceAndTheSameOnAllRanks) {
     const std::string configuration = read(path.parent_path() / "config.toml");
     EXPECT_THAT(configuration, HasSubstr("micro_batch_measured = true"));
   }
-  // Kept, the times are those of the same runs, whoever asks.
+  // Kept times are used for the same runs by every command.
   const auto again =
       syncopate("run " + file + " --results results cluster.micro_batch_s=measured methods.served.backups=1");
   EXPECT_THAT(again.err, HasSubstr("2 of 2 runs are there already"));
@@ -365,7 +365,7 @@ TEST_F(Compare, AMeasuredMicroBatchIsMeasuredOnceAndTheSameOnAllRanks) {
   EXPECT_EQ(files_named("metadata.json").size(), 4u);
   EXPECT_EQ(json::parse(read("results/two/measured.json")), kept);
 
-  // Another machine's time is no time of this one.
+  // Times of another machine are not used.
   json elsewhere = kept;
   elsewhere[0]["host"] = "another-host";
   elsewhere[0]["micro_batch_s"] = 123.0;

@@ -1,4 +1,4 @@
-// What data sets hold, and how runs are evaluated, decides which finished runs are taken for those of an experiment.
+// The contents of data sets, and the evaluation of runs, determine which finished runs count as those of an experiment.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ class DataInHash : public IdxFiles {
  protected:
   void SetUp() override {
     IdxFiles::SetUp();
-    setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);  // the user's own is none of a test's business
+    setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);  // tests must not use the user's cache
     file_ = directory_ / "images.toml";
     std::ofstream(file_) << on_images;
     write_images(pixels(64), "train");
@@ -89,7 +89,7 @@ class DataInHash : public IdxFiles {
   }
   std::string hash(const std::vector<std::string>& overrides = {}) const { return load(overrides).runs.at(0).hash; }
 
-  // What a start says; its runs are then there.
+  // Starts the experiment and returns its output; the runs exist afterwards.
   std::string start(const std::vector<std::string>& overrides = {}) const {
     RunOptions options;
     options.results_directory = directory_ / "results";
@@ -181,7 +181,7 @@ struct WorkingDirectory {
   const fs::path before = fs::current_path();
 };
 
-// Two data sets of one name, beside the experiment file and in the working directory.
+// Two data sets of the same name, beside the experiment file and in the working directory.
 class RelativeDirectory : public DataInHash {
  protected:
   void SetUp() override {
@@ -214,7 +214,7 @@ TEST_F(RelativeDirectory, IsSoughtBesideTheExperimentFileFirstWhereverItIsNamed)
               HasSubstr(fmt::format("directory = \"{}\"", (directory_ / "beside/data").string())));
   EXPECT_EQ(hash_in("data"), hash_in(directory_ / "beside/data")) << "on the command line";
   EXPECT_NO_THROW(as_written.runs.at(0).training.make_objective());
-  // From the folder of the experiment file, which then has no folder in its name.
+  // From the folder of the experiment file, so that its name has no folder.
   fs::current_path(directory_ / "beside");
   EXPECT_EQ(load_experiment("images.toml", {}).runs.at(0).hash, hash_in(directory_ / "beside/data"));
 }
@@ -222,7 +222,7 @@ TEST_F(RelativeDirectory, IsSoughtBesideTheExperimentFileFirstWhereverItIsNamed)
 TEST_F(RelativeDirectory, IsSoughtInTheWorkingDirectoryNext) {
   fs::remove_all(directory_ / "beside/data");
   EXPECT_EQ(load_experiment(file_.string(), {}).runs.at(0).hash, hash_in(directory_ / "working/data"));
-  // The table is one that the file does not have.
+  // The file does not have this table.
   std::ofstream(file_) << on_images;
   EXPECT_EQ(hash_in("data"), hash_in(directory_ / "working/data"));
   EXPECT_EQ(hash_in("./data/../data"), hash_in(directory_ / "working/data"));
@@ -239,16 +239,16 @@ TEST_F(RelativeDirectory, ThatIsNowhereIsSaidToBeInNeitherPlace) {
   EXPECT_THAT(message_of<ConfigurationFault>([&] { load({}, "nowhere"); }),
               testing::AllOf(HasSubstr((directory_ / "beside/nowhere").string() + ": no such directory"),
                              HasSubstr("nor " + (directory_ / "working/nowhere").string())));
-  // One place where it might have been is named once.
+  // If there is only one possible place, it is named once.
   fs::current_path(directory_ / "beside");
   EXPECT_THAT(message_of<ConfigurationFault>([&] { load({}, "nowhere"); }), testing::Not(HasSubstr("nor ")));
-  // What is there and is none is named, and not passed over.
+  // A file in a possible place that is no data set is named, not skipped.
   fs::current_path(directory_ / "working");
   EXPECT_THAT(message_of<ConfigurationFault>([&] { load({}, "images.toml"); }),
               HasSubstr(file_.string() + ": is a file; must be a directory"));
 }
 
-// Each key of [evaluation] decides what metrics.csv and summary.json hold.
+// Each key of [evaluation] changes metrics.csv or summary.json.
 TEST_F(DataInHash, ResultsOfAnotherEvaluationAreNotTakenForThisOne) {
   start();
   std::vector<std::string> hashes = {hash()};
@@ -271,8 +271,8 @@ TEST_F(DataInHash, EvaluationsCountedInEpochsAreNotTakenForOthers) {
   EXPECT_NE(hash({"evaluation.every_epochs=0.5"}), quarter);
 }
 
-// Every leaf of a resolved configuration is part of the run's hash, and every key that is written is such a leaf: else
-// a run would take another one's results for its own. The walks over all keys see the same of theirs.
+// Every leaf of a resolved configuration is part of the run's hash, and every written key is such a leaf. Otherwise a
+// run would mistake another one's results for its own. The walks over all keys check the same for their runs.
 
 using testing::UnorderedElementsAre;
 
@@ -306,7 +306,7 @@ TEST(ConfigurationHash, EveryKeyThatIsWrittenInAnExampleIsPartOfIt) {
       [](const auto& run, const auto& file) { expect_every_written_leaf_resolved(written_document(file), run); });
 }
 
-// Runs that were made before a key existed keep their hash.
+// Runs made before a key existed keep their hash.
 TEST(ConfigurationHash, LeavesOutAKeyThatCameLaterWhereItSaysWhatHeldBefore) {
   const auto hash = [](const std::string& method) {
     return configuration_hash(parse_toml("[[methods]]\nalgorithm = " + method, "test.toml"));
@@ -317,13 +317,13 @@ TEST(ConfigurationHash, LeavesOutAKeyThatCameLaterWhereItSaysWhatHeldBefore) {
   EXPECT_NE(hash("'mindflayer'\nrule = 'mindflayer'"), hash("'mindflayer'"));
   EXPECT_EQ(hash("'local-sgd'\nweights = 'equal'"), hash("'local-sgd'"));
   EXPECT_NE(hash("'local-sgd'\nweights = 'samples'"), hash("'local-sgd'"));
-  for (const char* method : {"'dropcompute-local-sgd'", "'stsyn'"})  // they had such a key already
+  for (const char* method : {"'dropcompute-local-sgd'", "'stsyn'"})  // they already had a key of this name
     EXPECT_NE(hash(std::string(method) + "\nweights = 'equal'"), hash(method)) << method;
 }
 
 class TheReadmesExperiment : public ExperimentFile {};
 
-// Its block begins with a line that no other one has.
+// Its block begins with a line that no other block has.
 TEST_F(TheReadmesExperiment, HasNoKeyThatIsNotHashed) {
   std::ostringstream readme;
   readme << std::ifstream(SYNCOPATE_SOURCE_DIR "/experiments/README.md").rdbuf();

@@ -1,5 +1,4 @@
-// Trainings that start where others have ended: at a file of parameters, or behind a phase that all methods have in
-// common.
+// Trainings that start where others have ended: from a file of parameters, or after a common phase of all methods.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +41,7 @@ class ContinuedTraining : public ExperimentFile {
     ExperimentFile::TearDown();
   }
 
-  // Plain SGD at a constant rate, and what is given besides.
+  // Plain SGD at a constant rate, with further keys.
   Experiment continued(Overrides more) const {
     Overrides overrides = {"seeds=[3]", "training.learning_rate={schedule='constant',peak=0.1}",
                            "recording.parameters=true"};
@@ -72,7 +71,7 @@ class ContinuedTraining : public ExperimentFile {
     return "";
   }
 
-  // Of the runs of an experiment, by the runner.
+  // Makes the experiment's runs with the runner.
   int run(const Experiment& experiment) {
     testing::internal::CaptureStdout();
     testing::internal::CaptureStderr();
@@ -113,7 +112,7 @@ TEST_F(ContinuedTraining, AQuadraticsNoiseGoesOnToo) {
   EXPECT_NE(recording_of({model, from_7, "budget={steps=5}"}).parameters, whole.parameters);
 }
 
-// 10 steps of an epoch together, then 10 of half the batch: 640 + 320 samples of 640.
+// 10 steps of an epoch together, then 10 with half the batch: 640 + 320 samples of 640.
 TEST_F(ContinuedTraining, EpochsFollowTheSamplesOfAPhaseWithAnotherBatch) {
   const Recording recording = recording_of({"budget={steps=20}",
                                             "methods=[{algorithm='local-sgd',period={rule='swap',switch_step=10},"
@@ -124,7 +123,7 @@ TEST_F(ContinuedTraining, EpochsFollowTheSamplesOfAPhaseWithAnotherBatch) {
   EXPECT_EQ(recording.metrics.back().epoch, 1.5);
 }
 
-// Passes over all samples begin where an epoch does, so that it is of no account how much of one lies before.
+// Passes over all samples begin at an epoch, no matter how much of an epoch precedes.
 TEST_F(ContinuedTraining, PassesInAnOrderOfEachWorkersOwnAreWhole) {
   const auto passes = [&](const std::string& start_steps) {
     return recording_of({"budget={steps=6}", "training.start_steps=" + start_steps,
@@ -142,7 +141,7 @@ TEST_F(ContinuedTraining, AnOrderOfEachWorkersOwnOfDataThatAreDividedIsAFault) {
               HasSubstr("must be \"shards\" where training.partition"));
 }
 
-// Moments begin anew, so that with momentum the two are not the same.
+// Moments start at zero, so with momentum the two differ.
 TEST_F(ContinuedTraining, MomentsBeginAtZero) {
   const std::string momentum = "training.optimizer.momentum=0.9";
   const Recording whole = recording_of({momentum, "budget={steps=12}"});
@@ -208,7 +207,7 @@ TEST_F(ContinuedTraining, ACommonPhaseIsRunOnceForAllMethodsOfASeed) {
   ASSERT_EQ(run(experiment), 0);
   ASSERT_EQ(phases().size(), 2u) << "one per seed";
 
-  // The first method is the phase's own, so that the two together are a longer run.
+  // The first method is the phase's own, so the two together are a longer run.
   const Experiment whole = continued({"seeds=[3,5]", "budget={steps=12}"});
   for (const std::size_t seed : {0u, 1u}) {
     const auto expected = outcome_of(whole.runs[seed]).recording.parameters;
@@ -223,7 +222,7 @@ TEST_F(ContinuedTraining, ACommonPhaseIsRunOnceForAllMethodsOfASeed) {
   EXPECT_EQ(fs::last_write_time(phases().front()), made) << "it was there already";
 }
 
-// The phase is 10 steps, an epoch; in the method's own batch an epoch has 20.
+// The phase is 10 steps, an epoch; in the method's own batch an epoch has 20 steps.
 TEST_F(ContinuedTraining, BehindACommonPhaseSamplesGoOnInABatchOfAnotherSize) {
   const Experiment experiment = continued({"training.common.epochs=1", "budget={steps=5}",
                                            "methods=[{algorithm='sync-sgd',training={micro_batch_size=4}}]"});
@@ -250,7 +249,7 @@ TEST_F(ContinuedTraining, ACommonPhaseGoesByItsOwnKeysAndByNothingThatFollowsIt)
   EXPECT_NE(continued({"training.common.steps=5"}).runs[0].hash, continued({"training.common.steps=6"}).runs[0].hash);
 }
 
-// What is resolved, read again, is the same experiment.
+// The resolved file, read again, is the same experiment.
 TEST_F(ContinuedTraining, TheResolvedFileHasTheSamePhase) {
   const Experiment first = continued({"training.common={steps=4,clip_norm=1}"});
   write(first.resolved_toml);
@@ -266,7 +265,7 @@ TEST_F(ContinuedTraining, AFailedPhaseFailsTheRunsThatStartFromIt) {
   EXPECT_THAT(read(directory(experiment.runs[1]) / "summary.json"), HasSubstr("its common phase failed: "));
 }
 
-// No table needs it, and the next start makes it once more, though all its runs are finished.
+// No table needs the phase, and the next start repeats it, though all its runs are finished.
 TEST_F(ContinuedTraining, ADamagedPhaseIsRepeatedAndTablesDoWithoutIt) {
   const Experiment experiment = continued({"training.common={steps=4}", "budget={steps=2}"});
   ASSERT_EQ(run(experiment), 0);
@@ -368,7 +367,7 @@ TEST_F(ContinuedTraining, WhatAPhaseHasOtherwiseIsPartOfTheHash) {
   }
 }
 
-// The phase tells 5 classes apart, what follows 10. Steps this small change nothing.
+// The phase distinguishes 5 classes, the next one 10. Steps this small change nothing.
 TEST_F(ContinuedTraining, ABodyIsTakenAndTheHeadIsTheMethodsOwn) {
   const Overrides model = {"training.model='mlp'", "models.mlp.hidden=[8]", "budget={steps=1}"};
   const std::string still = "training.learning_rate.peak=1e-30";

@@ -1,5 +1,5 @@
-// Each stream of random numbers depends on the seed that an experiment file gives: taken alone from the run of another
-// seed, it changes what it should, and nothing else.
+// Each stream of random numbers depends on the seed in the experiment file. If one stream is taken from the run of
+// another seed, it changes what it should, and nothing else.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -44,8 +44,8 @@ algorithm = "sync-sgd"
 )";
 
 struct Trajectory {
-  std::vector<double> losses;      // of the test set: at the beginning, in the middle, at the end
-  std::vector<std::int64_t> ends;  // of the steps, in ns
+  std::vector<double> losses;      // test losses at the beginning, in the middle, and at the end
+  std::vector<std::int64_t> ends;  // ends of the steps, in ns
   std::vector<std::int64_t> kept;  // in each step
 };
 
@@ -85,7 +85,7 @@ TEST_F(SeedStreams, InitialParametersAreThoseOfTheSeed) {
     EXPECT_NEAR(trajectory_of(run).losses.front(), sums.loss / static_cast<double>(samples), 1e-6);
   }
   syncopate::Run mixed = runs[0];
-  mixed.seed = runs[1].seed;  // of the parameters, and of what a method draws
+  mixed.seed = runs[1].seed;  // the seed of parameters and of a method's draws
   EXPECT_NE(trajectory_of(mixed).losses.front(), trajectory_of(runs[0]).losses.front());
   EXPECT_EQ(trajectory_of(mixed).losses.front(), trajectory_of(runs[1]).losses.front());
   EXPECT_EQ(trajectory_of(mixed).ends, trajectory_of(runs[0]).ends);
@@ -100,7 +100,7 @@ TEST_F(SeedStreams, TheOrderOfTheSamplesIsThatOfTheSeed) {
   EXPECT_EQ(trajectory_of(mixed).ends, trajectory_of(runs[0]).ends);
 }
 
-// Whatever decides times leaves what is learnt alone.
+// Streams that determine times do not affect the training.
 TEST_F(SeedStreams, DelaysJitterAndOutagesAreThoseOfTheSeed) {
   const auto runs = load();
   const Trajectory own = trajectory_of(runs[0]);
@@ -156,7 +156,7 @@ TEST_F(SeedStreams, TheNoiseOfAQuadraticIsOfTheSeed) {
     const auto gradient = [&](const MicroBatch& at) {
       return objective->gradient(anywhere.data(), nullptr, std::span(&at, 1)).segments.front().data[0];
     };
-    return gradient(here) - gradient(later);  // the slope itself cancels
+    return gradient(here) - gradient(later);  // the slope cancels
   };
   const auto runs =
       load({"training={model='quadratic',learning_rate={schedule='constant',peak=0.01},"
@@ -165,8 +165,8 @@ TEST_F(SeedStreams, TheNoiseOfAQuadraticIsOfTheSeed) {
   EXPECT_NE(noise(runs[0]), noise(runs[1]));
 }
 
-// The same seed gives the same bytes, whatever the number of threads: the real program, real data, the
-// four methods of the quick start.
+// The same seed gives the same bytes for every number of threads: the real program, real data, and the four methods of
+// the quick start.
 
 using Determinism = ProgramTest;
 

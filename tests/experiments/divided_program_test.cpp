@@ -1,5 +1,5 @@
-// The built program, started by mpirun with --cluster simulated: its processes divide each simulation, leave what one
-// process leaves, and end together.
+// The built program, started by mpirun with --cluster simulated. Its processes divide each simulation, leave the same
+// files as one process, and end together.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -71,14 +71,15 @@ label = "gossip"
 algorithm = "decentralized-sgd"
 )";
 
-// Days.
+// Takes days.
 const std::string endless = experiment + "[sweep]\n\"budget.steps\" = [1, 100_000_000]\n";
 
 struct DividedProgram : ProgramTest {
   void SetUp() override {
     ProgramTest::SetUp();
     write("e.toml", experiment);
-    // Open MPI kills the survivors a second after it has told them to end, on a busy machine before they can speak.
+    // By default Open MPI kills the survivors a second after it has told them to end; on a busy machine they cannot
+    // report by then.
     kill_survivors_after_s("5");
   }
 
@@ -86,7 +87,7 @@ struct DividedProgram : ProgramTest {
     ::setenv("OMPI_MCA_odls_base_sigkill_timeout", seconds, 1);
   }
 
-  // By the path below the results.
+  // Contents of files by their paths below the results.
   std::map<std::string, std::string> files(const std::string& results, const std::string& name) const {
     std::map<std::string, std::string> found;
     for (const auto& entry : fs::recursive_directory_iterator(directory / results))
@@ -105,7 +106,7 @@ struct DividedProgram : ProgramTest {
     return rows;
   }
 
-  // Numbers that come of arithmetic may differ by rounding, others not at all.
+  // Numbers from arithmetic may differ by rounding, others must be equal.
   void expect_same_metrics(const std::string& results, const std::string& others) const {
     const auto one = files(results, "metrics.csv"), other = files(others, "metrics.csv");
     ASSERT_EQ(one.size(), 4u);
@@ -137,9 +138,9 @@ struct DividedProgram : ProgramTest {
     return found;
   }
 
-  // Starts a run on two processes, which are killed once all parts of a checkpoint are there.
+  // Starts a run on two processes, which are killed once all parts of a checkpoint exist.
   void kill_at_checkpoint(const std::string& run, const std::string& results) {
-    kill_survivors_after_s("0");  // there are none
+    kill_survivors_after_s("0");  // nobody survives
     ProgramOutcome outcome;
     std::thread launcher([&] { outcome = syncopate(run + " checkpoint.every_s=0.05 --results " + results, 2); });
     const auto is_whole = [](const fs::path& file) { return file.extension() == ".checkpoint"; };
@@ -161,7 +162,7 @@ struct DividedProgram : ProgramTest {
       if (entry.path().filename() == "summary.json") return true;
     return false;
   }
-  // Starts the endless experiment; once a run is there and the next one has begun, `disturb` gets the processes.
+  // Starts the endless experiment. Once a run exists and the next one has begun, `disturb` gets the processes.
   template <typename Disturb>
   ProgramOutcome launch(int processes, Disturb disturb) {
     write("endless.toml", endless);
@@ -216,7 +217,7 @@ TEST_F(DividedProgram, LeavesWhatOneProcessLeaves) {
       EXPECT_EQ(metadata["cluster"], "simulated");
     }
   }
-  // They are the runs of one process: nothing is left to do.
+  // They are the runs of one process: nothing remains to do.
   const auto again = syncopate("run e.toml --results by2");
   EXPECT_EQ(again.status, 0);
   EXPECT_THAT(again.err, HasSubstr("4 of 4 runs are there already"));
@@ -232,7 +233,7 @@ seeds = [11]
 "training.learning_rate.peak" = [0.05, 0.1]
 measure = "final_validation_loss"
 )");
-  // Where rates differ by a half, rounding decides nothing.
+  // The rates differ by a half, so rounding cannot change the choice.
   const std::string run = "run e.toml --quiet training.validation_samples=200 --only synchronous --only local ";
   const auto one = syncopate(run + "--threads 2 --results one");
   const auto two = syncopate(run + "--threads 1 --cluster simulated --results two", 2);
@@ -244,7 +245,7 @@ measure = "final_validation_loss"
   EXPECT_EQ(runs, others);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they take more addresses than the limit leaves
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // these take more addresses than the limit
 TEST_F(DividedProgram, AFailureOfOneProcessFailsTheRunAndTheNextOnesAreMade) {
   write("e.toml", experiment + "[sweep]\n\"models.mlp.hidden\" = [[40000, 2000], [16]]\n");
   const std::string run = "run e.toml --cluster simulated --threads 1 --results results --only synchronous";
@@ -325,12 +326,12 @@ TEST_F(DividedProgram, WhereWhatNamesThePartsCannotBeWrittenTheRunGoesOn) {
   EXPECT_EQ(files("results", "metrics.csv"), files("whole", "metrics.csv"));
 }
 
-// By mistake; the right command goes on from it still.
+// After a start with the wrong number of processes, the right command still resumes at the checkpoint.
 TEST_F(DividedProgram, ACheckpointOfOtherProcessesStaysUntilThereIsANewOne) {
   const std::string run = "run e.toml --cluster simulated --threads 1 budget.steps=2000 --only local --results killed ";
   kill_at_checkpoint("run e.toml --cluster simulated --threads 1 budget.steps=2000 --only local", "killed");
   const auto there = checkpoints("killed");
-  std::thread launcher([&] { syncopate(run, 3); });  // writes none for a minute
+  std::thread launcher([&] { syncopate(run, 3); });  // writes no checkpoint for a minute
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   std::vector<pid_t> processes;
   while (processes.size() < 3 && std::chrono::steady_clock::now() < end) {

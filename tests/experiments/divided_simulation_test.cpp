@@ -1,6 +1,6 @@
-// A simulation that several processes divide comes to what one process comes to: the same steps on the same virtual
-// time, to the nanosecond, and the same models up to the rounding of sums that are grouped otherwise; and on all
-// processes to the same, to the bit. Every method of the registry, and what workers may hold besides.
+// A simulation that several processes divide gives the results of one process: the same steps on the same virtual time,
+// to the nanosecond, and the same models up to the rounding of sums in other groups. On all processes the results are
+// equal to the bit. Tests every method of the registry, and all other state of workers.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,12 +27,12 @@
 namespace syncopate {
 namespace {
 
-// Runs that several processes divide, as threads of this one.
+// Runs that several processes divide; here these are threads of one process.
 
-// What each of them comes to. `use`: of checkpoints, called by all of them.
+// The outcome on each process. `use`: checkpoints, called by all processes.
 std::vector<Outcome> divided_outcomes(const syncopate::Run& run, int processes, int threads = 1,
                                       std::size_t* moved_floats = nullptr, const CheckpointUse* use = nullptr) {
-  if (run.training.make_objective) run.training.make_objective();  // reads data, once
+  if (run.training.make_objective) run.training.make_objective();  // reads the data once
   ThreadsAsProcesses all(processes);
   std::vector<Outcome> outcomes(static_cast<std::size_t>(processes));
   all.run([&](ProcessGroup& group) {
@@ -45,7 +45,7 @@ std::vector<Outcome> divided_outcomes(const syncopate::Run& run, int processes, 
   return outcomes;
 }
 
-// Six unlike workers: three and three, or one, two, one, two of four processes.
+// Six different workers: three and three, or one, two, one, two for four processes.
 const std::string divided_cluster = R"(name = "divided"
 [cluster]
 workers = 6
@@ -69,7 +69,7 @@ parameters = true
 
 const std::string divided_linear = held::linear_training(480) + held::measurements;
 
-// What does not depend on arithmetic.
+// The part of the results that does not depend on arithmetic.
 std::string fingerprint_of(Outcome outcome) {
   if (!outcome.failure.empty()) return "failed: " + outcome.failure;
   for (MetricsRow& row : outcome.recording.metrics) row.evaluation.reset();
@@ -128,7 +128,7 @@ TEST_F(DividedSimulation, ByFourProcessesComesToTheSame) {
     expect_same(of, 4);
 }
 
-// A process may have no worker at all.
+// A process may have no worker.
 TEST_F(DividedSimulation, OfFewerWorkersThanProcessesComesToTheSame) {
   std::string text = divided_cluster + divided_linear;
   text.replace(text.find("workers = 6"), 11, "workers = 3");
@@ -179,14 +179,14 @@ TEST_F(DividedSimulation, ThatDivergesEndsOnAllProcessesWithTheSameRow) {
   }
 }
 
-// By two threads each, results are those of one.
+// With two threads each, results are the same as with one.
 TEST_F(DividedSimulation, DoesNotDependOnThreads) {
   const Experiment experiment = load(divided_cluster + divided_linear + held::text_of({held::local_sgd}));
   const syncopate::Run& of = experiment.runs.front();
   EXPECT_EQ(numbers_of(divided_outcomes(of, 3, 1).front()), numbers_of(divided_outcomes(of, 3, 2).front()));
 }
 
-// Runs that several processes divide, which are stopped at a checkpoint and taken up again, come to the same, to the bit.
+// Runs that several processes divide, stopped at a checkpoint and resumed, give the same results, to the bit.
 
 namespace fs = std::filesystem;
 using namespace checkpointed;
@@ -200,8 +200,8 @@ class DividedCheckpoints : public LoadedText {
     return divided_outcomes(of, processes, 1, nullptr, &use).front();
   }
 
-  // With a checkpoint at `last`. The first process writes it while the others go on, and must not hear of their end
-  // before.
+  // Stops at the checkpoint of step `last`. The first process writes it while the others continue, and must not learn
+  // of their end before.
   std::function<bool(std::int64_t)> stops_after(std::int64_t last) const {
     return [this, last](std::int64_t step) {
       if (step <= last) return step == last;
@@ -266,7 +266,7 @@ TEST_F(DividedCheckpoints, OfAModelWithBatchNormalisation) {
   for (const syncopate::Run& of : load(text).runs) expect_same_after_interruption(of, 2);
 }
 
-// All of them hear of the one that finds it out, and begin anew.
+// All processes learn of the one that detects the difference, and start from the beginning.
 TEST_F(DividedCheckpoints, OfAnotherCourseBeginAnew) {
   Experiment experiment = load(cluster + linear + held::text_of({held::sync_sgd, held::local_sgd}));
   syncopate::Run &one = experiment.runs.front(), &other = experiment.runs.back();

@@ -1,4 +1,4 @@
-// The experiment files that come with the project: each is right, and each method has one.
+// The experiment files of the project: each is valid, and each method has one.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -32,7 +32,7 @@ TEST(Examples, EveryExperimentFileIsRight) {
       EXPECT_FALSE(experiment.runs.empty());
       EXPECT_FALSE(experiment.description.empty());
       std::istringstream notes(magnitude_notes(experiment.runs));
-      for (std::string note; std::getline(notes, note);)  // of numbers in another unit; a busy link is a result
+      for (std::string note; std::getline(notes, note);)  // notes on numbers in a wrong unit; a busy link is a result
         EXPECT_NE(note.find("its server's link is busy"), note.npos) << note;
       if (file.find("/paper/") != file.npos) {
         EXPECT_FALSE(experiment.claims.empty());
@@ -57,7 +57,7 @@ TEST(Examples, EveryMethodHasOne) {
   for (const AlgorithmRow& row : algorithms()) EXPECT_TRUE(shown.contains(row.name)) << row.name;
 }
 
-// `./dev paper` runs those that the page lists.
+// `./dev paper` runs the experiments that the page lists.
 TEST(Examples, EveryPapersExperimentIsOnItsPage) {
   const std::filesystem::path folder = SYNCOPATE_SOURCE_DIR "/experiments/paper";
   std::ostringstream page;

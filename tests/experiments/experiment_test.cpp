@@ -1,4 +1,4 @@
-// An experiment file that is loaded: its runs, what they resolve to, and what each section makes of its keys.
+// A loaded experiment file: its runs, their resolved configurations, and each section's reading of its keys.
 #include "experiments/sections/experiment.hpp"
 
 #include <fmt/format.h>
@@ -80,7 +80,7 @@ TEST_F(ExperimentFile, ADescriptionMakesNoOtherRuns) {
   EXPECT_NE(load({"training.clip_norm=1"}).runs[0].hash, plain.runs[0].hash);
 }
 
-// What is recorded beside a run decides nothing in it.
+// Recording does not change a run's results.
 TEST_F(ExperimentFile, RecordingMakesNoOtherRuns) {
   const Experiment plain = load();
   EXPECT_THAT(plain.resolved_toml, testing::Not(HasSubstr("recording")));
@@ -108,7 +108,7 @@ TEST_F(ExperimentFile, EpochsBecomeSteps) {
   const syncopate::Run run = load().runs.at(0);
   EXPECT_EQ(run.budget.steps, Step{60});
   EXPECT_EQ(load({"budget.epochs=0.25"}).runs.at(0).budget.steps, Step{3});  // 2.5, rounded away from zero
-  EXPECT_EQ(load({"budget.steps=7"}).runs.at(0).budget.steps, Step{7});      // the first limit reached counts
+  EXPECT_EQ(load({"budget.steps=7"}).runs.at(0).budget.steps, Step{7});      // the limit reached first counts
   EXPECT_EQ(load({"evaluation.every_epochs=2"}).runs.at(0).evaluation.every_steps, Step{20});
   EXPECT_EQ(run.evaluation.every_steps, Step{100});
 }
@@ -181,14 +181,14 @@ TEST_F(ExperimentFile, WorkersMayLeaveAfterTheirStepsOfData) {
 TEST_F(ExperimentFile, WhoseModelIsEvaluatedMustNotLeave) {
   EXPECT_THAT(faults({"cluster.leave=[{workers=[0], after_steps=5}]"}), HasSubstr("must not name worker 0"));
   EXPECT_EQ(faults({"cluster.leave=[{workers=[0], after_steps=5}]", "methods=[{algorithm=\"async-sgd\"}]"}), "");
-  // Of several servers none has the whole model.
+  // With several servers, none has the whole model.
   const auto with_servers = [&](const std::string& servers) {
     return faults({"cluster.leave=[{workers=[0], after_steps=5}]",
                    "methods=[{algorithm=\"backup-workers\",backups=1,servers=" + servers + "}]"});
   };
   EXPECT_EQ(with_servers("1"), "");
   EXPECT_THAT(with_servers("2"), HasSubstr("must not name worker 0"));
-  // Of servers of servers each has.
+  // With servers of servers, each has it.
   EXPECT_EQ(faults({"cluster.leave=[{workers=[0], after_steps=5}]",
                     "methods=[{algorithm=\"halos\",regions=2,local_steps=2,merge_every=2,mixing=0.5,"
                     "local_update={name=\"plain\"},global_update={name=\"plain\"}}]"}),
@@ -247,7 +247,8 @@ algorithm = "sync-sgd"
   EXPECT_EQ(run.training.make_objective(), nullptr);
   EXPECT_EQ(run.training.parameter_bytes, Bytes{4000});
   EXPECT_EQ(run.method, "sync-sgd");
-  EXPECT_THAT(run.resolved_toml, testing::Not(HasSubstr("dataset =")));  // read back, it would have to exist
+  EXPECT_THAT(run.resolved_toml, testing::Not(HasSubstr("dataset =")));  // otherwise it would have to exist when this
+                                                                         // is read back
 }
 
 TEST_F(ExperimentFile, RunsKnowThePlaceOfTheirMethodAlsoWhereSweepPointsShareOne) {
@@ -270,7 +271,7 @@ TEST(Experiment, MissingFilesDirectoriesAndBadTomlAreConfigurationFaults) {
   EXPECT_THROW(load_experiment("/", {}), ConfigurationFault);
 }
 
-// Faults of an experiment file that several of its sections make together, and which of all faults are reported.
+// Faults of an experiment file that several of its sections cause together, and the choice of faults to report.
 
 using testing::HasSubstr;
 
@@ -313,7 +314,7 @@ TEST_F(ExperimentFaults, WhatFollowsFromAFaultIsNotReported) {
   only_fault({"training.optimizer={name=\"sgd\", momentum=2, nesterov=true}"}, "training.optimizer.momentum = 2");
 }
 
-// Two values of a sweep lack the same; where in the command line is not told.
+// Two values of a sweep lack the same key; the place on the command line is not given.
 TEST_F(ExperimentFaults, WhatIsMissingOnTheCommandLineIsReportedOnce) {
   EXPECT_EQ(
       faults({"sweep.network=[{kind=\"ring\",latency_s=1},{kind=\"ring\",latency_s=2}]"}),
@@ -322,7 +323,7 @@ TEST_F(ExperimentFaults, WhatIsMissingOnTheCommandLineIsReportedOnce) {
             "command line: cluster.micro_batch_s is missing; must be a number above 0 and at most 1000000000");
 }
 
-// An exchange can begin during the backward pass where it is a plain sum of a step's gradients.
+// An exchange can begin during the backward pass if it is a plain sum of a step's gradients.
 TEST_F(ExperimentFaults, OverlapNeedsSumsOfGradients) {
   const auto report = [&](const std::string& method) {
     return faults({"network={kind=\"ring\", latency_s=1e-3, bandwidth_bytes_per_s=1e9, overlap={buckets=4}}",
@@ -369,7 +370,7 @@ TEST_F(ExperimentFaults, AMissingKeySaysWhichOtherKeyAsksForIt) {
   EXPECT_THAT(faults({"~cluster.workers"}), testing::Not(HasSubstr("for it"))) << "every file needs it";
 }
 
-// The keys of a network stand in the file, but its variant has another kind of network, which begins without them.
+// The file has keys of a network, but its variant has another kind of network, which starts without them.
 TEST_F(ExperimentFaults, ATableOfAnotherKindSaysThatItReplacesTheFiles) {
   const std::string fixed = "kind = \"fixed\"\nlatency_s = 0.5\n";
   std::string file_of_ring = small;
@@ -441,7 +442,7 @@ TEST_F(ExperimentFaults, LabelsAreSmoothedWhereThereAreSome) {
               HasSubstr("training.label_smoothing = 0.1; must be 0: this model has no labels"));
 }
 
-// A list that fits no tensor would exclude nothing, unseen. Those of publications have the names of several codes.
+// A list that fits no tensor would silently exclude nothing. Published lists have names from several codes.
 TEST_F(ExperimentFaults, OneOfTheExcludedTensorsMustBeThere) {
   const auto with = [&](const std::string& words, const std::string& hidden = "4") {
     return faults({"training.optimizer={name='lamb',exclude=[" + words + "]}", "training.model=mlp",
@@ -469,7 +470,7 @@ TEST_F(ExperimentFaults, ARankWhoseFactorsMakeNoMatrixSmallerIsAFault) {
   EXPECT_EQ(with("rank=3"), "");
   EXPECT_THAT(with("rank=4"), HasSubstr("methods.0.compression.rank = 4; must be at most 3: factors of a higher rank"));
   EXPECT_EQ(with("rank=6,least_rate=1.0"), "");
-  EXPECT_EQ(with("rank=12,least_rate=0.0"), "");  // full rank of the first; the other one is sent whole
+  EXPECT_EQ(with("rank=12,least_rate=0.0"), "");  // full rank for the first matrix; the other one is sent whole
   EXPECT_THAT(with("rank=13,least_rate=0.0"), HasSubstr("rank = 13; must be at most 12: no matrix of the model"));
   EXPECT_THAT(with("rank=7,least_rate=1.0"), HasSubstr("rank = 7; must be at most 6"));
   EXPECT_THAT(with("rank=1,least_rate=7.0"), HasSubstr("rank = 1; the model has no matrix that factors of any rank"));
@@ -508,7 +509,7 @@ TEST_F(ExperimentFaults, ARoundThatNeedsMoreThanTheWholeBudgetIsAFault) {
   EXPECT_EQ(with("{seconds=0.1}", batch(1000)), "");
   EXPECT_EQ(with("{bytes=100}", batch(1000)), "");
   EXPECT_EQ(with("{steps=9223372036854775807}", batch(1000)), "");
-  // Trials that come to nothing have no samples.
+  // Failed trials use no samples.
   const std::string trials = "algorithm='mindflayer',rule='clipping-rennala',limit_s=0.02,trials=8";
   EXPECT_THAT(with("{steps=1}", trials), HasSubstr("methods.0.trials = 8; must be at most 4"));
   EXPECT_EQ(with("{samples=64}", trials), "");
@@ -539,7 +540,7 @@ TEST_F(ExperimentFaults, AnAccuracyTargetNeedsAModelWithAccuracy) {
               HasSubstr("this model has no accuracy"));
 }
 
-// What an experiment may ask for: bounds on runs, times, depth and size, each refused when the file is read.
+// Bounds on experiments: runs, times, depth and size are checked when the file is read.
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -560,7 +561,7 @@ std::string list_to(int count) {
 }
 
 TEST_F(Bounds, MoreRunsThanTheLimitAreRefusedBeforeAnythingIsExpanded) {
-  // 1,000 x 1,000 points, 2 methods, 2 seeds: expanded, they would take minutes and tens of gigabytes.
+  // 1,000 x 1,000 points, 2 methods, 2 seeds: expanding them would take minutes and tens of gigabytes.
   write(std::string(small) + "[sweep]\n\"budget.epochs\" = " + list_to(1000) +
         "\n\"training.micro_batch_size\" = " + list_to(1000) + "\n");
   const auto start = std::chrono::steady_clock::now();
@@ -602,7 +603,7 @@ TEST_F(Bounds, ANumberOfRunsBeyondAllIntegersIsAsLargeAsPossible) {
   EXPECT_EQ(number_of_points(std::vector(7, thousand)), std::numeric_limits<std::uint64_t>::max());
 }
 
-// Each would end as a clock that cannot go on, or as a micro-batch that never ends.
+// Each would end as a clock that cannot continue, or as a micro-batch that never ends.
 TEST_F(Bounds, TimesBeyondTheLimitOfDelaysAreRefusedWithIt) {
   const auto refused = [&](const std::string& override, const std::string& what) {
     EXPECT_THAT(faults({override}), HasSubstr(what)) << override;
@@ -612,7 +613,7 @@ TEST_F(Bounds, TimesBeyondTheLimitOfDelaysAreRefusedWithIt) {
   refused("cluster.micro_batch_s=\"long\"", "must be a number above 0 and at most 1000000000, or \"measured\"");
   refused("cluster.slow_workers={count=1, factor=1e300}", "cluster.slow_workers.factor = 1e+300; must be a number");
   refused("cluster.worker_factors=[1, 1, 1, 1e300]", "each element must be a number above 0 and at most 1");
-  // Products of what each is allowed.
+  // Products of values that are each allowed.
   refused("cluster={workers=4, micro_batch_s=1e6, slow_workers={count=1, factor=1e6}}",
           "must keep the slowest worker's micro-batch within 1e+09 s; it takes 1e+12 s");
   refused("cluster={workers=2, micro_batch_s=1e6, worker_factors=[1, 1e6]}", "cluster.worker_factors = [1, 1");
@@ -624,7 +625,7 @@ TEST_F(Bounds, TimesBeyondTheLimitOfDelaysAreRefusedWithIt) {
           "network.bandwidth_bytes_per_s = 1e-300; must let a model of ");
   refused("network={kind=\"parameter-server\", latency_s=0, bandwidth_bytes_per_s=1e-7}",
           "network.bandwidth_bytes_per_s = 1e-07; must let a model of ");
-  // Of the links the slowest is named.
+  // The slowest link is named.
   const std::string ring = "network={kind=\"ring\", latency_s=0, bandwidth_bytes_per_s=1e9, ";
   refused(ring + "server={bandwidth_bytes_per_s=1e-7}}",
           "network.server.bandwidth_bytes_per_s = 1e-07; must let a model");
@@ -643,7 +644,7 @@ TEST_F(Bounds, TimesBeyondTheLimitOfDelaysAreRefusedWithIt) {
   EXPECT_EQ(faults({no_threshold, "cluster={workers=4, micro_batch_s=1e3, slow_workers={count=1, factor=1e6}}"}), "");
 }
 
-// The last value that is taken, and the first beyond it.
+// The last allowed value, and the first one beyond.
 TEST_F(Bounds, OfNumbersAreTakenOrRefusedAsTheReferenceSays) {
   struct Border {
     std::string key;
@@ -692,7 +693,7 @@ TEST_F(Bounds, OfNumbersAreTakenOrRefusedAsTheReferenceSays) {
       {"training.learning_rate.peak", "1e-300", "0"},
       {"training.learning_rate.peak", "1e300", "inf"},
       {"training.learning_rate.final", "0", "-1e-9"},
-      {"training.learning_rate.warmup_steps", "59", "60"},  // of 60
+      {"training.learning_rate.warmup_steps", "59", "60"},  // the run has 60 steps
       {"training.learning_rate.warmup_steps", "0", "-1"},
       {"training.learning_rate.total_steps", "1", "0"},
       {"training.learning_rate", "{schedule=\"step\", peak=1, decay_steps=[0,1]}",
@@ -703,7 +704,7 @@ TEST_F(Bounds, OfNumbersAreTakenOrRefusedAsTheReferenceSays) {
        "{schedule=\"step\", peak=1, decay_steps=[5], factor=0}"},
       {"training.learning_rate", "{schedule=\"polynomial\", peak=1, power=1e-9}",
        "{schedule=\"polynomial\", peak=1, power=0}"},
-      {"training.learning_rate", "{schedule=\"polynomial\", peak=1, warmup_steps=30, hold_steps=29}",  // of 60
+      {"training.learning_rate", "{schedule=\"polynomial\", peak=1, warmup_steps=30, hold_steps=29}",  // 60 steps run
        "{schedule=\"polynomial\", peak=1, warmup_steps=30, hold_steps=30}"},
       {"training.learning_rate", "{schedule=\"linear\", peak=1, warmup_share=0.5, hold_share=0.4}",
        "{schedule=\"linear\", peak=1, warmup_share=0.5, hold_share=0.5}"},
@@ -773,22 +774,22 @@ TEST_F(Bounds, OutagesSoFrequentThatARunHardlyGoesOnAreRefused) {
   EXPECT_THAT(with("9e-6", "kept"), HasSubstr("must be at least 1e-05 s, 1/1000 of a micro-batch's time"));
   EXPECT_EQ(with("1.25e-3", "lost"), "");
   EXPECT_THAT(with("1.24e-3", "lost"), HasSubstr("must be at least 0.00125 s, 1/8 of a micro-batch's time"));
-  // Its mean delay is part of a micro-batch's time.
+  // The mean delay is part of a micro-batch's time.
   EXPECT_THAT(faults({"delays=[{kind=\"constant\", value=0.99}]",
                       "outages=[{mean_time_between_s=0.12, mean_duration_s=1, state=\"lost\"}]"}),
               HasSubstr("must be at least 0.125 s, 1/8 of a micro-batch's time"));
-  // The slowest worker's takes ten times as long.
+  // The slowest worker takes ten times as long.
   EXPECT_THAT(
       faults({"cluster.slow_workers={count=1, factor=10}", "outages=[{mean_time_between_s=2e-5, mean_duration_s=1}]"}),
       HasSubstr("must be at least 0.0001 s"));
-  // Without a mean it takes the shortest one at least.
+  // A delay without a mean counts with its minimum.
   EXPECT_THAT(faults({"delays=[{kind=\"pareto\", shape=0.5, minimum=0.99}]",
                       "outages=[{mean_time_between_s=0.12, mean_duration_s=1, state=\"lost\"}]"}),
               HasSubstr("must be at least 0.125 s, 1/8 of a micro-batch's time"));
 }
 
-// A step of 5 micro-batches takes 0.05 s. With a server it begins anew as a whole, however it is sent; without one each
-// micro-batch does, and local steps do not.
+// A step of 5 micro-batches takes 0.05 s. With a server a worker restarts the whole step, whatever it sends. Without a
+// server it restarts only a micro-batch, also with local steps.
 TEST_F(Bounds, OutagesAreRareEnoughForWhatBeginsAnewAsAWhole) {
   const auto with = [&](const std::string& method, const std::string& between, const std::string& state) {
     return faults({"cluster.micro_batches=5", "methods=[{" + method + "}]",
@@ -877,7 +878,7 @@ TEST_F(Bounds, AnExperimentFileMustBeARegularFileOfModestSize) {
   EXPECT_EQ(fault(file), file.string() + ": is a device or a pipe; must be an experiment file");
   std::filesystem::remove(file);
   write("");
-  std::filesystem::resize_file(file, 65'000'000);  // with a hole, which takes no room
+  std::filesystem::resize_file(file, 65'000'000);  // with a hole, which takes no disk space
   EXPECT_EQ(fault(file), file.string() + ": has 65 MB; an experiment file must have at most 64");
 }
 
@@ -925,7 +926,7 @@ TEST_F(Bounds, WhatNoConvolutionHasIsRefused) {
               HasSubstr("models.cnn.kernel = 1000; must be left out: channels = [] leaves no convolution"));
   EXPECT_THAT(with("models.cnn.batch_norm=true"), HasSubstr("models.cnn.batch_norm = true; must be left out"));
   EXPECT_EQ(faults(cnn), "");
-  // Its resolved configuration reads back.
+  // The resolved configuration can be read again.
   write(load(cnn).resolved_toml);
   EXPECT_EQ(faults({}), "");
 }

@@ -1,5 +1,5 @@
-// Training on texts whose micro-batches have different numbers of them: whole runs of three methods against a loop of
-// the test's own, which forms the micro-batches once more and takes the gradient of one text at a time, in double
+// Training on texts in micro-batches of different numbers of texts. Whole runs of three methods are compared with a
+// loop of the test, which forms the micro-batches again and takes the gradient of one text at a time, in double
 // precision, from a module of torch::nn.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -93,7 +93,7 @@ algorithm = "sync-sgd"
     return label;
   }
 
-  // Of the first epoch, in which all steps lie.
+  // Micro-batches of the first epoch, which contains all steps.
   std::vector<Texts> formed(bool packed) const {
     RandomStream stream{.seed = seed, .purpose = Purpose::data_order};
     Texts drawn = permutation(stream, static_cast<std::size_t>(data->size().train));
@@ -125,7 +125,7 @@ algorithm = "sync-sgd"
     }
     EXPECT_EQ(offset, flat.numel());
   }
-  // The sum over the texts of each one's gradient, by their number.
+  // The sum of the texts' gradients, divided by their number.
   Vector gradient_of(const Vector& at, const Texts& texts, double* loss = nullptr) const {
     set(at);
     for (const std::uint32_t sample : texts) {
@@ -144,7 +144,7 @@ algorithm = "sync-sgd"
   std::filesystem::path text;
   std::shared_ptr<const Dataset> data;
   std::shared_ptr<reference::TextTransformerModule> module;
-  std::vector<torch::Tensor> order;  // as the flat vector has them
+  std::vector<torch::Tensor> order;  // in the order of the flat vector
 };
 
 Vector vector_of(const std::vector<float>& flat) {
@@ -153,7 +153,7 @@ Vector vector_of(const std::vector<float>& flat) {
 
 double relative_distance(const Vector& a, const Vector& b) { return ((a - b).norm() / b.norm()).item<double>(); }
 
-// What a method makes of the micro-batches, and which of them are kept.
+// The result of a method on these micro-batches, and which of them are kept.
 struct Trained {
   Vector parameters;
   std::vector<std::int64_t> kept = std::vector<std::int64_t>(workers);
@@ -228,7 +228,7 @@ TEST_F(FormedTraining, OfPackedAndBucketedMicroBatchesIsThatOfTheirTexts) {
   }
 }
 
-// Together and alone, and each one's loss is the mean over its own texts.
+// Evaluated together and separately; each loss is the mean over the micro-batch's own texts.
 TEST_F(FormedTraining, GradientsAndLossesOfSeveralMicroBatchesAreSumsOfMeans) {
   const std::vector<Texts> all = formed(true);
   const auto run = load({"training.batching='packed'", fmt::format("training.token_budget={}", budget)}).runs.at(0);

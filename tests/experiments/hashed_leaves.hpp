@@ -1,4 +1,4 @@
-// What of a configuration a run's hash stands for: each of its leaves, which are values and elements of lists.
+// The leaves of a configuration (values and elements of lists), which determine a run's hash.
 #pragma once
 
 #include <fmt/format.h>
@@ -25,7 +25,7 @@
 
 namespace syncopate {
 
-// Calls visit(path, leaf, table) for every leaf below the node; `table`: the one in which the leaf stands.
+// Calls visit(path, leaf, table) for every leaf below the node; `table`: the table that contains the leaf.
 using LeafVisit = std::function<void(const std::string& path, TomlNode& leaf, const TomlNode& table)>;
 inline void for_each_leaf(TomlNode& node, const LeafVisit& visit, const std::string& path = "",
                           const TomlNode* table = nullptr) {
@@ -40,7 +40,7 @@ inline void for_each_leaf(TomlNode& node, const LeafVisit& visit, const std::str
   }
 }
 
-// The nearest other value of the same kind.
+// A nearby other value of the same kind.
 inline TomlNode changed(TomlNode leaf) {
   std::visit(
       [](auto& value) {
@@ -62,7 +62,7 @@ inline TomlNode changed(TomlNode leaf) {
   return leaf;
 }
 
-// Why a leaf is not part of the hash; "" for one that is.
+// Why a leaf is not part of the hash; "" for a leaf that is.
 inline std::string_view why_not_hashed(const std::string& path, const TomlNode& table) {
   if (path == "description") return "it is the title of plots";
   if (path.starts_with("recording.")) return "what is recorded beside a run decides nothing of it";
@@ -91,7 +91,7 @@ inline std::set<std::string_view> expect_every_leaf_hashed(const Run& run) {
   return reasons;
 }
 
-// The document of an experiment as it is written, at the first point of its sweep.
+// The document of an experiment as written, at the first point of its sweep.
 inline TomlNode written_document(const std::string& file, const std::vector<std::string>& overrides = {}) {
   TomlNode document = load_toml(file);
   FaultList faults;
@@ -102,7 +102,7 @@ inline TomlNode written_document(const std::string& file, const std::vector<std:
   return document;
 }
 
-// What is written of the first run of a method is part of the run's resolved configuration.
+// Checks that every written leaf of a method's first run is part of the run's resolved configuration.
 inline void expect_every_written_leaf_resolved(TomlNode written, const Run& run) {
   TomlNode method = written.find("methods")->array().at(run.method_index);
   written.find("methods")->array() = {std::move(method)};
@@ -114,12 +114,12 @@ inline void expect_every_written_leaf_resolved(TomlNode written, const Run& run)
     values[path] = inline_toml(leaf);
   });
   for_each_leaf(written, [&](std::string path, const TomlNode& leaf, const TomlNode&) {
-    // What a number is to be solved for stands beside the number that was found.
+    // The target of a solved number stands beside the number.
     for (const std::string solved : {".coefficient.", ".steps."})
       if (const auto at = path.find(".period" + solved); at != std::string::npos)
         path.replace(at, 7 + solved.size(), ".period.solved_for.");
     auto value = values.find(path);
-    // What a common phase has as [training] has it stands there alone.
+    // A common phase does not repeat keys that are equal in [training].
     constexpr std::string_view common = "training.common.";
     if (value == values.end() && path.starts_with(common))
       value = values.find("training." + path.substr(common.size()));
@@ -127,7 +127,7 @@ inline void expect_every_written_leaf_resolved(TomlNode written, const Run& run)
       ADD_FAILURE() << path << " = " << inline_toml(leaf) << " is written, and not in the configuration that is hashed";
       return;
     }
-    const bool is_path = path.ends_with(".file") || path.ends_with(".directory");  // made whole there
+    const bool is_path = path.ends_with(".file") || path.ends_with(".directory");  // resolved to an absolute path
     EXPECT_TRUE(is_path || value->second == inline_toml(leaf) || value->second == inline_toml(leaf) + ".0")
         << path << " = " << value->second << " was written as " << inline_toml(leaf);
   });

@@ -1,5 +1,5 @@
-// Experiments of methods, and of all that workers may hold besides a model: for tests that take whole runs through
-// something, such as a division or a checkpoint, and see that the same comes of them. Each test has its own cluster,
+// Experiments with methods, and with all state that workers may have besides a model. Tests take whole runs through
+// something, such as a division or a checkpoint, and check that results stay the same. Each test has its own cluster,
 // with micro-batches of one second.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace syncopate::held {
 
-// What each text of methods is put behind: a linear model of so many samples, evaluated during the run.
+// Precedes each text of methods: a linear model with this number of samples, evaluated during the run.
 inline std::string linear_training(int samples) {
   return fmt::format(R"([training]
 model = "linear"
@@ -32,7 +32,7 @@ train_samples = 60
                      samples);
 }
 
-// Of the simulated cluster.
+// Only for the simulated cluster.
 inline constexpr const char* measurements = R"([measurements]
 every_steps = 4
 gradient_norm = true
@@ -41,7 +41,7 @@ consensus_distance = true
 samples = 40
 )";
 
-// Its statistics are a second kind of value, which goes with gradients, and its steps are made of several tasks; an
+// Its statistics are a second kind of value that is sent with gradients, and its steps consist of several tasks. An
 // optimizer by layers has passes.
 inline constexpr const char* batch_normalised_training = R"([training]
 model = "cnn"
@@ -59,7 +59,7 @@ every_steps = 6
 train_samples = 60
 )";
 
-// Keys of [[methods]], a method each.
+// Keys of [[methods]], one text per method.
 using Methods = std::vector<std::string>;
 
 inline constexpr const char* sync_sgd = R"(algorithm = "sync-sgd")";
@@ -72,11 +72,11 @@ inline constexpr const char* averaged_moments = R"(algorithm = "local-sgd"
 period = { rule = "constant", steps = 3 }
 moments = "average")";
 
-// A model with batch normalisation goes through these.
+// These methods train a model with batch normalisation.
 inline const Methods families = {sync_sgd, local_sgd, async_sgd, R"(algorithm = "dropcompute"
 threshold_s = 2.5)"};
 
-// Where outages take the workers' state.
+// Methods for outages that take the workers' state.
 inline const Methods that_lose_state = {sync_sgd,
                                         local_sgd,
                                         async_sgd,
@@ -88,7 +88,7 @@ inline const Methods that_lose_state = {sync_sgd,
 maximum_staleness = 2
 compression = { name = "top-k", ratio = 0.1, rejected = "return" })"};
 
-// Of each kind of state besides a model one.
+// One method for each kind of state besides a model.
 inline const Methods with_state = {R"(algorithm = "sync-sgd"
 training = { clip_norm = 1.0 }
 compression = { name = "top-k", ratio = 0.1 })",
@@ -129,7 +129,7 @@ average = { decay = 0.9 })",
 backups = 1
 servers = 3)",   averaged_moments};
 
-// The other compressions.
+// The remaining compressions.
 inline const Methods with_more_compressions = {R"(algorithm = "sync-sgd"
 compression = { name = "dgc", ratio = 0.1 })",
                                                R"(algorithm = "sync-sgd"
@@ -151,7 +151,7 @@ backups = 1
 servers = 3
 compression = { name = "sign" })"};
 
-// Each under a label of its own.
+// Each method gets its own label.
 inline std::string text_of(const Methods& methods) {
   std::string text;
   for (std::size_t i = 0; i < methods.size(); ++i) {
@@ -162,15 +162,15 @@ inline std::string text_of(const Methods& methods) {
   return text;
 }
 
-// The experiment of a method by the example that its row of the registry has, behind `begin`; with Adam where it needs
-// that. `load` makes an experiment of a text.
+// The experiment of a method with the example in its row of the registry, after `begin`; with Adam if the method needs
+// it. `load` makes an experiment from a text.
 template <typename Load>
 Experiment of_example(const std::string& begin, std::string_view algorithm, std::string_view example,
                       const Load& load) {
   const std::string method = fmt::format("algorithm = \"{}\"\n{}", algorithm, example);
   try {
     return load(begin + text_of({method}));
-  } catch (const ConfigurationFault&) {  // of those that need another optimizer
+  } catch (const ConfigurationFault&) {  // the method needs another optimizer
     return load(begin +
                 text_of({method + "\ntraining = { optimizer = { name = \"adam\", bias_correction = false } }"}));
   }

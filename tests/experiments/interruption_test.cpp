@@ -1,6 +1,6 @@
-// A first Ctrl-C ends the program within a second, whatever it is doing: measured in the processor's time that it still
-// takes, which does not depend on what else the machine does. (More of it than in wall time cannot go by: one thread
-// computes.) Who sleeps or waits takes none, so that wall time has a bound too, for a machine that has much else to do.
+// A first Ctrl-C ends the program within a second, whatever it is doing. Measured is the processor time that it still
+// takes, which does not depend on other load. (With one computing thread it cannot exceed the wall time.) A process
+// that sleeps or waits takes none, so wall time has a bound, too, which allows for a busy machine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -24,9 +24,9 @@
 namespace syncopate {
 namespace {
 
-constexpr double begun_s = 1.5;  // of the processor's time: then it is in its first step
+constexpr double begun_s = 1.5;  // seconds of processor time after which the program is in its first step
 #if defined(__SANITIZE_THREAD__)
-constexpr int slowdown = 20;  // by ThreadSanitizer, where data are generated
+constexpr int slowdown = 20;  // factor of ThreadSanitizer while data are generated
 #else
 constexpr int slowdown = 1;
 #endif
@@ -49,14 +49,14 @@ double processor_time_s(pid_t process) {
 struct Interruption {
   int status = -1;
   double begun_s = 0;
-  double still_s = 0;  // the processor's time from the signal to the end
+  double still_s = 0;  // processor time from the signal to the end
   std::chrono::steady_clock::duration waited{};
 };
 
 class InterruptionTest : public ProgramTest {
  protected:
-  // The arguments go before the file. One thread computes. The signal comes once the program has taken begun_s, from
-  // when `place` is there.
+  // The arguments precede the file. One thread computes. The signal is sent once the program has used begun_s of
+  // processor time since `place` exists.
   Interruption interrupt(std::vector<std::string> arguments, const std::string& experiment,
                          const std::string& place = "") const {
     if (arguments.front() == "run") arguments.insert(arguments.end(), {"--threads", "1"});
@@ -132,7 +132,7 @@ TEST_F(InterruptionTest, InATimeOnlyStepOfMillionsOfMicroBatches) {
   expect_soon("run", experiment("workers = 64\nmicro_batches = 16000000\n", no_model, sync));
 }
 
-// Some 1e12 operations, which nobody can leave in the middle, after a run of which each step takes milliseconds.
+// About 1e12 operations, which cannot be stopped in the middle, after a run whose steps take milliseconds.
 TEST_F(InterruptionTest, InOneMicroBatchOfALargeModel) {
   const auto outcome =
       interrupt({"run"},
@@ -178,7 +178,7 @@ TEST_F(InterruptionTest, WhileDataAreGenerated) {
                          "[datasets.gaussian-mixture]\ntrain = 16000000\ndimension = 20\n");
 }
 
-// 80,000 runs, which take five times begun_s or more to read.
+// 80,000 runs, which take at least five times begun_s to read.
 TEST_F(InterruptionTest, WhileASweepIsRead) {
   const auto list_of_a_hundred = [] {
     std::string list = "[1";
@@ -196,9 +196,9 @@ TEST_F(InterruptionTest, WhileASweepIsRead) {
   }
 }
 
-// `compare` that is interrupted while ranks run: it takes its launcher and their processes with it.
+// `compare`, interrupted while ranks run, also ends its launcher and their processes.
 
-// Simulated at once; under MPI three ranks sleep for an hour.
+// The simulation takes no time; under MPI three ranks sleep for an hour.
 constexpr const char* compared_experiment = R"(name = "long"
 [cluster]
 workers = 3
@@ -233,7 +233,7 @@ class InterruptedCompare : public ProgramTest {
     ProgramTest::TearDown();
   }
 
-  // In a process group of its own, as a shell starts it; returns once its ranks are there.
+  // Starts in a separate process group, as a shell does. Returns once its ranks exist.
   pid_t start() const {
     const std::string file = write("e.toml", compared_experiment);
     const pid_t process = fork();
@@ -257,7 +257,7 @@ class InterruptedCompare : public ProgramTest {
   }
 
   std::size_t launchers() const { return launchers_in(directory).size(); }
-  // Ranks see within a second or so that their launcher is gone.
+  // Ranks notice within about a second that their launcher is gone.
   bool all_end_soon() const {
     return within(seconds(20),
                   [this] { return launchers() == 0 && processes_in(directory, SYNCOPATE_PROGRAM).empty(); });
@@ -285,7 +285,7 @@ TEST_F(InterruptedCompare, EndsAfterItsLauncherAndSaysItOnce) {
 TEST_F(InterruptedCompare, TakesItsRanksWithItWhereASecondSignalEndsItAtOnce) {
   const pid_t process = start();
   kill(-process, SIGINT);
-  kill(-process, SIGTERM);  // another one: two of a kind at once may be taken as one
+  kill(-process, SIGTERM);  // a different signal: two equal ones at once may be merged
   EXPECT_EQ(status_of(process), 130);
   EXPECT_TRUE(all_end_soon());
 }
@@ -297,10 +297,10 @@ TEST_F(InterruptedCompare, TakesItsRanksWithItWhereItIsKilled) {
   EXPECT_TRUE(all_end_soon());
 }
 
-// An interruption of ranks on two nodes, which share no memory: one of them says it. Both are this machine, where the
-// launcher's daemon of each believes to be on a node of its own.
+// An interruption of ranks on two nodes without shared memory: one rank reports it. Both nodes are this machine; each
+// daemon of the launcher believes to be on a separate node.
 
-// The second run takes days, nearly all of which ranks sleep.
+// The second run takes days, which ranks spend almost entirely sleeping.
 constexpr const char* nodes_experiment = R"(name = "nodes"
 [cluster]
 workers = 4
@@ -327,8 +327,8 @@ algorithm = "sync-sgd"
 
 class InterruptedNodes : public ProgramTest {
  protected:
-  // Open MPI starts a node's daemon by a command like ssh's. What the ranks of a node share lies in a directory of its
-  // own, since its name is the host's.
+  // Open MPI starts a node's daemon by a command like ssh's. Files shared by a node's ranks are in a directory per
+  // daemon, since their name contains that of the host.
   std::string launch_command() const {
     const std::string ssh = write("ssh.sh",
                                   "#!/bin/bash\n"
@@ -340,7 +340,7 @@ class InterruptedNodes : public ProgramTest {
                                       "shift\n"
                                       "exec bash -c \"$*\"\n");
     std::filesystem::permissions(ssh, std::filesystem::perms::owner_all);
-    // Of Open MPI 4, and of 5, whose launcher is PRRTE.
+    // For Open MPI 4, and for 5, whose launcher is PRRTE.
     return SYNCOPATE_QUIET_MPI
            " OMPI_MCA_odls_base_sigkill_timeout=5 PRTE_MCA_odls_base_sigkill_timeout=5"
            " OMPI_MCA_plm_rsh_no_tree_spawn=1 PRTE_MCA_plm_ssh_no_tree_spawn=1 OMPI_MCA_plm_rsh_agent='" +
@@ -358,7 +358,7 @@ class InterruptedNodes : public ProgramTest {
   }
 };
 
-// Without what the launcher has to say.
+// The lines without the launcher's own.
 std::string lines_of_the_program(const std::string& text) {
   std::string lines, line;
   for (std::istringstream all(text); std::getline(all, line);)
@@ -366,7 +366,7 @@ std::string lines_of_the_program(const std::string& text) {
   return lines;
 }
 
-// Two daemons on one machine sometimes do not come to start their ranks, which then say nothing: another try.
+// Two daemons on one machine sometimes fail to start their ranks, which then print nothing: try again.
 TEST_F(InterruptedNodes, SayItOnce) {
   write("e.toml", nodes_experiment);
   ProgramOutcome outcome;

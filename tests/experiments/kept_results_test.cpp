@@ -1,5 +1,5 @@
-// What is kept in results/paper/ is what the experiments of today would show: their runs have the same hashes, and
-// their claims are the same ones. Otherwise `./dev paper` would compute for hours what has been computed.
+// The files in results/paper/ belong to today's experiments: their runs have the same hashes, and their claims are the
+// same. Otherwise `./dev paper` would repeat hours of computation.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What was made before a change of the program says so at the top of its table, until it is run again.
+// A result made before a change of the program says so at the top of its table, until it is repeated.
 bool is_marked(const fs::path& directory) {
   std::ostringstream table;
   table << std::ifstream(directory / "table.md").rdbuf();

@@ -1,5 +1,5 @@
-// Which samples are kept and which are dropped, by class and by length: what a run's summary tells, against what a
-// sampler of the test's own draws.
+// Which samples are kept and which are dropped, by class and by length: a run's summary is compared with draws of the
+// test's own sampler.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 struct SamplesKept : TextLines {};
 
-// Of what a threshold leaves, and of all, by class and by length; with a model and without.
+// Samples kept by a threshold, and all samples, by class and by length; with a model and without.
 TEST_F(SamplesKept, WhatIsDroppedIsToldByClassAndLength) {
   const std::string drop = "methods=[{algorithm='dropcompute',threshold_s=0.16}]";
   const std::string trains =
@@ -69,7 +69,7 @@ TEST_F(SamplesKept, WhatIsDroppedIsToldByClassAndLength) {
           add(worker, step, m, end_s < 0.16 - 1e-9);
         }
       }
-    // With a model there is its loss on the test samples of each length, whose mean is that on all of them.
+    // With a model there is its loss on the test samples of each length; the mean of these is the loss on all of them.
     EXPECT_EQ(told.test_loss.size(), run.training.time_only ? 0 : longest.size());
     EXPECT_EQ(told.test_accuracy.size(), told.test_loss.size());
     if (!told.test_loss.empty()) {
@@ -90,7 +90,7 @@ TEST_F(SamplesKept, WhatIsDroppedIsToldByClassAndLength) {
     expected.test_loss = told.test_loss;
     expected.test_accuracy = told.test_accuracy;
     EXPECT_EQ(told, expected);
-    // Long ones are dropped more often: what DropCompute's assumption of independence leaves out.
+    // Long ones are dropped more often, which DropCompute's assumption of independence ignores.
     const auto share = [&](std::size_t bin) {
       return static_cast<double>(told.by_length.kept[bin]) / static_cast<double>(told.by_length.offered[bin]);
     };
@@ -112,7 +112,8 @@ TEST_F(SamplesKept, WithoutDroppingAllIsKept) {
   EXPECT_FALSE(summarise(silent, outcome_of(silent)).samples_kept.has_value());
 }
 
-// What the accounts of kept and dropped micro-batches are of: other shares than their drop rate would be wrong.
+// Kept and offered samples must agree with the accounts of micro-batches: shares other than their drop rate would be
+// wrong.
 TEST_F(SamplesKept, SharesThatAreToldAgreeWithTheDropRate) {
   const std::string drops = "{algorithm='dropcompute',threshold_s=0.11";
   for (const auto& [method, is_known] :
@@ -154,12 +155,12 @@ TEST_F(SamplesKept, SharesThatAreToldAgreeWithTheDropRate) {
   }
 }
 
-// Which samples are kept, as several processes report it together: those of the simulated cluster where a method does
-// the same on both, and in any case as many as the accounts say.
+// Kept samples as reported by several processes together. They equal those of the simulated cluster if a method does
+// the same on both, and always have the number that the accounts contain.
 
 using Json = nlohmann::json;
 
-// Worker 2 takes four times as long: too long for the threshold's second micro-batch, and for any quorum.
+// Worker 2 takes four times as long: too long for the second micro-batch under the threshold, and for any quorum.
 constexpr const char* all_kinds = R"(name = "kinds"
 [cluster]
 workers = 3
@@ -260,7 +261,7 @@ TEST_F(KeptOnRanks, IsWhatTheAccountsAndTheSimulatedClusterSay) {
       EXPECT_EQ(sum(told["by_length"]["kept"]), 4 * one["kept_micro_batches"].get<std::int64_t>());
       EXPECT_EQ(told["by_length"]["test_loss"].size(), told["by_length"]["longest"].size());
     }
-    if (method == "async-sgd") continue;  // who comes first decides
+    if (method == "async-sgd") continue;  // depends on who is first
     const Json& told = summary["samples_kept"];
     const Json& expected = simulated.at(method)["samples_kept"];
     EXPECT_EQ(told["by_class"], expected["by_class"]);
@@ -282,7 +283,8 @@ TEST_F(KeptOnRanks, IsWhatTheAccountsAndTheSimulatedClusterSay) {
             sum(mpi.at("dropcompute")["samples_kept"]["by_class"]["offered"]));
 }
 
-// Nothing says there which micro-batches a sum is of: what has come to its end is told of, where all of that is kept.
+// Without a model nothing shows which micro-batches are in a sum, so finished ones are reported if all of them are
+// kept.
 TEST_F(KeptOnRanks, WithoutAModelIsToldWhereWhatHasEndedIsKept) {
   const std::string alone = "training.model=none training.parameters=10";
   const auto simulated = run(0, alone), mpi = run(5, alone);

@@ -1,4 +1,4 @@
-// What the lists of methods' keys are made with (keys_test).
+// Parts of the lists of methods' keys (keys_test).
 #pragma once
 
 #include <string>

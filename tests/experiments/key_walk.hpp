@@ -1,9 +1,8 @@
-// A walk over the keys of experiment files: each, changed alone, must change what a run computes, and its hash.
+// A walk over the keys of experiment files: each key, changed alone, must change a run's results and its hash.
 //
-// The list of keys is complete by construction: whatever a reader asks for while the experiments of the walk are
-// loaded, and every word that it knows of a choice, needs a case, or a place among the keys without an effect. So what
-// the runs of all cases compute says whether a program computes anything else than an earlier one: it is held by
-// tables.
+// The list of keys is complete by construction. Every key that a reader requests while the walk's experiments are
+// loaded, and every word of a choice, needs a case, or a place among the keys without an effect. So the results of all
+// cases' runs show whether a program computes something else than an earlier one; tables record them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,16 +33,16 @@
 
 namespace syncopate {
 
-// An experiment, and "key=value" as on the command line, each of which is changed alone in it. A $ is the folder of the
-// walk's files.
+// An experiment, and "key=value" overrides as on the command line. Each override is applied alone. A $ stands for the
+// folder of the walk's files.
 struct KeyCase {
   std::vector<std::string> given;
   std::vector<std::string> changes;
 };
 
-// A key that changes nothing that a run computes, and why.
+// A key that does not change a run's results, and why.
 struct IdleKey {
-  std::string_view key;  // as the walk names it
+  std::string_view key;  // as named by the walk
   enum class Hash { same, differs } hash;
   std::string_view reason;
 };
@@ -124,7 +123,7 @@ class KeyWalk : public testing::Test {
     put("x_test.npy", 40, 4);
     put("y_test.npy", 40, 3);
   }
-  // Sequences of up to 6 tokens, behind which there is 0, and of each token a label; of every second one none.
+  // Sequences of up to 6 tokens, padded with 0, and a label for each token; every second token has none.
   void write_token_labels(const std::string& name) const {
     std::filesystem::create_directories(folder_ / name);
     const auto put = [&](const std::string& split, std::int64_t rows) {
@@ -143,8 +142,7 @@ class KeyWalk : public testing::Test {
     put("train", 240);
     put("test", 40);
   }
-  // 300 lines with labels; and NumPy's arrays of tokens, 240 and 40 sequences of `shortest` to 6, behind which there is
-  // 0.
+  // 300 lines with labels; and NumPy's arrays of tokens, 240 and 40 sequences of `shortest` to 6 tokens, padded with 0.
   void write_texts(const std::string& name, int stride, std::int32_t shortest = 1) const {
     std::string text;
     for (int i = 0; i < 300; ++i) {
@@ -190,7 +188,7 @@ class KeyWalk : public testing::Test {
       const auto base = load(one.given);
       if (!base) continue;
       const std::string result = compute(base->run(), one.given);
-      std::map<std::pair<std::string, std::string>, std::string> changes;  // by key and result
+      std::map<std::pair<std::string, std::string>, std::string> changes;  // by key and results
       for (const std::string& change : one.changes) {
         SCOPED_TRACE(fmt::format("{} in {}", change, testing::PrintToString(one.given)));
         auto overrides = one.given;
@@ -200,7 +198,7 @@ class KeyWalk : public testing::Test {
         const auto [path, value, why_no_toml] = parse_override(change);
         EXPECT_EQ(why_no_toml, "");
         const std::string changed_result = compute(changed->run(), overrides);
-        for (const std::string_view key : deciding)  // a new table may be of another kind
+        for (const std::string_view key : deciding)  // a new table may have another kind
           if (value.find(key)) covered_.insert(fmt::format("{}.{}", name_of(path, base->document), key));
         expect_effect(name_of(path, base->document), changed->run().hash != base->run().hash, changed_result != result);
         const auto [other, is_new] = changes.emplace(std::pair(path, changed_result), change);
@@ -209,7 +207,7 @@ class KeyWalk : public testing::Test {
     }
   }
 
-  // That the walk has met all keys of these sections; with `others`, of all sections but these.
+  // Checks that the walk has met all keys of these sections; with `others`, of all sections except these.
   void expect_completeness(const std::set<std::string>& sections, bool others = false) const {
     const auto is_ours = [&](const std::string& key) {
       return sections.contains(key.substr(0, key.find_first_of(".["))) != others;
@@ -219,12 +217,12 @@ class KeyWalk : public testing::Test {
     for (const auto& [key, hash] : idle_) EXPECT_TRUE(known_.contains(key)) << key << " is no key any more";
     for (const auto& [key, words] : words_)
       for (const std::string& word : words)
-        EXPECT_TRUE(key == "methods.algorithm" ||  // a method of one's own needs no case
+        EXPECT_TRUE(key == "methods.algorithm" ||  // a user's own method needs no case
                     !is_ours(key) || written_.contains({key, word}))
             << key << " is \"" << word << "\" in no case";
   }
 
-  // That all runs of the walk compute what they have computed since the version that the table says.
+  // Checks that all runs of the walk still compute the results that the table gives for their version.
   void expect_results_by_version(const std::string& checkout, const std::string& table) const {
     ResultsByVersion(checkout, table).expect(results_);
   }
@@ -232,7 +230,7 @@ class KeyWalk : public testing::Test {
   std::filesystem::path folder_;
 
  private:
-  // Keys whose words decide which other keys their tables have, mostly.
+  // Keys whose words usually determine which other keys their tables have.
   static inline const std::vector<std::string_view> deciding = {"algorithm", "kind", "rule", "name", "code", "form"};
 
   struct Loaded {
@@ -241,7 +239,7 @@ class KeyWalk : public testing::Test {
     const syncopate::Run& run() const { return experiment.runs.front(); }
   };
 
-  // Nothing, with a failure of the test, where there are faults.
+  // Returns nullopt, and fails the test, if there are faults.
   std::optional<Loaded> load(std::vector<std::string> overrides) {
     for (std::string& text : overrides)
       if (const auto at = text.find('$'); at != std::string::npos) text.replace(at, 1, folder_.string());
@@ -265,7 +263,7 @@ class KeyWalk : public testing::Test {
     return loaded;
   }
 
-  // All that a run computes, as text; in a few characters it is kept for the tables of versions.
+  // Everything that a run computes, as text. A digest of it is kept for the tables of versions.
   std::string compute(syncopate::Run run, const std::vector<std::string>& overrides) {
     run.recording.parameters = true;
     const Outcome outcome = outcome_of(run);
@@ -288,8 +286,8 @@ class KeyWalk : public testing::Test {
     return std::ranges::find(words, text) != words.end();
   }
 
-  // A key without the numbers of entries, but with what decides which other keys its tables have:
-  // "delays[gamma].scale". What all kinds of a table share stands without its kind.
+  // A key without the numbers of entries, but with the word that determines which other keys its tables have:
+  // "delays[gamma].scale". Keys that all kinds of a table share are named without the kind.
   static std::string name_of(const std::string& path, const TomlNode& document) {
     static const std::vector<std::string_view> shared = {"label",   "unit",   "scope", "group_size",
                                                          "workers", "bursts", "sleep"};
@@ -316,15 +314,15 @@ class KeyWalk : public testing::Test {
 
   bool is_covered(const std::string& key) const {
     if (covered_.contains(key) || idle_.contains(key)) return true;
-    // A table that is not there in one experiment, and in another one has keys that are changed.
+    // A table that is absent in one experiment, and has changed keys in another one.
     return std::ranges::any_of(covered_, [&](const std::string& other) {
       return other.starts_with(key) && (other[key.size()] == '.' || other[key.size()] == '[');
     });
   }
 
-  std::set<std::string> known_;                            // keys that a reader has asked for
-  std::map<std::string, std::set<std::string>> words_;     // that a choice takes
-  std::set<std::pair<std::string, std::string>> written_;  // words of choices that an experiment of the walk has
+  std::set<std::string> known_;                            // keys that a reader has requested
+  std::map<std::string, std::set<std::string>> words_;     // words of choices, by key
+  std::set<std::pair<std::string, std::string>> written_;  // words of choices in the walk's experiments
   std::set<std::string> covered_;                          // keys that a case has changed
   std::map<std::string, IdleKey::Hash> idle_;
   OrderedJson results_ = OrderedJson::object();

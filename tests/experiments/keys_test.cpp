@@ -1,4 +1,5 @@
-// Every key of training, models, data sets, budget, evaluation and recording does something, and those of the root.
+// Every key of training, models, data sets, budget, evaluation and recording has an effect, and so do those of the
+// root.
 #include <fmt/format.h>
 
 #include "tests/experiments/compression_key_cases.hpp"
@@ -332,7 +333,7 @@ TEST_F(KeyWalk, OfTrainingModelsDataBudgetAndEvaluation) {
   expect_results_by_version(SYNCOPATE_SOURCE_DIR, "tests/golden/results_by_version/training.json");
 }
 
-// What is recorded beside a run changes nothing in it; each key changes what is recorded.
+// Recording does not change a run; each key changes what is recorded.
 TEST_F(KeyWalk, OfRecording) {
   write("experiment.toml", trained);
   const auto recorded = [&](const std::string& keys) {
@@ -347,9 +348,9 @@ TEST_F(KeyWalk, OfRecording) {
   EXPECT_NE(recorded("trace=true,trace_seconds=0.01"), recorded("trace=true"));
 }
 
-// Every key of [[methods]] does something, for each method.
+// Every key of [[methods]] has an effect, for each method.
 
-// Workers whose micro-batches take unlike and varying times; 128 samples, so 8 steps per epoch.
+// Workers whose micro-batches take different and varying times; 128 samples, so 8 steps per epoch.
 constexpr const char* compared = R"(
 seeds = [3]
 [cluster]
@@ -406,7 +407,7 @@ const std::vector<KeyCase> synchronous = {
      {"methods.0.drop_rate=0.5", "methods.0.from_step=2", "methods.0.from_epoch=1"}},
 };
 
-// What a number was solved for, of all rules that have one.
+// Targets of solved numbers, for all rules that have one.
 const std::vector<std::string>& told() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
@@ -452,7 +453,7 @@ TEST_F(KeyWalk, OfMethods) {
   expect_results_by_version(SYNCOPATE_SOURCE_DIR, "tests/golden/results_by_version/methods.json");
 }
 
-// Every key of [cluster], [network], [[delays]] and [[outages]] does something. On virtual time alone.
+// Every key of [cluster], [network], [[delays]] and [[outages]] has an effect, on virtual time alone.
 
 constexpr const char* time_only = R"(
 seeds = [3]
@@ -508,12 +509,12 @@ const std::vector<KeyCase> clusters = {
       "cluster.trace.stretch.together=true"}},
 };
 
-// A ring of two servers, for all-reduces, and messages.
+// Two levels: a ring of machines with two workers each, for all-reduces and messages.
 constexpr const char* two_servers =
     "network={kind='two-level',latency_s=0.01,bandwidth_bytes_per_s=1e6,group_size=2,"
     "inside={latency_s=0.001,bandwidth_bytes_per_s=1e7}}";
 
-// Links that are unlike the others, met by messages; and exchanges during the backward pass.
+// Links that differ from the others, used by messages; and exchanges during the backward pass.
 constexpr const char* messages = "methods=[{algorithm='async-sgd'}]";
 std::string with_links(const std::string& network, bool has_server = true) {
   return "network={" + network + ",links=[{workers=[1],latency_s=0.003,bandwidth_bytes_per_s=4e5}]" +
@@ -598,7 +599,7 @@ const std::vector<KeyCase> delays_of_each_kind = {
      {"delays.0.stretch.block_steps=2", "delays.0.stretch.redraw_worker=true", "delays.0.stretch.together=true"}},
 };
 
-// What all kinds share.
+// Keys that all kinds of delays share.
 const std::vector<KeyCase> delays_of_any_kind = {
     {{delay("kind='exponential',mean=0.5,scope='micro-batch',unit='seconds'")},
      {"delays.0.unit='micro_batch'", "delays.0.scope='step'", "delays.0.scope='whole-step'", "delays.0.scope='worker'",

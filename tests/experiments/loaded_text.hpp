@@ -1,4 +1,4 @@
-// A folder of a test's own, in which experiments are written and loaded.
+// A separate folder in which a test writes and loads experiments.
 #pragma once
 
 #include <fmt/format.h>

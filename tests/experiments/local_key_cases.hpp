@@ -8,7 +8,7 @@
 
 namespace syncopate {
 
-// Methods that average every so often, with the keys that each needs beside its period.
+// Methods that average periodically, with the keys that each needs besides its period.
 inline const std::vector<std::string> periodic = {"'local-sgd'",
                                                   "'rounds'",
                                                   "'outer-local-sgd',outer={name='plain'}",
@@ -16,7 +16,7 @@ inline const std::vector<std::string> periodic = {"'local-sgd'",
                                                   "'edit',outer={name='plain'}",
                                                   "'hierarchical-sgd',group_size=2,group_period=1",
                                                   "'dropcompute-local-sgd',threshold_s=0.3"};
-// The same with averages one round late, which leave the optimizer's moments alone.
+// The same with averages one round late, which do not average the optimizer's moments.
 inline const std::vector<std::string> overlapped = {"'cocod-sgd'", "'overlap-local-sgd',mixing=0.5", "'co2'",
                                                     "'overlapped-diloco',outer={name='plain'}",
                                                     "'streaming-diloco',fragments=2,outer={name='plain'}"};
@@ -35,7 +35,7 @@ inline std::vector<KeyCase> periods() {
         {{with("rule='power',coefficient=0.2,minimum=2,warmup_steps=8")}, {"methods.0.period.warmup_period=1"}});
     cases.push_back({{with("rule='post-local',switch_step=4,steps=4")},
                      {"methods.0.period.switch_step=8", "methods.0.period.steps=3"}});
-    cases.push_back({{with("rule='constant',steps={rounds=6}")},  // of 24 steps
+    cases.push_back({{with("rule='constant',steps={rounds=6}")},  // a run has 24 steps
                      {"methods.0.period.steps.rounds=8", "methods.0.period.steps={share=0.5}"}});
     cases.push_back({{with("rule='constant',steps={share=0.25}")}, {"methods.0.period.steps.share=0.5"}});
     cases.push_back({{with("rule='constant',steps=4,solved_for={share=0.25,rounds=6,found=6}")},
@@ -53,7 +53,7 @@ inline std::vector<KeyCase> periods() {
   return cases;
 }
 
-// A model with batch normalisation and an optimizer with two moments: there is something to decide about.
+// A model with batch normalisation and an optimizer with two moments, so that every policy applies.
 inline std::vector<std::string> with_moments_and_statistics(const std::string& keys) {
   return {"training.model='cnn'",
           "models.cnn={channels=[2],kernel=3,dense=3,batch_norm=true}",
@@ -99,13 +99,13 @@ inline std::vector<KeyCase> policies() {
   return cases;
 }
 
-// Averages by samples, where workers have unequal numbers of them.
+// Averages by samples, if workers have unequal numbers of them.
 inline std::vector<KeyCase> model_weights() {
   std::vector<KeyCase> cases;
   std::vector<std::string> methods = {"'adacomm',initial_period=3", "'des-loc',period=3", "'branch-train-merge'"};
   for (const auto* family : {&periodic, &overlapped})
     for (const std::string& keys : *family) {
-      if (keys.starts_with("'edit'")) continue;  // which has weights of its own
+      if (keys.starts_with("'edit'")) continue;  // has its own weights
       const bool is_eager = keys.starts_with("'overlapped-diloco'");
       methods.push_back(keys + (is_eager ? ",update='delayed'" : "") + ",period={rule='constant',steps=3}");
     }
@@ -114,7 +114,7 @@ inline std::vector<KeyCase> model_weights() {
   return cases;
 }
 
-// Of all methods that take outer steps.
+// Keys of all methods that take outer steps.
 inline std::vector<KeyCase> outer_steps() {
   std::vector<KeyCase> cases;
   for (const char* keys :

@@ -1,5 +1,5 @@
-// A rank that is killed in the middle of a run: the others are ended by the launcher in the same way as by Ctrl-C, and
-// say what has happened all the same.
+// A rank is killed in the middle of a run. The launcher ends the others in the same way as Ctrl-C, and they still
+// report what has happened.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,13 +24,13 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// An experiment of two runs on three ranks, without what it trains.
+// An experiment of two runs on three ranks, without the training.
 std::string on_three_ranks(const std::string& name) {
   return fmt::format("name = \"{}\"\n{}{}[network]\nkind = \"free\"\n[[methods]]\nalgorithm = \"sync-sgd\"\n", name,
                      emulated_cluster(3, 0.05), plain_sgd);
 }
 
-// The second run takes days, nearly all of which ranks sleep, so that they are not in the middle of a reduction.
+// The second run takes days, which ranks spend almost entirely sleeping, so they are not in the middle of a reduction.
 const std::string long_sleeps = on_three_ranks("lost") + R"([training]
 model = "quadratic"
 [evaluation]
@@ -39,7 +39,7 @@ every_steps = 5
 "budget.steps" = [10, 10_000_000]
 )";
 
-// The second run's first gradient takes more arithmetic than anybody waits for, and no rank can leave it.
+// The second run's first gradient takes very long, and no rank can leave it.
 const std::string long_steps = on_three_ranks("long") + R"([training]
 model = "mlp"
 dataset = "gaussian-mixture"
@@ -58,14 +58,14 @@ steps = 1
 
 class LostRank : public ProgramTest {
  protected:
-  // Runs the experiment on three ranks; once the first run is there, `disturb` gets the ranks' processes.
+  // Runs the experiment on three ranks. Once the first run exists, `disturb` gets the ranks' processes.
   template <typename Disturb>
   ProgramOutcome launch(Disturb disturb, const std::string& what = long_sleeps) {
     write("e.toml", what);
-    // Open MPI kills the survivors a second after it has told them to end, on a busy machine before they can speak. It
-    // always waits so long.
+    // By default Open MPI kills the survivors a second after it has told them to end; on a busy machine they cannot
+    // report by then. It always waits for the whole time.
     for (const char* const name : {"OMPI_MCA_odls_base_sigkill_timeout", "PRTE_MCA_odls_base_sigkill_timeout"})
-      ::setenv(name, "5", 1);  // of Open MPI 4, and of 5
+      ::setenv(name, "5", 1);  // for Open MPI 4, and for 5
     ProgramOutcome outcome;
     std::thread launcher([&] { outcome = syncopate("run e.toml --quiet --results results", 3); });
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(100);
@@ -128,7 +128,7 @@ TEST_F(LostRank, IsNotClaimedWhereTheUserInterrupts) {
   EXPECT_THAT(outcome.err, Not(HasSubstr("lost")));
 }
 
-// `dev mpirun` where what the ranks say cannot be written: they write into a pipe of mpirun's, and cannot know.
+// `dev mpirun` if the ranks' output cannot be written: they write into a pipe of mpirun and cannot know.
 
 using testing::HasSubstr;
 
@@ -149,7 +149,7 @@ algorithm = "sync-sgd"
 
 class DevMpirun : public ProgramTest {
  protected:
-  // A build folder that is complete: CMake and Ninja find nothing to do.
+  // A complete build folder: CMake and Ninja find nothing to do.
   void SetUp() override {
     ProgramTest::SetUp();
     write("e.toml", one_run);
@@ -165,7 +165,7 @@ class DevMpirun : public ProgramTest {
     std::filesystem::permissions(write(name, "#!/bin/sh\n" + text + "\n"), std::filesystem::perms::owner_all);
   }
 
-  // With redirections in the shell's words.
+  // Takes redirections in the shell's syntax.
   ProgramOutcome dev(const std::string& words, const std::string& limit = "300") const {
     return shell("{ PATH=\"$PWD/tools:$PATH\" BUILD_DIR=\"$PWD/build\" SYNCOPATE_INSTALL=0 timeout " + limit + " '" +
                  std::string(SYNCOPATE_SOURCE_DIR) + "/dev' " + words + "; }");
@@ -203,14 +203,14 @@ TEST_F(DevMpirun, SaysWhyItsOutputIsLost) {
   const ProgramOutcome closed = mpirun_with(">&-");
   EXPECT_EQ(closed.status, 1);
   EXPECT_EQ(closed.err, "dev: standard output could not be written: Bad file descriptor\n");
-  // Its status stands in a file: the pipeline's is its reader's, which ends at once and has read nothing.
+  // The status goes to a file: the status of a pipeline is that of its reader, which ends at once without reading.
   program("launcher", "sleep 0.5; echo the table");
   mpirun_with("2>said.txt; echo $? >status.txt; } | { true");
   EXPECT_EQ(read("status.txt"), "1\n");
   EXPECT_EQ(read("said.txt"), "dev: standard output could not be written: Broken pipe\n");
 }
 
-// Every rank writes until it has said all, whoever listens.
+// Every rank writes all of its output, whoever reads.
 TEST_F(DevMpirun, LetsTheRanksGoOnWhereNobodyReads) {
   program("launcher", "yes | head -c 1000000; echo all >said.txt");
   EXPECT_EQ(mpirun_with(">/dev/full").status, 1);
@@ -228,7 +228,7 @@ TEST_F(DevMpirun, HasTheLaunchersStatus) {
   }
 }
 
-// After Ctrl-C mpirun of Open MPI 5 shows nothing any more of what the ranks say.
+// After Ctrl-C mpirun of Open MPI 5 no longer shows the ranks' output.
 TEST_F(DevMpirun, SpeaksForTheRanksWhereTheLauncherDoesNot) {
   for (const auto& [version, is_said] : {std::pair("5.0.7", true), std::pair("4.1.4", false)}) {
     program("launcher",
@@ -238,7 +238,7 @@ TEST_F(DevMpirun, SpeaksForTheRanksWhereTheLauncherDoesNot) {
   }
 }
 
-// Benchmarks take minutes to build and to run: not for a word that was meant otherwise.
+// Benchmarks take minutes to build and to run, so a mistyped word must not start them.
 TEST_F(DevMpirun, BenchBuildsNothingForOtherWordsThanAFilter) {
   program("tools/ninja", "touch built");
   const auto help = dev("bench --help");

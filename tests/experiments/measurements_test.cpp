@@ -1,4 +1,4 @@
-// What is measured at chosen steps: in measurements.csv, at no cost of time.
+// Measurements at chosen steps: in measurements.csv, at no cost of time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,18 +20,18 @@
 namespace syncopate {
 namespace {
 
-// Runs of one experiment with one method or another.
+// Runs of one experiment with different methods.
 
 class MethodOutcomes : public ExperimentFile {
  protected:
-  // `method`: what stands in its table, "algorithm='sync-sgd'".
+  // `method`: the content of its table, such as "algorithm='sync-sgd'".
   Outcome outcome_with(const std::string& method, Overrides overrides = {}) const {
     overrides.push_back("methods=[{" + method + "}]");
     return outcome_of(load(overrides).runs.front());
   }
 };
 
-// Of its evaluations.
+// The steps of its evaluations.
 std::vector<std::int64_t> steps_of(const Outcome& outcome) {
   std::vector<std::int64_t> steps;
   for (const MetricsRow& row : outcome.recording.metrics) steps.push_back(row.step.value());
@@ -41,7 +41,7 @@ std::vector<std::int64_t> steps_of(const Outcome& outcome) {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Gradients a_i (x_i - x*_i) without noise, of a rate that leaves (1 - 0.5 a_i)^t of each distance.
+// Gradients a_i (x_i - x*_i) without noise, at a rate that leaves (1 - 0.5 a_i)^t of each distance.
 constexpr const char* experiment = R"(
 [cluster]
 workers = 3
@@ -102,7 +102,7 @@ TEST_F(Measurements, OfAQuadraticAreItsFormulas) {
     EXPECT_NEAR(found["largest_eigenvalue"].at(step), 1, 1e-6);
     EXPECT_NEAR(found["hessian_trace"].at(step), trace, 1e-9);
   }
-  // What a step is taken along is the gradient at the model before it.
+  // A step is along the gradient at the model before it.
   EXPECT_EQ(found["step_gradient_norm"].size(), 2u);
   EXPECT_EQ(found["gradient_norm"].size(), 3u);
   const auto each = by_quantity(outcome_with({"measurements.every_steps=1"}));
@@ -110,12 +110,12 @@ TEST_F(Measurements, OfAQuadraticAreItsFormulas) {
     EXPECT_NEAR(each.at("step_gradient_norm").at(step), each.at("gradient_norm").at(step - 1),
                 1e-5 * each.at("gradient_norm").at(step - 1));
   for (const auto& [step, distance] : found["consensus_distance"])
-    EXPECT_NEAR(distance, 0, 1e-12) << step;  // all share a model
+    EXPECT_NEAR(distance, 0, 1e-12) << step;  // all have the same model
   EXPECT_EQ(found["consensus_distance"].size(), 2u);
 }
 
-// Workers that train alone, each by its own noise, move apart, at a small rate as in a random walk: by the root of the
-// steps since their last average.
+// Workers that train alone, each with its own noise, move apart. At a small rate this is a random walk: the distance
+// grows with the root of the steps since their last average.
 TEST_F(Measurements, WorkersOfLocalSgdAreApartBeforeTheyAreAveraged) {
   const auto found = by_quantity(
       outcome_with({"methods=[{algorithm='local-sgd',period={rule='constant',steps=4}}]", "models.quadratic.noise=1",
@@ -124,12 +124,12 @@ TEST_F(Measurements, WorkersOfLocalSgdAreApartBeforeTheyAreAveraged) {
   const auto& distance = found.at("consensus_distance");
   for (std::int64_t step = 1; step <= 8; ++step) {
     const auto alone = static_cast<double>((step - 1) % 4 + 1);
-    const double expected = 1e-4 * std::sqrt(1000 * alone * 2 / 3);  // of three workers, from their own mean
+    const double expected = 1e-4 * std::sqrt(1000 * alone * 2 / 3);  // three workers' distance from their mean
     EXPECT_NEAR(distance.at(step), expected, 0.1 * expected) << step;
   }
 }
 
-// Dynamic averaging that averages at every step: apart by one step of noise before it, and not at all after.
+// Dynamic averaging at every step: before an average models differ by one step of noise, and afterwards not at all.
 TEST_F(Measurements, ModelsThatAreEvaluatedHaveADistanceOfTheirOwn) {
   const Outcome outcome =
       outcome_with({"methods=[{algorithm='dynamic-averaging',threshold=0,check_every=1}]", "models.quadratic.noise=1",
@@ -140,7 +140,7 @@ TEST_F(Measurements, ModelsThatAreEvaluatedHaveADistanceOfTheirOwn) {
   for (const Measurement& row : outcome.recording.measurements) ++rows[{row.step.value(), row.quantity}];
   for (const auto& [row, count] : rows) EXPECT_EQ(count, 1) << row.second << " after step " << row.first;
   const auto found = by_quantity(outcome);
-  const double expected = 1e-4 * std::sqrt(1000.0 * 2 / 3);  // of three workers, from their own mean
+  const double expected = 1e-4 * std::sqrt(1000.0 * 2 / 3);  // three workers' distance from their mean
   for (const std::int64_t step : {4, 8}) {
     EXPECT_NEAR(found.at("consensus_distance").at(step), expected, 0.1 * expected) << step;
     EXPECT_LT(found.at("evaluated_consensus_distance").at(step), 0.01 * expected) << step;
@@ -212,8 +212,8 @@ TEST_F(Measurements, TheMeanSquaredGradientNormNeedsAllSteps) {
                       "methods=[{algorithm='local-sgd',period={rule='constant',steps=2}}]"}));
 }
 
-// All layers, in evaluation mode, where BatchNorm is a function of one sample: the trace by signs, and a network that
-// has more than one local curvature.
+// All layers, in evaluation mode, where BatchNorm is a function of one sample; the trace by random signs; and a network
+// with several local curvatures.
 TEST_F(Measurements, OfNetworksAreFinite) {
   for (const std::string model : {"training.model=linear", "training.model=mlp"}) {
     const Outcome outcome = outcome_with(
@@ -235,7 +235,7 @@ TEST_F(Measurements, BadKeysAreSaid) {
   EXPECT_THAT(faults({"measurements.sharpness=true"}), HasSubstr("measurements.sharpness"));
 }
 
-// Such as a module of one's own that takes texts; models of workers are apart whatever they are of.
+// For example, a user's module that takes texts. Workers' models have a distance in any case.
 TEST(MeasurementsWithoutDerivatives, AreRefusedWhereTheyNeedThem) {
   TrainingSection training;
   training.objective.why_no_derivative = "these are not there";
@@ -251,7 +251,7 @@ TEST(MeasurementsWithoutDerivatives, AreRefusedWhereTheyNeedThem) {
   EXPECT_EQ(faults_of("step_gradient_norm"), "");
 }
 
-// Found before anything is run: this one computes with float32 alone.
+// Detected before anything runs: this module computes only in float32.
 TEST_F(Measurements, NeedAModuleOfOnesOwnThatHasDerivatives) {
   const std::string module = file.string() + ".pt";
   const auto faults_with = [&](const std::string& forward) {
@@ -267,13 +267,13 @@ TEST_F(Measurements, NeedAModuleOfOnesOwnThatHasDerivatives) {
   std::filesystem::remove(module);
 }
 
-// evaluation.every_seconds against timelines worked out by hand.
+// evaluation.every_seconds, compared with timelines worked out by hand.
 
 using testing::ElementsAre;
 using testing::HasSubstr;
 
 // The slowest worker takes 3 s, an average or all-reduce 0.25 s. The loss is half the squared distance from the
-// optimum, which a step shortens to 0.9 of itself.
+// optimum, and a step reduces the distance to 0.9 of itself.
 constexpr const char* timed_experiment = R"(
 [cluster]
 workers = 5
@@ -335,7 +335,7 @@ TEST_F(EvaluationTimes, MultiplesThatNoModelLiesBetweenHaveOneRow) {
   EXPECT_THAT(steps_of(outcome_with("algorithm='sync-sgd'", {"evaluation.every_seconds=100"})), ElementsAre(0, 13));
 }
 
-// Rounds end at 12.25, 24.5, 36.75, and the last one, of a step, at 40.
+// Rounds end at 12.25, 24.5, 36.75, and the last one, of one step, at 40.
 TEST_F(EvaluationTimes, OfLocalSgdAveragesAreEvaluated) {
   const std::string method = "algorithm='local-sgd',period={rule='constant',steps=4}";
   EXPECT_THAT(steps_of(outcome_with(method)), ElementsAre(0, 4, 8, 12, 13));
@@ -344,13 +344,14 @@ TEST_F(EvaluationTimes, OfLocalSgdAveragesAreEvaluated) {
   EXPECT_THAT(times_of(rarer), ElementsAre(0, 24.5, 36.75, 40));
 }
 
-// Workers that never meet: at 10 s worker 0 is in step 10, 1 has its 9th at 10.8, 2 its 4th at 12, 4 its 10th at 11.
+// Workers that never meet. At 10 s worker 0 ends step 10. Worker 1 ends its 9th step at 10.8 s, worker 2 its 4th at 12
+// s, and worker 4 its 10th at 11 s.
 TEST_F(EvaluationTimes, WhereWorkersHaveModelsOfTheirOwnEachHasItsFirstAtOrAfterTheTime) {
   const Outcome outcome =
       outcome_with("algorithm='dynamic-averaging',threshold=inf,check_every=2", {"evaluation.every_seconds=5"});
   const auto& rows = outcome.recording.metrics;
   EXPECT_THAT(steps_of(outcome), ElementsAre(0, 5, 10, 13));
-  EXPECT_EQ(to_seconds(rows[1].time), 6);  // of the second step of worker 2
+  EXPECT_EQ(to_seconds(rows[1].time), 6);  // end of worker 2's second step
   EXPECT_EQ(to_seconds(rows[2].time), 12);
   const auto expected = [](const std::vector<int>& steps) {
     double distance = 0;
@@ -363,7 +364,7 @@ TEST_F(EvaluationTimes, WhereWorkersHaveModelsOfTheirOwnEachHasItsFirstAtOrAfter
 }
 
 // A server publishes with each gradient, also between two steps of the file: the rows are the first at or after each
-// multiple. Of all rows by steps none lies between the multiple and the row.
+// multiple. Between a multiple and its row there is no row by steps.
 TEST_F(EvaluationTimes, OfAllMethodsRowsAreTheFirstAtOrAfterEachMultiple) {
   for (const std::string method :
        {"algorithm='async-sgd'", "algorithm='backup-workers',backups=2", "algorithm='softsync',splitting=2",
@@ -379,10 +380,10 @@ TEST_F(EvaluationTimes, OfAllMethodsRowsAreTheFirstAtOrAfterEachMultiple) {
     const auto times = times_of(outcome);
     ASSERT_GT(times.size(), 3u);
     for (std::size_t i = 1; i < times.size(); ++i) {
-      if (i + 1 == times.size()) continue;  // the last one is there in any case
+      if (i + 1 == times.size()) continue;  // the last row exists in any case
       EXPECT_GT(std::floor(times[i] / 4), std::floor(times[i - 1] / 4));
       const double due = 4 * (std::floor(times[i - 1] / 4) + 1);
-      // Of each worker's own model the first may be of an earlier step than the last worker's.
+      // With workers' own models, the first model may be from an earlier step than the last worker's.
       if (has_individual_models) continue;
       for (const double time : times_of(often)) EXPECT_FALSE(time >= due && time < times[i]) << due;
     }
@@ -391,7 +392,7 @@ TEST_F(EvaluationTimes, OfAllMethodsRowsAreTheFirstAtOrAfterEachMultiple) {
   }
 }
 
-// The target is met by the first of these evaluations that does, at its time.
+// The first of these evaluations that meets the target gives the time.
 TEST_F(EvaluationTimes, TimeToTargetGoesByThem) {
   const Outcome outcome = outcome_with("algorithm='sync-sgd'");
   const double reached = outcome.recording.metrics[0].evaluation->test_loss * std::pow(0.9, 2 * 5);  // after step 5
@@ -413,7 +414,7 @@ TEST_F(EvaluationTimes, ItStandsInsteadOfOtherIntervals) {
   EXPECT_EQ(load().resolved_toml.find("every_steps"), std::string::npos);
 }
 
-// Methods in which each worker has a model of its own: what is evaluated is the mean of all, or each of them.
+// Methods in which each worker has its own model: the mean of all is evaluated, or each of them.
 
 // A condition of 1: the loss is half the squared distance from the optimum.
 constexpr const char* models_experiment = R"(
@@ -451,8 +452,8 @@ class IndividualModelsInFiles : public MethodOutcomes {
   }
 };
 
-// Gradients are linear and mixing keeps the mean, so that it is the model of synchronous SGD after as many steps; no
-// worker has that.
+// Gradients are linear and mixing keeps the mean, so the mean is the model of synchronous SGD after the same number of
+// steps. No worker has that model.
 TEST_F(IndividualModelsInFiles, TheMeanOfAllIsEvaluated) {
   const Outcome synchronous = outcome_with("algorithm='sync-sgd'");
   for (const auto* method : {"algorithm='decentralized-sgd'", "algorithm='stochastic-gradient-push'",
@@ -477,13 +478,13 @@ TEST_F(IndividualModelsInFiles, ItsTimeIsThatOfTheSlowestWorker) {
     EXPECT_EQ(to_seconds(alone.recording.metrics[i].time), 3.0 * static_cast<double>(4 * i));
 }
 
-// The mean of the losses is above that of the mean by half the mean squared distance.
+// The mean of the losses exceeds the loss of the mean by half the mean squared distance.
 TEST_F(IndividualModelsInFiles, OrTheMeanOverEachOfThemWhichTheConsensusDistanceTellsApart) {
   for (const std::string algorithm : {"decentralized-sgd", "stochastic-gradient-push"}) {
     const Outcome mean = outcome_with("algorithm='" + algorithm + "',evaluated='average'");
     const Outcome each = outcome_with("algorithm='" + algorithm + "',evaluated='own'");
     ASSERT_EQ(steps_of(each), steps_of(mean));
-    ASSERT_EQ(each.recording.measurements.size(), 4u);  // there is none before the first step
+    ASSERT_EQ(each.recording.measurements.size(), 4u);  // no consensus distance before the first step
     for (std::size_t i = 1; i < 5; ++i) {
       const Measurement& distance = each.recording.measurements[i - 1];
       const MetricsRow& row = each.recording.metrics[i];
@@ -509,7 +510,7 @@ TEST_F(IndividualModelsInFiles, EvaluationChangesNeitherTimeNorModels) {
   }
 }
 
-// Under a budget of seconds workers end at unlike steps; the last row is that of all last models.
+// Under a budget of seconds workers end at different steps; the last row is for all last models.
 TEST_F(IndividualModelsInFiles, RowsAscendWhereWorkersEndAtUnlikeSteps) {
   for (const auto* method : {"algorithm='stochastic-gradient-push',overlap_steps=3,overlap='released'",
                              "algorithm='dynamic-averaging',threshold=inf,check_every=2"}) {
@@ -524,7 +525,7 @@ TEST_F(IndividualModelsInFiles, RowsAscendWhereWorkersEndAtUnlikeSteps) {
   }
 }
 
-// The model goes to and fro without end.
+// The model oscillates without end.
 TEST_F(IndividualModelsInFiles, ADivergedMeanEndsTheRun) {
   const Outcome outcome = outcome_with("algorithm='decentralized-sgd'",
                                        {"training.learning_rate.peak=1e10", "budget.steps=400", "cluster.workers=3",
@@ -532,10 +533,10 @@ TEST_F(IndividualModelsInFiles, ADivergedMeanEndsTheRun) {
   EXPECT_TRUE(outcome.recording.diverged);
 }
 
-// The first row of metrics.csv: what the run starts with.
+// The first row of metrics.csv, at the start of the run.
 
 struct FirstRow : ExperimentFile {
-  // Of the run's first row.
+  // The learning rate of the run's first row.
   double first_rate(const std::string& method) const {
     const auto run = load({"seeds=[3]", "methods=[" + method + "]"}).runs.at(0);
     const auto rows = outcome_of(run).recording.metrics;
@@ -544,7 +545,7 @@ struct FirstRow : ExperimentFile {
   }
 };
 
-// That of the next step, as in all rows: of the phase's own schedule where that begins at once.
+// The rate of the next step, as in all rows. If a phase begins at once, it is that of the phase's schedule.
 TEST_F(FirstRow, HasTheRateOfTheFirstStep) {
   EXPECT_DOUBLE_EQ(first_rate("{algorithm='sync-sgd'}"), 0.2);
   const std::string at_once = "{algorithm='local-sgd',period={rule='constant',steps=5},local_phase=";
@@ -554,8 +555,8 @@ TEST_F(FirstRow, HasTheRateOfTheFirstStep) {
                    0.2);
 }
 
-// At a constant rate each row's is that of the first step, as the method scales it: that of a server's single gradients
-// by their number, that of backup workers by their quorum.
+// At a constant rate each row has the rate of the first step, as the method scales it: for a server's single gradients
+// by their number, for backup workers by their quorum.
 TEST_F(FirstRow, HasTheRateOfTheRowsThatFollow) {
   const auto rates = [this](const std::string& method) {
     const auto run = load({"seeds=[3]", "training.learning_rate={schedule='constant',peak=0.05}", "budget={steps=24}",

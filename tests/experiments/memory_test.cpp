@@ -1,4 +1,4 @@
-// How much memory the built program takes, and what it says where that is not there. Not built with sanitizers.
+// The memory of the built program, and its messages if memory is insufficient. Not built with sanitizers.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,9 +20,9 @@
 namespace syncopate {
 namespace {
 
-// How much memory the built program takes. Not for builds with sanitizers, which take memory of their own.
+// The memory of the built program. Not for builds with sanitizers, which need memory of their own.
 
-// Resident at most, in the whole life of a command, or of the largest process that it starts.
+// The peak resident memory of a command, or of the largest process that it starts.
 std::int64_t peak_bytes_of(const std::filesystem::path& directory, const std::string& what) {
   const std::string command = "cd '" + directory.string() + "' && exec " + what + " >out.txt 2>err.txt";
   const pid_t child = fork();
@@ -37,7 +37,7 @@ std::int64_t peak_bytes_of(const std::filesystem::path& directory, const std::st
   return 1024 * usage.ru_maxrss;
 }
 
-// Of the program itself.
+// The peak of the program itself.
 std::int64_t peak_bytes(const std::filesystem::path& directory, const std::string& arguments) {
   return peak_bytes_of(directory, "'" SYNCOPATE_PROGRAM "' " + arguments);
 }
@@ -48,7 +48,7 @@ using testing::Not;
 using Outcome = ProgramOutcome;
 using MemoryLimits = ProgramTest;
 
-// A limit on the process's memory stands for a machine that has no more.
+// A limit on the process's memory simulates a machine that has no more.
 TEST_F(MemoryLimits, MemoryThatDoesNotSufficeIsSaid) {
   std::string trace = "worker,step,micro_batch,duration_s\n";
   for (int step = 0; step < 100'000; ++step) trace += "0," + std::to_string(step) + ",0,0.01\n";
@@ -66,7 +66,7 @@ TEST_F(MemoryLimits, MemoryThatDoesNotSufficeIsSaid) {
               AllOf(HasSubstr("delays.0.file = \"t.csv.gz\"; the memory does not suffice"), HasSubstr("bytes")));
 }
 
-// On fibers, in lockstep, and where nothing is run. No model takes part.
+// On fibers, in lockstep, and if nothing is run, without a model.
 TEST_F(MemoryLimits, WorkersThatTheMemoryDoesNotHoldAreRefusedBeforeItIsTaken) {
   write("e.toml", std::string(time_only) + "label = \"method\"\n");
   const auto limited = [&](const std::string& command, int megabytes) {
@@ -85,7 +85,7 @@ TEST_F(MemoryLimits, WorkersThatTheMemoryDoesNotHoldAreRefusedBeforeItIsTaken) {
   }
 }
 
-// Else runs that would come to their end were refused.
+// Otherwise runs that could complete would be refused.
 TEST_F(MemoryLimits, WorkersTakeNoLessMemoryThanIsAskedForThem) {
   write("e.toml", std::string(time_only) + "label = \"method\"\n");
   const auto bytes_per_worker = [&](const std::string& override, int workers) {
@@ -97,7 +97,7 @@ TEST_F(MemoryLimits, WorkersTakeNoLessMemoryThanIsAskedForThem) {
   EXPECT_GT(bytes_per_worker("methods.method.algorithm=async-sgd", 8'000), 5000) << "on stacks of their own";
 }
 
-// Of 24 workers' models with momentum, each of which takes 12 MB, a process has those of its own workers.
+// 24 workers have models with momentum of 12 MB each; a process holds only those of its own workers.
 TEST_F(MemoryLimits, ProcessesThatDivideASimulationHoldTheModelsOfTheirOwnWorkers) {
   write("e.toml", R"(name = "replicas"
 [cluster]
@@ -131,7 +131,7 @@ period = { rule = "constant", steps = 4 }
                                                      " --oversubscribe -n 4 '" SYNCOPATE_PROGRAM "' " +
                                                          run + " --cluster simulated");
   constexpr std::int64_t model = 2 * 4 * 1'490'000;
-  // Of 24 and of 6: the rest is the programs', and what goes between processes.
+  // 24 models compared with 6; the rest are the programs, and data exchanged between processes.
   EXPECT_GT(one - four, 12 * model) << one << " " << four;
 }
 
@@ -156,7 +156,7 @@ label = "other"
 algorithm = "sync-sgd"
 )";
 
-// What LibTorch takes counts alike, though one process may have loaded it by then.
+// LibTorch's memory counts in the same way, though one process may have loaded it already.
 TEST_F(MemoryLimits, APartThatIsTooSmallForOneOfSeveralProcessesIsRefusedAsItIsForOne) {
   write("n.toml", two_small_networks);
   const auto limited = [&](const std::string& options) {
@@ -174,7 +174,7 @@ TEST_F(MemoryLimits, APartThatIsTooSmallForOneOfSeveralProcessesIsRefusedAsItIsF
   EXPECT_THAT(as_many_as_fit.err, Not(HasSubstr("processes")));
 }
 
-// BLAS maps 128 MiB for each thread, and a simulated worker's stack is 128 KiB: hardly any of it is held.
+// BLAS maps 128 MiB for each thread, and a simulated worker's stack is 128 KiB; hardly any of it is resident.
 TEST_F(MemoryLimits, APartThatSufficesIsEnoughForWhatIsMappedAndHardlyHeld) {
   write("n.toml", two_small_networks);
   write("e.toml", std::string(time_only) + "[[methods]]\nlabel = \"other\"\nalgorithm = \"async-sgd\"\n");
@@ -187,7 +187,7 @@ TEST_F(MemoryLimits, APartThatSufficesIsEnoughForWhatIsMappedAndHardlyHeld) {
   }
 }
 
-// OpenBLAS tries for ever to map what it does not get.
+// OpenBLAS tries for ever to map memory that it does not get.
 TEST_F(MemoryLimits, AProcessInWhichBlasGetsNoBufferEnds) {
   write("n.toml", two_small_networks);
   const Outcome child = shell("(ulimit -d 300000 && timeout 60 '" SYNCOPATE_PROGRAM
@@ -195,8 +195,7 @@ TEST_F(MemoryLimits, AProcessInWhichBlasGetsNoBufferEnds) {
   EXPECT_LE(child.status, 1) << child.err;
 }
 
-// From what does not suffice for the libraries to what suffices for all: each ends, with the reason where it is no good
-// end.
+// Limits from too little for the libraries to enough for all: each run ends, with a reason if it fails.
 TEST_F(MemoryLimits, ALimitOnWhatIsMappedEndsARunWithTheReason) {
   write("n.toml", two_small_networks);
   bool is_enough = false;
@@ -224,7 +223,7 @@ TEST_F(MemoryLimits, AnAxisOfThousandsOfValuesTakesMemoryByTheirNumberNotItsSqua
   EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 0) << read("err.txt");
 }
 
-// 10 MB of them take 2 GB, and these half of it.
+// 10 MB of values take 2 GB, and the limit is half of that.
 TEST_F(MemoryLimits, AListThatTheMemoryDoesNotHoldIsAFaultOfItsFile) {
   std::string seeds;
   for (int i = 0; i < 2'500'000; ++i) seeds += "11,";
@@ -235,7 +234,7 @@ TEST_F(MemoryLimits, AListThatTheMemoryDoesNotHoldIsAFaultOfItsFile) {
                                "^e.toml: holds about 25000[0-9][0-9] values; the memory does not suffice: they take "));
 }
 
-// Whoever reads the experiment needs LibTorch for the module's sizes.
+// LibTorch is needed to read the module's sizes, already when the experiment is read.
 TEST_F(MemoryLimits, ALibraryThatFindsNoRoomIsNoFaultOfTheModulesFile) {
   for (const char* const limit : {"500000", "700000"}) {
     const Outcome outcome = shell("(ulimit -v " + std::string(limit) +
@@ -247,7 +246,7 @@ TEST_F(MemoryLimits, ALibraryThatFindsNoRoomIsNoFaultOfTheModulesFile) {
   }
 }
 
-// Before any of them is listed.
+// Refused before any of them is listed.
 TEST_F(MemoryLimits, RunsThatTheMemoryDoesNotHoldAreRefusedBeforeTheyAreListed) {
   write("e.toml", time_only);
   for (const std::string what : {"seeds=9000000000000000000",
@@ -261,13 +260,14 @@ TEST_F(MemoryLimits, RunsThatTheMemoryDoesNotHoldAreRefusedBeforeTheyAreListed) 
   }
 }
 
-// What `check` says of memory, against what the program takes, and what --memory refuses. Not built with sanitizers.
+// The memory that `check` prints, compared with the program's memory, and refusals by --memory. Not built with
+// sanitizers.
 
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// A quadratic of 1,000 parameters on 8 workers. One micro-batch each.
+// A quadratic of 1,000 parameters on 8 workers, with one micro-batch each.
 constexpr const char* quadratic = R"(name = "q"
 [cluster]
 workers = 8
@@ -326,7 +326,7 @@ class Memory : public ProgramTest {
   double vectors(const std::vector<std::string>& overrides, const MemoryOptions& options = {}) const {
     return memory_need(run_of(quadratic, overrides), options).vectors;
   }
-  // Of the last line of `check`, in bytes.
+  // Bytes from the last line of `check`.
   double checked(const std::string& arguments) const {
     const ProgramOutcome check = syncopate("check " + arguments);
     EXPECT_EQ(check.status, 0) << check.err;
@@ -335,7 +335,7 @@ class Memory : public ProgramTest {
     EXPECT_TRUE(std::regex_search(check.out, found, line)) << check.out;
     return found.empty() ? 0 : std::stod(found[1]) * (1 << 30);
   }
-  // Estimated over measured.
+  // Estimated memory divided by measured memory.
   double ratio(const std::string& overrides) const {
     write("e.toml", perceptron);
     const auto measured =
@@ -347,7 +347,7 @@ class Memory : public ProgramTest {
   }
 };
 
-// A model and its momentum, whatever the number of workers: they are in consensus. With them the next ones, a sum and
+// One model and its momentum for any number of workers, since they are in consensus. Then the next ones, a sum and
 // gradients.
 TEST_F(Memory, HasOneModelWhereAllAreInConsensus) {
   const double of_two = vectors({"cluster.workers=2"});
@@ -365,7 +365,7 @@ TEST_F(Memory, HasAModelAndMomentumOfEachWorkerBetweenAverages) {
       vectors({local, period, plain, "cluster.workers=32"}) - vectors({local, period, plain, "cluster.workers=4"}), 28);
 }
 
-// What is not sent stays with each worker: N vectors more than without compression, and packets.
+// Each worker keeps its unsent values: N more vectors than without compression, and packets.
 TEST_F(Memory, HasTheResidualsOfCompression) {
   const double dense = vectors({"cluster.workers=32"});
   const double compressed = vectors({"cluster.workers=32", "methods.m.compression={name=\"top-k\", ratio=0.01}"});

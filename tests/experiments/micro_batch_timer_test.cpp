@@ -1,4 +1,4 @@
-// What is fitted to the times of micro-batches of sequences: made-up times, told by a clock that only gradients move.
+// Fits to times of micro-batches of sequences: made-up times, read from a clock that only gradients move.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/resource.h>
@@ -26,7 +26,7 @@
 namespace syncopate {
 namespace {
 
-// Four workers' micro-batches of eight sequences of 3 to 40 tokens, or all of one length.
+// Four workers' micro-batches of eight sequences, of 3 to 40 tokens or all of one length.
 class DrawnLengths : public BatchLengths {
  public:
   explicit DrawnLengths(std::int32_t all = 0) : all_(all) {}
@@ -92,7 +92,7 @@ TEST(LengthMeter, TellsPaddedTokensFromTokens) {
   EXPECT_EQ(fit.cost.per_token_s, 0);
 }
 
-// Of what is timed padded, shorter sequences' own tokens are no part, however the noise falls.
+// If times are of padded sequences, a shorter sequence's own tokens have no cost, whatever the noise.
 TEST(LengthMeter, FindsNoCostOfOwnTokensWhereAllArePadded) {
   int calls = 0;
   Meter meter(std::make_shared<DrawnLengths>(), [&](const std::vector<std::int32_t>& lengths, int) {
@@ -107,7 +107,7 @@ TEST(LengthMeter, FindsNoCostOfOwnTokensWhereAllArePadded) {
   EXPECT_GT(fit.cost.per_padded_token_s, 0);
 }
 
-// A language model's last layer is of what is asked for, which no padding is.
+// A language model's last layer computes only requested tokens, which exclude padding.
 TEST(LengthMeter, FindsTheCostOfOwnTokensWherePaddingIsAskedForNothing) {
   const ContentCost cost{.base_s = 1e-3, .per_token_s = 2e-5, .per_padded_token_s = 1e-5};
   Meter meter(std::make_shared<DrawnLengths>(), [&](const auto& lengths, int) { return seconds_of(cost, lengths); });
@@ -118,7 +118,7 @@ TEST(LengthMeter, FindsTheCostOfOwnTokensWherePaddingIsAskedForNothing) {
   EXPECT_NEAR(fit.cost.per_padded_token_s, cost.per_padded_token_s, 1e-11);
 }
 
-// Visits that are disturbed now and then, and the first ones, in which libraries set themselves up.
+// Some visits are disturbed, and so are the first ones, in which libraries initialise themselves.
 TEST(LengthMeter, IsNotMisledByRareDisturbancesNorByTheFirstGradients) {
   const ContentCost cost{.base_s = 2e-3, .per_token_s = 3e-5};
   int calls = 0;
@@ -131,8 +131,8 @@ TEST(LengthMeter, IsNotMisledByRareDisturbancesNorByTheFirstGradients) {
   EXPECT_NEAR(fit.cost.per_token_s, cost.per_token_s, 1e-11);
 }
 
-// Half of the lengths take 1 ms more than the line says, the others 1 ms less, at some 7 to 15 ms: the line explains
-// all but 1 ms^2 of their variance.
+// Half of the lengths take 1 ms more than the line, the others 1 ms less, of about 7 to 15 ms: the line explains all
+// but 1 ms^2 of their variance.
 TEST(LengthMeter, SaysHowWellTheLineFits) {
   const Meter meter(std::make_shared<DrawnLengths>(), [&](const std::vector<std::int32_t>& lengths, int) {
     double tokens = 0;
@@ -163,7 +163,8 @@ TEST(LengthMeter, TimesMicroBatchesFromTheFewestTokensToTheMost) {
   EXPECT_GT(*timed.rbegin(), *std::prev(all.end(), 10));
 }
 
-// Of sequences that are all as long nothing says what a token costs: all of it is the base, which is right for them.
+// If all sequences have the same length, the cost of a token is unknown: the whole time becomes the base, which is
+// right for them.
 TEST(LengthMeter, ClaimsNoCostPerTokenWhereAllLengthsAreEqual) {
   const Meter meter(std::make_shared<DrawnLengths>(12),
                     [](const auto&, int visit) { return visit % 2 ? 4e-3 : 4.2e-3; });
@@ -182,8 +183,8 @@ TEST(LengthMeter, GivesUpRoundsWhereGradientsAreSlow) {
   EXPECT_LT(meter.now_s, 100 + 35);
 }
 
-// What a measurement of a micro-batch times, and what it holds in memory meanwhile: by a clock that gradients and their
-// release move, and by gradients that are counted.
+// These tests show which part of a micro-batch a measurement times and what it holds in memory meanwhile. They use a
+// clock that gradients and their release move, and counted gradients.
 
 constexpr double gradient_s = 1e-3, release_s = 5e-3;
 
@@ -268,7 +269,7 @@ std::size_t address_space() {
   return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
-// Of 32 threads a few find room for their stacks.
+// Only a few of 32 threads have room for their stacks.
 int measure_without_room() {
   constexpr std::size_t gibibyte = std::size_t{1} << 30;
   pthread_attr_t attributes;
@@ -296,11 +297,11 @@ TEST(MicroBatchTimer, ThreadsThatCannotBeStartedAreAnError) {
   EXPECT_EQ(status, 0);
 }
 
-// What names a micro-batch whose time is to be measured: all that decides its arithmetic, and nothing else, so that a
-// measurement is used again where it holds and only there.
+// The name of a micro-batch whose time is measured: it contains everything that determines the arithmetic, and nothing
+// else, so that a measurement is reused exactly where it is valid.
 
 struct MeasuredTime : ExperimentFile {
-  // Of each measurement that an experiment asks for.
+  // The keys of all measurements that an experiment requests.
   std::set<std::string> keys(Overrides overrides) const {
     std::set<std::string> result;
     LoadOptions options;

@@ -1,4 +1,4 @@
-// The built program under mpirun: what several ranks record comes together in one directory.
+// The built program under mpirun: the records of several ranks are combined in one directory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -43,7 +43,7 @@ backups = 0
 
 class MpiRun : public ProgramTest {
  protected:
-  // Steps that a table of the only run has rows for.
+  // Steps for which the table of the only run has rows.
   std::vector<int> steps_of(const char* table) const {
     std::istringstream lines(read(run_directory() / table));
     std::vector<int> steps;
@@ -75,7 +75,7 @@ TEST_F(MpiRun, RowsAndModelsComeTogetherWhoeverRecordsThem) {
   }
 }
 
-// Of the processes' own models the mean is made after the run: what is evaluated is what the simulated cluster has.
+// The mean of the processes' own models is computed after the run and equals that of the simulated cluster.
 TEST_F(MpiRun, ModelsThatWorkersHaveOfTheirOwnAreEvaluatedTogether) {
   const std::string file = write("e.toml", with_servers);
   const auto numbers_of = [&](const std::string& table, std::size_t column) {
@@ -109,8 +109,8 @@ TEST_F(MpiRun, ModelsThatWorkersHaveOfTheirOwnAreEvaluatedTogether) {
   }
 }
 
-// Which rows those are, and so what is sent, depends on each worker's texts. All of a row that is sent, or the loss
-// would not be that without compression.
+// The sent rows, and so the bytes, depend on each worker's texts. A sent row is complete, otherwise the loss would
+// differ from that without compression.
 TEST_F(MpiRun, RowsOfEmbeddingsThatTextsTouchAreSentAsOnTheSimulatedCluster) {
   std::ostringstream lines;
   for (int i = 0; i < 120; ++i)
@@ -144,8 +144,8 @@ TEST_F(MpiRun, RowsOfEmbeddingsThatTextsTouchAreSentAsOnTheSimulatedCluster) {
   EXPECT_NE(simulated.bytes, dense.bytes);
 }
 
-// On the wall clock: each row is the first step that has ended at or after a multiple of the interval, by what
-// steps.csv says of all steps; of the processes' own models each multiple has one row.
+// On the wall clock each row is the first step that has ended at or after a multiple of the interval, according to all
+// steps in steps.csv. With the processes' own models each multiple has one row.
 TEST_F(MpiRun, EvaluationsAtTimesAreThoseOfTheFirstStepAtOrAfterThem) {
   const std::string file = write("e.toml", with_servers);
   const auto column_of = [&](const std::string& table, const std::string& name) {
@@ -187,7 +187,7 @@ TEST_F(MpiRun, EvaluationsAtTimesAreThoseOfTheFirstStepAtOrAfterThem) {
   }
 }
 
-// Rank 0 alone has the phase's end, made or found; the others start there all the same.
+// Only rank 0 makes or finds the phase's end, but all ranks start from it.
 TEST_F(MpiRun, ACommonPhaseEndsForAllRanksWhereItDoesOnVirtualTime) {
   const std::string file = write("e.toml", with_servers);
   const auto last_model = [&](const std::string& results, int ranks) {
@@ -198,7 +198,7 @@ TEST_F(MpiRun, ACommonPhaseEndsForAllRanksWhereItDoesOnVirtualTime) {
       const auto folder = entry.path().parent_path().parent_path();
       if (entry.path().filename() != "parameters.npy" || folder.filename() == "common-phase") continue;
       const auto values = floats_from_npy(read(entry.path()));
-      std::filesystem::remove_all(folder);  // the next start makes it again, from the phase that is there
+      std::filesystem::remove_all(folder);  // the next start makes it again, from the existing phase
       return values;
     }
     return std::vector<float>{};
@@ -233,7 +233,7 @@ TEST_F(MpiRun, ARunWhoseArithmeticDoesNotFitIntoItsTimesSaysSo) {
   EXPECT_TRUE(overruns["warning"].is_null());
 }
 
-// Worker n takes 10, 20, 30 ms in turn for the two micro-batches of a step, worker 2 never those of step 2.
+// Worker n takes 10, 20, 30 ms in turn for the two micro-batches of a step; worker 2 has none in step 2.
 TEST_F(MpiRun, ATraceIsReplayedAndRecordedAgain) {
   std::ostringstream trace;
   trace << "worker,step,micro_batch,duration_s\n";
@@ -249,13 +249,13 @@ TEST_F(MpiRun, ATraceIsReplayedAndRecordedAgain) {
                               "\"cluster={workers=3,micro_batches=2,trace={file='trace.csv',end='stop'}}\" ";
   const auto replayed = syncopate(command + "cluster.trace.like.2=1", 3);
   ASSERT_EQ(replayed.status, 0) << replayed.err;
-  EXPECT_THAT(steps_of("steps.csv"), ElementsAre(1, 2, 3));  // of a budget of 6
+  EXPECT_THAT(steps_of("steps.csv"), ElementsAre(1, 2, 3));  // the budget allows 6 steps
   const auto summary = nlohmann::json::parse(read(run_directory() / "summary.json"));
   const double end_s = summary["end_time_s"];
   EXPECT_GE(end_s, 2 * (0.02 + 0.03 + 0.03));
   EXPECT_EQ(summary["overruns"]["of"], 3 * 3 * 2);
 
-  // What it has recorded takes the simulated cluster as long, but for the collectives.
+  // The recorded durations take the simulated cluster the same time, except for the collectives.
   std::filesystem::copy_file(run_directory() / "durations.csv.gz", directory / "recorded.csv.gz");
   std::filesystem::remove_all(directory / "results");
   const auto simulated =
@@ -266,7 +266,7 @@ TEST_F(MpiRun, ATraceIsReplayedAndRecordedAgain) {
   EXPECT_GE(again["end_time_s"], 2 * (0.02 + 0.03 + 0.03));
   std::filesystem::remove_all(directory / "results");
 
-  // What it does not have ends the run on all ranks, with the place.
+  // A missing duration ends the run on all ranks, and the message names its place.
   const auto missing = syncopate(command, 3);
   EXPECT_EQ(missing.status, 1);
   EXPECT_THAT(missing.err, testing::HasSubstr("worker 2, step 2, micro-batch 0: the trace"));
@@ -296,7 +296,7 @@ TEST_F(MpiRun, WhatOnlyTheSimulatedClusterKnowsIsBadUsage) {
   EXPECT_FALSE(std::filesystem::exists(directory / "results"));
 }
 
-// What a launcher has started: ranks that do not see each other, and more of them than a machine's cores can serve.
+// Ranks started by a launcher that do not see each other, and ranks that exceed the machine's cores.
 
 using testing::HasSubstr;
 using testing::StartsWith;
@@ -307,7 +307,7 @@ class LaunchedRanks : public ProgramTest {
     ProgramTest::SetUp();
     write("e.toml", time_only);
   }
-  // As one of several tasks, without what would let it find the others.
+  // Runs as one of several tasks that cannot find the others.
   ProgramOutcome task(const std::string& environment, const std::string& options) const {
     return shell("env -u OMPI_COMM_WORLD_SIZE " + environment +
                  " timeout 100 '" SYNCOPATE_PROGRAM "' run e.toml --quiet --results results " + options);
@@ -337,7 +337,7 @@ TEST(RanksForCores, AreFourForEachAndSixteenInAnyCase) {
   EXPECT_THAT(too_many_ranks(200, 2), StartsWith("200 ranks on one machine, which has 2 cores for them; "));
 }
 
-// All on one core, so that the number is that of any machine.
+// All on one core, so that the number is the same on any machine.
 TEST_F(LaunchedRanks, ThatAreTooManyForTheCoresAreRefused) {
   cpu_set_t cores;
   CPU_ZERO(&cores);

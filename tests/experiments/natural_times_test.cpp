@@ -1,5 +1,5 @@
-// Times that go by the lengths of sequences, from the experiment file to the run: hand-worked where all are of one
-// length, and against sums over what a sampler of the test's own draws.
+// Times that depend on the lengths of sequences, from the experiment file to the run: by hand if all have one length,
+// and compared with sums over draws of the test's own sampler.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ double squares_of(const std::vector<std::int32_t>& lengths) {
   return sum;
 }
 
-// Five words with the line's own, and a token at each end: 7. Of four lines 10 ms + 28 ms.
+// Five words including the line's own, and a token at each end: 7 tokens. Four lines take 10 ms + 28 ms.
 TEST_F(NaturalTimes, OfEqualLinesAreEqual) {
   write_lines([](int) { return 4; });
   EXPECT_NEAR(seconds({}), 20 * 3 * 0.038, 1e-9);
@@ -64,7 +64,7 @@ TEST_F(NaturalTimes, AreThoseOfWhatEachMicroBatchHolds) {
               slowest_s(sampler(Batching::packed, 40), [](auto l) { return 0.01 + 0.001 * tokens_of(l); }), 1e-6);
 }
 
-// Times, packing, fits and what is told go by the tokens that are computed, of lines of 3 to 25.
+// Times, packing, fits and records count the computed tokens, of lines of 3 to 25.
 TEST_F(NaturalTimes, OfTextsThatAModelCutsAreThoseOfWhatIsLeft) {
   const auto time_s = [](const auto& lengths) { return 0.01 + 0.001 * tokens_of(lengths); };
   const Overrides cut = {cuts, cut_to_8};
@@ -96,8 +96,8 @@ TEST_F(NaturalTimes, OfTextsThatAModelCutsAreThoseOfWhatIsLeft) {
               in_last / static_cast<double>(all.size()), 0.05);
 }
 
-// Where each next token is asked for, the last one is only an answer: of L tokens L - 1 are computed, and these are
-// what is paid for, packed, fitted and told.
+// If each next token is predicted, the last one is only an answer: L - 1 of L tokens are computed. These count for
+// times, packing, fits and records.
 TEST_F(NaturalTimes, OfNextTokensAreThoseOfAllButTheLast) {
   const std::string causal = "models.text-transformer={width=4,depth=1,heads=2,mlp_width=3,task='causal-lm',";
   for (const std::int32_t cut : {0, 8}) {
@@ -124,7 +124,7 @@ TEST_F(NaturalTimes, OfNextTokensAreThoseOfAllButTheLast) {
   }
 }
 
-// What "measured" times of padded micro-batches: the gradient of the longest text alone is that of so many like it.
+// For padded micro-batches "measured" times the longest text repeated, whose gradient is that of a single such text.
 TEST_F(NaturalTimes, WhatIsTimedOfPaddedMicroBatchesIsTheirLongestTextSoManyTimes) {
   for (const std::string batching : {"count", "padded", "bucketed"}) {
     SCOPED_TRACE(batching);
@@ -160,7 +160,7 @@ TEST_F(NaturalTimes, WhatIsTimedOfPaddedMicroBatchesIsTheirLongestTextSoManyTime
   }
 }
 
-// DropCompute on lengths alone, without any injected delay: micro-batches that end after the threshold are dropped.
+// DropCompute with lengths alone, without any injected delay: micro-batches that end after the threshold are dropped.
 TEST_F(NaturalTimes, AThresholdDropsWhatIsLong) {
   const Sampler drawn = sampler(Batching::count);
   constexpr double threshold_s = 0.16;
@@ -234,13 +234,13 @@ TEST_F(NaturalTimes, FaultsHavePlaces) {
   EXPECT_THAT(faults({"methods=[{algorithm='dropcompute',threshold_s=0.01}]"}), HasSubstr("0.01"));
 }
 
-// A recorded run as an experiment's durations, from the file to the table of results.
+// A recorded run as the durations of an experiment, from the file to the table of results.
 
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Three workers, four steps of two micro-batches: worker n takes n + 1 s for each, worker 2 of step s 10 s more.
-// Worker 1 has dropped the second one of step 3.
+// Three workers, four steps of two micro-batches. Worker n takes n + 1 s for each; worker 2 takes 10 s more for each
+// step, counted from 0. Worker 1 has dropped the second one of step 3.
 class TraceReplayFile : public ExperimentFile {
  protected:
   void SetUp() override {
@@ -296,12 +296,12 @@ algorithm = "sync-sgd"
 
 TEST_F(TraceReplayFile, TakesTheRecordedDurations) {
   EXPECT_DOUBLE_EQ(seconds({}), 2 * (3 + 13 + 23));
-  EXPECT_DOUBLE_EQ(seconds({"cluster.trace.like.2=0"}), 2 * (2 + 2 + 2));  // what if worker 2 were healthy
+  EXPECT_DOUBLE_EQ(seconds({"cluster.trace.like.2=0"}), 2 * (2 + 2 + 2));  // worker 2 behaves like a healthy one
   EXPECT_DOUBLE_EQ(seconds({"cluster.worker_factors=[1,1,2]"}), 4 * (3 + 13 + 23));
   EXPECT_DOUBLE_EQ(seconds({"delays=[{kind='constant',value=1}]"}), 2 * (4 + 14 + 24));
   EXPECT_NEAR(seconds({"delays=[{kind='constant',value=0.5,unit='micro_batch',workers=[0]}]", "budget.steps=1"}),
-              2 + 166.0 / 23, 1e-8);  // of the mean of all rows, once for each of worker 0's two
-  // Another method: local steps of which the slowest worker's sum counts.
+              2 + 166.0 / 23, 1e-8);  // the mean of all rows, once for each of worker 0's two
+  // Another method: local steps, of which the slowest worker's sum counts.
   EXPECT_DOUBLE_EQ(seconds({"methods=[{algorithm='local-sgd',period={rule='constant',steps=3}}]"}), 2 * (3 + 13 + 23));
 }
 
@@ -324,7 +324,7 @@ TEST_F(TraceReplayFile, EndsInTheChosenWay) {
 
 TEST_F(TraceReplayFile, WhatTheRecordedRunDroppedIsMissedOnlyByWhoNeedsIt) {
   EXPECT_THAT(failure({"budget.steps=4"}), HasSubstr("worker 1, step 3, micro-batch 1"));
-  // Nobody needs it: under a threshold of 1.5 s worker 1 does not get that far. Steps last 1.5 s each.
+  // Nobody needs it: under a threshold of 1.5 s worker 1 does not reach it. Steps last 1.5 s each.
   const std::string drop = "methods=[{algorithm='dropcompute',threshold_s=1.5}]";
   EXPECT_DOUBLE_EQ(seconds({"budget.steps=4", drop}), 4 * 1.5);
 }
@@ -343,7 +343,7 @@ TEST_F(TraceReplayFile, FaultsHavePlaces) {
   EXPECT_THAT(faults({"cluster={workers=2,trace={file='" + name + "'}}"}), HasSubstr("cluster.trace.end is missing"));
 }
 
-// The experiment file's folder comes before the working directory, which is for files that are not there.
+// The experiment file's folder is searched before the working directory.
 TEST_F(TraceReplayFile, IsSoughtBesideTheExperimentFirst) {
   struct Place {
     explicit Place(std::filesystem::path directory) : directory(std::move(directory)) {
@@ -365,19 +365,19 @@ TEST_F(TraceReplayFile, IsSoughtBesideTheExperimentFirst) {
   EXPECT_THAT(faults({"cluster.trace.file=nowhere.csv"}),
               HasSubstr("there is no file " + (file.parent_path() / "nowhere.csv").string() + ", nor " +
                         (elsewhere / "nowhere.csv").string()));
-  // Where the whole table is that of the command line, too.
+  // The same if the command line gives the whole table.
   EXPECT_DOUBLE_EQ(seconds({"cluster={workers=3,micro_batches=2,trace={file='" + name + "',end='wrap'}}"}),
                    2 * (3 + 13 + 23));
 }
 
-// Each of many workers draws a whole recorded step of one worker, so a step lasts as long as the slowest one that some
-// worker has drawn: with 3 x 3 places (the last step has a hole) and 200 workers the longest of all.
+// Each of many workers draws a whole recorded step of one worker, so a step lasts as long as the slowest drawn one.
+// With 3 x 3 places (the last step has a hole) and 200 workers that is the longest of all.
 TEST_F(TraceReplayFile, StretchesToMoreWorkersThanItHas) {
   const std::string trace = "trace={file='" + name + "',stretch={block_steps=1,redraw_worker=true}}";
   std::ofstream(file.parent_path() / name, std::ios::app) << "1,3,1,2\n";
   EXPECT_DOUBLE_EQ(seconds({"cluster={workers=200,micro_batches=2," + trace + "}"}), 3 * 2 * 33);
   const std::string shared = "trace={file='" + name + "',stretch={block_steps=4,together=true}}";
-  // All take the four steps in their order, from a drawn one on; the slowest is always one that follows worker 2.
+  // All take the four steps in their order, from a drawn one on; the slowest always follows worker 2.
   EXPECT_DOUBLE_EQ(seconds({"cluster={workers=200,micro_batches=2," + shared + "}", "budget.steps=4"}),
                    2 * (3 + 13 + 23 + 33));
   EXPECT_THAT(faults({"cluster={workers=9,micro_batches=2," + trace + "}", "cluster.trace.like.1=0"}),
@@ -392,8 +392,8 @@ TEST_F(TraceReplayFile, AChangedTraceIsAnotherRun) {
   EXPECT_NE(load().runs.at(0).hash, before);
 }
 
-// A recorded configuration in another directory, run from another one, is the same run: its path is absolute, and does
-// not count. Over other contents it is refused.
+// A resolved configuration in another directory, run from another directory, is the same run: its path is absolute, and
+// is not hashed. If the trace's contents differ, it is refused.
 TEST_F(TraceReplayFile, ARecordedConfigurationFindsItsTraceFromElsewhere) {
   const auto run = load().runs.at(0);
   EXPECT_THAT(run.resolved_toml, HasSubstr((file.parent_path() / name).string()));
@@ -502,7 +502,7 @@ TEST_F(Arrivals, AtAnAllReduceAreSinceTheRoundBefore) {
       "1,1,0,1\n1,2,1,2\n1,3,2,4\n"
       "2,1,1,1\n2,2,2,2\n2,3,0,3\n";
   EXPECT_EQ(table({}), expected);
-  // Two micro-batches each, of which the deadline cuts what is later than 2.5 s.
+  // Two micro-batches each; the deadline cuts those later than 2.5 s.
   EXPECT_EQ(table({"methods=[{algorithm='dropcompute',threshold_s=2.5}]"}),
             "step,k,worker,arrival_s\n"
             "1,1,0,1\n1,2,1,2\n1,3,2,2.5\n"
@@ -515,8 +515,9 @@ TEST_F(Arrivals, AtAnAverageAreThoseOfARound) {
             "step,k,worker,arrival_s\n2,1,1,3\n2,2,0,4\n2,3,2,6\n");
 }
 
-// The model takes 0.5 s down, the gradient 0.5 s up. The first two make a step: at 3 s worker 2 is still in its step 1,
-// whose gradient comes at 5 s, as the third of that step; then it starts step 3 of the trace with the newest model.
+// The model takes 0.5 s down, the gradient 0.5 s up. The first two gradients make a step. At 3 s worker 2 is still in
+// its step 1, whose gradient arrives at 5 s as the third of that step. Then it starts step 3 of the trace with the
+// newest model.
 TEST_F(Arrivals, AtAServerBelongToTheStepOfTheirModel) {
   const std::string text = table({"methods=[{algorithm='backup-workers',backups=1}]", "budget.steps=3"});
   EXPECT_THAT(text, HasSubstr("step,k,worker,arrival_s\n1,1,0,2\n1,2,1,3\n1,3,2,5\n"));
@@ -524,7 +525,7 @@ TEST_F(Arrivals, AtAServerBelongToTheStepOfTheirModel) {
   EXPECT_THAT(text, HasSubstr("\n2,1,1,2\n2,2,0,4\n"));
 }
 
-// A task is over when the slowest has come; each gradient's time is nevertheless its own.
+// A task ends when the slowest has arrived, but each gradient has its own time.
 TEST_F(Arrivals, AtAServerAreWhenTheyComeThoughATaskEndsLater) {
   const Overrides free_network = {"cluster={workers=2,micro_batch_s=0.125}", "network={kind='free'}",
                                   "cluster.slow_workers={count=1,factor=2}"};
@@ -538,13 +539,13 @@ TEST_F(Arrivals, AtAServerAreWhenTheyComeThoughATaskEndsLater) {
   EXPECT_EQ(with("'sync-sgd'", 2), synchronous);
   EXPECT_EQ(with("'backup-workers',backups=0", 2), synchronous);
   EXPECT_EQ(with("'bounded-delay',maximum_delay=0", 2), synchronous);
-  // Worker 0 may be one task ahead: its second gradient is of the first model too, as is what worker 1 needs 0.25 s
-  // for.
+  // Worker 0 may be one task ahead: its second gradient, and worker 1's after 0.25 s, are also taken at the first
+  // model.
   EXPECT_THAT(with("'bounded-delay',maximum_delay=1", 4),
               HasSubstr("step,k,worker,arrival_s\n1,1,0,0.125\n1,2,0,0.25\n1,3,1,0.25\n2,1,0,0.125\n"));
 }
 
-// The first two are summed at 2 s, and the sum is there at 2.5 s; worker 2 comes at 4 s to round 1, which is over.
+// The first two are summed at 2 s, and the sum arrives at 2.5 s. Worker 2 arrives at 4 s for round 1, which is over.
 TEST_F(Arrivals, AtAPartialAllReduceBelongToTheRoundThatWasMeant) {
   EXPECT_THAT(table({"methods=[{algorithm='backup-all-reduce',backups=1}]"}),
               HasSubstr("step,k,worker,arrival_s\n1,1,0,1\n1,2,1,2\n1,3,2,4\n2,1,1,1\n"));

@@ -1,5 +1,5 @@
-// Optimizer steps of whole runs, from an experiment file to the last model, against torch::optim on modules in double
-// precision. Each step sees every sample exactly once, so that their order decides nothing.
+// Optimizer steps of whole runs, from an experiment file to the last model, compared with torch::optim on modules in
+// double precision. Each step sees every sample exactly once, so the order of samples has no effect.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -17,7 +17,7 @@ using Values = std::vector<double>;
 constexpr int steps = 6;
 constexpr double rate = 0.05;
 
-// [training.optimizer] and clip_norm, every key written.
+// [training.optimizer] and clip_norm, with every key given.
 struct Declared {
   std::string name = "sgd";
   double momentum = 0;
@@ -75,7 +75,7 @@ Data all_of(const Dataset& dataset) {
   return data;
 }
 
-// Weights of matrices and filters decay under "weights"; biases, and all of a normalisation, only under "all".
+// Weights of matrices and filters decay under "weights"; biases and normalisations decay only under "all".
 std::unique_ptr<torch::optim::Optimizer> torch_optimizer(const Declared& options, const torch::nn::Sequential& module,
                                                          std::vector<at::Tensor>& decayed_by_hand) {
   std::vector<torch::optim::OptimizerParamGroup> groups;
@@ -174,7 +174,7 @@ algorithm = "sync-sgd"
     return all_of(*make_gaussian_mixture({.classes = 3, .dimension = 4, .train = 32, .test = 6}, 3));
   }
 
-  // Trains both ways for all that is declared, and compares.
+  // Trains in both ways with each of the declared optimizers, and compares.
   void compare(const std::string& toml, const std::vector<std::string>& overrides,
                const std::function<torch::nn::Sequential()>& make_module, const Data& data) {
     write("experiment.toml", toml);
@@ -195,7 +195,7 @@ algorithm = "sync-sgd"
       results.push_back(trained_by_torch(options, module, data));
       const double moved = distance(results.back(), start);
       EXPECT_LE(distance(Values(last.begin(), last.end()), results.back()), 1e-5 * moved);
-      // Every option matters by far more than that.
+      // Every option changes the result by much more than that.
       for (std::size_t other = 0; other + 1 < results.size(); ++other)
         EXPECT_GT(distance(results[other], results.back()), 1e-3 * moved) << "as " << other;
     }
@@ -205,7 +205,7 @@ algorithm = "sync-sgd"
 TEST_F(OptimizerSteps, OfSynchronousSgdAreThoseOfTorchAlongTheMeanGradient) { compare(mlp, {}, mlp_module, mixture()); }
 
 TEST_F(OptimizerSteps, OfAServerAreThoseOfTorchAlongTheMeanGradient) {
-  // Of one worker, which clips its own mean gradient: that of the step.
+  // With one worker, which clips its own mean gradient, that of the step.
   compare(mlp, {"cluster.workers=1", "cluster.micro_batches=4", "methods=[{algorithm='backup-workers',backups=0}]"},
           mlp_module, mixture());
 }
@@ -217,7 +217,7 @@ TEST_F(OptimizerSteps, OfALocalWorkerAreThoseOfTorchAlongTheMeanOfItsMicroBatche
           mlp_module, mixture());
 }
 
-// One micro-batch holds all samples, whose statistics the normalisation takes.
+// One micro-batch contains all samples, from which the normalisation takes its statistics.
 TEST_F(OptimizerSteps, LeaveNormalisationsAndBiasesUndecayedUnlessToldOtherwise) {
   write_images("images", 3);
   const auto module = [] {

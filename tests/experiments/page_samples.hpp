@@ -1,12 +1,12 @@
-// Blocks of pages that show what a command prints.
+// Blocks of pages that show the output of a command.
 //
 //   ```console
 //   $ ./dev predict experiments/quickstart.toml
 //   ...
 //   ```
 //
-// has a command and lines of what it prints; a line "..." stands for any number of lines, and "..." within one for
-// anything.
+// A block has a command and lines of its output. A line "..." stands for any number of lines, and "..." within a line
+// for any text.
 #pragma once
 
 #include <algorithm>
@@ -42,10 +42,10 @@ inline std::vector<std::filesystem::path> pages() {
 
 struct Sample {
   std::string place;               // "experiments/README.md:594"
-  std::vector<std::string> lines;  // of a block, without its fences
+  std::vector<std::string> lines;  // lines of a block, without its fences
 };
 
-// The blocks of a page with this word behind the fence.
+// The blocks of a page that have this word after the fence.
 inline std::vector<Sample> samples_of(const std::filesystem::path& page, const std::string& word) {
   std::vector<Sample> samples;
   const std::vector<std::string> lines = lines_of(text_of(page));
@@ -59,7 +59,7 @@ inline std::vector<Sample> samples_of(const std::filesystem::path& page, const s
   return samples;
 }
 
-// Where the sample's line has "...", the other one may have anything.
+// Whether the other line matches the sample's line, in which "..." stands for any text.
 inline bool is_shown_by(const std::string& shown, const std::string& line) {
   const std::string any = "...";
   std::size_t from = 0, at = 0;
@@ -73,7 +73,7 @@ inline bool is_shown_by(const std::string& shown, const std::string& line) {
   return from == 0 ? shown == line : line.size() >= at + last.size() && line.ends_with(last);
 }
 
-// The first of the sample's lines that the output does not have in its place; empty: it has all.
+// The first of the sample's lines that the output does not have in this place; empty if it has all.
 inline std::string first_difference(const std::vector<std::string>& shown, const std::vector<std::string>& output) {
   std::size_t at = 0;
   bool may_skip = false;

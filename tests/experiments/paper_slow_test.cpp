@@ -1,5 +1,5 @@
-// The papers' experiments that take seconds, since they are on virtual time alone: their verdicts are those that are
-// kept in results/paper. Seeds fix the numbers, so that another verdict is a change of the program, or of a claim.
+// The papers' experiments that take seconds, because they use virtual time alone: their verdicts equal those in
+// results/paper. Seeds determine the numbers, so another verdict means that the program or a claim has changed.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -14,9 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using Paper = ProgramTest;
-using Verdicts = std::map<std::string, std::string>;  // by the claim's sentence
+using Verdicts = std::map<std::string, std::string>;  // by sentence of the claim
 
-// Of each experiment in the directory, by its name.
+// The verdicts of each experiment in the directory, by its name.
 std::map<std::string, Verdicts> verdicts_in(const fs::path& directory) {
   std::map<std::string, Verdicts> experiments;
   for (const auto& entry : fs::directory_iterator(directory)) {

@@ -1,4 +1,4 @@
-// Times that are predicted by simulation, against the runs that they are about.
+// Times predicted by simulation, compared with the runs that they predict.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -56,7 +56,8 @@ check_every = 4
 )";
 
 struct AllMethods : ExperimentFile {
-  // The small experiment with delays, a network by bytes on whose links nobody waits, as formulas have it, momentum and more methods.
+  // The small experiment with delays; a network by bytes without shared links, as formulas assume it; momentum and more
+  // methods.
   Experiment all_methods(Overrides overrides = {}) {
     write(std::string(small) + others + delayed);
     overrides.insert(overrides.end(),
@@ -93,7 +94,7 @@ double trained_time_s(const Run& run) {
   return to_seconds(totals.end);
 }
 
-// To the nanosecond: the model's size and what its averages carry are known without it.
+// Equal to the nanosecond: the model's size and the payload of averages are known without training.
 TEST_F(Predict, TheSimulatedTimeIsThatOfTheTrainedRun) {
   const Experiment experiment = all_methods();
   const auto methods = predict(experiment);
@@ -115,7 +116,7 @@ TEST_F(Predict, TheSimulatedTimeIsThatOfTheTrainedRun) {
   EXPECT_TRUE(methods.back().formulas.empty());
 }
 
-// 4 workers x 2 micro-batches x 8 samples are 64 of a step.
+// 4 workers x 2 micro-batches x 8 samples make 64 samples per step.
 TEST_F(Predict, PlannedStepsAreThoseOfTheFirstLimit) {
   const auto planned = [&](const std::string& budget) {
     return planned_steps(load({"budget={" + budget + "}", "training.learning_rate.schedule=constant"}).runs.front());
@@ -129,7 +130,7 @@ TEST_F(Predict, PlannedStepsAreThoseOfTheFirstLimit) {
   EXPECT_EQ(planned("bytes=1000000"), std::nullopt);
 }
 
-// Asynchronous elastic averaging publishes its centre for the last time a few steps before it ends.
+// Asynchronous elastic averaging publishes its centre for the last time a few steps before the end.
 TEST_F(Predict, WholeRunsCountWhatComesAfterTheLastPublication) {
   const Experiment experiment = load_experiment(SYNCOPATE_SOURCE_DIR "/experiments/examples/reality.toml", {});
   const std::int64_t steps = experiment.runs.front().budget.steps.value().value();
@@ -146,7 +147,7 @@ TEST_F(Predict, WholeRunsCountWhatComesAfterTheLastPublication) {
   EXPECT_TRUE(has_elastic);
 }
 
-// A part of a run, drawn out, is near the whole: within four standard errors of it.
+// A part of a run, extrapolated, is near the whole: within four standard errors.
 TEST_F(Predict, APartOfARunIsDrawnOut) {
   const Experiment experiment = all_methods({"budget.epochs=200"});
   for (std::size_t i = 0; i + 2 < experiment.runs.size(); i += 2) {
@@ -164,7 +165,7 @@ TEST_F(Predict, APartOfARunIsDrawnOut) {
   }
 }
 
-// The first steps of an automatic threshold are not those of the rest: 10 of 1,000, not 10 of 100.
+// The first steps of an automatic threshold do not represent the rest: they count as 10 of 1,000, not as 10 of 100.
 TEST_F(Predict, StepsBeforeAMethodSettlesCountOnce) {
   std::string text = std::string(small) + delayed;
   text.replace(text.find("threshold_s = 0.015"), 19,
@@ -196,7 +197,7 @@ TEST_F(Predict, BudgetsThatDoNotCountSteps) {
 
 TEST_F(Predict, DelaysWithoutAMeanAreRefusedWithTheirPlace) {
   write(std::string(small) + "[[delays]]\nkind = \"pareto\"\nshape = 0.9\nminimum = 0.001\n");
-  EXPECT_NO_THROW(load());  // can be run
+  EXPECT_NO_THROW(load());  // the experiment can be run
   try {
     load_experiment(file, {}, {.finite_means = true});
     ADD_FAILURE() << "must be refused";
@@ -206,9 +207,9 @@ TEST_F(Predict, DelaysWithoutAMeanAreRefusedWithTheirPlace) {
   EXPECT_NO_THROW(load_experiment(file, {"delays.0.shape=1.1"}, {.finite_means = true}));
 }
 
-// What `predict` says of methods whose rounds change during a run: their first steps stand for all only where
-// the schedule has as many rounds in the rest. Without delays, and on a fixed network, a run takes 0.1 s per step and
-// 1 s per round.
+// `predict` for methods whose rounds change during a run. The first steps represent all only if the schedule has
+// equally many rounds in the rest. Without delays, and on a fixed network, a run takes 0.1 s per step and 1 s per
+// round.
 
 using testing::HasSubstr;
 
@@ -217,7 +218,7 @@ algorithm = "local-sgd"
 period = { rule = "power", power = 2, coefficient = 0.2, minimum = 4, maximum = 64 }
 )";
 
-// Of the run itself, without an end but its budget's.
+// Simulates the run up to the end of its budget.
 double simulated_to_the_end_s(const Run& run) {
   Run longer = run;
   const SimulatedTime time = simulate_time(longer, 1'000'000);
@@ -236,7 +237,7 @@ struct PredictedSchedules : ExperimentFile {
   }
 };
 
-// Of whatever budget: 9,000 steps of 64 workers are 4,608,000 samples, and the seconds never end.
+// For all budgets: 9,000 steps of 64 workers are 4,608,000 samples, and the budget of seconds never ends.
 TEST_F(PredictedSchedules, AreSimulatedWholeWhateverTheBudgetCounts) {
   const PredictedMethod by_steps = predicted({});
   ASSERT_TRUE(by_steps.simulated && by_steps.simulated->whole);
@@ -277,7 +278,7 @@ TEST_F(PredictedSchedules, AnotherPhaseIsFoundUnderABudgetOfSeconds) {
   EXPECT_NEAR(late.simulated->rounds, rounds, 1);
 }
 
-// However the bound on work cuts them: rounds of the same length are the same everywhere.
+// Wherever the bound on work cuts the run: rounds of equal length are the same everywhere.
 TEST_F(PredictedSchedules, RoundsOfOneLengthAreDrawnOut) {
   for (const int period : {4, 30, 100, 128, 500, 1000, 3000}) {
     const PredictedMethod constant =
@@ -300,13 +301,13 @@ TEST_F(PredictedSchedules, FirstStepsOfEveryMethodWithOnePaceStandForAll) {
     try {
       experiment = load({"training.optimizer.name=adamw"});
     } catch (const ConfigurationFault&) {
-      continue;  // what needs a model
+      continue;  // needs a model
     }
     const ScheduledRounds rounds(experiment.runs.at(0));
     if (!rounds.are_known()) continue;
     ++known;
     const Step part = rounds.end_of_round(100, 3000, 9000);
-    const bool merges_once = rounds.until(9000).rounds == 1;  // at the end, and after no third of it
+    const bool merges_once = rounds.until(9000).rounds == 1;  // at the end, not after a third of it
     EXPECT_EQ(rounds.stand_for_all(part, 9000), !merges_once) << row.name;
   }
   EXPECT_GE(known, 12);
@@ -328,7 +329,7 @@ TEST_F(PredictedSchedules, APartEndsWithARound) {
   EXPECT_EQ(end("{algorithm='des-loc',period=100}", 1, 1000, 9000), Step{600});
 }
 
-// With few rounds, and dear ones, one more or less is what a forecast is about.
+// If rounds are few and expensive, one more or less changes the prediction.
 TEST_F(PredictedSchedules, OfFewRoundsEachCounts) {
   for (const char* method :
        {"{algorithm='local-sgd',period={rule='constant',steps=7500}}", "{algorithm='branch-train-merge'}",
@@ -351,7 +352,7 @@ TEST_F(PredictedSchedules, OfFewRoundsEachCounts) {
     }
 }
 
-// Where they cannot be simulated whole they are sampled, and the error says how sure that is.
+// If they cannot be simulated as a whole, they are sampled, and the error shows the uncertainty.
 TEST_F(PredictedSchedules, OfFewRoundsTheLastOneIsNotForgotten) {
   struct Case {
     Overrides overrides;
@@ -376,7 +377,7 @@ TEST_F(PredictedSchedules, OfFewRoundsTheLastOneIsNotForgotten) {
   }
 }
 
-// Workers that all begin together come together: a part ends when all have come, and has done so before.
+// Workers that begin together arrive together: a part ends when all have arrived, and so did the part before.
 TEST_F(PredictedSchedules, MethodsWhoseCyclesAreLongerThanRoundsAreDrawnOutByCycles) {
   for (const int steps : {300, 1000, 5000}) {
     const PredictedMethod together = predicted(
@@ -386,7 +387,7 @@ TEST_F(PredictedSchedules, MethodsWhoseCyclesAreLongerThanRoundsAreDrawnOutByCyc
     ASSERT_TRUE(together.simulated) << together.not_simulated;
     EXPECT_NEAR(together.simulated->step_time_s, 0.1 + 2.0 / steps, 1e-6) << steps;
   }
-  for (const int period : {100, 300, 900}) {  // all moments after six of them
+  for (const int period : {100, 300, 900}) {  // all moments are averaged after six of them
     const PredictedMethod moments =
         predicted({"budget.steps=90000", "training.learning_rate.total_steps=90000", "training.optimizer.name=adam",
                    fmt::format("methods.0={{algorithm='des-loc',period={}}}", period)});
@@ -396,7 +397,7 @@ TEST_F(PredictedSchedules, MethodsWhoseCyclesAreLongerThanRoundsAreDrawnOutByCyc
   }
 }
 
-// Its server's model is of fewer steps than its workers have come to: that does not mean that they have come to the end.
+// Its server's model has fewer steps than its workers have reached. That does not mean that the run is complete.
 TEST_F(PredictedSchedules, APartIsNotTakenForTheWholeWhereLessIsPublished) {
   const PredictedMethod part =
       predicted({"budget.steps=20000", "training.learning_rate.total_steps=20000",
@@ -407,7 +408,7 @@ TEST_F(PredictedSchedules, APartIsNotTakenForTheWholeWhereLessIsPublished) {
   EXPECT_GT(*part.simulated->total_time_s, 20000 * 0.1);
 }
 
-// What a threshold drops is not of the budget's samples: the run takes more steps than it would without.
+// Dropped micro-batches do not use the budget's samples: the run takes more steps than without drops.
 TEST_F(PredictedSchedules, SamplesLastForMoreStepsWhereSomeAreDropped) {
   write(std::string(scheduled) + "\n[[delays]]\nkind = \"exponential\"\nmean = 0.1\n");
   const Overrides overrides = {"cluster.workers=4", "~budget.steps", "budget.samples=9600",
@@ -420,8 +421,8 @@ TEST_F(PredictedSchedules, SamplesLastForMoreStepsWhereSomeAreDropped) {
   EXPECT_NEAR(*method.simulated->total_time_s, simulated_to_the_end_s(experiment.runs.at(0)), 1e-9);
 }
 
-// As many rounds, but those of the second phase are others: 1-bit Adam's are of another size, and after its seed steps
-// branch-train-merge has none but the last.
+// Equally many rounds, but different ones in the second phase: 1-bit Adam's have another size, and after its seed steps
+// branch-train-merge has none except the last.
 TEST_F(PredictedSchedules, TheSecondPhaseIsWhatIsDrawnOut) {
   for (const char* method : {"{algorithm='branch-train-merge',seed_steps=20000,merge='average'}",
                              "{algorithm='one-bit-adam',freeze_step=20000}"}) {
@@ -437,7 +438,7 @@ TEST_F(PredictedSchedules, TheSecondPhaseIsWhatIsDrawnOut) {
   }
 }
 
-// Workers begin no further step once the time is over: a round that would be long after that is cut off.
+// Workers begin no further step once the time is over, so a round that would end much later is cut off.
 TEST_F(PredictedSchedules, TheFormulaCutsTheLastRoundAtTheBudgetOfSeconds) {
   for (const char* seconds : {"budget.seconds=250", "budget.seconds=101", "budget.seconds=1999.95"}) {
     const PredictedMethod cut =
@@ -458,7 +459,7 @@ TEST_F(PredictedSchedules, OfACompressionsWarmUpThereIsNoFormulaWhereItsShareIsN
   EXPECT_THAT(open.why_no_formula, HasSubstr("its compression's warm-up"));
 }
 
-// To a target within the phase in which each step is a round, however long the rounds of the rest.
+// To a target in the phase in which each step is a round, however long later rounds are.
 TEST_F(PredictedSchedules, FirstStepsAreSimulatedByThemselves) {
   const auto two = run({"methods.0.period={rule='post-local',switch_step=6000,steps=50}"});
   const auto first = simulate_first_steps(two, 5000);
@@ -467,7 +468,7 @@ TEST_F(PredictedSchedules, FirstStepsAreSimulatedByThemselves) {
   EXPECT_FALSE(ScheduledRounds(two).stand_for_all(5000, 9000));
 }
 
-// Rounds and bytes that are predicted, against runs and closed forms; S_eff against a method that is named.
+// Predicted rounds and bytes, compared with runs and closed forms; S_eff compared with a named method.
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -484,7 +485,7 @@ class PredictedCommunicationOf : public ExperimentFile {
     ExperimentFile::SetUp();
     write(std::string(small) + delayed_communication);
   }
-  // With momentum, so that there is a vector to average beside the parameters; one seed.
+  // With momentum, so that another vector is averaged besides the parameters; one seed.
   Experiment with(const std::string& methods, Overrides overrides = {}) const {
     overrides.insert(overrides.end(), {"methods=[" + methods + "]", "training.optimizer.momentum=0.9", "seeds=[3]",
                                        "network={kind='ring',latency_s=1e-4,bandwidth_bytes_per_s=1e7}"});
@@ -557,7 +558,7 @@ TEST_F(PredictedCommunicationOf, MethodsInRoundsIsInClosedFormWhatTheRunSends) {
   }
 }
 
-// Packets that depend on tensors are known from the model's description, and a run without it takes what they take.
+// Packets that depend on tensors are known from the model's description; a run without the model takes the same time.
 TEST_F(PredictedCommunicationOf, TensorsIsKnownWithoutTraining) {
   for (const char* compression : {"{name='powersgd',rank=1,least_rate=1.0}", "{name='one-bit'}"}) {
     SCOPED_TRACE(compression);
@@ -608,7 +609,7 @@ TEST_F(PredictedCommunicationOf, RunsThatAreNotSimulatedWholeIsStillExactWhereTh
   EXPECT_TRUE(methods[1].communicated->is_exact);
   EXPECT_EQ(methods[1].communicated->rounds, std::ceil(200'000 / 7.0));
   EXPECT_EQ(methods[1].communicated->bytes, std::ceil(200'000 / 7.0) * all_reduce);
-  // A gradient and a model per worker and step, drawn out.
+  // A gradient and a model per worker and step, extrapolated.
   EXPECT_FALSE(methods[2].communicated->is_exact);
   const auto payload = static_cast<double>(experiment.runs[2].training.parameter_bytes.value());
   EXPECT_NEAR(methods[2].communicated->bytes / (200'000 * 4 * 2 * payload), 1, 0.01);
@@ -668,7 +669,7 @@ TEST_F(PredictedAgainst, AnyMethodSpeedUpsAreRatiosOfPaces) {
   }
 }
 
-// Where nothing is random, formulas say what the simulation does, against whomever.
+// Without randomness formulas equal the simulation, whatever the other method is.
 TEST_F(PredictedAgainst, AnyMethodFormulasAreComparedWithItsOwn) {
   write(small);
   for (const PredictedMethod& method : predict(with(three), "drop")) {
@@ -697,7 +698,7 @@ TEST_F(PredictedAgainst, EachPointOfASweepIsComparedAtThatPoint) {
                      methods[i].simulated->micro_batches_per_s / methods[i / 3 * 3 + 1].simulated->micro_batches_per_s);
 }
 
-// Of the values of its own key the first one stands for it.
+// The first value of its own key represents it.
 TEST_F(PredictedAgainst, AMethodThatIsSweptItselfIsNamedWithItsValue) {
   write(std::string(small) + delayed_communication + "[sweep]\n\"methods.drop.threshold_s\" = [0.02, 0.03]\n");
   const auto methods = predict(load({"seeds=[3]"}), "drop");
@@ -724,7 +725,7 @@ TEST_F(PredictedAgainst, AnUnknownMethodIsAFaultThatNamesTheNearest) {
   }
 }
 
-// Formulas beside the simulation: how near they are, where there is none and why, how tables and JSON show them.
+// Formulas beside the simulation: their accuracy, the reasons if there is none, and their form in tables and JSON.
 
 using testing::HasSubstr;
 
@@ -740,7 +741,7 @@ std::vector<std::vector<std::string>> words_of_rows(const std::string& table) {
   return rows;
 }
 
-// Up to the notes, which follow an empty line.
+// Counts rows up to the notes, which follow an empty line.
 std::ptrdiff_t rows_below_the_rule(const std::string& table) {
   const auto rows = words_of_rows(table);
   return std::ranges::find(rows, true, &std::vector<std::string>::empty) - rows.begin() - 3;
@@ -751,7 +752,7 @@ TEST_F(PredictedFormulas, FormulasStandBesideTheSimulation) {
   for (const PredictedMethod& method : methods) {
     SCOPED_TRACE(method.method);
     for (const FormulaTime& formula : method.formulas) {
-      // Eq. 4 is for normal times: 10 % off at most for these.
+      // Eq. 4 is for normal times: its error for these is at most 10 %.
       EXPECT_NEAR(formula.prediction.step_time_s / method.simulated->step_time_s, 1, 0.1) << formula.prediction.formula;
       EXPECT_NEAR(*formula.total_time_s, 600 * formula.prediction.step_time_s, 1e-9);
     }
@@ -788,8 +789,8 @@ TEST_F(PredictedFormulas, TheTableNamesMethodsAndSources) {
   EXPECT_TRUE(drop["no_formula"].is_null());
 }
 
-// Texts of 1 to 12 words, 1 ms each and nothing besides: a budget of 12 words is one micro-batch of at most 12 ms, one
-// of 120 nearly ten times that.
+// Texts of 1 to 12 words, 1 ms each and no other cost: a budget of 12 words is one micro-batch of at most 12 ms, and a
+// budget of 120 nearly ten times that.
 TEST_F(PredictedFormulas, FormulasOfAMethodWithItsOwnBatchingAreOfItsOwnTimes) {
   const auto texts = file.parent_path() / (file.stem().string() + ".txt");
   {
@@ -818,7 +819,7 @@ TEST_F(PredictedFormulas, FormulasOfAMethodWithItsOwnBatchingAreOfItsOwnTimes) {
   EXPECT_GT(methods[1].formulas[0].prediction.step_time_s, 5 * methods[0].formulas[0].prediction.step_time_s);
 }
 
-// Nobody knows the slowest of so many without a variance.
+// The slowest of so many workers is unknown without a variance.
 TEST_F(PredictedFormulas, WithoutAVarianceAndASampleOfAllWorkersThereIsNoFormulaButAReason) {
   write(std::string(small) + "[[delays]]\nkind = \"pareto\"\nshape = 1.5\nminimum = 0.001\n");
   const Experiment few = load(), many = load({"cluster.workers=5000", "datasets.gaussian-mixture.train=80000"});
@@ -830,8 +831,8 @@ TEST_F(PredictedFormulas, WithoutAVarianceAndASampleOfAllWorkersThereIsNoFormula
   EXPECT_THAT(of_many.why_none, HasSubstr("no variance"));
 }
 
-// Where a formula of the paper does not apply, the table says why, in a row below the simulation's. Each is a method
-// whose formula does apply in the small experiment.
+// If a formula of the paper does not apply, the table gives the reason in a row below the simulation's. All these
+// methods have formulas that apply in the small experiment.
 TEST_F(PredictedFormulas, WhereTheyDoNotApplyTheTableSaysWhy) {
   const std::string sync = "algorithm='sync-sgd'", backup = "algorithm='backup-workers', backups=1",
                     local = "algorithm='local-sgd', period={rule='constant', steps=5}",
@@ -840,7 +841,7 @@ TEST_F(PredictedFormulas, WhereTheyDoNotApplyTheTableSaysWhy) {
   struct Case {
     std::string method;
     Overrides overrides;
-    std::string reason;  // empty: it has a formula
+    std::string reason;  // empty: the formula applies
   };
   const std::vector<Case> cases = {
       {sync, {}, ""},
@@ -879,7 +880,7 @@ TEST_F(PredictedFormulas, WhereTheyDoNotApplyTheTableSaysWhy) {
   }
 }
 
-// A method whose paper prints none has the simulation's row alone, whatever the setting.
+// If a method's paper prints no formula, it has only the simulation's row, in all settings.
 TEST_F(PredictedFormulas, OfOtherMethodsThereIsTheSimulationAlone) {
   for (const char* method : {"algorithm='async-sgd'", "algorithm='k-batch-sync', gradients=2",
                              "algorithm='dynamic-averaging', threshold=0.1, check_every=4",
@@ -900,7 +901,7 @@ TEST_F(PredictedFormulas, OfOtherMethodsThereIsTheSimulationAlone) {
     }
 }
 
-// Of four workers on a ring, where each takes a third of its own model and of its neighbours': eigenvalues 1, 1/3, 1/3
+// Four workers on a ring; each takes a third of its own model and of its neighbours' models: eigenvalues 1, 1/3, 1/3
 // and -1/3.
 TEST_F(PredictedFormulas, TheGapOfAGraphIsARemarkBelowTheTable) {
   const auto methods =
@@ -917,7 +918,7 @@ TEST_F(PredictedFormulas, TheGapOfAGraphIsARemarkBelowTheTable) {
   EXPECT_EQ(json["predictions"][1]["remark"], "the graph's spectral gap is 0.6667");
 }
 
-// Drawn steps say when each worker has each bucket.
+// Drawn steps contain the times at which each worker has each bucket.
 TEST_F(PredictedFormulas, OfAnExchangeDuringTheBackwardPassGoesByWhenBucketsAreReady) {
   const auto predicted = [&](const std::string& method, const std::string& overlap) {
     return predict(load({"methods=[{algorithm=" + method + "}]",
@@ -935,17 +936,17 @@ TEST_F(PredictedFormulas, OfAnExchangeDuringTheBackwardPassGoesByWhenBucketsAreR
     EXPECT_NEAR(sampled.prediction.step_time_s, method.simulated->step_time_s, 1e-6 * plain_s);
     EXPECT_NEAR(sampled.prediction.communication_share().value(), method.simulated->communication_share, 1e-4);
     EXPECT_LE(sampled.prediction.step_time_s, plain_s * (1 + 1e-6));
-    // What others are compared with overlaps as well.
+    // The baseline of the comparison overlaps, too.
     EXPECT_EQ(sampled.prediction.effective_speedup(), 1);
   }
   EXPECT_LT(predicted("'sync-sgd'", ", overlap={buckets=8}").simulated->step_time_s, 0.99 * plain_s);
-  // Methods that sum as it does take as long.
+  // Methods with the same sums take the same time.
   const double overlapped_s = predicted("'sync-sgd'", ", overlap={buckets=4}").simulated->step_time_s;
   for (const char* like : {"'stale-sgd', staleness=2", "'random-drop', drop_rate=0.4"})
     EXPECT_NEAR(predicted(like, ", overlap={buckets=4}").simulated->step_time_s, overlapped_s, 1e-6 * plain_s) << like;
 }
 
-// What is sampled has an error, which the table and the JSON show.
+// Sampled values have errors, which the table and the JSON show.
 TEST_F(PredictedFormulas, SampledTimesStandWithTheirErrors) {
   const auto methods = predict(all_methods());
   const auto json = nlohmann::json::parse(predictions_json("small", methods));
@@ -960,14 +961,14 @@ TEST_F(PredictedFormulas, SampledTimesStandWithTheirErrors) {
   EXPECT_THAT(row.substr(0, row.find('\n')), HasSubstr("+-"));
 }
 
-// S_eff, micro-batches per time against synchronous SGD's: which baseline stands behind it, and its error.
+// S_eff, micro-batches per time relative to synchronous SGD: the choice of its baseline, and its error.
 
 using testing::HasSubstr;
 
 struct PredictedSpeedup : AllMethods {};
 
-// Micro-batches that went into the model per time, in multiples of synchronous SGD's; without delays and jitter that is
-// what the drop rate and the time of a step say: 8 and, under the threshold, 4 micro-batches of 10 ms.
+// Micro-batches per time that went into the model, as a multiple of synchronous SGD's. Without delays and jitter it
+// follows from the drop rate and the time of a step: 8 and, under the threshold, 4 micro-batches of 10 ms.
 TEST_F(PredictedSpeedup, SpeedUpsAndSharesAreThoseOfTheSteps) {
   const auto methods = predict(load({"network.latency_s=0.005"}));
   ASSERT_EQ(methods.size(), 2u);
@@ -986,8 +987,8 @@ TEST_F(PredictedSpeedup, SpeedUpsAndSharesAreThoseOfTheSteps) {
   }
 }
 
-// From seed to seed S_eff spreads as its error says, or less, since methods of a seed meet the same delays. The
-// standard deviation of 30 seeds is itself off by 13 %.
+// Between seeds S_eff varies by its error, or less, since methods of a seed have the same delays. The standard
+// deviation of 30 seeds has itself an error of 13 %.
 TEST_F(PredictedSpeedup, SpeedUpsOfSeedsLieAboutTheirErrorApart) {
   constexpr int seeds = 30;
   std::map<std::string, std::vector<double>> simulated, by_formula;
@@ -1018,7 +1019,7 @@ TEST_F(PredictedSpeedup, SpeedUpsOfSeedsLieAboutTheirErrorApart) {
   for (const auto& [method, speedups] : by_formula) expect_spread(method, speedups, formula_squares[method]);
 }
 
-// Synchronous SGD stands behind S_eff also where the file does not have it, and at each point of a sweep anew.
+// S_eff refers to synchronous SGD also if the file does not contain it, and separately at each point of a sweep.
 TEST_F(PredictedSpeedup, EachPointOfASweepHasABaselineOfItsOwn) {
   std::string text = std::string(small) + delayed + "[sweep]\n\"cluster.workers\" = [2, 8]\n";
   text.erase(text.find("[[methods]]\nalgorithm = \"sync-sgd\""), 34);
@@ -1026,11 +1027,12 @@ TEST_F(PredictedSpeedup, EachPointOfASweepHasABaselineOfItsOwn) {
   const auto methods = predict(load({"datasets.gaussian-mixture.train=1280"}));
   ASSERT_EQ(methods.size(), 2u);
   EXPECT_EQ(methods[0].sweep.at(0).second, "2");
-  EXPECT_GT(*methods[1].simulated_speedup, *methods[0].simulated_speedup);  // more gain with more workers
+  EXPECT_GT(*methods[1].simulated_speedup, *methods[0].simulated_speedup);  // dropping gains more with more workers
   EXPECT_THAT(prediction_table(methods), HasSubstr("drop, workers = 8"));
 }
 
-// Synchronous SGD by other micro-batches is no other baseline: the first one stands behind S_eff, wherever it stands.
+// Synchronous SGD with other micro-batches is no separate baseline: S_eff refers to the first one, wherever it is in
+// the file.
 TEST_F(PredictedSpeedup, OfSeveralBaselinesTheFirstOneCounts) {
   const auto methods =
       predict(load({"methods=[{algorithm='dropcompute',threshold_s=0.015},{label='a',algorithm='sync-sgd'},"
@@ -1044,7 +1046,7 @@ TEST_F(PredictedSpeedup, OfSeveralBaselinesTheFirstOneCounts) {
   EXPECT_EQ(speedup(2), 1);
   EXPECT_LT(speedup(3), 0.5) << "it sends four times as much";
   for (const std::size_t i : {0, 3}) EXPECT_DOUBLE_EQ(speedup(i), pace(i) / pace(1));
-  // Formulas are compared with the same one: without delays they say what the simulation does.
+  // Formulas are compared with the same baseline: without delays they equal the simulation.
   for (const std::size_t i : {1, 2, 3}) {
     ASSERT_FALSE(methods[i].formulas.empty());
     for (const FormulaTime& formula : methods[i].formulas)
@@ -1053,7 +1055,7 @@ TEST_F(PredictedSpeedup, OfSeveralBaselinesTheFirstOneCounts) {
   EXPECT_THAT(prediction_table(methods), HasSubstr("S_eff: against \"a\", the file's first sync-sgd\n"));
 }
 
-// Where the file has no synchronous SGD, both are against one that is trained as the first method is.
+// If the file has no synchronous SGD, both are compared with one that is trained as the first method is.
 TEST_F(PredictedSpeedup, WithoutABaselineAllAreComparedWithOneThatIsTrainedAsTheFirstMethodIs) {
   const auto methods =
       predict(load({"methods=[{label='a',algorithm='dropcompute',threshold_s=1},"
@@ -1072,7 +1074,7 @@ TEST_F(PredictedSpeedup, WithoutABaselineAllAreComparedWithOneThatIsTrainedAsThe
   EXPECT_THAT(prediction_table(methods), HasSubstr("S_eff: against sync-sgd trained as \"a\" is; the file has none\n"));
 }
 
-// Of micro-batches of 8 and of 4 samples, each of which is measured: 10 and 4 ms.
+// Micro-batches of 8 and of 4 samples, which are measured separately: 10 and 4 ms.
 TEST_F(PredictedSpeedup, MethodsWhoseMicroBatchesAreMeasuredApartAreInOneSetting) {
   const auto measure = [](const MicroBatchWork& work) {
     return MeasuredMicroBatch{.micro_batch_s =
@@ -1091,7 +1093,7 @@ TEST_F(PredictedSpeedup, MethodsWhoseMicroBatchesAreMeasuredApartAreInOneSetting
     EXPECT_NEAR(formula.prediction.effective_speedup(), 2.5, 1e-6) << formula.prediction.formula;
 }
 
-// It stands once for all values of what is swept for another method alone.
+// It appears once for all values of a key that is swept only for another method.
 TEST_F(PredictedSpeedup, ABaselineThatASweptKeyDoesNotConcernStandsBehindAllItsPoints) {
   const auto methods =
       predict(load({"methods=[{algorithm='sync-sgd',training={clip_norm=1}},{label='drop',"
@@ -1104,7 +1106,7 @@ TEST_F(PredictedSpeedup, ABaselineThatASweptKeyDoesNotConcernStandsBehindAllItsP
   }
 }
 
-// Predictions made by hand, no two quantities of which have one value, as a table and as JSON.
+// Predictions made by hand, with a different value for each quantity, as a table and as JSON.
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -1179,7 +1181,7 @@ TEST(PredictionTable, EveryValueOfTheJsonStandsUnderItsOwnName) {
       PredictedTarget{.batch = 12.5, .steps = 40.5, .step_time_s = 0.5, .time_s = 20.25, .is_bound = true};
   auto json = nlohmann::json::parse(predictions_json("e", methods));
   auto& error = json["predictions"][0]["formulas"][0]["effective_speedup_standard_error"];
-  EXPECT_NEAR(error, 2.25 * std::sqrt(4.0 / 9 + 1.0 / 576 + 1.0 / 4096), 1e-12);  // of 0.75, 6 and 2: shares of each
+  EXPECT_NEAR(error, 2.25 * std::sqrt(4.0 / 9 + 1.0 / 576 + 1.0 / 4096), 1e-12);  // relative errors of 0.75, 6, 2
   error = "above";
   EXPECT_EQ(json, nlohmann::json::parse(R"({
     "experiment": "e", "predictions": [
@@ -1236,14 +1238,14 @@ TEST(PredictionTable, SaysHowMuchOfTheRunWasSimulated) {
   EXPECT_THAT(prediction_table(methods), HasSubstr("simulation, 20 steps "));
   methods[0].simulated->whole = true;
   EXPECT_THAT(words_of_rows(prediction_table(methods))[3][5], "0.500") << "the word after it";
-  // An error that no digit shows is none, and so is one that is not known.
+  // An error that no digit shows is left out, and so is an unknown one.
   methods[0].simulated->error_s = 0.4e-6;
   EXPECT_THAT(words_of_rows(prediction_table(methods))[3][5], "0.5000");
   methods[0].simulated->error_s.reset();
   EXPECT_THAT(words_of_rows(prediction_table(methods))[3][5], "0.5000");
 }
 
-// `predict --to-target`: steps by the noise scale of a finished run, time by the simulation.
+// `predict --to-target`: steps from the noise scale of a finished run, time from the simulation.
 
 using testing::HasSubstr;
 
@@ -1315,7 +1317,7 @@ TEST_F(TargetPrediction, OfTheRunsOwnSettingIsWhatItTook) {
   EXPECT_DOUBLE_EQ(own.at("batch"), 16);
   EXPECT_NEAR(own.at("steps"), steps, 1e-9 * steps);
   EXPECT_NEAR(own.at("time_s").get<double>(), steps * list.at(0).at("simulated").at("step_time_s").get<double>(), 1e-9);
-  const auto& backup = list.at(1).at("to_target");  // 2 of 4 gradients of 4 samples
+  const auto& backup = list.at(1).at("to_target");  // 2 of 4 gradients, of 4 samples each
   EXPECT_NEAR(backup.at("batch"), 8, 1e-9);
   EXPECT_NEAR(backup.at("steps"), least + times_batch / 8, 1e-9 * steps);
   EXPECT_FALSE(backup.at("is_bound"));
@@ -1323,7 +1325,7 @@ TEST_F(TargetPrediction, OfTheRunsOwnSettingIsWhatItTook) {
   EXPECT_TRUE(list.at(3).at("to_target").is_null());
 }
 
-// On the way to the target these are all synchronous SGD still, whatever they do in the rest of the run.
+// Until the target all these methods are still synchronous SGD, whatever they do in the rest of the run.
 TEST_F(TargetPrediction, TakesThePaceAndTheBatchOfTheStepsThatAreNeeded) {
   ASSERT_EQ(syncopate("run " + file).status, 0);
   const ProgramOutcome predicted = syncopate(
@@ -1409,14 +1411,14 @@ TEST(TargetTable, SaysWhereTheBestIsAtTheEdgeOfASweep) {
   EXPECT_THAT(target_table(methods, target), HasSubstr("cluster.workers = 8 is the least that the file sweeps"));
 }
 
-// The standard error of a simulated time per step, against the same from the drawn times; what is told of a whole run
-// from its beginning.
+// The standard error of a simulated time per step, compared with one computed from the drawn times; and extrapolation
+// of the beginning of a run.
 
 struct TimeSimulation : ExperimentFile {
-  // One worker alone, so that the steps' times are those that are drawn, but for a constant.
+  // A single worker, so that steps take the drawn times plus a constant.
   syncopate::Run run_of(int steps) {
     write(std::string(small) + "[[delays]]\nkind = \"exponential\"\nmean = 0.005\n");
-    const auto samples = std::to_string(16 * steps);  // of one epoch
+    const auto samples = std::to_string(16 * steps);  // within one epoch
     return load({"cluster.workers=1", "budget.epochs=1", "datasets.gaussian-mixture.train=" + samples}).runs.at(0);
   }
   static std::vector<double> drawn_s(const syncopate::Run& run, int steps) {
@@ -1430,7 +1432,7 @@ struct TimeSimulation : ExperimentFile {
   }
 };
 
-// The sample's deviation over the root of how many there are.
+// The sample's deviation divided by the root of its size.
 double error_of(const std::vector<double>& means) {
   const auto count = static_cast<double>(means.size());
   const double mean = std::accumulate(means.begin(), means.end(), 0.0) / count;
@@ -1458,7 +1460,7 @@ TEST_F(TimeSimulation, OfManyStepsItIsThatOfTwentyFiveBatches) {
   EXPECT_NEAR(*simulate_time(run, 1000).error_s, error_of(means), 1e-9);
 }
 
-// Nothing is dropped in the 20 steps that the threshold is found in, and as much in each step after them.
+// Nothing is dropped in the 20 steps in which the threshold is found, and equally much in each step after them.
 TEST_F(TimeSimulation, TheRestIsLikeTheSettledPart) {
   write(std::string(small) +
         "[[methods]]\nlabel = \"automatic\"\nalgorithm = \"dropcompute\"\n"

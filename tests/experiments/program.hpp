@@ -1,4 +1,4 @@
-// Runs the built program in a directory of its own, as its users do.
+// Runs the built program in a separate directory, as users do.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,23 +14,23 @@
 #include <utility>
 #include <vector>
 
-// The environment in which mpirun accepts root, says nothing about ranks that end with a status other than 0 (that of
-// Open MPI 4) and looks for no network beside this machine's memory.
+// The environment in which mpirun accepts root, prints nothing about ranks that end with a status other than 0 (Open
+// MPI 4), and uses no network besides this machine's memory.
 #define SYNCOPATE_QUIET_MPI                                    \
   "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " \
   "OMPI_MCA_orte_execute_quiet=1 OMPI_MCA_btl=^tcp"
 
 namespace syncopate {
 
-// mpirun of Open MPI 5 shows nothing any more of what ranks say once it is interrupted (./dev speaks for them), and not
-// all once it ends them because one was killed.
+// mpirun of Open MPI 5 no longer shows the output of ranks once it is interrupted (./dev prints it for them), and only
+// part of it once it ends them because one was killed.
 #if defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5
 inline constexpr bool launcher_shows_all = false;
 #else
 inline constexpr bool launcher_shows_all = true;
 #endif
 
-// What is said where one of three ranks was killed, as a regular expression.
+// The message if one of three ranks was killed, as a regular expression.
 inline std::string a_rank_was_lost() {
   const std::string by_ranks = "rank [0-2] on host [^ ]+ was lost", by_launcher = "that process rank [0-2] with";
   return launcher_shows_all ? by_ranks : by_ranks + "|" + by_launcher;
@@ -80,14 +80,15 @@ class ProgramTest : public testing::Test {
     return text.str();
   }
 
-  // Runs the program through the shell, so `arguments` are quoted as a user would; with `ranks` under mpirun.
+  // Runs the program through the shell, so `arguments` are quoted as a user would quote them; with `ranks` under
+  // mpirun.
   ProgramOutcome syncopate(const std::string& arguments, int ranks = 0) const {
     const std::string command = "'" SYNCOPATE_PROGRAM "' " + arguments;
     return ranks > 0 ? mpirun({{ranks, command}}) : shell(command);
   }
 
-  // One launch of several commands, each by so many ranks. A rank finds its own by its number: mpirun of Open MPI 5.0.7
-  // crashes where it is given several.
+  // One launch of several commands, each by the given number of ranks. A rank selects its command by its number, since
+  // mpirun of Open MPI 5.0.7 crashes with several commands.
   ProgramOutcome mpirun(const std::vector<std::pair<int, std::string>>& parts) const {
     std::string script = "#!/bin/sh\n";
     int ranks = 0;
@@ -102,8 +103,8 @@ class ProgramTest : public testing::Test {
     return outcome;
   }
 
-  // Without what mpirun of Open MPI 5 says of ranks that end otherwise than well: a NUL, and text between two lines of
-  // dashes. Only which rank was killed stays: it may end before it has shown what the others say of that.
+  // Removes what mpirun of Open MPI 5 prints about ranks that end badly: a NUL, and text between two lines of dashes.
+  // Keeps which rank was killed: mpirun may end before it has shown the other ranks' messages about that.
   static std::string without_launcher(std::string text) {
     std::erase(text, '\0');
     std::istringstream lines(text);

@@ -1,4 +1,4 @@
-// Which processes a test of the built program has started, among all that the machine runs.
+// Finds the processes that a test of the built program has started, among all processes of the machine.
 #pragma once
 
 #include <sys/types.h>
@@ -10,7 +10,7 @@
 
 namespace syncopate {
 
-// Those that execute the program and work in the directory, which must be a test's own.
+// Processes that execute the program and work in the directory, which must belong to one test.
 inline std::vector<pid_t> processes_in(const std::filesystem::path& directory, const std::filesystem::path& program) {
   std::vector<pid_t> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -23,7 +23,7 @@ inline std::vector<pid_t> processes_in(const std::filesystem::path& directory, c
   return found;
 }
 
-// Of launches there. mpirun of Open MPI 5 becomes prterun, which lies beside it.
+// Processes of launchers in the directory. mpirun of Open MPI 5 becomes prterun, which lies beside it.
 inline std::vector<pid_t> launchers_in(const std::filesystem::path& directory) {
   const std::filesystem::path mpiexec = SYNCOPATE_MPIEXEC, prterun = mpiexec.parent_path() / "prterun";
   std::vector<pid_t> found = processes_in(directory, mpiexec);

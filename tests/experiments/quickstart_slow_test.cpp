@@ -1,4 +1,4 @@
-// The quick start at its full length: every method learns, and pages show what it prints.
+// The quick start at its full length: every method learns, and pages show the program's output.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The cells of a row of a table in Markdown that are not empty.
+// The non-empty cells of a row of a Markdown table.
 std::vector<std::string> cells_of(const std::string& row) {
   std::vector<std::string> cells;
   for (std::size_t begin = 0, end = 0; (end = row.find('|', begin + 1)) != row.npos; begin = end) {
@@ -28,7 +28,7 @@ std::vector<std::string> cells_of(const std::string& row) {
   return cells;
 }
 
-// Those of all rows of a method.
+// The cells of all rows of a method.
 std::vector<std::string> rows_of(const std::string& page, const std::string& method) {
   std::vector<std::string> cells;
   for (const std::string& line : lines_of(page))
@@ -56,7 +56,7 @@ TEST_F(Quickstart, EveryMethodLearnsAndPagesShowWhatItPrints) {
   }
   EXPECT_EQ(methods.size(), 4u);
 
-  // Another kernel of the BLAS sums in another order, and its numbers differ.
+  // Another kernel of the BLAS sums in another order, so its numbers differ.
   const std::string front = text_of(source / "README.md");
   std::smatch kernel;
   ASSERT_TRUE(std::regex_search(front, kernel, std::regex("BLAS's kernel\\s(\\w+)")));

@@ -1,5 +1,5 @@
-// Ranks that cannot run, or would not run the same, under mpirun: whichever it is and however far it has come, all end
-// with status 2 within seconds, nothing has been run, and one message says which rank, where and why.
+// Ranks under mpirun that cannot run, or would not run the same. Whichever rank it is, and however far it has come, all
+// end with status 2 within seconds, nothing has been run, and one message names the rank, its host and the reason.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,7 +53,7 @@ class RankAgreement : public ProgramTest {
     write("e.toml", experiment);
   }
 
-  // All but one of three ranks run `usual`, and rank `odd` runs `other`.
+  // All ranks of three except one run `usual`, and rank `odd` runs `other`.
   ProgramOutcome launch(const std::string& usual, int odd, const std::string& other,
                         const std::string& environment_of_odd = "") const {
     std::vector<std::pair<int, std::string>> parts;
@@ -121,7 +121,7 @@ TEST_F(RankAgreement, AnOverrideOfOneRankAloneIsNamedWithItsValues) {
                                      at("rank 2") + "\n"));
 }
 
-// Each of these would make its rank wait for the others, or them for it, if they began.
+// Each of these would make its rank wait for the others, or the others for it, if they began.
 TEST_F(RankAgreement, WhatOneRankAloneWouldDoIsNamed) {
   for (const auto& [other, line] : std::vector<std::pair<std::string, std::string>>{
            {"check e.toml", "command: run on " + at("ranks 0-1") + ", check on " + at("rank 2")},
@@ -184,8 +184,8 @@ TEST_F(RankAgreement, RanksThatDivideSimulationsDoNotRunOthers) {
   EXPECT_FALSE(std::filesystem::exists(directory / "results"));
 }
 
-// Three images of 2 x 2 pixels per rank's own directory: one is empty, or has a label that there is no class for,
-// which only those notice who read the files.
+// Three images of 2 x 2 pixels in each rank's own directory. One is empty, or has a label without a class, which only
+// ranks that read the files notice.
 class DataOfRanks : public RankAgreement {
  protected:
   void SetUp() override {
@@ -277,7 +277,7 @@ TEST(ExplainDisagreement, OfHundredsOfRanksAFewAreNamed) {
               AllOf(HasSubstr("key9: 0 on"), Not(HasSubstr("key10")), HasSubstr("... and 20 other keys")));
 }
 
-// What a rank would run, as a text: equal exactly where ranks may run together.
+// The text of what a rank would run: equal exactly if ranks may run together.
 
 Experiment stated_experiment() {
   Experiment stated_experiment;
@@ -290,7 +290,7 @@ std::string identity(const Experiment& stated_experiment, bool on_mpi = true, bo
   return handshake_of({.command = "run", .experiment = &stated_experiment, .on_mpi = on_mpi, .rerun = rerun}).identity;
 }
 
-// What is recorded is no part of a run's hash, but ranks must send each other the same.
+// Records are no part of a run's hash, but ranks must exchange the same ones.
 TEST(RankHandshake, IsAnotherOneWithAnythingThatRanksMustDoAlike) {
   const Experiment same = stated_experiment();
   EXPECT_EQ(identity(same), identity(stated_experiment()));
@@ -304,8 +304,7 @@ TEST(RankHandshake, IsAnotherOneWithAnythingThatRanksMustDoAlike) {
   expect_differs([](syncopate::Run& run) { run.recording.trace = true; });
   expect_differs([](syncopate::Run& run) { run.recording.trace_seconds = 2; });
   expect_differs([](syncopate::Run& run) { run.recording.trace_events = 7; });
-  expect_differs(
-      [](syncopate::Run& run) { run.recording.durations = false; });  // under MPI they are recorded unless told
+  expect_differs([](syncopate::Run& run) { run.recording.durations = false; });  // under MPI the default is true
   expect_differs([](syncopate::Run& run) { run.recording.parameters = true; });
   expect_differs([](syncopate::Run& run) { run.recording.arrivals = true; });
   expect_differs([](syncopate::Run& run) { run.recording.samples = true; });

@@ -1,8 +1,8 @@
-// A run under MPI that all ranks leave at a checkpoint and take up again: every method of the registry, and what else
-// ranks may hold. Where what a method computes does not depend on who comes first it comes to the same, to the bit; the
-// others have all their steps, and no micro-batch or message is lost or counted twice. Started with as many ranks as a
-// method needs: idle ones would not be left. SYNCOPATE_SEED repeats what a seed has shown, SYNCOPATE_ONLY one method;
-// SYNCOPATE_LONG leaves each more often.
+// All ranks of a run under MPI leave it at a checkpoint and resume it. Tests every method of the registry, and all
+// other state of ranks. If a method's results do not depend on who is first, they stay the same, to the bit. The other
+// methods complete all their steps, and no micro-batch or message is lost or counted twice. Start the test with as many
+// ranks as the methods need, since there must be no idle ones. SYNCOPATE_SEED repeats the result of a seed,
+// SYNCOPATE_ONLY selects one method, and SYNCOPATE_LONG leaves each run more often.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,9 +41,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double compression = 0.001;  // of time: what is a second in the methods' examples
+constexpr double compression = 0.001;  // factor for the seconds in the methods' examples
 
-// Four unlike workers, who sleep; all that can be recorded.
+// Four different workers, which sleep; everything that can be recorded is recorded.
 const std::string cluster = R"(name = "checkpoints"
 [cluster]
 workers = 4
@@ -70,7 +70,7 @@ every_s = 0.01
 
 const std::string linear = held::linear_training(320);
 
-// Its times in seconds, as short as those of this cluster.
+// The example with its times in seconds shortened like those of this cluster.
 std::string compressed(std::string_view example) {
   static const std::regex time(R"((_s\s*=\s*)([0-9.]+))");
   std::string text(example), result;
@@ -79,7 +79,7 @@ std::string compressed(std::string_view example) {
   return result + text;
 }
 
-// What the clock has no part in.
+// The part of the results that does not depend on the clock.
 std::string computed_text(const Outcome& outcome) {
   std::string text;
   for (const MetricsRow& row : outcome.recording.metrics)
@@ -108,14 +108,14 @@ std::int64_t kept_in_rows(const Outcome& outcome) {
   return kept;
 }
 
-// Micro-batches that are there more than once.
+// The number of micro-batches that occur more than once.
 std::size_t doubled(const Outcome& outcome) {
   std::set<std::tuple<Rank, Step, int>> slots;
   for (const MicroBatchTime& time : *outcome.durations) slots.insert({time.worker, time.step, time.index});
   return outcome.durations->size() - slots.size();
 }
 
-// Of one run, whatever came first in it.
+// Checks that the outcome is that of one complete run, whatever was first in it.
 void expect_whole(const Outcome& outcome, const Outcome& plain, Servers servers) {
   ASSERT_FALSE(outcome.recording.metrics.empty());
   EXPECT_EQ(outcome.recording.metrics.back().step, plain.recording.metrics.back().step);
@@ -130,7 +130,7 @@ void expect_whole(const Outcome& outcome, const Outcome& plain, Servers servers)
   }
   const RunTotals& totals = *outcome.totals;
   for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
-  // At the end a region may keep what no row of the global server has any more.
+  // At the end a region may have kept micro-batches that no row of the global server contains.
   if (servers.regions == 0 && kept_in_rows(plain) == total(plain.totals->kept)) {
     EXPECT_EQ(kept_in_rows(outcome), total(totals.kept));
   }
@@ -147,7 +147,7 @@ void expect_whole(const Outcome& outcome, const Outcome& plain, Servers servers)
       EXPECT_EQ(span.begin, at);
       at = span.end;
     }
-    // Servers say how long lost work took, not always which it was.
+    // Servers know how long lost work took, but not always whose it was.
     const Account spans = account_of(outcome.timeline->tracks[rank]);
     EXPECT_EQ(spans.total(), totals.accounts[rank].total()) << "worker " << rank;
     if (servers > 0) continue;
@@ -178,7 +178,7 @@ class RankCheckpointsOf : public testing::Test {
     return load_experiment(file, {});
   }
 
-  // Nothing where the run has been left.
+  // nullopt if the run has been left.
   std::optional<Outcome> run(const syncopate::Run& run, const CheckpointUse* use) const {
     Progress progress(Progress::Style::silent, 1, 1);
     progress.begin_run(1, run);
@@ -199,7 +199,7 @@ class RankCheckpointsOf : public testing::Test {
     }
   }
 
-  // Leaves it at `times` random checkpoints, each of a new run, and resumes.
+  // Leaves the run at `times` random checkpoints, each in a new run, and resumes.
   void expect_same_after_leaving(const syncopate::Run& of, int times) const {
     SCOPED_TRACE(of.method);
     const Outcome plain = *run(of, nullptr);
@@ -210,7 +210,7 @@ class RankCheckpointsOf : public testing::Test {
       CheckpointUse use{.file = folder_ / "run.checkpoint", .resumes = false};
       use.leaves = [&at](std::int64_t number) { return number == at; };
       use.on_resumed = [&] { has_gone_on = true; };
-      if (run(of, &use)) {  // it ended before
+      if (run(of, &use)) {  // the run ended before
         at = 1;
         EXPECT_FALSE(run(of, &use)) << "there are no checkpoints";
       }
@@ -254,7 +254,8 @@ state = "lost"
   expect_same_after_leaving(load(cluster + linear + outages + held::text_of(held::that_lose_state)), 2);
 }
 
-// Else ranks that hardly get a core would do nothing but stand still: one was due as soon as the last was written.
+// Otherwise ranks that hardly get a core would only write checkpoints: the next one would be due as soon as the last is
+// written.
 TEST_F(RankCheckpointsOf, LeaveTheRunAsMuchTimeAsTheyTake) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds slow{300};  // every_s is 10 ms

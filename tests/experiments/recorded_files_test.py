@@ -148,7 +148,7 @@ class RecordedFiles(unittest.TestCase):
                     slow = Decimal("1.5") if row["worker"] == "7" else 1
                     base = Decimal(row["duration_s"]) - Decimal(row["added_s"])
                     self.assertLessEqual(abs(base - slow * Decimal("0.05")), Decimal("1e-9"))
-                # What the timeline shows in full is what was recorded, the nanosecond included.
+                # The times that the timeline shows in full are the recorded ones, to the nanosecond.
                 end = max(event["ts"] + event["dur"] for event in trace["traceEvents"] if event["ph"] == "X")
                 for event in trace["traceEvents"]:
                     if event["name"] == "compute" and event["ts"] + event["dur"] < end:

@@ -1,7 +1,7 @@
 // The run whose log comes with DropCompute's reference code, simulated by experiments/examples/reference_run.toml,
-// against that log. results/reference/dropcompute_run.md says what was fitted to it; what is compared here beyond
-// that came out. Differences between seeds of the jitter: s.d. 0.069 s of the threshold, 0.0078 of the predicted drop
-// rate, 0.0074 and 0.0021 of the predicted savings and speed-up, 0.03 s and 0.005 of what is realised; means of 8.
+// compared with that log. results/reference/dropcompute_run.md lists the fitted values; all other compared numbers are
+// results. Standard deviations between seeds of the jitter: 0.069 s for the threshold, 0.0078 for the predicted drop
+// rate, 0.0074 and 0.0021 for the predicted savings and speed-up, 0.03 s and 0.005 for the realised ones; means of 8.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,12 +18,12 @@ namespace syncopate {
 namespace {
 
 constexpr int workers = 16, micro_batches = 12;
-constexpr int first_recorded = 6, first_threshold = 50;  // steps, of which the log's iterations count from 1
+constexpr int first_recorded = 6, first_threshold = 50;  // steps, numbered from 1 like the log's iterations
 constexpr int recorded = first_threshold - first_recorded;
-// By the log's own search.
+// Results of the log's own search.
 constexpr double printed_threshold_s = 5.9942728216276695, printed_drop_rate = 0.07445549242424243;
 constexpr double printed_time_saved = 0.14192116260528564, printed_speedup = 0.08308740336944044;
-// Of the experiment file.
+// Values of the experiment file.
 constexpr double all_reduce_s = 0.556, trailing_s = 0.25;
 
 double mean(const std::vector<double>& values, std::size_t begin, std::size_t end) {
@@ -43,7 +43,7 @@ double correlation(const std::vector<double>& x, const std::vector<double>& y) {
   return xy / std::sqrt(xx * yy);
 }
 
-// [i]: of iteration i + 1.
+// [i]: values of iteration i + 1.
 struct Log {
   std::vector<double> step_s, average_loss, last_loss;
 };
@@ -61,7 +61,7 @@ Log read_log() {
   return log;
 }
 
-// What the workers of a run meet in the steps that are recorded, drawn apart from it: [worker][step][micro-batch].
+// Times of the run's workers in the recorded steps, drawn separately: [worker][step][micro-batch].
 struct Draws {
   explicit Draws(const Run& run) {
     std::vector<Duration> row(micro_batches);
@@ -74,13 +74,13 @@ struct Draws {
         }
       }
   }
-  // As a timer around each micro-batch and the sleep after it shows them.
+  // As shown by a timer around each micro-batch and the sleep after it.
   std::vector<double> by_micro_batch() const {
     std::vector<double> times;
     for (std::size_t i = 0; i < computing_s.size(); ++i) times.push_back(computing_s[i] + sleep_s[i]);
     return times;
   }
-  // As the step's clock does: each one ends after what lies between it and the one before.
+  // As shown by the step's clock: each micro-batch ends after everything between it and the one before.
   std::vector<double> by_step() const {
     std::vector<double> times;
     for (std::size_t i = 0; i < computing_s.size(); ++i)
@@ -91,7 +91,7 @@ struct Draws {
   std::vector<double> computing_s, sleep_s;
 };
 
-// What the rule must find in such times, T^c being what a step takes besides.
+// The result of the rule's search in these times; T^c is the rest of a step.
 ThresholdEffect search(const std::vector<double>& times, double step_s) {
   double slowest_sum = 0;
   for (int i = 0; i < recorded; ++i) {
@@ -123,14 +123,14 @@ struct Simulated {
       dropped += static_cast<double>(round.dropped);
     }
     drop_rate = dropped / (kept + dropped);
-    // Worker 0 writes its step times down once it has slept.
+    // Worker 0 writes its step times after it has slept.
     double before_s = 0;
     for (int i = first_recorded; i < first_threshold; ++i) {
       const double sleep_s = to_seconds(run.cluster.pauses->sleep(Rank{0}, Step{i}, micro_batches - 1));
       logged_s.push_back(step_s[static_cast<std::size_t>(i)] + sleep_s - before_s);
       before_s = sleep_s;
     }
-    // The recorded steps end with the last sleep, each worker's its own.
+    // The recorded steps end with the last sleep, which differs between workers.
     double last_sleep_s = 0;
     for (int n = 0; n < workers; ++n)
       last_sleep_s +=
@@ -140,7 +140,7 @@ struct Simulated {
   double realised_step_s() const { return mean(step_s, first_threshold + 2, step_s.size()); }
 
   std::vector<double> step_s;
-  std::vector<double> logged_s;  // of the recorded steps
+  std::vector<double> logged_s;  // times of the recorded steps
   double recorded_step_s = 0;
   double drop_rate = 0;
 };
@@ -160,7 +160,7 @@ class ReferenceRun : public testing::Test {
     return runs;
   }
 
-  // `check`: called with each seed's simulation and what the search finds in its draws.
+  // `check`: called with each seed's simulation and the result of the search in its draws.
   template <typename Check>
   Figures figures_of(const std::string& method, std::vector<double> (Draws::*times)() const, const Check& check) {
     const std::vector<syncopate::Run> runs = runs_of(method);
@@ -206,24 +206,24 @@ class ReferenceRun : public testing::Test {
 
 TEST_F(ReferenceRun, OnItsTwoClocksItIsTheLogs) {
   const Figures ours = figures_of("two clocks", &Draws::by_micro_batch, [](const Simulated& run, const auto& found) {
-    // Somebody always has a backward pass under way at the threshold: it ends, at most 0.424 x 0.52 s later (five
-    // standard deviations of the jitter above the mean), and so does what trails.
+    // At the threshold some worker always has a backward pass in progress: it ends at most 0.424 x 0.52 s later (five
+    // standard deviations of the jitter above the mean), and so does the trailing work.
     const double shortest_s = *std::min_element(run.step_s.begin() + first_threshold + 2, run.step_s.end());
     const double longest_s = *std::max_element(run.step_s.begin() + first_threshold + 2, run.step_s.end());
     EXPECT_GT(shortest_s, found.threshold + all_reduce_s);
     EXPECT_LT(longest_s, found.threshold + all_reduce_s + trailing_s + 0.424 * 0.52);
   });
-  // Fitted.
+  // A fitted value.
   EXPECT_NEAR(ours.recorded_step_s, mean(log.step_s, first_recorded, first_threshold), 0.02);
-  // Not fitted: four standard errors, or what the page says.
+  // Not fitted: the tolerance is four standard errors, or as given on the page.
   EXPECT_NEAR(ours.threshold_s, printed_threshold_s, 0.1);
   EXPECT_NEAR(ours.predicted_drop, printed_drop_rate, 0.011);
   EXPECT_NEAR(ours.time_saved, printed_time_saved, 0.0105);
   EXPECT_NEAR(ours.speedup, printed_speedup, 0.004);
-  EXPECT_GT(ours.correlation, 0.95);  // 0.932 is what the noise alone gives
+  EXPECT_GT(ours.correlation, 0.95);  // the noise alone gives 0.932
   EXPECT_NEAR(ours.quiet_step_s, mean(log.step_s, 1, first_recorded), 0.02 * 8);
   EXPECT_NEAR(ours.realised_step_s, mean(log.step_s, first_threshold + 2, log.step_s.size()), 0.02 * 6.81);
-  // Rank 0 adds up the losses, over 12, of those that it computed and of one that it did not finish.
+  // Rank 0 adds up the losses, divided by 12, of the micro-batches that it computed and of one that it did not finish.
   const std::size_t end = log.step_s.size();
   const double entries =
       micro_batches * mean(log.average_loss, first_threshold + 2, end) / mean(log.last_loss, first_threshold + 2, end);
@@ -234,11 +234,11 @@ TEST_F(ReferenceRun, OnItsTwoClocksItIsTheLogs) {
 
 TEST_F(ReferenceRun, OnOneClockThePredictionComesTrue) {
   const Figures ours = figures_of("one clock", &Draws::by_step, [](const Simulated& run, const auto& found) {
-    // The step's end is the threshold, or the trailing work of who finished just before.
+    // A step ends at the threshold, or with the trailing work of a worker that finished just before.
     const double shortest_s = *std::min_element(run.step_s.begin() + first_threshold + 2, run.step_s.end());
     EXPECT_GT(shortest_s, found.threshold + all_reduce_s - 1e-6);
     EXPECT_LT(run.realised_step_s(), found.threshold + all_reduce_s + trailing_s);
-    // 16 x 44 worker-steps were recorded, of 8 independent noises; a loss of 0.06 varies by 0.1 from one to the next.
+    // 16 x 44 worker-steps were recorded, with 8 independent noises; a loss of 0.06 varies by 0.1 from one to the next.
     EXPECT_NEAR(run.drop_rate, found.drop_rate, 0.02);
   });
   EXPECT_NEAR(ours.realised_drop, ours.predicted_drop, 0.01);

@@ -31,7 +31,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// One blank between words, whatever stood there.
+// The text with single blanks between words.
 std::string unwrapped(const std::string& text) {
   std::istringstream stream(text);
   std::string result;
@@ -72,7 +72,7 @@ TEST(Listing, IsThatOfTheKindAskedFor) {
   for (const std::string_view kind : listed_kinds) EXPECT_THAT(listing(""), HasSubstr(listing(kind).substr(0, 40)));
 }
 
-// A name of each group, and what only its listing has.
+// A name of each group, and a text that only its listing has.
 TEST(Listing, OfANameHasItsSentenceItsPaperAndItsKeys) {
   const std::vector<std::pair<const char*, const char*>> keys = {
       {"dropcompute", "threshold_s: a number above 0, in s; may be left out After what time"},
@@ -160,7 +160,7 @@ TEST(Listing, AnUnknownNameGetsTheNearestKnownOne) {
   EXPECT_THAT(unlisted("cluster.worker"), testing::EndsWith("did you mean \"cluster.workers\"?"));
 }
 
-// Pages that are written from the tables of the program are those that it would write now.
+// Pages generated from the program's tables are up to date.
 
 using testing::HasSubstr;
 
@@ -200,7 +200,7 @@ TEST(GeneratedPages, APageWithoutTheMarksIsRefused) {
   EXPECT_THROW(with_table_of_methods("no marks"), std::runtime_error);
 }
 
-// Every key of an experiment file says what it means.
+// Every key of an experiment file has a description.
 
 namespace fs = std::filesystem;
 
@@ -238,7 +238,7 @@ TEST(DescribedKeys, SayWhereTheyAreFoundOnceForEachMeaning) {
     EXPECT_TRUE(seen.emplace(key.path, key.conditions).second) << key.path << " is described twice for one case";
 }
 
-// Only methods that exchange what can be compressed have the keys for it.
+// Only methods with compressible exchanges have keys for compression.
 TEST(DescribedKeys, OfAMethodAreThoseThatItTakes) {
   for (const NameGroup& group : name_groups()) {
     if (group.place != "methods.algorithm") continue;
@@ -257,7 +257,7 @@ TEST(DescribedKeys, OfAMethodAreThoseThatItTakes) {
     EXPECT_TRUE(has_residual("sync-sgd"));
     for (const char* method : {"local-sgd", "co2", "one-bit-adam", "streaming-diloco", "k-sync", "halos"}) {
       EXPECT_TRUE(has_compression(method)) << method;
-      EXPECT_FALSE(has_residual(method)) << method;  // messages, differences and moments have units of their own
+      EXPECT_FALSE(has_residual(method)) << method;  // messages, differences and moments have their own units
     }
     EXPECT_FALSE(has_compression("ad-psgd"));
     return;
@@ -265,7 +265,7 @@ TEST(DescribedKeys, OfAMethodAreThoseThatItTakes) {
   FAIL() << "no group of methods";
 }
 
-// A key's path without the numbers of entries; the workers of cluster.trace.like are names of its user's.
+// A key's path without the numbers of entries; in cluster.trace.like, workers are names chosen by the user.
 std::string without_numbers(const std::string& path) {
   std::string result;
   for (const std::string& part : split_key(path)) {
@@ -282,7 +282,7 @@ TEST(DescribedKeys, AreAllThatTheReadersOfTheExamplesKnow) {
   for (const auto& entry : fs::directory_iterator(checkout / "experiments/examples"))
     if (entry.path().extension() == ".toml") files.push_back(entry.path());
   EXPECT_GT(files.size(), 20u);
-  // Tables that have tables alone, and keys that are known so as to be refused.
+  // Tables that contain only tables, and keys that are known only to be refused.
   const std::set<std::string> without_description = {"models", "datasets", "models.linear"};
   for (const fs::path& file : files)
     for (const KnownKey& key : load_experiment(file, {}).known_keys) {
@@ -291,7 +291,7 @@ TEST(DescribedKeys, AreAllThatTheReadersOfTheExamplesKnow) {
     }
 }
 
-// A bound or a default that follows from other keys must be said in words: it is another number in each file.
+// A bound or default that depends on other keys must be described in words, since its number differs between files.
 TEST(DescribedKeys, DoNotDependOnTheRestOfTheFile) {
   const auto keys_in = [](const AlgorithmContext& context) {
     return describe([&](Settings& table) { make_algorithm(table, context); });

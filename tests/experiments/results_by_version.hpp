@@ -1,7 +1,7 @@
-// Compares what runs compute with what a table says they have computed since which results_version.
+// Compares results of runs with a table of results by results_version.
 //
-// Not whether results are right is asked here, but whether they are still the same, because finished runs are taken
-// for this program's own as long as the version stays.
+// The test does not check whether results are right, but whether they are unchanged: while the version stays the same,
+// finished runs count as this program's own.
 #pragma once
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ namespace syncopate {
 
 class ResultsByVersion {
  public:
-  using Json = nlohmann::ordered_json;  // as it is read
+  using Json = nlohmann::ordered_json;  // keeps the order of the file
 
   // `table`: its path in the checkout; {run: {version: result}}, where a result is a string, a number, or an array.
   ResultsByVersion(std::string checkout, std::string table) : checkout_(std::move(checkout)), table_(std::move(table)) {
@@ -30,8 +30,8 @@ class ResultsByVersion {
     if (!entries_.is_object()) entries_ = Json::object();
   }
 
-  // Fails where a result is not that of the newest version which says something of its run, where no version does,
-  // and where the table has a run that is none any more. Then it says what to do, and writes the table as it would be.
+  // Fails if a result differs from that of the newest version with an entry for its run, if no version has an entry,
+  // and if the table has a run that no longer exists. Then it explains what to do, and writes the updated table.
   void expect(const Json& results) const {
     std::vector<std::string> faults;
     Json right = Json::object();
@@ -71,8 +71,8 @@ class ResultsByVersion {
     return newest;
   }
 
-  // Numbers that BLAS has computed: kernels, and versions of libraries, differ in the seventh digit. Codes of a few
-  // bits make a whole step of that at times. A run that diverges makes much of it, so none here may.
+  // Compares numbers computed by BLAS: kernels and versions of libraries differ in the seventh digit. Codes of a few
+  // bits sometimes turn that into a whole step. A run that diverges amplifies it, so no run here may diverge.
   static bool is_same(const Json& found, const Json& before) {
     constexpr double tolerance = 3e-4;
     if (found.is_array() && before.is_array())
@@ -97,7 +97,7 @@ class ResultsByVersion {
                               written(right), table_);
   }
 
-  // The path of a file with these entries, a line each.
+  // Writes a file with these entries, one per line, and returns its path.
   std::string written(const Json& entries) const {
     const auto path =
         std::filesystem::temp_directory_path() /

@@ -1,7 +1,7 @@
-// What a run has computed, in few characters, for tables that hold it from version to version.
+// A run's results in a few characters, for tables that keep them from version to version.
 //
-// Times come from the counter-based streams and are the same to the nanosecond on every machine: they, and all that is
-// counted, are digested. What arithmetic gives differs in its last digits among C libraries and BLAS kernels.
+// Times come from the counter-based streams and are the same to the nanosecond on every machine: the digest contains
+// times and all counts. Results of arithmetic differ in their last digits among C libraries and BLAS kernels.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 enum class Losses { rounded, left_out };
 
-// Of the numbers of metrics.csv and steps.csv, and of the accounts.
+// The digest of the numbers of metrics.csv and steps.csv, and of the accounts.
 inline std::string digest_of(const Outcome& outcome, Losses losses) {
   std::string text;
   const auto add = [&text](const auto&... numbers) { (fmt::format_to(std::back_inserter(text), "{} ", numbers), ...); };
@@ -44,8 +44,8 @@ inline std::string digest_of(const Outcome& outcome, Losses losses) {
 
 inline double seven_digits(double number) { return std::stod(fmt::format("{:.7g}", number)); }
 
-// The digest; of a run with a model, also its last losses of test and training set, and the step at which it has met
-// its targets, if it has any.
+// The digest. For a run with a model also its last losses on test and training set, and the step at which it met its
+// targets, if it has any.
 inline OrderedJson digest_and_losses(const syncopate::Run& run, const Outcome& outcome) {
   const std::string digest = digest_of(outcome, Losses::left_out);
   const auto& rows = outcome.recording.metrics;

@@ -1,6 +1,6 @@
-// What small runs of every method compute, against what they have computed since which results_version. What each key
-// of experiment files, and each word of a registry, makes of a run is watched likewise by the tests that walk over them
-// (key_walk.hpp).
+// Results of small runs of every method, compared with a table of results by results_version. The tests that walk over
+// keys (key_walk.hpp) watch the effects of each key of experiment files, and of each word of a registry, in the same
+// way.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -54,7 +54,7 @@ TEST(ResultsVersion, IsRaisedByWhateverChangesResults) {
   ResultsByVersion(SYNCOPATE_SOURCE_DIR, "tests/golden/results_by_version/algorithms.json").expect(results);
 }
 
-// A method of one's own is watched once it stands in watched_methods.hpp; those of the project do.
+// A user's own method is watched once it is in watched_methods.hpp; the project's methods must be there.
 TEST(ResultsVersion, IsWatchedByRunsOfTheProjectsAlgorithms) {
   std::set<std::string> seen;
   for (const auto& group : watched::exact_groups())
@@ -67,8 +67,8 @@ TEST(ResultsVersion, IsWatchedByRunsOfTheProjectsAlgorithms) {
   EXPECT_GE(seen.size(), 21u);
 }
 
-// A run whose results have changed in a version has that version in its hash, so that it is made anew; every other run
-// keeps its hash, so that nothing finished is lost.
+// If a version changed the results of a run, the run's hash contains this version, so that the run is repeated. Every
+// other run keeps its hash, so that no finished run is lost.
 TEST(ResultsVersion, OfARunIsThatOfTheNewestChangeOfItsResults) {
   const OrderedJson table = OrderedJson::parse(
       std::ifstream(SYNCOPATE_SOURCE_DIR "/tests/golden/results_by_version/algorithms.json"), nullptr, false);
@@ -80,7 +80,7 @@ TEST(ResultsVersion, OfARunIsThatOfTheNewestChangeOfItsResults) {
         const OrderedJson versions = table.value(fmt::format("{}: {}", group.name, run.method), OrderedJson::object());
         for (const auto& [version, result] : versions.items()) newest = std::max(newest, std::stoi(version));
         const int version = results_version_of(parse_toml(run.resolved_toml, "resolved"));
-        // A change may be too fine for a small run to show: it is made anew all the same.
+        // A change may be too small to show in a small run: the run is repeated anyway.
         EXPECT_GE(version, newest) << run.method << " has other results since version " << newest
                                    << "; say so in experiments/sections/run_hash.cpp";
         ++runs;
@@ -88,8 +88,8 @@ TEST(ResultsVersion, OfARunIsThatOfTheNewestChangeOfItsResults) {
   EXPECT_GT(runs, 100);
 }
 
-// Since version 7 messages share links. The list of definition.cpp goes by names, for old files too; this ties it to
-// what methods say of themselves.
+// Since version 7 messages share links. The list in run_hash.cpp uses names, also for old files; this test compares it
+// with the methods' traits.
 TEST(ResultsVersion, OfMethodsThatSendMessagesOverLinksIsAtLeastSeven) {
   const auto file = std::filesystem::path(testing::TempDir()) / fmt::format("syncopate-links-{}.toml", getpid());
   int methods = 0;
@@ -113,7 +113,7 @@ TEST(ResultsVersion, IsPartOfEveryRunsHash) {
   TomlNode configuration = parse_toml(run.resolved_toml, "resolved");
   configuration.erase("description");
   configuration.erase("recording");
-  if (TomlNode* const network = configuration.find("network")) network->erase("contention");  // told by the version
+  if (TomlNode* const network = configuration.find("network")) network->erase("contention");  // version 7 implies it
   const auto hash_with = [&](int version) {
     const std::string text = fmt::format("{}\nresults_version = {}\n", write_toml(configuration), version);
     return content_hash(text);

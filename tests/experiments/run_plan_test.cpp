@@ -1,4 +1,4 @@
-// What is said of an experiment before it runs: how many runs, how long, how much space.
+// The plan that is printed before an experiment runs: how many runs, how long, how much space.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -116,7 +116,7 @@ TEST_F(TimeByArithmetic, CountsEvaluations) {
 TEST_F(TimeByArithmetic, GoesByAMicroBatchThatWasMeasured) {
   syncopate::Run& run = network();
   EXPECT_NEAR(time_by_arithmetic(run, 1, 0.01).value(), 4000 * 0.01, 4);
-  run.training.memory.is_known = false;  // a module of the user's own
+  run.training.memory.is_known = false;  // a user's own module
   EXPECT_FALSE(time_by_arithmetic(run, 1));
   EXPECT_NEAR(time_by_arithmetic(run, 1, 0.01).value(), 4000 * 0.01, 4);
 }
@@ -150,7 +150,7 @@ TEST_F(PlanProgram, SaysFirstWhatARunWillTake) {
   EXPECT_EQ(syncopate("run --quiet " + file + " budget.steps=200 seeds=4").err, "");
 }
 
-// Before anything is run; delays of their own for each micro-batch, since equal ones are shorter when compressed.
+// Before anything runs. Each micro-batch has its own delay, since equal delays compress better.
 TEST_F(PlanProgram, TheRowsSayHowMuchSpaceRunsOfWhichNothingIsKnownTake) {
   const std::string file =
       write("e.toml", std::string(time_only) + "[[delays]]\nkind = \"exponential\"\nmean = 0.003\n");

@@ -1,4 +1,4 @@
-// Runs of a small experiment that is made in code, and what they leave.
+// Runs of a small experiment that is made in code, and their files.
 #pragma once
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ namespace syncopate {
 
 namespace fs = std::filesystem;
 
-// Synchronous SGD; `at_step_3` is called by each worker before its fourth step.
+// Synchronous SGD; each worker calls `at_step_3` before its fourth step.
 class Synchronous : public Algorithm {
  public:
   explicit Synchronous(std::function<void(Worker&)> at_step_3 = {}) : at_step_3_(std::move(at_step_3)) {}
@@ -38,7 +38,7 @@ class Synchronous : public Algorithm {
     }
   }
 
-  mutable int runs = 0;  // workers that have begun
+  mutable int runs = 0;  // number of workers that have begun
 
  private:
   std::function<void(Worker&)> at_step_3_;

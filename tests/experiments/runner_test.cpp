@@ -205,7 +205,7 @@ TEST_F(RunnerTest, MemoryThatIsNotThereFailsOneRun) {
   EXPECT_EQ(summary(1)["status"], "finished");
 }
 
-// One vector beside the model; a gigabyte each.
+// One vector besides the model, of a gigabyte each.
 TEST_F(RunnerTest, MemoryThatIsNotThereIsToldWithWhatIsNeeded) {
   auto& run = add("large", 1, std::make_shared<Synchronous>());
   run.training.make_objective = []() -> std::shared_ptr<const Objective> { throw std::bad_alloc(); };
@@ -215,7 +215,7 @@ TEST_F(RunnerTest, MemoryThatIsNotThereIsToldWithWhatIsNeeded) {
   EXPECT_EQ(summary(0)["reason"],
             "the memory does not suffice: the model and its optimizer's state take 2 GB, and where the 2 workers hold "
             "models of their own 4 GB, beside gradients");
-  // Without a model what collectives carry is no model's.
+  // Without a model the payload of collectives is not a model.
   run.training.time_only = true;
   EXPECT_EQ(start(), 1);
   EXPECT_EQ(summary(0)["reason"], "the memory does not suffice for 2 workers");
@@ -230,7 +230,7 @@ TEST_F(RunnerTest, ReportsDivergence) {
 }
 
 TEST_F(RunnerTest, KeepsWhatIsFiniteOfADivergedRun) {
-  // The parameters grow by a factor of about 1e4 each step, so that after ten they are beyond single precision.
+  // The parameters grow by a factor of about 1e4 each step, so after ten steps they exceed single precision.
   auto& run = add("wild", 1, std::make_shared<SyncSgd>(), 1e4);
   run.budget.steps = Step{1000};
   EXPECT_EQ(start(), 1);
@@ -266,7 +266,7 @@ TEST_F(RunnerTest, SaysHowStaleGradientsWere) {
   EXPECT_EQ(staleness["mean"], 0);
 }
 
-// Each worker alone, until its data or the budget are used up.
+// Each worker trains alone until its data or the budget are used up.
 struct Alone : Algorithm {
   void run(Worker& worker) const override {
     while (worker.budget_left()) worker.descend(worker.compute_step_gradient() / worker.micro_batches());
@@ -296,7 +296,7 @@ TEST_F(RunnerTest, GivesMethodsRandomNumbersOfTheRunsSeed) {
 
 TEST_F(RunnerTest, LeavesFinishedRunsAndNothingElseWhenInterrupted) {
   add("A", 1, std::make_shared<Synchronous>());
-  // Long enough for any cluster to look at the flag.
+  // Long enough for every cluster to look at the flag.
   add("A", 2, std::make_shared<Synchronous>([](Worker&) { set_interrupted(true); })).budget.steps = Step{1'000'000};
   add("A", 3, std::make_shared<Synchronous>());
   EXPECT_EQ(start(), 130);
@@ -383,7 +383,7 @@ TEST_F(RunnerTest, TheMpiClusterNeedsALauncher) {
   EXPECT_THAT(err_, HasSubstr("mpirun"));
 }
 
-// When a finished run is believed, and what is needed to read it.
+// Conditions under which a finished run is accepted, and the files needed to read it.
 
 using testing::HasSubstr;
 using testing::Not;
@@ -399,14 +399,14 @@ class FinishedRuns : public RunnerTest {
     algorithm_->runs = 0;
   }
 
-  // Runs that a new start makes.
+  // The number of runs that a new start makes.
   int repeated() {
     algorithm_->runs = 0;
     EXPECT_EQ(start(), 0) << err_;
-    return algorithm_->runs / 2;  // workers
+    return algorithm_->runs / 2;  // two workers per run
   }
 
-  // Everything below the results directory with the time of its last change.
+  // Everything below the results directory, with the times of last changes.
   std::map<fs::path, fs::file_time_type> state() const {
     std::map<fs::path, fs::file_time_type> times;
     for (const auto& entry : fs::recursive_directory_iterator(options_.results_directory))
@@ -465,7 +465,7 @@ TEST_F(FinishedRuns, NeedNoDataToBeTabulated) {
   EXPECT_EQ(repeated(), 0);
 }
 
-// Directories are named by half of the hash.
+// Directory names contain half of the hash.
 TEST_F(FinishedRuns, OfAnotherConfigurationAreNotBelieved) {
   experiment_.runs[0].hash.back() = 'f';
   EXPECT_EQ(repeated(), 1);
@@ -491,7 +491,7 @@ TEST_F(FinishedRuns, AreRepeatedWhereTheyLackWhatIsToBeRecorded) {
   }
 }
 
-// It decides the order of figures; the file may have got another method since.
+// Its place determines the order of figures; methods may have been added to the file since.
 TEST_F(FinishedRuns, HaveTheirMethodsPresentPlace) {
   experiment_.runs[0].method_index = 7;
   const auto found = finished_before(directory(0), experiment_.runs[0]);
@@ -499,7 +499,7 @@ TEST_F(FinishedRuns, HaveTheirMethodsPresentPlace) {
   EXPECT_EQ(found->method_index, 7u);
 }
 
-// A process that was killed between taking a run's name away and giving it to the new files.
+// A process was killed after it had renamed a run's directory, and before it had named the new one.
 TEST_F(FinishedRuns, AreFoundUnderTheNameThatAKilledProcessLeft) {
   ProcessIdentity killed = this_process();
   killed.number = 999'999'999;
@@ -531,7 +531,7 @@ TEST_F(FinishedRuns, CannotBeWhereAFileIs) {
   EXPECT_EQ(err_, directory(0).parent_path().string() + ": is a file; results belong there\n");
 }
 
-// What two experiments compute alike is computed once.
+// Runs that two experiments have in common are computed once.
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
@@ -570,7 +570,7 @@ class ReusableRuns : public ProgramTest {
   ProgramOutcome start(const std::string& name, const std::string& text, const std::string& options = "") const {
     return syncopate("run " + write(name + ".toml", text) + " " + options);
   }
-  // The only run of the method.
+  // The directory of the method's only run.
   fs::path directory_of(const std::string& experiment, const std::string& method) const {
     const fs::path of_method = directory / "results/runs" / experiment / method;
     EXPECT_TRUE(fs::exists(of_method)) << of_method;
@@ -606,7 +606,7 @@ TEST_F(ReusableRuns, AreCopiedUnderTheNewNames) {
   for (const char* rows : {"steps.csv", "metrics.csv"}) EXPECT_EQ(text_of(to / rows), text_of(from / rows));
 }
 
-// The copy is what the second experiment would have computed itself.
+// The copy equals what the second experiment would have computed.
 TEST_F(ReusableRuns, AreWhatWouldHaveBeenComputed) {
   start("second", file("second", "two"));
   auto copied = json_of(directory_of("second", "two") / "summary.json");
@@ -667,9 +667,9 @@ TEST_F(ReusableRuns, AreCopiedAsCommonPhases) {
   EXPECT_FALSE(was_copied("third", "three"));
 }
 
-// A run whose model is no longer finite has diverged: with every method, whatever it compresses or leaves out.
+// A run whose model is no longer finite has diverged, with every method, compression and way to drop.
 
-// At this rate the second step along gradients that grow with the parameters leads out of single precision.
+// At this rate the second step along growing gradients exceeds single precision.
 const std::string wild = R"(name = "wild"
 budget.steps = 40
 evaluation = { every_steps = 4 }
@@ -691,8 +691,7 @@ noise = 1
 
 class Divergence : public LoadedText {
  protected:
-  // Steps whose length has a bound, of clipped gradients, of Adam or of a vote, stay finite: the rows then show how far
-  // they led.
+  // Steps of bounded length (clipped gradients, Adam, a vote) stay finite: the rows then show their distance.
   static void expect_diverged(const syncopate::Run& run) {
     const Outcome outcome = outcome_of(run);
     const RunSummary summary = summarise(run, outcome);
@@ -715,7 +714,7 @@ TEST_F(Divergence, OfWhatIsCompressedOrAveragedBesidesIsSaid) {
   for (held::Methods methods : {held::with_state, held::with_more_compressions}) {
     std::erase_if(methods, [](const std::string& method) {
       return method.find("powersgd") != std::string::npos;
-    });  // without matrices
+    });  // needs matrices
     for (const syncopate::Run& run : load(wild + held::text_of(methods)).runs) expect_diverged(run);
   }
 }

@@ -1,4 +1,4 @@
-// A hundred thousand workers and a million in one process, and how long a prediction may take: bars of the project.
+// A hundred thousand workers and a million in one process, and the time of a prediction: bars of the project.
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 
@@ -11,14 +11,14 @@ namespace {
 
 using Scale = ProgramTest;
 
-// The largest resident memory of any program started so far.
+// The largest resident memory of any program started so far, in GiB.
 double peak_gib() {
   rusage usage{};
   getrusage(RUSAGE_CHILDREN, &usage);
   return static_cast<double>(usage.ru_maxrss) / (1 << 20);
 }
 
-// Processor time, because other programs may be at work: the program computes on one thread.
+// Processor time, because other programs may be running; the program computes on one thread.
 double processor_s() {
   rusage usage{};
   getrusage(RUSAGE_CHILDREN, &usage);
@@ -35,13 +35,13 @@ TEST_F(Scale, AHundredThousandSynchronousWorkersTakeLessThanTwoGibAndHalfAMinute
   const double took_s = processor_s() - before_s;
   ASSERT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out, testing::HasSubstr("synchronous SGD"));
-  EXPECT_LT(took_s, 30);  // with DropCompute beside it
+  EXPECT_LT(took_s, 30);  // together with DropCompute
   EXPECT_LT(peak_gib(), 2);
   RecordProperty("seconds", std::to_string(took_s));
   RecordProperty("peak_gib", std::to_string(peak_gib()));
 }
 
-// One after the other: what counts is the largest of them, D-PSGD with two neighbours' models per worker.
+// One after the other, since the largest of them counts: D-PSGD with two neighbours' models per worker.
 TEST_F(Scale, AMillionWorkersOnCoursesOfTheirOwnTakeLessThanFourGib) {
   const auto run =
       syncopate("run '" SYNCOPATE_SOURCE_DIR "/experiments/examples/million.toml' --quiet --results results");

@@ -1,4 +1,4 @@
-// An experiment of time alone whose rounds change with the learning rate: a step takes 0.1 s, and a round 1 s more.
+// A time-only experiment whose rounds change with the learning rate: a step takes 0.1 s, and a round 1 s more.
 #pragma once
 
 #include <fmt/format.h>
@@ -7,7 +7,7 @@
 
 namespace syncopate {
 
-// Without methods.
+// The experiment without its methods.
 inline std::string scheduled_experiment(int workers, int steps) {
   return fmt::format(R"(
 name = "scheduled"

@@ -15,7 +15,7 @@ from pathlib import Path
 PROGRAM, MPIEXEC = os.environ["SYNCOPATE_PROGRAM"], os.environ["SYNCOPATE_MPIEXEC"]
 WORKERS = 4
 RATE_BITS_PER_S = 40e6
-# What is left of a frame of 1,514 bytes for MPI: 1,448, and some of that for its own headers.
+# A frame of 1,514 bytes leaves 1,448 bytes for MPI, which uses some of them for its own headers.
 GOODPUT_BYTES_PER_S = RATE_BITS_PER_S / 8 * 1448 / 1514
 TOLERANCE = 0.10
 # Messages go at once, as in the model: else the receiver's consent to the rest of each waits behind the models on its way

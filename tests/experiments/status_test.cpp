@@ -1,4 +1,4 @@
-// `status`, of a file and of directories: nothing that is on the disk is left out silently.
+// `status` of a file and of directories: nothing on the disk is left out silently.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -42,7 +42,7 @@ class Status : public ProgramTest {
     const ProgramOutcome outcome = syncopate("run e.toml --quiet " + how);
     ASSERT_EQ(outcome.status, 0) << outcome.err;
   }
-  // The directory that the run of this seed has, or will have.
+  // The present or future directory of the run with this seed.
   fs::path place(const std::string& experiment, int seed) const {
     const ProgramOutcome check = syncopate("check e.toml name=" + experiment + " seeds=[" + std::to_string(seed) + "]");
     const std::string label = "seed=" + std::to_string(seed);
@@ -170,7 +170,7 @@ extend = 2
   EXPECT_EQ(told[1]["finished"], 1);
 }
 
-// The file says how many runs follow; which they are, the trials.
+// The file determines how many runs follow; the trials determine which.
 TEST_F(Status, OfATunedFileCountsTheRunsAfterTheTrials) {
   write("t.toml", R"(name = "tuned"
 seeds = [1, 2, 3]
@@ -230,7 +230,7 @@ TEST_F(Status, WhatIsDamagedIsSaidBesideTheOthers) {
   EXPECT_THAT(syncopate("status results/runs/time").out, HasSubstr("/runs.json: is no list of runs"));
 }
 
-// Root may look into everything, so a child that is nobody looks.
+// Root may look into everything, so a child process runs as nobody.
 TEST_F(Status, AFolderThatCannotBeLookedIntoIsSaid) {
   run("seeds=[1]");
   const fs::path results = directory / "results/runs", closed = results / "time/sync-sgd";
@@ -268,7 +268,7 @@ TEST_F(Status, APlanThatIsNotAsItWasWrittenIsNone) {
   EXPECT_EQ(of("results/runs/time")[0]["runs"], 4);
 }
 
-// A pipe would be waited for, and 3 GB would not be held.
+// Reading a pipe would block, and 3 GB would not fit into memory.
 TEST_F(Status, WhatIsPutInThePlaceOfOurFilesIsNamed) {
   run("seeds=[1,2] --share 'claim=[{sentence=\"it takes time\",measure=\"step_time_s\",method=\"sync-sgd\",above=0}]'");
   for (const char* const name : {".shared/runs.json", "claims.json"}) {

@@ -1,4 +1,4 @@
-// `syncopate table` over runs that the program has made.
+// `syncopate table` for runs made by the program.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -123,7 +123,7 @@ TEST_F(Table, SaysWhatIsWrong) {
   EXPECT_THAT(fault(results + " --format html"), HasSubstr("--format"));
 }
 
-// A damaged run is not passed over: the table would be one of fewer seeds.
+// A damaged run is not skipped silently: the table would then have fewer seeds.
 TEST_F(Table, NamesWhatIsDamaged) {
   std::filesystem::path summary;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(directory / results))
@@ -136,7 +136,7 @@ TEST_F(Table, NamesWhatIsDamaged) {
   EXPECT_EQ(syncopate("table " + results).status, 2);
 }
 
-// All runs of an experiment are of one program: that is said once.
+// All runs of an experiment were made by one other program, which is reported once.
 TEST_F(Table, SaysOnceThatAnotherProgramMadeTheRuns) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(directory / results)) {
     if (entry.path().filename() != "summary.json") continue;
@@ -180,7 +180,7 @@ TEST_F(Table, NamesARunInTheDirectoryOfAnother) {
   EXPECT_THAT(syncopate("status " + results).out, HasSubstr("holds the run of " + runs[0].filename().string()));
 }
 
-// What people do to a run's directory: a copy beside it, or another name for it.
+// Users copy a run's directory, or rename it.
 TEST_F(Table, NamesDirectoriesThatHoldARunUnderAnotherName) {
   namespace fs = std::filesystem;
   std::vector<fs::path> runs;
@@ -229,7 +229,7 @@ TEST_F(Table, LeavesOutWhatIsHiddenALinkOrOfNoRun) {
   EXPECT_EQ(outcome.out, before);
 }
 
-// As runs of an earlier version of the results are: beside the newer ones, with another hash.
+// Like runs of an earlier version of the results: beside the newer ones, with another hash.
 TEST_F(Table, OfRunsThatDifferInTheirHashAloneTheNewestCounts) {
   const std::string before = syncopate("table " + results).out,
                     rows = syncopate("table " + results + " --format csv").out;
@@ -260,7 +260,7 @@ TEST_F(Table, IsExportedWholeOrNotAtAll) {
   const std::string runs = read(results + "/runs.csv");
   EXPECT_EQ(std::count(runs.begin(), runs.end(), '\n'), 7);  // a heading, 2 methods x 3 seeds
   EXPECT_THAT(read(results + "/evaluations.csv"), HasSubstr("\ntwo,\"B, faster\",2,virtual,"));
-  EXPECT_EQ(syncopate("export " + results).status, 0);  // over itself
+  EXPECT_EQ(syncopate("export " + results).status, 0);  // replaces its own files
   EXPECT_EQ(syncopate("export " + results + " --to new/folder").status, 0);
   EXPECT_EQ(read("new/folder/runs.csv"), runs);
   const Outcome nowhere = syncopate("export " + results + " --to new/folder/runs.csv/below");
@@ -269,7 +269,7 @@ TEST_F(Table, IsExportedWholeOrNotAtAll) {
   EXPECT_EQ(syncopate("export nowhere").status, 2);
 }
 
-// In Python: the same table in two lines.
+// The same table in Python, in two lines.
 TEST_F(Table, IsAPandasFrame) {
   const Outcome python =
       shell("PYTHONPATH=" SYNCOPATE_SOURCE_DIR
@@ -300,7 +300,7 @@ class SweptTable : public ProgramTest {
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return outcome.out;
   }
-  // Whether figures have as many runs with the same mean at as many places as the table has rows.
+  // Compares figures with the table: the same number of runs, with the same means, at the same points.
   std::string figures_against_table() const {
     write("both.py",
           "import csv, io, pathlib, sys\n"
@@ -334,7 +334,7 @@ TEST_F(SweptTable, ARunBesideTheSweepChangesNoRowOfIt) {
   EXPECT_THAT(ranked, HasSubstr("\nsteps = 5, workers = 3"));
 }
 
-// The same hash in a folder of its own: the program copies the run there.
+// The same hash in a second folder: the program copies the run there.
 TEST_F(SweptTable, ARunOfOneOfItsPointsCountsOnce) {
   run("'~sweep' cluster.workers=4 seeds=[1]");
   EXPECT_EQ(table(), before_);

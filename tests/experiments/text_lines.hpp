@@ -1,5 +1,5 @@
-// Experiments on lines of text of many lengths, whose micro-batches take times by these; and what a sampler of the
-// test's own draws of them.
+// Experiments on lines of text of many lengths, which determine the times of micro-batches, and the draws of the test's
+// own sampler for them.
 #pragma once
 
 #include <fmt/format.h>
@@ -35,7 +35,7 @@ class TextLines : public ExperimentFile {
     ExperimentFile::TearDown();
   }
 
-  // 700 lines of so many words, and one that tells them apart.
+  // Writes 700 lines with the given numbers of words, each with a word of its own.
   template <typename Words>
   void write_lines(const Words& words) {
     std::ofstream text(text_);
@@ -70,7 +70,7 @@ algorithm = "sync-sgd"
   }
 
   std::shared_ptr<const Dataset> dataset() const { return load_text_dataset(text_lines(true), {}, text_); }
-  // Of lines as they are after `longest` tokens of each.
+  // Samples lines, cut to `longest` tokens.
   Sampler sampler(Batching batching, std::int64_t token_budget = 0, std::int32_t longest = 1000) const {
     const auto data = dataset();
     auto lengths = training_lengths(*data);
@@ -91,7 +91,7 @@ algorithm = "sync-sgd"
     for (const std::uint32_t sample : samples) lengths.push_back((*sampler.options().lengths)[sample]);
     return lengths;
   }
-  // Of the slowest worker of each step together, with `of` giving a micro-batch's time.
+  // The sum over steps of the slowest worker's time, where `of` gives a micro-batch's time.
   template <typename TimeOf>
   double slowest_s(const Sampler& sampler, const TimeOf& of) const {
     double sum_s = 0;
@@ -127,7 +127,7 @@ inline double tokens_of(const std::vector<std::int32_t>& lengths) {
   return sum;
 }
 
-// A model that is trained on them, and one that reads the first 8 tokens of each alone.
+// A model that is trained on them and reads only the first 8 tokens of each.
 inline const std::string cuts =
     "training={model='text-transformer',dataset='text-lines',micro_batch_size=4,optimizer={name='sgd'},"
     "learning_rate={schedule='constant',peak=0.1}}";

@@ -1,4 +1,5 @@
-// Runs that are too long to be simulated whole, and whose rounds change: samples of their rounds against the whole.
+// Runs that are too long to be simulated as a whole, and whose rounds change: samples of their rounds, compared with
+// the whole.
 #include "experiments/execution/time_simulation.hpp"
 
 #include <fmt/format.h>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr int steps = 20'000;
 
-// Rounds of 4 steps that become rounds of 64 as the rate falls.
+// Rounds of 4 steps that become rounds of 64 steps as the rate falls.
 constexpr const char* growing = "period={rule='power',power=2,coefficient=0.2,minimum=4,maximum=64}";
 
 struct SampledRounds : ExperimentFile {
@@ -48,7 +49,7 @@ TEST_F(SampledRounds, OfConstantTimesTakeWhatTheirStepsAndAveragesTake) {
   EXPECT_NEAR(sampled.computing_share + sampled.communication_share, 1, 1e-6);
 }
 
-// A run of one round for each part of it is the sample's whole: nothing is left to chance.
+// If a run has one round for each part, the sample contains the whole run and has no error.
 TEST_F(SampledRounds, OfEqualRoundsAreExact) {
   const SimulatedTime sampled = sample(run("algorithm='local-sgd',period={rule='constant',steps=10}"));
   EXPECT_NEAR(sampled.step_time_s, 0.2, 1e-9);
@@ -56,7 +57,8 @@ TEST_F(SampledRounds, OfEqualRoundsAreExact) {
   EXPECT_NEAR(*sampled.total_time_s, 0.2 * steps, 1e-5);
 }
 
-// Methods whose averages are waited for, are under way for a round, are of groups or of fragments, drop or pull.
+// Methods with averages that are waited for, are under way for a round, or are over groups or fragments; and drops and
+// pulls.
 TEST_F(SampledRounds, AreThoseOfTheWholeRunWithinTheirError) {
   for (const char* method :
        {"algorithm='local-sgd',", "algorithm='outer-local-sgd',outer={name='plain'},",
@@ -78,7 +80,7 @@ TEST_F(SampledRounds, AreThoseOfTheWholeRunWithinTheirError) {
   }
 }
 
-// The last round under such a rule is a large part of the run: a place within it takes it as a whole.
+// Under such a rule the last round is a large part of the run; a place within it takes the whole round.
 TEST_F(SampledRounds, MayBeLongerThanThePlacesAreApart) {
   const syncopate::Run of = run("algorithm='local-sgd',period={rule='power',power=2,coefficient=0.2,minimum=4}",
                                 {"delays=[{kind='exponential',mean=0.05}]"});
@@ -89,7 +91,7 @@ TEST_F(SampledRounds, MayBeLongerThanThePlacesAreApart) {
   EXPECT_NEAR(sampled.step_time_s, whole.step_time_s, 4 * *sampled.error_s);
 }
 
-// A budget of seconds ends after as many steps as the pace allows, which follows from how many these are.
+// A budget of seconds allows a number of steps that depends on the pace, which depends on this number.
 TEST_F(SampledRounds, EndWithABudgetThatDoesNotCountSteps) {
   const syncopate::Run of =
       run(fmt::format("algorithm='local-sgd',{}", growing), {"~budget.steps", "budget.seconds=3000"});
@@ -116,7 +118,7 @@ TEST_F(SampledRounds, AreFoundByAnyOfTheirSteps) {
   }
 }
 
-// What comes depends on what has been.
+// Later rounds depend on earlier ones.
 TEST_F(SampledRounds, ThereAreNoneUnderOutages) {
   const syncopate::Run of = run(fmt::format("algorithm='local-sgd',{}", growing),
                                 {"outages=[{mean_time_between_s=500.0,mean_duration_s=5.0}]"});

@@ -1,4 +1,4 @@
-// The spans of a simulated run are its accounts, told in order: for methods of every family, without tensors.
+// The spans of a simulated run are its accounts, in order: for methods of every family, without tensors.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ parameters = 10_000
 steps = 30
 )";
 
-// With these, methods that lose work in every way that there is.
+// Further methods, so that work is lost in every possible way.
 constexpr const char* more_methods = R"([[methods]]
 label = "dropcompute, backward"
 algorithm = "dropcompute"
@@ -127,7 +127,7 @@ std::vector<std::string> texts_of(const std::vector<Span>& track) {
   return texts;
 }
 
-// Each has been computed within the run, or is cut off where that ends; each has its declared duration.
+// Each micro-batch ended within the run, or is cut off at its end; each has its declared duration.
 void expect_durations_to_be_those_drawn(const Run& run, const Recorded& recorded) {
   std::map<std::tuple<Rank, Step, int>, int> seen;
   for (const MicroBatchTime& time : *recorded.record.durations) {
@@ -135,7 +135,7 @@ void expect_durations_to_be_those_drawn(const Run& run, const Recorded& recorded
     run.cluster.compute_time->durations(time.worker, time.step, static_cast<std::uint32_t>(time.index), {&drawn, 1});
     ASSERT_EQ(time.duration, drawn);
     ASSERT_LE(abs(time.duration - time.added - run.cluster.compute_time->base(time.worker)),
-              Duration{1});  // rounded apart
+              Duration{1});  // the two are rounded separately
     EXPECT_EQ(++seen[std::tuple(time.worker, time.step, time.index)], 1);
   }
   EXPECT_GE(std::ssize(seen), run.budget.steps->value());
@@ -157,7 +157,7 @@ class Timelines : public testing::Test {
   std::filesystem::path file_;
 };
 
-// With equal durations nothing but their order tells gradients apart.
+// With equal durations only their order distinguishes gradients.
 TEST_F(Timelines, SpansOfAWorkerAreItsAccountToTheNanosecond) {
   for (const auto& [delay, parameter] : {std::pair("exponential", "mean"), std::pair("constant", "value")}) {
     const Experiment experiment = load(delay, parameter);
@@ -188,11 +188,11 @@ TEST_F(Timelines, OutagesArePartsOfThem) {
   }
 }
 
-// A second way to count: a server's books say how many micro-batches it has kept of each worker.
+// A second count: a server's accounts contain each worker's kept micro-batches.
 TEST_F(Timelines, AsManyMicroBatchesAreDrawnAsComputedAsWereKept) {
   const Experiment experiment = load("exponential", "mean");
   for (const auto& run : experiment.runs) {
-    const bool has_copies = run.method.starts_with("gradient-coding");  // of which one alone is kept
+    const bool has_copies = run.method.starts_with("gradient-coding");  // only one copy is kept
     if (has_copies || run.algorithm->traits().servers == 0) continue;
     SCOPED_TRACE(run.method);
     Recorded recorded = run_recorded(run);
@@ -206,7 +206,7 @@ TEST_F(Timelines, AsManyMicroBatchesAreDrawnAsComputedAsWereKept) {
   }
 }
 
-// What a server's link carried: every gradient once, from whom it came and as long as its bytes need, one at a time.
+// The transfers on a server's link: every gradient once, with its sender and for the time of its bytes, one at a time.
 TEST_F(Timelines, ServersLinksCarryOneMessageAfterTheOther) {
   constexpr Duration transfer = std::chrono::microseconds(400);  // 40,000 bytes
   const Experiment experiment = load("exponential", "mean");
@@ -232,14 +232,15 @@ TEST_F(Timelines, ServersLinksCarryOneMessageAfterTheOther) {
     }
     for (std::size_t worker = 0; worker < gradients.size(); ++worker) {
       EXPECT_GE(gradients[worker], recorded.totals.kept[worker] / run.cluster.micro_batches);
-      EXPECT_LE(gradients[worker], recorded.totals.kept[worker] / run.cluster.micro_batches + 1);  // one under way
+      EXPECT_LE(gradients[worker], recorded.totals.kept[worker] / run.cluster.micro_batches + 1);  // one may be under
+                                                                                                   // way
     }
     return;
   }
   FAIL() << "there is no asynchronous SGD among the methods";
 }
 
-// What somebody looked up on the stack of a suspended worker would be that of another one.
+// An address on the stack of a suspended worker would point into that of another one.
 TEST_F(Timelines, AreTheSameWhereAllRunOnOneStackInTurn) {
   for (const auto& run : load("exponential", "mean").runs) {
     SCOPED_TRACE(run.method);

@@ -1,4 +1,4 @@
-// Which trials tuning makes, and what it chooses, on functions whose best settings are known.
+// The trials that tuning makes, and its choice, for functions whose best settings are known.
 #include "experiments/execution/tuning.hpp"
 
 #include <fmt/format.h>
@@ -72,7 +72,7 @@ TEST(VariedKey, StaysWholeAndEndsWhereThereIsNoWholeNumberBeyond) {
   EXPECT_FALSE(next_beyond(axis("x", {{std::string("a"), {}}, {std::string("b"), {}}}), true));
 }
 
-// One group, whose trials have the loss `of` at the setting's numbers; NaN: they fail.
+// One group, whose trials have the loss `of` at the setting's numbers; NaN: the trial fails.
 class TunerTest : public testing::Test {
  protected:
   using Loss = std::function<double(const std::vector<double>& at, std::uint64_t seed)>;
@@ -119,7 +119,7 @@ class TunerTest : public testing::Test {
   std::vector<std::string> made_;  // trials
 };
 
-// Least at 8.
+// The minimum is at 8.
 double valley(const std::vector<double>& at, std::uint64_t) { return std::pow(std::log2(at[0]) - 3, 2); }
 
 TEST_F(TunerTest, ChoosesTheLeastLossWithinTheGrid) {
@@ -163,7 +163,7 @@ TEST_F(TunerTest, EndsWhereTheKeyEnds) {
   EXPECT_THAT(result().at_edge, IsEmpty()) << "there is nothing beyond";
 }
 
-// Beyond 0.9 the grid goes on by 0.4, which the key does not allow, nor the half and the quarter of it.
+// Beyond 0.9 the grid continues by 0.4, which the key does not allow, nor half or a quarter of that.
 TEST_F(TunerTest, GoesLessFarWhereTheKeyEndsBeforeTheNextValue) {
   const auto loss = [](const std::vector<double>& at, std::uint64_t) { return 1 - at[0]; };
   tune({numbers("x", {0, 0.5, 0.9})}, loss, 1, 0.99);
@@ -180,7 +180,7 @@ TEST_F(TunerTest, OfEqualSettingsTheFirstIsChosen) {
 }
 
 TEST_F(TunerTest, GoesByTheMeanOverSeeds) {
-  // By seed 7 alone it would be 1, by seed 9 alone 3: means 4, 3 and 5.
+  // With seed 7 alone the choice would be 1, with seed 9 alone 3: the means are 4, 3 and 5.
   const auto loss = [](const std::vector<double>& at, std::uint64_t seed) {
     return seed == 7 ? std::vector<double>{0, 3, 9}[static_cast<std::size_t>(at[0]) - 1]
                      : std::vector<double>{8, 3, 1}[static_cast<std::size_t>(at[0]) - 1];
@@ -207,7 +207,7 @@ TEST_F(TunerTest, WhereAllDivergeNothingIsChosen) {
               HasSubstr("m: not tuned: none of 3 settings in 6 trials has a l"));
 }
 
-// Times to a target of settings 1, 2, ... with the seeds 7 and 9; of a trial that missed it, its end and by how much.
+// Times to a target of settings 1, 2, ... with the seeds 7 and 9; for a trial that missed it, its end and the distance.
 class TunedByTime : public testing::Test {
  protected:
   void tune(const std::vector<std::vector<TrialValue>>& values) {
@@ -248,7 +248,7 @@ TEST_F(TunedByTime, OfThoseThatAllMissTheOneThatCameNearestIsChosen) {
   tune({{{60, 0.05}, {60, 0.04}}, {{60, 0.01}, {60, 0.03}}, {{60, 0.02}, {60, 0.03}}});
   EXPECT_EQ(result.chosen, 1u);
   EXPECT_DOUBLE_EQ(*result.settings[1].mean, 60);
-  // The third ends after the others, and reaches the target only then.
+  // The third setting ends after the others, and reaches the target only then.
   tune({{{60, 0.05}, {60, 0.04}}, {{60, 0.01}, {60, 0.01}}, {{70, {}}, {75, {}}}});
   EXPECT_EQ(result.chosen, 2u);
 }
@@ -285,7 +285,7 @@ TEST(TrialValue, OfARunThatMissedItsTargetIsUntilItsEnd) {
 }
 
 TEST_F(TunerTest, AnExtendedAxisMeetsAllValuesOfTheOthers) {
-  // Least at x = 8, y = 1, which is within its axis.
+  // The minimum is at x = 8, y = 1; the latter is within its axis.
   const auto loss = [](const std::vector<double>& at, std::uint64_t) {
     return std::pow(std::log2(at[0]) - 3, 2) + std::pow(at[1] - 1, 2);
   };
@@ -311,7 +311,7 @@ TEST_F(TunerTest, WhatWasTriedReadsBack) {
   EXPECT_FALSE(tuning_from_json("nothing"));
 }
 
-// Tuning as its users see it: what is run, found again, chosen, shown and exported.
+// Tuning as users see it: runs, reuse, choice, output and export.
 
 namespace fs = std::filesystem;
 
@@ -322,7 +322,7 @@ using testing::StartsWith;
 
 class TuningProgram : public ProgramTest {
  protected:
-  // Two thresholds of one method: the shorter, the shorter the steps.
+  // Two thresholds of one method: the shorter one gives shorter steps.
   void SetUp() override {
     ProgramTest::SetUp();
     file = write("e.toml", R"(name = "e"
@@ -378,7 +378,7 @@ TEST_F(TuningProgram, TriesChoosesRunsAndSaysSo) {
   const auto json = tuning();
   EXPECT_EQ(json["methods"][0]["chosen"]["methods.A.threshold_s"], "0.0454545454545");
   EXPECT_EQ(json["methods"][1]["chosen"]["methods.B.threshold_s"], "0.02");
-  // The numbers are those of the trials' own files.
+  // The numbers equal those in the trials' own files.
   std::map<std::string, double> times;  // by hash
   for (const auto& entry : fs::recursive_directory_iterator(directory / "results/runs/e/Trials"))
     if (entry.path().filename() == "summary.json") {
@@ -405,7 +405,7 @@ TEST_F(TuningProgram, ComputesNothingTwice) {
                                HasSubstr("4 of 4 runs are there already"), Not(HasSubstr("begins"))));
   const ProgramOutcome extended = syncopate("run " + file);
   EXPECT_THAT(extended.err, AllOf(HasSubstr("12 of 12 trials are there already"), HasSubstr("trial 1 of 4: ")));
-  // What is chosen is one run, however it is asked for.
+  // The chosen setting is one run, however it is requested.
   const ProgramOutcome by_hand = syncopate("run " + file + " ~tune methods.A.threshold_s=0.05 --only A");
   EXPECT_THAT(by_hand.err, HasSubstr("2 of 2 runs are there already"));
 }
@@ -461,7 +461,7 @@ optimizer = { name = "sgd" }
 learning_rate = { schedule = "constant", peak = 0.01 }
 )";
 
-// A run of a number of steps that the model does not survive.
+// A run of several steps that the model does not survive.
 TEST_F(TuningProgram, AMethodOfWhichAllTrialsFailIsNotRun) {
   const std::string diverging = write("d.toml", std::string("name = \"d\"\n") + two_on_a_quadratic + R"([budget]
 steps = 400
@@ -489,7 +489,7 @@ methods.bad.training.learning_rate.peak = [1e8, 1e9]
   EXPECT_THAT(syncopate("run " + diverging).err, HasSubstr("4 of 4 trials are there already")) << "also what diverged";
 }
 
-// No model is right about every sample after 20 steps; both rates end at the same time, and one comes nearer.
+// No model is right about every sample after 20 steps. Both rates end at the same time, and one comes nearer.
 TEST_F(TuningProgram, AMethodWhoseTrialsMissTheTargetIsRunAllTheSame) {
   const std::string missing = write("m.toml", R"(name = "m"
 [cluster]
@@ -526,7 +526,7 @@ training.learning_rate.peak = [1e-6, 0.1]
   EXPECT_THAT(run.err, HasSubstr("run 1 of 1: sync-sgd, seed 1: finished"));
 }
 
-// The faster rate meets the target, the others miss it: the quadratic's loss is all that there is to go by.
+// The faster rate meets the target and the others miss it: only the quadratic's loss is available.
 TEST_F(TuningProgram, AModelWithoutDataIsTunedToATarget) {
   const std::string quadratic = write("q.toml", std::string("name = \"q\"\n") + two_on_a_quadratic + R"([budget]
 steps = 60
@@ -565,7 +565,7 @@ TEST_F(TuningProgram, ComparesNothingThatIsNotTuned) {
   EXPECT_THAT(predict.err, HasSubstr("with the file's own values of what [tune] tunes"));
 }
 
-// [tune]: how it is read, what is tried, and what runs come of it.
+// [tune]: its keys, the trials, and the resulting runs.
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -611,7 +611,7 @@ TEST_F(TuneTable, TriesAllMethodsWithTheirOwnSeeds) {
                                   "drop 0.2 12", "drop 0.4 11", "drop 0.4 12"));
 }
 
-// A trial is an ordinary run: the same as one with this key and seed, in a file without [tune].
+// A trial is an ordinary run, equal to a run with this key and seed in a file without [tune].
 TEST_F(TuneTable, MakesTheRunsThatOneWouldMakeByHand) {
   tune(rates);
   const Experiment tuned = load();
@@ -681,7 +681,7 @@ TEST_F(TuneTable, JudgesByWhatIsHeldOut) {
       HasSubstr("tune.measure is missing; must be named where no model is trained"));
 }
 
-// A model whose loss is a formula has nothing to hold out.
+// A model whose loss is a formula has no samples to hold out.
 TEST_F(TuneTable, AModelWithoutDataIsJudgedByItsLoss) {
   const Overrides quadratic = {"training.model=quadratic",     "~training.dataset", "~training.micro_batch_size",
                                "~training.validation_samples", "~budget.epochs",    "budget.steps=5"};
@@ -692,7 +692,7 @@ TEST_F(TuneTable, AModelWithoutDataIsJudgedByItsLoss) {
   EXPECT_EQ(faults_of(rates + "measure = \"time_to_target_s\"\n", "[evaluation]\ntarget_loss = 0.1\n", quadratic), "");
 }
 
-// One file: trials aim at the validation split, and the runs' time to the target is of the test set.
+// In one file trials aim at the validation split, and the runs' time to the target is for the test set.
 TEST_F(TuneTable, TrialsAimAtTheValidationSplitAndRunsAsTheFileSays) {
   tune(rates + "measure = \"time_to_target_s\"\n", "[evaluation]\ntarget_loss = 0.1\n");
   const Experiment experiment = load();

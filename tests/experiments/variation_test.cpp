@@ -1,4 +1,4 @@
-// Ranges, keys that go together, names of values, variants, profiles, and what the command line may say.
+// Ranges, keys that vary together, names of values, variants, profiles, and overrides on the command line.
 
 #include "experiments/sections/variation.hpp"
 
@@ -39,7 +39,7 @@ class SweepLanguage : public ExperimentFile {
  protected:
   void add(const std::string& text) const { write(small + text); }
 
-  // Of the runs of the first method and seed, in their order.
+  // `of` applied to the runs of the first method and seed, in order.
   template <typename Of>
   auto of_runs(const Experiment& experiment, Of of) const {
     std::vector<decltype(of(experiment.runs.front()))> values;
@@ -66,7 +66,7 @@ TEST_F(SweepLanguage, ARangeWithAStepEndsAtTheLastValueThatIsNotBeyond) {
   EXPECT_THAT(micro_batches({"sweep.cluster.micro_batches={from=2,to=9.5,step=3}"}), ElementsAre(2, 5, 8));
 }
 
-// Whole numbers are exact where numbers with a fraction have no room for their last digits.
+// Whole numbers are exact where floating-point numbers lack digits.
 TEST(SweptValues, AreWholeNumbersUpToTheLastThereIs) {
   const auto values = [](const std::string& range) {
     FaultList faults;
@@ -99,7 +99,7 @@ TEST_F(SweepLanguage, ARangeWithAFactorMultiplies) {
               ElementsAre(0.1, 0.01, 0.001));
 }
 
-// 0.1 + 2 x 0.1 is 0.30000000000000004 in binary numbers, and ten steps of 0.1 do not reach 1.
+// 0.1 + 2 x 0.1 is 0.30000000000000004 in binary, and ten steps of 0.1 do not reach 1.
 TEST_F(SweepLanguage, ARangeHasTheNumbersThatOneWouldWrite) {
   EXPECT_THAT(peaks({"sweep.\"training.learning_rate.peak\"={from=0.1,to=1.0,step=0.1}"}),
               ElementsAre(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0));
@@ -165,7 +165,7 @@ TEST_F(SweepLanguage, KeysThatGoTogetherMustBeSweptAndHaveAsManyValues) {
   EXPECT_THAT(faults({}), HasSubstr("must be a key of [sweep]; did you mean \"cluster.workers\"?"));
   add(two + "zip = [\"cluster.micro_batches\"]");
   EXPECT_THAT(faults({}), HasSubstr("must be a list of at least two swept keys"));
-  // Where the command line sets one of them, the other one is swept alone.
+  // If the command line sets one of them, the other is swept alone.
   add(two + "zip = [\"cluster.micro_batches\", \"cluster.workers\"]");
   EXPECT_THAT(micro_batches({"cluster.workers=2"}), ElementsAre(1, 2));
 }
@@ -204,7 +204,7 @@ TEST_F(SweepLanguage, ATableOfAVariantThatNamesAnotherKindStandsByItself) {
   add("[[variants]]\nlabel = \"free\"\nnetwork.kind = \"free\"\n[[variants]]\nlabel = \"slow\"\nnetwork.latency_s = "
       "2.0");
   const Experiment experiment = load({"seeds=[1]"});
-  ASSERT_EQ(experiment.runs.size(), 4u);  // no fault: the free network knows no latency
+  ASSERT_EQ(experiment.runs.size(), 4u);  // no fault: the free network has no latency
   EXPECT_THAT(experiment.runs[3].resolved_toml, AllOf(HasSubstr("\"fixed\""), HasSubstr("latency_s = 2.0")));
 }
 
@@ -291,7 +291,7 @@ TEST_F(SweepLanguage, AProfileIsAppliedWhereItIsAskedFor) {
   EXPECT_THAT(full.seeds, ElementsAre(1, 2, 3, 4));
   EXPECT_EQ(full.runs[0].cluster.workers, 8);
   EXPECT_THAT(full.resolved_toml, Not(HasSubstr("profiles")));
-  // The later one wins, and the command line over both.
+  // The later profile takes precedence, and the command line over both.
   EXPECT_EQ(load_experiment(file, {}, {.profiles = {"full", "tiny"}}).runs[0].cluster.workers, 1);
   EXPECT_EQ(load_experiment(file, {"cluster.workers=5"}, {.profiles = {"full"}}).runs[0].cluster.workers, 5);
 }
@@ -309,7 +309,7 @@ TEST_F(SweepLanguage, AProfileThatIsNotThereIsAFault) {
   add("[profiles.full]\ncluster.workers = 8");
   EXPECT_THAT(refusal("fulll"), HasSubstr("must be full; did you mean \"full\"?"));
   add("[profiles.full]\nmethods.dorp.threshold_s = 8");
-  EXPECT_THAT(faults({}), HasSubstr("profiles.full.methods.dorp"));  // also where nobody asks for it
+  EXPECT_THAT(faults({}), HasSubstr("profiles.full.methods.dorp"));  // also if nobody requests it
 }
 
 TEST_F(SweepLanguage, ProfilesThatAreNotAskedForCanBeChecked) {
@@ -323,12 +323,12 @@ TEST_F(SweepLanguage, ProfilesThatAreNotAskedForCanBeChecked) {
   };
   EXPECT_EQ(checked(), "");
   add("[profiles.full]\nseedz = 4\n[profiles.tiny]\ncluster.workers = 0\n[profiles.right]\ncluster.workers = 1");
-  EXPECT_NO_THROW(load());  // which does not take them
+  EXPECT_NO_THROW(load());  // does not apply them
   EXPECT_THAT(checked(),
               AllOf(HasSubstr("with --profile full:\n"), HasSubstr("profile \"full\": seedz = 4; unknown key"),
                     HasSubstr("with --profile tiny:\n"), Not(HasSubstr("right"))));
   add("[clustre]\nworkers = 2\n[profiles.full]\nseedz = 4");
-  const std::string of_file = faults({});  // which each profile has as well, and which are said once
+  const std::string of_file = faults({});  // each profile has these, too; they are reported once
   const std::string all = checked(of_file);
   EXPECT_THAT(all, AllOf(StartsWith(of_file), HasSubstr("with --profile full:\n")));
   EXPECT_EQ(all.find("clustre"), all.rfind("clustre"));
@@ -347,7 +347,7 @@ TEST_F(SweepLanguage, TheCommandLineSweepsByCommas) {
   EXPECT_THAT(names({"training.learning_rate.schedule=cosine,constant"}),
               ElementsAre(ElementsAre(Pair("training.learning_rate.schedule", "cosine")),
                           ElementsAre(Pair("training.learning_rate.schedule", "constant"))));
-  // In the place of what the file sweeps, also by another name of the method.
+  // They replace keys that the file sweeps, also if the method is named differently.
   add("[sweep]\n\"methods.drop.threshold_s\" = [1, 2]");
   EXPECT_EQ(load({"methods.1.threshold_s=3,4,5", "seeds=1"}).runs.size(), 4u);
   EXPECT_THAT(faults({"cluster.micro_batches=1,,4"}), HasSubstr("an element of the list is empty"));
@@ -388,7 +388,7 @@ TEST_F(SweepLanguage, RunsAreChosenByMethodVariantAndHash) {
   EXPECT_THROW(chosen({""}), ConfigurationFault);
 }
 
-// The runs that a sweep comes to.
+// The runs that result from a sweep.
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -441,7 +441,7 @@ TEST_F(ExperimentFile, ASweptKeyOfOneMethodDoesNotRepeatTheOthers) {
   EXPECT_THAT(experiment.runs[3].sweep, ElementsAre(Pair("methods.drop.threshold_s", "inf")));
 }
 
-// What [training] says of a key is nothing to a method that has it otherwise: neither a run nor a word in its label.
+// A key of [training] has no effect on a method that overrides it: it adds neither runs nor a part of the label.
 TEST_F(ExperimentFile, ASweptKeyThatAMethodHasOtherwiseDoesNotRepeatIt) {
   const Experiment experiment =
       load({"sweep.\"training.learning_rate.peak\"=[0.05,0.1,0.2]", "sweep.cluster.micro_batches=[1,2]", "seeds=[1]",
@@ -456,7 +456,7 @@ TEST_F(ExperimentFile, ASweptKeyThatAMethodHasOtherwiseDoesNotRepeatIt) {
               ElementsAre(Pair("training.learning_rate.peak", "0.2"), Pair("cluster.micro_batches", "2")));
 }
 
-// Keys of a model that another method trains: neither a run nor a word in the label.
+// Keys of a model that another method trains add neither runs nor a part of the label.
 TEST_F(ExperimentFile, ASweptKeyOfAModelThatAMethodDoesNotUseDoesNotRepeatIt) {
   const Experiment experiment =
       load({"sweep.\"models.mlp.hidden\"=[[4],[8]]", "seeds=[1]", "methods.drop.training.model='mlp'"});
@@ -473,14 +473,14 @@ TEST_F(ExperimentFile, ASweptKeyThatConcernsNoMethodIsAFault) {
   EXPECT_EQ(faults({"training.model=mlp"}), "");
 }
 
-// A common phase is trained by the file's own keys, so that it differs where the method does not.
+// A common phase is trained with the file's own keys, so it varies even if the method does not.
 TEST_F(ExperimentFile, ASweptKeyOfTheCommonPhaseConcernsAllMethods) {
   const Experiment experiment = load({"sweep.\"training.learning_rate.peak\"=[0.05,0.1]", "seeds=[1]",
                                       "training.common.steps=2", "methods.drop.training.learning_rate.peak=0.01"});
   EXPECT_EQ(experiment.runs.size(), 4u);
 }
 
-// A label that is swept is not found under its old name at the other points.
+// If a label is swept, its old name does not exist at the other points.
 TEST_F(ExperimentFile, TheLabelByWhichAMethodIsSweptMayBeSweptItself) {
   const Experiment experiment =
       load({"sweep.methods.drop.label=['a','b']", "sweep.methods.drop.threshold_s=[0.01,0.02]", "seeds=[1]"});
@@ -561,7 +561,7 @@ TEST(SweptLabel, OfTablesIsTheNameOrRuleThatChoosesTheirKeys) {
               ElementsAre("step; peak = 1", "step; peak = 2"));
 }
 
-// The four of experiments/examples/stragglers.toml.
+// The four delays of experiments/examples/stragglers.toml.
 TEST(SweptLabel, OfOneDelayAloneIsItsKindAndOfNoneIsNone) {
   EXPECT_THAT(labels_of("[[{kind=\"exponential\", mean=0.005}], []]"), ElementsAre("exponential", "none"));
   EXPECT_THAT(labels_of("[[{kind=\"exponential\", mean=1}], [{kind=\"exponential\", mean=2}]]"),
@@ -608,7 +608,7 @@ TEST(SweptLabel, IsShortAndNobodyElses) {
   for (const std::string& label : labels) EXPECT_LE(label.size(), 70u);
 }
 
-// Numbers that are solved for: hashes, sweeps, variants, rates of a method's own, and how experiments read back.
+// Solved numbers: hashes, sweeps, variants, methods' own rates, and reading experiments back.
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -624,7 +624,7 @@ class SolvedNumbers : public ExperimentFile {
     write(std::string(small) + "[[methods]]\nlabel = \"local\"\nalgorithm = \"local-sgd\"\nperiod = " + period + "\n" +
           rest);
   }
-  // Of "local", for one seed.
+  // Runs of "local" with one seed.
   std::vector<syncopate::Run> runs(const Overrides& overrides = {}) const {
     std::vector<syncopate::Run> all;
     for (const syncopate::Run& run : load(overrides).runs)
@@ -662,7 +662,7 @@ TEST_F(SolvedNumbers, StayWhenTheRunsConfigurationIsReadAgain) {
   EXPECT_THAT(shorter.resolved_toml, AllOf(HasSubstr("steps = 5\n"), Not(HasSubstr("solved_for"))));
 }
 
-// What `check` prints: the numbers are the runs', the experiment asks.
+// In the output of `check`, runs have numbers, but the experiment has their targets.
 TEST_F(SolvedNumbers, AreSolvedAnewAtEachPointOfASweepAlsoOfWhatIsResolved) {
   write_period(in_twelve_rounds, "[sweep]\n\"budget.epochs\" = [6, 12, 24]\n");
   const std::vector<std::string> found{"period.steps = 5 makes 12 rounds", "period.steps = 10 makes 12 rounds",
@@ -709,7 +709,7 @@ TEST_F(SolvedNumbers, AVariantSaysTheOneOrTheOther) {
   EXPECT_THAT(notes(), ElementsAre("period.steps = 2 makes 30 rounds", ""));
 }
 
-// H = floor(coefficient / rate) at a constant rate: what makes H = 5 is from 5 to 6 rates.
+// H = floor(coefficient / rate) at a constant rate: coefficients from 5 to 6 rates give H = 5.
 TEST_F(SolvedNumbers, GoByTheRateThatTheMethodHasForItself) {
   const auto coefficient = [&](const std::string& rest) {
     write_period(R"({ rule = "power", power = 1, coefficient = { rounds = 12 }, minimum = 1 })", rest);
@@ -728,7 +728,7 @@ TEST_F(SolvedNumbers, NeedABudgetThatCountsSteps) {
                                                          "budget is not counted in steps or epochs"));
 }
 
-// [methods.training]: a method with its own keys of [training] is trained as if they were everybody's, and shows them.
+// [methods.training]: a method with its own keys of [training] is trained as if all methods had them, and shows them.
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -737,19 +737,19 @@ using testing::Pair;
 
 class OwnTraining : public ExperimentFile {
  protected:
-  // The runs of seed 3: synchronous SGD, and DropCompute with what is given of its own.
+  // The runs of seed 3: synchronous SGD, and DropCompute with the given keys of its own.
   std::vector<syncopate::Run> runs_with(const std::string& own, Overrides overrides = {}) const {
     overrides.insert(overrides.end(), {"seeds=[3]", "methods.drop.training={" + own + "}"});
     return load(overrides).runs;
   }
-  // The same method in an experiment whose [training] has them.
+  // The same method in an experiment whose [training] has these keys.
   syncopate::Run as_everybodys(Overrides overrides) const {
     overrides.emplace_back("seeds=[3]");
     return load(overrides).runs.at(1);
   }
 };
 
-// Strengths of the two forms do not compare: another form has its own default, and none has no strength at all.
+// Strengths of the two forms are not comparable: another form has its own default, and no form has no strength.
 TEST_F(OwnTraining, WithAnotherFormOfRandAugmentHasNoneOfTheFilesStrength) {
   const auto differs = [&](const std::string& own) {
     return runs_with("augmentation.randaugment." + own,
@@ -764,7 +764,7 @@ TEST_F(OwnTraining, WithAnotherFormOfRandAugmentHasNoneOfTheFilesStrength) {
   EXPECT_THAT(differs("strength=5"), ElementsAre(Pair("augmentation.randaugment.strength", "5.0")));
 }
 
-// A form of an optimizer is one of its keys.
+// A form of an optimizer is one of its keys, so the other keys stay.
 TEST_F(OwnTraining, WithAnotherFormOfTheFilesOptimizerKeepsItsOtherKeys) {
   const auto runs =
       runs_with("optimizer.form='pytorch'", {"training.optimizer={name='rmsprop',form='tensorflow',momentum=0.5}"});
@@ -845,7 +845,7 @@ TEST_F(OwnTraining, ShowsOfAnotherScheduleWhatTheFilesDoesNotHaveAlready) {
   EXPECT_THAT(differs("schedule='cosine',peak=0.2,final=0,hold_steps=3", constant),
               ElementsAre(Pair("learning_rate.schedule", "\"cosine\""), Pair("learning_rate.peak", "0.2"),
                           Pair("learning_rate.final", "0.0"), Pair("learning_rate.hold_steps", "3")));
-  // A schedule of its own has no warm-up unless it says so.
+  // A separate schedule has no warm-up unless it declares one.
   EXPECT_THAT(differs("schedule='linear',peak=0.1", constant + ",warmup_steps=2"),
               ElementsAre(Pair("learning_rate.schedule", "\"linear\""), Pair("learning_rate.warmup_steps", "0")));
   EXPECT_THAT(differs("schedule='constant',peak=0.1", "schedule='step',peak=0.1,decay_steps=[3],factor=0.5"),
@@ -887,19 +887,19 @@ optimizer = { name = "rmsprop", epsilon = 0 }
   EXPECT_THAT(faults({"methods.drop.training=5"}),
               HasSubstr("methods.1.training = 5; must be a table, [methods.training]"));
   EXPECT_THAT(faults({"methods.drop.training.workers=5"}), HasSubstr("methods.1.training.workers = 5; unknown key"));
-  // It offers what may stand there.
+  // The message lists what is allowed there.
   EXPECT_THAT(faults({"methods.drop.training.workers=5"}),
               testing::AllOf(HasSubstr("clip_norm"), Not(HasSubstr("common")), Not(HasSubstr("_hash"))));
 }
 
-// A fault of the file is told once, not again for every method.
+// A fault of the file is reported once, not again for every method.
 TEST_F(OwnTraining, DoesNotRepeatTheFilesFaults) {
   const std::string found = faults({"training.clip_norm=-1", "methods.drop.training.micro_batch_size=4"});
   EXPECT_EQ(std::count(found.begin(), found.end(), '\n'), 0) << found;
 }
 
-// A warm-up of the file's that is longer than each training, of 60, 120 and 10 steps: one value, one message. One that
-// fits the method and the file is the phase's fault, and one that fits neither it nor the method is told once.
+// The file's warm-up is longer than each training, of 60, 120 and 10 steps: one value, one message. If it fits the
+// method and the file, it is the phase's fault. If it fits neither the phase nor the method, it is reported once.
 TEST_F(OwnTraining, AndTheCommonPhaseTellOneValuesFaultOnce) {
   const auto found = [&](int warmup, const std::string& own) {
     write(std::string(small) + "[methods.training]\n" + own + "\n[training.common]\nepochs = 1\n");
@@ -914,7 +914,7 @@ TEST_F(OwnTraining, AndTheCommonPhaseTellOneValuesFaultOnce) {
   EXPECT_EQ(found(5, "micro_batch_size = 4"), "");
 }
 
-// What starts at its end takes up its parameters.
+// A training that starts at the phase's end adopts its parameters.
 TEST_F(OwnTraining, BehindACommonPhaseHasItsSize) {
   EXPECT_EQ(faults({"training.common={steps=2}"}), "");
   const std::string of_other = "must have as many as that of ";
@@ -927,7 +927,7 @@ TEST_F(OwnTraining, BehindACommonPhaseHasItsSize) {
               HasSubstr("training.common.common; must be left out"));
 }
 
-// What a method asks of the optimizer, it asks of its own.
+// A method's requirements on the optimizer apply to its own optimizer.
 TEST_F(OwnTraining, IsWhatAMethodIsCheckedAgainst) {
   const std::string elastic = "algorithm='elastic-averaging',beta=0.5,period=2,momentum=0.9";
   const Overrides adamw = {"training.optimizer={name='adamw'}", "methods=[{" + elastic + "}]"};
@@ -974,7 +974,7 @@ TEST_F(OwnTraining, IsPredictedWithItsOwnSteps) {
   for (const auto& method : predicted) EXPECT_TRUE(method.simulated);
 }
 
-// Steps of one batch in steps of another.
+// Converts steps of one batch to steps of another.
 
 TEST(DataPosition, WholeEpochsAreWholeEpochs) {
   EXPECT_EQ(in_steps_of({8, 64}, 32, {16, 32}), Step{64});

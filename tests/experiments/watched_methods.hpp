@@ -1,4 +1,4 @@
-// Every method, with what it needs, and with the options that make it behave differently.
+// Every method with the keys that it needs, and with options that change its behaviour.
 #pragma once
 
 namespace syncopate::watched {

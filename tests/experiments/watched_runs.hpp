@@ -1,4 +1,4 @@
-// Experiments whose runs results_version_test watches: every method on virtual time alone and on a quadratic, a few
+// Experiments whose runs results_version_test watches: every method on virtual time alone and on a quadratic, and a few
 // methods on every network and under every law of delays.
 #pragma once
 
@@ -55,7 +55,7 @@ struct Group {
   std::string toml;
 };
 
-// What stands between the first quotation marks.
+// The text between the first quotation marks.
 inline std::string_view kind_of(std::string_view toml) {
   toml.remove_prefix(toml.find('"') + 1);
   return toml.substr(0, toml.find('"'));

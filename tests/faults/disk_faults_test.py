@@ -135,7 +135,7 @@ class ReadOnly(OnADisk):
             status, said = self.end(self.start(file, "--quiet", *how))
             self.assertEqual(status, 2, said)
             self.said_once(said, "Read-only file system", str(self.results / NAME), "--results")
-        self.finish(self.start(file, "--quiet", "--only", "sync-sgd"))  # what is finished can be shown
+        self.finish(self.start(file, "--quiet", "--only", "sync-sgd"))  # finished runs can be shown
         for command, wanted in ((["table", self.results], 0), (["export", self.results], 2),
                                 (["export", self.results, "--to", self.directory / "tables"], 0)):
             done = subprocess.run([PROGRAM, *command], capture_output=True, text=True, check=False)

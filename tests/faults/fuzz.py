@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-LEAST_SHARE = 0.80  # of a parser's lines
-LONGEST = {"experiment": 3000, "results": 6000, "records": 4000, "cifar": 4000}  # bytes of an input; of others 1,000
+LEAST_SHARE = 0.80  # least share of a parser's lines that inputs must reach
+LONGEST = {"experiment": 3000, "results": 6000, "records": 4000, "cifar": 4000}  # bytes of an input (others: 1,000)
 OPTIONS = ["-timeout=60", "-rss_limit_mb=1024", "-malloc_limit_mb=1024", "-print_final_stats=1", "-verbosity=1", "-reload=0"]
 
 

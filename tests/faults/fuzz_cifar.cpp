@@ -11,7 +11,7 @@
 namespace syncopate {
 namespace {
 
-// With zeros up to whole records, so that what stands in them is read, too.
+// Fills the part with zeros up to whole records, so that their contents are read, too.
 std::string in_records(std::string_view part, std::size_t bytes) {
   std::string whole(part);
   whole.resize((part.size() + bytes) / bytes * bytes, '\0');
@@ -20,8 +20,8 @@ std::string in_records(std::string_view part, std::size_t bytes) {
 
 }  // namespace
 
-// A byte says which of the sets it is, how it is scaled, and whether files are filled up to whole records; then batches,
-// of which those that are left out are the first one, and the test's.
+// A byte chooses the data set, its scaling, and whether files are filled up to whole records. Then follow
+// the batches and the test's; missing ones are copies of the first one.
 void fuzz_cifar(std::string_view input) {
   static const FuzzFolder folder;
   if (input.empty()) return;

@@ -1,4 +1,4 @@
-// libFuzzer's entry to one parser, SYNCOPATE_FUZZED. No input may take a second of the processor.
+// libFuzzer's entry point to one parser, SYNCOPATE_FUZZED. No input may take a second of processor time.
 #include <time.h>
 
 #include <cstdint>
@@ -18,7 +18,7 @@ double processor_s() {
 
 }  // namespace
 
-// Its name is libFuzzer's.
+// libFuzzer requires this name.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const double begin_s = processor_s();
   try {

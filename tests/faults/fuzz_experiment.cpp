@@ -7,7 +7,7 @@
 namespace syncopate {
 namespace {
 
-// What an experiment may name: run.csv, bins.csv, start.npy.
+// Files that an experiment may name: run.csv, bins.csv, start.npy.
 const FuzzFolder& files_to_name() {
   static const FuzzFolder folder;
   folder.write("run.csv", "worker,step,micro_batch,duration_s\n0,0,0,0.1\n0,0,1,0.2\n0,1,0,0.1\n0,1,1,0.1\n");
@@ -21,7 +21,7 @@ const FuzzFolder& files_to_name() {
 
 }  // namespace
 
-// The file, then lines of changes.
+// The input is the file, followed by lines of overrides.
 void fuzz_experiment(std::string_view input) {
   static const FuzzFolder& folder = files_to_name();
   const std::vector<std::string_view> parts = files_in(input, 2);

@@ -20,7 +20,7 @@ void fuzz_histogram(std::string_view input) {
     double last_s = histogram.minimum_s();
     for (int place = 0; place < places; ++place) {
       const double draw_s = histogram.quantile(place / static_cast<double>(places));
-      // Rounding within a bin is all that may be between two draws.
+      // Within a bin two draws may differ only by rounding.
       must(draw_s >= last_s - 1e-9 * (1 + std::abs(last_s)), "quantiles ascend");
       must(draw_s <= longest_delay * (1 + 1e-9), "draws are within limits");
       last_s = draw_s;

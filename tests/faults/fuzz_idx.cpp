@@ -11,7 +11,7 @@
 
 namespace syncopate {
 
-// The four files of a directory in the manner of MNIST; those of the test may be left out and are then the others.
+// The four files of a directory in MNIST's format. Missing test files are copies of the training files.
 void fuzz_idx(std::string_view input) {
   static const FuzzFolder folder;
   constexpr std::array names = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",

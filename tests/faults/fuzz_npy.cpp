@@ -13,7 +13,7 @@
 namespace syncopate {
 namespace {
 
-// What a run would ask for: the first samples of each split.
+// Reads the first samples of each split, as a run would.
 void read_samples(const Dataset& data) {
   const DatasetSize& size = data.size();
   must(size.train > 0 && size.test > 0, "both splits have samples");
@@ -39,7 +39,7 @@ void read_samples(const Dataset& data) {
 
 }  // namespace
 
-// The four arrays; those of the test may be left out and are then the training set's. A fifth part says what padding is.
+// The four arrays. Missing test arrays are copies of the training arrays. A fifth part is the padding value.
 void fuzz_npy(std::string_view input) {
   static const FuzzFolder folder;
   constexpr std::array names = {"x_train.npy", "y_train.npy", "x_test.npy", "y_test.npy"};

@@ -13,7 +13,7 @@ namespace {
 
 template <typename Record, typename Read>
 void check_read_back(const Record& record, const Read& read) {
-  // Once: what no program writes, such as both kinds of a claim, may be left out.
+  // Read once, so that values which no program writes, such as both kinds of a claim, are left out.
   const auto read_once = read(to_json(record));
   must(read_once.has_value(), "what is written can be read");
   const std::string text = to_json(*read_once);
@@ -23,7 +23,7 @@ void check_read_back(const Record& record, const Read& read) {
 
 }  // namespace
 
-// One text, taken for each kind of record.
+// The input is one text, which each kind of record must read or refuse.
 void fuzz_records(std::string_view input) {
   const std::string text(input);
   if (const auto summary = summary_from_json(text)) check_read_back(*summary, summary_from_json);

@@ -19,14 +19,14 @@ namespace fs = std::filesystem;
 
 constexpr std::array run_files = {"summary.json", "metrics.csv", "config.toml", "metadata.json", "steps.csv"};
 
-// A run's directory with these files; `list` in the place of files.json, if there is one.
+// Writes a run's directory with these files; `list`, if there is one, replaces files.json.
 void write_run(const FuzzFolder& folder, const std::string& name, const FileContents& files, std::string_view list) {
   fs::create_directories(folder.path() / name);
   for (const auto& [file, content] : files) folder.write(name + "/" + file, content);
   folder.write(name + "/" + list_of_files, list.empty() ? listed(files) : std::string(list));
 }
 
-// What `table` and `export` make of runs that were found.
+// Makes the output of `table` and `export` from runs that were found.
 void make_tables(const std::vector<FoundRun>& runs) {
   for (const std::vector<FoundRun>& members : by_experiment(runs)) {
     const std::vector<ResultRow> rows = result_rows(members);
@@ -50,8 +50,9 @@ void make_tables(const std::vector<FoundRun>& runs) {
 
 }  // namespace
 
-// summary.json, metrics.csv, config.toml, metadata.json, steps.csv of a run; then its files.json, which is right where
-// this is empty; a summary of a second run, if any; and what processes that share runs leave: their plan, a failure.
+// The input is: summary.json, metrics.csv, config.toml, metadata.json and steps.csv of a run; its files.json, which is
+// generated if this part is empty; the summary of a second run, if any; and files of processes that share runs: their
+// plan, a failure.
 void fuzz_results(std::string_view input) {
   static const FuzzFolder folder;
   const std::vector<std::string_view> parts = files_in(input, 9);
@@ -66,7 +67,7 @@ void fuzz_results(std::string_view input) {
   } catch (const ResultsDirectoryFault& fault) {
     must(std::string_view(fault.what()).starts_with(folder.path().string()), "a fault begins with the file's name");
   }
-  // Copied under other names to who computes the same.
+  // Copies the files under other names for a run that computes the same.
   ReusableRuns elsewhere(folder.path());
   Run run;
   run.experiment = "other";

@@ -4,7 +4,7 @@
 # (parsers_test.cpp).
 find_program(SYNCOPATE_FUZZ_COMPILER NAMES clang++-14 clang++-19)
 
-# What is compiled so, and whose lines each parser's coverage is of.
+# These sources are compiled so, and each parser's coverage counts their lines.
 set(fuzzed_toml workers/config/toml.cpp)
 set(fuzzed_overrides experiments/sections/variation.cpp workers/config/key_path.cpp)
 set(fuzzed_experiment workers/config/settings.cpp)
@@ -60,7 +60,7 @@ if(SYNCOPATE_FUZZ_COMPILER)
   add_custom_command(OUTPUT ${archive} DEPENDS ${objects}
     COMMAND ${CMAKE_COMMAND} -E rm -f ${archive} COMMAND ${CMAKE_AR} qcs ${archive} ${objects} VERBATIM)
 
-  # Of what two archives have, lld takes the first one's, so the parsers' stands first.
+  # If two archives have the same function, lld takes the first one's, so the parsers' archive comes first.
   set(fuzz_libraries syncopate_experiments syncopate_models syncopate_algorithms syncopate_rows syncopate_results
     syncopate_core syncopate_config syncopate_base)
   set(fuzz_archives)

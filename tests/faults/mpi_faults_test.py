@@ -147,7 +147,7 @@ class Ranks(unittest.TestCase):
                     case = cases.pop()
                 try:
                     disturb(*case)
-                except BaseException as fault:  # of any kind: it is told below
+                except BaseException as fault:  # all kinds are reported below
                     with lock:
                         faults.append(f"{case[0]}, {case[1]}: {fault}")
 
@@ -174,7 +174,7 @@ class Killed(Ranks):
             launch.process.kill()
         self.assertNotIn(status, (0, 130), said)
         self.assertLess(took_s, 10, said)
-        # Of what ranks say then Open MPI 5 shows some at most, but it names the rank itself.
+        # Open MPI 5 shows at most some of what ranks say then, but it names the rank itself.
         self.assertRegex(said, rf"rank {victim} on host \S+ was lost: killed, or crashed; finished runs stay|"
                                rf"prterun noticed that process rank {victim} with")
         self.assertNotIn("interrupted", said)

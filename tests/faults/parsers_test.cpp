@@ -1,5 +1,5 @@
-// The short set of the fuzzed parsers: all inputs of the corpus, which holds what fuzzing has ever found, and some
-// thousands that are changed at random. Prints its seed; SYNCOPATE_SEED repeats it.
+// A short run of the fuzzed parsers: all inputs of the corpus, which contains everything that fuzzing has found, and
+// some thousands of random changes of them. Prints its seed; set SYNCOPATE_SEED to repeat it.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 struct Fuzzed {
   const char* name;
   FuzzedParser parse;
-  int changed;  // inputs that are made from each of the corpus
+  int changed;  // number of changed inputs made from each input of the corpus
 };
 constexpr Fuzzed parsers[] = {
     {"toml", fuzz_toml, 60},     {"overrides", fuzz_overrides, 40}, {"experiment", fuzz_experiment, 2},
@@ -53,7 +53,7 @@ std::vector<std::string> corpus_of(const std::string& parser) {
   return inputs;
 }
 
-// Numbers from one stream, one after the other.
+// A sequence of numbers from one stream.
 class Draws {
  public:
   explicit Draws(std::uint64_t seed) : stream_{.seed = seed, .purpose = Purpose::synthetic_data} {}
@@ -66,7 +66,8 @@ class Draws {
   std::uint32_t next_ = 0;
 };
 
-// A few of: a byte that is another, a piece that goes, comes twice, or comes from another input, a telling number.
+// Makes a few changes: replaces a byte, removes a piece, repeats a piece, inserts a piece of another input, or inserts
+// a number that often causes faults.
 std::string changed(std::string input, const std::vector<std::string>& corpus, Draws& draws) {
   static const std::string telling[] = {
       "0",  "-1", "1e308", "-1e308", "9223372036854775807",     "18446744073709551616", "nan", "inf", "\"", "[", "}",
@@ -98,7 +99,7 @@ std::string changed(std::string input, const std::vector<std::string>& corpus, D
   return input;
 }
 
-// A reader may say no, in its own way, within a second.
+// Runs the parser. It may refuse the input in its own way, within a second.
 void take(const Fuzzed& parser, const std::string& input, const std::string& what) {
   const double begin_s = processor_s();
   EXPECT_NO_THROW(parser.parse(input)) << parser.name << ", " << what;
@@ -131,7 +132,7 @@ TEST(Parsers, TakeThousandsOfChangedInputs) {
   EXPECT_GT(inputs, 3000);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need memory of their own
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // these two need memory of their own
 TEST(Parsers, NeedLessThanAGigabyte) {
   for (const Fuzzed& parser : parsers)
     for (const std::string& input : corpus_of(parser.name)) parser.parse(input);

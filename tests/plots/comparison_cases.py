@@ -475,7 +475,7 @@ class Printable(unittest.TestCase):
                               ("a\nb\tc\rd\a\x7f", r"a\nb\tc\u000Dd\u0007\u007F"), ("\0", r"\u0000"),
                               ("\x9b1m", r"\u009B1m"), ("\u202eabc", r"\u202Eabc")):
             self.assertEqual(printable(text), escaped)
-            self.assertEqual(printable(escaped), escaped)  # of what is escaped already nothing changes
+            self.assertEqual(printable(escaped), escaped)  # text that is already escaped stays as it is
 
     def test_leaves_all_other_text_as_it_is(self):
         for text in ("", "plain", "Größe", "学习率", "emoji 🙂", 'a "quote" and \\', "\xa0"):

@@ -360,7 +360,7 @@ class Rounds(WithDirectory):
         panel, = [panel for panel in self.panels() if panel.get_title(loc="left").startswith("Dropped")]
         line = panel.lines[0]
         np.testing.assert_allclose(line.get_ydata(), 5)
-        np.testing.assert_allclose(line.get_xdata(), 2.5 + 4 * np.arange(40))  # of steps 1 to 4, 5 to 8 and so on
+        np.testing.assert_allclose(line.get_xdata(), 2.5 + 4 * np.arange(40))  # middles of 1 to 4, 5 to 8, ...
 
     def test_periods_are_stairs_from_the_end_of_the_round_before_to_that_of_the_round(self):
         self.write_steps("m", 1, [(1.0, 2, 1, 0), (1.0, 8, 1, 0), (1.0, 4, 1, 0)])

@@ -39,7 +39,7 @@ class Arrivals(WithDirectory):
         np.testing.assert_allclose(line.get_ydata(), [12, 22, 50])
         self.assertEqual([tick.get_text() for tick in means.get_xticklabels()], ["1", "2", "3"])
         self.assertGreater(*means.get_xlim())  # the last one at the right
-        # Of the three rounds one has its third gradient after 40 s, two after 50 s, all after 60 s.
+        # One of the three rounds has its third gradient after 40 s, two have it after 50 s, and all after 60 s.
         last = shares.lines[-1]
         np.testing.assert_allclose(last.get_xdata()[:3], [40, 50, 60])
         np.testing.assert_allclose(last.get_ydata()[:3], [1 / 3, 2 / 3, 1])
@@ -71,7 +71,7 @@ class Arrivals(WithDirectory):
         means, _ = self.draw().axes
         self.assertEqual([len(line.get_xdata()) for line in means.lines if line.get_gid() == "mean"], [40, 30])
         ends = sorted((line.get_xdata()[0], round(line.get_ydata()[0], 6)) for line in means.lines if line.get_gid() == "end")
-        self.assertEqual(ends, [(1, 4.0), (11, 6.0), (21, 2.0)])  # of all, slower, half
+        self.assertEqual(ends, [(1, 4.0), (11, 6.0), (21, 2.0)])  # in the order all, slower, half
         self.assertEqual(len(means.collections), 1, "one band")
         self.assertEqual(means.get_xscale(), "log")
         self.assertEqual([tick.get_text() for tick in means.get_xticklabels()], ["1", "21", "31", "36", "39", "40"])

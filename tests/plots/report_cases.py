@@ -145,7 +145,7 @@ class Sweeps(WithDirectory):
         for line in speed["lines"]:
             np.testing.assert_allclose(line["mean"], [runs[x, line["name"]].summary["samples_per_virtual_s"] for x in line["x"]],
                                        rtol=1e-4)
-        self.assertNotIn("low", speed["lines"][0])  # of one seed
+        self.assertNotIn("low", speed["lines"][0])  # one seed has no interval
 
     def test_without_a_swept_number_there_is_none(self):
         write_experiment(self.directory, seeds=1)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "results/paper"
-T_QUANTILE = 2.57058  # of six seeds, for a 95 % interval
+T_QUANTILE = 2.57058  # for a 95 % interval from six seeds
 
 
 def rows_of(experiment):

@@ -1,4 +1,5 @@
-// What is on the disk before a run's directory has its name: seen by the calls of the system, which come by here first.
+// The order in which a run's directory reaches the disk before it gets its name. The test replaces and logs system
+// calls.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -20,11 +21,11 @@
 namespace {
 
 std::vector<std::string> calls;  // "sync <path>", "rename <from> <to>"
-std::string failing;             // a sync whose path ends so fails
+std::string failing;             // a sync fails if its path ends in this text
 
 }  // namespace
 
-// The C library's own functions, for this program and all libraries in it.
+// Replaces the C library's functions in this program and in all its libraries.
 extern "C" int fsync(int descriptor) {
   const auto path = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", descriptor)).string();
   calls.push_back(fmt::format("sync {}", path));
@@ -57,7 +58,7 @@ class LastingFiles : public testing::Test {
   }
   void TearDown() override { fs::remove_all(top_); }
 
-  // The place of the only call that is so; -1 without one.
+  // The index of the only call equal to `call`; -1 if there is none.
   static std::ptrdiff_t place(const std::string& call) {
     const auto found = std::ranges::find(calls, call);
     EXPECT_EQ(std::ranges::count(calls, call), 1) << call << " among\n" << testing::PrintToString(calls);

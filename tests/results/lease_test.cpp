@@ -1,4 +1,4 @@
-// Leases: one owner at a time, taken over from who is gone or silent, by files alone.
+// Leases: one owner at a time. Others take over from a gone or silent owner, using only files.
 #include "results/lease.hpp"
 
 #include <fcntl.h>
@@ -46,7 +46,7 @@ class LeaseTest : public testing::Test {
     std::ifstream file(directory / name);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  // Of a process of another machine, of which nobody here can say whether it is there.
+  // A note by a process of another machine; nobody here can say whether that process exists.
   LeaseNote foreign(double time_out_s) const {
     return {.what = "run",
             .token = "far away",
@@ -122,7 +122,7 @@ TEST_F(LeaseTest, OfAProcessThatIsGoneIsTakenAtOnce) {
   EXPECT_THAT(names(), testing::IsEmpty()) << "also what the one before has left";
 }
 
-// Its number is used again, by this very process.
+// The process number is used again, by this very process.
 TEST_F(LeaseTest, OfAnEarlierProcessWithTheSameNumberIsTakenAtOnce) {
   LeaseNote note = foreign(3600);
   note.process = this_process();
@@ -160,7 +160,7 @@ TEST_F(LeaseTest, OfAnotherMachineIsKeptAsLongAsItsFileChanges) {
   }
 }
 
-// An old file may be of an owner whose clock is wrong: what counts is how long this process has seen no change.
+// An old file may belong to an owner whose clock is wrong. It counts how long this process has seen no change.
 TEST_F(LeaseTest, NoClockOfAFileCounts) {
   write("run.1", to_text(foreign(3600)));
   fs::last_write_time(directory / "run.1", fs::file_time_type::clock::now() - 24h * 365);
@@ -193,7 +193,7 @@ TEST_F(LeaseTest, ALateOwnerFindsOutWhereTheRunIsPublishedAlready) {
   auto late = leases.take("run");
   leases.remove("run");
   EXPECT_FALSE(late->is_mine());
-  write("run.1", to_text(foreign(3600)));  // somebody else's, who began to count anew
+  write("run.1", to_text(foreign(3600)));  // another owner's lease, so the silence counts from the beginning
   EXPECT_FALSE(late->is_mine());
   late.reset();
   EXPECT_TRUE(fs::exists(directory / "run.1"));
@@ -235,7 +235,7 @@ TEST_F(LeaseTest, IsRefusedWithThePathWhereTheDirectoryIsGone) {
   }
 }
 
-// Whatever somebody has put there: it is not waited for longer than for a lease that does not change.
+// Whatever lies there: the observer waits no longer than for a lease that does not change.
 TEST_F(LeaseTest, WhatIsNoFileIsTakenAfterTheObserversTimeOut) {
   const auto put = [&](int kind) {
     const fs::path file = directory / "run.1";
@@ -260,7 +260,7 @@ TEST_F(LeaseTest, WhatIsNoFileIsTakenAfterTheObserversTimeOut) {
   }
 }
 
-// Another user's, whose umask is 077. That it changes can be seen nevertheless.
+// The file belongs to another user, whose umask is 077. Changes are visible nevertheless.
 TEST_F(LeaseTest, ThatCannotBeReadIsTakenOnceItHasNotChangedForTheTimeOut) {
   write("run.1", to_text(foreign(0.3)));
   fs::permissions(directory, fs::perms::all);
@@ -280,7 +280,7 @@ TEST_F(LeaseTest, ThatCannotBeReadIsTakenOnceItHasNotChangedForTheTimeOut) {
     }
     return 6;
   };
-  // The file's times are the owner's to change.
+  // Only the owner may change the file's times.
   const bool is_theirs = getuid() != 0 || chown((directory / "run.1").c_str(), 65534, 65534) == 0;
   ASSERT_TRUE(is_theirs);
   const pid_t child = fork();
@@ -321,7 +321,7 @@ TEST_F(LeaseTest, NamesThatAreNoLeasesAreLeftAlone) {
   EXPECT_EQ(names().size(), 8u);
 }
 
-// How often a run is tried where several processes know of its failures.
+// How often a run is tried if several processes know of its failures.
 
 class FailedAttemptsTest : public testing::Test {
  protected:
@@ -361,7 +361,7 @@ TEST_F(FailedAttemptsTest, ARecordThatIsNotAsItWasWrittenIsNone) {
   text[at + 12] = '3';
   std::ofstream(file) << text;
   EXPECT_FALSE(is_used_up(records));
-  // An earlier program's, without a digest.
+  // A record by an earlier program, without a digest.
   std::ofstream(file) << R"({"call": "a", "failures": 1, "lost": 0, "is_final": false, "reason": "it has failed"})";
   EXPECT_TRUE(is_used_up(records));
 }
@@ -415,7 +415,7 @@ TEST_F(FailedAttemptsTest, WhatIsNoRecordIsNone) {
   }
 }
 
-// Whose leftover a hidden name is: by the identity of its process, not by a host's name.
+// A hidden name shows to whom a leftover belongs: by the identity of its process, not by a host's name.
 
 std::string named(const ProcessIdentity& process, std::string_view kind = partial_kind) {
   return hidden_sibling("folder/seed=1-0123abcd", kind, process).filename().string();
@@ -430,22 +430,22 @@ TEST(HiddenNames, SayWhatTheyStandFor) {
   EXPECT_FALSE(partial->is_replaced);
   EXPECT_TRUE(read_hidden_name(named(this_process(), replaced_kind))->is_replaced);
   EXPECT_EQ(hidden_sibling("folder/file.txt", partial_kind).parent_path(), "folder");
-  // A name that itself looks like one.
+  // The file's own name looks like a hidden name.
   EXPECT_EQ(read_hidden_name(hidden_sibling(".a.partial.1.2.b", partial_kind).string())->name, ".a.partial.1.2.b");
 }
 
 TEST(HiddenNames, SayWhetherTheirProcessIsThere) {
   ProcessIdentity process = this_process();
   EXPECT_EQ(state(process), ProcessState::running);
-  process.start -= 1;  // the number is used again
+  process.start -= 1;  // the number has been used again
   EXPECT_EQ(state(process), ProcessState::gone);
   process = this_process();
   process.number = 999'999'999;
   EXPECT_EQ(state(process), ProcessState::gone);
 }
 
-// Process 1 of a container is none of another's that has the same name, nor are those of a machine that has started
-// once more.
+// Process 1 of a container is not process 1 of another container with the same name. Processes from before a restart of
+// the machine are unknown, too.
 TEST(HiddenNames, OfAnotherMachineOrContainerAreUnknown) {
   ProcessIdentity process = this_process();
   process.number = 999'999'999;

@@ -1,4 +1,4 @@
-// Methods against one of them, from summaries that are made by hand.
+// Methods compared with one of them, from summaries made by hand.
 #include "results/paired_table.hpp"
 
 #include <gmock/gmock.h>
@@ -48,7 +48,7 @@ std::vector<const Measure*> named(const std::vector<std::string>& names) {
   return result;
 }
 
-// Seeds differ by points, the methods by a tenth: paired, the difference is nearly certain.
+// Seeds differ by points, the methods by a tenth of a point: paired by seed, the difference is nearly certain.
 TEST(PairedTable, WhatSeedsHaveInCommonCancels) {
   std::vector<FoundRun> runs;
   const std::vector<double> levels = {0.80, 0.85, 0.90}, gains = {0.0010, 0.0011, 0.0009};
@@ -114,7 +114,7 @@ TEST(PairedTable, ComparesAtTheSamePoint) {
   EXPECT_THAT(labels, ElementsAre("A, workers = 8", "A, workers = 16", "B, workers = 8", "B, workers = 16"));
   for (const PairedRow& paired : paired_rows(rows, "A", named({"final_test_accuracy"})))
     EXPECT_EQ(paired.measures.at(0).difference.mean, 0) << paired.row->label;
-  // Of a row that is named as a whole, all others are told.
+  // If one row is named by its whole label, all other rows are compared with it.
   const auto against_8 = paired_rows(rows, "A, workers = 8", named({"final_test_accuracy"}));
   EXPECT_EQ(against_8.size(), 3u);
 }
@@ -134,7 +134,7 @@ TEST(PairedTable, AKeyThatIsMissingIsAnotherPoint) {
   for (const PairedRow& each : paired) EXPECT_EQ(each.measures.at(0).difference.mean, 0) << each.row->label;
 }
 
-// A key that one method alone has otherwise is no other point for the other.
+// A key that only one method overrides does not make another point for the other method.
 TEST(PairedTable, AMethodThatDoesNotVaryIsComparedWithEveryPoint) {
   std::vector<FoundRun> runs = {run("A", 1, 0.8, {{"rate", "0.1"}})};
   for (const char* const rate : {"0.1", "0.2"}) {
@@ -144,7 +144,7 @@ TEST(PairedTable, AMethodThatDoesNotVaryIsComparedWithEveryPoint) {
   EXPECT_EQ(paired_rows(result_rows(runs), "A", named({"final_test_accuracy"})).size(), 2u);
 }
 
-// Runs of two configurations that no sweep tells apart, as after a change of the file.
+// Runs of two configurations with the same names, as after a change of the file.
 TEST(PairedTable, RowsThatWouldBeAlikeSayWhatDiffers) {
   const std::vector<FoundRun> runs = {run("A", 1, 0.8, {{"rate", "0.1"}}), run("A", 1, 0.7, {{"rate", "0.2"}})};
   std::vector<std::string> labels;
@@ -162,7 +162,7 @@ TEST(PairedTable, TimesToATargetEndAtACommonHorizon) {
   add("A", 1, 20, 100);
   add("A", 2, 90, 100);
   add("B", 1, 30, 100);
-  add("B", 2, {}, 60);  // so that nothing is known beyond 60 s
+  add("B", 2, {}, 60);  // so that times beyond 60 s are unknown
   const std::vector<ResultRow> rows = result_rows(runs);
   const PairedMeasure times = paired_rows(rows, "A", named({"time_to_target_s"})).at(0).measures.at(0);
   EXPECT_EQ(times.horizon_s, 60);
@@ -187,7 +187,7 @@ class TargetTimes : public testing::Test {
   std::vector<ResultRow> rows_;
 };
 
-// B missed it once, after 60 s; C and D do not decide how far the times of the others are known, nor B their own.
+// B missed the target once, after 60 s. C and D do not determine the horizon of the others' times, nor does B its own.
 TEST_F(TargetTimes, HaveOneHorizonInAllRowsThatReachedIt) {
   add("A", 1, 20, 100);
   add("A", 2, 90, 100);
@@ -201,11 +201,11 @@ TEST_F(TargetTimes, HaveOneHorizonInAllRowsThatReachedIt) {
   ASSERT_EQ(rows.size(), 3u);
   for (const std::size_t reached_it : {0, 2}) EXPECT_EQ(rows[reached_it].measures.at(0).horizon_s, 60);
   EXPECT_DOUBLE_EQ(rows[2].measures.at(0).own.mean, 42.5);
-  EXPECT_DOUBLE_EQ(rows[2].measures.at(0).other.mean, 40);  // 20 s, and 60 s in place of 90 s
+  EXPECT_DOUBLE_EQ(rows[2].measures.at(0).other.mean, 40);  // 20 s, and 60 s instead of 90 s
   EXPECT_THAT(paired_notes(rows, "A"), HasSubstr("restricted to 60 s, up to which"));
 }
 
-// Each of C's runs went on for at least 78 s longer than A's of its seed took: how much longer, nobody knows.
+// Each run of C lasted at least 78 s longer than A's run of the same seed took. The exact difference is unknown.
 TEST_F(TargetTimes, ThatNoSeedReachedAreBoundsWithoutAStar) {
   for (const std::uint64_t seed : {1, 2, 3}) {
     add("A", seed, 19 + static_cast<double>(seed), 100);
@@ -234,7 +234,7 @@ TEST_F(TargetTimes, AreNotComparedWithThoseOfAMethodThatNeverReachedIt) {
               HasSubstr("No time to the target is compared, since no run of \"A\" reached it: B.\n"));
 }
 
-// Made without the sweep: the first two at one of its points, the third beside it.
+// Runs made without the sweep: the first two are at one of its points, the third is outside it.
 TEST(PairedTable, ARunWithoutTheSweepIsWhereItsConfigurationPutsIt) {
   std::vector<FoundRun> runs;
   for (const char* const workers : {"8", "16"}) {
@@ -272,7 +272,7 @@ TEST(PairedTable, SaysOfWhomNoTimeToTheTargetIsCompared) {
 TEST(PairedTable, SpeedIsARatio) {
   std::vector<FoundRun> runs = {run("A", 1, 0.8), run("B", 1, 0.8)};
   runs[1].summary.end_time_s = 80;           // 1.25 times as fast
-  runs[1].summary.kept_micro_batches = 900;  // of which nine tenths count
+  runs[1].summary.kept_micro_batches = 900;  // nine tenths of the micro-batches count
   const std::vector<ResultRow> rows = result_rows(runs);
   const PairedRow paired = paired_rows(rows, "A", named({"step_time_s", "micro_batches_per_s"})).at(0);
   EXPECT_DOUBLE_EQ(1 + paired.measures[0].ratio->mean, 1.25);
@@ -280,7 +280,7 @@ TEST(PairedTable, SpeedIsARatio) {
   EXPECT_THAT(paired_table(std::vector{paired}).text(), HasSubstr("B                  1.2500  1.1250  1\n"));
 }
 
-// As figures have them (plots/comparison.py): tests/plots/comparison_cases.py has the same.
+// Figures have the same rule (plots/comparison.py); tests/plots/comparison_cases.py tests it.
 TEST(PairedTable, RowsHaveLargeNumbersInShort) {
   const auto label = [](const std::string& value) {
     std::vector<FoundRun> runs = {run("A", 1, 0.8)};
@@ -294,12 +294,12 @@ TEST(PairedTable, RowsHaveLargeNumbersInShort) {
   for (const auto& [value, shown] : expected) EXPECT_EQ(label(value), "A, parameters = " + shown);
 }
 
-// Without randomness no seed changes anything: there is no interval, and nothing for a star to say.
+// Without randomness all seeds agree: there is no interval, and a star would say nothing.
 TEST(PairedTable, WhatIsTheSameForEverySeedIsExact) {
   std::vector<FoundRun> runs;
   for (const std::uint64_t seed : {1, 2, 3}) {
     runs.push_back(run("A", seed, 0.8));
-    runs.push_back(run("B", seed, 0.8 + 1e-16));  // of sums in another order
+    runs.push_back(run("B", seed, 0.8 + 1e-16));  // rounding of sums added in another order
     runs.push_back(run("C", seed, 0.9));
     runs.back().summary.end_time_s = 80;
   }
@@ -343,7 +343,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// 10 steps in `end_s`; `dropped` of 100 micro-batches.
+// A run of 10 steps that ended at `end_s` and dropped `dropped` of 100 micro-batches.
 RunSummary summary(const char* method, double end_s, int dropped) {
   RunSummary run;
   run.method = method;
@@ -394,7 +394,7 @@ Account communicating(double seconds) {
   return account;
 }
 
-// Two runs of which no two quantities have one value, and one that failed, whose numbers mean nothing.
+// Two runs whose quantities all have different values, and one that failed, whose numbers mean nothing.
 std::vector<ComparedRun> three_runs() {
   ComparedRun first{.simulated = summary("a", 14, 56), .mpi = summary("of MPI", 8, 48)};
   first.simulated.sweep = {{"cluster.workers", "2"}};
@@ -478,7 +478,7 @@ TEST(Comparison, TablesHaveEveryValueInItsColumn) {
   std::istringstream stream(table);
   std::vector<std::vector<std::string>> rows;
   for (std::string line; std::getline(stream, line);) rows.push_back(words_of(line));
-  ASSERT_GE(rows.size(), 9u);  // a heading of two lines, a rule, three rows of each run
+  ASSERT_GE(rows.size(), 9u);  // a heading of two lines, a rule, and three rows per run
   EXPECT_THAT(rows[3], ElementsAre("a,", "workers", "=", "2,", "seed", "3", "simulated", "0.875000", "43.75", "0.500",
                                    "4.000", "14.000", "0.75"));
   EXPECT_THAT(rows[4], ElementsAre("MPI", "1.000000", "37.50", "0.750", "5.000", "8.000", "0.5"));
@@ -500,7 +500,7 @@ TEST(Comparison, TablesHaveEveryValueInItsColumn) {
                                   "0.500 | 0.750 | 0.75 | 0.5 | (3.0e-03) | step time, drop rate |\n"
                                   "| b, seed 4 | 0.825000 | 0.800000 | +3.12 | 0.00 | 0.00 | +0.00 | - | - | - | - | "
                                   "1.0e-06 | within |\n| method, seed 3 | - |"));
-  // The seed is said where there are several, the brackets are explained where there are some.
+  // The seed is shown if there are several; brackets are explained if there are any.
   const std::vector<ComparedRun> one{runs[1]};
   EXPECT_THAT(comparison_table(one, sixteenths), testing::AllOf(HasSubstr("\nb "), Not(HasSubstr("in brackets"))));
 }
@@ -522,7 +522,7 @@ TEST(Comparison, AnErrorAsLargeAsItsToleranceIsWithin) {
   EXPECT_EQ(verdict(runs[0], {.step_time = 0.125, .drop_rate = 0.062}).text(), "drop rate");
 }
 
-// Of the wall clock alone: the simulated one takes what was drawn.
+// Only runs on the wall clock can overrun: simulated micro-batches take their drawn durations.
 TEST(Comparison, OverrunsUnderMpiAreSaid) {
   std::vector<ComparedRun> runs{compared(1, 1)};
   runs[0].simulated.emulated_micro_batches = runs[0].mpi.emulated_micro_batches = 100;
@@ -554,24 +554,24 @@ TEST(Comparison, DeclaredTimesThatMpiReplacesByArithmeticAreNamedWithWhatToSet) 
   EXPECT_EQ(json["pace_note"], note);
   EXPECT_EQ(json["runs"][0]["replaced_micro_batch_s"], 0.01);
 
-  // Nothing is said where the two agree all the same, where nothing was replaced, and of what was not compared.
+  // No note if the two agree anyway, if nothing was replaced, or if a run was not compared.
   ComparedRun emulated = injected(2.2, 1.0), failed = injected(2.2, 1.0);
   emulated.replaced_micro_batch_s.reset();
   failed.failure = "under MPI: a reason";
   const std::vector<ComparedRun> silent{injected(1.01, 1.0), emulated, failed};
   EXPECT_EQ(pace_note(silent, bars), "");
   EXPECT_TRUE(nlohmann::json::parse(comparison_json("e", silent, bars, {}))["pace_note"].is_null());
-  // Of several declared times none is named.
+  // With several declared times the note names none.
   std::vector<ComparedRun> several{injected(2.2, 1.0), injected(2.2, 1.0)};
   several[1].replaced_micro_batch_s = 0.02;
   EXPECT_THAT(pace_note(several, bars), HasSubstr("the declared cluster.micro_batch_s."));
 }
 
-// A step takes MPI 1 s; of it, and of the simulated one, so much is communication.
+// A step takes 1 s under MPI. The given parts of it, and of the simulated step, are communication.
 ComparedRun run_that_communicates(const char* method, double simulated_s, double simulated_communication_s,
                                   double mpi_communication_s) {
   ComparedRun run{.simulated = summary(method, 10 * simulated_s, 0), .mpi = summary(method, 10, 0)};
-  // Of two workers, over 10 steps.
+  // Two workers, 10 steps.
   run.simulated.accounts = {{}, communicating(20 * simulated_communication_s)};
   run.mpi.accounts = {{}, communicating(20 * mpi_communication_s)};
   return run;
@@ -589,7 +589,7 @@ TEST(Comparison, ADeclaredNetworkThatMpiDoesNotHaveIsNamedWithWhatToSet) {
   EXPECT_THAT(comparison_markdown("e", "e.toml", off, bars, {}), HasSubstr(note));
   EXPECT_EQ(nlohmann::json::parse(comparison_json("e", off, bars, {}))["network_note"], note);
 
-  // Communication that was declared as free, and is not, cannot be declared as free.
+  // If communication costs something, it cannot be declared as free.
   const std::vector<ComparedRun> slower{run_that_communicates("a", 0.8, 0, 0.2)};
   EXPECT_THAT(network_note(slower, bars),
               AllOf(HasSubstr("a communicates for 0 s per step simulated, for 0.2 s under MPI"),
@@ -608,7 +608,7 @@ TEST(Comparison, TheNetworkIsNotNamedWhereItIsNotWhatDiffers) {
   EXPECT_TRUE(nlohmann::json::parse(comparison_json("e", silent, bars, {}))["network_note"].is_null());
 }
 
-// Errors of +4 and -2 % are 1 % on average; t(0.975, 1) = 12.706 times their standard error of 3 % is 38.12.
+// Errors of +4 and -2 % have a mean of 1 %; t(0.975, 1) = 12.706 times their standard error of 3 % is 38.12.
 TEST(Comparison, SeveralSeedsOfARowAreJudgedByTheirMeanErrors) {
   std::vector<ComparedRun> runs{compared(1.04, 1.0, 3, 0), compared(0.98, 1.0, 0, 2)};
   runs[0].simulated.seed = 1;
@@ -632,7 +632,7 @@ TEST(Comparison, SeveralSeedsOfARowAreJudgedByTheirMeanErrors) {
   EXPECT_THAT(comparison_table(std::vector{runs[0]}, bars), Not(HasSubstr("over seeds")));
 }
 
-// The header is spelled out in NumPy's format 1.0: magic, version, length, a Python literal, blanks, a line feed.
+// The header is written out in NumPy's format 1.0: magic, version, length, a Python literal, blanks, a line feed.
 TEST(Comparison, ParametersAreInNumPysFormat) {
   const std::vector<float> values{1.0F, -2.5F, 3e-38F};
   const std::string bytes = npy({values});
@@ -649,8 +649,8 @@ TEST(Comparison, ParametersAreInNumPysFormat) {
   EXPECT_THROW(floats_from_npy(bytes.substr(0, bytes.size() - 1)), std::runtime_error);
 }
 
-// Expected numbers were computed with SciPy (ttest_1samp, t.interval, permutation_test), which shares no code with
-// this.
+// The expected numbers were computed with SciPy (ttest_1samp, t.interval, permutation_test), independently of this
+// code.
 
 constexpr std::array one_to_five = {1.0, 2.0, 3.0, 4.0, 5.0};
 constexpr std::array mixed = {0.3, -0.2, 0.5, 0.4, 0.1, 0.6};
@@ -677,12 +677,13 @@ TEST(PairedDifference, CountsAllChoicesOfSigns) {
   EXPECT_FALSE(paired_difference(std::vector<double>(21, 0.1)).sign_flip_p);
 }
 
-// With five seeds no choice of signs is rarer than 1 in 16: then the interval alone decides.
+// With five seeds p is at least 1 in 16, so only the interval decides.
 TEST(PairedDifference, IsSignificantWhereTheIntervalExcludesZeroAndSignFlipsAgree) {
   EXPECT_TRUE(paired_difference(one_to_five).is_significant());
   EXPECT_FALSE(paired_difference(mixed).is_significant());
   EXPECT_TRUE(paired_difference(std::array{1.0, 1.1, 0.9, 1.2, 1.0, 0.8}).is_significant());
-  // Six whose interval excludes 0 (p of 0.013), while 4 of the 64 choices of signs are as far.
+  // Six differences whose interval excludes 0 (p = 0.013), while 4 of the 64 choices of signs have a mean at least as
+  // far from 0.
   const std::array close = {1.3, 1.8, 1.3, -0.3, 1.9, 1.4};
   ASSERT_NEAR(*paired_difference(close).t_p, 0.01257517085284277, 1e-12);
   ASSERT_DOUBLE_EQ(*paired_difference(close).sign_flip_p, 0.0625);
@@ -696,7 +697,7 @@ TEST(PairedDifference, SaysNothingOfASingleSeed) {
   EXPECT_TRUE(std::isnan(paired_difference({}).mean));
 }
 
-// Virtual times without delays are equal in all seeds: the difference is known exactly.
+// Virtual times without delays are equal in all seeds, so the difference is exact.
 TEST(PairedDifference, IsCertainWhereNothingVaries) {
   const PairedDifference found = paired_difference(std::array{0.5, 0.5, 0.5});
   EXPECT_DOUBLE_EQ(found.interval->low, 0.5);

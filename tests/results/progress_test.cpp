@@ -33,7 +33,7 @@ TEST(Progress, ClockTextReadsLikeAClock) {
   EXPECT_EQ(clock_text(3700), "1:01:40");
 }
 
-// What is computed counts, and not what the clock has reached before the arithmetic.
+// The arithmetic counts, not the time that the clock has reached before it.
 TEST(Progress, ShareDoneKnowsEveryLimit) {
   RunPosition position;
   position.reached = {.step = 90, .time = Time{std::chrono::seconds(90)}, .samples = 90, .bytes = 90};
@@ -57,7 +57,8 @@ TEST(Progress, ClockTextTurnsAtFullMinutesAndHours) {
   EXPECT_EQ(clock_text(-5), "0:00");
 }
 
-// Until something is done nobody knows; afterwards, what is done of this run and the runs before it tell.
+// The remaining time is unknown until something is done. Then the progress of this run and of earlier runs determines
+// it.
 TEST(Progress, WhatIsLeftIsKnownOnceSomethingIsDone) {
   syncopate::Run run;
   run.method = "A";
@@ -80,7 +81,7 @@ TEST(Progress, WhatIsLeftIsKnownOnceSomethingIsDone) {
   EXPECT_THAT(shown(1, nothing), testing::AllOf(HasSubstr("run 2/3"), testing::Not(HasSubstr("? left"))));
 }
 
-// A run that will take nine times as long as the other one; nothing of it is done.
+// One run will take nine times as long as the other; nothing of it is done.
 TEST(Progress, WhatIsLeftFollowsWhatWasExpected) {
   syncopate::Run small, large;
   small.budget = large.budget = budget(Step{100});
@@ -96,11 +97,11 @@ TEST(Progress, WhatIsLeftFollowsWhatWasExpected) {
   progress.end_run({});
   progress.begin_run(2, large);
   progress.show({});
-  // 590 s of work are done in no time: the ten seconds that the plan counts for are spread over them.
+  // 590 s of work take no time. The plan counts as ten seconds, which are spread over them.
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("1:30 left"));
 }
 
-// A plan of a second, of which a hundredth has taken a fifth: about four seconds are left, not the planned one.
+// A plan of one second, a hundredth of which has taken a fifth of a second: about four seconds remain, not one.
 TEST(Progress, APlanThatIsFarTooShortDoesNotOutweighWhatIsSeen) {
   syncopate::Run small, large;
   small.budget = large.budget = budget(Step{100});
@@ -117,8 +118,8 @@ TEST(Progress, APlanThatIsFarTooShortDoesNotOutweighWhatIsSeen) {
   EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::ContainsRegex("0:(0[3-9]|[1-5][0-9]) left"));
 }
 
-// Of 10,000 s of work 6,000 are done in no time: the ten seconds that the plan counts for are spread over them, so that
-// 10 / 6,010 of the 4,000 are left.
+// 6,000 of 10,000 s of work take no time. The plan counts as ten seconds, which are spread over them, so that 10 /
+// 6,010 of the 4,000 s remain.
 TEST(Progress, CommonPhasesOfOtherProcessesCountAsWork) {
   syncopate::Run phase, other, run;
   phase.method = other.method = "common phase";
@@ -133,7 +134,7 @@ TEST(Progress, CommonPhasesOfOtherProcessesCountAsWork) {
   const std::string text = testing::internal::GetCapturedStderr();
   EXPECT_THAT(text, HasSubstr("0 of 1 ended, 0:07 left, 1 under way: common phase, seed 0 50 %"));
 
-  // Where nothing is known of what runs take, all runs cost the same, and a phase nothing.
+  // If no expected times are known, all runs cost the same, and a phase nothing.
   testing::internal::CaptureStderr();
   Progress unknown(Progress::Style::terminal, 1, 1);
   unknown.end_common_phase_elsewhere(phase);
@@ -170,7 +171,7 @@ TEST(Progress, IsRewrittenAtMostTenTimesASecond) {
   Progress progress(Progress::Style::terminal, 1, 1);
   syncopate::Run run;
   progress.begin_run(1, run);
-  // Of each call it is known that it lies between two looks at the clock; the first one is due.
+  // Each call lies between two readings of the clock; the first call is due.
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds interval(100);
   std::optional<std::pair<Clock::time_point, Clock::time_point>> last;
@@ -239,7 +240,7 @@ TEST(Progress, WithoutATerminalIsAPlainLineInEachInterval) {
                                     "run 1 of 2: A, seed 0: 50 %, 0:00 left, 7 s virtual, 0:00 host, 0 syncs\n"));
 }
 
-// The reason of a failure names the time of a worker that may be far ahead of the others.
+// The reason of a failure contains the time of a worker that may be far ahead of the others.
 TEST(Progress, SaysUntilWhenAFailedRunWasRecordedNotWhenItFailed) {
   testing::internal::CaptureStderr();
   {
@@ -295,7 +296,7 @@ TEST(Progress, OnATerminalShowsWhereTheRunIsAndClearsTheLine) {
   EXPECT_EQ(text.find('\n'), std::string::npos);
 }
 
-// Standard error is a file here, whose width counts as 80.
+// Standard error is a file here, for which a width of 80 is assumed.
 TEST(Progress, ALineThatIsTooLongEndsWithAWholePart) {
   testing::internal::CaptureStderr();
   {

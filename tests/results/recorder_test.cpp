@@ -59,7 +59,7 @@ class Probe : public Objective {
   double waits = -1;  // the evaluation at this x ends only after one at a larger x
   bool normalised = false;
   mutable std::atomic<int> evaluations{0};
-  mutable std::atomic<int> statistics{0};  // micro-batches whose statistics were asked for
+  mutable std::atomic<int> statistics{0};  // micro-batches whose statistics were requested
 
  private:
   void wait_for_another() const {
@@ -91,7 +91,7 @@ class RecorderTest : public testing::Test {
     recorder_->begin(training_->initial_state(), 1);
   }
 
-  // The model x = `value`.
+  // The model with x = `value`.
   ModelStatePtr model(float value) const {
     const auto state = std::make_shared<ModelState>();
     state->parameters = std::make_shared<Cell>();
@@ -105,7 +105,7 @@ class RecorderTest : public testing::Test {
     return state;
   }
 
-  // After `step` steps, at `step` milliseconds.
+  // A publication after `step` steps, at `step` milliseconds.
   static Publication at(std::int64_t step, const ModelStatePtr& model) {
     Publication publication{.model = model};
     publication.step = step;
@@ -118,7 +118,7 @@ class RecorderTest : public testing::Test {
 
   void publish(std::int64_t step, float value) { recorder_->on_publish(at(step, model(value))); }
 
-  // Of the last row.
+  // The test loss of the last row.
   double test_loss() const { return recorder_->recording().metrics.back().evaluation->test_loss; }
 
   std::vector<std::int64_t> recorded_steps() const {
@@ -159,7 +159,7 @@ TEST_F(RecorderTest, ByTimeEvaluatesTheFirstPublicationAtOrAfterEachMultiple) {
 
 TEST_F(RecorderTest, EvaluatesNothingTwice) {
   start(5);
-  publish(0, 0);  // what the method itself publishes before its first step
+  publish(0, 0);  // the method's own publication before its first step
   publish(5, 5);
   publish(5, 5);
   publish(10, 10);
@@ -506,14 +506,14 @@ TEST(Recording, TruncatedBytesAreAnError) {
   EXPECT_THROW(recording_from_bytes(bytes), std::runtime_error);
 }
 
-// What is recorded beside a run's rows, as text: the timeline of a run made by hand, and durations of micro-batches.
+// Records beside a run's rows, as text: the timeline of a hand-made run, and durations of micro-batches.
 
 using nlohmann::json;
 using std::chrono::milliseconds;
 
 Time at(int ms) { return Time{milliseconds(ms)}; }
 
-// Two workers and a server; the run went on for a second after the timeline.
+// Two workers and a server; the run continued for a second after the end of the timeline.
 Timeline timeline() {
   Timeline timeline;
   timeline.workers = 2;
@@ -567,7 +567,7 @@ TEST(TraceEvents, EveryValueStandsUnderItsOwnName) {
      "args": {"what": "receive"}}])"));
 }
 
-// Each server's link has two threads after the server's own.
+// The link of each server has two threads after the server's own.
 TEST(TraceEvents, ServersLinksHaveThreadsOfTheirOwn) {
   Timeline linked = timeline();
   linked.tracks.push_back(linked.tracks.back());  // two servers
@@ -615,7 +615,7 @@ TEST(DurationsCsv, AreInTheOrderOfWorkersStepsAndMicroBatches) {
             "1,0,0,0.000000005,0.000000000\n");
 }
 
-// Workers' own models at times of the clock, by hand.
+// Workers' own models at multiples of a clock interval, made by hand.
 
 using std::chrono::seconds;
 using testing::ElementsAre;
@@ -623,14 +623,14 @@ using testing::Pair;
 
 class TwoWorkers : public testing::Test {
  protected:
-  // A step that ends then; told of if it is wanted.
+  // A step that ends at `at_s`; its model is added if it is wanted.
   bool step(int worker, int number, int at_s) {
     WorkerModel model{.worker = Rank{worker}, .step = number, .time = Time{seconds(at_s)}};
     if (!models_.wants(model.worker, model.time)) return false;
     models_.add(std::move(model));
     return true;
   }
-  // Steps by worker; empty where there are none yet.
+  // The next models' steps by worker; empty if a worker has none yet.
   std::map<int, std::int64_t> next() {
     std::map<int, std::int64_t> steps;
     if (const auto first = models_.take_first())
@@ -644,7 +644,7 @@ class TwoWorkers : public testing::Test {
 TEST_F(TwoWorkers, OfEachTheFirstStepAtOrAfterEachMultipleIsWanted) {
   EXPECT_FALSE(step(0, 1, 4));
   EXPECT_FALSE(step(0, 2, 9));
-  EXPECT_TRUE(step(0, 3, 10));  // at it
+  EXPECT_TRUE(step(0, 3, 10));  // exactly at the multiple
   EXPECT_FALSE(step(0, 4, 19));
   EXPECT_TRUE(step(0, 5, 45)) << "it is the first after 20, 30 and 40";
   EXPECT_FALSE(step(0, 6, 49));
@@ -662,7 +662,7 @@ TEST_F(TwoWorkers, TheyAreThereOnceTheSlowestIs) {
   EXPECT_THAT(next(), ElementsAre(Pair(0, 5), Pair(1, 2)));
 }
 
-// Worker 1's first step ends at 35: it stands for 10, and by then 20 and 30 have passed.
+// Worker 1's first step ends at 35 s: its model counts for 10 s, and 20 and 30 s have then passed, too.
 TEST_F(TwoWorkers, MultiplesUpToTheLatestOfThemArePassedWithIt) {
   for (const int at_s : {10, 20, 30, 40}) step(0, at_s / 10, at_s);
   step(1, 1, 35);

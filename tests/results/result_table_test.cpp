@@ -55,7 +55,7 @@ TEST(OverrunWarnings, NameTheFinishedRunsWhoseTimesAreNotThoseDeclared) {
             "B, seed 2: times are not those declared: 10.0 % of the micro-batches took longer than drawn\n");
 }
 
-// Where all runs have such links their names say nothing.
+// If all runs have unshared links, the note does not list names.
 TEST(ResultTable, SaysWhoseLinksAreNotShared) {
   std::vector<RunSummary> runs;
   for (const char* method : {"backup workers of a network without contention", "asynchronous SGD of the same network",
@@ -178,7 +178,7 @@ TEST(ResultTable, ShowsStalenessWhereAMethodHasSome) {
   runs[3].staleness = {7};
   EXPECT_THAT(result_table(runs), Not(HasSubstr("staleness"))) << "nothing but 0";
   runs[1].staleness = {0, 1};
-  runs[2].staleness = {0, 1, 2, 1};  // a mean of 2, so 1.5 over both and a deviation of 1 / sqrt(2)
+  runs[2].staleness = {0, 1, 2, 1};  // a mean of 2, so 1.5 over both, and a deviation of 1 / sqrt(2)
   const auto lines = lines_of(result_table(runs));
   EXPECT_THAT(lines[0], HasSubstr("staleness"));
   EXPECT_EQ(words_of(lines[3])[6], "-");
@@ -287,7 +287,7 @@ TEST(ResultTable, ShowsTheFormulasStepTimeInBracketsWhereAMethodHasOne) {
   EXPECT_THAT(table, HasSubstr("0.1000 (-)"));
 }
 
-// Which law a time in brackets is by is said, of methods with the same one together.
+// The table names the law behind each time in brackets; methods with the same law share a line.
 TEST(ResultTable, FormulasAreNamedBelowTheTable) {
   std::vector<RunSummary> runs{finished("A", 1, 0.9, 10.0), finished("A", 2, 0.9, 10.0), finished("B", 1, 0.9, 10.0),
                                finished("C", 1, 0.9, 10.0), finished("D", 1, 0.9, 10.0)};
@@ -300,17 +300,17 @@ TEST(ResultTable, FormulasAreNamedBelowTheTable) {
   const std::string table = result_table(runs);
   EXPECT_THAT(table, HasSubstr("\n(formula) by law L: A, C\n(formula) by law M: B\n"));
   EXPECT_THAT(table, Not(HasSubstr("first")));
-  // Where rows' labels stand for methods, as in `table`.
+  // Row labels may stand for methods, as in `table`.
   EXPECT_THAT(result_columns(runs, "virtual", {{"A", "m"}, {"C", "m"}, {"B", "n"}}).notes,
               HasSubstr("(formula) by law L: m\n(formula) by law M: n\n"));
   EXPECT_THAT(result_columns(runs, "virtual", {{"A", "m"}, {"C", "m"}, {"B", "m"}}).notes,
               HasSubstr("(formula) by law L: A, C\n(formula) by law M: B\n"));
-  // Of a method that has several, the rows are told apart.
+  // The rows of a method with several formulas are listed separately.
   runs[3].method = "B";
   runs[3].sweep = {{"cluster.workers", "8"}};
   EXPECT_THAT(result_table(runs), HasSubstr("\n(formula) by law L: A; B, workers = 8\n(formula) by law M: B\n"));
   EXPECT_THAT(result_table(runs), Not(HasSubstr("sampled")));
-  // A sample is one of the run's own delays: agreement in a short run shows nothing.
+  // A sample uses the run's own delays, so agreement in a short run shows nothing.
   runs[2].predicted[0].prediction.formula = "sampled law";
   EXPECT_THAT(result_table(runs), Not(HasSubstr("the run's own steps"))) << "by no name is a formula known";
   runs[2].predicted[0].prediction.is_sampled = true;
@@ -320,7 +320,7 @@ TEST(ResultTable, FormulasAreNamedBelowTheTable) {
   EXPECT_THAT(result_table(runs),
               HasSubstr("\nE[T]: the expected time of the slowest worker's step, without drops.\n"));
   runs[2].predicted = {law_m};
-  // No line gets longer than a wide terminal.
+  // No line is longer than a wide terminal.
   std::vector<RunSummary> many;
   for (int i = 0; i < 30; ++i) {
     many.push_back(finished("a method of number " + std::to_string(i), 1, 0.9, 10.0));
@@ -337,7 +337,7 @@ TEST(ResultTable, FormulasAreNamedBelowTheTable) {
   EXPECT_GT(named, 4);
 }
 
-// Rankings of methods, from summaries that are made by hand.
+// Rankings of methods, from summaries made by hand.
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -356,7 +356,7 @@ FoundRun run(const std::string& method, const Sweep& sweep, std::uint64_t seed, 
   return found;
 }
 
-// Three seeds around the mean, which differ in common, and by `spread` between methods.
+// Three seeds around the mean, with deviations that all methods share, and additional ones of `spread` for this method.
 void add(std::vector<FoundRun>& runs, const std::string& method, const Sweep& sweep, double mean, double spread = 0) {
   const std::vector<double> common = {-0.02, 0.0, 0.02}, own = {1, -2, 1};
   for (std::size_t i = 0; i < 3; ++i) runs.push_back(run(method, sweep, i + 1, mean + common[i] + spread * own[i]));
@@ -386,7 +386,7 @@ TEST(Ranking, HasTheBestFirstAtEachPoint) {
   EXPECT_THAT(methods(found[1]), ElementsAre("A", "B"));
 }
 
-// Where less is better.
+// For a measure of which less is better.
 TEST(Ranking, FollowsTheMeasure) {
   std::vector<FoundRun> runs;
   add(runs, "A", {}, 0.8);
@@ -400,7 +400,7 @@ TEST(Ranking, FollowsTheMeasure) {
               testing::ThrowsMessage<std::invalid_argument>("no run has final_validation_loss"));
 }
 
-// B is a point behind at every seed; C as far on average, but not at every seed.
+// B is a point behind at every seed. C is as far behind on average, but not at every seed.
 TEST(Ranking, TellsWhoIsBehindAndWhoMayNotBe) {
   std::vector<FoundRun> runs;
   add(runs, "A", {}, 0.80);
@@ -415,7 +415,7 @@ TEST(Ranking, TellsWhoIsBehindAndWhoMayNotBe) {
   EXPECT_THAT(ranking_table(found, accuracy()).text(), HasSubstr("-1.000 ["));
 }
 
-// Whether one is behind is then not known, which is no tie.
+// Whether such a row is behind is unknown, which is not a tie.
 TEST(Ranking, SaysWhichHaveNoSeedInCommon) {
   const std::vector<FoundRun> runs = {run("A", {}, 1, 0.8), run("A", {}, 2, 0.8), run("B", {}, 3, 0.7),
                                       run("B", {}, 4, 0.7)};
@@ -425,8 +425,8 @@ TEST(Ranking, SaysWhichHaveNoSeedInCommon) {
   EXPECT_THAT(ranking_table(found, accuracy()).text(), HasSubstr("no common seed"));
 }
 
-// A method that the swept key does not concern is made once, and stands at all of its values; what is swept for one
-// method alone makes more of its rows there.
+// A method to which the swept key does not apply is run once, and is ranked at all of the key's values. A key that is
+// swept for one method adds rows of this method.
 TEST(Ranking, PutsRowsWhereTheyBelong) {
   std::vector<FoundRun> runs;
   add(runs, "A", {{"training.peak", "8"}}, 0.80);
@@ -444,7 +444,7 @@ TEST(Ranking, PutsRowsWhereTheyBelong) {
   EXPECT_THAT(ranking_table(found, accuracy()).text(), HasSubstr("C, threshold_s = 2"));
 }
 
-// Of the first seed alone, at another number of workers: it is no row at the sweep's points.
+// A run of the first seed only, with another number of workers: it is no row at the sweep's points.
 TEST(Ranking, PutsRowsBesideTheSweepAtPointsOfTheirOwn) {
   std::vector<FoundRun> runs;
   for (const char* const workers : {"8", "16"}) {
@@ -464,7 +464,8 @@ TEST(Ranking, PutsRowsBesideTheSweepAtPointsOfTheirOwn) {
   EXPECT_EQ(found[2].point, "workers = 2");
 }
 
-// A reached it at 20 s or a little later; C went on to 100 s without; D ended at 10 s, and says nothing.
+// A reached the target at 20 s or a little later. C ran to 100 s without reaching it. D ended at 10 s, which says
+// nothing.
 TEST(Ranking, OfTimesToTheTargetPutsLastWhoNeverReachedIt) {
   std::vector<FoundRun> runs;
   for (const char* method : {"A", "C", "D"}) add(runs, method, {}, 0.8);
@@ -486,7 +487,7 @@ TEST(Ranking, OfTimesToTheTargetPutsLastWhoNeverReachedIt) {
               testing::ContainsRegex("A +D \\(no run reached it\\) +C \\(no run reached it\\)"));
 }
 
-// B reached the target at every seed, A at one, by when all are known; C never did.
+// B reached the target at every seed, A at one of them before the horizon, and C never.
 TEST(Ranking, RestrictsTimesToTheTarget) {
   std::vector<FoundRun> runs;
   for (const char* method : {"A", "B", "C"}) add(runs, method, {}, 0.8);
@@ -560,7 +561,7 @@ TEST_F(Tidy, HasARowForEachRunAndEachEvaluation) {
   EXPECT_THAT(of_runs[1], HasSubstr(",2.5,0.5,"));  // end_time_s, step_time_s
 }
 
-// What differs between methods alone is what they are; what differs within one is a column.
+// Keys that differ only between methods belong to the methods; a key that differs within a method is a column.
 TEST_F(Tidy, HasAColumnForWhatVaries) {
   std::vector<FoundRun> runs = {run("A", 1, "step\n"), run("A", 2, "step\n"), run("B", 3, "step\n")};
   runs[0].configuration = {{"cluster.workers", "8"}, {"training.model", "\"mlp\""}};

@@ -178,7 +178,7 @@ TEST_F(RunDirectoryTest, IsWholeWheneverItsWriterIsKilled) {
   }
 }
 
-// Ranks that simulate an experiment apart do this.
+// Ranks that simulate an experiment separately write the same directories.
 TEST_F(RunDirectoryTest, IsOneOfItsWritersWhenSeveralProcessesWriteIt) {
   std::vector<pid_t> writers;
   for (const char letter : {'a', 'b', 'c'}) {
@@ -205,7 +205,7 @@ TEST_F(RunDirectoryTest, IsOneOfItsWritersWhenSeveralProcessesWriteIt) {
   EXPECT_EQ(read(directory_ / "one"), read(directory_ / "two"));
 }
 
-// Eight at once, each of which is somewhere else in its work.
+// Eight writers at once, each at a different point of its work.
 TEST_F(RunDirectoryTest, IsWholeAndAloneWhenTheUserInterruptsItsWriter) {
   const std::string old_text(200'000, 'o');
   const std::string new_text(200'000, 'n');
@@ -247,13 +247,14 @@ TEST_F(RunDirectoryTest, LosesWhatDeadProcessesLeft) {
   EXPECT_TRUE(fs::exists(directory_.parent_path() / ".somebody.else"));
 }
 
-// A container that has this host's name, and processes with the same numbers, is another one: its process may be
-// writing, whether or not one here has that number. What has not changed for a day nobody is writing.
+// A container with this host's name and the same process numbers is a different one: its process may be writing,
+// whether or not a process here has that number. But no process writes files that have not changed for a day.
 TEST_F(RunDirectoryTest, LeavesWhatProcessesThatItCannotSeeWroteLately) {
   ProcessIdentity elsewhere = dead_process();
   elsewhere.machine += " in another container";
   const fs::path by_host = directory_.parent_path() / fmt::format(".{}.partial.{}.{}", directory_.filename().string(),
-                                                                  elsewhere.number, host_name());  // as once
+                                                                  elsewhere.number, host_name());  // as earlier
+                                                                                                   // versions named it
   for (const fs::path& left : {hidden("partial", elsewhere), by_host}) fs::create_directories(left);
   EXPECT_EQ(remove_leftovers(results_, runs_), 0);
   for (const fs::path& left : {hidden("partial", elsewhere), by_host}) {
@@ -309,11 +310,11 @@ TEST_F(RunDirectoryTest, NamesTheFileInTheWayOfOneMethod) {
 }
 
 TEST_F(RunDirectoryTest, CannotBeWhereNobodyMayWrite) {
-  // Not even root may create directories in the process file system.
+  // Not even root may create directories in the proc file system.
   EXPECT_THROW(require_usable("/proc/syncopate", runs_), ResultsDirectoryFault);
 }
 
-// Below the directory that --results names, which may be a link itself.
+// Below the directory that --results names, which may itself be a link.
 TEST_F(RunDirectoryTest, IsNotUsableWhereALinkLeadsElsewhere) {
   const fs::path elsewhere = results_.string() + "-elsewhere",
                  experiment = experiment_directory(results_, "Quick Start");
@@ -337,7 +338,7 @@ TEST_F(RunDirectoryTest, IsNotUsableWhereALinkLeadsElsewhere) {
   fs::remove_all(elsewhere);
 }
 
-// The directory of the run itself is replaced, so that what the link leads to stays.
+// The link in place of the run's directory is replaced, so the directory to which it leads stays.
 TEST_F(RunDirectoryTest, TakesThePlaceOfALink) {
   const fs::path elsewhere = results_ / "elsewhere";
   fs::create_directories(elsewhere);
@@ -457,7 +458,7 @@ TEST_F(RunFiles, WithoutAReadableListAreNotWhole) {
   EXPECT_THAT(damage_of(directory_), StartsWith(place(list_of_files)));
 }
 
-// Of several processes that have computed the same run, one publishes it.
+// If several processes have computed the same run, one publishes it.
 
 std::string read(const fs::path& path) {
   std::ifstream file(path);
@@ -502,7 +503,7 @@ TEST_F(PublishedDirectory, WhatIsNotDoneIsReplaced) {
   EXPECT_EQ(entries(), 1u);
 }
 
-// Another process that publishes below it.
+// Another process publishes below the same directory.
 TEST_F(PublishedDirectory, WaitsForWhoHasLockedTheDirectoryAbove) {
   fs::create_directories(above_);
   auto other = std::make_unique<Descriptor>(above_, O_RDONLY | O_DIRECTORY);

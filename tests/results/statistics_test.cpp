@@ -52,7 +52,7 @@ constexpr std::array runs = {TimeToReach{10, true}, TimeToReach{40, true}, TimeT
 
 TEST(RestrictedTime, IsKnownUpToTheFirstEndWithoutTheTarget) {
   EXPECT_EQ(common_horizon_s(runs), 30);
-  EXPECT_EQ(common_horizon_s(std::span(runs).first(2)), 40);  // all reached it
+  EXPECT_EQ(common_horizon_s(std::span(runs).first(2)), 40);  // all reached the target
   EXPECT_FALSE(common_horizon_s({}));
 }
 

@@ -22,7 +22,7 @@
 namespace syncopate {
 namespace {
 
-// A run of 30 steps with four evaluations and two rounds, by two workers, and what it was planned as.
+// A run of 30 steps with four evaluations and two rounds, on two workers, and its plan.
 
 MetricsRow row(std::int64_t step, double loss, double accuracy) {
   MetricsRow row;
@@ -170,7 +170,7 @@ TEST(Summary, ATargetIsMetByWhatIsEqualToIt) {
   EXPECT_FALSE(by_loss.time_to_target->target_accuracy.has_value());
 }
 
-// Such as one whose loss on the training set alone has overflowed.
+// For example, a model of which only the training loss has overflowed.
 TEST(Summary, AModelThatIsNotFiniteIsNeitherTheBestNorAtTheTarget) {
   Recording recording = four_rows();
   recording.metrics.push_back(row(40, 0.1, 0.99));
@@ -184,7 +184,7 @@ TEST(Summary, AModelThatIsNotFiniteIsNeitherTheBestNorAtTheTarget) {
   EXPECT_FALSE(summary.time_to_target->time_s.has_value());
 }
 
-// Where there are totals, they go further than rounds and evaluations do; a diverged run ends where its rows do.
+// If there are totals, they reach further than rounds and evaluations. A diverged run ends where its rows end.
 TEST(Summary, TotalsReplaceWhatRoundsSay) {
   RunTotals all = totals();
   all.end = Time{milliseconds(3500)};
@@ -244,7 +244,7 @@ TEST(Summary, WithoutATargetThereIsNoTimeToIt) {
 
 TEST(Summary, TellsTheLastMeasuredCurvatureAndTheLongestPeriod) {
   Recording recording = four_rows();
-  std::swap(recording.rows.front().period, recording.rows.back().period);  // so that the longest is not the last
+  std::swap(recording.rows.front().period, recording.rows.back().period);  // so that the longest is not the last one
   recording.measurements = {{Step{0}, {}, "largest_eigenvalue", 9},
                             {Step{0}, {}, "hessian_trace", 90},
                             {Step{20}, {}, "largest_eigenvalue", 4},
@@ -263,7 +263,7 @@ TEST(Summary, TellsTheLastMeasuredCurvatureAndTheLongestPeriod) {
   EXPECT_FALSE(without->final_largest_eigenvalue || without->final_hessian_trace);
 }
 
-// 0.9 of the micro-batches in 0.08 s by the formula; measured 0.9 in 0.1 s.
+// The formula keeps 0.9 of the micro-batches in 0.08 s; measured are 0.9 in 0.1 s.
 TEST(Summary, MeasuresTheThroughputByAFormula) {
   RunSummary summary;
   const auto share = [&] { return measure_named("first_formula_over_throughput")->value(summary); };
@@ -276,7 +276,7 @@ TEST(Summary, MeasuresTheThroughputByAFormula) {
   Prediction& formula = summary.predicted.front().prediction;
   formula.step_time_s = 0.08;
   formula.kept = 0.9;
-  EXPECT_FALSE(share());  // it does not say what is dropped
+  EXPECT_FALSE(share());  // it does not predict the drop rate
   formula.drop_rate = 0.1;
   EXPECT_NEAR(share().value(), 1.25, 1e-12);
   formula.drop_rate = 0.0;  // a tenth is not even computed
@@ -295,13 +295,13 @@ TEST(Summary, MeasuresTheLongestSamples) {
   EXPECT_FALSE(measure_named("longest_test_accuracy")->value(summary));  // time alone
   summary.samples_kept->test_accuracy = {0.5, 0.75, 0.25};
   EXPECT_EQ(measure_named("longest_test_accuracy")->value(summary), 0.25);
-  summary.samples_kept->test_accuracy.back() = std::nan("");  // no test sample is so long
+  summary.samples_kept->test_accuracy.back() = std::nan("");  // no test sample is that long
   EXPECT_FALSE(measure_named("longest_test_accuracy")->value(summary));
   summary.samples_kept->by_length.kept = {0, 0, 0};
   EXPECT_FALSE(measure_named("longest_kept_share")->value(summary));
 }
 
-// Its losses fall while those of the test set rise again.
+// The validation losses fall while the test losses rise again.
 Recording validated_rows() {
   Recording recording = four_rows();
   for (MetricsRow& row : recording.metrics) {
@@ -372,11 +372,11 @@ TEST(Summary, WithoutTotalsIsMadeFromRounds) {
   EXPECT_EQ(summary.end_time_s, 3);
 }
 
-// Two workers that communicate for 1.5 s and 2.5 s within 4 steps.
+// Two workers that communicate for 1.5 s and 2.5 s in total, within 4 steps.
 TEST(RunSummary, CommunicationPerStepIsTheWorkersMean) {
   RunSummary summary;
   summary.steps = 4;
-  EXPECT_EQ(summary.communication_s(), std::nullopt);  // of a run that has not come to its end
+  EXPECT_EQ(summary.communication_s(), std::nullopt);  // the run did not complete
   summary.accounts.resize(2);
   summary.accounts[0][Activity::communicate] = std::chrono::milliseconds(1500);
   summary.accounts[1][Activity::communicate] = std::chrono::milliseconds(2500);
@@ -386,7 +386,7 @@ TEST(RunSummary, CommunicationPerStepIsTheWorkersMean) {
   EXPECT_EQ(summary.communication_s(), std::nullopt);
 }
 
-// With the recording that is there, one of what is wanted at a time.
+// Compares a recording with requests that each want one item.
 TEST(Recorded, CoversWhatAsksForNothingElse) {
   const RecordingPlan all{
       .trace = true, .trace_seconds = 2.5, .trace_events = 50, .durations = true, .parameters = true};
@@ -416,11 +416,11 @@ TEST(Recorded, CoversWhatAsksForNothingElse) {
     EXPECT_TRUE(covers(all, less));
     EXPECT_FALSE(covers(less, all));
   }
-  // How long a trace would go on means nothing where none is asked for.
+  // The limits of a trace do not matter if no trace is requested.
   EXPECT_TRUE(covers(all, {.trace_seconds = 9, .trace_events = 9}));
 }
 
-// summary.json and metadata.json: every value under its name, and back in its place.
+// summary.json and metadata.json: every value is written under its name and read back to its place.
 
 TEST(SummaryJson, AccountsForEveryWorkerSecond) {
   const RunTotals all = totals();
@@ -453,9 +453,9 @@ TEST(SummaryJson, HasStalenessOnlyWhereGradientsHadOne) {
 
 TEST(SummaryJson, SaysWhereTimesAreNotThoseDeclared) {
   RunSummary summary;
-  EXPECT_FALSE(nlohmann::json::parse(to_json(summary)).contains("overruns"));  // nothing was emulated
+  EXPECT_FALSE(nlohmann::json::parse(to_json(summary)).contains("overruns"));  // no micro-batch was emulated
   summary.emulated_micro_batches = 1000;
-  summary.overruns = 10;  // 1 %, which is not yet too much
+  summary.overruns = 10;  // 1 %, which is still tolerated
   summary.overrun_excess_s = 0.25;
   auto json = nlohmann::json::parse(to_json(summary));
   EXPECT_EQ(json["overruns"],
@@ -479,7 +479,7 @@ TEST(SummaryJson, ReadsBackWhatItWrote) {
   EXPECT_EQ(to_json(*copy), to_json(summary));
 }
 
-// Each quality, count and time of a run is another one, so that none can stand in another's place.
+// All qualities, counts and times of this run differ, so that mixed-up fields are detected.
 RunSummary all_different() {
   RunSummary summary;
   summary.status = RunStatus::failed;
@@ -680,7 +680,7 @@ TEST(Metadata, EveryValueStandsUnderItsOwnName) {
   EXPECT_EQ(nlohmann::json::parse(to_json(metadata))["measured_micro_batch_s"], 0.125);
 }
 
-// What a formula says, written and read again.
+// Predictions of formulas, written and read again.
 
 const FormulaTime sampled{.prediction = {.formula = "Eq. 6, sampled law",
                                          .step_time_s = 0.5,
@@ -720,7 +720,7 @@ TEST(FormulaJson, WithErrorsIsTheSameAndWhatFollowsFromIt) {
   EXPECT_EQ(formula_of(json_of(with_error)).prediction.communication_s, std::nullopt);
 }
 
-// Whole numbers in result files are what they are, or are refused.
+// Whole numbers in result files are read exactly, or refused.
 
 template <typename Value>
 Value read(const std::string& text) {

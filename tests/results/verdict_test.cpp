@@ -1,4 +1,4 @@
-// Verdicts on claims, from summaries that are made by hand.
+// Verdicts on claims, from summaries made by hand.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -42,7 +42,7 @@ TEST(Verdict, GoesByTheWholeInterval) {
   EXPECT_EQ(verdict(within, Interval{0.5, 2}), Verdict::inconclusive);
 }
 
-// A difference from exactly 0 is none, however surely it is known.
+// A difference of exactly 0 is no difference, however certain it is.
 TEST(Verdict, OfNoEffectIsNotReproduced) {
   EXPECT_EQ(verdict({.above = 0.0}, Interval{0, 0}), Verdict::not_reproduced);
   EXPECT_EQ(verdict({.below = 0.0}, Interval{0, 0}), Verdict::not_reproduced);
@@ -128,7 +128,7 @@ TEST_F(Claims, AreOfSlopesToo) {
   EXPECT_NEAR(result.points.at(0).mean, 0.2, 1e-12);
   claim.per_doubling = false;
   claim.criterion = {.above = 0.0};
-  // Of (8, 1.1), (16, 1.3), (32, 1.5): sums of 4.8 and 896 / 3 about the means.
+  // For (8, 1.1), (16, 1.3), (32, 1.5): sums of 4.8 and 896 / 3 about the means.
   EXPECT_NEAR(judged(claim).points.at(0).mean, 4.8 * 3 / 896, 1e-12);
 }
 
@@ -152,7 +152,7 @@ TEST_F(Claims, AreOfBestValues) {
   claim.criterion = {.within = Interval{8, 32}};
   const JudgedPoint point = judged(claim).points.at(0);
   EXPECT_DOUBLE_EQ(point.mean, (16 + 16 + 32) / 3.0);
-  claim.measure = "micro_batches_per_s";  // more is better; nothing was kept, so that all are alike: the lowest
+  claim.measure = "micro_batches_per_s";  // more is better; nothing was kept, so all are equal and the lowest counts
   EXPECT_DOUBLE_EQ(judged(claim).points.at(0).mean, 8);
   claim.measure = "time_to_target_s";
   EXPECT_EQ(judged(claim).reason, "\"A, workers = 8\", seed 0: has no time_to_target_s");
@@ -163,8 +163,8 @@ TEST_F(Claims, AreOfBestValues) {
   EXPECT_DOUBLE_EQ(judged(claim).points.at(0).mean, 32) << "what never got there is not the best";
 }
 
-// Six differences, of which five are below 0 and one is exactly 0: the interval is [-0.0021, -0.00007], and of the 64
-// choices of signs 4 have a mean as far from 0 (all alike, each time with either sign of the one that is 0).
+// Five of six differences are below 0 and one is exactly 0: the interval is [-0.0021, -0.00007]. Of the 64 choices of
+// signs, 4 have a mean at least as far from 0: all signs equal, with either sign for the 0.
 TEST_F(Claims, AreInconclusiveWhereSignFlipsDoNotAgreeWithTheInterval) {
   add("A", "8", {1, 1, 1, 1, 1, 1});
   add("B", "8", {0.9998, 0.9986, 1.0, 0.9994, 0.9976, 0.9981});
@@ -180,7 +180,7 @@ TEST_F(Claims, AreInconclusiveWhereSignFlipsDoNotAgreeWithTheInterval) {
   EXPECT_EQ(result.reason, "the interval excludes one answer, sign flips of the 6 seeds do not: p = 0.062");
 }
 
-// Each verdict rests on its own bounds: below -0.002 is far enough from all six, 0.002 from none in doubt.
+// Each verdict has its own bounds: all six differences are clearly above -0.002, and 0.002 is not in doubt either.
 TEST_F(Claims, SignFlipsAreAskedAboutTheBoundsThatTheVerdictRestsOn) {
   add("A", "8", {1, 1, 1, 1, 1, 1});
   add("B", "8", {0.9998, 0.9986, 1.0, 0.9994, 0.9976, 0.9981});
@@ -234,7 +234,7 @@ TEST_F(Claims, KeptFromBeforeSignFlipsHadASayAreShownAsJudgedByTheIntervalAlone)
                                            HasSubstr("before a sign-flip test")));
 }
 
-// Numbers by their size; names as the sweep has them, not by their letters.
+// Numbers are sorted by size; names keep the order of the sweep, not the alphabetical one.
 TEST_F(Claims, PointsFollowTheSweep) {
   for (const char* const workers : {"2048", "8", "64"}) add("A", workers, {1, 2});
   Claim claim{.sentence = "s", .measure = "step_time_s", .method = "A", .against = {}};
@@ -322,7 +322,7 @@ TEST_F(Claims, SayHowManyRunsMissedTheTarget) {
   Claim claim = ratio("time_to_target_s");
   claim.criterion = {.below = 2.0};
   EXPECT_EQ(judged(claim).reason, "1 of 3 runs of \"A, workers = 8\" did not reach the target");
-  runs_.erase(runs_.begin() + 4);  // B's of the same seed
+  runs_.erase(runs_.begin() + 4);  // B's run of the same seed
   EXPECT_EQ(judged(claim).points.at(0).n, 2u) << "a run without its pair is not asked";
   for (FoundRun& run : runs_) run.summary.time_to_target->time_s.reset();
   claim.against.clear();
@@ -331,7 +331,7 @@ TEST_F(Claims, SayHowManyRunsMissedTheTarget) {
   EXPECT_EQ(judged(claim).reason, "no run of \"B\" reached the target");
 }
 
-// A ends at a loss of 0.5 after 10 s and 100 steps; B comes to it at 8 s and 110 steps.
+// A ends with a loss of 0.5 after 10 s and 100 steps; B reaches this loss at 8 s and 110 steps.
 TEST_F(Claims, AreOfTimesToEqualLoss) {
   const std::map<std::string, std::string> metrics = {
       {"A", "step,time_s,test_loss\n0,0,2\n50,5,1\n100,10,0.5\n"},
@@ -348,7 +348,7 @@ TEST_F(Claims, AreOfTimesToEqualLoss) {
   claim.measure = steps_to_equal_loss;
   EXPECT_DOUBLE_EQ(judged(claim).points.at(0).mean, 1.1);
   EXPECT_EQ(judged(claim).verdict, Verdict::not_reproduced);
-  std::swap(claim.method, claim.against);  // A never comes to 0.4
+  std::swap(claim.method, claim.against);  // A never reaches 0.4
   EXPECT_EQ(judged(claim).reason, "no run of \"A, workers = 8\" reached the loss of \"B, workers = 8\"");
 }
 
@@ -369,7 +369,7 @@ TEST_F(Claims, AreReadBackFromTheirFile) {
   EXPECT_FALSE(claims_from_json("[1"));
 }
 
-// Claims on times to a target that some seeds did not reach, from summaries that are made by hand.
+// Claims on times to a target that some seeds did not reach, from summaries made by hand.
 
 using testing::HasSubstr;
 using Times = std::array<std::optional<double>, 3>;
@@ -386,7 +386,7 @@ void add(std::vector<FoundRun>& runs, const std::string& method, double end_s, c
   }
 }
 
-// B misses the target in seed 2 by its end at 7 s, up to which all runs are known: of A's times 7, 7, 7 are left.
+// B misses the target in seed 2 and ends at 7 s, which is the horizon: A's times become 7, 7, 7.
 class MissedTarget : public testing::Test {
  protected:
   MissedTarget() {
@@ -427,7 +427,7 @@ TEST_F(MissedTarget, IsShownAndReadBack) {
   EXPECT_THAT(scoreboard_notes(std::span(&*read, 1)), HasSubstr("restricted means"));
 }
 
-// Steps to a target at another batch, against the closed form.
+// Steps to a target at another batch, compared with the closed form.
 
 TEST(StepsByBatch, IsTheClosedFormWhereTheNoiseStaysTheSame) {
   const std::vector<MeasuredNoise> measured = {{Step{0}, 300}, {Step{40}, 300}};
@@ -445,7 +445,7 @@ TEST(StepsByBatch, AtTheRunsOwnBatchAreTheRunsOwnSteps) {
   ASSERT_TRUE(found);
   EXPECT_NEAR(found->steps(64), 90, 1e-9);
   EXPECT_NEAR(found->mean_noise_scale, (10 + 200 + 5000) / 3.0, 1e-9);
-  // Phase by phase: 30 steps each, of which whole ones.
+  // By phases of 30 steps each: the equivalent numbers of full-gradient steps.
   EXPECT_NEAR(found->least, 30 / (1 + 10 / 64.0) + 30 / (1 + 200 / 64.0) + 30 / (1 + 5000 / 64.0), 1e-9);
   EXPECT_GT(found->steps(32), 90);
   EXPECT_GT(found->steps(128), 45);  // less than half the steps is impossible

@@ -1,14 +1,14 @@
-// In every sanitized program: what tells a sanitizer that something is Open MPI's.
+// Linked into every sanitized program, so that sanitizers can attribute reports to Open MPI.
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 
 extern "C" {
 
-// Libraries stay where they were loaded: at the end of the process, nothing else tells whose a leak was.
+// Keeps libraries loaded: at the end of the process a leak could not be attributed otherwise.
 int dlclose(void*) { return 0; }
 
-// Like the C library's, but with a frame pointer, by which the sanitizer finds who called it.
+// Like the C library's function, but with a frame pointer, from which the sanitizer finds the caller.
 int __asprintf_chk(char** text, int, const char* format, ...) {
   va_list arguments, again;
   va_start(arguments, format);

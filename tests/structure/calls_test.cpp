@@ -1,8 +1,8 @@
-// How much a method may ask for: the public calls of Worker, Participant and Server, and of objects by which a worker
-// acts, are few enough to be read in one go, and each has a method that needs it.
+// The number of calls that a method may use: the public calls of Worker, Participant and Server, and of objects through
+// which a worker acts. They are few enough to be read in one go, and each is used by some method.
 //
-// Counted are the names of each class's public functions; overloads are one call, constructors none. Values such as
-// gradients and messages are not counted.
+// The test counts the names of each class's public functions. Overloads count once, constructors not at all. Values
+// such as gradients and messages are not counted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ std::string public_part(const std::string& header, const std::string& name) {
   body = body.substr(0, std::min(body.find("\n protected:"), body.find("\n private:")));
   std::string result;
   int depth = 0;
-  bool is_default = false;  // in the braces of a default argument
+  bool is_default = false;  // inside the braces of a default argument
   for (const char c : body) {
     if (c == '{' && depth++ == 0) {
       const auto last = result.find_last_not_of(" \n");
@@ -73,15 +73,15 @@ struct Class {
 const std::vector<Class> classes = {
     {"worker.hpp", "Participant"}, {"worker.hpp", "Worker"}, {"server.hpp", "Server"}, {"worker.hpp", "ResetOnOutage"}};
 
-// The 46th is `follow`: with it a phase's own learning rate is what is published, and what QSR's rounds go by, also
-// where the file's schedule has come to 0, of which no factor of a step makes anything. The 47th is `norm`: rules that
-// weigh single gradients (dynamic-backup's) need it, and `distance` is between models. The 48th is `loss`: AdaComm's
-// periods go by it, and no norm or distance tells it. The 49th and 50th are `parameters` and `with_slice`: where a
-// model is averaged in fragments (streaming-diloco), a method knows how long they are, and puts them together. The 51st
-// is `server`: where servers have servers, a rank no longer says whose server is whose. The 52nd is
-// `norm_preserving_mean`, Decoupled DiLoCo's merge, which goes by the norms of tensors that have not been computed yet.
-// The 53rd is `adopt`: of a worker that does not wait for its server, only the method knows when what has come is
-// taken. The 54th is `scale_rate`: the first row is published before any step says how a method scales the rate.
+// The 46th call is `follow`. With it a phase's own learning rate is published, and determines QSR's rounds. That also
+// works when the file's schedule has reached 0, which no factor of a step can change. The 47th is `norm`: rules that
+// weigh single gradients (as in dynamic-backup) need it, and `distance` compares models. The 48th is `loss`: AdaComm's
+// periods depend on it, and no norm or distance provides it. The 49th and 50th are `parameters` and `with_slice`: a
+// method that averages a model in fragments (streaming-diloco) knows their lengths and joins them. The 51st is
+// `server`: if servers have servers, a rank no longer identifies a worker's server. The 52nd is `norm_preserving_mean`,
+// Decoupled DiLoCo's merge, which depends on norms of tensors that are not computed yet. The 53rd is `adopt`: if a
+// worker does not wait for its server, only the method knows when the received model is adopted. The 54th is
+// `scale_rate`: the first row is published before any step shows how a method scales the rate.
 TEST(Calls, OfWorkerAndServerAreFew) {
   constexpr std::size_t most = 54;
   std::size_t count = 0;
@@ -98,7 +98,7 @@ TEST(Calls, AreReadFromTheHeadersAsTheyStand) {
   EXPECT_EQ(calls_of("worker.hpp", "ResetOnOutage").size(), 1u);
 }
 
-// Of a collective that goes on while its worker computes: what overlapping methods stand on.
+// Calls of a collective that continues while its worker computes; overlapping methods are built on them.
 const std::set<std::string> without_a_method_yet = {"start", "finish"};
 
 TEST(Calls, HaveAMethodThatNeedsThem) {

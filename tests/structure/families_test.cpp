@@ -1,4 +1,5 @@
-// A family of methods has one name: that of its folder, of its rows in the registry, and of its line on the front page.
+// A family of methods has one name: the name of its folder, in its rows of the registry, and in its line on the front
+// page.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +24,7 @@ std::string folder_of(std::string family) {
   return family;
 }
 
-// In the order of the registry.
+// The families in the order of the registry.
 std::vector<std::string> families() {
   std::vector<std::string> result;
   for (const AlgorithmRow& row : algorithms())

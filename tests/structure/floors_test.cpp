@@ -1,5 +1,5 @@
-// The house's floors: an include goes down, never up. Folders stand here once, the lowest first; each may use those
-// above it in this list, so that there is no cycle either.
+// The floors of the code base: an include goes down, never up. This list has each folder once, the lowest first. A
+// folder may use those above it in the list, so there are no cycles.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,29 +18,29 @@ namespace fs = std::filesystem;
 const fs::path source = SYNCOPATE_SOURCE_DIR;
 
 const std::vector<std::string> floors = {
-    // Ground: what every part needs.
+    // The ground floor, which every part needs.
     "workers/base", "workers/config",
-    // What is trained, and what it is trained on.
+    // Models, training and data.
     "workers/training", "workers/data", "workers/models",
-    // What takes time, the seam, and what formulas say of it.
+    // Time, the seam between methods and clusters, and formulas about them.
     "workers/time", "workers/cluster", "workers/theory", "workers/compression",
-    // What a method sees.
+    // The view of a method.
     "workers",
-    // Those who execute it.
+    // Clusters, which execute methods.
     "workers/simulated", "workers/mpi",
-    // Methods; the last is their list.
+    // Methods, and finally their list.
     "algorithms/method", "algorithms/synchronous", "algorithms/quorum", "algorithms/asynchronous",
     "algorithms/local_sgd", "algorithms/gossip", "algorithms/gradient_coding", "algorithms",
-    // What a run is and leaves.
+    // Runs and their results.
     "results",
-    // From a file to runs, and from runs to results.
+    // From an experiment file to runs, and from runs to results.
     "experiments/sections", "experiments/execution", "experiments/commands"};
 
 std::size_t floor_of(const std::string& folder) {
   return static_cast<std::size_t>(std::ranges::find(floors, folder) - floors.begin());
 }
 
-// Of each source file what it includes of ours, by folder.
+// The includes of our own headers in each source file, by folder.
 std::map<std::string, std::vector<std::string>> includes() {
   std::map<std::string, std::vector<std::string>> result;
   for (const char* top : {"workers", "algorithms", "results", "experiments"})
@@ -76,7 +76,7 @@ TEST(Floors, AnIncludeGoesDown) {
   EXPECT_GT(seen, 500) << "the sources were read";
 }
 
-// A method sees workers and servers, and what formulas stand on: neither clusters nor data.
+// A method uses workers and servers, and the basis of formulas, but neither clusters nor data.
 TEST(Floors, AMethodKnowsNothingOfClustersAndData) {
   const std::vector<std::string> known = {"workers",      "workers/base",   "workers/config",     "workers/training",
                                           "workers/time", "workers/theory", "workers/compression"};

@@ -1,5 +1,5 @@
-// Pages for people: the front page is short and its experiment right, each folder has a sign at its door, and what
-// pages name is there.
+// Pages for people: the front page is short and its experiment is right, each folder has a page, and files and types
+// that pages name exist.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ TEST(Pages, TheFrontPageCanBeReadAsText) {
   for (std::string line; std::getline(page, line);) EXPECT_LE(line.size(), 120u) << line;
 }
 
-// The format leaves comments as they are wrapped by hand.
+// The formatter leaves comments as they are wrapped by hand.
 TEST(Pages, CommentsOfHeadersHaveAtMost120Columns) {
   int headers = 0;
   for (const std::string& folder : folders)
@@ -63,10 +63,10 @@ TEST(Pages, EachFolderHasOne) {
   for (const std::string& folder : folders) EXPECT_TRUE(fs::exists(source / folder / "README.md")) << folder;
 }
 
-// From the page's own folder, as a browser goes.
+// Links are relative to the page's own folder, as in a browser.
 bool links_to(const fs::path& page, const std::string& name) { return fs::exists(source / page.parent_path() / name); }
 
-// Also from the root; what the worked example adds lies beside its test.
+// Names may also be relative to the root. The files of the worked example lie beside its test.
 bool names(const fs::path& page, const std::string& name) {
   return links_to(page, name) || fs::exists(source / name) || fs::exists(source / "tests/worked_example" / name);
 }
@@ -79,7 +79,7 @@ std::vector<std::string> all_matches(const std::string& text, const std::string&
   return found;
 }
 
-// Source files and files with their folders in backquotes, and folders that head the rows of tables.
+// Source files and files with their folders in backquotes, and folders in the first cells of tables.
 const std::string file_named = R"(`([\w./-]+\.(?:hpp|cpp|py))`)";
 const std::string path_named = R"(`((?:algorithms|experiments|plots|results|tests|workers)/[\w./-]*\.\w+)`)";
 const std::string folder_named = R"(\n\| `(\w+/)`)";
@@ -131,8 +131,8 @@ TEST(Pages, TypesThatTheyNameAreThere) {
   EXPECT_GT(seen, 8u);
 }
 
-// How many claims are reproduced, of how many: by claims.json of the experiments whose names go on with one of these,
-// or with none of them.
+// How many claims are reproduced, out of how many, according to claims.json. Counts the experiments whose names
+// continue with one of these papers, or, with `others`, with none of them.
 std::string kept_verdicts(const std::vector<std::string>& papers, bool others = false) {
   int reproduced = 0, all = 0;
   for (const auto& folder : fs::directory_iterator(source / "results/paper")) {

@@ -58,13 +58,13 @@ TEST(SpanRecorder, WithoutServersTheLastOneIs) {
   for (int step = 0; step < 3; ++step) compute(recorder, Rank{1}, 10 * (step + 1), step, 0);
   recorder.lose(Rank{1}, Duration{10});
   compute(recorder, Rank{1}, 35, 3, 0);
-  recorder.lose(Rank{1}, Duration{15});  // of two steps
+  recorder.lose(Rank{1}, Duration{15});  // from two steps
   const Timeline timeline = recorder.finish(at(35));
   EXPECT_THAT(lines(timeline.tracks.at(1)), ElementsAre("compute 0-10 micro-batch", "discarded 10-20 micro-batch",
                                                         "discarded 20-30 micro-batch", "discarded 30-35 micro-batch"));
 }
 
-// Whatever a method books: the sums are right, and there are neither gaps nor overlaps.
+// The sums are right for all bookings of a method, without gaps or overlaps.
 TEST(SpanRecorder, AnAmountThatNoMicroBatchesMakeUpDividesOne) {
   for (const int servers : {0, 1}) {
     SpanRecorder recorder(1, servers);
@@ -99,12 +99,12 @@ TEST(SpanRecorder, WhatIsCutOffCountsAsItWasAdded) {
               ElementsAre("compute 0-10 micro-batch", "discarded 10-14 micro-batch"));
 }
 
-// Worker 0 is far ahead when worker 1 begins: both get as many spans, and the timeline ends with the earlier one.
+// Worker 0 is far ahead when worker 1 begins: both get equally many spans, and the timeline ends with the earlier one.
 TEST(SpanRecorder, ALimitCutsAllWorkersAtOneTime) {
   SpanRecorder recorder(2, 0, {.spans = 8});
   for (int step = 0; step < 100; ++step) compute(recorder, Rank{0}, 10 * (step + 1), step, 0);
   for (int step = 0; step < 100; ++step) compute(recorder, Rank{1}, 25 * (step + 1), step, 0);
-  recorder.lose(Rank{0}, Duration{10});  // the last one, which is not there
+  recorder.lose(Rank{0}, Duration{10});  // the last step, which is not recorded
   const Timeline timeline = recorder.finish(at(2500));
   EXPECT_TRUE(timeline.capped);
   EXPECT_EQ(timeline.until, at(40));
@@ -114,10 +114,10 @@ TEST(SpanRecorder, ALimitCutsAllWorkersAtOneTime) {
   EXPECT_THAT(lines(timeline.tracks.at(1)), ElementsAre("compute 0-25 micro-batch", "compute 25-40 micro-batch"));
 }
 
-// Two steps make a difference: of the second one, the first step alone is recorded.
+// Two steps make a difference; only the first step of the second difference is recorded.
 TEST(SpanRecorder, ALimitMayCutWhatIsSentAfterSeveralSteps) {
   for (const bool is_kept : {true, false}) {
-    SpanRecorder recorder(1, 1, {.spans = 10});  // five of the worker's
+    SpanRecorder recorder(1, 1, {.spans = 10});  // five of them for the worker
     const auto round = [&](std::int64_t begin_ns, int step) {
       recorder.add(Rank{0}, Activity::communicate, at(begin_ns), "receive");
       compute(recorder, Rank{0}, begin_ns + 10, step, 0);
@@ -126,7 +126,7 @@ TEST(SpanRecorder, ALimitMayCutWhatIsSentAfterSeveralSteps) {
     for (int i = 0; i < 3; ++i) round(5 + 30 * i, 2 * i);
     recorder.keep(Rank{0}, Duration{22});
     if (is_kept) recorder.keep(Rank{0}, Duration{22});
-    if (!is_kept) recorder.keep(Rank{0}, Duration{23});  // of another
+    if (!is_kept) recorder.keep(Rank{0}, Duration{23});  // another difference
     EXPECT_THAT(lines(recorder.finish(at(90)).tracks.at(0)),
                 ElementsAre("communicate 0-5 receive", "compute 5-15 micro-batch", "compute 15-27 micro-batch",
                             "communicate 27-35 receive",
@@ -147,12 +147,12 @@ TEST(SpanRecorder, ALimitOfTimeLetsAStepEndAndThenCutsIt) {
   EXPECT_THAT(lines(timeline.tracks.at(1)), ElementsAre("wait 0-15 receive"));
 }
 
-// One worker's book: the account that time and the fate of its work come to.
+// One worker's account of its time and of the fate of its work.
 
 Time at_ms(int ms) { return start_time + std::chrono::milliseconds(ms); }
 Duration ms(int count) { return std::chrono::milliseconds(count); }
 
-// 30 ms of computing, 10 of them for what was lost, and a wait of 5 ms.
+// 30 ms of computing, 10 of which are for lost work, and a wait of 5 ms.
 Book example() {
   Book book(Rank{0}, start_time, nullptr);
   book.pass(Activity::compute, at_ms(30), {});
@@ -182,7 +182,7 @@ TEST(Book, WhatIsMissingUntilTheEndWasSpentWaiting) {
   EXPECT_EQ(account.total(), ms(50));
 }
 
-// What lies beyond the end came too late: it is taken from what was lost, and only then from what was kept.
+// Time beyond the end is taken first from lost work, and then from kept work.
 TEST(Book, WhatLiesBeyondTheEndIsTakenFromWhatWasLostFirst) {
   const Account account = example().account_at(at_ms(20), {}, DecidedBy::workers);
   EXPECT_EQ(account[Activity::discarded], ms(0));

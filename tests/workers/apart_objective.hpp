@@ -1,5 +1,5 @@
-// The pull objective with gradients apart: it keeps which lists of micro-batches shared a pass, and how many of them
-// were made as vectors.
+// The pull objective with separate gradients. It records which lists of micro-batches shared a pass, and how many of
+// them were made as vectors.
 #pragma once
 
 #include <atomic>

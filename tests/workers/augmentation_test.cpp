@@ -1,4 +1,4 @@
-// Augmented training images: what is drawn, for whom, in which order, and that nobody else meets them.
+// Augmented training images: the draws, their scope, their order, and that test images stay unchanged.
 #include "workers/data/augmentation.hpp"
 
 #include <fmt/format.h>
@@ -33,10 +33,10 @@ namespace {
 constexpr SampleShape byte_shape{.channels = 1, .height = 6, .width = 7};
 constexpr std::size_t features = 42;
 constexpr std::int64_t image_count = 50;
-// Pixels come through as they are: (pixel - 0) x 1.
+// Pixels are not scaled: (pixel - 0) x 1.
 const std::vector<PixelScale> as_they_are = {{.mean = 0, .factor = 1}};
 
-// Every pixel of an image has a value of its own, at least 10, so that black tells of the frame.
+// Every pixel of an image has its own value, at least 10, so that black shows the frame.
 std::uint8_t pixel_of(std::uint32_t sample, std::size_t place) {
   return static_cast<std::uint8_t>(10 + sample % 4 + 5 * place);
 }
@@ -114,7 +114,7 @@ TEST(Augmentation, IsTheSamplesInAnyBatchAndAnotherInEachEpoch) {
   EXPECT_NE(meet(*dataset, {9}, {0}, 2).image(0), alone.image(0));
 }
 
-// A change that is added later leaves the draws of the others alone.
+// A change that is added later does not alter the draws of the others.
 TEST(Augmentation, EachChangeHasDrawsOfItsOwn) {
   for (std::int64_t epoch = 0; epoch < 20; ++epoch) {
     const auto cropped = meet(*augmented(stored(), {.crop = 2}), {4}, {epoch}).image(0);
@@ -149,7 +149,7 @@ TEST(Augmentation, TheFrameIsBlackNotTheMean) {
   EXPECT_GT(std::ranges::count(met.inputs, -50.0f), 50);
 }
 
-// A rotation and a zoom stay within their bounds: at small ones the middle pixels hardly move.
+// A rotation and a zoom stay within their bounds: if these are small, the middle pixels hardly move.
 TEST(Augmentation, RotationsAndZoomsAreDrawnFromTheirWholeRange) {
   std::set<std::vector<float>> seen;
   const Met met = meet_often({.rotate_degrees = 15, .zoom = 0.2}, 200);
@@ -160,8 +160,8 @@ TEST(Augmentation, RotationsAndZoomsAreDrawnFromTheirWholeRange) {
     for (std::size_t p = 0; p < features; ++p) EXPECT_NEAR(none.image(i)[p], changed(3, {})[p], 1);
 }
 
-// Each image is what two of the fourteen make of it, in some order: with the strength 0 most are the identity, and
-// those that are not are known.
+// Each image results from two of the fourteen operations, in some order. With strength 0 most are the identity, and the
+// results of the others are known.
 TEST(Augmentation, RandAugmentChangesImagesByItsOperations) {
   const auto images_of = [](int operations) {
     std::set<std::vector<float>> seen;
@@ -181,7 +181,7 @@ TEST(Augmentation, RandAugmentChangesImagesByItsOperations) {
   for (const auto& one : expected) EXPECT_TRUE(images_of(2).contains(one));
 }
 
-// The keys of augmentation, validation and dropout: what they make, and what is wrong with which.
+// The keys of augmentation, validation and dropout: their effects and their faults.
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -192,7 +192,7 @@ class AugmentationSettings : public PlannedObjective {
     workers = 2;
     micro_batches = 1;
   }
-  // On 100 generated vectors.
+  // A plan on 100 generated vectors.
   ObjectivePlan plan_on_vectors(const std::string& key, const std::string& another = "training.label_smoothing=0") {
     return plan({"training.model=\"linear\"", "training.dataset=\"gaussian-mixture\"", "training.micro_batch_size=4",
                  "datasets.gaussian-mixture.train=100", "datasets.gaussian-mixture.test=10", key, another});
@@ -230,7 +230,7 @@ TEST_F(AugmentationSettings, OfNothingIsNone) {
   EXPECT_FALSE(read_augmentation(training).changes_samples());
 }
 
-// So that it can be switched off for a method, and swept.
+// So it can be switched off for a method, and swept.
 TEST_F(AugmentationSettings, OfAllZerosIsNone) {
   SettingsDocument document(
       parse_toml("augmentation = { crop = 0, rotate_degrees = 0, zoom = 0, mixup = 0 }", "a.toml"));
@@ -351,7 +351,8 @@ TEST_F(AugmentationSettings, DropoutOfAllIsAFault) {
   }
 }
 
-// Operations on images against torchvision's and Pillow's own (tests/golden/image_operations.py), and closed forms.
+// Operations on images, compared with torchvision's and Pillow's (tests/golden/image_operations.py) and with closed
+// forms.
 
 using Json = nlohmann::json;
 using Pixels = std::vector<std::uint8_t>;
@@ -407,7 +408,7 @@ Pixels counted(std::size_t size) {
   return pixels;
 }
 
-// Of a picture in a frame of zeros, pixel by pixel.
+// A crop of a picture in a frame of zeros, pixel by pixel.
 TEST(ImageOperations, ACropIsAWindowOfTheFramedImage) {
   const SampleShape shape{.channels = 2, .height = 5, .width = 4};
   const Pixels in = counted(40);
@@ -427,7 +428,7 @@ TEST(ImageOperations, ACropIsAWindowOfTheFramedImage) {
       }
 }
 
-// A quarter turn counter-clockwise takes the right column to the top row; at twice the size an image shows its middle.
+// A quarter turn counter-clockwise moves the right column to the top row; at twice the size an image shows its middle.
 TEST(ImageOperations, ARotationTurnsAroundTheMiddleAndAZoomEnlargesIt) {
   const SampleShape shape{.channels = 1, .height = 3, .width = 3};
   for (const auto resampling : {Resampling::nearest, Resampling::bilinear}) {
@@ -460,7 +461,7 @@ DrawnOperation drawn(const RandAugment& law, const std::array<double, draws_of_o
   return drawn_operation(law, {.channels = 1, .height = 28, .width = 33}, uniform);
 }
 
-// recipes: 31 steps to the most; the operation is the first number's fourteenth.
+// recipes: 31 steps up to the maximum; the operation is a fourteenth of the first number.
 TEST(RandAugment, OfTorchvisionHasOneStrengthAndARandomSign) {
   using enum ImageOperation;
   const auto amount = [](double strength, ImageOperation operation, double sign) {
@@ -517,7 +518,7 @@ TEST(RandAugment, EachOperationIsAsLikely) {
   }
 }
 
-// Mixup: the law of shares and partners, what is mixed, and gradients against a reference in double precision.
+// Mixup: the law of shares and partners, the mixed values, and gradients compared with a reference in double precision.
 
 using namespace reference;
 
@@ -593,7 +594,7 @@ TEST(Mixup, LossIsThatOfMixedTargets) {
   }
 }
 
-// Of fused micro-batches, each mixed within itself.
+// Fused micro-batches, each mixed separately.
 TEST(Mixup, GradientsAreThoseOfMixedSamples) {
   constexpr double alpha = 0.7;
   const TorchObjective objective(linear_network(shape, classes), images(), sampling, 32, 0, alpha);

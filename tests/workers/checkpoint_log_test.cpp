@@ -1,5 +1,4 @@
-// A replay: nothing is computed before the position, and all that is alive there is as it
-// was.
+// A replay computes nothing before its position, and all values that are alive there are as they were.
 #include "workers/training/checkpoint_log.hpp"
 
 #include <gmock/gmock.h>
@@ -40,10 +39,11 @@ struct Trajectory {
   std::shared_ptr<PullObjective> objective = std::make_shared<PullObjective>();
   std::vector<double> norms{};
   std::vector<float> model{};
-  std::int64_t evaluated_before = -1;  // micro-batches, by the position
+  std::int64_t evaluated_before = -1;  // micro-batches evaluated before the position
 };
 
-// Steps of one model, each preceded by a look at its gradient's norm. `with` is alive all the time. Keeps or takes up.
+// Steps of one model, each after a query of its gradient's norm. `with` is alive all the time. Keeps a checkpoint or
+// resumes.
 Trajectory take(int threads, Kept* keep, Kept* resume_from, int others = 1) {
   Trajectory trajectory;
   CheckpointLog log;
@@ -134,7 +134,8 @@ TEST(CheckpointLog, FailsWhereSomebodyReadsWhatIsNotComputed) {
   EXPECT_FALSE(has_run);
 }
 
-// A memo finds a value then that tasks alone held, and which is gone where no tasks are.
+// In the original run the memo found a value that only tasks held. In the replay there are no tasks, so the value is
+// gone and the log provides it.
 TEST(CheckpointLog, FindsWhatWasFound) {
   Kept kept;
   CheckpointLog first;
@@ -149,7 +150,7 @@ TEST(CheckpointLog, FindsWhatWasFound) {
 
   CheckpointLog second;
   second.replay(kept);
-  second.new_cell() = nullptr;  // made, and gone
+  second.new_cell() = nullptr;  // made and destroyed
   const CellPtr again = second.found(nullptr);
   ASSERT_TRUE(again);
   EXPECT_EQ(second.found(nullptr), nullptr);
@@ -169,7 +170,7 @@ TEST(CheckpointLog, ForgetsValuesThatEndAlsoAfterItself) {
   }
   longer = nullptr;
   EXPECT_EQ(CheckpointLog::here(), nullptr);
-  EXPECT_TRUE(new_cell());  // noted nowhere
+  EXPECT_TRUE(new_cell());  // not recorded
 }
 
 }  // namespace

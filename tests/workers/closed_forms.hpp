@@ -27,8 +27,8 @@ inline double variance_exponential(int k, int workers, double rate) {
 // E[X_(k:M)] of any law, by its inverse distribution function: the mean of Q(U) with U ~ Beta(k, M - k + 1).
 inline double expected_order_statistic(const std::function<double(double)>& quantile, int k, int workers) {
   const boost::math::beta_distribution<double> place(k, workers - k + 1);
-  // As a function of the score z of the uniform number the integrand falls off smoothly on both sides, whatever the
-  // law's tail. Beyond 8.2 the probability is below the precision of a double.
+  // As a function of the uniform number's score z, the integrand decreases smoothly on both sides, whatever the law's
+  // tail. Beyond 8.2 the probability is below the precision of a double.
   constexpr double limit = 8.2;
   const boost::math::normal score;
   const auto integrand = [&](double z) {

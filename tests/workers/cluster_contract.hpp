@@ -1,10 +1,9 @@
-// What every cluster must do, whatever its clock: one suite, run on the simulated cluster and, under
-// mpirun with several numbers of ranks, on the MPI cluster. Inputs are chosen so that the right
-// answer is a closed formula of rank and size. Under MPI a program runs in a process of its own, so
-// each checks only what it sees itself.
+// The contract of every cluster, whatever its clock: one suite, run on the simulated cluster and, under mpirun with
+// several numbers of ranks, on the MPI cluster. Inputs are chosen so that the right answer is a closed formula of rank
+// and size. Under MPI each program runs in its own process, so each checks only what it sees itself.
 //
-// Other programs may use the cores. What holds all the same: a sleep ends no earlier than asked, accounts add up, and
-// what happens in a call lies between what the clock showed before and after it.
+// Other programs may use the cores. Nevertheless a sleep ends no earlier than requested, accounts add up, and
+// everything in a call lies between the clock's readings before and after it.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -110,14 +109,14 @@ class DelayByIndex : public DelayProcess {
   double delay_s_;
 };
 
-// Keeps the rows of steps.csv that it is told of.
+// Records the rows of steps.csv that it receives.
 struct SeenRounds : RunObserver {
   std::vector<StepRow> rounds;
   void on_row(const StepRow& round) override { rounds.push_back(round); }
   void on_publish(const Publication&) override {}
 };
 
-// What a test wants of a cluster.
+// The requirements of a test on a cluster.
 struct ContractSetup {
   int workers = 1;
   Servers servers{};
@@ -130,14 +129,14 @@ struct ContractSetup {
 
 struct ClusterKind {
   std::string name;
-  int participants = 1;  // ranks, or what they stand for
+  int participants = 1;  // ranks, or the participants that they represent
   std::function<std::unique_ptr<Cluster>(const ContractSetup&)> make;
   bool every_program_is_here = true;  // false: one participant per process
-  // How much later than it could be something may be: what takes longer is a fault.
+  // The largest allowed delay of an event; a longer one is a fault.
   Duration tolerance{};
-  // What may pass between a look at the clock and the begin of the call that follows.
+  // The time that may pass between a reading of the clock and the begin of the next call.
   Duration hesitation{};
-  // What lies between the last arrival at a collective and the time that its agreement says.
+  // The time between the last arrival at a collective and the time in its agreement.
   Duration agreed_after{};
 
   friend std::ostream& operator<<(std::ostream& out, const ClusterKind& kind) { return out << kind.name; }
@@ -176,7 +175,7 @@ class ClusterContract : public testing::TestWithParam<ClusterKind> {
                                   const Deadline& deadline = {}) {
     return cluster.compute_gradient(self, training.initial_state(), micro_batch, micro_batch, deadline);
   }
-  // Lets time pass: computes until `time` for nothing.
+  // Lets time pass: computes until `time` without using the results.
   void idle_until(Cluster& cluster, Rank self, Time time) {
     while (cluster.now(self) < time) compute(cluster, self, {self, 0, 99}, Deadline(time));
   }

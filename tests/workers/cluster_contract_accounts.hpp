@@ -1,4 +1,4 @@
-// The clock, deadlines, and where every worker-second went.
+// The clock, deadlines, and the account of every worker-second.
 #pragma once
 
 namespace syncopate {
@@ -7,10 +7,11 @@ TEST_P(ClusterContract, EveryWorkerSecondIsBookedExactlyOnce) {
   const int n = participants();
   base_s = 0.1;
   const Duration cut = from_seconds(0.08);
-  std::vector<Duration> cutting(static_cast<std::size_t>(n));  // of the workers here: in micro-batches that are cut
+  std::vector<Duration> cutting(static_cast<std::size_t>(n));  // time in micro-batches that are cut; of the workers
+                                                               // here
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
     for (int round = 0; round < 3; ++round) {
-      Gradient sum = gradient(cluster, self, 1 + self.value % 3);  // unequal work: somebody waits
+      Gradient sum = gradient(cluster, self, 1 + self.value % 3);  // unequal work, so that some wait
       const Time before = cluster.now(self);
       EXPECT_FALSE(compute(cluster, self, {self, 0, 9}, Deadline(before + cut)));
       cutting[static_cast<std::size_t>(self.value)] += cluster.now(self) - before;
@@ -25,7 +26,7 @@ TEST_P(ClusterContract, EveryWorkerSecondIsBookedExactlyOnce) {
     const Duration computed = (3 * (1 + w % 3) + (w == n - 1 ? 1 : 0)) * from_seconds(base_s);
     EXPECT_GE(account[Activity::compute], computed);
     EXPECT_LE(account[Activity::compute], computed + tolerance());
-    // What passes until a micro-batch begins is not lost with it.
+    // The time before a micro-batch begins is not lost with it.
     EXPECT_GE(account[Activity::compute] + account[Activity::discarded], computed + 3 * cut);
     EXPECT_GE(account[Activity::discarded], 3 * (cut - hesitation()));
     const Duration cutting_here = cutting[static_cast<std::size_t>(w)];
@@ -57,11 +58,11 @@ TEST_P(ClusterContract, ADeadlineStopsTheMicroBatchThatCrossesIt) {
     }
     EXPECT_GE(cluster.now(self), deadline);
     EXPECT_LE(cluster.now(self), deadline + tolerance());
-    // Past the deadline nothing begins, and no time passes.
+    // After the deadline nothing begins, and no time passes.
     const Time after = cluster.now(self);
     EXPECT_FALSE(compute(cluster, self, {self, 0, 1}, Deadline(deadline)));
     EXPECT_LE(cluster.now(self), after + tolerance());
-    // Preemption between micro-batches lets the one that has begun finish and count.
+    // With preemption between micro-batches, a started one finishes and counts.
     const Deadline soon(cluster.now(self) + from_seconds(0.05), Preempt::microbatch);
     const Time start = cluster.now(self);
     EXPECT_TRUE(compute(cluster, self, {self, 0, 7}, soon));

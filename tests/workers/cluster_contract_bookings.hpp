@@ -1,14 +1,14 @@
-// What is waiting and what is communication, call by call: a wait ends with the last arrival, or when the message is
-// sent, and what follows is communication. And what each collective counts.
+// Waiting and communication, call by call: a wait ends with the last arrival, or when the message is sent; the rest is
+// communication. And the counts of each collective.
 #pragma once
 
 namespace syncopate {
 
 class BookingContract : public ClusterContract {
  protected:
-  static constexpr double late_s = 0.1;  // how much later than the others the last one comes
+  static constexpr double late_s = 0.1;  // by how much the last arrival is later than the others
 
-  // What the clock showed around the calls of one worker. Of workers in other processes nothing is known.
+  // Readings of the clock around the calls of one worker. Workers in other processes have none here.
   struct Seen {
     bool is_here = false;
     Duration until_last{};  // from before each call until the last arrival
@@ -16,7 +16,7 @@ class BookingContract : public ClusterContract {
     Time end = start_time;
   };
 
-  // Two collectives on all workers; worker n - 1 is the last to come to the first, worker 0 to the second.
+  // Two collectives on all workers; worker n - 1 is the last to arrive at the first, worker 0 at the second.
   RunTotals run_twice(const std::function<AgreedProgress(Cluster&, Rank)>& collective) {
     const int n = participants();
     seen.assign(static_cast<std::size_t>(n), {});
@@ -61,7 +61,7 @@ TEST_P(BookingContract, AnAllReduceWaitsForTheLastAndThenCommunicates) {
   });
   expect_booked(totals);
   EXPECT_EQ(totals.collectives, 2);
-  EXPECT_EQ(totals.bytes, Bytes{2 * 2 * (participants() - 1) * (payload + 4)});  // N parts to N members and back
+  EXPECT_EQ(totals.bytes, Bytes{2 * 2 * (participants() - 1) * (payload + 4)});  // N parts to N members, and back
 }
 
 TEST_P(BookingContract, AnAverageWaitsForTheLastAndThenCommunicates) {
@@ -102,10 +102,10 @@ TEST_P(BookingContract, ABarrierWaitsForTheLastAndThenCommunicates) {
   EXPECT_EQ(totals.bytes, Bytes{0});
 }
 
-// It says no time. Everybody's time before the call is what is gathered.
+// The gathering itself returns no time. Workers gather the time before their calls.
 TEST_P(BookingContract, AnAllGatherWaitsForTheLastAndThenCommunicates) {
   const int n = participants();
-  std::vector<Duration> earlier(static_cast<std::size_t>(n));  // than the last one, of the workers here
+  std::vector<Duration> earlier(static_cast<std::size_t>(n));  // than the last one; of the workers here
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
     if (self.value == n - 1) idle_until(cluster, self, start_time + from_seconds(late_s));
     const Time before = cluster.now(self);
@@ -124,12 +124,12 @@ TEST_P(BookingContract, AnAllGatherWaitsForTheLastAndThenCommunicates) {
   EXPECT_EQ(totals.bytes, Bytes{(n - 1) * 8 * n});  // all numbers to each of the others
 }
 
-// The last worker sends late. A second message tells what its clock showed around the first.
+// The last worker sends late. A second message contains its clock's readings around the first.
 TEST_P(BookingContract, AReceiveWaitsUntilTheMessageIsSentAndThenCommunicates) {
   const int n = participants();
   struct Receiver {
     bool is_here = false;
-    Duration at_least{}, at_most{};  // of waiting
+    Duration at_least{}, at_most{};  // bounds of the wait
     Time end = start_time;
   };
   std::vector<Receiver> receivers(static_cast<std::size_t>(n));

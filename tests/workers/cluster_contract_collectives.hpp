@@ -108,7 +108,7 @@ TEST_P(ClusterContract, AgreementsAreTheSameOnAllWorkers) {
       const AgreedProgress agreed = cluster.all_reduce_sum(
           self, sum, {}, {.kept = 1 + self.value % 2, .planned = 2, .step = round, .period = 1}, here());
       EXPECT_EQ(agreed.micro_batches, round * (n + n / 2));
-      // Worker 0 learns what the others were told, in nanoseconds, through a message's step.
+      // The others send their agreed time to worker 0, in nanoseconds, in a message's step.
       if (self.value > 0) {
         cluster.send(self, Rank{0},
                      {.step = agreed.time.time_since_epoch().count(), .gradient = {}, .kind = Message::Kind::gradient},
@@ -125,7 +125,7 @@ TEST_P(ClusterContract, AgreementsAreTheSameOnAllWorkers) {
   });
 }
 
-// Rounds arrive at the observer of worker 0's process.
+// The observer of worker 0's process receives the rows.
 TEST_P(ClusterContract, RoundsTellStepsPeriodsKeptDroppedAndBytes) {
   struct Rounds : RunObserver {
     std::vector<StepRow> rounds;

@@ -65,14 +65,14 @@ TEST_P(ClusterContract, AReceiveEndsAtItsTimeWhenNothingComes) {
   const int n = participants();
   run(n, [&](Cluster& cluster, Rank self) {
     cluster.barrier(self, here());
-    EXPECT_FALSE(cluster.receive(self, {}, cluster.now(self), here()));  // to try is not to wait
+    EXPECT_FALSE(cluster.receive(self, {}, cluster.now(self), here()));  // a receive with a past deadline does not wait
     const Time until = cluster.now(self) + from_seconds(0.02);
     EXPECT_FALSE(cluster.receive(self, {}, until, here()));
     if (n > 1) {
       EXPECT_GE(cluster.now(self), until);
     }
     EXPECT_LE(cluster.now(self), until + tolerance());
-    cluster.barrier(self, here());  // all were alive and could have sent
+    cluster.barrier(self, here());  // until here all were alive and could have sent
   });
 }
 
@@ -123,7 +123,7 @@ TEST_P(ClusterContract, AServerHearsAllGradientsAndThenThatNobodyIsLeft) {
   EXPECT_EQ(totals.bytes, Bytes{workers * payload});
 }
 
-// A worker that computes for an hour must not keep a run alive whose server has ended.
+// A worker that computes for an hour must not prolong a run whose server has ended.
 TEST_P(ClusterContract, TheEndOfTheServerEndsTheRun) {
   const int workers = participants() - 1;
   base_s = 3600;
@@ -145,7 +145,7 @@ TEST_P(ClusterContract, TheEndOfTheServerEndsTheRun) {
   }
 }
 
-// Messages of others keep their order while one sender's are taken.
+// Messages of other senders keep their order while those of one sender are received.
 TEST_P(ClusterContract, AReceiveFromOneSenderLeavesTheOthersInOrder) {
   const int n = participants();
   run(n, [&](Cluster& cluster, Rank self) {
@@ -156,22 +156,22 @@ TEST_P(ClusterContract, AReceiveFromOneSenderLeavesTheOthersInOrder) {
       return message ? std::pair(message->from.value, static_cast<int>(message->step.value())) : std::pair(-1, -1);
     };
     if (self.value > 0) {
-      // One after the other: each waits until the one before it has sent.
+      // In turn: each waits until the one before it has sent.
       if (self.value > 1) {
         EXPECT_EQ(hear(self.value - 1), std::pair(self.value - 1, 0));
       }
       tell(0, 1);
       tell(0, 2);
       if (self.value < n - 1) tell(self.value + 1, 0);
-      EXPECT_EQ(hear(0), std::pair(0, 7));  // worker 0 has begun to take
+      EXPECT_EQ(hear(0), std::pair(0, 7));  // worker 0 has begun to receive
       tell(0, 3);
       return;
     }
-    EXPECT_EQ(hear(n - 1), std::pair(n - 1, 1));  // the last to send: everybody's are there, or on their way
+    EXPECT_EQ(hear(n - 1), std::pair(n - 1, 1));  // the last sender: all messages have arrived or are under way
     for (int w = 1; w < n; ++w) tell(w, 7);
     EXPECT_EQ(hear(n - 1), std::pair(n - 1, 2));
     EXPECT_EQ(hear(n - 1), std::pair(n - 1, 3));
-    EXPECT_FALSE(cluster.receive(self, Rank{n - 1}, never, here()));  // it has ended, whoever else may send
+    EXPECT_FALSE(cluster.receive(self, Rank{n - 1}, never, here()));  // it has ended, although others may still send
     std::vector<int> next(static_cast<std::size_t>(n), 1);
     for (int i = 0; i < 3 * (n - 2); ++i) {
       const auto [from, step] = hear({});
@@ -211,7 +211,7 @@ TEST_P(ClusterContract, NumbersTravelWithAMessageAndCostEightBytesEach) {
   EXPECT_EQ(totals.bytes, Bytes{3 * 8 + 0 + payload + 8});
 }
 
-// Whatever it carries: in a time-only run, or of a gradient without micro-batches, a kind is all there is to see.
+// In a time-only run, or for a gradient without micro-batches, only the kind is visible.
 TEST_P(ClusterContract, AMessageIsOfTheKindThatItWasSentAs) {
   using Kind = Message::Kind;
   const int n = participants();
@@ -244,7 +244,7 @@ TEST_P(ClusterContract, AMessageIsOfTheKindThatItWasSentAs) {
   });
 }
 
-// For which a server books what it has cost its sender; the bytes are those of the difference.
+// A server books the sender's cost of a difference; its bytes are those of the difference alone.
 TEST_P(ClusterContract, ADifferenceSaysHowMuchHasBeenComputedForIt) {
   const int n = participants();
   const auto model = training.initial_state();
@@ -267,7 +267,7 @@ TEST_P(ClusterContract, ADifferenceSaysHowMuchHasBeenComputedForIt) {
   EXPECT_EQ(totals.bytes, payload);
 }
 
-// Half of five parameters: two, and three. What lies outside a slice is nobody's business.
+// Five parameters in two slices: two and three. Values outside a slice do not matter.
 TEST_P(ClusterContract, ASliceOfAGradientOrModelIsWhatItSaysAndCostsNoMore) {
   const int n = participants();
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
@@ -297,7 +297,7 @@ TEST_P(ClusterContract, ASliceOfAGradientOrModelIsWhatItSaysAndCostsNoMore) {
           EXPECT_EQ(training.values(part->model)[j], training.values(model)[j]);
         }
         if (slice.index > 0) continue;
-        EXPECT_EQ(values[5], 2);  // buffers travel with the first slice
+        EXPECT_EQ(values[5], 2);  // buffers are sent with the first slice
         EXPECT_EQ(values[6], 17);
         EXPECT_EQ(buffers(part->model), (std::vector<float>{2, 17}));
       }
@@ -330,7 +330,7 @@ TEST_P(ClusterContract, AWideGradientTravelsInDoublePrecision) {
 TEST_P(ClusterContract, AMessageEndsAMicroBatchThatWaitsForNoMore) {
   const int n = participants();
   base_s = 1;
-  std::vector<Time> began(static_cast<std::size_t>(n), never);  // of the workers here
+  std::vector<Time> began(static_cast<std::size_t>(n), never);  // by worker, for those here
   Time sent = start_time;
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
     const Time told = cluster.barrier(self, here()).time + from_seconds(0.1);  // or later
@@ -346,7 +346,7 @@ TEST_P(ClusterContract, AMessageEndsAMicroBatchThatWaitsForNoMore) {
     EXPECT_GE(cluster.now(self), told);
     EXPECT_LT(cluster.now(self), told + from_seconds(base_s) + tolerance());
     for (int k = 0; k < 2; ++k) {
-      // As long as a message is there, none begins.
+      // While a message is waiting, no micro-batch begins.
       const Time before = cluster.now(self);
       EXPECT_FALSE(compute(cluster, self, {self, 0, 1}, Deadline::until_message()));
       EXPECT_LE(cluster.now(self), before + tolerance());

@@ -1,6 +1,6 @@
-// The cluster contract on the MPI cluster: every rank runs this program (mpirun -n 3 ...). The
-// number of participants is the number of ranks. With SYNCOPATE_MPI_FAILURE set it fails in the way
-// named there instead, for mpi_failures_test, and with SYNCOPATE_MPI_STANDSTILL its ranks wait for each other.
+// The cluster contract on the MPI cluster: every rank runs this program (mpirun -n 3 ...). The number of participants
+// is the number of ranks. With SYNCOPATE_MPI_FAILURE the program fails in the way that it names, for mpi_failures_test.
+// With SYNCOPATE_MPI_STANDSTILL its ranks deadlock.
 #include <cstdlib>
 #include <thread>
 
@@ -25,8 +25,8 @@ std::unique_ptr<Cluster> make_mpi(const ContractSetup& setup) {
                                                           .session = *session});
 }
 
-// Ranks share cores with each other and with other programs; a delay of the scheduler is no fault. A micro-batch that
-// goes on for an hour where it should end at once is.
+// Ranks share cores with each other and with other programs, so a delay of the scheduler is no fault. But a micro-batch
+// that continues for an hour, although it should end at once, is one.
 ClusterKind mpi() {
   return {.name = "MPI",
           .participants = session ? session->size() : 1,
@@ -71,7 +71,7 @@ TEST_P(MpiRanks, TooFewRanksAreAnErrorOnEveryRank) {
                std::invalid_argument);
 }
 
-// Its gradients take a while to compute, by the wall clock.
+// Its gradients take a while to compute, on the wall clock.
 class SlowObjective : public KnownObjective {
  public:
   explicit SlowObjective(Duration takes) : takes_(takes) {}
@@ -83,7 +83,7 @@ class SlowObjective : public KnownObjective {
     return KnownObjective::gradient(parameters, buffers, micro_batches);
   }
 
-  mutable Duration took{};  // the last one
+  mutable Duration took{};  // time of the last gradient
 
  private:
   Duration takes_;
@@ -91,7 +91,7 @@ class SlowObjective : public KnownObjective {
 
 struct SlowRun {
   RunTotals totals;
-  Duration in_calls{};  // of all workers
+  Duration in_calls{};  // over all workers
 };
 
 // Worker w computes w + 1 micro-batches.
@@ -132,7 +132,7 @@ TEST_P(MpiRanks, MicroBatchesThatDoNotFitIntoTheirDrawnTimeAreCounted) {
   EXPECT_EQ(fitting.totals.overrun_excess, Duration{});
 }
 
-// Of several micro-batches one at least is not held up by other programs for long.
+// At least one of several micro-batches is hardly delayed by other programs.
 TEST_P(MpiRanks, ASlowWorkerSleepsByItsFactorLessTheOneThatItComputes) {
   constexpr double factor = 3;
   const auto real = std::chrono::milliseconds(60);
@@ -147,7 +147,7 @@ TEST_P(MpiRanks, ASlowWorkerSleepsByItsFactorLessTheOneThatItComputes) {
       {.workers = n, .compute_time = compute_time, .pace = Pace::inject, .training = training, .session = *session});
   cluster.run(
       [&](Rank self) {
-        double least = 1e9;  // of calls, in times of their arithmetic
+        double least = 1e9;  // shortest call, as a multiple of its arithmetic
         for (int i = 0; i < 4; ++i) {
           const Time before = cluster.now(self);
           cluster.compute_gradient(self, training.initial_state(), {self, 0, i}, {self, 0, i}, {});
@@ -159,7 +159,7 @@ TEST_P(MpiRanks, ASlowWorkerSleepsByItsFactorLessTheOneThatItComputes) {
       nullptr);
 }
 
-// Delays are slept on top of what the arithmetic takes, and a factor stretches that alone.
+// Delays are sleeps in addition to the arithmetic; a factor stretches only the arithmetic.
 TEST_P(MpiRanks, DelaysAreInjectedOnTopOfTheArithmeticAndRecorded) {
   const auto real = std::chrono::milliseconds(5);
   const int n = participants();
@@ -205,8 +205,8 @@ TEST_P(MpiRanks, DelaysAreInjectedOnTopOfTheArithmeticAndRecorded) {
   }
 }
 
-// Others wait for longer than it takes to find a standstill, in all ways of waiting, and one after the other: for a
-// worker that is in a micro-batch, for a model that is slow to send, and for each other.
+// The others wait for longer than a deadlock takes to be detected, in all ways of waiting, one after the other: for a
+// worker that is in a micro-batch, for a model that is sent slowly, and for each other.
 TEST_P(MpiRanks, WhoWaitsForASlowWorkerIsNotSuspected) {
   const int n = participants();
   Executor executor{0};
@@ -223,7 +223,7 @@ TEST_P(MpiRanks, WhoWaitsForASlowWorkerIsNotSuspected) {
             if (self.value == slow)
               cluster->compute_gradient(self, training.initial_state(), {self, slow, 0}, {self, slow, 0}, {});
           };
-          // Round the ring, each after it has heard of the one before.
+          // Around the ring, each after it has received from the one before.
           compute_if_slow();
           if (self.value != slow && cluster->receive(self, before, never, here())) ++received;
           cluster->send(self, next, {.step = slow}, here());
@@ -242,7 +242,7 @@ TEST_P(MpiRanks, WhoWaitsForASlowWorkerIsNotSuspected) {
   EXPECT_EQ(totals.messages, 2 * n);
 }
 
-// None of these programs can come to an end, whoever is fast or slow.
+// None of these programs can end, whatever the order of events.
 int wait_for_ever(const std::string& way) {
   Executor executor{0};
   Training training{std::make_shared<KnownObjective>(), make_sgd({}), {}, executor};
@@ -251,7 +251,7 @@ int wait_for_ever(const std::string& way) {
   const auto cluster = make_mpi(
       {.workers = session->size() - servers, .servers = servers, .compute_time = compute_time, .training = training});
   const Place here{"test", SourceLine::current()};
-  // A server hears of workers that leave, and waits again.
+  // A server receives notices of workers that leave, and waits again.
   const auto receive = [&](Rank self, int from) {
     while (!cluster->receive(self, Rank{from}, never, {"receive", here.at})) continue;
   };
@@ -284,7 +284,7 @@ int wait_for_ever(const std::string& way) {
   return 0;
 }
 
-// Micro-batches take an hour; those of step 1 never end, on worker 1 alone or, in one way, on all.
+// Micro-batches take an hour. Those of step 1 never end, on worker 1 alone or, in one way, on all.
 int fail_as(const std::string& way) {
   Executor executor{0};
   Training training{std::make_shared<KnownObjective>(), make_sgd({}), {}, executor};

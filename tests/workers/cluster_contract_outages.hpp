@@ -1,4 +1,4 @@
-// Outages: the same plan on every cluster, booked as what they are.
+// Outages: the same plan on every cluster, with the right bookings.
 #pragma once
 
 namespace syncopate {
@@ -35,14 +35,14 @@ TEST_P(OutageContract, AnOutagePausesAMicroBatchOrTakesIt) {
       auto next = compute(cluster, self, {self, 0, i});
       const bool lost = cluster.has_lost_state(self);
       EXPECT_EQ(lost, !next.has_value());
-      EXPECT_FALSE(cluster.has_lost_state(self));  // asked once
+      EXPECT_FALSE(cluster.has_lost_state(self));  // reported once
       losses += lost;
       if (!next) continue;
       sum += *next;
       ++i;
     }
     EXPECT_EQ(losses, self.value == 1 ? 1 : 0);
-    // Down or not, a micro-batch is what it is.
+    // The outage does not change a micro-batch's gradient.
     std::vector<float> expected(KnownObjective::size, 0.0f);
     for (int i = 0; i < 3; ++i)
       for (std::size_t j = 0; j < expected.size(); ++j) expected[j] += KnownObjective::component({self, 0, i}, j);
@@ -62,7 +62,7 @@ TEST_P(OutageContract, AnOutagePausesAMicroBatchOrTakesIt) {
     EXPECT_EQ(account.total(), totals.end - start_time);
     expect_about(account[Activity::compute], 3 * base_s, w);
     expect_about(account[Activity::down], w < 2 ? duration_s : 0, w);
-    // What worker 1 had of the second; under MPI less where it began late.
+    // Worker 1's part of the second micro-batch; less under MPI if it began late.
     EXPECT_LE(account[Activity::discarded], w == 1 ? from_seconds(0.2) + tolerance() : Duration{});
     if (w == 1) {
       EXPECT_GT(account[Activity::discarded], Duration{});
@@ -79,7 +79,7 @@ TEST_P(OutageContract, AMessageThatEndsAMicroBatchWaitsUntilTheWorkerIsUp) {
         const bool goes_down = self.value == 0;
         compute(cluster, self, {self, 0, 0});
         const auto second = compute(cluster, self, {self, 0, 1}, Deadline::until_message());
-        if (goes_down) {  // until 1.0 s, and the rest would take it to 1.2 s: the server may be late
+        if (goes_down) {  // until 1.0 s; the rest would take it until 1.2 s, so the server may be late
           EXPECT_FALSE(second);
           EXPECT_GE(cluster.now(self), start_time + from_seconds(1.0));
         }

@@ -1,5 +1,5 @@
-// Partial all-reduces: who is in a round, who is late, and what becomes of that. Messages say who may come
-// when, or, where workers wait in a round, times more than a second apart.
+// Partial all-reduces: who is in a round, who is late, and what happens to late gradients. Messages determine who may
+// arrive when; where workers wait in a round, times that differ by more than a second do.
 #pragma once
 
 namespace syncopate {
@@ -9,7 +9,7 @@ class PartialContract : public ClusterContract {
   static Time soon() { return start_time + from_seconds(0.1); }
   static Time late() { return start_time + from_seconds(1.5); }
 
-  // The worker computes its micro-batch (self, step, 0) and brings it.
+  // The worker computes its micro-batch (self, step, 0) and contributes it.
   std::vector<PartialSum> arrive(Cluster& cluster, Rank self, Step step, const Activation& activation,
                                  LateGradient late) {
     return cluster.partial_all_reduce(self, gradient(cluster, self, 1, step), activation, late,
@@ -28,7 +28,7 @@ class PartialContract : public ClusterContract {
       if (w != self.value) hear(cluster, self, w);
   }
 
-  // The sum of everybody's micro-batch of a step from worker `first` on.
+  // The sum of all workers' micro-batches of a step, from worker `first` on.
   static std::vector<float> sum_of(int first, int workers, Step step) {
     std::vector<float> sum(KnownObjective::size, 0.0f);
     for (int w = first; w < workers; ++w)
@@ -77,11 +77,11 @@ TEST_P(PartialContract, AQuorumOfAllIsAnAllReduce) {
   }
 }
 
-// All but the last worker make the quorum. It comes when they have long ended, and what it has done since
-// the round does not prolong the run.
+// All workers except the last make the quorum. It arrives long after the others have ended, and its work since the
+// round does not prolong the run.
 TEST_P(PartialContract, WhoComesAfterTheQuorumIsLateAndGetsTheResultWithoutBeingInIt) {
   const int n = participants();
-  Time heard = start_time;  // by the late one, if it is here
+  Time heard = start_time;  // time at the late worker, if it is here
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
     const bool is_late = self.value == n - 1;
     if (is_late) {
@@ -121,7 +121,7 @@ TEST_P(PartialContract, ARoundCanWaitForOneWorkerWhoeverElseIsThere) {
   });
 }
 
-// Worker 0 goes through four rounds alone. The others come in between the third and the fourth.
+// Worker 0 makes four rounds alone. The others arrive between the third and the fourth.
 TEST_P(PartialContract, LateGradientsAreDroppedAndResultsComeOldestFirst) {
   SeenRounds seen;
   observer = &seen;
@@ -168,8 +168,8 @@ TEST_P(PartialContract, LateGradientsAreDroppedAndResultsComeOldestFirst) {
   }
 }
 
-// What the others bring too late is in the next round, although they are not there; and what nobody takes
-// any more is dropped.
+// Late gradients of the others are in the next round, although the others are not. Gradients that no round takes any
+// more are dropped.
 TEST_P(PartialContract, LateGradientsAreAddedToTheNextRound) {
   const int n = participants();
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
@@ -198,7 +198,7 @@ TEST_P(PartialContract, LateGradientsAreAddedToTheNextRound) {
   EXPECT_EQ(totals.collectives, 3);
 }
 
-// A worker that is late with one gradient and in time with the next brings both, as one contributor.
+// A worker that is late with one gradient and in time with the next contributes both, as one contributor.
 TEST_P(PartialContract, AnAccumulatedGradientIsBroughtWithTheNextOne) {
   const int n = participants();
   run(n, [&](Cluster& cluster, Rank self) {
@@ -214,8 +214,8 @@ TEST_P(PartialContract, AnAccumulatedGradientIsBroughtWithTheNextOne) {
   });
 }
 
-// Random delays, so that everybody is late now and then: all get the same rounds, and every gradient is in
-// one of them, or comes after the last.
+// With random delays all workers are sometimes late. All get the same rounds, and every gradient is in one of them, or
+// arrives after the last.
 TEST_P(PartialContract, EveryGradientIsInOneRoundAndAllGetTheSameRounds) {
   const int n = participants();
   constexpr int rounds = 40;
@@ -223,7 +223,7 @@ TEST_P(PartialContract, EveryGradientIsInOneRoundAndAllGetTheSameRounds) {
   for (const LateGradient late : {LateGradient::accumulate, LateGradient::drop}) {
     std::int64_t arrivals_of_all = 0, kept_of_all = 0;
     const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
-      std::vector<double> seen = {0, 0, 0};  // arrivals; a digest of the sums; micro-batches in them
+      std::vector<double> seen = {0, 0, 0};  // arrivals; a digest of the sums; their micro-batches
       std::int64_t got = 0;
       while (got < rounds) {
         Gradient own = gradient(cluster, self, 1, static_cast<std::int64_t>(seen[0]++));
@@ -254,12 +254,12 @@ TEST_P(PartialContract, EveryGradientIsInOneRoundAndAllGetTheSameRounds) {
     EXPECT_EQ(kept, kept_of_all);
     EXPECT_EQ(kept + dropped, arrivals_of_all);
     if (late == LateGradient::accumulate) {
-      EXPECT_LT(dropped, 2 * n);  // those that came after the last round alone
+      EXPECT_LT(dropped, 2 * n);  // only those that arrived after the last round
     }
   }
 }
 
-// Everybody computes the next round's micro-batch while this round goes on.
+// All workers compute the next round's micro-batch while this round is in progress.
 TEST_P(PartialContract, ARoundGoesOnWhileItsWorkersCompute) {
   const int n = participants();
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {

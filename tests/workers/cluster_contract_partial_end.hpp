@@ -1,4 +1,4 @@
-// Partial all-reduces and ends: workers that have ended, what is still there then, and what is counted of it.
+// Partial all-reduces and ends: workers that have ended, their remaining gradients, and the counts of these.
 #pragma once
 
 #include "tests/workers/cluster_contract_partial.hpp"
@@ -14,7 +14,7 @@ TEST_P(PartialContract, WorkersThatHaveEndedAreNotWaitedFor) {
     EXPECT_EQ(sums[0].contributors, n - 1);
     EXPECT_EQ(sums[0].arrived, n - 1);
     EXPECT_EQ(training.values(sums[0].sum), sum_of(0, n - 1, 0));
-    // The one that the next round would wait for has ended: the first to come has it alone.
+    // The worker for which the next round would wait has ended: the first to arrive makes the round alone.
     if (self.value > 0) hear(cluster, self, 0);
     const auto alone = arrive(cluster, self, 1, {.rank = Rank{n - 1}}, LateGradient::drop);
     for (int w = 1; self.value == 0 && w < n - 1; ++w) tell(cluster, self, w);
@@ -44,7 +44,7 @@ TEST_P(PartialContract, ARoundTakesPlaceWhenTheOneItWaitsForEnds) {
   });
 }
 
-// A worker in a micro-batch that never ends is not waited for when all others have ended.
+// When all others have ended, nobody waits for a worker in a micro-batch that never ends.
 TEST_P(PartialContract, TheRunEndsWithoutAWorkerThatNeverEnds) {
   const int n = participants();
   for (const int lost : {n - 1, 0}) {
@@ -72,7 +72,7 @@ TEST_P(PartialContract, TheRunEndsWithoutAWorkerThatNeverEnds) {
   }
 }
 
-// Both kinds of all-reduces, and messages that have come: an agreement on either says what all of them have moved.
+// Both kinds of all-reduces, and received messages: an agreement in either kind contains the total moved by all.
 TEST_P(PartialContract, AnAgreementCountsWhatWasKeptAndSentInAllWays) {
   const int n = participants();
   run(n, [&](Cluster& cluster, Rank self) {
@@ -99,14 +99,14 @@ TEST_P(PartialContract, AnAgreementCountsWhatWasKeptAndSentInAllWays) {
   });
 }
 
-// Where rounds do not wait for everybody the run ends when workers have last met, in whatever way; who computes on
-// after that has run ahead.
+// If rounds do not wait for all workers, the run ends at the workers' last meeting, of whatever kind. A worker that
+// computes on after that has run ahead.
 TEST_P(PartialContract, TheRunEndsWhenWorkersHaveLastMet) {
   const int n = participants();
   base_s = 0.05;
   for (const std::string way : {"message", "barrier", "group", "partial all-reduce"}) {
     SCOPED_TRACE(way);
-    Time came = start_time, went_on = start_time;  // of the workers here
+    Time came = start_time, went_on = start_time;  // times of the workers here
     const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
       arrive(cluster, self, 0, {.quorum = n}, LateGradient::drop);
       gradient(cluster, self, 1, 1);
@@ -137,8 +137,8 @@ TEST_P(PartialContract, TheRunEndsWhenWorkersHaveLastMet) {
   }
 }
 
-// What came too late and is still there at the end is dropped as it was planned, not only what of it was computed;
-// taken into a round, what was not computed of it is dropped with that one. The others come after worker 0's first
+// A late gradient that remains at the end is dropped with all its planned micro-batches, not only with the computed
+// ones. If a round takes it, its uncomputed ones are dropped with that round. The others arrive after worker 0's first
 // round, with one micro-batch of three, and with none of two; then in time with all of one.
 TEST_P(PartialContract, WhatALateWorkerHadPlannedIsKeptOrDropped) {
   const int n = participants();

@@ -1,12 +1,12 @@
-// What a run records beside its totals: spans that are the accounts, told in order, and micro-batches' durations.
-// The record is complete on rank 0 after the run.
+// Records of a run besides its totals: spans, which are the accounts in order, and durations of micro-batches. The
+// record is complete on rank 0 after the run.
 #pragma once
 
 namespace syncopate {
 
 class RecordContract : public ClusterContract {
  protected:
-  // Runs and compares the spans of all workers with their accounts. True where that is known: on rank 0.
+  // Runs, and compares the spans of all workers with their accounts. True if known, on rank 0.
   bool spans_are_the_accounts(int workers, int servers, const Program& work, const Program& serve = nullptr) {
     recorded.spans.emplace(workers, servers);
     recorded.durations.emplace();
@@ -35,7 +35,7 @@ class RecordContract : public ClusterContract {
     return true;
   }
 
-  // Micro-batches on the worker's track that count as this.
+  // The number of micro-batches on the worker's track with this activity.
   int micro_batches(int worker, Activity activity) const {
     const auto& track = timeline.tracks.at(static_cast<std::size_t>(worker));
     return static_cast<int>(std::count_if(track.begin(), track.end(), [&](const Span& span) {
@@ -115,7 +115,7 @@ TEST_P(RecordContract, SpansShowWhoseWorkAServerKept) {
   }
 }
 
-// Worker 0 alone decides when a round takes place, so that the others come to it late.
+// Only worker 0 determines when a round takes place, so the others are late for it.
 TEST_P(RecordContract, SpansShowWhatCameTooLate) {
   const int n = participants();
   for (const LateGradient late : {LateGradient::drop, LateGradient::accumulate}) {

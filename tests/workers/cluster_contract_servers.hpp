@@ -19,13 +19,13 @@ TEST_P(ClusterContract, AServerIsToldOnceOfEachWorkerThatLeaves) {
           cluster.send(self, Rank{w}, {.step = 1}, here());
           if (w % 2 == 0) {
             const auto last_word = cluster.receive(self, {}, never, here());
-            ASSERT_TRUE(last_word);  // before the news that its sender has left
+            ASSERT_TRUE(last_word);  // before the notice that its sender has left
             EXPECT_EQ(last_word->from, Rank{w});
           }
           EXPECT_FALSE(cluster.receive(self, {}, never, here()));
           EXPECT_EQ(cluster.workers_left(self), workers - 1 - w);
           if (w == workers - 1) break;
-          // Once told is enough: the next wait goes on until its time.
+          // One notice suffices: the next wait lasts until its deadline.
           const Time until = cluster.now(self) + from_seconds(0.01);
           EXPECT_FALSE(cluster.receive(self, {}, until, here()));
           EXPECT_GE(cluster.now(self), until);
@@ -55,7 +55,7 @@ TEST_P(ClusterContract, WhatAServerKeepsCountsByItsStaleness) {
           ++count;
         }
       });
-  std::vector<std::int64_t> expected(static_cast<std::size_t>(workers + 2), 1);  // one each of 2 .. workers + 1
+  std::vector<std::int64_t> expected(static_cast<std::size_t>(workers + 2), 1);  // one each for 2 .. workers + 1
   expected[0] = workers;
   expected[1] = 0;
   EXPECT_EQ(totals.staleness, expected);
@@ -65,7 +65,7 @@ TEST_P(ClusterContract, WhatAServerKeepsCountsByItsStaleness) {
   }
 }
 
-// For three participants or more: two servers and a worker.
+// Needs at least three participants: two servers and a worker.
 class TwoServersContract : public ClusterContract {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TwoServersContract);
 
@@ -131,12 +131,12 @@ TEST_P(TwoServersContract, TwoServersShareAModel) {
   }
 }
 
-// The server waits for more gradients than there are workers left to send any.
+// The server waits for more gradients than the remaining workers can send.
 TEST_P(ClusterContract, AMicroBatchThatAMessageEndsIsDropped) {
   const int workers = participants() - 1;
   base_s = 3600;
   const Time told = start_time + from_seconds(0.2);
-  std::vector<Time> began(static_cast<std::size_t>(workers), told);  // of the workers here
+  std::vector<Time> began(static_cast<std::size_t>(workers), told);  // by worker, for those here
   const RunTotals totals = run(
       workers,
       [&](Cluster& cluster, Rank self) {
@@ -157,7 +157,7 @@ TEST_P(ClusterContract, AMicroBatchThatAMessageEndsIsDropped) {
   }
 }
 
-// A server knows of all that was sent, whoever told it: here of what the worker got from the other server.
+// A server knows of all sent values through anybody: here of what the worker received from the other server.
 TEST_P(TwoServersContract, AServerKnowsWhatTheOtherOneHasSent) {
   const int workers = participants() - 2;
   const Slice second{.index = 1, .count = 2};
@@ -184,7 +184,7 @@ TEST_P(TwoServersContract, AServerKnowsWhatTheOtherOneHasSent) {
       2);
 }
 
-// Workers that step on their own beside a server, as in elastic averaging: a worker keeps one of two micro-batches.
+// Workers that take their own steps beside a server, as in elastic averaging: a worker keeps one of two micro-batches.
 TEST_P(ClusterContract, WhatWorkersKeepThemselvesBesideAServerIsKept) {
   SeenRounds seen;
   observer = &seen;
@@ -237,7 +237,7 @@ TEST_P(ClusterContract, WhatWorkersKeepThemselvesBesideAServerIsKept) {
   }
   if (!server_is_here) return;
   ASSERT_EQ(seen.rounds.size(), static_cast<std::size_t>(steps));
-  Bytes bytes{};  // of a row they are what was moved when the last worker had done the step
+  Bytes bytes{};  // in a row: bytes moved when the last worker had done the step
   for (int s = 1; s <= steps; ++s) {
     const StepRow& round = seen.rounds[static_cast<std::size_t>(s - 1)];
     EXPECT_EQ(round.step, Step{s});
@@ -248,12 +248,12 @@ TEST_P(ClusterContract, WhatWorkersKeepThemselvesBesideAServerIsKept) {
   EXPECT_EQ(bytes, totals.bytes);
 }
 
-// One whose server ends while it computes: what is cut off then is not taken from what was kept before.
+// A worker whose server ends while it computes: the time cut off is not taken from earlier kept work.
 TEST_P(ClusterContract, WhatTheEndCutsOffIsNotTakenFromWhatWasKept) {
   const int workers = participants() - 1;
   base_s = 0.02;
   delays = {std::make_shared<LongStep>(1)};
-  std::vector<Duration> kept(static_cast<std::size_t>(workers));  // where the server is
+  std::vector<Duration> kept(static_cast<std::size_t>(workers));  // on the server's process
   const RunTotals totals = run(
       workers,
       [&](Cluster& cluster, Rank self) {
@@ -279,7 +279,8 @@ TEST_P(ClusterContract, WhatTheEndCutsOffIsNotTakenFromWhatWasKept) {
   }
 }
 
-// For three participants or more: a region's server, the global one and a worker; with five or more two regions.
+// Needs at least three participants: a region's server, the global server and a worker; with five or more there are two
+// regions.
 class RegionsContract : public ClusterContract {
  protected:
   int regions() { return participants() < 5 ? 1 : 2; }
@@ -289,7 +290,7 @@ class RegionsContract : public ClusterContract {
 };
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RegionsContract);
 
-// The global server knows of all that was sent, from the regions' servers, who have it from their workers.
+// The global server knows of all sent values from the regions' servers, which know from their workers.
 TEST_P(RegionsContract, ServersHaveToDoWithTheirOwnWorkersAndWithTheGlobalOne) {
   const RunTotals totals = run(
       workers(),

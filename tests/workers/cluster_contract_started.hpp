@@ -1,4 +1,4 @@
-// Collectives that go on while their workers compute: started, and finished later.
+// Collectives that are started, continue while their workers compute, and are finished later.
 #pragma once
 
 namespace syncopate {
@@ -24,7 +24,7 @@ TEST_P(ClusterContract, CollectivesUnderWayAreFinishedInAnyOrder) {
       started.push_back(start(first));
       started.push_back(start(second));
       gradient(cluster, self, 1 + self.value % 2);
-      const bool reversed = (self.value + round) % 2 == 0;  // not alike on all workers
+      const bool reversed = (self.value + round) % 2 == 0;  // differs between workers
       std::vector<CollectiveResult> results(2);
       for (const std::size_t i : reversed ? std::vector<std::size_t>{1, 0} : std::vector<std::size_t>{0, 1})
         results[i] = cluster.finish(self, std::move(started[i]), here());
@@ -33,7 +33,7 @@ TEST_P(ClusterContract, CollectivesUnderWayAreFinishedInAnyOrder) {
         EXPECT_EQ(training.values(results[i].gradient), known_sum(n, step)) << "step " << step.value();
         EXPECT_TRUE(results[i].gradient.reduced());
         EXPECT_EQ(results[i].gradient.micro_batches(), n);
-        // Agreements go by the order of the starts.
+        // Agreements follow the order of the starts.
         EXPECT_EQ(results[i].agreement.micro_batches, n * (step.value() + 1));
         EXPECT_EQ(results[i].agreement.bytes, Bytes{(step.value() + 1) * all_reduce_bytes(n, payload).value()});
       }
@@ -43,7 +43,7 @@ TEST_P(ClusterContract, CollectivesUnderWayAreFinishedInAnyOrder) {
   for (int w = 0; w < n; ++w) EXPECT_EQ(totals.kept.at(static_cast<std::size_t>(w)), 6);
 }
 
-// So long that under MPI they go piece by piece, of both at the same time.
+// Values so long that under MPI they are summed in pieces, those of both at the same time.
 TEST_P(ClusterContract, LongValuesUnderWayAreSummedPieceByPiece) {
   constexpr std::size_t count = 300'000;
   const int n = participants();
@@ -67,14 +67,14 @@ TEST_P(ClusterContract, LongValuesUnderWayAreSummedPieceByPiece) {
   });
 }
 
-// Worker 0 comes 40 ms late to what the others have started, who compute for 50 ms meanwhile.
+// Worker 0 starts 40 ms later than the others, which compute for 50 ms meanwhile.
 TEST_P(ClusterContract, WhoComputesMeanwhileDoesNotWait) {
   const int n = participants();
   base_s = 0.01;
-  struct Met {  // the time in which the others may be waited for: at the barrier, at the gathering and at the end
+  struct Met {  // bounds of the others' waits: at the barrier, at the gathering and at the end
     Duration time{};
     Time end = start_time;
-    bool is_here = false;  // under MPI each process has its own worker
+    bool is_here = false;  // under MPI each process has only its own worker
   };
   std::vector<Met> met(static_cast<std::size_t>(n));
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
@@ -89,12 +89,12 @@ TEST_P(ClusterContract, WhoComputesMeanwhileDoesNotWait) {
     const Time asked = cluster.now(self);
     const CollectiveResult result = cluster.finish(self, std::move(started), here());
     const Time finished = cluster.now(self);
-    // Nothing is waited for that has come before it was asked for, and nothing longer than until it comes.
+    // Nobody waits for a result that arrived before it was requested, nor longer than until it arrives.
     EXPECT_LE(finished, std::max(asked, result.agreement.time) + hesitation());
     if (self == Rank{0}) {
       EXPECT_GE(result.agreement.time, begin + 4 * from_seconds(base_s));
     }
-    // The last arrival is the last start, not when somebody asks for the result.
+    // The last arrival is the last start, not the request for the result.
     const auto ns = [](Time time) { return static_cast<double>(time.time_since_epoch().count()); };
     const SharedNumbers stamps =
         cluster.all_gather(self, std::vector<double>{ns(before_start), ns(after_start)}, here());
@@ -133,7 +133,7 @@ TEST_P(ClusterContract, NobodyMissesAWorkerThatLeavesAfterTheStart) {
   EXPECT_EQ(totals.collectives, 2);
 }
 
-// Of five parameters the first slice of two has two, and the buffers with them; the second has three.
+// Of five parameters the first of two slices has two, with the buffers; the second has three.
 TEST_P(ClusterContract, ASliceIsAveragedAloneAndTheRestStays) {
   const int n = participants();
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {

@@ -14,7 +14,7 @@ TEST_P(ClusterContract, NumbersAreSummedAlongWithTheGradient) {
     for (int j = 0; j < 5; ++j) EXPECT_EQ(training.values(sum)[static_cast<std::size_t>(j)], (j + 1) * ranks);
     EXPECT_EQ(agreed.bytes, all_reduce_bytes(n, payload + 4 * 3));
 
-    Gradient none;  // numbers travel without a gradient, too
+    Gradient none;  // numbers are exchanged without a gradient, too
     numbers = {self.value == n - 1 ? 7.0 : 0.0};
     cluster.all_reduce_sum(self, none, numbers, {.planned = 1}, here());
     EXPECT_EQ(numbers.front(), 7);
@@ -64,7 +64,7 @@ TEST_P(ClusterContract, PacketsAreSummedOrGatheredByRank) {
                               all_gather_bytes(n, Bytes{n * (8 + 4)}));
 }
 
-// Before another exchange: one worker's packet to all, and of each packet a chunk to everybody.
+// Exchanges before a sum: one worker's packet to all, and a chunk of each packet to each worker.
 TEST_P(ClusterContract, PacketsAreBroadcastOrExchangedInChunks) {
   const int n = participants();
   const auto values_of = [&](const Packet& packet) {
@@ -101,7 +101,7 @@ TEST_P(ClusterContract, PacketsAreBroadcastOrExchangedInChunks) {
   EXPECT_EQ(totals.collectives, 2);
 }
 
-// Where all come back packets may be of unlike sizes, which all learn of; bytes are those of all.
+// Gathered packets may have different sizes, which all workers learn; bytes count all of them.
 TEST_P(ClusterContract, GatheredPacketsMayBeOfUnlikeSizes) {
   const int n = participants();
   std::int64_t all = 0;
@@ -126,7 +126,7 @@ TEST_P(ClusterContract, GatheredPacketsMayBeOfUnlikeSizes) {
   EXPECT_EQ(totals.bytes, Bytes{2 * all_gather_bytes(n, Bytes{all}).value()});
 }
 
-// In float32 the small gradients would be lost beside the large ones that cancel.
+// In float32 the small gradients would be lost beside the large ones, which cancel.
 TEST_P(ClusterContract, AWideGradientIsSummedInDoublePrecision) {
   const int n = participants();
   run(n, [&](Cluster& cluster, Rank self) {
@@ -160,7 +160,7 @@ TEST_P(ClusterContract, AnAverageCanBeWeighted) {
       for (int j = 0; j < 5; ++j) parameters.push_back(static_cast<float>(100 - rate * mean_rank * (j + 1)));
       EXPECT_THAT(training.values(state), testing::Pointwise(testing::FloatNear(1e-4f), parameters));
       EXPECT_NEAR(buffers(state)[0], mean_rank, 1e-5);
-      EXPECT_EQ(moment(state), KnownObjective::gradient_of({self, 0, 0}));  // kept by the policy
+      EXPECT_EQ(moment(state), KnownObjective::gradient_of({self, 0, 0}));  // kept, by the policy
     };
     expect_mean_rank(average(self.value + 1), (2 * n + 1) / 3.0);  // sum of squares / sum
     expect_mean_rank(average(self.value == n - 1 ? 0.5 : 0), n);
@@ -169,8 +169,7 @@ TEST_P(ClusterContract, AnAverageCanBeWeighted) {
   });
 }
 
-// Groups of two consecutive ranks, the last one smaller where their number is odd: no rows, one
-// collective per group.
+// Groups of two consecutive ranks; the last one is smaller if the number is odd. No rows, and one collective per group.
 TEST_P(ClusterContract, AnAverageWithinGroupsConcernsTheirMembersAlone) {
   SeenRounds seen;
   observer = &seen;
@@ -180,7 +179,7 @@ TEST_P(ClusterContract, AnAverageWithinGroupsConcernsTheirMembersAlone) {
   const std::int64_t pair_bytes = all_reduce_bytes(2, payload + 8).value();  // parameters and two buffers
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
     const int group = self.value / 2;
-    // Groups go their own pace: each one more average than the group before it.
+    // Groups have their own pace: each has one more average than the group before it.
     for (int round = 0; round <= group; ++round) {
       ModelStatePtr state = stepped(cluster, self);
       cluster.average(self, state, {.policy = {}, .group_size = 2}, {}, here());
@@ -208,7 +207,7 @@ TEST_P(ClusterContract, AnAverageWithinGroupsConcernsTheirMembersAlone) {
 TEST_P(ClusterContract, AllGatherGivesEverybodysNumbersInTheOrderOfTheRanks) {
   const int n = participants();
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
-    gradient(cluster, self, 1 + self.value % 2);  // they do not come at once
+    gradient(cluster, self, 1 + self.value % 2);  // they do not arrive together
     for (int round = 0; round < 2; ++round) {
       const std::vector<double> own = {self.value + 0.25, 10.0 * self.value + round};
       const SharedNumbers all = cluster.all_gather(self, own, here());
@@ -234,7 +233,7 @@ TEST_P(ClusterContract, AWorkerCanComputeOnTheSamplesOfAnother) {
   });
 }
 
-// The slot decides how long it takes: worker 0's step 5 never ends, whose samples another may compute on.
+// The slot determines the time: worker 0's step 5 never ends, but another worker may compute its samples.
 TEST_P(ClusterContract, TheSlotDecidesHowLongSamplesTake) {
   delays = {std::make_shared<EndlessStep>(Rank{0}, 5)};
   run(participants(), [&](Cluster& cluster, Rank self) {
@@ -246,7 +245,7 @@ TEST_P(ClusterContract, TheSlotDecidesHowLongSamplesTake) {
   });
 }
 
-// Without a model everything takes place all the same: what is counted, and what it costs.
+// Without a model everything happens in the same way: counts and costs.
 TEST_P(ClusterContract, TimeOnlyRunsCountWhatTheyWouldMove) {
   const int n = participants();
   is_time_only = true;
@@ -299,7 +298,7 @@ TEST_P(ClusterContract, TimeOnlyRunsCountWhatTheyWouldMove) {
   EXPECT_EQ(totals.collectives, 4);
 }
 
-// Rows of methods without collectives: the steps that all workers have done.
+// Rows of methods without collectives: steps that all workers have done.
 TEST_P(ClusterContract, StepsOfEqualNumberBecomeOneRow) {
   SeenRounds seen;
   observer = &seen;

@@ -1,4 +1,4 @@
-// Compressions as experiment files write them.
+// Compressions as written in experiment files.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@ inline bool has_ratio(std::string_view kind) {
   return kind == "top-k" || kind == "dgc" || kind == "random-k" || kind == "scalecom";
 }
 
-// A kind with these keys: compression("top-k", "ratio = 0.1"). The ratio comes first; its default is a hundredth.
+// A kind with these keys: compression("top-k", "ratio = 0.1"). If there is a ratio it comes first; its default is 1 %.
 inline CompressionOptions compression(std::string_view kind, const std::string& keys = "",
                                       Compresses what = Compresses::gradients) {
   std::string table = fmt::format("name = \"{}\"", kind);

@@ -1,4 +1,4 @@
-// Compressors over several steps, against recursions in double precision that share nothing with them.
+// Compressors over several steps, compared with independent recursions in double precision.
 #include "workers/compression/compressor.hpp"
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@
 namespace syncopate {
 namespace {
 
-// Workers that exchange packets, without a cluster: what compressors make of their gradients, step by step.
+// Workers that exchange packets, without a cluster, to test compressors step by step.
 
 class ExchangedSteps {
  public:
@@ -39,12 +39,12 @@ class ExchangedSteps {
     for (std::size_t i = 0; i < owned.size(); ++i) owned[i].resize(this->compressor->owned(rank(i)));
   }
 
-  // The sum of what the workers send, one gradient of each.
+  // The sum of the sent packets, with one gradient per worker.
   Vector step(Step step, const std::vector<Vector>& gradients, float of_memory = 1) {
     for (std::size_t i = 0; i < memory.size(); ++i) compressor->accumulate(gradients[i], 0, of_memory, memory[i]);
     return exchange(step);
   }
-  // The same of what the memories hold.
+  // The same for the contents of the memories.
   Vector exchange(Step step) {
     const std::vector<Exchange> exchanges = compressor->exchanges(step);
     const std::size_t workers = memory.size(), words = words_of(exchanges.front());
@@ -106,14 +106,14 @@ class ExchangedSteps {
   std::size_t size_;
 
  public:
-  std::vector<Vector> memory;  // of each worker
-  std::vector<Vector> owned;   // residuals of the chunks that each owns
-  Vector common;               // of the step before
+  std::vector<Vector> memory;  // by worker
+  std::vector<Vector> owned;   // residuals of the owned chunks, by worker
+  Vector common;               // the previous step's common part
 };
 
-// What tests share that compare compressors with recursions in double precision.
+// Shared by tests that compare compressors with recursions in double precision.
 
-// Of each worker, drawn anew for each step.
+// A gradient per worker, drawn again for each step.
 std::vector<std::vector<float>> normal_gradients(int workers, std::size_t size, int step) {
   std::mt19937 engine(static_cast<unsigned>(7 * step + 1));
   std::normal_distribution<float> normal;
@@ -129,7 +129,7 @@ void expect_near(const std::vector<float>& found, const std::vector<double>& exp
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], tolerance) << where << " at " << i;
 }
 
-// The places of the k largest magnitudes, the largest first.
+// The indices of the k largest magnitudes, the largest first.
 std::vector<std::size_t> largest(const std::vector<double>& values, std::size_t k) {
   std::vector<std::size_t> places(values.size());
   std::iota(places.begin(), places.end(), 0u);
@@ -178,7 +178,7 @@ TEST(ScaleCom, FollowsTheLeadersPlacesAndFiltersResiduals) {
       expect_near(found.step(t, g), sum, 1e-5, "step " + std::to_string(t));
       for (std::size_t i = 0; i < size; ++i) sent[i] += sum[i];
     }
-    // Telescoping, of what is really kept: e stands first in the memory.
+    // Telescoping, with the actual residual: e is the first part of the memory.
     for (std::size_t i = 0; i < size; ++i) {
       double left = 0;
       for (const Vector& own : found.memory) left += own[i];
@@ -190,12 +190,12 @@ TEST(ScaleCom, FollowsTheLeadersPlacesAndFiltersResiduals) {
 TEST(ScaleCom, OfEachTensorSendsOfEach) {
   const CompressionOptions options = compression("scalecom", R"(ratio = 0.5, scope = "tensor")");
   ExchangedSteps found(of_parts(options, {{0, 2}, {2, 3}}, 2), 2, 5);
-  // Worker 1 leads at step 1.
+  // Worker 1 leads in step 1.
   EXPECT_EQ(found.step(1, {{9, 1, 9, 1, 1}, {1, 2, 30, 50, 40}}), (Vector{0, 3, 0, 51, 0}));
   EXPECT_EQ(found.memory[0], (Vector{9, 0, 9, 0, 1}));
 }
 
-// Means of both groups of each column, as its definition has them.
+// Means of both groups of each column, as in the definition.
 Exact one_bit_of(const Exact& values, std::size_t columns) {
   Exact result(values.size());
   for (std::size_t column = 0; column < columns; ++column) {
@@ -217,7 +217,7 @@ CompressionOptions one_bit(const char* scope, Pattern pattern = Pattern::gather)
 TEST(OneBit, HasTheGoldenMeans) {
   ExchangedSteps found(whole(one_bit("model"), 4, 1), 1, 4);
   expect_near(found.step(0, {{0.5f, -1.5f, 0, 2}}), {0.833333, -1.5, 0.833333, 0.833333}, 1e-6);
-  // The same column as the second of a matrix, between one that is exact and one of zeros.
+  // The same column as the second column of a matrix, between one that is exact and one of zeros.
   ExchangedSteps columns(of_parts(one_bit("column"), {{0, 12, 4, 3}}), 1, 12);
   expect_near(columns.step(0, {{-1, 0.5f, 0, -1, -1.5f, 0, 7, 0, 0, 7, 2, 0}}),
               {-1, 0.833333, 0, -1, -1.5, 0, 7, 0.833333, 0, 7, 0.833333, 0}, 1e-6);
@@ -236,7 +236,7 @@ TEST(OneBit, IsWhatItsDefinitionSaysOfEachColumn) {
       for (std::size_t i = 0; i < size; ++i) expected[i] += one[i];
     }
     expect_near(sum, expected, 1e-5, std::to_string(rows) + " x " + std::to_string(columns));
-    for (std::size_t i = 0; i < size; ++i)  // which keeps the mean of each column, and what is left of all
+    for (std::size_t i = 0; i < size; ++i)  // keeps the mean of each column, and the total residual
       EXPECT_NEAR(sum[i] + found.memory[0][i] + found.memory[1][i], g[0][i] + g[1][i], 1e-5);
   }
 }
@@ -254,14 +254,14 @@ TEST(OneBit, ANotANumberSpoilsItsColumn) {
   EXPECT_EQ(sum[1], 1);
 }
 
-// Signs in chunks of ceil(d / N), each with the mean magnitude of its own; the owner's residual beside the workers'.
+// Signs in chunks of ceil(d / N) values, each with its own mean magnitude; the owners' residuals besides the workers'.
 TEST(TwoPhase, IsTheRecursionWithBothResiduals) {
   constexpr int workers = 3;
   for (const std::size_t size : {50u, 51u, 4u, 2u, 4000u}) {
     for (const bool feedback : {true, false}) {
       ExchangedSteps found(whole(compression("sign", R"(exchange = "two-phase")"), size, workers), workers, size);
       const std::size_t chunk = (size + workers - 1) / workers;
-      const auto signs_of = [&](const Exact& p) {  // of every chunk by itself
+      const auto signs_of = [&](const Exact& p) {  // for each chunk separately
         Exact result(size);
         for (std::size_t begin = 0; begin < size; begin += chunk) {
           const std::size_t end = std::min(size, begin + chunk);
@@ -286,7 +286,7 @@ TEST(TwoPhase, IsTheRecursionWithBothResiduals) {
         for (std::size_t i = 0; i < size; ++i) r[i] -= all[i], sent[i] += all[i];
         const Vector out = found.step(t, g, feedback ? 1 : 0);
         if (!feedback)
-          for (Vector& own : found.owned) std::ranges::fill(own, 0.0f);  // as CompressedSum does
+          for (Vector& own : found.owned) std::ranges::fill(own, 0.0f);  // as in CompressedSum
         expect_near(out, all, 1e-4, std::to_string(size) + " values, step " + std::to_string(t));
       }
       if (!feedback) continue;
@@ -299,7 +299,7 @@ TEST(TwoPhase, IsTheRecursionWithBothResiduals) {
   }
 }
 
-// Values of one bucket each are exact, also when their sum is rounded again.
+// Values with a bucket each are exact, also when their sum is rounded again.
 TEST(TwoPhase, OfExactPacketsIsTheSum) {
   ExchangedSteps found(whole(compression("qsgd", R"(bucket = 1, exchange = "two-phase")"), 100, 3), 3, 100);
   const auto g = normal_gradients(3, 100, 2);
@@ -307,7 +307,7 @@ TEST(TwoPhase, OfExactPacketsIsTheSum) {
   for (std::size_t i = 0; i < 100; ++i) EXPECT_NEAR(sum[i], g[0][i] + g[1][i] + g[2][i], 1e-5);
 }
 
-// The rounding of each worker and the owner's: variances of at most (norm / s)^2 / 4 each.
+// Each worker's rounding and the owner's have variances of at most (norm / s)^2 / 4.
 TEST(TwoPhase, OfRoundedLevelsIsRightOnAverage) {
   constexpr std::size_t size = 64;
   constexpr int draws = 4000;
@@ -324,10 +324,10 @@ TEST(TwoPhase, OfRoundedLevelsIsRightOnAverage) {
   }
   const double norm = 2 * std::sqrt(32.0 * 2), deviation = norm / 7 / 2 * std::sqrt(3.0);
   for (std::size_t i = 0; i < size; ++i) EXPECT_NEAR(mean[i], g[0][i] + g[1][i], 5 * deviation / std::sqrt(draws)) << i;
-  EXPECT_LT(alike, draws / 2);  // chunks have draws of their own
+  EXPECT_LT(alike, draws / 2);  // each chunk has its own draws
 }
 
-// A matrix that chunks cut within a row keeps its columns: two values in each are exact in every piece.
+// If a matrix is cut into chunks within a row, it keeps its columns: two values in each are exact in every piece.
 TEST(TwoPhase, PiecesOfAMatrixHaveItsColumns) {
   constexpr std::size_t rows = 5, columns = 7, size = rows * columns + 3;
   Vector p(size);
@@ -344,7 +344,7 @@ TEST(TwoPhase, PiecesOfAMatrixHaveItsColumns) {
   }
 }
 
-// A matrix of 4 x 3 and a vector of 5, of which u = m u + g is sent whole.
+// A matrix of 4 x 3 and a vector of 5, whose u = m u + g is sent whole.
 TEST(DeepGradientCompression, SendsVectorsWholeWithTheirMomentum) {
   constexpr int workers = 3;
   constexpr std::size_t matrix = 12, size = 17, kept = 3;
@@ -405,8 +405,8 @@ TEST(Sparsifiers, WarmTheirRatioUpByAList) {
     }
 }
 
-// In each step one of four workers leaves its gradient out. Sums, what is left at the end, what was counted and what
-// was folded in are in balance; what was neither is missing in it.
+// In each step one of four workers leaves its gradient out. The sums, the final residuals, and the counted and
+// folded-in gradients balance; gradients that are neither counted nor folded in are missing.
 TEST(ErrorFeedback, TelescopesWithFoldedGradients) {
   constexpr int workers = 4;
   constexpr std::size_t size = 48;
@@ -444,7 +444,7 @@ TEST(ErrorFeedback, TelescopesWithFoldedGradients) {
     }
 }
 
-// With momentum inside, folding runs u = m u + g too.
+// With momentum inside, folding in also updates u = m u + g.
 TEST(ErrorFeedback, FoldsIntoTheMomentumOfDeepGradientCompression) {
   constexpr std::size_t size = 10;
   ExchangedSteps found(whole(compression("dgc", "ratio = 0.2, momentum = 0.8"), size, 1), 1, size);
@@ -464,7 +464,7 @@ TEST(ErrorFeedback, FoldsIntoTheMomentumOfDeepGradientCompression) {
   }
 }
 
-// All workers together.
+// Bytes of all workers together.
 Bytes::Rep bytes_of(const Compressor& compressor, int workers) {
   Bytes::Rep bytes = 0;
   for (const Exchange& exchange : compressor.exchanges({}))
@@ -474,8 +474,8 @@ Bytes::Rep bytes_of(const Compressor& compressor, int workers) {
   return bytes;
 }
 
-// N = 16 workers, a matrix of 1000 x 1000: bytes that each sends on average. Chunks have 62,500 values, whose signs are
-// 1,954 words; an eighth of a byte each would be 234,375 in both phases.
+// N = 16 workers, a matrix of 1000 x 1000: mean bytes per worker. Chunks have 62,500 values, whose signs are 1,954
+// words; an eighth of a byte each would be 234,375 in both phases.
 TEST(Compressors, SendAsMuchAsClosedFormsSay) {
   const auto sent = [](CompressionOptions options, Pattern pattern = Pattern::gather) {
     options.pattern = pattern;
@@ -500,7 +500,7 @@ TEST(Compressors, SendAsMuchAsClosedFormsSay) {
   EXPECT_EQ(sent(compression("powersgd", "rank = 2")), 30'000);
 }
 
-// Bits of all are shorter than a dense ring's vector for fewer than 64 workers, and in two phases always.
+// Gathered bits are shorter than a dense ring's vectors for fewer than 64 workers; in two phases they always are.
 TEST(Compressors, GatheredBitsPayForFewerThan64Workers) {
   constexpr std::size_t size = 64 * 32 * 1000;
   CompressionOptions options = compression("sign");
@@ -515,7 +515,7 @@ TEST(Compressors, GatheredBitsPayForFewerThan64Workers) {
   }
 }
 
-// What is sent instead of a vector, against golden values, independent selections and closed forms.
+// Packets in place of vectors, compared with golden values, independent selections and closed forms.
 
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
@@ -527,7 +527,7 @@ std::vector<float> normal_numbers(std::size_t size, unsigned seed, float mean = 
   return values;
 }
 
-// One step of workers without residuals: the sum of what they send, and what each has left.
+// One step of workers without residuals: the sum of their packets, and each worker's residual.
 struct Step1 {
   std::vector<float> sum;
   std::vector<std::vector<float>> left;
@@ -548,7 +548,7 @@ TEST(TopK, IsThatOfASortWithTiesByPlace) {
     for (const double ratio : {0.001, 0.01, 0.3, 1.0})
       for (const bool rounded : {false, true}) {
         std::vector<float> values = normal_numbers(size, 3);
-        if (rounded)  // many ties
+        if (rounded)  // makes many ties
           for (float& value : values) value = std::round(value);
         const std::size_t k = std::max<std::size_t>(1, static_cast<std::size_t>(ratio * static_cast<double>(size)));
         std::vector<std::uint32_t> expected(size);
@@ -561,7 +561,7 @@ TEST(TopK, IsThatOfASortWithTiesByPlace) {
       }
 }
 
-// The draw from which the bound comes sees large values alone, or none of them.
+// The sample that determines the bound contains only large values, or none of them.
 TEST(TopK, IsRightWhereEverySoManyValuesMislead) {
   for (const float drawn : {1000.0f, 0.0f}) {
     std::vector<float> values = normal_numbers(1 << 16, 4);
@@ -611,7 +611,7 @@ TEST(RandomK, SendsTheSamePlacesOfAllAndOthersAtEachStep) {
     }
     EXPECT_EQ(std::accumulate(step.sum.begin(), step.sum.end(), 0.0f), 300);  // without replacement
   }
-  // Binomial, 400 draws of probability 0.1: mean 40, standard deviation 6; of 1,000 none is 5.5 of these away.
+  // Binomial, 400 draws of probability 0.1: mean 40, standard deviation 6; none of 1,000 deviates by 5.5 of these.
   for (const float count : times_sent) EXPECT_NEAR(count, 40, 33);
 }
 
@@ -645,7 +645,7 @@ TEST(Signs, ContractByTheClosedForm) {
 
 TEST(MajorityVote, IsTheSignOfTheSumOfSigns) {
   const auto compressor = whole(compression("majority"), 3);
-  // Times the three micro-batches by which a method divides.
+  // Multiplied by the three micro-batches by which a method divides.
   EXPECT_EQ(step_of(compressor, {{5, -1, 0.1f}, {-0.1f, -1, 0.2f}, {-0.2f, 3, -9}}).sum,
             (std::vector<float>{-3, -3, 3}));
   EXPECT_EQ(step_of(compressor, {{5, 1, -1}, {-1, 1, -1}}).sum, (std::vector<float>{0, 2, -2}));  // a tie
@@ -658,13 +658,13 @@ TEST(MajorityVote, WhoHasNothingDoesNotVote) {
   EXPECT_EQ(step_of(compressor, {{0, 0, 0}, {0, 0, 0}}).sum, (std::vector<float>{0, 0, 0}));
 }
 
-// Of 33 values, so that words are not full.
+// 33 values, so that the last word is not full.
 TEST(MajorityVote, ZerosVotePlusOrNothing) {
   std::vector<float> one(33), other(33);
   one[0] = 2, one[1] = -1, one[32] = -3;
   other[1] = 1, other[2] = -0.0F, other[31] = -4;
   std::vector<float> plus(33, 2), abstain(33);
-  plus[1] = plus[2] = plus[31] = plus[32] = 0;  // of one minus, and one plus or zero; a negative zero is minus
+  plus[1] = plus[2] = plus[31] = plus[32] = 0;  // one minus, and one plus or zero; a negative zero is minus
   abstain[0] = 2, abstain[31] = abstain[32] = -2;
   EXPECT_EQ(step_of(whole(compression("majority"), 33), {one, other}).sum, plus);
   const CompressionOptions options = compression("majority", R"(zeros = "abstain")");
@@ -680,7 +680,7 @@ TEST(Qsgd, IsExactForOneValueAndZeros) {
   EXPECT_TRUE(std::isnan(step_of(compressor, {{0, not_a_number, 0, 0, 0, 0, 0, 0, 0, 5}}).sum[1]));
 }
 
-// The mean of many draws, of all bit widths; a rounding's variance is at most (norm / s)^2 / 4.
+// The mean of many draws, for all bit widths; the variance of a rounding is at most (norm / s)^2 / 4.
 TEST(Qsgd, IsRightOnAverage) {
   const std::vector<float> v = normal_numbers(64, 9);
   double norm = 0;
@@ -772,10 +772,10 @@ TEST(PowerSgd, SendsVectorsAndSmallMatricesWhole) {
   EXPECT_THROW(of_parts(power(16, 2), parts), RunFailure);
 }
 
-// Forms of compressors in which papers and published code differ, against recursions in double precision that share
-// nothing with them.
+// Forms of compressors in which papers and published code differ, compared with independent recursions in double
+// precision.
 
-// u = m (u + g), v += u + g; every third step leaves its gradient out and folds it in: as if it had been there.
+// u = m (u + g), v += u + g. Every third step leaves its gradient out and folds it in, which is equal to having it.
 TEST(DeepGradientCompression, WithNesterovFollowsTheRecursion) {
   constexpr std::size_t size = 10;
   ExchangedSteps found(whole(compression("dgc", "ratio = 0.2, momentum = 0.8, nesterov = true"), size), 1, size);
@@ -795,7 +795,7 @@ TEST(DeepGradientCompression, WithNesterovFollowsTheRecursion) {
   }
 }
 
-// Tensors (3, 4) and (0, -12) of the sum of two micro-batches; norms 5, 12 and 13, of their mean half of that.
+// Tensors (3, 4) and (0, -12) of the sum of two micro-batches; norms 5, 12 and 13, and half of that for their mean.
 TEST(DeepGradientCompression, ClipsAWorkersMeanGradient) {
   const std::vector<Part> parts = {{0, 2, 1, 2}, {2, 2}};
   const auto clipped = [&](const char* by, double clip, const char* scaling = "none") {
@@ -819,7 +819,7 @@ TEST(DeepGradientCompression, ClipsAWorkersMeanGradient) {
   EXPECT_TRUE(std::isnan(gradient[1]));
 }
 
-// mean - d where a value is below its column's mean, else mean + d, with d the mean distance.
+// mean - d if a value is below its column's mean, else mean + d, where d is the mean distance.
 TEST(OneBit, WithAThresholdAtTheMeanIsWhatItsDefinitionSays) {
   for (const auto& [rows, columns] : {std::pair<std::size_t, std::size_t>(37, 21), {2500, 3}, {1, 70}, {70, 1}}) {
     const std::size_t size = rows * columns;
@@ -844,7 +844,7 @@ TEST(OneBit, WithAThresholdAtTheMeanIsWhatItsDefinitionSays) {
 
 TEST(OneBit, WithAThresholdAtTheMeanIsExactForTwoValues) {
   ExchangedSteps found(whole(compression("one-bit", R"(scope = "model", threshold = "mean")"), 4), 1, 4);
-  expect_near(found.step(0, {{5, 3, 3, 5}}), {5, 3, 3, 5}, 1e-6);  // with a threshold of 0 they all were 4
+  expect_near(found.step(0, {{5, 3, 3, 5}}), {5, 3, 3, 5}, 1e-6);  // with a threshold of 0 all would be 4
   const Vector sum = found.step(1, {{1, 1, std::numeric_limits<float>::quiet_NaN(), 1}});
   EXPECT_TRUE(std::ranges::all_of(sum, [](float value) { return std::isnan(value); }));
 }
@@ -870,8 +870,9 @@ CompressionOptions in_turn(int rank, double least_rate = 0, const std::string& k
   return power(rank, least_rate, ", factors = \"in-turn\"" + keys);
 }
 
-// From the first step's own factor on, as the library draws it, the recursion of the package: the factor of the step
-// before, made orthogonal; the other one from it; what they make out of the residual. A vector goes along whole.
+// The recursion of the package, from the first step's own factor as drawn by the library: the previous step's factor,
+// made orthogonal; the other factor from it; and their product, which is subtracted from the residual. A vector is sent
+// whole.
 TEST(PowerSgd, InTurnFollowsTheRecursion) {
   constexpr std::size_t n = 5, m = 7, r = 2, size = n * m + 3;
   constexpr int workers = 3;
@@ -879,13 +880,13 @@ TEST(PowerSgd, InTurnFollowsTheRecursion) {
     ExchangedSteps found(of_parts(in_turn(r, 0, of_mean ? removes_mean : ""), {{0, n * m, n, m}, {n * m, 3}}, workers),
                          workers, size);
     std::vector<Exact> e(workers, Exact(size));
-    std::vector<Exact> factor(r);  // of all workers' sum
+    std::vector<Exact> factor(r);  // factor of all workers' sum
     for (int t = 0; t < steps; ++t) {
       const auto g = normal_gradients(workers, size, t);
       const Vector sum = found.step(t, g);
       for (std::size_t w = 0; w < e.size(); ++w)
         for (std::size_t i = 0; i < size; ++i) e[w][i] += g[w][i];
-      if (t == 0) {  // that the first step projects on some Q is told by its residual; what it sent is what it is
+      if (t == 0) {  // the first step's projection follows from its residual
         for (std::size_t c = 0; c < r; ++c) {
           factor[c].resize(n);
           for (std::size_t i = 0; i < n; ++i) factor[c][i] = found.common[i * r + c];
@@ -923,7 +924,7 @@ TEST(PowerSgd, InTurnFollowsTheRecursion) {
   }
 }
 
-// A square matrix of full rank is exact from the first step on; one of rank 1 that stays is so from the second.
+// A square matrix of full rank is exact from the first step on; a constant matrix of rank 1 from the second.
 TEST(PowerSgd, InTurnIsExactWhereFactorsHoldTheMatrix) {
   ExchangedSteps full(of_parts(in_turn(6), {{0, 36, 6, 6}}, 2), 2, 36);
   for (int t = 0; t < steps; ++t) {
@@ -949,7 +950,7 @@ TEST(PowerSgd, InTurnGoesOnAfterGradientsOfZeros) {
   EXPECT_NE(found.step(3, normal_gradients(1, 20, 1)), Vector(20));
 }
 
-// Matrices of 20 x 30 in rank 2, and 9 values that are sent whole; predictions count even and odd steps.
+// Matrices of 20 x 30 in rank 2, and 9 values that are sent whole; predictions distinguish even and odd steps.
 TEST(PowerSgd, InTurnSendsHalfOfTheFactorsOnAverage) {
   const std::vector<ParameterTensor> tensors = {{"m", 0, 600, 0, 20}, {"b", 600, 9, 1}};
   const auto list = exchanges_of(in_turn(2, 2), tensors, Bytes{4 * 609}, 3);
@@ -965,16 +966,16 @@ TEST(PowerSgd, InTurnSendsHalfOfTheFactorsOnAverage) {
   EXPECT_EQ(list.back().of_odd_steps, odd);
 }
 
-// Packets of eight and four bits per value, against independent roundings and closed forms.
+// Packets of eight and four bits per value, compared with independent roundings and closed forms.
 
-// One worker's step.
+// One step of a single worker.
 Step1 sent(const CompressionOptions& options, const std::vector<float>& values, std::vector<Part> parts = {},
            Step step = 3) {
   if (parts.empty()) parts = {{0, values.size(), 0}};
   return step_of(of_parts(options, parts), {values}, {}, step);
 }
 
-// In double precision: each value's bin of mean +- range x deviation, and the means of bins.
+// In double precision: each value's bin within mean +- range x deviation, and the means of bins.
 std::vector<double> in_bins(const std::vector<float>& values, double range_std) {
   const auto size = static_cast<double>(values.size());
   const double mean = std::accumulate(values.begin(), values.end(), 0.0) / size;
@@ -998,7 +999,7 @@ TEST(UniformBins, StandForTheMeanOfTheirValues) {
     const auto values = normal_numbers(5001, 4, 0.3f, 2);
     const auto expected = in_bins(values, range_std);
     const Step1 found = sent(compression("int8", fmt::format("range_std = {}", range_std)), values);
-    int other_bins = 0;  // values that rounding has put across an edge
+    int other_bins = 0;  // values that rounding has moved across an edge
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (std::abs(found.sum[i] - expected[i]) > 1e-4) ++other_bins;
       EXPECT_EQ(found.left[0][i], values[i] - found.sum[i]);
@@ -1007,8 +1008,8 @@ TEST(UniformBins, StandForTheMeanOfTheirValues) {
   }
 }
 
-// Of a sum: what all bins have lost adds up to nothing. A value inside is less than a bin off, one outside is in the
-// outermost bin, whatever its size.
+// The errors of all bins sum to zero. The error of a value inside the range is less than a bin; a value outside is in
+// the outermost bin, whatever its size.
 TEST(UniformBins, KeepTheSum) {
   const auto values = normal_numbers(4096, 7);
   const Step1 found = sent(compression("int8"), values);
@@ -1053,7 +1054,7 @@ TEST(FourBitFloats, AreTheNearestPowersOfTwoOfTheLargest) {
   EXPECT_EQ(sent(compression("fp4"), powers).sum, powers);
 }
 
-// By a search over all 15 values, in buckets with a largest of their own.
+// Compared with a search over all 15 values, in buckets with their own maxima.
 TEST(FourBitFloats, AreTheNearestOfAll) {
   const auto values = normal_numbers(331, 3);
   const Step1 found = sent(compression("fp4", "bucket = 50"), values);
@@ -1078,7 +1079,7 @@ TEST(FourBitFloats, AtRandomAreRightOnAverage) {
     const Step1 found = sent(options, values, {}, Step{draw});
     for (std::size_t i = 0; i < values.size(); ++i) sums[i] += static_cast<double>(found.sum[i]) / draws;
   }
-  // Five standard errors of a rounding between two values that are 0.5 apart at the most, 0.25 x 0.25 of variance.
+  // Five standard errors of a rounding between two values at most 0.5 apart, with variance 0.25 x 0.25.
   for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(sums[i], values[i], 5 * 0.25 / std::sqrt(draws)) << i;
   EXPECT_NEAR(sums[3], 0.01, 5 * 0.008 / std::sqrt(draws));
   EXPECT_NEAR(sums[4], -0.002, 5 * 0.008 / std::sqrt(draws));

@@ -34,7 +34,7 @@ std::vector<Duration> durations(const ComputeTime& time, Rank worker, Step step,
   return out;
 }
 
-// Delays that a test writes down, by micro-batch.
+// Delays written by a test, by micro-batch.
 class ListedDelay final : public DelayProcess {
  public:
   explicit ListedDelay(std::vector<double> seconds) : seconds_(std::move(seconds)) {}
@@ -47,7 +47,7 @@ class ListedDelay final : public DelayProcess {
   std::vector<double> seconds_;
 };
 
-// A time of its own for each worker, step and micro-batch.
+// A different time for each worker, step and micro-batch.
 class DelayOfPlace final : public DelayProcess {
  public:
   void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
@@ -58,7 +58,7 @@ class DelayOfPlace final : public DelayProcess {
   double mean_s() const override { return 0; }
 };
 
-// So many of each step's delays are there to be asked for.
+// Only this number of each step's delays exists.
 class FewDelays final : public DelayProcess {
  public:
   explicit FewDelays(std::size_t count, double mean_s = 0) : count_(count), mean_s_(mean_s) {}
@@ -109,7 +109,7 @@ TEST(ComputeTime, LastsAtLeastANanosecondAndAtMostTheLongestDuration) {
     EXPECT_THAT(durations(time, Rank{0}, Step{0}, 6),
                 testing::ElementsAre(Duration{1}, Duration{1}, Duration{1}, longest_duration, longest_duration,
                                      Duration{2'000'000}));
-    EXPECT_EQ(time.added(Rank{0}, Step{0}, 0), Duration{0});  // nobody can sleep a negative time
+    EXPECT_EQ(time.added(Rank{0}, Step{0}, 0), Duration{0});  // a sleep cannot be negative
     EXPECT_EQ(time.added(Rank{0}, Step{0}, 3), longest_duration);
   });
 }
@@ -160,7 +160,7 @@ TEST(ComputeTime, OrderOfAskingDoesNotMatter) {
   const ComputeTime time(3, 0.010, {}, {tabulated_lognormal_delay(0.005), normal_delay(0, 0.001)});
   const auto batch = durations(time, Rank{2}, Step{4}, 200);
   for (std::uint32_t m = 200; m-- > 0;) {
-    (void)durations(time, Rank{1}, Step{m}, 3);  // somebody else asks in between
+    (void)durations(time, Rank{1}, Step{m}, 3);  // another worker asks in between
     ASSERT_EQ(durations(time, Rank{2}, Step{4}, 1, m)[0], batch[m]);
   }
   std::vector<Duration> elsewhere;
@@ -168,7 +168,7 @@ TEST(ComputeTime, OrderOfAskingDoesNotMatter) {
   EXPECT_EQ(elsewhere, batch);
 }
 
-// Steps of many workers, or many of one: as each by itself, however many and however long.
+// Steps of many workers, or many steps of one, equal those drawn one by one, for all numbers and lengths.
 TEST(ComputeTime, ManyStepsAtOnceAreThoseAskedForOneByOne) {
   std::vector<double> factors;
   for (int worker = 0; worker < 1400; ++worker) factors.push_back(1 + 0.125 * (worker % 7));
@@ -227,7 +227,7 @@ TEST(ComputeTime, IsKnownAheadAsFarAsEachOfItsPartsIs) {
     EXPECT_EQ(known(added, 0, 12), 4u);
     EXPECT_EQ(known(added, 1, 12), 3u);
     EXPECT_EQ(known(added, 1, 2), 2u);
-    EXPECT_EQ(known(added, 20, 12), 1u);  // whoever asks for that is told
+    EXPECT_EQ(known(added, 20, 12), 1u);  // every worker that asks gets this answer
     EXPECT_EQ(known(added, 0, 12, 2), 5u);
     EXPECT_EQ(known(added, 0, 12, 0, 5), 5u);
   }
@@ -260,7 +260,7 @@ TEST(ComputeTime, RefusesWhatIsNoTime) {
 
 using Lengths = std::vector<std::int32_t>;
 
-// Two workers, two micro-batches of two sequences, three steps until the data begin anew.
+// Two workers, two micro-batches of two sequences, and three steps until the data repeat.
 class WrittenLengths final : public BatchLengths {
  public:
   static Lengths of(const MicroBatch& m) {
@@ -308,7 +308,7 @@ TEST(ContentTime, FollowsFactorsAndAddedDelays) {
   EXPECT_EQ(out, (std::vector{from_seconds(3 * 1.5 + 0.25), from_seconds(3 * 1.7 + 0.25)}));
 }
 
-// What a worker computes of another's part, or of a step gone by, takes as long as that is; the delay is the slot's.
+// The part of another worker or an earlier step takes the time of its samples; the delay belongs to the slot.
 TEST(ContentTime, FollowsTheSamplesAndDelaysTheSlot) {
   const auto base = content_time({.per_token_s = 0.1}, std::make_shared<WrittenLengths>());
   const ComputeTime time(1, base, {1, 3}, {constant_delay(0.25)});
@@ -364,7 +364,7 @@ TEST(Pauses, TheLastSleepOfAStepFollowsItsAllReduce) {
 }
 
 TEST(Pauses, ASleepHidesTrailingWorkThatIsShorter) {
-  // The 0.25 s are seen before the all-reduce alone; of 0.7 s, worker 0's sleeps hide 0.4 s, worker 1's all.
+  // The 0.25 s show only before the all-reduce. Of 0.7 s worker 0's sleeps hide 0.4 s, and worker 1's hide all.
   EXPECT_THAT(log_of(sleepers(0.25), SyncSgd()),
               ElementsAre("step 1 at 7.750 s: kept 6, dropped 0", "step 2 at 17.500 s: kept 6, dropped 0"));
   SimulatedRun awake = sleepers(0.7);
@@ -374,7 +374,7 @@ TEST(Pauses, ASleepHidesTrailingWorkThatIsShorter) {
 }
 
 TEST(Pauses, ADeadlineCutsASleepButNotTrailingWork) {
-  // Worker 1 is awake at 2.5 s with one micro-batch; worker 0 has finished its second at 2.4 s, which trails on.
+  // Worker 1 is awake at 2.5 s with one micro-batch. Worker 0 has finished its second at 2.4 s, with trailing work.
   const auto drop = [](Preempt preempt) { return DropCompute(from_seconds(2.5), preempt, 0.5); };
   for (const Preempt preempt : {Preempt::discard, Preempt::microbatch, Preempt::backward, Preempt::layer}) {
     EXPECT_THAT(log_of(sleepers(0), drop(preempt)),
@@ -382,7 +382,8 @@ TEST(Pauses, ADeadlineCutsASleepButNotTrailingWork) {
     EXPECT_THAT(log_of(sleepers(0.25), drop(preempt)),
                 ElementsAre("step 1 at 3.150 s: kept 3, dropped 3", "step 2 at 6.300 s: kept 3, dropped 3"));
   }
-  // At 2.2 s worker 0's second one is under way since 1.4 s: lost, ended, or lost but for its forward pass until 1.9 s.
+  // At 2.2 s worker 0's second micro-batch has been computed since 1.4 s: it is lost, or finished, or only its forward
+  // pass, which ended at 1.9 s, took place.
   const auto first = [&](Preempt preempt, double threshold_s) {
     return log_of(sleepers(0, 1), DropCompute(from_seconds(threshold_s), preempt, 0.5)).front();
   };
@@ -394,7 +395,7 @@ TEST(Pauses, ADeadlineCutsASleepButNotTrailingWork) {
 }
 
 TEST(Pauses, LocalStepsHaveThemToo) {
-  // Two local steps of worker 1: six micro-batches, five sleeps; the sixth follows the average.
+  // Two local steps of worker 1: six micro-batches and five sleeps; the sixth sleep follows the average.
   const LocalSgd algorithm(make_constant_period(2), {});
   EXPECT_THAT(log_of(sleepers(0, 4), algorithm),
               ElementsAre("step 2 at 16.500 s: kept 12, dropped 0", "step 4 at 35.000 s: kept 12, dropped 0"));
@@ -407,7 +408,7 @@ TEST(Pauses, SleepsAddUpAndDrawFromStreamsOfTheirOwn) {
   EXPECT_NEAR(to_seconds(at(both, 2)), to_seconds(at(one, 2) + at(later_stream, 2)), 2e-9);
   EXPECT_NE(at(one, 2), at(later_stream, 2));
   EXPECT_NE(at(one, 2), at(one, 3));
-  EXPECT_EQ(at(Pauses(7, 0, {constant_delay(-1)}), 0), Duration{});  // nobody sleeps for less than nothing
+  EXPECT_EQ(at(Pauses(7, 0, {constant_delay(-1)}), 0), Duration{});  // a sleep cannot be negative
   EXPECT_THROW(Pauses(1, -0.1, {}), std::invalid_argument);
   EXPECT_THROW(Pauses(1, 0, {nullptr}), std::invalid_argument);
   EXPECT_THROW(Pauses(1, 0, {uniform}, 255), std::invalid_argument);

@@ -26,7 +26,8 @@ constexpr CurvatureOptions precise{.most_products = 5000, .tolerance = 1e-12};
 
 TEST(Curvature, OfADiagonalMatrixIsItsEntries) {
   EXPECT_NEAR(largest_eigenvalue(4, diagonal({0.5, 3, 1, 2}), precise), 3, 1e-6);
-  EXPECT_NEAR(largest_eigenvalue(3, diagonal({-5, 3, 1}), precise), 3, 1e-6);  // not that of the largest magnitude
+  EXPECT_NEAR(largest_eigenvalue(3, diagonal({-5, 3, 1}), precise), 3, 1e-6);  // not the eigenvalue of the largest
+                                                                               // magnitude
   EXPECT_NEAR(largest_eigenvalue(3, diagonal({-5, -3, -4}), precise), -3, 1e-6);
   EXPECT_EQ(largest_eigenvalue(3, diagonal({0, 0, 0}), precise), 0);
   int draws = 0;
@@ -35,10 +36,10 @@ TEST(Curvature, OfADiagonalMatrixIsItsEntries) {
     return product(vector);
   };
   EXPECT_DOUBLE_EQ(hessian_trace(4, counted, {}), 0.5);
-  EXPECT_EQ(draws, 2);  // the second one says that nothing changes
+  EXPECT_EQ(draws, 2);  // the second one shows that nothing changes
 }
 
-// The variance of a draw is twice the sum of the squares beside the diagonal.
+// The variance of a draw is twice the sum of the squared off-diagonal elements.
 TEST(Curvature, TheTraceOfAFullMatrixIsEstimatedWithinItsDeviation) {
   constexpr std::size_t size = 20;
   const auto entry = [](std::size_t i, std::size_t j) { return 1.0 / static_cast<double>(1 + i + j); };
@@ -98,7 +99,7 @@ TEST(Curvature, OfTheQuadraticIsKnown) {
   EXPECT_NEAR(*found.parameter_norm, std::sqrt(of_parameters), 1e-6);
 }
 
-// Gradient descent goes down at a rate below 2 / the largest eigenvalue and up above it.
+// Gradient descent decreases the loss at a rate below 2 / the largest eigenvalue and increases it above.
 TEST(Curvature, SaysAtWhatRateGradientDescentIsStable) {
   const auto quadratic = std::make_shared<Quadratic>(QuadraticOptions{.dimension = 10, .condition = 50, .noise = 0}, 3);
   Executor executor(1);
@@ -123,7 +124,7 @@ TEST(Curvature, OfSoftmaxRegressionIsThatOfItsFormula) {
   const auto dataset = make_gaussian_mixture({.classes = classes, .dimension = features, .train = 60, .test = 10}, 5);
   const auto objective = std::make_shared<TorchObjective>(linear_network(dataset->size().shape, classes), dataset,
                                                           SamplerOptions{.samples = 60, .micro_batch_size = 4}, 32,
-                                                          0.1);  // smoothing has no part in it
+                                                          0.1);  // smoothing has no effect on it
   Executor executor(1);
   Training training(objective, make_sgd({}), {}, executor);
   const ModelStatePtr state = training.initial_state();
@@ -178,7 +179,7 @@ TEST(Curvature, OfSoftmaxRegressionIsThatOfItsFormula) {
   EXPECT_NEAR(*found.hessian_trace, trace, 0.05 * trace);
 }
 
-// The noise scale of gradients, against closed forms.
+// The noise scale of gradients, compared with closed forms.
 
 TEST(GradientNoise, OfTwoSamplesIsHalfTheSquareOfTheirDifference) {
   const std::vector<std::vector<double>> gradients = {{1, 0}, {3, 0}};
@@ -212,13 +213,14 @@ TEST(GradientNoise, IsWithoutBias) {
     variance += noise.variance / repetitions;
     square += noise.variance / *noise.scale / repetitions;
   }
-  // Deviations of a repetition's: sqrt(2 x (1 + 16 + 0.0625) / 19) = 1.34, and less than 2.2 (of |mean|^2, 4 m^T S m /
-  // 20).
+  // Deviations of a repetition's values: sqrt(2 x (1 + 16 + 0.0625) / 19) = 1.34 for the variance, and less than 2.2
+  // for
+  // mean|^2, 4 m^T S m / 20.
   EXPECT_NEAR(variance, 5.25, 5 * 1.34 / std::sqrt(repetitions));
   EXPECT_NEAR(square, 14, 5 * 2.2 / std::sqrt(repetitions));
 }
 
-// What the scale is for: the mean square of a batch's gradient is |G|^2 + tr(S) / B. Of a softmax regression.
+// The use of the scale: the mean square of a batch's gradient is |G|^2 + tr(S) / B; for a softmax regression.
 TEST(GradientNoise, SaysHowTheNormOfABatchFallsWithItsSize) {
   constexpr std::size_t samples = 400;
   const auto dataset = make_gaussian_mixture({.classes = 3, .dimension = 5, .train = samples, .test = 10}, 3);

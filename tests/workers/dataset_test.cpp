@@ -79,7 +79,7 @@ TEST_F(ImageDirectory, TakesEachFileWithOrWithoutGz) {
 }
 
 TEST_F(ImageDirectory, SizesAreKnownFromTheHeadersAlone) {
-  write("train-images-idx3-ubyte", idx_header(0x08, {2, 1, 2}));  // no pixels at all
+  write("train-images-idx3-ubyte", idx_header(0x08, {2, 1, 2}));  // no pixels
   const auto size = image_directory_size(directory_);
   EXPECT_EQ(size.train, 2);
   EXPECT_EQ(size.test, 1);
@@ -138,7 +138,7 @@ TEST_F(ImageDirectory, OfFashionMnistIsFirstSoughtWhereTheEnvironmentSays) {
   const std::string before = set_before ? set_before : "";
   ::setenv("SYNCOPATE_DATA", directory_.c_str(), 1);
   if (!set_before) {
-    EXPECT_EQ(find_fashion_mnist(), usual);  // where there is none, elsewhere
+    EXPECT_EQ(find_fashion_mnist(), usual);  // if there is none, the usual place is used
   }
   std::filesystem::create_directory(directory_ / "fashion-mnist");
   EXPECT_EQ(find_fashion_mnist(), directory_ / "fashion-mnist");
@@ -162,7 +162,7 @@ TEST(FashionMnist, LoadsWith60000And10000ImagesOf28x28) {
   const auto n = static_cast<double>(train.inputs.size());
   EXPECT_NEAR(sum / n, 0, 1e-5);
   EXPECT_NEAR(square / n, 1, 1e-5);
-  // Each class has as many images as the others.
+  // All classes have equally many images.
   std::vector<int> count(10);
   for (const auto label : train.labels) ++count[static_cast<std::size_t>(label)];
   EXPECT_THAT(count, Each(6000));
@@ -196,7 +196,7 @@ TEST(GaussianMixture, ClassesHaveUnitDeviationAroundCentresAtTheSeparation) {
   EXPECT_NEAR(variance, 1, 0.02);  // standard error 0.0035
 }
 
-// Two Gaussians at distance D are told apart with probability Phi(D / 2) by the nearer centre.
+// Choosing the nearer centre, two Gaussians at distance D are distinguished with probability Phi(D / 2).
 TEST(GaussianMixture, NearestCentreReachesTheBayesAccuracy) {
   const auto dataset = make_gaussian_mixture(two_classes, 1);
   const auto means = class_means(gather(*dataset, Split::train, all_samples(*dataset, Split::train)), 2, 8);
@@ -226,7 +226,7 @@ TEST(GaussianMixture, IsAPureFunctionOfTheSeed) {
   EXPECT_EQ(first.inputs, gather(*make_gaussian_mixture(fewer, 1), Split::train, samples).inputs);
   EXPECT_NE(first.inputs, gather(*make_gaussian_mixture(two_classes, 2), Split::train, samples).inputs);
   EXPECT_NE(first.inputs, gather(*make_gaussian_mixture(two_classes, 1), Split::test, samples).inputs);
-  // Of either split as many as were asked for.
+  // Both splits have the requested sizes.
   fewer.test = 25;
   const auto small = make_gaussian_mixture(fewer, 1);
   EXPECT_EQ(small->size().train, 10);
@@ -235,9 +235,9 @@ TEST(GaussianMixture, IsAPureFunctionOfTheSeed) {
             gather(*make_gaussian_mixture(two_classes, 1), Split::test, {24, 11}).inputs);
 }
 
-// Samples held out of the training set: how many, which, and that everything else goes on without them.
+// Samples held out of the training set: their number, their choice, and that everything else works without them.
 
-// The only feature is the sample's number, and 1000 more in the test set.
+// The only feature is the sample's number, plus 1000 in the test set.
 class Numbered : public Dataset {
  public:
   explicit Numbered(std::int64_t train) : size_{.train = train, .test = 5, .shape = {}, .classes = 10} {}

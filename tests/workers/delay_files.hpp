@@ -1,4 +1,4 @@
-// Entries of [[delays]] that name a file, read as the program reads them.
+// Entries of [[delays]] that name a file, read by the program's reader.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ class DelayFiles : public testing::Test {
     std::string faults;
     std::string resolved;
   };
-  // As if it stood in a file of the folder.
+  // Reads the text as if it were in a file in the folder.
   Read read(const std::string& toml, DelayContext context = {0.010, 2}) const {
     SettingsDocument document(parse_toml(toml, path("experiment.toml")));
     Settings settings = document.root();

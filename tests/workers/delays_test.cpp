@@ -40,7 +40,7 @@ std::vector<double> draws(const DelayProcess& process, std::size_t n, std::uint3
   return sums;
 }
 
-// A family: the process, and what theory says of it, from Boost or spelled out here.
+// A family: the process and its theoretical properties, from Boost or written out here.
 struct Family {
   std::string name;
   std::shared_ptr<const DelayProcess> process;
@@ -57,7 +57,7 @@ double bounded_cdf(double x, double scale) {
   return x >= beta * scale ? 1 : cdf(boost::math::lognormal(mu, sigma), alpha * x / scale);
 }
 
-// E[min(Z / alpha, beta)^power] by quadrature over ln Z up to the bound, and the mass beyond it.
+// E[min(Z / alpha, beta)^power] by quadrature over ln Z up to the bound, plus the mass beyond it.
 double bounded_moment(int power) {
   const double end = (std::log(alpha * beta) - mu) / sigma;
   const boost::math::normal standard;
@@ -66,7 +66,7 @@ double bounded_moment(int power) {
   return below + std::pow(beta, power) * cdf(complement(standard, end));
 }
 
-// The reference code's weights, summed from the large lengths down: another order than the table's.
+// The reference code's weights, summed from large lengths down: in another order than in the table.
 double table_sum(double max_length, int power) {
   double sum = 0;
   for (int length = 999; length >= 1; --length) {
@@ -137,8 +137,8 @@ TEST(Delays, MomentsAndMinimumOfTheProcessAreThoseOfTheory) {
   EXPECT_EQ(bernoulli_delay(1, 3)->minimum_s(), 3);
 }
 
-// Four standard errors of the mean, and four of the variance from the sample's own fourth moment: a family of right
-// draws fails with probability 1.3e-4; the seed is fixed.
+// Four standard errors of the mean, and four of the variance, from the sample's own fourth moment. A correct family
+// fails with probability 1.3e-4; the seed is fixed.
 TEST(Delays, DrawsHaveTheMomentsOfTheory) {
   constexpr std::size_t n = 400'000;
   for (const Family& family : families()) {
@@ -155,9 +155,9 @@ TEST(Delays, DrawsHaveTheMomentsOfTheory) {
   }
 }
 
-// Kolmogorov-Smirnov at the significance level 0.001: D sqrt(n) below 1.9495. The seed is fixed, so the
-// test always passes or always fails. Compared from the
-// right only, which is exact where the distribution function steps and 1/n short elsewhere.
+// Kolmogorov-Smirnov test at the significance level 0.001: D sqrt(n) below 1.9495. The seed is fixed, so the test
+// always passes or always fails. It compares from the right only, which is exact where the distribution function has
+// steps, and 1/n too small elsewhere.
 TEST(Delays, DrawsFollowTheExactDistributionFunction) {
   constexpr std::size_t n = 50'000;
   for (const Family& family : families()) {
@@ -165,7 +165,7 @@ TEST(Delays, DrawsFollowTheExactDistributionFunction) {
     std::ranges::sort(sample);
     double distance = 0;
     for (std::size_t i = 0; i < n; ++i) {
-      if (i + 1 < n && sample[i + 1] == sample[i]) continue;  // the last of equal values tells the fraction
+      if (i + 1 < n && sample[i + 1] == sample[i]) continue;  // the last of equal values gives the fraction
       const double fraction = static_cast<double>(i + 1) / n;
       distance = std::max(distance, std::abs(fraction - family.distribution_function(sample[i])));
     }
@@ -275,7 +275,7 @@ TEST(Drift, GrowsWithTheStepUpToItsMaximum) {
     EXPECT_THAT(sums, testing::Each(testing::DoubleEq(1 + expected))) << step;
   }
   EXPECT_EQ(drift->mean_s(), 0.0105);
-  EXPECT_EQ(drift_delay(0, 0.0105)->mean_s(), 0);  // never grows
+  EXPECT_EQ(drift_delay(0, 0.0105)->mean_s(), 0);  // no drift
   EXPECT_EQ(drift->minimum_s(), 0);
 }
 
@@ -288,7 +288,7 @@ TEST(Delays, AddToWhatIsThere) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(sums[i], 1.25 + i + alone[i]);
 }
 
-// Bit by bit, for batches of any length, with far tails and cells that have no polynomial (a very skewed gamma).
+// Equal bit by bit, for batches of all lengths, with far tails and cells without a polynomial (a very skewed gamma).
 TEST(Delays, InstructionSetsAgree) {
   std::vector<Family> all = families();
   all.push_back({"very skewed gamma", gamma_delay(0.05, 2), {}, 0, 0});
@@ -325,7 +325,7 @@ Read read_delay(const std::string& toml, double base_s = 0.010) {
   return {std::move(delay), document.check().report()};
 }
 
-// Every family once, with its mean in its own unit.
+// Each family once, with its mean in its own unit.
 struct Example {
   std::string kind;
   std::string keys;
@@ -358,7 +358,7 @@ TEST(DelayRegistry, ExamplesCoverEveryRow) {
     EXPECT_FALSE(row.sentence.empty());
   }
   for (const Example& example : examples) covered.insert(example.kind);
-  covered.insert({"histogram", "trace"});  // which have tests of their own: their unit is that of the file
+  covered.insert({"histogram", "trace"});  // they have their own tests: their unit is that of the file
   EXPECT_EQ(rows, covered);
 }
 
@@ -445,7 +445,7 @@ TEST(ScopedDelay, ScopeStepIsOneDrawBeforeTheFirstMicroBatch) {
   EXPECT_NE(added(*scoped, 0, 0), added(*scoped, 1, 0));
 }
 
-// A draw that a step would begin with, on all of its micro-batches, in whatever pieces they are asked for.
+// A step's first draw applies to all of its micro-batches, in whatever pieces they are requested.
 TEST(ScopedDelay, ScopeWholeStepIsOneDrawOnEachMicroBatch) {
   const auto plain = exponential_delay(2);
   const auto scoped = scoped_delay(plain, {.scope = DelayScope::whole_step});
@@ -471,7 +471,7 @@ TEST(ScopedDelay, ScopeWorkerIsOneDrawForTheRunOnEachMicroBatch) {
   double mean = 0;
   for (const double draw : draws) mean += draw / 20'000;
   EXPECT_NEAR(mean, 2, 4 * 2 / std::sqrt(20'000));  // four standard errors of an exponential's mean
-  // Not the number that a micro-batch of step 0 would draw.
+  // It differs from the number that a micro-batch of step 0 would draw.
   EXPECT_NE(added(*exponential_delay(2), 0, 0)[0], draws[0]);
 }
 
@@ -510,9 +510,9 @@ TEST(ScopedDelay, WithoutKeysIsTheProcessItself) {
   EXPECT_EQ(scoped_delay(plain, {}), plain);
 }
 
-// Mean lengths and the share of on-steps over 400,000 steps, four standard errors; n runs of geometric length with mean
-// m have a mean with standard deviation sqrt(m (m - 1) / n). The share of a chain whose next state is correlated by
-// r = 1 - a - b with this one: variance p (1 - p) (1 + r) / (1 - r) per step.
+// Mean lengths and the share of on-steps over 400,000 steps, within four standard errors. n runs of geometric length
+// with mean m have a mean with standard deviation sqrt(m (m - 1) / n). The share belongs to a chain whose next state
+// has the correlation r = 1 - a - b with this one: variance p (1 - p) (1 + r) / (1 - r) per step.
 TEST(Bursts, HaveTheStationaryShareAndTheMeanLengths) {
   constexpr int steps = 400'000;
   for (const auto& [mean_on, mean_off] : {std::pair{5.0, 20.0}, {30.0, 10.0}, {1.25, 4.0}, {1.2, 1.6}, {1.0, 3.0}}) {
@@ -535,7 +535,7 @@ TEST(Bursts, HaveTheStationaryShareAndTheMeanLengths) {
   }
 }
 
-// Every step is on with the stationary share, the first too; over workers, whose chains are independent.
+// Every step, also the first, is on with the stationary share, over workers, whose chains are independent.
 TEST(Bursts, AreStationaryFromTheFirstStepOn) {
   constexpr int workers = 20'000;
   const Bursts bursts(8, 24, workers);
@@ -547,7 +547,7 @@ TEST(Bursts, AreStationaryFromTheFirstStepOn) {
   }
 }
 
-// A second computation: the chain forwards from step 0, by the transition probabilities alone.
+// A second computation: the chain forward from step 0, using only the transition probabilities.
 TEST(Bursts, ArePureFunctionsOfWorkerAndStepInAnyOrder) {
   constexpr int workers = 5, steps = 300;
   for (const auto& [mean_on, mean_off] : {std::pair{6.0, 18.0}, {1.25, 1.6}, {1.0, 1.0}, {1000.0, 3000.0}}) {
@@ -562,7 +562,7 @@ TEST(Bursts, ArePureFunctionsOfWorkerAndStepInAnyOrder) {
     }
     const Bursts remembers(mean_on, mean_off, workers), forgets(mean_on, mean_off, 0);
     for (int i = 0; i < workers * steps; ++i) {
-      const int shuffled = i * 677 % (workers * steps);  // 677 is prime: each once
+      const int shuffled = i * 677 % (workers * steps);  // 677 is prime, so each occurs once
       const int worker = shuffled % workers, step = shuffled / workers;
       const RandomStream stream{.seed = 9, .worker = Rank{worker}, .step = Step{step}};
       ASSERT_EQ(remembers.is_on(stream), forward[worker][step]) << worker << " " << step;
@@ -599,8 +599,9 @@ TEST(ScopedDelay, CountsInBurstsAlone) {
   for (int step = 0; step < 100; ++step) EXPECT_EQ(added(*racks, 2, step), added(*racks, 3, step));
 }
 
-// Means and variances of a worker's step time over the steps of a run, against the law; four standard errors of the
-// mean, five per cent of the variance (its standard error is below one for 40,000 steps of normal draws).
+// Means and variances of a worker's step time over the steps of a run, compared with the law: within four standard
+// errors of the mean, and five per cent of the variance (its standard error is below one for 40,000 steps of normal
+// draws).
 TEST(ScopedDelay, LawOfAStepIsThatOfTheSteps) {
   const auto draw = normal_delay(0.5, 0.2);
   constexpr int steps = 40'000, micro_batches = 3;
@@ -629,7 +630,7 @@ TEST(ScopedDelay, LawOfAStepIsThatOfTheSteps) {
       sum += total, squares += total * total;
     }
     const double mean = sum / steps, variance = squares / steps - mean * mean;
-    // In bursts steps are correlated; with means of 2 and 2 steps not at all, with 2 and 4 by 1/4.
+    // Steps in bursts are correlated: with means of 2 and 2 steps not at all, with 2 and 4 by 1/4.
     EXPECT_NEAR(mean, law.mean_s, 4 * std::sqrt(1.67 * law.variance_s2 / steps) + 1e-6) << i;
     EXPECT_NEAR(variance, law.variance_s2, 0.05 * law.variance_s2 + 1e-9) << i;
   }
@@ -649,7 +650,7 @@ TEST(ScopedDelay, ShortestMicroBatchIsTheInfimumOverAll) {
   EXPECT_DOUBLE_EQ(shortest(normal_delay(0, 0.1)), 1e-9);  // no micro-batch takes less than a nanosecond
 }
 
-// Micro-batch m of step s on worker n is there where m < 3 + n, from 0 to 2 workers.
+// Micro-batch m of step s on worker n exists if m < 3 + n, from 0 to 2 workers.
 class Recorded final : public DelayProcess {
  public:
   void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
@@ -663,7 +664,7 @@ class Recorded final : public DelayProcess {
   bool can_run_out() const override { return true; }
 };
 
-// What may run out still may, and is known ahead as far as it is there for those, and then, whom and when it concerns.
+// A delay that may run out still may when scoped. It is known ahead for the workers and times that it affects.
 TEST(ScopedDelay, IsKnownAheadAsFarAsItIsAskedFor) {
   const auto recorded = std::make_shared<Recorded>();
   const auto known = [&](const DelayReach& reach, int worker, std::uint32_t first = 0, Step step = 0) {
@@ -675,7 +676,7 @@ TEST(ScopedDelay, IsKnownAheadAsFarAsItIsAskedFor) {
   EXPECT_EQ(known({.workers = {1}}, 1, 3), 1u);
   EXPECT_EQ(known({.workers = {1}}, 2), 12u);
   EXPECT_EQ(known({.group_size = 3}, 5), 4u);             // the group's row
-  EXPECT_EQ(known({.scope = DelayScope::step}, 1), 12u);  // of a step one draw is asked for
+  EXPECT_EQ(known({.scope = DelayScope::step}, 1), 12u);  // one draw per step is requested
   EXPECT_EQ(known({.scope = DelayScope::step}, 1, 9), 12u);
   const DelayReach in_bursts{.group_size = 2, .bursts = BurstLengths{3, 5}, .cluster_size = 4};
   const auto marker = scoped_delay(constant_delay(1), in_bursts);
@@ -691,7 +692,7 @@ TEST(ScopedDelay, IsKnownAheadAsFarAsItIsAskedFor) {
   EXPECT_FALSE(scoped_delay(exponential_delay(1), {.group_size = 3})->can_run_out());
 }
 
-// A delay whose law is not the same for all, as that of a trace.
+// A delay whose law differs between workers, as that of a trace may.
 class SlowerByNumber final : public DelayProcess {
  public:
   void add(const RandomStream& stream, std::uint32_t, std::span<double> added_s) const override {
@@ -722,7 +723,7 @@ TEST(ScopedDelay, ConcernsOnlyWorkersThatThereAre) {
   };
   EXPECT_EQ(faults("[0, 7]", 8), "");
   EXPECT_THAT(faults("[0, 8]", 8), testing::HasSubstr("workers = 8; each element must be an integer from 0 to 7"));
-  EXPECT_EQ(faults("[8]", 0), "");  // of how many, nobody knows
+  EXPECT_EQ(faults("[8]", 0), "");  // the number of workers is unknown
 }
 
 TEST(ScopedDelay, KeysOfAnEntryMakeItsReach) {
@@ -742,7 +743,7 @@ TEST(ScopedDelay, KeysOfAnEntryMakeItsReach) {
   EXPECT_THAT(added(*rack, 3, 2), Each(0.0));
   const auto [bursty, bursty_text] = read("bursts = { mean_on_steps = 2, mean_off_steps = 6 }");
   EXPECT_DOUBLE_EQ(bursty->mean_s(), 0.5);
-  // What is not written stays unwritten: the resolved configuration, and so the run, is that of before.
+  // Keys that are left out stay out of the resolved configuration, so the run stays the same.
   const auto [unscoped, text] = read("");
   EXPECT_EQ(added(*unscoped, 6, 2), added(*plain, 6, 2));
   EXPECT_EQ(text, "kind = \"exponential\"\nunit = \"seconds\"\nmean = 2.0\n");

@@ -36,7 +36,7 @@ class DigestCacheTest : public testing::Test {
     std::ofstream(top_ / name, std::ios::binary) << text;
     return top_ / name;
   }
-  // After it all times of files lie in the past, by more ticks of the file system's clock than one.
+  // Afterwards all times of files lie in the past, by more than one tick of the file system's clock.
   static void let_the_clock_go_on() { std::this_thread::sleep_for(50ms); }
   std::string kept() const {
     std::ifstream file(cache_file_);
@@ -48,7 +48,7 @@ class DigestCacheTest : public testing::Test {
 };
 
 TEST_F(DigestCacheTest, GivesTheProjectsHashOfTheContents) {
-  // XXH3, 64 bits, of nothing: from the specification's reference implementation.
+  // XXH3 (64 bits) of empty input, from the specification's reference implementation.
   EXPECT_EQ(DigestCache("").digest(write("empty", "")), "2d06800538d394c2");
   DigestCache cache(cache_file_);
   const std::string one = cache.digest(write("one", std::string(3'000'000, 'a')));
@@ -68,7 +68,7 @@ TEST_F(DigestCacheTest, ReadsASettledFileOnce) {
   EXPECT_EQ(later.files_read(), 0) << "another process finds it in the file";
 }
 
-// Opening it would wait for a process at its other end.
+// Opening it would wait for a process at the other end.
 TEST_F(DigestCacheTest, DoesWithoutAFileWhereAPipeHasItsName) {
   const fs::path file = write("a", "some data");
   let_the_clock_go_on();
@@ -110,7 +110,7 @@ TEST_F(DigestCacheTest, GivesATouchedFileTheSameDigest) {
   EXPECT_EQ(cache.digest(file), before);
 }
 
-// What is written within the same tick of the clock leaves size, number and times as they were.
+// A file rewritten within the same tick of the clock has the same size, number and times.
 TEST_F(DigestCacheTest, KeepsNoDigestOfAFileThatHasJustChanged) {
   const fs::path file = write("a", "some data");
   DigestCache cache(cache_file_, 1h);
@@ -120,7 +120,7 @@ TEST_F(DigestCacheTest, KeepsNoDigestOfAFileThatHasJustChanged) {
   EXPECT_EQ(kept(), "");
 }
 
-// Its time of change is anybody's to set, and says nothing.
+// Anybody may set its modification time, so that time proves nothing.
 TEST_F(DigestCacheTest, KeepsNoDigestOfAFileThatSaysItIsOld) {
   const fs::path file = write("a", "some data");
   fs::last_write_time(file, fs::file_time_type::clock::now() - 48h);
@@ -182,7 +182,7 @@ TEST_F(DigestCacheTest, IsSafeBesideManyWriters) {
   std::vector<std::thread> threads;
   for (int writer = 0; writer < writers; ++writer)
     threads.emplace_back([&, writer] {
-      DigestCache own(cache_file_, 0ns);  // as a process of its own has one
+      DigestCache own(cache_file_, 0ns);  // like that of a separate process
       for (int i = 0; i < files_each; ++i) own.digest(files[static_cast<std::size_t>(writer * files_each + i)]);
     });
   for (std::thread& thread : threads) thread.join();

@@ -1,5 +1,5 @@
-// The training engine where several processes divide its work: who has which values, and what goes between them. The
-// processes are threads; each has an engine, and all are asked the same.
+// The training engine when several processes divide its work: which process has which values, and what they exchange.
+// The processes are threads; each has an engine, and all get the same calls.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using Asked = Training::AskedBy;
 
 constexpr std::size_t size = 4;
 
-// Ends like a run's.
+// Ends like the engine of a run.
 struct DividedEngine : Engine {
   DividedEngine(ProcessGroup& group, int workers, double momentum = 0, int threads = 1, double clip_norm = 0)
       : Engine(std::make_shared<PullObjective>(size, size), make_sgd({.momentum = momentum}),
@@ -81,7 +81,7 @@ TEST(DividedTraining, AModelOfAWorkersOwnIsAtItsProcessAlone) {
   EXPECT_EQ(two.moved_floats(), 0u) << "nothing is needed elsewhere";
 }
 
-// Every process sends the sum of its four.
+// Every process sends the sum of its four models.
 TEST(DividedTraining, AnAverageMovesOneVectorFromEachProcessToEachOther) {
   ThreadsAsProcesses two(2);
   std::vector<std::vector<float>> means(2);
@@ -105,7 +105,7 @@ TEST(DividedTraining, AnAverageMovesOneVectorFromEachProcessToEachOther) {
   for (std::size_t i = 0; i < size; ++i) EXPECT_NEAR(means[0][i], expected[i], 1e-6);
 }
 
-// The sum of all gradients at a model that all have: one exchange of a vector, and the step itself on each.
+// The sum of all gradients at a common model: one exchange of a vector, and the step itself on each process.
 TEST(DividedTraining, ASynchronousStepMovesOneVectorFromEachProcessToEachOther) {
   ThreadsAsProcesses two(2);
   std::vector<std::vector<float>> models(2);
@@ -125,7 +125,7 @@ TEST(DividedTraining, ASynchronousStepMovesOneVectorFromEachProcessToEachOther) 
     }
     models[static_cast<std::size_t>(group.self())] = engine.training.values(model);
   });
-  // Gradients of the pull objective: the first process has the chunk of all of so few samples.
+  // Gradients of the pull objective: with so few samples, the first process computes the only chunk.
   EXPECT_LE(two.moved_floats(), 2 * size);
   EXPECT_EQ(models[0], models[1]);
   Engine alone;
@@ -136,7 +136,7 @@ TEST(DividedTraining, ASynchronousStepMovesOneVectorFromEachProcessToEachOther) 
   for (std::size_t i = 0; i < size; ++i) EXPECT_NEAR(models[0][i], expected[i], 1e-6);
 }
 
-// Each is clipped where its worker is, and the server, which is on all processes, steps along their sum.
+// Each gradient is clipped on its worker's process. The server, which is on all processes, steps along their sum.
 TEST(DividedTraining, GradientsThatWorkersClipAreTheSameEverywhere) {
   constexpr double most = 3;
   ThreadsAsProcesses two(2);
@@ -166,7 +166,7 @@ TEST(DividedTraining, GradientsThatWorkersClipAreTheSameEverywhere) {
   }
 }
 
-// A mixture of a worker's own model and two others': what is elsewhere comes as one sum.
+// A mixture of a worker's own model and two others'; models of other processes arrive as one sum.
 TEST(DividedTraining, AMixtureIsMadeWhereItIsAskedFor) {
   ThreadsAsProcesses two(2);
   std::vector<std::string> held(2);
@@ -196,7 +196,7 @@ TEST(DividedTraining, AMixtureIsMadeWhereItIsAskedFor) {
   for (std::size_t i = 0; i < size; ++i) EXPECT_NEAR(mixtures[0][i], expected[i], 1e-6);
 }
 
-// Programs go by what they are told, so that all are told the same, wherever it is computed.
+// Programs depend on returned numbers, so all processes get the same ones, wherever they are computed.
 TEST(DividedTraining, NumbersAreToldToAll) {
   ThreadsAsProcesses two(2);
   std::vector<std::vector<double>> told(2);
@@ -225,7 +225,7 @@ TEST(DividedTraining, NumbersAreToldToAll) {
   EXPECT_NEAR(told[0][8], alone.training.loss(alone.promise(initial, 0) += alone.promise(initial, 1)), 1e-6);
 }
 
-// Who waits for what a failed process was to give fails with its reason, and does not wait for ever.
+// A process that waits for data of a failed process fails with that reason, and does not wait for ever.
 TEST(DividedTraining, WhatFailsOnOneProcessFailsOnAll) {
   ThreadsAsProcesses two(2);
   std::vector<std::string> ends(2);

@@ -1,4 +1,5 @@
-// Dropout: how many features it takes, whose masks are whose, and gradients against a reference with the same masks.
+// Dropout: the number of dropped features, the scope of masks, and gradients compared with a reference with the same
+// masks.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -32,7 +33,7 @@ Network only_dropout(std::int64_t features, double share, int layers = 1) {
   return network.lay_out();
 }
 
-// What becomes of ones: the mask itself. (n, features)
+// The output for inputs of one, which is the mask itself. (n, features)
 at::Tensor mask_of(const Network& network, const Batch& batch, Mode mode = Mode::train) {
   const auto inputs = torch::ones({static_cast<std::int64_t>(batch.samples.size()), network.input().features()});
   const Visits visits = batch.visits();
@@ -52,7 +53,7 @@ TEST(Dropout, TakesItsShareAndScalesTheOthers) {
     const double n = 200 * 301, deviation = std::sqrt(n * share * (1 - share));
     EXPECT_NEAR(zeros, n * share, 5 * deviation);
     EXPECT_TRUE(mask.eq(0).logical_or(mask.eq(static_cast<float>(1 / (1 - share)))).all().item<bool>());
-    // No place is favoured: the chance that one of 301 is six deviations off is below 1e-6.
+    // All places are equal: the probability that one of 301 deviates by six standard deviations is below 1e-6.
     const auto by_place = mask.eq(0).sum(0).to(torch::kDouble);
     EXPECT_LT((by_place - 200 * share).abs().max().item<double>(), 6 * std::sqrt(200 * share * (1 - share)));
   }
@@ -74,14 +75,14 @@ TEST(Dropout, OfASampleIsTheSameInAnyBatchAndAnotherInEachEpoch) {
   EXPECT_FALSE(mask[0].equal(mask_of(network, {.samples = {7}, .epochs = {0}, .seed = 6})[0]));
 }
 
-// Each draws numbers of its own: two layers of one half leave a quarter.
+// Each layer has its own draws: two layers that keep one half keep a quarter.
 TEST(Dropout, OfTwoLayersIsDrawnTwice) {
   const auto kept = mask_of(only_dropout(101, 0.5, 2), many_samples(400)).ne(0).sum().item<double>();
   const double n = 400 * 101;
   EXPECT_NEAR(kept, n / 4, 5 * std::sqrt(n * 3 / 16));
 }
 
-// Texts of several lengths stand one after another, without padding: (t, width).
+// Texts of several lengths follow each other, without padding: (t, width).
 at::Tensor mask_of_texts(const Network& network, const std::vector<float>& parameters,
                          const std::vector<std::vector<std::int32_t>>& texts, const Batch& batch) {
   const SequenceBatch sequences({texts.begin(), texts.end()});
@@ -149,7 +150,7 @@ TEST(Dropout, FusedMicroBatchesMeetTheMasksOfSingleOnes) {
   }
 }
 
-// One hidden layer, in double precision, with the masks that a network of dropout alone gives.
+// One hidden layer, in double precision, with the masks of a network that has only dropout.
 TEST(Dropout, GradientsAreThoseOfTheMaskedNetwork) {
   constexpr std::int64_t hidden = 6;
   constexpr double share = 0.3;
@@ -181,7 +182,7 @@ TEST(Dropout, GradientsAreThoseOfTheMaskedNetwork) {
   EXPECT_LT(relative_distance(found, expected), 1e-5);
 }
 
-// Texts of 3 to 12 tokens; 200 of them.
+// 200 texts of 3 to 12 tokens.
 const auto texts = random_texts(23, classes, 3, 12, 200, 40);
 using Kind = TextTask::Kind;
 
@@ -223,7 +224,7 @@ TEST(Dropout, OfFusedTextsIsThatOfSingleOnesAndEvaluationsHaveNone) {
       << "what is embedded, two branches of two blocks, and what is read";
 }
 
-// An epoch's sum over all texts is the same however they are dealt out, sorted and fused.
+// An epoch's sum over all texts does not depend on how they are distributed, sorted and fused.
 TEST(Dropout, OfATextIsTheSameWhicheverWorkerMeetsIt) {
   const auto epoch_of = [](int workers, int micro_batches, std::int64_t size, double dropout) {
     SamplerOptions dealt = text_sampling;
@@ -246,8 +247,8 @@ TEST(Dropout, OfATextIsTheSameWhicheverWorkerMeetsIt) {
   EXPECT_GT(relative_distance(epoch_of(2, 4, 5, 0), few), 0.1);
 }
 
-// Without blocks: what is embedded and normalised, masked token by token, its mean masked, and a dense layer; each text
-// by itself, in double precision.
+// Without blocks: embedded and normalised tokens, each masked; their masked mean; and a dense layer. Each text
+// separately, in double precision.
 TEST(Dropout, GradientsOfTextsAreThoseOfTheMaskedNetwork) {
   constexpr double share = 0.3;
   constexpr std::int64_t width = 8, longest = 12;

@@ -1,5 +1,5 @@
-// Evaluations of ensembles, and normalisation statistics that are measured anew, against modules of
-// torch::nn in double precision.
+// Evaluations of ensembles, and recalibrated normalisation statistics, compared with modules of torch::nn in double
+// precision.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -62,7 +62,7 @@ void expect_mean_of_probabilities(Case& reference, const std::vector<std::uint64
   const auto objective = objective_of(reference.network);
   std::vector<std::vector<float>> parameters, buffers;
   std::vector<const float*> parameter_pointers, buffer_pointers;
-  auto samples = test_samples(3, 42);  // crosses chunks of 32
+  auto samples = test_samples(3, 42);  // crosses chunks of 32 samples
   const auto labels = label_tensor(samples);
   torch::Tensor mean = torch::zeros({42, classes}, torch::kDouble);
   double mean_of_losses = 0;
@@ -96,7 +96,7 @@ TEST(Ensemble, PredictsTheMeanOfItsMembersProbabilities) {
   for (auto& reference : cases()) expect_mean_of_probabilities(reference, {0, 1, 2}, 1.5f);
 }
 
-// Probabilities far below the smallest float32 must not turn into an infinite loss.
+// Probabilities far below the smallest float32 must not give an infinite loss.
 TEST(Ensemble, IsFiniteWhereAllMembersAreCertainAndWrong) {
   Case reference{"linear", linear_network(shape, classes),
                  torch::nn::Sequential(torch::nn::Flatten(), torch::nn::Linear(144, 4))};
@@ -144,7 +144,7 @@ TEST(Ensemble, OfModelsWithStatisticsTakesEachModelsOwn) {
   EXPECT_DOUBLE_EQ(evaluate(training, {start, other}).test_loss, expected.loss / 50);
 }
 
-// Without a way to average predictions: the mean of the sums, samples counted once.
+// Without a way to average predictions: the mean of the members' sums, with samples counted once.
 TEST(Ensemble, ByDefaultIsTheMeanOfItsMembersLosses) {
   Engine engine;
   const auto start = engine.training.initial_state();
@@ -155,7 +155,7 @@ TEST(Ensemble, ByDefaultIsTheMeanOfItsMembersLosses) {
   EXPECT_TRUE(std::isnan(found.test_accuracy));
 }
 
-// Of seven samples the model that begins with x has told x right.
+// Of seven samples the model that begins with x predicts x correctly.
 struct ToldRight : PullObjective {
   std::int64_t evaluation_samples(Split) const override { return 7; }
   EvaluationSums evaluate(const float* parameters, const float*, Split, std::int64_t begin,
@@ -179,7 +179,7 @@ const std::vector<MicroBatch> some_micro_batches = {{.worker = Rank{0}, .step = 
                                                     {.worker = Rank{1}, .step = 0, .index = 2},
                                                     {.worker = Rank{1}, .step = 8, .index = 1}};
 
-// Mean and unbiased variance of what enters each normalisation, per channel, averaged over the micro-batches.
+// Mean and unbiased variance of each normalisation's input, per channel, averaged over the micro-batches.
 std::vector<double> measured(const std::vector<float>& theta) {
   auto module = torch_cnn_with_batch_norm();
   set_parameters(module, theta);
@@ -245,9 +245,9 @@ TEST(BatchStatistics, AModelWithoutNormalisationHasNone) {
   EXPECT_EQ(time_only.recalibrated(nullptr, some_micro_batches), nullptr);
 }
 
-// Evaluations of a model by the training engine: on which samples, and when it has diverged.
+// Evaluations of a model by the training engine: the samples used, and the detection of divergence.
 
-// Losses of 2 and 3 per sample; each fourth one is told right. Of each sample it is told which split it is of.
+// Losses of 2 and 3 per sample; every fourth sample is predicted correctly. Records the split of each sample.
 class CountedSamples : public PullObjective {
  public:
   using PullObjective::PullObjective;
@@ -287,7 +287,7 @@ TEST(Evaluation, AnEvaluationTakesTheWholeTestSetAndTheTrainingSamplesThatWereAs
   EXPECT_EQ(objective->seen, expected);
 }
 
-// 3000 samples, more than one task takes, of which a tenth is told right.
+// 3000 samples, more than one task evaluates; a tenth is predicted correctly.
 class HeldOut : public CountedSamples {
  public:
   using CountedSamples::CountedSamples;

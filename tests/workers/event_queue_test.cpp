@@ -24,7 +24,8 @@ struct Numbered {
   bool before(const Numbered& other) const { return at != other.at ? at < other.at : number < other.number; }
 };
 
-// Against an ordered set, while events come and go; `time_of(now, u)`: of an event that is pushed at `now`, u in [0, 1).
+// Compares with an ordered set while events come and go. `time_of(now, u)`: time of an event pushed at `now`, u in [0,
+// 1).
 void expect_order(const std::function<std::int64_t(std::int64_t, double)>& time_of) {
   const auto earlier = [](const Numbered& a, const Numbered& b) { return a.before(b); };
   std::set<Numbered, decltype(earlier)> expected(earlier);
@@ -40,7 +41,7 @@ void expect_order(const std::function<std::int64_t(std::int64_t, double)>& time_
       expected.insert(event);
     } else {
       ++popped;
-      if (i % 2 == 0) {  // to look at the first changes nothing
+      if (i % 2 == 0) {  // looking at the first event changes nothing
         ASSERT_EQ(queue.first().number, expected.begin()->number);
       }
       const Numbered event = queue.pop();
@@ -51,7 +52,7 @@ void expect_order(const std::function<std::int64_t(std::int64_t, double)>& time_
     ASSERT_EQ(queue.empty(), expected.empty());
     const auto next = queue.next();
     ASSERT_TRUE(std::is_sorted(next.rbegin(), next.rend(), earlier));
-    if (!next.empty()) {  // those that lie between have been pushed since
+    if (!next.empty()) {  // events in between have been pushed meanwhile
       ASSERT_TRUE(expected.contains(next.back()));
       ASSERT_FALSE(expected.begin()->at > next.back().at);
     }
@@ -70,7 +71,7 @@ TEST(EventQueue, KeepsTheOrderOfTimesOfAllSizes) {
   expect_order([=](std::int64_t now, double u) { return u < 0.3 ? end : now + (end - now) / 1'000; });
 }
 
-// The programs of workers run ahead of the clock, but an event may also lie before those that are sorted already.
+// Programs of workers run ahead of the clock, but an event may also precede those that are sorted already.
 TEST(EventQueue, TakesEventsBeforeThoseThatAreSorted) {
   EventQueue<Numbered> queue;
   for (int i = 0; i < 10; ++i) queue.push({1000 + i, i});
@@ -97,18 +98,18 @@ TEST(Inbox, GivesTheFirstThatFitsAndKeepsTheOrderOfTheOthers) {
   EXPECT_EQ(inbox.take_first(any)->number, 0);
   EXPECT_EQ(inbox.take_first([](const Item* item) { return item->number % 2 == 0; })->number, 2);
   EXPECT_EQ(inbox.take_first(is(0)), nullptr);
-  EXPECT_EQ(inbox.take_first(is(4))->number, 4);  // the last
+  EXPECT_EQ(inbox.take_first(is(4))->number, 4);  // the last one
   inbox.put(&items[0]);
   for (const int left : {1, 0}) EXPECT_EQ(inbox.take_first(any)->number, left);
   EXPECT_TRUE(inbox.empty());
   EXPECT_EQ(inbox.take_first(any), nullptr);
 }
 
-using Key = std::pair<Time, std::uint64_t>;  // time and number: the order
+using Key = std::pair<Time, std::uint64_t>;  // time and number determine the order
 
 Time at(double uniform) { return start_time + Duration{static_cast<Duration::rep>(uniform * 100)}; }
 
-// Against an ordered set, while timers are set, replaced by earlier and later ones, and taken.
+// Compares with an ordered set while timers are set, replaced by earlier and later ones, and taken.
 TEST(Timers, GiveTheEarliestOfEachRanksNewestOnes) {
   constexpr int ranks = 50;
   std::set<Key> expected;

@@ -49,7 +49,7 @@ TEST_F(OrderOfTasks, WhatATaskHasMadeReadyRunsNext) {
   EXPECT_EQ(run(), (std::vector{1, 3, 2, 4, 5, 6}));
 }
 
-// Else gradients of a thousand workers could be there before one of them has been used.
+// Otherwise gradients of a thousand workers could be computed before one of them is used.
 TEST_F(OrderOfTasks, WhatWasSubmittedLongBeforeRunsFirst) {
   const auto first = submit(0);
   for (int i = 1; i < 500; ++i) submit(i);
@@ -70,7 +70,7 @@ TEST(Executor, ManyMoreTasksThanMayBeOutstandingAllRun) {
   }
 }
 
-// What is submitted and not done holds memory: whoever submits faster than tasks run is made to wait.
+// Outstanding tasks hold memory, so a thread that submits faster than tasks run has to wait.
 TEST(Executor, NoMoreThanSoMuchWorkIsEverOutstanding) {
   Executor executor(1);
   std::atomic<int> submitted = 0;
@@ -78,7 +78,7 @@ TEST(Executor, NoMoreThanSoMuchWorkIsEverOutstanding) {
   for (int i = 0; i < 10'000; ++i) {
     ++submitted;
     executor.submit([&] {
-      // In the time of the first one all the others could be submitted.
+      // While the first one runs, all the others could be submitted.
       if (done == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
       most_outstanding = std::max(most_outstanding, submitted - done);
       ++done;
@@ -127,8 +127,8 @@ TEST(Executor, WaitingForATaskDoesNotWaitForThoseAfterIt) {
   blockade.release();
 }
 
-// Others run meanwhile; what follows it waits for its end, which may come from any thread, or before it has been begun
-// to the end.
+// Other tasks run meanwhile. A dependent task waits for the end, which may come from any thread, or before the task's
+// function has returned.
 TEST(Executor, ATaskThatEndsElsewhereIsWaitedFor) {
   Executor executor(1);
   std::promise<std::shared_ptr<Task>> begun;
@@ -186,7 +186,7 @@ class Meeting : public PullObjective {
   mutable bool has_begun_ = false;
 };
 
-// As with a server: the second step goes from what the first has made, but its gradient is one at the old model.
+// As with a server: the second step continues from the first one's result, but its gradient is taken at the old model.
 TEST(Executor, AGradientDoesNotWaitForTheStepsBeforeItsOwn) {
   const auto objective = std::make_shared<Meeting>();
   Engine engine(objective, make_sgd({}));

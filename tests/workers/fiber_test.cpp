@@ -10,14 +10,14 @@
 namespace syncopate {
 namespace {
 
-// Deep enough to reach parts of the stack that no earlier call has touched.
+// Deep enough to reach parts of the stack that no earlier call has used.
 int sum_below(int n) {
   volatile char frame[256] = {};
   frame[0] = static_cast<char>(n);
   return n == 0 ? frame[0] : sum_below(n - 1) + n;
 }
 
-// By how many fibers may have stacks of their own.
+// The parameter is the number of fibers that may have their own stacks.
 class Fibers : public testing::TestWithParam<std::size_t> {};
 INSTANTIATE_TEST_SUITE_P(OnOwnStacks, Fibers, testing::Values(1000));
 INSTANTIATE_TEST_SUITE_P(OnOneStack, Fibers, testing::Values(0));
@@ -39,14 +39,14 @@ TEST_P(Fibers, StopsInTheMiddleAndGoesOnWhereItStopped) {
   EXPECT_EQ(log, "adbecf");
 }
 
-// Returns after the fiber has been suspended so many calls deep, and resumed.
+// Suspends the fiber at a depth of n calls; returns after it has been resumed.
 int suspended_below(Fiber& fiber, int n) {
   const volatile int depth = n;
   if (depth == 0) fiber.suspend();
   return depth == 0 ? 0 : suspended_below(fiber, depth - 1) + 1;
 }
 
-// All together they are deeper than one thread may be: ThreadSanitizer's record of a thread's calls ends at 65,536.
+// Their total depth exceeds that of one thread: ThreadSanitizer's record of a thread's calls ends at 65,536.
 TEST_P(Fibers, ManyAreDeepInCallsAtOnce) {
   constexpr std::size_t count = 100;
   const StackPool pool(count, GetParam());
@@ -76,7 +76,7 @@ TEST_P(Fibers, AnExceptionIsCaughtWhereItWasThrown) {
   EXPECT_EQ(caught, 3);
 }
 
-// Through frames whose surroundings a sanitizer has marked, and that the next call then lies upon.
+// Throws through frames whose surroundings a sanitizer has marked, and where the next call will lie.
 int caught_from_below(int n) {
   struct Frames {
     static int throw_below(int n) {
@@ -124,7 +124,7 @@ struct Counted {
   int& alive;
 };
 
-// Also while another exception is on its way outside, and many times over, so that what a switch leaves behind adds up.
+// Also while another exception is in flight outside, and many times, so that leftovers of a switch would accumulate.
 TEST_P(Fibers, WhatIsDestroyedBeforeItsEndIsUnwound) {
   const StackPool pool(1, GetParam());
   int alive = 0;
@@ -143,8 +143,8 @@ TEST_P(Fibers, WhatIsDestroyedBeforeItsEndIsUnwound) {
   EXPECT_EQ(sum_below(50), 50 * 51 / 2);
 }
 
-// The last stack of the next, larger pool lies where that of the one before lay, but begins a little lower, among the
-// frames that the fiber has never returned from. A sanitizer must not take them for those of the next one.
+// The last stack of the next, larger pool lies at the place of the previous pool's last stack, but begins a little
+// lower, among frames from which the fiber never returned. A sanitizer must not take them for frames of the next fiber.
 TEST_P(Fibers, AStackIsCleanForTheNextOne) {
   for (std::size_t fibers = 1; fibers < 20; ++fibers) {
     const StackPool pool(fibers, GetParam());

@@ -33,8 +33,8 @@ namespace {
 using testing::HasSubstr;
 using CsvFiles = DelayFiles;
 
-// The text comes in pieces of some 250,000 bytes. Comments of all lengths before the rows move where a piece ends: into
-// a number, between values, between the two characters that end a line.
+// The text is read in pieces of about 250,000 bytes. Comments of all lengths before the rows move the end of a piece:
+// into a number, between values, between the two characters of a line end.
 TEST(CsvRows, RowsAreTheSameWhereverAPieceOfTheTextEnds) {
   constexpr int rows = 40'000;
   std::string table;
@@ -52,7 +52,7 @@ TEST(CsvRows, RowsAreTheSameWhereverAPieceOfTheTextEnds) {
       }
       EXPECT_EQ(wrong, 0);
       ASSERT_TRUE(csv.next());
-      EXPECT_EQ(csv.number(0), 5);  // without the end of a line
+      EXPECT_EQ(csv.number(0), 5);  // without a line end
       EXPECT_FALSE(csv.next());
       csv.check();
     }
@@ -68,7 +68,7 @@ TEST(CsvRows, ALineOfManyPiecesIsOne) {
   EXPECT_FALSE(csv.next());
 }
 
-// What nobody asks for may be left out at the end of a row; more values than there are columns may not.
+// A row may lack unused columns at its end, but it must not have more values than there are columns.
 TEST(CsvRows, RowsMayEndBehindTheLastColumnThatIsAskedFor) {
   const std::string text = "a,b,c\n1,2,3\n4,5\n6,7,\n";
   CsvRows csv("t.csv", text, {"b"});
@@ -115,13 +115,13 @@ TEST(CsvRows, DamageBehindTheFirstRowsIsAFault) {
             "t.csv.gz: ends in the middle of its compressed data; the file is truncated");
 }
 
-// A regular file whose first bytes cannot be read, because no memory lies there.
+// A regular file whose first bytes cannot be read, because no memory is mapped there.
 TEST_F(CsvFiles, ATableThatCannotBeReadToItsEndIsNoShorterOne) {
   EXPECT_THAT(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"/proc/self/mem\"").faults,
               HasSubstr("/proc/self/mem: cannot be read: Input/output error"));
 }
 
-// RFC 4180: any value may stand between quotation marks, which then may have commas, and marks that are doubled.
+// RFC 4180: any value may be quoted; it may then contain commas, and doubled quotation marks.
 TEST(CsvRows, ValuesMayStandBetweenQuotationMarks) {
   const std::string text =
       "\"name\",\"a\" , b,\"a \"\"third\"\"\"\r\n"
@@ -166,7 +166,7 @@ TEST(CsvRows, AColumnMayBeMissingThatHasAValueThen) {
               HasSubstr("the column b stands twice"));
 }
 
-// What spreadsheets of other countries write, and files that are no such text.
+// Formats that spreadsheets of other countries write, and files that are no such text.
 TEST(CsvRows, OtherFormsOfTablesAreNamed) {
   const auto fault = [](const std::string& text) {
     return message_of<FileFault>([&] {
@@ -195,7 +195,7 @@ TEST(CsvRows, OtherFormsOfTablesAreNamed) {
 
 using testing::HasSubstr;
 
-// The file comes in pieces of `piece` bytes and is read in turns of `turn`.
+// The file is provided in pieces of `piece` bytes and read `turn` bytes at a time.
 std::string read_all(const std::string& file, std::size_t piece, std::size_t turn) {
   GzipStream stream([rest = std::string_view(file), piece]() mutable {
     const std::string_view next = rest.substr(0, piece);
@@ -226,7 +226,7 @@ TEST(GzipStream, ReadsOneOrSeveralMembersAndPlainFiles) {
   EXPECT_EQ(read_all("", 10, 10), "");
 }
 
-// As gzip does, which passes over zeros without a word: blocks that are filled up.
+// gzip silently skips zeros, with which blocks are filled up, too.
 TEST(GzipStream, PassesOverZerosAfterTheLastMember) {
   for (const std::size_t piece : {2, 3, 1000})
     for (const std::size_t zeros : {1, 512, 2000})
@@ -255,7 +255,7 @@ TEST(GzipStream, RefusesDamagedAndTruncatedFiles) {
   EXPECT_THAT(fault_of(damaged, 1000), HasSubstr("does not decompress"));
 }
 
-// All pieces of the table that a file's content is.
+// All pieces of the table in a file's content.
 std::string uncompressed(std::string_view content, const std::string& file,
                          std::uint64_t most_bytes = most_text_bytes) {
   TableText text(content, file, most_bytes);
@@ -274,7 +274,7 @@ TEST(GzipStream, ATableThatUnpacksToMoreThanTheLimitIsRefused) {
             "t.csv.gz: has bytes after its compressed data that are not gzip");
 }
 
-// Half of the file would do: it is refused before it has been unpacked.
+// Refused before it is unpacked as a whole.
 TEST(GzipStream, AFileThatUnpacksToAHundredTimesItsSizeIsRefused) {
   std::string rows;
   for (int i = 0; i < 13'000'000; ++i) rows += "0,0,0,0.01\n";
@@ -284,7 +284,7 @@ TEST(GzipStream, AFileThatUnpacksToAHundredTimesItsSizeIsRefused) {
       EXPECT_EQ(message_of<FileFault>([&] { uncompressed(file, "t.csv.gz"); }),
                 "t.csv.gz: unpacks to more than 100 times its size, as no table of numbers does");
   }
-  // So it does not concern files that are small all the same, nor those that are not compressed.
+  // The rule does not apply to files that stay small, nor to uncompressed ones.
   const std::string small(60'000'000, '0'), plain(70'000'000, '0');
   EXPECT_EQ(uncompressed(gzip(small), "t.csv.gz").size(), small.size());
   EXPECT_EQ(uncompressed(plain, "t.csv").size(), plain.size());
@@ -298,7 +298,7 @@ TEST_F(IdxFiles, BytesAfterTheCompressedDataAreAFault) {
               HasSubstr("labels.gz: has bytes after its compressed data that are not gzip"));
 }
 
-// Files of ours are read whole or refused, whatever somebody has put in their place.
+// Files of ours are read whole or refused, whatever lies in their place.
 
 namespace fs = std::filesystem;
 
@@ -349,7 +349,7 @@ TEST_F(OwnFileTest, IsNoDirectoryPipeOrDevice) {
   EXPECT_EQ(fault(""), (folder_ / "").string() + ": is a directory");
 }
 
-// It takes no room on the disk.
+// It uses no disk space.
 TEST_F(OwnFileTest, ThatIsTooLargeIsNotRead) {
   std::ofstream(folder_ / "file") << "0123456789";
   EXPECT_EQ(fault("file", 10), "");
@@ -359,7 +359,7 @@ TEST_F(OwnFileTest, ThatIsTooLargeIsNotRead) {
   EXPECT_EQ(fault("large"), (folder_ / "large").string() + ": has 3000000000 bytes; must have at most 268435456");
 }
 
-// Files that appear whole or not at all.
+// Files that appear complete or not at all.
 
 class WholeFile : public testing::Test {
  protected:
@@ -400,7 +400,7 @@ TEST_F(WholeFile, IsKnownBeforehandToBeReplaceableOrNot) {
   EXPECT_EQ(why_not_replaceable(directory_ / "no/x"), (directory_ / "no").string() + ": no such directory");
 }
 
-// As if the device were full: the contents are longer than a file may be.
+// Simulates a full device: the contents exceed the allowed file size.
 TEST_F(WholeFile, StaysAsItWasWhereItCannotBeWritten) {
   replace_file(directory_ / "file", "old");
   const pid_t writer = fork();
@@ -422,7 +422,7 @@ TEST_F(WholeFile, StaysAsItWasWhereItCannotBeWritten) {
   EXPECT_THAT(names(), testing::ElementsAre("file"));
 }
 
-// Eight at once, each of which is somewhere else in its work.
+// Eight writers at once, each at a different point of its work.
 TEST_F(WholeFile, IsWholeAndAloneWhereTheUserInterruptsItsWriter) {
   std::map<pid_t, fs::path> writers;
   for (int i = 0; i < 8; ++i) {
@@ -446,7 +446,7 @@ TEST_F(WholeFile, IsWholeAndAloneWhereTheUserInterruptsItsWriter) {
   EXPECT_THAT(names(), testing::Each(testing::StartsWith("file-")));
 }
 
-// Else who may write in a results directory could have others write over their files.
+// Otherwise a user with write access to a results directory could make others overwrite their files.
 TEST_F(WholeFile, TakesThePlaceOfALinkOrAPipe) {
   replace_file(directory_ / "file", "old");
   fs::create_symlink("file", directory_ / "link");
@@ -478,7 +478,7 @@ TEST_F(WholeFile, ThatIsNamedIsNotMadeOfAPipe) {
   EXPECT_TRUE(fs::is_fifo(pipe));
 }
 
-// What is said of a disk that does not take results is what is wrong with it.
+// A message about a disk that refuses results names the actual problem.
 
 using testing::HasSubstr;
 using testing::Not;
@@ -507,7 +507,7 @@ TEST_F(DiskFault, ThatIsGoneWasRemoved) {
 
 TEST_F(DiskFault, BelowAFolderThatCannotBeLookedIntoWasNotRemoved) {
   fs::permissions(above_, fs::perms::none);
-  // Root may do everything, so the look is nobody's.
+  // Root may do everything, so the check runs as nobody.
   const pid_t child = fork();
   if (child == 0) {
     if (getuid() == 0 && setuid(65534) != 0) _exit(3);

@@ -1,4 +1,4 @@
-// Linear combinations of states, and the memo that lets equal ones share memory.
+// Linear combinations of states, and the memo through which equal ones share memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ TEST(Combine, SumsInDoublePrecision) {
   const auto start = engine.training.initial_state();
   const auto a = engine.training.descend(start, engine.promise(start, 10), 0.1);
   const auto x = engine.training.values(a);
-  const auto b = engine.training.descend(start, engine.promise(start, 10), 0.1);  // the same in a cell of its own
+  const auto b = engine.training.descend(start, engine.promise(start, 10), 0.1);  // the same values in a separate cell
   const auto mixed = engine.training.values(combine(engine, {{300'000.1, a}, {-299'999.1, b}}));
   for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(mixed[i], x[i], 1e-6);
 }
@@ -65,7 +65,7 @@ TEST(Combine, EqualInputsGiveTheSameState) {
   const auto mixed = combine(engine, {{0.5, a}, {0.5, b}});
   EXPECT_EQ(combine(engine, {{0.5, a}, {0.5, b}}), mixed);
   EXPECT_NE(combine(engine, {{0.5, a}, {0.25, b}}), mixed);
-  EXPECT_NE(combine(engine, {{0.5, b}, {0.5, a}}), mixed);  // the moments of b
+  EXPECT_NE(combine(engine, {{0.5, b}, {0.5, a}}), mixed);  // with b's moments
   EXPECT_NE(combine(engine, {{0.5, a}, {0.5, engine.training.adopt(start, b)}}), mixed);
 }
 
@@ -109,7 +109,7 @@ TEST(Combine, DistancesAreThoseOfEachTensor) {
   EXPECT_THAT(std::vector(distances.begin() + 1, distances.end()), ElementsAre(0, 20, 80));
 }
 
-// What is no parameter comes from the second, unless nothing of it is wanted.
+// Buffers and moments come from the second state, unless its share is zero.
 TEST(Combine, BuffersGoWithThatOfWhichThereIsAShare) {
   Engine engine(std::make_shared<PullWithStatistics>(), make_sgd({}));
   const auto start = engine.training.initial_state();
@@ -183,7 +183,7 @@ TEST(Combine, BuffersAreCombinedLikewiseOrThoseOfAnotherState) {
 TEST(Combine, AMovingAverageFollowsTheFormula) {
   constexpr double decay = 0.9;
   constexpr int steps = 60;
-  Engine engine(2, 0, 200'000);  // several ranges
+  Engine engine(2, 0, 200'000);  // several ranges of threads
   auto model = engine.training.initial_state();
   auto average = model;
   double expected = 1;
@@ -194,13 +194,13 @@ TEST(Combine, AMovingAverageFollowsTheFormula) {
     expected = decay * expected + (1 - decay) * step;
   }
   const auto values = engine.training.values(average);
-  const double arrived = 1 - std::pow(decay, steps);  // what of the targets' i % 5 has come in
+  const double arrived = 1 - std::pow(decay, steps);  // the share of the targets' i % 5 reached so far
   for (const std::size_t i : {0, 65'535, 133'333, 199'999})
     EXPECT_NEAR(values[i], expected + static_cast<double>(i % 5) * arrived, 2e-4);
 }
 
-// Workers that pull at a common centre and step on, on any number of threads: in place or not, found again or
-// not, the bits are the same.
+// Workers that pull at a common centre and take steps, on any number of threads: the bits are the same whether steps
+// are in place or not, and whether the memo finds results or not.
 TEST(Combine, ThreadsDoNotChangeABit) {
   std::vector<std::vector<float>> results;
   for (const int threads : {0, 1, 2, 4}) {
@@ -247,8 +247,8 @@ TEST(Memo, KeepsWhatIsHeldHoweverMuch) {
   for (std::uint64_t id = 0; id < 1000; ++id) EXPECT_EQ(memo.find({{id, 1.0}}), held[id]);
 }
 
-// Arithmetic on vectors of many blocks and ranges, no two elements of which are alike, against formulas in double
-// precision: an element that is taken from another place is seen.
+// Arithmetic on vectors of many blocks and ranges, whose elements all differ, compared with formulas in double
+// precision: an element taken from the wrong place is detected.
 
 constexpr std::size_t elements = 150'001, decayed = 60'001;  // several ranges, and no multiple of a block
 
@@ -265,7 +265,7 @@ class Ramp : public PullObjective {
       for (std::size_t i = 0; i < elements; ++i)
         (*values)[i] += static_cast<float>(parameters[i] - ramp(micro_batch.worker.value, i));
     PartialGradient result;
-    // In three segments, whose borders are those of no block.
+    // In three segments, whose borders are not borders of blocks.
     for (std::size_t begin = 0; begin < elements; begin += 50'001) {
       const std::size_t length = std::min<std::size_t>(50'001, elements - begin);
       result.segments.push_back({.offset = begin, .size = length, .data = values->data() + begin, .owner = values});
@@ -287,7 +287,7 @@ void expect_near(const std::vector<float>& found, const Values& expected, double
   EXPECT_LE(worst, relative) << "at " << where;
 }
 
-// theta, and v of momentum; AdamW's m and s.
+// theta, momentum's v, and AdamW's m and s.
 struct Reference {
   Values theta = Values(elements, 1.0), first = Values(elements), second = Values(elements);
 };
@@ -343,7 +343,7 @@ TEST(LargeVectors, StepsOfAdamWFollowTheFormula) {
   expect_near(engine.training.values(state), expected.theta, 1e-5);
 }
 
-// Of five models, so that no sum is one of the few terms that are added at once.
+// Five models, more than the few terms that are added at once.
 TEST(LargeVectors, AveragesAndCombinationsFollowTheFormula) {
   Engine engine(std::make_shared<Ramp>(), make_sgd({.momentum = 0.5}));
   const auto start = engine.training.initial_state();
@@ -357,7 +357,7 @@ TEST(LargeVectors, AveragesAndCombinationsFollowTheFormula) {
   const AveragePolicy policy{.moments = {StatePolicy::average, StatePolicy::average}};
   const auto mean = engine.training.average(states, policy);
   expect_near(engine.training.values(mean[3]), times_ramp(3), 1e-5);
-  expect_near(engine.values(mean[3]->moments[0].values), times_ramp(-3, 1), 1e-5);  // of the gradients: 1 - target
+  expect_near(engine.values(mean[3]->moments[0].values), times_ramp(-3, 1), 1e-5);  // the gradients are 1 - target
   const std::vector<double> by_number = {1, 2, 3, 4, 5};
   const auto weighted = engine.training.average(states, policy, by_number);
   expect_near(engine.training.values(weighted[0]), times_ramp((1 + 4 + 9 + 16 + 25) / 15.0), 1e-5);

@@ -1,4 +1,4 @@
-// Gradients that are promised, and computed once somebody needs them: sums, what they cost, losses, norms.
+// Promised gradients, which are computed when they are needed: sums, their cost, losses, norms.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -74,7 +74,7 @@ TEST(PromisedGradients, PromisesAtSeveralModelsAreEachTakenAtTheirOwn) {
   }
 }
 
-// What a shared sum has cost is what those have who are in it.
+// The cost of a shared sum is the cost of its parts.
 TEST(PromisedGradients, ASharedSumCountsAndCostsWhatItsPartsDo) {
   Engine engine;
   const auto state = engine.training.initial_state();
@@ -124,10 +124,10 @@ TEST(PromisedGradients, LossAndNormOfAPromiseCanBeRead) {
   EXPECT_TRUE(std::isnan(engine.training.loss(Gradient())));
   engine.training.descend(state, shared, 0.1);
   engine.executor.wait_all();
-  EXPECT_EQ(engine.objective->evaluations, 2);  // what was read is not computed again
+  EXPECT_EQ(engine.objective->evaluations, 2);  // a value that was read is not computed again
 }
 
-// Sums of sums, as those of groups: each micro-batch counts once, whatever the weights.
+// Sums of sums, like those of groups: each micro-batch counts once, whatever the weights.
 TEST(PromisedGradients, TheLossOfASumOfSumsIsTheMeanOverAllMicroBatches) {
   Engine engine;
   const auto state = engine.training.initial_state();
@@ -146,7 +146,7 @@ TEST(PromisedGradients, TheLossOfASumOfSumsIsTheMeanOverAllMicroBatches) {
                    (loss_of(0) + loss_of(5) + loss_of(3) + loss_of(2)) / 4);
 }
 
-// Gradients that a worker clips before it sends them: a promise like any other, without a copy's rounding.
+// Gradients that a worker clips before it sends them: they are promises, without the rounding of a copy.
 
 // At the first model, 1, the gradient of worker w is 1 - (w, w + 1, w + 2, w + 3).
 TEST(ClippedGradients, HaveTheMostThatTheirMeanMayHave) {
@@ -217,16 +217,16 @@ TEST(ClippedGradients, TellWhichMicroBatchesAreKept) {
   EXPECT_THAT(kept, testing::ElementsAre(MicroBatch{Rank{4}, 2, 1}));
 }
 
-// Gradients that are held back and then evaluated together: what shares a pass, and what comes of it.
+// Gradients that are held back and then evaluated together: which ones share a pass, and the results.
 
 using Lists = ApartObjective::Lists;
 
-// Eight samples, here micro-batches, are evaluated together, and up to two without being cut.
+// Eight samples, here micro-batches, are evaluated together; up to two lists' worth are not cut.
 struct Held {
   explicit Held(int threads = 2)
       : objective(std::make_shared<ApartObjective>(4, 4, 8)), engine(objective, make_sgd({}), {}, threads) {}
 
-  // Keeps the gradient's values, once it is evaluated.
+  // Keeps the gradient's values once it is evaluated.
   void hold(const Gradient& gradient, int name) {
     values[name];
     engine.training.hold(
@@ -255,7 +255,7 @@ struct Held {
   std::vector<int> order;
 };
 
-// At parameters of `theta`: the sum of theta - target.
+// At parameters equal to `theta`: the sum of theta - target.
 std::vector<float> pull(float theta, int worker, int micro_batches, int step = 0, float scale = 1) {
   std::vector<float> sum(4);
   for (int m = 0; m < micro_batches; ++m)
@@ -287,8 +287,8 @@ TEST(SumsApart, AtOneModelShareAPassAndKeepTheirValues) {
   }
 }
 
-// Worker 0 adds its own to what is there already, worker 1 has it written, worker 2 written twice, and worker 3's is not
-// to be added as it is. Passes: of workers 0 and 1, and of 2 and 3.
+// Worker 0 adds its gradient to existing values, worker 1 writes it, worker 2 writes it twice, and worker 3's must not
+// be added directly. Passes: workers 0 and 1, and workers 2 and 3.
 TEST(SumsApart, AreMadeOnceAndOnlyForWhoNeedsThem) {
   for (const int threads : {0, 1, 4}) {
     Held held(threads);
@@ -316,7 +316,7 @@ TEST(SumsApart, AreMadeOnceAndOnlyForWhoNeedsThem) {
   }
 }
 
-// Equal sets have equal passes, whoever came first: what is added up differs in no bit then.
+// Equal sets have equal passes, whatever the order of arrival: then the sums are equal to the bit.
 TEST(SumsApart, PassesDoNotGoByTheOrderOfArrival) {
   std::vector<int> workers = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
   std::multiset<Lists> first;
@@ -329,7 +329,7 @@ TEST(SumsApart, PassesDoNotGoByTheOrderOfArrival) {
     EXPECT_EQ(held.objective->passes, first);
     std::ranges::rotate(workers, workers.begin() + 4);
   }
-  EXPECT_EQ(first.size(), 2u);  // of 16
+  EXPECT_EQ(first.size(), 2u);  // two passes over 16 micro-batches
 }
 
 TEST(SumsApart, OfDifferentModelsHaveTheirOwnPasses) {
@@ -344,7 +344,7 @@ TEST(SumsApart, OfDifferentModelsHaveTheirOwnPasses) {
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(held.values[1][i], 2);
 }
 
-// Adopted parameters are one model, whatever else workers have of their own.
+// Adopted parameters are one model, whatever other state workers have.
 TEST(SumsApart, OfAdoptedParametersShareAPass) {
   Held held;
   const auto a = held.engine.training.initial_state();
@@ -355,7 +355,7 @@ TEST(SumsApart, OfAdoptedParametersShareAPass) {
   EXPECT_EQ(held.objective->passes, (std::multiset<Lists>{{list_of(0, 1), list_of(1, 1)}}));
 }
 
-// Sums of two models, shared ones, nothing at all, and one alone at its model.
+// Sums over two models, shared sums, an empty sum, and a single gradient at its model.
 TEST(SumsApart, WhatIsNoPlainSumIsEvaluatedByItself) {
   Held held;
   Training& training = held.engine.training;
@@ -384,7 +384,7 @@ TEST(SumsApart, WhatIsNoPlainSumIsEvaluatedByItself) {
   EXPECT_EQ(held.values[7], pull(1, 7, 1));
 }
 
-// So that a step may go on in the memory of the model that they were taken at.
+// So that a step may reuse the memory of the model at which they were taken.
 TEST(SumsApart, LetGoOfTheirModelOnceThePassIsOver) {
   Held held;
   auto state = held.engine.training.initial_state();
@@ -409,12 +409,12 @@ TEST(SumsApart, WhereNothingIsGainedNothingIsHeld) {
   EXPECT_EQ(values, pull(1, 2, 1));
 }
 
-// Gradients of several lists of micro-batches out of one pass, against a pass for each list, and against modules of
+// Gradients of several lists of micro-batches from one pass, compared with a pass for each list, and with modules of
 // torch::nn in double precision.
 
 using namespace reference;
 
-// As methods have them that drop micro-batches: unequal numbers of several workers and steps.
+// Like those of methods that drop micro-batches: unequal numbers from several workers and steps.
 const std::vector<std::vector<MicroBatch>> lists = {
     {{.worker = Rank{0}, .step = 0, .index = 0}, {.worker = Rank{0}, .step = 0, .index = 2}},
     {{.worker = Rank{1}, .step = 0, .index = 1}},
@@ -458,7 +458,7 @@ TEST(GradientsApart, AreThoseOfAPassForEachList) {
     std::vector<PartialGradient> expected;
     for (const auto& list : lists) expected.push_back(objective.gradient(theta.data(), nullptr, list));
     const auto apart = objective.batched_gradients(theta.data(), nullptr, spans());
-    // What the pass has kept is its own.
+    // The pass has its own copies.
     objective.gradient(theta.data(), nullptr, lists[2]);
     theta.assign(theta.size(), std::nanf(""));
     for (std::size_t list = lists.size(); list-- > 0;) {
@@ -514,7 +514,7 @@ TEST(GradientsApart, AreOfNetworksOfLinearLayersAlone) {
   EXPECT_THROW(PullObjective().batched_gradients(nullptr, nullptr, spans()), std::logic_error);
 }
 
-// Sums of gradients with large weights that cancel, as those that decode a gradient code.
+// Sums of gradients with large weights that cancel, like those that decode a gradient code.
 
 // Micro-batches of workers 0 .. 3 in three sums, each with weights near 3e5; what remains of worker w is
 // `remainder[w]`. In float32 such weights are 1/32 apart.
@@ -531,7 +531,7 @@ std::vector<Gradient> coded(Engine& engine, const ModelStatePtr& at) {
   return sums;
 }
 
-// Sum of what remains times the gradient at (1, ..., 1).
+// The sum of remainders times the gradient at (1, ..., 1).
 double expected(std::size_t i) {
   double sum = 0;
   for (int worker = 0; worker < 4; ++worker)
@@ -573,7 +573,7 @@ TEST(DoublePrecisionGradient, WeightsThatDifferByRoundingAreFused) {
   const auto start = engine.training.initial_state();
   Gradient sum;
   for (int worker = 0; worker < 32; ++worker) {
-    // 1/3 for all, each with an error of its own in the last places.
+    // 1/3 for all, each with a different error in the last digits.
     const double large = 1e5 * std::sqrt(worker + 2.0);
     sum += engine.promise(start, worker) * large;
     sum += engine.promise(start, worker) * (1.0 / 3 - large);
@@ -671,7 +671,7 @@ TEST(DoublePrecisionGradient, AStepAlongItIsTheFormula) {
   }
 }
 
-// Each worker's sum as it would come over a network.
+// Each worker's sum as received over a network.
 Gradient received(Engine& engine, const Gradient& gradient) {
   FlatVector values(engine.training.gradient_size(gradient.wide()));
   engine.training.write_values(gradient, values.data());
@@ -699,7 +699,7 @@ TEST(DoublePrecisionGradient, TravelsWithTheDigitsThatFloatsLack) {
   }
 }
 
-// Sums that decode: each small, with large weights, in parts that are given as values, narrow or wide.
+// Decoding sums: each part is small, with large weights, and is given as values, narrow or wide.
 TEST(DoublePrecisionGradient, NestedSumsAreWeightedInDoublePrecision) {
   Engine engine;
   const auto start = engine.training.initial_state();
@@ -754,7 +754,7 @@ TEST(DoublePrecisionGradient, BuffersAreTheMeanOverWhatWasEvaluated) {
   EXPECT_FLOAT_EQ(buffers[0], 4 / 3.0f);
   EXPECT_FLOAT_EQ(buffers[1], 0);
 
-  // Sums that come as values count what each holds: 0, 1, 2; 0, 1, 2, 3; 2, 3.
+  // Sums that arrive as values count the workers in them: 0, 1, 2; 0, 1, 2, 3; 2, 3.
   Gradient arrived;
   for (auto& part : coded(engine, start)) {
     part.use_double_precision();

@@ -1,4 +1,4 @@
-// IDX files made for a test, in a directory of their own that goes with it.
+// IDX files for a test, in a temporary directory of their own.
 #pragma once
 
 #include <gtest/gtest.h>

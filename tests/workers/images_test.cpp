@@ -63,7 +63,7 @@ TEST_F(Cifar, FilesFollowEachOtherAndChannelsLieOneByOne) {
   EXPECT_EQ(dataset->size().shape, (SampleShape{.channels = 3, .height = 32, .width = 32}));
   const Sample first = sample_of(*dataset, Split::train, 0);
   EXPECT_EQ(first.label, 3);
-  // (pixel / 255 - mean) / deviation, by the constants of the reference codes.
+  // (pixel / 255 - mean) / deviation, with the constants of the reference codes.
   EXPECT_NEAR(first.pixels[0], (0 - 0.4914) / 0.2023, 1e-5);
   EXPECT_NEAR(first.pixels[plane - 1], (0 - 0.4914) / 0.2023, 1e-5);
   EXPECT_NEAR(first.pixels[plane], (100.0 / 255 - 0.4822) / 0.1994, 1e-5);
@@ -108,7 +108,7 @@ TEST_F(Cifar, AFileOfAWrongSizeIsNamed) {
   EXPECT_THAT(fault(CifarLabels::hundred), AllOf(HasSubstr("test.bin"), HasSubstr("records of 3074")));
 }
 
-// The sizes of the published files; what they hold is not read for it.
+// The sizes of the published files; the test does not read their contents.
 TEST_F(Cifar, AFileThatIsCutBetweenTwoRecordsIsNamed) {
   const auto resize = [&](const std::string& file, std::uintmax_t bytes) {
     std::filesystem::resize_file(directory_ / file, bytes);
@@ -236,7 +236,7 @@ TEST_F(Idx, TrailingBytesAreTold) {
               AllOf(HasSubstr("goes on"), HasSubstr("2 = 2 elements")));
 }
 
-// Compressed noise stays incompressible, so that cutting the file cuts into the data.
+// Noise is incompressible, so cutting the compressed file cuts the data.
 FileBytes noise(std::size_t size) {
   FileBytes bytes(size);
   std::uint32_t state = 1;

@@ -1,5 +1,5 @@
-// PullObjective with four tensors: two layers with a weight matrix and a bias each. In the flat vector of eight
-// elements the matrices stand first; a backward pass comes through bias 2, matrix 2, bias 1, matrix 1.
+// PullObjective with four tensors: two layers, each with a weight matrix and a bias. In the flat vector of eight
+// elements the matrices come first; a backward pass reaches bias 2, matrix 2, bias 1, matrix 1, in this order.
 #pragma once
 
 #include <vector>
@@ -17,8 +17,8 @@ class LayeredPullObjective : public PullObjective {
             {.name = "1.bias", .offset = 6, .size = 1, .place = 1},
             {.name = "2.bias", .offset = 7, .size = 1, .place = 3}};
   }
-  // Of the elements 7, 2 to 5, 6, 0 and 1: after which share of the backward pass its gradient exists. One, five, six
-  // and eight of eight elements.
+  // The share of the backward pass after which an element's gradient exists. The pass reaches the elements 7, 2 to 5,
+  // 6, 0 and 1 in this order: one, five, six and eight of eight elements.
   static double exists_after(std::size_t element) {
     return element == 7 ? 0.125 : element >= 2 && element < 6 ? 0.625 : element == 6 ? 0.75 : 1;
   }

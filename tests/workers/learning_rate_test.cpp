@@ -1,5 +1,5 @@
-// Learning-rate schedules of published recipes: golden values, computed for this project from the definitions that the
-// reference codes have, and formulas.
+// Learning-rate schedules of published recipes: golden values, computed for this project from the definitions in the
+// reference codes, and formulas.
 #include "workers/training/learning_rate.hpp"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ constexpr double seven_digits = 1e-6;  // as many as the golden values have
 
 void expect_near_share(double found, double golden) { EXPECT_NEAR(found, golden, seven_digits * golden); }
 
-// BERT-Large, phase 1: 7038 steps, of which 28.43 % warm up; degree 1/2.
+// BERT-Large, phase 1: 7038 steps, of which 28.43 % are warm-up; degree 1/2.
 TEST(RecipeSchedules, TheRootDecayOfBertMeetsTheGoldenValues) {
   const LearningRate rate({.shape = Shape::polynomial,
                            .peak = 0.006,
@@ -40,7 +40,7 @@ TEST(RecipeSchedules, TheRootDecayOfBertMeetsTheGoldenValues) {
   EXPECT_EQ(rate.at(7038), 0);
 }
 
-// DropCompute's 1.5B parameters: 155,000 steps; 5 % warm up, 25 % hold.
+// DropCompute's model with 1.5B parameters: 155,000 steps, 5 % warm-up, 25 % hold.
 TEST(RecipeSchedules, WarmUpHoldAndLinearDecayMeetTheGoldenValues) {
   LearningRate::Options options{.shape = Shape::linear, .peak = 0.0015, .final = 0, .total_steps = 155000};
   options.warmup_share = 0.05;
@@ -71,15 +71,15 @@ TEST(RecipeSchedules, ThePolynomialOfLarsMeetsTheGoldenValues) {
   const std::vector<std::pair<int, double>> golden = {
       {1, 0.0048}, {1875, 9.0}, {1876, 8.999127346}, {10000, 3.306056749}, {20000, 0.132422909}};
   for (const auto& [s, value] : golden) expect_near_share(rate.at(s - 1), value);
-  EXPECT_NEAR(rate.at(21910 - 1), 0.0075, 5e-5);  // where the run stops
+  EXPECT_NEAR(rate.at(21910 - 1), 0.0075, 5e-5);  // the run's last step
   EXPECT_EQ(rate.at(total + 1000), 1e-4);
 }
 
-// The vision transformer of Gu et al. 2024: powers of two, each from the step on at which the reference code has it.
+// The vision transformer of Gu et al. 2024: powers of two, each from the reference code's first step with it.
 TEST(RecipeSchedules, CosineStepOfTheVisionTransformerFallsAtTheGoldenSteps) {
   const LearningRate rate(
       {.shape = Shape::cosine_step, .peak = 0.008, .final = 1e-6, .warmup_steps = 10000, .total_steps = 93600});
-  EXPECT_NEAR(rate.at(9999), 0.008, 1e-6);  // the warm-up is to the rate as it is, above the first power
+  EXPECT_NEAR(rate.at(9999), 0.008, 1e-6);  // the warm-up ends at the unrounded rate, above the first power
   double power = std::ldexp(1.0, -7);
   EXPECT_EQ(rate.at(10000), power);
   for (const int step : {41399, 60178, 70803, 77741, 82479, 85776, 88094, 89733, 90900, 91738, 92353, 92825, 93249}) {
@@ -96,7 +96,7 @@ TEST(RecipeSchedules, CosineStepRoundsAPeakOfFourFifthsToOne) {
   EXPECT_EQ(LearningRate({.shape = Shape::cosine_step, .peak = 20, .total_steps = 100, .base = 10}).at(0), 10.0);
 }
 
-// Chen et al. 2016: 0.94 every two epochs of aggregated batches, in stairs.
+// Chen et al. 2016: a factor of 0.94 every two epochs of aggregated batches, in steps.
 TEST(RecipeSchedules, ExponentialDecayMultipliesByItsFactorEverySoManySteps) {
   LearningRate::Options options{.shape = Shape::exponential, .peak = 0.045, .decay_factor = 0.94, .decay_every = 500};
   const LearningRate smooth(options);
@@ -145,7 +145,7 @@ TEST(RecipeSchedules, APolynomialOfPowerOneIsAStraightLine) {
   for (int t = 0; t < 120; ++t) EXPECT_NEAR(polynomial.at(t), linear.at(t), 1e-15);
 }
 
-// resnet_sgd: a factor from 0.1 / eta to 1 over the first steps, times a tenth at each decay point.
+// resnet_sgd: a factor from 0.1 / eta to 1 over the first steps, and a tenth at each decay point.
 TEST(RecipeSchedules, AWarmUpMayHaveAStartOfItsOwn) {
   const LearningRate rate({.shape = Shape::step,
                            .peak = 3.2,
@@ -189,7 +189,7 @@ TEST(RecipeSchedules, RejectWhatHasNoMeaning) {
   rejected({.warmup_start = -1});
 }
 
-// Learning-rate schedules against the formulas in learning_rate.hpp.
+// Learning-rate schedules, compared with the formulas in learning_rate.hpp.
 
 // W = 100, T = 1000: 900 decaying steps, from 0.4 to 0.01.
 LearningRate::Options warm(Shape shape) {
@@ -255,7 +255,7 @@ TEST(LearningRate, StepFallsFromTheDecayPointOn) {
   EXPECT_EQ(rate.at(59), 0.4);
   EXPECT_EQ(rate.at(60), 0.2);
   EXPECT_EQ(rate.at(90), 0.1);
-  EXPECT_EQ(rate.at(100000), 0.1);  // no floor at `final`, no end
+  EXPECT_EQ(rate.at(100000), 0.1);  // neither `final` nor an end limits it
 }
 
 TEST(LearningRate, StepCountsDecayPointsThatTheWarmUpHasPassed) {

@@ -53,7 +53,7 @@ TEST(PivotedQr, TheLeastSquaresResidualIsOrthogonalToTheColumns) {
   }
 }
 
-// A matrix of rank 5: solutions of x^T A = b^T are many, and the shortest is orthogonal to all y with y^T A = 0.
+// A matrix of rank 5: x^T A = b^T has many solutions; the shortest is orthogonal to all y with y^T A = 0.
 TEST(PivotedQr, FindsTheShortestSolutionAndTheLeftNullSpaceOfAMatrixOfLowerRank) {
   constexpr int size = 8, rank = 5;
   const Matrix a = product(normal_matrix(size, rank, 3), normal_matrix(rank, size, 4));
@@ -84,9 +84,9 @@ TEST(PivotedQr, FindsTheShortestSolutionAndTheLeftNullSpaceOfAMatrixOfLowerRank)
   }
 }
 
-// Beside the eigenvalues that LibTorch computes.
+// Compared with eigenvalues computed by LibTorch.
 
-// Not symmetric, some elements 0, and in none of them all rows alike.
+// Not symmetric, with some zeros, and with rows that differ.
 Matrix random_columns(int size, std::uint64_t seed) {
   Matrix matrix(size, size);
   fill_standard_normal({.seed = seed}, 0, matrix.values);
@@ -118,7 +118,7 @@ TEST(SecondEigenvalue, IsThatOfLibTorchForMatricesThatAreNotSymmetric) {
     }
 }
 
-// A shift has all N-th roots of 1; kept for one half, they are (1 + w) / 2.
+// The eigenvalues of a shift are all N-th roots of 1; if half is kept, they are (1 + w) / 2.
 TEST(SecondEigenvalue, OfHalfAShiftRoundARingIsItsCosine) {
   for (const int size : {2, 3, 7, 30}) {
     Matrix matrix(size, size);

@@ -1,7 +1,8 @@
-// Transfers over shared links against SimGrid's, a general simulator of distributed systems with its own model of them:
-// flows share a link fairly, where here a link serves them one after the other. Of transfers of one size both have
-// moved all of them at the same time, since a link never rests while there is something for it; those between come
-// earlier here, since a fair share lets all of them come together at the end. So last arrivals are compared.
+// Transfers over shared links, compared with SimGrid, a general simulator of distributed systems with its own model.
+// There flows share a link fairly, whereas here a link serves them one after the other. If all transfers have the same
+// size, both models finish the last one at the same time, since a link is never idle while there is something to send.
+// The ones before end earlier here, because fair shares let all of them end together. So the test compares last
+// arrivals.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,7 +33,7 @@ struct Transfer {
   double bytes;
 };
 
-// Who sends what to whom at once, each in this order. Ranks from `workers` on are servers.
+// Who sends what to whom at once; each worker in this order. Ranks from `workers` on are servers.
 struct Pattern {
   std::string name;
   int workers, servers;
@@ -53,7 +54,7 @@ constexpr double size = 4e6;
   Pattern ring{"two neighbours", n, 0, {}};
   for (int w = 0; w < n; ++w)
     for (const int way : {n - 1, 1}) ring.transfers.push_back({w, (w + way) % n, size});
-  // As Worker::send_gradient does: each begins with another shard.
+  // As in Worker::send_gradient each worker begins with a different shard.
   constexpr int shards = 2;
   Pattern sharded{"slices to two shards", n - shards, shards, {}};
   for (int w = 0; w < n - shards; ++w)
@@ -93,7 +94,7 @@ constexpr double size = 4e6;
       cluster.send(self, Rank{to}, Message::note({}, numbers), place);
     }
     while (expected > 0) {
-      if (!cluster.receive(self, {}, never, place)) continue;  // somebody has left
+      if (!cluster.receive(self, {}, never, place)) continue;  // a worker has left
       --expected;
       last = std::max(last, cluster.now(self));
     }
@@ -105,19 +106,19 @@ constexpr double size = 4e6;
 #ifdef SYNCOPATE_WITH_SIMGRID
 namespace s4u = simgrid::s4u;
 
-// Once per process: SimGrid has one engine.
+// Call it once per process: SimGrid has one engine.
 double on_simgrid_s(const Pattern& pattern) {
   std::string name = "simgrid";
   std::vector<char*> arguments = {name.data(), nullptr};
   int count = 1;
   s4u::Engine engine(&count, arguments.data());
-  // Flows get what is left of their links, without what TCP's windows and acknowledgements take.
+  // Flows use their links completely, without the cost of TCP's windows and acknowledgements.
   for (const char* setting : {"network/model:CM02", "network/TCP-gamma:1e18", "network/crosstraffic:0"})
     s4u::Engine::set_config(setting);
   auto* const zone = s4u::create_full_zone("cluster");
   std::vector<s4u::Host*> hosts;
   std::vector<s4u::Link*> ways_out, ways_in;
-  std::map<int, s4u::Link*> uplinks;  // by rack: up, and -1 - rack: down
+  std::map<int, s4u::Link*> uplinks;  // by rack; upwards rack, downwards -1 - rack
   const auto link = [&](const std::string& of, double bandwidth, double latency_s) {
     return zone->create_link(of, bandwidth)->set_latency(latency_s)->seal();
   };
@@ -167,7 +168,7 @@ double on_simgrid_s(const Pattern& pattern) {
 double in_a_process_of_its_own(const Pattern& pattern) {
   int ends[2];
   if (pipe(ends) != 0) return -1;
-  std::fflush(stdout);  // or the child prints it again
+  std::fflush(stdout);  // otherwise the child would print it again
   const pid_t child = fork();
   if (child == 0) {
     const double last_s = on_simgrid_s(pattern);
@@ -185,7 +186,7 @@ TEST(LinksAgainstSimgrid, LastArrivalsAgree) {
   for (const int n : {4, 8, 16, 64, 256})
     for (const Pattern& pattern : patterns(n)) {
       const double ours_s = last_arrival_s(pattern), theirs_s = in_a_process_of_its_own(pattern);
-      // The uplink's latency is ours alone where it is above the links': SimGrid adds those of all links.
+      // Only here an uplink's larger latency replaces the link's: SimGrid adds the latencies of all links.
       const double beyond_s = pattern.rack_size > 0 ? uplink.latency_s - usual.latency_s : 0;
       printf("%-30s %3d participants: %.6f s, SimGrid %.6f s, ratio %.4f\n", pattern.name.c_str(), n, ours_s, theirs_s,
              ours_s / theirs_s);

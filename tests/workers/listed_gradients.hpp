@@ -1,4 +1,4 @@
-// An objective whose gradients are declared: of each worker and step, whatever the parameters are.
+// An objective with declared gradients for each worker and step, whatever the parameters are.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// Runs in lockstep against the same runs on fibers: two implementations that share the durations and the network,
-// but neither clocks, nor accounts, nor the order in which anything happens.
+// Runs in lockstep, compared with the same runs on fibers: two implementations that share the durations and the
+// network, but neither clocks, nor accounts, nor the order of events.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ std::string text_of(const Outcome& outcome) {
   return text + text_of(outcome.totals);
 }
 
-// The clusters must be the two that are meant.
+// Runs both and checks that the clusters are the two intended ones.
 void expect_equal_runs(SimulatedRun run, const Algorithm& algorithm, const std::string& what) {
   ASSERT_TRUE(algorithm.traits().lockstep_under(run.budget)) << what;
   run.objective = nullptr;
@@ -66,7 +66,7 @@ std::vector<Method> methods() {
   std::vector<Method> all = {{"sync", std::make_shared<SyncSgd>()},
                              {"H = 1", std::make_shared<LocalSgd>(every(1), StatePolicies{})},
                              {"H = 3", std::make_shared<LocalSgd>(every(3), StatePolicies{})}};
-  // In base times of a micro-batch: before the first one ends, in the midst of them, late, never.
+  // In base times of a micro-batch: before the first one ends, amid them, late, and never.
   for (const double threshold_s : {0.5, 6.5, 16.5, 1e9}) {
     for (const Preempt preempt : {Preempt::discard, Preempt::microbatch, Preempt::backward, Preempt::layer})
       all.push_back({fmt::format("threshold {}, preempt {}", threshold_s, static_cast<int>(preempt)),
@@ -125,7 +125,7 @@ TEST(LockstepCluster, RunsEqualThoseOnFibersToTheNanosecond) {
   }
 }
 
-// In lockstep from the fifth step on: it must have come to that, and dropped something there.
+// In lockstep from the fifth step on: the run must reach it and drop something there.
 TEST(LockstepCluster, AThresholdIsFoundOnFibersAndEnforcedInLockstep) {
   const AutomaticThresholdOptions found_in_four_steps{.warmup_steps = 1, .calibration_steps = 3};
   const DropCompute method(DropComputeOptions{.threshold = make_automatic_threshold(found_in_four_steps)});
@@ -142,7 +142,7 @@ TEST(LockstepCluster, AThresholdIsFoundOnFibersAndEnforcedInLockstep) {
   EXPECT_LT(dropped, 0.3 * 26 * 40 * 12);
 }
 
-// Equal results do not show who computes them: the programs are counted.
+// Equal results do not show who computes them, so the test counts programs.
 TEST(LockstepCluster, OneProgramStandsForAllOnceWorkersActAlike) {
   struct Counted : Algorithm {
     explicit Counted(std::optional<Step> from) : from(from) {}
@@ -156,7 +156,7 @@ TEST(LockstepCluster, OneProgramStandsForAllOnceWorkersActAlike) {
     }
     Traits traits() const override { return {.lockstep_from_step = from}; }
     std::optional<Step> from;
-    mutable std::vector<int> programs = std::vector<int>(6);  // that have done each step
+    mutable std::vector<int> programs = std::vector<int>(6);  // number of programs that have done each step
   };
   SimulatedRun run{.workers = 5, .budget = {.steps = 6}, .delays = {exponential_delay(0.5)}};
   run.objective = nullptr;
@@ -174,7 +174,7 @@ TEST(LockstepCluster, OneProgramStandsForAllOnceWorkersActAlike) {
 TEST(LockstepCluster, EveryKindOfBudgetEndsAtTheSameStep) {
   SimulatedRun run{.workers = 6, .micro_batches = 4, .delays = {exponential_delay(0.5)}};
   for (const auto& [name, algorithm] : methods()) {
-    // Which keep nothing, so that only steps and seconds end them.
+    // These keep nothing, so only steps and seconds end them.
     if (name == "threshold 0.5, preempt 0" || name == "threshold 0.5, preempt 3") continue;
     run.budget = {.samples = 500};
     expect_equal_runs(run, *algorithm, name + ", samples");
@@ -192,7 +192,7 @@ std::string failure_of(SimulatedRun run, const Algorithm& algorithm, bool in_loc
     run.run(algorithm);
   } catch (const RunFailure& failure) {
     const std::string what = failure.what();
-    const auto place = what.find("never ends (");  // in which file of this project is not compared
+    const auto place = what.find("never ends (");  // the file that contains the call is not compared
     return place == what.npos ? what : what.substr(0, place) + what.substr(what.find(')', place));
   }
   return "none";
@@ -207,7 +207,7 @@ TEST(LockstepCluster, FailuresSayTheSame) {
           std::make_shared<DelayOfWorker>(std::vector<double>(5, std::numeric_limits<double>::infinity())), of_one)}};
   const SimulatedRun late{.workers = 2, .base_s = 4e9, .budget = {.steps = 100}};  // 127 years per micro-batch
   for (const auto& [name, algorithm] : methods()) {
-    // Who is lost is not waited for where there is a threshold.
+    // With a threshold nobody waits for a lost worker.
     if (name.starts_with("threshold") || name == "mean rate") continue;
     for (const SimulatedRun& run : {lost, late}) {
       const std::string on_fibers = failure_of(run, *algorithm, false);
@@ -238,14 +238,15 @@ TEST(LockstepCluster, WhatItCannotSimulateRunsOnFibers) {
       true));
   EXPECT_FALSE(is_in_lockstep(
       {.workers = 2, .servers = 1, .compute_time = compute_time, .network = *network, .training = training}, true));
-  // Links that are shared matter to nobody where all meet at a time.
+  // Shared links have no effect if all workers meet at the same time.
   EXPECT_TRUE(
       is_in_lockstep({.workers = 2, .compute_time = compute_time, .network = *shared, .training = training}, true));
   EXPECT_FALSE(is_in_lockstep(
       {.workers = 2, .compute_time = compute_time, .network = *network, .training = with_tensors}, true));
 }
 
-// A method that wrongly says that its workers act alike is found out where it asks for what differs between them.
+// A method that wrongly declares that its workers act alike is detected when it uses something that differs between
+// them.
 TEST(LockstepCluster, WhatDiffersBetweenWorkersIsAnErrorToAskFor) {
   struct Gathers : Algorithm {
     void run(Worker& worker) const override {

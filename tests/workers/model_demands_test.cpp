@@ -1,4 +1,4 @@
-// What models demand of their keys and of the data that they are to learn, and what is said where they do not get it.
+// Requirements of models on their keys and their data, and messages if they are not met.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -130,7 +130,7 @@ TEST_F(ModelDemands, AModuleOfOnesOwnLoadsAndItsFaultsAreItsFiles) {
   EXPECT_THAT(report, AllOf(HasSubstr("models.torchscript.file"), HasSubstr("is no module")));
 }
 
-// Numbers in y are for the loss "mse" of one's own module, and for nothing else.
+// Numbers in y are only allowed with the loss "mse" of a user's module.
 TEST_F(ModelDemands, NumbersAsTargetsNeedALossThatIsOfThem) {
   const std::string file = (directory_ / "model.pt").string();
   save_script(file, {{.name = "weight", .shape = {2, 3}}}, "return torch.linear(x, self.weight)");
@@ -179,7 +179,7 @@ TEST_F(ModelDemands, NumbersAsTargetsNeedALossThatIsOfThem) {
   EXPECT_THAT(report, HasSubstr("models.torchscript.loss = \"causal\"; needs texts"));
 }
 
-// Labels of tokens are for the loss "masked" of one's own module, and for nothing else.
+// Labels of tokens are only allowed with the loss "masked" of a user's module.
 TEST_F(ModelDemands, LabelsOfTokensNeedALossThatIsOfThem) {
   const std::string file = (directory_ / "model.pt").string();
   save_script(file, {{.name = "words", .shape = {5, 3}}, {.name = "output", .shape = {4, 3}}},
@@ -216,12 +216,12 @@ TEST_F(ModelDemands, LabelsOfTokensNeedALossThatIsOfThem) {
   EXPECT_THAT(report, HasSubstr("returns shape [4, 3, 3] for inputs of shape [4, 3]; must return (4, 3, 4 or more)"));
 }
 
-// Rows with nothing to ask for: each added a loss of 0 to the means of micro-batches.
+// Rows without any question, each of which would add a loss of 0 to the means of micro-batches.
 class AskedRows : public PlannedObjective {
  protected:
   using Tokens = std::vector<std::int64_t>;
 
-  // Six rows for training and two for tests, of six tokens.
+  // Six rows for training and two for tests, of six tokens each.
   void save(const Tokens& x_train, const Tokens& x_test, const Tokens& y_train, const Tokens& y_test) {
     write("x_train.npy", npy_file("<i8", "(6, 6)", bytes_of(x_train)));
     write("x_test.npy", npy_file("<i8", "(2, 6)", bytes_of(x_test)));
@@ -245,7 +245,7 @@ class AskedRows : public PlannedObjective {
   }
 };
 
-// Rows 1, 2 and 4 have their only label at place 4, 5 or 4; the test's second at place 5.
+// Rows 1, 2 and 4 have their only label at place 4, 5 or 4, and the second test row at place 5.
 TEST_F(AskedRows, MustKeepALabelWhereTheyAreCut) {
   constexpr std::int64_t no = -100;
   const Tokens y = {1,  no, no, no, no, no, no, no, no, no, 2, no, no, no, no, no, no, 2,
@@ -305,7 +305,7 @@ TEST_F(AskedRows, MustHaveATokenThatMayBeHidden) {
   EXPECT_EQ(report_of("masked", "longest=1", keys), "");
 }
 
-// A text is a first token, its words and a last one.
+// A text has a first token, its words and a last token.
 TEST_F(AskedRows, OfTextsKeepAWord) {
   std::string text;
   for (int line = 0; line < 40; ++line) text += fmt::format("word{}\n", line);
@@ -326,7 +326,7 @@ TEST_F(AskedRows, OfTextsKeepAWord) {
   }
 }
 
-// What is no fault, and worth knowing.
+// Remarks about files that are no faults.
 TEST_F(ModelDemands, FilesHaveTheirNotes) {
   write("x_train.npy", npy_file("<i4", "(4, 3)", bytes_of<std::int32_t>({0, 0, 1, 1, 2, 0, 0, 3, 4, 2, 2, 2})));
   write("y_train.npy", npy_file("|u1", "(4,)", {0, 1, 0, 1}));

@@ -1,5 +1,5 @@
-// Networks against independent implementations: a closed form for softmax regression, modules of
-// torch::nn in double precision for the others.
+// Networks, compared with independent implementations: a closed form for softmax regression, and modules of torch::nn
+// in double precision for the others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -80,7 +80,7 @@ TEST(Models, GradientsAgreeWithModulesInDoublePrecision) {
       auto samples = samples_of(micro_batch);
       const auto loss =
           torch::nn::functional::cross_entropy(module->forward(input_tensor(samples)), label_tensor(samples));
-      loss.backward();  // adds to what the micro-batches before left
+      loss.backward();  // adds to the gradients of earlier micro-batches
       loss_sum += loss.item<double>();
     }
     std::vector<double> expected;
@@ -151,7 +151,7 @@ TEST(Models, BatchNormStatisticsMoveAsThoseOfTorch) {
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += after[i];
   }
   EXPECT_LT(relative_distance(sum, expected), 1e-5);
-  EXPECT_EQ(objective.initial_buffers(), before);  // the state's own statistics are left alone
+  EXPECT_EQ(objective.initial_buffers(), before);  // the state's own statistics do not change
 }
 
 TEST(Models, EvaluationAgreesWithModulesInDoublePrecision) {
@@ -181,7 +181,7 @@ TEST(Models, EvaluationAgreesWithModulesInDoublePrecision) {
   }
 }
 
-// PyTorch's scheme: uniform within 1 / sqrt(fan-in), of variance 1 / (3 fan-in).
+// PyTorch's scheme: uniform within 1 / sqrt(fan-in), with variance 1 / (3 fan-in).
 TEST(Models, InitialParametersHaveTheDistributionOfTorch) {
   const auto objective = objective_of(mlp_network(shape, classes, {400}));
   const auto theta = objective.initial_parameters(1);
@@ -202,13 +202,14 @@ TEST(Models, InitialParametersHaveTheDistributionOfTorch) {
   EXPECT_NE(theta, objective.initial_parameters(2));
 }
 
-// Filters too: 1 / sqrt(channels x kernel^2) for each, and for its bias; over 20 seeds the bounds are nearly reached.
+// Filters, too: 1 / sqrt(channels x kernel^2) for each filter and its bias; over 20 seeds the bounds are nearly
+// reached.
 TEST(Models, InitialFiltersAndBiasesAreBoundedByTheirFanIn) {
   struct Part {
     std::size_t size;
     int fan_in;
   };
-  // 12 x 12 pixels: 10, 5, 3, 1. Weights first.
+  // 12 x 12 pixels: 10, 5, 3, 1. Weights come first.
   const std::vector<Part> parts = {{8 * 9, 9}, {16 * 8 * 9, 8 * 9}, {20 * 16, 16}, {4 * 20, 20},
                                    {8, 9},     {16, 8 * 9},         {20, 16},      {4, 20}};
   const auto objective = objective_of(cnn_network(shape, classes, {.channels = {8, 16}, .kernel = 3, .dense = 20}));
@@ -271,7 +272,7 @@ TEST(Models, TheSmallestImageLeavesOnePixel) {
   EXPECT_EQ(smallest_image(CnnOptions{}), 16);  // 16 -> 12 -> 6 -> 2 -> 1
 }
 
-// ResNets and vision transformers against modules of torch::nn in double precision, with the same parameters copied in.
+// ResNets and vision transformers, compared with modules of torch::nn in double precision with the same parameters.
 
 using Norm = ResnetOptions::Norm;
 using Activation = ResnetOptions::Activation;
@@ -319,7 +320,7 @@ std::shared_ptr<Case> cnn(const std::string& name, const SampleShape& shape) {
                    module.ptr());
 }
 
-// Odd sizes, so that strides leave a half pixel; several channels.
+// Odd sizes, so that strides end within a pixel; several channels.
 std::vector<std::shared_ptr<Case>> cases() {
   const SampleShape odd{.channels = 3, .height = 9, .width = 7};
   const SampleShape wide{.channels = 2, .height = 6, .width = 9};
@@ -390,7 +391,7 @@ TEST(DeepModels, GradientsAgreeWithModulesInDoublePrecision) {
     for (const auto& micro_batch : deep_micro_batches) {
       const Batch batch = batch_of(*one, micro_batch);
       const auto loss = torch::nn::functional::cross_entropy(one->forward(batch.inputs), batch.labels);
-      loss.backward();  // adds to what the micro-batches before left
+      loss.backward();  // adds to the gradients of earlier micro-batches
       loss_sum += loss.item<double>();
     }
     std::vector<double> expected;
@@ -461,7 +462,7 @@ TEST(DeepModels, BatchStatisticsMoveAsThoseOfTorch) {
   EXPECT_LT(relative_distance(sum, expected), 1e-5);
 }
 
-// ReLU works in place, on everything but what a branch goes around.
+// ReLU works in place, except on inputs that a branch also uses.
 TEST(DeepModels, ABranchLeavesItsInputAlone) {
   const auto network = Network({.channels = 1, .height = 1, .width = 2}).begin_residual().relu().end_residual();
   const auto inputs = torch::tensor({-2.0f, 3.0f}).view({1, 1, 1, 2});
@@ -469,7 +470,7 @@ TEST(DeepModels, ABranchLeavesItsInputAlone) {
   EXPECT_TRUE(outputs.equal(torch::tensor({-2.0f, 6.0f}).view({1, 1, 1, 2}))) << outputs;
 }
 
-// Label smoothing against LibTorch's own, and against cross-entropy with mixed targets.
+// Label smoothing, compared with LibTorch's own, and with cross-entropy with mixed targets.
 
 using namespace reference;
 
@@ -500,7 +501,7 @@ TEST(LabelSmoothing, OfNoneIsCrossEntropyAndWhatIsReportedAlwaysIs) {
     EXPECT_NEAR(cross_entropy(logits, labels, e).reported.item<double>(), plain, 1e-12 * plain);
 }
 
-// Fused micro-batches, whose losses are told without it.
+// Fused micro-batches, whose reported losses have no smoothing.
 TEST(LabelSmoothing, OfAModelIsInItsGradientsAndNotInItsLosses) {
   constexpr double e = 0.3;
   const auto network = linear_network(shape, classes);

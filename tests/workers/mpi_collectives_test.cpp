@@ -28,7 +28,7 @@ std::vector<float> values_of(const PartialRound& round) {
 struct Coordinator {
   explicit Coordinator(int workers) : rounds(workers, layout) {}
 
-  // The worker brings one micro-batch, `value` everywhere, of the two that it had planned.
+  // The worker contributes one of the two micro-batches that it had planned, with `value` in all elements.
   void arrive(int worker, std::int64_t round, float value, Activation activation,
               LateGradient late = LateGradient::drop) {
     rounds.arrive({.worker = Rank{worker},
@@ -70,11 +70,11 @@ TEST(PartialRounds, ARoundTakesPlaceOnceTheQuorumIsThere) {
   EXPECT_EQ(round.micro_batches, 2);
   EXPECT_EQ(round.row.kept, 2);
   EXPECT_EQ(round.row.dropped, 2);
-  EXPECT_FALSE(coordinator.rounds.takes_place());  // the next one begins empty
+  EXPECT_FALSE(coordinator.rounds.takes_place());  // the next round begins empty
 }
 
 TEST(PartialRounds, SumsAreFormedByRankWhateverTheOrderOfArrival) {
-  // In float32 (1e8 + 3) - 1e8 is 0 and (1e8 - 1e8) + 3 is 3: the order shows.
+  // In float32 (1e8 + 3) - 1e8 is 0 and (1e8 - 1e8) + 3 is 3, so the result shows the order.
   std::vector<std::vector<float>> sums;
   for (const std::vector<int>& order : {std::vector<int>{0, 1, 2}, {2, 1, 0}, {1, 0, 2}}) {
     Coordinator coordinator(3);
@@ -92,7 +92,7 @@ TEST(PartialRounds, LateGradientsAreDroppedAndCountInTheNextRow) {
   coordinator.arrive(1, 0, 100, {.quorum = 1});
   EXPECT_FALSE(coordinator.rounds.takes_place());
   EXPECT_EQ(dropped_of(coordinator, 1), 2);
-  EXPECT_EQ(lost_time_of(coordinator, 1), Duration{0});  // which the worker itself has lost
+  EXPECT_EQ(lost_time_of(coordinator, 1), Duration{0});  // lost by the worker itself
   coordinator.arrive(0, 1, 2, {.quorum = 1});
   const PartialRound round = coordinator.take();
   EXPECT_EQ(values_of(round), (std::vector<float>{2, 2, 2}));
@@ -107,9 +107,9 @@ TEST(PartialRounds, LateGradientsAreAccumulatedAlsoWithOnesThatComeInTime) {
   coordinator.take();
   for (const float value : {10.0f, 20.0f}) coordinator.arrive(1, 0, value, first, LateGradient::accumulate);
   coordinator.arrive(2, 0, 100, first, LateGradient::accumulate);
-  EXPECT_FALSE(coordinator.rounds.takes_place());  // late gradients are no arrivals
+  EXPECT_FALSE(coordinator.rounds.takes_place());  // late gradients do not count as arrivals
   EXPECT_EQ(coordinator.rounds.tally_of(Rank{1}).kept(), 0);
-  EXPECT_EQ(dropped_of(coordinator, 1), 4);  // as long as nobody has taken them
+  EXPECT_EQ(dropped_of(coordinator, 1), 4);  // while no round has taken them
   EXPECT_EQ(lost_time_of(coordinator, 1), Duration{20});
   coordinator.arrive(0, 1, 1000, second);
   coordinator.arrive(1, 1, 40, second);
@@ -143,7 +143,7 @@ TEST(PartialRounds, ADeadlockNamesWhoIsLost) {
   const ByRank<char> lost = {0, 1, 0, 1};
   EXPECT_EQ(coordinator.rounds.explain_deadlock(lost), "");  // nobody waits
   coordinator.arrive(0, 0, 1, {.quorum = 4});
-  EXPECT_EQ(coordinator.rounds.explain_deadlock(lost), "");  // worker 2 may come
+  EXPECT_EQ(coordinator.rounds.explain_deadlock(lost), "");  // worker 2 may arrive
   coordinator.rounds.leave(Rank{2});
   EXPECT_EQ(coordinator.rounds.explain_deadlock(lost),
             "partial all-reduce 1 waits for workers in a micro-batch that never ends: 1, 3");
@@ -251,7 +251,7 @@ TEST(StepRows, RowsOfEqualNumberAreSummedAndEndWithTheLast) {
   EXPECT_EQ(rounds[1].bytes, Bytes{20});
 }
 
-// A worker may pass steps over, or end before the others.
+// A worker may skip steps, or end before the others.
 TEST(StepRows, StepsThatNotAllHaveTakenAreRowsToo) {
   const auto rounds = rows_of({{{.step = 1, .end = at(900), .kept = 1, .bytes = 4}},
                                {{.step = 1, .end = at(100), .kept = 1, .bytes = 1},
@@ -262,7 +262,7 @@ TEST(StepRows, StepsThatNotAllHaveTakenAreRowsToo) {
   EXPECT_EQ(rounds[0].kept, 2);
   EXPECT_EQ(rounds[1].step, Step{2});
   EXPECT_EQ(rounds[1].kept, 1);
-  EXPECT_EQ(rounds[1].end, start_time + Duration{900});  // time does not go back
+  EXPECT_EQ(rounds[1].end, start_time + Duration{900});  // time does not go backwards
   EXPECT_EQ(rounds[1].duration, Duration{0});
   EXPECT_EQ(rounds[1].bytes, Bytes{1});
   EXPECT_EQ(rounds[2].step, Step{5});

@@ -1,4 +1,4 @@
-// A rank that fails ends all ranks with one message that says what and which rank, and status 1.
+// A rank that fails ends all ranks with status 1 and one message, which contains the reason and the rank.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -17,10 +17,10 @@ namespace {
 
 struct Outcome {
   std::string output;
-  int status = -1;  // 124: it had not ended after five minutes
+  int status = -1;  // 124: the program did not end within five minutes
 };
 
-// Three ranks of the contract's program, failing in the given way, or in a standstill.
+// Three ranks of the contract's program, which fail in the given way, or deadlock.
 Outcome fail(const std::string& way, const char* variable = "SYNCOPATE_MPI_FAILURE") {
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
@@ -80,7 +80,7 @@ TEST(MpiFailures, AWorkerThatEndsWhileItsGroupWaitsForItIsNamed) {
       << outcome.output;
 }
 
-// Two are under way, and the one that is asked for is the second.
+// Two collectives are under way, and the second one is requested.
 TEST(MpiFailures, AWorkerThatEndsBeforeItStartsWhatOthersHaveStartedIsNamed) {
   const Outcome outcome = fail("early end before a start");
   EXPECT_EQ(outcome.status, 1) << outcome.output;
@@ -113,7 +113,7 @@ TEST(MpiFailures, MicroBatchesThatNeverEndOnAllWorkersAreAFailure) {
 
 Outcome stand_still(const std::string& way) { return fail(way, "SYNCOPATE_MPI_STANDSTILL"); }
 
-// Every line once, with its place: "  worker 1: waiting in receive for worker 0 (workers/file.cpp:3)".
+// Every line occurs once, with its place: "  worker 1: waiting in receive for worker 0 (workers/file.cpp:3)".
 void expect_explained(const Outcome& outcome, const std::vector<std::string>& lines) {
   EXPECT_EQ(outcome.status, 1) << outcome.output;
   EXPECT_EQ(count(outcome.output, "nobody can go on"), 1) << outcome.output;
@@ -154,7 +154,7 @@ TEST(MpiDeadlock, ServersThatWaitForEachOtherAreFoundAfterTheWorkersEnd) {
                                             "server 1: waiting in receive for server 0 ("});
 }
 
-// What two ranks say in one round and in the next.
+// The statements of two ranks in one round and in the next.
 TEST(MpiDeadlock, IsOneOnlyIfNothingHasChangedAndNothingIsUnderWay) {
   using For = WaitReport::For;
   const std::vector<WaitReport> both_wait = {

@@ -1,5 +1,4 @@
-// main of a test program that runs under mpirun: only rank 0 reports, other ranks speak up when
-// something is wrong with them.
+// main of a test program that runs under mpirun. Only rank 0 reports; other ranks print only their failures.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +24,8 @@ class FailuresOnly : public testing::EmptyTestEventListener {
 
  private:
   int rank_;
-  std::string test_ = "no test";  // the listener is called with GoogleTest's lock held: asking it would hang
+  std::string test_ = "no test";  // the listener is called while GoogleTest's lock is held, so asking GoogleTest would
+                                  // deadlock
 };
 
 inline int run_tests_under_mpi(int argc, char** argv, const MpiSession& session) {

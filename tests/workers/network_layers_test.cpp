@@ -1,4 +1,4 @@
-// Networks as data: published numbers of parameters, positions, names, and where the training of each layer starts.
+// Networks as data: published numbers of parameters, positions, names, and the initial values of each layer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -92,7 +92,7 @@ double mean_square(const std::vector<float>& values) {
   return sum / static_cast<double>(values.size());
 }
 
-// Of n normal numbers the mean square has a relative standard error of sqrt(2 / n).
+// The mean square of n normal numbers has a relative standard error of sqrt(2 / n).
 void expect_normal(const std::vector<float>& values, double variance) {
   const auto n = static_cast<double>(values.size());
   EXPECT_NEAR(mean_square(values) / variance, 1, 5 * std::sqrt(2 / n));
@@ -137,7 +137,7 @@ TEST(NetworkLayers, VisionTransformersStartAsLinearLayersOfTorch) {
   EXPECT_THAT(values_of(network, flat, "layer_norm3.weight"), testing::Each(1.0f));
 }
 
-// Tensors of a model have names, by which settings choose among them, and follow each other in the flat vector.
+// Tensors of a model have names, by which settings select them, and are consecutive in the flat vector.
 
 using testing::ElementsAre;
 

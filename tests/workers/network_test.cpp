@@ -1,4 +1,4 @@
-// Costs of the network models, from formulas and from transfers that are counted one by one.
+// Costs of the network models, compared with formulas and with transfers that are counted one by one.
 #include "workers/time/network.hpp"
 
 #include <gmock/gmock.h>
@@ -20,17 +20,17 @@
 namespace syncopate {
 namespace {
 
-// Collectives as transfers between ranks, round by round, and what these take and move: what formulas of networks are
-// compared with.
+// Collectives as transfers between ranks, round by round, with their times and bytes, to which formulas of networks are
+// compared.
 
-// Transfers that take place at the same time, round by round: from, to, and how many Nths of the payload.
+// Transfers at the same time, round by round: from, to, and how many Nths of the payload.
 struct Transfer {
   int from, to;
   double parts;
 };
 using Schedule = std::vector<std::vector<Transfer>>;
 
-// Who has heard of whom is followed along, so that a schedule that forgets somebody is seen.
+// The test tracks who has received from whom, so a schedule that omits somebody is detected.
 Schedule gathering_on_tree(int members, bool sums) {
   Schedule schedule;
   std::vector<double> has(static_cast<std::size_t>(members), 1);
@@ -43,7 +43,7 @@ Schedule gathering_on_tree(int members, bool sums) {
       parts = 0;
     }
   }
-  EXPECT_EQ(has.front(), members);  // the root has all
+  EXPECT_EQ(has.front(), members);  // the root has all parts
   return schedule;
 }
 
@@ -62,7 +62,7 @@ Schedule ring(int members, int passes) {
   return schedule;
 }
 
-// Each to each other one, round by round to the next place.
+// From each to each other member, round by round to the next place.
 Schedule all_to_all_on_ring(int members) {
   Schedule schedule;
   for (int distance = 1; distance < members; ++distance) {
@@ -72,7 +72,7 @@ Schedule all_to_all_on_ring(int members) {
   return schedule;
 }
 
-// Every part is followed on its way, digit by digit of how far it has to go.
+// Every part is tracked on its way, digit by digit of its distance.
 Schedule all_to_all_by_digits(int members) {
   struct OnItsWay {
     int at, to, far;
@@ -213,16 +213,17 @@ TEST(Network, TwoLevelsReduceInsideExchangeBetweenAndBroadcastInside) {
   TwoLevelOptions with_tree = options;
   with_tree.leaders = Between::tree;
   const auto ring = make_two_level_network(12, options), tree = make_two_level_network(12, with_tree);
-  // 12 workers on 3 servers of 4. Inside: 2 rounds up, 2 down, of 5 us and 450 us each. Between, a ring of 3: 4 rounds
-  // of 50 us and 4/3 of 9 ms; a tree of 3: 4 rounds of 50 us and 9 ms.
+  // 12 workers on 3 servers of 4. Inside: 2 rounds up, 2 down, of 5 us and 450 us each. Between servers, a ring of 3: 4
+  // rounds of 50 us and 4/3 of 9 ms; a tree of 3: 4 rounds of 50 us and 9 ms.
   EXPECT_EQ(ring->all_reduce(12, payload), Duration{4 * 455'000 + 4 * 50'000 + 12'000'000});
   EXPECT_EQ(tree->all_reduce(12, payload), Duration{4 * 455'000 + 4 * 9'050'000});
   EXPECT_EQ(broadcast(*ring, 12, payload), Duration{2 * 455'000 + 2 * 9'050'000});
   // Gathering: 3 of 12 parts up inside, 2 rounds of 4 of 12 parts between, all of it down inside.
   EXPECT_EQ(ring->all_gather(12, payload), Duration{2 * 5'000 + 112'500 + 2 * (50'000 + 3'000'000) + 2 * 455'000});
-  // Vectors to the leaders, three times 450 us; two thirds of the leader's 4 vectors between, and as much back inside.
+  // Vectors to the leaders, three times 450 us; two thirds of the leader's 4 vectors between servers, and the same back
+  // inside.
   EXPECT_EQ(all_to_all(*ring, 12, payload), Duration{2 * (2 * 5'000 + 1'350'000) + 2 * (50'000 + 12'000'000)});
-  // Ranks 4 .. 7 are one server: nothing goes between. Ranks 2 .. 5 are two halves; 3 .. 8 one, four and one.
+  // Ranks 4 .. 7 are one server, with nothing between servers. Ranks 2 .. 5 are two halves; 3 .. 8 one, four and one.
   const auto of = [&](int first, int members) {
     return ring->collective({.members = members, .payload = payload, .first = Rank{first}});
   };
@@ -235,7 +236,7 @@ TEST(Network, TwoLevelsReduceInsideExchangeBetweenAndBroadcastInside) {
   };
   EXPECT_EQ(message(4, 7), Duration{455'000});
   EXPECT_EQ(message(3, 4), Duration{9'050'000});
-  for (const int server : {12, 13}) {  // on servers of their own, though 12 and 13 would be of one group of four
+  for (const int server : {12, 13}) {  // on separate servers, though 12 and 13 would be in one group of four
     EXPECT_EQ(message(11, server), Duration{9'050'000});
     EXPECT_EQ(message(server, 0), Duration{9'050'000});
   }
@@ -246,7 +247,7 @@ TEST(Network, TwoLevelsReduceInsideExchangeBetweenAndBroadcastInside) {
               all_reduce_bytes(workers, payload).value());
 }
 
-// Counted rank by rank: on how many servers the members are, and how many of them are on the fullest.
+// Counted rank by rank: the number of servers with members, and the members on the fullest one.
 TEST(Network, TwoLevelsWaitForTheServerWithTheMostMembers) {
   constexpr Bytes payload{5'040'000};  // divisible by 1 .. 10
   const auto p = static_cast<double>(payload.value());
@@ -304,7 +305,7 @@ TEST(Network, AServerOfParametersStandsOnAServerOfItsOwnHoweverFullTheOthersAre)
     }
 }
 
-// Twelve workers on servers of four. Ranks 13 and on are the servers of as many regions, rank 12 the global one.
+// Twelve workers on servers of four. Ranks from 13 on are the servers of regions, and rank 12 is the global one.
 TEST(Network, ARegionsServerStandsAmongItsWorkersAndTheGlobalOneByItself) {
   constexpr Bytes payload{1'000'000};
   const auto network = make_two_level_network(12, {.group_size = 4, .inside = {0, inf}, .between = us_and_gb});
@@ -312,7 +313,7 @@ TEST(Network, ARegionsServerStandsAmongItsWorkersAndTheGlobalOneByItself) {
     const int of_region = 12 / regions;
     const auto place = [&](int rank) {
       if (rank < 12) return rank / 4;
-      return rank == 12 ? -1 : (rank - 13) * of_region / 4;  // of its first worker
+      return rank == 12 ? -1 : (rank - 13) * of_region / 4;  // the server of the region's first worker
     };
     for (int a = 0; a < 13 + regions; ++a)
       for (int b = 0; b < 13 + regions; ++b) {
@@ -337,15 +338,15 @@ TEST(Network, ParameterServersCollectivesGoThroughItsLinkTwice) {
   EXPECT_EQ(star->message({.from = Rank{0}, .to = Rank{1}, .payload = payload}), Duration{2'100'000});
 }
 
-// Which participants' links a route takes.
+// The participants whose links a route uses.
 std::vector<int> links_of(const Route& route) {
   std::vector<int> links;
   for (const Hop& hop : route) links.push_back(hop.link);
   return links;
 }
 
-// 4 workers, 3 servers: everybody has a link of its own each way, and the first server's also carries what goes between
-// workers.
+// 4 workers, 3 servers: each participant has its own link in each direction. The first server's link also carries
+// messages between workers.
 TEST(Network, EverybodyHasALinkOfItsOwn) {
   const auto star = make_parameter_server_network(4, us_and_gb);
   const auto links = [&](int from, int to) {
@@ -381,7 +382,7 @@ TEST(Network, JitterIsExponentialAndAddsToTheCost) {
   EXPECT_LE(equal, 2);
   // Mean 1, standard error 1 / sqrt(4000) = 0.016.
   EXPECT_NEAR(std::accumulate(excess.begin(), excess.end(), 0.0) / count, 1, 4 * 0.016);
-  // Kolmogorov-Smirnov distance to 1 - exp(-x): beyond 1.95 / sqrt(n) in one of a thousand.
+  // The Kolmogorov-Smirnov distance to 1 - exp(-x) exceeds 1.95 / sqrt(n) once in a thousand times.
   std::sort(excess.begin(), excess.end());
   double distance = 0;
   for (int i = 0; i < count; ++i) {
@@ -390,10 +391,10 @@ TEST(Network, JitterIsExponentialAndAddsToTheCost) {
                          std::abs(expected - static_cast<double>(i + 1) / count)});
   }
   EXPECT_LT(distance, 1.95 / std::sqrt(count));
-  // Without a number: the mean.
+  // Without a number the cost is the mean.
   EXPECT_EQ(network->all_reduce(3, Bytes{}), from_seconds(1.5));
   EXPECT_EQ(network->message({}), from_seconds(1.5));
-  // Collectives have draws of their own, by number, first member and size.
+  // Collectives have their own draws, by number, first member and size.
   const CollectiveCall call{.members = 4, .first = Rank{0}, .number = 3};
   CollectiveCall next = call, group = call, smaller = call;
   next.number = 4;
@@ -403,7 +404,7 @@ TEST(Network, JitterIsExponentialAndAddsToTheCost) {
     EXPECT_NE(network->collective(call), network->collective(different));
 }
 
-// Each link is held, and each hop takes its latency, as many times as long as the whole.
+// Each link is occupied, and each hop has its latency, for the same multiple as the whole.
 TEST(Network, JitterOnSharedLinksStretchesEachHop) {
   const auto star = make_parameter_server_network(4, us_and_gb);
   const auto jittery = with_jitter(make_parameter_server_network(4, us_and_gb), 2, 7);
@@ -442,7 +443,7 @@ TEST(Network, SerialLatencyComesOnTopOfCollectivesAlone) {
   for (const Hop& hop : star->route(CollectiveCall{.members = 2, .payload = Bytes{100}}))
     of_hops += hop.occupied + hop.latency;
   EXPECT_EQ(of_hops, from_seconds(6.3));
-  // A message is as it was, on its way too; one worker alone waits for nothing else, and yet for this.
+  // A message does not change, on its way either. A single worker waits for nothing else, but it does wait for this.
   const MessageCall message{.from = Rank{0}, .to = Rank{2}, .payload = Bytes{100}};
   EXPECT_EQ(length_of(star->route(message)), from_seconds(2));
   EXPECT_EQ(star->message(message), from_seconds(2));
@@ -450,7 +451,7 @@ TEST(Network, SerialLatencyComesOnTopOfCollectivesAlone) {
     EXPECT_EQ(each->all_reduce(1, Bytes{100}), from_seconds(0.3));
 }
 
-// The serial latency does not vary with what comes before it.
+// The serial latency does not vary with the jitter.
 TEST(Network, JitterLeavesASerialLatencyAsItIs) {
   const auto network = with_serial_latency(with_jitter(make_parameter_server_network(2, {1, 100}), 3, 1), 0.3);
   const auto plain = with_jitter(make_parameter_server_network(2, {1, 100}), 3, 1);
@@ -560,7 +561,7 @@ Duration message(const NetworkModel& network, int from, int to) {
   return network.message({.from = Rank{from}, .to = Rank{to}, .payload = Bytes{1000}});
 }
 
-// Milliseconds, of 1000 bytes; rank 4 is the server.
+// In milliseconds, for 1000 bytes; rank 4 is the server.
 TEST(NetworkSection, SingleLinksAreUnlikeTheOthers) {
   using std::chrono::milliseconds;
   const std::string ring = "kind = \"ring\"\n" + link;
@@ -577,9 +578,9 @@ TEST(NetworkSection, SingleLinksAreUnlikeTheOthers) {
   EXPECT_EQ(message(*slow.network, 0, 4), milliseconds(1 + 1));
   EXPECT_EQ(message(*slow.network, 3, 4), milliseconds(1 + 10));
   EXPECT_EQ(message(*slow.network, 4, 2), milliseconds(7 + 1));
-  EXPECT_EQ(slow.network->all_reduce(4, Bytes{1000}), milliseconds(6 * 7 + 15));  // at the slowest, in both
+  EXPECT_EQ(slow.network->all_reduce(4, Bytes{1000}), milliseconds(6 * 7 + 15));  // at the slowest value of both
   EXPECT_EQ(slow.network->all_reduce(2, Bytes{1000}), milliseconds(2 * 1 + 10));
-  // Racks of two; a server stands outside of them, with a link like a worker's.
+  // Racks of two; a server is outside of them, with a link like a worker's.
   const Read racks = read(ring + "racks = { group_size = 2, latency_s = 2e-3, bandwidth_bytes_per_s = 1e5 }");
   EXPECT_EQ(racks.faults, "");
   EXPECT_EQ(message(*racks.network, 0, 1), milliseconds(1 + 1));
@@ -587,7 +588,7 @@ TEST(NetworkSection, SingleLinksAreUnlikeTheOthers) {
   EXPECT_EQ(message(*racks.network, 1, 4), milliseconds(2 + 10));
   const Read wide = read(ring + "racks = { group_size = 2, latency_s = 1e-3, bandwidth_bytes_per_s = 1e7 }");
   EXPECT_EQ(message(*wide.network, 1, 4), milliseconds(1 + 1)) << "no wider than a worker's";
-  // Each of a rack's two members has a vector for each of two outside, halves of what it sends to all four.
+  // Each of a rack's two members has a vector for each of two workers outside: half of what it sends to all four.
   const auto all_to_all = [](const NetworkModel& network) {
     return network.collective({.operation = Operation::all_to_all, .members = 4, .payload = Bytes{1000}});
   };
@@ -597,7 +598,7 @@ TEST(NetworkSection, SingleLinksAreUnlikeTheOthers) {
   EXPECT_EQ(racks.network->all_reduce(4, Bytes{1000}), milliseconds(6 * 2 + 15));
 }
 
-// A wrong type, and a key that is misspelt, are one fault each.
+// A wrong type, and a misspelt key, are one fault each.
 TEST(NetworkSection, AFaultIsSaidOnce) {
   const auto lines = [](const std::string& toml) {
     const std::string faults = read("kind = \"ring\"\n" + link + toml).faults;
@@ -668,7 +669,7 @@ TEST(NetworkSection, BadAndContradictorySettingsAreFaultsAtTheirPlace) {
        "must be below the number of workers, 4"},
   };
   for (const auto& [toml, expected] : bad) EXPECT_THAT(read(toml).faults, HasSubstr(expected)) << toml;
-  // What follows from an unknown number of workers is no fault of its own.
+  // A consequence of an unknown number of workers is not a fault of its own.
   EXPECT_EQ(read(two_level, std::nullopt).faults, "");
 }
 

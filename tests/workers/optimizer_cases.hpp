@@ -1,5 +1,5 @@
-// What the tests of the optimizers share: every combination of options, and a training of 50 steps whose
-// gradients are fixed, so that a difference in one step does not change the next one's gradient.
+// Shared by the tests of optimizers: every combination of options, and a training of 50 steps with fixed gradients, so
+// that a difference in one step does not change the next one's gradient.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace syncopate {
 using Vector = std::vector<float>;
 
 inline constexpr int steps = 50;
-inline constexpr std::size_t parameters = 1003;  // no multiple of any vector length
+inline constexpr std::size_t parameters = 1003;  // not a multiple of any vector length
 inline constexpr std::size_t weights = 700;      // the first of them decay; the rest only with DecayScope::all
 
 inline Vector normal(std::size_t size, std::uint64_t seed, double scale = 1) {
@@ -37,12 +37,12 @@ inline double rate_of(int step) { return 0.1 * (1 - 0.01 * step); }
 
 struct Case {
   std::string name;
-  std::optional<SgdOptions> sgd;  // one of the three
+  std::optional<SgdOptions> sgd;  // exactly one of the three is set
   std::optional<AdamWOptions> adamw;
   std::optional<RmsPropOptions> rmsprop;
   std::shared_ptr<const Optimizer> optimizer;
 
-  // torch's momentum sums up gradients, and its mean square starts at 0.
+  // torch's momentum adds up gradients, and its mean square starts at 0.
   bool torch_has_it() const {
     if (rmsprop) return rmsprop->form == RmsPropForm::pytorch && rmsprop->mean_square_start == 0;
     return !sgd || sgd->momentum_of == MomentumOf::gradients;
@@ -105,14 +105,14 @@ inline std::vector<Case> optimizer_cases() {
   return cases;
 }
 
-// Parameters and moments as the training engine holds them.
+// Parameters and moments, stored as in the training engine.
 struct State {
   Vector theta;
   Vector moments[2];
   int optimizer_steps = 0;
 };
 
-// [begin, end) of a step from `before` to `after`; null moments on the first step.
+// The block [begin, end) of a step from `before` to `after`; moments are null in the first step.
 inline OptimizerBlock block_of(const State& before, State& after, const Vector& gradient, std::size_t begin,
                                std::size_t end) {
   OptimizerBlock block;
@@ -128,7 +128,7 @@ inline OptimizerBlock block_of(const State& before, State& after, const Vector& 
   return block;
 }
 
-// One step, block by block between the cuts and where the weights end.
+// One step, block by block, with borders at the cuts and at the end of the weights.
 inline void step_between(const Optimizer& optimizer, const State& before, State& after, const Vector& gradient,
                          double rate, std::vector<std::size_t> cuts = {}) {
   const WeightDecay& decay = optimizer.weight_decay();
@@ -145,7 +145,7 @@ inline void step_between(const Optimizer& optimizer, const State& before, State&
   after.optimizer_steps = step;
 }
 
-// The memory of a moment holds NaN until the first step writes it: nothing may read it before.
+// The memory of a moment contains NaN until the first step writes it: nothing may read it before.
 inline State initial(const Optimizer& optimizer) {
   State state{.theta = start(), .moments = {}};
   for (int i = 0; i < optimizer.moments(); ++i) state.moments[i].assign(parameters, std::nanf(""));
@@ -168,8 +168,7 @@ inline State trained(const Optimizer& optimizer, bool in_place, const std::vecto
   return state;
 }
 
-// Largest |a - b| relative to the largest |b|: a parameter that passes through zero has no relative error
-// of its own.
+// Largest |a - b| relative to the largest |b|: a parameter that passes through zero has no relative error of its own.
 inline double largest_relative_difference(const Vector& a, const Vector& b) {
   double difference = 0;
   double scale = 0;

@@ -1,4 +1,5 @@
-// Steps of optimizers in double precision, tensor by tensor, written from their definitions and not from the program.
+// Steps of optimizers in double precision, tensor by tensor, written from the definitions and independently of the
+// program.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +17,7 @@ using Doubles = std::vector<double>;
 struct State {
   Doubles theta;
   Doubles moments[2];  // empty: before the first step, or reset
-  int steps[2] = {};   // of each moment, since it was empty
+  int steps[2] = {};   // by moment, since it was empty
 };
 using Step = std::function<void(State&, const std::vector<float>& gradient, double rate)>;
 
@@ -52,7 +53,7 @@ inline Doubles clipped(const std::vector<float>& gradient, double max_norm) {
   return g;
 }
 
-// The mean square itself is kept, with its start.
+// The mean square itself is kept, including its start.
 inline Step rmsprop(const RmsPropOptions& o, const std::vector<Tensor>& tensors) {
   return [=](State& state, const std::vector<float>& gradient, double rate) {
     const std::size_t square = o.momentum > 0 ? 1 : 0;

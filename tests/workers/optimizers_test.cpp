@@ -1,4 +1,4 @@
-// Optimizers step by step against torch::optim.
+// Optimizers step by step, compared with torch::optim.
 #include "workers/training/optimizers.hpp"
 
 #include <gtest/gtest.h>
@@ -53,12 +53,11 @@ std::unique_ptr<torch::optim::Optimizer> torch_optimizer(const Case& test, const
   return std::make_unique<torch::optim::AdamW>(groups);
 }
 
-// The parameters after each of the 50 steps with torch: two tensors, weights and the rest, in groups of
-// their own decay.
+// torch's parameters after each of the 50 steps: two tensors, weights and the rest, in groups with their own decay.
 std::vector<Vector> trained_by_torch(const Case& test) {
   const WeightDecay& decay = test.optimizer->weight_decay();
   const double rates[2] = {decay.rate, decay.scope == DecayScope::all ? decay.rate : 0};
-  // torch::optim::SGD knows only the coupled form; the decoupled one is a multiplication before its step.
+  // torch::optim::SGD has only the coupled form; the decoupled one is a multiplication before the step.
   const bool decay_by_hand = test.sgd && decay.form == DecayForm::decoupled;
 
   const auto split = [](const Vector& vector) {
@@ -88,8 +87,8 @@ std::vector<Vector> trained_by_torch(const Case& test) {
   return path;
 }
 
-// A step is a few roundings of 2^-24 = 6e-8 each; over 50 steps they partly cancel and stay within 1e-6.
-// torch fuses multiplications and additions and divides in another order, so the bits do differ.
+// A step has a few roundings of 2^-24 = 6e-8 each; over 50 steps they partly cancel and stay within 1e-6. torch fuses
+// multiplications and additions and divides in another order, so the bits differ.
 TEST(Optimizer, FiftyStepsAgreeWithTorch) {
   for (const auto& test : optimizer_cases()) {
     if (!test.torch_has_it()) continue;
@@ -117,7 +116,7 @@ TEST(Optimizer, WithoutMomentumBothFormsOfDecayAreOne) {
   EXPECT_LE(largest_relative_difference(a.theta, b.theta), 1e-6);
 }
 
-// Every other option moves the parameters by far more than that bound, so none could be ignored unseen.
+// Every other option moves the parameters by far more than that bound, so an ignored option would be detected.
 TEST(Optimizer, NoTwoCombinationsOfOptionsTrainAlike) {
   std::vector<std::pair<std::string, Vector>> results;
   for (const auto& test : optimizer_cases()) {
@@ -176,7 +175,7 @@ TEST(Optimizer, RejectsOptionsWithoutAMeaning) {
   EXPECT_THROW(make_adamw({.weight_decay = {.rate = std::nan("")}}), std::invalid_argument);
 }
 
-// Optimizers bit by bit: in place, in any split into blocks, and on any processor.
+// Optimizers bit by bit: in place, in any division into blocks, and on every processor.
 
 bool same_bits(const Vector& a, const Vector& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
@@ -192,7 +191,7 @@ TEST(OptimizerBits, InPlaceEqualsOutOfPlace) {
   }
 }
 
-// A state may share some of its vectors with the next one and not others.
+// A state may share some of its vectors with the next one, but not others.
 TEST(OptimizerBits, EachVectorMayBeInPlaceOnItsOwn) {
   const Vector gradient = gradient_of(3);
   for (const auto& test : optimizer_cases()) {
@@ -216,7 +215,7 @@ TEST(OptimizerBits, EachVectorMayBeInPlaceOnItsOwn) {
 
 TEST(OptimizerBits, AnySplitIntoBlocksGivesTheSame) {
   std::vector<std::vector<std::size_t>> splits = {{1}, {64, 128, 256, 512}, {3, 10, 27, 101, 350, 999}};
-  auto& single = splits.emplace_back();  // blocks of one: no vector instruction fits
+  auto& single = splits.emplace_back();  // blocks of one element, where no vector instruction applies
   for (std::size_t i = 1; i < parameters; ++i) single.push_back(i);
   std::mt19937_64 engine(5);
   for (int i = 0; i < 5; ++i) {
@@ -232,7 +231,7 @@ TEST(OptimizerBits, AnySplitIntoBlocksGivesTheSame) {
   }
 }
 
-// A moment that is null equals one of explicit zeros, each on its own.
+// A null moment equals a moment of zeros, for each moment separately.
 TEST(OptimizerBits, ANullMomentReadsAsZeros) {
   const Vector gradient = gradient_of(0);
   const State zeros{.theta = {}, .moments = {Vector(parameters, 0.0F), Vector(parameters, 0.0F)}};
@@ -253,8 +252,8 @@ TEST(OptimizerBits, ANullMomentReadsAsZeros) {
   }
 }
 
-// Single-precision arithmetic that no compiler can fuse: for + - * / and the square root, the double
-// result rounded to single is the correctly rounded single result (53 >= 2 x 24 + 2 bits).
+// Single-precision arithmetic that no compiler can fuse: for + - * / and the square root, the double result rounded to
+// single is the correctly rounded single result (53 >= 2 x 24 + 2 bits).
 struct Rounded {
   float value;
   Rounded(double exact) : value(static_cast<float>(exact)) {}  // NOLINT: reads as the formula
@@ -271,8 +270,8 @@ std::vector<Vector> all_gradients() {
   return gradients;
 }
 
-// Whichever clone of the loops this processor chose, it rounds every operation once. All clones that do
-// so agree, hence all processors.
+// Whichever variant of the loops this processor uses, it rounds every operation once. All variants that do so agree,
+// and so do all processors.
 TEST(OptimizerBits, SgdRoundsEveryOperationOnce) {
   const auto sgd = make_sgd({.momentum = 0.9, .nesterov = true, .weight_decay = {.rate = 0.01}});
   const State ours = trained(*sgd, true);
@@ -315,8 +314,9 @@ TEST(OptimizerBits, AdamWRoundsEveryOperationOnce) {
   }
 }
 
-// Optimizers of published recipes against golden vectors: one tensor (0.5, -0.25, 1), three gradients, parameters after
-// the third step. Computed for this project in double precision from the definitions that each header names.
+// Optimizers of published recipes, compared with golden vectors: one tensor (0.5, -0.25, 1), three gradients,
+// parameters after the third step. Computed for this project in double precision from the definitions that each header
+// names.
 
 constexpr double rounding = 2e-7;  // three steps in single precision, of parameters of up to 1
 
@@ -380,7 +380,7 @@ TEST(RecipeOptimizers, LansMeetsTheGoldenVector) {
   expect_golden(after_three_steps(make_lans({}), small_rate), {0.484833384, -0.229900690, 1.000446928});
 }
 
-// The divisor tends to 1 as the mean square's start decays and |g| is far below 1.
+// The divisor tends to 1 as the mean square's start decays, if |g| is far below 1.
 TEST(RecipeOptimizers, RmsPropWithAnEpsilonOfOneTendsToMomentumSgdForSmallGradients) {
   const auto drift = [](std::shared_ptr<const Optimizer> optimizer) {
     Engine engine(std::make_shared<PullObjective>(1, 1), std::move(optimizer));
@@ -394,8 +394,8 @@ TEST(RecipeOptimizers, RmsPropWithAnEpsilonOfOneTendsToMomentumSgdForSmallGradie
   EXPECT_NEAR(drift(make_rmsprop({.mean_square_start = 0})), sgd, 1e-3 * sgd);
 }
 
-// After a change of the rate a momentum of updates still takes its old steps at the old rate. By hand, with momentum
-// 1/2 and gradients 1, 0: rates 1, 0.1 give steps 1, 1/2 (updates) and 1, 1/20 (gradients).
+// After a change of the rate, momentum of updates still takes its old steps at the old rate. By hand, with momentum 1/2
+// and gradients 1, 0: rates 1, 0.1 give steps 1, 1/2 (updates) and 1, 1/20 (gradients).
 TEST(RecipeOptimizers, TheMomentaOfGradientsAndOfUpdatesDifferOnceTheRateChanges) {
   const auto end = [](MomentumOf of, double second_rate) {
     Engine engine(std::make_shared<PullObjective>(1, 1), make_sgd({.momentum = 0.5, .momentum_of = of}));
@@ -415,12 +415,13 @@ TEST(RecipeOptimizers, RmsPropRejectsOptionsWithoutAMeaning) {
   EXPECT_THROW(make_rmsprop({.mean_square_start = -1}), std::invalid_argument);
 }
 
-// Layer-wise optimizers, and RMSProp, in the training engine: against references in double precision over many steps of
-// many tensors, with exclusions, on any number of threads, and with moments of their own under every state policy.
+// Layer-wise optimizers and RMSProp in the training engine, compared with references in double precision over many
+// steps of many tensors: with exclusions, on any number of threads, and with workers' own moments under every state
+// policy.
 
 using reference::Step;
 
-// Tensors of these sizes; the last two are no weights.
+// Tensors of these sizes; the last two are not weights.
 class Layered : public PullObjective {
  public:
   explicit Layered(const std::vector<std::size_t>& sizes) : PullObjective(sum(sizes), sum(sizes, 2)) {
@@ -518,7 +519,7 @@ std::vector<float> gradient_of(std::size_t size, int step) {
 }
 double rate_of(int step) { return 0.02 * (1 - 0.03 * step); }
 
-// Tensors that begin and end within blocks and within the ranges that threads take, and one of a single element.
+// Tensors that begin and end within blocks and within threads' ranges, and one of a single element.
 const std::vector<std::size_t> sizes = {70'001, 90'000, 1, 5'000, 2'047, 2'049};
 
 TEST(LayerWise, TwentyStepsOfManyTensorsAgreeWithTheReferences) {
@@ -539,7 +540,7 @@ TEST(LayerWise, TwentyStepsOfManyTensorsAgreeWithTheReferences) {
   }
 }
 
-// Sums are added range by range, whichever thread took them first.
+// Sums are added range by range, whichever thread computed them first.
 TEST(LayerWise, StepsAreTheSameBitsOnAnyNumberOfThreads) {
   for (const Optimized& test : all_optimizers({})) {
     std::vector<std::vector<float>> results;
@@ -557,7 +558,7 @@ TEST(LayerWise, StepsAreTheSameBitsOnAnyNumberOfThreads) {
   }
 }
 
-// A worker's own step is one task, a shared one a task per range: their norms are added in another order.
+// A worker's own step is one task, and a shared step has one task per range: norms are added in another order.
 TEST(LayerWise, AStepOfOnesOwnIsThatOfASharedGradient) {
   for (const Optimized& test : all_optimizers({})) {
     const auto objective = std::make_shared<Layered>(sizes);
@@ -572,7 +573,7 @@ TEST(LayerWise, AStepOfOnesOwnIsThatOfASharedGradient) {
   }
 }
 
-// What a state keeps is untouched by steps of others from it.
+// Steps of others from a state do not change the state.
 TEST(LayerWise, AStepFromAStateThatIsStillHeldLeavesItAsItIs) {
   for (const Optimized& test : all_optimizers({})) {
     const auto objective = std::make_shared<Layered>(sizes);
@@ -589,8 +590,8 @@ TEST(LayerWise, AStepFromAStateThatIsStillHeldLeavesItAsItIs) {
   }
 }
 
-// Three workers with moments of their own, averages after steps 2 and 4, under all pairs of policies. A moment that is
-// reset begins at zero, RMSProp's mean square at its start, and with it the count of its bias correction.
+// Three workers with their own moments, averages after steps 2 and 4, under all pairs of policies. A reset moment
+// starts at zero, RMSProp's mean square at its start, and the count of its bias correction starts with it.
 TEST(LayerWise, LocalStepsFollowTheReferencesUnderEveryStatePolicy) {
   const auto policies = {StatePolicy::keep, StatePolicy::average, StatePolicy::reset};
   constexpr int workers = 3;
@@ -634,7 +635,7 @@ TEST(LayerWise, LocalStepsFollowTheReferencesUnderEveryStatePolicy) {
       }
 }
 
-// Gradients are normalised tensor by tensor: a common factor acts through epsilon alone.
+// Gradients are normalised tensor by tensor: a common factor acts only through epsilon.
 TEST(LayerWise, LansIsUnchangedByScaledGradientsAndSgdIsNot) {
   const auto end = [](std::shared_ptr<const Optimizer> optimizer, float factor) {
     const auto objective = std::make_shared<Layered>(std::vector<std::size_t>{400, 30, 10, 9});
@@ -669,12 +670,12 @@ TEST(LayerWise, RejectOptionsWithoutAMeaning) {
   EXPECT_THROW(make_lans({.epsilon = 0}), std::invalid_argument);
 }
 
-// Bias correction after a synchronisation: each moment is corrected for the steps that have gone into it, whatever
-// becomes of the other moment.
+// Bias correction after a synchronisation: each moment is corrected for the steps that have entered it, whatever
+// happens to the other moment.
 
 constexpr double magnitude = 0.5;
 
-// Gradients of 0.5 and -0.5 in turn, wherever the parameters are.
+// Gradients of 0.5 and -0.5 in turn, whatever the parameters are.
 class ConstantGradient : public PullObjective {
  public:
   using PullObjective::PullObjective;
@@ -692,7 +693,7 @@ class ConstantGradient : public PullObjective {
 struct NamedOptimizer {
   std::string name;
   std::function<std::unique_ptr<Optimizer>()> make;
-  bool corrects_first = true;  // of RMSProp's two moments the mean square alone has a start to be corrected for
+  bool corrects_first = true;  // only RMSProp's second moment, the mean square, has a start to correct for
 };
 
 std::vector<NamedOptimizer> optimizers() {
@@ -714,7 +715,7 @@ std::vector<NamedOptimizer> optimizers() {
        false}};
 }
 
-// Parameters after `rounds` of three steps, each followed by what the policy does to two workers' moments.
+// Parameters after `rounds` of three steps, each followed by the policy's treatment of two workers' moments.
 std::vector<float> trained(const NamedOptimizer& optimizer, const AveragePolicy& policy, int rounds) {
   Engine engine(std::make_shared<ConstantGradient>(), optimizer.make());
   std::vector<ModelStatePtr> states(2, engine.training.initial_state());
@@ -732,7 +733,7 @@ std::vector<float> trained(const NamedOptimizer& optimizer, const AveragePolicy&
 }
 
 // A moment of constant gradients, divided by its correction, is the gradient, or its square, from the first step on. So
-// no reset changes the steps.
+// resets do not change the steps.
 TEST(BiasCorrection, OfConstantGradientsMakesEachResetUnseen) {
   constexpr StatePolicy policies[] = {StatePolicy::keep, StatePolicy::average, StatePolicy::reset};
   constexpr int rounds = 4;
@@ -756,7 +757,7 @@ TEST(BiasCorrection, LetsAdamStepByTheRateAfterAResetOfTheSecondMoment) {
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], i % 2 == 0 ? 0.88 : 1.12, 1e-4);
 }
 
-// Also where the workers have taken unequal numbers of steps, one of them none: their mean has less of the gradient.
+// Also if the workers have taken unequal numbers of steps, one of them none: their mean contains less of the gradient.
 TEST(BiasCorrection, OfAMeanOfUnequalWorkersMakesStepsOfTheRate) {
   const std::vector<std::vector<StatePolicy>> policies = {{StatePolicy::average, StatePolicy::average},
                                                           {StatePolicy::average, StatePolicy::reset},

@@ -31,7 +31,7 @@ TEST(OrderStatistics, NormalMaximaMatchTheTable) {
   }
 }
 
-// Of two draws from {1, 2, 3} the larger is 1, 2, 3 with probability 1/9, 3/9, 5/9.
+// The larger of two draws from {1, 2, 3} is 1, 2, 3 with probability 1/9, 3/9, 5/9.
 TEST(OrderStatistics, OfASampleByCounting) {
   const std::vector<double> sample = {1, 2, 3};
   EXPECT_NEAR(expected_order_statistic(sample, 2, 2), 22.0 / 9, 1e-12);
@@ -68,7 +68,7 @@ TEST(OrderStatistics, OfAFineSampleThatOfItsLaw) {
 
 TEST(OrderStatistics, TheMaximumOfUnlikeNormalTimes) {
   const std::vector<NormalTime> alike(16, {3, 0.5});
-  EXPECT_NEAR(expected_maximum(alike), 3 + 0.5 * 1.765991393, 1e-7);  // as tabulated
+  EXPECT_NEAR(expected_maximum(alike), 3 + 0.5 * 1.765991393, 1e-7);  // as in the table
   // Clark 1961: E[max(X, Y)] = a Phi(d) + b Phi(-d) + theta phi(d), theta^2 = s^2 + t^2, d = (a - b) / theta.
   const boost::math::normal normal;
   const double theta = std::hypot(1.0, 3.0), d = (5 - 4) / theta;

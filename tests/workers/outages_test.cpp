@@ -30,7 +30,7 @@ class Numbers {
   std::uint32_t next_ = 0;
 };
 
-// Marks every nanosecond by itself: 0 up, 1 down, 2 down in an outage that loses the state.
+// The state of every nanosecond: 0 up, 1 down, 2 down in an outage that loses the state.
 std::vector<int> marked(const std::vector<OutageEntry>& entries, std::size_t end) {
   std::vector<int> marks(end, 0);
   for (const OutageEntry& entry : entries) {
@@ -38,7 +38,7 @@ std::vector<int> marked(const std::vector<OutageEntry>& entries, std::size_t end
     for (auto t = when.at.count(); t < (when.at + when.duration).count(); ++t)
       marks.at(static_cast<std::size_t>(t)) = 1;
   }
-  // Outages that touch are one: where one of them loses the state, all of it does.
+  // Adjoining outages are one: if one of them loses the state, the whole outage does.
   for (const OutageEntry& entry : entries) {
     if (!entry.loses_state) continue;
     auto first = static_cast<std::size_t>(std::get<ScheduledOutage>(entry.when).at.count());
@@ -79,7 +79,7 @@ TEST(Outages, OfOneWorkerThatOverlapOrTouchAreOne) {
   }
 }
 
-// The same passage, a nanosecond at a time.
+// The same passage, computed nanosecond by nanosecond.
 Passage step_by_step(const std::vector<int>& marks, std::int64_t start, std::int64_t duration, std::int64_t deadline) {
   Passage passage;
   for (std::int64_t t = start;;) {
@@ -131,11 +131,11 @@ TEST(Outages, PauseAMicroBatchOrEndIt) {
     ASSERT_EQ(up, found.worked);
     ++(found.kept ? kept : found.lost_state ? lost : stopped);
   }
-  EXPECT_GT(std::min({kept, lost, stopped}), 100);  // all three have been met
+  EXPECT_GT(std::min({kept, lost, stopped}), 100);  // all three cases occur
 }
 
-// The same a nanosecond at a time, of what judges a forward pass at its end: past the deadline it is thrown away.
-// Down or not, the first `forward` nanoseconds of work are the forward pass.
+// The same nanosecond by nanosecond, for preemption that judges a forward pass at its end: past the deadline it is
+// discarded. The first `forward` nanoseconds of work are the forward pass, with or without outages.
 Passage judged_step_by_step(const std::vector<int>& marks, std::int64_t start, std::int64_t duration,
                             std::int64_t forward, std::int64_t deadline) {
   Passage passage;
@@ -174,7 +174,7 @@ TEST(Outages, ABackwardPassBeginsWhereItsForwardPassEndsWhateverIsBetween) {
     const std::int64_t start = numbers.below(50), duration = 2 + numbers.below(30);
     const std::int64_t forward = 1 + numbers.below(duration - 1);
     const std::int64_t deadline = start + numbers.below(60);
-    // A share that makes the forward pass as long, whichever way it is rounded.
+    // A share that gives this forward pass whichever way it is rounded.
     const double share = (static_cast<double>(forward) + 0.25) / static_cast<double>(duration);
     WorkerOutages outages = OutagePlan(1, entries).of(Rank{0});
     outages.next(Time{Duration{start}});
@@ -188,7 +188,7 @@ TEST(Outages, ABackwardPassBeginsWhereItsForwardPassEndsWhateverIsBetween) {
     ++(found.kept ? kept : found.lost_state ? lost : stopped);
     ties += !found.kept && ns(found.end) == deadline + 1;
   }
-  EXPECT_GT(std::min({kept, lost, stopped, ties}), 100);  // all have been met
+  EXPECT_GT(std::min({kept, lost, stopped, ties}), 100);  // all cases occur
 }
 
 TEST(Outages, DoNotStopWhatADeadlineLetsFinish) {
@@ -207,7 +207,7 @@ TEST(Outages, DoNotStopWhatADeadlineLetsFinish) {
   EXPECT_EQ(ns(end_of(Preempt::discard, 50).end), 60);
   EXPECT_EQ(end_of(Preempt::discard, 50).worked, Duration{40});
   EXPECT_EQ(end_of(Preempt::discard, 50).backward, 0);
-  // The backward pass takes 60, of which 10 come before the outage.
+  // The backward pass takes 60, 10 of which precede the outage.
   EXPECT_FALSE(end_of(Preempt::layer, 50).kept);
   EXPECT_EQ(ns(end_of(Preempt::layer, 50).end), 60);
   EXPECT_EQ(end_of(Preempt::layer, 50).backward, 10.0 / 60);
@@ -239,8 +239,8 @@ TEST(Outages, RandomOnesHaveTheirMeansAndAvailability) {
     down += to_seconds(outage.end) - to_seconds(outage.begin);
     before = outage.end;
   }
-  // Standard errors: of an exponential law's mean, mean / sqrt(n); of the availability A by the delta method,
-  // A (1 - A) sqrt(2 / n) = 0.0019.
+  // Standard errors: for the mean of an exponential law mean / sqrt(n); for the availability A by the delta method A (1
+  // - A) sqrt(2 / n) = 0.0019.
   const double n = count, availability = up_s / (up_s + down_s);
   EXPECT_NEAR(up / n, up_s, 4 * up_s / std::sqrt(n));
   EXPECT_NEAR(down / n, down_s, 4 * down_s / std::sqrt(n));
@@ -257,7 +257,7 @@ TEST(Outages, RandomOnesAreAFunctionOfSeedEntryWorkerAndNumber) {
   EXPECT_NE(first(1, 0, {random}).begin, first(2, 0, {random}).begin);
   EXPECT_NE(first(1, 0, {random}).begin, first(1, 1, {random}).begin);
   EXPECT_NE(first(1, 0, {random}).begin, first(1, 0, {of_another, random}).begin);
-  // From whatever time one begins to ask, and however often.
+  // The answer does not depend on the first time asked for, nor on the number of calls.
   const OutagePlan plan(1, {random});
   WorkerOutages slowly = plan.of(Rank{0}), at_once = plan.of(Rank{0});
   for (int t = 0; t < 1000; ++t) slowly.next(Time{seconds(t)});
@@ -279,7 +279,7 @@ TEST(Outages, LoseTheStateOfThoseTheyConcernAlone) {
   EXPECT_FALSE(OutagePlan(1, {}).loses_state(Rank{0}));
 }
 
-// What of them lies beyond the end of a run, where a worker has met several since it last met others.
+// The part of outages beyond the end of a run, if a worker has met several since it last met others.
 TEST(Outages, ThatRunBeyondATimeAreCutThere) {
   const auto at = [](std::int64_t time) { return Time{Duration{time}}; };
   OutageProgress progress;
@@ -289,7 +289,7 @@ TEST(Outages, ThatRunBeyondATimeAreCutThere) {
   for (const auto& [time, beyond] :
        {std::pair{0, 25}, {10, 25}, {15, 20}, {20, 15}, {25, 15}, {31, 14}, {45, 0}, {60, 0}})
     EXPECT_EQ(progress.down_beyond(at(time)), Duration{beyond}) << time;
-  // It has met others at the end of the second one, since when there is a third.
+  // It has met others at the end of the second one; since then there is a third.
   progress.add(at(50), at(57), at(45));
   EXPECT_EQ(progress.down_beyond(at(45)), Duration{7});
   EXPECT_EQ(progress.met.size(), 1u);
@@ -303,7 +303,7 @@ TEST(Outages, MustHaveADuration) {
   EXPECT_THROW(OutagePlan(1, {{.workers = {}, .when = RandomOutages{1, 0}}}), std::invalid_argument);
 }
 
-// Each random stream has a number of eight bits.
+// A random stream's number has eight bits.
 TEST(Outages, AreOfNoMoreEntriesThanThereAreStreams) {
   const OutageEntry random{.workers = {}, .when = RandomOutages{10, 1}};
   EXPECT_NO_THROW(OutagePlan(1, std::vector(255, random)));

@@ -1,4 +1,4 @@
-// Source of the figures: tests/golden/README.md, golden values of DropCompute, an independent computation.
+// Source of the numbers: tests/golden/README.md, golden values of DropCompute, an independent computation.
 #include "workers/theory/paper_formulas.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ TEST(DropComputeTheory, ExpectedMicroBatchesMatchTheTable) {
   EXPECT_NEAR(expected_micro_batches(12, 14, law), 11.998050738094, 1e-11);
 }
 
-// Micro-batches of the delay environment: t_0 (1 + eps), eps of the reference code's table.
+// Micro-batches of the delay environment: t_0 (1 + eps), with eps from the reference code's table.
 const MicroBatchLaw delayed{.mean = 1.5, .deviation = std::sqrt(0.33750183770569775)};
 
 TEST(DropComputeTheory, TheSlowestWorkerByTheCentralLimit) {
@@ -46,7 +46,8 @@ TEST(DropComputeTheory, TheAnalyticalSpeedupsMatchTheTable) {
 TEST(DropComputeTheory, ConstantMicroBatchesAreCounted) {
   EXPECT_EQ(expected_micro_batches(12, 5.5, {.mean = 1, .deviation = 0}), 5);
   EXPECT_EQ(expected_micro_batches(12, 100, {.mean = 1, .deviation = 0}), 12);
-  EXPECT_EQ(expected_micro_batches(12, 5, {.mean = 1, .deviation = 0}), 4);  // what ends at the threshold is late
+  EXPECT_EQ(expected_micro_batches(12, 5, {.mean = 1, .deviation = 0}), 4);  // a micro-batch that ends at the threshold
+                                                                             // is late
 }
 
 TEST(DropComputeTheory, WithoutADropNothingIsGained) {
@@ -75,7 +76,7 @@ TEST(DropComputeTheory, ACapOnTheDropRateIsKept) {
   const auto free = best_threshold(12, delayed, 22, 0.9), capped = best_threshold(12, delayed, 22, 0.9, 0.05);
   EXPECT_GT(free.drop_rate, 0.05);
   EXPECT_LE(capped.drop_rate, 0.05);
-  EXPECT_GT(capped.drop_rate, 0.04);  // as near to it as the grid comes
+  EXPECT_GT(capped.drop_rate, 0.04);  // as near as the grid allows
   EXPECT_GT(capped.threshold, free.threshold);
   EXPECT_LT(capped.speedup, free.speedup);
 }
@@ -87,15 +88,15 @@ TEST(DropComputeTheory, WithoutSpreadNoThresholdIsTheBest) {
   EXPECT_EQ(none.drop_rate, 0);
 }
 
-// A law with a long tail, taken as normal, has its best threshold where no micro-batch can have ended.
+// A law with a long tail, treated as normal, has its best threshold before any micro-batch can have ended.
 TEST(DropComputeTheory, NoThresholdIsShorterThanAMicroBatchCanBe) {
   const MicroBatchLaw heavy{.mean = 2.5, .deviation = 40};
   const double slowest = expected_slowest_worker(64, 4, heavy), shortest = 1.5;
   ASSERT_LT(best_threshold(4, heavy, slowest, 0.1).threshold, shortest);
   const auto bounded = best_threshold(4, heavy, slowest, 0.1, 1, shortest);
   EXPECT_GE(bounded.threshold, shortest);
-  EXPECT_NEAR(bounded.threshold, shortest, 1e-5);  // it falls off from there on
-  // One that is out of reach for nobody changes nothing.
+  EXPECT_NEAR(bounded.threshold, shortest, 1e-5);  // from there on it decreases
+  // A bound that nobody reaches changes nothing.
   EXPECT_EQ(best_threshold(12, delayed, 22, 0.9, 1, 1).threshold, best_threshold(12, delayed, 22, 0.9).threshold);
 }
 

@@ -1,4 +1,4 @@
-// One algorithm on both clusters, on 4 workers and, for those that need it, a server: started with mpirun -n 5.
+// One algorithm on both clusters, on 4 workers and, if needed, a server: start with mpirun -n 5.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,12 +23,12 @@ inline constexpr int workers = 4;
 inline constexpr int micro_batches = 2;
 
 struct Outcome {
-  std::vector<float> parameters;  // of this rank's worker
+  std::vector<float> parameters;  // model of this rank's worker
   RunTotals totals;
 };
 
-// Its parameters are a matrix and a vector, for compressors that treat them unlike, and workers have unequal numbers of
-// samples, for averages that count them.
+// Its parameters are a matrix and a vector, for compressors that treat them differently. Workers have unequal numbers
+// of samples, for averages that count samples.
 class MatrixQuadratic : public Quadratic, public DividedData {
  public:
   using Quadratic::Quadratic;
@@ -40,15 +40,15 @@ class MatrixQuadratic : public Quadratic, public DividedData {
   }
 };
 
-// The last row that a server has reported, in steps of the experiment file.
+// The last row reported by a server, in steps of the experiment file.
 struct LastRow : RunObserver {
   Step step{};
   void on_row(const StepRow& row) override { step = row.step; }
   void on_publish(const Publication&) override {}
 };
 
-// 20 steps. Micro-batches take an exponential delay of 20 ms on average; the rest of a simulated one, and of a
-// message, is what the arithmetic and the network are taken for.
+// 20 steps. Micro-batches have an exponential delay of 20 ms on average. The rest of a simulated micro-batch and
+// message represents the arithmetic and the network.
 struct Parity {
   explicit Parity(double base_s = 1e-6, double latency_s = 50e-6,
                   std::shared_ptr<const Optimizer> optimizer = make_sgd({.momentum = 0.9}), double clip_norm = 0)
@@ -63,7 +63,7 @@ struct Parity {
   std::unique_ptr<NetworkModel> network;
   LearningRate learning_rate{
       LearningRate::Options{.shape = LearningRate::Shape::cosine, .peak = 0.05, .total_steps = Step{20}}};
-  bool server_takes_steps = true;  // false: its workers do
+  bool server_takes_steps = true;  // false: its workers take them
 
   Outcome run(Cluster& cluster, const Algorithm& algorithm) {
     LastRow last;
@@ -79,7 +79,7 @@ struct Parity {
     const auto program = [&](Rank self) {
       Worker worker(context, self);
       algorithm.run(worker);
-      if (algorithm.traits().servers > 0) return;  // its workers end at the model before the last
+      if (algorithm.traits().servers > 0) return;  // its workers end at the second-last model
       EXPECT_EQ(worker.step(), Step{20});
       if (self.value == session->rank()) outcome.parameters = training.values(worker.model());
     };
@@ -116,7 +116,7 @@ struct Parity {
   }
 };
 
-// What every run takes at the least, on whatever machine: its injected delays alone.
+// The shortest possible time of every run on any machine: its injected delays alone.
 inline double least_s(const Algorithm& algorithm) {
   constexpr double nearly_nothing_s = 1e-9;
   return to_seconds(Parity(nearly_nothing_s, 0).simulated(algorithm).totals.end);

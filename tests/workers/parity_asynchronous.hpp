@@ -1,4 +1,4 @@
-// Parity of methods whose servers take gradients, or what local steps have come to, as they come.
+// Parity of methods whose servers use gradients, or results of local steps, as they arrive.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST(Parity, GradientsThatWorkersClip) {
 
 TEST(Parity, ASlidingWindowInWhichTheWorkersTakeTurns) { expect_parity(SlidingWindow(0)); }
 
-// A window that waits for all, however long: who comes first then only decides the order of a sum.
+// A long window that waits for all: then the first arrival only changes the order of a sum.
 TEST(Parity, AsynchronousLocalSgdInAWindowOfAll) {
   AsyncLocalOptions options{.local_steps = 5, .grace = from_seconds(1e6)};
   options.update = make_buffered_update({.size = workers, .rate = 0.7, .momentum = 0.6});
@@ -54,7 +54,7 @@ TEST(Parity, AsynchronousLocalSgdInAWindowOfAll) {
   expect_parity(AsyncLocalSgd(options));
 }
 
-// Servers that wait for all, so that who comes first only decides the order of a sum; answers to what was sent too.
+// Servers that wait for all, so that arrivals only change the order of a sum; also answers to packets.
 TEST(Parity, CompressedMessages) {
   for (const std::string_view kind : {"top-k", "random-k", "sign", "qsgd", "int8", "fp4"}) {
     CompressionOptions options = compression(kind, Compresses::messages, 0.1);
@@ -76,7 +76,7 @@ TEST(Parity, CompressedMessages) {
   }
 }
 
-// One round of all: nothing depends on who comes first.
+// One round of all workers: nothing depends on who is first.
 TEST(Parity, CompressedMessagesOfFragments) {
   for (const bool returns : {false, true}) {
     CompressionOptions compressed = compression("top-k", Compresses::messages, 0.1);
@@ -94,7 +94,7 @@ TEST(Parity, CompressedMessagesOfFragments) {
   }
 }
 
-// One region of a worker: nothing depends on who comes first.
+// One region with one worker: nothing depends on who is first.
 TEST(Parity, HalosOfOneWorker) {
   for (const double mixing : {0.0, 0.25, 1.0}) {
     const Halos algorithm({.rounds = {.local_steps = 2},
@@ -128,7 +128,7 @@ TEST(Parity, HalosOfOneWorker) {
   }
 }
 
-// Two regions of a worker each, and one of three: who comes first is for the clock to say, but everything is told.
+// Two regions of a worker each, and one of three. The clock determines who is first, but every difference is reported.
 TEST(Parity, HalosKeepsItsBudgetOnBothClusters) {
   for (const int regions : {1, 2}) {
     const int workers_here = regions == 1 ? 3 : 2;
@@ -160,7 +160,7 @@ TEST(Parity, HalosKeepsItsBudgetOnBothClusters) {
   }
 }
 
-// Whose gradient comes when is for the clock to say, but not how many come and are answered before the end.
+// The clock determines whose gradient arrives when, but not how many arrive and are answered before the end.
 TEST(Parity, AsynchronousMethodsSendAsMuchOnBothClusters) {
   const std::vector<std::shared_ptr<const Algorithm>> algorithms = {
       std::make_shared<AsyncSgd>(AsyncSgd::Options{}),
@@ -187,8 +187,8 @@ TEST(Parity, AsynchronousMethodsSendAsMuchOnBothClusters) {
   }
 }
 
-// What a worker does between its answer and the new model is for the clock to say, and is overwritten: of one round all
-// is equal, of several what is kept and sent.
+// The clock determines a worker's steps between its answer and the new model, which are overwritten. After one round
+// everything is equal; after several, kept micro-batches and bytes are.
 TEST(Parity, DecoupledDiLoCoOfAllWorkers) {
   for (const int fragments : {1, 3}) {
     DecoupledOptions options{.minimum_steps = 20, .outer = make_diloco(0.7, 0.6)};
@@ -212,7 +212,7 @@ TEST(Parity, DecoupledDiLoCoOfAllWorkers) {
       for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
     }
   }
-  // With fragments, quorums, grace and late answers who is in which round is for the clock to say.
+  // With fragments, quorums, grace and late answers the clock determines who is in which round.
   options = {.quorum = 2,
              .local_steps = Step{4},
              .grace = GraceOptions{.margin = 0.5, .overlap_steps = 4},
@@ -238,7 +238,7 @@ TEST(Parity, KAsyncKeepsAsMuchOnBothClusters) {
   }
 }
 
-// How many are stopped is for the clock to say.
+// The clock determines how many gradients are stopped.
 TEST(Parity, RingmasterKeepsAsMuchOnBothClustersAndNothingTooOld) {
   for (const auto late : {Ringmaster::Late::stop, Ringmaster::Late::finish}) {
     const Ringmaster algorithm(2, late);

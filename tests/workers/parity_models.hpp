@@ -1,4 +1,4 @@
-// Parity of methods that average models, of all workers, of groups or of neighbours.
+// Parity of methods that average models of all workers, of groups or of neighbours.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@
 
 namespace syncopate {
 
-// Waited for, in one phase or two, and beside the next round.
+// Averages that are waited for, in one phase or two, and averages beside the next round.
 TEST(Parity, CompressedAverages) {
   for (const std::string_view kind : {"top-k", "random-k", "sign", "qsgd", "int8", "fp4"}) {
     CompressionOptions options = compression(kind, Compresses::averages, 0.1);
@@ -102,7 +102,7 @@ TEST(Parity, OuterOptimizers) {
   expect_parity(PalSgd(make_constant_period(Step{6}), make_diloco(0.7, 0.9), {.probability = 0.3}));
 }
 
-// The norms are those of a model in single precision, so that outliers must not be close to the threshold.
+// The norms are those of a single-precision model, so outliers must not be close to the threshold.
 TEST(Parity, PenalisedPseudoGradients) {
   for (const auto scope : {EditOptions::Scope::tensor, EditOptions::Scope::model}) {
     EditOptions options{.scope = scope,
@@ -114,7 +114,7 @@ TEST(Parity, PenalisedPseudoGradients) {
                         .period = make_constant_period(Step{3}),
                         .outer = make_diloco(0.7, 0.8)};
     expect_parity(Edit(options));
-    options.period = nullptr;  // by a time that does not pass: one round
+    options.period = nullptr;  // by a time that never ends: one round
     options.timed.length = longest_duration;
     options.timed.warmup_steps = Step{4};
     options.penalty.step_share = 0.5;
@@ -122,7 +122,7 @@ TEST(Parity, PenalisedPseudoGradients) {
   }
 }
 
-// Who has done how many steps by then is for the clock to say.
+// The clock determines who has done how many steps by then.
 TEST(Parity, EditByTimeOffersAsMuchOnBothClusters) {
   const Edit algorithm({.timed = {.length = from_seconds(0.15)}, .outer = make_diloco(0.7, 0.8)});
   Parity parity;
@@ -158,7 +158,7 @@ TEST(Parity, HierarchicalSgdWithGroupsOfTwoAndOfThreeAndOne) {
     expect_parity(HierarchicalSgd({group_size, Step{2}}, make_constant_period(Step{8})));
 }
 
-// Of pulls, groups of two and an outer step at once; of late averages with steps that may be pulls.
+// Pulls, groups of two and an outer step at once; and late averages with steps that may be pulls.
 TEST(Parity, RoundsOfChoicesThatNoMethodHas) {
   const PullOptions pull{.probability = 0.3};
   expect_parity(LocalRounds({.steps = make_pulling_steps(pull),
@@ -199,7 +199,7 @@ TEST(Parity, StochasticGradientPushToSeveral) {
   expect_parity(StochasticGradientPush({.graph = exponential_graph(workers)}));
 }
 
-// Where all rounds are global nobody is late.
+// If all rounds are global, nobody is late.
 TEST(Parity, WagmaSgdOfGlobalRounds) {
   const WagmaSgd algorithm({.group_size = 2, .global_every = 1});
   Parity parity;
@@ -210,14 +210,15 @@ TEST(Parity, WagmaSgdOfGlobalRounds) {
     EXPECT_NEAR(found.parameters[i], expected.parameters[i], 1e-5) << i;
 }
 
-// Whose models are mixed when, too. In the end all have taken their steps, and nobody waits for who has left.
+// The clock determines which models are mixed when. At the end all have taken their steps; nobody waits for one that
+// has left.
 TEST(Parity, AdPsgdKeepsAsMuchOnBothClusters) {
   for (const std::optional<Step> overlap : {std::optional<Step>{}, std::optional(Step{0}), std::optional(Step{2})}) {
     const AdPsgd algorithm({.overlap_steps = overlap});
     Parity parity;
     for (const RunTotals& totals : {parity.simulated(algorithm).totals, parity.mpi(algorithm).totals}) {
       EXPECT_EQ(totals.kept, (std::vector<std::int64_t>(workers, 20 * micro_batches)));
-      EXPECT_GE(totals.messages, 2 * 2 + workers - 1);  // at the least an exchange of each active worker
+      EXPECT_GE(totals.messages, 2 * 2 + workers - 1);  // at least one exchange of each active worker
       EXPECT_EQ(totals.collectives, 0);
       for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
     }

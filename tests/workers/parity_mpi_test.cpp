@@ -1,6 +1,6 @@
-// The same algorithm on both clusters: where control does not depend on the clock the parameters and counts agree, and
-// no run is faster than its delays. That wall time is no more than simulated time, on a quiet machine, is for
-// parity_time_mpi_test.
+// The same algorithm on both clusters. If control does not depend on the clock, parameters and counts agree, and no run
+// is faster than its delays. parity_time_mpi_test checks, on a quiet machine, that wall time does not exceed simulated
+// time.
 #include <gtest/gtest.h>
 
 #include "tests/workers/mpi_test_main.hpp"

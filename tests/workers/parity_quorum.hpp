@@ -29,7 +29,7 @@ TEST(Parity, BackupWorkersInOtherFormsWithoutBackups) {
   expect_parity(BackupAllReduce(workers));
 }
 
-// Who is late is for the clock to say, but not how many gradients make a step.
+// The clock determines who is late, but not how many gradients make a step.
 TEST(Parity, BackupWorkersKeepAsManyGradientsPerStepOnBothClusters) {
   constexpr int quorum = workers - 1;
   const std::vector<std::shared_ptr<const Algorithm>> algorithms = {
@@ -45,7 +45,7 @@ TEST(Parity, BackupWorkersKeepAsManyGradientsPerStepOnBothClusters) {
   }
 }
 
-// Whose gradients make a step is for the clock to say.
+// The clock determines whose gradients make a step.
 TEST(Parity, KBatchSyncKeepsAsMuchOnBothClusters) {
   for (const int gradients : {1, 4, 8}) {
     const KBatchSync algorithm(gradients);
@@ -72,12 +72,12 @@ TEST(Parity, ClippingRennalaKeepsAsMuchOnBothClustersWhereAllIsDoneInTime) {
   }
 }
 
-// With all workers, and no step beyond U, no clock has a say in it.
+// With all workers, and no step beyond U, the clock has no effect.
 TEST(Parity, StsynOfAllWorkersThatStopAfterTheirSteps) {
   expect_parity(Stsyn({.quorum = workers, .local_steps = 5, .most_steps = 5}));
 }
 
-// Who has done how much is for the clock to say; the budget is one of what all have done.
+// The clock determines each worker's steps; the budget counts the steps of all.
 TEST(Parity, StsynComesToTheEndOfItsBudgetOnBothClusters) {
   for (const int quorum : {1, 3}) {
     const Stsyn algorithm({.quorum = quorum, .local_steps = 4});

@@ -62,7 +62,7 @@ TEST(Parity, OneBitAdam) {
   }
 }
 
-// Norms of tensors, of gradients that ranks have reduced and of workers' own, and a mean square that starts at 1.
+// Norms of tensors, for gradients that ranks have reduced and for workers' own, and a mean square that starts at 1.
 TEST(Parity, OptimizersOfTheRecipes) {
   const AveragePolicy averaged{.moments = {StatePolicy::average, StatePolicy::average}};
   expect_parity(SyncSgd(), make_lamb({}));
@@ -90,8 +90,8 @@ TEST(Parity, DropComputeWithALargerBatchThatIsMetOnAverage) {
       DropCompute({.threshold = make_fixed_threshold(longest_duration), .compensation = make_larger_batch(0.25)}));
 }
 
-// Whose messages make a step is for the clock to say, but the sum that they give is not: cyclic ones, whose weights
-// cancel, only if they travel in double precision.
+// The clock determines whose messages make a step, but not the resulting sum. Cyclic codes have weights that cancel, so
+// their messages must be in double precision.
 inline void expect_equal_parameters(const Algorithm& algorithm) {
   Parity parity;
   const Outcome expected = parity.simulated(algorithm);

@@ -1,5 +1,5 @@
-// Where injected delays dominate, the simulated time is the wall time. Other programs on this machine make wall time
-// longer, so this runs alone, and what it cannot tell on a busy machine is skipped.
+// If injected delays dominate, simulated time equals wall time. Other programs on this machine lengthen wall time, so
+// this test runs alone, and checks that are impossible on a busy machine are skipped.
 #include "algorithms/asynchronous/sliding_window.hpp"
 #include "algorithms/gossip/decentralized_sgd.hpp"
 #include "algorithms/local_sgd/hierarchical_sgd.hpp"
@@ -14,7 +14,7 @@
 namespace syncopate {
 namespace {
 
-// What rank 0 says, on all ranks, which meanwhile leave the cores to it.
+// Rank 0's text, on all ranks, which meanwhile leave the cores to rank 0.
 std::string told_by_rank_0(const std::string& text) {
   std::vector<char> letter(200);
   if (session->rank() == 0) std::copy_n(text.begin(), std::min(text.size(), letter.size() - 1), letter.begin());
@@ -27,7 +27,8 @@ std::string told_by_rank_0(const std::string& text) {
 
 class ParityOfTime : public testing::Test {
  protected:
-  // Fails if the wall time is too long although the machine was quiet, every time; what disturbed, if it was not.
+  // Fails if the wall time is too long every time although the machine was quiet. Returns the disturbance if it was not
+  // quiet.
   static std::string compare(const Algorithm& algorithm) {
     constexpr double tolerance = 0.05;
     constexpr int tries = 3;

@@ -1,4 +1,4 @@
-// What a backward pass has when something stops it, against gradients of each micro-batch that are computed whole.
+// The results of a stopped backward pass, compared with gradients of whole micro-batches.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ TEST(PartialBackward, OfANetworkComeInTheOrderOfItsLayers) {
   EXPECT_EQ(places, (std::vector<std::size_t>{0, 2, 1, 3}));
 }
 
-// Of one segment, of several, and of borders within them.
+// With one segment, with several, and with borders within them.
 TEST(PartialBackward, LeaveTheirSegmentsAlone) {
   const std::vector<float> values{0, 1, 2, 3, 4, 5, 6, 7};
   const std::vector<std::vector<std::size_t>> borders = {{0, 8}, {0, 4, 8}, {0, 2, 6, 7, 8}};
@@ -65,8 +65,9 @@ TEST(PartialBackward, LeaveTheirSegmentsAlone) {
   }
 }
 
-// The gradient of a micro-batch in the flat order, by LibTorch's own modules in double precision; zero where a backward
-// pass that goes through the module's parameters from the last to the first has not come within this share of them.
+// The gradient of a micro-batch in the flat order, by LibTorch's own modules in double precision. It is zero where a
+// backward pass through the module's parameters, from the last to the first, does not get within the given share of
+// them.
 std::vector<double> reference_gradient(const reference::Case& model, const std::vector<float>& parameters,
                                        const MicroBatch& micro_batch, double share) {
   torch::nn::Sequential module = model.module;
@@ -98,7 +99,7 @@ std::shared_ptr<const Objective> objective_of(const reference::Case& model) {
   return std::make_shared<TorchObjective>(model.network, reference::images(), reference::sampling, 64);
 }
 
-// A whole micro-batch and one that is cut, in one sum.
+// A whole micro-batch and a cut one in one sum.
 TEST(PartialBackward, AreWhatIsLeftOfAMicroBatchsGradient) {
   for (const reference::Case& model : reference::cases()) {
     Executor executor(2);
@@ -137,7 +138,7 @@ TEST(PartialBackward, ThatAreTheWholeSumAreZeroElsewhere) {
   }
 }
 
-// Of a cut micro-batch neither the loss nor the normalisation statistics count.
+// A cut micro-batch counts neither for the loss nor for the normalisation statistics.
 TEST(PartialBackward, LeaveLossesAndStatisticsAsTheyAreWithoutThem) {
   const reference::Case model = reference::cases().back();
   Executor executor(2);
@@ -167,7 +168,7 @@ TEST(PartialBackward, AreOfNoMicroBatchThatIsKept) {
   EXPECT_EQ(kept, std::vector{whole});
 }
 
-// An evaluated sum, as an MPI rank has it.
+// An evaluated sum, as on an MPI rank.
 TEST(PartialBackward, OfASumThatHasBeenEvaluatedAreThoseOfThePromise) {
   const reference::Case model = reference::cases().back();
   Executor executor(2);

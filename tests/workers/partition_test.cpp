@@ -17,7 +17,7 @@ namespace {
 using Kind = PartitionOptions::Kind;
 using Shards = std::vector<std::vector<std::uint32_t>>;
 
-// `each` samples of every class, one class after the other in turn.
+// `each` samples of every class; the classes take turns.
 std::vector<std::int64_t> labels_of(std::int64_t classes, std::int64_t each) {
   std::vector<std::int64_t> labels;
   for (std::int64_t i = 0; i < classes * each; ++i) labels.push_back(i % classes);
@@ -65,13 +65,13 @@ TEST(Partition, SharesOfAClassAreDirichlets) {
     const double mean = sum / classes, variance = squares / classes - mean * mean;
     const double expected = (workers - 1) / (double{workers} * workers * (workers * alpha + 1));
     EXPECT_NEAR(mean, 1.0 / workers, 4 * std::sqrt(expected / classes)) << "four deviations";
-    // Of a Dirichlet share the fourth moment is at most that of a coin: 0.2 is over four deviations in all three cases.
+    // The fourth moment of a Dirichlet share is at most that of a coin: 0.2 is over four deviations in all three cases.
     EXPECT_NEAR(variance / expected, 1, alpha < 1 ? 0.35 : 0.25) << alpha;
   }
 }
 
 TEST(Partition, ByLabelAWorkerHasAsManyLabelsAsShards) {
-  // 12 classes of 50, 6 workers with 2 shards of 50 each: a shard is a class.
+  // 12 classes of 50 samples, and 6 workers with 2 shards of 50 each: a shard is a class.
   const auto labels = labels_of(12, 50);
   std::set<std::int64_t> seen;
   for (const auto& shard : divide(labels, 12, 6, {.kind = Kind::label, .shards = 2}, 3)) {

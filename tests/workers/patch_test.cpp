@@ -1,4 +1,4 @@
-// Patches of documents: what a table of keys and the command line change, in whose name, and the inverse.
+// Patches of documents: changes by a table of keys and by the command line, their origin, and the inverse.
 #include "workers/config/patch.hpp"
 
 #include <gmock/gmock.h>
@@ -125,13 +125,13 @@ TEST(Patches, ADifferenceOfTablesIsTheInverseOfPuttingItIn) {
   EXPECT_EQ(inline_toml(difference(document("a = 1"), document("a = 1"))), "{}");
 }
 
-// A name with a dot is no path there: [models."a.b"].
+// A name with a dot is not a path there: [models."a.b"].
 TEST(Patches, KeysOfAnOwnTableAreNames) {
   FaultList faults;
   EXPECT_EQ(inline_toml(with_keys_of(document("[\"a.b\"]\nx = 1\ny = 2"), document("[\"a.b\"]\nx = 3"), "own", faults)),
             "{ \"a.b\" = { x = 3, y = 2 } }");
   EXPECT_EQ(inline_toml(with_keys_of(document("a = 1"), document("remove = [\"a\"]"), "own", faults)),
-            "{ a = 1, remove = [\"a\"] }");  // an unknown key for the reader
+            "{ a = 1, remove = [\"a\"] }");  // `remove` is an unknown key for the reader
 }
 
 }  // namespace syncopate

@@ -1,4 +1,4 @@
-// Objectives planned from settings as an experiment file has them, and what is said to be wrong with these.
+// Objectives planned from settings as in an experiment file, and their faults.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,10 +13,10 @@
 
 namespace syncopate {
 
-// Beside a directory with small files of images.
+// Beside a directory with small image files.
 class PlannedObjective : public IdxFiles {
  protected:
-  // From overrides on an empty document; `report` are the faults.
+  // Plans from overrides on an empty document; `report` contains the faults.
   ObjectivePlan plan(const std::vector<std::string>& keys) {
     TomlNode root;
     FaultList overriding;

@@ -22,7 +22,7 @@ struct Ended {
   std::string text;
 };
 
-// A process that installs the handlers and does what `work` says, which may write text.
+// A process that installs the handlers and calls `work`, which may write text.
 template <typename BookedTime>
 Ended process(BookedTime work) {
   int ends[2];
@@ -43,12 +43,12 @@ Ended process(BookedTime work) {
   return ended;
 }
 
-// What looks at no flag.
+// A step that does not look at the flag.
 [[noreturn]] void a_very_long_step() {
   while (true) pause();
 }
 
-// Status of a process that installs the handlers and then sends itself the signals.
+// The status of a process that installs the handlers and then sends itself the signals.
 int status_after(std::initializer_list<int> signals) {
   const pid_t child = fork();
   if (child == 0) {
@@ -128,7 +128,7 @@ TEST(Interrupt, NobodyGoesOnAfterLastActsHaveBegun) {
   EXPECT_EQ(ended.text, "end");
 }
 
-// The first is begun by who has seen the flag, shortly before the end would come, and the other thread waits for it.
+// The thread that sees the flag starts it shortly before the end; the other thread waits for it.
 TEST(Interrupt, WhatIsDoneBeforeTheEndIsDoneWhollyAndOnce) {
   const Ended ended = process([](auto say) {
     const LastAct other([&] { say("other"); });
@@ -155,11 +155,11 @@ TEST(Interrupt, WhatIsDoneBeforeTheEndDoesNotKeepTheProcess) {
             130);
 }
 
-// No time is left running in which the process would have to end.
+// No timer that would end the process keeps running.
 TEST(Interrupt, WhatIsDoneInTimeEndsNothing) {
   const Ended ended = process([](auto say) {
     LastAct act([&] { say("done "); });
-    set_interrupted(true);  // not by a signal: no thread ends the process
+    set_interrupted(true);  // not by a signal, so no thread ends the process
     act.do_now();
     std::this_thread::sleep_for(2 * time_for_last_acts);
     say("went on");
@@ -190,7 +190,7 @@ TEST(Interrupt, TheFlagCanBeLowered) {
   EXPECT_FALSE(interrupted());
 }
 
-// Whether a process is still there, without mistaking another one for it.
+// Whether a process still exists, without mistaking another one for it.
 
 TEST(ProcessIdentity, ThisOneIsRunning) {
   EXPECT_EQ(this_process().number, getpid());
@@ -211,7 +211,7 @@ TEST(ProcessIdentity, OfAnotherMachineNothingIsKnown) {
   EXPECT_EQ(state_of({}), ProcessState::unknown);
 }
 
-// Its number is taken until it has been waited for, but it does no more.
+// Its number is taken until it has been waited for, but it no longer runs.
 TEST(ProcessIdentity, OneThatHasEndedIsGoneAndOneThatIsStoppedIsNot) {
   int identified[2];
   ASSERT_EQ(pipe(identified), 0);
@@ -236,9 +236,9 @@ TEST(ProcessIdentity, OneThatHasEndedIsGoneAndOneThatIsStoppedIsNot) {
   EXPECT_EQ(state_of(process), ProcessState::gone);
 }
 
-// A token is taken once, whoever of a process and its children comes first.
+// A token is taken once, by the first among a process and its children.
 
-// Whether a child that knows the token by its descriptor gets it.
+// Whether a child that knows the token's descriptor gets it.
 bool child_takes(const SharedToken& token) {
   const pid_t child = fork();
   if (child == 0) _exit(SharedToken(token.descriptor()).take() ? 1 : 0);
@@ -268,7 +268,7 @@ TEST(SharedToken, EachIsOfItsOwn) {
   EXPECT_TRUE(other.take());
 }
 
-// Of a process that has ended, or whose token is gone, nobody waits for it.
+// If a process has ended, or its token is gone, nobody waits for it.
 TEST(SharedToken, OfNobodyIsNotThere) {
   std::optional<SharedToken> gone(std::in_place);
   const int descriptor = gone->descriptor();

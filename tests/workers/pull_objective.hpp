@@ -1,6 +1,6 @@
-// An objective whose every result is a formula: micro-batch (worker, step, index) pulls all
-// parameters towards its own target, L = 1/2 |theta - target|^2, so its gradient is theta - target.
-// It counts what is evaluated, to prove what is not.
+// An objective whose every result is a formula: micro-batch (worker, step, index) pulls all parameters towards its own
+// target, L = 1/2 |theta - target|^2, so its gradient is theta - target. It counts evaluations, to show what is not
+// evaluated.
 #pragma once
 
 #include <atomic>

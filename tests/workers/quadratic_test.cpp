@@ -58,7 +58,7 @@ TEST(Quadratic, NoiseHasTheDeclaredDeviationAndIsIndependent) {
   double sum = 0;
   double square = 0;
   double neighbours = 0;     // between coordinates
-  double micro_batches = 0;  // between micro-batches that follow each other
+  double micro_batches = 0;  // between consecutive micro-batches
   std::vector<double> before(5);
   constexpr int draws = 4000;
   for (int n = 0; n < draws; ++n) {

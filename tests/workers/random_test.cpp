@@ -33,7 +33,7 @@ TEST(Random, BlocksAreThoseOfThePublishedKnownAnswers) {
   EXPECT_EQ(pi.block(0x243f6a88), (Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-// The definition, spelled out with the library's generator alone.
+// The definition, written out with the library's generator alone.
 double reference_uniform(const RandomStream& stream, std::uint32_t index) {
   const auto step = static_cast<std::uint64_t>(stream.step.value());
   const r123::Philox4x32::ctr_type counter = {
@@ -63,7 +63,7 @@ TEST(Random, BatchesOfAnyLengthAndStartHoldTheDefinedNumbers) {
         ASSERT_EQ(batch[size], -1.0) << "wrote past the end";
       }
     }
-    // The keys of the seed before are of no use.
+    // The keys of the previous seed do not work.
     for (const std::uint64_t seed : {std::uint64_t{1}, std::uint64_t{0}, ~std::uint64_t{0}}) {
       std::vector<double> batch(3);
       const RandomStream other{seed, Purpose::delay_burst, 255, Rank{1}, Step{2}};
@@ -121,7 +121,7 @@ TEST(Random, OrderOfAccessDoesNotMatter) {
   EXPECT_EQ(forward, backward);
 }
 
-// Everything that addresses a stream changes all of its bits: no two streams share a block.
+// Every field that addresses a stream changes all of its bits: no two streams share a block.
 TEST(Random, StreamsThatDifferInOneFieldShareNoBlock) {
   const std::vector<RandomStream> streams = {
       {1, Purpose::delay, 0, Rank{0}, Step{0}},
@@ -146,7 +146,7 @@ TEST(Random, StreamsThatDifferInOneFieldShareNoBlock) {
   EXPECT_EQ(blocks.size(), streams.size() * 1000);
 }
 
-// Five standard errors: a right generator fails with probability 6e-7 per moment.
+// Five standard errors: a correct generator fails with probability 6e-7 per moment.
 TEST(Random, MomentsAreThoseOfTheUniformDistribution) {
   constexpr int n = 1'000'000;
   std::vector<double> numbers(n);
@@ -171,9 +171,9 @@ TEST(Random, EqualIndicesOfDifferentWorkersAreUncorrelated) {
   EXPECT_NEAR(covariance, 0, 5 * (1.0 / 12) / std::sqrt(n));
 }
 
-// Sets of numbers: drawn, and one after another.
+// Sets of numbers: drawn, and in order.
 
-// Each of the 6 sets in 6,000 draws 1,000 times on average, with a standard deviation of 29; five of these.
+// Each of the 6 sets occurs 1,000 times on average in 6,000 draws, with a standard deviation of 29; five of these.
 TEST(Sets, EachIsDrawnAsOftenAsAnyOther) {
   std::map<std::set<int>, int> counts;
   for (std::uint32_t draw = 0; draw < 6000; ++draw) {
@@ -187,7 +187,7 @@ TEST(Sets, EachIsDrawnAsOftenAsAnyOther) {
   }
 }
 
-// Those that were asked for, until one does not hold.
+// The requested sets, until one does not hold.
 std::set<std::set<int>> asked(int count, int chosen, int most_sets, const std::set<int>& does_not_hold = {}) {
   std::set<std::set<int>> seen;
   int asked = 0;
@@ -210,7 +210,7 @@ TEST(Sets, AreAllAskedForWhereTheyAreFew) {
   EXPECT_EQ(asked(7, 1, 7).size(), 7u);
 }
 
-// Of 20 sets 19 are drawn, some of them twice.
+// 19 of 20 sets are drawn, some of them twice.
 TEST(Sets, AreDrawnWhereTheyAreMany) {
   const auto seen = asked(6, 3, 19);
   EXPECT_LT(seen.size(), 19u);

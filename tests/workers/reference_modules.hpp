@@ -1,4 +1,4 @@
-// The networks under test once more, as modules of torch::nn in double precision, and their data.
+// The tested networks as modules of torch::nn in double precision, and their data.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -90,7 +90,7 @@ inline std::vector<Case> cases() {
           {"cnn with batch norm", cnn_network(shape, classes, cnn_with_batch_norm), torch_cnn_with_batch_norm()}};
 }
 
-// Gives the module, now in double precision, the flat parameters.
+// Sets the module's parameters, now in double precision, to the flat ones.
 inline void set_parameters(torch::nn::Sequential& module, const std::vector<float>& flat) {
   module->to(torch::kDouble);
   torch::NoGradGuard no_grad;

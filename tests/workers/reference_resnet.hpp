@@ -1,4 +1,4 @@
-// ResNets of 6 n + 2 layers once more, as a module of torch::nn: an implementation of its own of He et al. 2016.
+// ResNets of 6 n + 2 layers as a module of torch::nn: an independent implementation of He et al. 2016.
 #pragma once
 
 #include <torch/torch.h>
@@ -68,7 +68,7 @@ class ResnetModule : public torch::nn::Module {
     return options_.activation == ResnetOptions::Activation::silu ? torch::silu(x) : torch::relu(x);
   }
 
-  // A: every second pixel, the new channels zero, half of them in front.
+  // Option A: every second pixel, and new channels of zeros, half of them in front.
   static torch::Tensor shortcut(torch::Tensor x, std::int64_t channels, std::int64_t stride) {
     using torch::indexing::None;
     using torch::indexing::Slice;

@@ -1,5 +1,5 @@
-// The transformer of texts once more, of modules of torch::nn that see one text at a time: encoder layers of LibTorch's
-// own where sums are normalised, and its attention where branches are.
+// The transformer of texts from modules of torch::nn that see one text at a time: LibTorch's own encoder layers if sums
+// are normalised, and its attention if branches are.
 #pragma once
 
 #include <torch/torch.h>
@@ -41,12 +41,12 @@ class TextTransformerModule : public torch::nn::Module {
     }
   }
 
-  // Tokens (1, length); logits (1, classes), or (places, vocabulary) of the named places.
+  // Tokens (1, length); logits (1, classes), or (places, vocabulary) for the named places.
   torch::Tensor forward(const torch::Tensor& tokens, const std::vector<std::int64_t>& places = {}) {
     const auto length = tokens.size(1);
     auto x = words_(tokens[0]) + places_(torch::arange(length));
     if (options_.norm == Norm::after) x = norm_(x);
-    x = x.unsqueeze(1);  // (length, 1, width), as these modules have it
+    x = x.unsqueeze(1);  // (length, 1, width), the layout of these modules
     torch::Tensor mask;
     if (options_.task.kind == Kind::causal_lm)
       mask = torch::full({length, length}, -std::numeric_limits<double>::infinity(), torch::kDouble).triu(1);

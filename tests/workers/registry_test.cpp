@@ -28,7 +28,7 @@ TEST_F(Registry, NamesAreUniqueAndExplained) {
   for (const auto& row : datasets()) EXPECT_TRUE(names.insert(row.name).second && !row.sentence.empty());
 }
 
-// A name of the list is no unknown word, whatever else its tables lack.
+// A listed name is not an unknown word, whatever its tables lack.
 TEST_F(Registry, EveryNameOfTheListIsRead) {
   const auto report_on = [&](std::string_view model, std::string_view dataset) {
     plan({fmt::format("training.model=\"{}\"", model), fmt::format("training.dataset=\"{}\"", dataset),
@@ -41,8 +41,8 @@ TEST_F(Registry, EveryNameOfTheListIsRead) {
   for (const auto& row : datasets()) EXPECT_THAT(report_on("mlp", row.name), testing::Not(unknown));
 }
 
-// On images of 28 x 28 in 10 classes, or definitions in 45, each by its keys' defaults: a name never stands for another
-// model.
+// On images of 28 x 28 in 10 classes, or definitions in 45, with the defaults of its keys: a name never stands for
+// another model.
 TEST_F(Registry, EachNameIsAModelOfItsOwn) {
   const std::map<std::string_view, std::int64_t> parameters = {
       {"linear", 784 * 10 + 10},
@@ -148,7 +148,7 @@ TEST_F(Registry, ArraysOfOnesOwnAreADataSet) {
 }
 
 TEST_F(Registry, TextsAreDataSetsOfThoseModelsThatTakeTokens) {
-  setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);  // the user's own is none of a test's business
+  setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);  // tests must not use the user's cache
   std::string text;
   for (int i = 0; i < 300; ++i) text += fmt::format("{}\tsome words of line {}\n", i % 2 ? "odd" : "even", i);
   write("a.txt", {text.begin(), text.end()});
@@ -179,7 +179,7 @@ TEST_F(Registry, TextsAreDataSetsOfThoseModelsThatTakeTokens) {
   EXPECT_THAT(report, AllOf(HasSubstr("datasets.wordnet-glosses.directory"), HasSubstr("data.noun")));
 }
 
-// One set of files, read in two ways within one process: a cached one must not stand for the other.
+// One set of files, read in two ways within one process: a cached one must not replace the other.
 TEST_F(Registry, CifarsFilesAreReadByEitherLabelInColour) {
   FileBytes records;
   for (int i = 0; i < 64; ++i) {
@@ -215,7 +215,7 @@ TEST_F(Registry, APartitionThatLeavesAWorkerWithoutAMicroBatchIsAFault) {
     all.push_back("training.partition={" + partition + "}");
     return plan(all);
   };
-  divided("kind='dirichlet',alpha=0.00001");  // each of two classes is one worker's, of four
+  divided("kind='dirichlet',alpha=0.00001");  // each of the two classes belongs to one of four workers
   EXPECT_THAT(report, AllOf(HasSubstr("training.partition"), HasSubstr("fewer than a micro-batch of 8")));
   divided("kind='label',shards=101");
   EXPECT_THAT(report, HasSubstr("training.partition.shards = 101; must be at most 100: the 400 training samples of 4"));
@@ -236,7 +236,7 @@ TEST_F(Registry, AMissingDirectoryIsAFaultOfItsKey) {
 TEST_F(Registry, AMislabelledFileIsAFaultBeforeAnythingRuns) {
   for (const auto* split : {"train", "t10k"})
     for (const auto* kind : {"-images-idx3-ubyte", "-labels-idx1-ubyte"})
-      write(std::string(split) + kind, idx_file({2}, {0, 1}));  // labels everywhere
+      write(std::string(split) + kind, idx_file({2}, {0, 1}));  // labels in all files
   plan({"training.model=\"mlp\"", "datasets.fashion-mnist.directory=\"" + directory_.string() + "\""});
   EXPECT_THAT(report, AllOf(HasSubstr("train-images-idx3-ubyte"), HasSubstr("must hold images")));
 }

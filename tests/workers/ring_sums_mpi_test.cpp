@@ -1,5 +1,5 @@
-// Sums around a ring of ranks that do not block, against the order of summation that their header promises.
-// Started with mpirun.
+// Non-blocking sums around a ring of ranks, compared with the order of summation that their header promises. Start with
+// mpirun.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ MPI_Comm everyone() {
   return copy;
 }
 
-// Of every magnitude, so that another order of summation rounds otherwise.
+// Values of all magnitudes, so that another order of summation rounds differently.
 template <typename Real>
 std::vector<Real> brought_by(int rank, std::size_t count) {
   std::vector<Real> values(count);
@@ -35,7 +35,7 @@ std::vector<Real> brought_by(int rank, std::size_t count) {
 
 constexpr std::size_t most_chunk_bytes = std::size_t{1} << 19;
 
-// Piece by piece, chunk by chunk: chunk i begins with rank i's.
+// Piece by piece, and chunk by chunk: chunk i begins with rank i's values.
 template <typename Real>
 std::vector<Real> expected(std::size_t count) {
   const auto ranks = static_cast<std::size_t>(session->size());
@@ -86,7 +86,7 @@ TEST(RingSums, OfFloatsAndDoublesGoTogether) {
   EXPECT_EQ(few.front(), 0.5 * session->size());
 }
 
-// Half of the ranks drive the later one first.
+// Half of the ranks progress the later sum first.
 TEST(RingSums, SeveralAreUnderWayInAnyOrder) {
   std::vector<float> early = brought_by<float>(session->rank(), 700'000);
   std::vector<double> late = brought_by<double>(session->rank(), 3'000);

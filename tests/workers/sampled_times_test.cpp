@@ -39,8 +39,8 @@ TEST(SampledTimes, LawsAreThoseThatTheDelaysDeclare) {
   }
 }
 
-// A drift's declared mean is that of a run without end; here it rises from 0 to 0.19 s over the run, and would to 5 s.
-// A Pareto law of shape 1.8 has no variance, and shows one all the same.
+// A drift's declared mean is that of an endless run, 5 s; here it rises from 0 to 0.2 s over the run. A Pareto law of
+// shape 1.8 has no variance, but its sample has one.
 TEST(SampledTimes, WhereTheDelaysDeclareWhatTheRunIsNotTheSampleCounts) {
   const auto drifting = sample({drift_delay(0.0001, 5)}, 4, 1);
   EXPECT_NEAR(drifting.law.mean, 1 + 0.0001 * 2000 / 2, 0.001);
@@ -49,7 +49,7 @@ TEST(SampledTimes, WhereTheDelaysDeclareWhatTheRunIsNotTheSampleCounts) {
   EXPECT_NEAR(heavy.law.mean, 1 + 0.1 * 1.8 / 0.8, 0.1);
 }
 
-// The same of one worker of four: the sample then counts for all.
+// The same for one worker of four: the sample then counts for all.
 TEST(SampledTimes, WhereOneWorkersDelaysDeclareWhatTheRunIsNotTheSampleCounts) {
   for (int worker = 0; worker < 4; ++worker)
     EXPECT_NEAR(sample({scoped_delay(drift_delay(0.0001, 5), {.workers = {worker}})}, 4, 1).law.mean,
@@ -57,8 +57,9 @@ TEST(SampledTimes, WhereOneWorkersDelaysDeclareWhatTheRunIsNotTheSampleCounts) {
         << worker;
 }
 
-// 64 workers, half of them slower; a mean of 512 steps of deviation 0.5 s has a standard error of 0.022 s. The variance
-// of the means over that of one alone is 1 + (difference / 2 / 0.022)^2, and by chance hardly ever above 2.07.
+// 64 workers, half of them slower. The mean of 512 steps of deviation 0.5 s has a standard error of 0.022 s. The
+// variance of the means over that of a single mean is 1 + (difference / 2 / 0.022)^2, and by chance hardly ever above
+// 2.07.
 TEST(SampledTimes, WorkersAreUnlikeWhereTheirMeansDifferByMoreThanChance) {
   for (const auto& [slower_s, alike] : {std::pair{0.0, true}, {0.02, true}, {0.08, false}, {0.5, false}}) {
     std::vector<double> factors(64, 1.0);
@@ -71,18 +72,18 @@ TEST(SampledTimes, WorkersAreUnlikeWhereTheirMeansDifferByMoreThanChance) {
   }
 }
 
-// Bursts of four steps: the means of 512 steps differ by more than those of as many independent ones would.
+// Bursts of four steps: the means of 512 steps differ by more than those of 512 independent steps would.
 TEST(SampledTimes, WorkersOfOneDeclaredLawAreAlikeWhateverTheirSampleShows) {
   const auto bursty = scoped_delay(constant_delay(1), {.bursts = BurstLengths{4, 4}, .cluster_size = 64});
   const auto times = sample_times(ComputeTime(7, 1.0, {}, {bursty}), 64, 1, Step{512});
   ASSERT_EQ(times.drawn_steps(), 512u);
-  double variance = 0;  // of the workers' means, over that of means of independent steps
+  double variance = 0;  // the variance of the workers' means, divided by that of means of independent steps
   for (std::size_t worker = 0; worker < 64; ++worker) {
     double mean = 0;
     for (std::size_t step = 0; step < 512; ++step) mean += times.step_times[worker * 512 + step] / 512;
     variance += (mean - 1.5) * (mean - 1.5) / 64;
   }
-  ASSERT_GT(variance / (0.25 / 512), 2.2);  // 3 but for the sample; 1 + 6 sqrt(2 / 63) are beyond chance
+  ASSERT_GT(variance / (0.25 / 512), 2.2);  // about 3; 1 + 6 sqrt(2 / 63) is beyond chance
   EXPECT_TRUE(times.alike());
   EXPECT_DOUBLE_EQ(times.law.mean, 1.5);
   EXPECT_DOUBLE_EQ(times.law.deviation, 0.5);
@@ -94,7 +95,7 @@ double drawn_s(const ComputeTime& compute_time, Step step) {
   return to_seconds(duration);
 }
 
-// Of two values a and b: the sample's deviation is |a - b| / sqrt(2), a mean's standard error |a - b| / 2.
+// For two values a and b the sample's deviation is |a - b| / sqrt(2), and a mean's standard error |a - b| / 2.
 TEST(SampledTimes, DeviationsAndErrorsAreThoseOfASample) {
   const ComputeTime compute_time(7, 1.0, {}, {pareto_delay(1.8, 0.1)});
   const double a = drawn_s(compute_time, 0), b = drawn_s(compute_time, 1);
@@ -117,7 +118,7 @@ TEST(SampledTimes, OfOneStepHaveNoDeviation) {
   }
 }
 
-// Between 16 and 512 steps, of all workers together a million micro-batches; of four million each one is kept.
+// Between 16 and 512 steps, a million micro-batches of all workers; with four million per step one step is kept.
 TEST(SampledTimes, AreAboutAMillionDraws) {
   struct Row {
     int workers, micro_batches;
@@ -144,7 +145,7 @@ TEST(SampledTimes, TheErrorOfTheSlowestFallsWithTheRootOfTheSteps) {
   EXPECT_DOUBLE_EQ(times.shortest_s, 1);
 }
 
-// Whichever worker it is that has the shortest, or no variance.
+// Any worker may have the shortest time, or no variance.
 TEST(SampledTimes, OneWorkerDecidesWhatIsShortestAndWhetherThereIsAVariance) {
   for (int worker = 0; worker < 3; ++worker) {
     std::vector<double> factors(3, 2.0);
@@ -165,7 +166,7 @@ TEST(SampledTimes, TheOrderStatisticOfUnlikeWorkers) {
   EXPECT_NEAR(expected_slowest_sum(times, 4), 12, 1e-9);
 }
 
-// What drawn steps say, whole or cut by a threshold, against times by hand and closed forms.
+// Properties of drawn steps, whole or cut by a threshold, compared with times by hand and closed forms.
 
 SampledTimes planned_sample(const Delays& delays, int workers, int micro_batches, Step planned = 2000) {
   return sample_times(ComputeTime(7, 1.0, {}, delays), workers, micro_batches, planned);
@@ -187,23 +188,23 @@ void expect_cut(double threshold_s, double time_s, double kept) {
   EXPECT_NEAR(cut->time_s.error, 0, 1e-9);
 }
 
-// Ends within a step: 1, 2 | 1.5, 3 | 3, 6.
+// Ends of micro-batches within a step: 1, 2 | 1.5, 3 | 3, 6.
 TEST(CutSteps, OfThreeWorkersByHand) {
   expect_cut(std::numeric_limits<double>::infinity(), 6, 1);
   expect_cut(3.2, 3.2, 5.0 / 6);
-  expect_cut(3, 3, 3.0 / 6);  // what ends at the threshold is late
+  expect_cut(3, 3, 3.0 / 6);  // a micro-batch that ends at the threshold is late
   expect_cut(7, 6, 1);
 }
 
 TEST(SlowestSum, OfThreeWorkersByHand) {
   EXPECT_NEAR(sampled_slowest_sum(three_workers(), Step{1})->mean, 6, 1e-9);
   EXPECT_NEAR(sampled_slowest_sum(three_workers(), Step{4})->mean, 24, 1e-9);
-  // Whoever is the slowest, also the first.
+  // The slowest worker may also be the first one.
   const SampledTimes descending = planned_sample({scoped_delay(constant_delay(2), {.workers = {0}})}, 3, 1);
   EXPECT_NEAR(sampled_slowest_sum(descending, Step{4})->mean, 12, 1e-9);
 }
 
-// The slowest of 8 sums of one exponential time, and what its mean deviates by.
+// The slowest of 8 sums of one exponential time, and the deviation of its mean.
 TEST(SlowestSum, IsAMeanWithItsError) {
   const auto slowest = sampled_slowest_sum(planned_sample({exponential_delay(1)}, 8, 1), Step{1});
   ASSERT_TRUE(slowest);
@@ -212,7 +213,7 @@ TEST(SlowestSum, IsAMeanWithItsError) {
 }
 
 TEST(SlowestSum, OfTooFewRoundsSaysNothing) {
-  EXPECT_TRUE(sampled_slowest_sum(three_workers(40), Step{5}));  // of the 40 steps that are drawn
+  EXPECT_TRUE(sampled_slowest_sum(three_workers(40), Step{5}));  // from the 40 drawn steps
   EXPECT_FALSE(sampled_slowest_sum(three_workers(40), Step{6}));
   EXPECT_FALSE(sampled_slowest_sum(planned_sample({}, 5000, 1), Step{1}));  // not all workers were drawn
   EXPECT_TRUE(sample_cut_steps(three_workers(8), 5));
@@ -225,10 +226,10 @@ TEST(SampledMean, HasTheStandardErrorOfASample) {
   EXPECT_DOUBLE_EQ(mean_of(values).mean, 3);
   EXPECT_DOUBLE_EQ(mean_of(values).error, std::sqrt(2.5 / 5));
   EXPECT_EQ(mean_of(std::vector{3.0}).mean, 3);
-  EXPECT_EQ(mean_of(std::vector{3.0}).error, 0);  // of which one value says nothing
+  EXPECT_EQ(mean_of(std::vector{3.0}).error, 0);  // unknown from one value
 }
 
-// 1 s + Exp(1) on 16 workers, cut t after the first second: E[min(t, max)] is the sum of (1 - e^-t)^k / k, a share
+// 1 s + Exp(1) on 16 workers, cut t after the first second: E[min(t, max)] is the sum of (1 - e^-t)^k / k, and a share
 // 1 - e^-t is done.
 TEST(CutSteps, AreCutMaximaOfExponentialTimes) {
   const SampledTimes times = planned_sample({exponential_delay(1)}, 16, 1);
@@ -240,12 +241,12 @@ TEST(CutSteps, AreCutMaximaOfExponentialTimes) {
     ASSERT_TRUE(cut);
     EXPECT_NEAR(cut->time_s.mean, expected, 3.5 * cut->time_s.error + 1e-6);
     EXPECT_NEAR(cut->kept.mean, 1 - std::exp(-t), 3.5 * cut->kept.error);
-    // 512 steps of 16: the share's error is that of as many independent ones.
+    // 512 steps of 16 workers: the share's error is that of independent ones.
     EXPECT_NEAR(cut->kept.error, std::sqrt(std::exp(-t) * (1 - std::exp(-t)) / (512 * 16)), 0.2 * cut->kept.error);
   }
 }
 
-// Where nothing of n micro-batches is lost, one in n might have been.
+// If none of n micro-batches is lost, one in n might have been.
 TEST(CutSteps, WithoutALossDoNotExcludeOne) {
   const auto cut = sample_cut_steps(three_workers(), 10);
   ASSERT_TRUE(cut);
@@ -253,7 +254,7 @@ TEST(CutSteps, WithoutALossDoNotExcludeOne) {
   EXPECT_DOUBLE_EQ(cut->kept.error, 1.0 / (512 * 6));
 }
 
-// Micro-batches of 8 sequences of up to 1 to 40 tokens, the others being shorter by turns.
+// Micro-batches of 8 sequences with longest ones of 1 to 40 tokens; the others are shorter in turn.
 std::vector<TimedLengths> timed(double base_s, double per_token_s, double per_square_s, double per_padded_s = 0) {
   std::vector<TimedLengths> all;
   for (int length = 1; length <= 40; ++length) {
@@ -284,7 +285,7 @@ TEST(LengthFit, TellsPaddedTokensFromTokens) {
 }
 
 TEST(LengthFit, LeavesOutWhatWouldBeNegative) {
-  // Concave in the length: the square's cost would be negative, and the line is that of linear regression.
+  // Concave in the length: the square's cost would be negative, so the fit is that of linear regression.
   std::vector<TimedLengths> concave;
   for (int length = 1; length <= 40; ++length)
     concave.push_back(
@@ -321,7 +322,7 @@ TEST(LengthFit, OfEqualLengthsIsTheMeanTime) {
                            800 * fit.cost.per_squared_length_s;
   EXPECT_NEAR(at_length, 0.005, 1e-12);
   EXPECT_NEAR(fit_lengths(std::vector<TimedLengths>{{70, 80, 800, 0.004}}).cost.base_s, 0.004, 1e-12);
-  for (const int length : {1, 7, 12, 33, 80}) {  // none of which may be told from the base by a rounding
+  for (const int length : {1, 7, 12, 33, 80}) {  // rounding must not make any of them indistinguishable from the base
     const double square = 8.0 * length * length;
     const LengthFit of_many = fit_lengths(std::vector<TimedLengths>(24, {8.0 * length, 8.0 * length, square, 0.0041}));
     EXPECT_NEAR(of_many.cost.base_s, 0.0041, 1e-12) << length;

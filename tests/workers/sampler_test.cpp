@@ -25,7 +25,7 @@ std::vector<std::uint32_t> draw(const Sampler& sampler, int worker, std::int64_t
   return numbers;
 }
 
-// All samples of one worker in one epoch, in their order.
+// All samples of one worker in one epoch, in order.
 std::vector<std::uint32_t> worker_epoch(const Sampler& sampler, int worker, std::int64_t epoch) {
   std::vector<std::uint32_t> all;
   const auto steps = sampler.steps_per_epoch();
@@ -39,7 +39,7 @@ std::vector<std::uint32_t> worker_epoch(const Sampler& sampler, int worker, std:
 
 TEST(Sampler, StepsPerEpochDropTheRest) {
   EXPECT_EQ(options.steps_per_epoch(), 4);
-  // ImageNet, as Gu et al. 2024 train on it: 1,281,167 images at a total batch of 4096.
+  // ImageNet as in Gu et al. 2024: 1,281,167 images at a total batch of 4096.
   EXPECT_EQ((SamplerOptions{.samples = 1281167, .workers = 16, .micro_batches = 1, .micro_batch_size = 256}
                  .steps_per_epoch()),
             312);
@@ -99,8 +99,8 @@ TEST(Sampler, ForTimingAMicroBatchIsItsLongestSequenceAsOftenAsItHasSamples) {
 
 TEST(Sampler, PackedMicroBatchesStayWithinTheBudgetAndShareAnEpoch) {
   const Sampler sampler(sequences(Batching::packed));
-  // 103 sequences of 5 tokens on average: of at most 20 tokens 26 micro-batches, and of 16 at least, as the longest may
-  // not fit, 32. So 3 steps of 8, and 3 to 4 samples each.
+  // 103 sequences of 5 tokens on average. With at most 20 tokens that is 26 micro-batches; with at least 16, since the
+  // longest may not fit, it is 32. So there are 3 steps of 8, with 3 to 4 samples each.
   ASSERT_EQ(sampler.steps_per_epoch(), 3);
   EXPECT_EQ(sampler.samples_per_micro_batch(), 3);
   for (const std::int64_t epoch : {0, 1, 5}) {
@@ -116,7 +116,8 @@ TEST(Sampler, PackedMicroBatchesStayWithinTheBudgetAndShareAnEpoch) {
             tokens += (*sampler.options().lengths)[sample];
           }
           EXPECT_LE(tokens, 20);
-          EXPECT_GE(tokens, 12);  // the next one, of at most 9 tokens, did not fit; the epoch's last is not reached
+          EXPECT_GE(tokens, 12);  // the next sequence, of at most 9 tokens, did not fit; the epoch's last one is not
+                                  // reached
         }
     EXPECT_EQ(seen.size(), count) << "a sample comes twice in epoch " << epoch;
   }
@@ -151,7 +152,7 @@ TEST(Sampler, WithoutARestAnEpochIsComplete) {
   EXPECT_EQ(seen.size(), 96u);
 }
 
-// Workers of K and 2K share one permutation: shard k of K is the union of shards k and k + K of 2K.
+// K and 2K workers share one permutation: shard k of K is the union of shards k and k + K of 2K.
 TEST(Sampler, AllWorkersCutOnePermutation) {
   const Sampler one({.samples = 96, .workers = 1, .micro_batches = 1, .micro_batch_size = 96, .seed = 5});
   const Sampler four({.samples = 96, .workers = 4, .micro_batches = 1, .micro_batch_size = 24, .seed = 5});
@@ -176,7 +177,7 @@ TEST(Sampler, ShardsChangeFromEpochToEpoch) {
 TEST(Sampler, IsAPureFunctionOfSeedAndMicroBatch) {
   const Sampler sampler(options);
   const auto expected = draw(sampler, 2, 5, 1);
-  for (std::int64_t step = 100; step > 0; --step) draw(sampler, 0, step, 0);  // past every cached epoch and back
+  for (std::int64_t step = 100; step > 0; --step) draw(sampler, 0, step, 0);  // beyond all cached epochs and back
   EXPECT_EQ(draw(sampler, 2, 5, 1), expected);
   EXPECT_EQ(draw(Sampler(options), 2, 5, 1), expected);
   auto other = options;
@@ -194,7 +195,7 @@ TEST(Sampler, MoreMicroBatchesThanPlannedGoOnInTheShardAndAroundItsEnd) {
   EXPECT_EQ(around[2], first[1]);
 }
 
-// Of 103 samples 4 workers have 26, 26, 26 and 25: each gives all of its own before it begins again.
+// Of 103 samples 4 workers have 26, 26, 26 and 25: each uses all its own samples before it repeats one.
 TEST(Sampler, AShardIsGivenWholeBeforeItBeginsAgain) {
   const Sampler sampler(options);
   std::set<std::uint32_t> all;
@@ -256,7 +257,7 @@ TEST(EpochBatches, PacksInOrderUpToTheBudget) {
   const EpochBatches epoch = packed({0, 1, 2, 3, 4, 5}, lengths, 8);
   ASSERT_EQ(epoch.micro_batches(), 4);
   EXPECT_THAT(of(epoch, 0), ElementsAre(0u, 1u));  // 5 + 3
-  EXPECT_THAT(of(epoch, 1), ElementsAre(2u));      // 4, for 9 does not fit
+  EXPECT_THAT(of(epoch, 1), ElementsAre(2u));      // 4 tokens; 9 do not fit
   EXPECT_THAT(of(epoch, 2), ElementsAre(3u));      // longer than the budget: alone
   EXPECT_THAT(of(epoch, 3), ElementsAre(4u, 5u));
   EXPECT_EQ(packed({3, 3}, lengths, 1).micro_batches(), 2);
@@ -278,11 +279,11 @@ TEST(EpochBatches, BucketsHaveNeighboursInLength) {
     found.emplace_back();
     for (const std::uint32_t sample : epoch[i]) {
       EXPECT_TRUE(seen.insert(sample).second);
-      EXPECT_GE(sample, 7u);  // the last seven of the order are left out, whatever their lengths
+      EXPECT_GE(sample, 7u);  // the last seven samples of the order are left out, whatever their lengths
       found.back().push_back(many[sample]);
     }
   }
-  // Cut from the sorted lengths: all those of a bucket lie between the ends of the next ones.
+  // Cut from the sorted lengths: all lengths of a bucket lie between the ends of its neighbours.
   const bool is_shuffled = !std::ranges::is_sorted(found);
   EXPECT_TRUE(is_shuffled);
   std::ranges::sort(found);

@@ -1,4 +1,4 @@
-// Files as torch.jit.script saves them, made without Python. No LibTorch here.
+// Files as saved by torch.jit.script, made without Python. No LibTorch here.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ struct ScriptTensor {
   enum class Type { floats, doubles, integers };
 
   std::string name;
-  std::vector<std::int64_t> shape{};  // of a number: empty
-  std::vector<float> values{};        // left out: 0.01, 0.02, ...
+  std::vector<std::int64_t> shape{};  // empty for a number
+  std::vector<float> values{};        // default: 0.01, 0.02, ...
   Kind kind = Kind::parameter;
   Type type = Type::floats;
 };
 
-// A module with these tensors; `forward` are the lines of its forward(self, x), or of one with other arguments. It has
-// a number, self.calls, as well.
+// A module with these tensors. `forward` contains the lines of its forward(self, x), or of one with other arguments. It
+// also has a number, self.calls.
 void save_script(const std::string& file, const std::vector<ScriptTensor>& tensors, const std::string& forward,
                  const std::string& arguments = "x");
 
-// A linear layer from 3 features to 4 classes with dropout, in a part of its own: inner.weight.
+// A linear layer from 3 features to 4 classes with dropout, in a submodule: inner.weight.
 void save_nested_script(const std::string& file);
 
 // A network's layers, written out, with these values. Parameters and buffers are in the network's order.

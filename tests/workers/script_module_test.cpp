@@ -1,5 +1,5 @@
-// Modules that were saved as TorchScript: the same network as one of layers, gradient by gradient; what a training
-// keeps of a module; and what cannot be trained.
+// Modules saved as TorchScript: the same network as one of layers, gradient by gradient; the state of a module that a
+// training keeps; and modules that cannot be trained.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@
 namespace syncopate {
 namespace {
 
-// A folder of a test's own with one module in it.
+// A separate folder for a test, with one module in it.
 
 class ScriptFolder : public testing::Test {
  protected:
@@ -43,7 +43,7 @@ class ScriptFolder : public testing::Test {
 
   std::string file() const { return folder_ / "model.pt"; }
 
-  // Each is another file, so nothing is remembered of those before.
+  // Each call uses another file, so that nothing is cached.
   Network load(const DatasetSize& data, const ScriptOptions& options = {}) const {
     static int files = 0;
     return script_network(file(), std::to_string(++files), data, options);
@@ -80,7 +80,7 @@ class ScriptModules : public ScriptFolder {
   Network load(const SampleShape& shape = vectors, const ScriptOptions& options = {}) const {
     return load({.shape = shape, .classes = classes}, options);
   }
-  // A linear layer from 3 features to 4 classes, with other tensors and lines before its result `y`.
+  // A linear layer from 3 features to 4 classes, with additional tensors, and lines before its result `y`.
   void save_linear(const std::string& lines, std::vector<ScriptTensor> more = {}) const {
     more.push_back({.name = "weight", .shape = {4, 3}});
     save_script(file(), more, "y = torch.linear(x, self.weight)\n" + lines + "\nreturn y\n");
@@ -175,7 +175,7 @@ TEST_F(ScriptModules, MatricesAreDrawnLikeTheFilesIfAskedFor) {
   EXPECT_NEAR(drawn_deviation, deviation, 4 * deviation / std::sqrt(2400.0));
 }
 
-// Also with parameters that forward does not use, and with ones that nobody trains.
+// Also with parameters that forward does not use, and with parameters that are not trained.
 TEST_F(ScriptModules, HaveTheDerivativesOfTheSameNetworkOfLayers) {
   const Network network = mlp_network(vectors, classes, {});
   const auto layers = objective_of(network);
@@ -212,7 +212,7 @@ TEST_F(ScriptModules, SayWhyTheyHaveNoDerivatives) {
   EXPECT_THAT(load().why_no_derivative(), HasSubstr("its forward fails on inputs of shape [4, 3]: "));
 }
 
-// The mean of a batch is another one where more samples stand in it.
+// The mean of a batch changes with the samples in it.
 TEST_F(ScriptModules, AreFusedOnlyWhereSamplesDoNotMix) {
   save_linear("");
   EXPECT_TRUE(load().fuses());
@@ -223,7 +223,7 @@ TEST_F(ScriptModules, AreFusedOnlyWhereSamplesDoNotMix) {
   EXPECT_TRUE(load().fuses());
 }
 
-// A last layer that starts at zero gives the same whatever it is given.
+// A last layer that starts at zero gives the same output for all inputs.
 TEST_F(ScriptModules, SamplesThatMixBeforeALayerOfZerosAreNotFused) {
   const ScriptTensor zeros{.name = "weight", .shape = {4, 3}, .values = std::vector<float>(12)};
   save_script(file(), {zeros},
@@ -233,7 +233,7 @@ TEST_F(ScriptModules, SamplesThatMixBeforeALayerOfZerosAreNotFused) {
   EXPECT_TRUE(load().fuses());
 }
 
-// How many samples are evaluated together would decide the accuracy.
+// Otherwise the number of samples evaluated together would change the accuracy.
 TEST_F(ScriptModules, SamplesThatMixInEvaluationAreAFault) {
   const auto mixes = HasSubstr("its outputs for a sample depend in evaluation on those that stand beside it");
   save_linear("y = y - torch.mean(y, [0], True)");
@@ -263,7 +263,7 @@ TEST_F(ScriptModules, RandomNumbersInEvaluationAreAFault) {
   EXPECT_THAT(fault(), HasSubstr("its forward draws random numbers in evaluation; it may in training alone"));
 }
 
-// What the few samples that are always tried do not show.
+// Faults that the few samples that are always tried do not show.
 TEST_F(ScriptModules, OnesThatFailAtTheRunsOwnBatchesAreAFault) {
   const auto found = [&](std::int64_t trained, std::int64_t evaluated) {
     const ScriptOptions options{.trial = {.trained = trained, .evaluated = evaluated}};
@@ -286,7 +286,7 @@ TEST_F(ScriptModules, NumbersThatAreNotFiniteAreAFault) {
   EXPECT_THAT(fault(), HasSubstr("its forward gives numbers that are not finite for random inputs of shape [4, 3]"));
 }
 
-// How often it was called: integers stand beside floats, and each micro-batch goes on from its model's.
+// Counts calls: integers beside floats. Each micro-batch continues from the count of its model.
 TEST_F(ScriptModules, IntegerBuffersAreKept) {
   save_linear("if self.training:\n    self.seen.add_(1)\n    self.kept = self.kept * 0.5",
               {{.name = "seen", .values = {41}, .kind = Kind::buffer, .type = Type::integers},
@@ -306,7 +306,7 @@ TEST_F(ScriptModules, WhatIsNotUsedHasAGradientOfZero) {
   const auto objective = objective_of(load(vectors, {.fused = false}));
   const auto sum = gradient_of(*objective, micro_batches);
   ASSERT_EQ(sum.size(), 12u + 4 + 4 + 2);
-  // The two summands have the same gradient, that of the logits, also where it is summed over micro-batches.
+  // The two summands have the same gradient, that of the logits, also if it is summed over micro-batches.
   std::vector<float> expected(4);
   for (const MicroBatch& one : micro_batches) {
     const auto part = gradient_of(*objective, std::span(&one, 1));
@@ -339,7 +339,7 @@ TEST_F(ScriptModules, DropoutIsAFunctionOfTheMicroBatch) {
   for (auto& thread : threads) thread.join();
 }
 
-// Threads have parts of their own, not only modules: none sees the parameters, or the mode, of another.
+// Threads have their own submodules, not only modules: none sees another's parameters or mode.
 TEST_F(ScriptModules, ThreadsWithOtherModelsDoNotDisturbEachOther) {
   save_nested_script(file());
   const auto objective = objective_of(load());
@@ -368,7 +368,7 @@ TEST_F(ScriptModules, ThreadsWithOtherModelsDoNotDisturbEachOther) {
   for (auto& thread : threads) thread.join();
 }
 
-// Half of what passes is dropped, and the rest doubled: on average nothing has changed.
+// Half of the features are dropped, and the rest doubled: the mean does not change.
 TEST_F(ScriptModules, DropoutDropsItsShare) {
   save_script(file(),
               {{.name = "weight", .shape = {4, 3}, .values = std::vector<float>(12)},
@@ -377,7 +377,7 @@ TEST_F(ScriptModules, DropoutDropsItsShare) {
               "self.training)");
   const auto objective = objective_of(load());
   const auto theta = objective->initial_parameters(1);
-  // The loss of equal logits is log 4; masks of another share would move its mean.
+  // The loss of equal logits is log 4; masks with another share would change its mean.
   double loss = 0;
   int batches = 0;
   for (int worker = 0; worker < 2; ++worker)
@@ -430,7 +430,7 @@ TEST_F(ScriptModules, AForwardThatSuitsNotTheDataIsAFault) {
   EXPECT_THAT(fault(), HasSubstr("returns elements of type Double"));
 }
 
-// Seen when the file is read, or else when it happens.
+// Detected when the file is read, or otherwise when it happens.
 TEST_F(ScriptModules, ATensorThatChangesUnseenFailsTheRun) {
   save_linear("if x.size(0) == 5:\n    self.late.add_(1)", {{.name = "late", .shape = {4}, .kind = Kind::buffer}});
   const auto objective = objective_of(load());
@@ -438,7 +438,7 @@ TEST_F(ScriptModules, ATensorThatChangesUnseenFailsTheRun) {
   EXPECT_THROW(objective->gradient(theta.data(), nullptr, std::span(micro_batches.data(), 1)), ScriptFault);
 }
 
-// The same layers on copies of what is given, and in place.
+// The same layers on copies of their inputs, and in place.
 TEST_F(ScriptModules, MayChangeTheirInputsInPlace) {
   const std::vector<ScriptTensor> tensors = {
       {.name = "weight", .shape = {4, 3}},
@@ -467,7 +467,7 @@ TEST_F(ScriptModules, MayChangeTheirInputsInPlace) {
   }
 }
 
-// A trace writes the mode that it was made in as a constant.
+// A trace contains its mode as a constant.
 TEST_F(ScriptModules, WhatATraceHasFixedIsSaid) {
   const auto note = [&](const std::string& lines) {
     save_linear(lines, {{.name = "mean", .shape = {4}, .kind = Kind::buffer},
@@ -491,8 +491,8 @@ TEST_F(ScriptModules, WhatATraceHasFixedIsSaid) {
                                  "train() writes it; torch.jit.script keeps both modes"));
 }
 
-// Modules of the user's own that take tokens: what they are shown of texts of unlike length, and what is asked of what
-// they give. The references see one text at a time, and so no padding.
+// A user's modules that take tokens: their inputs for texts of different lengths, and the use of their outputs. The
+// references see one text at a time, and so no padding.
 namespace script_texts_tests {
 
 using testing::HasSubstr;
@@ -504,7 +504,7 @@ const std::vector<MicroBatch> micro_batches = {{.worker = Rank{0}, .step = 0, .i
                                                {.worker = Rank{1}, .step = 8, .index = 0}};
 const std::shared_ptr<const Dataset> texts = random_texts(vocabulary, classes, 3, longest, 200, 50);
 
-// The mean of a row of each token, with a bias: what the network `linear` computes of texts.
+// The mean over tokens of each token's row, with a bias: what the network `linear` computes on texts.
 const std::vector<ScriptTensor> bag = {{.name = "weight", .shape = {vocabulary, classes}},
                                        {.name = "offset", .shape = {classes}}};
 struct Bag {
@@ -530,7 +530,7 @@ const std::vector<Bag> bags = {
     {"knows none", "x", "return torch.embedding(self.weight, x).mean(1) + self.offset", false},
 };
 
-// Rows of tokens mixed among the places before a decoder: `mixed` says how.
+// Rows of tokens, mixed among the places before a decoder in the way of `mixed`.
 const std::vector<ScriptTensor> decoder = {{.name = "words", .shape = {vocabulary, 3}},
                                            {.name = "output", .shape = {vocabulary, 3}}};
 const char* const around =
@@ -586,7 +586,7 @@ TEST_F(ScriptsOfTexts, ComputeWhatABagOfWordsDoesHoweverPaddingIsToldToThem) {
   }
 }
 
-// Beside which other texts one stands is of no concern.
+// The other texts of the micro-batch have no effect.
 TEST_F(ScriptsOfTexts, TheSumOverMicroBatchesIsThatOfEach) {
   for (const Bag& one : bags) {
     SCOPED_TRACE(one.name);
@@ -601,7 +601,7 @@ TEST_F(ScriptsOfTexts, TheSumOverMicroBatchesIsThatOfEach) {
   }
 }
 
-// A text and what is asked of it, by the rules of dataset.hpp, or of each next token.
+// A text and its questions, by the rules of dataset.hpp, or about each next token.
 struct Asked {
   std::vector<std::int64_t> tokens, places, answers;
 };
@@ -630,7 +630,7 @@ struct Reference {
   std::vector<double> gradient;
 };
 
-// In double precision, text by text; the loss of a micro-batch is the mean over all that its texts are asked for.
+// In double precision, text by text; the loss of a micro-batch is the mean over all questions of its texts.
 Reference reference(Kind kind, const std::vector<float>& theta) {
   const auto parameter = [&](std::int64_t at) {
     return torch::tensor(in_doubles(theta), torch::kDouble)
@@ -648,7 +648,7 @@ Reference reference(Kind kind, const std::vector<float>& theta) {
     for (const std::uint32_t sample : samples) {
       const Asked asked = ask_of(kind, sample, one.step.value() / sampler.steps_per_epoch());
       const torch::Tensor tokens = torch::tensor(asked.tokens), all = words.index_select(0, tokens);
-      const torch::Tensor e = all * tokens.ne(0).unsqueeze(1);  // padding may be shown in a hidden token's place
+      const torch::Tensor e = all * tokens.ne(0).unsqueeze(1);  // padding may take a hidden token's place
       const torch::Tensor mixed = kind == Kind::causal_lm ? all.cumsum(0) : torch::tanh(e + e.sum(0, true));
       const torch::Tensor logits = torch::matmul(mixed, output.t()).index_select(0, torch::tensor(asked.places));
       sum = sum + torch::nn::functional::cross_entropy(
@@ -676,7 +676,7 @@ TEST_F(ScriptsOfTexts, FindHiddenAndNextTokens) {
   }
 }
 
-// All tokens of the training texts are asked for but the first ones.
+// All tokens of the training texts except the first ones have a question.
 TEST_F(ScriptsOfTexts, AnEvaluationIsOverAllThatIsAskedFor) {
   const auto script = saved(decoder, before, {.task = {.kind = Kind::causal_lm}});
   std::int64_t targets = 0;
@@ -718,7 +718,7 @@ TEST_F(ScriptsOfTexts, DropoutIsAFunctionOfTheMicroBatch) {
   expect_near(flatten(script->gradient(theta.data(), nullptr, micro_batches)), sum, 1e-6);
 }
 
-// Before anything is trained, however few sequences are as short.
+// Detected before training, even if few sequences are that short.
 TEST_F(ScriptsOfTexts, AModuleThatFailsOnTheShortestSequenceIsAFault) {
   const std::string needs_four =
       "assert x.size(1) > 3, 'too short'\nreturn torch.embedding(self.weight, x).mean(1) + self.offset";
@@ -743,7 +743,7 @@ TEST_F(ScriptsOfTexts, AModuleThatFailsOnTheShortestSequenceIsAFault) {
   EXPECT_THAT(fault(texts->size(), {.task = {.longest = 2}}), HasSubstr("too short"));
 }
 
-// A decoder of whole rows knows its length, and none of the tokens to come.
+// A decoder of whole rows knows their length, but not the tokens to come.
 TEST_F(ScriptsOfTexts, ACausalModuleMayNeedSequencesOfOneLength) {
   const std::string of_eleven = "assert x.size(1) == 11, 'another length'\n";
   DatasetSize size = texts->size();
@@ -797,11 +797,11 @@ TEST_F(ScriptsOfTexts, MayChangeTheirInputsInPlace) {
 
 }  // namespace script_texts_tests
 
-// The mean-squared error of a module of one's own, in closed form: outputs W x, and samples that have two numbers each.
+// The mean-squared error of a user's module, in closed form: outputs W x, and samples with two numbers each.
 
 constexpr std::int64_t features = 3, targets = 2, samples_of_each = 40;
 
-// Normal vectors, and normal targets that do not depend on them.
+// Normal vectors, and independent normal targets.
 class Numbers : public Dataset {
  public:
   const DatasetSize& size() const override { return size_; }
@@ -833,7 +833,7 @@ struct ClosedForm {
   std::vector<double> gradient = std::vector<double>(targets * features);
 };
 
-// Of these samples, (n,): sum_k (w_k x - y_k)^2 / 2, and 2 (w_k x - y_k) x / 2.
+// For these samples, (n,): sum_k (w_k x - y_k)^2 / 2, and 2 (w_k x - y_k) x / 2.
 ClosedForm closed_form(const std::vector<float>& w, Split split, const std::vector<std::uint32_t>& samples) {
   ClosedForm sum;
   for (const std::uint32_t sample : samples) {
@@ -896,7 +896,7 @@ TEST_F(SquaredError, OfAnEvaluationIsSummedOverTheSamples) {
   EXPECT_EQ(found.correct, 0);
   EXPECT_EQ(found.samples, 35);
 
-  // What an ensemble of linear functions gives is the mean of them all.
+  // The output of an ensemble of linear functions is their mean.
   std::vector<float> other = w, mean = w;
   for (std::size_t i = 0; i < w.size(); ++i) other[i] += 0.5f * static_cast<float>(i), mean[i] = (w[i] + other[i]) / 2;
   const float* const members[] = {w.data(), other.data()};

@@ -1,6 +1,6 @@
-// What a server reports and tells: rows of steps.csv in steps of the experiment file, and what its models say of how
-// far the training has come. All times are hand-computed: two workers take 2 s for a step's two micro-batches, and
-// messages 0.5 s, so that both gradients arrive every 3 s, that of worker 0 first.
+// Reports of a server: rows of steps.csv in steps of the experiment file, and the progress that its models state. All
+// times are computed by hand: two workers take 2 s for a step's two micro-batches, and messages 0.5 s. So both
+// gradients arrive every 3 s, that of worker 0 first.
 #include "workers/server.hpp"
 
 #include <fmt/format.h>
@@ -39,8 +39,8 @@ struct Served {
   std::vector<PartialOutcome> told;  // by worker
 };
 
-// The server takes eight gradients, steps along each of them alone, and discards the third and the sixth. It says of
-// how many of them it means a step to be, of which the experiment file's have two.
+// The server takes eight gradients, steps along each of them alone, and discards the third and the sixth. It states how
+// many of them make one of its steps; a step of the experiment file has two.
 Served serve_eight(int gradients_per_step) {
   const SimulatedRun setup{.workers = 2, .micro_batches = 2, .budget = {.steps = 100}};
   Served served{.outcome = {}, .told = std::vector<PartialOutcome>(2)};
@@ -83,7 +83,7 @@ void expect_row(const StepRow& row, int step, int period, double end_s, double d
   EXPECT_EQ(row.bytes, Bytes{bytes});
 }
 
-// Models and gradients have 16 bytes. A row's are those that were moved before its step: at 3 s two models and both
+// Models and gradients have 16 bytes. A row's bytes are those moved before its step: at 3 s two models and both
 // gradients, with a model in between.
 TEST(Server, RowsAreStepsOfTheExperimentFile) {
   const auto rows = serve_eight(1).outcome.rounds;
@@ -131,7 +131,7 @@ TEST(Server, PublicationsAreInStepsOfTheExperimentFileAndCountWhatWasMovedBefore
   }
 }
 
-// Two workers of one step of two micro-batches, 2 s and messages of 0.5 s, send differences of three steps' work: four
+// Two workers with steps of two micro-batches, 2 s and messages of 0.5 s, send differences of three steps' work. Four
 // of them are six steps of the file, of which the budget has five. Staleness counts the server's own steps.
 TEST(Server, AStepToAModelCountsByTheWorkInIt) {
   const SimulatedRun setup{.workers = 2, .micro_batches = 2, .budget = {.steps = 5}};
@@ -168,7 +168,8 @@ TEST(Server, AStepToAModelCountsByTheWorkInIt) {
   expect_row(outcome.rounds[3], 5, 1, 6, 0, 6, 0, 2 * 16);
 }
 
-// Who has a version is not sent it again, in whatever way it was sent; who is late gets the newest at once.
+// A worker that has a version does not get it again, in whatever way it was sent. A late worker gets the newest at
+// once.
 TEST(Server, AModelGoesToThoseWhoWaitForItAndToNobodyTwice) {
   const SimulatedRun setup{.workers = 3, .budget = {.steps = 100}};
   std::vector<std::vector<std::string>> seen(3);  // by worker: versions
@@ -191,9 +192,9 @@ TEST(Server, AModelGoesToThoseWhoWaitForItAndToNobodyTwice) {
     };
     server.send_model(Rank{1});
     server.send_model(Receivers::waiting);
-    server.send_model(Receivers::waiting);  // all have it
-    take(1), take(0), take(2);              // at 2 s, as they were sent it
-    server.send_model(Receivers::waiting);  // all wait for the next
+    server.send_model(Receivers::waiting);  // all workers have it
+    take(1), take(0), take(2);              // at 2 s, when it was sent to them
+    server.send_model(Receivers::waiting);  // all wait for the next one
     server.descend({});
     server.send_model(Receivers::waiting);
     take(1);                                // at 3 s, its second of version 0: it has been sent version 1, and
@@ -223,14 +224,14 @@ TEST(Server, EachWorkerThatLeavesIsToldOfOnceAlsoWhereSeveralLeaveTogether) {
     const auto on_leave = [&](Rank worker) {
       told.push_back(fmt::format("{} at {} s", worker.value, to_seconds(server.now())));
     };
-    for (int i = 0; i < 2; ++i) EXPECT_FALSE(server.receive());  // two have left before it asks who
+    for (int i = 0; i < 2; ++i) EXPECT_FALSE(server.receive());  // two have left before it asks
     EXPECT_FALSE(server.receive_until_all_left(on_leave));
   };
   setup.run(ServedScript(work, serve));
   EXPECT_EQ(told, (std::vector<std::string>{"1 at 1 s", "3 at 1 s", "0 at 2 s", "4 at 2 s", "2 at 3 s"}));
 }
 
-// The global server ends at once. Its workers alone would keep the region's server busy for as long as it answers.
+// The global server ends at once. Otherwise the workers would keep the region's server busy for as long as it answers.
 TEST(Server, OfARegionServesNobodyOnceItHasHeardThatTheGlobalServerHasEnded) {
   const auto work = [](Worker& worker) {
     for (int i = 0; i < 20; ++i) {
@@ -241,7 +242,7 @@ TEST(Server, OfARegionServesNobodyOnceItHasHeardThatTheGlobalServerHasEnded) {
   };
   const auto serve = [](Server& server) {
     if (server.rank() == server.server()) return;
-    while (!server.has_left(server.server())) EXPECT_FALSE(server.receive());  // it is told once
+    while (!server.has_left(server.server())) EXPECT_FALSE(server.receive());  // reported once
     while (const auto message = server.receive_until_all_left()) server.send_model(message->from);
   };
   const SimulatedRun setup{.workers = 2, .budget = {.steps = 100}};

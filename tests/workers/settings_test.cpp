@@ -199,7 +199,7 @@ TEST(Settings, OverridesReplaceAndAddValuesAndAreReportedAsTheCommandLine) {
             "command line: nonsense; an override must be key=value");
 }
 
-// As a word it would be a fault of what it is not: "must be a table".
+// As a text it would get the wrong fault: "must be a table".
 TEST(Settings, AnOverrideThatBeginsLikeATableAListOrATextInQuotesMustBeToml) {
   const auto found = [](const std::string& override) {
     TomlNode root;
@@ -269,7 +269,7 @@ TEST(NearestName, CountsInsertionsDeletionsSubstitutionsAndSwaps) {
   EXPECT_EQ(edit_distance("warm-up", "Warm_up"), 0u);
 }
 
-// Forty names in front of it hide the one that was meant.
+// Forty names before it would hide the intended one.
 TEST(NearestName, StandsBeforeALongListAndAfterAShortOne) {
   const std::vector<std::string> few = {"cosine", "linear"};
   EXPECT_EQ(must_be_one_of("cosin", few), "must be one of cosine, linear; did you mean \"cosine\"?");
@@ -282,7 +282,7 @@ TEST(NearestName, StandsBeforeALongListAndAfterAShortOne) {
   EXPECT_EQ(must_be_one_of("x", many).find("algorithm10"), std::string("must be one of ").size()) << "none is near";
 }
 
-// A piece of several names means none of them more than the others, but these before the rest.
+// A piece of several names prefers none of them, but names that contain it come before the rest.
 TEST(NearestName, NamesThatThePieceIsOfStandFirst) {
   std::vector<std::string> many;
   for (int i = 10; i < 50; ++i) many.push_back("algorithm" + std::to_string(i));
@@ -298,7 +298,7 @@ TEST(NearestName, IsSilentWhenNothingIsNear) {
   EXPECT_EQ(suggestion("treshold", names), "; did you mean \"threshold_s\"?");
   EXPECT_EQ(suggestion("bandwidth", names), "");
   EXPECT_EQ(suggestion("x", names), "");
-  // A piece of one name alone.
+  // A piece of only one name.
   const std::vector<std::string> keys = {"micro_batch_size", "micro_batches", "target_accuracy", "directory"};
   EXPECT_EQ(suggestion("batch_size", keys), "; did you mean \"micro_batch_size\"?");
   EXPECT_EQ(suggestion("target_acc", keys), "; did you mean \"target_accuracy\"?");
@@ -386,7 +386,7 @@ TEST(KeyPath, AnOverridesValueIsTomlOrElseAString) {
   EXPECT_EQ(parse_override("m.\"a=b\".c=1").key, "m.\"a=b\".c");
 }
 
-// Readers that describe their keys where nothing is written.
+// Readers that describe their keys on an empty document.
 
 using testing::ElementsAre;
 
@@ -405,7 +405,7 @@ std::vector<std::string> paths(const std::vector<KeyDescription>& keys) {
   return result;
 }
 
-// A question about a key that only some words lead to: the key is there with these words alone.
+// A question about a key that only some words lead to: the key is described with these words only.
 TEST(KeyDescription, IsWhereItsQuestionIsAsked) {
   const auto keys = describe([](Settings& root) {
     const Late late = root.choice({"late", "What becomes of it."}, {{"finish", Late::finish}, {"cancel", Late::cancel}},

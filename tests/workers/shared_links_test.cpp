@@ -1,5 +1,4 @@
-// A link that several share serves in the order of sending, whichever fiber runs first; nothing overtakes on a
-// connection.
+// A shared link serves in the order of sending, whichever fiber runs first. Nothing overtakes on a connection.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,13 +20,13 @@ namespace {
 
 constexpr double latency_s = 0.25;
 constexpr Bytes payload{1000};
-constexpr double transfer_s = 1;  // of the payload
+constexpr double transfer_s = 1;  // time of the payload on a link
 constexpr Link link{latency_s, 1000};
 
 Place here() { return {"a call of the test", SourceLine::current()}; }
 Message model() { return {.kind = Message::Kind::model}; }
 
-// Raw programs on a simulated cluster without a model, whose parameters are `payload` bytes.
+// Plain programs on a simulated cluster without a model, whose parameters are `payload` bytes.
 struct Programs {
   int workers = 5;
   int servers = 1;
@@ -50,7 +49,7 @@ struct Programs {
   }
 };
 
-// The next message, whoever has left meanwhile.
+// The next message; skips notices of workers that leave.
 ReceivedMessage next_message(Cluster& cluster, Rank self) {
   while (true)
     if (auto message = cluster.receive(self, {}, never, here())) return message;
@@ -58,7 +57,7 @@ ReceivedMessage next_message(Cluster& cluster, Rank self) {
 
 double now_s(const Cluster& cluster, Rank self) { return to_seconds(cluster.now(self)); }
 
-// Of every kind: the server has one link.
+// On all kinds of networks the server has one link.
 TEST(SharedLinks, AllWhoSendAtOnceArriveOneTransferAfterTheOther) {
   const int n = 5;
   const double all_there_s = latency_s + n * transfer_s;
@@ -79,7 +78,7 @@ TEST(SharedLinks, AllWhoSendAtOnceArriveOneTransferAfterTheOther) {
           for (int k = 1; k <= n; ++k) {
             const auto message = cluster.receive(self, {}, never, here());
             ASSERT_TRUE(message);
-            // Two of a group come one after the other over its uplink, and others' between them.
+            // Two members of a group follow each other over its uplink, with those of other groups in between.
             if (network != networks.back()) {
               EXPECT_EQ(message->from, Rank{k - 1});
             }
@@ -90,8 +89,8 @@ TEST(SharedLinks, AllWhoSendAtOnceArriveOneTransferAfterTheOther) {
   }
 }
 
-// A worker that has sent its gradient communicates until it has arrived, waits until all are there, and communicates until
-// it has the model; wherever messages take time.
+// If messages take time, a worker that has sent its gradient communicates until it has arrived, waits until all have
+// arrived, and communicates until it has the model.
 TEST(SharedLinks, AQueueInFrontOfThemIsCommunication) {
   const int n = 5;
   const auto programs = [&](std::shared_ptr<const NetworkModel> network) {
@@ -99,7 +98,7 @@ TEST(SharedLinks, AQueueInFrontOfThemIsCommunication) {
         [&](Cluster& cluster, Rank self) {
           cluster.send(self, cluster.server(), model(), here());
           ASSERT_TRUE(cluster.receive(self, {}, never, here()));
-          // The next message is under way for a part of the time in which it waits for something that does not come.
+          // The next message is under way for part of its wait for something that does not arrive.
           cluster.send(self, cluster.server(), model(), here());
           const double until_s = now_s(cluster, self) + 20;
           ASSERT_FALSE(cluster.receive(self, {}, start_time + from_seconds(until_s), here()));
@@ -119,18 +118,18 @@ TEST(SharedLinks, AQueueInFrontOfThemIsCommunication) {
     const auto seconds_of = [&](const RunTotals& totals, Activity activity) {
       return to_seconds(start_time + totals.accounts[at][activity]);
     };
-    // Its gradient, the model, and the message that comes to a link that the others' have left by then.
+    // Its gradient, the model, and the message that reaches a link which the others' messages have left by then.
     const double messages_s = 3 * latency_s + (w + 1) * transfer_s + (w + 1) * transfer_s + transfer_s;
     EXPECT_NEAR(seconds_of(shared, Activity::communicate), messages_s, 1e-8);
     EXPECT_NEAR(seconds_of(alone, Activity::communicate), 3 * (latency_s + transfer_s), 1e-8);
     EXPECT_NEAR(seconds_of(fixed, Activity::communicate), 3 * latency_s, 1e-8);
-    // Until the last one's is there.
+    // Until the last worker's message has arrived.
     EXPECT_GE(seconds_of(shared, Activity::wait), (n - 1 - w) * transfer_s - 1e-8);
     EXPECT_EQ(seconds_of(shared, Activity::compute), 0);
   }
 }
 
-// A model that is sent for the result alone keeps its place behind what was sent before it, and takes no transfer.
+// A model that is sent only for the result keeps its place after earlier messages, and takes no transfer.
 TEST(SharedLinks, CarryModelsForTheResultAloneWithoutATransfer) {
   const int n = 4;
   const Programs setup{.workers = n, .servers = 0, .network = make_ring_network(latency_s, 1000)};
@@ -143,7 +142,7 @@ TEST(SharedLinks, CarryModelsForTheResultAloneWithoutATransfer) {
     std::vector<int> from;
     while (const auto message = cluster.receive(self, {}, never, here())) {
       from.push_back(message->from.value);
-      // Those that come while the first is on the link wait for it.
+      // Messages that come while the first one is on the link wait for it.
       EXPECT_DOUBLE_EQ(now_s(cluster, self), latency_s + transfer_s);
     }
     EXPECT_EQ(from.size(), 4u);
@@ -152,7 +151,7 @@ TEST(SharedLinks, CarryModelsForTheResultAloneWithoutATransfer) {
   EXPECT_EQ(totals.bytes, Bytes{4 * payload.value()});
 }
 
-// The model of before: a message takes what it takes alone, whatever else is under way.
+// The earlier model: a message takes the same time, whatever else is under way.
 TEST(SharedLinks, AreNotSharedWithoutContention) {
   Programs setup;
   setup.network = make_ring_network(latency_s, 1000, {.contention = false});
@@ -169,8 +168,8 @@ TEST(SharedLinks, AreNotSharedWithoutContention) {
       });
 }
 
-// Each worker sends to both neighbours at once: the second leaves after the first, and comes after the other one's
-// first.
+// Each worker sends to both neighbours at once: the second message leaves after the first, and arrives after the other
+// neighbour's first one.
 TEST(SharedLinks, TwoNeighboursTakeTwoTransfers) {
   const int n = 6;
   const Programs setup{.workers = n, .servers = 0, .network = make_ring_network(latency_s, 1000)};
@@ -183,11 +182,11 @@ TEST(SharedLinks, TwoNeighboursTakeTwoTransfers) {
   });
 }
 
-// One rack sends to another: its uplink carries one transfer after the other, each slower than a worker's own link. In
-// the rack only the receiver's link counts.
+// One rack sends to another: its uplink carries one transfer after the other, each slower than on a worker's own link.
+// Within the rack only the receiver's link counts.
 TEST(SharedLinks, OfRacksCarryAllThatGoesBetweenThem) {
   const int size = 3;
-  const double uplink_s = 2;  // of the payload
+  const double uplink_s = 2;  // time of the payload
   const LinkOptions racks{.group_size = size, .uplink = {0.5, 1000 / uplink_s}};
   const Programs setup{.workers = 2 * size, .servers = 0, .network = make_ring_network(latency_s, 1000, racks)};
   setup.run([&](Cluster& cluster, Rank self) {
@@ -205,7 +204,7 @@ TEST(SharedLinks, OfRacksCarryAllThatGoesBetweenThem) {
   });
 }
 
-// What comes slowly from one worker does not hold up what comes from the others; a collective goes at the slowest's.
+// A slow message from one worker does not delay those of others; a collective has the pace of the slowest link.
 TEST(SharedLinks, OfASlowWorkerAreSlowForItAlone) {
   const int n = 4;
   const LinkOptions options{.own = {{Rank{1}, {latency_s, 100}}}};
@@ -215,7 +214,7 @@ TEST(SharedLinks, OfASlowWorkerAreSlowForItAlone) {
         cluster.send(self, cluster.server(), model(), here());
         ModelStatePtr none;
         cluster.average(self, none, {}, {}, here());
-        // It begins once worker 1's way out is free.
+        // It begins once worker 1's outgoing link is free.
         EXPECT_DOUBLE_EQ(now_s(cluster, self), 10 + 6 * latency_s + 1.5 * 10);
       },
       [&](Cluster& cluster, Rank self) {
@@ -225,16 +224,16 @@ TEST(SharedLinks, OfASlowWorkerAreSlowForItAlone) {
           ASSERT_TRUE(message);
           arrived.emplace_back(message->from.value, now_s(cluster, self));
         }
-        // Worker 1's is second in line: the third and the fourth come after the time that its transfer takes here.
+        // Worker 1's is second in line: the third and the fourth arrive after the time of its transfer here.
         const std::vector<std::pair<int, double>> expected = {
             {0, latency_s + 1}, {2, latency_s + 3}, {3, latency_s + 4}, {1, latency_s + 10}};
         EXPECT_EQ(arrived, expected);
       });
 }
 
-// A collective occupies its members' links for its transfer, without its latencies, and waits for what is on them.
+// A collective occupies its members' links for its transfer, without latencies, and waits for messages on them.
 TEST(SharedLinks, CollectivesAndMessagesWaitForEachOther) {
-  const double transfers_s = 1, latencies_s = 2 * latency_s;  // of an all-reduce of two workers
+  const double transfers_s = 1, latencies_s = 2 * latency_s;  // times of an all-reduce of two workers
   const auto run = [&](double message_at_s, double collective_at_s, double message_s, double collective_s) {
     const Programs setup{.workers = 2, .network = make_ring_network(latency_s, 1000)};
     setup.run(
@@ -252,13 +251,13 @@ TEST(SharedLinks, CollectivesAndMessagesWaitForEachOther) {
           cluster.send(self, Rank{0}, model(), here());
         });
   };
-  // The message is on worker 0's way in during [10.25, 11.25], the collective begins at 11.25.
+  // The message is on worker 0's incoming link during [10.25, 11.25], so the collective begins at 11.25.
   run(10, 11, 11.25, 11.25 + transfers_s + latencies_s);
-  // The collective is on the links during [10, 11], the message comes to them at 10.75; it arrives at 12.
+  // The collective is on the links during [10, 11], and the message reaches them at 10.75; it arrives at 12.
   run(10.5, 10, 12, 10 + transfers_s + latencies_s);
 }
 
-// A worker that sends while a collective of its own is under way: in the order of time, whoever runs first.
+// A worker sends while its own collective is under way: the link serves in the order of time, whoever runs first.
 TEST(SharedLinks, WhatIsSentBesideACollectiveComesToTheLinkInTheOrderOfTime) {
   const auto run = [&](double send_at_s, double arrives_s, double ends_s) {
     const Programs setup{.workers = 2, .network = make_ring_network(latency_s, 1000)};
@@ -276,15 +275,17 @@ TEST(SharedLinks, WhatIsSentBesideACollectiveComesToTheLinkInTheOrderOfTime) {
         [&](Cluster& cluster, Rank self) {
           next_message(cluster, self);
           EXPECT_DOUBLE_EQ(now_s(cluster, self), arrives_s);
-          while (cluster.workers_left(self) > 0) cluster.receive(self, {}, never, here());  // they may wait for it
+          while (cluster.workers_left(self) > 0)
+            cluster.receive(self, {}, never, here());  // the others may wait for
+                                                       // it
         });
   };
-  run(3, 4.25, 11.5);      // long before the last arrival, which is at 10
-  run(9.5, 10.75, 12);     // the collective waits for the message's way out, until 10.5
-  run(10.5, 12.25, 11.5);  // the message waits for the collective's transfer, until 11
+  run(3, 4.25, 11.5);      // long before the last arrival at 10
+  run(9.5, 10.75, 12);     // the collective waits until 10.5, when the message leaves the outgoing link
+  run(10.5, 12.25, 11.5);  // the message waits until 11 for the collective's transfer
 }
 
-// N gradients of S slices each, in rotated order: every server's link is busy from the first to the last.
+// N gradients of S slices each, in rotated order: every server's link is busy from the first to the last slice.
 TEST(SharedLinks, OfShardsCarrySlicesSideBySide) {
   const int n = 6, shards = 3;
   const double slice_s = transfer_s / shards;
@@ -301,18 +302,19 @@ TEST(SharedLinks, OfShardsCarrySlicesSideBySide) {
       [&](Cluster& cluster, Rank self) {
         for (int k = 1; k <= n; ++k) {
           next_message(cluster, self);
-          EXPECT_NEAR(now_s(cluster, self), latency_s + k * slice_s, 0.02);  // bytes are whole
+          EXPECT_NEAR(now_s(cluster, self), latency_s + k * slice_s, 0.02);  // bytes are whole numbers
         }
       });
 }
 
-// Three servers: what goes to one does not wait for what goes to another, but on the sender's way out, where the message
-// to server s is after s others; nor what they send, but on the receiver's way in.
+// Three servers: messages to different servers wait for each other only on the sender's outgoing link, where the
+// message to server s follows s others. Messages of the servers wait for each other only on the receiver's incoming
+// link.
 TEST(SharedLinks, OfSeveralServersServeSideBySide) {
   Programs setup;
   setup.servers = 3;
   const int n = setup.workers;
-  const double all_there_s = latency_s + n * transfer_s;  // at the first
+  const double all_there_s = latency_s + n * transfer_s;  // at the first server
   setup.run(
       [&](Cluster& cluster, Rank self) {
         for (int s = 0; s < 3; ++s) cluster.send(self, cluster.server(s), model(), here());
@@ -339,8 +341,8 @@ struct Sent {
   auto operator<=>(const Sent&) const = default;
 };
 
-// Fibers run ahead: all sends of a worker are executed before those of the next one. Against the recursion
-// end(k) = max(sent(k), end(k - 1)) + transfer, in the order of sending.
+// Fibers run ahead: all sends of a worker are executed before those of the next one. Compared with the recursion end(k)
+// = max(sent(k), end(k - 1)) + transfer, in the order of sending.
 TEST(SharedLinks, ServeInTheOrderOfSendingWhicheverFiberRunsFirst) {
   constexpr int messages = 30;
   const Programs setup{
@@ -355,7 +357,7 @@ TEST(SharedLinks, ServeInTheOrderOfSendingWhicheverFiberRunsFirst) {
           message.step = i;
           sent.push_back({now_s(cluster, self), self.value, i});
           cluster.send(self, cluster.server(), std::move(message), here());
-        }  // and leaves, while its last messages wait for the link
+        }  // leaves while its last messages wait for the link
       },
       [&](Cluster& cluster, Rank self) {
         while (true) {
@@ -378,11 +380,11 @@ TEST(SharedLinks, ServeInTheOrderOfSendingWhicheverFiberRunsFirst) {
     EXPECT_EQ(std::get<0>(arrived[k]), sent[k].from);
     EXPECT_EQ(std::get<1>(arrived[k]), sent[k].number);
     EXPECT_NEAR(std::get<2>(arrived[k]), end_s + latency_s, 1e-8);
-    if (k > 0) {  // the link never carries more than it can
+    if (k > 0) {  // the link never exceeds its capacity
       EXPECT_GE(std::get<2>(arrived[k]) - std::get<2>(arrived[k - 1]), transfer_s - 1e-8);
     }
   }
-  EXPECT_GT(waited_s, 10 * transfer_s);  // there was something to wait for
+  EXPECT_GT(waited_s, 10 * transfer_s);  // messages did wait
 }
 
 TEST(SharedLinks, CarryMessagesBetweenWorkersInAndOut) {
@@ -390,17 +392,17 @@ TEST(SharedLinks, CarryMessagesBetweenWorkersInAndOut) {
   setup.run([&](Cluster& cluster, Rank self) {
     if (self.value < 2) {
       cluster.send(self, Rank{self.value + 2}, model(), here());
-      cluster.send(self, Rank{self.value + 2}, {}, here());  // without values, right behind it
+      cluster.send(self, Rank{self.value + 2}, {}, here());  // without values, directly after it
       return;
     }
-    // In during [0.25, 1.25] and [1.25, 2.25]; out after that.
+    // On the incoming link during [0.25, 1.25] and [1.25, 2.25]; on the outgoing link after that.
     const double arrival_s = self.value == 2 ? 2.5 : 3.5;
     const auto first = cluster.receive(self, {}, never, here());
     ASSERT_TRUE(first);
     EXPECT_EQ(first->kind, Message::Kind::model);
     EXPECT_DOUBLE_EQ(now_s(cluster, self), arrival_s);
     ASSERT_TRUE(cluster.receive(self, {}, never, here()));
-    EXPECT_LE(now_s(cluster, self), 3.5);  // its own transfers take no time, but it waits for what came before it
+    EXPECT_LE(now_s(cluster, self), 3.5);  // its own transfers take no time, but it waits for earlier messages
   });
 }
 
@@ -409,15 +411,15 @@ TEST(SharedLinks, GroupsAverageOneAfterTheOther) {
   setup.run([&](Cluster& cluster, Rank self) {
     ModelStatePtr none;
     cluster.average(self, none, {.group_size = 2}, {}, here());
-    // In during [0, 2] and [2, 4], out during [2.25, 4.25] and [4.25, 6.25].
+    // On the incoming link during [0, 2] and [2, 4], on the outgoing link during [2.25, 4.25] and [4.25, 6.25].
     EXPECT_DOUBLE_EQ(now_s(cluster, self), self.value < 2 ? 4.5 : 6.5);
     cluster.average(self, none, {}, {}, here());
     EXPECT_DOUBLE_EQ(now_s(cluster, self), 6.5 + 2 * (4 * transfer_s + latency_s));
   });
 }
 
-// Costs of up to many times the mean, and yet what is sent first arrives first; the last message too, before its
-// sender has left.
+// Costs are up to many times the mean, but the message sent first arrives first. The last message also arrives before
+// its sender's notice of leaving.
 TEST(SharedLinks, NothingOvertakesOnAConnectionHoweverCostsVary) {
   constexpr int messages = 300;
   for (const int kind : {0, 1, 2}) {
@@ -444,17 +446,17 @@ TEST(SharedLinks, NothingOvertakesOnAConnectionHoweverCostsVary) {
         out_of_turn += message->step != Step{i};
         together += std::exchange(before, cluster.now(self)) == before;
       }
-      EXPECT_GT(together, messages / 10);  // would have overtaken, had they been allowed to
+      EXPECT_GT(together, messages / 10);  // they would have overtaken, without this rule
       EXPECT_FALSE(cluster.receive(self, Rank{0}, never, here()));
     });
     EXPECT_EQ(out_of_turn, 0);
   }
 }
 
-// s: a transfer, c: a gradient, L: latency. N s > c + 2 L + 2 s: the server's outgoing link is busy from the start, so
-// that model j reaches its worker at j s + L, and gradient j the server at (j + 1) s + 2 L + c. Gradients come at
-// bandwidth / bytes, whatever c is. The N - 1 models that are under way then would arrive after the server's end, which is
-// that of the run.
+// s: a transfer, c: a gradient, L: latency. With N s > c + 2 L + 2 s the server's outgoing link is always busy. So
+// model j reaches its worker at j s + L, and gradient j the server at (j + 1) s + 2 L + c. Gradients arrive at the rate
+// bandwidth / bytes, for all c. The N - 1 models still under way would arrive after the server's end, which is the end
+// of the run.
 TEST(SharedLinks, BoundAsynchronousSgdByTheirBandwidth) {
   constexpr double s = 0.5, L = 0.25, c = 1;
   constexpr int n = 8;
@@ -468,7 +470,8 @@ TEST(SharedLinks, BoundAsynchronousSgdByTheirBandwidth) {
     EXPECT_EQ(outcome.totals.end, outcome.rounds.back().end);
     expect_exact_accounts(outcome);
   }
-  // N s < c + 2 L + 2 s: nobody waits for the link but at the start; a worker's gradients come every c + 2 L + 2 s.
+  // With N s < c + 2 L + 2 s nobody waits for the link except at the start; a worker's gradients arrive every c + 2 L +
+  // 2 s.
   constexpr double shorter = 0.125;
   setup.workers = 4;
   setup.network = make_parameter_server_network(4, {L, 16 / shorter});
@@ -477,8 +480,8 @@ TEST(SharedLinks, BoundAsynchronousSgdByTheirBandwidth) {
               4 * shorter + shorter + 2 * L + c + 19 * (c + 2 * L + 2 * shorter), 1e-9);
 }
 
-// A run that ends by its time ends with the first event of its servers from then on, however many models are queued on
-// their ways out; so do the slices of a model that several servers send for the result alone.
+// A run with a limit on time ends with the first event of its servers after it, however many models are queued on
+// outgoing links. So do slices of a model that several servers send only for the result.
 TEST(SharedLinks, DoNotHoldUpTheEndOfARun) {
   constexpr double s = 0.5, L = 0.25, c = 1, seconds = 10.1;
   constexpr int n = 64;
@@ -488,12 +491,12 @@ TEST(SharedLinks, DoNotHoldUpTheEndOfARun) {
                      .budget = {.seconds = seconds},
                      .objective = nullptr};
   const auto whole = setup.run(AsyncSgd({}));
-  // Gradient j comes at (j + 1) s + 2 L + c.
+  // Gradient j arrives at (j + 1) s + 2 L + c.
   const double next_s = 2 * L + c + std::ceil((seconds - 2 * L - c) / s) * s;
   EXPECT_NEAR(to_seconds(whole.totals.end), next_s, 1e-9);
   expect_exact_accounts(whole);
-  // A quorum of one: all other workers' slices of the new model are queued when the last step is made. The k-th server gets
-  // what makes the last step k slices later than the first.
+  // A quorum of one: all other workers' slices of the new model are queued when the last step is made. The k-th server
+  // gets the slice for the last step k transfers of a slice later than the first one.
   setup.budget = {.steps = 2};
   for (const int servers : {2, 4}) {
     const auto sliced = setup.run(BackupWorkers(1, {.servers = servers}));
@@ -503,8 +506,8 @@ TEST(SharedLinks, DoNotHoldUpTheEndOfARun) {
   }
 }
 
-// With a server the N-th worker starts N s after the first, and its gradient follows the one before it: a step takes
-// c + 2 L + (N + 1) s. An all-reduce waits for the last worker on both ways: c + 2 L + 2 N s.
+// With a server the N-th worker starts N s after the first, and its gradient follows the one before it: a step takes c
+// + 2 L + (N + 1) s. An all-reduce waits for the last worker in both directions: c + 2 L + 2 N s.
 TEST(SharedLinks, GiveSynchronousStepsAClosedForm) {
   constexpr double s = 0.5, L = 0.25, c = 3;
   constexpr int n = 6, steps = 7;
@@ -516,7 +519,7 @@ TEST(SharedLinks, GiveSynchronousStepsAClosedForm) {
   EXPECT_EQ(served.parameters, reduced.parameters);
   expect_exact_accounts(served);
   expect_exact_accounts(reduced);
-  // The same with jitter: parameters do not depend on when messages come, and collectives vary in length.
+  // The same with jitter: parameters do not depend on the times of messages, and collectives vary in length.
   SimulatedRun jittery = setup;
   jittery.network = with_jitter(make_parameter_server_network(n, {L, 16 / s}), 2, 1);
   const auto late = jittery.run(BackupWorkers(n)), longer = jittery.run(SyncSgd());
@@ -525,7 +528,7 @@ TEST(SharedLinks, GiveSynchronousStepsAClosedForm) {
   EXPECT_GT(longer.totals.end, reduced.totals.end);
   EXPECT_NE(longer.rounds[0].duration, longer.rounds[1].duration);
   expect_exact_accounts(late);
-  // Gossip takes messages by their order.
+  // Gossip processes messages in their order.
   const auto pushed = setup.run(StochasticGradientPush());
   EXPECT_EQ(jittery.run(StochasticGradientPush()).parameters, pushed.parameters);
 }

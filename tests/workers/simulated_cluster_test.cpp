@@ -1,5 +1,5 @@
-// What only the simulated cluster promises: order of events in virtual time, explained deadlocks,
-// exact accounts. What both clusters promise is in cluster_contract.hpp.
+// Promises of the simulated cluster alone: order of events in virtual time, explained deadlocks, exact accounts.
+// cluster_contract.hpp has the promises of both clusters.
 #include "workers/simulated/simulated_cluster.hpp"
 
 #include <fmt/format.h>
@@ -29,10 +29,10 @@
 namespace syncopate {
 namespace {
 
-// As many workers with a fiber each as a test takes where it wants more than have guard pages (1,024).
+// The number of fibers in tests with more workers than there are stacks with guard pages (1,024).
 
 #if defined(__SANITIZE_THREAD__)
-// ThreadSanitizer takes a fiber for a thread: at most 8,128 of them, a megabyte each.
+// ThreadSanitizer treats a fiber as a thread: at most 8,128 of them, with a megabyte each.
 constexpr int many_fibers = 2'000;
 #else
 constexpr int many_fibers = 20'000;
@@ -65,7 +65,7 @@ TEST(SimulatedCluster, MessagesArriveInVirtualTimeNotInTheOrderOfExecution) {
     compute(worker, 3 - worker.rank().value);
     worker.send(Rank{0}, {});
     compute(worker, 10);
-    worker.send(Rank{0}, {});  // arrives at 11.5 s or later: not seen at 9 s
+    worker.send(Rank{0}, {});  // arrives at 11.5 s or later, so it is not visible at 9 s
   }));
   EXPECT_EQ(log, (std::vector<std::string>{"2 at 9.0 s", "1 at 9.0 s"}));
 }
@@ -78,7 +78,7 @@ TEST(SimulatedCluster, AReceiverWaitsUntilTheMessageArrives) {
       EXPECT_EQ(worker.now(), start_time + from_seconds(2.0));
       EXPECT_TRUE(worker.receive({.until = start_time + from_seconds(4.0)}));
       EXPECT_EQ(worker.now(), start_time + from_seconds(3.5));
-      EXPECT_FALSE(worker.receive());  // nobody is left who could send
+      EXPECT_FALSE(worker.receive());  // nobody who could send remains
     } else {
       compute(worker, 3);
       worker.send(Rank{0}, {});
@@ -89,7 +89,7 @@ TEST(SimulatedCluster, AReceiverWaitsUntilTheMessageArrives) {
   EXPECT_EQ(receiver[Activity::communicate], from_seconds(0.5));
 }
 
-// A model of 16 bytes takes 2 s on the way, a message without values 1 s: it comes with what was sent before it.
+// A model of 16 bytes takes 2 s, and a message without values 1 s: the latter arrives with the message sent before it.
 TEST(SimulatedCluster, AMessageWithoutValuesDoesNotOvertakeAModel) {
   std::vector<std::string> log;
   const std::shared_ptr<const NetworkModel> network = make_ring_network(1, 16);
@@ -106,7 +106,7 @@ TEST(SimulatedCluster, AMessageWithoutValuesDoesNotOvertakeAModel) {
   EXPECT_EQ(log, (std::vector<std::string>{"model at 2.0 s", "empty at 2.0 s"}));
 }
 
-// Worker 2 goes on long after worker 1, the only one that worker 0 wants to hear from, has left.
+// Worker 2 continues long after worker 1, the only one from which worker 0 wants a message, has left.
 TEST(SimulatedCluster, WhoWaitsForOneWorkerLearnsThatItHasLeft) {
   std::vector<std::string> log;
   const SimulatedRun setup{};
@@ -231,8 +231,8 @@ TEST(SimulatedCluster, AveragingByDifferentPoliciesIsExplained) {
   EXPECT_EQ(text, "worker 1 averages by another policy than the others");
 }
 
-// Whole steps are drawn ahead for the workers after, or for the steps after: whatever is asked for in whatever order
-// takes what its own micro-batches take.
+// Whole steps are drawn ahead, for the next workers or the next steps. In whatever order they are requested, they take
+// the time of their own micro-batches.
 TEST(SimulatedCluster, WholeStepsTakeWhatTheirMicroBatchesTake) {
   for (const int micro_batches : {1, 3, 12}) {
     SimulatedRun setup{.workers = 40, .micro_batches = micro_batches, .delays = {exponential_delay(0.5)}};
@@ -249,7 +249,8 @@ TEST(SimulatedCluster, WholeStepsTakeWhatTheirMicroBatchesTake) {
       EXPECT_EQ(worker.now() - start, expected(worker.rank(), step))
           << micro_batches << " micro-batches, worker " << worker.rank().value << ", step " << step.value();
     };
-    // In the order of the workers; each alone for some steps; the same with a server between; steps left out.
+    // In the order of the workers; each worker for several steps; the same with a server in between; with skipped
+    // steps.
     setup.run(Script([&](Worker& worker) {
       for (int round = 0; round < 20; ++round) {
         check(worker, worker.step(), [&] { worker.descend(worker.compute_step_gradient()); });
@@ -300,7 +301,7 @@ TEST(SimulatedCluster, ThousandsOfWorkersAreCheap) {
   EXPECT_EQ(outcome.totals.end, start_time + from_seconds(4.5));
 }
 
-// The fixed cost of the run, or one of those under which messages wait for each other or vary.
+// The fixed cost of the run, or a network on which messages wait for each other or vary.
 std::shared_ptr<const NetworkModel> any_network(int workers) {
   const Link link{0.1, 20};  // a model of 16 bytes takes 0.8 s
   switch (*rc::gen::inRange(0, 4)) {
@@ -315,7 +316,7 @@ std::shared_ptr<const NetworkModel> any_network(int workers) {
   }
 }
 
-// Any program of computations, collectives and messages: the five activities of each worker sum to T.
+// For all programs of computations, collectives and messages, the five activities of each worker sum to T.
 TEST(SimulatedCluster, EveryWorkerSecondIsAccountedFor) {
   EXPECT_TRUE(rc::check("accounts sum to N x T", [] {
     const int workers = *rc::gen::inRange(1, 7);
@@ -350,7 +351,7 @@ TEST(SimulatedCluster, EveryWorkerSecondIsAccountedFor) {
   }));
 }
 
-// Times of collectives that go on while their workers compute, on the simulated cluster, in closed form.
+// Times of collectives that continue while their workers compute, on the simulated cluster, in closed form.
 
 constexpr double base_s = 0.01;
 constexpr double network_s = 0.004;
@@ -384,7 +385,7 @@ StartedCollective start_partial(Cluster& cluster, Rank self, int quorum) {
   return cluster.start(self, Collective::partial_all_reduce({}, {.quorum = quorum}, LateGradient::drop), {}, here());
 }
 
-// Worker 0 starts at 40 ms; the result is there at 44 ms, when worker 1 still computes.
+// Worker 0 starts at 40 ms. The result arrives at 44 ms, while worker 1 still computes.
 TEST(StartedCollectives, WhoComputesLongerPaysNothing) {
   Simulated simulated;
   const RunTotals totals = simulated.run(2, [](Cluster& cluster, Rank self) {
@@ -398,10 +399,10 @@ TEST(StartedCollectives, WhoComputesLongerPaysNothing) {
   EXPECT_EQ(totals.accounts[1][Activity::wait], Duration{});
   EXPECT_EQ(totals.accounts[1][Activity::communicate], Duration{});
   EXPECT_EQ(totals.accounts[0][Activity::communicate], from_seconds(network_s));
-  EXPECT_EQ(totals.accounts[0][Activity::wait], from_seconds(0.006));  // for the end of the run
+  EXPECT_EQ(totals.accounts[0][Activity::wait], from_seconds(0.006));  // waits for the end of the run
 }
 
-// Worker 1 asks at 20 ms, before the last arrival at 40 ms, worker 2 at 42 ms, in the middle of the communication.
+// Worker 1 requests the result at 20 ms, before the last arrival at 40 ms; worker 2 at 42 ms, during the communication.
 TEST(StartedCollectives, WhatIsLeftWhenAskedForIsPaid) {
   Simulated simulated;
   const RunTotals totals = simulated.run(3, [](Cluster& cluster, Rank self) {
@@ -416,11 +417,11 @@ TEST(StartedCollectives, WhatIsLeftWhenAskedForIsPaid) {
   });
   EXPECT_EQ(totals.accounts[1][Activity::wait], from_seconds(0.02));
   EXPECT_EQ(totals.accounts[1][Activity::communicate], from_seconds(network_s));
-  EXPECT_EQ(totals.accounts[2][Activity::wait], from_seconds(0.001));  // asked at 39 ms
+  EXPECT_EQ(totals.accounts[2][Activity::wait], from_seconds(0.001));  // requested at 39 ms
   EXPECT_EQ(totals.accounts[2][Activity::communicate], from_seconds(network_s));
 }
 
-// Both are started at once: the second one goes on the network when the first has ended.
+// Both are started at once: the second one uses the network when the first has ended.
 TEST(StartedCollectives, OfTheSameMembersGoOneAfterAnother) {
   Simulated simulated;
   simulated.run(3, [](Cluster& cluster, Rank self) {
@@ -433,7 +434,7 @@ TEST(StartedCollectives, OfTheSameMembersGoOneAfterAnother) {
   });
 }
 
-// Groups of two have networks of their own, and worker 2 and 3 go on while 0 waits for 1.
+// Groups of two have separate networks; workers 2 and 3 continue while 0 waits for 1.
 TEST(StartedCollectives, OfDifferentMembersDoNotMeet) {
   Simulated simulated;
   simulated.run(4, [](Cluster& cluster, Rank self) {
@@ -447,7 +448,8 @@ TEST(StartedCollectives, OfDifferentMembersDoNotMeet) {
   });
 }
 
-// Worker 1 comes to the sum at 0 ms and worker 0 at 40 ms; the sum is there at 44 ms, when worker 1 still computes.
+// Worker 1 arrives at the sum at 0 ms and worker 0 at 40 ms. The sum is complete at 44 ms, while worker 1 still
+// computes.
 TEST(StartedCollectives, WhoComputesLongerThanAPartialSumTakesPaysNothing) {
   Simulated simulated;
   const RunTotals totals = simulated.run(2, [](Cluster& cluster, Rank self) {
@@ -464,8 +466,8 @@ TEST(StartedCollectives, WhoComputesLongerThanAPartialSumTakesPaysNothing) {
   EXPECT_EQ(totals.accounts[0][Activity::communicate], from_seconds(network_s));
 }
 
-// Worker 0 goes on to a second sum while worker 1 computes: in time for the first, it gets that one alone, and the
-// second one when it comes to it, late.
+// Worker 0 goes on to a second sum while worker 1 computes. Worker 1 was in time for the first and gets it alone. It
+// gets the second one when it arrives there, late.
 TEST(StartedCollectives, WhoWasInTimeGetsItsOwnPartialSumAlone) {
   Simulated simulated;
   simulated.run(2, [](Cluster& cluster, Rank self) {
@@ -516,11 +518,11 @@ TEST(StartedCollectives, DescriptionsMustBeAlike) {
               testing::HasSubstr("worker 2 brings another slice than the others"));
 }
 
-// Exchanges that begin during the backward pass, against the closed form of equal workers and, of unequal ones, against
-// the recursion worked out by hand.
+// Exchanges that begin during the backward pass, compared with the closed form for equal workers, and for unequal ones
+// with the recursion worked out by hand.
 
 constexpr double latency_s = 0.01, bandwidth = 100;
-constexpr double bytes = 16;  // of SimulatedRun's gradients
+constexpr double bytes = 16;  // bytes of SimulatedRun's gradients
 
 double sum_s(double payload, int workers) {
   return 2.0 * (workers - 1) * latency_s + 2.0 * (workers - 1) / workers * payload / bandwidth;
@@ -534,7 +536,7 @@ SimulatedRun setup(const Overlap& overlap) {
           .budget = {.steps = 5}};
 }
 
-// All alike: a step takes its computation and max(c(P / K), K c(P / K) - f d (K - 1) / K).
+// All workers alike: a step takes its computation and max(c(P / K), K c(P / K) - f d (K - 1) / K).
 TEST(OverlappedExchange, OfEqualWorkersHasAClosedForm) {
   for (const int buckets : {1, 2, 8})
     for (const double share : {0.0, 0.2, 0.66, 1.0}) {
@@ -550,7 +552,7 @@ TEST(OverlappedExchange, OfEqualWorkersHasAClosedForm) {
     }
 }
 
-// What it computes is the same; bytes too.
+// The computed values and the bytes are the same.
 TEST(OverlappedExchange, ChangesTimesAlone) {
   SimulatedRun plain = setup({2, 0.66});
   plain.network = make_ring_network(latency_s, bandwidth);
@@ -560,18 +562,18 @@ TEST(OverlappedExchange, ChangesTimesAlone) {
   EXPECT_LT(after.totals.end, before.totals.end);
 }
 
-// Two workers, the second twice as slow: the slower one's buckets decide.
+// Two workers, the second twice as slow: the slower one's buckets determine the time.
 TEST(OverlappedExchange, OfUnequalWorkersWaitsForEachBucketOfTheSlowest) {
   SimulatedRun run = setup({2, 0.5});
   run.workers = 2;
   run.worker_factors = {1, 2};
   run.budget = {.steps = 1};
   const double one_s = sum_s(bytes / 2, 2), done_s = 3 * 2 * run.base_s, d = 2 * run.base_s;
-  const double first_s = done_s - 0.5 * d / 2 + one_s;  // ends then
+  const double first_s = done_s - 0.5 * d / 2 + one_s;  // end of the first bucket
   EXPECT_NEAR(to_seconds(run.run(SyncSgd()).totals.end), std::max(first_s, done_s) + one_s, 1e-7);
 }
 
-// Whose last micro-batch was lost at the threshold has nothing to send before it; where all come to their end it has.
+// A worker whose last micro-batch was lost at the threshold sends nothing before it. If all micro-batches end, it does.
 TEST(OverlappedExchange, OfDropCompute) {
   SimulatedRun run = setup({2, 1.0});
   run.budget = {.steps = 1};
@@ -583,19 +585,19 @@ TEST(OverlappedExchange, OfDropCompute) {
   EXPECT_NEAR(end_s(0.8), 0.75 + std::max(one_s, 2 * one_s - run.base_s / 2), 1e-7);
 }
 
-// What ends, begins, or ends its forward pass exactly at a deadline. The sources are strict in different ways
-// (workers/time/compute_time.hpp): Algorithm 1 keeps what ends before the deadline, the reference codes stop what is
-// past it.
+// Micro-batches that end, begin, or end their forward pass exactly at a deadline. The sources differ
+// (workers/time/compute_time.hpp): Algorithm 1 keeps what ends before the deadline, and the reference codes stop what
+// is past it.
 
 constexpr std::int64_t second = 1'000'000'000;
 
-// Micro-batches of a second, three in a step. What one worker does within a threshold.
+// Micro-batches of a second, three in a step. The result of one worker under a threshold.
 struct Case {
   Preempt preempt;
   std::int64_t threshold_ns;
   int kept;
-  std::int64_t stops_ns;      // of its work in the step
-  std::int64_t discarded_ns;  // of that
+  std::int64_t stops_ns;      // end of its work in the step
+  std::int64_t discarded_ns;  // discarded part of it
 };
 
 // The forward pass is the first half.
@@ -604,7 +606,7 @@ const std::vector<Case> cases = {
     {Preempt::discard, 2 * second + 1, 2, 2 * second + 1, 1},
     {Preempt::discard, 2 * second, 1, 2 * second, second},
     {Preempt::discard, 2 * second - 1, 1, 2 * second - 1, second - 1},
-    // The same: layer keeps what ends at it.
+    // The same; preempt = "layer" keeps a micro-batch that ends at it.
     {Preempt::layer, 2 * second + 1, 2, 2 * second + 1, 1},
     {Preempt::layer, 2 * second, 2, 2 * second, 0},
     {Preempt::layer, 2 * second - 1, 1, 2 * second - 1, second - 1},
@@ -612,7 +614,7 @@ const std::vector<Case> cases = {
     {Preempt::microbatch, 2 * second + 1, 3, 3 * second, 0},
     {Preempt::microbatch, 2 * second, 3, 3 * second, 0},
     {Preempt::microbatch, 2 * second - 1, 2, 2 * second, 0},
-    // The same, if its forward pass is going to end too late.
+    // The same if its forward pass will end too late.
     {Preempt::backward, 2 * second + 1, 2, 2 * second + second / 2, second / 2},
     {Preempt::backward, 2 * second, 2, 2 * second + second / 2, second / 2},
     {Preempt::backward, 2 * second - 1, 2, 2 * second, 0},
@@ -648,7 +650,7 @@ void expect_ties_decided(bool in_lockstep) {
 TEST(DeadlineTies, AreDecidedAsInTheSourcesOnFibers) { expect_ties_decided(false); }
 TEST(DeadlineTies, AreDecidedAsInTheSourcesInLockstep) { expect_ties_decided(true); }
 
-// Beside others that are earlier or later, so that no worker's tie is decided by another's.
+// Beside others that are earlier or later, so that no worker's tie depends on another's.
 TEST(DeadlineTies, OfOneWorkerConcernItAlone) {
   for (const bool in_lockstep : {false, true}) {
     SimulatedRun setup{.workers = 40, .micro_batches = 3, .budget = {.steps = 1}, .in_lockstep = in_lockstep};
@@ -671,7 +673,7 @@ TEST(DeadlineTies, OfOneWorkerConcernItAlone) {
 
 // One worker; the deadline and the outage in the first micro-batch.
 struct WithOutage {
-  double begin_s, duration_s;  // of the outage
+  double begin_s, duration_s;  // the outage's begin and duration
   std::int64_t threshold_ns;
   int kept;
   double stops_s, discarded_s;
@@ -680,18 +682,19 @@ struct WithOutage {
 TEST(DeadlineTies, ABackwardPassIsJudgedWhereItsForwardPassEndsAfterAnOutage) {
   const std::int64_t ms = second / 1000;
   const std::vector<WithOutage> cases = {
-      // Half a second forward, of which 0.3 s come after the outage: it ends at 0.9 s.
+      // Half a second of forward pass, 0.3 s of which follow the outage: it ends at 0.9 s.
       {0.2, 0.4, 900 * ms + 1, 1, 1.4, 0},
       {0.2, 0.4, 900 * ms, 1, 1.4, 0},
       {0.2, 0.4, 900 * ms - 1, 0, 0.9, 0.5},
-      // The deadline passes with the outage, and within it: the first leaves a forward pass that is thrown away.
+      // The deadline coincides with the outage's end, or lies within the outage. In the first case a forward pass is
+      // discarded.
       {0.2, 0.4, 600 * ms, 0, 0.9, 0.5},
       {0.2, 0.4, 600 * ms - 1, 0, 0.6, 0.2},
-      // The outage begins where the forward pass ends: the backward pass goes on after it, unless it was too late.
+      // The outage begins when the forward pass ends. The backward pass continues after it, unless it was too late.
       {0.5, 0.4, 700 * ms, 1, 1.4, 0},
       {0.5, 0.4, 500 * ms, 1, 1.4, 0},
       {0.5, 0.4, 500 * ms - 1, 0, 0.5, 0.5},
-      // A third of the forward pass is left to it.
+      // A third of the forward pass remains.
       {0.4, 0.3, 800 * ms, 1, 1.3, 0},
       {0.4, 0.3, 800 * ms - 1, 0, 0.8, 0.5},
   };

@@ -1,4 +1,4 @@
-// Steps on slices of a model, as several servers take them, and whole models out of slices.
+// Steps on slices of a model, as several servers take them, and whole models made of slices.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,8 +29,8 @@ Gradient shared_gradient(Engine& engine, const ModelStatePtr& model, int step) {
   return engine.training.share(gradient) / 2;
 }
 
-// Every server steps its slice along the same gradients; the whole out of all slices is what one server gets,
-// here on an engine of its own.
+// Every server steps its slice along the same gradients. All slices together equal the result of one server, here on a
+// separate engine.
 void expect_whole_step(std::size_t size, std::size_t weights, int servers,
                        const std::shared_ptr<const Optimizer>& optimizer) {
   SCOPED_TRACE(testing::Message() << size << " parameters on " << servers << " servers");

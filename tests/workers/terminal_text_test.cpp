@@ -99,10 +99,10 @@ TEST(Printable, EscapesWhatATerminalObeys) {
             "\\u009B1m");  // a control sequence in one character
   EXPECT_EQ(printable("\xe2\x80\xae"
                       "abc"),
-            "\\u202Eabc");  // from right to left from here on
+            "\\u202Eabc");  // from here on right to left
 }
 
-// Else two labels would look alike.
+// Otherwise two labels would look alike.
 TEST(Printable, EscapesWhatTakesNoRoom) {
   EXPECT_EQ(printable("a\u200bb"), "a\\u200Bb");
   for (const auto& [text, escape] :
@@ -120,8 +120,8 @@ TEST(Printable, LeavesAllOtherTextAsItIs) {
 
 TEST(Printable, ShowsBytesThatAreNoText) {
   EXPECT_EQ(printable("\xff"), "\\xFF");
-  EXPECT_EQ(printable("\xc3"), "\\xC3");                             // cut short
-  EXPECT_EQ(printable("\xc0\x8a"), "\\xC0\\x8A");                    // a line feed, too long
+  EXPECT_EQ(printable("\xc3"), "\\xC3");                             // cut off
+  EXPECT_EQ(printable("\xc0\x8a"), "\\xC0\\x8A");                    // an overlong line feed
   EXPECT_EQ(printable("\xed\xa0\x80"), "\\xED\\xA0\\x80");           // a surrogate
   EXPECT_EQ(printable("\xf4\x90\x80\x80"), "\\xF4\\x90\\x80\\x80");  // beyond the last character
 }

@@ -1,5 +1,5 @@
-// Networks of texts against modules of torch::nn in double precision, with the same parameters copied in. The modules
-// see one text at a time, and so no padding.
+// Networks on texts, compared with modules of torch::nn in double precision with the same parameters. The modules see
+// one text at a time, and so no padding.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -40,8 +40,7 @@ const std::vector<MicroBatch> micro_batches = {{.worker = Rank{0}, .step = 0, .i
                                                {.worker = Rank{0}, .step = 0, .index = 2},
                                                {.worker = Rank{1}, .step = 8, .index = 0}};
 
-// What a text is asked for: logits (questions, choices) of the tokens (1, length) that the module is shown, and
-// answers.
+// The questions about a text: logits (questions, choices) for the module's input tokens (1, length), and the answers.
 struct Asked {
   torch::Tensor logits, answers;
 };
@@ -67,7 +66,7 @@ torch::Tensor label_of(const Dataset& texts, Split split, std::uint32_t sample) 
   return torch::tensor({label});
 }
 
-// Softmax regression on the share that each word of the vocabulary has.
+// Softmax regression on each word's share of the text.
 struct BagModule : torch::nn::Module {
   BagModule() {
     weight = register_parameter("weight", torch::empty({vocabulary, classes}));
@@ -117,7 +116,7 @@ std::shared_ptr<Case> transformer(const std::string& name, const TextTransformer
         if (options.task.longest > 0) is = is.slice(1, 0, options.task.longest);
         std::vector<std::int64_t> places(static_cast<std::size_t>(is.size(1)) - 1);
         std::iota(places.begin(), places.end(), 0);
-        return Asked{module->forward(is, places), is[0].slice(0, 1)};  // all of it: nothing sees what comes later
+        return Asked{module->forward(is, places), is[0].slice(0, 1)};  // the whole text: no place sees later ones
       };
   }
   one->parameters = [module] { return module->parameters_by_layer(); };
@@ -177,7 +176,7 @@ void set_parameters(const Case& one, const std::vector<float>& flat) {
   ASSERT_EQ(offset, flat.size());
 }
 
-// The mean loss of what a micro-batch is asked for; with smoothed labels as PyTorch smooths them.
+// The mean loss over a micro-batch's questions; labels are smoothed as in PyTorch.
 torch::Tensor loss_of(const Case& one, const MicroBatch& micro_batch, double smoothing = 0) {
   std::vector<std::uint32_t> numbers(5);
   Sampler(sampling).sample_numbers(micro_batch, numbers);
@@ -245,7 +244,7 @@ TEST(TextModels, SmoothedLabelsAreThoseOfPyTorchAndTheLossThatIsToldIsWithoutThe
   }
 }
 
-// Worker 0 has five texts alone, and sees them in each of its micro-batches.
+// Worker 0 has only five texts, and sees them in each of its micro-batches.
 TEST(TextModels, WordsAreHiddenAnewInEachPassThroughAWorkersOwnTexts) {
   const auto one = cases()[3];
   ASSERT_EQ(one->name, "hidden words");
@@ -293,7 +292,7 @@ TEST(TextModels, EvaluationsSumOverAllThatIsAsked) {
   }
 }
 
-// Of each parameter in the order of the flat vector, all in one.
+// All parameters in the order of the flat vector, as one vector.
 std::vector<double> flatten(const std::vector<torch::Tensor>& parts) {
   std::vector<double> flat;
   for (const torch::Tensor& part : parts) {
@@ -359,8 +358,8 @@ TEST(TextModels, AnEnsemblePredictsTheMeanOfItsMembersProbabilities) {
   }
 }
 
-// Labels of tokens that a data set of one's own has: the loss and the accuracy are over those that are asked for. The
-// reference sees whole rows, padding and all, and PyTorch's cross-entropy, which ignores -100.
+// Labels of tokens in a user's data set: the loss and the accuracy are over tokens with labels. The reference sees
+// whole rows with padding, and PyTorch's cross-entropy ignores -100.
 namespace token_labels_tests {
 
 constexpr std::int64_t vocabulary = 12, labels = 5, outputs = 6, width = 3, length = 8, train = 60, test = 20;
@@ -381,8 +380,8 @@ struct Rows {
   }
 };
 
-// Of 3 to 8 tokens with padding 0 behind them. The first of each is asked for nothing, the second always, of the others
-// a third.
+// Rows of 3 to 8 tokens, padded with 0. The first token never has a label, the second always, and a third of the others
+// do.
 Rows drawn(std::uint64_t seed, std::int64_t count) {
   Rows rows;
   for (std::int64_t row = 0; row < count; ++row) {

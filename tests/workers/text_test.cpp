@@ -1,4 +1,4 @@
-// Texts as data sets of tokens, and what is kept of them.
+// Texts as data sets of tokens, and their cached forms.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,11 +28,11 @@ class TextDataset : public IdxFiles {
  protected:
   void SetUp() override {
     IdxFiles::SetUp();
-    setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);  // the user's own is none of a test's business
+    setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);  // tests must not use the user's cache
   }
   std::filesystem::path file(const std::string& text) const { return write("a.txt", {text.begin(), text.end()}); }
 
-  // Of 400 lines with labels: line i has "common", i as a word of its own, and i % 7 times "more".
+  // 400 lines with labels: line i has "common", i as its own word, and "more" i % 7 times.
   std::string many_lines() const {
     std::string text;
     for (int i = 0; i < 400; ++i) {
@@ -138,7 +138,7 @@ class VocabularyFiles : public IdxFiles {
             .words = {"the", "\u00e9tude"},
             .left_out = 6};
   }
-  // Whether it had to be made anew, by a process that begins.
+  // Whether a new process had to build it again.
   bool is_built(const std::string& name = "abc") const {
     bool built = false;
     VocabularyCache cache(directory_ / "kept");
@@ -298,7 +298,7 @@ TEST_F(TextLines, WithoutAWordAreCounted) {
   EXPECT_EQ(read_text_lines(file("a\n\n***\nb\n"), false).left_out, 1) << "an empty line is none";
 }
 
-// Also where each byte is UTF-8, as in UTF-16 without a mark: its words would be letters.
+// Also if each byte is valid UTF-8, as in UTF-16 without a mark: its words would be single letters.
 TEST_F(TextLines, OtherEncodingsAreNamed) {
   const std::string plain = "sport\tA ball and a net\nart\tcanvas\n";
   const auto widened = [&](std::size_t bytes, bool is_little) {
@@ -340,12 +340,12 @@ TEST_F(TextLines, WhatIsNoSuchFileIsNamedWithItsLine) {
               HasSubstr("No such file or directory"));
 }
 
-// WordNet's definitions, against what is known of the package's files.
+// WordNet's definitions, compared with known properties of the package's files.
 
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Words as blanks divide them: 117,659 definitions of 12.4 words on average, with a deviation of 7.4, at most 82.
+// Words separated by blanks: 117,659 definitions with 12.4 words on average, a deviation of 7.4, and at most 82.
 TEST(WordnetGlosses, AreThoseOfThePackage) {
   const Corpus corpus = read_wordnet_glosses(find_wordnet());
   EXPECT_EQ(corpus.texts.size(), 117659u);
@@ -413,7 +413,7 @@ std::size_t asked(std::size_t length, const MaskingOptions& options) {
   return mask(text_of(length), size, options, masking_stream(1, Split::train, 7, 0, options)).places.size();
 }
 
-// Numbers of the masked language model's sheet: 19 of 128 (of at most 20), 77 of 512 (of at most 80).
+// Numbers of the fact sheet on masked language models: 19 of 128 (of at most 20), 77 of 512 (of at most 80).
 TEST(Masking, AsksForAShareOfAllTokensAtLeastOneAndNotTooMany) {
   EXPECT_EQ(asked(128, {.most = 20}), 19u);
   EXPECT_EQ(asked(512, {.most = 80}), 77u);
@@ -427,7 +427,7 @@ TEST(Masking, AsksForAShareOfAllTokensAtLeastOneAndNotTooMany) {
 
 TEST(Masking, HidesEightOfTenKeepsOneAndShowsAnyTokenForOne) {
   constexpr int texts = 4000;
-  const auto text = text_of(22);  // 3 asked for
+  const auto text = text_of(22);  // 3 of them are hidden
   std::map<std::int32_t, int> shown_for_kept;
   int masks = 0, kept = 0, total = 0;
   std::map<std::int32_t, int> places, others;
@@ -455,7 +455,7 @@ TEST(Masking, HidesEightOfTenKeepsOneAndShowsAnyTokenForOne) {
         ++others[shown];
     }
   }
-  // Of all that are asked for 1 in 50 of a tenth happens to be the mask, or the same token.
+  // About 1 in 50 of a tenth of the hidden tokens happens to be the mask, or the same token.
   const auto near = [&](int found, double share) {
     EXPECT_NEAR(found, share * total, 4 * std::sqrt(total * share * (1 - share))) << share;
   };
@@ -468,7 +468,7 @@ TEST(Masking, HidesEightOfTenKeepsOneAndShowsAnyTokenForOne) {
   for (const auto& [place, count] : places) near(count, 1.0 / 20);
 }
 
-// Static: a text's copies take turns. Dynamic: anew at each visit.
+// Static masks: a text's copies take turns. Dynamic masks: drawn again at each visit.
 TEST(Masking, FollowsSeedSampleAndEpoch) {
   const auto text = text_of(100);
   const auto tokens = [&](std::uint64_t seed, Split split, std::uint32_t sample, std::int64_t epoch,
@@ -488,7 +488,7 @@ TEST(Masking, FollowsSeedSampleAndEpoch) {
   EXPECT_EQ(tokens(1, Split::test, 5, 3), tokens(1, Split::test, 5, 0)) << "evaluations are comparable";
 }
 
-// The sample of that number is another text there, and the masks of its first visit are none that training shows.
+// The training sample of the same number is another text, and training never shows the masks of its first visit.
 TEST(Masking, OfAValidationSampleIsDrawnOnceAndOnAStreamOfItsOwn) {
   const auto text = text_of(100);
   for (const std::int64_t copies : {0, 10}) {

@@ -1,5 +1,5 @@
-// Processes that divide a simulation, as threads of a test: exchanges are handed over in memory, as copies. What is
-// lost with a process, or is slow, is not to be seen here; the same tests under mpirun see it.
+// Processes that divide a simulation, as threads of a test. Exchanges are handed over in memory, as copies. Lost or
+// slow processes cannot be tested here; the same tests under mpirun do that.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class ThreadsAsProcesses {
     for (int process = 0; process < size; ++process) members_.push_back(std::make_unique<Member>(*this, process));
   }
   ProcessGroup& member(int process) { return *members_[static_cast<std::size_t>(process)]; }
-  // Floats that have gone from one process to another.
+  // The number of floats sent from one process to another.
   std::size_t moved_floats() const {
     const std::lock_guard lock(mutex_);
     return moved_bytes_ / sizeof(float);
@@ -51,7 +51,7 @@ class ThreadsAsProcesses {
         is_forgotten_ = false;
         on_failure_ = std::move(on_failure);
       }
-      if (const auto why = all_.failure()) fail(*why);  // of one that was faster
+      if (const auto why = all_.failure()) fail(*why);  // a faster process has failed
     }
     void begin(Exchange&& exchange) override { all_.begin(self_, std::move(exchange)); }
     void settle() override { all_.settle(self_); }
@@ -81,8 +81,8 @@ class ThreadsAsProcesses {
 
   struct Open {
     std::map<int, Payload> given;
-    std::map<int, ProcessGroup::Exchange> taking;  // by process, until it has got all
-    int missing = 0;                               // so many have not got all
+    std::map<int, ProcessGroup::Exchange> taking;  // by process, until it has received all
+    int missing = 0;                               // number of processes that have not received all
   };
   using Calls = std::vector<std::pair<int, std::function<void()>>>;  // by process
 
@@ -114,7 +114,7 @@ class ThreadsAsProcesses {
     }
   }
 
-  // To all that have got all.
+  // Delivers to all processes that have received all.
   void hand_out(Open& open, Calls& calls) const {
     for (auto at = open.taking.begin(); at != open.taking.end();) {
       auto& [process, taken] = *at;
@@ -159,7 +159,7 @@ class ThreadsAsProcesses {
     return failure_;
   }
 
-  // All that wait for somebody who has failed fail too. What comes after the last one's is another run.
+  // All processes that wait for a failed one fail, too. Calls after the last process's end belong to another run.
   std::string close(const std::string& failure) {
     std::unique_lock lock(mutex_);
     if (!failure.empty() && !failure_) failure_ = failure;
@@ -188,9 +188,9 @@ class ThreadsAsProcesses {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::uint64_t, Open> open_;
-  std::vector<int> calls_;  // that are under way, by process
+  std::vector<int> calls_;  // calls in progress, by process
   std::size_t moved_bytes_ = 0;
-  std::optional<std::string> failure_;  // of this run
+  std::optional<std::string> failure_;  // failure of this run
   std::string result_;                  // the last run's failure
   int ended_ = 0, runs_ = 0;
 };

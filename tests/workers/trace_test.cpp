@@ -30,7 +30,7 @@ using testing::HasSubstr;
 using TraceFiles = DelayFiles;
 using Seconds = std::vector<double>;
 
-// Worker n, step s, micro-batch m takes n + s / 10 + m / 100 + 1 s; in an odd order, with further columns. Worker 1
+// Worker n, step s, micro-batch m takes n + s / 10 + m / 100 + 1 s; in an unusual order, with further columns. Worker 1
 // has dropped micro-batches 1 and 2 of step 1.
 const std::string recorded = R"(step,worker,start_s,micro_batch,duration_s
 # a comment
@@ -63,7 +63,7 @@ TEST(Trace, ReadsDurationsWithTheLastColumnThatRunsHaveRecordedBefore) {
   EXPECT_EQ(added(*trace_delay(read, {}), 0, 0, 1), (Seconds{1.5}));
 }
 
-// As R's write.csv and Python's csv.QUOTE_ALL write it.
+// As written by R's write.csv and Python's csv.QUOTE_ALL.
 TEST(Trace, ReadsQuotedColumnsAndValues) {
   std::string header_alone = recorded, all;
   header_alone.replace(0, header_alone.find('\n'), "\"step\",\"worker\",\"start_s\",\"micro_batch\",\"duration_s\"");
@@ -118,7 +118,7 @@ TEST(Trace, LawsAreThoseOfItsRows) {
   const StepLaw law = delay->step_law({.worker = Rank{0}}, 3);  // sums 3.03 and 3.33
   EXPECT_NEAR(law.mean_s, 2 * 3.18 - 1.5, 1e-12);
   EXPECT_NEAR(law.variance_s2, 4 * 0.15 * 0.15, 1e-12);
-  EXPECT_NEAR(delay->step_law({.worker = Rank{1}}, 3).mean_s, 2 * 6.03 - 1.5, 1e-12);  // of the whole step alone
+  EXPECT_NEAR(delay->step_law({.worker = Rank{1}}, 3).mean_s, 2 * 6.03 - 1.5, 1e-12);  // only for the whole step
 }
 
 TEST(Trace, WhatWasDroppedIsAnErrorOnlyWhereItIsAskedFor) {
@@ -132,10 +132,10 @@ TEST(Trace, WhatWasDroppedIsAnErrorOnlyWhereItIsAskedFor) {
   EXPECT_EQ(time.known_ahead(Rank{0}, Step{0}, 0, 12), 3u);
   EXPECT_EQ(time.known_ahead(Rank{0}, Step{0}, 1, 1), 1u);
   EXPECT_EQ(time.known_ahead(Rank{1}, Step{1}, 0, 12), 1u);
-  EXPECT_EQ(time.known_ahead(Rank{1}, Step{1}, 1, 12), 1u);  // to ask for it is the error
+  EXPECT_EQ(time.known_ahead(Rank{1}, Step{1}, 1, 12), 1u);  // the error appears when it is requested
 }
 
-// Rows of a recorded run in which much was dropped, whole steps of a worker too, in any order.
+// Rows of a recorded run with many drops, also of a worker's whole steps, in any order.
 TEST(Trace, GivesWhatIsThereWhateverIsMissing) {
   constexpr int workers = 4, steps = 5, micro_batches = 6;
   const RandomStream random{.seed = 3};
@@ -174,7 +174,7 @@ TEST(Trace, GivesWhatIsThereWhateverIsMissing) {
   }
 }
 
-// Of a run of so many workers and steps at least one row in 64 is there, or the numbers are wrong.
+// For its number of workers and steps, at least one row in 64 must exist, otherwise the numbers are wrong.
 TEST(Trace, OfWhichNextToNothingIsThereIsAFault) {
   const auto diagonal = [](int length) {
     std::string text = "worker,step,micro_batch,duration_s\n";
@@ -214,7 +214,7 @@ TEST(Trace, WholeDurationsTakeFactorsAndFurtherDelays) {
   EXPECT_THAT(durations(1, 1, 3), ElementsAre(near(3.80), near(3.83), near(3.86)));
   EXPECT_THAT(durations(2, 0, 2), ElementsAre(near(2.50), near(2.51)));
   EXPECT_NEAR(time.shortest(Rank{1}), 3.5, 1e-12);
-  // Where micro-batches are computed for real, the mean over all rows stands for the base.
+  // If micro-batches are really computed, the mean over all rows is the base.
   EXPECT_NEAR(to_seconds(time.base(Rank{2})), base->mean_s(), 1e-9);
   EXPECT_NEAR(to_seconds(time.base(Rank{1})), 3 * base->mean_s(), 1e-9);
   EXPECT_EQ(time.added(Rank{1}, 0, 0), from_seconds(0.5));
@@ -239,7 +239,7 @@ TEST_F(TraceFiles, AreReadPlainAndCompressedAsADelay) {
   }
 }
 
-// Read again, also while somebody still holds what it held before.
+// A changed file is read again, also while its earlier content is still in use.
 TEST_F(TraceFiles, AFileThatHasChangedIsAnotherTrace) {
   const std::string entry = "kind = \"trace\"\nend = \"wrap\"\nfile = \"run.csv\"";
   write("run.csv", "worker,step,micro_batch,duration_s\n0,0,0,3\n");
@@ -306,7 +306,7 @@ using testing::HasSubstr;
 constexpr int recorded_workers = 4;
 constexpr std::int64_t recorded_steps = 20;
 
-// Worker n, step s, micro-batch m takes 100 n + s + m / 10 + 1 seconds, so that a duration says where it stood.
+// Worker n, step s, micro-batch m takes 100 n + s + m / 10 + 1 seconds, so that a duration shows its place.
 std::string recorded_trace() {
   std::string text = "worker,step,micro_batch,duration_s\n";
   for (int n = 0; n < recorded_workers; ++n)
@@ -328,7 +328,7 @@ struct Place {
 Place place(const DelayProcess& process, int worker, std::int64_t step, std::uint64_t seed = 7) {
   std::vector<double> both(2, 0.0);
   process.add({.seed = seed, .worker = Rank{worker}, .step = step}, 0, both);
-  EXPECT_NEAR(both[1] - both[0], 0.1, 1e-9);  // the step's micro-batches are those of one recorded step
+  EXPECT_NEAR(both[1] - both[0], 0.1, 1e-9);  // the step's micro-batches come from one recorded step
   const auto first = static_cast<std::int64_t>(std::lround(both[0])) - 1;
   return {static_cast<int>(first / 100), first % 100};
 }
@@ -347,7 +347,7 @@ TEST(TraceStretch, AWorkersBlocksStayWhole) {
     }
 }
 
-// Chi-squared with k - 1 degrees of freedom; the bounds are its 99.99 % points.
+// Chi-squared test with k - 1 degrees of freedom; the bounds are its 99.99 % points.
 template <std::size_t k>
 double chi_squared(const std::array<int, k>& counts, int draws) {
   double sum = 0;
@@ -382,7 +382,7 @@ TEST(TraceStretch, AWorkerFollowsOneRecordedWorkerUnlessItIsDrawnAnew) {
   const auto redraws = stretched({.block_steps = 3, .redraw_worker = true});
   std::set<int> of_worker_0;
   for (std::int64_t block = 0; block < 40; ++block) of_worker_0.insert(place(*redraws, 0, 3 * block).worker);
-  EXPECT_EQ(of_worker_0.size(), 4u);  // (3/4)^40 = 1e-5 for each to be left out
+  EXPECT_EQ(of_worker_0.size(), 4u);  // each is left out with probability (3/4)^40 = 1e-5
 }
 
 TEST(TraceStretch, WorkersTakeTheSameStepsOnlyWhereTheyShareThem) {
@@ -424,7 +424,7 @@ TEST(TraceStretch, LawsAreThoseOfWhomAWorkerFollows) {
   EXPECT_EQ(keeps->shortest_s(Rank{3}), 1);
 }
 
-// Else the base of a worker would always be as far into the recording as its delay.
+// Otherwise the base of a worker would always have the same place in the recording as its delay.
 TEST(TraceStretch, BaseAndFirstDelayDrawApart) {
   const auto delay = stretched({.block_steps = 1}), base = stretched({.block_steps = 1, .is_base = true});
   int equal = 0;
@@ -456,7 +456,7 @@ using HistogramFiles = DelayFiles;
 
 const std::string header = "bin_left_s,bin_right_s,density\n";
 
-// Mass 1/4 uniform on [1, 2), none up to 3, 3/4 uniform on [3, 6).
+// Mass 1/4 uniform on [1, 2), none up to 3, and 3/4 uniform on [3, 6).
 const std::string gap = header + "1,2,0.5\n2,2.5,0\n3,6,0.5\n";
 
 TEST(Histogram, QuantilesAreThoseOfUniformBins) {
@@ -472,7 +472,7 @@ TEST(Histogram, QuantilesAreThoseOfUniformBins) {
 }
 
 TEST(Histogram, FilesOfTheProjectHaveTheMomentsOfTheirSource) {
-  // As many digits as the source gives; its standard deviations are those of the bins' centres.
+  // As many digits as the source has; its standard deviations are those of the bins' centres.
   for (const auto& [name, mean, digit, deviation, bin_s] : {std::tuple{"dropcompute-160", 34.37, 0.01, 1.679, 0.16197},
                                                             {"dropcompute-192", 8.142, 0.001, 0.424, 0.01877}}) {
     const auto& files = embedded_histograms();
@@ -488,8 +488,8 @@ TEST(Histogram, FilesOfTheProjectHaveTheMomentsOfTheirSource) {
   }
 }
 
-// Mean and variance within four standard errors, and Kolmogorov-Smirnov at 0.001, against the distribution function
-// that follows from the rows of the file: piecewise linear.
+// Mean and variance within four standard errors, and a Kolmogorov-Smirnov test at 0.001, against the distribution
+// function of the file's rows, which is piecewise linear.
 TEST(Histogram, DrawsFollowTheFile) {
   constexpr std::size_t n = 50'000;
   for (const EmbeddedFile& file : embedded_histograms()) {
@@ -539,7 +539,7 @@ TEST_F(HistogramFiles, AreFoundBesideTheExperimentScaledAndShifted) {
   EXPECT_NEAR(read("kind = \"histogram\"\ndata = \"dropcompute-192\"").delay->mean_s(), 8.142, 0.006);
 }
 
-// As spreadsheets write them.
+// As written by spreadsheets.
 TEST_F(HistogramFiles, MayHaveAByteOrderMarkOtherLineEndsAndFurtherColumns) {
   write("marked.csv", "\xef\xbb\xbf bin_right_s , note, bin_left_s,density\r\n2,first,1,0.5\r\n\r\n4,,3,0.25\r\n");
   write("plain.csv", "bin_left_s,bin_right_s,density\n1,2,0.5\n3,4,0.25");
@@ -548,7 +548,7 @@ TEST_F(HistogramFiles, MayHaveAByteOrderMarkOtherLineEndsAndFurtherColumns) {
   EXPECT_EQ(added(*marked.delay, 1, 2, 50), added(*read("kind = \"histogram\"\nfile = \"plain.csv\"").delay, 1, 2, 50));
 }
 
-// The content is part of the configuration, so that a changed file makes another run.
+// The content is part of the configuration, so a changed file makes another run.
 TEST_F(HistogramFiles, ContentIsPartOfTheConfiguration) {
   write("gap.csv", gap);
   const std::string entry = "kind = \"histogram\"\nfile = \"gap.csv\"\n";
@@ -580,7 +580,7 @@ TEST_F(HistogramFiles, FaultsNameFileAndLine) {
   EXPECT_THAT(faults(header + "1,2\n"), HasSubstr("bad.csv:2: density = nothing"));
   EXPECT_THAT(faults("bin_left_s,density\n1,2\n"), HasSubstr("bad.csv:1: the column bin_right_s is missing"));
   EXPECT_THAT(faults(""), HasSubstr("bad.csv:1: the file is empty"));
-  // All that is wrong comes at once, but not thousands of lines.
+  // All faults are reported at once, but not in thousands of lines.
   EXPECT_THAT(faults(header + "1,2,-1\n2,x,nan\n3,3,1\n"),
               AllOf(HasSubstr("bad.csv:2: density = -1"), HasSubstr("bad.csv:3: bin_right_s = x"),
                     HasSubstr("bad.csv:3: density = nan"), HasSubstr("bad.csv:4: bin_right_s = 3")));
@@ -590,7 +590,7 @@ TEST_F(HistogramFiles, FaultsNameFileAndLine) {
   std::string many = header;
   for (int i = 0; i < 100; ++i) many += "1,2,-1\n";
   EXPECT_THAT(faults(many), AllOf(HasSubstr("bad.csv:2:"), HasSubstr("bad.csv: and 179 more faults")));
-  // A decimal comma makes more values than columns.
+  // A decimal comma gives more values than columns.
   EXPECT_THAT(faults(header + "1,5,2,5,0,5\n"), HasSubstr("bad.csv:2: there are 6 values for 3 columns"));
   EXPECT_THAT(faults("bin_left_s,bin_left_s,bin_right_s,density\n1,1,2,1\n"), HasSubstr("bin_left_s stands twice"));
   write_compressed("whole.csv.gz", gap);

@@ -1,4 +1,4 @@
-// Steps of the training engine, and the states that they lead to.
+// Steps of the training engine, and the resulting states.
 #include "workers/training/training.hpp"
 
 #include <gtest/gtest.h>
@@ -78,7 +78,7 @@ TEST(Training, AStateThatIsStillHeldIsNotOverwritten) {
 }
 
 TEST(Training, AStateThatNobodyHoldsIsUpdatedInPlace) {
-  Engine engine(0);  // at once, so that the order of releases is known
+  Engine engine(0);  // runs at once, so that the order of releases is known
   auto state = engine.training.initial_state();
   const float* memory = state->parameters->value.data();
   state = engine.training.descend(std::move(state), Gradient(), 0.5);
@@ -86,7 +86,7 @@ TEST(Training, AStateThatNobodyHoldsIsUpdatedInPlace) {
 }
 
 TEST(Training, AStateFoundAgainThroughASharedSumIsIntact) {
-  // Worker a steps along a shared gradient and goes on alone before worker b takes the same step.
+  // Worker a steps along a shared gradient and continues alone before worker b takes the same step.
   Engine engine(0);
   const auto start = engine.training.initial_state();
   Gradient sum = engine.promise(start, 0);
@@ -112,7 +112,7 @@ TEST(Training, DistanceIsThatOfTheParameters) {
   EXPECT_TRUE(std::isnan(time_only.distance(nullptr, nullptr)));
 }
 
-// As after an all-reduce of zeros: moments go on, and so does the count of Adam's bias correction.
+// As after an all-reduce of zeros: moments continue, and so does the count of Adam's bias correction.
 TEST(Training, AStepAlongNothingIsAStepAlongZero) {
   const std::vector<std::function<std::shared_ptr<const Optimizer>()>> optimizers = {
       [] { return make_sgd({.momentum = 0.9, .weight_decay = {.rate = 0.1}}); },
@@ -135,7 +135,7 @@ TEST(Training, AStepAlongNothingIsAStepAlongZero) {
   }
 }
 
-// Whatever a method divides its gradients by: micro-batches (1, 0, 0), (2, 0, 1) and (6, 1, 0).
+// For all divisors of gradients: micro-batches (1, 0, 0), (2, 0, 1) and (6, 1, 0).
 TEST(Training, StatisticsAreTheMeanOverTheMicroBatchesOfAStep) {
   for (const double divisor : {1.0, 3.0, 8.0})
     for (const bool is_shared : {false, true}) {
@@ -152,7 +152,7 @@ TEST(Training, StatisticsAreTheMeanOverTheMicroBatchesOfAStep) {
     }
 }
 
-// A statistic that goes up by one with each micro-batch.
+// A statistic that increases by one with each micro-batch.
 struct Counting : PullObjective {
   std::size_t buffers() const override { return 1; }
   std::vector<float> initial_buffers() const override { return {10}; }
@@ -180,7 +180,7 @@ TEST(Training, ModelsOfEqualParametersThatDifferInTheirStatisticsStayApart) {
   }
 }
 
-// What a worker adopts is a model; its moments, and how many steps they have seen, stay its own.
+// A worker adopts a model, but keeps its own moments and the number of steps in them.
 TEST(Training, WhoAdoptsAModelKeepsMomentsAndSteps) {
   Engine engine(std::make_shared<PullWithStatistics>(), make_sgd({.momentum = 0.9}));
   const auto start = engine.training.initial_state();

@@ -1,4 +1,4 @@
-// Who is drawn for whom.
+// The workers drawn as representatives of others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ TEST(WorkerGroups, AreTheWorkersThemselvesWhereTheyAreFew) {
   }
 }
 
-// 100 workers: one whose delay varies, with the mean that others have too, and ten that are slower for good.
+// 100 workers: one whose delay varies, with the same mean as others, and ten that are permanently slower.
 TEST(WorkerGroups, AreThoseOfOneLawAndShareTheDrawsByTheirNumber) {
   std::vector<double> factors(100, 1.0);
   std::fill(factors.begin() + 90, factors.end(), 2.0);
@@ -56,9 +56,9 @@ TEST(WorkerGroups, AreThoseOfOneLawAndShareTheDrawsByTheirNumber) {
   EXPECT_DOUBLE_EQ(groups[1].declared.mean_s, 3);
   EXPECT_DOUBLE_EQ(groups[1].declared.variance_s2, 2 * 0.25);
   EXPECT_DOUBLE_EQ(groups[2].declared.mean_s, 5);
-  EXPECT_THAT(groups[1].drawn, ElementsAre(Rank{3}));  // a fifth of one is one
+  EXPECT_THAT(groups[1].drawn, ElementsAre(Rank{3}));  // a fifth of one, rounded up
   EXPECT_THAT(groups[2].drawn, ElementsAre(Rank{90}, Rank{95}));
-  // 17 of the 89, spread over all of them.
+  // 17 of the 89 workers, spread over all of them.
   const auto& drawn = groups[0].drawn;
   ASSERT_EQ(drawn.size(), 17u);
   EXPECT_EQ(drawn.front(), Rank{0});
@@ -76,7 +76,7 @@ class WithoutVariance final : public DelayProcess {
   double mean_s() const override { return 0.5; }
 };
 
-// Beside others of the same mean, whose variance is known.
+// Beside others of the same mean with known variance.
 TEST(WorkerGroups, WhoseVarianceNobodyKnowsAreOneAllTheSame) {
   const auto known = scoped_delay(constant_delay(0.5), {.workers = numbers(10, 20)});
   const auto unknown = scoped_delay(std::make_shared<WithoutVariance>(), {.workers = numbers(0, 10)});
@@ -91,7 +91,7 @@ TEST(WorkerGroups, WhoseVarianceNobodyKnowsAreOneAllTheSame) {
   EXPECT_EQ(groups[1].drawn.size(), 10u);
 }
 
-// 40 workers of 1.00, 1.01, ... 1.39 s, in whatever order of ranks.
+// 40 workers of 1.00, 1.01, ... 1.39 s, in any order of ranks.
 TEST(WorkerGroups, OfTooManyLawsKeepTheSlowestApartAndJoinNeighbours) {
   constexpr int workers = 40;
   std::vector<double> factors;
@@ -102,7 +102,7 @@ TEST(WorkerGroups, OfTooManyLawsKeepTheSlowestApartAndJoinNeighbours) {
     const auto groups = group_workers(time, workers, 3, most);
     ASSERT_EQ(groups.size(), static_cast<std::size_t>(most));
     const int apart = most / 2;
-    int slower = 0;  // the place of the group's first among all, by their times
+    int slower = 0;  // number of workers that are slower than the group's first
     for (int g = 0; g < most; ++g) {
       const WorkerGroup& group = groups[static_cast<std::size_t>(g)];
       if (g >= most - apart) {
@@ -128,7 +128,7 @@ TEST(WorkerGroups, OfTooManyLawsKeepTheSlowestApartAndJoinNeighbours) {
   }
 }
 
-// Three workers of mean 1 and variance 4, one of mean 5 that never varies: within 3, between 3.
+// Three workers of mean 1 and variance 4, and one of mean 5 that never varies: 3 within, 3 between.
 TEST(WorkerGroups, TogetherVaryWithinAndBetween) {
   const StepLaw all = together({{{1, 4}, 3}, {{5, 0}, 1}});
   EXPECT_DOUBLE_EQ(all.mean_s, 2);

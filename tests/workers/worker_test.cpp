@@ -1,5 +1,5 @@
-// What a worker promises beside its calls to the cluster: budgets that are extended, its own view of the budget, what
-// it goes back to when it loses its state, and that a run without progress ends.
+// Promises of a worker besides its calls to the cluster: extended budgets, its own view of the budget, the state to
+// which it returns when it loses its own, and the end of a run without progress.
 #include "workers/worker.hpp"
 
 #include <gmock/gmock.h>
@@ -59,7 +59,7 @@ TEST(Worker, ABudgetOfSecondsIsNotExtended) {
   }));
 }
 
-// 24 samples of three workers: 9 in the average, and 15 more are 5 of each worker.
+// 24 samples for three workers: 9 are in the average, and 15 more are 5 for each worker.
 TEST(Worker, OnItsOwnItTakesTheOthersForAsFastAsItself) {
   for (const bool agrees : {false, true}) {
     const SimulatedRun setup{.budget = {.samples = 24}};
@@ -87,7 +87,7 @@ TEST(Worker, OnItsOwnItTakesTheOthersForAsFastAsItself) {
   }
 }
 
-// Rounds in which nobody finishes a micro-batch.
+// Rounds in which no worker finishes a micro-batch.
 std::string idle_rounds(const Budget& budget, int rounds, int between = 0) {
   const SimulatedRun setup{.workers = 2, .budget = budget};
   try {
@@ -145,7 +145,7 @@ void agree(Worker& worker, const std::string& kind) {
 }
 
 // A local step until 1 s, an agreement until 1.5 s at the latest, `after` local steps, and an outage 0.25 s into the
-// next micro-batch, which is lost, as are the local steps after the agreement. Those before it are not.
+// next micro-batch. That micro-batch is lost, and so are the local steps after the agreement, but not those before it.
 TEST(Worker, LocalStepsBeforeTheLastAgreementAreNotLost) {
   for (const std::string& kind : agreements)
     for (const int after : {0, 2}) {
@@ -183,8 +183,8 @@ TEST(Worker, LocalStepsBeforeTheLastAgreementAreNotLost) {
     }
 }
 
-// Two steps of its own until 2 s, of which the outage in the third micro-batch takes what is not booked: the third and
-// the fourth are left.
+// Two own steps until 2 s. The outage in the third micro-batch takes what is not booked; the third and the fourth
+// remain.
 TEST(Worker, WhatIsLostIsNoLongerInWhatItBooks) {
   for (const bool has_server : {false, true}) {
     const SimulatedRun setup{.workers = 2, .budget = {.steps = 100}, .outages = loss(0, 2.25, 0.5)};
@@ -208,7 +208,7 @@ TEST(Worker, WhatIsLostIsNoLongerInWhatItBooks) {
   }
 }
 
-// Both workers average until 1.5 s, exchange models until 2 s, and take a step more.
+// Both workers average until 1.5 s, exchange models until 2 s, and take one more step.
 TEST(Worker, APublicationSaysWhatWasAgreedLast) {
   const SimulatedRun setup{.workers = 2, .budget = {.steps = 100}};
   const auto outcome = setup.run(Script([&](Worker& worker) {
@@ -255,7 +255,7 @@ TEST(Worker, WhoHasAskedAServerForItsModelKnowsHowFarTheTrainingHasCome) {
   EXPECT_EQ(outcome.publications[0].samples, 4);
 }
 
-// Worker 1 goes through three rounds alone, until 4.5 s, before worker 0 comes after 5 s.
+// Worker 1 makes three rounds alone, until 4.5 s, before worker 0 arrives after 5 s.
 TEST(Worker, WhoIsLateForSeveralRoundsGoesByTheLastOne) {
   const SimulatedRun setup{.workers = 2, .budget = {.samples = 3}};
   const auto outcome = setup.run(Script([](Worker& worker) {
@@ -276,7 +276,7 @@ TEST(Worker, WhoIsLateForSeveralRoundsGoesByTheLastOne) {
   EXPECT_EQ(outcome.publications[0].step, Step{3});
 }
 
-// A micro-batch ends more often than not, but of 40 in a row an outage takes one: the server would wait for ever.
+// A micro-batch usually ends, but an outage hits one of 40 in a row: the server would wait for ever.
 TEST(Worker, AServersStepThatIsAlwaysBegunAnewIsAFailureWhateverEndsOfIt) {
   const auto outages = std::make_shared<OutagePlan>(
       1, std::vector<OutageEntry>{{.workers = {}, .when = RandomOutages{2, 0.001}, .loses_state = true}});
@@ -299,7 +299,7 @@ TEST(Worker, AServersStepThatIsAlwaysBegunAnewIsAFailureWhateverEndsOfIt) {
   EXPECT_THAT(failure, testing::HasSubstr("step 0, of 40 micro-batches, has been begun anew 100000 times"));
 }
 
-// Steps along gradients that are a step old. A step takes 1 s, a sum 0.5 s on the network.
+// Steps along gradients of the previous step. A step takes 1 s, and a sum 0.5 s on the network.
 TEST(Worker, ASumUnderWayCostsNothingWhileTheNextStepIsComputed) {
   const SimulatedRun setup{.budget = {.steps = 4}};
   const auto outcome = setup.run(Script([](Worker& worker) {
@@ -321,12 +321,12 @@ TEST(Worker, ASumUnderWayCostsNothingWhileTheNextStepIsComputed) {
   for (const Account& account : outcome.totals.accounts) {
     EXPECT_EQ(account[Activity::compute], from_seconds(4));
     EXPECT_EQ(account[Activity::wait], Duration{});
-    EXPECT_EQ(account[Activity::communicate], from_seconds(0.5));  // of the last one
+    EXPECT_EQ(account[Activity::communicate], from_seconds(0.5));  // for the last sum
   }
 }
 
-// The average of a group is no row: what its workers have done stands in the next row of all, also where the average is
-// started by itself.
+// The average of a group makes no row. Its workers' steps are in the next row of all workers, also if the average is
+// started separately.
 TEST(Worker, StepsBeforeAGroupsAverageStandInTheNextRowOfAll) {
   for (const bool is_started : {false, true}) {
     const SimulatedRun setup{.workers = 4, .budget = {.steps = 4}};
@@ -361,8 +361,8 @@ TEST(Worker, ACollectiveIsFinishedOnce) {
   EXPECT_THAT(failure, testing::HasSubstr("finished already"));
 }
 
-// What single calls of Worker and Server promise a method: steps that are not the usual ones, what all derive alike,
-// work until a message comes, models without moments, and gradients that are too stale to be kept.
+// Promises of single calls of Worker and Server to a method: unusual steps, values that all workers derive alike, work
+// until a message arrives, models without moments, and gradients that are too stale to be kept.
 
 TEST(MethodCalls, AStepIsScaledAsItIsToldAndTheNextOneIsNot) {
   const SimulatedRun setup{.workers = 1, .rate = 0.1, .budget = {.steps = 4}};
@@ -428,7 +428,7 @@ TEST(MethodCalls, AModelIsHandedOutWithoutItsMomentsAndTheyStay) {
   const auto outcome = setup.run(Script([](Worker& worker) {
     for (int s = 0; s < 3; ++s) {
       const ModelStatePtr before = worker.model();
-      EXPECT_EQ(before->moments, (std::array<Moment, 2>()));  // nor with the counts of their steps
+      EXPECT_EQ(before->moments, (std::array<Moment, 2>()));  // neither moments nor the counts of their steps
       worker.set_model(before);
       worker.descend(*worker.compute_gradient());
     }
@@ -455,7 +455,7 @@ TEST(MethodCalls, WhoWaitsForAMessageThatNobodyCanSendComputesOnNoFurther) {
   EXPECT_EQ(steps, 3);
 }
 
-// Both gradients are of version 0, and come when the server has taken a step.
+// Both gradients are of version 0, and arrive when the server has taken a step.
 TEST(MethodCalls, AGradientThatIsStalerThanItMayBeIsDiscarded) {
   const SimulatedRun setup{.workers = 2, .network_s = 0, .budget = {.steps = 10}};
   std::vector<bool> kept;

@@ -19,7 +19,7 @@ namespace syncopate {
 using Path = std::vector<std::string>;  // elements of lists by number or name
 
 struct Patch {
-  Path path;
+  Path path{};
   std::optional<TomlNode> value{};  // none: removes the key
   SourcePlace place{};              // place of the key, with its `origin`: who makes the change
   std::string key{};                // as written
