@@ -203,15 +203,14 @@ Claim read_claim(Settings& table) {
     claim.method = table.text({"method", "Label of the method whose measure it is."});
     claim.against = table.text({"against", "Label of the method that it is compared with, seed by seed."}, "");
     if (claim.against.empty()) table.leave_out("against");
-    claim.effect = table.choice<Effect>({"as",
-                                         "The claimed number: the method's measure, its difference or ratio to the "
-                                         "other's, or where over `over` it is best."},
-                                        {{"value", Effect::value},
-                                         {"difference", Effect::difference},
-                                         {"ratio", Effect::ratio},
-                                         {"best", Effect::best}},
-                                        claim.against.empty() ? Effect::value : Effect::difference,
-                                        "difference, or value without against");
+    claim.effect = table.choice<Effect>(
+        {"as",
+         "The claimed number: the measure, its difference or ratio to the other's, or where over `over` it is best."},
+        {{"value", Effect::value},
+         {"difference", Effect::difference},
+         {"ratio", Effect::ratio},
+         {"best", Effect::best}},
+        claim.against.empty() ? Effect::value : Effect::difference, "difference, or value without against");
     claim.over = table.text({"over", "A swept key of numbers: the slope over it, or its best value, is claimed."}, "");
     if (claim.over.empty()) table.leave_out("over");
     if (!claim.over.empty())

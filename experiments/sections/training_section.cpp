@@ -224,10 +224,10 @@ double read_momentum(Settings& optimizer, double momentum) {
 }
 
 MomentumOf read_momentum_of(Settings& optimizer, MomentumOf of) {
-  return optimizer.choice({"momentum_of",
-                           "The quantity that momentum sums: gradients (PyTorch), or gradients times the learning rate "
-                           "(TensorFlow, MLPerf)."},
-                          {{"gradients", MomentumOf::gradients}, {"updates", MomentumOf::updates}}, of);
+  return optimizer.choice(
+      {"momentum_of",
+       "What momentum sums up: gradients (PyTorch), or gradients times the learning rate (TensorFlow, MLPerf)."},
+      {{"gradients", MomentumOf::gradients}, {"updates", MomentumOf::updates}}, of);
 }
 
 TrustScope read_trust_scope(Settings& optimizer, TrustScope scope) {
