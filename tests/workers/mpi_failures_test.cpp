@@ -157,9 +157,8 @@ TEST(MpiDeadlock, ServersThatWaitForEachOtherAreFoundAfterTheWorkersEnd) {
 // The statements of two ranks in one round and in the next.
 TEST(MpiDeadlock, IsOneOnlyIfNothingHasChangedAndNothingIsUnderWay) {
   using For = WaitReport::For;
-  const std::vector<WaitReport> both_wait = {
-      {.wait = 4, .frames_sent = 7, .frames_received = 5, .collectives_of_all = 2},
-      {.wait = 9, .frames_sent = 5, .frames_received = 7, .collectives_of_all = 2}};
+  const std::vector<WaitReport> both_wait = {{.wait = 4, .frames_sent = 7, .frames_received = 5},
+                                             {.wait = 9, .frames_sent = 5, .frames_received = 7}};
   EXPECT_TRUE(nobody_can_continue(both_wait, both_wait));
   EXPECT_FALSE(nobody_can_continue({}, both_wait)) << "the first round";
   for (const auto& change : std::vector<void (*)(WaitReport&)>{[](WaitReport& report) { ++report.wait; },
@@ -172,18 +171,6 @@ TEST(MpiDeadlock, IsOneOnlyIfNothingHasChangedAndNothingIsUnderWay) {
   auto one_under_way = both_wait;
   --one_under_way[0].frames_received;
   EXPECT_FALSE(nobody_can_continue(one_under_way, one_under_way));
-
-  auto at_a_meeting = both_wait;
-  at_a_meeting[0].what = For::collective_of_all;
-  at_a_meeting[0].collective_of_all = 2;
-  EXPECT_FALSE(nobody_can_continue(at_a_meeting, at_a_meeting)) << "all have come to it: it takes place";
-  --at_a_meeting[1].collectives_of_all;
-  EXPECT_TRUE(nobody_can_continue(at_a_meeting, at_a_meeting)) << "it waits for the other one";
-  at_a_meeting[0].collective_of_all = 1;
-  EXPECT_FALSE(nobody_can_continue(at_a_meeting, at_a_meeting)) << "it waits at one that both have come to";
-  at_a_meeting[0].collective_of_all = 2;
-  at_a_meeting[1].collectives_of_all = WaitReport::needed_at_no_collective;
-  EXPECT_FALSE(nobody_can_continue(at_a_meeting, at_a_meeting)) << "the other one is a server";
 
   auto at_the_end = both_wait;
   at_the_end[0].what = For::the_end;

@@ -2,8 +2,6 @@
 // to the call at which it had stopped.
 #pragma once
 
-#include <mpi.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -43,7 +41,6 @@ class MpiCheckpoints {
  private:
   struct CheckpointStop {
     Time at{};                         // by the latest clock
-    std::int64_t collectives = 0;      // of all workers, that all of them have come to
     std::vector<std::int64_t> sent{};  // to this rank, by rank
   };
   std::optional<std::int64_t> called_for();
@@ -54,15 +51,18 @@ class MpiCheckpoints {
     collectives_.drive();
   }
   template <typename Number>
-  std::vector<Number> gather(const std::vector<Number>& own, MPI_Datatype type, bool drives);
+  std::vector<Number> gather(const std::vector<Number>& own, bool drives) {
+    const MpiCommunicators& communicators = state_.communicators;
+    return gather_politely(own, communicators.checkpoints(), communicators.cores_suffice(), [this, drives] {
+      if (drives) drive();
+    });
+  }
 
   MpiRunState& state_;
   MpiCollectives& collectives_;
   Write write_;
   CheckpointStore* store_;
   std::int64_t next_look_ns_ = 0;
-  std::int64_t number_ = 0;           // read by:
-  std::vector<MPI_Request> calls_{};  // of rank 0
 };
 
 // Log of everything the cluster returned to this rank's program, call by call, a few bytes each. Gradients and models

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <exception>
 
 #include "workers/mpi/mpi_checkpoints.hpp"
@@ -139,7 +138,7 @@ MpiCluster::Process::Run::Run(const Options& given, MpiCommunicators& communicat
       partial_sums(state, waiting),
       messages(state, waiting),
       micro_batches(state, waiting, collectives, partial_sums, messages),
-      totals(state, waiting, rounds, messages, partial_sums, micro_batches),
+      totals(state, waiting, messages, partial_sums, micro_batches),
       checkpoints(state, collectives, [this](ByteSink& out, Time at) { write_checkpoint(out, at); }) {}
 
 StartedCollective MpiCluster::Process::Run::start(Collective&& what, const Contribution& contribution, Place place,
@@ -240,24 +239,15 @@ void MpiCluster::Process::resume() {
   MpiRunState& state = run_->state;
   const bool is_inside = run_->replay_log.replays() && run_->replay_log.position().is_inside;
   state.clock.resume_from(communicators_.common_start_ns() - at.time_since_epoch().count(), is_inside);
-  run_->collectives.resume();
   options_.store->resumed();
 }
 
 // Collective over all ranks: none goes on if one cannot. Throws ReplayMismatch then.
 void MpiCluster::Process::agree_to_resume(const std::string& problem) {
-  using Text = std::array<char, 256>;
   has_agreed_ = true;
-  Text own{};
-  problem.copy(own.data(), own.size() - 1);
-  const MPI_Comm everyone = communicators_.everyone();
-  std::vector<Text> all(static_cast<std::size_t>(ranks_of(everyone)));
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Iallgather(own.data(), sizeof(Text), MPI_BYTE, all.data(), sizeof(Text), MPI_BYTE, everyone, &request);
-  wait_politely_for(request, communicators_.cores_suffice());
-  for (std::size_t rank = 0; rank < all.size(); ++rank)
-    if (const char* const text = all[rank].data(); *text != '\0')
-      throw ReplayMismatch(fmt::format("rank {}: {}", rank, text));
+  const auto problems = gather_texts(problem, communicators_.everyone(), communicators_.cores_suffice());
+  for (std::size_t rank = 0; rank < problems.size(); ++rank)
+    if (!problems[rank].empty()) throw ReplayMismatch(fmt::format("rank {}: {}", rank, problems[rank]));
 }
 
 // After its program a participant announces its end, and takes in what the others still send.
@@ -277,11 +267,11 @@ void MpiCluster::Process::finish() {
     state.ending = Ending::announced;
   }
   // Until all workers have ended, worker 0 still sends the results of partial all-reduces.
-  if (state.is_worker() && state.ending != Ending::closed) run_->collectives.meet_at_the_end();
+  if (state.is_worker() && state.ending != Ending::closed) run_->collectives.wait_for_all_ends();
   if (state.ending != Ending::closed) state.transport.announce(Announcement::closed);
   state.ending = Ending::closed;
   run_->waiting.wait({}, [&] {
-    for (const auto kind : {MpiTransport::Kind::message, MpiTransport::Kind::arrival})
+    for (const auto kind : {MpiTransport::Kind::message, MpiTransport::Kind::group_arrival})
       while (state.transport.take(kind)) continue;  // too late for anybody: neither kept nor read
     const int participants = state.participants();
     return state.transport.count_announced(Announcement::closed, 0, participants) == participants - 1 &&

@@ -219,7 +219,7 @@ class MpiRunState {
   bool has_partial_sums = false;          // as far as is known here
 
   // How far this rank has come after its program (MpiCluster::Process::finish).
-  enum class Ending { none, announced, of_collectives, closed };
+  enum class Ending { none, announced, closed };
   Ending ending = Ending::none;
   Time program_end = start_time;
   bool program_has_ended = false;

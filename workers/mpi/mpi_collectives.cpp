@@ -177,16 +177,7 @@ StartedCollective MpiCollectives::arrive(Collective&& what, bool blocks, const C
   collective.own = arrival_at(what, contribution, place);
   collective.own.blocks = blocks;
   collective.what = std::move(what);
-  collective.arrivals.assign(group.members.size(), collective.own);
-  if (is_group(group)) {
-    for (const Rank member : group.members.ranks()) {
-      if (member == state_.self) continue;
-      state_.transport.send(MpiTransport::Kind::arrival, member, bytes_of(collective.own));
-      collective.awaited.push_back(member);
-    }
-  } else {
-    gather(collective);
-  }
+  tell_others(group, collective);
   return handle_of(group, collective, contribution.step);
 }
 
@@ -196,9 +187,11 @@ StartedCollective MpiCollectives::handle_of(const MpiCollectiveGroup& group, con
   return {collective.what.kind, members, collective.number, step};
 }
 
-void MpiCollectives::gather(MpiCollective& collective) {
-  MPI_Iallgather(&collective.own, sizeof(Arrival), MPI_BYTE, collective.arrivals.data(), sizeof(Arrival), MPI_BYTE,
-                 state_.communicators.workers(), &collective.gathering);
+void MpiCollectives::tell_others(const MpiCollectiveGroup& group, MpiCollective& collective) {
+  state_.transport.send(frames_of(group), group.members.ranks(), bytes_of(collective.own));
+  collective.arrivals.assign(group.members.size(), collective.own);
+  for (const Rank member : group.members.ranks())
+    if (member != state_.self) collective.awaited.push_back(member);
 }
 
 MpiCollectiveGroup& MpiCollectives::group_of(const Collective& what) {
@@ -208,28 +201,20 @@ MpiCollectiveGroup& MpiCollectives::group_of(const Collective& what) {
 }
 
 Arrival MpiCollectives::arrival_at(const Collective& what, const Contribution& contribution, const Place& place) {
-  Arrival own{.terms = what.terms(),
+  state_.clock.book(Activity::compute);
+  Arrival own{.time = state_.clock.booked(),
+              .terms = what.terms(),
               .wide = what.gradient.wide(),
               .weight = what.weight,
               .ages = what.model ? ages_of(*what.model) : MomentAges(),
               .micro_batches = what.gradient.micro_batches(),
               .part = contribution,
-              .packet_bytes = what.packet.size};
+              .packet_bytes = what.packet.size,
+              .message_bytes = state_.sent_bytes,
+              .partial_kept = state_.kept_in_partial_sums};
   own.part.compute_time = {};
-  stamp(own, place);
-  return own;
-}
-
-void MpiCollectives::stamp(Arrival& own, const Place& place) {
-  // After its program a worker waits for the others: time beyond the run's end is taken back as waiting.
-  if (own.terms)
-    state_.clock.book(Activity::compute);
-  else if (!state_.is_lost)
-    state_.clock.book(Activity::wait, {"end of the run"});
-  own.time = state_.clock.booked();
-  own.message_bytes = state_.sent_bytes;
-  own.partial_kept = state_.kept_in_partial_sums;
   set_place(own, place);
+  return own;
 }
 
 // In the order in which they were started: the reduction of none begins before that of the one before.
@@ -237,8 +222,8 @@ void MpiCollectives::advance(MpiCollectiveGroup& group) {
   for (MpiCollective& collective : group.open) {
     if (collective.has_ended) continue;
     if (!collective.is_complete) {
-      if (is_group(group)) gather_frames(group, collective);
-      collective.is_complete = is_group(group) ? collective.awaited.empty() : is_done(collective.gathering);
+      gather_arrivals(group, collective);
+      collective.is_complete = collective.awaited.empty();
       if (!collective.is_complete) return;
       conclude_arrivals(group, collective);
       if (!collective.blocks && collective.reduction) collective.reduction->begin();
@@ -248,16 +233,19 @@ void MpiCollectives::advance(MpiCollectiveGroup& group) {
   }
 }
 
-// The members alone take part. Frames of one sender come in order, so that its news say whether it has left before.
-void MpiCollectives::gather_frames(MpiCollectiveGroup& group, MpiCollective& collective) {
+// Frames of one sender come in order, so that its news say whether it has left before.
+void MpiCollectives::gather_arrivals(MpiCollectiveGroup& group, MpiCollective& collective) {
   std::erase_if(collective.awaited, [&](Rank member) {
-    if (const auto frame = state_.transport.take(MpiTransport::Kind::arrival, member)) {
+    if (const auto frame = state_.transport.take(frames_of(group), member)) {
       collective.arrivals[group.members.place_of(member)] = read_bytes<Arrival>(frame->contents);
       return true;
     }
-    if (state_.transport.is_arriving(MpiTransport::Kind::arrival, member)) return false;
-    if (state_.transport.has_announced(Announcement::ended, member))
-      throw RunFailure(explain_absence(collective.own, member, "has left"));
+    const bool has_left = state_.transport.has_announced(Announcement::ended, member);
+    if (!is_group(group)) {
+      if (has_left) collective.arrivals[group.members.place_of(member)] = {};
+      return has_left;
+    }
+    if (has_left) throw RunFailure(explain_absence(collective.own, member, "has left"));
     if (state_.transport.has_announced(Announcement::lost, member))
       throw RunFailure(explain_absence(collective.own, member, "is in a micro-batch that never ends"));
     return false;
@@ -297,7 +285,7 @@ void MpiCollectives::conclude_arrivals(MpiCollectiveGroup& group, MpiCollective&
     // The first member counts it for the group, as its own bytes: the other workers do not know of it.
     collective.agreement = {.time = last_arrival(arrivals)};
     if (state_.self == first) ++state_.collectives, state_.sent_bytes += moved;
-  } else if (collective.own.terms) {
+  } else {
     if (state_.self == Rank{0}) ++state_.collectives;
     state_.collective_bytes += moved;
     state_.kept_in_collectives += row.kept;
@@ -307,13 +295,13 @@ void MpiCollectives::conclude_arrivals(MpiCollectiveGroup& group, MpiCollective&
   }
   if (what.kind == Kind::barrier) return;
   const MPI_Comm ranks =
-      is_group(group) ? state_.communicators.group(first.value, count) : state_.communicators.reductions();
+      is_group(group) ? state_.communicators.group(first.value, count) : state_.communicators.workers();
   collective.reduction.emplace(state_.options.training, std::move(what), agreed, ranks, collective.number);
 }
 
 void MpiCollectives::end_collective(const MpiCollectiveGroup& group, MpiCollective& collective) {
   collective.has_ended = true;
-  if (!collective.own.terms || is_group(group) || state_.self != Rank{0}) return;
+  if (is_group(group) || state_.self != Rank{0}) return;
   const Kind kind = collective.own.terms->kind;
   std::vector<GradientArrival>* const recorded = arrivals_of(state_.options.record);
   if (recorded && StepRows::is_row(kind, collective.row)) {
@@ -331,10 +319,7 @@ CollectiveResult MpiCollectives::finish(StartedCollective&& started, const Place
   const auto found = std::ranges::find(group.open, started.number, &MpiCollective::number);
   MpiCollective& collective = *found;
   state_.clock.enter();
-  const Awaited awaited{.place = &place,
-                        .collective_of_all = collective.number + 1,
-                        .what = is_group(group) ? WaitReport::For::frames : WaitReport::For::collective_of_all};
-  waiting_.wait(awaited, [&] {
+  waiting_.wait({.place = &place}, [&] {
     if (!collective.is_complete && !is_group(group)) fail_for_lost(collective);
     return collective.is_complete;
   });
@@ -368,25 +353,11 @@ void MpiCollectives::fail_for_lost(const MpiCollective& collective) const {
       throw RunFailure(explain_absence(collective.own, worker, "is in a micro-batch that never ends"));
 }
 
-// Comes after unfinished collectives of this worker, which the others may need. Lost workers come too.
-void MpiCollectives::meet_at_the_end() {
-  if (state_.ending < MpiRunState::Ending::of_collectives) {
-    waiting_.begin();
-    waiting_.wait_for_others([&] { return !are_under_way(); });
-    all_.open.clear();
-    groups_.clear();
-    MpiCollective& own_end = all_.open.emplace_back();
-    own_end.number = all_.started++;
-    state_.collectives_of_all = all_.started;
-    stamp(own_end.own, {});
-    own_end.arrivals.assign(all_.members.size(), own_end.own);
-    gather(own_end);
-    state_.ending = MpiRunState::Ending::of_collectives;
-  }
-  MpiCollective& end = all_.open.front();
-  waiting_.wait({.collective_of_all = end.number + 1, .what = WaitReport::For::collective_of_all},
-                [&] { return end.is_complete; });
-  state_.clock.book_until(Activity::wait, std::min(last_arrival(end.arrivals), state_.now()), {"end of the run"});
+// Lost workers end too, once all others have.
+void MpiCollectives::wait_for_all_ends() {
+  waiting_.wait_for_others([&] { return !are_under_way(); });
+  const int workers = state_.options.workers;
+  waiting_.wait({}, [&] { return state_.transport.count_announced(Announcement::ended, 0, workers) == workers - 1; });
 }
 
 void MpiCollectives::drive() {
@@ -403,16 +374,6 @@ void MpiCollectives::drive(MpiCollectiveGroup& group) {
     end_collective(group, collective);
     return advance(group);
   }
-}
-
-bool MpiCollectives::have_ended(std::int64_t number) const {
-  const auto is_through = [](const MpiCollectiveGroup& group, std::int64_t before) {
-    return std::ranges::all_of(group.open, [before](const MpiCollective& collective) {
-      return collective.has_ended || (collective.number >= before && !collective.is_complete);
-    });
-  };
-  return is_through(all_, number) &&
-         std::ranges::all_of(groups_, [&](const auto& group) { return is_through(group.second, 0); });
 }
 
 MpiReduction::Ended MpiCollectives::ended_members(const MpiCollectiveGroup& group, const Collective& what) const {
@@ -447,10 +408,6 @@ CollectiveResult MpiCollectives::finished_before(StartedCollective&& started, Fi
 }
 
 void MpiCollectives::serialise(StateArchive& archive) {
-  if (archive.reads() && state_.ending >= MpiRunState::Ending::of_collectives) {  // the program's are gone
-    all_.open.clear();
-    groups_.clear();
-  }
   serialise(all_, archive);
   std::uint64_t groups = groups_.size();
   archive(groups);
@@ -466,8 +423,6 @@ void MpiCollectives::serialise(StateArchive& archive) {
 void MpiCollectives::serialise(MpiCollectiveGroup& group, StateArchive& archive) {
   std::uint64_t open = group.open.size();
   archive(group.started, open);
-  // The program has not started the last one of all.
-  if (archive.reads() && state_.ending >= MpiRunState::Ending::of_collectives) group.open.resize(open);
   if (open != group.open.size()) throw ReplayMismatch("it has other collectives under way");
   for (MpiCollective& collective : group.open) serialise(group, collective, archive);
 }
@@ -476,9 +431,7 @@ void MpiCollectives::serialise(const MpiCollectiveGroup& group, MpiCollective& c
   const std::int64_t number = collective.number;
   archive(collective.number, collective.own, collective.arrivals, collective.awaited, collective.is_complete,
           collective.blocks, collective.has_ended, collective.agreement, collective.row);
-  const bool is_end = !collective.own.terms;
-  if (archive.reads() && !is_end && collective.number != number)
-    throw ReplayMismatch("it has other collectives under way");
+  if (collective.number != number) throw ReplayMismatch("it has other collectives under way");
   bool has_values = collective.reduction.has_value();
   archive(has_values);
   if (!has_values) return;
@@ -622,19 +575,29 @@ void MpiReduction::scale(double factor) {
   }
 }
 
-void MpiReduction::run() {
+void MpiReduction::gather(bool blocks) {
+  const auto call = [&](auto blocking, auto beginning, auto... arguments) {
+    if (blocks)
+      blocking(arguments...);
+    else
+      beginning(arguments..., &requests_.emplace_back(MPI_REQUEST_NULL));
+  };
   if (what_.kind == Kind::all_gather) {
     const int count = mpi_count(what_.numbers.size());
-    MPI_Allgather(what_.numbers.data(), count, MPI_DOUBLE, numbers_.data(), count, MPI_DOUBLE, ranks_);
+    call(MPI_Allgather, MPI_Iallgather, what_.numbers.data(), count, MPI_DOUBLE, numbers_.data(), count, MPI_DOUBLE,
+         ranks_);
   }
-  if (!gathered_.empty()) {
-    if (exchanges_chunks())
-      MPI_Alltoall(values_.data(), words_.front(), MPI_UINT32_T, gathered_.data(), words_.front(), MPI_UINT32_T,
-                   ranks_);
-    else
-      MPI_Allgatherv(values_.data(), mpi_count(values_.size()), MPI_UINT32_T, gathered_.data(), words_.data(),
-                     begins_.data(), MPI_UINT32_T, ranks_);
-  }
+  if (gathered_.empty()) return;
+  if (exchanges_chunks())
+    call(MPI_Alltoall, MPI_Ialltoall, values_.data(), words_.front(), MPI_UINT32_T, gathered_.data(), words_.front(),
+         MPI_UINT32_T, ranks_);
+  else
+    call(MPI_Allgatherv, MPI_Iallgatherv, values_.data(), mpi_count(values_.size()), MPI_UINT32_T, gathered_.data(),
+         words_.data(), begins_.data(), MPI_UINT32_T, ranks_);
+}
+
+void MpiReduction::run() {
+  gather(true);
   for (const Part& part : parts_)
     if (broadcasts())
       MPI_Bcast(part.data, mpi_count(part.count), part.type, what_.root.value, ranks_);
@@ -643,26 +606,15 @@ void MpiReduction::run() {
 }
 
 void MpiReduction::begin() {
-  const auto next = [this]() -> MPI_Request* { return &requests_.emplace_back(MPI_REQUEST_NULL); };
-  if (what_.kind == Kind::all_gather) {
-    const int count = mpi_count(what_.numbers.size());
-    MPI_Iallgather(what_.numbers.data(), count, MPI_DOUBLE, numbers_.data(), count, MPI_DOUBLE, ranks_, next());
-  }
-  if (!gathered_.empty()) {
-    if (exchanges_chunks())
-      MPI_Ialltoall(values_.data(), words_.front(), MPI_UINT32_T, gathered_.data(), words_.front(), MPI_UINT32_T,
-                    ranks_, next());
-    else
-      MPI_Iallgatherv(values_.data(), mpi_count(values_.size()), MPI_UINT32_T, gathered_.data(), words_.data(),
-                      begins_.data(), MPI_UINT32_T, ranks_, next());
-  }
+  gather(false);
   if (broadcasts()) return begin_broadcast();
   std::vector<Part> summed_by_ring;
   for (const Part& part : parts_)
     if (part.count * element_bytes(part.type) > piece_bytes)
       summed_by_ring.push_back(part);
     else
-      MPI_Iallreduce(MPI_IN_PLACE, part.data, mpi_count(part.count), part.type, MPI_SUM, ranks_, next());
+      MPI_Iallreduce(MPI_IN_PLACE, part.data, mpi_count(part.count), part.type, MPI_SUM, ranks_,
+                     &requests_.emplace_back(MPI_REQUEST_NULL));
   const int first_tag = static_cast<int>(number_ % most_under_way) * RingSums::lanes;
   if (!summed_by_ring.empty()) sums_.emplace(summed_by_ring, ranks_, first_tag);
 }

@@ -19,7 +19,8 @@
 
 namespace syncopate {
 
-// Every worker's message before a collective moves data: waits are polite, totals agreed, and mismatches explained.
+// Every member's message to the others before a collective moves data: waits are polite, totals agreed, and mismatches
+// explained.
 struct Arrival {
   Time time{};
   std::optional<Collective::Terms> terms{};  // none: the worker's program has ended
@@ -145,6 +146,7 @@ class MpiReduction {
   void add(std::span<double> values) { parts_.push_back({values.data(), values.size(), MPI_DOUBLE}); }
   void add_slice();
   void begin_gathering();
+  void gather(bool blocks);
   void begin_broadcast();
   bool gathers() const { return what_.gathers_packets() || what_.kind == Collective::Kind::exchange_chunks; }
   bool broadcasts() const {
@@ -185,10 +187,9 @@ struct MpiCollective {
   Place place{};
   Arrival own{};
   std::vector<Arrival> arrivals{};  // by member; read once all are there
-  MPI_Request gathering = MPI_REQUEST_NULL;
-  std::vector<Rank> awaited{};  // a group's members whose frames have not come
-  bool is_complete = false;     // all have arrived
-  bool blocks = false;          // all of them do nothing else until it has ended
+  std::vector<Rank> awaited{};      // members that have not arrived
+  bool is_complete = false;         // all have
+  bool blocks = false;              // all of them do nothing else until it has ended
   std::optional<MpiReduction> reduction{};
   bool has_ended = false;
   AgreedProgress agreement{};
@@ -202,15 +203,15 @@ struct MpiCollective {
 struct MpiCollectiveGroup {
   Members members;
   std::int64_t started = 0;
-  // In the order in which they were started, which is the same on all members. MPI writes to them: they do not move.
+  // In the order in which they were started, which is the same on all members.
   std::list<MpiCollective> open{};
 };
 
-// Collectives of an MPI rank. First every member says that it has arrived, when, and with what; then values are
-// reduced. Both are non-blocking and go on wherever this rank lets MPI progress: in every wait, in the sleep of a delay
-// and before each micro-batch, not within one. Only where the arrivals say that all members do nothing else until the
-// end, the reduction is MPI's blocking one. Arrivals and reductions have communicators of their own: on each, all ranks
-// come to the same operations in the same order, that in which collectives are started.
+// Collectives of an MPI rank. First every member tells the others that it has arrived, when, and with what; then values
+// are reduced. Both are non-blocking and go on wherever this rank lets MPI progress: in every wait, in the sleep of a
+// delay and before each micro-batch, not within one. Only where the arrivals say that all members do nothing else until
+// the end, the reduction is MPI's blocking one. All members come to the reductions in the same order, that in which
+// collectives are started.
 class MpiCollectives {
  public:
   MpiCollectives(MpiRunState& state, MpiWaiting& waiting)
@@ -246,19 +247,15 @@ class MpiCollectives {
   }
   // Call it while this rank stands still. Ends collectives that all members have come to, blocking ones too.
   void drive();
-  // How many of all workers have been started here; whether the first `number`, and those of groups, have ended.
-  std::int64_t started() const { return all_.started; }
-  bool have_ended(std::int64_t number) const;
-  // The last one of all workers, after their programs.
-  void meet_at_the_end();
+  // Whether those that all members have come to have ended.
+  bool have_ended() const {
+    return !any_is([](const MpiCollective& collective) { return collective.is_complete && !collective.has_ended; });
+  }
+  // After the program: until collectives that it has not finished have ended, which others may need, and all programs.
+  void wait_for_all_ends();
 
   // Archives open collectives, while the ranks stand still. Reading completes what `started_before` has put there.
   void serialise(StateArchive& archive);
-  // After reading: begins again the arrivals of collectives that not all have come to.
-  void resume() {
-    for (MpiCollective& collective : all_.open)
-      if (!collective.is_complete) gather(collective);
-  }
 
  private:
   bool is_group(const MpiCollectiveGroup& group) const { return &group != &all_; }
@@ -270,14 +267,16 @@ class MpiCollectives {
   }
   StartedCollective handle_of(const MpiCollectiveGroup& group, const MpiCollective& collective, Step step) const;
   Arrival arrival_at(const Collective& what, const Contribution& contribution, const Place& place);
-  void stamp(Arrival& own, const Place& place);
   void advance(MpiCollectiveGroup& group);
   void drive(MpiCollectiveGroup& group);
   void serialise(MpiCollectiveGroup& group, StateArchive& archive);
   void serialise(const MpiCollectiveGroup& group, MpiCollective& collective, StateArchive& archive);
-  void gather(MpiCollective& collective);
+  void tell_others(const MpiCollectiveGroup& group, MpiCollective& collective);
   MpiReduction::Ended ended_members(const MpiCollectiveGroup& group, const Collective& what) const;
-  void gather_frames(MpiCollectiveGroup& group, MpiCollective& collective);
+  MpiTransport::Kind frames_of(const MpiCollectiveGroup& group) const {
+    return is_group(group) ? MpiTransport::Kind::group_arrival : MpiTransport::Kind::arrival;
+  }
+  void gather_arrivals(MpiCollectiveGroup& group, MpiCollective& collective);
   void conclude_arrivals(MpiCollectiveGroup& group, MpiCollective& collective);
   void end_collective(const MpiCollectiveGroup& group, MpiCollective& collective);
   void fail_for_lost(const MpiCollective& collective) const;

@@ -42,6 +42,42 @@ struct Head {
 
 }  // namespace
 
+void MpiSends::send(std::shared_ptr<const void> owner, const void* data, std::size_t count, MPI_Datatype type,
+                    std::span<const Rank> ranks, int tag, MPI_Comm communicator, std::function<void()> when_sent) {
+  std::vector<MPI_Request> requests(ranks.size());
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    MPI_Isend(data, mpi_count(count), type, ranks[i].value, tag, communicator, &requests[i]);
+  sends_.push_back({std::move(owner), std::move(requests), std::move(when_sent)});
+}
+
+bool MpiSends::release() {
+  return std::erase_if(sends_, [](Send& send) {
+           const bool is_sent = are_done(send.requests);
+           if (is_sent && send.when_sent) send.when_sent();
+           return is_sent;
+         }) > 0;
+}
+
+std::optional<MPI_Status> find_message(int from, int tag, MPI_Comm communicator) {
+  int is_there = 0;
+  MPI_Status message{};
+  MPI_Iprobe(from, tag, communicator, &is_there, &message);
+  return is_there ? std::optional(message) : std::nullopt;
+}
+
+std::size_t size_of(const MPI_Status& message, MPI_Datatype type) {
+  int count = 0;
+  MPI_Get_count(&message, type, &count);
+  return static_cast<std::size_t>(count);
+}
+
+std::vector<std::byte> take_message(const MPI_Status& message, MPI_Comm communicator) {
+  std::vector<std::byte> bytes(size_of(message, MPI_BYTE));
+  MPI_Recv(bytes.data(), mpi_count(bytes.size()), MPI_BYTE, message.MPI_SOURCE, message.MPI_TAG, communicator,
+           MPI_STATUS_IGNORE);
+  return bytes;
+}
+
 MpiTransport::MpiTransport(MPI_Comm communicator, int participants)
     : communicator_(communicator), self_(rank_in(communicator)), participants_(participants) {
   for (auto& ranks : announced_) ranks.assign(participants, std::nullopt);
@@ -50,42 +86,37 @@ MpiTransport::MpiTransport(MPI_Comm communicator, int participants)
 
 void MpiTransport::announce(Announcement news, std::int64_t value) {
   const auto kind = static_cast<std::int32_t>(kinds + index(news));
-  for (int rank = 0; rank < participants_; ++rank)
-    if (rank != self_.value) transport(kind, Rank{rank}, bytes_of(value), nullptr);
+  transport(kind, others_of(Ranks(participants_)), bytes_of(value), nullptr);
 }
 
-void MpiTransport::transport(std::int32_t kind, Rank to, std::span<const std::byte> contents,
+std::vector<Rank> MpiTransport::others_of(Ranks ranks) const {
+  std::vector<Rank> others;
+  for (const Rank rank : ranks)
+    if (rank != self_) others.push_back(rank);
+  return others;
+}
+
+void MpiTransport::transport(std::int32_t kind, std::span<const Rank> to, std::span<const std::byte> contents,
                              std::shared_ptr<const FlatVector> body) {
-  ++frames_sent_;
-  ++sent_to_[to];
+  frames_sent_ += std::ssize(to);
+  for (const Rank rank : to) ++sent_to_[rank];
   const Header header{.kind = kind, .from = self_.value, .floats = body ? static_cast<std::int64_t>(body->size()) : 0};
-  Outgoing& frame = outbox_.emplace_back(Outgoing{.envelope = bytes_of(header), .body = std::move(body)});
-  append_bytes(frame.envelope, contents);
-  MPI_Isend(frame.envelope.data(), mpi_count(frame.envelope.size()), MPI_BYTE, to.value, envelope_tag, communicator_,
-            &frame.requests[0]);
-  if (header.floats > 0)
-    MPI_Isend(frame.body->data(), mpi_count(frame.body->size()), MPI_FLOAT, to.value, body_tag, communicator_,
-              &frame.requests[1]);
+  const auto envelope = std::make_shared<std::vector<std::byte>>(sizeof(Header) + contents.size());
+  std::ranges::copy(std::as_bytes(std::span(&header, 1)), envelope->begin());
+  std::ranges::copy(contents, envelope->begin() + sizeof(Header));
+  sends_.send(envelope, envelope->data(), envelope->size(), MPI_BYTE, to, envelope_tag, communicator_);
+  if (header.floats > 0) sends_.send(body, body->data(), body->size(), MPI_FLOAT, to, body_tag, communicator_);
 }
 
 void MpiTransport::progress() {
-  while (true) {
-    int arrived = 0;
-    MPI_Status status;
-    MPI_Iprobe(MPI_ANY_SOURCE, envelope_tag, communicator_, &arrived, &status);
-    if (!arrived) break;
-    accept(status);
-  }
-  outbox_.remove_if([](Outgoing& frame) { return are_done(frame.requests); });
+  while (const auto envelope = find_message(MPI_ANY_SOURCE, envelope_tag, communicator_)) accept(*envelope);
+  sends_.release();
 }
 
-void MpiTransport::accept(const MPI_Status& status) {
+void MpiTransport::accept(const MPI_Status& message) {
   ++frames_received_;
-  ++received_from_[Rank{status.MPI_SOURCE}];
-  int size = 0;
-  MPI_Get_count(&status, MPI_BYTE, &size);
-  std::vector<std::byte> envelope(static_cast<std::size_t>(size));
-  MPI_Recv(envelope.data(), size, MPI_BYTE, status.MPI_SOURCE, envelope_tag, communicator_, MPI_STATUS_IGNORE);
+  ++received_from_[Rank{message.MPI_SOURCE}];
+  const std::vector<std::byte> envelope = take_message(message, communicator_);
   const auto header = read_bytes<Header>(envelope);
   const auto kind = static_cast<std::size_t>(header.kind);
   if (kind >= kinds) {
@@ -129,7 +160,7 @@ void MpiTransport::serialise(StateArchive& archive) {
 }
 
 bool MpiTransport::has_nothing_half_way() {
-  return outbox_.empty() && std::ranges::all_of(inboxes_, [](auto& inbox) {
+  return sends_.empty() && std::ranges::all_of(inboxes_, [](auto& inbox) {
            return std::ranges::all_of(inbox, [](Incoming& incoming) { return is_done(incoming.request); });
          });
 }
@@ -194,8 +225,8 @@ void MpiMessages::send(Rank to, Message&& message) {
     ++count_;
   // A message to somebody who has ended is not sent, but counts.
   if (to == state_.self || !state_.transport.has_announced(Announcement::ended, to)) {
-    std::vector<std::byte> contents = contents_of(to, message);
-    state_.transport.send(MpiTransport::Kind::message, to, std::move(contents), body_of(message));
+    const std::vector<std::byte> contents = contents_of(to, message);
+    state_.transport.send(MpiTransport::Kind::message, to, contents, body_of(message));
   }
   state_.clock.book(Activity::communicate, {"send"});
 }

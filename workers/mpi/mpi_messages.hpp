@@ -1,4 +1,4 @@
-// Messages between MPI ranks: frames, and the messages of a method as frames.
+// Messages between MPI ranks: sends and receives of any kind, frames, and the messages of a method as frames.
 #pragma once
 
 #include <mpi.h>
@@ -9,11 +9,12 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
-#include <list>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "workers/base/units.hpp"
@@ -28,17 +29,42 @@ class MpiRunState;
 class MpiWaiting;
 struct ValueLayout;
 
-// Frames between ranks: non-blocking sends whose buffers live until MPI has taken them, and one inbox per kind in
-// order of arrival. A frame is a few bytes of contents and, if it carries values, one flat body. All frames of one
-// sender, announcements too, arrive in the order in which it sent them.
+// Sends that are under way. What they read lives until MPI has taken it.
+class MpiSends {
+ public:
+  // `owner` keeps the `count` values of `type` at `data`. Calls `when_sent` once all of `ranks` have been sent them.
+  void send(std::shared_ptr<const void> owner, const void* data, std::size_t count, MPI_Datatype type,
+            std::span<const Rank> ranks, int tag, MPI_Comm communicator, std::function<void()> when_sent = {});
+  // Lets MPI progress, and lets go of what has been sent. Returns whether anything was.
+  bool release();
+  bool empty() const { return sends_.empty(); }
+
+ private:
+  struct Send {
+    std::shared_ptr<const void> owner;
+    std::vector<MPI_Request> requests;  // by receiver
+    std::function<void()> when_sent;
+  };
+  std::vector<Send> sends_;
+};
+
+// The first message with such a source and tag that has come and is not received yet.
+std::optional<MPI_Status> find_message(int from, int tag, MPI_Comm communicator);
+std::size_t size_of(const MPI_Status& message, MPI_Datatype type);  // in values
+// Receives it.
+std::vector<std::byte> take_message(const MPI_Status& message, MPI_Comm communicator);
+
+// Frames between ranks: one inbox per kind in order of arrival. A frame is a few bytes of contents and, if it carries
+// values, one flat body. All frames of one sender, announcements too, arrive in the order in which it sent them.
 class MpiTransport {
  public:
-  enum class Kind : std::int32_t { message, arrival, partial_arrival, partial_result };
-  // A participant tells all others each of these once.
+  enum class Kind : std::int32_t { message, arrival, group_arrival, partial_arrival, partial_result };
+  // A participant tells all others.
   enum class Announcement : std::int32_t {
-    ended,   // its program has
-    lost,    // it is in a micro-batch that never ends
-    closed,  // it sends nothing any more
+    ended,       // its program has
+    lost,        // it is in a micro-batch that never ends
+    closed,      // it sends nothing any more
+    checkpoint,  // rank 0: all are to stop for one, of this number
   };
   struct Frame {
     Rank from{};
@@ -51,9 +77,13 @@ class MpiTransport {
   MpiTransport(const MpiTransport&) = delete;
   MpiTransport& operator=(const MpiTransport&) = delete;
 
-  // Start a send and return.
-  void send(Kind kind, Rank to, std::vector<std::byte> contents, std::shared_ptr<const FlatVector> body = nullptr) {
-    transport(static_cast<std::int32_t>(kind), to, contents, std::move(body));
+  // Start to send and return.
+  void send(Kind kind, Rank to, std::span<const std::byte> contents, std::shared_ptr<const FlatVector> body = nullptr) {
+    transport(static_cast<std::int32_t>(kind), {&to, 1}, contents, std::move(body));
+  }
+  // To all of them but this one.
+  void send(Kind kind, Ranks to, std::span<const std::byte> contents) {
+    transport(static_cast<std::int32_t>(kind), others_of(to), contents, nullptr);
   }
   void announce(Announcement news, std::int64_t value = 0);
 
@@ -72,6 +102,10 @@ class MpiTransport {
 
   // The value that came with it; nothing if there was no such announcement. A rank hears nothing from itself.
   std::optional<std::int64_t> announced(Announcement news, Rank rank) const { return announced_[index(news)][rank]; }
+  // The same, once: it is forgotten then.
+  std::optional<std::int64_t> take_announced(Announcement news, Rank rank) {
+    return std::exchange(announced_[index(news)][rank], std::nullopt);
+  }
   bool has_announced(Announcement news, Rank rank) const { return announced(news, rank).has_value(); }
   // Counts the ranks from `begin` to before `end`.
   int count_announced(Announcement news, int begin, int end) const {
@@ -81,11 +115,11 @@ class MpiTransport {
   }
 
   bool nothing_under_way() const {
-    return outbox_.empty() && std::ranges::all_of(inboxes_, [](const auto& inbox) { return inbox.empty(); });
+    return sends_.empty() && std::ranges::all_of(inboxes_, [](const auto& inbox) { return inbox.empty(); });
   }
   // Whether no frame is half sent or half received here.
   bool has_nothing_half_way();
-  bool sending() const { return !outbox_.empty(); }
+  bool sending() const { return !sends_.empty(); }
   // Frames so far, announcements too.
   std::int64_t frames_sent() const { return frames_sent_; }
   std::int64_t frames_received() const { return frames_received_; }
@@ -96,16 +130,11 @@ class MpiTransport {
   void serialise(StateArchive& archive);
 
  private:
-  static constexpr std::size_t kinds = 4;
+  static constexpr std::size_t kinds = 5;
   struct Header {
     std::int32_t kind = 0;  // a Kind, or kinds + an Announcement
     std::int32_t from = 0;
     std::int64_t floats = 0;  // of the body that follows; 0: none
-  };
-  struct Outgoing {
-    std::vector<std::byte> envelope;  // header and contents
-    std::shared_ptr<const FlatVector> body;
-    std::array<MPI_Request, 2> requests{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
   };
   struct Incoming {
     Frame frame;
@@ -116,9 +145,10 @@ class MpiTransport {
   static std::size_t index(T value) {
     return static_cast<std::size_t>(value);
   }
-  void transport(std::int32_t kind, Rank to, std::span<const std::byte> contents,
+  std::vector<Rank> others_of(Ranks ranks) const;
+  void transport(std::int32_t kind, std::span<const Rank> to, std::span<const std::byte> contents,
                  std::shared_ptr<const FlatVector> body);
-  void accept(const MPI_Status& status);
+  void accept(const MPI_Status& message);
 
   MPI_Comm communicator_;
   Rank self_;
@@ -127,17 +157,17 @@ class MpiTransport {
   std::int64_t frames_received_ = 0;
   ByRank<std::int64_t> sent_to_;
   ByRank<std::int64_t> received_from_;
-  std::list<Outgoing> outbox_;
+  MpiSends sends_;
   std::array<std::deque<Incoming>, kinds> inboxes_;
-  std::array<ByRank<std::optional<std::int64_t>>, 3> announced_;  // by announcement
+  std::array<ByRank<std::optional<std::int64_t>>, 4> announced_;  // by announcement
 };
 
 // Contents of a frame: a value, and the values that follow it.
 template <typename T>
 void append_bytes(std::vector<std::byte>& bytes, std::span<const T> values) {
   static_assert(std::is_trivially_copyable_v<T>);
-  const auto added = std::as_bytes(values);
-  bytes.insert(bytes.end(), added.begin(), added.end());
+  const auto begin = bytes.insert(bytes.end(), values.size_bytes(), std::byte{});
+  std::ranges::copy(std::as_bytes(values), begin);
 }
 
 template <typename T>

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <utility>
 
+#include "workers/mpi/mpi_waiting.hpp"
 #include "workers/training/flat_arithmetic.hpp"
 
 namespace syncopate {
@@ -17,8 +19,7 @@ const std::string own = "o", outcome = "t";
 constexpr int looked_for_at_once = 64;
 constexpr std::chrono::milliseconds look_at_interrupts{50};
 
-// The pause grows with the time in which nothing has come, so that it costs a wait one per cent at most.
-std::int64_t pause_ns(std::int64_t waited_ns) { return std::clamp<std::int64_t>(waited_ns / 100, 20'000, 500'000); }
+constexpr std::int64_t longest_pause_ns = 500'000;
 
 }  // namespace
 
@@ -80,8 +81,7 @@ void MpiProcessGroup::settle() {
 // True if it has ended a settle().
 bool MpiProcessGroup::settle_if_idle() {
   const std::lock_guard lock(mutex_);
-  const bool is_idle = handed_in_.empty() && awaited_.empty() && sendings_.empty() && receivings_.empty();
-  if (!is_settling_ || !(is_idle || has_anybody_failed())) return false;
+  if (!is_settling_ || !((handed_in_.empty() && is_idle()) || has_anybody_failed())) return false;
   is_settling_ = false;
   settled_.notify_one();
   return true;
@@ -138,9 +138,8 @@ void MpiProcessGroup::serve() {
       if (is_left_) return;
     }
     bool has_come = take_handed_in();
-    has_come |= look_for_messages();
     has_come |= receive_what_has_come();
-    has_come |= end_sendings();
+    has_come |= sends_.release();
     has_come |= take_any(tag_of_end);
     has_come |= settle_if_idle();
     look_for_lost();
@@ -149,7 +148,7 @@ void MpiProcessGroup::serve() {
     if (has_come)
       last_ns = now;
     else
-      sleep_until_monotonic(now + pause_ns(now - last_ns));
+      sleep_until_monotonic(now + polite_pause_ns(now - last_ns, longest_pause_ns));
   }
 }
 
@@ -162,8 +161,7 @@ bool MpiProcessGroup::take_handed_in() {
   std::vector<Exchange> taken;
   {
     std::unique_lock lock(mutex_);
-    const bool is_idle = awaited_.empty() && sendings_.empty() && receivings_.empty() && !has_sent_end_;
-    if (is_idle)
+    if (is_idle() && !has_sent_end_)
       changed_.wait_for(lock, look_at_interrupts,
                         [this] { return !handed_in_.empty() || is_settling_ || is_closing_ || is_left_; });
     taken.swap(handed_in_);
@@ -172,115 +170,81 @@ bool MpiProcessGroup::take_handed_in() {
   return !taken.empty();
 }
 
-void MpiProcessGroup::start(Exchange&& exchange) {
-  const ProcessSet others = ProcessSet::first(size()).without(ProcessSet::only(self()));
-  const bool gives = exchange.from.has(self()), takes = exchange.to.has(self());
-  const ProcessSet sources = takes ? exchange.from & others : ProcessSet::none();
-  const ProcessSet receivers = gives ? exchange.to & others : ProcessSet::none();
-  std::vector<MPI_Request> requests;
-  for (int process = 0; process < size(); ++process) {
-    if (!receivers.has(process)) continue;
-    MPI_Isend(exchange.mine.data, mpi_count(exchange.mine.bytes / sizeof(float)), MPI_FLOAT, process,
-              tag_of(exchange.number), communicator(), &requests.emplace_back());
-  }
-  const Payload mine = exchange.mine;
-  if (sources.empty() && requests.empty()) {
-    call_back([&] { exchange.done({}); });
-    return;
-  }
-  if (!requests.empty()) {
-    Sending sending{.exchange = {.mine = mine}, .requests = std::move(requests), .ends_with_it = sources.empty()};
-    if (sending.ends_with_it) sending.exchange.done = exchange.done;
-    sendings_.push_back(std::move(sending));
-  }
-  if (sources.empty()) return;
-  Awaited awaited{.exchange = std::move(exchange),
-                  .from = std::vector<std::optional<Payload>>(static_cast<std::size_t>(size())),
-                  .missing = sources.count(size()),
-                  .received = ProcessSet::none()};
-  awaited.exchange.from = sources;
-  const std::uint64_t number = awaited.exchange.number;
-  awaited_.emplace(number, std::move(awaited));
+std::vector<Rank> MpiProcessGroup::others_in(ProcessSet processes) const {
+  std::vector<Rank> others;
+  for (int process = 0; process < size(); ++process)
+    if (process != self() && processes.has(process)) others.push_back(Rank{process});
+  return others;
 }
 
-bool MpiProcessGroup::look_for_messages() {
+void MpiProcessGroup::start(Exchange&& exchange) {
+  const ProcessSet self_alone = ProcessSet::only(self());
+  const bool gives = exchange.from.has(self()), takes = exchange.to.has(self());
+  const ProcessSet sources = takes ? exchange.from.without(self_alone) : ProcessSet::none();
+  const ProcessSet receivers = gives ? exchange.to.without(self_alone) : ProcessSet::none();
+  std::function<void()> when_sent;
+  if (sources.empty())
+    when_sent = [this, done = std::move(exchange.done)] { call_back([&] { done({}); }); };
+  else
+    awaited_.emplace(exchange.number, Awaited{.missing = sources, .done = std::move(exchange.done)});
+  if (receivers.empty()) {
+    if (when_sent) when_sent();
+    return;
+  }
+  const Payload& mine = exchange.mine;
+  sends_.send(mine.owner, mine.data, mine.bytes / sizeof(float), MPI_FLOAT, others_in(receivers),
+              tag_of(exchange.number), communicator(), std::move(when_sent));
+}
+
+bool MpiProcessGroup::receive_what_has_come() {
   bool has_come = false;
-  int looked_for = 0;
-  for (auto& [number, awaited] : awaited_) {
-    if (++looked_for > looked_for_at_once) break;
+  auto next = awaited_.begin();
+  for (int looked_for = 0; looked_for < looked_for_at_once && next != awaited_.end(); ++looked_for) {
+    const auto entry = next++;
+    auto& [number, awaited] = *entry;
     for (int process = 0; process < size(); ++process)
-      if (awaited.exchange.from.has(process) && !awaited.received.has(process)) has_come |= look_for(awaited, process);
+      if (awaited.missing.has(process)) has_come |= look_for(number, awaited, process);
+    if (!awaited.is_received()) continue;
+    std::vector<Payload> payloads;
+    for (const auto& [process, one] : awaited.from)
+      payloads.push_back(
+          {.owner = one.values, .data = one.values->data(), .bytes = one.values->size() * sizeof(float)});
+    if (awaited.done) call_back([&, &done = awaited.done] { done(std::move(payloads)); });
+    awaited_.erase(entry);
+    has_come = true;
   }
   return has_come;
 }
 
-bool MpiProcessGroup::look_for(Awaited& awaited, int process) {
-  int is_there = 0, count = 0;
-  MPI_Message message = MPI_MESSAGE_NULL;
-  MPI_Status status{};
-  MPI_Improbe(process, tag_of(awaited.exchange.number), communicator(), &is_there, &message, &status);
-  if (!is_there) return false;
-  MPI_Get_count(&status, MPI_FLOAT, &count);
-  const auto owner = std::make_shared<FlatVector>(static_cast<std::size_t>(count));
-  Receiving receiving{.number = awaited.exchange.number,
-                      .from = process,
-                      .payload = {.owner = owner, .data = owner->data(), .bytes = owner->size() * sizeof(float)},
-                      .request = MPI_REQUEST_NULL};
-  MPI_Imrecv(owner->data(), count, MPI_FLOAT, &message, &receiving.request);
-  receivings_.push_back(std::move(receiving));
-  awaited.received = awaited.received | ProcessSet::only(process);
+bool MpiProcessGroup::look_for(std::uint64_t number, Awaited& awaited, int process) {
+  const auto message = find_message(process, tag_of(number), communicator());
+  if (!message) return false;
+  const auto values = std::make_shared<FlatVector>(size_of(*message, MPI_FLOAT));
+  Receiving& receiving = awaited.from[process] = {.values = values};
+  MPI_Irecv(values->data(), mpi_count(values->size()), MPI_FLOAT, process, tag_of(number), communicator(),
+            &receiving.request);
+  awaited.missing = awaited.missing.without(ProcessSet::only(process));
   return true;
-}
-
-bool MpiProcessGroup::receive_what_has_come() {
-  const auto is_received = [this](Receiving& receiving) {
-    if (!is_done(receiving.request)) return false;
-    const auto found = awaited_.find(receiving.number);
-    if (found == awaited_.end()) return true;
-    Awaited& awaited = found->second;
-    awaited.from[static_cast<std::size_t>(receiving.from)] = std::move(receiving.payload);
-    if (--awaited.missing > 0) return true;
-    std::vector<Payload> payloads;
-    for (auto& payload : awaited.from)
-      if (payload) payloads.push_back(std::move(*payload));
-    call_back([&] { awaited.exchange.done(std::move(payloads)); });
-    awaited_.erase(found);
-    return true;
-  };
-  return std::erase_if(receivings_, is_received) > 0;
-}
-
-bool MpiProcessGroup::end_sendings() {
-  const auto is_sent = [this](Sending& sending) {
-    const bool done = are_done(sending.requests);
-    if (done && sending.ends_with_it) call_back([&] { sending.exchange.done({}); });
-    return done;
-  };
-  return std::erase_if(sendings_, is_sent) > 0;
 }
 
 // Takes a message with this tag, if there is one. Ends of processes are noted, all else is dropped.
 bool MpiProcessGroup::take_any(int tag) {
-  int is_there = 0, count = 0;
-  MPI_Message message = MPI_MESSAGE_NULL;
-  MPI_Status status{};
-  MPI_Improbe(MPI_ANY_SOURCE, tag, communicator(), &is_there, &message, &status);
-  if (!is_there) return false;
-  MPI_Get_count(&status, MPI_BYTE, &count);
-  std::string bytes(static_cast<std::size_t>(count), ' ');
-  MPI_Mrecv(bytes.data(), count, MPI_BYTE, &message, MPI_STATUS_IGNORE);
-  if (status.MPI_TAG == tag_of_end) ends_[static_cast<std::size_t>(status.MPI_SOURCE)] = end_of(bytes);
+  const auto message = find_message(MPI_ANY_SOURCE, tag, communicator());
+  if (!message) return false;
+  const std::vector<std::byte> bytes = take_message(*message, communicator());
+  if (message->MPI_TAG == tag_of_end)
+    ends_[static_cast<std::size_t>(message->MPI_SOURCE)] =
+        end_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   return true;
 }
 
 // Messages of one process come in their order: one that has not come before the process's end never comes.
 void MpiProcessGroup::look_for_lost() {
   if (has_failed_ || awaited_.empty()) return;
-  Awaited& awaited = awaited_.begin()->second;
+  auto& [number, awaited] = *awaited_.begin();
   for (int process = 0; process < size(); ++process) {
     const auto& end = ends_[static_cast<std::size_t>(process)];
-    if (!end || !awaited.exchange.from.has(process) || awaited.received.has(process)) continue;
-    if (look_for(awaited, process)) continue;
+    if (!end || !awaited.missing.has(process) || look_for(number, awaited, process)) continue;
     std::string why = end->failure;
     if (why.empty()) why = fmt::format("process {} has ended the run, and others have not", process);
     if (end->is_own) why = fmt::format("process {}: {}", process, why);
@@ -291,30 +255,27 @@ void MpiProcessGroup::look_for_lost() {
 // After a failure nobody asks for the messages still to come, but their senders wait until they are taken.
 void MpiProcessGroup::drain() {
   if (!has_sent_end_) return;
-  awaited_.clear();
+  for (auto& [number, awaited] : awaited_) awaited.missing = ProcessSet::none(), awaited.done = nullptr;
   while (take_any(MPI_ANY_TAG)) continue;
 }
 
-// Announces this process's end once it has nothing more to send, and waits for the others.
+// Announces this process's end once nothing more is handed in, and waits for the others.
 bool MpiProcessGroup::finish_closing() {
+  std::string text;
   {
     const std::lock_guard lock(mutex_);
     if (!is_closing_ || !handed_in_.empty()) return false;
-    if (!has_sent_end_) end_text_ = own_failure_.empty() ? "" : (has_failed_ ? outcome : own) + own_failure_;
+    if (!own_failure_.empty()) text = (has_failed_ ? outcome : own) + own_failure_;
   }
-  if (!has_sent_end_) {
-    has_sent_end_ = true;
-    ends_[static_cast<std::size_t>(self())] = end_of(end_text_);
-    end_requests_.clear();
-    for (int process = 0; process < size(); ++process)
-      if (process != self())
-        MPI_Isend(end_text_.data(), mpi_count(end_text_.size()), MPI_CHAR, process, tag_of_end, communicator(),
-                  &end_requests_.emplace_back());
+  if (!std::exchange(has_sent_end_, true)) {
+    ends_[static_cast<std::size_t>(self())] = end_of(text);
+    const auto sent = std::make_shared<const std::string>(std::move(text));
+    sends_.send(sent, sent->data(), sent->size(), MPI_CHAR, others_in(ProcessSet::first(size())), tag_of_end,
+                communicator());
   }
   const bool have_all_ended = std::ranges::all_of(ends_, [](const auto& end) { return end.has_value(); });
   if (have_all_ended && has_anybody_failed()) drain();  // what they had sent before is here
-  if (!have_all_ended || !sendings_.empty() || !receivings_.empty()) return false;
-  return are_done(end_requests_);
+  return have_all_ended && is_idle();
 }
 
 void MpiProcessGroup::fail(std::exception_ptr why) {

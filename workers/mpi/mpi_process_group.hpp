@@ -7,14 +7,18 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <condition_variable>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "workers/mpi/mpi_messages.hpp"
 #include "workers/mpi/mpi_session.hpp"
 #include "workers/training/process_group.hpp"
 
@@ -40,33 +44,28 @@ class MpiProcessGroup : public ProcessGroup {
   std::string close(const std::string& failure) override;
 
  private:
-  struct Awaited {
-    Exchange exchange;
-    std::vector<std::optional<Payload>> from;  // by process
-    int missing = 0;
-    ProcessSet received;  // or being received
-  };
-  struct Sending {
-    Exchange exchange;
-    std::vector<MPI_Request> requests;
-    bool ends_with_it = false;  // nothing is to come back
-  };
   struct Receiving {
-    std::uint64_t number;
-    int from;
-    Payload payload;
-    MPI_Request request;
+    std::shared_ptr<FlatVector> values;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+  struct Awaited {
+    ProcessSet missing;                              // those whose payload has not come
+    std::map<int, Receiving> from{};                 // by process
+    std::function<void(std::vector<Payload>)> done;  // null: nobody asks any more
+
+    bool is_received() {
+      return missing.empty() && std::ranges::all_of(from, [](auto& one) { return is_done(one.second.request); });
+    }
   };
 
   void serve();
   bool take_handed_in();
   void start(Exchange&& exchange);
-  bool look_for_messages();
-  bool look_for(Awaited& awaited, int process);
   bool receive_what_has_come();
-  bool end_sendings();
+  bool look_for(std::uint64_t number, Awaited& awaited, int process);
   bool take_any(int tag);
   bool has_anybody_failed() const;
+  bool is_idle() const { return awaited_.empty() && sends_.empty(); }
   bool settle_if_idle();
   void look_for_lost();
   void drain();
@@ -80,6 +79,7 @@ class MpiProcessGroup : public ProcessGroup {
     return 1 + static_cast<int>(number % static_cast<std::uint64_t>(highest_tag_));
   }
   MPI_Comm communicator() const { return communicators_[runs_ % 2]; }
+  std::vector<Rank> others_in(ProcessSet processes) const;
   std::string failure_of_all() const;
 
   const MpiSession& session_;
@@ -101,9 +101,8 @@ class MpiProcessGroup : public ProcessGroup {
 
   // The serving thread's own.
   std::size_t runs_ = 0;
-  std::map<std::uint64_t, Awaited> awaited_;
-  std::vector<Sending> sendings_;
-  std::vector<Receiving> receivings_;
+  std::map<std::uint64_t, Awaited> awaited_;  // by number
+  MpiSends sends_;
   // How a process has ended the run.
   struct End {
     bool is_own = false;  // its own failure, not that of a process that it has waited for
@@ -113,8 +112,6 @@ class MpiProcessGroup : public ProcessGroup {
   static End end_of(const std::string& text);
   std::vector<std::optional<End>> ends_;  // by process
   bool has_sent_end_ = false;
-  std::vector<MPI_Request> end_requests_;
-  std::string end_text_;
   bool has_failed_ = false;  // it has reported another's failure
   std::thread thread_;
 };

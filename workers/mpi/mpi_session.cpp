@@ -11,12 +11,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <limits>
 #include <new>
 #include <stdexcept>
 #include <thread>
 
 #include "workers/base/terminal_text.hpp"
 #include "workers/cluster/calls.hpp"
+#include "workers/mpi/mpi_waiting.hpp"
 
 namespace syncopate {
 
@@ -99,14 +101,13 @@ MpiCommunicators::MpiCommunicators(MPI_Comm all, int participants, int workers, 
   MPI_Comm_dup(all, &messages_);
   MPI_Comm_dup(all, &waits_);
   MPI_Comm_split(all, rank_ < workers ? 0 : MPI_UNDEFINED, rank_, &workers_);
-  if (workers_ != MPI_COMM_NULL) MPI_Comm_dup(workers_, &reductions_);
   if (has_checkpoints) MPI_Comm_split(all, rank_ < participants ? 0 : MPI_UNDEFINED, rank_, &checkpoints_);
   MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node_);
   cores_suffice_ = ranks_of(node_) <= cores_of(node_);
 }
 
 MpiCommunicators::~MpiCommunicators() {
-  for (MPI_Comm* communicator : {&everyone_, &messages_, &waits_, &checkpoints_, &workers_, &reductions_, &node_})
+  for (MPI_Comm* communicator : {&everyone_, &messages_, &waits_, &checkpoints_, &workers_, &node_})
     if (*communicator != MPI_COMM_NULL) MPI_Comm_free(communicator);
   for (auto& [ranks, communicator] : groups_) MPI_Comm_free(&communicator);
 }

@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <span>
 #include <string>
@@ -57,29 +56,6 @@ inline void sleep_until_monotonic(std::int64_t at_ns) {
   clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr);  // an interrupt ends it early, which callers allow
 }
 
-// Waits until `done` returns true, and leaves the core to those who compute: MPI's own blocking calls poll without
-// pause, which starves the other ranks as soon as there are more of them than cores. When every rank has a core of its
-// own, the first millisecond is spun through, so that the latency is that of a blocking call. After that, and at once
-// when cores are short, it sleeps between calls: a hundredth of what was waited so far, from 20 to 100 us, so that the
-// sleep costs a wait at most one per cent, and never beyond `until_ns`. Throws Interrupted.
-template <typename Done>
-void wait_politely(bool cores_suffice, Done done, std::int64_t until_ns = std::numeric_limits<std::int64_t>::max()) {
-  constexpr std::int64_t spin_ns = 1'000'000;
-  if (done()) return;
-  const std::int64_t begin = monotonic_ns();
-  while (true) {
-    if (done()) return;
-    const std::int64_t now = monotonic_ns();
-    if (cores_suffice && now - begin < spin_ns) continue;
-    if (interrupted()) throw Interrupted();
-    const std::int64_t pause = std::clamp<std::int64_t>((now - begin) / 100, 20'000, 100'000);
-    sleep_until_monotonic(std::min(now + pause, std::max(now, until_ns)));
-  }
-}
-inline void wait_politely_for(MPI_Request& request, bool cores_suffice) {
-  wait_politely(cores_suffice, [&request] { return is_done(request); });
-}
-
 // The communicators of one run: collectives and messages of a method never meet those of anybody else.
 class MpiCommunicators {
  public:
@@ -92,7 +68,6 @@ class MpiCommunicators {
 
   MPI_Comm everyone() const { return everyone_; }        // workers, servers and idle ranks
   MPI_Comm workers() const { return workers_; }          // MPI_COMM_NULL on other ranks
-  MPI_Comm reductions() const { return reductions_; }    // the workers again, for what follows their arrivals
   MPI_Comm messages() const { return messages_; }        // everyone again, for point-to-point
   MPI_Comm waits() const { return waits_; }              // everyone again, for the rounds of those who wait
   MPI_Comm checkpoints() const { return checkpoints_; }  // the participants; MPI_COMM_NULL elsewhere, or without any
@@ -110,7 +85,6 @@ class MpiCommunicators {
  private:
   MPI_Comm everyone_ = MPI_COMM_NULL;
   MPI_Comm workers_ = MPI_COMM_NULL;
-  MPI_Comm reductions_ = MPI_COMM_NULL;
   MPI_Comm messages_ = MPI_COMM_NULL;
   MPI_Comm waits_ = MPI_COMM_NULL;
   MPI_Comm checkpoints_ = MPI_COMM_NULL;

@@ -18,24 +18,16 @@ bool no_frame_is_under_way(const std::vector<WaitReport>& reports) {
   return under_way == 0;
 }
 
-// Messages of MPI's own collectives are no frames: a collective that all have come to ends, noticed or not.
-bool will_take_place(const WaitReport& wait, const std::vector<WaitReport>& reports) {
-  switch (wait.what) {
-    case WaitReport::For::frames:
-      return false;
-    case WaitReport::For::collective_of_all:
-      return std::ranges::all_of(reports, [&](const WaitReport& other) {
-        return other.collectives_of_all == WaitReport::needed_at_no_collective ||
-               other.collectives_of_all >= wait.collective_of_all;
-      });
-    case WaitReport::For::the_end:
-      return std::ranges::all_of(reports,
-                                 [](const WaitReport& other) { return other.what == WaitReport::For::the_end; });
-  }
-  return false;
-}
-
 }  // namespace
+
+std::vector<std::string> gather_texts(const std::string& own, MPI_Comm ranks, bool cores_suffice) {
+  using Text = std::array<char, 256>;
+  std::vector<Text> text(1);
+  own.copy(text.front().data(), sizeof(Text) - 1);
+  std::vector<std::string> texts;
+  for (const Text& all : gather_politely(text, ranks, cores_suffice)) texts.emplace_back(all.data());
+  return texts;
+}
 
 MpiWaitRounds::MpiWaitRounds(MPI_Comm communicator)
     : communicator_(communicator), reports_(static_cast<std::size_t>(ranks_of(communicator))) {}
@@ -57,17 +49,6 @@ bool MpiWaitRounds::join(const WaitReport& own) {
   return is_over_;
 }
 
-std::vector<std::string> MpiWaitRounds::gather(const std::string& own) const {
-  using Text = std::array<char, 256>;
-  Text text{};
-  own.copy(text.data(), text.size() - 1);
-  std::vector<Text> all(rank_in(communicator_) == 0 ? reports_.size() : 0);
-  MPI_Gather(text.data(), sizeof(Text), MPI_BYTE, all.data(), sizeof(Text), MPI_BYTE, 0, communicator_);
-  std::vector<std::string> texts;
-  for (const Text& value : all) texts.emplace_back(value.data());
-  return texts;
-}
-
 void MpiWaitRounds::finish(MPI_Comm everyone, bool cores_suffice) {
   std::int64_t most = joined_;
   MPI_Request request = MPI_REQUEST_NULL;
@@ -85,16 +66,14 @@ void MpiWaitRounds::finish(MPI_Comm everyone, bool cores_suffice) {
 void MpiWaiting::look_for_deadlock(const Awaited& awaited) {
   MpiTransport& transport = state_.transport;
   if (!rounds_.is_due(waiting_since_ns_) || !transport.has_nothing_half_way()) return;
-  const bool is_over = rounds_.join(
-      {.wait = waits_,
-       .frames_sent = transport.frames_sent(),
-       .frames_received = transport.frames_received(),
-       .collectives_of_all = state_.is_worker() ? state_.collectives_of_all : WaitReport::needed_at_no_collective,
-       .collective_of_all = awaited.collective_of_all,
-       .what = awaited.what});
+  const bool is_over = rounds_.join({.wait = waits_,
+                                     .frames_sent = transport.frames_sent(),
+                                     .frames_received = transport.frames_received(),
+                                     .what = awaited.what});
   if (!is_over) return;
   const std::string from = awaited.from ? state_.name_of(*awaited.from) : "";
-  const auto states = rounds_.gather(awaited.state ? awaited.state : what_it_waits_for(awaited.place, from));
+  const auto states = gather_texts(awaited.state ? awaited.state : what_it_waits_for(awaited.place, from),
+                                   state_.communicators.waits(), cores_suffice());
   if (state_.self == Rank{0}) throw RunFailure(explain_deadlock(states));
 }
 
@@ -107,9 +86,10 @@ std::string MpiWaiting::explain_deadlock(const std::vector<std::string>& states)
   return explain(deadlock);
 }
 
+// The end is no frame: it comes once all have come to it, noticed or not.
 bool nobody_can_continue(const std::vector<WaitReport>& before, const std::vector<WaitReport>& after) {
-  return before == after && no_frame_is_under_way(after) &&
-         std::ranges::none_of(after, [&](const WaitReport& wait) { return will_take_place(wait, after); });
+  const auto is_at_the_end = [](const WaitReport& report) { return report.what == WaitReport::For::the_end; };
+  return before == after && no_frame_is_under_way(after) && !std::ranges::all_of(after, is_at_the_end);
 }
 
 }  // namespace syncopate

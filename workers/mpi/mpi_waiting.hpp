@@ -3,10 +3,13 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -14,20 +17,66 @@
 
 namespace syncopate {
 
+// The pause of a rank that has waited so long, and leaves the core to those who compute: a hundredth of that, so that
+// it costs a wait at most one per cent.
+inline std::int64_t polite_pause_ns(std::int64_t waited_ns, std::int64_t longest_ns) {
+  return std::clamp<std::int64_t>(waited_ns / 100, 20'000, longest_ns);
+}
+
+// Waits until `done` returns true. MPI's own blocking calls poll without pause, which starves the other ranks as soon
+// as there are more of them than cores. When every rank has a core of its own, the first millisecond is spun through,
+// so that the latency is that of a blocking call. After that, and at once when cores are short, it sleeps between
+// calls, from 20 to 100 us, and never beyond `until_ns`. Throws Interrupted.
+template <typename Done>
+void wait_politely(bool cores_suffice, Done done, std::int64_t until_ns = std::numeric_limits<std::int64_t>::max()) {
+  constexpr std::int64_t spin_ns = 1'000'000;
+  if (done()) return;
+  const std::int64_t begin = monotonic_ns();
+  while (true) {
+    if (done()) return;
+    const std::int64_t now = monotonic_ns();
+    if (cores_suffice && now - begin < spin_ns) continue;
+    if (interrupted()) throw Interrupted();
+    sleep_until_monotonic(std::min(now + polite_pause_ns(now - begin, 100'000), std::max(now, until_ns)));
+  }
+}
+inline void do_nothing() {}
+// Calls `meanwhile` as long as it waits.
+template <typename Meanwhile = void (*)()>
+void wait_politely_for(MPI_Request& request, bool cores_suffice, Meanwhile meanwhile = do_nothing) {
+  wait_politely(cores_suffice, [&] {
+    if (is_done(request)) return true;
+    meanwhile();
+    return false;
+  });
+}
+
+// Collective: the values of all ranks, as many of each.
+template <typename T, typename Meanwhile = void (*)()>
+std::vector<T> gather_politely(const std::vector<T>& own, MPI_Comm ranks, bool cores_suffice,
+                               Meanwhile meanwhile = do_nothing) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<T> all(own.size() * static_cast<std::size_t>(ranks_of(ranks)));
+  const int bytes = mpi_count(own.size() * sizeof(T));
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Iallgather(own.data(), bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, ranks, &request);
+  wait_politely_for(request, cores_suffice, meanwhile);
+  return all;
+}
+
+// The same of texts, of which 255 bytes are kept.
+std::vector<std::string> gather_texts(const std::string& own, MPI_Comm ranks, bool cores_suffice);
+
 // A rank's report of its wait.
 struct WaitReport {
   enum class For : std::int32_t {
-    frames,             // or the announcements of others, which are frames too
-    collective_of_all,  // of all workers
-    the_end,            // of the run, where all ranks meet
+    frames,   // or the announcements of others, which are frames too
+    the_end,  // of the run, where all ranks meet
   };
-  static constexpr std::int64_t needed_at_no_collective = -1;
 
   std::int64_t wait = 0;  // its number among this rank's waits
   std::int64_t frames_sent = 0;
   std::int64_t frames_received = 0;
-  std::int64_t collectives_of_all = needed_at_no_collective;  // a worker: how many it has come to
-  std::int64_t collective_of_all = 0;                         // the one it waits at, counted from 1
   For what = For::frames;
 
   bool operator==(const WaitReport&) const = default;
@@ -55,9 +104,6 @@ class MpiWaitRounds {
   // on, and that it has no frame half sent or half received. True, once and on all ranks, if nobody can go on.
   bool join(const WaitReport& own);
 
-  // Collective, once nobody can go on. On rank 0: every rank's text, by rank; elsewhere empty.
-  std::vector<std::string> gather(const std::string& own) const;
-
   // Collective over `everyone`, the same ranks, when none of them waits any more: completes what some have joined.
   void finish(MPI_Comm everyone, bool cores_suffice);
 
@@ -81,10 +127,9 @@ class MpiWaitRounds {
 
 // A rank's wait for others.
 struct Awaited {
-  const Place* place = nullptr;        // in the algorithm; null where its program has ended
-  std::optional<Rank> from{};          // a message of this rank alone
-  const char* state = nullptr;         // to say instead
-  std::int64_t collective_of_all = 0;  // of all workers, counted from 1
+  const Place* place = nullptr;  // in the algorithm; null where its program has ended
+  std::optional<Rank> from{};    // a message of this rank alone
+  const char* state = nullptr;   // to say instead
   WaitReport::For what = WaitReport::For::frames;
 };
 
@@ -102,52 +147,67 @@ class MpiWaiting {
   template <typename Done>
   void wait(const Awaited& awaited, Done done, Time until = never) {
     begin();
-    const auto progress_and_ask = [&] {
-      progress();
-      if (done()) return true;
-      stop();
-      if (until == never) look_for_deadlock(awaited);  // else it ends by itself
-      return false;
-    };
-    wait_politely(state_.communicators.cores_suffice(), progress_and_ask, state_.clock.to_monotonic_ns(until));
+    wait_politely(
+        cores_suffice(), [&] { return progress_and_ask(awaited, done, until); }, state_.clock.to_monotonic_ns(until));
   }
-  // The same where the others are sure to come.
-  template <typename Done>
-  void wait_for_progress(Done done) {
-    wait_politely(state_.communicators.cores_suffice(), [&] {
-      if (!done()) progress();
-      return done();
-    });
+  // The same in longer pauses, as `pause` says each time. Returns whether it is done.
+  template <typename Done, typename Pause>
+  bool sleep(const Awaited& awaited, Done done, Time until, Pause pause) {
+    begin();
+    for (Time at = state_.now(); at < until; at = state_.now()) {
+      if (interrupted()) throw Interrupted();
+      if (progress_and_ask(awaited, done, until)) return true;
+      const Time wake = std::min(until, later(at, pause()));
+      if (wake > at) sleep_until_monotonic(state_.clock.to_monotonic_ns(wake));
+    }
+    return false;
   }
-
-  // The same where they may come late.
+  // Where the others are sure to come, but maybe late.
   template <typename Done>
   void wait_for_others(Done done) {
-    wait_for_progress([&] {
+    wait_politely(cores_suffice(), [&] {
       if (done()) return true;
+      progress();
       stop();
       return done();
     });
   }
-
-  // The same for values on their way, without pauses where cores suffice: MPI moves a piece of them at each call.
+  // For values on their way, without pauses where cores suffice: MPI moves a piece of them at each call.
   template <typename Done>
   void wait_for_values(Done done) {
-    while (state_.communicators.cores_suffice() && !done()) {
-      if (interrupted()) throw Interrupted();
-      progress();
-    }
-    wait_for_progress(done);
+    wait_politely(cores_suffice(), [&] {
+      while (!done()) {
+        if (interrupted()) throw Interrupted();
+        progress();
+        if (!cores_suffice()) return done();
+      }
+      return true;
+    });
+  }
+  // The end of the run, a collective of all ranks.
+  void wait_for_the_end(MPI_Request request, const char* state) {
+    begin();
+    wait_politely_for(request, cores_suffice(),
+                      [&] { look_for_deadlock({.state = state, .what = WaitReport::For::the_end}); });
+    rounds_.finish(state_.communicators.everyone(), cores_suffice());
   }
 
+ private:
+  bool cores_suffice() const { return state_.communicators.cores_suffice(); }
   void begin() {
     ++waits_;
     waiting_since_ns_ = monotonic_ns();
   }
-  // Call it again and again in a wait, after this rank has found that it cannot go on.
+  template <typename Done>
+  bool progress_and_ask(const Awaited& awaited, Done& done, Time until) {
+    progress();
+    if (done()) return true;
+    stop();
+    if (until == never) look_for_deadlock(awaited);  // else it ends by itself
+    return false;
+  }
+  // Call it after this rank has found that it cannot go on.
   void look_for_deadlock(const Awaited& awaited);
-
- private:
   std::string explain_deadlock(const std::vector<std::string>& states) const;
 
   MpiRunState& state_;

@@ -97,19 +97,15 @@ std::vector<std::vector<T>> gather(const std::vector<T>& own, int root, MPI_Comm
   return by_rank;
 }
 
-// Sums (or maxima) over all ranks, politely. Calls `meanwhile` as long as it waits.
-template <typename Meanwhile>
-void reduce_politely(std::vector<std::int64_t>& values, MPI_Op operation, const MpiCommunicators& communicators,
-                     Meanwhile meanwhile) {
+// Begins to add up over all ranks, or to take maxima.
+MPI_Request begin_to_reduce(std::vector<std::int64_t>& values, MPI_Op operation, MPI_Comm everyone) {
   MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Iallreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_INT64_T, operation,
-                 communicators.everyone(), &request);
-  wait_politely(communicators.cores_suffice(), [&] {
-    if (is_done(request)) return true;
-    meanwhile();
-    return false;
-  });
+  MPI_Iallreduce(MPI_IN_PLACE, values.data(), mpi_count(values.size()), MPI_INT64_T, operation, everyone, &request);
+  return request;
 }
+
+const Awaited endless{.state = "in a micro-batch that never ends"};
+constexpr Duration longest_slice = std::chrono::milliseconds(2);
 
 std::int64_t since_start(Time time) { return time.time_since_epoch().count(); }
 
@@ -280,24 +276,18 @@ void MpiMicroBatches::count_overrun(Duration drawn, Duration measured) {
 // any length. Slices are short where somebody waits for what this rank sends, or it for a message. It does not sleep
 // while values of a collective are on their way and cores suffice, since MPI moves a piece of them at each call.
 void MpiMicroBatches::sleep_until(Time end, const Deadline& deadline, bool is_endless) {
-  constexpr Duration slice = std::chrono::milliseconds(2);
   constexpr Duration short_slice = std::chrono::microseconds(200);
   const bool ends = end - state_.now() < longest_duration / 2;
-  waiting_.begin();
   const bool is_awaited =
       deadline.at_message || (state_.is_coordinator() && state_.has_partial_sums) || collectives_.are_under_way();
-  for (Time at = state_.now(); at < end; at = state_.now()) {
-    if (interrupted()) throw Interrupted();
-    waiting_.progress();
-    if (state_.servers_are_gone() || is_cancelled(deadline)) return;
-    waiting_.stop();
-    if (is_endless && messages_.nobody_can_send({})) return;
-    if (!ends) waiting_.look_for_deadlock({.state = "in a micro-batch that never ends"});
-    if (state_.communicators.cores_suffice() && collectives_.are_moving()) continue;
-    const Time wake = std::min(end, later(at, is_awaited || state_.transport.sending() ? short_slice : slice));
-    sleep_until_monotonic(state_.clock.to_monotonic_ns(wake));
-  }
-  if (deadline.at_message) waiting_.progress();
+  const auto is_ended = [&] {
+    return state_.servers_are_gone() || is_cancelled(deadline) || (is_endless && messages_.nobody_can_send({}));
+  };
+  const auto pause = [&] {
+    if (state_.communicators.cores_suffice() && collectives_.are_moving()) return Duration{};
+    return is_awaited || state_.transport.sending() ? short_slice : longest_slice;
+  };
+  if (!waiting_.sleep(endless, is_ended, ends ? end : never, pause) && deadline.at_message) waiting_.progress();
 }
 
 // A worker in a micro-batch that never ends sends nothing any more, and ends once all others have, or are in one too.
@@ -306,14 +296,8 @@ void MpiMicroBatches::sleep_for_ever() {
     partial_sums_.drop_results();
     state_.transport.announce(MpiTransport::Announcement::lost, state_.collectives_of_all);
   }
-  waiting_.begin();
-  while (!state_.others_are_through()) {
-    if (interrupted()) throw Interrupted();
-    waiting_.progress();
-    waiting_.stop();
-    if (!state_.others_are_through()) waiting_.look_for_deadlock({.state = "in a micro-batch that never ends"});
-    sleep_until_monotonic(state_.clock.to_monotonic_ns(later(state_.now(), std::chrono::milliseconds(2))));
-  }
+  waiting_.sleep(
+      endless, [this] { return state_.others_are_through(); }, never, [] { return longest_slice; });
   state_.clock.book(Activity::discarded, {"a micro-batch that never ends"});
   if (state_.transport.count_announced(MpiTransport::Announcement::ended, 0, state_.options.workers) == 0)
     throw RunFailure("no worker can go on: all are in a micro-batch that never ends");
@@ -344,11 +328,8 @@ Time MpiTotals::agree_on_end(Time own_end, std::size_t& staleness_size) {
                                     state_.is_worker() ? since_start(state_.clock.met_at()) : 0,
                                     state_.has_partial_sums ? 1 : 0, static_cast<std::int64_t>(staleness_.size())};
   // Idle ranks wait here for the whole run.
-  waiting_.begin();
   const char* const state = state_.is_worker() || state_.is_server() ? nullptr : "needed by no method of this run";
-  reduce_politely(most, MPI_MAX, state_.communicators,
-                  [&] { waiting_.look_for_deadlock({.state = state, .what = WaitReport::For::the_end}); });
-  rounds_.finish(state_.communicators.everyone(), state_.communicators.cores_suffice());
+  waiting_.wait_for_the_end(begin_to_reduce(most, MPI_MAX, state_.communicators.everyone()), state);
   staleness_size = static_cast<std::size_t>(most[4]);
   const bool has_partial_rounds = most[3] > 0;
   return Time{Duration{state_.options.servers > 0 ? most[0] : has_partial_rounds ? most[2] : most[1]}};
@@ -360,7 +341,8 @@ RunTotals MpiTotals::add_up(Time own_end) {
   const Duration cut = state_.clock.close(end);
   if (state_.is_worker()) cut_time_ = cut;
   std::vector<std::int64_t> sums = own_sums(staleness_size);
-  reduce_politely(sums, MPI_SUM, state_.communicators, [] {});
+  MPI_Request request = begin_to_reduce(sums, MPI_SUM, state_.communicators.everyone());
+  wait_politely_for(request, state_.communicators.cores_suffice());
   RunTotals totals = read_totals(sums, staleness_size);
   totals.end = end;
   report_rows();

@@ -82,11 +82,10 @@ class MpiMicroBatches {
 // Totals of a run on the MPI cluster: every rank's part, summed over all.
 class MpiTotals {
  public:
-  MpiTotals(MpiRunState& state, MpiWaiting& waiting, MpiWaitRounds& rounds, const MpiMessages& messages,
-            const MpiPartialSums& partial_sums, const MpiMicroBatches& micro_batches)
+  MpiTotals(MpiRunState& state, MpiWaiting& waiting, const MpiMessages& messages, const MpiPartialSums& partial_sums,
+            const MpiMicroBatches& micro_batches)
       : state_(state),
         waiting_(waiting),
-        rounds_(rounds),
         messages_(messages),
         partial_sums_(partial_sums),
         micro_batches_(micro_batches) {}
@@ -110,7 +109,6 @@ class MpiTotals {
 
   MpiRunState& state_;
   MpiWaiting& waiting_;
-  MpiWaitRounds& rounds_;
   const MpiMessages& messages_;
   const MpiPartialSums& partial_sums_;
   const MpiMicroBatches& micro_batches_;
