@@ -8,8 +8,11 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 
 #include "experiments/execution/tuning.hpp"
@@ -17,8 +20,8 @@
 #include "results/summary.hpp"
 #include "workers/base/machine.hpp"
 #include "workers/cluster/calls.hpp"
-#include "workers/mpi/mpi_cluster.hpp"
-#include "workers/mpi/mpi_collectives.hpp"
+#include "workers/mpi/mpi_messages.hpp"
+#include "workers/mpi/mpi_waiting.hpp"
 
 namespace syncopate {
 
@@ -26,14 +29,9 @@ namespace {
 
 constexpr int recording_tag = 1;
 
-void wait_for(MPI_Request& request) {
-  constexpr bool cores_suffice = false;  // leaves cores to other ranks
-  wait_politely(cores_suffice, [&request] {
-    int done = 0;
-    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-    return done != 0;
-  });
-}
+constexpr bool cores_suffice = false;  // leaves cores to other ranks
+
+void wait_for(MPI_Request& request) { wait_politely_for(request, cores_suffice); }
 
 // Replaces the values by those of rank 0.
 void broadcast(const MpiSession& session, void* values, int count, MPI_Datatype type) {
@@ -162,10 +160,7 @@ RankReport from_text(const std::string& text) {
 
 bool all_agree(const MpiSession& session, const RankHandshake& own) {
   const std::array<std::uint64_t, 2> short_form{own.fault.empty() ? 0U : 1U, hash_of(own)};
-  std::vector<std::array<std::uint64_t, 2>> all(static_cast<std::size_t>(session.size()));
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Iallgather(short_form.data(), 2, MPI_UINT64_T, all.data(), 2, MPI_UINT64_T, session.communicator(), &request);
-  wait_for(request);
+  const auto all = gather_politely(std::vector{short_form}, session.communicator(), cores_suffice);
   return std::ranges::all_of(all, [&](const auto& other) { return other[0] == 0 && other[1] == all.front()[1]; });
 }
 
@@ -274,17 +269,14 @@ Recording move_to_rank_0(const MpiSession& session, int from, const Recording& r
     return {};
   }
   if (session.rank() != 0) return {};
-  MPI_Status status{};
-  wait_politely(false, [&] {
-    int arrived = 0;
-    MPI_Iprobe(from, recording_tag, session.communicator(), &arrived, &status);
-    return arrived != 0;
+  std::optional<MPI_Status> message;
+  wait_politely(cores_suffice, [&] {
+    message = find_message(from, recording_tag, session.communicator());
+    return message.has_value();
   });
-  int size = 0;
-  MPI_Get_count(&status, MPI_BYTE, &size);
-  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(size));
+  std::vector<std::uint8_t> bytes(size_of(*message, MPI_BYTE));
   MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Irecv(bytes.data(), size, MPI_BYTE, from, recording_tag, session.communicator(), &request);
+  MPI_Irecv(bytes.data(), mpi_count(bytes.size()), MPI_BYTE, from, recording_tag, session.communicator(), &request);
   wait_for(request);
   return recording_from_bytes(bytes);
 }
