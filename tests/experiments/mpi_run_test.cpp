@@ -180,6 +180,7 @@ TEST_F(MpiRun, EvaluationsAtTimesAreThoseOfTheFirstStepAtOrAfterThem) {
       for (std::size_t i = 1; i + 1 < times.size(); ++i) {
         const double due = every * (std::floor(times[i - 1] / every) + 1);
         EXPECT_GE(times[i], due);
+        if (steps[i] == 1) continue;  // itself longer than that, on a machine with much else to do
         EXPECT_LT(ends.at(static_cast<std::size_t>(steps[i]) - 2), due) << "the step before it";
       }
     }
