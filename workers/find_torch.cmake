@@ -14,13 +14,13 @@ find_library(TORCH_CPU_LIBRARY torch_cpu HINTS ${torch_hints} PATH_SUFFIXES lib)
 find_library(TORCH_C10_LIBRARY c10 HINTS ${torch_hints} PATH_SUFFIXES lib)
 find_path(TORCH_INCLUDE_DIR torch/csrc/api/include/torch/version.h HINTS ${torch_hints} PATH_SUFFIXES include)
 if(NOT TORCH_CPU_LIBRARY OR NOT TORCH_C10_LIBRARY OR NOT TORCH_INCLUDE_DIR)
-  message(FATAL_ERROR "LibTorch was not found: libtorch_cpu, libc10 and torch/csrc/api/include/torch/version.h must lie in "
+  message(FATAL_ERROR "LibTorch was not found: libtorch_cpu, libc10 and torch/csrc/api/include/torch/version.h must be in "
     "lib and include of a prefix. Install libtorch-dev, or name a Python that has PyTorch: ./dev --torch PYTHON build")
 endif()
 set(TORCH_INCLUDE_DIRS ${TORCH_INCLUDE_DIR} ${TORCH_INCLUDE_DIR}/torch/csrc/api/include)
 
-# PyTorch's wheels include the headers of their own fmt version, without its library. So a folder that holds only a link
-# to the headers of the fmt we link comes first in the include path.
+# PyTorch's wheels include the headers of their own fmt version, without its library. Therefore a folder that contains
+# only a link to the headers of the linked fmt comes first in the include path.
 find_package(fmt REQUIRED)
 get_target_property(fmt_include_dir fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
 if(EXISTS ${TORCH_INCLUDE_DIR}/fmt AND NOT TORCH_INCLUDE_DIR STREQUAL fmt_include_dir)
@@ -46,7 +46,7 @@ if(TORCH_VERSION VERSION_LESS 1.13)
   message(FATAL_ERROR "LibTorch ${TORCH_VERSION} at ${TORCH_CPU_LIBRARY} is too old; 1.13 or later is needed")
 endif()
 
-# Libraries built without the C++11 ABI, or lacking other libraries that they need, cannot be linked.
+# LibTorch cannot be linked if it was built without the C++11 ABI or if other libraries that it needs are missing.
 include(CheckCXXSourceCompiles)
 set(CMAKE_REQUIRED_INCLUDES ${TORCH_INCLUDE_DIRS})
 set(CMAKE_REQUIRED_LIBRARIES ${TORCH_CPU_LIBRARY} ${TORCH_C10_LIBRARY})
@@ -59,7 +59,7 @@ unset(CMAKE_REQUIRED_LIBRARIES)
 unset(CMAKE_REQUIRED_FLAGS)
 if(NOT TORCH_CAN_BE_LINKED)
   message(FATAL_ERROR "LibTorch ${TORCH_VERSION} at ${TORCH_CPU_LIBRARY} cannot be linked: it was built for the C++ ABI from "
-    "before C++11 (as pip's PyTorch before 2.7 is), or libraries that it needs are missing (pip's bring their CUDA ones as "
-    "packages of their own). The output of the attempt is in ${CMAKE_BINARY_DIR}/CMakeFiles.")
+    "before C++11 (like pip's PyTorch before 2.7), or libraries that it needs are missing (pip installs the CUDA libraries as "
+    "separate packages). The linker's output is in ${CMAKE_BINARY_DIR}/CMakeFiles.")
 endif()
 message(STATUS "Found LibTorch ${TORCH_VERSION}: ${TORCH_CPU_LIBRARY}")

@@ -8,7 +8,8 @@ namespace syncopate {
 
 namespace {
 
-// Without this limit, a run whose outdated messages queue up at a shared link would never end.
+// A run fails after this many consecutive rejections. Without the limit, a run whose stale messages queue up at a
+// shared link would never end.
 constexpr std::int64_t most_stale_in_a_row_per_worker = 1'000;
 
 Slice slice_of(const Cluster& cluster, Rank rank) {
@@ -86,24 +87,24 @@ ReceivedMessage Server::receive_until_all_left(const std::function<void(Rank)>& 
       }
     }
     const bool has_regions = context_.cluster.servers().regions > 0;
-    // The server may already have learned that its own server ended, when it asked who is left. A wait would then never
-    // end, and its workers would go on.
+    // Inside workers_left() this server may have learned that its own (global) server has ended. Waiting for a message
+    // would then never end, and its workers would continue.
     if (has_regions && has_left(server())) return nullptr;
-    // Participants that this server does not serve may go on for long.
+    // Then do not wait: participants that this server does not serve may continue for long.
     const bool are_alone = has_regions && left == 0;
     if (auto message = receive(are_alone ? now() : never, at)) return message;
     if (left == 0 || has_left(server())) return nullptr;
   }
 }
 
-// Replaces the packet by a promise of its values, computed at first use.
+// Replaces the packet by a promise of its values, which are computed at first use.
 void Server::open(Message& compressed) {
   if (!packets_of_.empty()) packets_of_[compressed.from].heard = compressed.kept + 1;
   const auto slice = static_cast<std::size_t>(compressed.slice.index);
   open_packet(compressed, context_.message_compressors[slice], context_.training);
 }
 
-// Reports to the worker which packets have arrived, and which of them were rejected.
+// Adds to a message for the worker which of its packets have arrived and which of them were rejected.
 void Server::answer(Rank worker, Message& with_model) {
   constexpr std::ptrdiff_t most = std::numeric_limits<std::uint16_t>::max() - 1;
   OfPackets& packets = packets_of_[worker];
@@ -135,7 +136,8 @@ void Server::send_model(Rank to, Slice part, std::vector<double> numbers, Called
   send_version(to, Message::of_model(step_, model_, std::move(numbers)), part, at);
 }
 
-// Each of several servers begins with another worker, or all slices would travel over one link at the same time.
+// Each of several servers begins with a different worker, so that slices do not all use one worker's link at the same
+// time.
 void Server::send_model(Receivers to, const std::vector<double>& numbers, CalledFrom at) {
   const Rank first{static_cast<int>(std::int64_t{size_} * slice_.index / slice_.count)};
   const auto is_before = [first](Rank a, Rank b) { return std::pair(a < first, a) < std::pair(b < first, b); };
@@ -155,7 +157,7 @@ void Server::send_model(Receivers to, const std::vector<double>& numbers, Called
   waiting_.clear();
 }
 
-// With several servers the first one books a gradient for all.
+// With several servers, the first one books a gradient on behalf of all.
 std::optional<Step> Server::accept(const Message& message, const AcceptOptions& options) {
   if (message.kind == Message::Kind::model) {  // from the global server
     count_work(std::max(kept_total_, message.kept));
@@ -169,8 +171,8 @@ std::optional<Step> Server::accept(const Message& message, const AcceptOptions& 
   if (is_stale || is_old || !options.is_needed) {
     if (is_stale && ++stale_in_a_row_ > most_stale_in_a_row_per_worker * size())
       fail(
-          fmt::format("the last {} gradients were of older versions: the network carries fewer than workers that never "
-                      "wait compute, and each step comes after more of them than the one before",
+          fmt::format("the last {} gradients were rejected as stale: the workers do not wait and send gradients faster "
+                      "than the network carries them, so stale gradients queue up ever longer before each step",
                       stale_in_a_row_ - 1));
     if (message.is_packed && !packets_of_.empty()) packets_of_[message.from].rejected.push_back(message.kept);
     discard(message.work());
@@ -205,7 +207,7 @@ void Server::descend(const Gradient& gradient, const StepOptions& options) {
   close_row(row_before);
 }
 
-// The last rounds of several workers may exceed the budget of steps; the number of samples shows by how much.
+// The workers' last rounds may together exceed the budget of steps. The number of samples shows by how much.
 void Server::descend(const ModelStatePtr& to, std::int64_t micro_batches) {
   const Step row_before = file_step();
   set_model(to);

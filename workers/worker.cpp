@@ -26,7 +26,7 @@ void Participant::receive_answers(Message& from_server) { compressed_messages_->
 Step Participant::file_step(Step ahead) const {
   const Step planned = step_ + ahead - added_steps_;
   if (steps_per_file_step_ == 1) return planned;
-  // The small addend corrects a whole number that the division has left just below.
+  // The small addend corrects quotients that rounding has left just below a whole number.
   return Step{static_cast<Step::Rep>(std::floor(static_cast<double>(planned.value()) / steps_per_file_step_ + 1e-9))};
 }
 
@@ -66,7 +66,7 @@ bool Participant::budget_left_at(Time time) const {
   return (others + size_ * since_sync_.kept) * context_.samples_per_micro_batch < *budget.samples;
 }
 
-// Without moments: a copy in the method must not share them, or the optimizer could not update them in place.
+// Removes the moments: if the method's copy shared them, the optimizer could not update them in place.
 ModelStatePtr Participant::model() const {
   const auto is_empty = [](const Moment& moment) { return moment == Moment(); };
   if (!model_ || std::ranges::all_of(model_->moments, is_empty)) return model_;
@@ -77,7 +77,7 @@ ModelStatePtr Participant::model() const {
 
 void Participant::set_model(const ModelStatePtr& model, StatePolicy moments) {
   set_model(model);
-  // An average over one model: applies the policy to its moments.
+  // Averages a single model, which applies the policy to its moments.
   const AveragePolicy policy{.moments = {moments, moments}, .buffers = StatePolicy::keep};
   model_ = context_.training.average({&model_, 1}, policy).front();
 }
@@ -163,8 +163,8 @@ void Participant::fail(const std::string& why) const {
 namespace {
 
 // The run fails when outages restart the same micro-batch (or server's step) this many times. The mean time between
-// outages must be at least 1/8 of the micro-batch (or step). At that bound it begins e^8 = 2,981 times on average, and
-// more often than this number with a probability of e^-33.
+// outages must be at least 1/8 of the micro-batch (or step). At 1/8 the micro-batch begins e^8 = 2,981 times on
+// average, and more often than this limit with a probability of e^-33.
 constexpr std::int64_t most_restarts = 100'000;
 
 // The number of micro-batches that a worker can take before its own data are used up.
@@ -244,17 +244,17 @@ bool Worker::loses_state(Attempts& attempts) {
 void Worker::give_up(const Attempts& attempts) const {
   const auto& [micro_batch, is_step, restarts] = attempts;
   const std::string what = is_step
-                               ? fmt::format("step {}, of {} micro-batches,", micro_batch.step.value(), micro_batches())
+                               ? fmt::format("step {} ({} micro-batches)", micro_batch.step.value(), micro_batches())
                                : fmt::format("micro-batch {} of step {}", micro_batch.index, micro_batch.step.value());
-  throw RunFailure(fmt::format(
-      "worker {} at {:.6f} s: {} has been begun anew {} times: each time an outage took the worker's state before the "
-      "end; mean_time_between_s in [[outages]] must not be much shorter than what a worker computes without a break, "
-      "or the outages' state must be \"kept\"",
-      rank_.value, to_seconds(now()), what, restarts));
+  throw RunFailure(
+      fmt::format("worker {} at {:.6f} s: {} was restarted {} times, because each time an outage took the worker's "
+                  "state before the end; in [[outages]], raise mean_time_between_s (it must not be much shorter than "
+                  "such a computation) or set state = \"kept\"",
+                  rank_.value, to_seconds(now()), what, restarts));
 }
 
-// Goes back to the last agreement. Local steps since then are lost: they count as planned only, and their time counts
-// as discarded.
+// Goes back to the last agreement. Local steps since then are lost: their micro-batches count as planned but not as
+// kept, and their time counts as discarded.
 void Worker::recover() {
   if (!recovery_) return;
   const std::int64_t lost = since_sync_.kept - recovery_->kept;
@@ -267,7 +267,7 @@ void Worker::recover() {
   recovery_.reset();
 }
 
-// Takes the next step's samples of the worker's data and returns that step.
+// Reserves the worker's next unused samples and returns the step to which they belong.
 Step Worker::take_turn() {
   const Step turn = taken_ / micro_batches();
   taken_ += micro_batches();
@@ -303,7 +303,7 @@ std::optional<Gradient> Worker::compute_step_gradient(const Deadline& deadline, 
   return sum;
 }
 
-// Durations come from a later step: the current one plus the number of cancelled steps.
+// Durations are drawn for the current step plus the number of cancelled steps, so that a repeated step gets new ones.
 std::optional<Gradient> Worker::compute_turn(const Deadline& deadline) {
   const Step step = take_turn();
   Gradient sum;
@@ -329,16 +329,16 @@ bool Worker::nobody_can_send() const {
 
 void Worker::descend(const Gradient& gradient, const StepOptions& options) {
   const std::int64_t planned = options.micro_batches.value_or(micro_batches());
-  // Steps that are lost with the state count too: the worker does not repeat them.
+  // Steps that an outage undoes count here too, because the worker does not repeat them.
   if (options.is_planned) surplus_ += planned - micro_batches();
-  // A sum over the workers has already counted this step.
+  // A reduced gradient was counted when it was summed.
   if (!gradient.reduced()) {
     if (compressed_average_ && !steps_began_at_) steps_began_at_ = model();
     if (may_lose_state_ && !recovery_) recovery_ = {model_, since_sync_.kept, kept_total_, since_sync_.compute_time};
     since_sync_.kept += gradient.micro_batches();
     since_sync_.planned += planned;
     since_sync_.compute_time += gradient.compute_time();
-    kept_total_ += size_ * gradient.micro_batches();  // assumes that all workers took the same number
+    kept_total_ += size_ * gradient.micro_batches();  // assumes that all workers took equally many
     ++since_sync_.period;
   }
   take_step(gradient, options, Clipping::of_step);
@@ -358,7 +358,7 @@ void Worker::all_reduce_sum(Gradient& gradient, const SumOptions& options, Calle
   if (compressed_sum_ && !options.is_dense) return all_reduce_compressed(gradient, options, at);
   if (options.counted == Counted::by_tensor) return all_reduce_weighted(gradient, options, at);
   const Contribution contribution = contribution_with(gradient, options.planned);
-  // The network carries the count; the summed gradient knows its own.
+  // The count is exchanged because it costs bytes. The summed gradient counts its micro-batches itself.
   auto count = static_cast<double>(options.with_statistics.value_or(gradient.micro_batches()));
   const bool is_counted = options.counted != Counted::none || options.with_statistics;
   const std::span<double> counts(&count, is_counted ? 1 : 0);
@@ -366,7 +366,7 @@ void Worker::all_reduce_sum(Gradient& gradient, const SumOptions& options, Calle
   if (options.with_statistics) context_.training.set_statistics(gradient, std::llround(count));
 }
 
-// A separate function, so that the usual sum takes no more space on the stacks of thousands of workers.
+// A separate function, so that the usual sum needs less space on the stacks of thousands of workers.
 void Worker::all_reduce_weighted(Gradient& gradient, const SumOptions& options, CalledFrom at) {
   const Contribution contribution = contribution_with(gradient, options.planned);
   std::vector<double> counts = context_.training.contributions(gradient);
@@ -376,7 +376,8 @@ void Worker::all_reduce_weighted(Gradient& gradient, const SumOptions& options, 
 
 // Each worker sends a packet instead of its gradient, or two packets if a second exchange follows the first.
 void Worker::all_reduce_compressed(Gradient& gradient, const SumOptions& options, CalledFrom at) {
-  if (options.counted == Counted::by_tensor) fail("a sum whose tensors count apart cannot be compressed");
+  if (options.counted == Counted::by_tensor)
+    fail("a sum with one count per tensor (Counted::by_tensor) cannot be compressed");
   if (std::exchange(compressed_at_loss_, states_lost_) != states_lost_) compressed_sum_->forget();
   const Contribution contribution = contribution_with(gradient, options.planned);
   const Place place{"all_reduce_sum", at};
@@ -420,7 +421,7 @@ StartedCollective Worker::start(Collective what, CalledFrom at) {
   Contribution contribution{.step = step_};
   if (is_sum)
     contribution = contribution_with(what.gradient);
-  else if (!what.group_size)  // a group's steps are booked with the next collective of all
+  else if (!what.group_size)  // a group's steps are booked by the next collective of all workers
     contribution = steps_since_sync();
   contribution.step += sums_under_way_;
   sums_under_way_ += is_sum ? 1 : 0;
@@ -428,7 +429,7 @@ StartedCollective Worker::start(Collective what, CalledFrom at) {
   const bool is_compressed = compressed_average_ && what.kind == Collective::Kind::average;
   if (what.kind == Collective::Kind::average) what.weight = model_weight(what.weight, context_.training, rank_);
   if (is_compressed) what = compressed(std::move(what));
-  if (what.is_first_exchange()) fail("a compressed average under way cannot have two phases");
+  if (what.is_first_exchange()) fail("start() cannot begin a compressed average that needs two exchanges");
   what.from = nullptr;
   StartedCollective started = context_.cluster.start(rank_, std::move(what), contribution, {"start", at});
   if (is_compressed) compressed_average_->remember(started.number);
@@ -439,14 +440,16 @@ StartedCollective Worker::start(Collective what, CalledFrom at) {
 Collective Worker::compressed(Collective&& average) {
   const bool is_cut_otherwise = average.slice.count != compressed_average_->slices();
   if (average.group_size || is_cut_otherwise || average.weight != 1 || average.policy.averaged_vectors(2) > 1)
-    fail("averages of groups or moments, of other slices than the method says, or with weights, cannot be compressed");
+    fail(
+        "this average cannot be compressed: it is of a group, includes moments, has a weight, or has other slices than "
+        "the method declared");
   if (std::exchange(compressed_at_loss_, states_lost_) != states_lost_) compressed_average_->forget();
   steps_began_at_ = nullptr;
   return compressed_average_->exchange(average);
 }
 
 CollectiveResult Worker::finish(StartedCollective started, CalledFrom at) {
-  if (started.number < 0) fail("finish() of a collective that is finished already");
+  if (started.number < 0) fail("finish() was called for a collective that is already finished");
   const bool is_of_group = started.group.has_value();
   const bool is_average =
       started.kind == Collective::Kind::sum_differences || started.kind == Collective::Kind::gather_differences;
@@ -463,7 +466,8 @@ CollectiveResult Worker::finish(StartedCollective started, CalledFrom at) {
   return result;
 }
 
-// A group's average does not involve all workers and makes no row: the round ends with the average over all.
+// A group's average writes no row of steps.csv, because it does not involve all workers. The average over all ends the
+// round.
 bool Worker::average_model(const Averaging& how, CalledFrom at) {
   if (compressed_average_) return average_compressed(how, at);
   const bool is_of_all = !how.group_size;
@@ -477,7 +481,7 @@ bool Worker::average_model(const Averaging& how, CalledFrom at) {
   return budget_left(BudgetView::others);
 }
 
-// A worker that has taken no steps sends no difference.
+// A worker that has taken no steps sends a difference of zero.
 bool Worker::average_compressed(const Averaging& how, CalledFrom at) {
   const Contribution contribution = steps_since_sync();
   Collective average = Collective::average(model_, how);
@@ -495,14 +499,14 @@ bool Worker::average_compressed(const Averaging& how, CalledFrom at) {
   return budget_left(BudgetView::others);
 }
 
-// All workers of a process share the mean; each adds its own part.
+// The workers of one process compute the mean once; each adds its own part.
 ModelStatePtr Worker::common_mean(const SentDifference& mine, const SharedPackets& packets) {
   const auto derive = [&] { return compressed_average_->mean(mine, packets, size_); };
   return compressed_average_->model_with(mine, *context_.derived->get<ModelStatePtr>(packets, derive));
 }
 
-// Fails after too many rounds without progress: a threshold below the time of every micro-batch would let a budget of
-// samples go on for ever.
+// Fails after too many rounds without progress. If a threshold is shorter than every micro-batch, a budget of samples
+// would never be used up.
 void Worker::check_progress() {
   constexpr int most_idle_rounds = 1000;
   const Budget& budget = context_.budget;
@@ -510,8 +514,8 @@ void Worker::check_progress() {
   idle_rounds_ = std::exchange(kept_before_, agreed_->micro_batches) == kept_before_ ? idle_rounds_ + 1 : 0;
   if (idle_rounds_ <= most_idle_rounds) return;
   fail(
-      fmt::format("nobody has finished a micro-batch in the last {} rounds, so a budget of samples is never used up; "
-                  "is a threshold below the time of one?",
+      fmt::format("no worker has finished a micro-batch in the last {} rounds, so the budget of samples would never be "
+                  "used up; is a threshold shorter than a micro-batch?",
                   most_idle_rounds));
 }
 
@@ -563,8 +567,8 @@ void Worker::adopt(const Message& from_server) {
   start_from(from_server.step);
 }
 
-// If the version is the same again, the worker continues with the next micro-batches of that step. Local steps from
-// here on begin at this model.
+// If the version has not changed, the worker continues with the next micro-batches of that step. Later local steps
+// start from this model.
 void Worker::start_from(Step version) {
   recovery_.reset();
   if (version != step_) next_micro_batch_ = 0;
@@ -598,7 +602,7 @@ bool Worker::receive_slices(CalledFrom at) {
     send(context_.cluster.server(static_cast<int>(shard)), Message::request_after(*behind), at);
     if (receive_slice(shard)) continue;
     if (!is_last) return false;
-    break;  // servers that end by the clock may end at different versions
+    break;  // servers whose budget is in seconds may end at different versions
   }
   model_ = context_.training.assemble(model_, slices);
   const Step before = step_;
@@ -608,14 +612,15 @@ bool Worker::receive_slices(CalledFrom at) {
 }
 
 void Worker::send_gradient(Gradient gradient, ClippedBy clipped_by, CalledFrom at) {
-  // Time-only runs clip nothing, and moving the promise would add to the cost of a message.
+  // Time-only runs clip nothing, so they skip the cost of moving the gradient.
   if (clipped_by == ClippedBy::worker && !context_.training.time_only())
     gradient = context_.training.clipped(std::move(gradient), micro_batches());
   if (context_.cluster.servers().hold_slices()) return send_slices(gradient, at);
   send(server(), Message::of_gradient(step_, std::move(gradient)), at);
 }
 
-// Each worker begins with another server, or all would send over the first server's link at the same time.
+// Each worker begins with a different server, so that they do not all send over the first server's link at the same
+// time.
 void Worker::send_slices(const Gradient& gradient, CalledFrom at) {
   const int servers = context_.cluster.servers();
   for (int i = 0; i < servers; ++i) {
@@ -633,15 +638,16 @@ ReceivedMessage Worker::receive(const ReceiveOptions& which, CalledFrom at) {
   return message;
 }
 
-// The server answers with its current model (Server::receive), which includes slices sent before. If steps are versions
-// of the model, the worker takes the model's step; micro-batches of the step keep their numbers.
+// The server answers with its whole current model (Server::receive), which includes any slices that it has sent before.
+// If step() is the version of the server's model, the worker takes the model's step. The numbering of the step's
+// micro-batches continues.
 void Worker::ask_server_for_model(CalledFrom at) {
   send(server(), Message::request(), at);
   ReceivedMessage message;
   do {
     message = context_.cluster.receive(rank_, server(), never, {"ask_server_for_model", at});
   } while (message && (!message->has_model() || message->slice.count > 1));
-  if (!message) return;  // the server has ended and takes no more gradients
+  if (!message) return;  // the server has ended and accepts no more gradients
   if (message->answers > 0) receive_answers(*message);
   has_last_model_ |= message->kind == Message::Kind::last_model;
   kept_total_ = message->kept;

@@ -222,8 +222,8 @@ TEST(DropCompute, AThresholdBelowEveryMicroBatchEndsABudgetOfSamplesWithAReason)
     setup.run(nothing_in_time);
     FAIL() << "it came to an end";
   } catch (const RunFailure& failure) {
-    EXPECT_THAT(failure.what(), testing::HasSubstr("at 1001.000000 s: nobody has finished a micro-batch in the last "
-                                                   "1000 rounds"));
+    EXPECT_THAT(failure.what(),
+                testing::HasSubstr("at 1001.000000 s: no worker has finished a micro-batch in the last 1000 rounds"));
   }
   setup.budget.seconds = 1500;
   EXPECT_EQ(setup.run(nothing_in_time).rounds.size(), 1500u);

@@ -84,7 +84,7 @@ TEST(KBatchSync, FailsWhereGradientsQueueUpBeforeAServersLink) {
     setup.run(KBatchSync(9));
     FAIL();
   } catch (const RunFailure& failure) {
-    EXPECT_THAT(failure.what(), testing::HasSubstr("the last 4000 gradients were of older versions"));
+    EXPECT_THAT(failure.what(), testing::HasSubstr("the last 4000 gradients were rejected as stale"));
   }
   EXPECT_NO_THROW(SimulatedRun({.workers = 4,
                                 .base_s = 5,

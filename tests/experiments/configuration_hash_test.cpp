@@ -153,7 +153,7 @@ TEST_F(DataInHash, ARecordedConfigurationRefusesOtherContents) {
   EXPECT_NO_THROW(load());
   write_images(inverted(pixels(16)), "t10k");
   EXPECT_THAT(message_of<ConfigurationFault>([this] { load(); }),
-              testing::AllOf(HasSubstr("datasets.fashion-mnist.directory_hash = "), HasSubstr("is another"),
+              testing::AllOf(HasSubstr("datasets.fashion-mnist.directory_hash = "), HasSubstr("must be the digest of "),
                              HasSubstr(directory_.string())));
   EXPECT_NO_THROW(load({"training.model=none", "training.parameters=1", "training.dataset=gaussian-mixture"}))
       << "where no file is needed";

@@ -829,7 +829,7 @@ TEST(Nesting, DeeperDocumentsAreRefusedWithTheirPlace) {
     }
     return "none";
   };
-  const std::string expected = ": a key must have at most 64 parts, with the tables and arrays around it";
+  const std::string expected = ": a key must have at most 64 parts, including the tables and arrays around it";
   EXPECT_EQ(fault("x = 1\n" + repeated("a", 65, ".") + " = 1\n"), "f:2:129" + expected);
   for (const std::string& deep : {
            repeated("a", 100'000, ".") + " = 1",

@@ -231,7 +231,7 @@ TEST_F(MemoryLimits, AListThatTheMemoryDoesNotHoldIsAFaultOfItsFile) {
   const Outcome outcome = shell("(ulimit -v 700000 && timeout 60 '" SYNCOPATE_PROGRAM "' check e.toml)");
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.err, testing::ContainsRegex(
-                               "^e.toml: holds about 25000[0-9][0-9] values; the memory does not suffice: they take "));
+                               "^e.toml: contains about 25000[0-9][0-9] values; the memory does not suffice: they take "));
 }
 
 // LibTorch is needed to read the module's sizes, already when the experiment is read.

@@ -222,7 +222,7 @@ TEST_F(NaturalTimes, FaultsHavePlaces) {
               AllOf(HasSubstr("cluster.micro_batch_s"), HasSubstr("must name a data set of tokens")));
   EXPECT_THAT(faults({"training.dataset='gaussian-mixture'"}), HasSubstr("must name a data set of tokens"));
   EXPECT_THAT(faults({"training.dataset='gaussian-mixture'", "cluster.micro_batch_s=1", "training.batching='padded'"}),
-              AllOf(HasSubstr("training.batching"), HasSubstr("no sequences")));
+              AllOf(HasSubstr("training.batching"), HasSubstr("not sequences")));
   EXPECT_THAT(faults({"training.batching='packed'"}), HasSubstr("training.token_budget is missing"));
   EXPECT_THAT(faults({"training.batching='pack'"}), HasSubstr("did you mean"));
   EXPECT_THAT(faults({"training.token_budget=0"}), HasSubstr("training.token_budget = 0"));

@@ -223,7 +223,8 @@ TEST_F(SweepLanguage, AVariantRemovesKeys) {
   EXPECT_THAT(experiment.runs[1].resolved_toml, HasSubstr("train = 640\n"));
   EXPECT_THAT(experiment.runs[3].resolved_toml, Not(HasSubstr("train = 640\n")));
   add("[[variants]]\nlabel = \"a\"\nremove = [\"training.learning_rat\"]");
-  EXPECT_THAT(faults({}), HasSubstr("variants.0.remove = \"training.learning_rat\"; must be a key that the file has"));
+  EXPECT_THAT(faults({}),
+              HasSubstr("variants.0.remove = \"training.learning_rat\"; must be a key that is in the file"));
 }
 
 TEST_F(SweepLanguage, AVariantHasANameOfItsOwn) {

@@ -266,7 +266,7 @@ TEST_F(AugmentationSettings, OfVectorsIsAFaultAndMixingThemIsNone) {
   for (const std::string key : {"crop=1", "flip=true", "zoom=0.1", "randaugment={form=\"composer\"}"}) {
     plan_on_vectors("training.augmentation={" + key + "}");
     EXPECT_THAT(report, AllOf(HasSubstr("training.augmentation." + key.substr(0, key.find('=')) + " = "),
-                              HasSubstr("needs images of bytes; gaussian-mixture has vectors")));
+                              HasSubstr("needs images of bytes (uint8); gaussian-mixture has vectors")));
   }
   EXPECT_TRUE(plan_on_vectors("training.augmentation={mixup=0.2}").load);
   EXPECT_EQ(report, "");
@@ -300,7 +300,7 @@ TEST_F(AugmentationSettings, OfArraysNeedsImagesOfBytes) {
   EXPECT_THAT(report_on("<f4", "5, 6", 120, "flip=true"), HasSubstr("npy has images of floats"));
   EXPECT_EQ(report_on("|u1", "2, 5, 6", 60, "flip=true"), "");
   EXPECT_THAT(report_on("|u1", "2, 5, 6", 60, "randaugment={form=\"composer\"}"),
-              AllOf(HasSubstr("randaugment.form"), HasSubstr("1 or 3 channels, not of 2")));
+              AllOf(HasSubstr("randaugment.form"), HasSubstr("images of 1 or 3 channels, not 2")));
 }
 
 TEST_F(AugmentationSettings, HeldOutSamplesAreFewerThanTheData) {

@@ -93,7 +93,7 @@ TEST(CheckpointLog, IsNotTakenUpWhereOtherValuesAreAlive) {
     take(1, nullptr, &kept, 2);
     FAIL();
   } catch (const ReplayMismatch& other) {
-    EXPECT_THAT(other.what(), HasSubstr("has made"));
+    EXPECT_THAT(other.what(), HasSubstr("has created"));
   }
 }
 

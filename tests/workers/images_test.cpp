@@ -204,12 +204,12 @@ TEST_F(Idx, ElementsMustBeUnsignedBytes) {
 
 TEST_F(Idx, LabelsInPlaceOfImagesAreTold) {
   EXPECT_THAT(fault_of(write("images", idx_file({2}, {0, 1})), 3),
-              AllOf(HasSubstr("holds labels"), HasSubstr("must hold images")));
+              AllOf(HasSubstr("contains labels"), HasSubstr("must contain images")));
 }
 
 TEST_F(Idx, ImagesInPlaceOfLabelsAreTold) {
   EXPECT_THAT(fault_of(write("labels", idx_file({1, 1, 1}, {0})), 1),
-              AllOf(HasSubstr("holds images"), HasSubstr("must hold labels")));
+              AllOf(HasSubstr("contains images"), HasSubstr("must contain labels")));
 }
 
 TEST_F(Idx, AHeaderThatEndsEarlyIsTold) {
@@ -233,7 +233,7 @@ TEST_F(Idx, ATruncatedFileIsToldWithBothCounts) {
 
 TEST_F(Idx, TrailingBytesAreTold) {
   EXPECT_THAT(fault_of(write("long", idx_file({2}, {1, 2, 3})), 1),
-              AllOf(HasSubstr("goes on"), HasSubstr("2 = 2 elements")));
+              AllOf(HasSubstr("continues"), HasSubstr("2 = 2 elements")));
 }
 
 // Noise is incompressible, so cutting the compressed file cuts the data.

@@ -337,10 +337,10 @@ TEST_F(ModelDemands, FilesHaveTheirNotes) {
   const auto padded =
       plan({"training.model=\"linear\"", "training.dataset=\"npy\"", "training.micro_batch_size=1", data});
   EXPECT_EQ(report, "");
-  EXPECT_THAT(padded.notes, testing::ElementsAre(fmt::format(
-                                "{}: 2 of its 4 rows begin with the padding, 0; that is taken for a token of the row: "
-                                "only padding at a row's end is cut off",
-                                (directory_ / "x_train.npy").string())));
+  EXPECT_THAT(padded.notes, testing::ElementsAre(
+                                fmt::format("{}: 2 of its 4 rows begin with the padding token 0, which is kept there: "
+                                            "only padding at a row's end is removed",
+                                            (directory_ / "x_train.npy").string())));
 
   std::string lines = "label\t...\nlabel\t\n";
   for (int line = 0; line < 40; ++line) lines += fmt::format("{}\tword{}\n", line % 2 == 0 ? "a" : "b", line);

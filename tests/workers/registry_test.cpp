@@ -144,7 +144,7 @@ TEST_F(Registry, ArraysOfOnesOwnAreADataSet) {
   plan({"training.model=\"linear\"", "training.dataset=\"npy\"", directory});
   EXPECT_THAT(report, AllOf(HasSubstr("datasets.npy.directory"), HasSubstr("3 labels for the 2 samples")));
   plan({"training.model=\"linear\"", "training.dataset=\"npy\""});
-  EXPECT_THAT(report, AllOf(HasSubstr("datasets.npy.directory"), HasSubstr("must be given")));
+  EXPECT_THAT(report, AllOf(HasSubstr("datasets.npy.directory"), HasSubstr("is required")));
 }
 
 TEST_F(Registry, TextsAreDataSetsOfThoseModelsThatTakeTokens) {
@@ -171,9 +171,9 @@ TEST_F(Registry, TextsAreDataSetsOfThoseModelsThatTakeTokens) {
   EXPECT_FALSE(plan_lines("linear", "datasets.text-lines.labelled=false").load);
   EXPECT_THAT(report, HasSubstr("needs samples with labels"));
   plan_lines("linear", "datasets.text-lines.least=1000");
-  EXPECT_THAT(report, AllOf(HasSubstr("datasets.text-lines.file"), HasSubstr("no word stands 1000 times")));
+  EXPECT_THAT(report, AllOf(HasSubstr("datasets.text-lines.file"), HasSubstr("no word occurs 1000 times")));
   plan({"training.model=\"linear\"", "training.dataset=\"text-lines\""});
-  EXPECT_THAT(report, AllOf(HasSubstr("datasets.text-lines.file"), HasSubstr("must be given")));
+  EXPECT_THAT(report, AllOf(HasSubstr("datasets.text-lines.file"), HasSubstr("is required")));
   plan({"training.model=\"linear\"", "training.dataset=\"wordnet-glosses\"",
         fmt::format("datasets.wordnet-glosses.directory=\"{}\"", directory_.string())});
   EXPECT_THAT(report, AllOf(HasSubstr("datasets.wordnet-glosses.directory"), HasSubstr("data.noun")));
@@ -238,7 +238,7 @@ TEST_F(Registry, AMislabelledFileIsAFaultBeforeAnythingRuns) {
     for (const auto* kind : {"-images-idx3-ubyte", "-labels-idx1-ubyte"})
       write(std::string(split) + kind, idx_file({2}, {0, 1}));  // labels in all files
   plan({"training.model=\"mlp\"", "datasets.fashion-mnist.directory=\"" + directory_.string() + "\""});
-  EXPECT_THAT(report, AllOf(HasSubstr("train-images-idx3-ubyte"), HasSubstr("must hold images")));
+  EXPECT_THAT(report, AllOf(HasSubstr("train-images-idx3-ubyte"), HasSubstr("must contain images")));
 }
 
 TEST_F(Registry, BadLabelsShowWhenTheDataIsLoaded) {

@@ -360,7 +360,8 @@ TEST(KeyPath, AddressesElementsByNumberLabelAndName) {
   EXPECT_EQ(element_index(m, "one"), 0u);
   EXPECT_EQ(element_index(m, "ring"), 2u);
   EXPECT_EQ(what([&] { element_index(m, "3"); }), "\"3\" must be one of one, sgd, ring, or a number from 0 to 2");
-  EXPECT_EQ(what([&] { element_index(m, "sgd"); }), "\"sgd\" names 2 elements; must be a label, or a number from 0");
+  EXPECT_EQ(what([&] { element_index(m, "sgd"); }),
+            "\"sgd\" names 2 elements; must be a label, or an element's number, counted from 0");
   EXPECT_EQ(what([&] { element_index(m, "rnig"); }),
             "\"rnig\" must be one of one, sgd, ring, or a number from 0 to 2; did you mean \"ring\"?");
 }
@@ -370,7 +371,8 @@ TEST(KeyPath, AssignsThroughTablesThatItMakesAndRefusesValues) {
   assign(root, split_key("a.b.c"), {}, {std::int64_t{7}, {}});
   assign(root, split_key("list.1"), {}, {std::int64_t{9}, {}});
   EXPECT_EQ(write_toml(root), "x = 1\nlist = [1, 9]\n\n[a.b]\nc = 7\n");
-  EXPECT_EQ(what([&] { assign(root, split_key("x.y"), {}, {}); }), "\"y\" is looked for in a value that is no table");
+  EXPECT_EQ(what([&] { assign(root, split_key("x.y"), {}, {}); }),
+            "\"y\" cannot be set, because the value before it is not a table");
 }
 
 TEST(KeyPath, AnOverridesValueIsTomlOrElseAString) {

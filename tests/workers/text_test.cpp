@@ -109,11 +109,12 @@ TEST_F(TextDataset, LinesWithoutAWordAreNoted) {
 }
 
 TEST_F(TextDataset, WhatLeavesNothingToTrainOrTestOnIsAFault) {
-  EXPECT_THAT(fault("one line\n", {.least = 1}), AllOf(StartsWith((directory_ / "a.txt").string()),
-                                                       HasSubstr("test_share = 0.1"), HasSubstr("both need some")));
-  EXPECT_THAT(fault(many_lines(), {.least = 2000}), HasSubstr("no word stands 2000 times"));
+  EXPECT_THAT(fault("one line\n", {.least = 1}),
+              AllOf(StartsWith((directory_ / "a.txt").string()), HasSubstr("test_share = 0.1"),
+                    HasSubstr("both need at least one")));
+  EXPECT_THAT(fault(many_lines(), {.least = 2000}), HasSubstr("no word occurs 2000 times"));
   EXPECT_THAT(fault("", {}), HasSubstr("is empty"));
-  EXPECT_THAT(fault("a\xff\n", {}), HasSubstr("is no UTF-8"));
+  EXPECT_THAT(fault("a\xff\n", {}), HasSubstr("is not UTF-8"));
 }
 
 TEST_F(TextDataset, WordnetsGlossesAreOne) {
@@ -311,7 +312,7 @@ TEST_F(TextLines, OtherEncodingsAreNamed) {
     return text;
   };
   const auto says = [](const std::string& form) {
-    return AllOf(HasSubstr("a.txt: is " + form), HasSubstr("must be a text in UTF-8, line by line"));
+    return AllOf(HasSubstr("a.txt: is " + form), HasSubstr("must be a text in UTF-8 with one entry per line"));
   };
   for (const bool has_mark : {false, true}) {
     const auto mark = [&](const std::string& bytes) { return has_mark ? bytes : std::string(); };
@@ -326,15 +327,15 @@ TEST_F(TextLines, OtherEncodingsAreNamed) {
   EXPECT_THAT(fault(std::string(64, '\0')), says("full of zero bytes"));
   EXPECT_THAT(
       fault("caf\xe9\tau lait\n"),
-      HasSubstr("a.txt:1: byte 0xe9 is no UTF-8; a text in Latin-1 is converted by iconv -f ISO-8859-1 -t UTF-8"));
+      HasSubstr("a.txt:1: byte 0xe9 is not UTF-8; convert a text in Latin-1 with iconv -f ISO-8859-1 -t UTF-8"));
 }
 
 TEST_F(TextLines, WhatIsNoSuchFileIsNamedWithItsLine) {
   EXPECT_THAT(fault("a\tb\nno label\n"), AllOf(HasSubstr("a.txt:2"), HasSubstr("a label, a tab and a text")));
   EXPECT_THAT(fault("a\tb\n\tno label\n"), HasSubstr("a.txt:2"));
-  EXPECT_THAT(fault("a\tb\na\tc\xff\n"), AllOf(HasSubstr("a.txt:2"), HasSubstr("byte 0xff is no UTF-8")));
+  EXPECT_THAT(fault("a\tb\na\tc\xff\n"), AllOf(HasSubstr("a.txt:2"), HasSubstr("byte 0xff is not UTF-8")));
   EXPECT_THAT(fault(""), AllOf(HasSubstr("a.txt"), HasSubstr("is empty")));
-  EXPECT_THAT(fault("\n...\n", false), HasSubstr("no line has a word"));
+  EXPECT_THAT(fault("\n...\n", false), HasSubstr("no line contains a word"));
   std::filesystem::remove(directory_ / "a.txt");
   EXPECT_THAT(message_of<DataFault>([&] { read_text_lines(directory_ / "a.txt", true); }),
               HasSubstr("No such file or directory"));

@@ -107,7 +107,7 @@ std::string idle_rounds(const Budget& budget, int rounds, int between = 0) {
 
 TEST(Worker, ABudgetOfSamplesThatNobodyUsesUpIsAFailureAfterAThousandIdleRounds) {
   EXPECT_EQ(idle_rounds({.samples = 100}, 1001), "");
-  EXPECT_THAT(idle_rounds({.samples = 100}, 1002), testing::HasSubstr("nobody has finished a micro-batch"));
+  EXPECT_THAT(idle_rounds({.samples = 100}, 1002), testing::HasSubstr("no worker has finished a micro-batch"));
   EXPECT_EQ(idle_rounds({.samples = 100}, 2500, 600), "");  // not in a row
 }
 
@@ -296,7 +296,7 @@ TEST(Worker, AServersStepThatIsAlwaysBegunAnewIsAFailureWhateverEndsOfIt) {
   } catch (const RunFailure& error) {
     failure = error.what();
   }
-  EXPECT_THAT(failure, testing::HasSubstr("step 0, of 40 micro-batches, has been begun anew 100000 times"));
+  EXPECT_THAT(failure, testing::HasSubstr("step 0 (40 micro-batches) was restarted 100000 times"));
 }
 
 // Steps along gradients of the previous step. A step takes 1 s, and a sum 0.5 s on the network.
@@ -358,7 +358,7 @@ TEST(Worker, ACollectiveIsFinishedOnce) {
   } catch (const RunFailure& error) {
     failure = error.what();
   }
-  EXPECT_THAT(failure, testing::HasSubstr("finished already"));
+  EXPECT_THAT(failure, testing::HasSubstr("already finished"));
 }
 
 // Promises of single calls of Worker and Server to a method: unusual steps, values that all workers derive alike, work

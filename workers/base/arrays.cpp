@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view magic = "\x93NUMPY";
 constexpr std::int64_t most_elements = std::int64_t{1} << 40;
 
-// The text after a key of the header, which is a dictionary in Python's notation.
+// Returns the text after a key of the header. The header is a Python dictionary.
 std::string_view value_of(std::string_view dictionary, std::string_view key) {
   const auto at = dictionary.find(fmt::format("'{}'", key));
   const auto colon = at == dictionary.npos ? at : dictionary.find(':', at);
@@ -32,7 +32,7 @@ std::string_view value_of(std::string_view dictionary, std::string_view key) {
 
 std::string quoted(std::string_view value) {
   const auto end = value.size() > 1 && value[0] == '\'' ? value.find('\'', 1) : value.npos;
-  if (end == value.npos) throw NpyFault("its elements are records; must be plain numbers");
+  if (end == value.npos) throw NpyFault("has records as elements; must have plain numbers");
   return std::string(value.substr(1, end - 1));
 }
 
@@ -47,9 +47,9 @@ std::vector<std::int64_t> tuple(std::string_view value) {
     rest.remove_prefix(digit);
     std::int64_t number = 0;
     const auto [behind, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
-    if (error != std::errc() || number < 0) throw NpyFault("its header has a shape that is none");
+    if (error != std::errc() || number < 0) throw NpyFault("its header has an invalid shape");
     if (number > 0 && elements > most_elements / number)
-      throw NpyFault("its header declares more than a file can hold");
+      throw NpyFault("its header declares more elements than a file can contain");
     elements *= number > 0 ? number : 1;
     numbers.push_back(number);
     rest.remove_prefix(static_cast<std::size_t>(behind - rest.data()));
@@ -85,27 +85,28 @@ std::size_t bytes_of(std::string_view type) {
 std::string why_no_numbers(std::string_view type) {
   switch (letters_of(type).kind) {
     case 'O':
-      return "holds objects of Python ('|O'), as lists of rows of unlike lengths become; must hold numbers: fill the "
-             "rows up to one length, and save them with a.astype(\"<i8\") or a.astype(\"<f4\")";
+      return "contains Python objects ('|O'), probably because its rows differ in length; must contain numbers: pad "
+             "the rows to one length, and save them with a.astype(\"<i8\") or a.astype(\"<f4\")";
     case 'U':
     case 'S':
       return fmt::format(
-          "holds texts ('{}'); must hold numbers: classes are numbered from 0, as "
-          "numpy.unique(a, return_inverse=True)[1] gives them",
+          "contains strings ('{}'); must contain numbers: number the classes from 0, for example with numpy.unique(a, "
+          "return_inverse=True)[1]",
           type);
     case 'M':
     case 'm':
-      return fmt::format("holds dates or times ('{}'); must hold numbers", type);
+      return fmt::format("contains dates or times ('{}'); must contain numbers", type);
     default:
-      return fmt::format("has elements of type '{}', which is not known; must hold numbers", type);
+      return fmt::format("has elements of the unknown type '{}'; must contain numbers", type);
   }
 }
 
 // The message for a file that does not begin like an array.
 std::string why_no_array(std::string_view bytes) {
-  if (bytes.starts_with("PK")) return "is a zip archive, such as .npz; must be one array, as numpy.save writes it";
-  if (bytes.starts_with("\x1f\x8b")) return "is compressed with gzip; must be unpacked";
-  return "is no array of NumPy's, as numpy.save writes it";
+  if (bytes.starts_with("PK")) return "is a zip archive, such as .npz; must be a single array written by numpy.save";
+  if (bytes.starts_with("\x1f\x8b"))
+    return "is compressed with gzip; must be uncompressed, because arrays are memory-mapped";
+  return "is not a NumPy array; must be written by numpy.save";
 }
 
 std::size_t byte_at(std::string_view bytes, std::size_t at) {
@@ -124,7 +125,7 @@ NpyHeader npy_header(std::string_view bytes) {
   if (bytes.size() < begin + length) throw NpyFault("ends within its header");
   const std::string_view dictionary = bytes.substr(begin, length);
   if (!value_of(dictionary, "fortran_order").starts_with("False"))
-    throw NpyFault("is in Fortran's order; must be in C's, which numpy.ascontiguousarray makes");
+    throw NpyFault("is in Fortran order; must be in C order: save numpy.ascontiguousarray(a)");
   return {.type = quoted(value_of(dictionary, "descr")),
           .shape = tuple(value_of(dictionary, "shape")),
           .begin = begin + length};
@@ -158,7 +159,7 @@ std::string way_to_save(const std::filesystem::path& file, std::string_view as) 
 }
 
 NpyArray::NpyArray(const std::filesystem::path& file) {
-  const int opened = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // so that opening a pipe does not block
+  const int opened = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // opening a pipe must not block
   if (opened < 0) throw std::system_error(errno, std::generic_category());
   struct stat status {};
   fstat(opened, &status);
@@ -180,7 +181,7 @@ NpyArray::NpyArray(const std::filesystem::path& file) {
   if (size != declared)
     throw NpyFault(fmt::format("has {} bytes; its header declares {}{}", size, declared,
                                size < declared ? ": the file is truncated" : ""));
-  if (header_.begin % each != 0) throw NpyFault("has elements that are not aligned; save it again with NumPy");
+  if (header_.begin % each != 0) throw NpyFault("has elements that are not aligned; save it again with numpy.save");
 }
 
 std::string npy(const std::vector<std::vector<float>>& vectors) {
@@ -188,7 +189,7 @@ std::string npy(const std::vector<std::vector<float>>& vectors) {
   const std::string shape =
       vectors.size() == 1 ? fmt::format("({},)", size) : fmt::format("({}, {})", vectors.size(), size);
   std::string header = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': {}, }}", shape);
-  // Blanks and a line feed bring the data to a multiple of 64 bytes.
+  // Blanks and a line feed pad the header, so that the data begin at a multiple of 64 bytes.
   header.append(alignment - 1 - (before_header + header.size()) % alignment, ' ');
   header += '\n';
   std::string bytes(magic_with_version);
@@ -204,7 +205,7 @@ std::string npy(const std::vector<std::vector<float>>& vectors) {
 
 std::vector<float> floats_from_npy(std::string_view bytes) {
   if (bytes.size() < before_header || bytes.substr(0, magic_with_version.size()) != magic_with_version)
-    throw std::runtime_error("not an array of NumPy's format 1.0");
+    throw std::runtime_error("not an array in version 1.0 of NumPy's format");
   const std::size_t length_at = magic_with_version.size();
   const std::size_t begin = before_header + byte_at(bytes, length_at) + 256 * byte_at(bytes, length_at + 1);
   if (bytes.size() < begin || bytes.substr(0, begin).find("'<f4'") == std::string_view::npos ||

@@ -1,4 +1,4 @@
-// Arrays in NumPy's format. Files are mapped into memory, so only the elements read are loaded.
+// Arrays in NumPy's format. Files are memory-mapped, so only the elements that are read are loaded.
 // Source: NumPy's documentation of `numpy.lib.format`, versions 1.0 to 3.0.
 #pragma once
 
@@ -13,21 +13,21 @@
 
 namespace syncopate {
 
-// A fault of an array, without the file's name.
+// Thrown for a fault of an array. The message does not contain the file's name.
 struct NpyFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 struct NpyHeader {
   std::string type;                 // NumPy's type string, with its byte order: "<f4"
-  std::vector<std::int64_t> shape;  // empty: one number
+  std::vector<std::int64_t> shape;  // empty: the array is a single number
   std::size_t begin = 0;            // offset of the elements, in bytes
 
   std::int64_t elements() const;
 };
 
-// For messages about a wrong type: "float16 ('<f2')", and how to save the array with another type, `numpy.save("a.npy",
-// a.astype("<f4"))`.
+// Texts for messages about a wrong type. The first describes the type: "float16 ('<f2')". The second shows how to save
+// the array with another type: `numpy.save("a.npy", a.astype("<f4"))`.
 std::string described_type(std::string_view type);
 std::string way_to_save(const std::filesystem::path& file, std::string_view as);
 
@@ -51,11 +51,11 @@ class NpyArray {
   NpyHeader header_;
 };
 
-// A float32 array in NumPy's format, version 1.0, for parameters.npy. One vector is an array of shape (P,), several of
-// equal size are one of shape (vectors, P).
+// A float32 array in NumPy's format, version 1.0, for parameters.npy. One vector becomes an array of shape (P,);
+// several vectors of equal size become an array of shape (vectors, P).
 std::string npy(const std::vector<std::vector<float>>& vectors);
 
-// The rows of an array from npy(), one after the other. Throws std::runtime_error for anything else.
+// Returns the rows of an array from npy(), concatenated. Throws std::runtime_error for other formats or types.
 std::vector<float> floats_from_npy(std::string_view bytes);
 
 }  // namespace syncopate

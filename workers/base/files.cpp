@@ -40,7 +40,7 @@ constexpr int gzip_window_bits = MAX_WBITS + 16;  // 16: with gzip's header
 
 void check(int status, const char* what) {
   if (status != Z_OK && status != Z_STREAM_END)
-    throw std::runtime_error(fmt::format("compressing failed: {} gives {}", what, status));
+    throw std::runtime_error(fmt::format("compression failed: zlib's {} returned {}", what, status));
 }
 
 }  // namespace
@@ -70,7 +70,7 @@ fs::path found_directory(const std::string& name, const std::string& packaged, c
     if (fs::is_directory(place)) return place;
     missing += fmt::format("{}{}", missing.empty() ? "" : ", ", place.string());
   }
-  throw DataFault(fmt::format("found none of {}; {}", missing, what_to_do));
+  throw DataFault(fmt::format("none of these directories exists: {}; {}", missing, what_to_do));
 }
 
 // The XDG base directory specification says to ignore relative paths.
@@ -84,7 +84,7 @@ fs::path users_cache() {
   return caches.empty() ? caches : caches / "syncopate";
 }
 
-// Does not use a standard stream, which takes a read error for the end of the file.
+// Does not use std::ifstream, which treats a read error as the end of the file.
 std::string whole_file(const fs::path& file, std::uint64_t most_bytes) {
   struct Close {
     void operator()(std::FILE* open) const { std::fclose(open); }
@@ -141,7 +141,7 @@ std::optional<std::string> read_file(const fs::path& path, std::uint64_t most_by
     if (file.size() > most_bytes) throw too_large(file.size());
     constexpr std::size_t piece = 1 << 16;
     std::string text;
-    for (std::size_t room = file.size() + 1;; room = piece) {  // one byte more than its size: the file may have grown
+    for (std::size_t room = file.size() + 1;; room = piece) {  // asks for one byte more than the size, to notice growth
       const std::size_t before = text.size();
       text.resize(before + room);
       const std::size_t got = file.read(text.data() + before, room);
@@ -205,7 +205,8 @@ std::size_t GzipStream::inflate_some(char* out, std::size_t bytes) {
   return room - stream_.avail_out;
 }
 
-// Skips zeros, which fill up blocks of a tape or a disk. The two magic bytes can lie in different pieces of the file.
+// Skips zeros, which pad blocks of a tape or a disk. Checks only the first magic byte, because the second one may be in
+// the next piece of the file.
 void GzipStream::begin_next_member() {
   bool is_padded = false;
   while (refill() && input_.front() == '\0') {

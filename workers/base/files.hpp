@@ -18,7 +18,7 @@ namespace syncopate {
 // 16 hexadecimal digits.
 std::string content_hash(std::string_view content);
 
-// Unusable data: the message names the file or the sizes, what was found, and what would be right.
+// Thrown for unusable data. The message names the file or the sizes, what was found, and what is required.
 struct DataFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -26,24 +26,24 @@ struct DataFault : std::runtime_error {
 // Why a path is not a directory: "is a file", "is a link to x, which is not there", ...; empty if it is one.
 std::string why_no_directory(const std::filesystem::path& path);
 
-// The directory of a data set, the first that exists: `name` in the directory that the environment variable
-// SYNCOPATE_DATA names, then `packaged` in share of /usr/local and /usr. Throws DataFault with `what_to_do` if none
-// exists.
+// Returns the directory of a data set: the first that exists of $SYNCOPATE_DATA/`name`, /usr/local/share/`packaged` and
+// /usr/share/`packaged`. Throws DataFault with `what_to_do` if none exists.
 std::filesystem::path found_directory(const std::string& name, const std::string& packaged,
                                       const std::string& what_to_do);
 
-// The directory for caches: syncopate in $XDG_CACHE_HOME or ~/.cache; empty without both. It may not exist yet.
+// Returns the directory for caches: `syncopate` in $XDG_CACHE_HOME or ~/.cache. Empty if neither is known. The
+// directory may not exist yet.
 std::filesystem::path users_cache();
 
-// The stored bytes of a file. Throws std::system_error if it cannot be opened or read to its end, or has more than
-// most_bytes.
+// Returns the bytes of a file as they are stored, without decompression. Throws std::system_error if the file cannot be
+// opened or read to its end, or has more than most_bytes.
 std::string whole_file(const std::filesystem::path& file, std::uint64_t most_bytes);
 
-// Limits for reading files that Syncopate has written. Something else may be in their place: a pipe, which would block
-// for ever, a directory, or more bytes than there is memory.
-// For files that are parsed; the summary of a million workers takes about half of it.
+// Limits for reading files that Syncopate has written. Such a path may now be something else: a pipe, which would block
+// forever, a directory, or a file larger than the memory.
+// This limit applies to files that are parsed. The summary of a million workers has about half as many bytes.
 inline constexpr std::uint64_t most_own_bytes = std::uint64_t{1} << 28;
-// For files of known size: those in files.json, once damage_of() has found no fault.
+// For files whose size is known, because files.json lists them and damage_of() has found no fault.
 inline constexpr std::uint64_t any_size = std::numeric_limits<std::uint64_t>::max();
 
 // An open regular file, with its size. Opening it never blocks.
@@ -64,8 +64,8 @@ class OwnFile {
   std::uint64_t size_ = 0;
 };
 
-// The whole content; none if the file does not exist, or is a link that leads nowhere. Throws std::runtime_error with
-// the file's name if it is not a regular file, has more than `most_bytes`, or cannot be read.
+// Returns the whole content, or nullopt if the file does not exist or is a dangling link. Throws std::runtime_error
+// with the file's name if it is not a regular file, has more than `most_bytes`, or cannot be read.
 std::optional<std::string> read_file(const std::filesystem::path& path, std::uint64_t most_bytes = most_own_bytes);
 
 // A fault of a compressed file, without the file's name.
@@ -73,9 +73,9 @@ struct GzipFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Decompresses a file piece by piece. A file can be several gzip members in a row (RFC 1952), followed by zeros;
-// anything else after them is a fault, though other readers ignore it. A file that does not begin with gzip's two bytes
-// passes unchanged.
+// Decompresses a file piece by piece. A file may contain several consecutive gzip members (RFC 1952), followed by
+// zeros. Other bytes after them are a fault, although other programs ignore them. A file that does not begin with
+// gzip's two magic bytes is passed on unchanged.
 class GzipStream {
  public:
   // `more` returns the file's next bytes, valid until its next call; empty at the end.
@@ -95,12 +95,12 @@ class GzipStream {
   std::function<std::string_view()> more_;
   std::string_view input_{};  // bytes not yet consumed
   bool is_compressed_ = false;
-  bool is_at_end_ = false;  // at the end of the last member
+  bool is_at_end_ = false;  // the last member has been read
   z_stream stream_{};
 };
 
-// Compresses with gzip; equal contents give the same bytes at any time on any machine. Throws std::runtime_error if
-// zlib fails.
+// Compresses with gzip. The result depends only on the contents, neither on the time nor on the machine. Throws
+// std::runtime_error if zlib fails.
 std::string gzip(std::string_view contents);
 
 }  // namespace syncopate

@@ -59,9 +59,9 @@ PivotedQr::PivotedQr(Matrix a)
   }
 }
 
-// Reflects the columns from `k` on so that column k, of this norm from row k on, has nothing below the diagonal.
+// Reflects the columns from `k` on so that column k becomes zero below the diagonal. `norm`: of column k from row k on.
 void PivotedQr::eliminate(int k, double norm) {
-  const double diagonal = a_(k, k) > 0 ? -norm : norm;  // the sign without cancellation
+  const double diagonal = a_(k, k) > 0 ? -norm : norm;  // the sign that avoids cancellation
   const double head = heads_[at(k)] = a_(k, k) - diagonal;
   const double factor = factors_[at(k)] = -1 / (diagonal * head);
   std::vector<double> dots(at(a_.columns));
@@ -116,9 +116,9 @@ std::vector<double> PivotedQr::q_column(int column) const {
   return times_q(std::move(unit));
 }
 
-// Mixing keeps a sum of 0, and on vectors with that sum the matrix has all eigenvalues except the 1; so each row's mean
-// is subtracted. From one power to its square, the root of the ratio of norms converges to the modulus much faster than
-// the root of a norm, which has a constant factor.
+// Mixing keeps the sum of a vector. On vectors whose sum is 0 the matrix has all its eigenvalues except the 1, so each
+// row's mean is subtracted. The k-th root of the ratio of the norms of A^2k and A^k converges to the modulus much
+// faster than the root of one norm, because a constant factor cancels.
 double second_eigenvalue(const Matrix& mixing) {
   Matrix power = mixing;
   for (int i = 0; i < power.rows; ++i) {

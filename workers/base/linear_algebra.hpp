@@ -1,5 +1,6 @@
-// Linear algebra of small dense matrices with the same bits everywhere, so that each rank and each process of a sweep
-// draws the same gradient code. Results of a BLAS (and so of LAPACK) depend on the processor's kernels and on threads.
+// Linear algebra of small dense matrices whose results have the same bits everywhere, so that each rank and each
+// process of a sweep draws the same gradient code. Results of BLAS and LAPACK depend on the processor's kernels and on
+// threads.
 #pragma once
 
 #include <cmath>
@@ -22,7 +23,7 @@ struct Matrix {
     for (int row = 0; row < rows; ++row) result.push_back((*this)(row, number));
     return result;
   }
-  // `count` neighbouring columns; after the last column comes the first.
+  // Returns `count` neighbouring columns from `first` on; the column after the last one is column 0.
   Matrix columns_from(int first, int count) const {
     Matrix result(rows, count);
     for (int row = 0; row < rows; ++row)
@@ -56,11 +57,11 @@ class PivotedQr {
   // A must have at least as many rows as columns.
   explicit PivotedQr(Matrix a);
 
-  // The x that minimises |A x - b|, for A of full rank.
+  // Returns the x that minimises |A x - b|, for A of full rank.
   std::vector<double> solve(std::vector<double> b) const;
-  // The shortest x with x^T A = b^T, for a square A of rank `rank` for which such x exist.
+  // Returns the shortest x with x^T A = b^T, for a square A of rank `rank` for which a solution exists.
   std::vector<double> solve_transposed(std::span<const double> b, int rank) const;
-  // Column `column` of Q. The columns from the rank of A on span the vectors y with y^T A = 0.
+  // Returns a column of Q. The columns from index rank(A) on span the space of vectors y with y^T A = 0.
   std::vector<double> q_column(int column) const;
 
  private:
@@ -69,7 +70,7 @@ class PivotedQr {
   std::vector<double> times_q(std::vector<double> vector) const;
 
   Matrix a_;                     // R on and above the diagonal, the reflections' vectors v below
-  std::vector<double> heads_;    // the elements of these vectors on the diagonal
+  std::vector<double> heads_;    // the vectors' elements on the diagonal, which a_ has no place for
   std::vector<double> factors_;  // 2 / |v|^2; 0: no reflection
   std::vector<int> order_;       // column i of A P is column order_[i] of A
 };
@@ -88,7 +89,7 @@ class TransposedSolutions {
  public:
   TransposedSolutions(const Matrix& a, int rank, const std::vector<double>& b);
 
-  // The solution that is 0 at these different indices. Give as many indices as there are directions.
+  // Returns the solution that is 0 at these indices. They must be distinct, and as many as there are directions.
   std::vector<double> vanishing_at(std::span<const int> places) const;
 
  private:

@@ -34,13 +34,14 @@ constexpr const char* kernel_variable = "OPENBLAS_CORETYPE";
 // Set before the program re-executes itself, so that it does so at most once.
 constexpr const char* guard_variable = "SYNCOPATE_BLAS_KERNEL_CHOSEN";
 
-// A function of the loaded libraries, or null: the build does not depend on OpenBLAS.
+// Returns a function of the loaded libraries, or null. Looked up at run time, because the build does not depend on
+// OpenBLAS.
 template <typename Function>
 Function* loaded_function(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
 }
 
-// OpenBLAS's names of its x86 kernels without AVX2.
+// Whether OpenBLAS's x86 kernel of this name does not use AVX2.
 bool lacks_avx2(std::string_view kernel) {
   constexpr std::array<std::string_view, 21> old_kernels = {
       "Katmai", "Coppermine", "Northwood",  "Prescott",    "Banias",  "Core2",        "Penryn",
@@ -76,7 +77,7 @@ std::string mkl_version() {
 
 constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 
-// The number in the line that begins with `name`; none without such a line.
+// Returns the number in the line that begins with `name`; nullopt if there is no such line.
 std::optional<std::int64_t> number_in_line(const fs::path& file, const std::string& name) {
   std::ifstream lines(file);
   std::string key;
@@ -85,13 +86,13 @@ std::optional<std::int64_t> number_in_line(const fs::path& file, const std::stri
   return {};
 }
 
-// The bytes of a line such as "MemAvailable:   23492296 kB".
+// Returns the number of bytes in a line such as "MemAvailable:   23492296 kB".
 std::optional<std::int64_t> kilobytes(const char* file, const std::string& name) {
   const auto number = number_in_line(file, name);
   return number ? std::optional(*number * 1024) : std::nullopt;
 }
 
-// The number in a file; none if the file is missing or says "max".
+// Returns the number in a file; nullopt if the file is missing or contains "max".
 std::optional<std::int64_t> number_in(const fs::path& file) {
   std::int64_t value = 0;
   return std::ifstream(file) >> value ? std::optional(value) : std::nullopt;
@@ -109,7 +110,7 @@ std::int64_t left_by_machine() {
 struct GroupFiles {
   std::vector<const char*> limits;
   const char* used;
-  const char* cached;  // in memory.stat: files not used recently, which are evicted when memory is needed
+  const char* cached;  // key in memory.stat: cached files not used recently, which are evicted when needed
 };
 const GroupFiles version_1{{"memory.limit_in_bytes"}, "memory.usage_in_bytes", "total_inactive_file"};
 const GroupFiles version_2{{"memory.max", "memory.high"}, "memory.current", "inactive_file"};
@@ -123,8 +124,8 @@ std::int64_t left_by_group(const fs::path& group, const GroupFiles& files) {
   return most - std::max<std::int64_t>(0, used - cached);
 }
 
-// The least memory left by a group, such as "/system.slice/job", and those above it. A container may see its own group
-// as the root; the folders of these names are then missing.
+// Returns the least memory that a group, such as "/system.slice/job", or one of the groups above it allows. A container
+// may see its own group as the root; folders with these names are then missing.
 std::int64_t left_by_groups(const fs::path& groups, const fs::path& group, const GroupFiles& files) {
   std::int64_t least = left_by_group(groups, files);
   fs::path above = groups;
@@ -137,7 +138,8 @@ bool has_memory(std::string_view controllers) {
   return fmt::format(",{},", controllers).find(",memory,") != std::string::npos;
 }
 
-// `used`: the name in /proc/self/status of the memory that the limit counts.
+// Returns what a resource limit still allows. `used`: the name in /proc/self/status of the memory that the limit
+// counts.
 std::int64_t left_by_limit(__rlimit_resource of, const char* used) {
   rlimit limit{};
   if (getrlimit(of, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return unlimited;
@@ -145,7 +147,7 @@ std::int64_t left_by_limit(__rlimit_resource of, const char* used) {
 }
 
 constexpr std::size_t blas_buffer_bytes = std::size_t{128} << 20;  // in OpenBLAS 0.3 on x86-64
-constexpr int most_blas_buffers = 128;                             // less than its table can hold
+constexpr int most_blas_buffers = 128;                             // fewer than OpenBLAS's table has room for
 constexpr std::int64_t thread_stack_bytes = 8 << 20;
 constexpr int other_threads = 4;  // threads of LibTorch, of progress and of leases
 
@@ -166,9 +168,9 @@ bool has_limit() {
   return false;
 }
 
-// Allocates OpenBLAS's buffers before a limit applies, or before the first product. OpenBLAS maps a buffer for each
-// thread that calls it at the same time and keeps it. If it gets none, it tries for ever. Does nothing without
-// OpenBLAS.
+// Makes OpenBLAS allocate its buffers before a limit applies, or before the first product. OpenBLAS maps a buffer for
+// each thread that calls it at the same time, and never unmaps it. If mapping fails, it retries forever. Does nothing
+// without OpenBLAS.
 void reserve_blas_buffers(int threads) {
   auto* const take = loaded_function<void*(int)>("blas_memory_alloc");
   auto* const give_back = loaded_function<void(void*)>("blas_memory_free");
@@ -176,8 +178,8 @@ void reserve_blas_buffers(int threads) {
   const int number = std::min(threads, most_blas_buffers);
   if (!can_map_blas_buffers(number))
     throw std::runtime_error(
-        "the memory does not suffice: OpenBLAS maps 128 MiB for each thread, and a limit on what "
-        "a process maps (ulimit -d, ulimit -v) leaves less; must be more, or fewer --threads");
+        "the memory does not suffice: OpenBLAS maps 128 MiB for each thread, and the limit on mapped memory (ulimit "
+        "-d, ulimit -v) leaves less; raise the limit or use fewer --threads");
   std::vector<void*> buffers;
   for (int i = 0; i < number; ++i) buffers.push_back(take(0));
   for (void* const buffer : buffers)
@@ -186,8 +188,8 @@ void reserve_blas_buffers(int threads) {
 
 constexpr const char* blas_threads = "OPENBLAS_NUM_THREADS";
 
-// Ends the process if this thread's own attempts fail for five seconds while the library loads: the library would not
-// get its buffer either.
+// Ends the process if this thread fails for five seconds to map a buffer while the library is loading. The library
+// would fail, too.
 void end_where_blas_finds_no_room(const std::stop_token& is_loaded) {
   constexpr int attempts = 50;
   constexpr auto between = std::chrono::milliseconds(100);
@@ -195,8 +197,8 @@ void end_where_blas_finds_no_room(const std::stop_token& is_loaded) {
     failed = can_map_blas_buffers(1) ? 0 : failed + 1;
   if (is_loaded.stop_requested()) return;
   std::fputs(
-      "syncopate: the memory does not suffice: OpenBLAS maps 128 MiB when it is loaded, and a limit on what a process "
-      "maps (ulimit -d, ulimit -v) leaves less\n",
+      "syncopate: the memory does not suffice: OpenBLAS maps 128 MiB when it is loaded, and the limit on mapped memory "
+      "(ulimit -d, ulimit -v) leaves less; raise the limit\n",
       stderr);
   std::_Exit(1);
 }
@@ -244,14 +246,14 @@ std::string iso_time(std::chrono::system_clock::time_point time) {
 }
 
 bool blas_is_reference() {
-  // The library that provides matrix products; another BLAS may be loaded as well.
+  // Looks for the library that provides matrix products, because another BLAS may be loaded as well.
   Dl_info info;
   void* const sgemm = dlsym(RTLD_DEFAULT, "sgemm_");
   if (!sgemm || dladdr(sgemm, &info) == 0 || !info.dli_fname) return false;
   std::error_code failed;
   const fs::path file = fs::canonical(info.dli_fname, failed);
   if (failed || !file.filename().string().starts_with("libblas")) return false;
-  // Distributions store a fast library's own libblas in a folder of its name.
+  // Distributions store the libblas of a fast library in a folder with that library's name.
   constexpr std::array<std::string_view, 4> fast_libraries = {"openblas", "blis", "atlas", "mkl"};
   return std::ranges::none_of(fast_libraries, [folder = file.parent_path().string()](std::string_view name) {
     return folder.find(name) != std::string::npos;
@@ -333,7 +335,7 @@ void reserve_blas_memory(int threads) {
 }
 
 void keep_to_memory_part(const MemoryPart& part) {
-  reserve_blas_buffers(part.threads + 1);  // the main thread can compute, too
+  reserve_blas_buffers(part.threads + 1);  // plus 1, because the main thread can compute, too
   const std::int64_t held = own_bytes("RssAnon:");
   const std::int64_t not_held = std::max<std::int64_t>(0, own_bytes("VmData:") - held);
   const std::int64_t stacks = (part.threads + other_threads) * thread_stack_bytes;

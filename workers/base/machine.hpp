@@ -21,51 +21,51 @@ double load_average();
 std::string iso_time(std::chrono::system_clock::time_point time);
 
 // The BLAS kernel in use: OpenBLAS's "SkylakeX", "Haswell", ...; "MKL 2024.2" (part of PyTorch from pip); or "not
-// OpenBLAS". An OpenBLAS older than the CPU falls back to SSE3 kernels, three times slower than those the CPU can run.
-// The choice is fixed when the library loads.
+// OpenBLAS". An OpenBLAS that is older than the CPU falls back to SSE3 kernels, which are three times slower than the
+// best kernels for that CPU. OpenBLAS chooses its kernel once, when it is loaded.
 std::string blas_kernel();
-bool blas_says_its_kernel();  // false: not OpenBLAS; the choice of kernel is unknown
+bool blas_says_its_kernel();  // false if BLAS is not OpenBLAS, so that its kernel is unknown
 
 // Whether BLAS is the reference library, which is slower by an order of magnitude.
 bool blas_is_reference();
 
-// Restricts BLAS, if it is loaded, to one thread: parallelism comes from independent gradients.
+// Restricts BLAS, if it is loaded, to one thread, because independent gradients are computed in parallel.
 void use_one_blas_thread();
 
-// Call it first in main. Unless the user has chosen a kernel, sets OPENBLAS_CORETYPE to the best one for this CPU. If
+// Call it first in main. Sets OPENBLAS_CORETYPE to the best kernel for this CPU, unless the user has set it. If
 // OpenBLAS is already loaded with a slow kernel, as in a program linked with it, the program re-executes itself once.
 // Calls use_one_blas_thread().
 void use_best_blas_kernel(char** argv);
 
-// Memory that this process can still allocate. It is the least of: the machine's free memory (with swap space), and
-// what its control groups and its limits on address space (ulimit -v) and data (ulimit -d) leave. The largest number if
-// nothing is known.
+// Memory that this process can still allocate: the minimum of the machine's free memory (including swap space) and of
+// what control groups, ulimit -v (address space) and ulimit -d (data) leave. The largest number if none of these is
+// known.
 std::int64_t free_memory_bytes();
 
-// Memory left by the control group of this process and those above it, of version 1 or 2. The limit of a Slurm job, a
-// systemd service or a container can be in any of them. Cached files count as free. `root`: the folder that contains
-// proc and sys; tests use others than "/".
+// The memory that this process's control group and the groups above it still allow (cgroups version 1 or 2). The limit
+// of a Slurm job, a systemd service or a container can be in any of them. Cached files count as free. `root` is the
+// folder that contains proc and sys; tests pass other folders than "/".
 std::int64_t left_by_control_groups(const std::filesystem::path& root = "/");
 
 struct MemoryPart {
   std::int64_t bytes = 0;
   int threads = 1;               // computing threads
-  std::int64_t hardly_held = 0;  // bytes that will be mapped but hardly touched
+  std::int64_t hardly_held = 0;  // bytes that will be mapped, but mostly not touched
 };
 // Limits this process to its part of the machine's memory (`run --jobs`): further allocations fail (std::bad_alloc).
-// What it holds already stays. The system limits mapped memory, not held memory. So memory that is mapped but not held
-// is allowed in addition: what is mapped now, thread stacks, and `hardly_held`. Call it after LibTorch has been loaded.
-// Throws std::runtime_error if BLAS would not get its buffers.
+// Memory that it already holds is not taken away. The kernel can only limit mapped memory, not resident memory. The
+// limit therefore also includes memory that is mapped but not resident: mappings that exist now, thread stacks, and
+// `hardly_held`. Call it after LibTorch has been loaded. Throws std::runtime_error if BLAS would not get its buffers.
 void keep_to_memory_part(const MemoryPart& part);
 
-// Under a limit on mapped memory (ulimit -v, ulimit -d): maps BLAS's buffers for this many computing threads, which
-// BLAS would otherwise try to allocate for ever. Call it after LibTorch has been loaded, before the first product.
-// Throws std::runtime_error if the limit leaves too little.
+// If mapped memory is limited (ulimit -v, ulimit -d), maps BLAS's buffers for this many computing threads in advance.
+// Later, BLAS would retry a failed allocation forever. Call it after LibTorch has been loaded, before the first
+// product. Throws std::runtime_error if the limit leaves too little.
 void reserve_blas_memory(int threads);
 
-// Exists while LibTorch is loaded under such a limit. OpenBLAS then maps a buffer per thread before it can be told to
-// take fewer threads: it gets one. Without room for that thread's buffer it would try for ever: the process ends with
-// status 1 and the reason.
+// Guard object: exists while LibTorch is loaded under a limit on mapped memory. OpenBLAS maps a buffer per thread as
+// soon as it is loaded, so the guard sets its number of threads to one in advance. If there is no room for one buffer,
+// OpenBLAS would retry forever; the guard then ends the process with the reason and status 1.
 class LimitedBlasLoading {
  public:
   LimitedBlasLoading();
@@ -75,7 +75,7 @@ class LimitedBlasLoading {
 
  private:
   std::optional<std::string> threads_before_;  // value of the environment variable
-  std::jthread watch_;                         // none without a limit
+  std::jthread watch_;                         // not started if there is no limit
 };
 
 }  // namespace syncopate

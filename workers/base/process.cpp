@@ -40,12 +40,12 @@ void redirect(int descriptor, const char* file, int flags) {
   if (opened >= 0) dup2(opened, descriptor);
 }
 
-// Runs between fork and exec, where only calls that signal handlers may make are allowed.
+// Runs between fork and exec, where only async-signal-safe functions may be called.
 [[noreturn]] void become(char* const* command, pid_t parent, int failed) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(1);
-  for (const int ignored : {SIGPIPE, SIGXFSZ}) signal(ignored, SIG_DFL);  // ignored in this program only
+  for (const int ignored : {SIGPIPE, SIGXFSZ}) signal(ignored, SIG_DFL);  // only this program ignores them
   redirect(STDIN_FILENO, "/dev/null", O_RDONLY);
   redirect(STDOUT_FILENO, "/dev/null", O_WRONLY);
   execvp(command[0], command);
@@ -61,9 +61,9 @@ static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<std::atomic<
 std::atomic<std::atomic<int>*> notified_word{nullptr};
 std::atomic<int> notified_value{0};
 
-// Nothing destroys these objects when main returns: the thread that waits for a signal can outlive main.
+// These objects need no destructor when main returns, because the thread that waits for a signal can outlive main.
 sem_t signalled;
-std::mutex ending;             // holder decides whether the process ends
+std::mutex ending;             // the process ends only while the ending thread holds it
 LastAct* last_made = nullptr;  // guarded by `ending`
 
 void on_signal(int) {
@@ -80,14 +80,16 @@ void handle(int signal, int flags) {
   sigaction(signal, &action, nullptr);
 }
 
-// Limits the time of last acts, which may write to a pipe that nobody reads. Zero removes the limit.
+// Limits the time of last acts, because they may block, for example on a pipe that nobody reads. Zero removes the
+// limit.
 void limit_last_acts(std::chrono::microseconds limit) {
   handle(SIGALRM, 0);
   const itimerval once{.it_interval = {}, .it_value = {.tv_sec = 0, .tv_usec = limit.count()}};
   setitimer(ITIMER_REAL, &once, nullptr);
 }
 
-// The host's name is not enough: containers with one file system can share it.
+// Identifies this machine. The host name does not suffice, because containers that share a file system can have the
+// same one.
 std::string this_machine() {
   std::string start;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), start);
@@ -101,7 +103,8 @@ struct ProcessStatus {
   std::uint64_t start = 0;
 };
 
-// Fields 3 and 22 of /proc/<number>/stat. They are counted after the name, which may contain blanks and brackets.
+// Fields 3 and 22 of /proc/<number>/stat. Counting starts after the process name, because the name may contain blanks
+// and brackets.
 std::optional<ProcessStatus> status_of(pid_t number) {
   std::ifstream file("/proc/" + std::to_string(number) + "/stat");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -127,7 +130,7 @@ pid_t start_child(std::vector<std::string> command) {
   if (child == 0) become(words.data(), parent, failed[1]);
   int error = child < 0 ? errno : 0;
   close(failed[1]);
-  // Until the child has started the program, or has failed.
+  // Waits until the child has started the program or has failed to.
   if (child > 0) (void)!read(failed[0], &error, sizeof error);
   close(failed[0]);
   if (error == 0) return child;
@@ -210,7 +213,7 @@ ProcessState state_of(const ProcessIdentity& process) {
   return has_ended || status->start != process.start ? ProcessState::gone : ProcessState::running;
 }
 
-// Closes the writing end, so that an empty pipe reads as its end.
+// Closes the writing end, so that reading an empty pipe returns the end of the file instead of blocking.
 SharedToken::SharedToken() {
   int ends[2];
   constexpr char token = 't';

@@ -1,4 +1,4 @@
-// This process and others: children, exit statuses, interruption by Ctrl-C, identities.
+// Processes: children, exit statuses, interruption by Ctrl-C, identities.
 #pragma once
 
 #include <sys/types.h>
@@ -14,44 +14,46 @@
 
 namespace syncopate {
 
-// Starts another program as a child. The child has no input and writes only to standard error. Its own process group
-// ensures that Ctrl-C reaches it only through this process. However this process ends, the child gets SIGTERM. (The
-// kernel sends it when the calling thread ends: call it from the main thread.) Throws std::runtime_error if the program
-// cannot be started.
+// Starts another program as a child. The child has no input and writes only to standard error. It has its own process
+// group, so Ctrl-C does not reach it directly. The kernel sends it SIGTERM when the calling thread ends, for whatever
+// reason; call it from the main thread, so that this is the end of the process. Throws std::runtime_error if the
+// program cannot be started.
 pid_t start_child(std::vector<std::string> command);
 
-// The path of this program, to start it again as a child.
+// Returns the path of this program, for starting it as a child.
 std::string own_program();
 
 // Exit statuses.
 inline constexpr int exit_success = 0;
 inline constexpr int exit_failure = 1;        // something failed while running
-inline constexpr int exit_usage = 2;          // wrong usage, configuration or data: nothing ran
+inline constexpr int exit_usage = 2;          // wrong usage, configuration or data; nothing was run
 inline constexpr int exit_interrupted = 130;  // the shells' status of SIGINT
 
-// The user interrupted the run (Ctrl-C).
+// Thrown if the user interrupts the run (Ctrl-C).
 struct Interrupted : std::runtime_error {
   Interrupted() : std::runtime_error("interrupted") {}
 };
 
-// Time for the program to end by itself after the first signal, and time for all last acts together.
+// After the first signal the program has time_to_end to end on its own. All last acts (see below) together have
+// time_for_last_acts.
 inline constexpr std::chrono::milliseconds time_to_end{300};
 inline constexpr std::chrono::milliseconds time_for_last_acts{500};
 
-// After this call the first SIGINT or SIGTERM raises a flag that clusters poll, so that a run ends between two events
-// and not within a file. The second signal ends the process at once with status 130. One step of a large model can keep
-// a cluster from polling for minutes: after time_to_end an ending thread does the last acts and exits with status 130.
-// Later calls have no effect.
+// After this call the first SIGINT or SIGTERM sets a flag that clusters poll, so that a run ends between two events and
+// not while it writes a file. The second signal ends the process at once with status 130. One step of a large model can
+// keep a cluster from polling for minutes. Therefore an ending thread performs the last acts after time_to_end and
+// exits with status 130. Further calls have no effect.
 void install_interrupt_handlers();
 
-// An action of the ending thread, performed while other threads continue: it may read only what they do not change. The
-// newest comes first. Once the acts have begun, creating, doing or destroying one waits for the end.
+// An action that the ending thread performs before it exits. Other threads continue meanwhile, so it may read only data
+// that they do not change. The newest act is performed first. Once the ending thread has begun, a thread that creates,
+// performs or destroys an act waits until the process ends.
 class LastAct {
  public:
   explicit LastAct(std::function<void()> act);
   ~LastAct();
-  // For a thread that sees the flag before the process has ended: performs the act now, within the time for last acts,
-  // while the ending thread waits. An act is done only once.
+  // Performs the act now, within time_for_last_acts, while the ending thread waits. For threads that see the flag
+  // before the process has ended. An act is performed only once.
   void do_now();
   LastAct(const LastAct&) = delete;
   LastAct& operator=(const LastAct&) = delete;
@@ -63,29 +65,30 @@ class LastAct {
   LastAct* before_ = nullptr;
 };
 
-// The ending thread waits while this lock is held. For work that must be done completely or not at all, and is short or
-// polls the flag itself. Do not create, do or destroy last acts meanwhile.
+// The ending thread waits while this lock is held. Use it for work that must be done completely or not at all, and that
+// either is short or polls the flag itself. Do not create, perform or destroy last acts while you hold the lock.
 [[nodiscard]] std::unique_lock<std::mutex> hold_off_end();
 
-// When a signal raises the flag, sets `word` (null: none) to `value`, for other processes that see it.
+// From now on a signal that sets the flag also sets `word` to `value`, so that other processes which share the word
+// notice it. Null: no word.
 void notify_of_interrupt(std::atomic<int>* word, int value);
 
-// True once the flag is raised. Costs one relaxed load, so it may be polled at every event.
+// Whether the flag is set. Costs one relaxed load, so it may be polled at every event.
 bool interrupted();
 
-// Call it in loops whose length depends on a configuration.
+// Call this in loops whose length depends on the configuration.
 inline void throw_if_interrupted() {
   if (interrupted()) throw Interrupted();
 }
 
-// Raises or lowers the flag (tests).
+// Sets or clears the flag, for tests.
 void set_interrupted(bool value);
 
-// Identifies a process of a machine, so that another process can check whether it still runs.
+// Identifies a process, so that another process on the same machine can check whether it still runs.
 struct ProcessIdentity {
-  std::string machine;      // the system's start and the namespace of process numbers; empty: unknown
+  std::string machine;      // boot id and namespace of process numbers; empty: unknown
   pid_t number = 0;         // within that namespace
-  std::uint64_t start = 0;  // in ticks since the system's start; distinguishes processes with the same number
+  std::uint64_t start = 0;  // in ticks since boot; distinguishes processes that had the same number
 
   bool operator==(const ProcessIdentity&) const = default;
 };
@@ -100,18 +103,19 @@ enum class ProcessState {
 
 ProcessState state_of(const ProcessIdentity& process);
 
-// A run that cannot continue: the message says what failed, for which worker, and when. Exit status 1.
+// Thrown if a run cannot continue. The message says what failed, for which worker, and when. Exit status 1.
 struct RunFailure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A token that this process and its children share; only one can take it. A pipe that holds one byte, as in make's
-// jobserver.
+// A token that this process and its children share and that only one of them can take. Implemented as a pipe that holds
+// one byte, as in make's jobserver.
 class SharedToken {
  public:
-  // Creates a free token. Children inherit it, also other programs. Throws std::system_error.
+  // Creates a token that nobody has taken. Children inherit it, even if they run other programs. Throws
+  // std::system_error.
   SharedToken();
-  // The parent process's token, by its descriptor there.
+  // The token that the parent process created, given its descriptor there.
   explicit SharedToken(int descriptor) : descriptor_(descriptor) {}
   ~SharedToken();
   SharedToken(const SharedToken&) = delete;

@@ -44,7 +44,7 @@ inline constexpr std::uint64_t one_bits = std::bit_cast<std::uint64_t>(1.0);
 inline constexpr double below_one = 1 - 0x1p-53;
 
 #if defined(__x86_64__)
-// to_uniform in eight lanes. The upper halves of the inputs' lanes are ignored.
+// to_uniform for eight lanes. Ignores the upper halves of the inputs' lanes.
 [[gnu::target("avx512f")]] inline __m512d to_uniforms(__m512i low, __m512i high) {
   constexpr __mmask16 upper = 0xaaaa;
   const __m512i bits = _mm512_mask_blend_epi32(upper, low, _mm512_slli_epi64(high, 32));
@@ -52,7 +52,7 @@ inline constexpr double below_one = 1 - 0x1p-53;
   return _mm512_sub_pd(_mm512_castsi512_pd(number), _mm512_set1_pd(below_one));
 }
 
-// The keys of all rounds, in memory, so that a vector instruction can read one into all lanes.
+// The keys of all rounds. They are in memory because a vector instruction can broadcast one to all lanes from there.
 struct RoundKeys {
   std::uint64_t seed = 0;
   std::array<std::uint64_t, 10> key0{}, key1{};
@@ -63,7 +63,7 @@ struct RoundKeys {
       key0[round] = low, key1[round] = high;
   }
 
-  // The keys of a seed, valid until this thread asks for another one.
+  // The keys of a seed. The reference is valid until this thread asks for another seed.
   static const RoundKeys& of(std::uint64_t seed) {
     thread_local constinit RoundKeys keys(0);
     if (keys.seed != seed) [[unlikely]]
@@ -72,12 +72,12 @@ struct RoundKeys {
   }
 };
 
-// The counters of 8 blocks, with 32-bit words in 64-bit lanes.
+// The counters of 8 blocks: one 32-bit word per 64-bit lane.
 struct WideCounter {
   __m512i block, worker, step, last;
 };
 
-// The numbers of 8 blocks in order, or of 16 blocks in two interleaved groups.
+// Draws the numbers of 8 blocks (one group) or 16 blocks (two groups, whose instructions are interleaved), in order.
 template <int groups>
 [[gnu::target("avx512f")]] inline void draw_wide(const WideCounter (&counters)[groups], const RoundKeys& keys,
                                                  __m512d* numbers) {
@@ -96,7 +96,7 @@ template <int groups>
       c[g] = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p, 32), d[g], key1, exclusive_or), d[g] = p;
     }
   }
-  // First and second number of each block, alternating.
+  // Interleaves the first and second numbers of the blocks.
   const __m512i low_blocks = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
   const __m512i high_blocks = _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15);
   for (int g = 0; g < groups; ++g) {
@@ -139,8 +139,8 @@ void fill_from(Block counter, const PhiloxKey& key, std::span<double> out) {
 using Lanes [[gnu::vector_size(32)]] = std::uint64_t;  // a 32-bit word per lane, one lane per block
 using Uniforms [[gnu::vector_size(32)]] = double;
 
-// Products of the low halves. Written as a * b, g++ 12 emits three multiplications where one suffices, and four blocks
-// take twice as long.
+// Multiplies the low halves of the lanes. For a * b, g++ 12 emits three multiplications where one suffices, so that
+// four blocks take twice as long.
 [[gnu::target("avx2")]] inline Lanes multiply(Lanes a, std::uint32_t b) {
   return reinterpret_cast<Lanes>(_mm256_mul_epu32(reinterpret_cast<__m256i>(a), _mm256_set1_epi64x(b)));
 }
@@ -152,7 +152,7 @@ using Uniforms [[gnu::vector_size(32)]] = double;
 
 // Four blocks side by side.
 struct Blocks {
-  Lanes a, b, c, d;  // the words; upper halves of lanes are garbage that multiply ignores
+  Lanes a, b, c, d;  // the words; upper halves of lanes are undefined and ignored by multiply
 
   [[gnu::target("avx2")]] inline void mix(const Lanes& key0, const Lanes& key1) {
     const Lanes p = multiply(a, PHILOX_M4x32_0), q = multiply(c, PHILOX_M4x32_1);
@@ -172,7 +172,7 @@ struct Blocks {
   }
 };
 
-// The numbers of the blocks from `counter` on: more than 8 (groups - 1) and at most 8 groups.
+// Draws the numbers of the blocks from `counter` on: more than 8 (groups - 1) and at most 8 x groups numbers.
 template <std::size_t groups>
 [[gnu::target("avx2")]] inline void fill_groups(const Block& counter, const PhiloxKey& key, std::span<double> out) {
   Blocks blocks[groups];
@@ -185,14 +185,14 @@ template <std::size_t groups>
   for (std::size_t g = 0; g < groups; ++g) blocks[g].store_uniforms(out.subspan(8 * g));
 }
 
-// The same numbers as fill_from in a third of the time: the inner loop of time-only runs. Two groups are interleaved,
-// since a single one waits for its multiplications.
+// Draws the same numbers as fill_from in a third of the time. This is the inner loop of time-only runs. Two groups are
+// interleaved, because the instructions of a single group would wait for its multiplications.
 [[gnu::target("avx2")]] void fill_from_avx2(Block counter, const PhiloxKey& key, std::span<double> out) {
   for (; out.size() > 16; out = out.subspan(16), counter[0] += 8) fill_groups<2>(counter, key, out);
   out.size() > 8 ? fill_groups<2>(counter, key, out) : fill_groups<1>(counter, key, out);
 }
 
-// Stores as many numbers as fit. Does not use masks, which make stores slow.
+// Stores as many numbers as fit into `out`. Does not use masked stores, which are slow.
 [[gnu::target("avx512f")]] inline void store_eight(__m512d numbers, std::span<double> out) {
   if (out.size() >= 8) return _mm512_storeu_pd(out.data(), numbers);
   Uniforms four = reinterpret_cast<Uniforms>(_mm512_castpd512_pd256(numbers));
@@ -230,7 +230,7 @@ template <std::size_t groups>
                             _mm512_set1_epi32(stream.worker.value),
                             _mm512_set1_epi32(static_cast<int>(stream.step.value())),
                             _mm512_set1_epi32(static_cast<int>(last_word(stream)))};
-  // A separate path without a loop for one worker's step: before a loop the compiler would load all keys.
+  // One worker's step has its own path without a loop, because the compiler would load all keys before a loop.
   if (out.size() > 16) return fill_many(counter, keys, out);
   __m512d numbers[2];
   draw_wide<1>({counter}, keys, numbers);
@@ -269,19 +269,20 @@ struct BlockLanes {
   }
 };
 
-// Numbers of each row from 2 x first_block on. Rows of odd length skip the second number of their last block.
+// Fills `out` with each row's numbers from 2 x first_block on. Rows of odd length skip the second number of their last
+// block.
 [[gnu::target("avx512f")]] void fill_rows(const RandomRows& rows, std::uint32_t first_block, std::span<double> out) {
   const RoundKeys& keys = RoundKeys::of(rows.first.seed);
   const std::size_t length = out.size() / rows.count, blocks = (length + 1) / 2;
   const bool has_gaps = length % 2 == 1;
   BlockLanes lanes(blocks, first_block);
-  std::size_t place = 0, in_row = 0;  // the next number; place counts skipped ones
+  std::size_t place = 0, in_row = 0;  // of the next number; `place` also counts skipped numbers
   const std::size_t end = 2 * blocks * rows.count;
   for (double* to = out.data(); place < end; place += 32) {
     const WideCounter low = lanes.next(rows), high = lanes.next(rows);
     __m512d numbers[4];
     draw_wide<2>({low, high}, keys, numbers);
-    if (!has_gaps && place + 32 <= end) {  // in_row is then not needed before the end
+    if (!has_gaps && place + 32 <= end) {  // without gaps, in_row is not needed before the end
       for (int i = 0; i < 4; ++i, to += 8) _mm512_storeu_pd(to, numbers[i]);
       continue;
     }
@@ -329,7 +330,7 @@ void RandomStream::fill_uniform(std::uint32_t first, std::span<double> out) cons
     out = out.subspan(1);
   }
   if (out.empty()) return;
-  if (out.size() == 1) {  // one micro-batch at a time, as a real-time cluster draws
+  if (out.size() == 1) {  // real-time clusters draw for one micro-batch at a time
     out[0] = uniform(first);
     return;
   }

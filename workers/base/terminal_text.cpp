@@ -38,7 +38,7 @@ bool continues_character(std::string_view text, std::size_t at) {
   return at < text.size() && (code_unit(text, at) & 0xc0) == 0x80;
 }
 
-// One character of UTF-8.
+// A decoded UTF-8 character.
 struct Utf8Character {
   std::size_t bytes = 0;  // 0: the text does not begin with a character
   std::uint32_t code = 0;
@@ -88,14 +88,14 @@ std::string in_encoding(const std::string& name, const std::string& endian) {
   return name + " (" + order + "), which iconv -f " + name + endian + " -t UTF-8 converts";
 }
 
-// The encoding of text without a byte order mark. Most characters of most texts are below 256: in UTF-16 and UTF-32
-// their other bytes are zeros. UTF-8 has no zeros.
+// Guesses the encoding of text without a byte order mark. In most texts most characters are below 256, so their other
+// bytes in UTF-16 and UTF-32 are zeros. UTF-8 text has no zeros.
 std::string encoding_by_zeros(std::string_view begin) {
   constexpr std::size_t enough = 1024;
   std::array<std::size_t, 4> zeros{};  // by index modulo 4
   const std::size_t looked_at = std::min(begin.size(), enough) / 4 * 4;
   for (std::size_t at = 0; at < looked_at; ++at) zeros[at % 4] += begin[at] == '\0' ? 1 : 0;
-  // Zeros in three quarters of its bytes.
+  // Whether at least three quarters of the bytes at this place are zeros.
   const auto most = [&](std::size_t place) { return zeros[place] * 4 * 4 > looked_at * 3; };
   if (most(0) && most(1) && most(2) && most(3)) return "full of zero bytes, as after a crash";
   if (most(1) && most(3)) return most(2) ? in_encoding("UTF-32", "LE") : in_encoding("UTF-16", "LE");
@@ -106,7 +106,7 @@ std::string encoding_by_zeros(std::string_view begin) {
 constexpr double least_plain = 1e-4, first_scientific = 1e7;
 constexpr int most_decimals = 6;
 
-// The decimal place of the first digit. 9.999999999999998 counts as 10.
+// Returns the decimal place of the first digit, for example 1 for 10. 9.999999999999998 counts as 10.
 int place_of(double value) {
   constexpr double rounding = 1e-12;
   return static_cast<int>(std::floor(std::log10(std::abs(value) * (1 + rounding))));
@@ -226,8 +226,8 @@ void Output::write(std::string_view text) {
 }
 
 void guard_standard_streams() {
-  // Opened for reading only, so that writing remains an error. open() takes the lowest free number, the closed
-  // stream's.
+  // open() takes the lowest free descriptor, which is the closed stream's. Opens for reading only, so that writing
+  // remains an error.
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (fcntl(descriptor, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0) return;
   signal(SIGPIPE, SIG_IGN);

@@ -1,4 +1,5 @@
-// Text and numbers for terminals, tables, messages and pages of Markdown, and the standard streams.
+// Formatting of text and numbers for terminals, tables, messages and Markdown pages, and output to the standard
+// streams.
 #pragma once
 
 #include <atomic>
@@ -9,45 +10,48 @@
 
 namespace syncopate {
 
-// Makes text of files and command lines safe for a terminal, which obeys control characters. Escapes (\n, \t, \u001B,
-// \xFF, \U000E0001) replace control characters (C0, C1, DEL), bytes that are not UTF-8, and characters that are
-// invisible or change the direction of writing, with which different texts could look equal.
+// Makes text from files and command lines safe to print on a terminal, which would execute control characters. Replaces
+// control characters (C0, C1, DEL) and bytes that are not UTF-8 by escapes (\n, \t, \u001B, \xFF, \U000E0001). Also
+// replaces characters that are invisible or change the direction of writing, because they could make different texts
+// look equal.
 std::string printable(std::string_view text);
 
-// The same for text of several lines: line ends stay.
+// The same for text of several lines. Does not escape line ends.
 std::string printable_lines(std::string_view text);
 
-// Shortens text to fit a line of a report; "..." replaces the rest.
+// Cuts text after `longest` bytes, so that it fits a line of a report, and appends " ..." if anything was cut.
 std::string shortened(std::string text, std::size_t longest = 60);
 
-// The index of the first byte that is not part of a UTF-8 character; the text's length if there is none.
+// Returns the index of the first byte that is not part of a UTF-8 character, or the text's length if all bytes are.
 std::size_t utf8_until(std::string_view text);
 
-// The format of a file that begins with these bytes and is not UTF-8 text, with a way to convert it: "UTF-16
-// (little-endian), which iconv -f UTF-16LE -t UTF-8 converts". Recognised by a byte order mark, by the zero bytes of
-// UTF-16 and UTF-32, or by the first bytes of a format. Empty if not recognised.
+// Names the format of a file that begins with these bytes and is not UTF-8 text, and how to convert it, for example
+// "UTF-16 (little-endian), which iconv -f UTF-16LE -t UTF-8 converts". Recognises a byte order mark, the zero bytes of
+// UTF-16 and UTF-32, and the first bytes of some formats. Empty if not recognised.
 std::string foreign_form(std::string_view begin);
 
-// Significant digits without trailing zeros: 0.52, 88.12, 12346, 1.25e-07, 8e+29. From 1e-4 to 1e7 in plain notation,
-// with all digits before the point, else scientific. plots/numbers.py has the same rules as these functions.
+// Formats with `digits` significant digits, without trailing zeros: 0.52, 88.12, 12346, 1.25e-07, 8e+29. Magnitudes
+// from 1e-4 to 1e7 are in plain notation, with all digits before the point; others are scientific. plots/numbers.py has
+// the same rules as the functions here.
 std::string shown_number(double value, int digits = 4);
 
-// A fixed number of decimals: 0.50. As shown_number from 1e7 on, and if the decimals would show fewer than two digits
-// (0.0004 with two decimals). `with_sign`: positive numbers have a sign too.
+// Formats with a fixed number of decimals: 0.50. Formats like shown_number from 1e7 on, and if the decimals would show
+// fewer than two significant digits (0.0004 with two decimals). `with_sign`: positive numbers get a sign, too.
 std::string with_decimals(double value, int decimals, bool with_sign = false);
 
-// A deviation from the right value, with its sign and a fixed number of decimals, however small: +0.03, -0.00. As
-// shown_number from 1e7 on.
+// Formats a deviation from a reference value with its sign and a fixed number of decimals, however small: +0.03, -0.00.
+// Formats like shown_number from 1e7 on.
 std::string error_text(double value, int decimals = 2);
 
-// Formats numbers that belong together with the same last decimal place: a mean, its deviation, the ends of its
-// interval.
+// Formats numbers that are shown together (a mean, its deviation, the ends of its interval) with the same last decimal
+// place.
 class SamePlace {
  public:
-  // 10^last_place is the last digit shown. `largest`: the largest magnitude among the numbers.
+  // The last digit shown has the place value 10^last_place. `largest` is the largest magnitude among the numbers.
   SamePlace(double largest, int last_place);
 
-  // Shows two digits of `uncertainty`, a deviation or half an interval; if it is 0, four digits of the mean.
+  // Shows two digits of `uncertainty` (a standard deviation or half an interval), or four digits of the mean if it is
+  // 0.
   static SamePlace of(double mean, double uncertainty);
 
   std::string operator()(double value, bool with_sign = false) const;
@@ -57,15 +61,15 @@ class SamePlace {
   bool is_plain_;
 };
 
-// Standard output or standard error. Write errors are stored, never thrown: results matter more than messages. The work
-// goes on, and the program reports the loss at its end.
+// Standard output or standard error. Write errors are stored and never thrown, because results matter more than
+// messages. The program continues and reports the loss at its end.
 class Output {
  public:
   constexpr Output(int descriptor, const char* name) : descriptor_(descriptor), name_(name) {}
 
   // Writes all of the text, unbuffered; any thread may call it.
   void write(std::string_view text);
-  // The errno of the first error; 0: nothing was lost.
+  // The errno of the first error; 0 if there was none.
   int error() const { return error_; }
   const char* name() const { return name_; }
 
@@ -78,8 +82,8 @@ class Output {
 inline Output standard_output{1, "standard output"};
 inline Output standard_error{2, "standard error"};
 
-// Call it first in main. Keeps the number of a closed standard stream occupied, so that no file opened later receives
-// the messages. A reader that goes away becomes an error of the stream, and does not end the program.
+// Call it first in main. If a standard stream is closed, occupies its descriptor, so that no file opened later receives
+// the messages. If the reader of a pipe ends, the stream gets an error; the program does not end.
 void guard_standard_streams();
 
 // Returns `status`, or 1 instead of 0 if output was lost. Reports the loss on the other stream.

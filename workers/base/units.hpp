@@ -1,5 +1,5 @@
-// Units: time is integer nanoseconds inside and seconds outside. Ranks, steps and bytes have types of their own, so
-// that they cannot be confused.
+// Units. Times are integer nanoseconds in the program, and seconds in its files and messages. Ranks, steps and bytes
+// have distinct types, so that they cannot be confused.
 #pragma once
 
 #include <chrono>
@@ -33,8 +33,9 @@ inline constexpr Time never = Time::max();
 constexpr double to_seconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-9; }
 constexpr double to_seconds(Time time) { return to_seconds(time.time_since_epoch()); }
 
-// Rounds to the nearest nanosecond. Anything beyond 146 years becomes the longest duration, half of the clock's range,
-// so that a time plus one duration never overflows. Throws std::invalid_argument for NaN and for negative values.
+// Rounds to the nearest nanosecond. Longer durations than 146 years become longest_duration. It is half of the clock's
+// range, so that a time plus one duration does not overflow. Throws std::invalid_argument for NaN and for negative
+// values.
 inline constexpr Duration longest_duration{Duration::max() / 2};
 inline Duration from_seconds(double seconds) {
   if (!(seconds >= 0)) throw std::invalid_argument("a duration must be at least 0 s, found " + std::to_string(seconds));
@@ -43,10 +44,10 @@ inline Duration from_seconds(double seconds) {
   return Duration{static_cast<Duration::rep>(std::llround(nanoseconds))};
 }
 
-// time + duration, stopping at `never` instead of overflowing.
+// Returns time + duration, or `never` if the sum would overflow.
 constexpr Time later(Time time, Duration duration) { return time > never - duration ? never : time + duration; }
 
-// An integer with a unit. Arithmetic stays within one unit.
+// An integer with a unit. Only counts of the same unit can be added or subtracted.
 template <typename Tag>
 class Count {
  public:
@@ -77,7 +78,7 @@ class Count {
 using Step = Count<struct StepTag>;    // optimizer steps
 using Bytes = Count<struct BytesTag>;  // bytes on the network
 
-// A participant's number: workers are 0 .. N-1; a method's server, if it has one, is N.
+// A participant's number: 0 to N-1 for the N workers, N and above for servers.
 struct Rank {
   constexpr Rank() = default;
   constexpr explicit Rank(int rank) : value(rank) {}
@@ -85,7 +86,7 @@ struct Rank {
   int value = 0;
 };
 
-// for (const Rank worker : Ranks(n)): 0 .. n-1.
+// A range of ranks: `for (const Rank worker : Ranks(n))` iterates over ranks 0 to n-1.
 class Ranks {
  public:
   explicit constexpr Ranks(int count) : first_(0), end_(count) {}
@@ -136,7 +137,7 @@ class ByRank {
   auto begin() const { return values_.begin(); }
   auto end() const { return values_.end(); }
 
-  // In the order of the ranks.
+  // All values, in the order of the ranks.
   const std::vector<T>& values() const { return values_; }
 
  private:
@@ -147,7 +148,7 @@ class ByRank {
 class SourceLine {
  public:
   constexpr SourceLine() = default;
-  // The line of the call. As a default argument: the line of the call that omits it.
+  // Returns the line of the call. As a default argument it is the line of the call that omits the argument.
   static constexpr SourceLine current(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
     return {file, line};
   }

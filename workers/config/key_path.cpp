@@ -28,7 +28,7 @@ std::vector<std::string> element_names(const TomlNode::Array& elements) {
   return names;
 }
 
-// Each element's best name, without duplicates.
+// The first name that each element has (label, algorithm or kind), without duplicates.
 std::vector<std::string> names_to_show(const TomlNode::Array& elements) {
   std::vector<std::string> names;
   for (const TomlNode& element : elements) {
@@ -41,7 +41,7 @@ std::vector<std::string> names_to_show(const TomlNode::Array& elements) {
 }
 
 std::string no_such_element(const TomlNode::Array& elements, const std::string& part) {
-  if (elements.empty()) return fmt::format("\"{}\" is looked for in an empty list", part);
+  if (elements.empty()) return fmt::format("\"{}\" does not exist, because the list is empty", part);
   constexpr std::size_t most = 12;
   const std::vector<std::string> names = names_to_show(elements);
   const std::size_t shown = std::min(names.size(), most);
@@ -65,7 +65,8 @@ std::optional<std::size_t> as_index(const std::string& part) {
 
 TomlNode& child_for_assignment(TomlNode& node, const std::string& part, const SourcePlace& place) {
   if (node.is_array()) return node.array()[element_index(node, part)];
-  if (!node.is_table()) throw KeyPathFault(fmt::format("\"{}\" is looked for in a value that is no table", part));
+  if (!node.is_table())
+    throw KeyPathFault(fmt::format("\"{}\" cannot be set, because the value before it is not a table", part));
   if (!node.find(part)) node.set(part, place, TomlNode{TomlNode::Table{}, place});
   return *node.find(part);
 }
@@ -79,7 +80,6 @@ std::string folded(std::string_view name) {
 }
 
 // Whether the known name contains `name` from the beginning of a word on: "directory" contains "dir",
-// "micro_batch_size" contains "batch_size".
 // "micro_batch_size" contains "batch_size".
 bool is_piece(std::string_view name, std::string_view known) {
   constexpr std::size_t shortest = 3;
@@ -126,8 +126,8 @@ std::size_t element_index(const TomlNode& array, const std::string& part) {
     }
     if (matches.size() == 1) return matches.front();
     if (matches.size() > 1)
-      throw KeyPathFault(
-          fmt::format("\"{}\" names {} elements; must be a label, or a number from 0", part, matches.size()));
+      throw KeyPathFault(fmt::format(
+          "\"{}\" names {} elements; must be a label, or an element's number, counted from 0", part, matches.size()));
   }
   throw KeyPathFault(no_such_element(elements, part));
 }
@@ -140,7 +140,7 @@ void assign(TomlNode& root, const std::vector<std::string>& path, const SourcePl
   } else if (node->is_table()) {
     node->set(path.back(), place, std::move(value));
   } else {
-    throw KeyPathFault(fmt::format("\"{}\" is looked for in a value that is no table", path.back()));
+    throw KeyPathFault(fmt::format("\"{}\" cannot be set, because the value before it is not a table", path.back()));
   }
 }
 
@@ -170,9 +170,9 @@ const TomlNode* find(const TomlNode& root, const std::vector<std::string>& path)
 }
 
 Override parse_override(std::string_view text) {
-  if (const std::size_t valid = utf8_until(text); valid < text.size())  // such a value could not be read back
+  if (const std::size_t valid = utf8_until(text); valid < text.size())  // could not be read back
     throw KeyPathFault(
-        fmt::format("must be UTF-8, and its byte {} is 0x{:02x}", valid + 1, static_cast<unsigned char>(text[valid])));
+        fmt::format("must be UTF-8, but its byte {} is 0x{:02x}", valid + 1, static_cast<unsigned char>(text[valid])));
   // The value starts at the first "=" outside quotes.
   char quote = 0;
   std::size_t equals = 0;
@@ -211,7 +211,7 @@ Override parse_override(std::string_view text) {
 }
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  // Row i holds the distances of a's first i letters to all prefixes of b.
+  // Row i contains the distances of the first i letters of `a` to all prefixes of `b`.
   std::vector<std::size_t> two_back(b.size() + 1), previous(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {
@@ -233,7 +233,8 @@ std::optional<std::string> nearest_name(std::string_view name, std::span<const s
   if (names.empty()) return {};
   const auto distance = [&](const std::string& known) { return edit_distance(name, known); };
   const std::string& nearest = *std::ranges::min_element(names, {}, distance);
-  // Two wrong letters of four are a typo if the first letter is right: "noon" for "none", but not "test" for "least".
+  // Two wrong letters of four count as a typo only if the first letter is right: "noon" for "none", but not "test" for
+  // "least".
   const bool begins_alike = !name.empty() && !nearest.empty() && folded(name.front()) == folded(nearest.front());
   const std::size_t least_allowed = name.size() > 4 || begins_alike ? 2 : 1;
   const std::size_t allowed = std::max(least_allowed, std::max(name.size(), nearest.size()) / 3);

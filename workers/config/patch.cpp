@@ -22,15 +22,16 @@ void set_origin(TomlNode& node, const std::string& origin) {
     }
 }
 
-// "warmup" for warmup_steps, warmup_epochs and warmup_share, which are one length in different units; else empty.
+// Returns the name of a length without its unit: "warmup" for warmup_steps, warmup_epochs and warmup_share. Empty if
+// the key is not a length.
 std::string_view length_of(std::string_view key) {
-  if (key == "rounds" || key == "share") return "rounds";  // a number is solved for these
+  if (key == "rounds" || key == "share") return "rounds";  // `rounds` and `share` determine the same quantity
   for (const std::string_view unit : {"_steps", "_epochs", "_seconds", "_share", "_step", "_epoch"})
     if (key.ends_with(unit)) return key.substr(0, key.size() - unit.size());
   return {};
 }
 
-// Keys of the table for the same quantity in other units: warmup_epochs for warmup_steps.
+// Returns the table's keys for the same length in other units, such as warmup_epochs for warmup_steps.
 std::vector<std::string> other_forms(const TomlNode& table, const std::string& key) {
   std::vector<std::string> others;
   const std::string_view length = length_of(key);
@@ -81,7 +82,7 @@ class TableReader {
       const auto& text = std::get<std::string>(key.value);
       try {
         Path path = with_numbers(document_, split_key(text));
-        if (!found_at(document_, path)) throw KeyPathFault("must be a key that the file has");
+        if (!found_at(document_, path)) throw KeyPathFault("must be a key that is in the file");
         add(std::move(path), {}, key.place, text);
       } catch (const KeyPathFault& problem) {
         fault(key.place, fmt::format("remove = \"{}\"; {}", text, problem.what()));
@@ -120,7 +121,7 @@ class TableReader {
     add(path, member.value, member.place, key);
   }
 
-  // For example [variants.methods.DropCompute]: keys of the element with this name.
+  // Adds a table whose keys are names of list elements, such as [variants.methods.DropCompute].
   void add_elements(const TomlNode& table, const TomlNode& list, const Path& path, const std::string& prefix) {
     for (const TomlNode::Member& member : table.table()) {
       const std::string key = fmt::format("{}.{}", prefix, member.key);
@@ -141,7 +142,7 @@ class TableReader {
   std::vector<Patch> patches_;
 };
 
-// Splits at commas outside of quotes and brackets.
+// Splits the text at commas that are not inside quotes or brackets.
 std::vector<std::string_view> parts_of(std::string_view text) {
   std::vector<std::string_view> parts;
   std::size_t begin = 0;
@@ -171,12 +172,13 @@ const SourcePlace& command_line() {
   return place;
 }
 
-// The list to sweep if the value has several parts separated by commas, or is a range; nullopt for a single value.
+// Returns the swept values if the value has several parts separated by commas or is a range; nullopt for a single
+// value.
 std::optional<TomlNode> swept_values(const Override& change) {
   const auto has = [&change](const char* key) { return change.value.find(key) != nullptr; };
   if (change.value.is_table() && has("from") && has("to") && (has("step") || has("factor"))) return change.value;
   const auto* text = std::get_if<std::string>(&change.value.value);
-  const bool is_in_quotes = change.value.place.source == command_line_source;  // was read as TOML, so it is quoted
+  const bool is_in_quotes = change.value.place.source == command_line_source;  // it was parsed as TOML, so it is quoted
   if (!text || is_in_quotes) return {};
   const std::vector<std::string_view> parts = parts_of(*text);
   if (parts.size() < 2) return {};
@@ -284,7 +286,7 @@ Path with_numbers(const TomlNode& document, Path path) {
         node = node->find(part);
       }
     }
-  } catch (const KeyPathFault&) {  // reported at the assignment
+  } catch (const KeyPathFault&) {  // assign() reports it
   }
   return path;
 }
@@ -311,8 +313,8 @@ std::string deciding_key(const TomlNode& common, const TomlNode& own) {
   for (const char* const key : {"name", "schedule", "kind", "rule"})
     if (differs(key)) return key;
   if (!common.find("label") && differs("algorithm"))
-    return "algorithm";  // a phase may name another; an element of [[methods]] keeps its name
-  // For randaugment; an optimizer may have a form in addition to its name.
+    return "algorithm";  // a phase may name another algorithm; an element of [[methods]] keeps its own
+  // `form` decides for randaugment only: an optimizer may have a form in addition to its name.
   return !common.find("name") && differs("form") ? "form" : "";
 }
 

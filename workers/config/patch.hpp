@@ -1,7 +1,7 @@
-// A change of a document: sets or removes the value at a path, and records the origin of the change. A list of patches,
-// applied in order, turns an experiment's file into the document of one run: profiles, the command line, a variant,
-// values of [sweep], tuned values, a method's own [methods.training], and the first phase in [training.common].
-// experiments/README.md states the order.
+// A patch is a change of a document: it sets or removes the value at a path and records the origin of the change. A
+// list of patches, applied in order, turns an experiment file into the document of one run. Patches come from profiles,
+// the command line, a variant, values of [sweep], tuned values, a method's own [methods.training], and the first phase
+// in [training.common]. experiments/README.md states their order.
 #pragma once
 
 #include <optional>
@@ -16,60 +16,66 @@
 
 namespace syncopate {
 
-using Path = std::vector<std::string>;  // elements of lists by number or name
+using Path = std::vector<std::string>;  // parts of a key; an element of a list is given by its number or name
 
 struct Patch {
   Path path{};
-  std::optional<TomlNode> value{};  // none: removes the key
-  SourcePlace place{};              // place of the key, with its `origin`: who makes the change
+  std::optional<TomlNode> value{};  // nullopt: removes the key
+  SourcePlace place{};              // place of the key; its `origin` says what makes the change
   std::string key{};                // as written
 };
 
-// Applies a patch. Every part of the value gets the patch's origin, so that its faults name it. Throws KeyPathFault.
+// Applies a patch. Every part of the value gets the patch's origin, so that messages about faults name it. Throws
+// KeyPathFault.
 void apply(TomlNode& document, const Patch& patch);
 
-// Applies all patches in order. A patch that cannot be applied is a fault at its place.
+// Applies all patches in order. Reports a fault at a patch's place if it cannot be applied.
 void apply(TomlNode& document, std::span<const Patch> all, FaultList& faults);
 
-// The patches of a table of keys. Keys may be written with dots and quotes ("cluster.workers"), or as tables within
-// tables, also of an element of a list (methods.DropCompute.threshold_s). They replace the document's keys one by one.
-// Exceptions: a table that names another kind, optimizer, schedule, rule or form replaces the whole table, and a length
-// in epochs (steps, a share) replaces one in other units. `remove = ["a.b"]` removes keys; `label` is not a key.
-// `name`: the table's, for faults. `origin`: of the patches.
+// Converts a table of changed keys, such as a variant's, to patches. Keys may be written with dots and quotes
+// ("cluster.workers") or as nested tables; they may lead into an element of a list (methods.DropCompute.threshold_s).
+// Each key replaces one key of the document, with two exceptions. A table that names another kind, optimizer, schedule,
+// rule or form replaces the whole table. A length in epochs (or steps, or a share) also removes the same length in
+// other units.
+// `remove = ["a.b"]` removes keys; `label` is ignored. Faults call the table `name`. `origin` becomes the patches'
+// origin.
 std::vector<Patch> patches_of(const TomlNode& document, const TomlNode& table, const std::string& name,
                               const std::string& origin, FaultList& faults);
 
-// The table with the keys of `own`, which replace its keys in the same way. But keys with dots are plain names, and
-// nothing is removed, since the difference of two tables could not express it. `name`: of `own`, for faults.
+// Returns the table with its keys replaced by those of `own`, with the same exceptions. Here dots in keys have no
+// meaning and `remove` is not supported, because the difference of two tables could not express them. Faults call `own`
+// `name`.
 TomlNode with_keys_of(TomlNode table, const TomlNode& own, const std::string& name, FaultList& faults);
 
-// The inverse: the keys that turn `from` into the table `to`; both are complete.
+// The inverse of with_keys_of: returns the keys that turn `from` into `to`, both of which are complete tables.
 TomlNode difference(const TomlNode& from, const TomlNode& to);
 
-// A change on the command line: key=value sets a key; key=a,b,c and a range go into [sweep], but seeds get the list;
-// ~key removes a key. A value that is not TOML becomes a string. Throws KeyPathFault.
+// Parses a change on the command line. key=value sets a key; a value that is not TOML becomes a string. key=a,b,c and
+// key={ from, to, ... } add to [sweep], except that `seeds` is set to the list. ~key removes a key. Throws
+// KeyPathFault.
 Patch parse_patch(const std::string& change);
 
-// Applies changes of the command line, in order. One that cannot be applied is a fault of the command line.
+// Applies changes from the command line, in order. Reports a fault for each that cannot be applied.
 void apply_command_line(TomlNode& document, std::span<const std::string> changes, FaultList& faults);
 
-// The path with numbers instead of names for elements of lists, as far as it exists.
+// Replaces names of list elements in the path by their numbers, as far as the path exists.
 Path with_numbers(const TomlNode& document, Path path);
 
-// The value at the path; null if there is none, or if an element on the way does not exist.
+// Returns the value at the path; null if it, or an element on the way to it, does not exist.
 const TomlNode* found_at(const TomlNode& document, const Path& path);
 
-// Whether the paths are equal, or `path` leads into the other.
+// Whether `path` equals `beginning` or leads into it.
 bool begins_with(const Path& path, const Path& beginning);
 
 // Whether the command line has set the value at the path.
 bool is_set_by_command_line(const TomlNode& document, const Path& path);
 
-// The key in which `own` names another optimizer, schedule, kind, rule or form than `common`, whose other keys then do
-// not apply: "name", "schedule", "kind", "rule", "algorithm" or "form". Empty: `own` names no other.
+// If `own` names another optimizer, schedule, kind, rule or form than `common`, the other keys of `common` do not apply
+// to it. Returns the key that names it: "name", "schedule", "kind", "rule", "algorithm" or "form". Returns an empty
+// string if `own` names no other.
 std::string deciding_key(const TomlNode& common, const TomlNode& own);
 
-// Whether a table of [sweep] is a range, { from = 8, to = 2048, factor = 2 }, instead of a table of swept keys.
+// Whether a table in [sweep] is a range, such as { from = 8, to = 2048, factor = 2 }, and not a table of swept keys.
 bool is_range(const TomlNode& node);
 
 }  // namespace syncopate

@@ -15,12 +15,13 @@ namespace syncopate {
 
 namespace fs = std::filesystem;
 
-// One reading of a document with nothing written: the answers it was given, and the questions that the reader asks.
+// One reading of an empty document, which lists a reader's keys: holds given answers and records the questions asked. A
+// question is which word a choice has, or whether a key is written.
 class Exploration {
  public:
   struct Question {
     std::string key;                 // as in a Condition
-    std::vector<std::string> words;  // possible answers
+    std::vector<std::string> words;  // all possible answers
     std::size_t usual = 0;           // index of the default answer
     bool operator==(const Question&) const = default;
   };
@@ -47,11 +48,11 @@ namespace {
 
 using Answers = std::map<std::string, std::string>;
 
-// The key of a fault.
+// The key at the beginning of a fault's text.
 std::string_view key_of(const std::string& text) { return std::string_view(text).substr(0, text.find_first_of(" ;")); }
 
-// The part of a fault's text that identifies it. Leaves out the value of an unknown key, which may differ in every run
-// of a sweep, and the reason for which a missing key is required.
+// The part of a fault's text by which equal faults are recognised. Leaves out the value of an unknown key, which may
+// differ in every run of a sweep, and the reason why a missing key is required.
 std::string what_is_wrong(const std::string& text) {
   constexpr std::string_view missing = " is missing; ";
   if (const std::size_t end = text.find(missing); end != text.npos) return text.substr(0, end + missing.size());
@@ -67,10 +68,10 @@ std::string found_text(const TomlNode& node) {
 }
 
 std::string listed(const std::vector<std::string>& names) {
-  return names.empty() ? "absent: no keys belong here" : fmt::format("one of {}", fmt::join(names, ", "));
+  return names.empty() ? "absent, because this table has no keys" : fmt::format("one of {}", fmt::join(names, ", "));
 }
 
-// Text after a key that is not written.
+// Text that follows a key that is not written: its default.
 std::string default_text(const std::optional<TomlNode>& value) {
   return value ? fmt::format(" = {} (the default)", inline_toml(*value)) : "";
 }
@@ -97,7 +98,7 @@ TomlNode::Array array_of(const std::vector<Value>& values) {
   return array;
 }
 
-// A default or bound as the reference shows it: in words if it depends on other keys.
+// The text of a default or bound in the reference: its words if it depends on other keys, otherwise its value.
 template <typename Value>
 std::string shown(const Stated<Value>& value) {
   return value.words.empty() ? inline_toml({value.value, {}}) : std::string(value.words);
@@ -117,7 +118,7 @@ std::string integer_text(const Stated<std::int64_t>& low, const Stated<std::int6
   return low.value > limits::min() ? fmt::format("an integer of at least {}", shown(low)) : "an integer";
 }
 
-// The value of the default.
+// The value of a default.
 template <typename Value>
 std::optional<Value> value_of(const std::optional<Stated<Value>>& stated) {
   return stated ? std::optional(stated->value) : std::nullopt;
@@ -155,7 +156,7 @@ std::string listed_words(const std::vector<std::string>& words) {
 }  // namespace
 
 void FaultList::add(const SourcePlace& place, std::string text) {
-  // The command line is one place: the same text there is the same fault.
+  // The whole command line is one place, so equal texts there are one fault.
   const bool from_command_line = place.source == command_line_source;
   Fault fault{from_command_line ? SourcePlace{place.source} : place, std::move(text)};
   if (known_.insert({fault.place, what_is_wrong(fault.text)}).second) faults_.push_back(std::move(fault));
@@ -203,17 +204,16 @@ std::string FaultList::report() const {
   return result;
 }
 
-// One table while it is read: what is written, the requested keys, and the values found.
+// A table that is being read: what is written in it, the requested keys, and the values found.
 struct Settings::Node {
-  // A requested key: a value (its default filled in), a sub-table, an array of tables, or a key that is only made
-  // known.
+  // A requested key. It is a value (the default if not written), a sub-table, an array of tables, or only known.
   struct Entry {
     std::string key;
     std::optional<TomlNode> value{};
     std::vector<std::shared_ptr<Node>> children{};
     bool is_array = false;
-    std::vector<std::string> choices{};           // the words of a choice
-    std::optional<KeyDescription> description{};  // if the document is explored
+    std::vector<std::string> choices{};           // the accepted words, for a choice
+    std::optional<KeyDescription> description{};  // set if the document is explored
   };
 
   FaultList* faults = nullptr;
@@ -221,9 +221,9 @@ struct Settings::Node {
   std::string source{};               // the experiment file, even for a table from the command line
   SourcePlace place{};                // place of the table's header, or of the nearest existing table above
   std::string path{};                 // "training.learning_rate", "methods.0"; empty for the root
-  bool incomplete = false;            // a wrong choice left keys of this table unread
-  bool silent = false;                // the value is not a table: do not report faults that follow from it
-  // Set when exploring: nothing is written, and the reader shows what it would read.
+  bool incomplete = false;            // a wrong choice has prevented keys of this table from being read
+  bool silent = false;                // the value is not a table; faults that follow from this are not reported
+  // Set if an empty document is explored to list the keys that a reader can read.
   Exploration* exploration = nullptr;
   std::vector<Entry> entries{};
 
@@ -231,7 +231,7 @@ struct Settings::Node {
 
   std::string full_key(std::string_view key) const { return path.empty() ? toml_key(key) : path + "." + toml_key(key); }
 
-  // The entry of a key, which is known from now on.
+  // Returns the entry of a key. Creates it if needed, which makes the key known.
   Entry& entry(std::string_view key) {
     const auto found = std::ranges::find(entries, key, &Entry::key);
     return found != entries.end() ? *found : entries.emplace_back(Entry{.key = std::string(key)});
@@ -242,8 +242,8 @@ struct Settings::Node {
     entry(key).value = TomlNode{std::move(value), {}};
   }
 
-  // Whether a table is written there and has been read as one. If the key is then read as a value with a default, the
-  // result is the default, and the resolved configuration contains it instead of the table.
+  // Whether a table is written for this key and has been read as a table. If the key is then also read as a value with
+  // a default, the default is returned and replaces the table in the resolved configuration.
   bool has_read_table(std::string_view key) const {
     const TomlNode* found = find(key);
     const auto read = std::ranges::find(entries, key, &Entry::key);
@@ -267,9 +267,10 @@ struct Settings::Node {
     return node;
   }
 
-  // Where to look for a file or directory: beside the experiment file, then in the working directory as `named` itself.
+  // Where to look for a file or directory: in the folder of the experiment file, then, with `named` unchanged, in the
+  // working directory.
   std::vector<fs::path> places_of(const fs::path& named) const {
-    const fs::path beside = fs::path(source).parent_path() / named;  // an absolute name replaces what stands before it
+    const fs::path beside = fs::path(source).parent_path() / named;  // an absolute name replaces the folder
     const bool is_one_place = fs::absolute(beside).lexically_normal() == fs::absolute(named).lexically_normal();
     return is_one_place ? std::vector{named} : std::vector{beside, named};
   }
@@ -279,7 +280,8 @@ struct Settings::Node {
     faults->add(found.place, fmt::format("{} = {}; {}", full_key(key), found_text(found), what));
   }
 
-  // Reports "key = found; must be <what>", at the value, or "key is missing; must be <what>", at the table.
+  // Reports "key = found; must be <what>" at the value's place or, if the key is absent, "key is missing; must be
+  // <what>" at the table's place.
   void report_wrong(std::string_view key, const std::string& what) {
     if (const TomlNode* found = find(key))
       report_at(*found, key, "must be " + what);
@@ -287,16 +289,16 @@ struct Settings::Node {
       faults->add(place, fmt::format("{} is missing; must be {}", full_key(key), what));
   }
 
-  // Reports unknown keys, here and below.
+  // Reports unknown keys of this table and of its sub-tables.
   void report_unread() const {
     if (!written) return;
     std::vector<std::string> known;
-    for (const Entry& entry : entries)  // digests are written and read only by the program
+    for (const Entry& entry : entries)  // does not suggest digests, which only the program writes
       if (!entry.key.ends_with("_hash")) known.push_back(entry.key);
     for (const auto& [key, key_place, value] : written->table()) {
       if (std::ranges::find(entries, key, &Entry::key) != entries.end()) continue;
       std::string hint = suggestion(key, known);
-      if (hint.empty() && incomplete) continue;  // perhaps it belongs to keys that the wrong choice hides
+      if (hint.empty() && incomplete) continue;  // the key may belong to a choice that was misspelt
       if (hint.empty()) hint = "; must be " + listed(known);
       faults->add(key_place, fmt::format("{} = {}; unknown key{}", full_key(key), found_text(value), hint));
     }
@@ -304,7 +306,7 @@ struct Settings::Node {
       for (const auto& child : entry.children) child->report_unread();
   }
 
-  // Describes a key while the document is explored; only the first description counts.
+  // If the document is explored, stores a key's description, unless it already has one.
   void describe(const Key& key, std::string takes, std::optional<std::string> fallback, bool required) {
     if (!exploration) return;
     Entry& described = entry(key.name);
@@ -323,7 +325,7 @@ struct Settings::Node {
     if (exploration) entry(key.name).description->kind = kind;
   }
 
-  // Answers of the exploration.
+  // Ask the exploration whether a key is written, or for its word.
   bool explored_presence(std::string_view key) const {
     return exploration->ask({full_key(key) + "?", {absent, present}}) == 1;
   }
@@ -343,7 +345,8 @@ struct Settings::Node {
     return place;
   }
 
-  // Returns and records the written value if it is right, else the fallback, else the stand-in.
+  // Returns and records the written value if it is valid, otherwise the fallback or, without a fallback, the stand-in.
+  // Reports a fault if the written value is invalid or a required key is missing.
   template <typename Value, typename Convert>
   Value read(std::string_view key, const Convert& convert, const std::optional<Value>& fallback, Value stand_in,
              const std::string& must_be) {
@@ -560,7 +563,7 @@ std::vector<Settings> Settings::sections(const Key& described) {
   if (written && !is_list) node_->report_wrong(key, fmt::format("an array of tables, [[{}]]", node_->full_key(key)));
   Node::Entry& entry = node_->entry(key);
   entry.is_array = true;
-  if (node_->exploration) {  // as if it had one entry
+  if (node_->exploration) {  // reads it as if it had one entry
     Settings one = section({key});
     node_->describe_table(described, KeyDescription::Kind::array_of_tables);
     return {one};
@@ -588,7 +591,7 @@ void Settings::fault(std::string_view key, std::string_view message) {
   }
   const Node::Entry& entry = node_->entry(key);
   if (const TomlNode* written = node_->find(key)) {
-    // A reader that rejects a name does not read the keys that belong to it.
+    // A caller that rejects a name does not read the keys that belong to this name.
     if (std::holds_alternative<std::string>(written->value)) node_->incomplete = true;
     node_->report_at(*written, key, std::string(message));
   } else if (!node_->silent) {
@@ -600,12 +603,12 @@ namespace {
 
 constexpr std::uintmax_t most_bytes = 64'000'000;  // limit for an experiment file
 
-// Call it before opening the file: reading a device never ends, and opening a pipe can block for ever.
+// Checks a file before it is opened, because reading a device may never end, and opening a pipe can block forever.
 void check_file(const std::string& file) {
   if (file.empty()) throw TomlSyntaxFault("the name of the experiment file is empty");
   std::error_code problem;
   const fs::file_status status = fs::status(file, problem);
-  if (!fs::exists(status)) return;  // opening it reports why
+  if (!fs::exists(status)) return;  // opening it reports the reason
   const char* const found = fs::is_directory(status) ? "a directory" : "a device or a pipe";
   if (!fs::is_regular_file(status))
     throw TomlSyntaxFault(fmt::format("{}: is {}; must be an experiment file", file, found));
@@ -615,31 +618,31 @@ void check_file(const std::string& file) {
                                       most_bytes / 1'000'000));
 }
 
-// The second place of a search, for a message.
+// Text that names the second place of a search, for a message.
 std::string second_of(const std::vector<fs::path>& places) {
   return places.size() > 1 ? fmt::format(", nor {}", fs::absolute(places[1]).string()) : "";
 }
 
-// True even for a link that leads nowhere.
+// Whether anything exists at the path, including a dangling link.
 bool exists_as_anything(const fs::path& place) {
   std::error_code ignored;
   return fs::symlink_status(place, ignored).type() != fs::file_type::not_found;
 }
 
-// One reading: its answers beyond the fixed ones, and the keys it found.
+// One reading of an empty document: its answers (except the fixed ones), the questions it asked, and the keys it read.
 struct Reading {
-  std::size_t parent = 0;  // the reading that asked the question, with one answer less
+  std::size_t parent = 0;  // index of the reading from which this one differs by one more answer
   Answers told;
   std::vector<Exploration::Question> asked;
-  std::set<std::size_t> keys;  // indices among all descriptions
+  std::set<std::size_t> keys;  // indices in descriptions_
 
   bool asks(const Exploration::Question& question) const { return std::ranges::find(asked, question) != asked.end(); }
 };
 
-// A way to a key: the words of each question.
+// Answers with which a key is read: for each question, the words that lead to the key.
 using Way = std::map<std::string, std::set<std::string>>;
 
-// A question, and for each of its words the reading that differs only in this answer.
+// A question, and for each of its words the reading that has this answer and is otherwise the same.
 struct Fork {
   Exploration::Question question;
   std::vector<std::size_t> readings;
@@ -652,7 +655,8 @@ class Readings {
     for (std::size_t i = 0; i < readings_.size(); ++i) branch(i);
   }
 
-  // A key that is read only if it is written is optional. A key that is also read otherwise is listed twice.
+  // A key that is read only if it is written is optional. If under some answers a key is required and under others it
+  // is read only if written, it is listed twice.
   std::vector<KeyDescription> keys() const {
     std::vector<KeyDescription> result;
     for (std::size_t i = 0; i < descriptions_.size(); ++i) {
@@ -691,7 +695,7 @@ class Readings {
     return descriptions_.size() - 1;
   }
 
-  // Tries all words of those questions that the reading's parent has not asked.
+  // Adds a reading for each word of each question that the reading's parent has not asked.
   void branch(std::size_t index) {
     const std::vector<Exploration::Question> asked = readings_[index].asked;
     for (const Exploration::Question& question : asked) {
@@ -707,8 +711,9 @@ class Readings {
     }
   }
 
-  // For each reading that has the key and whose parent lacks it: the answers that lead there, and the answers to its
-  // own questions that keep the key. The second list has those with the answer that the key itself is written.
+  // Returns a Way for each reading that reads the key and whose parent does not. It contains the answers that lead to
+  // this reading, and those answers to the reading's own questions with which the key is still read. The second list
+  // contains the Ways with the answer that the key itself is written.
   std::pair<std::vector<Way>, std::vector<Way>> ways_to(std::size_t key) const {
     std::vector<Way> always, where_written;
     for (std::size_t i = 0; i < readings_.size(); ++i) {
@@ -736,7 +741,7 @@ class Readings {
     return result;
   }
 
-  // Restricts the way to those words of a question whose readings fulfil the condition.
+  // Restricts the Way to the words of a question whose readings fulfil `holds`.
   template <typename Holds>
   void narrow(Way& way, const Fork& fork, const Holds& holds) const {
     std::set<std::string> words;
@@ -745,9 +750,9 @@ class Readings {
     if (words.size() < fork.question.words.size()) way[fork.question.key] = std::move(words);
   }
 
-  // An answer belongs to a question of the parent. Readings that differ from the parent by one word may not ask it; the
-  // way then needs the words of those that do. Questions about presence do not count: a reader that has asked one may
-  // need no other.
+  // Each answer of the Way answers a question of the parent reading. Readings that differ from the parent in one word
+  // may not ask that question; the Way is then restricted to the words of those that do. Questions whether a key is
+  // written are ignored, because a reader that knows that one key is written may not ask about others.
   void narrow_to_askers(Way& way, std::size_t reading) const {
     for (; reading != 0; reading = readings_[reading].parent) {
       const Reading& parent = readings_[readings_[reading].parent];
@@ -760,7 +765,7 @@ class Readings {
     }
   }
 
-  // Joins ways that differ only in the words of one question.
+  // Joins Ways that differ only in the words of one question.
   static std::vector<Way> joined(std::vector<Way> ways) {
     for (std::size_t i = 0; i < ways.size(); ++i)
       for (std::size_t j = i + 1; j < ways.size(); ++j)

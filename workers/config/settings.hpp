@@ -1,9 +1,10 @@
-// A typed, checking view of one table of an experiment file. Every part of Syncopate (an algorithm, a delay process, a
-// model) reads its own keys through Settings. The values that were read, with defaults filled in, become the resolved
-// configuration. Keys that no part has read are unknown keys. Without a written document the same calls list all keys.
+// Settings is a typed view of one table of an experiment file that checks what is read. Every part of Syncopate (an
+// algorithm, a delay process, a model) reads its own keys through Settings. The values that were read, including
+// defaults, form the resolved configuration. Written keys that no part has read are reported as unknown. Run on an
+// empty document, the same calls list all keys that exist.
 //
-// Faults do not throw: they are collected (file:line:column: key = found; must be ...; did you mean ...?), and readers
-// return the default, or the lower bound. So one pass reports all of them.
+// Faults do not throw. They are collected (file:line:column: key = found; must be ...; did you mean ...?), and the
+// reading function returns the default or the lower bound instead. Therefore one pass reports all faults.
 #pragma once
 
 #include <concepts>
@@ -29,14 +30,14 @@
 
 namespace syncopate {
 
-// Faults of a configuration.
+// The faults of a configuration.
 class FaultList {
  public:
-  // The same fault at the same place counts once; the command line is one place.
+  // Adds a fault, unless the same one is listed at the same place. The whole command line counts as one place.
   void add(const SourcePlace& place, std::string text);
   void add(const FaultList& others);
-  // The same with `name` in place of a prefix of keys. Leaves out known faults, and faults of keys that already have
-  // one under another name.
+  // Adds the other faults and replaces `prefix` at the beginning of keys by `name`. Leaves out faults that are already
+  // listed, and faults of keys for which a fault is listed under another name.
   void add(const FaultList& others, const std::string& prefix, const std::string& name);
 
   // Appends reason(text) to each fault's text.
@@ -45,8 +46,8 @@ class FaultList {
   bool empty() const { return faults_.empty(); }
   std::size_t size() const { return faults_.size(); }
 
-  // One fault per line: "place: text", or "place: origin: text" for a value set by a patch. First the file's faults by
-  // line, then the command line's. A long list ends with the number of faults left out.
+  // Returns one line per fault: "place: text", or "place: origin: text" for a value set by a patch. The file's faults
+  // come first, sorted by line, then those of the command line. A long list ends with the number of faults left out.
   std::string report() const;
 
  private:
@@ -59,10 +60,11 @@ class FaultList {
   std::set<Fault> known_;
 };
 
-// A key's name, meaning and unit, declared where it is read, with its range and default. Messages, `syncopate list` and
-// the reference of the experiment file are generated from these. Valid during the call that it is passed to.
+// A key's name, meaning and unit. They are declared where the key is read, together with its range and default.
+// Messages, `syncopate list` and the reference of experiment files are generated from them. A Key is valid only during
+// the call to which it is passed.
 struct Key {
-  Key(const char* name) : name(name) {}         // NOLINT: for a key that has already been described
+  Key(const char* name) : name(name) {}         // NOLINT: for a key that is described elsewhere
   Key(const std::string& name) : name(name) {}  // NOLINT
   Key(std::string_view name) : name(name) {}    // NOLINT
   Key(std::string_view name, std::string_view sentence, std::string_view unit = {}, std::string_view left_out = {})
@@ -71,10 +73,10 @@ struct Key {
   std::string_view name;
   std::string_view sentence{};  // its meaning, on one line
   std::string_view unit{};      // "s", "bytes", ...; empty: a plain number
-  std::string_view left_out{};  // for an optional key without a default: what holds without it
+  std::string_view left_out{};  // for an optional key without a default: what omitting it means
 };
 
-// The interval that a number must lie in.
+// The interval in which a number must be.
 struct Range {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
@@ -87,12 +89,12 @@ struct Range {
   static constexpr Range between(double low, double high) { return {.low = low, .high = high}; }
 };
 
-// A bound or a default. One that depends on other keys has words for the reference:
+// A bound or a default. If it depends on other keys, `words` describe it in the reference:
 // Stated(workers - 1, "workers - 1").
 template <typename Value>
 struct Stated {
   template <std::convertible_to<Value> From>
-  Stated(From&& value, std::string_view words = {})  // NOLINT: most are plain values
+  Stated(From&& value, std::string_view words = {})  // NOLINT: implicit, because most are plain values
       : value(static_cast<Value>(std::forward<From>(value))), words(words) {}
 
   Value value;
@@ -104,7 +106,7 @@ template <std::floating_point From>
 Stated(From, std::string_view) -> Stated<double>;
 Stated(std::string, std::string_view)->Stated<std::string>;
 
-// One of the words that a choice takes.
+// A word that a key with a choice accepts, and its value.
 template <typename Value>
 struct Named {
   std::string_view name;
@@ -115,17 +117,18 @@ struct Alternative {
   std::string_view sentence{};
 };
 
-// A key of an experiment file that a reader has requested, written or not.
+// A key of an experiment file that was requested from Settings, whether it is written or not.
 struct KnownKey {
-  std::string path;                  // as in an override: "delays.0.scale"; for an absent table, the table's
-  std::vector<std::string> choices;  // the words of a choice
+  std::string path;                  // as in an override: "delays.0.scale"; for an absent table: the table's path
+  std::vector<std::string> choices;  // the accepted words, for a choice
 };
 
-class SettingsDocument;  // the parsed file, its faults, and what was read from it
+class SettingsDocument;  // the parsed file, its faults, and the record of what was read from it
 
 class Settings {
  public:
-  // Keys without a fallback are required. A number without an upper bound can be `inf`.
+  // Each function returns the key's value. Keys without a fallback are required. A number without an upper bound can be
+  // `inf`.
   double number(const Key& key, Range range, const std::optional<Stated<double>>& fallback = {});
   std::int64_t integer(const Key& key, const Stated<std::int64_t>& low, const Stated<std::int64_t>& high,
                        const std::optional<Stated<std::int64_t>>& fallback = {});
@@ -136,79 +139,83 @@ class Settings {
                                      const std::optional<std::vector<std::int64_t>>& fallback = {});
   std::vector<std::string> texts(const Key& key, const std::optional<std::vector<std::string>>& fallback = {});
 
-  // Optional keys without a default.
+  // Optional keys without a default: nullopt if they are not written.
   std::optional<double> optional_number(const Key& key, Range range);
   std::optional<std::int64_t> optional_integer(const Key& key, const Stated<std::int64_t>& low,
                                                const Stated<std::int64_t>& high);
   std::optional<bool> optional_flag(const Key& key);
 
-  // Reads one word of a table and returns the value beside it. An unknown word is a fault that names the nearest word;
-  // it gives the fallback, or nothing. `fallback_words` describe a fallback that depends on other keys.
+  // Reads a word and returns its value in `table`. An unknown word is a fault whose message names the nearest word; the
+  // result is then the fallback, or nullopt. `fallback_words` describe a fallback that depends on other keys.
   template <typename Value>
   Value choice(const Key& key, std::initializer_list<Named<std::type_identity_t<Value>>> table, Value fallback,
                std::string_view fallback_words = {});
   template <typename Value>
   std::optional<Value> choice(const Key& key, std::initializer_list<Named<Value>> table);
-  // The same for the rows of a registry, which have a `name` and a `sentence`.
+  // Reads a word and returns a pointer to the row of a registry with this `name` (rows have a `name` and a `sentence`);
+  // null after a fault if there is no fallback.
   template <typename Rows>
   auto row(const Key& key, const Rows& rows, std::string_view fallback = {}) -> decltype(std::data(rows));
 
-  // An existing file, looked up in the experiment file's folder, then in the working directory. The resolved
-  // configuration has the absolute path. Empty after a fault.
+  // Returns the path of an existing file, which is looked up first in the experiment file's folder, then in the working
+  // directory. The resolved configuration contains the absolute path. Empty after a fault.
   std::filesystem::path file(const Key& key);
-  // The same for a directory. Anything else may be in its place, which the reader must refuse. Empty if nothing is
-  // there.
+  // The same for a directory. If the path exists but is not a directory, returns it nevertheless; the caller must
+  // reject it. Empty if nothing exists at the path.
   std::filesystem::path directory(const Key& key);
 
-  // The written keys, in their order, for tables whose keys are names.
+  // Returns the written keys in their order, for tables whose keys are names chosen by the user.
   std::vector<std::string> keys() const;
 
-  // Whether the key is written. The key becomes known and need not be read. Describe it here if it is not always read.
+  // Whether the key is written. After this call the key is known: it is not reported as unknown even if it is not read.
+  // Pass a description if the key is not always read.
   bool has(const Key& key) const;
 
-  // Whether the key's value is a table, for keys that take a number or a table.
+  // Whether the key's value is a table, for keys that accept a number or a table.
   bool has_table(const Key& key) const;
 
-  // Reports "must be left out: <reason>" if the key is written. The key belongs only to other files and is not
-  // described.
+  // Reports "must be left out: <reason>" if the key is written. Used for keys that exist only in other configurations;
+  // they are not described here.
   void refuse(std::string_view key, std::string_view reason);
 
-  // The value if it is a string, for keys that take a number or a word.
+  // Returns the value if it is a string, for keys that accept a number or a word.
   std::optional<std::string> word(std::string_view key) const;
 
-  // Leaves a value that was read out of the resolved configuration, because its default has no effect here but would
-  // have one if written.
+  // Removes a value that was read from the resolved configuration. For defaults that have no effect unless they are
+  // written.
   void leave_out(std::string_view key);
 
-  // A sub-table; an absent one reads as empty: its defaults apply, and its required keys are faults.
+  // Returns a sub-table. An absent sub-table is read like an empty one: defaults apply, and missing required keys are
+  // faults.
   Settings section(const Key& key);
-  // An array of tables; absent: none.
+  // Returns the tables of an array of tables; an empty list if it is absent.
   std::vector<Settings> sections(const Key& key);
 
-  // Makes a table known and copies it as written, for parts that no Settings reads. Without a sentence it is not
-  // described: it must not be given here.
+  // Makes a table known and copies it to the resolved configuration as it is written, for tables that are not read
+  // through Settings. If the key has no sentence, the table is not described, because it must not be written here.
   void keep_as_written(const Key& key);
 
-  // Reports a fault that concerns several keys or that readers cannot detect: "<place>: <key> = <found>; <message>".
-  // The place is the key's, or the table's if the key is absent.
+  // Reports a fault that concerns several keys or that the reading functions cannot detect: "<place>: <key> = <found>;
+  // <message>". The place is the key's, or the table's if the key is absent. An empty key reports a fault of the whole
+  // table.
   void fault(std::string_view key, std::string_view message);
 
-  // "<place>: <key> = <found>" as in a fault, for faults that are found later.
+  // Returns "<place>: <key> = <found>", the beginning of a fault's message, for faults that are found later.
   std::string written(std::string_view key) const;
 
-  // The number of faults so far in the whole document. If it has grown while values were read, skip checks of these
-  // values: the consequence of a fault is not a fault of its own.
+  // The number of faults so far in the whole document. If it has grown while you read some values, skip further checks
+  // of these values, because they would report consequences of the same fault.
   std::size_t faults_so_far() const;
 
  private:
   friend class SettingsDocument;
   struct Node;
 
-  // The index of the word in the table; after a fault the fallback.
+  // Returns the index of the written word in `words`; the fallback if the key is absent or wrong.
   std::optional<std::size_t> place_of_word(const Key& key, std::span<const Alternative> words,
                                            std::optional<std::size_t> fallback, std::string_view fallback_words = {});
 
-  // Reads a path and returns the places to look for it, with the written name last; empty after a fault.
+  // Reads a path and returns the places where to look for it; the last one is the path as written. Empty after a fault.
   std::vector<std::filesystem::path> places_of_path(const Key& key, const char* takes);
 
   std::shared_ptr<Node> node_;
@@ -247,28 +254,28 @@ auto Settings::row(const Key& key, const Rows& rows, std::string_view fallback) 
   return place ? std::data(rows) + *place : nullptr;
 }
 
-// Whether a key is written, as words of a Condition.
+// Words of a Condition on whether a key is written.
 inline constexpr const char* present = "present";
 inline constexpr const char* absent = "absent";
 
-// A key exists if another key is one of these words.
+// A condition for the existence of a key: another key has one of these words as its value.
 struct Condition {
-  std::string key;  // path of a choice; with a question mark, "average?": whether it is written
+  std::string key;  // path of a choice; with a question mark ("average?"): whether this key is written
   std::vector<std::string> words;
   auto operator<=>(const Condition&) const = default;
 };
 
 struct KeyDescription {
   enum class Kind { value, table, array_of_tables };
-  std::string path;                       // "cluster.workers"; the entries of an array have no numbers: "delays.kind"
+  std::string path;                       // "cluster.workers"; without the numbers of array entries: "delays.kind"
   std::string takes;                      // "a number above 0", "one of ..."
-  std::string unit{};                     // empty: a plain number, or not a number
+  std::string unit{};                     // empty for plain numbers and for other types
   std::optional<std::string> fallback{};  // the default as TOML, or in words
-  std::string left_out{};                 // meaning of leaving it out, if it has no default
-  bool required = false;                  // false without a default: optional
+  std::string left_out{};                 // what omitting the key means, if it has no default
+  bool required = false;                  // false and no default: the key is optional
   std::vector<std::pair<std::string, std::string>> words{};  // words of a choice, with their sentences if they have any
   std::string sentence{};
-  // All conditions of one of these lists hold; empty: the key always exists.
+  // The key exists if all conditions of at least one of these lists hold. Empty: the key always exists.
   std::vector<std::vector<Condition>> conditions{};
 
   Kind kind = Kind::value;
@@ -277,24 +284,26 @@ struct KeyDescription {
   bool operator==(const KeyDescription&) const = default;
 };
 
-// All keys of a reader, in the order in which it reads them; those with conditions come after those without. Runs the
-// reader many times, as if nothing were written. It tries each word of each choice once, and answers each question
-// whether a key is written once with yes; all other answers are the defaults. A key that needs two unusual answers to
-// questions that do not depend on each other is not found. `fixed` answers always hold and do not count as conditions.
+// Returns all keys that the function `read` can read, in reading order; keys with conditions come after keys without.
+// Runs `read` many times on an empty document. Each word of each choice is tried once, and each question whether a key
+// is written is answered once with yes; all other answers are the defaults. Therefore a key is not found if it needs
+// non-default answers to two questions that do not depend on each other. Answers in `fixed` are always given and do not
+// become conditions.
 std::vector<KeyDescription> describe(const std::function<void(Settings&)>& read,
                                      const std::map<std::string, std::string>& fixed = {});
 
-// Reads and parses a TOML file. Throws TomlSyntaxFault, "file: what is wrong", also for a file that cannot be read.
+// Reads and parses a TOML file. Throws TomlSyntaxFault ("file: what is wrong") if the file cannot be read or parsed.
 TomlNode load_toml(const std::string& file);
 
 class Exploration;
 
-// One document while it is read through Settings. It owns the written tables, the faults, and the record of what was
-// read. Settings from it are valid as long as it lives.
+// A document that is read through Settings. It owns the written tables, the faults, and the record of what was read.
+// Its Settings are valid as long as it exists.
 class SettingsDocument {
  public:
   explicit SettingsDocument(TomlNode root);
-  // A document with nothing written; the exploration answers its reader's questions.
+  // An empty document. The exploration answers the questions of the reader: which word a choice has, and which keys are
+  // written.
   explicit SettingsDocument(Exploration& exploration);
   ~SettingsDocument();
   SettingsDocument(const SettingsDocument&) = delete;
@@ -304,16 +313,17 @@ class SettingsDocument {
 
   const FaultList& faults() const { return faults_; }  // so far
 
-  // All faults, including unknown keys. Call it after everything has been read.
+  // Returns all faults, including unknown keys. Call it after everything has been read.
   const FaultList& check();
 
-  // The values that were read, with defaults, as a document that reads back to itself.
+  // Returns the values that were read, including defaults, as a document. Reading that document yields the same
+  // document.
   TomlNode resolved() const;
 
-  // All keys that the document can have, except those that are tables here.
+  // Returns all keys that the document can contain, except those that are tables here.
   std::vector<KnownKey> known_keys() const;
 
-  // The keys described while the document was explored, in reading order.
+  // Returns the keys described while the document was explored, in reading order.
   std::vector<KeyDescription> descriptions() const;
 
  private:

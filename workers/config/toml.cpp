@@ -1,5 +1,6 @@
-// The parser's assertions do not hold for every text that is not TOML; the code after them finds such faults and their
-// places. The distribution's library is built without assertions. With header-only toml++ they would end the program.
+// Disables toml++'s assertions. Some texts that are not TOML violate them, although the code after them reports these
+// faults and their places. The distribution's library is built without assertions; with header-only toml++ they would
+// end the program.
 #define TOML_ASSERT(expression) static_cast<void>(0)
 
 #include "workers/config/toml.hpp"
@@ -21,7 +22,8 @@ namespace {
 
 bool is_word(char c) { return std::string_view(" \t\r\n.=,[]{}#\"'").find(c) == std::string_view::npos; }
 
-// The end of the string that begins at `begin`, or the text's end: the parser reports an open string.
+// Returns the end of the string that begins at `begin`. Returns the text's end if the string is not closed, which the
+// parser reports.
 std::size_t end_of_string(std::string_view text, std::size_t begin) {
   const char quote = text[begin];
   const bool is_long = text.substr(begin).starts_with(quote == '"' ? R"(""")" : "'''");
@@ -98,7 +100,7 @@ class NestingScan {
     }
   }
 
-  // An array is a level of its own, and so is the array of tables that the second bracket of a header stands for.
+  // An array is one level. The second bracket of a header declares an array of tables, which is also one level.
   Open opened_by(char c) const {
     if (c == '{') return {Bracket::table, key_parts_};
     if (open_.empty() && key_parts_ == 0) return {Bracket::header, 0};
@@ -113,7 +115,7 @@ class NestingScan {
     const SourcePlace place{source_, static_cast<std::uint32_t>(1 + std::ranges::count(before, '\n')),
                             static_cast<std::uint32_t>(1 + at_ - line_begin)};
     throw TomlSyntaxFault(
-        place, fmt::format("a key must have at most {} parts, with the tables and arrays around it", most_levels));
+        place, fmt::format("a key must have at most {} parts, including the tables and arrays around it", most_levels));
   }
 
   std::string_view text_;
@@ -172,7 +174,7 @@ TomlNode convert(const toml::node& node, const std::string& source) {
   return result;
 }
 
-// Memory per value while it is read: in the parser's tree, in ours, and in later copies.
+// Memory per value in bytes while a document is read: in the parser's tree, in our tree, and in later copies.
 constexpr double bytes_of_value = 400;
 
 void require_memory_for(std::string_view text, const std::string& source) {
@@ -182,9 +184,10 @@ void require_memory_for(std::string_view text, const std::string& source) {
   const double needed = bytes_of_value * static_cast<double>(values);
   const auto free = static_cast<double>(free_memory_bytes());
   if (needed > free)
-    throw TomlSyntaxFault({source}, fmt::format("holds about {} values; the memory does not suffice: they take about "
-                                                "{:.2g} GB, and {:.2g} GB are free",
-                                                values, 1e-9 * needed, 1e-9 * free));
+    throw TomlSyntaxFault({source},
+                          fmt::format("contains about {} values; the memory does not suffice: they take about "
+                                      "{:.2g} GB, and {:.2g} GB are free",
+                                      values, 1e-9 * needed, 1e-9 * free));
 }
 
 std::string basic_string_literal(std::string_view text) {
@@ -205,7 +208,7 @@ std::string basic_string_literal(std::string_view text) {
   return result + '"';
 }
 
-// The shortest digits that read back as the same number, marked so that it is not an integer.
+// Returns the shortest decimal that reads back as the same number, with ".0" if it would look like an integer.
 std::string number(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";

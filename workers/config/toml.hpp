@@ -1,6 +1,5 @@
-// A TOML document as a value, which can be copied, changed and printed without losing the places where its parts were
-// written. (The tables of toml++ lose their places when copied, and sort their keys, so they are used only for
-// parsing.)
+// A TOML document that can be copied, changed and printed while its parts keep their places in the source. Tables of
+// toml++ lose their places when they are copied, and sort their keys, so they are used only for parsing.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +11,8 @@
 
 namespace syncopate {
 
-// The maximum number of levels of a document: parts of a key, and arrays and inline tables around it. The parser, and
-// everything that walks over a tree, recurse once per level.
+// The maximum depth of a document. Each part of a key and each array or inline table around it counts as a level. The
+// parser and the functions that traverse a tree recurse once per level.
 inline constexpr int most_levels = 64;
 
 // A place in a file, or the command line.
@@ -21,7 +20,7 @@ struct SourcePlace {
   std::string source;
   std::uint32_t line = 0;  // first line: 1; 0: unknown
   std::uint32_t column = 0;
-  std::string origin{};  // who changes the document there (patch.hpp), such as `variant "slow"`; empty: the file itself
+  std::string origin{};  // what set the value (patch.hpp), such as `variant "slow"`; empty: the file itself
 
   std::string text() const;  // "file:line:column", "file" or "command line"
   auto operator<=>(const SourcePlace&) const = default;
@@ -33,7 +32,7 @@ struct TomlNode {
   struct Member;
   using Array = std::vector<TomlNode>;
   using Table = std::vector<Member>;  // in the order of the document
-  struct Moment {                     // a date or time, which is not a value of any key of Syncopate
+  struct Moment {                     // a date or time; no key of Syncopate accepts one
     std::string text;
   };
 
@@ -50,7 +49,7 @@ struct TomlNode {
   Array& array() { return std::get<Array>(value); }
   const Array& array() const { return std::get<Array>(value); }
 
-  // The member of a table; null if there is none, or if this is not a table.
+  // Returns the member of a table; null if it does not exist or this is not a table.
   TomlNode* find(std::string_view key);
   const TomlNode* find(std::string_view key) const;
 
@@ -64,33 +63,34 @@ struct TomlNode::Member {
   TomlNode value;
 };
 
-// A document that is not TOML: what() is "file:line:column: what is wrong".
+// Thrown for a document that is not TOML. what() is "file:line:column: what is wrong".
 struct TomlSyntaxFault : std::runtime_error {
   using std::runtime_error::runtime_error;
   TomlSyntaxFault(const SourcePlace& at, std::string_view what)
       : std::runtime_error(at.text() + ": " + std::string(what)), place(at), problem(what) {}
 
   SourcePlace place{};    // if known
-  std::string problem{};  // if place is known: the text without it
+  std::string problem{};  // what() without the place, if the place is known
 };
 
-// Parses a whole document; `source` names it in places. Throws TomlSyntaxFault, also for more than most_levels levels.
+// Parses a whole document. `source` is its name in places. Throws TomlSyntaxFault if it is not TOML, has more than
+// most_levels levels, or has more values than fit into memory.
 TomlNode parse_toml(std::string_view text, const std::string& source);
 
-// One value as TOML on one line, such as 0.5, "text", [1, 2] or { a = 1 }.
+// Returns a value as TOML on one line, such as 0.5, "text", [1, 2] or { a = 1 }.
 std::string inline_toml(const TomlNode& node);
-// A string's text; empty for null and for other kinds of values.
+// Returns a string's text; empty if `node` is null or not a string.
 inline std::string_view text_in(const TomlNode* node) {
   const auto* const text = node ? std::get_if<std::string>(&node->value) : nullptr;
   return text ? std::string_view(*text) : std::string_view();
 }
-// Whether both exist and have equal values.
+// Whether both nodes exist and have equal values.
 inline bool is_same(const TomlNode* a, const TomlNode* b) { return a && b && inline_toml(*a) == inline_toml(*b); }
 
-// A key as TOML: bare if possible, else quoted.
+// Returns a key as TOML: without quotes if possible.
 std::string toml_key(std::string_view key);
 
-// A whole document. For each table first the values, then the sub-tables, both in their order.
+// Returns a whole document as TOML. Each table's values come before its sub-tables; otherwise the order is kept.
 std::string write_toml(const TomlNode& table);
 
 }  // namespace syncopate

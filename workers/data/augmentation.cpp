@@ -15,7 +15,8 @@ namespace syncopate {
 
 namespace {
 
-// Indices of the numbers in a sample's stream, the same whatever changes are on. Those of RandAugment follow.
+// Indices of the random numbers in a sample's stream. They do not depend on which changes are enabled. RandAugment's
+// numbers follow.
 enum Place : std::size_t { place_of_row, place_of_column, place_of_flip, place_of_angle, place_of_zoom, places = 8 };
 
 class AugmentedDataset : public Dataset {
@@ -85,29 +86,31 @@ class AugmentedDataset : public Dataset {
   Augmentation augmentation_;
 };
 
-constexpr double least_mixup = 1e-3;  // below it, mixing shares are 0 or 1
+constexpr double least_mixup = 1e-3;  // for smaller values, shares would be 0 or 1
 constexpr Range shares{.low = 0, .high = 1, .high_open = true};
 
 std::optional<RandAugment> read_randaugment(Settings& augmentation) {
   using Form = RandAugment::Form;
-  Settings table = augmentation.section({"randaugment", "Operations drawn for each image, one after another."});
+  Settings table =
+      augmentation.section({"randaugment", "Random operations that are applied to each image, one after another."});
   const auto form = table.choice<std::optional<Form>>(
-      {"form", "None; 14 operations of a given strength; or 13 of random ones up to it, as QSR's."},
+      {"form", "None; 14 operations of the given strength; or 13 of random strength up to it, as in QSR's code."},
       {{"none", std::nullopt}, {"torchvision", Form::torchvision}, {"composer", Form::composer}}, std::nullopt);
   if (!form) return std::nullopt;
   RandAugment law{.form = *form};
-  law.operations = static_cast<int>(table.integer({"operations", "How many, drawn with replacement."}, 1, 64, 2));
+  law.operations = static_cast<int>(
+      table.integer({"operations", "Number of operations per image, drawn with replacement."}, 1, 64, 2));
   if (law.form == Form::torchvision)
-    law.strength = static_cast<double>(table.integer(
-        {"strength", "How strong each operation is, in thirtieths of the strongest that it can be."}, 0, 30, 9));
+    law.strength = static_cast<double>(
+        table.integer({"strength", "Strength of each operation, in thirtieths of its maximum."}, 0, 30, 9));
   else
     law.strength = table.number(
-        {"strength", "Up to how strong: each operation draws from 0.1 to this, in tenths of its strongest."},
+        {"strength", "Largest strength, in tenths of an operation's maximum; each operation draws from 0.1 to this."},
         {.low = 0.1, .high = 10}, 10.0);
   return law;
 }
 
-// The first given key, in their order, that changes images.
+// The first of the given keys that changes images.
 const char* key_that_changes_images(const Augmentation& augmentation) {
   if (augmentation.crop > 0) return "crop";
   if (augmentation.flip) return "flip";
@@ -135,7 +138,7 @@ std::array<std::int64_t, tones> histogram(std::span<const std::uint8_t> pixels) 
   return count;
 }
 
-// Pillow's grey of a pixel, in 16 bits of fraction.
+// The grey image as Pillow computes it, with 16 fractional bits.
 std::vector<std::uint8_t> grey_of(const ByteImage& image) {
   const auto first = image.plane(0);
   if (image.shape.channels == 1) return {first.begin(), first.end()};
@@ -148,7 +151,7 @@ std::vector<std::uint8_t> grey_of(const ByteImage& image) {
   return grey;
 }
 
-// From `from` to the pixels. Truncates the fraction, as a conversion to bytes does.
+// Interpolates between `from` (factor 0) and `pixel` (factor 1). Truncates the fraction, like a conversion to bytes.
 std::uint8_t blended(int from, int pixel, float factor) {
   const float value = static_cast<float>(from) + factor * static_cast<float>(pixel - from);
   return static_cast<std::uint8_t>(std::clamp(value, 0.0f, 255.0f));
@@ -158,7 +161,7 @@ void blend(std::span<const std::uint8_t> from, std::span<std::uint8_t> pixels, d
   for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = blended(from[i], pixels[i], static_cast<float>(factor));
 }
 
-// The mean of 3 x 3 pixels with the middle one five times, rounded; the border stays.
+// The rounded mean of 3 x 3 pixels, in which the middle pixel counts five times. Pixels at the border are unchanged.
 std::vector<std::uint8_t> smoothed(std::span<const std::uint8_t> plane, const SampleShape& shape) {
   std::vector<std::uint8_t> smooth(plane.begin(), plane.end());
   const auto width = static_cast<std::size_t>(shape.width), height = static_cast<std::size_t>(shape.height);
@@ -172,7 +175,7 @@ std::vector<std::uint8_t> smoothed(std::span<const std::uint8_t> plane, const Sa
   return smooth;
 }
 
-// Reads one plane of an image while its pixels are overwritten.
+// One channel of an image. Rows and columns outside are replaced by the nearest ones inside.
 struct Plane {
   const std::uint8_t* pixels;
   std::int64_t height, width;
@@ -183,8 +186,8 @@ struct Plane {
   }
 };
 
-// Coordinates with 16 fractional bits, as in Pillow for images that are not huge: only additions, with a known
-// rounding.
+// Coordinates have 16 fractional bits, as in Pillow unless images are huge. Only additions are needed, so the rounding
+// is known.
 constexpr int fraction_bits = 16;
 std::int64_t fixed(double value) { return static_cast<std::int64_t>(std::floor(value * (1 << fraction_bits) + 0.5)); }
 
@@ -200,7 +203,8 @@ void warp_nearest(const Plane& in, const Warp& how, std::uint8_t* out) {
   }
 }
 
-// Between the outermost centres and the border, the outermost pixels are extended.
+// The value at a point by bilinear interpolation; black outside of the image. Between the outermost pixels' centres and
+// the border, the outermost pixels are extended.
 std::uint8_t interpolated(const Plane& in, double x, double y) {
   if (x < 0 || x >= static_cast<double>(in.width) || y < 0 || y >= static_cast<double>(in.height)) return 0;
   x -= 0.5, y -= 0.5;
@@ -230,19 +234,21 @@ std::shared_ptr<const Dataset> augmented(std::shared_ptr<const Dataset> inner, c
 
 Augmentation read_augmentation(Settings& training) {
   Settings table = training.section(
-      {"augmentation", "How training samples are changed each time they are met, by seed, sample and epoch."});
+      {"augmentation", "Random changes of training samples at each visit, determined by seed, sample and epoch."});
   Augmentation augmentation;
-  augmentation.crop =
-      table.integer({"crop", "Width of a black frame around the image, of which it is a crop.", "pixels"}, 0, 1 << 16,
-                    augmentation.crop);
-  augmentation.flip = table.flag({"flip", "Whether every second image is flipped, left and right."}, augmentation.flip);
-  augmentation.rotate_degrees = table.number({"rotate_degrees", "Images are turned by up to so much.", "degrees"},
-                                             Range::between(0, 180), augmentation.rotate_degrees);
-  augmentation.zoom =
-      table.number({"zoom", "Images become larger or smaller by up to this share."}, shares, augmentation.zoom);
+  augmentation.crop = table.integer(
+      {"crop", "Width of a black frame around the image; a random crop of it has the image's size.", "pixels"}, 0,
+      1 << 16, augmentation.crop);
+  augmentation.flip =
+      table.flag({"flip", "Whether images are flipped left to right, with probability 1/2."}, augmentation.flip);
+  augmentation.rotate_degrees = table.number(
+      {"rotate_degrees", "Images are rotated by a random angle of at most this, in both directions.", "degrees"},
+      Range::between(0, 180), augmentation.rotate_degrees);
+  augmentation.zoom = table.number({"zoom", "Images are enlarged or reduced by a random share of at most this."},
+                                   shares, augmentation.zoom);
   augmentation.randaugment = read_randaugment(table);
   augmentation.mixup = table.number(
-      {"mixup", "Samples of a micro-batch are mixed in pairs, by shares from Beta(mixup, mixup); 0: they are not."},
+      {"mixup", "Samples of a micro-batch are mixed in pairs, with shares from Beta(mixup, mixup); 0: no mixing."},
       {.low = 0, .high = 1e3}, augmentation.mixup);
   if (augmentation.mixup > 0 && augmentation.mixup < least_mixup)
     table.fault("mixup", fmt::format("must be 0 or at least {}", least_mixup));
@@ -259,7 +265,7 @@ void check_augmentation(const Augmentation& augmentation, const DatasetSize& siz
   Settings table = training.section("augmentation");
   if (!size.has_byte_images)
     return table.fault(key_that_changes_images(augmentation),
-                       fmt::format("needs images of bytes; {} has {}", dataset,
+                       fmt::format("needs images of bytes (uint8); {} has {}", dataset,
                                    shape.has_tokens()                         ? "texts"
                                    : shape.channels == 1 && shape.height == 1 ? "vectors"
                                                                               : "images of floats"));
@@ -267,15 +273,16 @@ void check_augmentation(const Augmentation& augmentation, const DatasetSize& siz
     table.fault("crop", fmt::format("must be less than the images' {} x {}", shape.height, shape.width));
   if (augmentation.randaugment && shape.channels != 1 && shape.channels != 3)
     table.section("randaugment")
-        .fault("form", fmt::format("must be \"none\": it is of images of 1 or 3 channels, not of {}", shape.channels));
+        .fault("form",
+               fmt::format("must be \"none\": RandAugment needs images of 1 or 3 channels, not {}", shape.channels));
 }
 
-// Fills or copies whole runs of a row, instead of testing each pixel.
+// Fills or copies whole runs of a row, so that pixels need not be tested one by one.
 void crop_and_flip(std::span<const std::uint8_t> in, const SampleShape& shape, const CropAndFlip& change,
                    std::span<std::uint8_t> out) {
   assert(std::ssize(in) == shape.features() && in.size() == out.size());
   const std::int64_t width = shape.width;
-  const std::int64_t left = std::clamp<std::int64_t>(-change.right, 0, width);  // first column of `out` that is inside
+  const std::int64_t left = std::clamp<std::int64_t>(-change.right, 0, width);  // first column of `out` inside `in`
   const std::int64_t end = std::clamp<std::int64_t>(width - change.right, left, width);
   std::uint8_t* row = out.data();
   for (std::int64_t channel = 0; channel < shape.channels; ++channel) {
@@ -317,7 +324,7 @@ void autocontrast(const ByteImage& image) {
   }
 }
 
-// The tone rises by one after each 255th of the pixels, those of the brightest tone not counted.
+// The new tone increases by one after each 255th of the pixels. Pixels of the brightest tone are not counted.
 void equalize(const ByteImage& image) {
   for (std::int64_t channel = 0; channel < image.shape.channels; ++channel) {
     const auto plane = image.plane(channel);
@@ -382,7 +389,8 @@ bool is_tone_factor(ImageOperation operation) {
   return operation == brightness || operation == colour || operation == contrast || operation == sharpness;
 }
 
-// `share`: relative to the strongest. Composer truncates integers, and its factors of tones come from composer_factor.
+// The amount for a strength, given as a share of the maximum. Composer truncates integers; its factors of tones come
+// from composer_factor.
 double amount_of(ImageOperation operation, bool is_torchvision, double share, double sign, const SampleShape& shape) {
   constexpr double most_of_size = 150.0 / 331.0, most_slope = 0.3, most_degrees = 30, most_factor = 0.9;
   const auto size = static_cast<double>(operation == translate_x ? shape.width : shape.height);
@@ -404,7 +412,7 @@ double amount_of(ImageOperation operation, bool is_torchvision, double share, do
   }
 }
 
-// The factor is drawn equally often from 1 up to the strength and from 1 down.
+// The factor of a tone: from 1 up to the maximum for this strength or, equally often, from 1 down to the minimum.
 double composer_factor(ImageOperation operation, double strength, bool is_stronger, double draw) {
   const double end = is_stronger ? strength : 1 - 0.09 * strength;
   const double factor = 1 + (end - 1) * draw;

@@ -17,13 +17,13 @@ std::span<const PixelScale> Dataset::pixel_scales() const { return {}; }
 
 namespace {
 
-// Subtracts first, so that there is no multiply-add, which only some of the clones would fuse.
+// Subtracts first, so that the compiler finds no multiply-add, which it would fuse in some clones only.
 SYNCOPATE_VECTOR_CLONES
 void normalise_plane(std::span<const std::uint8_t> pixels, float mean, float factor, float* out) {
   for (std::size_t p = 0; p < pixels.size(); ++p) out[p] = (static_cast<float>(pixels[p]) - mean) * factor;
 }
 
-// Sums over bytes are exact in integers: a histogram gives the same constants in any order.
+// Uses a histogram: its integers are exact, so the result does not depend on the order of the pixels.
 PixelScale scale_of(const std::array<std::int64_t, 256>& count) {
   double pixels = 0, mean = 0, variance = 0;
   for (const std::int64_t n : count) pixels += static_cast<double>(n);
@@ -66,7 +66,7 @@ MaskedText mask(std::span<const std::int32_t> tokens, const DatasetSize& size, c
   std::vector<std::int32_t> candidates;
   for (std::size_t place = 0; place < tokens.size(); ++place)
     if (std::ranges::find(never, tokens[place]) == never.end()) candidates.push_back(static_cast<std::int32_t>(place));
-  // Rounds halves to even, as the source's language does.
+  // Rounds halves to even, as Python does in the source's code.
   const auto share = static_cast<std::int64_t>(std::nearbyint(options.share * static_cast<double>(tokens.size())));
   const std::int64_t wanted = std::min(options.most, std::max<std::int64_t>(1, share));
   const auto count = static_cast<int>(std::min(wanted, std::ssize(candidates)));

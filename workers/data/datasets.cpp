@@ -76,20 +76,20 @@ class OpenFile {
 
 using fs::path;
 
-// A data set that is a directory of files, or one file, and the functions of its format. All throw DataFault.
+// The format of data sets that are a directory of files, or one file. All functions throw DataFault.
 struct DirectoryFormat {
   enum class Named { directory, file };
 
-  std::string variant;          // distinguishes data sets that read the same files differently
-  std::function<path()> usual;  // location of the files if no directory is given; null: required
+  std::string variant;          // distinguishes settings that read other samples from the same files
+  std::function<path()> usual;  // returns the default directory; null: a directory is required
   std::function<DatasetSize(const path&)> size;
   std::function<std::string(const path&)> hash;
   std::function<std::shared_ptr<const Dataset>(const path&)> load;
   Named named = Named::directory;
 };
 
-// Runs of one experiment share their files, so the last data set stays in memory. Throws DataFault if the hash is
-// outdated.
+// Returns the data set; keeps the last one in memory, because the runs of an experiment use the same files. Throws
+// DataFault if the files no longer have this hash.
 std::shared_ptr<const Dataset> load_cached(const DirectoryFormat& format, const path& directory,
                                            const std::string& hash) {
   static std::mutex mutex;
@@ -100,7 +100,7 @@ std::shared_ptr<const Dataset> load_cached(const DirectoryFormat& format, const 
   if (!loaded || loaded_name != name) {
     auto read = format.load(directory);
     if (format.hash(directory) != hash)
-      reject(directory, "its files have changed since the experiment was read; start it again");
+      reject(directory, "its files have changed since the experiment file was read; start the command again");
     loaded = std::move(read);
     loaded_name = name;
   }
@@ -118,8 +118,7 @@ std::optional<DatasetPlan> plan_directory(Settings& table, const std::string& na
   const bool is_file = format.named == DirectoryFormat::Named::file;
   try {
     if (named.empty() && !format.usual) {
-      table.fault(keys.place, fmt::format("must be given: the {} of this data set {} the user's own",
-                                          is_file ? "file" : "files", is_file ? "is" : "are"));
+      table.fault(keys.place, fmt::format("is required: this data set has no default {}", keys.place));
       return {};
     }
     const path directory = named.empty() ? format.usual() : is_file ? table.file("file") : table.directory("directory");
@@ -128,7 +127,8 @@ std::optional<DatasetPlan> plan_directory(Settings& table, const std::string& na
     const std::string hash = format.hash(directory);
     if (table.text(keys.hash, hash) != hash)
       table.fault(keys.hash,
-                  fmt::format("the content of {} is another, {}; left out, any is right", directory.string(), hash));
+                  fmt::format("must be the digest of {}, which is now {}; leave the key out to accept any contents",
+                              directory.string(), hash));
     return DatasetPlan{.size = size, .load = [format, directory, hash, key = table.written(keys.place)] {
                          try {
                            return load_cached(format, directory, hash);
@@ -136,30 +136,29 @@ std::optional<DatasetPlan> plan_directory(Settings& table, const std::string& na
                            throw DataFault(fmt::format("{}; {}", key, problem.what()));
                          }
                        }};
-  } catch (const std::runtime_error& problem) {  // DataFault, or an error of the file system
+  } catch (const std::runtime_error& problem) {  // a DataFault or an error of the file system
     table.fault(keys.place, problem.what());
     return {};
   }
 }
 
-// Reads `directory` and `directory_hash`, or `file` and `file_hash`; `sentence` describes the directory.
+// Reads the keys `directory` and `directory_hash`, or `file` and `file_hash`. `sentence` describes the first of them.
 DatasetPlanner read_directory(Settings& table, std::string_view sentence, DirectoryFormat format) {
   const Keys keys(format);
   const auto directory = table.text({keys.place, sentence}, "");
-  const Key hash{keys.hash, "Written by the program: the digest of the files, which must still be that.", "",
-                 "any content"};
+  const Key hash{keys.hash, "Written by the program: digest of the files, which must not change.", "", "any contents"};
   static_cast<void>(table.has(hash));  // makes the key known, even if the files are not needed
   return [table, directory, format = std::move(format)](std::uint64_t) mutable {
     return plan_directory(table, directory, format);
   };
 }
 
-// Streams of Purpose::synthetic_data; the stream's step is the class or the sample.
+// Random streams of Purpose::synthetic_data; a stream's `step` is the class or the sample.
 constexpr std::uint8_t centre_stream = 0;
 constexpr std::uint8_t train_stream = 1;
 constexpr std::uint8_t test_stream = 2;
 
-// Draws centres (classes, dimension), each row of length `separation`.
+// Draws the centres (classes, dimension); each row is a vector of length `separation`.
 std::vector<double> draw_centres(const GaussianMixtureOptions& options, std::uint64_t seed) {
   const auto dimension = static_cast<std::size_t>(options.dimension);
   std::vector<double> centres(static_cast<std::size_t>(options.classes) * dimension);
@@ -222,32 +221,34 @@ class GaussianMixture : public Dataset {
 };
 
 DatasetPlanner read_images(Settings& table) {
-  return read_directory(table, "A folder with MNIST's four IDX files; empty: where Fashion-MNIST's package puts them.",
-                        {.variant = "idx",
-                         .usual = find_fashion_mnist,
-                         .size = [](const path& directory) { return image_directory_size(directory); },
-                         .hash = image_directory_hash,
-                         .load = [](const path& directory) { return load_image_directory(directory); }});
+  return read_directory(
+      table, "A folder with four IDX files named like MNIST's; empty: the folder of Fashion-MNIST's package.",
+      {.variant = "idx",
+       .usual = find_fashion_mnist,
+       .size = [](const path& directory) { return image_directory_size(directory); },
+       .hash = image_directory_hash,
+       .load = [](const path& directory) { return load_image_directory(directory); }});
 }
 
 DatasetPlanner read_cifar(Settings& table, CifarLabels labels, const std::string& unpacked, CifarScale usual_scale) {
   const CifarScale scale = table.choice(
-      {"scale", "Means and deviations of the channels: those of published codes for CIFAR-10, or the training set's."},
+      {"scale",
+       "Channel means and deviations: constants of published codes for CIFAR-10, or measured on the training set."},
       {{"published", CifarScale::published}, {"measured", CifarScale::measured}}, usual_scale);
   const CifarRecords records =
-      table.optional_flag(
-               {"complete", "Whether the files must have all their records, as published; left out: they must."})
+      table.optional_flag({"complete", "Whether the files must have all published records; left out: they must."})
               .value_or(true)
           ? CifarRecords::all
           : CifarRecords::any;
   const std::string sentence =
-      fmt::format("A folder with the files of the binary version; empty: {} in $SYNCOPATE_DATA.", unpacked);
+      fmt::format("A folder with the files of the binary version; empty: the folder {} in $SYNCOPATE_DATA.", unpacked);
   return read_directory(
       table, sentence,
       {.variant = fmt::format("cifar {} {}", static_cast<int>(labels), static_cast<int>(scale)),
        .usual =
            [unpacked] {
-             return found_directory(unpacked, "datasets/" + unpacked, "name the directory with the binary version");
+             return found_directory(unpacked, "datasets/" + unpacked,
+                                    "set `directory` to the folder with the binary version");
            },
        .size = [labels, records](const path& directory) { return cifar_size(directory, labels, records); },
        .hash = [labels](const path& directory) { return cifar_hash(directory, labels); },
@@ -261,7 +262,7 @@ DatasetPlanner read_cifar_10(Settings& table) {
 
 DatasetPlanner read_cifar_100(Settings& table) {
   const CifarLabels labels =
-      table.choice({"labels", "Whether the 100 fine labels are learnt, or the 20 coarse ones."},
+      table.choice({"labels", "Whether the classes are the 100 fine labels or the 20 coarse ones."},
                    {{"fine", CifarLabels::hundred}, {"coarse", CifarLabels::twenty}}, CifarLabels::hundred);
   return read_cifar(table, labels, "cifar-100-binary", CifarScale::measured);
 }
@@ -270,11 +271,12 @@ DatasetPlanner read_npy(Settings& table) {
   constexpr std::int64_t none = -1, last = largest_token;
   const NpyTokens tokens = {
       .padding = static_cast<std::int32_t>(table.integer(
-          {"padding", "Token that fills a row behind its sequence's end; -1: all rows are whole."}, none, last, none)),
-      .mask = static_cast<std::int32_t>(table.integer(
-          {"mask", "Token that hides what a masked language model has to find; -1: there is none."}, none, last, none)),
-      .never_masked = table.integers({"never_masked", "Tokens that no masked language model has to find."}, 0, last,
-                                     std::vector<std::int64_t>{})};
+          {"padding", "Token that pads a row after the end of its sequence; -1: no row is padded."}, none, last, none)),
+      .mask = static_cast<std::int32_t>(
+          table.integer({"mask", "Token that replaces those which a masked language model must predict; -1: none."},
+                        none, last, none)),
+      .never_masked = table.integers({"never_masked", "Tokens that a masked language model never has to predict."}, 0,
+                                     last, std::vector<std::int64_t>{})};
   return read_directory(
       table, "A folder with x_train.npy, y_train.npy, x_test.npy and y_test.npy; required.",
       {.variant = fmt::format("npy {} {} {}", tokens.padding, tokens.mask, fmt::join(tokens.never_masked, ",")),
@@ -288,12 +290,13 @@ DatasetPlanner read_texts(Settings& table, std::string_view sentence, const Text
                           std::function<path()> usual, DirectoryFormat::Named named) {
   const TextOptions fallback;
   const TextOptions options = {
-      .test_share = table.number({"test_share", "Share of the texts that are held out, by a hash of each."},
-                                 {.low = 0, .high = 1, .low_open = true, .high_open = true}, fallback.test_share),
-      .words = table.integer({"words", "Most words of the vocabulary, which the most frequent ones are in."}, 1,
-                             1 << 24, fallback.words),
-      .least = table.integer({"least", "How often a word must stand in the training texts to be in it."}, 1, 1 << 24,
-                             fallback.least)};
+      .test_share =
+          table.number({"test_share", "Share of the texts that form the test set; a hash of each text decides."},
+                       {.low = 0, .high = 1, .low_open = true, .high_open = true}, fallback.test_share),
+      .words = table.integer({"words", "Maximum number of words in the vocabulary, which has the most frequent words."},
+                             1, 1 << 24, fallback.words),
+      .least = table.integer({"least", "How often a word must occur in the training texts to be in the vocabulary."}, 1,
+                             1 << 24, fallback.least)};
   return read_directory(
       table, sentence,
       {.variant = text_variant(source, options),
@@ -306,13 +309,12 @@ DatasetPlanner read_texts(Settings& table, std::string_view sentence, const Text
 
 DatasetPlanner read_lines(Settings& table) {
   const bool labelled = table.flag({"labelled", "Whether each line begins with a label and a tab."}, false);
-  return read_texts(table, "A UTF-8 text with one sequence a line; required.", text_lines(labelled), nullptr,
+  return read_texts(table, "A UTF-8 text file with one sequence per line; required.", text_lines(labelled), nullptr,
                     DirectoryFormat::Named::file);
 }
 
 DatasetPlanner read_glosses(Settings& table) {
-  return read_texts(table,
-                    "A folder with WordNet's data.noun, .verb, .adj and .adv; empty: where its package has them.",
+  return read_texts(table, "A folder with WordNet's data.noun, .verb, .adj and .adv; empty: the folder of its package.",
                     wordnet_glosses(), find_wordnet, DirectoryFormat::Named::directory);
 }
 
@@ -326,7 +328,7 @@ DatasetPlanner read_mixture(Settings& table) {
       .train = table.integer({"train", "Training samples.", "samples"}, 1, most, fallback.train),
       .test = table.integer({"test", "Test samples.", "samples"}, 1, most, fallback.test),
       .separation = table.number(
-          {"separation", "Distance of the classes' centres from the origin, in deviations within a class."},
+          {"separation", "Distance of the classes' centres from the origin, in standard deviations of a class."},
           Range::at_least(0), fallback.separation)};
   return [options](std::uint64_t seed) {
     return DatasetPlan{.size = size_of(options),
@@ -335,14 +337,15 @@ DatasetPlanner read_mixture(Settings& table) {
 }
 
 constexpr DatasetRow rows[] = {
-    {"fashion-mnist", "60,000 + 10,000 images of 28 x 28 in 10 classes, or any directory with MNIST's four IDX files",
+    {"fashion-mnist",
+     "60,000 + 10,000 images of 28 x 28 in 10 classes, or any directory with four IDX files named like MNIST's",
      "Images", read_images},
-    {"cifar-10", "60,000 images of 32 x 32 in colour and 10 classes, in their binary version", "Images", read_cifar_10},
-    {"cifar-100", "60,000 images of 32 x 32 in colour and 100 classes, or 20 of these together", "Images",
-     read_cifar_100},
-    {"npy", "a data set of one's own, of NumPy's arrays: vectors, images or tokens, and classes or numbers", "Arrays",
+    {"cifar-10", "60,000 colour images of 32 x 32 in 10 classes, in the binary version", "Images", read_cifar_10},
+    {"cifar-100", "60,000 colour images of 32 x 32 in 100 classes or in 20 coarse classes", "Images", read_cifar_100},
+    {"npy", "your own data set in NumPy arrays: vectors, images or tokens, with classes or numbers as labels", "Arrays",
      read_npy},
-    {"text-lines", "a text of one's own, a sequence of words a line, alone or with a label", "Lines", read_lines},
+    {"text-lines", "your own text file, with one sequence of words per line, with or without labels", "Lines",
+     read_lines},
     {"wordnet-glosses", "WordNet's 117,659 definitions in 45 categories: real texts of natural lengths", "Definitions",
      read_glosses},
     {"gaussian-mixture", "classes as Gaussians around random centres, generated from the seed", "Generated classes",
@@ -389,7 +392,7 @@ class DividedDataset : public Dataset {
   }
 
  private:
-  // Valid until this thread's next call.
+  // The result is valid until this thread's next call.
   std::span<const std::uint32_t> in_whole_set(Split split, std::span<const std::uint32_t> samples) const {
     const Numbers& own = split == Split::train ? train_ : validation_;
     thread_local Numbers numbers;
@@ -463,7 +466,7 @@ std::string DigestCache::digest(const fs::path& file) {
   return entry.digest;
 }
 
-// Each line begins with a digest of the rest, so that a damaged line is ignored.
+// Each line begins with a digest of the rest, so that damaged lines can be recognised and ignored.
 std::string DigestCache::line_of(const std::string& path, const Entry& entry) {
   const FileState& state = entry.state;
   const std::string rest = fmt::format("{} {} {} {} {} {} {}", entry.digest, state.device, state.inode, state.bytes,
@@ -471,7 +474,7 @@ std::string DigestCache::line_of(const std::string& path, const Entry& entry) {
   return fmt::format("{} {}\n", content_hash(rest), rest);
 }
 
-// A file that was read again after a change has several lines; the last one counts.
+// A file that was read again after a change has several lines in the cache; the last one counts.
 void DigestCache::read() {
   std::vector<std::string> lines, paths;
   std::istringstream file(text_or_nothing(file_));
@@ -495,19 +498,19 @@ void DigestCache::read() {
     if (seen.insert(paths[i]).second) newest.push_back(lines[i]);
   std::string text;
   for (auto line = newest.rbegin(); line != newest.rend(); ++line) text += *line;
-  replace_file(file_, text);  // a line appended meanwhile may be lost, which only costs its reader time
+  replace_file(file_, text);  // may lose a line appended meanwhile; its digest is then computed again
 }
 
-// Appends in one write at the current end of the file: processes that append at once do not mix their lines.
+// Appends the line with a single write, so that processes that append at the same time do not mix their lines.
 void DigestCache::append(const std::string& path, const Entry& entry) const {
   if (file_.empty() || path.find('\n') != path.npos) return;
   std::error_code ignored;
   fs::create_directories(file_.parent_path(), ignored);
-  constexpr int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;  // opening a pipe does not wait
+  constexpr int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;  // opening a pipe must not wait
   const int number = open(file_.c_str(), flags, S_IRUSR | S_IWUSR);
   if (number < 0) return;
   const std::string line = line_of(path, entry);
-  // A partly written line has a wrong digest.
+  // A partly written line does not match its digest and is ignored.
   [[maybe_unused]] const auto written = ::write(number, line.data(), line.size());
   close(number);
 }

@@ -24,7 +24,7 @@ namespace {
 
 using std::filesystem::path;
 
-constexpr std::int64_t most_bytes = std::int64_t{1} << 34;  // a longer file is damaged rather than a large data set
+constexpr std::int64_t most_bytes = std::int64_t{1} << 34;  // a larger file is considered damaged
 
 class ByteImageDataset : public Dataset {
  public:
@@ -39,7 +39,7 @@ class ByteImageDataset : public Dataset {
   void gather(Split split, std::span<const std::uint32_t> samples, float* inputs, std::int64_t* labels) const override {
     const ByteImages& images = splits_[split == Split::train ? 0 : 1];
     const auto features = static_cast<std::size_t>(size_.shape.features());
-    // Rows are scattered in memory: prefetching them halves the time of a gather.
+    // Rows are scattered in memory, so prefetching them halves the time of a gather.
     constexpr std::size_t ahead = 2;
     constexpr std::size_t cache_line = 64;
     const auto fetch = [&](std::uint32_t sample) {
@@ -67,7 +67,7 @@ class ByteImageDataset : public Dataset {
 
 constexpr SampleShape shape{.channels = 3, .height = 32, .width = 32};
 
-// The beginning of a file's records.
+// The layout of the records in a CIFAR file.
 struct Record {
   std::uint64_t label_bytes;
   std::uint64_t label_at;
@@ -108,7 +108,7 @@ std::vector<path> files_of(const path& directory, CifarLabels labels, Split spli
 
 std::int64_t records_in(const path& file, std::uint64_t bytes, const Record& record) {
   if (bytes == 0 || bytes % record.bytes() != 0)
-    reject(file, fmt::format("has {} bytes; must be whole records of {}", bytes, record.bytes()));
+    reject(file, fmt::format("has {} bytes; must consist of whole records of {} bytes", bytes, record.bytes()));
   return static_cast<std::int64_t>(bytes / record.bytes());
 }
 
@@ -144,7 +144,7 @@ ByteImages load_split(const path& directory, CifarLabels labels, Split split) {
   return images;
 }
 
-// As fractions of the largest pixel, 255.
+// The published constants are fractions of the largest pixel value, 255.
 std::vector<PixelScale> published_scales() {
   constexpr float means[] = {0.4914f, 0.4822f, 0.4465f}, deviations[] = {0.2023f, 0.1994f, 0.2010f};
   std::vector<PixelScale> scales;
@@ -159,7 +159,7 @@ std::string_view name_of_type(int type) {
   constexpr std::pair<int, std::string_view> names[] = {{0x08, "uint8"}, {0x09, "int8"},    {0x0b, "int16"},
                                                         {0x0c, "int32"}, {0x0d, "float32"}, {0x0e, "float64"}};
   const auto found = std::ranges::find(names, type, &std::pair<int, std::string_view>::first);
-  return found == std::end(names) ? "none of the format's" : found->second;
+  return found == std::end(names) ? "unknown" : found->second;
 }
 
 // Describes the content of an array with this many dimensions in an MNIST-style directory.
@@ -185,7 +185,7 @@ class Stream {
     stream_.emplace([this] { return next_piece(); });
   }
 
-  // Returns the bytes read: fewer than requested only at the end of the file.
+  // Returns the number of bytes read, which is less than requested only at the end of the file.
   std::int64_t read(std::uint8_t* out, std::int64_t bytes) {
     try {
       return static_cast<std::int64_t>(stream_->read(reinterpret_cast<char*>(out), static_cast<std::size_t>(bytes)));
@@ -215,10 +215,10 @@ std::vector<std::int64_t> read_dimensions(Stream& stream, const path& file, int 
     reject(file, fmt::format("begins with bytes {:02x} {:02x}; an IDX file begins with 00 00", magic[0], magic[1]));
   if (magic[2] != unsigned_byte)
     reject(file,
-           fmt::format("holds elements of type 0x{:02x} ({}); must be 0x08 (uint8); numbers of other types can be "
-                       "arrays of NumPy's, dataset = \"npy\"",
-                       magic[2], name_of_type(magic[2])));
-  if (magic[3] != rank) reject(file, fmt::format("holds {}; must hold {}", kind(magic[3]), kind(rank)));
+           fmt::format(
+               "contains elements of type 0x{:02x} ({}); must be 0x08 (uint8); for other types use dataset = \"npy\"",
+               magic[2], name_of_type(magic[2])));
+  if (magic[3] != rank) reject(file, fmt::format("contains {}; must contain {}", kind(magic[3]), kind(rank)));
 
   std::vector<std::int64_t> dimensions;
   std::int64_t bytes = 1;
@@ -246,7 +246,7 @@ path find_file(const path& directory, std::string_view name) {
   for (const auto* suffix : {"", ".gz"}) {
     const path file = directory / fmt::format("{}{}", name, suffix);
     if (!std::filesystem::exists(file)) continue;
-    // Opening a pipe to which nobody writes would block for ever.
+    // Opening a pipe to which nobody writes would block forever.
     if (!std::filesystem::is_regular_file(file) && !std::filesystem::is_directory(file))
       reject(file, "is not a regular file; must be an IDX file");
     return file;
@@ -255,17 +255,17 @@ path find_file(const path& directory, std::string_view name) {
 }
 
 SplitFiles find_split(const path& directory, std::string_view prefix) {
-  require_directory(directory, "must be a directory with four IDX files in the manner of MNIST");
+  require_directory(directory, "must be a directory with four IDX files named like MNIST's");
   return {.images = find_file(directory, fmt::format("{}-images-idx3-ubyte", prefix)),
           .labels = find_file(directory, fmt::format("{}-labels-idx1-ubyte", prefix))};
 }
 
-// The dimensions of the images (n, height, width), checked against the labels' (n,).
+// Returns the dimensions of the images, (n, height, width). Throws DataFault if the number of labels differs from n.
 std::vector<std::int64_t> agreed_dimensions(const SplitFiles& files) {
   const auto images = read_idx_dimensions(files.images, 3);
   const auto labels = read_idx_dimensions(files.labels, 1);
   if (images[0] != labels[0])
-    reject(files.labels, fmt::format("{} labels for the {} images of {}; must be as many", labels[0], images[0],
+    reject(files.labels, fmt::format("{} labels for the {} images of {}; must be equally many", labels[0], images[0],
                                      files.images.string()));
   return images;
 }
@@ -321,7 +321,7 @@ IdxArray read_idx(const path& file, int rank) {
   for (const auto dimension : array.dimensions) expected *= dimension;
   const auto declared = fmt::format("{} = {} elements", product(array.dimensions), expected);
 
-  // Reads in pieces, so that a damaged header cannot allocate memory that the file never fills.
+  // Reads in pieces, so that a damaged header cannot cause an allocation much larger than the file.
   constexpr std::int64_t piece = 1 << 24;
   while (std::ssize(array.values) < expected) {
     throw_if_interrupted();
@@ -334,7 +334,7 @@ IdxArray read_idx(const path& file, int rank) {
   }
   std::uint8_t extra = 0;
   if (stream.read(&extra, 1) != 0)
-    reject(file, fmt::format("goes on after its last element; its header declares {}", declared));
+    reject(file, fmt::format("continues after its last element; its header declares {}", declared));
   return array;
 }
 
@@ -343,8 +343,8 @@ DatasetSize image_directory_size(const path& directory, std::int64_t classes) {
   const auto test_files = find_split(directory, "t10k");
   const auto test = agreed_dimensions(test_files);
   if (train[1] != test[1] || train[2] != test[2])
-    reject(test_files.images,
-           fmt::format("images of {} x {}; the training set's are {} x {}", test[1], test[2], train[1], train[2]));
+    reject(test_files.images, fmt::format("has images of {} x {}; must match the training set's, {} x {}", test[1],
+                                          test[2], train[1], train[2]));
   return {.train = train[0],
           .test = test[0],
           .shape = {.channels = 1, .height = train[1], .width = train[2]},
@@ -367,7 +367,8 @@ std::shared_ptr<const Dataset> load_image_directory(const path& directory, std::
 
 path find_fashion_mnist() {
   return found_directory("fashion-mnist", "datasets/fashion-mnist",
-                         "install the package dataset-fashion-mnist, or name a directory with MNIST's four IDX files");
+                         "install the package dataset-fashion-mnist, or set `directory` to a folder with four IDX "
+                         "files named like MNIST's");
 }
 
 }  // namespace syncopate

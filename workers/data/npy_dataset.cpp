@@ -30,7 +30,7 @@ constexpr std::int64_t most_targets = 1 << 16, most_classes = 1 << 16;
 bool holds_targets(const NpyArray& y) { return y.type() == "<f4"; }
 bool holds_tokens(const NpyArray& x) { return x.type() == "<i4" || x.type() == "<i8"; }
 
-// A finite number times 0 is 0; any other is not finite.
+// Whether all values are finite. Multiplies by 0: the product is 0 for finite numbers and NaN for others.
 bool are_finite(std::span<const float> values) {
   float sums[16] = {};
   std::size_t i = 0;
@@ -40,12 +40,12 @@ bool are_finite(std::span<const float> values) {
   return std::ranges::all_of(sums, [](float sum) { return sum == 0; });
 }
 
-// Throws DataFault for the first number that is not finite, "feature 2 of sample 7 is nan": it would make every model
-// so after its first step. For float32, with `per_sample` numbers per sample. Each process checks a file's contents
-// only once.
+// Throws DataFault for the first number that is not finite ("feature 2 of sample 7 is nan"), because every model would
+// be NaN after its first step. The array must be float32, with `per_sample` numbers per sample. A process checks each
+// file's contents only once.
 void check_finite(const path& file, const NpyArray& array, std::int64_t per_sample, std::string_view what) {
   static std::mutex mutex;
-  static std::set<std::string> looked_at;  // digests of files without such numbers
+  static std::set<std::string> looked_at;  // digests of files that passed the check
   const std::string digest = digest_cache().digest(file);
   const std::lock_guard lock(mutex);
   if (looked_at.contains(digest)) return;
@@ -65,18 +65,19 @@ void check_finite(const path& file, const NpyArray& array, std::int64_t per_samp
   looked_at.insert(digest);
 }
 
-// The numbers per sample instead of a class: y is (n,) or (n, targets). Throws DataFault.
+// Returns the number of targets per sample of a float32 array y, (n,) or (n, targets). Throws DataFault for other
+// shapes.
 std::int64_t targets_of(const path& file, const NpyArray& y) {
   const auto dimensions = y.shape().size();
   const std::int64_t targets = dimensions == 2 ? y.shape()[1] : 1;
   if (dimensions < 1 || dimensions > 2 || targets < 1 || targets > most_targets)
-    reject(file, fmt::format("has {} dimensions{}; float32 must be (n,), or (n, targets) with 1 to {} of them",
+    reject(file, fmt::format("has {} dimensions{}; float32 must be (n,), or (n, targets) with 1 to {} targets",
                              dimensions, dimensions == 2 ? fmt::format(", {} targets", targets) : "", most_targets));
   check_finite(file, y, targets, "target");
   return targets;
 }
 
-// The number of elements in a row before the padding at its end.
+// Returns the number of elements in a row before the padding at its end.
 template <typename Element>
 std::size_t without_padding(std::span<const Element> row, std::int32_t padding) {
   std::size_t count = row.size();
@@ -98,23 +99,25 @@ std::vector<std::int32_t> labels_of(const path& file, const NpyArray& y, const N
       if (label == ignored_label) continue;
       asks = true;
       if (label < 0 || label > largest_token)
-        reject(file, fmt::format("label ({}, {}) = {}; must be in 0 .. {}, or {} where nothing is asked for", row,
+        reject(file, fmt::format("label ({}, {}) = {}; must be in 0 .. {}, or {} for tokens without a label", row,
                                  place, label, largest_token, ignored_label));
       if (place >= own)
-        reject(file, fmt::format("label ({}, {}) = {}, of padding; must be {}", row, place, label, ignored_label));
+        reject(file,
+               fmt::format("label ({}, {}) = {} belongs to padding; must be {}", row, place, label, ignored_label));
     }
-    if (!asks) reject(file, fmt::format("row {} is all {}; must ask for a token at least", row, ignored_label));
+    if (!asks) reject(file, fmt::format("row {} contains only {}; must have at least one label", row, ignored_label));
   }
   return {all.begin(), all.end()};
 }
 
-// y (n, length) for the tokens x, int32 or int64, row by row: classes from 0, or ignored_label for tokens without a
-// question, such as padding. Each row must have a question. Throws DataFault, also for another shape.
+// Returns the labels y, (n, length), int32 or int64, of the tokens x, row by row. They are classes from 0 on, or
+// ignored_label for tokens without a label, such as padding. Each row must have a label. Throws DataFault, also if y
+// has another shape than x.
 std::vector<std::int32_t> token_labels_in(const path& file, const NpyArray& y, const NpyArray& x,
                                           std::int32_t padding) {
   const auto text = [](const NpyArray& of) { return fmt::format("({}, {})", of.shape()[0], of.shape()[1]); };
   if (y.shape() != x.shape())
-    reject(file, fmt::format("has shape {}; a label of each token must be {}, as the tokens are", text(y), text(x)));
+    reject(file, fmt::format("has shape {}; labels of tokens must have the shape of the tokens, {}", text(y), text(x)));
   const bool wide_tokens = x.type() == "<i8";
   if (y.type() == "<i8")
     return wide_tokens ? labels_of<std::int64_t, std::int64_t>(file, y, x, padding)
@@ -126,7 +129,7 @@ std::vector<std::int32_t> token_labels_in(const path& file, const NpyArray& y, c
                            described_type(y.type()), way_to_save(file, "<i8")));
 }
 
-// Labels of sequences, (n,), or, if there are any, of their tokens, (n * length).
+// Labels of sequences, (n,), or of their tokens, (n * length,); `of_tokens` is empty in the first case.
 struct RowLabels {
   const std::vector<std::int64_t>& of_rows;
   const std::vector<std::int32_t>& of_tokens;
@@ -144,7 +147,8 @@ TokenSequences rows_of(const path& file, const NpyArray& x, const RowLabels& lab
       reject(file, fmt::format("row {} has the token {}; must be in 0 .. {}", row, *wrong, largest_token));
     std::ranges::transform(elements, tokens.begin(), [](Element e) { return static_cast<std::int32_t>(e); });
     const std::size_t count = without_padding(elements, padding);
-    if (count == 0) reject(file, fmt::format("row {} is all padding, {}; must have a token", row, padding));
+    if (count == 0)
+      reject(file, fmt::format("row {} contains only padding ({}); must have at least one token", row, padding));
     const auto own = std::span(tokens).first(count);
     if (labels.of_tokens.empty())
       sequences.add(own, labels.of_rows[row]);
@@ -154,8 +158,8 @@ TokenSequences rows_of(const path& file, const NpyArray& x, const RowLabels& lab
   return sequences;
 }
 
-// The sequences of x (n, length), without the padding at the end of rows. Throws DataFault for empty rows and wrong
-// tokens.
+// Returns the sequences of x, (n, length), without the padding at the end of rows. Throws DataFault for empty rows and
+// invalid tokens.
 TokenSequences read_rows(const path& file, const NpyArray& x, const RowLabels& labels, std::int32_t padding) {
   return x.type() == "<i4" ? rows_of<std::int32_t>(file, x, labels, padding)
                            : rows_of<std::int64_t>(file, x, labels, padding);
@@ -190,11 +194,11 @@ NpyArray array_in(const path& file) {
   }
 }
 
-// The shape of one sample, from the shape of the array.
+// Returns the shape of one sample. Throws DataFault if the array has an invalid shape or type.
 SampleShape shape_of(const path& file, const NpyArray& x) {
   const std::vector<std::int64_t>& shape = x.shape();
   if (!shape.empty() && shape.front() == 0)
-    reject(file, fmt::format("has 0 samples, its shape is {}; must have one at least", text_of(shape)));
+    reject(file, fmt::format("has 0 samples (shape {}); must have at least one", text_of(shape)));
   if (shape.size() < 2 || shape.size() > 4 || std::ranges::find(shape, 0) != shape.end())
     reject(file, fmt::format("has shape {}; must be (n, features), (n, height, width) or (n, channels, height, width)",
                              text_of(shape)));
@@ -203,8 +207,8 @@ SampleShape shape_of(const path& file, const NpyArray& x) {
   } else if (x.type() != "<f4" && x.type() != "|u1") {
     const bool are_integers = x.type()[1] == 'i' || x.type()[1] == 'u';
     const std::string of_tokens =
-        are_integers && shape.size() == 2 ? fmt::format(", or of tokens {}", way_to_save(file, "<i8")) : "";
-    reject(file, fmt::format("has elements of type {}; must be float32 or uint8, or int32 or int64 of tokens: {}{}",
+        are_integers && shape.size() == 2 ? fmt::format(", or for tokens {}", way_to_save(file, "<i8")) : "";
+    reject(file, fmt::format("has elements of type {}; must be float32 or uint8, or int32 or int64 for tokens: {}{}",
                              described_type(x.type()), way_to_save(file, "<f4"), of_tokens));
   }
   if (shape.size() == 2) return {.channels = 1, .height = 1, .width = shape[1]};
@@ -228,9 +232,9 @@ std::vector<std::int64_t> labels_in(const path& file, const NpyArray& y) {
     labels = widened<std::int64_t>(y);
   else
     reject(file,
-           fmt::format("has elements of type {}; must be uint8, int32 or int64 of classes, or float32 of numbers: "
-                       "{}, or {}",
-                       described_type(y.type()), way_to_save(file, "<i8"), way_to_save(file, "<f4")));
+           fmt::format(
+               "has elements of type {}; must be uint8, int32 or int64 for classes, or float32 for numbers: {}, or {}",
+               described_type(y.type()), way_to_save(file, "<i8"), way_to_save(file, "<f4")));
   const auto wrong = std::ranges::find_if(labels, [](auto label) { return label < 0 || label >= most_classes; });
   if (wrong != labels.end())
     reject(file, fmt::format("label {} = {}; must be in 0 .. {}", wrong - labels.begin(), *wrong, most_classes - 1));
@@ -241,7 +245,7 @@ struct SplitData {
   ArrayFiles files;
   NpyArray x, y;
   SampleShape shape;
-  std::vector<std::int64_t> labels{};  // all 0 for targets or token labels
+  std::vector<std::int64_t> labels{};  // all 0 if there are targets or labels of tokens
   std::int64_t targets = 0;
   std::vector<std::int32_t> token_labels{};  // (n * length,)
 };
@@ -254,8 +258,8 @@ SplitData read_split(const path& directory, Split split, std::int32_t padding) {
   SplitData data{.files = files, .x = std::move(x), .y = array_in(files.y), .shape = shape};
   if (holds_targets(data.y)) {
     if (holds_tokens(data.x))
-      reject(files.y, fmt::format("has elements of type {}; must be uint8, int32 or int64: tokens have classes, not "
-                                  "numbers: {}",
+      reject(files.y, fmt::format("has elements of type {}; must be uint8, int32 or int64, because labels of tokens "
+                                  "are classes, not numbers: {}",
                                   described_type(data.y.type()), way_to_save(files.y, "<i8")));
     data.targets = targets_of(files.y, data.y);
     data.labels.resize(static_cast<std::size_t>(data.y.shape()[0]));
@@ -266,7 +270,7 @@ SplitData read_split(const path& directory, Split split, std::int32_t padding) {
     data.labels = labels_in(files.y, data.y);
   }
   if (std::ssize(data.labels) != data.x.shape()[0])
-    reject(files.y, fmt::format("{} labels for the {} samples of {}; must be as many", data.labels.size(),
+    reject(files.y, fmt::format("{} labels for the {} samples of {}; must be equally many", data.labels.size(),
                                 data.x.shape()[0], files.x.filename().string()));
   return data;
 }
@@ -280,15 +284,16 @@ BothSplits read_both(const path& directory, std::int32_t padding) {
                     .test = read_split(directory, Split::test, padding)};
   const auto& [train, test] = splits;
   if (test.shape != train.shape && !(holds_tokens(test.x) && holds_tokens(train.x)))
-    reject(test.files.x,
-           fmt::format("has shape {}; the training set's is {}", text_of(test.x.shape()), text_of(train.x.shape())));
+    reject(test.files.x, fmt::format("has shape {}; must match the training set's, {}", text_of(test.x.shape()),
+                                     text_of(train.x.shape())));
   if (test.x.type() != train.x.type())
-    reject(test.files.x,
-           fmt::format("has elements of type {}; the training set's are of {}: {}", described_type(test.x.type()),
-                       described_type(train.x.type()), way_to_save(test.files.x, train.x.type())));
+    reject(test.files.x, fmt::format("has elements of type {}; must have the training set's type, {}: {}",
+                                     described_type(test.x.type()), described_type(train.x.type()),
+                                     way_to_save(test.files.x, train.x.type())));
   if (test.targets != train.targets || test.token_labels.empty() != train.token_labels.empty())
-    reject(test.files.y, fmt::format("has shape {} and elements of type '{}'; the training set's are {} and '{}'",
-                                     text_of(test.y.shape()), test.y.type(), text_of(train.y.shape()), train.y.type()));
+    reject(test.files.y,
+           fmt::format("has shape {} and elements of type '{}'; must match the training set's, {} and '{}'",
+                       text_of(test.y.shape()), test.y.type(), text_of(train.y.shape()), train.y.type()));
   return splits;
 }
 
@@ -345,7 +350,7 @@ class NpyDataset : public Dataset {
  private:
   DatasetSize size_;
   std::array<SplitData, 2> splits_;
-  std::vector<PixelScale> scales_;  // (channels,), for bytes; empty: float32
+  std::vector<PixelScale> scales_;  // (channels,), for uint8; empty for float32
 };
 
 struct BothTokens {
@@ -359,15 +364,15 @@ BothTokens tokens_of(const BothSplits& splits, std::int32_t padding) {
   return {.train = read(splits.train), .test = read(splits.test)};
 }
 
-// Padding is removed only at the end of a row.
+// Returns a note if rows begin with padding, which is removed only at the end of a row; empty if none does.
 std::string note_of_padding(const path& file, const TokenSequences& rows, std::int32_t padding) {
   std::int64_t padded = 0;
   for (std::int64_t row = 0; row < rows.count(); ++row)
     padded += rows.tokens(static_cast<std::uint32_t>(row)).front() == padding ? 1 : 0;
   if (padded == 0) return {};
   return fmt::format(
-      "{}: {} of its {} rows begin{} with the padding, {}; that is taken for a token of the row: only "
-      "padding at a row's end is cut off",
+      "{}: {} of its {} rows begin{} with the padding token {}, which is kept there: only padding at a row's end is "
+      "removed",
       file.string(), padded, rows.count(), padded == 1 ? "s" : "", padding);
 }
 
@@ -398,7 +403,8 @@ DatasetSize npy_dataset_size(const path& directory, const NpyTokens& tokens) {
   const BothSplits splits = read_both(directory, tokens.padding);
   if (holds_tokens(splits.train.x)) return size_of(splits, tokens_of(splits, tokens.padding), tokens);
   if (tokens.padding >= 0 || tokens.mask >= 0 || !tokens.never_masked.empty())
-    reject(splits.train.files.x, "holds no tokens, of int32 or int64; padding, mask and never_masked must be left out");
+    reject(splits.train.files.x,
+           "contains no tokens (int32 or int64), so padding, mask and never_masked must be left out");
   return size_of(splits);
 }
 

@@ -18,7 +18,7 @@ namespace {
 using Numbers = std::vector<std::uint32_t>;
 using Shares = std::vector<double>;
 
-// Streams of Purpose::data_partition; the stream's step is the class.
+// Random streams of Purpose::data_partition; a stream's `step` is the class.
 constexpr std::uint8_t share_stream = 0;
 constexpr std::uint8_t order_stream = 1;
 constexpr std::uint8_t shard_stream = 2;
@@ -27,15 +27,16 @@ RandomStream stream_of(std::uint64_t seed, std::uint8_t stream, std::int64_t ste
   return {.seed = seed, .purpose = Purpose::data_partition, .stream = stream, .step = step};
 }
 
-// The logarithm of a gamma variate of scale 1. For a small variate x, P(alpha, x) is x^alpha / Gamma(1 + alpha) up to a
-// relative error of x. This also holds if x itself is too small for a double, where results of libraries differ.
+// Returns the logarithm of a gamma variate of scale 1, by inversion. For a small variate x, P(alpha, x) is x^alpha /
+// Gamma(1 + alpha) up to a relative error of x. This formula also works if x itself is too small for a double, where
+// results of libraries differ.
 double log_gamma_variate(double alpha, double uniform) {
   constexpr double small = -25;
   const double log_if_small = (std::log(uniform) + std::lgamma(1 + alpha)) / alpha;
   return log_if_small < small ? log_if_small : std::log(boost::math::gamma_p_inv(alpha, uniform));
 }
 
-// Shares from Dirichlet(alpha): gamma variates divided by their sum.
+// Draws shares from Dirichlet(alpha): gamma variates divided by their sum.
 Shares dirichlet(const RandomStream& stream, int workers, double alpha) {
   Shares shares(static_cast<std::size_t>(workers));
   stream.fill_uniform(0, shares);
@@ -47,7 +48,7 @@ Shares dirichlet(const RandomStream& stream, int workers, double alpha) {
   return shares;
 }
 
-// Deals consecutive parts of `numbers`, as long as the shares say, up to rounding.
+// Appends consecutive parts of `numbers` to the workers, in proportion to their shares, up to rounding.
 void deal(const Numbers& numbers, const Shares& shares, std::vector<Numbers>& workers) {
   double share_so_far = 0;
   std::size_t begin = 0;
@@ -62,7 +63,7 @@ void deal(const Numbers& numbers, const Shares& shares, std::vector<Numbers>& wo
   }
 }
 
-// The samples of each class, in a random order.
+// Returns the samples of each class, in a random order.
 std::vector<Numbers> by_class(std::span<const std::int64_t> labels, std::int64_t classes, std::uint64_t seed) {
   std::vector<Numbers> classes_of(static_cast<std::size_t>(classes));
   for (const std::uint32_t number : permutation(stream_of(seed, order_stream, 0), labels.size()))
@@ -86,7 +87,8 @@ void divide_by_shards(const std::vector<Numbers>& classes, int shards, std::uint
 
 constexpr std::size_t most_bins = 8;
 
-// The longest length in each bin. If a bin is full, it still includes all samples of that length.
+// Returns the longest length in each bin. All samples of that length are in the bin, even if it then has more than its
+// share.
 std::vector<std::int32_t> bin_ends(std::vector<std::int32_t> lengths) {
   std::ranges::sort(lengths);
   std::vector<std::int32_t> ends;
@@ -133,7 +135,8 @@ class SampledLengths final : public BatchLengths {
 BatchingOptions read_batching(Settings& training) {
   BatchingOptions options;
   options.kind = training.choice(
-      {"batching", "How sequences make a micro-batch: by number, padded, packed to a budget, or of about one length."},
+      {"batching",
+       "How sequences form a micro-batch: by number, padded, packed to a token budget, or of similar length."},
       {{"count", Batching::count},
        {"padded", Batching::padded},
        {"packed", Batching::packed},
@@ -143,17 +146,19 @@ BatchingOptions read_batching(Settings& training) {
   constexpr std::int64_t most = 1 << 30;
   if (options.kind == Batching::packed)
     options.token_budget = training.integer(
-        {name, "Most tokens of a packed micro-batch; a longer sequence stands alone.", "tokens"}, 1, most);
+        {name, "Maximum number of tokens of a packed micro-batch; a longer sequence is alone in it.", "tokens"}, 1,
+        most);
   else
     training.optional_integer(
-        {name, "Only for batching = \"packed\"; allowed here so that batching can be swept.", "tokens"}, 1, most);
+        {name, "Used only with batching = \"packed\"; allowed with others so that batching can be swept.", "tokens"}, 1,
+        most);
   return options;
 }
 
 bool suits_batching(const DatasetPlan& data, const BatchingOptions& batching, std::string_view dataset,
                     Settings& training) {
   if (batching.kind == Batching::count || data.size.shape.has_tokens()) return true;
-  training.fault("batching", fmt::format("must be \"count\": the samples of {} are no sequences", dataset));
+  training.fault("batching", fmt::format("must be \"count\": the samples of {} are not sequences", dataset));
   return false;
 }
 
@@ -179,7 +184,7 @@ std::vector<Numbers> divide(std::span<const std::int64_t> labels, std::int64_t c
   return result;
 }
 
-// A data set returns labels together with the samples' inputs, so this reads a few samples at a time.
+// Reads a few samples at a time, because a data set returns labels only together with inputs.
 std::vector<std::int64_t> labels_of(const Dataset& dataset) {
   constexpr std::size_t most_at_once = 256;
   const DatasetSize& size = dataset.size();
@@ -198,19 +203,20 @@ std::optional<PartitionOptions> read_partition(Settings& training) {
   using Kind = PartitionOptions::Kind;
   Settings table = training.section(
       {"partition",
-       "How training data are divided among workers, whose models count alike unless `weights` says otherwise."});
+       "How training data are divided among workers. Averages weight models equally, unless `weights` is set."});
   const auto kind = table.choice<std::optional<Kind>>(
-      {"kind", "Anew in every epoch, equally, or once for the run: by shares of each class, by label, by sizes."},
+      {"kind", "Equally and again in every epoch, or once per run: by shares of each class, by label, or by size."},
       {{"shuffled", std::nullopt}, {"dirichlet", Kind::dirichlet}, {"label", Kind::label}, {"size", Kind::size}},
       std::nullopt);
   if (!kind) return std::nullopt;
   PartitionOptions options{.kind = *kind};
   if (options.kind == Kind::label)
-    options.shards = static_cast<int>(
-        table.integer({"shards", "How many shards of the sorted data each worker gets."}, 1, 1 << 20, options.shards));
+    options.shards = static_cast<int>(table.integer(
+        {"shards", "Number of shards of the sorted data that each worker gets."}, 1, 1 << 20, options.shards));
   else
-    options.alpha = table.number({"alpha", "Dirichlet's parameter: the smaller, the more unequal."},
-                                 {.low = 1e-6, .high = 1e6}, options.alpha);
+    options.alpha =
+        table.number({"alpha", "Parameter of the Dirichlet distribution: the smaller, the more unequal the shares."},
+                     {.low = 1e-6, .high = 1e6}, options.alpha);
   return options;
 }
 
@@ -258,7 +264,7 @@ std::int32_t ComputedTokens::of(std::span<const std::int32_t> tokens) const {
 }
 
 std::vector<std::int32_t> training_lengths(const Dataset& dataset, const ComputedTokens& computed) {
-  if (!dataset.size().shape.has_tokens()) throw DataFault("the samples are no sequences, and have no lengths");
+  if (!dataset.size().shape.has_tokens()) throw DataFault("the samples are not sequences, so they have no lengths");
   std::vector<std::int32_t> lengths(static_cast<std::size_t>(dataset.size().train));
   for (std::size_t i = 0; i < lengths.size(); ++i)
     lengths[i] = computed.of(dataset.tokens(Split::train, static_cast<std::uint32_t>(i)));

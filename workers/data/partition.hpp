@@ -1,5 +1,5 @@
-// How training data form micro-batches: batching of sequences, their lengths, and data divided among the workers once
-// for a whole run, unequally, as in comparisons for federated learning.
+// How training data are grouped into micro-batches by the lengths of sequences, and how they are divided unequally
+// among workers for a whole run, as in comparisons for federated learning.
 // Source: by Dirichlet shares of each class, Yurochkin et al. 2019; by label, McMahan et al. 2017; by size, Li et al.
 //         2022 ("quantity skew").
 #pragma once
@@ -18,7 +18,7 @@
 
 namespace syncopate {
 
-// How sequences form a micro-batch: the keys batching and token_budget of [training].
+// How sequences form micro-batches: the keys `batching` and `token_budget` of [training].
 struct BatchingOptions {
   Batching kind = Batching::count;
   std::int64_t token_budget = 0;  // for packed micro-batches
@@ -29,83 +29,84 @@ struct BatchingOptions {
 
 BatchingOptions read_batching(Settings& training);
 
-// Reports a fault and returns false if the batching needs sequences and the data set has none.
+// Whether the data set has sequences or the batching does not need them. If not, reports a fault.
 bool suits_batching(const DatasetPlan& data, const BatchingOptions& batching, std::string_view dataset,
                     Settings& training);
 
 struct PartitionOptions {
   enum class Kind {
-    dirichlet,  // workers have shares of each class from Dirichlet(alpha); a smaller alpha is more unequal
-    label,      // sorted by label and cut into equal shards; each worker gets `shards` of them
-    size,       // workers have shares of the whole set from Dirichlet(alpha), with labels mixed equally
+    dirichlet,  // each class is divided in shares from Dirichlet(alpha); the smaller alpha, the more unequal
+    label,      // samples are sorted by label and cut into equal shards; each worker gets `shards` of them
+    size,       // the whole set, in random order, is divided in shares from Dirichlet(alpha)
   };
   Kind kind = Kind::dirichlet;
-  double alpha = 0.5;  // > 0
-  int shards = 2;      // >= 1
+  double alpha = 0.5;  // of the Dirichlet distribution; above 0
+  int shards = 2;      // per worker; at least 1
 };
 
-// The sample numbers of each worker, ascending; every sample belongs to one worker. `labels`: (n,), in [0, classes).
+// Returns the sample numbers of each worker, ascending. Every sample belongs to exactly one worker. `labels`: (n,), in
+// [0, classes).
 std::vector<std::vector<std::uint32_t>> divide(std::span<const std::int64_t> labels, std::int64_t classes, int workers,
                                                const PartitionOptions& options, std::uint64_t seed);
 
-// The table [training.partition]. None: workers take disjoint shards of each epoch.
+// Reads the table [training.partition]. Nullopt: workers take disjoint shards that are drawn in each epoch.
 std::optional<PartitionOptions> read_partition(Settings& training);
 
-// Labels of all training samples, (n,).
+// Returns the labels of all training samples, (n,).
 std::vector<std::int64_t> labels_of(const Dataset& dataset);
 
-// The training samples of each worker; reads all labels.
+// Returns the training samples of each worker. Reads all labels.
 inline std::vector<std::vector<std::uint32_t>> divide(const Dataset& dataset, int workers,
                                                       const PartitionOptions& options, std::uint64_t seed) {
   return divide(labels_of(dataset), dataset.size().classes, workers, options, seed);
 }
 
-// The length of a sequence, for everything that depends on lengths: how many of its tokens a model computes.
+// Defines the length of a sequence for all that depends on lengths: the number of its tokens that a model computes.
 struct ComputedTokens {
-  std::int64_t longest = 0;  // sequences are cut to this; 0: not cut
-  // Each next token is asked for, so the last one is only an answer: a model computes L - 1 of L tokens, and one of
-  // one.
+  std::int64_t longest = 0;  // sequences are truncated to this length; 0: never
+  // For models that predict each next token: the last token is only predicted, never an input, so L - 1 of L tokens are
+  // computed. (A sequence of one token counts as one.)
   bool last_is_answer = false;
 
   std::int32_t of(std::span<const std::int32_t> tokens) const;
 };
 
-// The lengths of all training samples, (n,). Throws DataFault if the samples are not sequences.
+// Returns the lengths of all training samples, (n,). Throws DataFault if the samples are not sequences.
 std::vector<std::int32_t> training_lengths(const Dataset& dataset, const ComputedTokens& computed = {});
 
-// `lengths` of all training samples; must not be empty.
+// Returns the lengths in the sampler's micro-batches. `lengths`: of all training samples; must not be empty.
 std::shared_ptr<const BatchLengths> sampled_lengths(std::shared_ptr<const Sampler> sampler,
                                                     std::shared_ptr<const std::vector<std::int32_t>> lengths);
 
-// Counts samples in micro-batches by class, and by length (ComputedTokens) in eight bins with about equal numbers of
-// training samples. Shows which data are lost with dropped micro-batches.
+// Numbers of samples by class, and by length (ComputedTokens) in up to eight bins with about equal numbers of training
+// samples. They show which data are lost with dropped micro-batches.
 struct KindCounts {
-  std::vector<std::int64_t> by_class;   // samples
-  std::vector<std::int64_t> by_length;  // empty if samples have no length
+  std::vector<std::int64_t> by_class;   // samples per class
+  std::vector<std::int64_t> by_length;  // samples per bin; empty if samples have no length
 };
 
 class SampleKinds {
  public:
   SampleKinds(const Dataset& dataset, std::shared_ptr<const Sampler> sampler, const ComputedTokens& computed = {});
 
-  // [bin]: the longest length in the bin.
+  // The longest length in each bin.
   const std::vector<std::int32_t>& longest() const { return longest_; }
-  // [bin]: the test samples in the bin. The last bin also has those that are longer than all training samples.
+  // The test samples in each bin. The last bin also contains those that are longer than all training samples.
   const std::vector<std::vector<std::uint32_t>>& test_samples() const { return test_samples_; }
   KindCounts none() const {
     return {.by_class = std::vector<std::int64_t>(static_cast<std::size_t>(class_count_)),
             .by_length = std::vector<std::int64_t>(longest_.size())};
   }
   void add(const MicroBatch& micro_batch, KindCounts& counts) const;
-  // Counts all micro-batches in the first `steps` steps of every worker.
+  // Counts the samples in the first `steps` steps of all workers.
   KindCounts of_steps(Step steps) const;
-  // Counts the first micro-batches of each worker: this many for each.
+  // Counts the samples in the first micro-batches of each worker; `micro_batches` is their number by worker.
   KindCounts of_first(std::span<const std::int64_t> micro_batches) const;
 
  private:
   std::shared_ptr<const Sampler> sampler_;
-  std::vector<std::int64_t> classes_;  // by training sample
-  std::vector<std::uint8_t> bins_;     // by training sample; empty: no lengths
+  std::vector<std::int64_t> classes_;  // class of each training sample
+  std::vector<std::uint8_t> bins_;     // bin of each training sample; empty: no lengths
   std::vector<std::int32_t> longest_;
   std::vector<std::vector<std::uint32_t>> test_samples_;
   std::int64_t class_count_ = 0;

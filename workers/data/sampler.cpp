@@ -47,7 +47,7 @@ Sampler::Sampler(SamplerOptions options)
     : options_(std::move(options)),
       steps_per_epoch_(options_.steps_per_epoch()),
       samples_per_micro_batch_(options_.micro_batch_size),
-      // Workers of a run are seldom more than an epoch apart, unless each has its own orders.
+      // Caches more orders if each worker has its own. Otherwise workers are seldom more than an epoch apart.
       remembered_(std::max(static_cast<std::size_t>(std::clamp(options_.workers + 1, 4, 33)), options_.shards.size())) {
   if (options_.batching == Batching::packed) {
     const std::int64_t packed = order({}, 0, static_cast<std::size_t>(options_.samples))->micro_batches();
@@ -63,18 +63,18 @@ void Sampler::check() const {
   assert(!options_.repeats_longest || options_.lengths);
   if (steps_per_epoch_ < 1 && options_.batching == Batching::packed)
     throw DataFault(
-        fmt::format("{} training samples, packed to {} tokens, are fewer than one step's {} workers x {} "
-                    "micro-batches",
+        fmt::format("{} training samples, packed to {} tokens, are fewer than one step's {} workers x {} micro-batches",
                     options_.samples, options_.token_budget, options_.workers, options_.micro_batches));
   if (steps_per_epoch_ < 1)
-    throw DataFault(fmt::format("{} training samples are fewer than one step's {} workers x {} micro-batches x {}",
-                                options_.samples, options_.workers, options_.micro_batches, options_.micro_batch_size));
+    throw DataFault(
+        fmt::format("{} training samples are fewer than one step's {} workers x {} micro-batches x {} samples",
+                    options_.samples, options_.workers, options_.micro_batches, options_.micro_batch_size));
   if (options_.samples > std::numeric_limits<std::uint32_t>::max())
-    throw DataFault(fmt::format("{} training samples; at most 2^32 - 1 can be numbered", options_.samples));
+    throw DataFault(fmt::format("{} training samples are too many; must be at most 2^32 - 1", options_.samples));
   for (std::size_t worker = 0; worker < options_.shards.size(); ++worker)
     if (std::ssize(options_.shards[worker]) < options_.micro_batch_size)
-      throw DataFault(fmt::format("the partition leaves worker {} {} samples, fewer than a micro-batch of {}", worker,
-                                  options_.shards[worker].size(), options_.micro_batch_size));
+      throw DataFault(fmt::format("the partition gives worker {} only {} samples, fewer than a micro-batch of {}",
+                                  worker, options_.shards[worker].size(), options_.micro_batch_size));
 }
 
 void Sampler::sample_numbers(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const {
@@ -119,7 +119,7 @@ void Sampler::append_samples(const MicroBatch& micro_batch, std::vector<std::uin
   std::ranges::fill(own, longest);
 }
 
-// The result is valid as long as `holder`.
+// The result is valid as long as `holder` exists.
 std::span<const std::uint32_t> Sampler::batches(const MicroBatch& micro_batch, Order& holder) const {
   const std::int64_t step = step_of(micro_batch);
   holder = order({}, step / steps_per_epoch_, static_cast<std::size_t>(options_.samples));
@@ -168,16 +168,16 @@ Sampler::Order Sampler::order(Rank worker, std::int64_t epoch, std::size_t size)
     std::lock_guard lock(mutex_);
     if (auto known = find()) return known;
   }
-  // Draws without the lock, so that other threads can continue with their epochs.
+  // Draws without holding the lock, so that other threads can continue with their epochs.
   auto drawn = std::make_shared<const EpochBatches>(draw_order(worker, epoch, size));
   std::lock_guard lock(mutex_);
-  if (auto known = find()) return known;  // another thread was faster with an equal order
+  if (auto known = find()) return known;  // another thread has drawn the same order meanwhile
   if (recent_.size() >= remembered_) recent_.pop_back();
   recent_.insert(recent_.begin(), {worker, epoch, drawn});
   return drawn;
 }
 
-// If micro-batches have a fixed number of samples, the order is returned without begins.
+// Leaves `begins` empty if micro-batches have a fixed number of samples.
 EpochBatches Sampler::draw_order(Rank worker, std::int64_t epoch, std::size_t size) const {
   RandomStream stream{.seed = options_.seed, .purpose = Purpose::data_order, .worker = worker, .step = epoch};
   std::vector<std::uint32_t> drawn = permutation(stream, size);

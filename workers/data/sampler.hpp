@@ -1,13 +1,15 @@
-// Selects the samples of a micro-batch: sampling without replacement, in disjoint shards that are redrawn each epoch.
+// Selects the samples of micro-batches: sampling without replacement, in disjoint shards that are redrawn in each
+// epoch.
 // Source: data order of the reference code of Gu et al. 2024 (repository hmgxr128/QSR).
 //
-// Every epoch has one permutation of the data set. Worker k of K takes its elements k, k + K, k + 2K, ...; the rest
-// after the epoch's last whole step is dropped. If the data are divided among the workers for the whole run
-// (partition.hpp), each worker repeats its own in new orders, and drops the rest after its last whole micro-batch.
+// Every epoch has one permutation of the data set. Worker k of K takes its elements k, k + K, k + 2K, ...; samples
+// after the epoch's last whole step are not used. If the data are divided among the workers for the whole run
+// (partition.hpp), each worker repeats its own samples, each time in a new order. Samples after its last whole
+// micro-batch are not used in that pass.
 //
-// Sequences may be formed into micro-batches by their lengths: then worker k takes micro-batches k, k + K, k + 2K, ...
-// of the epoch. All epochs have as many steps as there are whole ones in the first. If packing gives an epoch fewer
-// micro-batches than that, it repeats its first ones.
+// If sequences are formed into micro-batches by their lengths, worker k takes micro-batches k, k + K, k + 2K, ... of
+// the epoch. All epochs have the number of whole steps of the first epoch. If packing gives an epoch fewer
+// micro-batches, it repeats its first micro-batches.
 #pragma once
 
 #include <cstdint>
@@ -21,30 +23,30 @@
 
 namespace syncopate {
 
-// The lengths of a micro-batch's sequences, which its time may depend on.
+// The lengths of the sequences in micro-batches. Their computation times may depend on them.
 class BatchLengths {
  public:
   virtual ~BatchLengths() = default;
 
-  // Appends the lengths of its samples, in their order, each at least 1.
+  // Appends the lengths of the micro-batch's samples, in their order, each at least 1.
   virtual void append(const MicroBatch& micro_batch, std::vector<std::int32_t>& lengths) const = 0;
 
-  // K workers, M micro-batches of each per step, S steps per epoch.
+  // K workers, M micro-batches per step and worker, S steps per epoch.
   virtual int workers() const = 0;
   virtual int micro_batches() const = 0;
   virtual std::int64_t steps_per_epoch() const = 0;
-  // Whether workers have separate data, and so different distributions of lengths.
+  // Whether workers have separate data and therefore different distributions of lengths.
   virtual bool differs_by_worker() const = 0;
 
-  // Lower bounds over all micro-batches: the number of samples, and their lengths.
+  // Lower bounds over all micro-batches: of the number of samples, and of their lengths.
   virtual std::int64_t fewest_samples() const = 0;
   virtual std::int32_t shortest() const = 0;
 };
 
-// An epoch's samples, formed into micro-batches by their lengths: micro-batch i has samples order[begins[i]] to
-// order[begins[i + 1] - 1].
-// Source:  packing in order of arrival is next-fit bin packing; bucketing is as in the batch iterators of torchtext and
-//          fairseq.
+// An epoch's samples, formed into micro-batches by their lengths. Micro-batch i consists of the samples
+// order[begins[i]] to order[begins[i + 1] - 1].
+// Source:  packing is next-fit bin packing, in the drawn order; bucketing is that of the batch iterators of torchtext
+//          and fairseq.
 // Shapes:  order (n,) sample numbers; lengths (n,) by sample number.
 struct EpochBatches {
   std::vector<std::uint32_t> order{};
@@ -57,21 +59,21 @@ struct EpochBatches {
   }
 };
 
-// In the given order, each micro-batch takes samples while all their tokens fit the budget, and at least one: a sample
-// longer than the budget is alone.
+// Packs samples in the given order: each micro-batch takes samples while all their tokens fit the budget. A sample that
+// is longer than the budget is a micro-batch of its own.
 EpochBatches packed(std::vector<std::uint32_t> order, std::span<const std::int32_t> lengths, std::int64_t token_budget);
 
-// Sorts the first `samples` of the order, a multiple of `size`, by length (stable), and cuts them into micro-batches of
-// `size`, which come in an order drawn from the stream.
+// Sorts the first `samples` samples of the order (a multiple of `size`) by length, with a stable sort. Cuts them into
+// micro-batches of `size` samples and shuffles these with the stream.
 EpochBatches bucketed(std::vector<std::uint32_t> order, std::span<const std::int32_t> lengths, std::int64_t samples,
                       std::int64_t size, const RandomStream& stream);
 
 // How sequences form a micro-batch.
 enum class Batching {
-  count,     // B in the given order, each with its own length
-  padded,    // the same, but each takes the time of the longest one
-  packed,    // the number that fits a budget of tokens
-  bucketed,  // B of about equal lengths, each takes the time of the longest one
+  count,     // B samples in the given order, each with its own length
+  padded,    // as `count`, but each sample takes the time of the longest one
+  packed,    // as many samples as fit a budget of tokens
+  bucketed,  // B samples of similar length, each takes the time of the longest one
 };
 
 struct SamplerOptions {
@@ -80,55 +82,57 @@ struct SamplerOptions {
   int micro_batches = 1;              // M, per optimizer step and worker
   std::int64_t micro_batch_size = 1;  // B
   std::uint64_t seed = 0;
-  std::int64_t first_step = 0;                       // number of steps before the run's first, which fixes its data
-  std::vector<std::vector<std::uint32_t>> shards{};  // by worker, for the whole run; empty: disjoint ones in each epoch
+  std::int64_t first_step = 0;                       // number of steps before the run's first step; shifts the data
+  std::vector<std::vector<std::uint32_t>> shards{};  // by worker, for the whole run; empty: redrawn in each epoch
   Batching batching = Batching::count;               // packed and bucketed need lengths, and allow no shards
   std::int64_t token_budget = 0;                     // for packed micro-batches
   std::shared_ptr<const std::vector<std::int32_t>> lengths{};  // (n,)
-  // Every micro-batch repeats its longest sequence, once per sample, which takes the time of computing it padded. Each
-  // copy has no more questions than the sample that it replaces. Only for measuring times; needs lengths.
+  // Replaces every sample of a micro-batch by its longest sequence, so that computing it takes the time of a padded
+  // micro-batch. A copy has at most as many tokens to predict as the sample that it replaces. Only for measuring times;
+  // needs lengths.
   bool repeats_longest = false;
 
   bool is_formed() const { return batching == Batching::packed || batching == Batching::bucketed; }
-  // floor(n / (K M B)); 0: too few samples for one step. Not for packed micro-batches.
+  // floor(n / (K M B)); 0: too few samples for one step. Not valid for packed micro-batches.
   std::int64_t steps_per_epoch() const { return samples / (std::int64_t{workers} * micro_batches * micro_batch_size); }
 };
 
 // Thread-safe.
 class Sampler {
  public:
-  // Throws DataFault if the samples are too few for a step, or a worker's own too few for a micro-batch, or more than
-  // 2^32.
+  // Throws DataFault if there are too few samples for a step, if a worker has too few samples for a micro-batch, or if
+  // there are more than 2^32 - 1 samples.
   explicit Sampler(SamplerOptions options);
 
   const SamplerOptions& options() const { return options_; }
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
 
-  // The data's step, which includes first_step.
+  // Returns the step that determines the data: the micro-batch's step plus first_step.
   std::int64_t step_of(const MicroBatch& micro_batch) const { return options_.first_step + micro_batch.step.value(); }
   MicroBatch in_data(const MicroBatch& micro_batch) const {
     return {.worker = micro_batch.worker, .step = step_of(micro_batch), .index = micro_batch.index};
   }
 
-  // The (B,) sample numbers of a micro-batch. With index >= M it takes the next samples in its worker's shard, and
-  // after the shard's end its first ones. Not for packed micro-batches.
+  // Writes the sample numbers of a micro-batch, (B,). For an index >= M it takes the next samples of the worker's
+  // shard, which starts again after its end. Not for packed micro-batches.
   void sample_numbers(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const;
-  // Appends the sample numbers of a micro-batch of any kind; packed ones differ in their number of samples.
+  // Appends the sample numbers of a micro-batch of any kind. Packed micro-batches have different numbers of samples.
   void append_samples(const MicroBatch& micro_batch, std::vector<std::uint32_t>& out) const;
-  // Appends the lengths of its own samples, even with repeats_longest, if lengths are known.
+  // Appends the lengths of the micro-batch's own samples, even with repeats_longest. Lengths must be known.
   void append_lengths(const MicroBatch& micro_batch, std::vector<std::int32_t>& out) const;
 
-  // B; for packed micro-batches the mean over the first epoch, rounded.
+  // B; for packed micro-batches the rounded mean over the first epoch.
   std::int64_t samples_per_micro_batch() const { return samples_per_micro_batch_; }
 
-  // How often the workers together, or this one if it has separate samples, have processed their data before.
+  // How often the workers together (or this worker, if it has separate samples) have processed their data before this
+  // micro-batch.
   std::int64_t epoch(const MicroBatch& micro_batch) const;
 
  private:
   using Order = std::shared_ptr<const EpochBatches>;
   struct Drawn {
     Rank worker{};
-    std::int64_t epoch = 0;  // or the pass through the worker's own samples
+    std::int64_t epoch = 0;  // or number of the pass over the worker's own samples
     Order order;
   };
   void check() const;
@@ -138,7 +142,7 @@ class Sampler {
   }
   void take_of_epoch(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const;
   void take_of_own(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const;
-  // The order of `size` samples. Cached, since the next micro-batches need the same one.
+  // Returns the order of `size` samples. It is cached, because the next micro-batches need the same order.
   Order order(Rank worker, std::int64_t epoch, std::size_t size) const;
   EpochBatches draw_order(Rank worker, std::int64_t epoch, std::size_t size) const;
   std::span<const std::uint32_t> batches(const MicroBatch& micro_batch, Order& holder) const;

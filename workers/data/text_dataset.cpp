@@ -23,22 +23,21 @@ namespace {
 
 using std::filesystem::path;
 
-constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";  // editors mark UTF-8 with it; not part of the text
+constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";  // some editors write it; not part of the text
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 32;
 
-// Calls `line` with each line of a text file, without its end (\n or \r\n), and with its position, "FILE:LINE". Throws
-// DataFault for a file that cannot be read, is empty, or is not UTF-8; the message names the encoding if the bytes show
-// it.
+// Calls `line` with each line of a text file, without its end (\n or \r\n), and with its place, "FILE:LINE". Throws
+// DataFault if the file cannot be read, is empty, or is not UTF-8. If the encoding is recognised, the message names it.
 void for_each_line(const path& file, const std::function<void(std::string_view line, const std::string& place)>& line) {
   const std::string content = content_of(file, most_bytes);
-  if (content.empty()) reject(file, "is empty; must be a text, line by line");
+  if (content.empty()) reject(file, "is empty; must be a text with one entry per line");
   if (const std::string form = foreign_form(content); !form.empty())
-    reject(file, fmt::format("is {}; must be a text in UTF-8, line by line", form));
+    reject(file, fmt::format("is {}; must be a text in UTF-8 with one entry per line", form));
   const std::size_t valid = utf8_until(content);
   if (valid < content.size())
     throw DataFault(fmt::format(
-        "{}:{}: byte 0x{:02x} is no UTF-8; a text in Latin-1 is converted by iconv -f ISO-8859-1 -t UTF-8",
-        file.string(), 1 + std::count(content.begin(), content.begin() + static_cast<std::ptrdiff_t>(valid), '\n'),
+        "{}:{}: byte 0x{:02x} is not UTF-8; convert a text in Latin-1 with iconv -f ISO-8859-1 -t UTF-8", file.string(),
+        1 + std::count(content.begin(), content.begin() + static_cast<std::ptrdiff_t>(valid), '\n'),
         static_cast<unsigned char>(content[valid])));
   std::size_t number = 0;
   std::string_view rest = content;
@@ -63,11 +62,11 @@ std::pair<std::string_view, std::string_view> parts_of(std::string_view line, co
   const auto tab = line.find('\t');
   if (tab == line.npos || tab == 0)
     throw DataFault(place +
-                    ": has no label; must be a label, a tab and a text, or the file must be read without labels");
+                    ": has no label; must be a label, a tab and a text; if no line has a label, set labelled = false");
   return {line.substr(0, tab), line.substr(tab + 1)};
 }
 
-// The table of lexnames(5WN), which the package does not contain as a file.
+// The categories of lexnames(5WN), by number. The package does not contain this table as a file.
 constexpr std::array categories = {"adj.all",          "adj.pert",           "adv.all",
                                    "noun.Tops",        "noun.act",           "noun.animal",
                                    "noun.artifact",    "noun.attribute",     "noun.body",
@@ -89,7 +88,7 @@ std::string_view without_blanks(std::string_view text) {
   return begin == text.npos ? std::string_view() : text.substr(begin, end - begin + 1);
 }
 
-// The second field of a line: the number of the lexicographer file, two digits.
+// Returns the second field of a line, the number of the lexicographer file (two digits); -1 if there is none.
 std::int32_t category_of(std::string_view line) {
   const auto blank = line.find(' ');
   std::int32_t number = -1;
@@ -119,11 +118,12 @@ TextContents contents_of(const Corpus& corpus, const TextOptions& options, const
     size.shortest = size.shortest == 0 ? length : std::min(size.shortest, length);
   }
   if (size.train == 0 || size.test == 0)
-    reject(file, fmt::format("test_share = {} leaves {} of its {} texts for training and {} for tests; both need some",
-                             options.test_share, size.train, corpus.texts.size(), size.test));
+    reject(file, fmt::format(
+                     "test_share = {} leaves {} of its {} texts for training and {} for tests; both need at least one",
+                     options.test_share, size.train, corpus.texts.size(), size.test));
   contents.words = most_frequent(counts, static_cast<std::size_t>(options.words), options.least);
   if (contents.words.empty())
-    reject(file, fmt::format("no word stands {} times in the texts for training; must be fewer times", options.least));
+    reject(file, fmt::format("no word occurs {} times in the training texts; `least` must be smaller", options.least));
   size.classes = std::ssize(corpus.categories);
   size.shape.vocabulary = special_tokens + std::ssize(contents.words);
   return contents;
@@ -144,7 +144,7 @@ DatasetSize with_marks(DatasetSize size) {
 
 constexpr std::string_view format = "syncopate-vocabulary-3";
 
-// The first line is a digest of the rest, so that damaged contents are ignored.
+// The contents of a cache file. The first line is a digest of the rest, so that damaged files can be recognised.
 std::string text_of(const TextContents& contents) {
   const DatasetSize& size = contents.size;
   std::string rest =
@@ -216,7 +216,7 @@ Corpus read_text_lines(const path& file, bool labelled) {
     labels.emplace_back(label);
     numbers.emplace(label, 0);
   });
-  if (corpus.texts.empty()) reject(file, "no line has a word");
+  if (corpus.texts.empty()) reject(file, "no line contains a word");
   for (auto& [label, number] : numbers) {
     number = static_cast<std::int32_t>(corpus.categories.size());
     corpus.categories.push_back(label);
@@ -256,8 +256,8 @@ Corpus read_wordnet_glosses(const path& directory) {
       const auto bar = line.find('|');
       const std::int32_t category = category_of(line);
       if (bar == line.npos || category < 0 || category >= std::ssize(categories))
-        throw DataFault(place +
-                        ": no definition of WordNet 3.0: must have a category from 00 to 44, and a gloss behind |");
+        throw DataFault(
+            place + ": is not a definition of WordNet 3.0; must have a category from 00 to 44, and a gloss after |");
       corpus.texts.push_back({.text = std::string(without_blanks(line.substr(bar + 1))), .label = category});
     });
   }
@@ -265,7 +265,8 @@ Corpus read_wordnet_glosses(const path& directory) {
 }
 
 path find_wordnet() {
-  return found_directory("wordnet", "wordnet", "install the package wordnet-base, or name a directory with its files");
+  return found_directory("wordnet", "wordnet",
+                         "install the package wordnet-base, or set `directory` to a folder with its files");
 }
 
 void for_each_word(std::string_view text, const std::function<void(std::string_view word)>& word) {
@@ -311,7 +312,7 @@ std::shared_ptr<const Dataset> load_text_dataset(const TextSource& source, const
     splits[split_of(one.text, options.test_share) == Split::train ? 0 : 1].add(tokens, one.label);
   }
   if (splits[0].count() != contents.size.train || splits[1].count() != contents.size.test)
-    reject(file, "has changed while it was read; start again");
+    reject(file, "changed while it was being read; start the command again");
   return make_token_dataset(with_marks(contents.size), std::move(splits[0]), std::move(splits[1]));
 }
 

@@ -1,5 +1,6 @@
-// Texts as a data set of tokens: words by number, between a first and a last token. The vocabulary comes from the
-// training texts only. A hash of each text decides whether it is held out. A sample's label is its text's category.
+// Data sets of texts. A sample's tokens are the numbers of its words, between a special first and a special last token.
+// Its label is the text's category. The vocabulary contains words of the training texts only. A hash of each text
+// decides whether it belongs to the training set or the test set.
 #pragma once
 
 #include <array>
@@ -22,35 +23,37 @@ namespace syncopate {
 
 struct LabelledText {
   std::string text;
-  std::int32_t label = 0;  // below the number of categories
+  std::int32_t label = 0;  // of a category; below their number
 };
 
 struct Corpus {
   std::vector<LabelledText> texts;
-  std::vector<std::string> categories;  // by label; one if there are no labels
-  std::int64_t left_out = 0;            // lines that are not empty but have no word
+  std::vector<std::string> categories;  // names by label; a single one if there are no labels
+  std::int64_t left_out = 0;            // number of lines that are not empty but contain no word
 };
 
-// Decides whether a text is held out, by a hash of it: equal texts are on the same side, and a growing corpus keeps its
-// split. On average, `test_share` of all texts are in the test set.
+// Decides by a hash of a text whether it belongs to the test set. Therefore equal texts are in the same split, and
+// texts that are added to a corpus do not change the split of the others. On average, the share `test_share` of the
+// texts is in the test set.
 Split split_of(std::string_view text, double test_share);
 
-// The user's own text: a UTF-8 file with one sequence per line, alone or after a label and a tab. Labels are words,
-// numbered in byte order. Lines without words are left out, and counted if not empty. Throws DataFault.
+// Reads the user's own text: a UTF-8 file with one sequence per line. If `labelled`, a label and a tab precede it.
+// Labels are numbered in the order of their bytes. Lines without words are left out, and counted if they are not empty.
+// Throws DataFault.
 Corpus read_text_lines(const std::filesystem::path& file, bool labelled);
 
-// The first numbers of a vocabulary, which are not words.
+// The first tokens of a vocabulary, which are not words.
 enum class SpecialToken : std::int32_t {
-  padding,  // after the end of a sequence that is shorter than others
-  unknown,  // a word that is not in the vocabulary
-  mask,     // a token to be predicted by a masked language model
+  padding,  // fills shorter sequences at their end
+  unknown,  // stands for words that are not in the vocabulary
+  mask,     // replaces tokens that a masked language model must predict
   first,    // before a sequence's first word
-  last,     // after its last one
+  last,     // after a sequence's last word
 };
 inline constexpr std::int32_t special_tokens = 5;
 constexpr std::int32_t token_of(SpecialToken token) { return static_cast<std::int32_t>(token); }
 
-// A map by words that also finds string views.
+// Hash of a map by words that can also be searched with string views.
 struct WordHash {
   using is_transparent = void;
   std::size_t operator()(std::string_view word) const { return std::hash<std::string_view>()(word); }
@@ -58,7 +61,8 @@ struct WordHash {
 template <typename Value>
 using ByWord = std::unordered_map<std::string, Value, WordHash, std::equal_to<>>;
 
-// The most frequent words, at most `most`, each seen at least `least` times. Equal counts are ordered by bytes.
+// Returns the most frequent words: at most `most`, each with a count of at least `least`. Words with equal counts are
+// in the order of their bytes.
 std::vector<std::string> most_frequent(const ByWord<std::int64_t>& counts, std::size_t most, std::int64_t least);
 
 class Vocabulary {
@@ -66,7 +70,7 @@ class Vocabulary {
   explicit Vocabulary(std::vector<std::string> words);  // words must be unique
 
   std::int32_t size() const { return special_tokens + static_cast<std::int32_t>(words_.size()); }
-  std::int32_t number_of(std::string_view word) const;  // `unknown` for other words
+  std::int32_t number_of(std::string_view word) const;  // SpecialToken::unknown for words that are not in it
   const std::vector<std::string>& words() const { return words_; }
 
  private:
@@ -74,38 +78,40 @@ class Vocabulary {
   ByWord<std::int32_t> numbers_;
 };
 
-// The files of WordNet's definitions, in the order of reading. Debian's package wordnet-base contains them.
+// The files of WordNet's definitions, in the order in which they are read. Debian's package wordnet-base contains them.
 inline constexpr std::array wordnet_files = {"data.noun", "data.verb", "data.adj", "data.adv"};
 
-// WordNet's definitions, with its lexicographer files as 45 categories: a real text of natural lengths. Texts are the
-// glosses with their examples, without surrounding blanks. Throws DataFault, which names the file and the line.
+// Reads WordNet's definitions, which are real texts of natural lengths; their lexicographer files are the 45
+// categories. A text is a gloss with its examples, without surrounding blanks. Throws DataFault, whose message names
+// the file and the line.
 // Source:  Fellbaum (ed.) 1998, "WordNet: an electronic lexical database"; formats: wndb(5WN), lexnames(5WN).
 Corpus read_wordnet_glosses(const std::filesystem::path& directory);
 
-// found_directory of wordnet in $SYNCOPATE_DATA, or in share. Throws DataFault if there is none.
+// Returns found_directory() for wordnet: in $SYNCOPATE_DATA, or in share. Throws DataFault if there is none.
 std::filesystem::path find_wordnet();
 
-// Calls `word` with each word in turn: the longest runs of letters and digits, with apostrophes between them, in lower
-// case. Letters beyond ASCII are unchanged; punctuation is left out. `word` is valid during the call.
+// Calls `word` with each word of the text. Words are the longest runs of letters and digits, with apostrophes between
+// them, in lower case. Letters beyond ASCII are unchanged; punctuation is left out. The word is valid during the call.
 void for_each_word(std::string_view text, const std::function<void(std::string_view word)>& word);
 
 struct TextOptions {
-  double test_share = 0.1;     // share of the texts, in (0, 1)
+  double test_share = 0.1;     // share of the texts in the test set, in (0, 1)
   std::int64_t words = 20000;  // maximum size of the vocabulary
-  std::int64_t least = 2;      // minimum number of occurrences of a word in it
+  std::int64_t least = 2;      // minimum number of occurrences of a word of the vocabulary
 };
 
 // A source of texts. Both functions throw DataFault.
 struct TextSource {
-  std::string variant;  // distinguishes sources that read equal files differently
+  std::string variant;  // distinguishes sources that read other texts from the same files
   std::function<Corpus(const std::filesystem::path&)> read;
   std::function<std::string(const std::filesystem::path&)> hash;  // 16 hexadecimal digits for the files
 };
 
-// The source's variant combined with the options.
+// Returns a text that distinguishes sources and options.
 std::string text_variant(const TextSource& source, const TextOptions& options);
 
-// Reads the text only if it is not cached. Throws DataFault, also for an empty split or without a frequent word.
+// Returns the size. Reads the text only if its size is not cached. Throws DataFault, also if a split is empty or no
+// word is frequent enough.
 DatasetSize text_dataset_size(const TextSource& source, const TextOptions& options, const std::filesystem::path& path);
 
 // Throws DataFault.
@@ -116,7 +122,7 @@ std::shared_ptr<const Dataset> load_text_dataset(const TextSource& source, const
 TextSource text_lines(bool labelled);  // from a file
 TextSource wordnet_glosses();          // from a directory
 
-// Sequences of tokens in memory without padding, one after another, each with a label, or with a label per token.
+// Sequences of tokens in memory, concatenated without padding. Each has one label, or one label per token.
 class TokenSequences {
  public:
   void add(std::span<const std::int32_t> tokens, std::int64_t label);
@@ -124,11 +130,11 @@ class TokenSequences {
 
   std::int64_t count() const { return std::ssize(labels_); }
   std::int64_t longest() const { return longest_; }
-  std::int64_t shortest() const { return shortest_; }  // 0: no sequences
-  std::int32_t largest() const { return largest_; }    // token
+  std::int64_t shortest() const { return shortest_; }  // 0 if there are no sequences
+  std::int32_t largest() const { return largest_; }    // the largest token; -1 if there are none
   std::span<const std::int32_t> tokens(std::uint32_t sequence) const { return of(tokens_, sequence); }
   std::int64_t label(std::uint32_t sequence) const { return labels_[sequence]; }
-  // Empty if sequences have one label each.
+  // Empty if each sequence has one label.
   std::span<const std::int32_t> token_labels(std::uint32_t sequence) const {
     return token_labels_.empty() ? std::span<const std::int32_t>() : of(token_labels_, sequence);
   }
@@ -148,25 +154,26 @@ class TokenSequences {
   std::int32_t largest_ = -1;
 };
 
-// `size` must be that of `train` and `test`.
+// Makes a data set. The numbers of samples in `size` must be those of `train` and `test`.
 std::shared_ptr<const Dataset> make_token_dataset(const DatasetSize& size, TokenSequences train, TokenSequences test);
 
-// A text's numbers of sequences, their lengths, and its vocabulary: cached for commands that train nothing.
+// The cached properties of a text: numbers and lengths of its sequences, and its vocabulary. Commands that train
+// nothing then need not read the text.
 struct TextContents {
   DatasetSize size;  // without marks and notes
   std::vector<std::string> words;
-  std::int64_t left_out = 0;  // lines without a word
+  std::int64_t left_out = 0;  // number of lines without a word
 };
 
-// Thread-safe, and safe beside other processes that use the same directory.
+// A cache of TextContents. Thread-safe; several processes may use the same directory.
 class VocabularyCache {
  public:
-  // Stores each entry in a file of `directory`, or only in this process if that is empty. A faulty file costs only
-  // time.
+  // Stores each entry in a file in `directory`, or only in memory if that is empty. If a file is faulty, its contents
+  // are built again.
   explicit VocabularyCache(std::filesystem::path directory) : directory_(std::move(directory)) {}
 
-  // The result of `build`, now or earlier for this name. The name is hexadecimal digits that depend on everything that
-  // determines the result.
+  // Returns the result of `build` for this name, calling it only if the result is not cached. The name consists of
+  // hexadecimal digits and must depend on everything that determines the result.
   TextContents contents(const std::string& name, const std::function<TextContents()>& build);
 
  private:
@@ -175,7 +182,7 @@ class VocabularyCache {
   std::map<std::string, TextContents> known_;
 };
 
-// The user's cache, in users_cache() of files.hpp.
+// The user's cache of vocabularies, in users_cache() (files.hpp).
 VocabularyCache& vocabulary_cache();
 
 }  // namespace syncopate

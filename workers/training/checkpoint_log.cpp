@@ -36,7 +36,7 @@ void take_value(ByteSource& in, Cell& cell) {
   in.read(cell.value.data(), cell.value.size() * sizeof(float));
 }
 
-// Writes each chunk's result. Nested sums are values of their own.
+// Writes each chunk's result. Nested sums are written separately, as they are values with their own numbers.
 void put_value(ByteSink& out, const GradientSum& sum) {
   put<std::uint64_t>(out, sum.chunks.size());
   for (const GradientSum::Chunk& chunk : sum.chunks) {
@@ -54,7 +54,8 @@ void put_value(ByteSink& out, const GradientSum& sum) {
 
 void take_value(ByteSource& in, GradientSum& sum) {
   if (const auto chunks = take<std::uint64_t>(in); chunks != sum.chunks.size())
-    throw ReplayMismatch(fmt::format("a sum has {} chunks of gradients, and had {}", sum.chunks.size(), chunks));
+    throw ReplayMismatch(fmt::format("the replay has a gradient sum of {} chunks where the checkpoint has {}",
+                                     sum.chunks.size(), chunks));
   for (GradientSum::Chunk& chunk : sum.chunks) {
     chunk.result.loss_sum = take<double>(in);
     chunk.result.buffers_sum.resize(take<std::uint64_t>(in));
@@ -77,7 +78,7 @@ void take_value(ByteSource& in, GradientSum& sum) {
 }  // namespace
 
 void StoredBytes::read(void* data, std::size_t size) {
-  if (bytes.size() - next < size) throw ReplayMismatch("its log is cut off");
+  if (bytes.size() - next < size) throw ReplayMismatch("its log is truncated");
   std::copy_n(bytes.data() + next, size, static_cast<char*>(data));
   next += size;
 }
@@ -90,7 +91,7 @@ std::vector<std::int64_t> StoredBytes::words() const {
 
 void CheckpointLog::before_step() {
   const bool replayed = replays();
-  if (replayed) throw_if_interrupted();  // as the skipped tasks would have done
+  if (replayed) throw_if_interrupted();  // skipped tasks would have thrown this
   ++steps_;
   if (replayed && !follows_) {
     if (steps_ < replayed_until_) return;
@@ -101,7 +102,7 @@ void CheckpointLog::before_step() {
 
 std::vector<double> CheckpointLog::replayed_numbers(std::size_t count) {
   if (numbers_.size() - numbers_replayed_ < count)
-    throw ReplayMismatch(fmt::format("it asks for more numbers than the {} that it was told", numbers_.size()));
+    throw ReplayMismatch(fmt::format("the replay requests more than the {} logged numbers", numbers_.size()));
   const auto begin = numbers_.begin() + static_cast<std::ptrdiff_t>(numbers_replayed_);
   numbers_replayed_ += count;
   return {begin, begin + static_cast<std::ptrdiff_t>(count)};
@@ -113,7 +114,7 @@ void CheckpointLog::Forget::operator()(Made* value) const {
     const std::lock_guard lock(alive->mutex);
     alive->by_number.erase(number);
   }
-  delete value;  // without the lock, since it may hold the last reference to others
+  delete value;  // without the lock, because this may destroy other values, too
 }
 
 template <typename Made>
@@ -135,8 +136,9 @@ CellPtr CheckpointLog::found(CellPtr cell) {
   const double now = static_cast<double>(number_of(cell));
   const double then = numbers_of(1, [&] { return std::vector<double>{now}; }).front();
   if (then == now) return cell;
-  // Tasks that are skipped now held the value then. Values that programs hold now were also held then.
-  if (cell) throw ReplayMismatch("it finds a value that it did not find");
+  // When the run was logged, tasks that are skipped now held the value. Values that programs hold now also existed
+  // then.
+  if (cell) throw ReplayMismatch("the replay finds a value that the logged run did not find");
   return made<Cell>(static_cast<std::uint64_t>(then));
 }
 
@@ -174,18 +176,20 @@ void CheckpointLog::write_values(ByteSink& out, std::uint64_t last) const {
 
 void CheckpointLog::read_values(ByteSource& in) {
   if (last_number_ != numbers_then_)
-    throw ReplayMismatch(fmt::format("it has made {} values, and had made {}", last_number_, numbers_then_));
+    throw ReplayMismatch(
+        fmt::format("the replay has created {} values, but the logged run {}", last_number_, numbers_then_));
   if (numbers_replayed_ != numbers_.size())
     throw ReplayMismatch(
-        fmt::format("it was told {} numbers, and had been told {}", numbers_replayed_, numbers_.size()));
+        fmt::format("the replay has requested {} numbers, but the logged run {}", numbers_replayed_, numbers_.size()));
   const std::lock_guard lock(alive_->mutex);
   if (const auto alive = take<std::uint64_t>(in); alive != alive_->by_number.size())
-    throw ReplayMismatch(fmt::format("it holds {} values, and held {}", alive_->by_number.size(), alive));
+    throw ReplayMismatch(
+        fmt::format("the replay has {} live values, but the checkpoint {}", alive_->by_number.size(), alive));
   for (const auto& [number, value] : alive_->by_number) {
     if (const auto held = take<std::uint64_t>(in); held != number)
-      throw ReplayMismatch(fmt::format("it holds value {}, and held value {}", number, held));
+      throw ReplayMismatch(fmt::format("the replay has value {} where the checkpoint has value {}", number, held));
     if (take<std::uint64_t>(in) != value.index())
-      throw ReplayMismatch(fmt::format("value {} is of another kind than it was", number));
+      throw ReplayMismatch(fmt::format("value {} has another type than in the checkpoint", number));
     std::visit([&](auto* of) { take_value(in, *of); }, value);
   }
 }

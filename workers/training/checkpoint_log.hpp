@@ -1,18 +1,21 @@
-// Checkpoint log: lets another process resume a run that trains a model.
+// Checkpoint log: allows another process to resume a run that trains a model.
 //
-// Programs of workers cannot be saved, but they behave the same again: virtual time does not depend on this machine. So
-// a resumed run replays everything without arithmetic (the executor skips its tasks) up to the step that the other
-// process had reached, and then restores all live values. Three things make the replay exact:
-// - Numbers that programs get from the arithmetic (a loss, a distance) are logged and returned again in the same order.
-// - Every value that tasks make (a Cell, a GradientSum) has a number, in the order in which the submitting thread makes
-//   them. Which values are alive at a position depends only on the programs, once all tasks have run: equal numbers are
-//   equal values. If other values are alive than before, the run is not resumed.
-// - A program may ask whether a value that tasks may hold still exists only through `found`, which logs the answer.
-//   Tasks hold copies of the ModelStates that they read (`held_by_task`), so that tasks do not keep a Memo's entry
-//   alive.
+// The workers' programs cannot be saved, but they can be run again: they are deterministic, because virtual time does
+// not depend on the machine. A resumed run therefore replays the whole run without arithmetic (the executor skips its
+// tasks) up to the step that the other process had reached. It then restores all live values. Three things make the
+// replay exact:
+// - Numbers that programs get from the arithmetic (a loss, a distance) are logged. The replay returns them in the same
+//   order.
+// - Every value that tasks compute (a Cell, a GradientSum) has a number, in the order in which the submitting thread
+//   creates them. Equal numbers mean equal values. Once all tasks have run, the set of live values at a position
+//   depends only on the programs. If it differs from the logged set, the run is not resumed.
+// - Whether a value still exists may depend on tasks that hold it. A program may ask for this only through `found`,
+//   which logs the answer. Tasks hold copies of the ModelStates that they read (`held_by_task`), so that they do not
+//   keep an entry of a Memo alive.
 //
-// A position lies before a step of a model, never between the tasks of a step, which share objects that are not values.
-// Only the submitting thread, which runs all programs, may call the members. Values may be destroyed on any thread.
+// A position is a point before an optimizer step of a model. It is never between the tasks of a step, because these
+// share objects that are not logged values. Only the submitting thread, which runs all programs, may call the members.
+// Values may be destroyed on any thread.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +40,7 @@ namespace syncopate {
 
 struct GradientSum;
 
-// Destination and source of a checkpoint's bytes. Both throw on failure.
+// The destination and the source of a checkpoint's bytes. Both throw on failure.
 class ByteSink {
  public:
   virtual ~ByteSink() = default;
@@ -49,12 +52,12 @@ class ByteSource {
   virtual void read(void* data, std::size_t size) = 0;
 };
 
-// Thrown when the replay differs from the run to resume; what() says where.
+// Thrown if the replay differs from the logged run. what() says how.
 struct ReplayMismatch : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Bytes in memory: written at the end, read from `next` on.
+// Bytes in memory. Writing appends; reading starts at `next`.
 class StoredBytes : public ByteSink, public ByteSource {
  public:
   StoredBytes() = default;
@@ -78,7 +81,8 @@ class CheckpointLog {
   CheckpointLog(const CheckpointLog&) = delete;
   CheckpointLog& operator=(const CheckpointLog&) = delete;
 
-  // Logs this thread's arithmetic while it lives, since many places that submit arithmetic do not know the run.
+  // While it exists, this thread's arithmetic is logged. A thread-local scope is used because many functions that
+  // submit arithmetic do not know the run.
   class Scope {
    public:
     explicit Scope(CheckpointLog& log) { here_ = &log; }
@@ -86,9 +90,9 @@ class CheckpointLog {
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
   };
-  static CheckpointLog* here() { return here_; }  // null: none
+  static CheckpointLog* here() { return here_; }  // null: nothing is logged
 
-  // Suspends logging while it lives: for temporary values, made at times that depend on this machine.
+  // Suspends logging while it exists. For temporary values that are created at times which depend on this machine.
   class Suspended {
    public:
     Suspended() : log_(std::exchange(here_, nullptr)) {}
@@ -100,19 +104,19 @@ class CheckpointLog {
     CheckpointLog* log_;
   };
 
-  // Whether the run is still being replayed, without arithmetic.
+  // Whether the run is still being replayed, so that no arithmetic is done.
   bool replays() const { return follows_ || steps_ < replayed_until_; }
   static bool replays_here() { return here() && here()->replays(); }
-  std::int64_t steps() const { return steps_; }  // steps taken by models: the position
+  std::int64_t steps() const { return steps_; }  // optimizer steps taken by all models: the position
 
-  // Call it before each step of a model. Calls `at_position` at a replay's end, and `between_steps` outside; both may
-  // throw.
+  // Call this before each step of a model. Calls `at_position` when the replay reaches its end, and `between_steps` at
+  // every step that is not replayed. Both may throw.
   void before_step();
   std::function<void()> at_position;
   std::function<void()> between_steps;
 
-  // `count` numbers for a program: the result of `compute`, or, in a replay, the logged result. `compute` submits no
-  // tasks.
+  // Returns `count` numbers for a program: in a replay the logged ones, otherwise the result of `compute`, which must
+  // not submit tasks.
   template <typename Compute>
   std::vector<double> numbers_of(std::size_t count, const Compute& compute) {
     if (replays()) return replayed_numbers(count);
@@ -123,22 +127,23 @@ class CheckpointLog {
 
   CellPtr new_cell();
   std::shared_ptr<GradientSum> new_sum();
-  // For a memo of cells, whose hits (null: none) depend on the progress of tasks. Returns the logged hit in a replay.
+  // Logs the result of a memo look-up (null: not found), which may depend on the progress of tasks. Returns the logged
+  // result in a replay.
   CellPtr found(CellPtr cell);
 
-  // These write checkpoints. All submitted tasks must have run before values are written.
-  void write_log(ByteSink& out) const { write_log(out, last_number_); }  // position, numbers
+  // The functions below write and read checkpoints. All submitted tasks must have run before values are written.
+  void write_log(ByteSink& out) const { write_log(out, last_number_); }  // position and numbers
   void write_values(ByteSink& out) const { write_values(out, last_number_); }
-  // Call it at the beginning: the run replays from here on.
+  // Call this at the beginning of the run: it is replayed from here on.
   void replay(ByteSource& log);
-  // Call it at the position. Throws ReplayMismatch if other values are alive.
+  // Call this at the position. Throws ReplayMismatch if other values are alive than those in the checkpoint.
   void read_values(ByteSource& in);
 
-  // These work for a position between any two values: values made before it have numbers up to `last`.
+  // The functions below work for a position between any two values. Values created before it have numbers up to `last`.
   std::uint64_t last_number() const { return last_number_; }
   void write_log(ByteSink& out, std::uint64_t last) const;
   void write_values(ByteSink& out, std::uint64_t last) const;
-  void follow(ByteSource& log);  // replays from here on, until end_replay
+  void follow(ByteSource& log);  // replays from here until end_replay()
   void end_replay() { follows_ = false; }
 
   std::size_t live_values() const {
@@ -148,12 +153,12 @@ class CheckpointLog {
 
  private:
   using Value = std::variant<Cell*, GradientSum*>;
-  // Shared with the values, some of which outlive the log.
+  // Shared with the values' deleters, because some values outlive the log.
   struct Alive {
     mutable std::mutex mutex;
     std::map<std::uint64_t, Value> by_number;
   };
-  // Deletes a value and removes it from the log. std::get_deleter finds it from an owner's pointer.
+  // The deleter of a value: removes it from the log and deletes it. std::get_deleter finds it from a shared pointer.
   struct Forget {
     std::shared_ptr<Alive> alive;
     std::uint64_t number;
@@ -177,22 +182,23 @@ class CheckpointLog {
   static inline constinit thread_local CheckpointLog* here_ = nullptr;
 };
 
-// The number that `compute` returns, logged if this thread has a log.
+// Returns the result of `compute`, through the log if this thread has one.
 template <typename Compute>
 double logged_number(const Compute& compute) {
   CheckpointLog* const log = CheckpointLog::here();
   return log ? log->numbers_of(1, [&] { return std::vector<double>{compute()}; }).front() : compute();
 }
 
-// An empty cell or sum, to be filled by a task.
+// Create an empty cell or sum, to be filled by a task.
 CellPtr new_cell();
 std::shared_ptr<GradientSum> new_sum();
 
-// The same values in another object, for a task to hold.
+// Returns a copy of the state that shares its values, for a task to hold.
 ModelStatePtr held_by_task(const ModelStatePtr& state);
 
-// Writes the state of an object, or reads it back. The object's `serialise(StateArchive&)` names its members for both
-// directions. The bytes on disk are those in memory, so only this machine and build can read them.
+// Serialises or restores the state of an object. The object's `serialise(StateArchive&)` lists its members for both
+// directions. Bytes are written as they are in memory, so only the same build on the same kind of machine can read
+// them.
 class StateArchive;
 
 template <typename Value>
@@ -211,7 +217,7 @@ class StateArchive {
 
   bool reads() const { return in_ != nullptr; }
 
-  // Archives all values in this order. Reading replaces their former values.
+  // Writes or reads all values in this order. Reading replaces their old values.
   template <typename... Values>
   void operator()(Values&... values) {
     (one(values), ...);

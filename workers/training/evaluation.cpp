@@ -25,7 +25,7 @@ bool is_settled(double before, double after, double tolerance) {
   return std::abs(after - before) <= tolerance * std::abs(before) + nothing;
 }
 
-// The eigenvalue of largest magnitude of H - shift.
+// Returns the eigenvalue of largest magnitude of H - shift x I.
 double dominant_eigenvalue(std::size_t size, const HessianProduct& product, double shift,
                            const CurvatureOptions& options) {
   std::vector<double> vector(size);
@@ -77,7 +77,7 @@ EvaluationSums sums_of(std::span<const EvaluatedPart> parts, Split split) {
   return total;
 }
 
-// Each part that was evaluated in this process, as four numbers: index, loss, correct, samples.
+// Returns four numbers (index, loss, correct, samples) for each part that was evaluated in this process.
 std::vector<double> numbers_of(std::span<const EvaluatedPart> parts, const std::vector<bool>& are_here) {
   std::vector<double> numbers;
   for (std::size_t i = 0; i < parts.size(); ++i)
@@ -116,7 +116,7 @@ Evaluation evaluation_of(std::span<const EvaluatedPart> parts, bool has_accuracy
 
 double length_of(std::span<const double> vector) { return std::sqrt(dot(vector, vector)); }
 
-// Runs as one executor task: one model is measured while others train.
+// Runs as a single executor task, so that a model is measured while others train.
 ModelMeasures measures_of(const Objective& objective, const ModelState& state, const MeasureOptions& options) {
   const auto samples = std::min(options.samples, objective.evaluation_samples(Split::train));
   const float* const parameters = state.parameters->value.data();
@@ -145,7 +145,7 @@ ModelMeasures measures_of(const Objective& objective, const ModelState& state, c
   return measures;
 }
 
-// Pointers to all measures. Each is exchanged as two numbers: 1 and the measure, or 0 and 0.
+// Pointers to all measures. Each measure is exchanged as two numbers: 1 and its value, or 0 and 0 if it is not set.
 std::vector<std::optional<double>*> all_of(ModelMeasures& measures) {
   return {&measures.gradient_norm,      &measures.gradient_variance, &measures.noise_scale,
           &measures.largest_eigenvalue, &measures.hessian_trace,     &measures.parameter_norm};
@@ -194,7 +194,7 @@ GradientNoise gradient_noise(std::size_t size, std::int64_t samples,
   assert(samples >= 2);
   const auto n = static_cast<double>(samples);
   std::vector<double> mean(size);
-  double mean_square = 0;  // mean square of the samples' norms
+  double mean_square = 0;  // mean of the samples' squared norms
   for (std::int64_t sample = 0; sample < samples; ++sample) {
     const std::vector<double> gradient = gradient_of(sample);
     for (std::size_t i = 0; i < size; ++i) {
@@ -222,7 +222,7 @@ Evaluation mean_of(std::span<const Evaluation> evaluations) {
   return mean;
 }
 
-// Evaluates at the processes that have all the states, which divide the samples; else at the process that asks.
+// The processes that have all the states divide the samples among them. If there are none, place() evaluates.
 std::shared_ptr<Task> Training::evaluate(std::vector<ModelStatePtr> states,
                                          std::function<void(const Evaluation&)> done) {
   assert(objective_ && !states.empty());
@@ -306,7 +306,7 @@ ModelStatePtr Training::recalibrated(const ModelStatePtr& state, std::span<const
   return result;
 }
 
-// If several processes divide the work, one of those that have the model measures it.
+// If several processes divide the work, the lowest-numbered one that has the model measures it.
 void Training::measure(const ModelStatePtr& state, const MeasureOptions& options,
                        std::function<void(const ModelMeasures&)> done) {
   assert(objective_);

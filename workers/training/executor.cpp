@@ -17,18 +17,20 @@ namespace syncopate {
 
 namespace {
 
-// Enough for every worker's next round of local steps; few enough to keep lists of waiting micro-batches short.
+// Enough tasks for every worker's next round of local steps, but few enough to keep lists of waiting micro-batches
+// short.
 constexpr std::size_t most_outstanding = 2048;
-// A blocked submit() resumes at this number: waking up after every task would cost more than a small task.
+// A blocked submit() resumes at this number of outstanding tasks. Waking up after every task would cost more than a
+// small task does.
 constexpr std::size_t enough_room = most_outstanding - 16;
 
-// A successor that is at most this many tasks ahead of the first ready one may run before it.
+// A successor may run before the first ready task if at most this many tasks were submitted between them.
 constexpr std::uint64_t farthest_ahead = 128;
 
 constexpr std::chrono::microseconds patience{50};
 
-// Flat vectors and gradients of a megabyte come and go at every step. By default glibc maps and unmaps such blocks, and
-// the page faults cost a tenth of a step. The heap reuses them instead.
+// Every step allocates and frees vectors of megabytes. By default glibc maps and unmaps blocks of this size, and the
+// page faults cost a tenth of a step's time. With these settings the heap reuses the blocks.
 void keep_large_blocks_in_the_heap() {
   static const bool done = [] {
     mallopt(M_MMAP_THRESHOLD, 1 << 30);
@@ -38,18 +40,18 @@ void keep_large_blocks_in_the_heap() {
   (void)done;
 }
 
-// In a replay, another process has already run the tasks submitted now.
+// In a replay (checkpoint_log.hpp), tasks are skipped because another process has already run them.
 bool is_skipped() {
   const CheckpointLog* const log = CheckpointLog::here();
   return log && log->replays();
 }
 
-// Called before a read of values that no task has written.
+// Call this before values are read. In a replay no task has written them.
 void fail_if_skipped() {
-  if (is_skipped()) throw ReplayMismatch("a value is read that is not kept (CheckpointLog::numbers_of)");
+  if (is_skipped()) throw ReplayMismatch("the replay reads a value that is not logged (see CheckpointLog::numbers_of)");
 }
 
-// Orders the heap: the task that was submitted first comes first.
+// Orders the heap so that the task that was submitted first is at the front.
 constexpr auto submitted_later = [](const auto& a, const auto& b) { return *b < *a; };
 
 }  // namespace
@@ -59,10 +61,10 @@ Executor::Executor(int threads) {
   try {
     for (int i = 0; i < threads; ++i) pool_.emplace_back([this] { work_loop(); });
   } catch (const std::system_error&) {
-    stop();  // nobody would wait for threads that already run, and they would end the program
+    stop();  // destroying threads that are not joined would end the program
     throw std::runtime_error(
-        fmt::format("the memory does not suffice for the stacks of {} threads, or a limit on their number is reached; "
-                    "must be more, or fewer --threads",
+        fmt::format("the memory does not suffice for the stacks of {} threads, or the limit on their number is "
+                    "reached; raise the limit or use fewer --threads",
                     threads));
   }
 }
@@ -80,7 +82,8 @@ Executor::~Executor() {
   stop();
   ready_.insert(ready_.end(), elsewhere_.begin(), elsewhere_.end());
   elsewhere_.clear();
-  // A task holds the cell that it would have filled, and the cell holds its task: neither would ever be freed.
+  // A task holds the cell that it was to fill, and the cell holds its task, so neither would be freed. Breaks these
+  // cycles.
   while (!ready_.empty()) {
     const auto task = std::move(ready_.back());
     ready_.pop_back();
@@ -93,7 +96,7 @@ Executor::~Executor() {
 std::shared_ptr<Task> Executor::submit(std::function<void()> work,
                                        std::span<const std::shared_ptr<Task>> prerequisites) {
   if (is_skipped()) return nullptr;
-  if (pool_.empty()) {  // all prerequisites have already run
+  if (pool_.empty()) {  // without threads, all prerequisites have already run
     throw_if_interrupted();
     work();
     return nullptr;
@@ -131,7 +134,7 @@ std::shared_ptr<Task> Executor::submit(std::shared_ptr<Task> task,
 
 void Executor::end(const std::shared_ptr<Task>& task) {
   const std::lock_guard lock(mutex_);
-  if (task->done_) return;  // already ended, by an exception from `begin`
+  if (task->done_) return;  // an exception from `begin` has already ended it
   elsewhere_.erase(task);
   if (auto next = finish(task)) make_ready(std::move(next));
   if (idle_ > 0 && !ready_.empty()) work_available_.notify_one();
@@ -156,7 +159,7 @@ void Executor::wait_all() {
   wait_for({.outstanding = 0}, lock);
 }
 
-// Keeps the failure: after one failed task no later result can be trusted.
+// Does not clear the failure, because after one failed task no later result can be trusted.
 void Executor::wait_for(const Awaited& awaited, std::unique_lock<std::mutex>& lock) {
   awaited_ = &awaited;
   progress_.wait(lock, [&] { return has_come(awaited); });
@@ -185,8 +188,8 @@ void Executor::work_loop() {
   }
 }
 
-// Spins for a moment: between two parts of a step there is often no task for some microseconds, and waking up takes
-// longer.
+// Spins for a moment before it sleeps. Between two parts of a step there is often no task for some microseconds, and
+// waking up takes longer than that.
 void Executor::look_for_work(std::unique_lock<std::mutex>& lock) {
   using Clock = std::chrono::steady_clock;
   lock.unlock();
@@ -198,16 +201,16 @@ void Executor::look_for_work(std::unique_lock<std::mutex>& lock) {
   --idle_;
 }
 
-// Returns a task that became ready by this one, to run next on this thread.
+// Runs the task. Returns a successor that has become ready, to run next on this thread; null if there is none.
 std::shared_ptr<Task> Executor::run(const std::shared_ptr<Task>& task, std::unique_lock<std::mutex>& lock) {
-  const bool inputs_exist = !failure_;  // after a failure, inputs may never have been made
+  const bool inputs_exist = !failure_;  // after a failure, inputs may not have been computed
   const bool ends_elsewhere = task->begin_elsewhere_ && inputs_exist;
   if (ends_elsewhere) elsewhere_.insert(task);
   lock.unlock();
   std::exception_ptr failure;
   try {
     if (inputs_exist) {
-      throw_if_interrupted();  // the thread that waits for the tasks rethrows it
+      throw_if_interrupted();  // rethrown by the submitting thread
       if (ends_elsewhere)
         task->begin_elsewhere_(task);
       else

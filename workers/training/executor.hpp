@@ -1,10 +1,10 @@
-// Runs tensor work on a pool of threads as soon as its inputs exist, while the simulation goes on.
+// Runs tensor work on a pool of threads as soon as its inputs exist, while the simulation continues.
 //
-// One thread submits the tasks, prerequisites first. A task that becomes ready because another finished runs next on
-// that same thread, which has its inputs in the cache: the next local step, or the gradient at a new model. Other tasks
-// run in the order of submission, also before a successor that is far ahead of them, so that few results wait in
-// memory. Results never depend on the number of threads: tasks are sequential, and each sum is added up by one task in
-// a fixed order.
+// One thread submits the tasks; prerequisites are submitted first. If the end of a task makes a successor ready, such
+// as the next local step, that runs next on the same thread, whose cache has its inputs. All other tasks run in the
+// order of submission. They also run before a successor that was submitted much later, so that few results wait in
+// memory. Results never depend on the number of threads, because tasks are sequential and each sum is added up by one
+// task in a fixed order.
 #pragma once
 
 #include <atomic>
@@ -28,43 +28,44 @@ class Task {
 
  private:
   friend class Executor;
-  std::function<void()> work_;  // released after it has run, with the inputs it holds
+  std::function<void()> work_;  // destroyed after it has run, which releases its inputs
   std::vector<std::shared_ptr<Task>> successors_;
-  std::function<void(const std::shared_ptr<Task>&)> begin_elsewhere_;  // replaces `work`
+  std::function<void(const std::shared_ptr<Task>&)> begin_elsewhere_;  // used instead of work_ by submit_elsewhere()
   std::uint64_t number_ = 0;                                           // order of submission
-  int missing_ = 0;                                                    // prerequisites that are not done yet
+  int missing_ = 0;                                                    // number of prerequisites that are not done yet
   bool done_ = false;
 };
 
 class Executor {
  public:
-  // threads = 0: every task runs at once in the submitting thread (MPI ranks, tests).
+  // threads = 0: every task runs immediately in the submitting thread (MPI ranks, tests).
   explicit Executor(int threads);
-  ~Executor();  // waits for running tasks, discards the others
+  ~Executor();  // waits for running tasks and discards the others
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Submits a task. Null prerequisites are ignored. Blocks while too much work is outstanding, which keeps memory flat.
-  // Rethrows the first exception of a task; after Ctrl-C, the next task that would begin throws Interrupted.
+  // Submits a task. Null prerequisites are ignored. Blocks while too many tasks are outstanding, which limits memory.
+  // Rethrows the first exception of a task. After Ctrl-C, the next task that would begin throws Interrupted.
   std::shared_ptr<Task> submit(std::function<void()> work, std::span<const std::shared_ptr<Task>> prerequisites = {});
 
-  // Submits a task that only begins here. One call of end() ends it, from any thread, even within `begin`. Only with
-  // threads.
+  // Submits a task that is only started by `begin` and ends elsewhere, such as an exchange with another process.
+  // Exactly one call of end() ends it, from any thread, possibly within `begin`. The executor must have threads.
   std::shared_ptr<Task> submit_elsewhere(std::function<void(const std::shared_ptr<Task>&)> begin,
                                          std::span<const std::shared_ptr<Task>> prerequisites = {});
   void end(const std::shared_ptr<Task>& task);
-  // Fails as if a task had thrown the exception. Any thread may call it.
+  // Makes the executor fail as if a task had thrown the exception. Any thread may call it.
   void fail(std::exception_ptr failure);
 
-  // Waits until the task (null: returns at once) or all submitted tasks are done; rethrows as submit does.
+  // Wait until the task (null: return immediately) or all submitted tasks are done. They rethrow exceptions as submit()
+  // does.
   void wait(const std::shared_ptr<Task>& task);
   void wait_all();
 
   int threads() const { return static_cast<int>(pool_.size()); }
 
  private:
-  // The condition that the submitting thread waits for: the end of a task, or a limit on the number of outstanding
-  // tasks.
+  // The condition that the submitting thread waits for: the end of `task` or, if it is null, at most `outstanding`
+  // unfinished tasks.
   struct Awaited {
     const Task* task = nullptr;
     std::size_t outstanding = 0;
@@ -85,13 +86,13 @@ class Executor {
   std::mutex mutex_;
   std::condition_variable work_available_;
   std::condition_variable progress_;
-  std::vector<std::shared_ptr<Task>> ready_;   // a heap
-  std::atomic<std::size_t> ready_count_ = 0;   // for checks without the lock
-  std::set<std::shared_ptr<Task>> elsewhere_;  // begun and not ended
+  std::vector<std::shared_ptr<Task>> ready_;   // a heap, by order of submission
+  std::atomic<std::size_t> ready_count_ = 0;   // size of ready_, for checks without the lock
+  std::set<std::shared_ptr<Task>> elsewhere_;  // tasks of submit_elsewhere() that have begun and not ended
   std::uint64_t last_number_ = 0;
   std::size_t outstanding_ = 0;
-  int idle_ = 0;                      // sleeping threads
-  const Awaited* awaited_ = nullptr;  // a variable of the submitting thread
+  int idle_ = 0;                      // number of sleeping threads
+  const Awaited* awaited_ = nullptr;  // local variable of the submitting thread
   std::atomic<bool> stopping_ = false;
   std::exception_ptr failure_;
   std::vector<std::thread> pool_;

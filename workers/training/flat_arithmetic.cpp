@@ -38,7 +38,8 @@ void scale(float* values, float factor, std::size_t size) {
 
 namespace {
 
-// For few terms, as with neighbours: the sum stays in registers. It begins with a positive zero, as any sum does.
+// For two or three terms, as in averages with neighbours, the sum stays in registers. It starts from +0.0 like longer
+// sums, so that signs of zeros agree.
 SYNCOPATE_VECTOR_CLONES
 void write_sum_of_two(float* __restrict out, double u, const float* __restrict x, double v, const float* __restrict y,
                       std::size_t size) {
@@ -63,7 +64,7 @@ void write_weighted_sum(float* out, std::span<const WeightedVector> terms, std::
   if (terms.size() == 3)
     return write_sum_of_three(out, terms[0].weight, terms[0].in, terms[1].weight, terms[1].in, terms[2].weight,
                               terms[2].in, size);
-  constexpr std::size_t block_size = 1024;  // the sum stays in the first-level cache
+  constexpr std::size_t block_size = 1024;  // so that the sum stays in the first-level cache
   double sum[block_size];
   for (std::size_t at = 0; at < size; at += block_size) {
     const std::size_t n = std::min(block_size, size - at);
@@ -73,7 +74,8 @@ void write_weighted_sum(float* out, std::span<const WeightedVector> terms, std::
   }
 }
 
-// Sixteen partial sums, as many as the widest vector needs, on every processor.
+// Uses sixteen partial sums on every processor, as many as the widest vector needs, so that all processors give the
+// same bits.
 SYNCOPATE_VECTOR_CLONES
 double sum_of_squares(const float* in, std::size_t size) {
   constexpr std::size_t lanes = 16;

@@ -1,4 +1,5 @@
-// Sums of flat vectors, element by element, for each instruction set (vector_clones.hpp). `in` and `out` are disjoint.
+// Element-wise arithmetic on flat vectors, compiled for each instruction set (vector_clones.hpp). `in` and `out` must
+// not overlap.
 #pragma once
 
 #include <cstdlib>
@@ -9,7 +10,7 @@
 
 namespace syncopate {
 
-// out = factor x in, and out += factor x in. Products are rounded before they are added.
+// write_scaled: out = factor x in; add_scaled: out += factor x in. Products are rounded before they are added.
 void write_scaled(float* out, float factor, const float* in, std::size_t size);
 void write_scaled(double* out, double factor, const float* in, std::size_t size);
 void add_scaled(float* out, float factor, const float* in, std::size_t size);
@@ -18,26 +19,27 @@ void add_scaled(double* out, double factor, const float* in, std::size_t size);
 void add(float* out, const float* in, std::size_t size);
 void scale(float* values, float factor, std::size_t size);
 
-// out = the sum of weight x in over the terms, in their order and in double precision, rounded once at the end.
+// Sets out to the sum of weight x in over the terms. Adds in the terms' order and in double precision, and rounds once
+// at the end.
 struct WeightedVector {
   double weight;
   const float* in;
 };
 void write_weighted_sum(float* out, std::span<const WeightedVector> terms, std::size_t size);
 
-// The sum in double precision, in an order that depends only on the size.
+// Adds in double precision, in an order that depends only on the size.
 double sum_of_squares(const float* in, std::size_t size);
 
-// A contiguous, cache-line aligned vector of float32: parameters, momentum and reduced gradients
-// all live in one of these, so that an all-reduce or an optimizer pass works on one buffer.
+// A contiguous, cache-line aligned vector of float32. It stores parameters, moments or a reduced gradient, so that an
+// all-reduce or an optimizer pass works on one buffer.
 class FlatVector {
  public:
   FlatVector() = default;
 
-  // Uninitialised: every user writes the whole vector before it is read.
+  // Leaves the elements uninitialised: write all of them before you read any.
   explicit FlatVector(std::size_t size) : size_(size) {
     if (size == 0) return;
-    // Not aligned_alloc: glibc before 2.38 never reuses a freed aligned block for an equal request.
+    // Does not use aligned_alloc, because glibc before 2.38 never reuses a freed aligned block for an equal request.
     constexpr std::size_t line = 64;
     std::size_t space = size * sizeof(float) + line;
     memory_.reset(std::malloc(space));

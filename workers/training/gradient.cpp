@@ -30,7 +30,7 @@ void Gradient::join(std::vector<Term>&& terms) {
     return;
   }
   for (Term& term : terms) {
-    // In the usual case, micro-batches of one worker at one model, the gradient stays one term.
+    // Terms at the same model and weight are joined, so that a worker's step usually is a single term.
     const Term& last = terms_.back();
     if (term.at && last.at == term.at && last.scale == term.scale && last.layers == term.layers) {
       auto& list = terms_.back().micro_batches;

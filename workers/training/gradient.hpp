@@ -1,6 +1,6 @@
-// A gradient is a promise: which micro-batches, at which model, with which weight. Adding promises joins their lists.
-// Gradients are computed when a model descends along the sum or a value is read; gradients that a method drops are
-// never computed.
+// A Gradient is a promise: it records which micro-batches are to be evaluated at which model, and their weights. Adding
+// gradients joins these lists. A gradient is computed when a model takes a step along it or one of its values is read.
+// Gradients that a method drops are never computed.
 #pragma once
 
 #include <algorithm>
@@ -22,12 +22,12 @@
 
 namespace syncopate {
 
-// The layers that a backward pass has completed when something stops it: elements [weights_from, weights()) and
-// [others_from, P) of a flat vector; by default all.
+// The layers whose gradients are complete when a deadline cuts a backward pass: elements [weights_from, weights()) and
+// [others_from, P) of the flat vector. The default is all layers.
 //
-// The pass goes from the last tensor that the model uses to the first, and spends time on each in proportion to its
-// elements (an approximation: see Preempt::layer). The last tensors are at the ends of both ranges, the weights and the
-// others.
+// The pass goes from the last tensor that the model uses to the first. Its time is assumed to be proportional to the
+// number of elements (an approximation, see Preempt::layer). The last tensors are at the ends of the two ranges of the
+// flat vector, the weights and the other parameters.
 struct PartialBackward {
   std::size_t weights_from = 0;
   std::size_t others_from = 0;
@@ -42,10 +42,12 @@ class BackwardOrder {
  public:
   explicit BackwardOrder(const Objective& objective);
 
-  // The layers that are complete after `share` of the backward pass's time, in [0, 1). None: no tensor is complete.
+  // Returns the layers that are complete after the share `share` in [0, 1) of the backward pass's time; nullopt if no
+  // tensor is complete.
   std::optional<PartialBackward> done_by(double share) const;
 
-  // Tensors with elements, in the order of the flat vector: where each ends, and whether it is in those layers.
+  // The functions below are about tensors that are not empty, in the order of the flat vector: their number, the end of
+  // one of them, and whether one is among the given layers.
   std::size_t tensors() const { return flat_.size(); }
   std::size_t end_of(std::size_t tensor) const { return flat_[tensor].offset + flat_[tensor].size; }
   bool is_done(std::size_t tensor, const PartialBackward& done) const {
@@ -63,16 +65,16 @@ class BackwardOrder {
   std::size_t parameters_;
 };
 
-// Keeps only those layers of a gradient. The other elements are zero, without segments.
+// Keeps only these layers of a gradient. The other elements count as zero and have no segments.
 void leave_layers(std::vector<GradientSegment>& segments, const PartialBackward& layers, std::size_t weights);
 
-// A flat vector that its producer task fills. Only tasks after the producer read it.
+// A flat vector that a task, its producer, fills. Only tasks that run after the producer read it.
 struct Cell {
   FlatVector value;
-  std::shared_ptr<Task> producer;  // null: filled from the start, or not in this process
+  std::shared_ptr<Task> producer;  // null: already filled, or not in this process
   ProcessSet at;                   // the processes that have it, if several divide the work
-  // A step from this cell may take over its memory, so no memo returns it any more. Only the submitting thread reads
-  // it.
+  // True once an optimizer step from this cell, which may reuse its memory, has been submitted; memos then no longer
+  // return it. Only the submitting thread reads this flag.
   bool stepped_from = false;
 };
 using CellPtr = std::shared_ptr<Cell>;
@@ -80,9 +82,9 @@ using CellPtr = std::shared_ptr<Cell>;
 CellPtr filled_cell(std::span<const float> values);
 inline std::shared_ptr<Task> producer(const CellPtr& cell) { return cell ? cell->producer : nullptr; }
 
-// For a moment's bias correction: with decay beta, a share left x beta^steps of the moment is still its initial zero.
+// For a moment's bias correction: with decay beta, the share left x beta^steps of the moment is still its initial zero.
 struct MomentAge {
-  Step steps{};     // steps since the share was `left`
+  Step steps{};     // steps since this share was `left`
   double left = 1;  // 1 for a moment that was zero, less for a mean of moments with unequal ages
   bool operator==(const MomentAge&) const = default;
 };
@@ -94,8 +96,9 @@ struct Moment {
   bool operator==(const Moment&) const = default;
 };
 
-// The state of a training: an immutable, shared value, whose cells executor tasks fill. Equal inputs give the same
-// object, so N workers in consensus share one replica. The next step overwrites cells in place that nothing else holds.
+// The state of a training: an immutable, shared value whose cells are filled by executor tasks. Operations with equal
+// inputs return the same object, so N workers with equal models share one replica. The next step overwrites cells in
+// place if nothing else holds them.
 struct ModelState {
   std::uint64_t id = 0;  // unique among all states, unlike their addresses
   CellPtr parameters;    // (P,)
@@ -104,13 +107,14 @@ struct ModelState {
 };
 using ModelStatePtr = std::shared_ptr<const ModelState>;
 
-// Part `index` of `count` equal parts of a vector: the part that one of several servers holds.
+// Part `index` of `count` equal parts of a vector, as held by one of several servers.
 struct Slice {
   int index = 0;
   int count = 1;
   std::int64_t begin(std::int64_t size) const { return size * index / count; }
   std::int64_t end(std::int64_t size) const { return size * (index + 1) / count; }
-  // The slice's bytes on the network, if all parameters take this many. Each parameter lies in one slice.
+  // The slice's bytes on the network, if all parameters together have `parameters` bytes. Each parameter is in exactly
+  // one slice.
   Bytes bytes_of(Bytes parameters) const {
     constexpr std::int64_t each = 4;
     return Bytes{each * (end(parameters.value() / each) - begin(parameters.value() / each))};
@@ -125,16 +129,16 @@ struct WeightedState {
 };
 
 std::uint64_t new_state_id();
-// A copy with an id of its own.
+// Returns a copy with a new id.
 std::shared_ptr<ModelState> new_state(const ModelState& like);
 
 MomentAges ages_of(const ModelState& state);
-// Ages of the mean of moments with these ages and decays (Optimizer::decays). Equal ages stay unchanged. Weights, one
-// per member, are divided by their sum; empty: equal.
+// Returns the ages of the mean of moments that have these ages and decays (Optimizer::decays). The mean of equal ages
+// is that age. Weights, one per member, are divided by their sum; empty: equal weights.
 MomentAges age_of_mean(std::span<const MomentAges> ages, std::span<const double> weights,
                        std::span<const double> decays);
 
-// A sum with fixed terms, from a collective or still to be evaluated. Its holders share one evaluation
+// A sum with fixed terms. It comes from a collective or has still to be evaluated. Its holders share one evaluation
 // (gradient_sum.hpp).
 struct GradientSum;
 
@@ -144,25 +148,25 @@ class Gradient {
     ModelStatePtr at{};  // with micro_batches; null with `sum`
     std::vector<MicroBatch> micro_batches{};
     std::shared_ptr<GradientSum> sum{};
-    double scale = 1;  // 0: only statistics
-    // Layers in the micro-batches' gradients; if some are missing, neither losses nor statistics count.
+    double scale = 1;  // 0: contributes only normalisation statistics
+    // The layers that the micro-batches' gradients have. If some are missing, losses and statistics are ignored.
     PartialBackward layers{};
   };
 
   Gradient() = default;
 
-  // The promise of one micro-batch; `at` is null in time-only runs. `compute_time` is discarded if the gradient is
-  // dropped.
+  // The promise of one micro-batch. `at` is null in time-only runs. `compute_time` is booked as discarded if the
+  // gradient is dropped.
   Gradient(const ModelStatePtr& at, const MicroBatch& micro_batch, Duration compute_time)
       : micro_batches_(1), compute_time_(compute_time) {
-    // Time-only runs only count micro-batches: this is their inner loop.
+    // Time-only runs only count micro-batches, because this is their inner loop.
     if (at) terms_.push_back({.at = at, .micro_batches = {micro_batch}});
   }
 
-  // The same for `count` micro-batches of a step, numbered from first.index; compute_time is their total.
+  // The same for `count` micro-batches of a step, numbered from first.index. compute_time is their total.
   Gradient(const ModelStatePtr& at, const MicroBatch& first, int count, Duration compute_time);
 
-  // The layers that a deadline has left of one micro-batch (Preempt::layer). They count as no micro-batch.
+  // The completed layers of a micro-batch that a deadline has cut (Preempt::layer). They do not count as a micro-batch.
   static Gradient of_layers(const ModelStatePtr& at, const MicroBatch& micro_batch, const PartialBackward& layers) {
     Gradient gradient;
     gradient.terms_.push_back({.at = at, .micro_batches = {micro_batch}, .layers = layers});
@@ -170,25 +174,26 @@ class Gradient {
     return gradient;
   }
 
-  // A sum that is already shared, such as the result of an all-reduce. The gradient is wide if the sum is.
+  // A sum that is already shared, such as the result of an all-reduce. The gradient is wide if the sum is wide.
   Gradient(std::shared_ptr<GradientSum> sum, std::int64_t micro_batches, Duration compute_time = {});
 
-  // Sums and sends it in double precision from now on, at twice the length: for codes whose large weights cancel.
+  // Makes the gradient wide: from now on it is summed and sent in double precision, at twice the length. For gradient
+  // codes whose large weights cancel.
   void use_double_precision() { marks_ |= is_wide; }
   bool wide() const { return (marks_ & is_wide) != 0; }
 
-  // Keeps only its normalisation statistics: it moves no parameters and counts as no micro-batch.
+  // Keeps only the normalisation statistics. The gradient then changes no parameters and contains 0 micro-batches.
   void keep_statistics_alone() {
     for (Term& term : terms_) term.scale = 0;
     micro_batches_ = 0;
     compute_time_ = {};
   }
 
-  // Whether it has been summed over the workers, so that its micro-batches are already counted.
+  // Whether the gradient has been summed over the workers, so that its micro-batches have already been counted.
   void mark_reduced() { marks_ |= is_reduced; }
   bool reduced() const { return (marks_ & is_reduced) != 0; }
 
-  // Whether a deadline has cut a micro-batch in it.
+  // Whether a deadline has cut one of its micro-batches.
   bool cut() const { return (marks_ & is_cut) != 0; }
   void mark_cut() { marks_ |= is_cut; }
 
@@ -210,7 +215,7 @@ class Gradient {
   friend Gradient operator*(Gradient gradient, double factor) { return gradient *= factor; }
   friend Gradient operator/(Gradient gradient, double divisor) { return gradient /= divisor; }
 
-  // The number of micro-batches in it, over all workers.
+  // The number of micro-batches in the gradient, of all workers.
   std::int64_t micro_batches() const { return micro_batches_; }
   Duration compute_time() const { return compute_time_; }
 
@@ -224,7 +229,7 @@ class Gradient {
     compute_time_ = sum_or_longest(compute_time_, other.compute_time_);
     marks_ |= other.marks_;
   }
-  // Each worker's clock can hold 292 years; the sum over many workers may exceed that.
+  // A clock can represent 292 years, but the sum over many workers may exceed that.
   static Duration sum_or_longest(Duration a, Duration b) {
     Duration::rep sum_ns = 0;
     return __builtin_add_overflow(a.count(), b.count(), &sum_ns) ? Duration::max() : Duration{sum_ns};
@@ -234,24 +239,24 @@ class Gradient {
   std::vector<Term> terms_;
   std::int64_t micro_batches_ = 0;
   Duration compute_time_{};
-  unsigned marks_ = 0;  // marks of all added gradients; a single number, since adding is the inner loop of all runs
+  unsigned marks_ = 0;  // marks of all added gradients; one number, because adding is the inner loop of all runs
 };
 
-// Finds the result of equal inputs, as long as something holds it.
+// Finds the result of an earlier operation with equal inputs, as long as something holds that result.
 template <typename Value>
 class Memo {
  public:
-  // Ids of the inputs, each unique, with their weights (finite).
+  // The unique ids of the inputs, with their weights, which must be finite.
   using Key = std::vector<std::pair<std::uint64_t, double>>;
 
-  // Null if nothing holds it any more.
+  // Returns null if the result is not known or nothing holds it any more.
   std::shared_ptr<Value> find(const Key& key) const {
     const auto found = known_.find(key);
     return found == known_.end() ? nullptr : found->second.lock();
   }
 
   void remember(Key key, const std::shared_ptr<Value>& value) {
-    // Removes expired values once they may be half of all: a constant cost per value.
+    // Removes expired entries each time the number of entries has doubled, which costs constant time per entry.
     if (known_.size() >= prune_at_) {
       std::erase_if(known_, [](const auto& entry) { return entry.second.expired(); });
       prune_at_ = std::max(smallest_, 2 * known_.size());

@@ -14,10 +14,10 @@
 
 namespace syncopate {
 
-// A chunk from a pass that several sums share.
+// A chunk's part of a pass that several sums share.
 class KeptOfPass {
  public:
-  // Shared by all chunks of the pass; without gradients until the pass has run.
+  // Shared by all chunks of the pass. `gradients` is null until the pass has run.
   struct Pass {
     std::shared_ptr<const Objective> objective;
     std::unique_ptr<const GradientsApart> gradients{};
@@ -25,7 +25,7 @@ class KeptOfPass {
 
   KeptOfPass(std::shared_ptr<const Pass> pass, std::size_t list) : pass_(std::move(pass)), list_(list) {}
 
-  // The chunk's values, without the loss.
+  // The chunk's gradient, without the loss.
   const std::vector<GradientSegment>& values() const {
     std::call_once(made_, [&] { values_ = pass_->gradients->of(list_).segments; });
     return values_;
@@ -45,12 +45,14 @@ const std::vector<GradientSegment>& GradientSum::Chunk::segments() const {
 
 namespace {
 
-// The sum to read a nested chunk from: the nested sum, or, if each process has only a part of it, its exchanged values.
+// The sum from which to read a nested chunk: the nested sum itself or, if each process has only a part of it, its
+// exchanged values.
 const GradientSum& values_of(const GradientSum::Chunk& nested) {
   return nested.nested->at.empty() ? *nested.nested->whole : *nested.nested;
 }
 
-// The processes that have the chunk's model. Its normalisation statistics are wherever its parameters are.
+// The processes that have a model's parameters and normalisation statistics. If no process has both, sends the
+// statistics to one that has the parameters.
 ProcessSet places_of(const ModelState& model, DividedWork& divided) {
   const ProcessSet parameters = model.parameters->at;
   if (!model.buffers) return parameters;
@@ -61,7 +63,8 @@ ProcessSet places_of(const ModelState& model, DividedWork& divided) {
   return first;
 }
 
-// The process whose workers all micro-batches of the sum belong to; none: several processes, or no micro-batches.
+// The process to whose workers all micro-batches of the sum belong; nullopt if they belong to several processes, or if
+// there are none.
 std::optional<int> only_process(const GradientSum& sum, const DividedWork& divided) {
   std::optional<int> only;
   for (const GradientSum::Chunk& chunk : sum.chunks)
@@ -77,12 +80,13 @@ ProcessSet places_of(const GradientSum::Chunk& chunk, const DividedWork& divided
   return chunk.nested ? values_of(chunk).at : divided.normalised(ProcessSet::only(chunk.evaluator));
 }
 
-// The process that adds the chunk to the exchanged sum.
+// The process that contributes the chunk to the exchanged sum.
 int giver(const GradientSum::Chunk& chunk, const GradientSum& sum, const DividedWork& divided) {
   return (sum.at.empty() ? places_of(chunk, divided) : sum.at).lowest();
 }
 
-// Parameters; if the sum is wide, what they lack of double precision; statistics.
+// Layout of an exchanged sum: the parameters' gradient; if the sum is wide, the rest of its double-precision value;
+// statistics.
 struct Layout {
   std::size_t parameters;
   std::size_t buffers;
@@ -90,7 +94,7 @@ struct Layout {
   std::size_t size() const { return (wide ? 2 : 1) * parameters + buffers; }
 };
 
-// The part of the sum that this process contributes. Chunk values that only this needs are not kept.
+// The part of the sum that this process contributes. Releases the values of chunks that nothing else needs.
 FlatVector part_of(GradientSum& sum, const Layout& layout, const DividedWork& divided) {
   GradientSum part;
   part.wide = sum.wide;
@@ -98,7 +102,7 @@ FlatVector part_of(GradientSum& sum, const Layout& layout, const DividedWork& di
   for (GradientSum::Chunk& chunk : sum.chunks) {
     if (giver(chunk, sum, divided) != divided.self()) continue;
     part.chunks.push_back(chunk);
-    if (!sum.at.empty() || chunk.nested) continue;  // chunks that others read
+    if (!sum.at.empty() || chunk.nested) continue;  // others read these chunks
     chunk.result.segments.clear();
     chunk.result.buffers_sum.clear();
     chunk.kept = nullptr;
@@ -143,9 +147,10 @@ void fill(GradientSum& whole, const std::vector<Payload>& parts, const Layout& l
   whole.chunks.front().result.buffers_sum.assign(part, part + layout.buffers);
 }
 
-// Decides where each chunk is evaluated, and where the sum then is. A chunk is evaluated where its model is. If the
-// model is everywhere, and all workers of the sum belong to one process, that process evaluates it; else all processes
-// take turns. Nested sums are submitted, and brought everywhere if each process has only a part.
+// Decides where each chunk is evaluated, and at which processes the sum can be read afterwards. A chunk is evaluated
+// where its model is, if possible at the process of its first worker. If the model is everywhere and the sum's workers
+// belong to several processes, chunks are divided among all processes. Nested sums are submitted, and exchanged if each
+// process has only a part.
 void place_chunks(GradientSum& sum, const std::shared_ptr<const Objective>& objective, Executor& executor,
                   DividedWork& divided) {
   const std::optional<int> only = only_process(sum, divided);
@@ -176,11 +181,12 @@ struct Group {
   std::vector<MicroBatch> micro_batches;
 };
 
-// Groups micro-batches by model, weight and layers left. Each group is sorted, and the groups are ordered by their
-// first micro-batch, never by address, which differs from run to run. Cut micro-batches come last.
+// Groups micro-batches by model, weight and remaining layers. Each group is sorted, and groups are ordered by their
+// first micro-batch, and not by addresses, which differ from run to run. Cut micro-batches come last.
 std::vector<Group> group(std::span<const Gradient::Term> terms) {
   std::vector<Group> groups;
-  // A gradient depends only on parameters and buffers: models that workers adopted differ in the rest.
+  // Compares only parameters and buffers, on which gradients depend, because models that workers have adopted differ in
+  // their moments.
   std::map<std::tuple<const Cell*, const Cell*, double, PartialBackward>, std::size_t> place;
   for (const Gradient::Term& term : terms) {
     if (!term.at) continue;
@@ -199,14 +205,15 @@ std::vector<Group> group(std::span<const Gradient::Term> terms) {
   return groups;
 }
 
-// One chunk for small batches, else an even number of equal chunks of at most `chunk_samples`: two cores finish
-// together.
+// Small batches are one chunk. Others are divided into an even number of equal chunks of at most `chunk_samples`, so
+// that two cores finish at the same time.
 std::int64_t number_of_chunks(std::int64_t samples, std::int64_t chunk_samples) {
   if (4 * samples <= chunk_samples) return 1;
   return 2 * ((samples + 2 * chunk_samples - 1) / (2 * chunk_samples));
 }
 
-// Divides as evenly as for one process; with several, each gets the same number.
+// The number of chunks of a group. If its workers belong to several processes, it is a multiple of their number, so
+// that each process gets equally many.
 std::int64_t number_of_pieces(const Group& group, const Objective& objective, const DividedWork* divided) {
   const auto count = static_cast<std::int64_t>(group.micro_batches.size());
   const std::int64_t pieces = number_of_chunks(count * objective.samples_per_micro_batch(), objective.chunk_samples());
@@ -224,7 +231,7 @@ void cut_chunk(GradientSum::Chunk& chunk, const Objective& objective) {
   chunk.result.buffers_sum.clear();
 }
 
-// out += (or =, for the first) factor x the elements of one partial gradient.
+// Adds factor x the elements of a partial gradient to `out`; if it is the first one, assigns them.
 template <typename Real>
 void add_partial(std::span<const GradientSegment> segments, double factor, std::size_t begin, std::span<Real> out,
                  bool first) {
@@ -285,10 +292,11 @@ void fill_block(const GradientSum& sum, double scale, std::size_t begin, std::sp
   if (first) std::fill(out.begin(), out.end(), Real{0});
 }
 
-// Calls `use(at, block)` for the elements begin + at .. of the sum in double precision, block by block.
+// Calls `use(at, block)` block by block, where `block` contains the elements of the sum from begin + at on in double
+// precision.
 template <typename Use>
 void for_wide_blocks(const GradientSum& sum, double scale, std::size_t begin, std::size_t size, const Use& use) {
-  constexpr std::size_t block_size = 2048;  // fits the first-level cache
+  constexpr std::size_t block_size = 2048;  // fits into the first-level cache
   double block[block_size];
   for (std::size_t at = 0; at < size; at += block_size) {
     const std::span<double> part(block, std::min(block_size, size - at));
@@ -297,7 +305,8 @@ void for_wide_blocks(const GradientSum& sum, double scale, std::size_t begin, st
   }
 }
 
-// The model at which the whole sum is taken; null: several models, or nothing left to do.
+// The parameters at which the whole sum is evaluated; null if there are several models, or if nothing is left to
+// evaluate.
 const Cell* only_model(const GradientSum& sum) {
   if (sum.submitted || sum.chunks.empty()) return nullptr;
   const ModelStatePtr& at = sum.chunks.front().at;
@@ -321,13 +330,14 @@ std::unique_ptr<const GradientsApart> go_through(std::span<GradientSum::Chunk* c
                                      lists);
 }
 
-// A sum of weights below this share of their magnitudes is a rounding error of zero.
+// A sum of weights that is below this share of the sum of their magnitudes counts as zero, because it is a rounding
+// error.
 constexpr double rounding = 0x1p-44;
 // Weights whose relative difference is below this count as equal.
 constexpr double agreement = 0x1p-30;
 
 double sum_of(std::vector<double>& weights) {
-  std::sort(weights.begin(), weights.end());  // makes the sum independent of the order
+  std::sort(weights.begin(), weights.end());  // so that the sum does not depend on the order
   double sum = 0;
   double magnitude = 0;
   for (const double weight : weights) {
@@ -337,7 +347,7 @@ double sum_of(std::vector<double>& weights) {
   return std::abs(sum) <= rounding * magnitude ? 0 : sum;
 }
 
-// Sorts the weights and splits them into runs of equal ones; each weight becomes the middle of its run.
+// Sorts the weights and splits them into runs of (nearly) equal weights. Each weight becomes the middle of its run.
 void unite_weights(std::span<Gradient::Term> terms) {
   std::vector<Gradient::Term*> order;
   for (Gradient::Term& term : terms) order.push_back(&term);
@@ -353,7 +363,7 @@ void unite_weights(std::span<Gradient::Term> terms) {
   }
 }
 
-// The number of micro-batches whose normalisation buffers are in the sum: the merged ones, and those of sums among
+// The number of micro-batches whose normalisation buffers are in the sum: the merged ones, and those in sums among
 // `terms`.
 std::int64_t count_buffers(std::span<const Gradient::Term> terms, std::span<const Gradient::Term> merged) {
   auto count = std::ranges::count_if(merged, [](const Gradient::Term& term) { return term.layers.are_all(); });
@@ -579,7 +589,7 @@ std::vector<std::vector<std::size_t>> passes_of(std::span<const std::shared_ptr<
                                                 const Objective& objective) {
   std::vector<std::size_t> together;
   std::vector<std::vector<std::size_t>> alone;
-  std::set<const GradientSum*> seen;  // several gradients may contain one shared sum
+  std::set<const GradientSum*> seen;  // because several gradients may contain the same shared sum
   for (std::size_t i = 0; i < sums.size(); ++i)
     if (seen.insert(sums[i].get()).second && only_model(*sums[i]))
       together.push_back(i);
@@ -622,7 +632,7 @@ void submit_pass(std::span<const std::shared_ptr<GradientSum>> sums, const std::
   for (const auto& sum : sums)
     for (GradientSum::Chunk& chunk : sum->chunks) chunks.push_back(&chunk);
   const ModelStatePtr at = held_by_task(chunks.front()->at);
-  for (GradientSum::Chunk* chunk : chunks) chunk->at = nullptr;  // only the task holds the model, until it has run
+  for (GradientSum::Chunk* chunk : chunks) chunk->at = nullptr;  // so that only the task holds the model
   const std::vector<std::shared_ptr<Task>> inputs = {at->parameters->producer, producer(at->buffers)};
   const auto pass = std::make_shared<KeptOfPass::Pass>(KeptOfPass::Pass{.objective = objective});
   const auto begin = [pass, chunks, at, held = std::vector(sums.begin(), sums.end())] {
@@ -641,7 +651,7 @@ void submit_pass(std::span<const std::shared_ptr<GradientSum>> sums, const std::
 std::vector<Gradient::Term> merge_weights(std::span<const Gradient::Term> terms) {
   std::vector<Gradient::Term> merged;
   std::vector<std::vector<double>> weights;
-  // As in a narrow sum, models with the same parameters and buffers count as one.
+  // As in other sums, models with the same parameters and buffers count as one model.
   std::map<std::tuple<const Cell*, const Cell*, PartialBackward, MicroBatch>, std::size_t> place;
   for (const Gradient::Term& term : terms) {
     if (!term.at) continue;
@@ -668,7 +678,8 @@ DividedWork::DividedWork(ProcessGroup& group, Executor& executor, int workers)
 }
 
 int DividedWork::process_of(Rank worker) const {
-  // The inverse of blocks that begin at workers * p / processes. The rank of samples may exceed the number of workers.
+  // The inverse of blocks that begin at workers * p / processes. Ranks that name samples may exceed the number of
+  // workers.
   const std::int64_t last = std::min(worker.value, workers_ - 1);
   return static_cast<int>(((last + 1) * processes() - 1) / workers_);
 }
@@ -677,7 +688,7 @@ std::vector<bool> DividedWork::dealt(std::size_t count, ProcessSet places) const
   std::vector<bool> are_here(count, false);
   if (!is_here(places)) return are_here;
   const auto among = static_cast<std::size_t>((places & all()).count(processes()));
-  const auto own = static_cast<std::size_t>(places.count(self()));  // number of these processes before this one
+  const auto own = static_cast<std::size_t>(places.count(self()));  // this process's index among them
   for (std::size_t i = own; i < count; i += among) are_here[i] = true;
   return are_here;
 }
@@ -688,7 +699,7 @@ std::shared_ptr<Task> DividedWork::exchange(ProcessSet from, ProcessSet to,
                                             std::function<void(std::vector<Payload>)> take) {
   const std::uint64_t number = ++exchanges_;
   if (CheckpointLog::replays_here())
-    return nullptr;  // all processes skip it: the cells are restored with all other values
+    return nullptr;  // all processes skip it; cells are restored together with all other values
   from = from & all();
   to = to & all();
   const bool gives = is_here(from), takes = is_here(to);

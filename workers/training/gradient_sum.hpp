@@ -1,4 +1,5 @@
-// The evaluation of a sum of gradient promises, shared by all its consumers.
+// A sum of gradient promises whose evaluation is shared by all its holders, and the division of this work among
+// processes.
 #pragma once
 
 #include <algorithm>
@@ -22,47 +23,47 @@
 
 namespace syncopate {
 
-// A simulation divided among several processes: which process computes which values, and which values are sent.
+// Decides, if several processes divide a simulation, which process computes which values and which values are sent.
 //
-// All processes run the same programs in the same virtual time, and so submit the same arithmetic in the same order.
-// Every value has places: the processes where it is computed and stored. They are decided at submission and depend only
-// on earlier submissions, so that all processes know them. Other processes have no memory for it.
+// All processes run the same programs in the same virtual time, and therefore submit the same arithmetic in the same
+// order. Every value has places, the processes where it is computed and stored; other processes allocate no memory for
+// it. Places are decided at submission and depend only on earlier submissions, so all processes know them.
 //
-// - Workers are assigned to processes in equal blocks by rank. Values that only one worker asks for (its own steps, its
-//   mixture of other models) are computed at its process. Values that servers ask for, and results of collectives, are
-//   computed without communication wherever the inputs are, or where they are needed.
-// - Micro-batches of one process's workers are evaluated there. Those of several processes, at a model that is
-//   everywhere, are cut into the same chunks as for one process and divided evenly. A sum with parts at several
-//   processes is exchanged once: each process sends the sum of its parts, and all add these up in the order of the
-//   processes. Averages of models work in the same way.
-// - A value that is needed elsewhere is sent there, and both processes keep it.
+// - Workers are assigned to processes in equal blocks by rank. Values that only one worker requests (its own steps, its
+//   mixture of other models) are computed at that worker's process. Values that servers request, and results of
+//   collectives, are computed where their inputs are, without communication, or where they are needed.
+// - If all micro-batches of a sum belong to workers of one process, that process evaluates them. Otherwise, at a model
+//   that is everywhere, they are cut into the same chunks as in one process, which are divided evenly. A sum with parts
+//   at several processes is exchanged once: each process sends the sum of its parts, and all add these up in the order
+//   of the processes. Averages of models work in the same way.
+// - A value that another process needs is sent to it. Afterwards both processes have it.
 //
-// Values that are everywhere have the same bits: all processes compute them from equal bits by equal instructions, or
-// receive them. Compared with a run in one process, sums are grouped, and so rounded, differently.
+// A value that is everywhere has the same bits in all processes, because they compute it from equal bits with equal
+// instructions, or receive it. Compared with a run in one process, sums are grouped and therefore rounded differently.
 //
 // Only the submitting thread may call the members, except `self` and `processes`.
 class DividedWork {
  public:
-  // The arguments must outlive it, up to leave().
+  // The arguments must exist until leave() is called.
   DividedWork(ProcessGroup& group, Executor& executor, int workers);
 
   int processes() const { return group_.size(); }
   int self() const { return group_.self(); }
   bool is_here(ProcessSet places) const { return places.has(self()); }
   int process_of(Rank worker) const;
-  // Where the values that this participant asks for are computed: a worker's process; for a server, everywhere.
+  // Where the values that a participant requests are computed: a worker's process; for a server, everywhere.
   ProcessSet place_of(Rank rank) const {
     return rank.value < workers_ ? place_of_samples(rank) : ProcessSet::everywhere();
   }
   ProcessSet place_of_samples(Rank worker) const { return normalised(ProcessSet::only(process_of(worker))); }
 
-  // The processes of the participant for which work is submitted now.
+  // The places of the participant for which work is being submitted.
   ProcessSet asker() const { return asker_; }
   ProcessSet exchange_asker(ProcessSet places) { return std::exchange(asker_, places); }  // returns the previous one
 
-  // Each process in `from` sends a payload to all of `to`. A process in `from` runs `give` after the prerequisites; one
-  // in `to` runs `take` with all payloads, in the order of the processes. Returns a task that ends after `take`, or
-  // null.
+  // Each process in `from` sends a payload to all processes in `to`. A sender runs `give` after the prerequisites. A
+  // receiver runs `take` with all payloads, in the order of the processes. Returns a task that ends after `take`; null
+  // if this process does not receive.
   std::shared_ptr<Task> exchange(ProcessSet from, ProcessSet to, std::span<const std::shared_ptr<Task>> prerequisites,
                                  std::function<Payload()> give, std::function<void(std::vector<Payload>)> take);
   // The same with numbers, which all processes receive.
@@ -70,23 +71,23 @@ class DividedWork {
   std::shared_ptr<Task> exchange_numbers(ProcessSet from, std::span<const std::shared_ptr<Task>> prerequisites,
                                          std::function<Numbers()> give,
                                          std::function<void(const std::vector<Numbers>&)> take);
-  // The same, but runs `give` at once on this thread. Returns the numbers of all processes in `from`.
+  // The same, but runs `give` immediately on this thread and waits. Returns the numbers of all processes in `from`.
   std::vector<Numbers> exchanged_numbers(ProcessSet from, const std::function<Numbers()>& give);
 
-  // Call it once all tasks have ended: returns when the group holds no payload from them any more.
+  // Returns when the group no longer holds a payload of a task. Call it after all tasks have ended.
   void settle() { group_.settle(); }
 
-  // Sends the cell to all of `places` that do not have it.
+  // Sends the cell to those of `places` that do not have it.
   void bring(const CellPtr& cell, ProcessSet places);
 
-  // Which of `count` equal parts this process computes if all of `places` divide them.
+  // For each of `count` equal parts, whether this process computes it if `places` divide the parts among them.
   std::vector<bool> dealt(std::size_t count, ProcessSet places) const;
 
   // Replaces the set of all processes by `everywhere`.
   ProcessSet normalised(ProcessSet places) const { return places.covers(all()) ? ProcessSet::everywhere() : places; }
   ProcessSet all() const { return ProcessSet::first(processes()); }
 
-  // Call it before destruction: from then on no exchanged value reaches the executor.
+  // After this call no exchanged value reaches the executor. Call it before destruction.
   void leave() { group_.forget(); }
 
  private:
@@ -97,7 +98,7 @@ class DividedWork {
   std::uint64_t exchanges_ = 0;
 };
 
-// A vector as a payload that owns it; the floats in such a payload.
+// payload_of() makes a payload that owns the vector; floats() returns the floats in it.
 Payload payload_of(FlatVector values);
 inline const float* floats(const Payload& payload) { return static_cast<const float*>(payload.data); }
 
@@ -105,29 +106,29 @@ class KeptOfPass;
 
 struct GradientSum {
   // A chunk: micro-batches that are evaluated together, as one large batch. Chunks are cut from the sorted list by
-  // fixed rules, so the order of summation depends on nothing else.
+  // fixed rules, so the order of summation depends only on the list.
   struct Chunk {
     ModelStatePtr at{};  // null once its evaluation is submitted
     std::vector<MicroBatch> micro_batches{};
     double scale = 1;
-    PartialBackward layers{};               // if some are missing, neither losses nor buffers count
-    std::shared_ptr<GradientSum> nested{};  // instead of micro-batches: another sum, to be multiplied by scale
+    PartialBackward layers{};               // if some are missing, losses and buffers are ignored
+    std::shared_ptr<GradientSum> nested{};  // another sum instead of micro-batches; multiplied by scale
     PartialGradient result{};
-    // The result of a pass that several sums share; its values are computed when first asked for. Null: `result` has
-    // all.
+    // The chunk's part of a pass that several sums share; its values are computed when first requested. Null: `result`
+    // has all values.
     std::shared_ptr<const KeptOfPass> kept{};
-    int evaluator = 0;  // once submitted: the process that evaluates the micro-batches, if several divide the work
+    int evaluator = 0;  // the process that evaluates it, if several divide the work; set at submission
 
-    const std::vector<GradientSegment>& segments() const;  // from any thread, once the pass is over
+    const std::vector<GradientSegment>& segments() const;  // any thread may call it after the pass
   };
 
-  // Multiplies elements up to `end` by `factor`.
+  // Multiplies the elements from the previous factor's end up to `end` by `factor`.
   struct Factor {
     std::size_t end;
     double factor;
   };
 
-  // Which optimizer step this sum was used for, so that equal inputs give the same state.
+  // Identifies an optimizer step along this sum, so that steps with equal inputs return the same state.
   struct Use {
     std::uint64_t from;  // ModelState::id
     double scale;
@@ -139,59 +140,64 @@ struct GradientSum {
   };
 
   std::vector<Chunk> chunks;
-  std::vector<MicroBatch> carried;           // micro-batches known to be in chunks that are values alone
-  std::vector<Factor> factors;               // consecutive, up to P; empty: all are 1
+  std::vector<MicroBatch> carried;           // micro-batches known to be in chunks that only have values
+  std::vector<Factor> factors;               // consecutive ranges up to P; empty: all factors are 1
   std::vector<std::shared_ptr<Task>> tasks;  // one per chunk once submitted
   bool submitted = false;
-  // The processes that have all chunks, once submitted, and can read the sum. None: each process has some.
+  // Set at submission: the processes that have all chunks and can read the sum. Empty: no process has all of them.
   ProcessSet at;
-  std::shared_ptr<GradientSum> whole;  // the sum's values everywhere, once they are needed
-  bool is_reported = false;            // Training::Options::on_kept has been called
-  bool wide = false;                   // adds up in double precision
-  std::int64_t micro_batches = 0;      // in the sum of the normalisation buffers
-  // Strong references on purpose: while a state may still be looked up here, the next step must not take over its
-  // memory. Looked up, never iterated.
+  std::shared_ptr<GradientSum> whole;  // the sum's values, exchanged once they are needed everywhere
+  bool is_reported = false;            // whether Training::Options::on_kept has been called
+  bool wide = false;                   // whether it is added up in double precision
+  std::int64_t micro_batches = 0;      // number of micro-batches in the sum of normalisation buffers
+  // States after steps along this sum. The references are strong on purpose: while a state can be looked up here, a
+  // later step must not reuse its memory. Never iterated.
   std::map<Use, ModelStatePtr> uses;
 };
 
-// Sorts the gradient's terms and cuts them into chunks. A gradient that is already one shared sum (a wide one, if it is
-// wide) is returned unchanged, and `scale` receives its factor (1 otherwise). If work is divided, micro-batches of
-// several processes' workers are cut into a number of chunks that is a multiple of the number of processes.
+// Sorts the gradient's terms and cuts them into chunks. If the gradient is a single shared sum already (for a wide
+// gradient, a wide sum), returns that sum and sets `scale` to its factor; otherwise sets `scale` to 1. If work is
+// divided, micro-batches of workers of several processes are cut into a number of chunks that is a multiple of the
+// number of processes.
 std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& objective, double& scale,
                                      const DividedWork* divided = nullptr);
 
-// Appends the micro-batches in a sum that this process knows of, without those present only for their statistics.
+// Appends the micro-batches that are known to be in a sum, except those that contribute only statistics.
 void append_micro_batches(const GradientSum& sum, std::vector<MicroBatch>& out);
 void append_micro_batches(const Gradient& gradient, std::vector<MicroBatch>& out);
 
-// Evaluates the chunk at the model that was taken out of it; null: it is nested, or already has values.
+// Evaluates the chunk at `at`, the model that was moved out of it. Does nothing if `at` is null, because the chunk is
+// nested or already has values.
 void evaluate_chunk(GradientSum::Chunk& chunk, const ModelStatePtr& at, const Objective& objective);
 
-// Keeps only the last layers of an evaluated sum, as a deadline does.
+// Keeps only `layers` of an evaluated sum, as if a deadline had cut its backward pass.
 void cut_sum(GradientSum& sum, const PartialBackward& layers, const Objective& objective);
 
-// Submits the evaluation of all chunks, once. Chunks of other processes are skipped.
+// Submits the evaluation of all chunks, unless it has already been submitted. Skips chunks that other processes
+// evaluate.
 void submit_chunks(const std::shared_ptr<GradientSum>& sum, const std::shared_ptr<const Objective>& objective,
                    Executor& executor, DividedWork* divided = nullptr);
 
-// out[i] = scale x the sum's element begin + i; all chunks must be evaluated. A wide sum is rounded once, at the end.
+// Sets out[i] to scale x element begin + i of the sum. All chunks must have been evaluated. A wide sum is rounded once,
+// at the end.
 void write_block(const GradientSum& sum, double scale, std::size_t begin, std::span<float> out);
 
-// L2 norm of scale x the sum's elements [begin, end), as write_block writes them.
+// The L2 norm of scale x elements [begin, end) of the sum, as write_block writes them.
 double norm_of(const GradientSum& sum, double scale, std::size_t begin, std::size_t end);
 
-// Factor that limits a gradient of this norm to `most`, as torch.nn.utils.clip_grad_norm_ with its guard against zero.
+// The factor that limits a gradient of this norm to `most`, with the guard against zero of
+// torch.nn.utils.clip_grad_norm_.
 inline double clipping_factor(double norm, double most) { return std::min(1.0, most / (norm + 1e-6)); }
 
-// The elements' address if they are already contiguous in memory; else null.
+// Returns the address of these elements if they are contiguous in memory; null if not.
 const float* block_in_memory(const GradientSum& sum, double scale, std::size_t begin, std::size_t size);
 
-// Whether scale x the sum is a single chunk that a pass has kept. Only then call the function below: out (P,) += the
-// sum, without storing its values.
+// Whether scale x the sum is a single chunk of a pass that several sums share. Only in that case call add_kept_of_pass,
+// which adds the sum to out (P,) without storing its values.
 bool is_kept_of_pass(const GradientSum& sum, double scale);
 void add_kept_of_pass(const GradientSum& sum, float* out);
 
-// As write_block, in double precision: high[i] + low[i]. Both of equal size.
+// Like write_block, but in double precision, as high[i] + low[i]. `high` and `low` have equal sizes.
 void write_wide_block(const GradientSum& sum, double scale, std::size_t begin, std::span<float> high,
                       std::span<float> low);
 
@@ -205,40 +211,43 @@ LossSum loss_of(const GradientSum& sum);
 // Adds the normalisation buffers after each micro-batch to `total`, if the model has any.
 void add_buffers(const GradientSum& sum, std::span<float> total);
 
-// Submits the sum. Returns a sum that can be read at all of `places`: the same, or its values, exchanged once. The
-// exchanged values have the same bits on all processes, but differ by rounding from the sum itself.
+// Submits the sum and returns a sum that can be read at all of `places`. This is the same sum or, if not all of them
+// have it, its values, which are exchanged only once. Exchanged values have the same bits in all processes, but differ
+// by rounding from the sum itself.
 std::shared_ptr<GradientSum> sum_at(const std::shared_ptr<GradientSum>& sum, ProcessSet places,
                                     const std::shared_ptr<const Objective>& objective, Executor& executor,
                                     DividedWork* divided);
 
-// Elements of the flat vector that an optimizer treats alike.
+// A range of the flat vector whose elements an optimizer treats in the same way.
 struct ParameterRange {
   std::size_t begin = 0;
   std::size_t end = 0;
   bool excluded = false;  // from weight decay
 };
 
-// In ascending order, without gaps; none is empty. For a layer-wise optimizer each is a tensor.
+// Returns the ranges in ascending order, without gaps; none is empty. For a layer-wise optimizer each range is a
+// tensor.
 std::vector<ParameterRange> ranges_of(const Objective& objective, const Optimizer& optimizer);
 
-// Whether a tensor's name contains one of these.
+// Whether a tensor's name contains one of these strings.
 bool is_named(std::string_view tensor, const std::vector<std::string>& parts);
 
-// Groups sums into passes. Sums whose gradients are taken at one model share a forward and a backward pass
-// (Objective::batched_gradients); each sum's own part is computed when asked for. Returns lists of indices of sums that
-// share a pass, each sum in one list, in an order in which they may be submitted. The lists depend only on models and
-// micro-batches, never on the order of the sums: the same set gives the same bits.
+// Groups sums into passes. Sums at the same model share a forward and a backward pass (Objective::batched_gradients);
+// the part of each sum is computed when it is requested. Returns one list of indices of sums per pass, in an order in
+// which the passes may be submitted; each sum is in one list. The lists depend only on models and micro-batches, and
+// not on the order of the sums, so the same set of sums gives the same bits.
 std::vector<std::vector<std::size_t>> passes_of(std::span<const std::shared_ptr<GradientSum>> sums,
                                                 const Objective& objective);
 
-// Submits the evaluation of the sums of one pass; a single one as submit_chunks does. `submitted` is called with the
-// index of each sum as soon as all its tasks are submitted.
+// Submits the evaluation of the sums of one pass. A single sum is submitted as by submit_chunks. `submitted` is called
+// with the index of each sum as soon as all its tasks are submitted.
 void submit_pass(std::span<const std::shared_ptr<GradientSum>> sums, const std::shared_ptr<const Objective>& objective,
                  Executor& executor, const std::function<void(std::size_t)>& submitted);
 
 // Merges the terms of a wide gradient, a sum with large weights that cancel, such as a decoded gradient code. Returns
-// the terms with micro-batches, each of these once per model with the sum of its weights, whatever the terms' order.
-// Micro-batches that cancel are never computed. Those whose weights differ only by rounding are evaluated together.
+// one term per model and micro-batch with the sum of its weights, which does not depend on the order of the terms.
+// Micro-batches whose weights cancel are left out. Weights that differ only by rounding become equal, so that their
+// micro-batches are evaluated together.
 std::vector<Gradient::Term> merge_weights(std::span<const Gradient::Term> terms);
 
 }  // namespace syncopate

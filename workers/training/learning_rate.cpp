@@ -52,7 +52,7 @@ LearningRate::LearningRate(Options options) : options_(std::move(options)) {
   const bool is_endless = o.shape == Shape::constant || o.shape == Shape::step || o.shape == Shape::exponential;
   require(is_endless || as_double(o.total_steps) > held_,
           "total_steps (" + std::to_string(o.total_steps.value()) + ") must be above warmup_steps (" +
-              std::to_string(o.warmup_steps.value()) + "), with the hold");
+              std::to_string(o.warmup_steps.value()) + "), plus the hold's steps");
   require_above(o.decay_factor, 0, "decay_factor");
   require(o.decay_steps.empty() || o.decay_steps.front() >= 0, "decay_steps must be at least 0");
   require(std::ranges::adjacent_find(o.decay_steps, std::greater_equal<>{}) == o.decay_steps.end(),
@@ -75,8 +75,8 @@ Step LearningRate::warmup() const {
   return options_.counter == Counter::optimizer && first_after == 1 ? Step{0} : Step{first_after};
 }
 
-// The order of the operations is that of the formulas in the header: a period (coefficient / eta)^p is
-// rounded down, so the last bit of eta can decide it.
+// The operations are in the order of the formulas in the header. A synchronisation period (coefficient / eta)^p is
+// rounded down, so the last bit of eta can change it.
 double LearningRate::at(Step steps_done) const {
   const Step t = counted(steps_done);
   if (as_double(t) < warmup_) return start_ + as_double(t) * (options_.peak - start_) / warmup_;

@@ -1,7 +1,7 @@
-// Learning-rate schedules as functions of the number of optimizer steps done.
+// Learning-rate schedules as functions of the number of completed optimizer steps.
 // Source:  the reference code of Gu et al. 2024 (repository hmgxr128/QSR): warm-up, constant, step, linear, cosine,
-//          cosine-step; their paper: modified cosine; Chen et al. 2016 (TensorFlow): exponential and its staircase; the
-//          recipes of BERT and of LARS in DropCompute's code: warm-up, hold and polynomial.
+//          cosine-step; from their paper: modified cosine; Chen et al. 2016 (TensorFlow): exponential and its
+//          staircase; the recipes of BERT and of LARS in DropCompute's code: warm-up, hold and polynomial.
 // Symbols: t steps done, W warm-up steps, C steps of the hold, T total steps, N = T - W - C,
 //          u = min(max(t - W - C, 0), N); `warmup_start` is `final`, unless it is given.
 //   warm-up (all):    warmup_start + t (peak - warmup_start) / W  for t < W; the first step runs at warmup_start
@@ -14,8 +14,8 @@
 //   cosine:           final + (peak - final) (1 + cos(pi u / N)) / 2
 //   modified cosine:  the cosine at min(t, constant_from)
 //   cosine-step:      base^round(log_base(cosine)), halves to even; the warm-up goes to the unrounded peak
-// Differs: codes count differently. t here is the number of steps before this one, as in the papers; see Counter for
-//          others.
+// Differs: published codes count t differently. Here t is the number of steps before this one, as in the papers;
+//          Counter selects the other definitions.
 // Checks:  golden values of the recipes; the formulas; periods of QSR over whole trainings.
 #pragma once
 
@@ -30,24 +30,24 @@ class LearningRate {
  public:
   enum class Shape { constant, step, exponential, linear, polynomial, cosine, modified_cosine, cosine_step };
 
-  // Which number is used for t in the step after t steps.
+  // The value of t that the formulas use for the step that follows t completed steps.
   enum class Counter {
     done,       // t
-    next,       // t + 1: the step's number, as in schedules that are stepped first
-    optimizer,  // max(t, 1): an optimizer's counter, read before it is incremented, as in DropCompute's BERT
+    next,       // t + 1: as if the schedule were stepped before the optimizer
+    optimizer,  // max(t, 1): an optimizer's step counter, read before it is incremented, as in DropCompute's BERT
   };
 
   struct Options {
     Shape shape = Shape::constant;
     double peak = 0.1;
-    double final = 0;                      // end value, for shapes that have one
-    std::optional<double> warmup_start{};  // none: final
+    double final = 0;                      // final rate, for shapes that have one
+    std::optional<double> warmup_start{};  // nullopt: final
     Step warmup_steps{};
     Step hold_steps{};
-    double warmup_share = 0;          // share of total_steps, added to warmup_steps; may end between two steps
+    double warmup_share = 0;          // share of total_steps, added to warmup_steps; the sum need not be an integer
     double hold_share = 0;            // share of total_steps, added to hold_steps
-    Step total_steps{};               // T; needed by shares, and by all but constant, step and exponential
-    std::vector<Step> decay_steps{};  // step: where the rate falls, ascending
+    Step total_steps{};               // T; needed by shares, and by all shapes except constant, step and exponential
+    std::vector<Step> decay_steps{};  // step: the steps at which the rate falls, ascending
     double decay_factor = 0.1;        // for step and exponential
     Step decay_every{1};              // exponential: D
     bool staircase = false;           // exponential
@@ -57,13 +57,14 @@ class LearningRate {
     Counter counter = Counter::done;
   };
 
-  // Throws std::invalid_argument for: negative or infinite rates, a total that leaves no step to decay in (T <= W + C),
-  // decay steps out of order, a factor, power or D that is not above 0, a base that is not above 1.
+  // Throws std::invalid_argument for negative or infinite rates, if no steps are left for the decay (T <= W + C), if
+  // decay steps are not ascending, if a factor, power or D is not above 0, or if the base is not above 1.
   explicit LearningRate(Options options);
 
-  // The rate of the step after `steps_done` (at least 0) steps. Shapes that fall to `final` stay there from T on.
+  // Returns the rate of the step that follows `steps_done` (at least 0) completed steps. Shapes that fall to `final`
+  // stay there from T on.
   double at(Step steps_done) const;
-  // The number of steps in the warm-up.
+  // The number of warm-up steps.
   Step warmup() const;
   const Options& options() const { return options_; }
 

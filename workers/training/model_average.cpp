@@ -15,7 +15,7 @@ namespace syncopate {
 
 namespace {
 
-// The mean is needed wherever one of the cells is.
+// The processes that have at least one of the cells. The mean is needed on all of them.
 ProcessSet places_of_any(std::span<const CellPtr> cells) {
   ProcessSet places = ProcessSet::none();
   for (const CellPtr& cell : cells)
@@ -57,7 +57,7 @@ std::vector<ModelStatePtr> Training::average(std::span<const ModelStatePtr> stat
       inputs.push_back(cell_of(*states[i]));
       if (weighted) terms.push_back({weights[i] / total, inputs.back()});
     }
-    // The mean of equal cells is their value: nothing to compute, and no rounding.
+    // If all cells are the same one, it is the mean, without arithmetic and rounding.
     if (all_equal(inputs)) return inputs.front();
     return weighted ? submit_combination(terms, size, places_of_any(inputs)) : submit_mean(std::move(inputs), size, of);
   };
@@ -96,7 +96,8 @@ std::vector<ModelStatePtr> Training::average(std::span<const ModelStatePtr> stat
   return result;
 }
 
-// Element-wise mean, summed in the order of the workers; outside the slice the first one's values.
+// The element-wise mean, summed in the order of the workers. Outside the slice, the values are those of the first
+// input.
 CellPtr Training::submit_mean(std::vector<CellPtr> inputs, std::size_t size, Slice slice) {
   ProcessSet places = places_of_any(inputs);
   if (divided_) places = divided_->normalised(places);
@@ -111,7 +112,7 @@ CellPtr Training::submit_mean(std::vector<CellPtr> inputs, std::size_t size, Sli
       from = std::clamp(begin, from, to);
       to = std::clamp(end, from, to);
     }
-    constexpr std::size_t block = 2048;  // the running sum stays in the first-level cache
+    constexpr std::size_t block = 2048;  // so that the running sum stays in the first-level cache
     const float factor = 1.0f / static_cast<float>(held->size());
     for (std::size_t at = from; at < to; at += block) {
       const std::size_t n = std::min(block, to - at);
@@ -180,20 +181,18 @@ ModelStatePtr MovingAverage::update(const ModelStatePtr& published, Training& tr
 std::optional<MovingAverageOptions> read_moving_average(Settings& settings, bool publishes_rounds) {
   using Of = MovingAverageOptions::Of;
   if (!settings.has("average")) return std::nullopt;
-  Settings table =
-      settings.section({"average", "A moving average of the published models, which is then what is evaluated."});
+  Settings table = settings.section(
+      {"average", "A moving average of the published models; if given, it is evaluated instead of them."});
   MovingAverageOptions options;
-  options.decay = table.number({"decay", "Share of the average that each update keeps (alpha)."},
+  options.decay = table.number({"decay", "Weight of the old average in each update (alpha)."},
                                Range{.low = 0, .high = 1, .high_open = true}, options.decay);
   options.of =
-      table.choice({"of", "Whether it takes in the model that a step began with, or the one that the step leads to."},
+      table.choice({"of", "Whether a step adds the model from before the step or from after it to the average."},
                    {{"before-update", Of::before_update}, {"after-update", Of::after_update}},
                    publishes_rounds ? Of::after_update : options.of,
                    "\"before-update\"; \"after-update\" where models are published once per round");
   if (publishes_rounds && options.of == Of::before_update)
-    table.fault("of",
-                "must be \"after-update\": this method publishes a model once per round of local steps, and not each "
-                "update");
+    table.fault("of", "must be \"after-update\": this method publishes a model only once per round of local steps");
   options.num_updates = table.flag(
       {"num_updates", "Whether the decay of update n, from 0, is at most (1 + n) / (10 + n), as in TensorFlow."},
       options.num_updates);

@@ -26,7 +26,7 @@ void require_at_least_zero(double value, const char* name) {
   require(value >= 0 && std::isfinite(value), value, name, "at least 0 and finite");
 }
 
-// The share of a moment with this decay that is still its starting value; the rest comes from gradients.
+// The share of a moment with decay beta that still comes from its initial value; the rest comes from gradients.
 double left_of_start(double beta, const MomentAge& age) {
   return age.left * std::pow(beta, static_cast<double>(age.steps.value()));
 }
@@ -49,11 +49,11 @@ class AdamLike : public OptimizerWith<Options> {
   std::vector<double> decays() const override { return {this->options_.beta1, this->options_.beta2}; }
 };
 
-// The scalars of a step are computed in double precision and rounded once to single precision.
+// All scalars of a step are computed in double precision and rounded once to single precision.
 //
-// AdamW (Loshchilov and Hutter 2019), and Adam with its decay in the gradient. With c_i = 1 - beta_i^step, the step
-// lr (m / c_1) / (sqrt(s / c_2) + epsilon)  equals  rate m / (sqrt(s) + epsilon')  where  rate = lr sqrt(c_2) / c_1
-// and epsilon' = epsilon sqrt(c_2): one square root and one division per parameter.
+// AdamW (Loshchilov and Hutter 2019), and Adam, whose weight decay is added to the gradient. With c_i = 1 -
+// beta_i^step, the step lr (m / c_1) / (sqrt(s / c_2) + epsilon)  equals  rate m / (sqrt(s) + epsilon')  where  rate =
+// lr sqrt(c_2) / c_1 and epsilon' = epsilon sqrt(c_2): one square root and one division per parameter.
 struct AdamWScalars {
   float rate = 0;
   float epsilon = 0;
@@ -63,7 +63,7 @@ struct AdamWScalars {
   float shrink = 1;            // decoupled decay: theta is multiplied by this
 };
 
-// A moment that starts from zero has no vector to read.
+// Moments that are zero before this step (first_from_zero, second_from_zero) have no vector to read.
 template <bool first_from_zero, bool second_from_zero, bool keeps_second>
 [[gnu::always_inline]] inline void pass(const OptimizerBlock& block, const AdamWScalars s) {
   const float* const g = block.gradient;
@@ -100,8 +100,8 @@ template <bool keeps_second>
 SYNCOPATE_VECTOR_CLONES
 void adamw_pass(const OptimizerBlock& block, const AdamWScalars s) { adamw_pass_of<false>(block, s); }
 
-// An unwritten second moment is zero, and stays so. Where it is zero the step has no scale, so the first becomes zero
-// too.
+// A second moment that was never written is zero and remains zero. Where it is zero the step would have no scale, so
+// the first moment becomes zero, too.
 SYNCOPATE_VECTOR_CLONES
 void frozen_pass(const OptimizerBlock& block, const AdamWScalars s) { adamw_pass_of<true>(block, s); }
 
@@ -157,7 +157,7 @@ struct LambScalars : AdamScalars {
   float l2 = 0;    // coupled decay
 };
 
-// Writes the direction u over the gradient.
+// Computes the direction u and overwrites the gradient with it.
 SYNCOPATE_VECTOR_CLONES
 void direction_pass(const OptimizerBlock& block, const LambScalars c) {
   const float* const before = block.before;
@@ -225,10 +225,10 @@ class Lamb final : public AdamLike<LambOptions> {
 
 // The scalars for one tensor.
 struct LansScalars : AdamScalars {
-  float normalise = 1;  // normalised gradient: h = normalise g
+  float normalise = 1;  // factor of the gradient: h = normalise g
 };
 
-// The two directions at parameters theta.
+// The two directions r and c of a step at parameters theta.
 struct Directions {
   float r;
   float c;
@@ -308,9 +308,9 @@ class Lans final : public AdamLike<LansOptions> {
 // The scalars for one tensor.
 struct LarsScalars {
   float momentum = 0;
-  float of_gradient = 0;    // r; times the rate if the momentum sums updates
+  float of_gradient = 0;    // r; multiplied by the rate if the momentum sums updates
   float of_parameters = 0;  // of_gradient times the decay
-  float rate = 1;           // multiplies the momentum
+  float rate = 1;           // factor of the momentum
 };
 
 SYNCOPATE_VECTOR_CLONES
@@ -369,7 +369,7 @@ struct RmsPropScalars {
   float momentum = 0;
   float rho = 0;
   float rest = 0;   // 1 - rho, rounded from double
-  float start = 0;  // remaining share of the mean square's start value
+  float start = 0;  // what remains of the mean square's initial value
   float epsilon = 0;
   float l2 = 0;
 };
@@ -443,9 +443,9 @@ struct SgdScalars {
 
 enum class Momentum { none, from_zero, running };
 
-// Decay that is off multiplies by 0 or 1, which changes no bit of a finite result and saves a loop per form. Before and
-// after are the same memory or disjoint, so iterations are independent. Without the pragma the compiler takes equal
-// pointers for an overlap and falls back to a scalar loop.
+// If weight decay is off, the loop multiplies by 0 or 1, which changes no bit of a finite result and saves a loop per
+// form. `before` and `after` are the same memory or disjoint, so iterations are independent. Without the pragma the
+// compiler treats equal pointers as an overlap and falls back to a scalar loop.
 template <Momentum momentum, bool nesterov, MomentumOf of>
 [[gnu::always_inline]] inline void pass(const OptimizerBlock& block, const SgdScalars s) {
   const float* const g = block.gradient;

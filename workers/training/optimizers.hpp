@@ -1,5 +1,5 @@
-// Optimizers as one pass over flat vectors, block by block so that a block stays in the first-level cache. Checked step
-// by step against torch::optim (tests/workers/optimizers_test.cpp).
+// Optimizers. A step is one pass over flat vectors, block by block, so that a block stays in the first-level cache.
+// Every step is compared with torch::optim in tests/workers/optimizers_test.cpp.
 // Shapes:  parameters, gradient, each moment: (P,) flat float32.
 #pragma once
 
@@ -14,43 +14,46 @@
 
 namespace syncopate {
 
-enum class DecayScope { weights, all };       // which parameters decay
+enum class DecayScope { weights, all };       // which parameters weight decay applies to
 enum class DecayForm { coupled, decoupled };  // added to the gradient (L2), or subtracted from the parameters
 
 struct WeightDecay {
   double rate = 0;
   DecayScope scope = DecayScope::weights;
   DecayForm form = DecayForm::coupled;
-  std::vector<std::string> exclude{};  // tensors whose names contain one of these do not decay either
+  std::vector<std::string> exclude{};  // tensors whose names contain one of these strings do not decay
 };
 
-// The tensors that a layer-wise optimizer scales by a trust ratio: those that may decay, or all.
+// Which tensors' steps a layer-wise optimizer scales by a trust ratio: only those that weight decay applies to, or all.
 enum class TrustScope { decayed, all };
 
-// The terms that a momentum sums up. They agree until the learning rate changes: the second keeps old steps at their
-// old rate.
+// The terms that the momentum accumulates. Both forms are equal until the learning rate changes; in the second, old
+// gradients keep the rate of their own step.
 enum class MomentumOf {
-  gradients,  // as PyTorch's:                v = mu v + g;     theta -= lr v
-  updates,    // as TensorFlow's and MLPerf's: v = mu v + lr g;  theta -= v
+  gradients,  // as in PyTorch: v = mu v + g; theta -= lr v
+  updates,    // as in TensorFlow and MLPerf: v = mu v + lr g; theta -= v
 };
 
-// Sums over a tensor measured in a pass of a layer-wise step. Each optimizer defines its own; most are sums of squares.
+// Sums over a tensor that a layer-wise optimizer measures in one pass. Each optimizer defines its own; most are sums of
+// squares.
 using TensorSums = std::array<double, 3>;
-using PassSums = std::array<TensorSums, 2>;  // by pass
+using PassSums = std::array<TensorSums, 2>;  // one entry per pass
 
 struct StepContext {
   double learning_rate = 0;
   MomentAges ages = {MomentAge{.steps = 1}, MomentAge{.steps = 1}};  // age of each moment, this step included
-  double decay = 0;  // weight-decay rate of this block, 0 for parameters that do not decay
-  // The second moment stays unchanged (beta1_of_frozen); where it is 0, the first becomes 0.
+  double decay = 0;  // weight-decay rate of this block; 0: its parameters do not decay
+  // The step does not change the second moment (beta1_of_frozen). Where the second moment is 0, the first becomes 0.
   bool keeps_second = false;
-  // Layer-wise optimizers: this block's tensor never decays; the passes' sums so far, of the tensor and of all tensors.
+  // For layer-wise optimizers: whether this block's tensor is excluded from decay, and the sums of the passes done so
+  // far over this tensor and over all tensors.
   bool excluded = false;
   const PassSums* tensor = nullptr;
   const PassSums* model = nullptr;
 };
 
-// A block of the vectors. `before` and `after` may share memory, and so may each moment's. Null moments are zeros.
+// A block of the vectors. `before` and `after` may be the same memory, and so may the two pointers of each moment. A
+// null moment means zeros.
 struct OptimizerBlock {
   std::size_t size = 0;
   const float* gradient = nullptr;
@@ -58,41 +61,41 @@ struct OptimizerBlock {
   float* after = nullptr;
   const float* moments_before[2] = {nullptr, nullptr};
   float* moments_after[2] = {nullptr, nullptr};
-  float* kept = nullptr;  // layer-wise: the gradient's memory, valid until the step's end
+  float* kept = nullptr;  // layer-wise: writable memory of the gradient, valid until the step's end
 };
 
-// The longest block of a layer-wise step.
+// The largest number of elements in a block.
 inline constexpr std::size_t longest_block = 2048;
 
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  virtual int moments() const = 0;  // 0, 1 or 2 vectors of state
-  // The share of each moment that a step keeps: the momentum, or beta1 and beta2.
+  virtual int moments() const = 0;  // the number of state vectors: 0, 1 or 2
+  // The factor by which each step multiplies each moment: the momentum, or beta1 and beta2.
   virtual std::vector<double> decays() const = 0;
   virtual void update(const OptimizerBlock& block, const StepContext& context) const = 0;
   virtual const WeightDecay& weight_decay() const = 0;
-  // The first moment's decay, if the second moment may stay unchanged while the first is updated; else none. Such steps
-  // have neither bias correction nor decay in the gradient. Where the second moment is exactly 0, a step is decay
-  // alone.
+  // Returns beta1 if the optimizer supports steps that update the first moment and leave the second unchanged; nullopt
+  // if not. It must have neither bias correction nor coupled weight decay. Where the second moment is exactly 0, this
+  // step only applies weight decay.
   virtual std::optional<double> beta1_of_frozen() const { return std::nullopt; }
 
-  // At most 2 passes before `update`, in which a layer-wise optimizer measures whole tensors. No block spans two
-  // tensors.
+  // The number of passes before `update` (at most 2) in which a layer-wise optimizer measures whole tensors. If there
+  // are any, no block spans two tensors.
   virtual int passes() const { return 0; }
-  // This block's share of a pass's sums. It may write the moments, and overwrite the gradient (`kept`), for later
-  // passes.
+  // Returns this block's contribution to a pass's sums. May write the moments and overwrite the gradient (`kept`) for
+  // later passes.
   virtual TensorSums measure(int pass, const OptimizerBlock& block, const StepContext& context) const;
 };
 
-// The moment to read. A null moment is first written as zeros.
+// Returns the moment's values to read. If the moment is null, first fills its output memory with zeros and returns
+// that.
 const float* read_moment(const OptimizerBlock& block, std::size_t moment);
 
-// The factories throw std::invalid_argument, which names the option and the value found.
+// The factories throw std::invalid_argument, whose message names the option and the value found.
 //
-// v = mu v + g;  theta -= lr (v, or g + mu v with Nesterov). As torch::optim::SGD with dampening 0; with a momentum of
-// updates as tf.keras.optimizers.SGD.
-// updates as tf.keras.optimizers.SGD.
+// v = mu v + g;  theta -= lr (v, or g + mu v with Nesterov). Equals torch::optim::SGD with dampening 0 or, with a
+// momentum of updates, tf.keras.optimizers.SGD.
 struct SgdOptions {
   double momentum = 0;
   MomentumOf momentum_of = MomentumOf::gradients;
@@ -102,12 +105,12 @@ struct SgdOptions {
 // Throws std::invalid_argument unless 0 <= momentum < 1, rate >= 0, and momentum > 0 with Nesterov.
 std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options);
 
-// Decoupled weight decay, as torch::optim::AdamW; with the coupled form as torch::optim::Adam.
+// Equals torch::optim::AdamW with decoupled weight decay, and torch::optim::Adam with coupled weight decay.
 struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  bool corrects_bias = true;  // moments are divided by 1 - beta^step
+  bool corrects_bias = true;  // divide moments by 1 - beta^step
   WeightDecay weight_decay{.rate = 0.01, .scope = DecayScope::all, .form = DecayForm::decoupled};
 };
 // Throws std::invalid_argument unless 0 <= beta < 1, epsilon > 0 and rate >= 0.
@@ -120,10 +123,10 @@ std::unique_ptr<Optimizer> make_adamw(const AdamWOptions& options);
 //   u = m / (1 - b1^t) / (sqrt(s / (1 - b2^t)) + epsilon) + wd theta;  theta -= lr |theta| / |u| u
 // Shapes:  gradient, parameters, m, s: (P,) flat float32; norms are those of tensors.
 // Cost:    two passes over the vectors and one for the global norm.
-// Differs: the ratio is 1 where a norm is 0 and where nothing decays (norms and biases; a rate of 0), as in NVIDIA's;
-//          trust = all scales every tensor ("nvlamb"). A coupled decay (L2 mode) is added to g before the moments.
-//          Without averaging of gradients (1 - b1) is 1. The ratio is not bounded, as in NVIDIA's; DropCompute's
-//          experimental variant bounds it to 0.01 ... 10.
+// Differs: as in NVIDIA's code, the ratio is 1 where a norm is 0 and for tensors that do not decay (norms and biases,
+//          or all at a rate of 0); trust = all scales every tensor ("nvlamb"). A coupled decay (L2 mode) is added to g
+//          before the moments. If averages_gradients is false, the factor (1 - b1) is replaced by 1. As in NVIDIA's
+//          code, the ratio is not bounded; DropCompute's experimental variant limits it to 0.01 ... 10.
 // Checks:  golden vectors; a reference in double precision over 50 steps of many tensors.
 struct LambOptions {
   double beta1 = 0.9;
@@ -139,7 +142,7 @@ struct LambOptions {
 // Throws unless 0 <= beta < 1, epsilon > 0, max_norm >= 0, 0 <= ratio_min <= ratio_max and rate >= 0.
 std::unique_ptr<Optimizer> make_lamb(const LambOptions& options);
 
-// LANS: LAMB with each tensor's gradient normalised first, and a step that looks ahead as Nesterov's.
+// LANS: LAMB that first normalises each tensor's gradient and takes a Nesterov-like step.
 // Source:  Zheng et al. 2020, "Accelerated Large Batch Optimization of BERT Pretraining in 54 minutes"; the form that
 //          DropCompute's 1.5B model uses.
 //   h = g / (|g| + epsilon);  m = b1 m + (1 - b1) h;  s = b2 s + (1 - b2) h^2;  d = sqrt(s / (1 - b2^t)) + epsilon
@@ -147,9 +150,10 @@ std::unique_ptr<Optimizer> make_lamb(const LambOptions& options);
 //   theta -= lr (b1 |theta| / |r| r + (1 - b1) |theta| / |c| c),  a ratio being 1 where a norm is 0
 // Shapes:  gradient, parameters, m, s: (P,) flat float32; norms are those of tensors.
 // Cost:    three passes over the vectors.
-// Differs: the ratios scale all tensors, also those that do not decay; trust = decayed leaves these at 1. Clipping by
-//          the global norm beforehand is an option (off by default); it acts only through epsilon.
-// Checks:  golden vector; scaled gradients change nothing; a reference in double precision over 50 steps.
+// Differs: the ratios scale all tensors, even those that do not decay; trust = decayed sets the ratio of the latter to
+//          1. Clipping by the global norm beforehand is an option (off by default). Because gradients are normalised,
+//          it has an effect only through epsilon.
+// Checks:  golden vector; scaling the gradients changes nothing; a reference in double precision over 50 steps.
 struct LansOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -161,15 +165,16 @@ struct LansOptions {
 // Throws std::invalid_argument unless 0 <= beta < 1, epsilon > 0, max_norm >= 0 and rate >= 0.
 std::unique_ptr<Optimizer> make_lans(const LansOptions& options);
 
-// LARS: momentum SGD in which each tensor's step is in proportion to its norm.
+// LARS: momentum SGD in which each tensor's step is proportional to the tensor's norm.
 // Source:  You et al. 2017, "Large Batch Training of Convolutional Networks"; MLPerf's TensorFlow optimizer.
 //   r = eta |theta| / (|g| + wd |theta| + epsilon), 1 where a norm is 0;  d = r (g + wd theta)
 //   updates (default, MLPerf's):  v = mu v + lr d;  theta -= v
 //   gradients:                    v = mu v + d;     theta -= lr v
 // Shapes:  gradient, parameters, v: (P,) flat float32; norms are those of tensors.
 // Cost:    one pass over the vectors for the norms, and one for the step.
-// Differs: a tensor without decay has no ratio either, as on MLPerf's skip list (norms and biases); trust = all gives
-//          it a ratio. MLPerf's epsilon of 0 is its backend's 1e-7. LARC's bound on r is not implemented.
+// Differs: a tensor that does not decay has the ratio 1, as tensors on MLPerf's skip list (norms and biases); trust =
+//          all scales it, too. MLPerf's setting epsilon = 0 means its backend's 1e-7. LARC's bound on r is not
+//          implemented.
 // Checks:  golden vectors; a reference in double precision over 50 steps of many tensors.
 struct LarsOptions {
   double momentum = 0.9;
@@ -182,21 +187,21 @@ struct LarsOptions {
 // Throws std::invalid_argument unless 0 <= momentum < 1, the coefficient > 0, epsilon >= 0 and rate >= 0.
 std::unique_ptr<Optimizer> make_lars(const LarsOptions& options);
 
-// RMSProp: each gradient divided by the root of a running mean of its squares, with momentum.
+// RMSProp: divides each gradient by the root of a running mean of its squares; with momentum.
 // Source:  the kernel of TensorFlow (ApplyRMSProp), as Chen et al. 2016 use it: decay 0.9, momentum 0.9, epsilon 1.0;
-//          torch.optim.RMSprop. Plain momentum, never Nesterov's; not centred.
+//          torch.optim.RMSprop. The momentum is never Nesterov's, and the mean square is not centred.
 //   tensorflow (default):  ms = rho ms + (1 - rho) g^2;  v = mu v + lr g / sqrt(ms + epsilon);    theta -= v
 //   pytorch:               ms = rho ms + (1 - rho) g^2;  v = mu v + g / (sqrt(ms) + epsilon);     theta -= lr v
-// Shapes:  gradient, parameters, ms, v: (P,) flat float32. The moments are v, then ms; without momentum ms alone.
-// Differs: ms starts at 1 in TensorFlow 1, at 0 in Keras 2 and PyTorch. The stored moment starts at 0 in every form,
-//          since null moments are zeros; ms is the stored moment plus start rho^t, which follows the same recursion.
-//          Where a state policy resets it, alone or with v, ms is `start` again.
-// Checks:  golden vectors of all forms; torch::optim::RMSprop; epsilon far above g^2 is momentum SGD.
+// Shapes:  gradient, parameters, ms, v: (P,) flat float32. The moments are v and ms; without momentum only ms.
+// Differs: ms starts at 1 in TensorFlow 1 and at 0 in Keras 2 and PyTorch. The stored moment always starts at 0,
+//          because null moments are zeros. ms is the stored moment plus start x rho^t, which follows the same
+//          recursion. If a state policy resets the stored moment, alone or with v, ms is `start` again.
+// Checks:  golden vectors of all forms; torch::optim::RMSprop; with epsilon far above g^2 it equals momentum SGD.
 enum class RmsPropForm { tensorflow, pytorch };
 
 struct RmsPropOptions {
   RmsPropForm form = RmsPropForm::tensorflow;
-  double rho = 0.9;  // share of the mean square that a step keeps
+  double rho = 0.9;  // factor of the old mean square in each step
   double momentum = 0.9;
   double epsilon = 1.0;
   double mean_square_start = 1;  // ms before the first step

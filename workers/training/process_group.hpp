@@ -1,5 +1,6 @@
-// How the processes that divide a simulation move values between them. All make the same run, and so the same exchanges
-// in the same order; a number identifies an exchange on all of them. Once begun, an exchange needs no further calls.
+// How the processes that divide a simulation exchange values. All of them execute the same run and therefore the same
+// exchanges in the same order, so a number identifies an exchange on all processes. Once begun, an exchange completes
+// without further calls.
 #pragma once
 
 #include <bit>
@@ -14,12 +15,12 @@ namespace syncopate {
 
 inline constexpr int most_processes = 64;  // a value's set of processes is a 64-bit mask
 
-// Some of the processes that divide a simulation.
+// A set of the processes that divide a simulation.
 class ProcessSet {
  public:
   constexpr ProcessSet() = default;
   static constexpr ProcessSet none() { return ProcessSet(0); }
-  // All processes, whatever their number; the only process if work is not divided.
+  // All processes, whatever their number. If work is not divided, this process.
   static constexpr ProcessSet everywhere() { return ProcessSet(~std::uint64_t{0}); }
   static constexpr ProcessSet only(int process) { return ProcessSet(std::uint64_t{1} << process); }
 
@@ -28,7 +29,7 @@ class ProcessSet {
   constexpr bool has(int process) const { return (bits_ >> process & 1) != 0; }
   constexpr bool covers(ProcessSet other) const { return (other.bits_ & ~bits_) == 0; }
   constexpr int lowest() const { return std::countr_zero(bits_); }  // the set must not be empty
-  // How many of the first `processes` are in the set.
+  // The number of members among the first `processes` processes.
   constexpr int count(int processes) const { return std::popcount(bits_ & first(processes).bits_); }
 
   static constexpr ProcessSet first(int processes) {
@@ -44,7 +45,7 @@ class ProcessSet {
   std::uint64_t bits_ = ~std::uint64_t{0};
 };
 
-// Bytes with an owner that keeps them alive; their number is a multiple of 4.
+// Bytes and an owner that keeps them alive. Their number is a multiple of 4.
 struct Payload {
   std::shared_ptr<const void> owner{};
   const void* data = nullptr;
@@ -58,26 +59,27 @@ class ProcessGroup {
   virtual int size() const = 0;  // at most most_processes
 
   struct Exchange {
-    std::uint64_t number = 0;  // from 1, unique in the run
-    ProcessSet from{};         // senders; explicit processes, not `everywhere`
-    ProcessSet to{};           // receivers of each sender's payload
+    std::uint64_t number = 0;  // counted from 1, unique within the run
+    ProcessSet from{};         // senders, as explicit processes instead of `everywhere`
+    ProcessSet to{};           // receivers; each one gets every sender's payload
     Payload mine{};            // payload of this process, if it is in `from`
-    // Called in the group's thread with the others' payloads, by process. If there are none, called once `mine` is
-    // sent.
+    // Called in the group's thread with the payloads of the other processes, ordered by process. If no payloads are
+    // received, it is called once `mine` has been sent.
     std::function<void(std::vector<Payload>)> done{};
   };
 
-  // Begins a run on all processes. `on_failure` is called once, from any thread, if a process that this one waits for
-  // has ended the run (what() says why), or if the program is interrupted (Interrupted).
+  // Begins a run on all processes. `on_failure` is called at most once, from any thread: if a process for which this
+  // one waits has ended the run (what() says why), or if the program is interrupted (Interrupted).
   virtual void open(std::function<void(std::exception_ptr)> on_failure) = 0;
-  // Every sender and receiver begins the exchange, in any order. Any thread may call it.
+  // Begins an exchange. Every sender and every receiver must call it; the order of exchanges may differ. Any thread may
+  // call it.
   virtual void begin(Exchange&& exchange) = 0;
-  // Call it when no exchange is pending here. Returns once the group holds no payload. Throws Interrupted.
+  // Returns once the group holds no payload. Call it when no exchange is pending in this process. Throws Interrupted.
   virtual void settle() = 0;
-  // Afterwards the run's functions are not called any more, and new exchanges are ignored.
+  // After this call the run's functions are no longer called, and new exchanges are ignored.
   virtual void forget() = 0;
-  // Ends the run on all processes, and waits for them. `failure`: why it has failed on this one; empty: it has not.
-  // Returns the same on all: why it has failed, or nothing. Throws Interrupted.
+  // Ends the run on all processes and waits for them. `failure`: why the run has failed in this process; empty if it
+  // has not. Returns the same text on all processes: why the run has failed, or an empty text. Throws Interrupted.
   virtual std::string close(const std::string& failure) = 0;
 };
 

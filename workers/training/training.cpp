@@ -27,7 +27,7 @@ void count(std::vector<double>& counts, const BackwardOrder& order, const Gradie
   }
 }
 
-// The process that sends a cell which exists at several processes.
+// The process that contributes a cell which several processes have.
 int giver_of(const Cell& cell) { return cell.at.lowest(); }
 
 double distance_of(const Cell& a, const Cell& b, std::size_t offset, std::size_t size) {
@@ -43,11 +43,11 @@ double distance_of(const Cell& a, const Cell& b, std::size_t offset, std::size_t
 
 // The number of executor tasks for arithmetic on a flat vector.
 std::size_t number_of_ranges(std::size_t size) {
-  // Fewer elements than this take less time than waking another thread.
+  // Arithmetic on fewer elements takes less time than waking another thread.
   constexpr std::size_t smallest_range = 64 * 1024;
   constexpr std::size_t most_ranges = 16;
   const std::size_t ranges = std::clamp(size / smallest_range, std::size_t{1}, most_ranges);
-  return ranges == 1 ? 1 : ranges + ranges % 2;  // even, so that two cores finish together
+  return ranges == 1 ? 1 : ranges + ranges % 2;  // even, so that two cores finish at the same time
 }
 
 }  // namespace
@@ -99,7 +99,8 @@ CellPtr Training::submit_combination(std::span<const WeightedCell> terms, std::s
   if (std::ranges::any_of(read, [&](const CellPtr& each) { return !each->at.covers(places); }))
     return submit_combination_of_processes(std::move(*summands), size, places);
 
-  // In one task: the next step finds the sum in that core's cache, and other cores are busy with other sums.
+  // One task computes the whole sum, because the next step then finds it in that core's cache and other cores are busy
+  // with other sums.
   auto cell = new_cell();
   const auto fill = [cell, summands, size] {
     std::vector<WeightedVector> parts;
@@ -117,7 +118,7 @@ ModelStatePtr Training::combine_tensors(const ModelStatePtr& from, const ModelSt
   const auto all_are = [&](double share) { return std::ranges::all_of(shares, [&](double s) { return s == share; }); };
   if (all_are(0)) return from;
   if (from->parameters == to->parameters || all_are(1)) return to;
-  Memo<const ModelState>::Key key{{from->id, 1.0}, {to->id, 1.0}};  // keys of `combine` begin with a weight of 0
+  Memo<const ModelState>::Key key{{from->id, 1.0}, {to->id, 1.0}};  // combine()'s keys begin with weight 0
   for (const double share : shares) key.emplace_back(0, share);
   const auto known = combined_.find(key);
   if (known && !known->parameters->stepped_from) return known;
@@ -136,7 +137,7 @@ ModelStatePtr Training::combine_tensors(const ModelStatePtr& from, const ModelSt
       const float* const x = std::as_const(a->value).data() + at;
       const float* const y = std::as_const(b->value).data() + at;
       float* const out = cell->value.data() + at;
-      // 0 x NaN would be NaN.
+      // Copies instead of multiplying by 0, because 0 x NaN is NaN.
       if (shares[i] == 0 || shares[i] == 1)
         std::copy_n(shares[i] == 0 ? x : y, count, out);
       else
@@ -205,7 +206,7 @@ CellPtr Training::submit_assembly(std::span<const ModelStatePtr> slices) {
   CellPtr known = assembled_.find(key);
   if (known && known->stepped_from) known = nullptr;
   if (divided_ && known != last_assembled_) known = nullptr;
-  if (CheckpointLog* const log = CheckpointLog::here()) {  // maybe only tasks hold it
+  if (CheckpointLog* const log = CheckpointLog::here()) {  // it may be held only by tasks
     known = log->found(std::move(known));
     if (known) assembled_.remember(key, known);
   }
@@ -318,7 +319,8 @@ ProcessSet Training::place_of_reader(std::span<const CellPtr> reads) const {
   return !divided_ || std::ranges::all_of(reads, is_everywhere) ? ProcessSet::everywhere() : place();
 }
 
-// Everywhere, if all processes share the state and take the same step. A worker's own step is taken at its process.
+// A step along a reduced gradient is taken everywhere if all processes have the state. A worker's own step is taken at
+// its process.
 ProcessSet Training::place_of_step(const ModelState& state, const Gradient& gradient) const {
   if (!divided_) return ProcessSet::everywhere();
   const CellPtr cells[] = {state.parameters, state.moments[0].values, state.moments[1].values, state.buffers};
@@ -337,7 +339,7 @@ std::vector<double> Training::agreed_numbers(std::size_t count, ProcessSet place
   return log ? log->numbers_of(count, numbers_of_all) : numbers_of_all();
 }
 
-// Each process has the losses of the micro-batches that it evaluates.
+// Adds up the losses of all processes, each of which knows those of the micro-batches that it evaluated.
 double Training::loss_of_processes(const GradientSum& sum) {
   const std::int64_t micro_batches = loss_of(sum).micro_batches;
   if (micro_batches == 0) return std::numeric_limits<double>::quiet_NaN();
@@ -350,7 +352,7 @@ double Training::loss_of_processes(const GradientSum& sum) {
   return loss / static_cast<double>(micro_batches);
 }
 
-// Outside the slice the values are those of the first input.
+// Each process sends the sum of its inputs. Outside the slice the values are those of the first input.
 CellPtr Training::submit_mean_of_processes(std::vector<CellPtr> inputs, std::size_t size, Slice slice,
                                            ProcessSet places) {
   const auto begin = static_cast<std::size_t>(slice.begin(static_cast<std::int64_t>(size)));
@@ -367,7 +369,7 @@ CellPtr Training::submit_mean_of_processes(std::vector<CellPtr> inputs, std::siz
     prerequisites.push_back(cell->producer);
   }
   const bool is_all = begin == 0 && end == size;
-  const CellPtr& first = inputs.front();  // with a slice: of parameters, which every state has
+  const CellPtr& first = inputs.front();  // not null if there is a slice, since slices are of parameters
   const bool has_first = !is_all && giver_of(*first) == divided_->self();
   const auto give = [mine, size, begin, end, is_all, rest = has_first ? first : nullptr] {
     FlatVector sum(size);
@@ -397,7 +399,7 @@ CellPtr Training::submit_mean_of_processes(std::vector<CellPtr> inputs, std::siz
   return mean;
 }
 
-// Terms that all of `places` have are added there; the other terms are added by the processes that have them.
+// Terms that all of `places` have are added there. The processes that have the other terms send their sums.
 CellPtr Training::submit_combination_of_processes(std::vector<WeightedCell> terms, std::size_t size,
                                                   ProcessSet places) {
   ProcessSet givers = ProcessSet::none();
@@ -443,7 +445,7 @@ CellPtr Training::submit_combination_of_processes(std::vector<WeightedCell> term
   return cell;
 }
 
-// All processes have the mean; each adds up the squared distances of its models.
+// All processes compute the mean; then each adds up the squared distances of its own models.
 void Training::measure_spread_of_processes(std::vector<WeightedState> states, std::function<void(double)> done) {
   const AskedBy all(*this, ProcessSet::everywhere());
   double weights = 0;
@@ -480,17 +482,17 @@ void Training::measure_spread_of_processes(std::vector<WeightedState> states, st
 
 namespace {
 
-// Sums measured in the passes of a layer-wise step.
+// Collects the sums measured in the passes of a layer-wise step.
 class Measures {
  public:
   explicit Measures(std::size_t tensors) : by_tensor_(tensors) {}
 
-  // Adds the sums of each tensor over a range of the parameters, by the range's beginning. Any thread may call it.
+  // Adds the sums of each tensor over the range of the parameters that begins at `range`. Any thread may call it.
   void add(std::size_t range, std::vector<TensorSums> sums) {
     std::lock_guard lock(mutex_);
     ranges_.emplace(range, std::move(sums));
   }
-  // Call it once all ranges have been added: sums them up in order.
+  // Adds up the ranges in their order. Call it after all ranges of a pass have been added.
   void end_pass(int pass) {
     const auto at = static_cast<std::size_t>(pass);
     for (const auto& [range, sums] : ranges_)
@@ -511,8 +513,8 @@ class Measures {
   PassSums of_model_{};
 };
 
-// Whether no one else holds it any more; all other reads are then over. Releasing one more holder synchronises with the
-// others' releases. A fence would do so too, but ThreadSanitizer does not understand fences.
+// Whether this is the only holder, so that no other thread reads the object any more. Releasing a temporary holder
+// synchronises with the others' releases. A fence would do the same, but ThreadSanitizer does not understand fences.
 template <typename Held>
 bool only_ours(const std::shared_ptr<Held>& held) {
   if (held.use_count() != 1) return false;
@@ -520,7 +522,8 @@ bool only_ours(const std::shared_ptr<Held>& held) {
   return true;
 }
 
-// Gives `output` memory, reusing the input's if nothing else holds it. Returns where to read the input.
+// Gives `output` memory, which is the input's if nothing else holds it. Returns the address from which to read the
+// input.
 const float* take_over(const CellPtr& input, Cell& output, bool state_is_ours, std::size_t size) {
   if (input && state_is_ours && only_ours(input)) {
     output.value = std::move(input->value);
@@ -530,13 +533,13 @@ const float* take_over(const CellPtr& input, Cell& output, bool state_is_ours, s
   return input ? input->value.data() : nullptr;
 }
 
-// One optimizer step as executor tasks: evaluate remaining promises, make the passes of a layer-wise optimizer, then
-// update block by block. A block of parameters, moments and gradient fits the first-level cache.
+// An optimizer step as executor tasks: evaluate the remaining promises, make the passes of a layer-wise optimizer, then
+// update block by block. A block of parameters, moments and gradient fits into the first-level cache.
 struct StepWork {
   std::shared_ptr<const Objective> objective;
   std::shared_ptr<const Optimizer> optimizer;
   std::shared_ptr<const std::vector<ParameterRange>> ranges;
-  ModelStatePtr from;  // input; null once taken over or no longer needed
+  ModelStatePtr from;  // input state; null once it is taken over or no longer needed
   std::shared_ptr<GradientSum> sum;
   double scale = 1;
   StepContext context;
@@ -546,9 +549,9 @@ struct StepWork {
   CellPtr parameters;  // outputs
   std::array<CellPtr, 2> moments;
   CellPtr buffers;
-  const float* before = nullptr;  // the input values: the output itself when in place
+  const float* before = nullptr;  // input values; equals the output's memory if updated in place
   const float* moments_before[2] = {nullptr, nullptr};
-  FlatVector gradient;  // for a layer-wise step
+  FlatVector gradient;  // used by layer-wise steps only
   std::unique_ptr<Measures> measures;
 
   void begin() {
@@ -591,7 +594,8 @@ struct StepWork {
     });
   }
 
-  // Calls use(begin, size, stretch) block by block; no block crosses a boundary between stretches.
+  // Calls use(begin, size, range) block by block, where `range` is the index of a ParameterRange. No block spans two of
+  // these ranges.
   template <typename Use>
   void for_blocks(std::size_t begin, std::size_t end, const Use& use) {
     const auto is_before = [](const ParameterRange& range, std::size_t at) { return range.end <= at; };
@@ -627,7 +631,7 @@ struct StepWork {
   }
 };
 
-// Whether the sum is one chunk at this model, or empty.
+// Whether the sum is empty or a single chunk at this model.
 bool is_taken_at(const GradientSum& sum, const ModelState& state) {
   if (sum.chunks.empty()) return true;
   const ModelStatePtr& at = sum.chunks.front().at;
@@ -636,7 +640,7 @@ bool is_taken_at(const GradientSum& sum, const ModelState& state) {
 
 }  // namespace
 
-// Only the process that takes the step calls it.
+// Whether all of the sum's micro-batches are evaluated at `places`, the process that takes the step.
 bool Training::is_evaluated_at(const GradientSum& sum, ProcessSet places) const {
   if (!divided_ || sum.chunks.empty()) return true;
   const auto& micro_batches = sum.chunks.front().micro_batches;
@@ -669,13 +673,14 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
   for (std::size_t i = 0; i < moments.size(); ++i) work->moments[i] = moments[i].values;
   if (next->buffers != state->buffers) work->buffers = next->buffers;
 
-  // A temporary, since cells that nothing else holds are updated in place.
+  // The vector is a temporary: a copy of these pointers would prevent updates in place.
   std::vector<std::shared_ptr<Task>> inputs = brought(
       std::vector{state->parameters, state->moments[0].values, state->moments[1].values, state->buffers}, places);
-  // The gradient of a local step goes straight from the backward pass into the update. A gradient taken at another
-  // model does not wait for this one: it is computed before or in parallel with the preceding steps.
+  // If the gradient is taken at the stepping model, one task computes the gradient and the update. A gradient at
+  // another model is a task of its own, so that it need not wait for this model: it is computed before or during the
+  // preceding steps.
   const bool one_task = exclusive && is_taken_at(*sum, *state) && is_evaluated_at(*sum, places);
-  // The other cores are busy with other steps and gradients.
+  // Then the whole vector is one range, because other cores are busy with other steps and gradients.
   const bool whole = exclusive && sum->chunks.size() <= 1;
   if (!one_task) {
     sum = readable(sum, places);
@@ -700,7 +705,7 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
       work->measures->end_pass(pass);
     }
     work->update(work->first, work->last);
-    // Otherwise the last task of the step releases these.
+    // If the step has several tasks, the last one releases these.
     work->sum = nullptr, work->from = nullptr, work->gradient = FlatVector();
   };
   auto done = executor_.submit(begin, inputs);
@@ -775,7 +780,7 @@ ModelStatePtr Training::initial_state() {
   return state;
 }
 
-// The model's initial parameters, with those elements that are copied from another model.
+// The model's initial parameters, with some elements replaced by those of another model (StartingPoint::taken).
 std::vector<float> Training::new_parameters() const {
   std::vector<float> values = objective_->initial_parameters(options_.seed);
   if (!options_.start) return values;
@@ -797,7 +802,7 @@ void Training::set_statistics(const Gradient& shared, std::int64_t micro_batches
   if (!objective_) return;
   assert(shared.terms().size() == 1 && shared.terms().front().sum);
   auto& count = shared.terms().front().sum->micro_batches;
-  if (count != micro_batches) count = micro_batches;  // written only once; other threads may read it by then
+  if (count != micro_batches) count = micro_batches;  // only once: other threads may already read it
 }
 
 ModelStatePtr Training::descend(ModelStatePtr state, const Gradient& gradient, double learning_rate,
@@ -820,7 +825,7 @@ ModelStatePtr Training::descend(ModelStatePtr state, const Gradient& gradient, d
   return use;
 }
 
-// Reports once, at the first descent along the sum. For a server's model in slices, only the first slice reports.
+// Reports a sum's micro-batches once, at the first step along it. If servers hold slices, only the first slice reports.
 void Training::report_kept(GradientSum& sum) const {
   if (std::exchange(sum.is_reported, true)) return;
   for (const MicroBatch& micro_batch : sum.carried) options_.on_kept(micro_batch);
@@ -885,7 +890,7 @@ double Training::norm(const Gradient& gradient) {
   double scale = 1;
   const auto sum = fixed(gradient, scale);
   submit_chunks(sum, objective_, executor_, divided_.get());
-  // At its current places, or else everywhere.
+  // Computes at the processes that have the whole sum, or everywhere if none has.
   const ProcessSet places = sum->at.empty() ? ProcessSet::everywhere() : sum->at;
   const auto there = readable(sum, places);
   const auto compute = [&] {
@@ -945,7 +950,7 @@ Gradient Training::gradient_from(FlatVector values, std::int64_t micro_batches, 
     return Gradient(std::move(sum), micro_batches, compute_time);
   }
   const float* part = owner->data();
-  // The second part of a wide gradient is added like the first.
+  // The second part of a wide gradient becomes a chunk that is added to the first.
   for (int i = 0; i < (wide ? 2 : 1); ++i, part += size)
     sum->chunks.emplace_back().result.segments.push_back({.offset = 0, .size = size, .data = part, .owner = owner});
   sum->chunks.front().result.buffers_sum.assign(part, std::as_const(*owner).data() + owner->size());
@@ -983,7 +988,7 @@ void Training::hold(const Gradient& gradient, std::vector<std::shared_ptr<Task>>
                    .submitted = std::move(submitted)});
 }
 
-// If several processes divide the work, each makes the passes of its own workers.
+// If several processes divide the work, each evaluates the gradients of its own workers.
 void Training::begin_held() {
   std::vector<Held> all = std::exchange(held_, {});
   std::erase_if(all, [this](const Held& held) { return is_elsewhere(held); });
@@ -1003,7 +1008,8 @@ void Training::begin_held() {
   }
 }
 
-// Whether the gradient must be submitted alone, because this process may not evaluate it in one pass with others.
+// Whether this process must not evaluate the gradient in one pass with others. If so, submits it separately where it
+// has to be evaluated.
 bool Training::is_elsewhere(const Held& held) {
   if (!divided_) return false;
   const auto is_of_one = [&](const GradientSum::Chunk& chunk) {
@@ -1036,7 +1042,7 @@ Gradient Training::promised(std::int64_t micro_batches, std::vector<MicroBatch> 
   const auto evaluate = [sum = std::weak_ptr(sum), size = objective_->parameters(), all = gradient_size(),
                          fill = std::move(fill)] {
     const auto filled = sum.lock();
-    if (!filled) return;  // no longer needed
+    if (!filled) return;  // nothing needs the sum any more
     auto owner = std::make_shared<FlatVector>(all);
     fill(owner->data());
     const float* const values = std::as_const(*owner).data();

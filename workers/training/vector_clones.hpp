@@ -1,13 +1,13 @@
-// Loops over flat vectors are compiled once per instruction set and chosen when the program loads, so that a build
-// without -march flags is fast and still runs everywhere. The clones give equal bits if their file is compiled with
-// -ffp-contract=off (workers/CMakeLists.txt): the wide ones would otherwise fuse a multiplication and an addition into
-// one rounding.
+// Compiles loops over flat vectors once per instruction set. The loader chooses a clone when the program starts, so a
+// build without -march flags is fast and still runs on every processor. The clones give equal bits if their file is
+// compiled with -ffp-contract=off (workers/CMakeLists.txt). Without that flag the wide clones would fuse a
+// multiplication and an addition, with a single rounding.
 #pragma once
 
-#include <cstddef>  // tells which C library this is
+#include <cstddef>  // defines __GLIBC__
 
-// Elsewhere the loop is compiled once, for the baseline: other processors, systems without indirect functions, and
-// ThreadSanitizer, which is not ready when the choice is made.
+// The loop is compiled only once, for the baseline, on other processors, on systems without indirect functions, and
+// with ThreadSanitizer, which is not yet initialised when the loader chooses.
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_THREAD__)
 #define SYNCOPATE_VECTOR_CLONES [[gnu::target_clones("avx512f", "avx2", "default")]]
@@ -15,7 +15,7 @@
 #define SYNCOPATE_VECTOR_CLONES
 #endif
 
-// Put it before a loop that never reads what earlier iterations wrote.
+// Put this macro before a loop whose iterations do not read what earlier iterations have written.
 #if defined(__clang__)
 #define SYNCOPATE_INDEPENDENT_ITERATIONS _Pragma("clang loop vectorize(assume_safety)")
 #else
