@@ -344,10 +344,10 @@ TEST(CompressedMessages, AreReadForMethodsWhoseServersTakeThem) {
     if (written.rejects)
       EXPECT_EQ(returned, "") << written.keys;
     else
-      EXPECT_THAT(returned, HasSubstr("takes all that comes")) << written.keys;
-    EXPECT_THAT(faults_of("{ name = \"powersgd\" }", written.keys), HasSubstr("all workers' first ones"));
-    EXPECT_THAT(faults_of("{ name = \"scalecom\", ratio = 0.1 }", written.keys), HasSubstr("at the places of one"));
-    EXPECT_THAT(faults_of("{ name = \"majority\" }", written.keys), HasSubstr("a majority is that of all workers"));
+      EXPECT_THAT(returned, HasSubstr("accepts every packet")) << written.keys;
+    EXPECT_THAT(faults_of("{ name = \"powersgd\" }", written.keys), HasSubstr("all workers' first factors"));
+    EXPECT_THAT(faults_of("{ name = \"scalecom\", ratio = 0.1 }", written.keys), HasSubstr("at one worker's indices"));
+    EXPECT_THAT(faults_of("{ name = \"majority\" }", written.keys), HasSubstr("a majority needs all workers"));
     EXPECT_THAT(faults_of("{ name = \"dgc\", ratio = 0.1 }", written.keys), HasSubstr("test.toml:"));
     EXPECT_THAT(faults_of("{ name = \"sign\", exchange = \"two-phase\" }", written.keys), HasSubstr("exchange"));
     EXPECT_FALSE(read_method(written.keys).algorithm->compression());
@@ -360,7 +360,7 @@ TEST(CompressedMessages, AreRefusedWithTheirPlace) {
   EXPECT_THAT(faults_of("{ name = \"top-k\", ratio = 0 }", async), HasSubstr("test.toml:2:"));
   EXPECT_THAT(
       faults_of("{ name = \"sign\", scope = \"tensor\" }", "algorithm = \"backup-workers\"\nbackups = 1\nservers = 2"),
-      HasSubstr("each of 2 slices of the model"));
+      HasSubstr("each of the 2 slices of the model"));
   EXPECT_THAT(faults_of("{ name = \"sign\", scope = \"tensor\" }", async, true), HasSubstr("needs a model"));
   EXPECT_THAT(faults_of("{ name = \"top-k\", ratio = 0.1, warmup_steps = 3 }", async), HasSubstr("warmup_steps"));
   EXPECT_THAT(faults_of("{ name = \"qsgd\", rejected = \"return\" }", async + "\nmaximum_staleness = 2"),

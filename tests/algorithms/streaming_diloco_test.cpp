@@ -728,10 +728,10 @@ TEST(CompressedFragments, AreReadAndRefusedWithTheirPlace) {
   const auto faults = [](const std::string& compression, int fragments = 2) {
     return read_method(with_compression(compression, fragments)).faults;
   };
-  EXPECT_THAT(faults("{ name = \"int8\", scope = \"tensor\" }"), HasSubstr("each of 2 slices of the model"));
+  EXPECT_THAT(faults("{ name = \"int8\", scope = \"tensor\" }"), HasSubstr("each of the 2 slices of the model"));
   EXPECT_EQ(faults("{ name = \"int8\", scope = \"tensor\" }", 1), "");
   EXPECT_THAT(faults("{ name = \"fp4\", exchange = \"two-phase\" }"), HasSubstr("exchange"));
-  EXPECT_THAT(faults("{ name = \"powersgd\" }"), HasSubstr("those of sums of gradients alone"));
+  EXPECT_THAT(faults("{ name = \"powersgd\" }"), HasSubstr("which only sums of gradients support"));
 }
 
 // Bytes by formula, and the time of rounds whose micro-batches all take 1 s: 4 steps and two fragments' exchanges.

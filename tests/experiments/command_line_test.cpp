@@ -303,7 +303,9 @@ TEST_F(CommandLine, FaultsSayWhatWouldBeRight) {
   EXPECT_THAT(syncopate("check " + file + " name=..").err,
               HasSubstr("name = \"..\"; must name a directory: not empty, neither \".\" nor \"..\""));
   const std::string pareto = syncopate("check " + file + " 'delays=[{kind=\"pareto\", shape=2, scale=1}]'").err;
-  EXPECT_THAT(pareto, HasSubstr("delays.0.scale = 1; must be left out: a Pareto law has shape and minimum, which is"));
+  EXPECT_THAT(
+      pareto,
+      HasSubstr("delays.0.scale = 1; must be left out: a Pareto distribution has no scale besides its minimum"));
   EXPECT_THAT(pareto, HasSubstr("delays.0.minimum is missing"));
   EXPECT_THAT(pareto, testing::Not(HasSubstr("did you mean")));
 }
@@ -691,7 +693,7 @@ TEST_F(TorchLibrary, IsMissedBeforeAnythingIsRun) {
   write("network.toml", model_experiment("linear"));
   const auto run = shell(lone_program() + "run network.toml");
   EXPECT_EQ(run.status, 1);
-  EXPECT_THAT(run.err, HasSubstr("cannot load syncopate_torch.so, which is built beside the program"));
+  EXPECT_THAT(run.err, HasSubstr("cannot load syncopate_torch.so, which is built with the program"));
   EXPECT_FALSE(std::filesystem::exists(directory / "results"));
 }
 

@@ -386,7 +386,7 @@ TEST_F(InterruptedNodes, SayItOnce) {
   EXPECT_EQ(processes_in(directory, SYNCOPATE_PROGRAM).size(), 0U);
   if (launcher_shows_all) {
     EXPECT_THAT(lines_of_the_program(outcome.err),
-                testing::MatchesRegex("syncopate: rank [01]: ended by the launcher: interrupted, or a rank on "
+                testing::MatchesRegex("syncopate: rank [01]: ended by the launcher: either interrupted, or a rank on "
                                       "another host was lost; finished runs stay[^\n]*\n"));
   }
 }

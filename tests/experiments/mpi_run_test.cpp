@@ -353,7 +353,7 @@ TEST_F(LaunchedRanks, ThatAreTooManyForTheCoresAreRefused) {
   };
   const ProgramOutcome refused = launch("");
   EXPECT_EQ(refused.status, 2) << refused.err;
-  EXPECT_THAT(refused.err, StartsWith("17 ranks on one machine, which has 1 core for them; must be at most 16, or "));
+  EXPECT_THAT(refused.err, StartsWith("17 ranks on one machine, which has 1 core for them; must be at most 16; "));
   EXPECT_FALSE(std::filesystem::exists(directory / "results"));
   const ProgramOutcome made = launch("--oversubscribe");
   EXPECT_EQ(made.status, 0) << made.err;

@@ -381,8 +381,9 @@ TEST_F(TraceReplayFile, StretchesToMoreWorkersThanItHas) {
   EXPECT_DOUBLE_EQ(seconds({"cluster={workers=200,micro_batches=2," + shared + "}", "budget.steps=4"}),
                    2 * (3 + 13 + 23 + 33));
   EXPECT_THAT(faults({"cluster={workers=9,micro_batches=2," + trace + "}", "cluster.trace.like.1=0"}),
-              AllOf(HasSubstr("cluster.trace.like"), HasSubstr("together with stretch")));
-  EXPECT_THAT(faults({"cluster={workers=9,micro_batches=3," + trace + "}"}), HasSubstr("3, must be at most that"));
+              AllOf(HasSubstr("cluster.trace.like"), HasSubstr("left out with stretch")));
+  EXPECT_THAT(faults({"cluster={workers=9,micro_batches=3," + trace + "}"}),
+              HasSubstr("fewer than cluster.micro_batches = 3; lower that"));
 }
 
 TEST_F(TraceReplayFile, AChangedTraceIsAnotherRun) {

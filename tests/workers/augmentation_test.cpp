@@ -279,7 +279,7 @@ TEST_F(AugmentationSettings, MixingNeedsPairs) {
     return report;
   };
   EXPECT_THAT(report_with(1),
-              AllOf(HasSubstr("training.augmentation.mixup = 0.2"), HasSubstr("micro_batch_size at least 2")));
+              AllOf(HasSubstr("training.augmentation.mixup = 0.2"), HasSubstr("micro_batch_size of at least 2")));
   EXPECT_EQ(report_with(2), "");
 }
 
@@ -317,7 +317,7 @@ TEST_F(AugmentationSettings, HeldOutSamplesAreFewerThanTheData) {
   plan_on_vectors("training.validation_samples=100");
   EXPECT_THAT(report, HasSubstr("must be less than the 100 training samples of gaussian-mixture"));
   plan_on_vectors("training.validation_seed=3");
-  EXPECT_THAT(report, AllOf(HasSubstr("training.validation_seed"), HasSubstr("must be left out")));
+  EXPECT_THAT(report, AllOf(HasSubstr("training.validation_seed"), HasSubstr("has no effect")));
   plan_on_vectors("training.validation_samples=95");
   EXPECT_THAT(report, HasSubstr("the 5 training samples are fewer than one step's"));
 }

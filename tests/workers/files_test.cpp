@@ -146,7 +146,7 @@ TEST(CsvRows, AMarkThatIsLeftOpenIsAFaultOfItsLineAlone) {
   EXPECT_EQ(csv.number(0), 3);
   EXPECT_FALSE(csv.next());
   const std::string faults = message_of<FileFault>([&] { csv.check(); });
-  EXPECT_THAT(faults, HasSubstr("t.csv:2: a quotation mark is left open; must be closed in the same line"));
+  EXPECT_THAT(faults, HasSubstr("t.csv:2: a quotation mark is not closed; must be closed in the same line"));
   EXPECT_THAT(faults, HasSubstr("t.csv:4: a = 5\"\"; must be a finite number"));
 }
 
@@ -163,7 +163,7 @@ TEST(CsvRows, AColumnMayBeMissingThatHasAValueThen) {
   EXPECT_THAT(message_of<FileFault>([&] {
                 CsvRows("t.csv", twice, {"a", {"b", 5}});
               }),
-              HasSubstr("the column b stands twice"));
+              HasSubstr("the column b occurs twice"));
 }
 
 // Formats that spreadsheets of other countries write, and files that are no such text.
@@ -175,21 +175,20 @@ TEST(CsvRows, OtherFormsOfTablesAreNamed) {
       csv.check();
     });
   };
-  EXPECT_THAT(fault("a;b\n1,5;2\n"),
-              HasSubstr("t.csv:1: the column a is missing; its header has semicolons between the "
-                        "columns; must have commas, and numbers decimal points"));
-  EXPECT_THAT(fault("\"a\";\"b\"\n1;2\n"), HasSubstr("its header has semicolons between the columns"));
-  EXPECT_THAT(fault("a\tb\n1\t2\n"), HasSubstr("its header has tabs between the columns"));
-  EXPECT_THAT(fault("a,c\n1,2\n"), HasSubstr("the column b is missing; there are a,c"));
+  EXPECT_THAT(fault("a;b\n1,5;2\n"), HasSubstr("t.csv:1: the column a is missing; the header separates columns by "
+                                               "semicolons; must use commas, and decimal points in numbers"));
+  EXPECT_THAT(fault("\"a\";\"b\"\n1;2\n"), HasSubstr("the header separates columns by semicolons"));
+  EXPECT_THAT(fault("a\tb\n1\t2\n"), HasSubstr("the header separates columns by tabs"));
+  EXPECT_THAT(fault("a,c\n1,2\n"), HasSubstr("the column b is missing; the header is a,c"));
   EXPECT_THAT(fault("a,b\n\"1,5\",2\n"), HasSubstr("t.csv:2: a = 1,5; must be a finite number, with a decimal point"));
   EXPECT_THAT(fault("a,b\n1,5,2\n"),
-              HasSubstr("t.csv:2: there are 3 values for 2 columns; a number must have no comma"));
+              HasSubstr("t.csv:2: there are 3 values for 2 columns; a number must not contain a comma"));
   const std::string plain = "a,b\n1,2\n3,4\n";
   std::string wide;
   for (const char letter : plain) wide += std::string{letter, '\0'};
   for (const std::string& mark : {std::string(), std::string("\xff\xfe")})
     EXPECT_THAT(fault(mark + wide), HasSubstr("t.csv:1: the file is UTF-16 (little-endian), which iconv -f UTF-16LE -t "
-                                              "UTF-8 converts; must be a table of comma-separated values in UTF-8"));
+                                              "UTF-8 converts; must be comma-separated values in UTF-8"));
   EXPECT_THAT(fault("PK\x03\x04 and more"), HasSubstr("the file is a zip archive, as spreadsheets (.xlsx, .ods)"));
 }
 
@@ -269,7 +268,7 @@ TEST(GzipStream, ATableThatUnpacksToMoreThanTheLimitIsRefused) {
   const std::string text(1000, 'x');
   EXPECT_EQ(uncompressed(gzip(text), "t.csv.gz", 1000), text);
   EXPECT_EQ(message_of<FileFault>([&] { uncompressed(gzip(text), "t.csv.gz", 999); }),
-            "t.csv.gz: unpacks to more than 999 bytes, the most that a table may have");
+            "t.csv.gz: unpacks to more than 999 bytes, the maximum for a table");
   EXPECT_EQ(message_of<FileFault>([&] { uncompressed(gzip(text) + "x", "t.csv.gz"); }),
             "t.csv.gz: has bytes after its compressed data that are not gzip");
 }
@@ -282,7 +281,7 @@ TEST(GzipStream, AFileThatUnpacksToAHundredTimesItsSizeIsRefused) {
     const std::string whole = gzip(text);
     for (const std::string& file : {whole, whole.substr(0, whole.size() / 2)})
       EXPECT_EQ(message_of<FileFault>([&] { uncompressed(file, "t.csv.gz"); }),
-                "t.csv.gz: unpacks to more than 100 times its size, as no table of numbers does");
+                "t.csv.gz: unpacks to more than 100 times its size; a table of numbers does not");
   }
   // The rule does not apply to files that stay small, nor to uncompressed ones.
   const std::string small(60'000'000, '0'), plain(70'000'000, '0');

@@ -34,9 +34,9 @@ TEST_F(ModelDemands, WhatNoResnetCanBeIsAFault) {
   EXPECT_THAT(report_of({"models.resnet.depth=10"}),
               HasSubstr("models.resnet.depth = 10; must be 6 n + 2, such as 8 and 14"));
   EXPECT_THAT(report_of({"models.resnet.norm=\"group\"", "models.resnet.width=12"}),
-              HasSubstr("models.resnet.groups = 8 (the default); must divide the width, 12"));
+              HasSubstr("models.resnet.groups = 8 (the default); must divide `width`, 12"));
   EXPECT_THAT(report_of({"models.resnet.norm=\"group\"", "models.resnet.groups=3"}),
-              HasSubstr("models.resnet.groups = 3; must divide the width, 16"));
+              HasSubstr("models.resnet.groups = 3; must divide `width`, 16"));
   EXPECT_THAT(report_of({"training.dataset=\"gaussian-mixture\""}),
               AllOf(HasSubstr("training.model"), HasSubstr("images of at least 4 x 4"), HasSubstr("vectors of 32")));
   EXPECT_THAT(report_of({"models.resnet.norm=\"layer\"", "models.resnet.depth=0"}),
@@ -65,19 +65,19 @@ TEST_F(ModelDemands, WhatNoTransformerOfTextsCanBeIsAFault) {
     return report;
   };
   EXPECT_THAT(report_of({"width=130"}),
-              HasSubstr("models.text-transformer.width = 130; must be a multiple of the heads, 4"));
+              HasSubstr("models.text-transformer.width = 130; must be a multiple of `heads`, 4"));
   EXPECT_THAT(report_of({"positions=10"}),
               AllOf(HasSubstr("models.text-transformer.positions = 10; must be"),
-                    HasSubstr("or `cut` be true; wordnet-glosses has sequences of up to")));
+                    HasSubstr("unless `cut` is true; wordnet-glosses has sequences of up to")));
   EXPECT_THAT(report_of({"task=\"masked-lm\"", "pooling=\"men\""}),
               HasSubstr("pooling = \"men\"; must be one of \"first\", \"mean\""));
-  EXPECT_THAT(report_of({"masked_share=0.2"}), HasSubstr("only the task \"masked-lm\" looks at it"));
+  EXPECT_THAT(report_of({"masked_share=0.2"}), HasSubstr("only the task \"masked-lm\" uses it"));
   EXPECT_THAT(report_of({"task=\"masked-lm\"", "mask_copies=3"}),
-              HasSubstr("mask_copies = 3; must be left out: dynamic masking has no copies"));
+              HasSubstr("mask_copies = 3; has no effect with dynamic masking, which has no copies"));
   EXPECT_THAT(
       report_of({}, "fashion-mnist"),
-      HasSubstr(
-          "training.model = \"text-transformer\"; needs texts, which are tokens; fashion-mnist has images of 28 x 28"));
+      HasSubstr("training.model = \"text-transformer\"; needs texts, which are sequences of tokens; fashion-mnist has "
+                "images of 28 x 28"));
   write("x_train.npy", npy_file("<i4", "(40, 3)", FileBytes(480, 1)));
   write("y_train.npy", npy_file("|u1", "(40,)", FileBytes(40, 3)));
   write("x_test.npy", npy_file("<i4", "(2, 3)", FileBytes(24)));
@@ -114,20 +114,20 @@ TEST_F(ModelDemands, AModuleOfOnesOwnLoadsAndItsFaultsAreItsFiles) {
             0);
 
   planned_with("models.torchscript.fused=\"auto\"");
-  EXPECT_THAT(report, AllOf(HasSubstr("models.torchscript.file"), HasSubstr("must be given")));
+  EXPECT_THAT(report, AllOf(HasSubstr("models.torchscript.file"), HasSubstr("is required")));
   planned_with("models.torchscript.file=\"absent.pt\"");
   EXPECT_THAT(report, AllOf(HasSubstr("models.torchscript.file = \"absent.pt\""), HasSubstr("there is no file")));
   planned_with(fmt::format("models.torchscript={{file=\"{}\",file_hash=\"0\"}}", file));
-  EXPECT_THAT(report, AllOf(HasSubstr("models.torchscript.file_hash"), HasSubstr("is another")));
+  EXPECT_THAT(report, AllOf(HasSubstr("models.torchscript.file_hash"), HasSubstr("has the digest")));
   planned_with(fmt::format("models.torchscript={{file=\"{}\",longest=5}}", file));
-  EXPECT_THAT(report, HasSubstr("models.torchscript.longest = 5; must be 0 or left out: only sequences of tokens are "
-                                "cut; gaussian-mixture has vectors of 5"));
+  EXPECT_THAT(report, HasSubstr("models.torchscript.longest = 5; must be 0 or left out: only sequences of tokens can "
+                                "be cut; gaussian-mixture has vectors of 5"));
   save_script(file, {{.name = "weight", .shape = {4, 5}}}, "return torch.linear(x, self.weight)");
   EXPECT_FALSE(planned_with(named).load);
   EXPECT_THAT(report, AllOf(HasSubstr("models.torchscript.file"), HasSubstr("must return (4, 3)")));
   write("model.pt", {'n', 'o'});
   planned_with(named);
-  EXPECT_THAT(report, AllOf(HasSubstr("models.torchscript.file"), HasSubstr("is no module")));
+  EXPECT_THAT(report, AllOf(HasSubstr("models.torchscript.file"), HasSubstr("is not a module")));
 }
 
 // Numbers in y are only allowed with the loss "mse" of a user's module.
@@ -154,13 +154,12 @@ TEST_F(ModelDemands, NumbersAsTargetsNeedALossThatIsOfThem) {
   for (const char* model : {"linear", "mlp", "torchscript"}) {
     planned_with({fmt::format("training.model=\"{}\"", model)});
     EXPECT_THAT(report, HasSubstr("classes")) << model;
-    EXPECT_THAT(report, HasSubstr("npy has vectors of 3, and numbers to be learned instead of classes")) << model;
+    EXPECT_THAT(report, HasSubstr("npy has vectors of 3, with numbers to learn instead of classes")) << model;
   }
   planned_with({script});
   EXPECT_THAT(
       report,
-      HasSubstr(
-          "loss = \"cross-entropy\" (the default); needs classes; numbers are learned with loss = \"mse\"; npy has"));
+      HasSubstr("loss = \"cross-entropy\" (the default); needs classes; use loss = \"mse\" for numbers; npy has"));
   planned_with({"training.model=\"mlp\""});
   EXPECT_THAT(report, HasSubstr("only torchscript with loss = \"mse\" learns numbers"));
   planned_with({script, mse, "training.label_smoothing=0.1", "training.augmentation.mixup=1"});
@@ -170,7 +169,7 @@ TEST_F(ModelDemands, NumbersAsTargetsNeedALossThatIsOfThem) {
   EXPECT_THAT(report, HasSubstr("kind = \"label\"; must be \"shuffled\" or \"size\": samples of npy have no classes"));
   EXPECT_TRUE(planned_with({script, mse, "training.partition={kind=\"size\"}"}).load);
   planned_with({script, mse, "models.torchscript.masked_share=0.2"});
-  EXPECT_THAT(report, HasSubstr("must be left out: only the loss \"masked\" looks at it"));
+  EXPECT_THAT(report, HasSubstr("has no effect: only the loss \"masked\" uses it"));
   write("y_train.npy", npy_file("|u1", "(40,)", FileBytes(40)));
   write("y_test.npy", npy_file("|u1", "(2,)", FileBytes(2)));
   planned_with({script, mse});
@@ -200,14 +199,15 @@ TEST_F(ModelDemands, LabelsOfTokensNeedALossThatIsOfThem) {
   EXPECT_TRUE(planned.has_accuracy);
   EXPECT_TRUE(planned.load());
   planned_with({script});
-  EXPECT_THAT(report, HasSubstr("needs one label of each sequence; \"masked\" is of labels of tokens"));
+  EXPECT_THAT(report, HasSubstr("needs one label per sequence; use \"masked\" for labels of tokens"));
   planned_with({script, "models.torchscript.loss=\"causal\""});
-  EXPECT_THAT(report, HasSubstr("loss = \"causal\"; asks for next tokens alone; \"masked\" is of labels of tokens"));
+  EXPECT_THAT(report, HasSubstr("loss = \"causal\"; asks only for next tokens; use \"masked\" for labels of tokens"));
   planned_with({script, masked, "models.torchscript.masked_share=0.2"});
-  EXPECT_THAT(report, HasSubstr("models.torchscript.masked_share = 0.2; must be left out: labels of tokens say"));
+  EXPECT_THAT(report,
+              HasSubstr("models.torchscript.masked_share = 0.2; must be left out: the labels of tokens decide"));
   planned_with({"training.model=\"text-transformer\"", "models.text-transformer.task=\"causal-lm\""});
-  EXPECT_THAT(report, AllOf(HasSubstr("only torchscript with loss = \"masked\" learns those of tokens"),
-                            HasSubstr("sequences of up to 3 tokens, with a label of each token")));
+  EXPECT_THAT(report, AllOf(HasSubstr("only torchscript with loss = \"masked\" learns labels of tokens"),
+                            HasSubstr("sequences of up to 3 tokens, with one label per token")));
   planned_with({"training.model=\"linear\""});
   EXPECT_THAT(report, HasSubstr("labels"));
   save_script(file, {{.name = "words", .shape = {5, 3}}, {.name = "output", .shape = {3, 3}}},
@@ -256,10 +256,10 @@ TEST_F(AskedRows, MustKeepALabelWhereTheyAreCut) {
   EXPECT_THAT(
       report_of("masked", "longest=4"),
       HasSubstr("models.torchscript.longest = 4; must be at least 6: row 1 of the training set and 3 others are "
-                "asked for nothing in the first 4 tokens; each must keep a label other than -100"));
+                "without any question in the first 4 tokens; each must keep a label other than -100"));
   EXPECT_THAT(
       report_of("masked", "longest=5"),
-      HasSubstr("longest = 5; must be at least 6: row 2 of the training set and 1 other are asked for nothing"));
+      HasSubstr("longest = 5; must be at least 6: row 2 of the training set and 1 other are without any question"));
   EXPECT_THAT(report_of("masked", "longest=4", {"training.validation_samples=2", "training.subset_samples=1"}),
               HasSubstr("row 1 of the training set and 3 others"))
       << "rows have the numbers of the file, whichever of them are trained on";
@@ -272,15 +272,15 @@ TEST_F(AskedRows, MustHaveANextTokenWhereThatIsAskedFor) {
   save(x, {1, 2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0}, Tokens(6), Tokens(2));
   EXPECT_THAT(
       report_of("causal", "", padded),
-      HasSubstr("training.dataset = \"npy\"; row 1 of the test set is asked for nothing; each row must have two "
-                "tokens, of which the second is asked for"));
+      HasSubstr("training.dataset = \"npy\"; row 1 of the test set is without any question; each row must have two "
+                "tokens, because the task asks for the second"));
   save(x, {1, 2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0}, Tokens(6), Tokens(2));
   EXPECT_EQ(report_of("causal", "", padded), "");
   EXPECT_EQ(report_of("causal", "longest=2", padded), "");
   EXPECT_THAT(
       report_of("causal", "longest=1", padded),
       HasSubstr("models.torchscript.longest = 1; must be at least 2: row 0 of the training set and 7 others are "
-                "asked for nothing in the first token; each must keep two tokens"));
+                "without any question in the first token; each must keep two tokens"));
 }
 
 TEST_F(AskedRows, MustHaveATokenThatMayBeHidden) {
@@ -292,14 +292,14 @@ TEST_F(AskedRows, MustHaveATokenThatMayBeHidden) {
   EXPECT_EQ(report_of("masked", "longest=4", keys), "");
   EXPECT_THAT(
       report_of("masked", "longest=3", keys),
-      HasSubstr("longest = 3; must be at least 4: row 1 of the training set is asked for nothing in the first 3 "
-                "tokens; each must keep a token that may be hidden, one that is not in never_masked"));
+      HasSubstr("longest = 3; must be at least 4: row 1 of the training set is without any question in the first 3 "
+                "tokens; each must keep a token that may be hidden, that is, one not in never_masked"));
   EXPECT_THAT(report_of("masked", "longest=2", keys), HasSubstr("row 1 of the training set and 1 other are"));
   for (const std::size_t never : {9, 10, 11}) x[never] = 7;
   save(x, Tokens(12, 4), Tokens(6), Tokens(2));
   EXPECT_THAT(
       report_of("masked", "", keys),
-      HasSubstr("training.dataset = \"npy\"; row 1 of the training set is asked for nothing; each row must have "
+      HasSubstr("training.dataset = \"npy\"; row 1 of the training set is without any question; each row must have "
                 "a token that may be hidden"));
   keys.back() = "datasets.npy.never_masked=[]";
   EXPECT_EQ(report_of("masked", "longest=1", keys), "");
@@ -321,7 +321,7 @@ TEST_F(AskedRows, OfTextsKeepAWord) {
     EXPECT_EQ(report_with(task, 2), "") << task;
     EXPECT_THAT(report_with(task, 1),
                 AllOf(HasSubstr("models.text-transformer.positions = 1; must be at least 2: row 0 of the training set"),
-                      HasSubstr("asked for nothing in the first token")))
+                      HasSubstr("without any question in the first token")))
         << task;
   }
 }
@@ -361,11 +361,10 @@ TEST_F(ModelDemands, FilesHaveTheirNotes) {
         .notes;
   };
   EXPECT_THAT(of_script("return torch.dropout(torch.linear(x, self.weight), 0.5, self.training)"), testing::IsEmpty());
-  EXPECT_THAT(
-      of_script("return torch.dropout(torch.linear(x, self.weight), 0.5, False)"),
-      testing::ElementsAre(AllOf(HasSubstr("models.torchscript.file = "),
-                                 HasSubstr("its code has 1 dropout without effect, in training and in evaluation "
-                                           "alike, as torch.jit.trace of a module in eval() writes it"))));
+  EXPECT_THAT(of_script("return torch.dropout(torch.linear(x, self.weight), 0.5, False)"),
+              testing::ElementsAre(AllOf(HasSubstr("models.torchscript.file = "),
+                                         HasSubstr("its code has 1 dropout without effect, both in training and in "
+                                                   "evaluation, because torch.jit.trace saved it in eval() mode"))));
 }
 
 }  // namespace

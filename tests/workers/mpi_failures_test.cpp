@@ -67,7 +67,7 @@ TEST(MpiFailures, DifferentCollectivesAreExplainedWorkerByWorker) {
 TEST(MpiFailures, AWorkerThatEndsWhileOthersWaitForItIsNamed) {
   const Outcome outcome = fail("early end");
   EXPECT_EQ(outcome.status, 1) << outcome.output;
-  EXPECT_EQ(count(outcome.output, "worker 1 has left, and the others wait for what needs every worker"), 1)
+  EXPECT_EQ(count(outcome.output, "worker 1 has left, but the others wait in a collective that needs every worker"), 1)
       << outcome.output;
   EXPECT_EQ(count(outcome.output, "worker 2 waits in all_reduce_sum at cluster_contract_mpi_test.cpp:"), 1)
       << outcome.output;
@@ -84,7 +84,7 @@ TEST(MpiFailures, AWorkerThatEndsWhileItsGroupWaitsForItIsNamed) {
 TEST(MpiFailures, AWorkerThatEndsBeforeItStartsWhatOthersHaveStartedIsNamed) {
   const Outcome outcome = fail("early end before a start");
   EXPECT_EQ(outcome.status, 1) << outcome.output;
-  EXPECT_EQ(count(outcome.output, "worker 1 has left, and the others wait for what needs every worker"), 1)
+  EXPECT_EQ(count(outcome.output, "worker 1 has left, but the others wait in a collective that needs every worker"), 1)
       << outcome.output;
   EXPECT_EQ(count(outcome.output, "worker 0 waits in all_reduce_sum at cluster_contract_mpi_test.cpp:"), 1)
       << outcome.output;
@@ -107,7 +107,7 @@ TEST(MpiFailures, APartialAllReduceThatCannotTakePlaceIsExplained) {
 TEST(MpiFailures, MicroBatchesThatNeverEndOnAllWorkersAreAFailure) {
   const Outcome outcome = fail("all endless");
   EXPECT_EQ(outcome.status, 1) << outcome.output;
-  EXPECT_EQ(count(outcome.output, "no worker can go on: all are in a micro-batch that never ends"), 1)
+  EXPECT_EQ(count(outcome.output, "no worker can continue: all are in a micro-batch that never ends"), 1)
       << outcome.output;
 }
 
@@ -116,7 +116,7 @@ Outcome stand_still(const std::string& way) { return fail(way, "SYNCOPATE_MPI_ST
 // Every line occurs once, with its place: "  worker 1: waiting in receive for worker 0 (workers/file.cpp:3)".
 void expect_explained(const Outcome& outcome, const std::vector<std::string>& lines) {
   EXPECT_EQ(outcome.status, 1) << outcome.output;
-  EXPECT_EQ(count(outcome.output, "nobody can go on"), 1) << outcome.output;
+  EXPECT_EQ(count(outcome.output, "no participant can continue"), 1) << outcome.output;
   for (const std::string& line : lines) EXPECT_EQ(count(outcome.output, "\n  " + line), 1) << line << outcome.output;
   EXPECT_EQ(count(outcome.output, "workers/cluster_contract_mpi_test.cpp:"),
             std::ranges::count_if(lines, [](const std::string& line) { return line.find(" (") != line.npos; }))
@@ -190,7 +190,7 @@ TEST(MpiRanksNeeded, OnePerWorkerAndServer) {
   EXPECT_THAT(wrong_number_of_ranks(3, 4, 2), testing::HasSubstr("must be 6 (4 workers and 2 servers)"));
   EXPECT_THAT(wrong_number_of_ranks(8, 4, 0), testing::StartsWith("more ranks than the experiment needs: found 8"));
   EXPECT_THAT(wrong_number_of_ranks(8, 4, 0), testing::HasSubstr("cluster.workers=8"));
-  EXPECT_THAT(wrong_number_of_ranks(1, 4, 0), testing::HasSubstr("`./dev mpirun FILE` finds the number"));
+  EXPECT_THAT(wrong_number_of_ranks(1, 4, 0), testing::HasSubstr("`./dev mpirun FILE` chooses the number"));
 }
 
 TEST(MpiSession, WithoutALauncherStaysOff) {

@@ -166,8 +166,9 @@ TEST_F(Registry, TextsAreDataSetsOfThoseModelsThatTakeTokens) {
       objective->evaluate(zeros.data(), nullptr, Split::test, 0, objective->evaluation_samples(Split::test));
   EXPECT_NEAR(sums.loss / static_cast<double>(sums.samples), std::log(2), 1e-5);
   EXPECT_FALSE(plan_lines("mlp", "datasets.text-lines.labelled=true").load);
-  EXPECT_THAT(report, HasSubstr("training.model = \"mlp\"; needs samples of numbers, such as images; text-lines has "
-                                "sequences of up to 7 tokens"));
+  EXPECT_THAT(report,
+              HasSubstr("training.model = \"mlp\"; needs samples made of numbers, such as images; text-lines has "
+                        "sequences of up to 7 tokens"));
   EXPECT_FALSE(plan_lines("linear", "datasets.text-lines.labelled=false").load);
   EXPECT_THAT(report, HasSubstr("needs samples with labels"));
   plan_lines("linear", "datasets.text-lines.least=1000");

@@ -235,7 +235,7 @@ TEST_F(ScriptModules, SamplesThatMixBeforeALayerOfZerosAreNotFused) {
 
 // Otherwise the number of samples evaluated together would change the accuracy.
 TEST_F(ScriptModules, SamplesThatMixInEvaluationAreAFault) {
-  const auto mixes = HasSubstr("its outputs for a sample depend in evaluation on those that stand beside it");
+  const auto mixes = HasSubstr("in evaluation its outputs for a sample depend on the other samples of the batch");
   save_linear("y = y - torch.mean(y, [0], True)");
   EXPECT_THAT(fault(), mixes);
   save_linear("if not self.training:\n    y = y - torch.mean(y, [0], True)");
@@ -260,7 +260,7 @@ TEST_F(ScriptModules, SamplesThatMixInEvaluationAreAFault) {
 
 TEST_F(ScriptModules, RandomNumbersInEvaluationAreAFault) {
   save_linear("y = torch.dropout(y, 0.5, True)");
-  EXPECT_THAT(fault(), HasSubstr("its forward draws random numbers in evaluation; it may in training alone"));
+  EXPECT_THAT(fault(), HasSubstr("its forward draws random numbers in evaluation; it may do so only in training"));
 }
 
 // Faults that the few samples that are always tried do not show.
@@ -283,7 +283,7 @@ TEST_F(ScriptModules, OnesThatFailAtTheRunsOwnBatchesAreAFault) {
 
 TEST_F(ScriptModules, NumbersThatAreNotFiniteAreAFault) {
   save_linear("y = y / 0.0");
-  EXPECT_THAT(fault(), HasSubstr("its forward gives numbers that are not finite for random inputs of shape [4, 3]"));
+  EXPECT_THAT(fault(), HasSubstr("its forward returns numbers that are not finite for random inputs of shape [4, 3]"));
 }
 
 // Counts calls: integers beside floats. Each micro-batch continues from the count of its model.
@@ -396,7 +396,7 @@ TEST_F(ScriptModules, DropoutDropsItsShare) {
 
 TEST_F(ScriptModules, AFileThatIsNoModuleIsAFault) {
   std::ofstream(file()) << "no archive";
-  EXPECT_THAT(fault(), HasSubstr("is no module that torch.jit.script or torch.jit.trace has saved: "));
+  EXPECT_THAT(fault(), HasSubstr("is not a module saved by torch.jit.script or torch.jit.trace: "));
 }
 
 TEST_F(ScriptModules, AModuleThatCannotBeTrainedIsAFault) {
@@ -406,13 +406,13 @@ TEST_F(ScriptModules, AModuleThatCannotBeTrainedIsAFault) {
   save_linear("", {{.name = "wide", .shape = {4}, .kind = Kind::frozen_parameter, .type = Type::doubles}});
   EXPECT_THAT(fault(), HasSubstr("parameter wide has elements of type Double"));
   save_script(file(), {}, "return x");
-  EXPECT_THAT(fault(), HasSubstr("has no parameters that are trained"));
+  EXPECT_THAT(fault(), HasSubstr("has no trainable parameters"));
   save_linear("y = y.detach()");
-  EXPECT_THAT(fault(), HasSubstr("does not depend on its parameters"));
+  EXPECT_THAT(fault(), HasSubstr("has no gradient with respect to any parameter"));
   save_linear("self.calls = self.calls + 1");
   EXPECT_THAT(fault(), HasSubstr("changes the number calls"));
   save_linear("self.moved.add_(1)", {{.name = "moved", .shape = {4}, .kind = Kind::buffer, .type = Type::doubles}});
-  EXPECT_THAT(fault(), HasSubstr("buffer moved, which training changes, has elements of type Double"));
+  EXPECT_THAT(fault(), HasSubstr("buffer moved, which changes in training, has elements of type Double"));
 }
 
 TEST_F(ScriptModules, AForwardThatSuitsNotTheDataIsAFault) {
@@ -479,16 +479,16 @@ TEST_F(ScriptModules, WhatATraceHasFixedIsSaid) {
   const auto with = [](const std::string& line, const char* mode) { return fmt::format(fmt::runtime(line), mode); };
   EXPECT_EQ(note(with(norm, "self.training") + with(dropout, "self.training")), "");
   EXPECT_THAT(note(with(norm, "self.training") + with(dropout, "False") + with(dropout, "False")),
-              HasSubstr("its code has 2 dropouts without effect, in training and in evaluation alike"));
+              HasSubstr("its code has 2 dropouts without effect, both in training and in evaluation"));
   EXPECT_THAT(note(with(norm, "False") + with(dropout, "self.training")),
-              HasSubstr("its code has 1 normalisation by the file's statistics, in training and"));
+              HasSubstr("its code has 1 normalisation by the file's statistics, both in training and"));
   EXPECT_THAT(note(with(norm, "False") + with(dropout, "False")),
               HasSubstr("1 dropout without effect and 1 normalisation by the file's statistics"));
   EXPECT_THAT(note("if x.size(0) > 2:\n    " + with(dropout, "False")), HasSubstr("1 dropout"));
   save_linear(with(dropout, "True"));
-  EXPECT_THAT(fault(), HasSubstr("draws random numbers in evaluation; it may in training alone: its code has 1 dropout "
-                                 "in effect, in training and in evaluation alike, as torch.jit.trace of a module in "
-                                 "train() writes it; torch.jit.script keeps both modes"));
+  EXPECT_THAT(fault(), HasSubstr("draws random numbers in evaluation; it may do so only in training: its code has 1 "
+                                 "dropout in effect, both in training and in evaluation, because torch.jit.trace "
+                                 "saved it in train() mode; torch.jit.script keeps both modes"));
 }
 
 // A user's modules that take tokens: their inputs for texts of different lengths, and the use of their outputs. The
@@ -752,27 +752,28 @@ TEST_F(ScriptsOfTexts, ACausalModuleMayNeedSequencesOfOneLength) {
   save_script(file(), decoder, of_eleven + before);
   EXPECT_EQ(fault(size, {.task = {.kind = Kind::causal_lm}}), "");
   save_script(file(), decoder, of_eleven + around);
-  EXPECT_THAT(fault(size, {.task = {.kind = Kind::causal_lm}}), HasSubstr("its logits at a place depend on later"));
+  EXPECT_THAT(fault(size, {.task = {.kind = Kind::causal_lm}}), HasSubstr("its logits at a position depend on later"));
 }
 
 TEST_F(ScriptsOfTexts, WhatCannotBeTrainedIsAFault) {
   EXPECT_THAT(fault_of(bag, "y = torch.embedding(self.weight, x).mean(1) + self.offset\nreturn y - y.mean(0, True)"),
-              HasSubstr("its outputs for a sequence depend on those that stand beside it"));
+              HasSubstr("its outputs for a sequence depend on the other sequences of the batch"));
   EXPECT_THAT(fault_of(bag, "return torch.embedding(self.weight, x, -1, False, True).mean(1) + self.offset"),
-              HasSubstr("its parameter weight has a gradient that is sparse"));
+              HasSubstr("its parameter weight has a sparse gradient"));
   EXPECT_THAT(fault_of(bag, "return torch.embedding(self.weight, x) + self.offset"),
               HasSubstr("returns shape [4, 12, 4] for inputs of shape [4, 12]; must return (4, 4)"));
   EXPECT_THAT(fault_of(bag, bags[3].forward, {.task = {.kind = Kind::masked_lm}}),
               HasSubstr("returns shape [4, 4] for inputs of shape [4, 12]; must return (4, 12, 23)"));
   EXPECT_THAT(fault_of(decoder, around, {.task = {.kind = Kind::causal_lm}}),
-              HasSubstr("its logits at a place depend on later tokens"));
+              HasSubstr("its logits at a position depend on later tokens"));
   EXPECT_THAT(fault_of({{.name = "weight", .shape = {22, 4}}}, "return torch.embedding(self.weight, x).mean(1)"),
               testing::AllOf(HasSubstr("its forward fails on inputs of shape [4, 12]: "),
-                             HasSubstr("the 23 tokens of the data set are below 23, and its longest sequence has 12")));
+                             HasSubstr("the data set has 23 different tokens, numbered from 0, and its longest "
+                                       "sequence has 12 tokens")));
   EXPECT_THAT(fault_of({{.name = "weight", .shape = {vocabulary, 4}},
                         {.name = "seen", .kind = ScriptTensor::Kind::buffer, .type = ScriptTensor::Type::integers}},
                        "self.seen.add_(1)\nreturn torch.embedding(self.weight, x).mean(1)"),
-              HasSubstr("its buffer seen changes in training; a module of tokens must have none that does"));
+              HasSubstr("its buffer seen changes in training; a module for tokens must not have such buffers"));
 }
 
 // Both the tokens and their lengths.

@@ -173,7 +173,7 @@ TEST(SimulatedCluster, DifferentCollectivesAtOnceAreExplained) {
       worker.average_model({});
     }));
   });
-  EXPECT_EQ(text, "worker 1 calls average_model while others gather for barrier");
+  EXPECT_EQ(text, "worker 1 calls average_model, but the others wait in barrier");
 }
 
 TEST(SimulatedCluster, AnExceptionOfOneWorkerEndsTheRun) {
@@ -228,7 +228,7 @@ TEST(SimulatedCluster, AveragingByDifferentPoliciesIsExplained) {
       worker.average_model({.policy = {.moments = {moments, moments}}});
     }));
   });
-  EXPECT_EQ(text, "worker 1 averages by another policy than the others");
+  EXPECT_EQ(text, "worker 1 averages with a different policy than the others");
 }
 
 // Whole steps are drawn ahead, for the next workers or the next steps. In whatever order they are requested, they take
@@ -286,7 +286,7 @@ TEST(SimulatedCluster, WholeStepsTakeWhatTheirMicroBatchesTake) {
 TEST(SimulatedCluster, TheEndOfTheVirtualClockIsAnErrorAndNoOverflow) {
   SimulatedRun setup{.micro_batches = 3, .base_s = 4e9, .budget = {.steps = 30}};
   EXPECT_THAT(message_of([&] { setup.run(SyncSgd()); }),
-              testing::HasSubstr("virtual clock of worker 0 has reached its end"));
+              testing::HasSubstr("virtual time of worker 0 exceeds the clock's range"));
 }
 
 TEST(SimulatedCluster, ThousandsOfWorkersAreCheap) {
@@ -506,7 +506,7 @@ TEST(StartedCollectives, AWorkerHasOnePartialSumUnderWay) {
                 start_partial(cluster, self, 3);
                 start_partial(cluster, self, 3);
               }),
-              testing::HasSubstr("worker 0 starts a partial all-reduce before it has finished the one before"));
+              testing::HasSubstr("worker 0 starts a partial all-reduce before it has finished the previous one"));
 }
 
 TEST(StartedCollectives, DescriptionsMustBeAlike) {
@@ -515,7 +515,7 @@ TEST(StartedCollectives, DescriptionsMustBeAlike) {
                 cluster.finish(self, cluster.start(self, Collective::average(nullptr, {.slice = slice}), {}, here()),
                                here());
               }),
-              testing::HasSubstr("worker 2 brings another slice than the others"));
+              testing::HasSubstr("worker 2 contributes a different slice than the others"));
 }
 
 // Exchanges that begin during the backward pass, compared with the closed form for equal workers, and for unequal ones

@@ -186,7 +186,7 @@ TEST(Trace, OfWhichNextToNothingIsThereIsAFault) {
     diagonal(65);
     FAIL();
   } catch (const FileFault& fault) {
-    EXPECT_THAT(fault.what(), HasSubstr("65 rows for 65 workers and 65 steps: most are missing"));
+    EXPECT_THAT(fault.what(), HasSubstr("65 rows for 65 workers and 65 steps; most rows are missing"));
   }
 }
 
@@ -258,8 +258,8 @@ TEST_F(TraceFiles, FaultsNameFileAndLine) {
   const std::string header = "worker,step,micro_batch,duration_s\n";
   EXPECT_THAT(faults("worker,step,micro_batch\n0,0,1\n"), HasSubstr("bad.csv:1: the column duration_s is missing"));
   EXPECT_THAT(faults("worker,step,duration_s\n0,0,1\n0,1,1\n0,0,2\n"),
-              HasSubstr("bad.csv:4: worker 0, step 0 stands in line 2 already; several rows of a step need a column "
-                        "micro_batch, which numbers them from 0"));
+              HasSubstr("bad.csv:4: worker 0, step 0 is already in line 2; several rows of one step need a column "
+                        "micro_batch that numbers them from 0"));
   EXPECT_THAT(faults(header), HasSubstr("bad.csv:1: there are no rows"));
   EXPECT_THAT(faults(header + "0,0,0,-1\n"), HasSubstr("bad.csv:2: duration_s = -1"));
   EXPECT_THAT(faults(header + "0,0,0,1\n0,0,1,one\n"), HasSubstr("bad.csv:3: duration_s = one"));
@@ -268,7 +268,7 @@ TEST_F(TraceFiles, FaultsNameFileAndLine) {
   EXPECT_THAT(faults(header + "0.5,0,0,1\n"), HasSubstr("bad.csv:2: worker = 0.5"));
   EXPECT_THAT(faults(header + "0,0,-1,1\n"), HasSubstr("bad.csv:2: micro_batch = -1"));
   EXPECT_THAT(faults(header + "0,0,0,1\n1,0,0,1\n0,0,0,2\n"),
-              AllOf(HasSubstr("bad.csv:4"), HasSubstr("stands in line 2 already")));
+              AllOf(HasSubstr("bad.csv:4"), HasSubstr("is already in line 2")));
   EXPECT_THAT(faults(header + "0,0,0,1\n2,0,0,1\n"), HasSubstr("bad.csv:3: worker = 2; there is no worker 1"));
   EXPECT_THAT(faults(header + "0,0,0,1\n1,5,0,1\n"), HasSubstr("bad.csv:3: step = 5; there is no step 1"));
   EXPECT_THAT(faults(header + "0,0,0,1\n0.5,x,0,1\n1,-1,0,-2\n"),
@@ -276,25 +276,25 @@ TEST_F(TraceFiles, FaultsNameFileAndLine) {
                     HasSubstr("bad.csv:4: duration_s = -2")));
   EXPECT_THAT(
       faults(header + "0,0,0,1\n0,0,0,1\n0,0,0,1\n"),
-      AllOf(HasSubstr("bad.csv:3: worker 0, step 0, micro-batch 0 stands in line 2"), HasSubstr("bad.csv:4: ")));
+      AllOf(HasSubstr("bad.csv:3: worker 0, step 0, micro-batch 0 is already in line 2"), HasSubstr("bad.csv:4: ")));
   EXPECT_THAT(faults(header + "0,0,0,1\n0,0,1,1\n"), "");
   EXPECT_THAT(read("kind = \"trace\"\nfile = \"bad.csv\"").faults, HasSubstr("end is missing"));
   EXPECT_THAT(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"\nscope = \"worker\"").faults,
               HasSubstr("changes from step to step"));
   std::vector<TraceLimit> limits;
   EXPECT_THAT(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"", {0.01, 4, &limits}).faults,
-              HasSubstr("no rows for worker 3: it has 1 workers"));
+              HasSubstr("no rows for worker 3; its number of workers is 1"));
   EXPECT_THAT(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"", {0.01, 2, &limits}).faults,
-              HasSubstr("no rows for worker 1: it has 1 workers"));
+              HasSubstr("no rows for worker 1; its number of workers is 1"));
   EXPECT_EQ(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"", {0.01, 1, &limits}).faults, "");
   EXPECT_THAT(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"", {0.01, 1, &limits, 3}).faults,
-              HasSubstr("have 2 micro-batches; cluster.micro_batches, 3, must be at most that"));
+              HasSubstr("has 2 micro-batches per step, fewer than cluster.micro_batches = 3; lower that"));
   EXPECT_EQ(
       read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"\nscope = \"step\"", {0.01, 1, &limits, 3}).faults, "");
   EXPECT_EQ(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"\ngroup_size = 4", {0.01, 4, &limits}).faults,
             "");
   EXPECT_THAT(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"\ngroup_size = 4", {0.01, 5, &limits}).faults,
-              HasSubstr("no rows for group 1: it has 1 workers"));
+              HasSubstr("no rows for group 1; its number of workers is 1"));
   EXPECT_EQ(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"\nworkers = [0]", {0.01, 4, &limits}).faults, "");
   EXPECT_THAT(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"\nworkers = [2, 0]", {0.01, 4, &limits}).faults,
               HasSubstr("no rows for worker 2"));
@@ -441,7 +441,7 @@ TEST_F(TraceFiles, AStretchedTraceServesAnyNumberOfWorkers) {
   EXPECT_THAT(stretched.resolved, AllOf(HasSubstr("redraw_worker = false"), HasSubstr("together = false")));
   added(*stretched.delay, 999, 1'000'000, 2);
   EXPECT_THAT(read(entry + "end = \"wrap\"\nstretch = { block_steps = 5 }").faults,
-              AllOf(HasSubstr("end = \"wrap\""), HasSubstr("together with stretch")));
+              AllOf(HasSubstr("end = \"wrap\""), HasSubstr("left out with stretch")));
   EXPECT_THAT(read(entry + "stretch = { block_steps = 21 }").faults,
               AllOf(HasSubstr("stretch.block_steps = 21"), HasSubstr("from 1 to 20")));
   EXPECT_THAT(read(entry + "stretch = { block_steps = 0 }").faults, HasSubstr("from 1 to 20"));
@@ -584,22 +584,22 @@ TEST_F(HistogramFiles, FaultsNameFileAndLine) {
   EXPECT_THAT(faults(header + "1,2,-1\n2,x,nan\n3,3,1\n"),
               AllOf(HasSubstr("bad.csv:2: density = -1"), HasSubstr("bad.csv:3: bin_right_s = x"),
                     HasSubstr("bad.csv:3: density = nan"), HasSubstr("bad.csv:4: bin_right_s = 3")));
-  EXPECT_THAT(faults("a;b\n1;2\n"),
-              AllOf(HasSubstr("bin_left_s is missing; its header has semicolons between the columns"),
-                    HasSubstr("density is")));
+  EXPECT_THAT(
+      faults("a;b\n1;2\n"),
+      AllOf(HasSubstr("bin_left_s is missing; the header separates columns by semicolons"), HasSubstr("density is")));
   std::string many = header;
   for (int i = 0; i < 100; ++i) many += "1,2,-1\n";
-  EXPECT_THAT(faults(many), AllOf(HasSubstr("bad.csv:2:"), HasSubstr("bad.csv: and 179 more faults")));
+  EXPECT_THAT(faults(many), AllOf(HasSubstr("bad.csv:2:"), HasSubstr("bad.csv: 179 more faults")));
   // A decimal comma gives more values than columns.
   EXPECT_THAT(faults(header + "1,5,2,5,0,5\n"), HasSubstr("bad.csv:2: there are 6 values for 3 columns"));
-  EXPECT_THAT(faults("bin_left_s,bin_left_s,bin_right_s,density\n1,1,2,1\n"), HasSubstr("bin_left_s stands twice"));
+  EXPECT_THAT(faults("bin_left_s,bin_left_s,bin_right_s,density\n1,1,2,1\n"), HasSubstr("bin_left_s occurs twice"));
   write_compressed("whole.csv.gz", gap);
   std::filesystem::resize_file(folder_ / "whole.csv.gz", 30);
   EXPECT_THAT(read("kind = \"histogram\"\nfile = \"whole.csv.gz\"").faults, HasSubstr("the file is truncated"));
   EXPECT_THAT(read("kind = \"histogram\"\nfile = \"none.csv\"").faults, HasSubstr("there is no file"));
   EXPECT_THAT(read("kind = \"histogram\"\nfile = \"/dev/null\"").faults, HasSubstr("/dev/null is a device or a pipe"));
   EXPECT_THAT(read("kind = \"histogram\"\nfile = \"/\"").faults, HasSubstr("/ is a directory; must be a file"));
-  EXPECT_THAT(read("kind = \"histogram\"").faults, HasSubstr("must be given, or data"));
+  EXPECT_THAT(read("kind = \"histogram\"").faults, HasSubstr("is required, unless data"));
   EXPECT_THAT(read("kind = \"histogram\"\ndata = \"dropcompute-161\"").faults, HasSubstr("dropcompute-160"));
   EXPECT_THAT(read("kind = \"histogram\"\ndata = \"dropcompute-160\"\nfile = \"bad.csv\"").faults,
               HasSubstr("together with file"));

@@ -1,4 +1,5 @@
-// Where the time, the micro-batches and the bytes of a run go: accounts, spans, rows of steps.csv, and totals.
+// Accounting of a run's time, micro-batches and bytes: accounts, spans (parts of a timeline), rows of steps.csv, and
+// totals.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,8 @@
 
 namespace syncopate {
 
-// Every worker-second is exactly one of these five; over all workers they sum to N x T.
+// Every worker-second counts as exactly one of these five activities. Over all N workers they sum to N x T (T: the
+// run's end).
 enum class Activity { compute, discarded, wait, communicate, down };
 inline constexpr std::size_t activities = 5;
 inline constexpr std::array<const char*, activities> activity_names = {"compute", "discarded", "wait", "communicate",
@@ -37,21 +39,21 @@ struct Account {
 
 inline constexpr const char* micro_batch_name = "micro-batch";
 
-// A part of a participant's time, for timelines. A participant's spans have neither gaps nor overlaps. Work whose
-// gradient is dropped later becomes discarded work, so the spans of a worker sum to its Account.
+// A part of a participant's time, for timelines. A participant's spans have neither gaps nor overlaps. If a gradient is
+// dropped later, its span becomes discarded work, so a worker's spans sum to its Account.
 struct Span {
   Activity activity{};
   Time begin{};
   Time end{};
-  const char* what = "";  // a string that lives as long as the program: "micro-batch", "all_reduce_sum", "receive", ...
-  Step step{-1};          // the micro-batch's step, or the worker's last one; -1: none
-  int micro_batch = -1;   // -1: not a micro-batch
+  const char* what = "";   // valid until the program ends: "micro-batch", "all_reduce_sum", "receive", ...
+  Step step{-1};           // the micro-batch's step, or the worker's last step; -1: none
+  int micro_batch = -1;    // -1: not a micro-batch
   bool completed = false;  // a micro-batch that ran to its end, kept or not
   Duration duration() const { return end - begin; }
 };
 
 struct SpanLabel {
-  const char* what = "algorithm";  // time between calls of the cluster
+  const char* what = "algorithm";  // default: time between calls of the cluster
   Step step{-1};
   int micro_batch = -1;
 };
@@ -64,26 +66,26 @@ inline SpanLabel label_of(const MicroBatch& micro_batch) {
 struct LinkUse {
   Time begin{};
   Time end{};
-  std::optional<Rank> other{};  // sender or receiver; none: a collective
+  std::optional<Rank> other{};  // sender or receiver; empty: a collective
 };
-// The transfers over a server's link, one after the other, with gaps.
+// The transfers over a server's link, in order, with gaps between them.
 struct LinkTracks {
   std::vector<LinkUse> in, out;
 };
 
 struct Timeline {
-  std::vector<std::vector<Span>> tracks;  // by rank, servers last; each from the start, without gaps
+  std::vector<std::vector<Span>> tracks;  // by rank, servers last; each from the start of the run, without gaps
   std::vector<LinkTracks> links{};        // by server; empty if no transfer passed a shared link
   int workers = 0;
   Time end{};    // end of the run
-  Time until{};  // end of the tracks: the run's end, unless a limit cut them
+  Time until{};  // end of the tracks: the end of the run, unless a limit cut them
   bool capped = false;
 };
 
 class SpanRecorder {
  public:
   // Recording ends at the first limit, but completes a step that has begun. Workers share the number of spans equally,
-  // since one simulated worker may run far ahead. With servers, workers and servers have half of it each.
+  // because one simulated worker may run far ahead. With servers, workers and servers get half of the number each.
   struct Limits {
     Duration time = Duration::max();
     std::int64_t spans = std::numeric_limits<std::int64_t>::max();
@@ -92,45 +94,43 @@ class SpanRecorder {
   SpanRecorder(int workers, int servers) : SpanRecorder(workers, servers, Limits{}) {}
   SpanRecorder(int workers, int servers, const Limits& limits);
 
-  // Adds a span from the end of the participant's last span to `end`; ignored if that is empty. Negative numbers: see
-  // Span.
+  // Adds a span from the end of the participant's last span to `end`, unless it is empty. For -1 see Span.
   void add(Rank rank, Activity activity, Time end, const char* what) { add(rank, activity, end, what, Step{-1}, -1); }
   void add(Rank rank, Activity activity, Time end, const char* what, Step step, int micro_batch);
 
-  // Adds a transfer over a server's link. Those of one direction must come in the order of their begins.
+  // Adds a transfer over a server's link. Transfers of one direction must be added in the order of their begins.
   void add_use(Rank server, bool is_in, const LinkUse& transfer);
 
-  // Records the fate of a gradient that took the worker this long. A gradient does not say which micro-batches it is
-  // made of, so this looks for undecided ones that last exactly this long together: with servers the worker's first
-  // ones, else its last. Micro-batches that stay undecided count as kept, so without servers only losses need
-  // recording.
+  // Records the fate of a gradient that took the worker `computed`. A gradient does not say which micro-batches are in
+  // it, so this function looks for undecided micro-batches that together last exactly this long: with servers the
+  // worker's first ones, otherwise its last ones. Undecided micro-batches count as kept, so without servers only losses
+  // need recording.
   void keep(Rank worker, Duration computed) {
     if (servers_ > 0) decide(worker, computed, Activity::compute);
   }
   void lose(Rank worker, Duration computed) { decide(worker, computed, Activity::discarded); }
 
-  // Collects fates instead of deciding them, if the worker's spans are in another process. They are decided there in
-  // order.
+  // Collects fates instead of deciding them, for spans that are in another process. They are decided there in order.
   struct Fate {
     Rank worker{};
     Duration computed{};
-    Activity is{};  // compute means kept
+    Activity is{};  // compute: kept; discarded: lost
   };
   void collect_fates() { collected_.emplace(); }
   const std::optional<std::vector<Fate>>& collected_fates() const { return collected_; }
   void decide(const Fate& fate) { decide(fate.worker, fate.computed, fate.is); }
 
-  // Removes the spans beyond `end` and returns their time, as it was added. Returns nothing if recording ended earlier.
+  // Removes the spans beyond `end` and returns their time, as it was added. Returns nullopt if recording ended earlier.
   struct Removed {
     Account account;
-    Duration micro_batches{};  // the part of compute spent in micro-batches
+    Duration micro_batches{};  // compute time that was spent in micro-batches
   };
   std::optional<Removed> remove_beyond(Rank rank, Time end);
 
-  // Fills all tracks with waiting up to `end`, the end of the run.
+  // Extends all tracks with waiting to `end`, the end of the run.
   Timeline finish(Time end);
 
-  // These two move a participant's spans to another recorder with the same limits.
+  // The following functions move a participant's spans to another recorder with the same limits.
   const Limits& limits() const { return limits_; }
   const std::vector<Span>& spans(Rank rank) const { return tracks_[rank].spans; }
   bool stopped(Rank rank) const { return tracks_[rank].stopped; }
@@ -144,8 +144,8 @@ class SpanRecorder {
     std::int64_t most_spans = 0;
     Time at{};          // end of the last span, recorded or not
     Time stopped_at{};  // end of the last recorded span
-    // The time of unrecorded micro-batches since then, whose fates may include open ones. Cumulative: up to each of
-    // them; without servers only the total.
+    // Time of micro-batches after stopped_at. Their fates may include recorded undecided ones. With servers: the
+    // cumulative time after each micro-batch; without servers only the total.
     std::vector<Duration> unrecorded;
     Step step{-1};
     bool stopped = false;
@@ -170,7 +170,7 @@ class SpanRecorder {
   int servers_;
   Limits limits_;
   ByRank<Track> tracks_;
-  std::vector<LinkWay> link_ways_;  // by server: the way in and the way out; empty before the first transfer
+  std::vector<LinkWay> link_ways_;  // by server: incoming and outgoing link; empty before the first transfer
   std::optional<std::vector<Fate>> collected_;
 };
 
@@ -178,12 +178,12 @@ Account account_of(const std::vector<Span>& spans);
 
 // A row of steps.csv: a step that all workers take together, or the workers' own steps until they synchronise.
 struct StepRow {
-  Step step{};  // at the row's end
+  Step step{};  // at the end of the row
   Time end{};
   Duration duration{};
   std::int64_t kept = 0;
   std::int64_t dropped = 0;
-  Step period{};  // the longest of its workers' periods
+  Step period{};  // longest of its workers' periods
   Bytes bytes{};  // sent during the row, over all workers
 
   void add(const Contribution& part) {
@@ -200,19 +200,19 @@ struct StepRow {
   }
 };
 
-// Who decides which of a run's gradients are kept.
+// Whether workers or servers decide which gradients are kept.
 enum class DecidedBy { workers, servers };
 
-// The fate of a worker's micro-batches: their number, and the time that they took.
+// The fate of a worker's micro-batches: their number and their computation time.
 class Tally {
  public:
-  // Counts micro-batches whose gradients exist; cancel() counts one that a message has ended.
+  // Counts micro-batches whose gradients exist. cancel() counts a micro-batch that a message cut short.
   void compute(std::int64_t micro_batches, Duration time) {
     computed_ += micro_batches;
     computed_time_ += time;
   }
   void cancel() { ++cancelled_; }
-  // Counts micro-batches that are in a model, or were planned and never will be.
+  // Counts micro-batches that are in a model, and planned ones that never will be.
   void contribute(const Contribution& part) {
     kept_ += part.kept;
     dropped_ += part.dropped();
@@ -227,7 +227,7 @@ class Tally {
 
   std::int64_t kept() const { return kept_; }
   Duration kept_time() const { return kept_time_; }
-  // Only servers know what they keep: all other micro-batches that were begun are dropped, and their time is lost.
+  // Only servers know what they keep. All other micro-batches that were begun are dropped, and their time is lost.
   std::int64_t dropped(DecidedBy who) const {
     return who == DecidedBy::servers ? computed_ + cancelled_ - kept_ : dropped_;
   }
@@ -235,7 +235,7 @@ class Tally {
     return who == DecidedBy::servers ? computed_time_ - kept_time_ : lost_time_;
   }
 
-  // Adds another participant's tally: several may each know a part.
+  // Adds another participant's tally of the same worker, because several participants may each know a part.
   Tally& operator+=(const Tally& other);
   using Numbers = std::array<std::int64_t, 7>;
   Numbers numbers() const { return std::bit_cast<Numbers>(*this); }
@@ -251,17 +251,17 @@ class Tally {
   Duration lost_time_{};
 };
 
-// One participant's account: its time, and the fate of its micro-batches. All clusters book here and nowhere else, so
-// that clock, account, spans, counts and rows agree.
+// One participant's account: its time, and the fate of its micro-batches. All clusters book only here, so that clock,
+// account, spans, counts and rows agree.
 class Book {
  public:
   Book() = default;
-  // `spans`: null if none are recorded.
+  // `spans`: null if spans are not recorded.
   Book(Rank self, Time begin, SpanRecorder* spans) : now_(begin), spans_(spans), self_(self) {}
 
   Time now() const { return now_; }
 
-  // Passes time until `end`; none if that is past.
+  // Books the time until `end`; none if `end` is past.
   void pass(Activity activity, Time end, const SpanLabel& label) {
     end = end > now_ ? end : now_;
     if (spans_) spans_->add(self_, activity, end, label.what, label.step, label.micro_batch);
@@ -269,7 +269,7 @@ class Book {
     now_ = end;
   }
 
-  // Passes time after the end of the run, which is in no account.
+  // Advances beyond the end of the run. This time is in no account.
   void pass_unbooked(Time end) {
     unbooked_ += end - now_;
     now_ = end;
@@ -279,14 +279,14 @@ class Book {
   void meet() { met_at_ = now_; }
   Time met_at() const { return met_at_; }
 
-  // Books micro-batches that have ended, with their time. cancel() books one that a message has ended.
+  // Books micro-batches that have ended, with their time. cancel() books a micro-batch that a message cut short.
   void compute(std::int64_t micro_batches, Duration time) { tally_.compute(micro_batches, time); }
   void cancel() { tally_.cancel(); }
   void lose(Duration time) {
     if (spans_) spans_->lose(self_, time);
     tally_.lose(time);
   }
-  // A server keeps this work.
+  // Books work that a server keeps.
   void keep(const BookedTime& work) {
     if (spans_) spans_->keep(self_, work.time);
     tally_.keep(work);
@@ -300,19 +300,19 @@ class Book {
   // Drops micro-batches planned for a row that never comes.
   void drop(std::int64_t micro_batches) { tally_.drop(micro_batches); }
 
-  // The time as it passed: work that is lost later still counts as computed.
+  // Time as it was booked: work that is lost later still counts as compute.
   const Account& account() const { return account_; }
   const Tally& tally() const { return tally_; }
 
-  // The account up to the end of the run, including lost work. The worker has either waited for the end or run beyond
-  // it with work that came too late. `down_beyond`: the time of outages after the end.
+  // The account until the end of the run, with lost work as discarded. A worker has either waited for the end, or run
+  // beyond it with work that came too late. `down_beyond`: time of outages after the end.
   Account account_at(Time end, Duration down_beyond, DecidedBy who) const;
 
-  // Takes back the time beyond `end`, also from the spans. (On a wall clock the end is past by the time it is known.)
-  // Returns how much of that was compute (of micro-batches alone, if spans tell them apart).
+  // Removes the time beyond `end`, also from the spans. (On a wall clock the end is already past when it becomes
+  // known.) Returns the compute time that was removed (of micro-batches alone, if spans distinguish them).
   Duration take_back(Time end);
 
-  // Serialises everything but the owner and the spans.
+  // Serialises everything except the owner and the spans.
   template <typename Archive>
   void serialise(Archive& archive) {
     archive(now_, met_at_, unbooked_, account_, tally_);
@@ -328,19 +328,20 @@ class Book {
   Rank self_{};
 };
 
-// When gradients, or models to be averaged, arrive at a collective of all workers, or at a server.
-// Source:  Chen et al. 2016, Figures 3 and 4: the time of the k-th gradient since its iteration began.
+// The arrival of a gradient, or of a model to average, at a collective of all workers or at a server.
+// Source:  Chen et al. 2016, Figures 3 and 4: the time of the k-th gradient since the start of its iteration.
 struct GradientArrival {
   Time round_begin{};
-  Step step{};  // at the round's end: the step in steps.csv, or the server's own step
+  Step step{};  // at the end of the round: the step in steps.csv, or the server's own step
   Rank worker{};
-  Duration since{};  // since the round began; negative if the worker's part started before the previous round ended
+  Duration since{};  // since the start of the round; negative if the worker's part began before the previous round
+                     // ended
 };
 
-// Rounds by number, since an arrival may belong to an earlier round.
+// Rounds by number, because an arrival may belong to an earlier round.
 class NumberedRounds {
  public:
-  // `into`: null if arrivals are not recorded; then nothing is stored. The first round begins here.
+  // `into`: null if arrivals are not recorded. The first round begins at `begin`.
   NumberedRounds(std::vector<GradientArrival>* into, Time begin) : into_(into) { begin_next(begin); }
 
   void begin_next(Time at) {
@@ -359,19 +360,19 @@ class NumberedRounds {
   std::vector<Time> begins_;  // by round
 };
 
-// How to evaluate methods in which each worker has its own model and no participant has the global one.
+// How to evaluate methods in which each worker has its own model and there is no global model.
 enum class IndividualModels {
   mean,  // evaluate the mean of the models
   each,  // evaluate each model and report the mean of the results
 };
 
-// "These are the models of all workers now."
+// Published in this form: "these are the models of all workers now".
 struct ModelsOfWorkers {
   std::vector<WeightedState> models{};  // in the order of the ranks
   IndividualModels evaluated = IndividualModels::mean;
 };
 
-// "This is my model now": a worker's model after a step.
+// Published in this form: "this is my model now", a worker's model after a step.
 struct WorkerModel {
   Rank worker{};
   ModelStatePtr model{};  // null in time-only runs
@@ -384,12 +385,13 @@ struct WorkerModel {
   double learning_rate = 0;
 };
 
-// "This is the global model now."
+// Published in this form: "this is the global model now".
 struct Publication {
   ModelStatePtr model{};                    // null in time-only runs
-  std::vector<ModelStatePtr> ensemble{};    // if not empty: evaluate the mean of these models' predictions instead
-  ModelsOfWorkers own{};                    // if not empty: the models that `model` is the mean of
-  std::vector<MicroBatch> recalibration{};  // if not empty: estimate BatchNorm statistics on these before evaluating
+  std::vector<ModelStatePtr> ensemble{};    // if not empty: instead evaluate the mean of these models' predictions
+  ModelsOfWorkers own{};                    // if not empty: the models whose mean is `model`
+  std::vector<MicroBatch> recalibration{};  // if not empty: estimate BatchNorm statistics on these samples before
+                                            // evaluating
   Step step{};                              // in steps of the experiment file
   double surplus_steps = 0;                 // micro-batches planned beyond M per step, in steps
   Time time{};
@@ -398,24 +400,24 @@ struct Publication {
   double learning_rate = 0;
 };
 
-// Listens to a run: rows of steps.csv that have ended, and models to evaluate. On the simulated cluster all calls come
-// from the simulating thread. Under MPI only rank 0 (rows of collectives) and the publishing rank call.
+// Observes a run: closed rows of steps.csv, and models to evaluate. On the simulated cluster all calls come from the
+// simulating thread. Under MPI only rank 0 (rows of collectives) and the publishing rank call it.
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
   virtual void on_row(const StepRow& row) = 0;
-  // Costs no time on either clock.
+  // Takes no time on either clock.
   virtual void on_publish(const Publication& publication) = 0;
   // For the row of step 0: the learning rate of the first step, if it differs from the file's schedule.
   virtual void on_first_rate(double) {}
 
-  // Called after each step of a worker or a server, only on the simulated cluster.
+  // Called after each step of a worker or a server, on the simulated cluster only.
   virtual bool wants_step_gradient(Step) const { return false; }
   virtual void on_step_gradient(Step, Time, const Gradient&) {}
   virtual bool wants_worker_models(Step) const { return false; }
   virtual void on_worker_model(WorkerModel&&) {}
 
-  // For methods in which workers have their own models. Under MPI each observer receives only its own worker's.
+  // For methods in which workers have their own models. Under MPI each observer receives only its own worker's models.
   virtual bool wants_individual_models(Step) const { return false; }  // after this step of each worker
   virtual void on_individual_model(WorkerModel&&) {}
   virtual void on_individual_models_end(Rank) {}  // this worker publishes no more models
@@ -424,13 +426,13 @@ class RunObserver {
 // A micro-batch that has ended.
 struct MicroBatchTime {
   Rank worker{};
-  Step step{};  // step and index: of the slot that decided the duration
+  Step step{};  // step and index of the slot that decided the duration
   int index = 0;
   Duration duration{};
-  Duration added{};  // injected part: delays, and, if a slow worker computes for real, its slowdown
+  Duration added{};  // injected part: delays, and the slowdown of a slow worker that computes for real
 };
 
-// Optional records of a run beside its rounds and models; an empty one is off.
+// Optional records of a run, in addition to its rounds and models. An empty one is off.
 struct RunRecord {
   std::optional<SpanRecorder> spans{};
   std::optional<std::vector<MicroBatchTime>> durations{};
@@ -444,19 +446,20 @@ inline std::vector<GradientArrival>* arrivals_of(RunRecord* record) {
 // The totals of a run.
 struct RunTotals {
   Time end{};                           // T
-  std::vector<Account> accounts;        // per worker (the server is not a worker)
+  std::vector<Account> accounts;        // per worker (servers are not workers)
   std::vector<std::int64_t> kept;       // micro-batches per worker that are in a model
-  std::vector<std::int64_t> dropped;    // micro-batches per worker, begun or finished, that are not
-  std::vector<std::int64_t> staleness;  // [k]: gradients that a server kept k steps after their model
+  std::vector<std::int64_t> dropped;    // micro-batches per worker that were begun or finished but are in no model
+  std::vector<std::int64_t> staleness;  // [k]: number of gradients that a server kept k steps after their model
   // Bytes are counted in the same way for all networks (workers/time/network.hpp). Messages from workers to a server
-  // count when they arrive, so that those too late for the run do not count. All others count when sent.
+  // are counted when they arrive, so that messages too late for the run are not counted. All others are counted when
+  // sent.
   Bytes bytes{};
-  std::int64_t collectives = 0;  // all-reduces, averages (groups' too), gathers, broadcasts, barriers
+  std::int64_t collectives = 0;  // all-reduces, averages (including those of groups), gathers, broadcasts, barriers
   std::int64_t messages = 0;
-  // For pace = "emulate" under MPI, in which real arithmetic must fit into drawn durations; else empty or 0.
-  std::vector<std::int64_t> emulated;  // micro-batches with a drawn duration, per worker
-  std::vector<std::int64_t> overruns;  // how many of these took longer
-  Duration overrun_excess{};           // total time that these took longer
+  // Only for pace = "emulate" under MPI, where real arithmetic must fit into drawn durations; otherwise empty or 0.
+  std::vector<std::int64_t> emulated;  // number of micro-batches with a drawn duration, per worker
+  std::vector<std::int64_t> overruns;  // number of these that took longer than drawn
+  Duration overrun_excess{};           // total excess over the drawn durations
 
   void add(const Account& account, const Tally& tally, DecidedBy who) {
     accounts.push_back(account);
@@ -465,14 +468,14 @@ struct RunTotals {
   }
 };
 
-// The rows of steps.csv of a run, in their order: every cluster closes its rows here.
+// The rows of steps.csv of a run, in order. Every cluster closes its rows here.
 class StepRows {
  public:
   // `observer` may be null. The first row begins with the run, or where another cluster stopped.
   explicit StepRows(RunObserver* observer, Time begin = start_time, Bytes sent = {})
       : observer_(observer), begin_(begin), sent_(sent) {}
 
-  // Closes a row. It lasts from the end of the row before and has the bytes sent since then.
+  // Closes a row. It lasts from the end of the previous row and includes the bytes sent since then.
   void close(StepRow row, Time end, Bytes sent_so_far) {
     row.end = end;
     row.duration = end - std::exchange(begin_, end);
@@ -480,7 +483,7 @@ class StepRows {
     if (observer_) observer_->on_row(row);
   }
 
-  // Closes a row if this collective of all workers makes one.
+  // Closes a row if a collective of this kind makes one.
   void close(Collective::Kind kind, const StepRow& row, Time end, Bytes sent_so_far) {
     if (is_row(kind, row)) close(row, end, sent_so_far);
   }

@@ -11,7 +11,7 @@ Bytes payload_of(const Collective& collective, const Training& training, int mem
     case Collective::Kind::all_reduce:
     case Collective::Kind::partial_all_reduce:
       return collective.slice.bytes_of(parameters) + Bytes{4 * numbers};
-    case Collective::Kind::average: {  // values beside the parameters go with slice 0
+    case Collective::Kind::average: {  // values other than parameters go with slice 0
       const Bytes all{static_cast<Bytes::Rep>(4 * training.averaged_size(collective.policy))};
       return collective.slice.bytes_of(parameters) + (collective.slice.index == 0 ? all - parameters : Bytes{});
     }

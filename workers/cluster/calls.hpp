@@ -1,4 +1,4 @@
-// Calls between a method and its cluster: collectives with their results, messages, and the servers of a method.
+// The calls between a method and its cluster: collectives with their results, messages, and the servers of a method.
 #pragma once
 
 #include <algorithm>
@@ -17,110 +17,109 @@
 
 namespace syncopate {
 
-// Micro-batches that a worker has computed, with a decided fate: they are in a model, or dropped.
+// Micro-batches that a worker has computed and whose fate is decided: they are in a model, or dropped.
 struct BookedTime {
   Rank worker{};
   std::int64_t micro_batches = 0;
-  Duration time{};  // the worker's time for them
+  Duration time{};  // computation time of the micro-batches
 };
 
-// A worker's part of a row of steps.csv, which it brings to a collective.
+// A worker's part of a row of steps.csv, passed with a collective.
 struct Contribution {
-  std::int64_t kept = 0;     // micro-batches that are reduced
-  std::int64_t planned = 0;  // micro-batches without any dropping
-  Step step{};               // optimizer steps done when the round ends
+  std::int64_t kept = 0;     // micro-batches in the reduction
+  std::int64_t planned = 0;  // micro-batches if none were dropped
+  Step step{};               // optimizer steps done at the end of the round
   Step period{};             // optimizer steps since the last synchronisation
-  Duration compute_time{};   // for the kept micro-batches; for report_steps
+  Duration compute_time{};   // of the kept micro-batches; used by report_steps
 
   std::int64_t dropped() const { return planned - kept; }
 };
 
-// When a partial all-reduce takes place: once `quorum` workers have arrived, or once `rank` has. All workers give the
-// same activation for a round. It does not wait for workers that have ended.
+// When a partial all-reduce takes place: once `quorum` workers have arrived, or once `rank` has arrived. All workers
+// must give the same activation for a round. Workers that have ended are not waited for.
 struct Activation {
   int quorum = 1;
-  std::optional<Rank> rank{};  // instead of the quorum
+  std::optional<Rank> rank{};  // replaces the quorum
 };
 
 // The fate of a gradient that arrives after its round has taken place.
 enum class LateGradient {
-  drop,        // it is lost
+  drop,        // the gradient is lost
   accumulate,  // it is added to this worker's contribution to the next round, even while the worker computes again
 };
 
-// How to take an average, and this worker's part in it.
+// How to average models, and this worker's part in the average.
 struct Averaging {
   AveragePolicy policy{};
-  // The weight of this worker's model, relative to the sum of all weights. If the sum is 0, all are equal: a worker
-  // with nothing to contribute cannot know whether others have something.
+  // The weight of this worker's model, relative to the sum of all weights. If the sum is 0, all weights are equal: a
+  // worker with nothing to contribute cannot know whether others have something.
   double weight = 1;
-  std::optional<int> group_size{};  // average within groups of this many workers of consecutive ranks; none: over all
-  // The parameters to average; slice 0 brings the buffers along. Workers keep the rest; with a slice their moments,
-  // too.
+  std::optional<int> group_size{};  // average within groups of this many consecutive ranks; empty: over all workers
+  // The parameters to average; slice 0 includes the buffers. Workers keep all other values of their own, and if there
+  // are several slices also their moments.
   Slice slice{};
-  // For runs that compress averages: the common model to which differences are taken. Null: the differences themselves
-  // are averaged (for average_model: the differences to the model at which the worker's local steps began).
+  // Only if averages are compressed: the common model to which differences are taken. Null: the model holds differences
+  // already (for average_model: the difference to the model at which the worker's local steps began).
   ModelStatePtr from{};
-  // False: nobody uses the model outside the slice, so its values there are undefined and all workers may share one
+  // False: no worker uses the model outside the slice. Values there are then undefined, and all workers may share one
   // model.
   bool rest_is_needed = true;
 };
 
-// Totals after a collective, the same on every participant, so that all decide alike.
+// Totals after a collective. They are the same on every participant, so that all take the same decisions.
 struct AgreedProgress {
-  Time time{};                     // completion (simulated) or last arrival (MPI)
+  Time time{};                     // end of the collective (simulated) or last arrival (MPI)
   std::int64_t micro_batches = 0;  // kept so far, over all workers
   Bytes bytes{};                   // sent so far, over all workers
 };
 
-// Shared by all workers of a process that gathered it.
+// Shared by all workers of the process that gathered them.
 using SharedNumbers = std::shared_ptr<const std::vector<double>>;
 
-// A worker's part in an exchange of a compressed sum or average: a promise of words of four bytes.
+// A worker's packet in an exchange of a compressed sum or average: deferred words of four bytes.
 struct Packet {
-  CellPtr words{};                    // null in time-only runs
-  Bytes size{};                       // the words only; numbers after them travel as in a dense sum
-  std::vector<MicroBatch> carried{};  // the micro-batches in it, if anything needs them
+  CellPtr words{};  // null in time-only runs
+  Bytes size{};     // counted by the network: the words, and in averages also the statistics after them
+  std::vector<MicroBatch> carried{};  // micro-batches in the packet, if a caller needs them
 };
-// All packets by rank, or only their sum. Shared by all workers of a process that receive it.
+// All packets by rank, or only their sum. Shared by all workers of the process that received them.
 using SharedPackets = std::shared_ptr<const std::vector<Packet>>;
 
-// A collective as one worker describes it, with its part. All members give the same terms.
+// A collective as one worker describes it, including the worker's part. All members must give the same terms.
 struct Collective {
   enum class Kind : std::int32_t {
     all_reduce,
-    // Does not wait for all workers. A worker enters the round after the last one whose result it has received, and has
-    // one round in progress at a time. If that round has not taken place yet, the worker's gradient is part of it, and
-    // the round's sum comes back. Otherwise the gradient is late (LateGradient), and the sums of all rounds since come
-    // back, oldest first.
+    // Does not wait for all workers. A worker enters the round after the last one whose result it has received, and
+    // takes part in one round at a time. If that round has not taken place yet, it includes the worker's gradient, and
+    // its sum is returned. Otherwise the gradient is late (LateGradient), and the sums of all missed rounds are
+    // returned, oldest first.
     partial_all_reduce,
     average,
     broadcast,
     all_gather,
     barrier,
-    // Exchanges of a compressed sum. All packets have one size, except when they are gathered. `gradient` sums counts
-    // only.
+    // Exchanges of a compressed sum. All packets have one size, except in gather_packets. `gradient` sums only counts.
     sum_packets,     // packets are summed as numbers, in single precision
     gather_packets,  // packets are gathered unchanged
-    // First exchanges, each followed by another one that ends the sum.
+    // First exchanges, each followed by another exchange that completes the sum.
     sum_first_packets,  // as sum_packets
     broadcast_packet,   // all get the root's packet
-    exchange_chunks,  // packets have one chunk of equal size per member; each member gets its own chunk of all packets
-    // Exchanges of a compressed average, whose packets hold differences between models.
+    exchange_chunks,    // a packet has one equal chunk per member; each member gets its own chunk of all packets
+    // Exchanges of a compressed average. Their packets contain differences between models.
     sum_differences,     // packets are summed as numbers, in single precision
     gather_differences,  // packets are gathered unchanged
   };
   Kind kind = Kind::barrier;
-  Gradient gradient{};    // all-reduces: the sum comes back, undefined outside the slice
-  ModelStatePtr model{};  // average: the mean comes back; broadcast: the root's parameters and buffers
-  Packet packet{};        // exchanges: all packets or their sum come back; broadcast: the root's
-  Bytes all_packets{};    // gathered packets: their total size, once known; 0: all have one size
-  // One length on all workers. all_gather returns them by rank; sums of gradients sum them too.
+  Gradient gradient{};    // all-reduces: the sum is returned, undefined outside the slice
+  ModelStatePtr model{};  // average: the mean is returned; broadcast: the root's parameters and buffers
+  Packet packet{};        // exchanges: all packets or their sum are returned; broadcast: the root's packet
+  Bytes all_packets{};    // gathered packets: total size, once known; 0: all have one size
+  // Of equal length on all workers. all_gather returns them by rank; sums of gradients also sum the numbers.
   std::vector<double> numbers{};
   AveragePolicy policy{};
   double weight = 1;
-  std::optional<int> group_size{};  // see Averaging; only averages can be over groups
-  Rank root{};                      // for broadcasts, also of a packet
+  std::optional<int> group_size{};  // see Averaging; only averages may have groups
+  Rank root{};                      // for broadcasts, including those of a packet
   Slice slice{};                    // for all-reduces and averages
   bool rest_is_needed = true;       // see Averaging
   ModelStatePtr from{};             // see Averaging; may differ between workers
@@ -153,7 +152,7 @@ struct Collective {
     return {.kind = Kind::all_gather, .numbers = {numbers.begin(), numbers.end()}};
   }
   static Collective barrier() { return {}; }
-  // The kind of the first exchange of packets for an operation on the network.
+  // The kind of the first exchange of packets for a network operation.
   static Kind first_exchange(Operation operation) {
     if (operation == Operation::broadcast) return Kind::broadcast_packet;
     return operation == Operation::all_to_all ? Kind::exchange_chunks : Kind::sum_first_packets;
@@ -190,8 +189,8 @@ struct KindOfCollective {
   Collective::Kind kind;
   const char* name;
   Operation operation;  // network operation
-  bool sums_gradients;  // each sum is followed by a step, which belongs to it
-  bool makes_row;       // in steps.csv; other kinds make one if a worker contributes
+  bool sums_gradients;  // a step that belongs to the sum follows each sum
+  bool makes_row;       // in steps.csv; other kinds make one only if a worker contributes
 };
 inline constexpr KindOfCollective kinds_of_collectives[] = {
     {Collective::Kind::all_reduce, "all_reduce_sum", Operation::all_reduce, true, true},
@@ -214,8 +213,8 @@ constexpr const KindOfCollective& properties_of(Collective::Kind kind) {
   return *std::ranges::find(kinds_of_collectives, kind, &KindOfCollective::kind);
 }
 
-// The bytes that the network moves for the collective. `members`: for gathered packets. An all-gather has everybody's
-// numbers.
+// The bytes that the network moves for a collective. `members`: for gathered packets. For an all-gather of numbers
+// `collective.numbers` must contain those of all members.
 Bytes payload_of(const Collective& collective, const Training& training, int members = 1);
 
 // The workers that take part in a collective with `self`.
@@ -226,7 +225,7 @@ struct Members {
 
   Ranks ranks() const { return Ranks(first, count); }
   std::size_t size() const { return static_cast<std::size_t>(count); }
-  // The member's index among them, from 0; parts of members are in this order.
+  // The member's index, from 0. Parts of members are in this order.
   std::size_t place_of(Rank member) const { return static_cast<std::size_t>(member.value - first.value); }
 };
 Members members_of(const Collective& collective, Rank self, int workers);
@@ -247,22 +246,23 @@ class StartedCollective {
   }
 
   Collective::Kind kind;
-  std::optional<Members> group;  // none: all workers
-  std::int64_t number;           // among those that its members have started; partial ones are counted separately
-  Step step;                     // step of the worker's contribution
+  std::optional<Members> group;  // empty: all workers
+  std::int64_t number;  // counts the collectives that its members have started; partial all-reduces are counted
+                        // separately
+  Step step;            // step of the worker's contribution
 
-  static constexpr std::int64_t finished = -1;  // the number of a moved-from handle
+  static constexpr std::int64_t finished = -1;  // number of a moved-from handle
 };
 
 // One round of partial all-reduces, as every worker receives it.
 struct PartialSum {
   Gradient sum{};
-  int contributors = 0;  // workers whose gradients are in it
-  int arrived = 0;       // how many of these arrived in time
+  int contributors = 0;  // workers whose gradients are in the sum
+  int arrived = 0;       // number of these that arrived in time
   AgreedProgress agreement{};
 };
 
-// The results of a collective, in the same fields as the workers' parts.
+// The results of a collective, in fields that correspond to the workers' parts.
 struct CollectiveResult {
   Gradient gradient{};
   ModelStatePtr model{};
@@ -270,41 +270,40 @@ struct CollectiveResult {
   SharedPackets packets{};  // null: not an exchange
   int chunk = 0;            // exchange_chunks: this worker's chunk of each packet
   std::vector<PartialSum> sums{};
-  AgreedProgress agreement{};  // a group's has only the time
+  AgreedProgress agreement{};  // in groups: only the time
 };
 
-// A promise of packed values that travels instead of a gradient or a difference (workers/compression). It takes the
+// Deferred packed values that are sent instead of a gradient or a difference (workers/compression). A packet takes the
 // place of a model, so that messages do not get longer. Its parameters are the four-byte words, followed by
 // normalisation statistics; null in time-only runs.
 struct SentPacket : ModelState {
   Bytes size{};                       // the words only
-  std::vector<MicroBatch> carried{};  // the micro-batches in it, if anything needs them
+  std::vector<MicroBatch> carried{};  // micro-batches in the packet, if a caller needs them
 };
 
-// A message between participants. Create it with the function for its kind; the sender fills in `from`, `kept` and
-// `slice`.
+// A message between participants. Create it with the function for its kind. The sender sets `from`, `kept` and `slice`.
 struct Message {
   enum class Kind : std::uint8_t {
     note,           // only a step and numbers
     gradient,       // computed at version `step`
     model,          // version `step`
-    last_model,     // the final model; the last message from that sender
+    last_model,     // the final model; the last message of this sender
     difference,     // between models, at version `step`
     request,        // asks for the current model
     request_after,  // asks for a model newer than `step`
-    farewell,       // the last message of a sender without a model to give
+    farewell,       // the last message of a sender that sends no model
   };
 
-  Step step{};            // a version of the model
-  Gradient gradient{};    // for a difference only its work, without values
+  Step step{};            // version of the model
+  Gradient gradient{};    // for a difference: only its computation, without values
   ModelStatePtr model{};  // the model or difference; null in time-only runs
   Kind kind = Kind::note;
-  bool is_packed = false;     // `model` holds a packet of a gradient or difference, until a server has opened it
-  std::uint16_t answers = 0;  // how many of the last numbers are about the receiver's packets (CompressedMessages)
+  bool is_packed = false;     // `model` is a packet of a gradient or difference, until a server decodes it
+  std::uint16_t answers = 0;  // how many of the last numbers report on the receiver's packets (CompressedMessages)
   Rank from{};
-  std::vector<double> numbers{};  // travel along, 8 bytes each
-  std::int64_t kept = 0;          // from a server: micro-batches in its model; for a packet: the sender's number of it
-  Slice slice{};                  // the parameters in the gradient or model
+  std::vector<double> numbers{};  // sent along, 8 bytes each
+  std::int64_t kept = 0;  // from a server: micro-batches in its model; for a packet: the sender's number of the packet
+  Slice slice{};          // parameters in the gradient or model
 
   static Message of_gradient(Step version, Gradient gradient) {
     return {.step = version, .gradient = std::move(gradient), .kind = Kind::gradient};
@@ -315,7 +314,7 @@ struct Message {
   static Message of_last_model(Step version, ModelStatePtr model, std::vector<double> numbers = {}) {
     return {.step = version, .model = std::move(model), .kind = Kind::last_model, .numbers = std::move(numbers)};
   }
-  // `work`: the computation behind it, for a server that books it (Server::accept).
+  // `work`: the computation of the difference, for a server that books it (Server::accept).
   static Message of_difference(Step version, ModelStatePtr difference, const BookedTime& work = {}) {
     return {.step = version,
             .gradient = Gradient(nullptr, work.micro_batches, work.time),
@@ -335,7 +334,7 @@ struct Message {
   BookedTime work() const { return {from, gradient.micro_batches(), gradient.compute_time()}; }
 };
 
-// A pool of received messages: thousands of workers send millions of them.
+// A pool of received messages, because thousands of workers send millions of messages.
 class MessagePool {
  public:
   virtual void take_back(Message* message) = 0;
@@ -350,8 +349,8 @@ struct GiveBack {
 // A message, or null. It must not outlive the run.
 using ReceivedMessage = std::unique_ptr<Message, GiveBack>;
 
-// The message's bytes on the network: 4 per parameter of its slice (8 for a wide gradient) or the packet's size, plus 8
-// per number. A message without values costs only its latency.
+// A message's bytes on the network: 4 per parameter of its slice (8 for a gradient in double precision) or the packet's
+// size, plus 8 per number. A message without values costs only its latency.
 inline Bytes message_bytes(const Message& message, Bytes parameter_bytes) {
   Bytes::Rep bytes = 8 * static_cast<Bytes::Rep>(message.numbers.size());
   if (message.is_packed)
@@ -361,26 +360,25 @@ inline Bytes message_bytes(const Message& message, Bytes parameter_bytes) {
   return Bytes{bytes};
 }
 
-// How long a micro-batch takes on a cluster that computes it for real. (The simulated cluster takes the drawn
-// duration.)
+// How long a micro-batch takes on a cluster that really computes it. (The simulated cluster takes the drawn duration.)
 enum class Pace {
-  inject,   // real computation, then a sleep of the added delay and (factor - 1) x the measured time
+  inject,   // real computation, then a sleep for the added delay and (factor - 1) x the measured time
   emulate,  // real computation, then a sleep until the whole drawn duration has passed
 };
 
-// Where in an algorithm a participant waits; explains deadlocks.
+// Where in an algorithm a participant waits, to explain deadlocks.
 struct Place {
   const char* operation = "";
   SourceLine at;
 };
 
-// The servers of a method, and which workers each serves. Their ranks follow the workers'.
+// The servers of a method, and the workers that each serves. Servers' ranks follow the workers'.
 struct Servers {
-  // Several servers hold one slice of the model each and serve all workers.
+  // Without regions: each server holds one slice of the model and serves all workers.
   constexpr Servers(int count = 0) : count(count) {}  // NOLINT: numbers read naturally, as in `.servers = 1`
 
-  // Regional servers: the first one is the global server, and each region has one of its own. All hold whole models.
-  // Regions are of equal size, with workers of consecutive ranks: `regions` must divide the number of workers.
+  // Regional servers: the first one is the global server, and each region has its own server. All hold whole models.
+  // Regions are equal ranges of consecutive workers, so `regions` must divide the number of workers.
   static constexpr Servers of_regions(int regions) {
     Servers servers(regions + 1);
     servers.regions = regions;
@@ -393,7 +391,7 @@ struct Servers {
   constexpr operator int() const { return count; }  // NOLINT: as above
   constexpr bool hold_slices() const { return count > 1 && regions == 0; }
 
-  // The server of a worker (the first, if several hold slices) or of a region's server; else the rank itself.
+  // Returns the server of a worker (the first, if several hold slices) or of a region's server; any other rank itself.
   constexpr Rank server_of(Rank rank, int workers) const {
     const bool is_worker = rank.value < workers;
     if (regions == 0) return is_worker ? Rank{workers} : rank;
@@ -415,7 +413,7 @@ struct Servers {
   std::string name_of(Rank rank, int workers) const;
 };
 
-// "0-3, 7": ranks in ascending order as ranges.
+// Formats ascending ranks as ranges, for example "0-3, 7".
 std::string rank_ranges(const std::vector<int>& ranks);
 
 }  // namespace syncopate

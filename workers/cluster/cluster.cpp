@@ -36,11 +36,11 @@ std::string what_it_waits_for(const Place* place, const std::string& from) {
 std::string explain(const Deadlock& deadlock) {
   const double at_s = to_seconds(deadlock.at);
   constexpr double years = to_seconds(longest_duration) / (365.25 * 24 * 3600);
-  std::string text =
-      deadlock.after_loss
-          ? fmt::format("nobody can go on after {:.6f} s: a micro-batch that takes more than {:.0f} years never ends",
-                        at_s, years)
-          : fmt::format("deadlock at {:.6f} s: nobody can go on", at_s);
+  std::string text = deadlock.after_loss ? fmt::format(
+                                               "no participant can continue after {:.6f} s: a micro-batch that takes "
+                                               "more than {:.0f} years never ends",
+                                               at_s, years)
+                                         : fmt::format("deadlock at {:.6f} s: no participant can continue", at_s);
   for (const auto& [state, ranks] : deadlock.workers_by_state)
     text += fmt::format("\n  worker{} {}: {}", ranks.size() > 1 ? "s" : "", rank_ranges(ranks), state);
   for (const auto& [name, state] : deadlock.servers) text += fmt::format("\n  {}: {}", name, state);
@@ -48,7 +48,8 @@ std::string explain(const Deadlock& deadlock) {
 }
 
 std::string explain_end_of_clock(std::string_view who) {
-  return fmt::format("the virtual clock of {} has reached its end, after {:.0f} s (292 years)", who, to_seconds(never));
+  return fmt::format("the virtual time of {} exceeds the clock's range of {:.0f} s (292 years)", who,
+                     to_seconds(never));
 }
 
 }  // namespace syncopate

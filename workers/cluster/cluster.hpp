@@ -1,4 +1,4 @@
-// The interface between methods and clusters. Worker and Server (worker.hpp, server.hpp) use it; SimulatedCluster
+// The interface between methods and clusters. Worker and Server (worker.hpp, server.hpp) use it. SimulatedCluster
 // (virtual clock, all workers in one process) and MpiCluster (wall clock, one worker per process) implement it.
 #pragma once
 
@@ -32,42 +32,41 @@ class Cluster {
   Rank server(int shard = 0) const { return Rank{workers() + shard}; }
   bool is_server(Rank rank) const { return rank.value >= workers(); }
 
-  // Runs the programs of all participants of this process to their end. `serve` is null for methods without a server.
-  // When a worker ends before the others, it has left: servers learn of it (receive), partial all-reduces go on without
-  // it, and a collective that needs it fails with that reason. Throws RunFailure, Interrupted, or a program's
-  // exception.
+  // Runs the programs of this process's participants to their end. `serve` is null for methods without servers. A
+  // worker that ends before the others has left: servers are notified (receive), partial all-reduces continue without
+  // it, and a collective that needs it fails and names it. Throws RunFailure, Interrupted, or a program's exception.
   virtual RunTotals run(const Program& work, const Program& serve) = 0;
 
-  // The programs make the calls below, each as participant `self`.
+  // Programs call the following functions; `self` is the calling participant.
   virtual Time now(Rank self) const = 0;
 
-  // As far as `self` knows: how many workers have not ended, and whether a participant has. A region's server counts
-  // its own workers, the global server the regions' servers.
+  // As far as `self` knows: the number of workers that have not ended, and whether a participant has ended. A region's
+  // server counts its own workers, and the global server counts the regions' servers.
   virtual int workers_left(Rank self) = 0;
   virtual bool has_left(Rank self, Rank other) const = 0;
 
-  // The gradient of the micro-batch `samples`. Returns nothing if the deadline stopped it, or if an outage took the
-  // worker's state (see has_lost_state). `slot` decides how long it takes; the two differ if a worker computes
-  // another's micro-batch, or one that was dropped before.
+  // Returns the gradient of the micro-batch `samples`; nullopt if the deadline stopped it or an outage erased the
+  // worker's state (see has_lost_state). `slot` decides how long it takes. The two differ if a worker computes another
+  // worker's micro-batch, or one that was dropped before.
   virtual std::optional<Gradient> compute_gradient(Rank self, const ModelStatePtr& at, const MicroBatch& slot,
                                                    const MicroBatch& samples, const Deadline& deadline) = 0;
 
   // Whether an outage (workers/time/outages.hpp) may erase this worker's state.
   virtual bool may_lose_state(Rank) const { return false; }
-  // Whether an outage erased it in the last compute_gradient. The worker is up again; the micro-batch was lost. Ask
-  // once.
+  // Whether an outage erased the state in the last compute_gradient; resets the answer. The worker is up again, but the
+  // micro-batch is lost.
   virtual bool has_lost_state(Rank) { return false; }
 
   // The sum over micro-batches first.index .. first.index + count - 1. Not for workers that may lose their state.
   virtual Gradient compute_gradients(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count);
 
-  // The sleep after a micro-batch, if delays are sleeps (workers/time/compute_time.hpp); else 0.
+  // The sleep after a micro-batch, if delays are sleeps (workers/time/compute_time.hpp); otherwise 0.
   virtual Duration sleep_after(Rank, const MicroBatch&) const { return {}; }
 
-  // Collectives. All workers (not the servers), or all workers of a group, take part with the same description. A
-  // started collective runs while its worker computes: it ends at the last start plus the network's cost. Collectives
-  // of the same members run one after another, in the order in which all members start them. Finish each once, in any
-  // order; that waits for its end. A worker that leaves without finishing blocks nobody.
+  // Collectives. All workers (not the servers), or all workers of a group, take part and give the same description. A
+  // started collective runs while its worker computes. It ends at the last member's start plus the network's cost.
+  // Collectives of the same members run one after another, and all members must start them in the same order. Finish
+  // each once, in any order; `finish` waits for its end. A worker that leaves without finishing blocks no other worker.
   virtual StartedCollective start(Rank self, Collective&& what, const Contribution& contribution, Place place) = 0;
   virtual CollectiveResult finish(Rank self, StartedCollective&& started, Place place) = 0;
   // Starts and finishes in one call.
@@ -75,8 +74,8 @@ class Cluster {
     return finish(self, start(self, std::move(what), contribution, place), place);
   }
 
-  // The same, with results in place of the parts. `numbers` have one length on all workers and are summed too (4 bytes
-  // each).
+  // The same, with results in place of the parts. `numbers` have the same length on all workers and are also summed (4
+  // bytes each).
   virtual AgreedProgress all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers,
                                         const Contribution& contribution, Place place);
   std::vector<PartialSum> partial_all_reduce(Rank self, Gradient gradient, const Activation& activation,
@@ -95,51 +94,52 @@ class Cluster {
     state = std::move(result.model);
     return result.agreement;
   }
-  // Makes a row of steps.csv if some worker contributes.
+  // Makes a row of steps.csv if any worker contributes.
   AgreedProgress barrier(Rank self, Place place, const Contribution& contribution = {}) {
     return perform(self, Collective::barrier(), contribution, place).agreement;
   }
-  // All workers' numbers in the order of the ranks; of one length on all workers.
+  // Returns all workers' numbers in the order of ranks. All workers must pass the same number of them.
   SharedNumbers all_gather(Rank self, std::span<const double> numbers, Place place) {
     return perform(self, Collective::all_gather(numbers), {}, place).numbers;
   }
 
-  // Books a worker's steps, for methods without collectives and servers. Equal steps form one row. Takes no time.
+  // Books a worker's steps, for methods without collectives and servers. Steps with equal numbers form one row. Takes
+  // no time.
   virtual void report_steps(Rank self, const Contribution& contribution) = 0;
 
-  // Messages arrive in (time, sequence) order. Sending does not block. receive returns the first one, or the first from
-  // `from` if given. It returns nothing once `until` has passed, or if nobody is left who could send. A server's
-  // receive also returns nothing if a worker (or a served server) has left since the server last asked or learned of a
-  // leave.
+  // Messages arrive in (time, sequence) order. Sending does not block. `receive` returns the first message (of `from`,
+  // if given). It returns null once `until` has passed, or if no participant is left that could send one. A server's
+  // `receive` also returns null if a worker (or a served server) has left since the server last called workers_left or
+  // was notified.
   virtual void send(Rank self, Rank to, Message&& message, Place place) = 0;
   virtual ReceivedMessage receive(Rank self, std::optional<Rank> from, Time until, Place place) = 0;
 
   // Books the work as its worker's discarded time, and its micro-batches as dropped.
   virtual void discard(Rank self, const BookedTime& work) = 0;
-  // Books the work as kept by its worker, and the gradient's staleness. Of servers that share a gradient one calls
-  // this.
+  // Books the work as kept by its worker, and the gradient's staleness. If several servers share a gradient, only one
+  // calls it.
   virtual void keep(Rank self, const BookedTime& work, Step staleness) = 0;
 
   virtual Bytes bytes_sent() const = 0;
 };
 
-// A deadlock: every participant, and where in the method it waits.
+// A deadlock: what every participant waits for, and where in the method.
 struct Deadlock {
   Time at{};
-  bool after_loss = false;  // a participant is in a micro-batch that never ends: the method waits for it, as it should
+  bool after_loss = false;  // a participant is in a micro-batch that never ends, so the method is right to wait
   std::map<std::string, std::vector<int>> workers_by_state{};  // ranks in ascending order
   std::vector<std::pair<std::string, std::string>> servers{};  // name and state
 };
 
-// For example "waiting in receive for worker 3 (algorithms/quorum/backup_workers.hpp:20)". `from`: the participant that
-// it waits for, if known. "ended" if there is no place.
+// For example "waiting in receive for worker 3 (algorithms/quorum/backup_workers.hpp:20)", or "ended" if `place` is
+// null. `from`: the awaited participant, if known.
 std::string what_it_waits_for(const Place* place, const std::string& from = "");
 
 std::string explain(const Deadlock& deadlock);
 
 std::string explain_end_of_clock(std::string_view who);
 
-// The path of a method's file within the project; for other files the last two parts of the path.
+// Returns the path of a method's file within the project, and the last two parts of any other path.
 std::string short_path(std::string_view path);
 
 }  // namespace syncopate

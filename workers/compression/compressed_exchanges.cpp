@@ -38,7 +38,7 @@ std::vector<const float*> words_of(const SharedPackets& packets, std::size_t beg
   return words;
 }
 
-// An empty last packet of an exchange: `words` words, still to be written, followed by statistics.
+// A last packet of an exchange: `words` words, which the caller must write, followed by statistics.
 FlatVector last_words(std::size_t words, const CellPtr& statistics, std::size_t count) {
   FlatVector values(words + count);
   if (count > 0) std::copy_n(values_of(statistics), count, values.data() + words);
@@ -80,7 +80,7 @@ void decode(const Compressor& compressor, const CellPtr& words, Step number, std
   compressor.decode({.packets = {&packet, 1}, .workers = 1, .micro_batches = 1, .step = number}, out);
 }
 
-// Prepares the residual for adding what is sent next.
+// Prepares the residual to which the next sent values are added.
 std::span<float> begin_with(const CellPtr& residual, bool is_first, bool keeps, std::size_t size) {
   if (is_first) residual->value = FlatVector(size);
   const std::span<float> p = residual->value.span();
@@ -88,8 +88,8 @@ std::span<float> begin_with(const CellPtr& residual, bool is_first, bool keeps, 
   return p;
 }
 
-// Calls use(values, where they begin) block by block for `size` values from `begin` on, so that the gradient is never
-// one vector. Blocks that are already in memory are not copied.
+// Calls use(values, begin) block by block for `size` values from `begin` on, so that the gradient is never one vector.
+// Blocks that are already in memory are not copied.
 template <typename Use>
 void for_blocks(const GradientSum& sum, double scale, std::size_t begin, std::size_t size, const Use& use) {
   float block[block_size];
@@ -101,7 +101,7 @@ void for_blocks(const GradientSum& sum, double scale, std::size_t begin, std::si
   }
 }
 
-// The same with the gradient clipped, if the compressor clips.
+// The same, with the gradient clipped if the compressor clips.
 template <typename Use>
 void for_clipped(const Compressor& compressor, const GradientSum& sum, double scale, std::size_t size,
                  std::int64_t micro_batches, const Use& use) {
@@ -113,7 +113,7 @@ void for_clipped(const Compressor& compressor, const GradientSum& sum, double sc
   use(std::as_const(whole).span(), 0);
 }
 
-// Values of a sum that do not exist yet are added directly to the memory, if the compressor allows it.
+// If the compressor allows it, values of a sum that is not computed yet are added directly to the memory.
 void accumulate(const Compressor& compressor, const GradientSum& sum, double scale, float of_memory, std::size_t size,
                 std::int64_t micro_batches, std::span<float> memory) {
   if (compressor.accumulates_by_adding() && is_kept_of_pass(sum, scale)) {
@@ -129,7 +129,7 @@ void accumulate(const Compressor& compressor, const GradientSum& sum, double sca
   });
 }
 
-// Turns the sum of the sent first moments into the sum of gradients that makes their mean of the previous moment.
+// Turns the sum of the sent first moments into the gradient sum that produces their mean from the previous moment.
 void write_gradients_of_moments(std::span<float> sum, const float* moment, double beta1, int workers,
                                 std::int64_t micro_batches) {
   const double of_all = static_cast<double>(micro_batches) / (1 - beta1);
@@ -139,7 +139,7 @@ void write_gradients_of_moments(std::span<float> sum, const float* moment, doubl
   }
 }
 
-// The results of the exchanges for the compressor; `words` are those of the packets.
+// The results of the exchanges for the compressor; `words` are the packets' words.
 Received received_of(const CompressedSum::Exchanged& exchanged, std::span<const float* const> words,
                      const CellPtr& common, int workers) {
   return {.packets = words,
@@ -150,9 +150,9 @@ Received received_of(const CompressedSum::Exchanged& exchanged, std::span<const 
           .step = exchanged.step};
 }
 
-// The packet of an owner after an all-to-all, in which it got chunk number `chunk` of every packet. The owner sends
-// `of_memory` times its residual `owned` along, and keeps there what its packet lacks. `count` statistics follow the
-// words.
+// The packet of an owner after an all-to-all, in which it received chunk number `chunk` of every packet. The owner also
+// sends `of_memory` times its residual `owned`, which afterwards contains what its packet lacks. `count` statistics
+// follow the words.
 CellPtr reduced(Training& training, const std::shared_ptr<const Compressor>& compressor, Rank owner, Step step,
                 const SharedPackets& first, int chunk, CellPtr& owned, float of_memory, const CellPtr& statistics,
                 std::size_t count) {
@@ -276,7 +276,7 @@ ModelStatePtr CompressedAverage::mean(const SentDifference& average, const Share
   return state;
 }
 
-// The same object for all workers, unless it has parts of the worker's own that are needed.
+// Returns the same object for all workers, unless it needs values of the worker's own.
 ModelStatePtr CompressedAverage::model_with(const SentDifference& average, const ModelStatePtr& mean) const {
   if (average.slice.index > 0 && !average.rest_is_needed) return mean;
   ModelState changed = *average.mine;
@@ -284,7 +284,7 @@ ModelStatePtr CompressedAverage::model_with(const SentDifference& average, const
   changed.parameters = mean->parameters;
   if (average.policy.buffers == StatePolicy::average) changed.buffers = mean->buffers;
   const ModelStatePtr one = std::make_shared<const ModelState>(std::move(changed));
-  // An average over one model: applies the policy to its moments.
+  // An average over one model applies the policy to its moments.
   const ModelStatePtr own = training_.average({&one, 1}, average.policy).front();
   const bool is_common = own->buffers == mean->buffers && own->moments == mean->moments;
   return is_common ? mean : own;
@@ -326,7 +326,7 @@ void CompressedMessages::encode(OfSlice& own, const Message& message, Step numbe
   const bool is_first = !own.residual;
   if (is_first) own.residual = new_cell();
   packet.parameters = new_cell();
-  // add(p, statistics) adds what is to be sent to the residual, and writes statistics.
+  // add(p, statistics) adds the values to send to the residual, and writes statistics.
   const auto encode = [=, compressor = own.compressor, residual = own.residual, worker = worker_,
                        size = static_cast<std::size_t>(packet.size.value()) / 4,
                        out = packet.parameters](const auto& add) {
@@ -378,7 +378,7 @@ void CompressedMessages::receive_answers(Message& from_server) {
   from_server.numbers.resize(from_server.numbers.size() - answers.size());
 }
 
-// There is a residual: a worker that has lost its state does not remember what it had sent.
+// The residual exists, because a worker that has lost its state does not remember which packets it had sent.
 void CompressedMessages::put_back(Step number, const Unanswered& packet) {
   const OfSlice& own = slices_[static_cast<std::size_t>(packet.slice)];
   const auto add = [=, compressor = own.compressor, residual = own.residual, words = packet.words] {
@@ -526,7 +526,7 @@ Packet CompressedSum::second_packet(std::vector<MicroBatch> carried, Step step, 
   };
   training_.compute({.reads = {memory_, between, statistics}, .writes = {memory_, packet.words}, .work = encode});
   if (!compressor_->has_own_sizes()) return packet;
-  // By the first exchange all workers have begun to compute, so this wait delays no worker's arithmetic.
+  // After the first exchange all workers have begun to compute, so this wait delays no worker's arithmetic.
   const auto wait = [&] {
     training_.executor().wait(packet.words->producer);
     return std::vector{static_cast<double>(std::as_const(packet.words->value).size())};
@@ -569,7 +569,7 @@ Gradient CompressedSum::sum(const Exchanged& exchanged, int workers) const {
 
 void CompressedSum::end(const Exchanged& exchanged, int workers) {
   if (training_.time_only()) return;
-  moment_ = nullptr;  // lets the optimizer write the next moment in its place
+  moment_ = nullptr;  // so that the optimizer can write the next moment in place
   const CellPtr common = common_cell();
   if (compressor_->follows_common()) common_ = exchanged.packets;
   if (!compressor_->corrects_residual()) return;

@@ -1,10 +1,10 @@
-// One worker's part in compressed exchanges: its residuals and its packets. Like gradients, packets are promises.
-// Worker performs the exchanges themselves. Compression takes no time on the virtual clock; under MPI its cost is real,
-// between computing and sending.
+// One worker's part in compressed exchanges: its residuals (values it has not sent yet) and its packets. Like
+// gradients, packets are deferred values. Worker performs the exchanges themselves. Compression takes no time on the
+// virtual clock. Under MPI its cost is real and occurs between computing and sending.
 //
-// A residual belongs to its worker. A worker that loses its state in an outage loses its residuals with it and
-// continues without any; so does an owner of two phases. Their contents are lost. Packets sent before are still
-// delivered.
+// A residual belongs to its worker. A worker that loses its state in an outage loses the contents of its residuals and
+// continues with zeros. The same holds for the residual of a worker that owns a chunk in two phases. Packets sent
+// before the outage are still delivered.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,11 @@ namespace syncopate {
 //   residual after the exchange, and is sent later, at the rate of that time. So, over all steps,
 //   sums of what was sent + residuals at the end = gradients that counted + gradients that were folded in.
 // - After an outage a worker gets the shared state (PowerSGD's factor) with the newest model.
-// - If a worker has left, a sum fails as a whole, and no worker is late in it. So nothing that was sent is rejected.
-// - The sums of normalisation statistics travel with a step's last packet, after its words.
+// - If a worker has left, a sum fails as a whole, and no worker is ever late. So nothing that was sent is rejected.
+// - Sums of normalisation statistics are sent with a step's last packet, after its words.
 // - With compressed moments (CompressionOptions::of_moments) a worker sends from m_i = beta1 m + (1 - beta1) g_i, where
 //   m is the shared first moment and g_i the mean of its micro-batches. The mean of what was sent becomes the new m. So
-//   the step's gradient is (mean - beta1 m) / (1 - beta1), times the number of all micro-batches.
+//   the step's gradient is (mean - beta1 m) / (1 - beta1), times the total number of micro-batches.
 class CompressedSum {
  public:
   CompressedSum(std::shared_ptr<const Compressor> compressor, Training& training, Rank worker)
@@ -37,16 +37,17 @@ class CompressedSum {
   std::vector<Exchange> exchanges(Step step) const { return compressor_->exchanges(step); }
   Rank root(Step step) const { return compressor_->root(step); }
 
-  // The packet of the first exchange. A step of this model with this rate follows along `gradient`. Call
+  // Returns the packet of the first exchange. A step of `model` along `gradient` with this rate must follow. Call
   // Training::begin_held before reading the packet.
   Packet first_packet(const Gradient& gradient, Step step, double rate, const ModelStatePtr& model);
-  // For two exchanges: the prepared sum of the first one, and the second packet.
+  // Only for two exchanges: the prepared sum of the first one, and the second packet.
   CellPtr between(const SharedPackets& first) const;
   Packet second_packet(std::vector<MicroBatch> carried, Step step, const CellPtr& between);
-  // The second packet after an all-to-all, in which this worker got chunk number `chunk` of every packet.
+  // The second packet after an all-to-all, in which this worker received chunk number `chunk` of every packet.
   Packet reduced_packet(std::vector<MicroBatch> carried, Step step, const SharedPackets& first, int chunk);
 
-  // The step's gradient after the last exchange. It is the same for all, so only one worker per process asks for it.
+  // The step's gradient after the last exchange. It is the same for all workers, so only one worker per process calls
+  // it.
   struct Exchanged {
     SharedPackets packets{};
     CellPtr between{};  // null: only one exchange
@@ -56,7 +57,8 @@ class CompressedSum {
   Gradient sum(const Exchanged& exchanged, int workers) const;
   // Each worker calls this after the last exchange.
   void end(const Exchanged& exchanged, int workers);
-  // Then it may call this: adds a gradient that the step has left out to the residual, if such gradients are folded in.
+  // May be called after that. Adds a gradient that the step has left out to the residual, if such gradients are folded
+  // in.
   void fold(const Gradient& dropped);
 
   // Call it when the worker has lost its state.
@@ -68,13 +70,13 @@ class CompressedSum {
   std::shared_ptr<const Compressor> compressor_;
   Training& training_;
   Rank worker_;
-  CellPtr memory_;        // the residual, or the average of gradients; null: zeros
+  CellPtr memory_;        // the residual, or a moving average of gradients; null: zeros
   CellPtr owned_;         // the residual of the chunk that this worker owns; null: zeros
-  CellPtr statistics_;    // in the current step, if it has two exchanges
+  CellPtr statistics_;    // of the current step, if it has two exchanges
   double rate_ = 0;       // learning rate of the last step
-  float of_memory_ = 0;   // factor for the residuals in the current step
-  SharedPackets common_;  // from the last of two exchanges; null if the next step does not read it
-  CellPtr moment_;        // compressed moments: the model's first moment, shared by all; null: zeros
+  float of_memory_ = 0;   // factor of the residuals in the current step
+  SharedPackets common_;  // packets of the last exchange; null if the next step does not read them
+  CellPtr moment_;        // for compressed moments: the model's first moment, shared by all; null: zeros
 };
 
 // A worker's part in an average of models whose exchange is not finished.
@@ -87,9 +89,9 @@ struct SentDifference {
   Step round{};
 };
 
-// Compressed averages of models. A worker compresses the difference between its model and one that all share, since
-// values of models differ in size by orders of magnitude. All compute the same result: the shared model + the mean of
-// what was sent.
+// Compressed averages of models. A worker compresses the difference between its model and one that all workers share,
+// because values of models differ in size by orders of magnitude. All workers compute the same result: the shared model
+// + the mean of what was sent.
 // Source:  Basu et al. 2019, "Qsparse-local-SGD": a worker sends from residual + difference, and the rest becomes its
 //          next residual. The residual does not change between averages.
 // Units:   residuals are in units of the model. There is one for each kind of average and each slice that is averaged
@@ -99,7 +101,7 @@ struct SentDifference {
 //          worker has left, so nothing that was sent is rejected.
 class CompressedAverage {
  public:
-  // `compressors`: one for each slice of the model.
+  // `compressors`: one per slice of the model.
   CompressedAverage(const std::vector<std::shared_ptr<const Compressor>>& compressors, Training& training, Rank worker)
       : training_(training), worker_(worker) {
     for (const auto& compressor : compressors) slices_.push_back({.compressor = compressor});
@@ -107,15 +109,16 @@ class CompressedAverage {
 
   int slices() const { return static_cast<int>(slices_.size()); }
 
-  // The exchange that replaces this average; with two phases the first exchange, then the second.
+  // The exchange that replaces this average. With two phases: first `exchange`, then `second_exchange`.
   Collective exchange(const Collective& average);
   Collective second_exchange(const SentDifference& sent, const SharedPackets& first, int chunk);
-  // The newest exchange; call it once. A started average is stored under its collective's number.
+  // Returns the newest exchange; call it once. An average that is only started is stored under its collective's number.
   SentDifference newest() { return std::move(newest_); }
   void remember(std::int64_t collective) { under_way_[collective] = newest(); }
   SentDifference recall(std::int64_t collective) { return std::move(under_way_.extract(collective).mapped()); }
 
-  // Parameters, and statistics if they are averaged. The same for all, so only one worker per process asks for it.
+  // The mean parameters, and statistics if they are averaged. They are the same for all workers, so only one worker per
+  // process calls it.
   ModelStatePtr mean(const SentDifference& average, const SharedPackets& packets, int workers) const;
   // The worker's own model after the average.
   ModelStatePtr model_with(const SentDifference& average, const ModelStatePtr& mean) const;
@@ -134,45 +137,45 @@ class CompressedAverage {
 
   OfSlice& own(const SentDifference& sent) { return slices_[static_cast<std::size_t>(sent.slice.index)]; }
   std::size_t buffers(const SentDifference& sent) const;
-  // The last exchange, in whose packets statistics follow the words.
+  // The last exchange. Statistics follow the words of its packets.
   Collective last_exchange(const Exchange& exchange, const SentDifference& sent) const;
 
   Training& training_;
   Rank worker_;
   std::vector<OfSlice> slices_;
-  Step rounds_{};  // averages so far, of any slice, the same on all workers
+  Step rounds_{};  // number of averages so far, of any slice; the same on all workers
   SentDifference newest_;
   std::map<std::int64_t, SentDifference> under_way_;  // by the collective's number
 };
 
-// Compressed messages to servers: packets in place of gradients, or of differences between models. The server decodes a
+// Compressed messages to servers: packets instead of gradients or differences between models. The server decodes a
 // packet and treats the result like any other message.
 // Source:  error feedback as in compressed sums. A server steps along each worker's packet on arrival, as in the
 //          asynchronous form of Qsparse-local-SGD (Basu et al. 2019).
-// Units:   a worker has one residual per slice of the model that is sent separately (a server's, or a fragment). Its
-//          units are those of what it sends: sums of gradients over its micro-batches, or the model.
-// Cost:    the bytes of the packet to the server; models come back uncompressed.
-// Differs: each worker must be able to compress alone. Kinds that need an exchange among all are refused: PowerSGD,
-//          ScaleCom, a majority, two phases. The number of packets that a worker has sent to a server selects random
-//          places.
-// - Work that is cancelled or never sent does not change a residual. Work that is sent has been computed, even if it is
-//   rejected.
+// Units:   a worker has one residual per slice of the model that is sent separately (a server's slice, or a fragment).
+//          A residual has the units of what is sent: sums of gradients over the worker's micro-batches, or the model.
+// Cost:    the bytes of the packet to the server; models are returned uncompressed.
+// Differs: each worker must be able to compress alone. Kinds that need an exchange among all workers are refused:
+//          PowerSGD, ScaleCom, a majority, two phases. The number of packets that a worker has sent to a server selects
+//          the random indices.
+// - Work that is cancelled or never sent does not change a residual. Work that is sent has always been computed, even
+//   if the server rejects it.
 // - A packet that a server rejects (too late, too old, not needed) is lost, with its share of the residual. With
 //   `rejected = "return"` the server's next model reports it (8 bytes, and 8 per rejected packet), and the worker adds
 //   it to its residual for a later packet. So, over all messages,
 //   sums of what was accepted + residuals at the end + packets in flight = gradients that were sent.
-// - After an outage a worker no longer learns which of its earlier packets were rejected.
-// - Packets in flight when the run or its server ends are lost, as dense messages are.
+// - After an outage a worker ignores reports about its earlier packets.
+// - Packets in flight when the run or its server ends are lost, as uncompressed messages are.
 class CompressedMessages {
  public:
-  // `compressors`: one for each slice of the model.
+  // `compressors`: one per slice of the model.
   CompressedMessages(const std::vector<std::shared_ptr<const Compressor>>& compressors, Training& training,
                      Rank worker);
 
-  // Replaces the gradient or difference of a message to a server by a packet; other messages are not changed.
+  // Replaces the gradient or difference of a message to a server by a packet. Other messages do not change.
   void compress(Rank server, Message& message);
-  // Removes the answers from the numbers of a server's message: the rejected packets, followed by the number of packets
-  // that the server has received.
+  // Removes the server's report from the numbers of its message: the numbers of rejected packets, followed by the
+  // number of packets that the server has received.
   void receive_answers(Message& from_server);
   // Call it when the worker has lost its state.
   void forget();
@@ -189,7 +192,7 @@ class CompressedMessages {
   };
   struct OfServer {
     Step sent{};                              // number of packets sent
-    std::map<Step, Unanswered> unanswered{};  // by packet number, if rejected packets come back
+    std::map<Step, Unanswered> unanswered{};  // by packet number, if rejected packets are returned
   };
 
   void encode(OfSlice& own, const Message& message, Step number, SentPacket& packet);
@@ -201,8 +204,8 @@ class CompressedMessages {
   std::map<Rank, OfServer> servers_;
 };
 
-// On the server: replaces the packet in a message by the gradient or difference it encodes; without values in time-only
-// runs.
+// On the server: replaces the packet in a message by the gradient or difference that it encodes. Without values in
+// time-only runs.
 void open_packet(Message& message, const std::shared_ptr<const Compressor>& compressor, Training& training);
 
 }  // namespace syncopate

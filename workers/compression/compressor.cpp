@@ -39,7 +39,6 @@ void PartByPart::decode(const Received& received, std::span<float> sum) const {
   }
 }
 
-// Copies values that a packet holds part by part to their places.
 void copy_parts(const float* packet, const std::vector<Part>& parts, std::span<float> sum) {
   for (const Part& part : parts) {
     std::copy_n(packet, part.size, sum.data() + part.offset);
@@ -49,7 +48,7 @@ void copy_parts(const float* packet, const std::vector<Part>& parts, std::span<f
 
 namespace {
 
-// The pieces of parts in [begin, end). Their offsets count from `begin`.
+// Returns the pieces of parts in [begin, end). Their offsets count from `begin`.
 std::vector<Part> cut(const std::vector<Part>& parts, std::size_t begin, std::size_t end) {
   std::vector<Part> pieces;
   for (const Part& part : parts) {
@@ -61,9 +60,9 @@ std::vector<Part> cut(const std::vector<Part>& parts, std::size_t begin, std::si
 }
 
 // Two phases: every worker owns a chunk, one Nth of the gradient. It decodes all workers' packets of the chunk, adds
-// them up in single precision, compresses the sum again, and sends it to all.
+// them up in single precision, compresses the sum again and sends it to all workers.
 // Source:  the exchange of 1-bit SGD (Seide et al. 2014) and of 1-bit Adam's code (Tang et al. 2021). That owners in
-//          1-bit SGD keep a residual too is known from descriptions of it, not from its text.
+//          1-bit SGD also keep a residual is known from descriptions of the paper, not from its text.
 // Shapes:  chunks of ceil(d / N) values, the last ones shorter or empty. Each is compressed separately, with its own
 //          scale, means and buckets. A piece of a matrix has all columns that reach into it.
 // Cost:    an all-to-all of N packets of a chunk, and an all-gather of N: 2 (N - 1) packets per worker. An all-gather

@@ -1,16 +1,16 @@
-// Compression of gradients: what workers send instead of a gradient, and how all decode it. Works on flat vectors of
-// whole gradients. Packets are words of four bytes; equal inputs give equal bits on any machine and with any number of
-// threads.
+// Compression of gradients: what workers send instead of a gradient, and how all workers decode it. Works on flat
+// vectors of whole gradients. Packets are words of four bytes. Equal inputs give equal bits on any machine and with any
+// number of threads.
 //
-// A step has one exchange or two. A worker's vector p is its gradient plus its residual. Encoding leaves in p what was
-// not sent; with error feedback that is the next residual. The residuals telescope over all steps: sum of what was sent
-// = sum of gradients + first residual - last residual (tests/algorithms/compression_test.cpp).
+// A step has one or two exchanges. A worker's vector p is its gradient plus its residual. Encoding leaves in p what was
+// not sent; with error feedback p is the next residual. Over all steps residuals telescope: sum of what was sent = sum
+// of gradients + first residual - last residual (tests/algorithms/compression_test.cpp).
 //
 // The operation of the first of two exchanges determines the second:
-// - all-reduce: all know the sum before they encode their second packet (PowerSGD), or do not need it (dense parts of
-//   DGC);
-// - broadcast: only the root encodes, and all know its packet before they encode the second (ScaleCom);
-// - all-to-all: the owner of a chunk gets all workers' packets of it, and encodes their sum.
+// - all-reduce: all workers know the sum before they encode their second packet (PowerSGD), or do not need it (dense
+//   parts of DGC);
+// - broadcast: only the root encodes, and all workers know its packet before they encode the second one (ScaleCom);
+// - all-to-all: the owner of a chunk receives all workers' packets of the chunk, and encodes their sum.
 #pragma once
 
 #include <cstddef>
@@ -35,10 +35,10 @@ struct Part {
   std::size_t offset = 0;
   std::size_t size = 0;
   std::size_t rows = 0;     // rows of a matrix; 0: not a matrix
-  std::size_t columns = 0;  // a matrix and a piece of one; a piece has no rows
-  // Index in the whole gradient. It selects random numbers if `offset` counts from a chunk.
+  std::size_t columns = 0;  // columns of the matrix; also set in a piece of a matrix, which has no rows
+  // Index in the whole gradient. It selects random numbers, because `offset` may count from the start of a chunk.
   std::size_t place = 0;
-  std::string name{};  // tensor's name
+  std::string name{};  // name of the tensor
 };
 
 struct CompressorInput {
@@ -65,23 +65,23 @@ class Compressor {
 
   const CompressionOptions& options() const { return options_; }
   virtual std::vector<Exchange> exchanges(Step) const { return exchanges_; }
-  // The steps at which exchanges change; and whether even and odd steps differ from the last of these on.
+  // The steps at which exchanges change; and whether even and odd steps differ from the last of these steps on.
   virtual std::vector<Step> changes() const { return {Step{0}}; }
   virtual bool alternates() const { return false; }
-  // The number of vectors, each as long as the gradient, that a worker keeps. They are called memory below and include
-  // p.
+  // The number of vectors, each as long as the gradient, that a worker keeps. Together they are called memory below; p
+  // is one of them.
   virtual std::size_t vectors() const { return 1; }
 
-  // Whether a worker's gradient, summed over `micro_batches`, is clipped before it is accumulated; and the clipping.
+  // Whether a worker's gradient (a sum over `micro_batches`) is clipped before it is accumulated; and the clipping.
   virtual bool clips() const { return false; }
   virtual void clip(std::span<float>, std::int64_t /*micro_batches*/) const {}
-  // Makes p = of_memory x memory + gradient, for a piece of the gradient that begins at `at`. Some kinds update more
-  // state.
+  // Computes p = of_memory x memory + gradient for a piece of the gradient that begins at index `at`. Some kinds update
+  // more state.
   virtual void accumulate(std::span<const float> gradient, std::size_t at, float of_memory,
                           std::span<float> memory) const;
-  // Whether accumulate() does only that.
+  // Whether accumulate() does nothing else.
   virtual bool accumulates_by_adding() const { return true; }
-  // After the exchanges: adds a piece of a gradient that the step has left out to the unsent values of its worker.
+  // After the exchanges: adds a piece of a gradient that the step has left out to its worker's unsent values.
   virtual void fold(std::span<const float> gradient, std::size_t at, std::span<float> memory) const {
     accumulate(gradient, at, 1, memory);
   }
@@ -93,8 +93,8 @@ class Compressor {
   // The sender of a broadcast.
   virtual Rank root(Step) const { return {}; }
 
-  // These are for the second of two packets, unless the first exchange is an all-to-all. prepare() turns the first
-  // exchange's sum into the `between` of encode_second().
+  // The following functions serve the second of two packets, unless the first exchange is an all-to-all. prepare()
+  // turns the sum of the first exchange into the `between` of encode_second().
   virtual void prepare(float* /*sum*/) const {}
   virtual void encode_second(Step, const float* /*between*/, std::span<float> /*memory*/, float* /*packet*/) const {
     throw std::logic_error("this compressor has no second packet after a sum");
@@ -103,17 +103,18 @@ class Compressor {
   virtual bool has_own_sizes() const { return false; }
   virtual std::size_t second_words(std::span<const float> /*memory*/) const { return 0; }
 
-  // After an all-to-all: the number of values in an owner's chunk, and the owner's packet from all packets of the
-  // chunk. `residual`, one number per value, is that of the owner's previous packet, and becomes that of this one.
+  // After an all-to-all: the number of values in an owner's chunk, and the owner's packet, computed from all packets of
+  // the chunk. `residual` has one number per value. On entry it is the residual of the owner's previous packet, on
+  // return the residual of this packet.
   virtual std::size_t owned(Rank /*owner*/) const { return 0; }
   virtual void reduce(Rank /*owner*/, Step, std::span<const float* const> /*chunks*/, std::span<float> /*residual*/,
                       float* /*packet*/) const {
     throw std::logic_error("this compressor has no owners of chunks");
   }
 
-  // Computes the sum over workers of what they have sent; `sum` is all zeros before.
+  // Computes the sum over workers of what they have sent. `sum` must be all zeros on entry.
   virtual void decode(const Received& received, std::span<float> sum) const = 0;
-  // Whether residuals depend on the results of the exchanges; and the correction of one.
+  // Whether residuals depend on the results of the exchanges; and the correction of a residual.
   virtual bool corrects_residual() const { return false; }
   virtual void correct(const Received&, std::span<float> /*memory*/) const {}
 
@@ -129,23 +130,23 @@ std::vector<Part> parts_of(std::span<const ParameterTensor> tensors);
 // Throws RunFailure if none of the parts can be compressed.
 std::shared_ptr<const Compressor> make_compressor(const CompressionOptions& options, std::vector<Part> parts,
                                                   std::uint64_t seed, int workers);
-// One compressor per slice of the training's model. Several slices cut tensors.
+// One compressor per slice of the training's model. If there are several slices, they cut tensors.
 std::vector<std::shared_ptr<const Compressor>> make_compressors(const CompressionOptions& options,
                                                                 const Training& training, std::uint64_t seed,
                                                                 int workers, int slices);
 
-// The exchanges of each sum from step `first` on, until the next entry of a list, or to the end of the run.
+// The exchanges of each sum from step `first` on, until the next entry of a list or the end of the run.
 struct ExchangesFrom {
   Step first{};
   std::vector<Exchange> exchanges;
-  std::vector<Exchange> of_odd_steps{};  // if they differ; else empty
+  std::vector<Exchange> of_odd_steps{};  // of odd steps, if they differ; otherwise empty
   std::size_t vectors = 1;               // vectors that each worker keeps (Compressor::vectors)
 };
 // The exchanges of a run's steps; empty without compression. Throws as make_compressor does.
 std::vector<ExchangesFrom> exchanges_of(const std::optional<CompressionOptions>& options,
                                         std::span<const ParameterTensor> tensors, Bytes parameters, int workers);
 
-// How many of a number of steps have these exchanges of the list.
+// How many of a run's steps have these exchanges.
 struct StepsOfExchanges {
   std::int64_t steps = 0;
   const std::vector<Exchange>* exchanges = nullptr;  // an entry of the list

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t lanes = 16, at_once = 4;
 
-// Dot products of one row with four vectors, in as many partial sums as the widest registers have lanes.
+// Dot products of one row with four vectors, with one partial sum per lane of the widest registers.
 SYNCOPATE_VECTOR_CLONES
 void four_dots(const float* __restrict row, const float* __restrict a, const float* __restrict b,
                const float* __restrict c, const float* __restrict d, std::size_t size, float* __restrict out) {
@@ -64,7 +64,7 @@ void add_four(float* __restrict out, const float* factors, const float* __restri
   for (std::size_t i = 0; i < size; ++i) out[i] += (u * a[i] + v * b[i]) + (w * c[i] + x * d[i]);
 }
 
-// The same to four vectors, which share each load. `factors`: four for each vector.
+// The same for four vectors, which share each load. `factors`: four per vector.
 SYNCOPATE_VECTOR_CLONES
 void add_four_to_four(float* __restrict p, float* __restrict q, float* __restrict r, float* __restrict s,
                       const float* factors, const float* __restrict a, const float* __restrict b,
@@ -90,21 +90,21 @@ constexpr std::uint32_t sign_bit = 0x80000000u;
 bool has_minus(float value) { return (std::bit_cast<std::uint32_t>(value) & sign_bit) != 0; }
 bool is_below_zero(float value) { return value < 0; }
 
-// One bit per value of at most 32, the first value's lowest.
+// Packs one bit per value of at most 32 values, the first value in the lowest bit.
 std::uint32_t pack_few(const float* values, std::size_t count, bool (*is_set)(float)) {
   std::uint32_t word = 0;
   for (std::size_t i = 0; i < count; ++i) word |= static_cast<std::uint32_t>(is_set(values[i])) << i;
   return word;
 }
 
-float signed_as(float scale, std::uint32_t bit) {  // 0 or 1
+float signed_as(float scale, std::uint32_t bit) {  // `bit` is 0 or 1
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scale) ^ (bit << 31));
 }
 
-// The bits without the sign order floats by magnitude.
+// As integers, the bits without the sign order floats by magnitude.
 std::uint32_t magnitude(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7fffffffu; }
 
-// The number of magnitudes that reach the bound. All are below 2^31.
+// The number of magnitudes of at least `bound`. All are below 2^31.
 SYNCOPATE_VECTOR_CLONES
 std::size_t count_from(const std::uint32_t* magnitudes, std::size_t size, std::uint32_t bound) {
   std::int32_t count = 0;
@@ -113,7 +113,8 @@ std::size_t count_from(const std::uint32_t* magnitudes, std::size_t size, std::u
   return static_cast<std::size_t>(count);
 }
 
-// The k-th largest magnitude is the largest bound that k of them reach. Finds it bit by bit from the highest.
+// The k-th largest magnitude is the largest bound that at least k magnitudes reach. It is found bit by bit from the
+// highest.
 std::uint32_t kth_largest(std::span<const std::uint32_t> magnitudes, std::size_t k) {
   std::uint32_t found = 0;
   for (std::uint32_t bit = 1u << 30; bit != 0; bit >>= 1)
@@ -137,7 +138,7 @@ void find_maxima(const float* values, std::size_t blocks, std::uint32_t* maxima)
 }
 
 // A bound that is most likely slightly below the k-th largest magnitude. With at least k blocks it is the k-th largest
-// maximum, which k values certainly reach; else it is estimated from a sample at equal distances.
+// maximum, which k values certainly reach. With fewer blocks it is estimated from a sample at equal distances.
 std::uint32_t likely_bound(std::span<const float> values, std::span<const std::uint32_t> maxima, std::size_t k) {
   if (maxima.size() >= k) return kth_largest(maxima, k);
   constexpr std::size_t most_drawn = 8192;
@@ -150,7 +151,7 @@ std::uint32_t likely_bound(std::span<const float> values, std::span<const std::u
   return rank < drawn.size() ? kth_largest(drawn, rank + 1) : 0;
 }
 
-// One bit per magnitude of a block, set if it reaches the bound, which is above 0. Both are below 2^31.
+// One bit per magnitude of a block, set if it is at least `bound`, which is above 0. Both are below 2^31.
 std::uint32_t reached_in_block(const float* values, std::uint32_t bound) {
   std::uint32_t reached = 0;
 #if defined(__SSE2__)
@@ -167,7 +168,7 @@ std::uint32_t reached_in_block(const float* values, std::uint32_t bound) {
   return reached;
 }
 
-// Places of all magnitudes that reach the bound, ascending.
+// Indices of all magnitudes of at least `bound`, ascending.
 std::vector<std::uint32_t> places_from(std::span<const float> values, std::span<const std::uint32_t> maxima,
                                        std::uint32_t bound) {
   std::vector<std::uint32_t> places;
@@ -177,8 +178,8 @@ std::vector<std::uint32_t> places_from(std::span<const float> values, std::span<
     return places;
   }
   places.reserve(maxima.size());
-  // Branches on which blocks reach the bound are unpredictable, so every block's index is stored but only reaching ones
-  // are counted.
+  // A branch on whether a block reaches the bound would be unpredictable. So every block's index is stored, but the
+  // counter advances only for blocks that reach it.
   std::vector<std::uint32_t> blocks(maxima.size());
   std::size_t reaching = 0;
   for (std::size_t block = 0; block < maxima.size(); ++block) {
@@ -210,8 +211,8 @@ void write_left(const LowRank& shape, const float* matrix, const float* right, f
   }
 }
 
-// From the last row to the first: the rows at which the previous product ended, and at which the next one begins, are
-// then in the nearer caches.
+// From the last row to the first: then the rows at which the previous product ended, and at which the next product
+// begins, are in the nearer caches.
 void write_right(const LowRank& shape, const float* matrix, const float* left, float* right) {
   const auto& [n, m, r] = shape;
   std::fill_n(right, r * m, 0.0f);
@@ -259,7 +260,8 @@ void add_product(const LowRank& shape, float factor, const float* left, const fl
 }
 
 void orthogonalise(std::size_t n, std::size_t r, float* left) {
-  constexpr double smallest = 1e-6;  // relative to the column's previous length; less is rounding of single precision
+  constexpr double smallest = 1e-6;  // relative to the column's previous length; smaller lengths are single-precision
+                                     // rounding errors
   std::vector<double> columns(n * r);
   for (std::size_t i = 0; i < n; ++i)
     for (std::size_t c = 0; c < r; ++c) columns[c * n + i] = left[i * r + c];

@@ -28,26 +28,27 @@ void add_product(const LowRank& shape, float factor, const float* left, const fl
 void orthogonalise(std::size_t n, std::size_t r, float* left);
 
 constexpr std::size_t words_of_bits(std::size_t bits) { return (bits + 31) / 32; }
-// The size of pieces that are packed and unpacked at once, so that they stay in the nearest cache.
+// The size of pieces that are packed and unpacked at once. They stay in the nearest cache.
 constexpr std::size_t words_at_once = 64, piece = 32 * words_at_once;
 
-// Signs as bits, 32 per word, the first value's lowest. A set bit is a minus, so zero becomes +1 and negative zero -1.
+// Packs signs as bits, 32 per word, the first value in the lowest bit. A set bit means minus, so zero decodes as +1 and
+// negative zero as -1.
 void pack_signs(const float* values, std::size_t size, std::uint32_t* words);
-// The same, but a bit is set only for values below 0: neither zeros nor NaN.
+// The same, but a bit is set only for values below 0, so neither for zeros nor for NaN.
 void pack_below_zero(const float* values, std::size_t size, std::uint32_t* words);
 // Expands whole words: each bit becomes a word of ones or zeros.
 void spread_bits(const std::uint32_t* words, std::size_t count, std::uint32_t* masks);
-// sum += +-scale, by the bits.
+// sum += scale, or -scale where the bit is set.
 void add_signs(const std::uint32_t* words, float scale, std::size_t size, float* sum);
-// values -= +-scale, by their own signs.
+// values -= scale, or -scale for negative values.
 void take_out_signs(float* values, float scale, std::size_t size);
 // The sum in double precision, in an order that depends only on the size.
 double sum_of_magnitudes(const float* values, std::size_t size);
 // Replaces each value by its sign times factor; 0 stays 0.
 void write_signs(float* values, float factor, std::size_t size);
 
-// Indices of the k largest magnitudes, ascending; exact, ties by the lowest index. NaN counts as larger than any
-// number, so that it is sent, not hidden.
+// Returns the indices of the k largest magnitudes in ascending order. Exact; ties go to the lowest index. NaN counts as
+// larger than any number, so that it is sent and not hidden.
 std::vector<std::uint32_t> largest_magnitudes(std::span<const float> values, std::size_t k);
 
 }  // namespace syncopate

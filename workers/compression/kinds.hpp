@@ -1,5 +1,6 @@
-// The kinds of compressors. Each has a file, or shares one with related kinds: its options, the reader of its keys, and
-// its compressor. The table in options.cpp describes each kind. The rest of the program does not depend on them.
+// The kinds of compressors. Each kind has its own file or shares one with related kinds. The file contains its options,
+// the reader of its keys, and its compressor. The table in options.cpp describes each kind. The rest of the program
+// does not depend on them.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +45,7 @@ void read_int8(CompressionKeys& keys);
 void read_fp4(CompressionKeys& keys);
 void read_sparse_rows(CompressionKeys& keys);
 
-// For CompressionOptions::make: a factory of compressors with their kind's own options.
+// For CompressionOptions::make: returns a factory of compressors with their kind's own options.
 template <typename Kind, typename Own>
 auto maker_of(Own own) {
   return [own = std::move(own)](const CompressorInput& input) -> std::shared_ptr<const Compressor> {
@@ -71,7 +72,7 @@ class PartByPart : public Compressor {
   std::vector<Part> parts_;
 };
 
-// Copies values that a packet holds part by part to their places.
+// Copies values that a packet contains part by part to their indices in the gradient.
 void copy_parts(const float* packet, const std::vector<Part>& parts, std::span<float> sum);
 
 inline float* append(std::span<const std::uint32_t> words, float* packet) {

@@ -11,7 +11,7 @@ namespace syncopate {
 
 namespace {
 
-// Describes what a kind sends in one use, or why it cannot be used there. Both empty: the use does not know its name.
+// What a kind sends in one use, or why it cannot be used there. Both empty: the kind's name is unknown in that use.
 struct KindInUse {
   std::string_view sentence{};
   std::string_view why_not{};
@@ -23,39 +23,39 @@ struct CompressionKind {
   void (*read)(CompressionKeys&);  // null: values are sent uncompressed
 };
 
-constexpr const char* sends_levels = "Random roundings to a few levels of each bucket's norm (QSGD): all-gathered.";
+constexpr const char* sends_levels = "Levels: fractions of each bucket's norm, rounded at random (QSGD): all-gathered.";
 constexpr const char* sends_bytes =
-    "Eight bits of each value, for uniform bins with their means (INTELLECT-1): all-gathered.";
+    "Eight bits per value: the index of its bin, and the bins' means (INTELLECT-1): all-gathered.";
 constexpr const char* sends_half_bytes =
-    "Four bits of each value, a sign and a power of two of its bucket's largest: all-gathered.";
+    "Four bits per value: a sign, and a power of two relative to its bucket's largest: all-gathered.";
 constexpr const char* is_of_sums_alone =
-    "its two exchanges, of which the second follows from the sum of the first, are those of sums of gradients alone";
+    "its second exchange needs the result of the first, which only sums of gradients support";
 
 constexpr CompressionKind kinds[] = {
     {.name = "top-k",
-     .sums = {"The largest values by magnitude, with their places: all-gathered."},
-     .averages = {"The largest differences by magnitude, with their places: all-gathered."},
-     .moments = {"The largest values by magnitude, with their places: all-gathered."},
-     .messages = {"The largest values by magnitude, with their places."},
+     .sums = {"The largest values by magnitude, with their indices: all-gathered."},
+     .averages = {"The largest differences by magnitude, with their indices: all-gathered."},
+     .moments = {"The largest values by magnitude, with their indices: all-gathered."},
+     .messages = {"The largest values by magnitude, with their indices."},
      .read = read_top_k},
     {.name = "dgc",
-     .sums = {"As top-k, of momentum that each worker accumulates (Deep Gradient Compression)."},
-     .averages = {.why_not = "it accumulates momentum of gradients, which local steps have had"},
-     .moments = {.why_not = "it accumulates momentum, which a moment is already"},
-     .messages = {.why_not = "its ratio and momentum are those of steps that all take together; \"top-k\" has a "
-                             "residual alone"},
+     .sums = {"As top-k, but of momentum that each worker accumulates (Deep Gradient Compression)."},
+     .averages = {.why_not = "it accumulates momentum of gradients, but the local steps have applied momentum already"},
+     .moments = {.why_not = "it accumulates momentum, and a first moment already is one"},
+     .messages = {.why_not = "its ratio and momentum belong to steps that all workers take together; use \"top-k\", "
+                             "which has only a residual"},
      .read = read_dgc},
     {.name = "random-k",
-     .sums = {"Values at random places, the same on all workers: all-reduced."},
-     .averages = {"Differences at random places, the same on all workers: all-reduced."},
-     .moments = {"Values at random places, the same on all workers: all-reduced."},
-     .messages = {"Values at random places, which both sides draw."},
+     .sums = {"Values at random indices, the same on all workers: all-reduced."},
+     .averages = {"Differences at random indices, the same on all workers: all-reduced."},
+     .moments = {"Values at random indices, the same on all workers: all-reduced."},
+     .messages = {"Values at random indices, which both sides draw."},
      .read = read_random_k},
     {.name = "scalecom",
-     .sums = {"Values at the largest places of one worker, each in its turn (ScaleCom): all-reduced."},
+     .sums = {"Values at the indices that are largest on one worker, in turn (ScaleCom): all-reduced."},
      .averages = {.why_not = is_of_sums_alone},
      .moments = {.why_not = is_of_sums_alone},
-     .messages = {.why_not = "all send values at the places of one of them, which a message does not wait for"},
+     .messages = {.why_not = "all workers send values at one worker's indices, but a message does not wait for them"},
      .read = read_scalecom},
     {.name = "sign",
      .sums = {"Signs, and the mean magnitude (EF-signSGD): all-gathered."},
@@ -64,52 +64,53 @@ constexpr CompressionKind kinds[] = {
      .messages = {"Signs, and the mean magnitude."},
      .read = read_sign},
     {.name = "one-bit",
-     .sums = {"Signs, and of each sign the mean, by columns of matrices (1-bit SGD): all-gathered."},
-     .averages = {.why_not = "its means are of columns of gradients; \"sign\" is for differences"},
-     .moments = {.why_not = "its means are of columns of gradients; \"sign\" is for moments"},
-     .messages = {.why_not = "its means are of columns of gradients; \"sign\" is for messages"},
+     .sums = {"Signs, and the mean of each sign, per column of a matrix (1-bit SGD): all-gathered."},
+     .averages = {.why_not = "its means are taken over columns of gradients; use \"sign\" for differences"},
+     .moments = {.why_not = "its means are taken over columns of gradients; use \"sign\" for moments"},
+     .messages = {.why_not = "its means are taken over columns of gradients; use \"sign\" for messages"},
      .read = read_one_bit},
     {.name = "majority",
-     .sums = {"Signs, of which the majority's is the step's (signSGD, Signum): all-gathered."},
-     .averages = {.why_not = "a majority of signs has no length, and a difference between models has one"},
-     .moments = {.why_not = "a majority of signs has no length, and a step along a moment needs one"},
-     .messages = {.why_not = "a majority is that of all workers, and each message counts by itself"},
+     .sums = {"Signs; the step takes the majority's sign (signSGD, Signum): all-gathered."},
+     .averages = {.why_not = "a majority of signs has no length, but a difference between models has one"},
+     .moments = {.why_not = "a majority of signs has no length, but a step along a moment needs one"},
+     .messages = {.why_not = "a majority needs all workers, but a server uses each message separately"},
      .read = read_majority},
     {.name = "qsgd",
      .sums = {sends_levels},
      .averages = {sends_levels},
      .moments = {sends_levels},
-     .messages = {"Random roundings to a few levels of each bucket's norm (QSGD)."},
+     .messages = {"Levels: fractions of each bucket's norm, rounded at random (QSGD)."},
      .read = read_qsgd},
     {.name = "powersgd",
      .sums = {"Two factors of each matrix (PowerSGD): all-reduced, one after the other."},
      .averages = {.why_not = is_of_sums_alone},
      .moments = {.why_not = is_of_sums_alone},
-     .messages = {.why_not = "its second factor follows from the sum of all workers' first ones, which a message does "
-                             "not wait for"},
+     .messages = {.why_not = "its second factor needs the sum of all workers' first factors, but a message does "
+                             "not wait for it"},
      .read = read_powersgd},
     {.name = "int8",
      .sums = {sends_bytes},
      .averages = {sends_bytes},
      .moments = {sends_bytes},
-     .messages = {"Eight bits of each value, for uniform bins with their means (INTELLECT-1)."},
+     .messages = {"Eight bits per value: the index of its bin, and the bins' means (INTELLECT-1)."},
      .read = read_int8},
     {.name = "fp4",
      .sums = {sends_half_bytes},
      .averages = {sends_half_bytes},
      .moments = {sends_half_bytes},
-     .messages = {"Four bits of each value, a sign and a power of two of its bucket's largest."},
+     .messages = {"Four bits per value: a sign, and a power of two relative to its bucket's largest."},
      .read = read_fp4},
     {.name = "sparse-rows",
-     .sums = {"Rows of embeddings that are not zero, with their places: all-gathered; the rest: all-reduced."},
-     .averages = {.why_not = "local steps with momentum or decay move rows that no token has touched"},
-     .moments = {.why_not = "a moment keeps rows that no token of this step has touched"},
-     .messages = {.why_not = "how long its packets are follows from what is computed, which messages do not wait for"},
+     .sums = {"Nonzero rows of embeddings, with their indices: all-gathered; all other values: all-reduced."},
+     .averages = {.why_not = "local steps with momentum or decay change rows that no token has touched"},
+     .moments = {.why_not = "a moment is nonzero also in rows that no token of this step has touched"},
+     .messages = {.why_not =
+                      "the size of its packets is known only after the computation, but messages do not wait for it"},
      .read = read_sparse_rows},
     {.name = "none",
      .sums = {},
-     .averages = {"The models as they are: all-reduced."},
-     .moments = {"The moment as it is: all-reduced."},
+     .averages = {"The models, uncompressed: all-reduced."},
+     .moments = {"The moment, uncompressed: all-reduced."},
      .messages = {"Sends values uncompressed."},
      .read = nullptr},
 };
@@ -118,7 +119,7 @@ constexpr CompressionKind kinds[] = {
 struct CompressionUse {
   KindInUse CompressionKind::*column;
   std::string_view sentence;        // describes the table
-  std::string_view instead;         // to be used in place of its name
+  std::string_view instead;         // describes the key `name`
   std::string_view usual = "none";  // default name; empty: a name is required
   std::string_view left_out = "it is not";
 };
@@ -126,16 +127,16 @@ struct CompressionUse {
 CompressionUse use_of(Compresses what) {
   switch (what) {
     case Compresses::gradients:
-      return {&CompressionKind::sums, "How the sum of gradients is compressed.",
-              "The form in which a gradient is sent.", ""};
+      return {&CompressionKind::sums, "Compression of the sum of gradients.", "The form in which a gradient is sent.",
+              ""};
     case Compresses::moments:
       return {&CompressionKind::moments, "Compression of first moments.", "The form in which the first moment is sent.",
               "sign", "signs, in two phases"};
     case Compresses::messages:
-      return {&CompressionKind::messages, "How what workers send to their server is compressed.",
+      return {&CompressionKind::messages, "Compression of the messages from workers to their server.",
               "The form in which a gradient, or a difference between models, is sent."};
     default:
-      return {&CompressionKind::averages, "How averages of models are compressed.",
+      return {&CompressionKind::averages, "Compression of averages of models.",
               "The form in which the difference to the last common model is sent."};
   }
 }
@@ -146,7 +147,7 @@ const CompressionKind* read_kind(Settings& table, Compresses what) {
   const auto kind_of = [](std::string_view name) { return std::ranges::find(kinds, name, &CompressionKind::name); };
   if (const auto* const written = kind_of(table.word("name").value_or(""));
       written != std::end(kinds) && !(written->*use.column).why_not.empty()) {
-    table.fault("name", fmt::format("must not be given here: {}", (written->*use.column).why_not));
+    table.fault("name", fmt::format("cannot be used here: {}", (written->*use.column).why_not));
     return nullptr;
   }
   const std::vector<Alternative> known = compressions_of(what);
@@ -161,7 +162,7 @@ void read_rejected(CompressionKeys& keys) {
       {{"lost", false}, {"return", true}}, false);
   if (context.rejects_messages) return;
   keys.leave_out_unwritten({"rejected"});
-  if (options.returns_rejected) table.fault("rejected", "must be \"lost\": this method's server takes all that comes");
+  if (options.returns_rejected) table.fault("rejected", "must be \"lost\": this method's server accepts every packet");
 }
 
 }  // namespace
@@ -170,54 +171,56 @@ bool CompressionKeys::by_tensors() {
   const bool by_tensors = table.choice({"scope", "The unit of compression: the whole model, or each tensor."},
                                        {{"model", false}, {"tensor", true}}, false);
   if (context.slices > 1 && by_tensors)
-    table.fault("scope", fmt::format("must be \"model\": each of {} slices of the model goes by itself, and they cut "
-                                     "tensors",
-                                     context.slices));
+    table.fault(
+        "scope",
+        fmt::format("must be \"model\": each of the {} slices of the model is compressed separately, and slices cut "
+                    "tensors",
+                    context.slices));
   options.needs_tensors = options.needs_tensors || by_tensors;
   return by_tensors;
 }
 
 void CompressionKeys::pattern() {
-  if (context.compresses == Compresses::averages_under_way || options.of_messages()) {  // these have only one phase
+  if (context.compresses == Compresses::averages_under_way || options.of_messages()) {  // both have only one phase
     if (!table.has("exchange")) return;
     table.keep_as_written({"exchange"});
     return table.fault("exchange", options.of_messages()
-                                       ? "must not be given here: a message goes to one server, and has no second phase"
-                                       : "must not be given here: the second phase would follow the first while "
+                                       ? "must be left out: a message goes to one server, so there is no second phase"
+                                       : "must be left out: the second phase would follow the first while "
                                          "workers compute");
   }
   using Pattern = CompressionOptions::Pattern;
-  options.pattern = table.choice(
-      {"exchange", "Packets go to all, or chunks of them to owners, who send their sum to all, compressed again."},
-      {{"gather", Pattern::gather}, {"two-phase", Pattern::two_phase}}, options.pattern);
+  options.pattern =
+      table.choice({"exchange", "Packets go to all; or their chunks go to owners, who send the compressed sum to all."},
+                   {{"gather", Pattern::gather}, {"two-phase", Pattern::two_phase}}, options.pattern);
 }
 
-// Differences between models have no choice of units: they are already steps.
+// Differences between models have no choice of units, because they already are steps.
 void CompressionKeys::residual(bool usual) {
   options.error_feedback =
-      table.flag({"error_feedback", "Whether what a worker has not sent is added to what it sends next."}, usual);
+      table.flag({"error_feedback", "Whether values that a worker has not sent are added to its next packet."}, usual);
   if (options.error_feedback && options.of_messages()) return read_rejected(*this);
   if (!options.error_feedback || options.of_averages() || options.of_moments()) return;
   using Units = CompressionOptions::Units;
   options.units = table.choice(
-      {"residual", "Units of what is not sent yet: gradients, or steps, which keep their size when the rate changes."},
+      {"residual", "Units of unsent values: gradients, or steps, which keep their size when the rate changes."},
       {{"gradient", Units::gradient}, {"step", Units::step}}, options.units);
   dropped();
 }
 
 void CompressionKeys::dropped() {
   using Dropped = CompressionOptions::Dropped;
-  options.dropped =
-      table.choice({"dropped", "Treatment of a batch that is left out: lost, or folded into its worker's residual."},
-                   {{"lost", Dropped::lost}, {"fold", Dropped::folded}}, options.dropped);
+  options.dropped = table.choice(
+      {"dropped", "Treatment of a gradient that a step leaves out: lost, or added to its worker's residual."},
+      {{"lost", Dropped::lost}, {"fold", Dropped::folded}}, options.dropped);
   if (context.drops == Drops::computed) return;
   leave_out_unwritten({"dropped"});
   if (options.dropped == Dropped::lost) return;
   table.fault("dropped",
               context.drops == Drops::nothing
-                  ? "must be \"lost\": this method leaves nothing out"
-                  : "must be \"lost\": what this method drops has not been computed to its end, so that there "
-                    "is no gradient to fold into anything");
+                  ? "must be \"lost\": this method leaves no gradient out"
+                  : "must be \"lost\": gradients that this method drops are not completely computed, so there "
+                    "is nothing to add to the residual");
 }
 
 void CompressionKeys::leave_out_unwritten(std::initializer_list<const char*> keys) {
@@ -243,13 +246,14 @@ void check_tensors(Settings& method, const std::optional<CompressionOptions>& op
 }
 
 std::optional<CompressionOptions> read_compression(Settings& method, const CompressionContext& context) {
-  if (context.compresses == Compresses::nothing) {  // the key is then not described
+  if (context.compresses == Compresses::nothing) {  // otherwise the key is not described
     const std::vector<std::string> written = method.keys();
     if (std::ranges::find(written, "compression") == written.end()) return std::nullopt;
     method.keep_as_written({"compression"});
-    method.fault("compression", fmt::format("must not be given: {}", context.why_nothing.empty()
-                                                                         ? "nothing that is exchanged can be compressed"
-                                                                         : context.why_nothing));
+    method.fault("compression",
+                 fmt::format("must not be given: {}", context.why_nothing.empty()
+                                                          ? "none of this method's exchanges can be compressed"
+                                                          : context.why_nothing));
     return std::nullopt;
   }
   CompressionOptions options{.compresses = context.compresses};
@@ -264,9 +268,11 @@ std::optional<CompressionOptions> read_compression(Settings& method, const Compr
   kind->read(keys);
   if (!options.make) return std::nullopt;
   if (options.of_averages() && context.averages_moments)
-    method.fault("compression", "must not be given where moments are averaged: they have no model to differ from");
+    method.fault(
+        "compression",
+        "must be left out if moments are averaged, because moments have no common model to take differences to");
   if (context.time_only && options.needs_tensors)
-    method.fault("compression", "needs a model: the size of a packet depends on its tensors");
+    method.fault("compression", "needs a model, because the size of a packet depends on the model's tensors");
   return options;
 }
 

@@ -1,5 +1,5 @@
-// The table `compression` of a method: the options that all kinds of compressors share. Keys of a single kind stand
-// beside its code.
+// The table `compression` of a method: the options that all kinds of compressors share. Keys of a single kind are next
+// to its code.
 #pragma once
 
 #include <functional>
@@ -17,22 +17,22 @@
 namespace syncopate {
 
 class Compressor;        // workers/compression/compressor.hpp
-struct CompressorInput;  // there
-struct Part;             // there
+struct CompressorInput;  // in the same file
+struct Part;             // in the same file
 
-// One exchange of a compressed sum or average. The packet of an all-to-all has one chunk per worker, all of one size.
+// One exchange of a compressed sum or average. The packet of an all-to-all has one chunk per worker, all of equal size.
 struct Exchange {
   Operation operation = Operation::all_reduce;
   Bytes packet{};  // bytes per worker
   bool operator==(const Exchange&) const = default;
 
-  // The bytes that the network counts; for an all-gather, those of all members together.
+  // The bytes that the network counts; for an all-gather, the bytes of all members together.
   Bytes payload(int members) const {
     return operation == Operation::all_gather ? Bytes{members * packet.value()} : packet;
   }
 };
 
-// The values that a method compresses. Averages under way continue while their workers compute. Messages carry
+// The values that a method compresses. Averages "under way" continue while their workers compute. Messages carry
 // gradients, or differences between models, to servers.
 enum class Compresses { nothing, gradients, averages, averages_under_way, moments, messages };
 
@@ -43,21 +43,21 @@ struct CompressionOptions {
 
   std::string_view kind{};
   Compresses compresses = Compresses::gradients;
-  double beta1 = 0.9;                 // for moments: their decay
+  double beta1 = 0.9;                 // for moments: decay of the first moment
   Pattern pattern = Pattern::gather;  // packets go to all, or to owners of chunks, which compress the sums again
   bool error_feedback = true;         // adds unsent values to the next gradient
-  // Without error feedback: momentum of an average of gradients, which is sent instead of the last gradient.
+  // Without error feedback: decay of a moving average of gradients, which is sent instead of the last gradient.
   double momentum = 0;
-  Units units = Units::gradient;    // units of the residual: step units keep their weight when the rate changes
+  Units units = Units::gradient;    // of the residual; values in step units keep their weight when the rate changes
   Dropped dropped = Dropped::lost;  // fate of computed gradients that a step leaves out
   bool returns_rejected = false;    // messages: rejected packets go back into the residual
-  Step warmup_steps{};              // number of first steps, in which exchanges change
+  Step warmup_steps{};              // number of initial steps during which exchanges change
 
-  // Set by the kind. Without `make`, the kind's keys ask for no compression.
+  // Set by the kind. Without `make`, the kind's keys specify no compression.
   std::function<std::shared_ptr<const Compressor>(const CompressorInput&)> make{};
-  bool needs_tensors = false;   // packets depend on the model's tensors, beyond the number of parameters
+  bool needs_tensors = false;   // packets depend on the model's tensors, not only on the number of parameters
   bool follows_values = false;  // the size of packets depends on the values
-  // Reports a fault of the method's table that appears only with the model's tensors.
+  // Reports faults in the method's table that only the model's tensors reveal.
   std::function<void(Settings& method, const std::vector<Part>& tensors)> check{};
 
   bool of_averages() const {
@@ -73,24 +73,25 @@ enum class Drops { nothing, uncomputed, computed };
 // Facts about the method and the run.
 struct CompressionContext {
   Compresses compresses = Compresses::nothing;
-  std::string_view why_nothing{};  // as Traits::exchanged_whole
+  std::string_view why_nothing{};  // Traits::exchanged_whole of the method
   bool averages_moments = false;   // averages moments together with models
-  int slices = 1;                  // parts of the model, averaged or held by servers separately; they cut tensors
-  bool rejects_messages = false;   // some messages arrive too late, or are too old
+  int slices = 1;  // parts of the model that are averaged, or held by servers, separately; they cut tensors
+  bool rejects_messages = false;  // the server rejects some messages: too late, or too old
   Drops drops = Drops::nothing;
   bool time_only = false;
-  std::optional<Step> steps_per_epoch{};  // none: no data set, or a faulty one
+  std::optional<Step> steps_per_epoch{};  // empty: no data set, or a faulty one
   bool has_epochs = steps_per_epoch.has_value();
 };
 
-// None if the table is absent. Reports a fault if nothing can be compressed, not with this kind, or not without a
-// model.
+// Returns nullopt if the table is absent. Reports a fault if nothing can be compressed, or not with this kind, or not
+// without a model.
 std::optional<CompressionOptions> read_compression(Settings& method, const CompressionContext& context);
 
-// The kinds that a table `compression` can name for these values: their names, and what they send.
+// The kinds that a table `compression` may name for these values: their names, and what they send.
 std::vector<Alternative> compressions_of(Compresses what);
 
-// Checks keys against tensors that are known before the model exists. If they are not known, the run finds the faults.
+// Checks keys against tensors that are known before the model exists. If they are not known yet, the run reports the
+// faults.
 void check_tensors(Settings& method, const std::optional<CompressionOptions>& options,
                    std::span<const ParameterTensor> tensors);
 

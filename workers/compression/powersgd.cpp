@@ -13,26 +13,27 @@ namespace syncopate {
 
 namespace {
 
-// PowerSGD: each matrix M as two factors: P, the sum of all workers' M Q, made orthogonal; and Q, the sum of their
-// M^T P. The step is along P Q^T, the projection of the mean gradient.
+// PowerSGD sends each matrix M as two factors. P is the orthogonalised sum of all workers' M Q, and Q is the sum of
+// their M^T P. The step is along P Q^T, the projection of the mean gradient.
 // Source:  Vogels, Karimireddy, Jaggi 2019, "PowerSGD: Practical Low-Rank Gradient Compression for Distributed
 //          Optimization". Their package and their paper's code differ in the residual.
 // Shapes:  M (n, m): a tensor's first dimension by the others; P (n, r); Q (m, r).
-// Cost:    two all-reduces, one after the other, of 4 r n and 4 r m bytes per matrix. The first also carries,
-//          uncompressed, tensors that are not matrices and those that the factors make smaller by `least_rate` or less.
-// Differs: both factors are sent at each step, as in the paper's code; the package alternates. There are no first steps
-//          without compression (100 in the package, 10 or 1000 in PyTorch's hook). A tensor that is sent whole leaves
-//          no residual (in PyTorch's hook: its difference from the mean). The default is the package's `removed =
-//          "own"`. With "mean", the paper's code's choice, the differences of workers' gradients from their mean stay
-//          in the residuals for ever and cancel only in the sum over workers. The first factor of a step is not made
-//          orthogonal: it spans the same space. A column of zeros in it is drawn again.
+// Cost:    two consecutive all-reduces, of 4 r n and 4 r m bytes per matrix. The first one also carries, uncompressed,
+//          tensors that are not matrices and matrices that the factors shrink by a factor of `least_rate` or less.
+// Differs: both factors are sent at each step, as in the paper's code; the package alternates. There are no initial
+//          steps without compression (100 in the package, 10 or 1000 in PyTorch's hook). A tensor that is sent whole
+//          leaves no residual (in PyTorch's hook: its difference from the mean). The default is the package's `removed
+//          = "own"`. With "mean", the choice of the paper's code, the differences of workers' gradients from their mean
+//          stay in the residuals for ever and cancel only in the sum over workers. The first factor of a step is not
+//          made orthogonal, because it spans the same space. A column of zeros in it is drawn again.
 struct PowerSgdOptions {
   int rank = 2;
-  double least_rate = 2;      // matrices that shrink by less are sent whole
-  bool warm_start = true;     // begins with the last step's factor
-  bool in_turn = false;       // a step renews one factor, not both
-  bool removes_mean = false;  // subtracts the mean of all from the residual; else the worker's own part of the product
-  std::string written{};      // position and text of the rank, which only a model can show to be wrong
+  double least_rate = 2;      // matrices that shrink by this factor or less are sent whole
+  bool warm_start = true;     // a step begins with the previous step's factor
+  bool in_turn = false;       // a step computes only one of the two factors
+  bool removes_mean = false;  // true: subtracts the mean of all products from the residual; false: this worker's own
+                              // product
+  std::string written{};      // position and text of the key `rank`; only a model can show that it is wrong
 };
 
 class PowerSgd : public Compressor {
@@ -54,8 +55,9 @@ class PowerSgd : public Compressor {
       }
     }
     if (factored_.empty())
-      throw RunFailure(fmt::format("{}; the model has no matrix that factors of rank {} make smaller by more than {}",
-                                   own.written, own.rank, own.least_rate));
+      throw RunFailure(
+          fmt::format("{}; the model has no matrix that factors of rank {} shrink by more than a factor of {}",
+                      own.written, own.rank, own.least_rate));
     exchanges_ = {{Operation::all_reduce, bytes_of_words(left_words)},
                   {Operation::all_reduce, bytes_of_words(right_words_)}};
   }
@@ -104,7 +106,7 @@ class PowerSgd : public Compressor {
     std::size_t at;  // index in the first packet
   };
 
-  // Draws a column for a step, the same on all workers; `first` selects the numbers.
+  // Draws a column for a step, the same on all workers. `first` selects the random numbers.
   void draw(Step step, std::size_t first, std::span<float> column) const {
     const RandomStream stream{.seed = seed_, .purpose = Purpose::compression, .stream = 2, .worker = {}, .step = step};
     std::vector<double> drawn(column.size());
@@ -123,8 +125,8 @@ class PowerSgd : public Compressor {
   std::size_t right_words_ = 0;
 
  private:
-  // Writes the last step's factor, or draws one. Gradients of zeros or of a smaller rank leave columns of zeros, which
-  // would stay zeros for ever: these columns are drawn again.
+  // Writes the previous step's factor, or draws one. Gradients that are zero or of smaller rank leave columns of zeros,
+  // which would stay zero for ever, so these columns are drawn again.
   void begin_right(Step step, const float* last, std::span<float> right) const {
     if (last) std::copy_n(last, right.size(), right.data());
     for (const Factored& matrix : factored_)
@@ -143,16 +145,16 @@ class PowerSgd : public Compressor {
   }
 };
 
-// PowerSGD with one factor per step. Even steps send M Q, where Q is the last step's factor, made orthogonal; the step
-// is along (M Q) Q^T, with M Q summed over workers. Odd steps send M^T P in the same way; the step is along P (M^T
+// PowerSGD with one factor per step. Even steps send M Q, where Q is the previous step's factor, made orthogonal; the
+// step is along (M Q) Q^T, with M Q summed over workers. Odd steps send M^T P in the same way; the step is along P (M^T
 // P)^T.
 // Source:  the package of Vogels, Karimireddy, Jaggi 2019, "PowerSGD".
 // Shapes:  M (n, m); P (n, r); Q (m, r).
-// Cost:    one all-reduce, of 4 r n bytes per matrix at even steps and 4 r m at odd ones: half of both factors on
+// Cost:    one all-reduce, of 4 r n bytes per matrix at even steps and 4 r m at odd steps: half of both factors on
 //          average. Each worker, and each process that adds up, makes a factor orthogonal. The packet also carries
 //          tensors that are sent whole.
-// Differs: the step's number in the run decides whether it is even. Which factor the package begins with is not
-//          established; here it is P, along a random Q. Its 100 first steps without compression are left out. A column
+// Differs: the step's number in the run decides whether the step is even. Which factor the package begins with is not
+//          established; here it is P, with a random Q. Its 100 initial steps without compression are left out. A column
 //          of zeros is drawn again, as in PowerSGD.
 // Checks:  a recursion in double precision; telescoping; full rank is exact for square matrices.
 class PowerSgdInTurn : public PowerSgd {
@@ -194,12 +196,12 @@ class PowerSgdInTurn : public PowerSgd {
  private:
   static bool sends_left(Step step) { return step.value() % 2 == 0; }
 
-  // The index at which the sent factor begins in a packet.
+  // The index in a packet at which the sent factor begins.
   static std::size_t place_of(const Factored& matrix, Step step) {
     return sends_left(step) ? matrix.left : matrix.right;
   }
 
-  // P and Q of a matrix: one is the sent factor, one the other.
+  // Returns P and Q of a matrix: one is the sent factor, the other comes from `other`.
   static std::pair<const float*, const float*> factors(const Factored& matrix, Step step, const float* sent,
                                                        const std::vector<float>& other) {
     if (sends_left(step)) return {sent, other.data() + matrix.right};
@@ -254,9 +256,9 @@ class PowerSgdInTurn : public PowerSgd {
   }
 };
 
-// The largest rank for which the factors of at least one matrix are smaller than it by more than `least_rate`; 0: no
-// such rank. It is at most a matrix's smaller dimension. As in PowerSgd, r (n + m) least_rate < n m; a rate of 0 allows
-// any rank that a matrix can have.
+// The largest rank for which the factors of at least one matrix are smaller than the matrix by more than a factor of
+// `least_rate`; 0: no such rank. It is at most a matrix's smaller dimension. As in PowerSgd, r (n + m) least_rate < n
+// m. A rate of 0 allows any rank that a matrix can have.
 int largest_rank(const std::vector<Part>& tensors, double least_rate) {
   std::size_t largest = 0;
   for (const Part& tensor : tensors) {
@@ -272,14 +274,14 @@ int largest_rank(const std::vector<Part>& tensors, double least_rate) {
 void check_rank(Settings& method, const PowerSgdOptions& own, const std::vector<Part>& tensors) {
   const int largest = largest_rank(tensors, own.least_rate);
   if (own.rank <= largest) return;
-  std::string problem =
-      fmt::format("the model has no matrix that factors of any rank make smaller by more than {}", own.least_rate);
+  std::string problem = fmt::format(
+      "the model has no matrix that factors of any rank shrink by more than a factor of {}", own.least_rate);
   if (largest > 0 && own.least_rate == 0)
     problem = fmt::format("must be at most {}: no matrix of the model has a higher rank", largest);
   else if (largest > 0)
-    problem =
-        fmt::format("must be at most {}: factors of a higher rank make no matrix of the model smaller by more than {}",
-                    largest, own.least_rate);
+    problem = fmt::format(
+        "must be at most {}: factors of a higher rank shrink no matrix of the model by more than a factor of {}",
+        largest, own.least_rate);
   method.section({"compression"}).fault("rank", problem);
 }
 
@@ -292,19 +294,18 @@ void read_powersgd(CompressionKeys& keys) {
   own.rank = static_cast<int>(table.integer({"rank", "Columns of each factor (r)."}, 1, most, own.rank));
   own.written = table.written("rank");
   own.least_rate = table.number(
-      {"least_rate", "Matrices that the factors make smaller by this or less are sent as they are; with 0 none is."},
+      {"least_rate", "Matrices that their factors shrink by this factor or less are sent whole; 0: none is."},
       Range::at_least(0), own.least_rate);
-  own.warm_start = table.flag({"warm_start", "Whether a step begins with the factor of the last one."}, true);
-  own.in_turn = table.choice({"factors", "Whether a step renews both factors of a matrix, or one, in turn."},
+  own.warm_start = table.flag({"warm_start", "Whether a step begins with the previous step's factor."}, true);
+  own.in_turn = table.choice({"factors", "Whether a step computes both factors of a matrix, or one of them in turn."},
                              {{"both", false}, {"in-turn", true}}, own.in_turn);
   keys.leave_out_unwritten({"factors"});
   if (own.in_turn && !own.warm_start)
-    table.fault("warm_start", "must be true: of factors in turn, the other one is the last step's");
+    table.fault("warm_start", "must be true: with factors = \"in-turn\" each step reuses the previous step's factor");
   keys.residual();
   if (options.error_feedback)
     own.removes_mean = table.choice(
-        {"removed",
-         "The part that a worker takes out of its residual: its own of the factors' product, or all workers' mean."},
+        {"removed", "What a worker subtracts from its residual: its own product of the factors, or all workers' mean."},
         {{"own", false}, {"mean", true}}, own.removes_mean);
   options.needs_tensors = true;
   options.check = [own](Settings& method, const std::vector<Part>& tensors) { check_rank(method, own, tensors); };

@@ -23,7 +23,7 @@ std::size_t read_bucket(CompressionKeys& keys, std::string_view sentence) {
 }
 std::size_t buckets(std::size_t size, std::size_t bucket) { return (size + bucket - 1) / bucket; }
 
-// Calls `use` with the number of bits as a constant: indices within words then need no division.
+// Calls `use` with the number of bits as a compile-time constant, so that indices within words need no division.
 template <typename Use>
 void with_bits(std::size_t bits, const Use& use) {
   if (bits == 2) return use(std::integral_constant<std::size_t, 2>());
@@ -31,7 +31,7 @@ void with_bits(std::size_t bits, const Use& use) {
   use(std::integral_constant<std::size_t, 8>());
 }
 
-// Writes levels from -s to s, each plus s.
+// Writes levels from -s to s, each increased by s.
 template <std::size_t bits>
 void write_levels(std::span<const float> values, std::span<const double> uniform, double factor, int most,
                   std::size_t at, std::vector<std::uint32_t>& words) {
@@ -58,7 +58,7 @@ void add_levels(const std::vector<std::uint32_t>& words, float factor, int most,
 
 // QSGD: each value is rounded up or down at random to a multiple of its bucket's norm / s, without bias.
 // Source:  Alistarh et al. 2017, "QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding".
-// Cost:    all-gather of 2, 4 or 8 bits per value and 4 bytes per bucket; or in two phases.
+// Cost:    all-gather of 2, 4 or 8 bits per value and 4 bytes per bucket; or two phases.
 // Differs: levels have a fixed number of bits, without Elias coding; a bucket of zeros stays zeros.
 struct QsgdOptions {
   int levels = 127;          // levels per sign (s)
@@ -76,7 +76,7 @@ class Qsgd : public PartByPart {
     return buckets(part.size, own_.bucket) + words_of_bits(part.size * own_.bits());
   }
 
-  // Writes the norms, then the levels. A norm that is not finite makes its bucket so.
+  // Writes the norms, then the levels. If a norm is not finite, all decoded values of its bucket are not finite.
   void encode_part(const Part& part, Rank worker, Step step, std::span<float> p, float* packet) const override {
     const RandomStream stream{
         .seed = seed_, .purpose = Purpose::compression, .stream = 1, .worker = worker, .step = step};
@@ -118,7 +118,8 @@ constexpr std::size_t bins = 256;  // for eight-bit packets
 
 using Level = std::uint8_t;
 
-// Where bins begin, and the number of bins per unit: 0 if all values are equal, and so in the first bin.
+// The lower end of the bins, and the number of bins per unit. It is 0 if all values are equal, which puts them in the
+// first bin.
 struct BinRange {
   float low = 0;
   float per_unit = 0;
@@ -160,17 +161,17 @@ std::array<float, bins> means_of(std::span<const float> values, const Level* lev
   return means;
 }
 
-// Uniform eight-bit bins for outer gradients: 256 bins over mean +- range_std standard deviations. Each represents the
-// mean of its values; values outside the range go to the outermost bins.
+// Uniform eight-bit bins for outer gradients: 256 bins over mean +- range_std standard deviations. A bin represents the
+// mean of its values. Values outside the range go to the outermost bins.
 // Source:  INTELLECT-1 (Prime Intellect 2024), after hivemind's uniform 8-bit code.
-// Cost:    all-gather of one byte per value and 1,024 bytes for the bins' means: as many bytes as a dense sum of 8
+// Cost:    all-gather of one byte per value and 1,024 bytes for the bins' means: as many bytes as a dense sum with 8
 //          workers. With `exchange = "two-phase"`: a quarter of a dense sum's bytes with any number of workers, and the
 //          means of N chunks.
-// Differs: descriptions of INTELLECT-1 say mean +- 6 standard deviations. In hivemind's code 6 of them are the whole
-//          range, from -3 to +3, which is the default (`range_std`). That code rounds to the middle of a bin and uses
-//          the standard deviation of a sample; here it is that of all values, and values are assigned by the bins'
-//          edges. The range is that of the whole model unless `scope` says otherwise (there: of each tensor). There is
-//          no residual unless `error_feedback` asks for one.
+// Differs: descriptions of INTELLECT-1 say mean +- 6 standard deviations. In hivemind's code 6 standard deviations are
+//          the whole range, from -3 to +3; this is the default here (`range_std`). That code rounds to the middle of a
+//          bin and uses the standard deviation of a sample. Here it is the standard deviation of all values, and values
+//          are assigned by the bins' edges. The range is that of the whole model unless `scope` says otherwise (there:
+//          of each tensor). There is no residual unless `error_feedback` asks for one.
 class UniformBins : public PartByPart {
  public:
   UniformBins(double range_std, const CompressorInput& input) : PartByPart(input), range_std_(range_std) {}
@@ -178,7 +179,7 @@ class UniformBins : public PartByPart {
  protected:
   std::size_t words(const Part& part, Step) const override { return bins + words_of_bits(8 * part.size); }
 
-  // Writes the bins' means, then the levels. A value that is not finite makes its whole part so.
+  // Writes the bins' means, then the bin indices. If a value is not finite, all decoded values of its part are NaN.
   void encode_part(const Part& part, Rank, Step, std::span<float> p, float* packet) const override {
     std::vector<Level> levels(4 * words_of_bits(8 * part.size));
     std::array<float, bins> means;
@@ -206,12 +207,12 @@ class UniformBins : public PartByPart {
   double range_std_;  // half the range of the bins, in standard deviations
 };
 
-constexpr std::uint32_t sign = 8;  // in a four-bit code
+constexpr std::uint32_t sign = 8;  // the sign bit of a four-bit code
 constexpr std::size_t codes_per_word = 8;
 
-// Code c > 0 stands for 2^(c - 7), at most 1.
+// Code c > 0 means 2^(c - 7), at most 1.
 constexpr std::array<float, 8> magnitudes = {0, 1.0f / 64, 1.0f / 32, 1.0f / 16, 1.0f / 8, 1.0f / 4, 1.0f / 2, 1};
-// The magnitude at which code c begins when rounding to the nearest: halfway from the code below.
+// The magnitude from which rounding to the nearest gives code c: halfway from the code below.
 constexpr std::array<float, 8> begins = {0, 1.0f / 128, 1.5f / 64, 1.5f / 32, 1.5f / 16, 1.5f / 8, 1.5f / 4, 1.5f / 2};
 
 SYNCOPATE_VECTOR_CLONES
@@ -224,7 +225,7 @@ void write_nearest(const float* __restrict values, float scale, std::size_t size
   }
 }
 
-// The code above, with the probability that gives the right mean, else the code below.
+// Returns the code above with the probability that makes the expectation exact, otherwise the code below.
 std::uint32_t at_random(float magnitude, double uniform) {
   std::uint32_t below = 0;
   for (std::size_t c = 1; c < magnitudes.size(); ++c) below += magnitude >= magnitudes[c] ? 1 : 0;
@@ -233,7 +234,7 @@ std::uint32_t at_random(float magnitude, double uniform) {
   return below + (uniform * (high - low) < magnitude - low ? 1 : 0);
 }
 
-// The bits of a float's exponent are the code's plus 120.
+// The exponent bits of the float are the code plus 120.
 inline float value_of(std::uint32_t code, float scale) {
   const std::uint32_t exponent = (code & 7u) == 0 ? 0u : (code & 7u) + 120u;
   return scale * std::bit_cast<float>((code & sign) << 28 | exponent << 23);
@@ -271,16 +272,16 @@ float scale_of(std::span<const float> values) {
 }
 
 // Four-bit floats for outer gradients: a sign and three bits of exponent, no mantissa. A bucket's scale is its largest
-// magnitude s; values are 0 and +- s 2^-k, k = 0 .. 6.
+// magnitude s. Values are 0 and +- s 2^-k, k = 0 .. 6.
 // Source:  after Streaming DiLoCo (Douillard et al. 2025), which sends outer gradients as 4-bit floats.
-// Cost:    all-gather of half a byte per value and 4 bytes per bucket; or in two phases.
-// Differs: it is not established that theirs has three bits of exponent (E3M0), nor how it rounds and scales. Buckets,
-//          the scale, a zero instead of the smallest exponent, and both roundings are this project's. `rounding`: to
-//          the nearest, ties to the larger; or up or down at random, without bias. There is no residual, as in the
-//          paper, unless `error_feedback` asks for one.
+// Cost:    all-gather of half a byte per value and 4 bytes per bucket; or two phases.
+// Differs: that the paper's floats have three bits of exponent (E3M0), and how it rounds and scales, is not
+//          established. Buckets, the scale, a zero instead of the smallest exponent, and both roundings are this
+//          project's. `rounding`: to the nearest, with ties to the larger; or up or down at random, without bias. There
+//          is no residual, as in the paper, unless `error_feedback` asks for one.
 struct FloatOptions {
   std::size_t bucket = 128;       // values that share a scale
-  bool rounds_at_random = false;  // up or down; else to the nearest
+  bool rounds_at_random = false;  // true: up or down; false: to the nearest
 };
 
 class FourBitFloats : public PartByPart {
@@ -302,7 +303,7 @@ class FourBitFloats : public PartByPart {
     for (std::size_t begin = 0; begin < p.size(); begin += own_.bucket) {
       const std::span<float> values = p.subspan(begin, std::min(own_.bucket, p.size() - begin));
       const float scale = *packet++ = scale_of(values);
-      if (!(scale > 0)) continue;  // all values are 0, or the scale makes them NaN
+      if (!(scale > 0)) continue;  // all values are 0, or the scale is NaN and decodes to NaN
       if (own_.rounds_at_random) {
         stream.fill_uniform(static_cast<std::uint32_t>(part.place + begin), std::span(uniform).first(values.size()));
         for (std::size_t i = 0; i < values.size(); ++i)
@@ -339,15 +340,16 @@ void read_qsgd(CompressionKeys& keys) {
   QsgdOptions own;
   keys.options.error_feedback = false;
   own.levels = static_cast<int>(keys.table.integer(
-      {"levels", "Levels of each sign (s): 1 takes 2 bits, up to 7 take 4, up to 127 take 8."}, 1, 127, own.levels));
-  own.bucket = read_bucket(keys, "Values that share a norm.");
+      {"levels", "Number of levels per sign (s); a value takes 2 bits if s = 1, 4 bits up to 7, and 8 bits up to 127."},
+      1, 127, own.levels));
+  own.bucket = read_bucket(keys, "Number of values that share a norm.");
   keys.pattern();
   keys.options.make = maker_of<Qsgd>(own);
 }
 
 void read_int8(CompressionKeys& keys) {
   const double range_std =
-      keys.table.number({"range_std", "Half the range that the bins divide, in standard deviations around the mean."},
+      keys.table.number({"range_std", "Half the range of the bins, in standard deviations around the mean."},
                         Range{.low = 0, .low_open = true, .high_open = true}, 3);
   keys.by_tensors();
   keys.pattern();
@@ -356,9 +358,10 @@ void read_int8(CompressionKeys& keys) {
 }
 
 void read_fp4(CompressionKeys& keys) {
-  FloatOptions own{.bucket = read_bucket(keys, "Values that share a scale.")};
-  own.rounds_at_random = keys.table.choice({"rounding", "To the nearest, or up or down at random, right on average."},
-                                           {{"nearest", false}, {"random", true}}, own.rounds_at_random);
+  FloatOptions own{.bucket = read_bucket(keys, "Number of values that share a scale.")};
+  own.rounds_at_random =
+      keys.table.choice({"rounding", "Rounding to the nearest, or up or down at random without bias."},
+                        {{"nearest", false}, {"random", true}}, own.rounds_at_random);
   keys.pattern();
   keys.residual(false);
   keys.options.make = maker_of<FourBitFloats>(own);

@@ -14,8 +14,8 @@ namespace syncopate {
 
 namespace {
 
-// Adds one part of all packets, a magnitude and signs from word `begin` on. Proceeds in pieces of the sum that stay in
-// the nearest cache.
+// Adds one part of all packets: a magnitude and signs, from word `begin` on. It proceeds in pieces of the sum that stay
+// in the nearest cache.
 void add_scaled_signs(std::span<const float* const> packets, std::size_t begin, std::span<float> sum) {
   std::uint32_t words[words_at_once];
   for (std::size_t at = 0; at < sum.size(); at += piece) {
@@ -29,8 +29,8 @@ void add_scaled_signs(std::span<const float* const> packets, std::size_t begin, 
 
 // EF-signSGD: signs times the mean magnitude.
 // Source:  Karimireddy et al. 2019, "Error Feedback Fixes SignSGD".
-// Cost:    all-gather of a bit per value and 4 bytes; or in two phases.
-// Differs: workers' packets are averaged, which the paper's single process leaves open. The mean magnitude is that of
+// Cost:    all-gather of one bit per value and 4 bytes; or two phases.
+// Differs: workers' packets are averaged; the paper's single process leaves this open. The mean magnitude is that of
 //          the whole model unless `scope` says otherwise (in the paper's code: of each tensor). The sign of 0 is +1 (in
 //          the paper's code: 0).
 class ScaledSign : public PartByPart {
@@ -46,7 +46,7 @@ class ScaledSign : public PartByPart {
     const auto scale = static_cast<float>(l2_scale_ ? std::sqrt(sum_of_squares(p.data(), part.size) / size)
                                                     : sum_of_magnitudes(p.data(), part.size) / size);
     std::vector<std::uint32_t> words(words_of_bits(part.size));
-    // Small enough to stay in the nearest cache between both loops.
+    // Pieces are small enough to stay in the nearest cache between the two loops.
     for (std::size_t at = 0; at < part.size; at += piece) {
       const std::size_t count = std::min(piece, part.size - at);
       pack_signs(p.data() + at, count, words.data() + at / 32);
@@ -61,20 +61,20 @@ class ScaledSign : public PartByPart {
   }
 
  private:
-  bool l2_scale_;  // scale by the root mean square, not the mean magnitude
+  bool l2_scale_;  // true: scale by the root mean square; false: by the mean magnitude
 };
 
 // signSGD and Signum with majority vote: the step is along the sign of the sum of signs.
 // Source:  Bernstein et al. 2018, "signSGD: Compressed Optimisation for Non-Convex Problems"; 2019, "signSGD with
 //          Majority Vote is Communication Efficient and Fault Tolerant".
-// Cost:    all-gather of a bit per value, and 4 bytes that show whether the gradient is finite; twice that where zeros
-//          abstain.
+// Cost:    all-gather of one bit per value, and of 4 bytes that show whether the gradient is finite; twice that if
+//          zeros abstain.
 // Differs: a tie gives 0 (their code: +1 in one decoder, 0 in another). The sign of 0 is +1, so values without any
-//          gradient move by the rate, such as rows of words that are absent from a step. With `zeros = "abstain"` it is
-//          0, as in the formula, which a bit cannot express. A worker without any counted micro-batch has only zeros,
-//          and abstains (with momentum it votes by its average). Votes are gathered, not counted by a server. There is
-//          no residual: with momentum, a worker's state is its average. If a method divides by all micro-batches, the
-//          step is the rate times the share that counts.
+//          gradient, such as rows of words that are absent from a step, change by the learning rate. With `zeros =
+//          "abstain"` it is 0, as in the formula, which one bit cannot express. A worker without any counted
+//          micro-batch has only zeros, and abstains (with momentum it votes by its moving average). Votes are gathered,
+//          not counted by a server. There is no residual: with momentum, a worker's state is its moving average. If a
+//          method divides by all micro-batches, the step is the rate times the share of micro-batches that count.
 class MajorityVote : public PartByPart {
  public:
   MajorityVote(bool zeros_abstain, const CompressorInput& input) : PartByPart(input), zeros_abstain_(zeros_abstain) {}
@@ -85,7 +85,7 @@ class MajorityVote : public PartByPart {
   }
 
   // Does not change p, which is not a residual. The packet's first number is the weight of its signs. If zeros abstain,
-  // each value has two votes, and a zero gives one to either side.
+  // each value has two votes, and a zero gives one vote to each side.
   void encode_part(const Part&, Rank, Step, std::span<float> p, float* packet) const override {
     const double magnitude = sum_of_magnitudes(p.data(), p.size());
     *packet = !std::isfinite(magnitude) ? std::numeric_limits<float>::quiet_NaN() : magnitude > 0 ? 1 : 0;
@@ -105,7 +105,7 @@ class MajorityVote : public PartByPart {
     append(words, second + 1);
   }
 
-  // Writes the signs times the number of micro-batches, by which a method divides.
+  // Writes the signs times the number of micro-batches, because the method divides by that number.
   void decode_part(const Part&, const Received& received, std::size_t begin, std::span<float> sum) const override {
     add_scaled_signs(received.packets, begin, sum);
     if (zeros_abstain_) add_scaled_signs(received.packets, begin + 1 + words_of_bits(sum.size()), sum);
@@ -113,7 +113,7 @@ class MajorityVote : public PartByPart {
   }
 
  private:
-  bool zeros_abstain_;  // values of 0 do not vote, else they vote plus
+  bool zeros_abstain_;  // true: zeros do not vote; false: zeros vote plus
 };
 
 // Sums of a few rows, for which single precision is enough.
@@ -137,16 +137,17 @@ void move_into(double* __restrict sums, float* __restrict rows, std::size_t size
   }
 }
 
-// values += factor x (where the mask is ones, below, else others)
+// values += factor x (below where the mask is ones, others elsewhere)
 SYNCOPATE_VECTOR_CLONES
 void add_means(const std::uint32_t* __restrict masks, std::size_t size, float factor, const float* __restrict below,
                const float* __restrict others, float* __restrict values) {
   for (std::size_t i = 0; i < size; ++i) values[i] += factor * (masks[i] ? below[i] : others[i]);
 }
 
-// Writes each column's mean of values below 0, then each column's mean of the others.
+// Writes each column's mean of the values below 0, then each column's mean of the other values.
 void find_means(const float* values, std::size_t size, std::size_t columns, float* means) {
-  constexpr std::size_t lanes = 64;  // number of partial sums of a single column, which then is as fast
+  constexpr std::size_t lanes = 64;  // number of partial sums for a single column, which makes it as fast as many
+                                     // columns
   constexpr std::size_t rows_at_once = 64;
   const std::size_t width = columns == 1 ? lanes : columns;
   std::vector<double> below(width), others(width), count_below(width);
@@ -172,8 +173,8 @@ void find_means(const float* values, std::size_t size, std::size_t columns, floa
   }
 }
 
-// Subtracts each column's mean from its values, and returns the means. Writes to `ends` minus the mean distance of each
-// column's values from its mean, then plus that distance.
+// Subtracts each column's mean from its values, and returns the means. Writes to `ends` minus the mean distance of a
+// column's values from their mean, for all columns, then plus that distance.
 std::vector<float> centre(float* values, std::size_t size, std::size_t columns, float* ends) {
   std::vector<double> sums(columns), distances(columns);
   std::vector<float> means(columns);
@@ -215,20 +216,20 @@ void add_table(const float* packet, std::size_t size, std::size_t columns, float
   }
 }
 
-// 1-bit SGD: one bit per value. In each column of a matrix it stands for the mean of the values below 0, or the mean of
-// the others.
+// 1-bit SGD sends one bit per value. In each column of a matrix the bit means either the mean of the values below 0, or
+// the mean of the other values.
 // Source:  Seide, Fu, Droppo, Li, Yu 2014, "1-Bit Stochastic Gradient Descent and its Application to Data-Parallel
 //          Distributed Training of Speech DNNs"; CNTK's code where the paper leaves a choice.
-// Shapes:  M (n, m), a tensor's first dimension by the others: m columns. Any other tensor is a single column.
-// Cost:    all-gather of a bit per value and 8 bytes per column; or in two phases, as in the paper.
-// Differs: all-gathered unless the file says otherwise; `scope` can make each tensor or the whole model a column. A
+// Shapes:  M (n, m) is a tensor with its first dimension by all others: m columns. Any other tensor is a single column.
+// Cost:    all-gather of one bit per value and 8 bytes per column; or two phases, as in the paper.
+// Differs: all-gathered unless the file says otherwise; `scope` can make each tensor, or the whole model, one column. A
 //          group without values has mean 0. `threshold = "mean"` is another form in CNTK's code: a bit says on which
-//          side of the column's mean a value lies, and stands for the mean minus or plus one deviation. Which deviation
+//          side of the column's mean a value is, and decodes as the mean minus or plus one deviation. Which deviation
 //          CNTK uses is not established; here it is the mean distance, which has the smallest error. The default
 //          threshold, 0, keeps each column's mean.
 // Checks:  a column with one value on each side of 0, or with two values that are equally frequent, is exact.
 struct OneBitOptions {
-  bool by_columns = true;     // matrices by columns; else each part has two means
+  bool by_columns = true;     // matrices by columns; false: each part has two means
   bool around_means = false;  // a value's bit changes at its column's mean, not at 0
 };
 
@@ -237,7 +238,7 @@ class OneBit : public PartByPart {
   OneBit(OneBitOptions own, const CompressorInput& input) : PartByPart(input), own_(own) {}
 
  protected:
-  // Values i, i + columns, i + 2 columns, ... are a column; the last row can be shorter.
+  // Values i, i + columns, i + 2 columns, ... form a column. The last row may be shorter.
   std::size_t columns_of(const Part& part) const {
     return own_.by_columns && part.columns > 0 ? std::min(part.columns, part.size) : 1;
   }
@@ -285,7 +286,8 @@ void read_sign(CompressionKeys& keys) {
 void read_one_bit(CompressionKeys& keys) {
   enum class Scope { column, tensor, model };
   const auto scope = keys.table.choice(
-      {"scope", "The unit with two means of its own: a matrix's column (and each other tensor), a tensor, the model."},
+      {"scope",
+       "The unit that has its own two means: a column of a matrix (or any other tensor), a tensor, the model."},
       {{"column", Scope::column}, {"tensor", Scope::tensor}, {"model", Scope::model}}, Scope::column);
   OneBitOptions own{.by_columns = scope == Scope::column};
   own.around_means = keys.table.choice({"threshold", "The threshold of a value's bit: 0, or its column's mean."},
@@ -299,9 +301,9 @@ void read_one_bit(CompressionKeys& keys) {
 
 void read_majority(CompressionKeys& keys) {
   keys.options.error_feedback = false;
-  keys.options.momentum =
-      keys.table.number({"momentum", "Decay of a worker's moving average of gradients, whose signs it sends (beta)."},
-                        Range{.low = 0, .high = 1, .high_open = true}, keys.options.momentum);
+  keys.options.momentum = keys.table.number(
+      {"momentum", "Decay (beta) of a worker's moving average of gradients, the signs of which it sends."},
+      Range{.low = 0, .high = 1, .high_open = true}, keys.options.momentum);
   const bool zeros_abstain =
       keys.table.choice({"zeros", "The vote of a value of 0: plus, or none, which takes two bits."},
                         {{"plus", false}, {"abstain", true}}, false);

@@ -13,19 +13,19 @@ namespace {
 
 struct RowOptions {
   std::vector<std::string> tables{};  // parts of the names of matrices whose rows are sent
-  std::string written{};              // position and text of that key, which only a model can show to be wrong
+  std::string written{};              // position and text of that key; only a model can show that it is wrong
 
   bool have(const Part& tensor) const {
     const auto contains = [&](const std::string& name) { return tensor.name.find(name) != std::string::npos; };
     return tensor.rows > 0 && std::ranges::any_of(tables, contains);
   }
-  // Why the model has no such matrix: the text of a fault. Empty: it has one.
+  // Returns the text of a fault if the model has no such matrix; empty if it has one.
   std::string why_none(const std::vector<Part>& tensors) const {
     if (std::ranges::any_of(tensors, [&](const Part& tensor) { return have(tensor); })) return "";
     std::string matrices;
     for (const Part& tensor : tensors)
       if (tensor.rows > 0) matrices += fmt::format("{}\"{}\"", matrices.empty() ? "" : ", ", tensor.name);
-    return "one of them must be in the name of a matrix of the model: " + (matrices.empty() ? "it has none" : matrices);
+    return "must contain a part of the name of a matrix of the model: " + (matrices.empty() ? "it has none" : matrices);
   }
 };
 
@@ -33,13 +33,14 @@ struct RowOptions {
 // are summed densely.
 // Source:  indexed slices in Horovod, which all-gathers them unless set to make them dense.
 // Cost:    all-reduce of 4 bytes per parameter outside the tables; all-gather of 4 (c + 1) bytes for each row of c
-//          values that is not all zeros, plus 4 bytes. With N workers it takes fewer bytes than a dense sum if less
+//          values that is not all zeros, plus 4 bytes. With N workers it takes fewer bytes than a dense sum if fewer
 //          than about 2 / N of the rows are touched.
-// Differs: Horovod sends indices, of 8 bytes, separately from values, and repeats rows that a worker has several times;
-//          here a worker's micro-batches are added up first. Only the transport of gradients changes: the step is that
-//          along the dense sum, with moments and decay of untouched rows, unlike an optimizer for sparse gradients. A
-//          table whose rows are all touched, such as one tied to an output layer, is sent whole, with indices.
-// Checks:  equals the dense sum up to the order of additions, for any optimizer; bytes by the rows of each worker.
+// Differs: Horovod sends indices, of 8 bytes, separately from values, and repeats rows that a worker has several times.
+//          Here a worker's micro-batches are added up first. Only the transport of gradients changes. The step is that
+//          of the dense sum, with moments and decay also for untouched rows, unlike an optimizer for sparse gradients.
+//          A table whose rows are all touched, such as one tied to an output layer, is sent whole, with indices.
+// Checks:  equals the dense sum up to the order of additions, for any optimizer; bytes according to the rows of each
+//          worker.
 class SparseRows : public Compressor {
  public:
   SparseRows(const RowOptions& own, const CompressorInput& input) : Compressor(input) {
@@ -90,7 +91,7 @@ class SparseRows : public Compressor {
   }
 
  private:
-  // Calls use(first place, values) for each row that is not all zeros.
+  // Calls use(first index, values) for each row that is not all zeros.
   template <typename Use>
   void for_touched_rows(std::span<const float> p, const Use& use) const {
     for (const Part& table : tables_) {
@@ -119,10 +120,11 @@ void read_sparse_rows(CompressionKeys& keys) {
   RowOptions own;
   options.error_feedback = false;
   const bool gathers =
-      table.choice({"exchange", "Whether rows are gathered, or summed densely with all other parameters."},
+      table.choice({"exchange", "Whether embedding rows are gathered, or summed densely like all other parameters."},
                    {{"gather", true}, {"dense", false}}, true);
-  own.tables = table.texts({"tables", "Parts of the embeddings' names; other tensors are summed uncompressed."},
-                           std::vector<std::string>{"words.weight", "places.weight", "bag_of_words"});
+  own.tables =
+      table.texts({"tables", "Parts of the names of embedding matrices; other tensors are summed uncompressed."},
+                  std::vector<std::string>{"words.weight", "places.weight", "bag_of_words"});
   own.written = table.written("tables");
   if (own.tables.empty()) table.fault("tables", "must name at least one table");
   options.needs_tensors = options.follows_values = true;

@@ -17,8 +17,8 @@ namespace {
 // The share of the values that a step sends.
 struct Ratio {
   double last = 0;
-  std::vector<double> warmup{};  // ratios of the first steps, each for the same number of steps
-  Step warmup_steps{};           // number of warm-up steps in all
+  std::vector<double> warmup{};  // ratios of the first steps; each applies to an equal number of steps
+  Step warmup_steps{};           // total number of warm-up steps
 
   double at(Step step) const {
     if (step >= warmup_steps || warmup.empty()) return last;
@@ -29,7 +29,7 @@ struct Ratio {
     const auto kept = static_cast<std::size_t>(at(step) * static_cast<double>(size) + 1e-9);
     return std::min(size, std::max<std::size_t>(1, kept));
   }
-  // The first steps of each ratio that applies to any step.
+  // The first step of each ratio. Ratios that apply to no step are left out.
   std::vector<Step> changes() const {
     std::vector<Step> changes;
     const std::int64_t ratios = std::ssize(warmup), steps = warmup_steps.value();
@@ -41,28 +41,28 @@ struct Ratio {
   }
 };
 
-// The warm-up ratios together apply to warmup_steps: an epoch each unless the table says otherwise.
+// All warm-up ratios together apply to warmup_steps; by default each applies to one epoch.
 void read_warmup(CompressionKeys& keys, Ratio& ratio) {
   auto& [table, context, options] = keys;
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const Range share{.low = 0, .high = 1, .low_open = true};
-  ratio.warmup =
-      table.numbers({"warmup_ratios", "Ratios of the first steps, each for as many of them, before `ratio` holds."},
-                    share, std::vector<double>{});
+  ratio.warmup = table.numbers(
+      {"warmup_ratios", "Ratios of the first steps, each for an equal number of steps, before `ratio` applies."}, share,
+      std::vector<double>{});
   const auto epochs = table.optional_number(
-      {"warmup_epochs", "How long they all hold together.", "epochs", "one each, with a data set"}, Range::positive());
+      {"warmup_epochs", "Length of the whole warm-up.", "epochs", "one each, with a data set"}, Range::positive());
   const auto steps = table.optional_integer(
-      {"warmup_steps", "How long they all hold together, instead of warmup_epochs.", "steps", "by epochs"}, 1, most);
+      {"warmup_steps", "Length of the whole warm-up, instead of warmup_epochs.", "steps", "by epochs"}, 1, most);
   if (ratio.warmup.empty()) {
     keys.leave_out_unwritten({"warmup_ratios"});
     for (const char* key : {"warmup_epochs", "warmup_steps"})
-      if (table.has(key)) table.fault(key, "must be left out: there are no warmup_ratios");
+      if (table.has(key)) table.fault(key, "has no effect without warmup_ratios");
     return;
   }
   if (epochs && steps) table.fault("warmup_steps", "must not be given together with warmup_epochs");
-  if (epochs && !context.has_epochs) table.fault("warmup_epochs", "needs a data set; without one, give warmup_steps");
+  if (epochs && !context.has_epochs) table.fault("warmup_epochs", "needs a data set; without one, use warmup_steps");
   if (!epochs && !steps && !context.has_epochs)
-    table.fault("warmup_ratios", "needs warmup_steps: there is no data set that fixes the length of an epoch");
+    table.fault("warmup_ratios", "needs warmup_steps: without a data set an epoch has no length");
   const auto of_each = static_cast<double>(ratio.warmup.size());
   ratio.warmup_steps = steps.value_or(0);
   if (!steps && context.steps_per_epoch)
@@ -72,7 +72,7 @@ void read_warmup(CompressionKeys& keys, Ratio& ratio) {
 
 Ratio read_ratio(CompressionKeys& keys) {
   Ratio ratio;
-  ratio.last = keys.table.number({"ratio", "Share of the values that is sent; at least one is."},
+  ratio.last = keys.table.number({"ratio", "Share of the values that is sent (at least one value)."},
                                  Range{.low = 0, .high = 1, .low_open = true});
   if (keys.context.compresses == Compresses::gradients) read_warmup(keys, ratio);
   return ratio;
@@ -113,19 +113,19 @@ class TopK : public PartByPart {
 };
 
 // Top-k with momentum correction: u = m u + g and p = p + u. The largest values of p are sent; with masking their u
-// becomes 0, too. The optimizer steps along the mean of what was sent, and needs no momentum of its own.
+// becomes 0. The optimizer steps along the mean of what was sent, and needs no momentum of its own.
 // Source:  Lin, Han, Mao, Wang, Dally 2018, "Deep Gradient Compression"; their code.
 // Cost:    as top-k; `dense_vectors` adds an all-reduce of the tensors of one dimension before it.
 // Differs: exact top-k; their code uses a sampled threshold. It selects from the whole model unless `scope` says
 //          otherwise; their code selects in each tensor. Tensors of one dimension take part in the selection. With
 //          `dense_vectors`, as in their code, all of their u is sent: the momentum of their mean, as if the optimizer
-//          had it. The ratio holds from the first step unless `warmup_ratios` has others. Their code warms up over
-//          0.316, 0.1, 0.0316, 0.01 and 0.00316 to 0.001, an epoch each; its page over 0.25, 0.063, 0.015 and 0.004.
-//          With `nesterov`, as in their code, u = m (u + g) and p = p + u + g. The code's recipes choose; here the
-//          plain form is the default. `clip` bounds a worker's mean gradient before it is accumulated, by the norm of
-//          the whole or, as in their code, by the norm of each tensor or by each value. It is off by default, here and
-//          in their code. That the paper multiplies its bound by N^(-1/2) (`clip_scaling`) is from memory, not
-//          established. A gradient that is folded in is clipped separately.
+//          had it. The ratio applies from the first step unless `warmup_ratios` gives others. Their code warms up over
+//          0.316, 0.1, 0.0316, 0.01 and 0.00316 to 0.001, one epoch each; its page over 0.25, 0.063, 0.015 and 0.004.
+//          With `nesterov`, as in their code, u = m (u + g) and p = p + u + g. Their recipes choose one of the two
+//          forms; here the plain form is the default. `clip` bounds a worker's mean gradient before it is accumulated,
+//          by the norm of the whole or, as in their code, by the norm of each tensor or by each value. It is off by
+//          default, here and in their code. That the paper multiplies its bound by N^(-1/2) (`clip_scaling`) is from
+//          memory, not established. A gradient that is folded in is clipped separately.
 // Checks:  a golden recursion; ratio 1 without masking is momentum SGD, with `nesterov` Nesterov's.
 struct DgcOptions {
   enum class ClippedBy { norm, tensor_norm, value };
@@ -134,12 +134,12 @@ struct DgcOptions {
   bool by_tensors = false;
   double momentum = 0.9;         // momentum of the velocity
   bool nesterov = false;         // Nesterov's velocity
-  bool masking = true;           // a value that is sent loses its velocity
-  std::optional<double> clip{};  // bound of a worker's mean gradient; none: no clipping
+  bool masking = true;           // sending a value resets its velocity
+  std::optional<double> clip{};  // bound of a worker's mean gradient; empty: no clipping
   ClippedBy clipped_by = ClippedBy::norm;
   bool clip_by_workers = false;  // the bound is divided by the root of the number of workers
   bool dense_vectors = false;    // tensors of one dimension are sent whole
-  std::string written{};         // position and text of that key, which only a model can show to be wrong
+  std::string written{};         // position and text of that key; only a model can show that it is wrong
 };
 
 class DeepGradientCompression : public TopK {
@@ -151,7 +151,7 @@ class DeepGradientCompression : public TopK {
     if (own.clipped_by == DgcOptions::ClippedBy::norm)
       clipped_ = {{.offset = 0, .size = clipped_.back().offset + clipped_.back().size}};
     if (parts_.empty())
-      throw RunFailure(own.written + "; must be false: the model has no matrix, so that nothing is compressed");
+      throw RunFailure(own.written + "; must be false: the model has no matrix, so nothing would be compressed");
     if (!own.by_tensors) {  // matrices come first, without gaps (Objective)
       const std::size_t begin = parts_.front().offset, end = parts_.back().offset + parts_.back().size;
       parts_ = {{.offset = begin, .size = end - begin}};
@@ -194,7 +194,7 @@ class DeepGradientCompression : public TopK {
       for (std::size_t i = 0; i < gradient.size(); ++i) p[i] += u[i] = momentum * u[i] + gradient[i];
   }
 
-  // In the step itself the worker has accumulated a gradient of zeros.
+  // During the step itself the worker has accumulated a gradient of zeros.
   void fold(std::span<const float> gradient, std::size_t at, std::span<float> memory) const override {
     float* const p = memory.data() + at;
     float* const u = p + memory.size() / 2;
@@ -214,7 +214,7 @@ class DeepGradientCompression : public TopK {
     }
   }
 
-  // Writes the largest values; the only packet if nothing is dense.
+  // Writes the largest values. This is the only packet if no tensor is dense.
   void encode_second(Step step, const float*, std::span<float> memory, float* packet) const override {
     const std::span<float> p = memory.first(memory.size() / 2), velocity = memory.last(memory.size() / 2);
     TopK::encode({}, step, nullptr, p, packet);
@@ -234,7 +234,7 @@ class DeepGradientCompression : public TopK {
  private:
   DgcOptions own_;
   std::vector<Part> clipped_;  // parts that are clipped separately
-  double bound_ = 0;           // bound of each
+  double bound_ = 0;           // bound of each part
   std::vector<Part> dense_;
   std::size_t dense_words_ = 0;
 };
@@ -242,26 +242,25 @@ class DeepGradientCompression : public TopK {
 void read_clip(CompressionKeys& keys, DgcOptions& own) {
   Settings& table = keys.table;
   using By = DgcOptions::ClippedBy;
-  own.clip =
-      table.optional_number({"clip", "The bound to which a worker's mean gradient is clipped before it accumulates.",
-                             "", "it is not clipped"},
-                            Range{.low = 0, .low_open = true, .high_open = true});
+  own.clip = table.optional_number(
+      {"clip", "Bound to which a worker's mean gradient is clipped before it is accumulated.", "", "it is not clipped"},
+      Range{.low = 0, .low_open = true, .high_open = true});
   if (!own.clip)
     for (const char* key : {"clip_by", "clip_scaling"})
-      if (table.has(key)) table.fault(key, "must be left out: there is no `clip`");
+      if (table.has(key)) table.fault(key, "has no effect without `clip`");
   own.clipped_by =
-      table.choice({"clip_by", "The quantity that `clip` bounds: the gradient's norm, each tensor's, or each value."},
+      table.choice({"clip_by", "What `clip` bounds: the gradient's norm, each tensor's norm, or each value."},
                    {{"norm", By::norm}, {"tensor-norm", By::tensor_norm}, {"value", By::value}}, own.clipped_by);
-  own.clip_by_workers = table.choice({"clip_scaling", "The factor of `clip`."}, {{"none", false}, {"1/sqrt(N)", true}},
-                                     own.clip_by_workers);
+  own.clip_by_workers = table.choice({"clip_scaling", "Factor of `clip`; N is the number of workers."},
+                                     {{"none", false}, {"1/sqrt(N)", true}}, own.clip_by_workers);
   keys.leave_out_unwritten({"clip_by", "clip_scaling"});
 }
 
-// Random-k: values at random indices, the same on all workers. With error feedback the value itself is sent; without it
-// the value times 1 / ratio, whose expectation is right.
+// Random-k: values at random indices, the same on all workers. With error feedback the value itself is sent. Without it
+// the value times 1 / ratio is sent, which has the right expectation.
 // Source:  Stich, Cordonnier, Jaggi 2018, "Sparsified SGD with Memory".
-// Cost:    all-reduce of 4 bytes per value kept: all workers draw the indices, so these are not sent.
-// Differs: places are drawn without replacement from a stream of their own.
+// Cost:    all-reduce of 4 bytes per value kept. All workers draw the indices, so indices are not sent.
+// Differs: indices are drawn without replacement from a separate random stream.
 class RandomK : public Compressor {
  public:
   RandomK(const Ratio& ratio, const CompressorInput& input)
@@ -309,19 +308,20 @@ class RandomK : public Compressor {
   std::size_t size_;
 };
 
-// ScaleCom: at each step all workers send their values at the indices where one worker's, the leader's, are largest.
-// The next step has another leader. Packets can be added, and keep their length with any number of workers.
+// ScaleCom: at each step all workers send their values at the indices where the values of one worker, the leader, are
+// largest. The next step has another leader. Packets can be added, and their length does not grow with the number of
+// workers.
 // Source:  Chen et al. 2020, "ScaleCom: Scalable Sparsified Gradient Compression for Communication-Efficient
 //          Distributed Training", from descriptions and code of third parties.
 // Cost:    a broadcast of k indices and then an all-reduce of k values: 4 bytes each.
 // Differs: the leader is worker (step mod N) and selects by its p = e + g. With `filter` = beta, the low-pass filter,
-//          e' = (1 - beta) e + beta (p - sent): at sent values, (1 - beta) e remains. The paper's beta, and whether it
-//          leaves first layers dense, is not established. The default is 1, plain error feedback, for all layers alike.
+//          e' = (1 - beta) e + beta (p - sent), so (1 - beta) e remains at sent values. The paper's beta, and whether
+//          it leaves first layers dense, is not established. The default is 1, plain error feedback, for all layers.
 //          All workers wait for a late leader as for any worker. Ties go to the lowest index.
 // Checks:  sum of what is sent = sum of gradients + (first residual - last) / beta.
 struct ScaleComOptions {
   Ratio ratio{};
-  double filter = 1;  // beta: share of a step's unsent rest that the residual takes in
+  double filter = 1;  // beta: share of a step's unsent rest that is added to the residual
 };
 
 class ScaleCom : public Compressor {
@@ -335,7 +335,7 @@ class ScaleCom : public Compressor {
     const Bytes packet = bytes_of_words(kept(step));
     return {{Operation::broadcast, packet}, {Operation::all_reduce, packet}};
   }
-  // With a filter, p is a vector of its own, after e.
+  // With a filter, p is a separate vector, which follows e.
   std::size_t vectors() const override { return is_filtered() ? 2 : 1; }
   Rank root(Step step) const override { return Rank{static_cast<int>(step.value() % workers_)}; }
   bool accumulates_by_adding() const override { return !is_filtered(); }
@@ -410,15 +410,15 @@ void read_top_k(CompressionKeys& keys) {
 void read_dgc(CompressionKeys& keys) {
   auto& [table, context, options] = keys;
   DgcOptions own{.ratio = read_ratio(keys), .by_tensors = keys.by_tensors()};
-  own.momentum =
-      table.number({"momentum", "Momentum of the velocity that a worker accumulates; the optimizer needs none."},
-                   Range{.low = 0, .high = 1, .high_open = true}, own.momentum);
+  own.momentum = table.number(
+      {"momentum", "Momentum of the velocity that each worker accumulates; the optimizer needs no momentum."},
+      Range{.low = 0, .high = 1, .high_open = true}, own.momentum);
   own.nesterov = table.flag({"nesterov", "Whether the velocity is Nesterov's."}, own.nesterov);
-  own.masking = table.flag({"masking", "Whether a value that is sent loses its velocity."}, own.masking);
+  own.masking = table.flag({"masking", "Whether sending a value resets its velocity."}, own.masking);
   keys.leave_out_unwritten({"nesterov"});
   read_clip(keys, own);
   own.dense_vectors =
-      table.flag({"dense_vectors", "Whether tensors of one dimension are sent whole, with momentum of their mean."},
+      table.flag({"dense_vectors", "Whether one-dimensional tensors are sent whole, with the momentum of their mean."},
                  own.dense_vectors);
   own.written = table.written("dense_vectors");
   keys.dropped();
@@ -439,7 +439,7 @@ void read_scalecom(CompressionKeys& keys) {
   keys.residual();
   if (keys.options.error_feedback)
     own.filter = keys.table.number(
-        {"filter", "Share of what a step leaves that is taken up into what is not sent yet (beta); 1: all of it."},
+        {"filter", "Share (beta) of a step's unsent rest that is added to the residual; 1: all of it."},
         Range{.low = 0, .high = 1, .low_open = true}, own.filter);
   keys.options.make = maker_of<ScaleCom>(own);
 }

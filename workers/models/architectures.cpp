@@ -14,7 +14,8 @@ namespace syncopate {
 
 namespace {
 
-// Measured: dense layers gain up to this size; convolutions lose once their activations exceed the cache.
+// Measured: dense layers become faster up to this size, and convolutions slower once their activations exceed the
+// cache.
 constexpr std::int64_t dense_chunk = 512;
 constexpr std::int64_t convolution_chunk = 128;
 
@@ -24,7 +25,7 @@ Model dense_network(const std::vector<std::int64_t>& hidden, double dropout) {
           .chunk_samples = dense_chunk};
 }
 
-// The misfit of images that are too small for some layers.
+// Returns a misfit if images are too small for some layers.
 std::optional<Misfit> misfit_of_image(const SampleShape& shape, std::int64_t smallest, const char* layers) {
   if (std::min(shape.height, shape.width) >= smallest) return {};
   return Misfit{.needed = fmt::format("the {1} need images of at least {0} x {0}", smallest, layers)};
@@ -34,8 +35,10 @@ CnnOptions read_cnn_options(Settings& cnn) {
   const CnnOptions usual;
   return {.channels = cnn.integers({"channels", "Channels of the convolutions, one number per convolution."}, 1,
                                    largest_width, usual.channels),
-          .kernel = cnn.integer({"kernel", "Width and height of their filters.", "pixels"}, 1, 1024, usual.kernel),
-          .dense = cnn.integer({"dense", "Width of the dense layer behind them."}, 1, largest_width, usual.dense),
+          .kernel = cnn.integer({"kernel", "Width and height of the convolutions' filters.", "pixels"}, 1, 1024,
+                                usual.kernel),
+          .dense =
+              cnn.integer({"dense", "Width of the dense layer after the convolutions."}, 1, largest_width, usual.dense),
           .batch_norm = cnn.flag({"batch_norm", "Whether the convolutions are followed by batch normalisation."},
                                  usual.batch_norm),
           .dropout = cnn.number({"dropout", "Share of the dense layer's outputs that are zero in training."},
@@ -81,22 +84,25 @@ void block(Network& network, std::int64_t channels, std::int64_t stride, const R
 ResnetOptions read_resnet_options(Settings& table) {
   using enum ResnetOptions::Norm;
   using enum ResnetOptions::Activation;
-  constexpr std::int64_t deepest = 6 * 200 + 2;  // the deepest in the paper
+  constexpr std::int64_t deepest = 6 * 200 + 2;  // the deepest network in the paper
   ResnetOptions options;
-  options.depth = table.integer({"depth", "Layers: 6 n + 2, such as 8, 14, 20 and 56."}, 8, deepest, options.depth);
-  options.width = table.integer({"width", "Channels of the first stage; the others have two and four times as many."},
-                                1, largest_width, options.width);
-  options.norm = table.choice({"norm", "Normalisation: by the micro-batch, or of each sample by groups of channels."},
-                              {{"batch", batch}, {"group", group}}, options.norm);
+  options.depth =
+      table.integer({"depth", "Number of layers: 6 n + 2, such as 8, 14, 20 and 56."}, 8, deepest, options.depth);
+  options.width =
+      table.integer({"width", "Channels of the first stage; the second has twice and the third four times as many."}, 1,
+                    largest_width, options.width);
+  options.norm =
+      table.choice({"norm", "Normalisation over the micro-batch, or of each sample over groups of channels."},
+                   {{"batch", batch}, {"group", group}}, options.norm);
   if (options.norm == group)
-    options.groups = table.integer({"groups", "Groups of channels."}, 1, largest_width, options.groups);
+    options.groups = table.integer({"groups", "Number of groups of channels."}, 1, largest_width, options.groups);
   options.activation = table.choice({"activation", "The activation after normalisations and sums."},
                                     {{"relu", relu}, {"silu", silu}}, options.activation);
-  options.zero_init_residual =
-      table.flag({"zero_init_residual", "Whether the weights of each block's last normalisation start as 0, not as 1."},
-                 options.zero_init_residual);
+  options.zero_init_residual = table.flag(
+      {"zero_init_residual", "Whether the weights of each block's last normalisation start at 0 instead of 1."},
+      options.zero_init_residual);
   options.dropout =
-      table.number({"dropout", "Share of what a block's first convolution gives that is zero in training."},
+      table.number({"dropout", "Share of the outputs of a block's first convolution that are zero in training."},
                    dropout_range, options.dropout);
   return options;
 }
@@ -147,14 +153,14 @@ void head(Network& network, std::int64_t classes, const TextTransformerOptions& 
 std::optional<Misfit> misfit(const DatasetSize& data, const TextTransformerOptions& options) {
   const TextTask& task = options.task;
   if (task.kind == Kind::classification && data.classes < 2)
-    return Misfit{.key = "task", .needed = "needs samples with labels, of at least two classes"};
+    return Misfit{.key = "task", .needed = "needs samples with labels of at least two classes"};
   if (task.kind == Kind::masked_lm && data.marks.mask < 0)
     return Misfit{.key = "task",
                   .needed = "needs a data set with a token that hides others, such as datasets.npy.mask"};
   if (task.longest == 0 && data.shape.width > options.positions)
-    return Misfit{
-        .key = "positions",
-        .needed = fmt::format("must be {} at least, as the longest text is, or `cut` be true", data.shape.width)};
+    return Misfit{.key = "positions",
+                  .needed = fmt::format("must be at least {}, the length of the longest text, unless `cut` is true",
+                                        data.shape.width)};
   return {};
 }
 
@@ -163,32 +169,33 @@ TextTransformerOptions read_text_transformer_options(Settings& table) {
   const TextTransformerOptions usual;
   TextTransformerOptions options;
   options.task.kind = table.choice(
-      {"task", "Classes of texts, hidden words, or each next word."},
+      {"task", "What is predicted: classes of texts, hidden words, or each next word."},
       {{"classification", Kind::classification}, {"masked-lm", Kind::masked_lm}, {"causal-lm", Kind::causal_lm}},
       usual.task.kind);
-  options.width = table.integer({"width", "Width of a token; a multiple of the heads."}, 1, largest_width, usual.width);
-  options.depth = table.integer({"depth", "Blocks of attention and perceptron."}, 1, deepest, usual.depth);
-  options.heads = table.integer({"heads", "Heads of an attention."}, 1, 1024, usual.heads);
+  options.width = table.integer({"width", "Features per token; a multiple of `heads`."}, 1, largest_width, usual.width);
+  options.depth =
+      table.integer({"depth", "Number of blocks, each an attention and a perceptron."}, 1, deepest, usual.depth);
+  options.heads = table.integer({"heads", "Number of heads of each attention."}, 1, 1024, usual.heads);
   options.mlp_width =
       table.integer({"mlp_width", "Width of the perceptrons' hidden layer."}, 1, largest_width, usual.mlp_width);
   options.positions =
-      table.integer({"positions", "Longest sequence, in tokens.", "tokens"}, 1, 1 << 20, usual.positions);
-  options.norm = table.choice({"norm", "Whether sums are normalised, as in BERT, or what enters the branches."},
-                              {{"post", Norm::after}, {"pre", Norm::before}}, usual.norm);
-  options.pooling = table.choice(
-      {"pooling", "The input of a text's classifier: its first token, or the mean of all. No effect on other tasks."},
-      {{"first", Pooling::first}, {"mean", Pooling::mean}}, usual.pooling);
-  options.dropout =
-      table.number({"dropout", "Share of what is embedded, and of what branches give, that is zero in training."},
-                   dropout_range, usual.dropout);
-  if (table.flag({"cut", "Whether longer sequences are cut to as many tokens as there are positions."}, false))
+      table.integer({"positions", "Length of the longest sequence.", "tokens"}, 1, 1 << 20, usual.positions);
+  options.norm =
+      table.choice({"norm", "Whether sums are normalised (post, as in BERT) or the inputs of branches (pre)."},
+                   {{"post", Norm::after}, {"pre", Norm::before}}, usual.norm);
+  options.pooling =
+      table.choice({"pooling", "Input of the classifier of texts: the first token, or the mean of all tokens."},
+                   {{"first", Pooling::first}, {"mean", Pooling::mean}}, usual.pooling);
+  options.dropout = table.number({"dropout", "Share of embeddings and of branches' outputs that are zero in training."},
+                                 dropout_range, usual.dropout);
+  if (table.flag({"cut", "Whether sequences with more tokens than `positions` are cut."}, false))
     options.task.longest = options.positions;
   options.task.masking = read_masking(table, options.task.kind == Kind::masked_lm, "the task \"masked-lm\"");
   if (options.task.kind != Kind::classification) table.leave_out("pooling");
   return options;
 }
 
-// Streams of Purpose::initial_parameters: networks use 0.
+// Streams of Purpose::initial_parameters; networks use stream 0.
 constexpr std::uint8_t start_stream = 0;
 constexpr std::uint8_t optimum_stream = 1;
 
@@ -232,7 +239,7 @@ Model read_linear(Settings&) {
   model.inputs = Model::Inputs::either;
   model.misfit = [](const DatasetSize& data) -> std::optional<Misfit> {
     if (data.classes >= 2) return {};
-    return Misfit{.needed = "needs samples with labels, of at least two classes"};
+    return Misfit{.needed = "needs samples with labels of at least two classes"};
   };
   model.network = [](const DatasetSize& data) { return linear_network(data.shape, data.classes); };
   return model;
@@ -250,7 +257,7 @@ Model read_cnn(Settings& table) {
   const CnnOptions options = read_cnn_options(table);
   if (options.channels.empty())
     for (const char* key : {"kernel", "batch_norm"})
-      forbid(table, key, "must be left out: channels = [] leaves no convolution");
+      forbid(table, key, "has no effect without convolutions (channels = [])");
   return {.misfit =
               [smallest = smallest_image(options)](const DatasetSize& data) {
                 return misfit_of_image(data.shape, smallest, "convolutions of [models.cnn]");
@@ -279,7 +286,7 @@ Model read_resnet(Settings& table) {
       table.fault("depth",
                   fmt::format("must be 6 n + 2, such as {} and {}", options.depth - above, options.depth - above + 6));
     if (options.norm == ResnetOptions::Norm::group && options.width % options.groups != 0)
-      table.fault("groups", fmt::format("must divide the width, {}", options.width));
+      table.fault("groups", fmt::format("must divide `width`, {}", options.width));
   }
   if (table.faults_so_far() > faults) return {};
   constexpr std::int64_t smallest = 4;  // two strides of 2 leave one pixel
@@ -309,7 +316,7 @@ Model read_text_transformer(Settings& table) {
   const std::size_t faults = table.faults_so_far();
   const TextTransformerOptions options = read_text_transformer_options(table);
   if (table.faults_so_far() == faults && options.width % options.heads != 0)
-    table.fault("width", fmt::format("must be a multiple of the heads, {}", options.heads));
+    table.fault("width", fmt::format("must be a multiple of `heads`, {}", options.heads));
   if (table.faults_so_far() > faults) return {};
   return {
       .inputs = Model::Inputs::tokens,
@@ -341,20 +348,22 @@ Model read_vision_transformer(Settings& table) {
   const std::size_t faults = table.faults_so_far();
   const VisionTransformerOptions usual;
   const VisionTransformerOptions options = {
-      .patch =
-          table.integer({"patch", "Width and height of a patch, which is a token.", "pixels"}, 1, 1024, usual.patch),
-      .width = table.integer({"width", "Width of a token; a multiple of 4."}, 8, largest_width, usual.width),
-      .depth = table.integer({"depth", "Blocks of attention and perceptron."}, 1, deepest, usual.depth),
-      .heads = table.integer({"heads", "Heads of an attention."}, 1, 1024, usual.heads),
-      .head_width = table.integer({"head_width", "Width of a head's queries, keys and values, whatever `width` is."}, 1,
-                                  largest_width, usual.head_width),
+      .patch = table.integer({"patch", "Width and height of a patch; each patch is a token.", "pixels"}, 1, 1024,
+                             usual.patch),
+      .width = table.integer({"width", "Features per token; a multiple of 4."}, 8, largest_width, usual.width),
+      .depth =
+          table.integer({"depth", "Number of blocks, each an attention and a perceptron."}, 1, deepest, usual.depth),
+      .heads = table.integer({"heads", "Number of heads of each attention."}, 1, 1024, usual.heads),
+      .head_width =
+          table.integer({"head_width", "Width of each head's queries, keys and values; independent of `width`."}, 1,
+                        largest_width, usual.head_width),
       .mlp_width =
           table.integer({"mlp_width", "Width of the perceptrons' hidden layer."}, 1, largest_width, usual.mlp_width),
-      .dropout =
-          table.number({"dropout", "Share of what patches, attentions and perceptrons give that is zero in training."},
-                       dropout_range, usual.dropout)};
+      .dropout = table.number(
+          {"dropout", "Share of the outputs of patches, attentions and perceptrons that are zero in training."},
+          dropout_range, usual.dropout)};
   if (table.faults_so_far() == faults && options.width % 4 != 0)
-    table.fault("width", "must be a multiple of 4: sines and cosines of two coordinates");
+    table.fault("width", "must be a multiple of 4, because positions are sines and cosines of two coordinates");
   if (table.faults_so_far() > faults) return {};
   return {
       .misfit = [patch = options.patch](const DatasetSize& data) -> std::optional<Misfit> {
@@ -393,7 +402,7 @@ PartialGradient Quadratic::gradient(const float* parameters, const float*,
   std::vector<double> z(options_.noise > 0 ? dimension : 0);
   for (const MicroBatch& m : micro_batches) {
     throw_if_interrupted();
-    // Micro-batches of one step use consecutive numbers in a stream of 2^32; settings limit both factors.
+    // Micro-batches of one step use consecutive numbers in a stream of 2^32 numbers; the settings limit both factors.
     const auto first = static_cast<std::uint32_t>(static_cast<std::size_t>(m.index) * dimension);
     fill_standard_normal(
         {.seed = seed_, .purpose = Purpose::gradient_noise, .worker = m.worker, .step = options_.first_step + m.step},
@@ -434,7 +443,7 @@ double Quadratic::loss(const float* parameters) const {
 
 Model read_quadratic(Settings& table) {
   const QuadraticOptions usual;
-  // The noise of a step's micro-batches shares a stream of 2^32 numbers.
+  // All micro-batches of a step share a stream of 2^32 numbers for the noise.
   const QuadraticOptions options = {
       .dimension = table.integer({"dimension", "Number of parameters."}, 1, 1 << 16, usual.dimension),
       .condition = table.number({"condition", "Ratio of the largest curvature to the smallest."}, Range::at_least(1),

@@ -11,32 +11,34 @@
 
 namespace syncopate {
 
-// Softmax regression; for texts, on the shares of their words.
+// Softmax regression; for texts, on the relative frequencies of their words.
 Network linear_network(const SampleShape& input, std::int64_t classes);
 
-// Fully connected layers with ReLU between them. `hidden`: widths of the hidden layers, whose outputs have dropout.
+// Fully connected layers with ReLU between them. `hidden`: widths of the hidden layers; `dropout` applies to their
+// outputs.
 Network mlp_network(const SampleShape& input, std::int64_t classes, const std::vector<std::int64_t>& hidden,
                     double dropout = 0);
 
 struct CnnOptions {
   std::vector<std::int64_t> channels = {16, 32};  // per convolution
   std::int64_t kernel = 5;
-  std::int64_t dense = 64;  // width of the layer before the last
+  std::int64_t dense = 64;  // width of the dense layer before the last
   bool batch_norm = false;  // after each convolution, which then has no bias
-  double dropout = 0;       // dropout after the layer before the last
+  double dropout = 0;       // after the dense layer before the last
 };
 
 // Per entry of `channels`: convolution (no padding), ReLU, 2 x 2 max-pooling; then two dense layers.
 Network cnn_network(const SampleShape& input, std::int64_t classes, const CnnOptions& options);
 
-// The smallest height and width of images for which the convolutions and poolings leave at least one pixel.
+// The smallest height and width of images of which convolutions and poolings leave at least one pixel.
 std::int64_t smallest_image(const CnnOptions& options);
 
-// Residual networks of 6 n + 2 layers for small images: a convolution, three stages of n blocks of two convolutions, of
-// 1, 2 and 4 times the width, the second and third with a stride of 2; the mean over the pixels; a dense layer.
+// Residual networks of 6 n + 2 layers for small images: a convolution; three stages of n blocks of two convolutions,
+// with 1, 2 and 4 times the width, where the second and third stage have a stride of 2; the mean over the pixels; a
+// dense layer.
 // Source: He et al. 2016, "Deep residual learning", section 4.2, with shortcut A, which has no parameters.
 // Dropout: Zagoruyko and Komodakis 2016, "Wide residual networks".
-// Differs: normalisation by groups, and SiLU in place of ReLU, are options for training with small micro-batches.
+// Differs: for training with small micro-batches, normalisation by groups and SiLU instead of ReLU are options.
 struct ResnetOptions {
   enum class Norm { batch, group };
   enum class Activation { relu, silu };
@@ -50,32 +52,33 @@ struct ResnetOptions {
   bool zero_init_residual = false;  // each block starts as the identity: its last normalisation's weights are zero
 };
 
-// Initial weights: normal with deviation sqrt(2 / fan-in) for convolutions (He et al. 2015), 0.01 for the dense layer.
+// Initial weights: normal, with deviation sqrt(2 / fan-in) for convolutions (He et al. 2015) and 0.01 for the dense
+// layer.
 Network resnet_network(const SampleShape& input, std::int64_t classes, const ResnetOptions& options);
 
-// A transformer for texts: words and positions, embedded and added; blocks of attention and of a perceptron with exact
-// GELU; the task's head.
+// A transformer for texts: embeddings of words and positions, which are added; blocks of attention and of a perceptron
+// with exact GELU; the task's head:
 //   classification: a dense layer and tanh of the first token, or the mean over the tokens; then a dense layer.
-//   masked-lm:      a dense layer, GELU and a normalisation of each hidden token; words by the embedding's weights plus
-//   a bias.
-//   causal-lm:      attention does not see later tokens; words by the embedding's weights.
-// Post-norm normalises the embedding and each sum; pre-norm normalises the inputs of branches, and the output of the
-// last block. Weights are drawn from the normal distribution with deviation 0.02, biases are zero.
+// masked-lm:      a dense layer, GELU and a normalisation of each hidden token; words are predicted with the
+//   embedding's weights plus a bias.
+// causal-lm:      attention does not see later tokens; words are predicted with the embedding's weights.
+// Post-norm normalises the embedding and each sum. Pre-norm normalises the inputs of branches, and the output of the
+// last block. Weights are drawn from the normal distribution with deviation 0.02; biases are zero.
 // Source:  Devlin et al. 2019, "BERT" (post-norm; the first two tasks); Radford et al. 2019, "GPT-2" (pre-norm; the
 //          last one).
-// Dropout applies to the embedding, to each branch's output, and to the features that give a text's class.
-// Differs: there are no segments, since a sequence is one text. Normalisations add 1e-5 to variances, BERT's code
-//          1e-12. Attention weights have no dropout; BERT's and GPT-2's have the same dropout as the rest.
+// Dropout applies to the embedding, to each branch's output, and to the features from which a text's class is computed.
+// Differs: there are no segments, because a sequence is one text. Normalisations add 1e-5 to variances; BERT's code
+//          adds 1e-12. Attention weights have no dropout; BERT's and GPT-2's have the same dropout as the rest.
 struct TextTransformerOptions {
   enum class Norm { before, after };  // before or after the branches
   enum class Pooling { first, mean };
 
   TextTask task{};
-  std::int64_t width = 128;  // features per token; a multiple of the heads
-  std::int64_t depth = 2;    // blocks
+  std::int64_t width = 128;  // features per token; a multiple of `heads`
+  std::int64_t depth = 2;    // number of blocks
   std::int64_t heads = 4;
   std::int64_t mlp_width = 512;
-  std::int64_t positions = 128;  // length of the longest sequence
+  std::int64_t positions = 128;  // number of tokens of the longest sequence
   Norm norm = Norm::after;
   Pooling pooling = Pooling::first;
   double dropout = 0;
@@ -84,15 +87,15 @@ struct TextTransformerOptions {
 Network text_transformer_network(const SampleShape& input, std::int64_t classes, const TextTransformerOptions& options);
 
 // The simple vision transformer: patches, normalised, projected and normalised again, plus fixed positions; blocks of
-// attention and of a perceptron with exact GELU, each normalised first and added; the mean over the patches,
-// normalised; a dense layer. No class token. Projections to queries, keys and values, and of the heads' outputs, have
-// no biases. Dropout is an option that the source does not have.
+// attention and of a perceptron with exact GELU, whose inputs are normalised and whose outputs are added; the mean over
+// the patches, normalised; a dense layer. There is no class token. Projections to queries, keys and values, and of the
+// heads' outputs, have no biases. Dropout is an option that the source does not have.
 // Source:  Beyer et al. 2022, "Better plain ViT baselines for ImageNet-1k"; layers as in vit-pytorch's SimpleViT.
 // Differs: older versions of that code lack the two normalisations around the patches' projection.
 struct VisionTransformerOptions {
-  std::int64_t patch = 4;    // pixels; divides height and width
+  std::int64_t patch = 4;    // pixels; must divide height and width
   std::int64_t width = 192;  // features per token; a multiple of 4, at least 8
-  std::int64_t depth = 6;    // blocks
+  std::int64_t depth = 6;    // number of blocks
   std::int64_t heads = 3;
   std::int64_t head_width = 64;
   std::int64_t mlp_width = 768;
@@ -105,12 +108,12 @@ Network vision_transformer_network(const SampleShape& input, std::int64_t classe
 // A noisy quadratic with a known optimum, for questions with closed-form answers:
 //   L(theta) = 1/2 sum_i a_i (theta_i - theta*_i)^2,  a_i log-spaced from 1 / condition to 1.
 // The loss of a micro-batch is L(theta) + noise z . (theta - theta*) with standard normal z, so its gradient is the
-// true one plus `noise` per coordinate. Needs neither LibTorch nor data.
+// true one plus noise x z_i in each coordinate i. Needs neither LibTorch nor data.
 struct QuadraticOptions {
   std::int64_t dimension = 100;
-  double condition = 100;  // largest curvature over the smallest
+  double condition = 100;  // ratio of the largest curvature to the smallest
   double noise = 0.1;      // standard deviation of a micro-batch's gradient, per coordinate
-  Step first_step{};       // number of steps before the run's first, which fixes its noise
+  Step first_step{};       // number of steps before the run's first step; it determines the noise
 };
 
 class Quadratic : public Objective {
@@ -130,7 +133,7 @@ class Quadratic : public Objective {
   std::int64_t samples_per_micro_batch() const override { return 1; }
   std::int64_t steps_per_epoch() const override { return 0; }
 
-  // The exact loss, as if it were that of one sample in either split.
+  // The exact loss, as if each split had one sample with this loss.
   std::int64_t evaluation_samples(Split) const override { return 1; }
   EvaluationSums evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
                           std::int64_t end) const override;

@@ -29,10 +29,10 @@ namespace {
 constexpr double batch_norm_momentum = 0.1;
 constexpr double epsilon = 1e-5;
 
-// The mask to add to the scores (texts, heads, longest, longest) of a group; undefined: no mask.
+// The mask to add to the scores (texts, heads, longest, longest) of a group; undefined: no mask is needed.
 at::Tensor forbidden(const TextGroup& group, bool causal, const at::Tensor& like) {
   constexpr double never = -std::numeric_limits<double>::infinity();
-  // Padding after a text's end also comes after each of its tokens.
+  // A causal mask also hides the padding, which comes after each token of a text.
   if (causal) return at::triu(at::full({group.longest, group.longest}, never, like.options()), 1);
   if (!group.lengths.defined()) return {};
   const auto places = at::arange(group.longest, at::kLong);
@@ -44,7 +44,7 @@ at::Tensor forbidden(const TextGroup& group, bool causal, const at::Tensor& like
 at::Tensor attend(const TextGroup& group, const layer::TextAttention& layer, const at::Tensor& tokens) {
   const auto width = tokens.size(1) / (3 * layer.heads);
   const bool is_padded = group.tokens_of_slots.defined();
-  // Selects rows by an embedding, which has the faster backward pass.
+  // Selects rows by an embedding, because its backward pass is faster.
   const auto slots = is_padded ? at::embedding(tokens, group.tokens_of_slots) : tokens;
   const auto parts =
       slots.reshape({group.texts, group.longest, 3, layer.heads, width}).permute({2, 0, 3, 1, 4}).unbind();
@@ -56,7 +56,7 @@ at::Tensor attend(const TextGroup& group, const layer::TextAttention& layer, con
   return is_padded ? at::embedding(rows, group.slots_of_tokens) : rows;
 }
 
-// Means over the rows selected by `names`, from each beginning to the next one: (n, width).
+// Means over the rows selected by `names`, from each begin to the next one: (n, width).
 at::Tensor mean_of_each(const at::Tensor& rows, const at::Tensor& names, const at::Tensor& begins) {
   if (rows.scalar_type() == at::kDouble) {  // LibTorch has no second derivatives of an embedding bag
     const auto sizes = at::diff(at::cat({begins, at::full({1}, names.numel(), at::kLong)}));
@@ -86,7 +86,8 @@ class ForwardPass {
         mode_(mode),
         visits_(visits) {}
 
-  // Appends the inputs and outputs of each linear layer. The loss must then be differentiated by the outputs.
+  // Records the inputs and outputs of each linear layer. The loss must then be differentiated with respect to the
+  // outputs.
   void record(std::vector<LinearPass>& passes) { passes_ = &passes; }
 
   const at::Tensor& output() {
@@ -100,12 +101,12 @@ class ForwardPass {
     at::Tensor inputs = std::move(x_);
     x_ = at::linear(inputs, parameter(layer.weight), parameter(layer.bias));
     if (!passes_) return;
-    if (!x_.requires_grad()) x_.requires_grad_();  // the first layer's: parameters do not require gradients
+    if (!x_.requires_grad()) x_.requires_grad_();  // first layer: parameters do not require gradients
     passes_->push_back({.layer = layer, .inputs = inputs.detach(), .outputs = x_});
   }
 
-  // In place, unless the input is needed again by a recorder or a branch that has just begun. The preceding layers
-  // (linear, convolution, normalisation, sum) do not need their outputs.
+  // In place, unless a recorder, or a branch that has just begun, needs the input again. The preceding layers (linear,
+  // convolution, normalisation, sum) do not need their outputs.
   void operator()(const layer::Relu&) {
     const bool is_kept = passes_ || (!residuals_.empty() && residuals_.back().is_same(x_));
     x_ = is_kept ? at::relu(x_) : at::relu_(x_);
@@ -113,12 +114,12 @@ class ForwardPass {
 
   void operator()(const layer::Tanh&) { x_ = at::tanh(x_); }
 
-  // SiLU and GELU need their inputs in the backward pass.
+  // Not in place, because SiLU and GELU need their inputs in the backward pass.
   void operator()(const layer::Silu&) { x_ = at::silu(x_); }
 
   void operator()(const layer::Gelu&) { x_ = at::gelu(x_); }
 
-  // Srivastava et al. 2014, with kept features scaled up in training instead of all features scaled down in
+  // Srivastava et al. 2014. Kept features are scaled up in training, instead of all features being scaled down in
   // evaluations.
   void operator()(const layer::Dropout& layer) {
     if (mode_ == Mode::evaluate || layer.share == 0) return;
@@ -201,7 +202,7 @@ class ForwardPass {
 
   void operator()(const layer::Positions& layer) {
     const std::vector<float>& table = network_.tables()[static_cast<std::size_t>(layer.table)];
-    // from_blob takes only mutable memory; nothing here writes to it.
+    // from_blob takes only mutable memory, but nothing here writes to it.
     x_ = x_ + at::from_blob(const_cast<float*>(table.data()), {x_.size(1), x_.size(2)}, at::kFloat);
   }
 
@@ -260,7 +261,7 @@ bool treats_samples_separately(const Layer& layer) {
       layer);
 }
 
-// LibTorch's dispatcher first asks a key that is enabled for a thread. This key has no other use.
+// LibTorch's dispatcher asks the keys that are enabled for a thread first. This key has no other use.
 constexpr auto key = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 struct Draws {
@@ -275,7 +276,7 @@ Draws& draws() {
   return of_this_thread;
 }
 
-// Passes this thread's generator to an operator that would use LibTorch's.
+// Passes this thread's generator to an operator that would use LibTorch's generator.
 void draw(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const auto& arguments = op.schema().arguments();
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -288,17 +289,17 @@ void draw(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*
   op.callBoxed(stack);
 }
 
-// All of ATen's operators that draw in place; the others (dropout, rand, randn_like) call these.
+// All of ATen's operators that draw in place. The other operators that draw (dropout, rand, randn_like) call these.
 constexpr const char* drawing_operators[] = {"bernoulli_.float", "bernoulli_.Tensor", "uniform_",     "normal_",
                                              "random_",          "random_.from",      "random_.to",   "exponential_",
                                              "geometric_",       "log_normal_",       "cauchy_",      "multinomial",
                                              "poisson",          "binomial",          "bernoulli.out"};
 
-// Once per process: tests link these sources and also load the library that contains them.
+// Once per process, because tests link these sources and also load the library that contains them.
 void register_once() {
   static std::once_flag once;
   std::call_once(once, [] {
-    // Never unregistered: threads may still draw while the process ends.
+    // Never unregistered, because threads may still draw while the process ends.
     static auto* const others = new torch::Library(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
     others->fallback(torch::CppFunction::makeFallthrough());
     static auto* const drawing = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
@@ -312,7 +313,7 @@ void register_once() {
 std::vector<at::Tensor> view_parameters(const Network& network, const float* flat) {
   std::vector<at::Tensor> views;
   views.reserve(network.parameters().size());
-  // from_blob takes only mutable memory; a parameter may be written only if the caller passed mutable memory.
+  // from_blob takes only mutable memory. A parameter may be written only if the caller passed mutable memory.
   float* data = const_cast<float*>(flat);
   for (const auto& parameter : network.parameters())
     views.push_back(at::from_blob(data + parameter.offset, parameter.shape, at::kFloat));
@@ -383,7 +384,7 @@ void LinearGradients::add_to(std::vector<at::Tensor> parameters, Rows rows) cons
 Mixture drawn_mixture(std::uint64_t seed, const MicroBatch& micro_batch, std::size_t samples, double alpha) {
   const RandomStream stream{
       .seed = seed, .purpose = Purpose::mixup, .worker = micro_batch.worker, .step = micro_batch.step};
-  // Micro-batches of one step use consecutive numbers of its stream.
+  // Micro-batches of one step use consecutive numbers of the step's stream.
   const auto first = static_cast<std::uint32_t>(static_cast<std::size_t>(micro_batch.index) * (samples + 1));
   return {.share = static_cast<float>(boost::math::ibeta_inv(alpha, alpha, stream.uniform(first))),
           .partners = permutation(stream, samples, first + 1)};

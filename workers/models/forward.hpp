@@ -16,8 +16,8 @@ namespace syncopate {
 struct LinearPass;
 struct SequenceBatch;
 
-// Batch normalisation uses the batch's own statistics (train) or the running ones (evaluate). Dropout is active only in
-// train. measure: as train, but the running statistics become the batch's.
+// Batch normalisation uses the batch's own statistics (train) or the running statistics (evaluate). Dropout is active
+// only in train and measure. measure: like train, but the running statistics become those of the batch.
 enum class Mode { train, evaluate, measure };
 
 // Views of the flat vector (P,), one per parameter in the network's order, without a copy.
@@ -27,12 +27,12 @@ std::vector<at::Tensor> view_parameters(const Network& network, const float* fla
 std::vector<at::Tensor> view_buffers(const Network& network, float* flat);
 
 // Logits (n, classes) of inputs (n, channels, height, width). In train mode the running statistics in `buffers` are
-// updated with PyTorch's momentum of 0.1. `visits`: the rows' samples, (n,); null: no random draws.
+// updated with PyTorch's momentum of 0.1. `visits`: the samples of the rows, (n,); null: no random draws.
 at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters,
                    const std::vector<at::Tensor>& buffers, const at::Tensor& inputs, Mode mode,
                    const Visits* visits = nullptr);
 
-// The same in train mode for a network without buffers. `passes` receives all inputs and outputs of its linear layers.
+// The same in train mode for a network without buffers. `passes` receives all inputs and outputs of linear layers.
 at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters, const at::Tensor& inputs,
                    const Visits* visits, std::vector<LinearPass>& passes);
 
@@ -45,11 +45,11 @@ at::Tensor forward_script(const ScriptModule& module, const Network& network, co
                           const std::vector<at::Tensor>& buffers, const at::Tensor& inputs, const SequenceBatch* texts,
                           Mode mode);
 
-// Linear layers whose inputs and outputs a forward pass keeps. Once the loss has been differentiated by the outputs,
-// the weights' gradient of any rows of the batch is a product of these rows alone.
-// Shapes:  inputs (n, i), outputs and the loss's gradients by them (n, o); weights (o, i).
-// Cost:    per list of rows one product of (o, rows) and (rows, i) per layer, as in a pass over these rows alone. The
-//          rest of such a pass is done once, for all rows.
+// Linear layers whose inputs and outputs a forward pass stores. Once the loss has been differentiated with respect to
+// the outputs, the weights' gradient for any rows of the batch is a product of these rows alone.
+// Shapes:  inputs (n, i); outputs and the loss's gradients with respect to them (n, o); weights (o, i).
+// Cost:    for each list of rows one product of (o, rows) and (rows, i) per layer, as in a separate pass over these
+//          rows. The rest of the pass is done once, for all rows.
 struct LinearPass {
   layer::Linear layer;
   at::Tensor inputs;
@@ -67,25 +67,25 @@ struct Rows {
 // The loss's gradients with respect to the outputs of linear layers.
 class LinearGradients {
  public:
-  // Differentiates the loss times `share`, and frees its graph.
+  // Differentiates the loss times `share` and frees its graph.
   LinearGradients(std::vector<LinearPass> passes, const at::Tensor& loss, double share);
 
-  // The gradient's part from these rows, by parameter in the network's order.
+  // Returns the part of the gradient that comes from these rows, by parameter in the network's order.
   std::vector<at::Tensor> of(Rows rows, std::size_t parameters) const;
-  // Adds the same to these tensors, without creating a tensor for each.
+  // Adds the same to these tensors, without creating a tensor for each parameter.
   void add_to(std::vector<at::Tensor> parameters, Rows rows) const;
 
  private:
-  std::vector<LinearPass> passes_;  // with gradients in place of outputs
+  std::vector<LinearPass> passes_;  // after construction `outputs` contains the gradients
 };
 
-// Mixup: each sample of a micro-batch is mixed with another one of it, and so are their losses.
+// Mixup: each sample of a micro-batch is mixed with another sample of it, and so are the losses.
 // Source: Zhang et al. 2018, "mixup: beyond empirical risk minimization".
 //   x := (1 - l) x + l x_p,  loss (1 - l) L(y) + l L(y_p),  l ~ Beta(alpha, alpha) once per micro-batch, p a
 //   permutation.
 // l and p are a function of (seed, worker, step, micro-batch).
 struct Mixture {
-  float share = 0;                      // l, the partner's share
+  float share = 0;                      // l, the share of the partner
   std::vector<std::uint32_t> partners;  // (B,), indices in the micro-batch
 };
 
@@ -95,26 +95,27 @@ Mixture drawn_mixture(std::uint64_t seed, const MicroBatch& micro_batch, std::si
 // Mixes inputs (B, features), row by row.
 void mix(const Mixture& mixture, std::span<float> inputs);
 
-// Random numbers drawn by LibTorch's operators, for example dropout in a user's own module. LibTorch has one generator
-// for all threads of a process. While a SeededDraws lives, this thread's operators draw from a generator of their own.
+// Random numbers drawn by LibTorch's operators, for example for dropout in a user's own module. LibTorch has one
+// generator for all threads of a process. While a SeededDraws exists, this thread's operators draw from a separate
+// generator.
 class SeededDraws {
  public:
-  // Without a seed: does nothing.
+  // Without a seed it does nothing.
   explicit SeededDraws(std::optional<std::uint64_t> seed);
   ~SeededDraws();
   SeededDraws(const SeededDraws&) = delete;
   SeededDraws& operator=(const SeededDraws&) = delete;
 
-  // Restarts the sequence of numbers from the first.
+  // Restarts the sequence of numbers from the beginning.
   static void repeat();
-  // How often operators of this thread have drawn while a SeededDraws lived.
+  // The number of draws by this thread's operators while a SeededDraws existed.
   static std::uint64_t drawn();
 
  private:
   bool* are_seeded_ = nullptr;  // a flag of this thread; null: no seed
 };
 
-// A micro-batch's seed, from the counter-based streams.
+// The seed of a micro-batch, from the counter-based streams.
 std::uint64_t seed_of_draws(std::uint64_t seed, const MicroBatch& micro_batch);
 
 }  // namespace syncopate

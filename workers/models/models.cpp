@@ -18,15 +18,15 @@ namespace syncopate {
 
 namespace {
 
-// Estimates the memory of a network's forward and backward pass beside its parameters and their gradient, and the
-// multiplications of a forward pass.
+// Estimates the memory of a network's forward and backward pass, in addition to its parameters and their gradient, and
+// the multiplications of a forward pass.
 // Units:   bytes for the given number of samples in one batch, as this program evaluates them with LibTorch on a CPU.
-// Shapes:  for each layer its output and what it keeps for the backward pass; for attention also its scores (tokens^2
+// Shapes:  for each layer its output and what it stores for the backward pass; for attention also its scores (tokens^2
 //          per head). The unfolded input of one convolution at a time is added (k^2 C values per pixel). All sequences
-//          count as long as the longest.
-// Checks:  peaks of the program with and without a training (tests/experiments/memory_test.cpp).
+//          count with the length of the longest.
+// Checks:  peaks of the program's memory with and without a training (tests/experiments/memory_test.cpp).
 //
-// Repeats the shapes of Network's builders, and adds up what each layer holds, in floats per sample.
+// Repeats the shapes of Network's builders, and adds up what each layer stores, in floats per sample.
 class PassCost {
  public:
   explicit PassCost(const Network& network)
@@ -55,7 +55,7 @@ class PassCost {
                   layer::LayerNorm, layer::ResidualEnd, layer::Positions, layer::AskedTokens>
                 Kind>
   void operator()(const Kind&) {
-    give();  // as if outputs of all tokens were needed
+    give();  // as if the outputs of all tokens were needed
   }
   template <OneOf<layer::MeanPool, layer::MeanTokens, layer::FirstTokens, layer::MeanOfTexts> Kind>
   void operator()(const Kind&) {
@@ -71,10 +71,10 @@ class PassCost {
     multiply_adds_ += 2.0 / 3 * static_cast<double>(tokens * here());
     give_channels(shape_.channels / 3);
   }
-  void operator()(const layer::Dropout&) { give(2); }  // and the mask
+  void operator()(const layer::Dropout&) { give(2); }  // includes the mask
   void operator()(const layer::MaxPool&) {
     shape_.height /= 2, shape_.width /= 2;
-    give(3);  // and the indices of the maxima, 8 bytes each
+    give(3);  // includes the indices of the maxima, 8 bytes each
   }
   void operator()(const layer::ResidualBegin&) {}
   void operator()(const layer::Patches& layer) {
@@ -94,11 +94,11 @@ class PassCost {
   }
   void operator()(const layer::Script&) { is_known_ = false; }
 
-  // False for a user's own module: only running it shows its memory.
+  // False for a user's own module, whose memory only a run shows.
   bool is_known() const { return is_known_; }
-  // While the backward pass processes a layer, gradients of its inputs and outputs are in memory too.
+  // While the backward pass processes a layer, the gradients of its inputs and outputs are also in memory.
   std::int64_t trained_floats() const { return held_ + 2 * largest_ + unfolded_; }
-  // In an evaluation a layer's input, output and intermediate results are in memory.
+  // During an evaluation a layer's input, output and intermediate results are in memory.
   std::int64_t evaluated_floats() const { return network_.input().features() + 3 * largest_ + unfolded_; }
   double multiply_adds() const { return multiply_adds_; }
 
@@ -122,7 +122,7 @@ class PassCost {
 
   const Network& network_;
   SampleShape shape_;
-  std::int64_t places_;  // for texts: tokens in the longest one
+  std::int64_t places_;  // for texts: number of tokens in the longest one
   std::int64_t held_;
   std::int64_t largest_ = 0;
   std::int64_t unfolded_ = 0;  // unfolded input of one convolution at a time
@@ -130,13 +130,13 @@ class PassCost {
   bool is_known_ = true;
 };
 
-// Sequences for which a task asks nothing: only labels of -100, no token that may be hidden, or no next token, in the
-// whole sequence or in the part that `longest` leaves. Each would count as a loss of 0 in a micro-batch's mean, and a
-// micro-batch of such rows alone would divide a step's gradient by too much.
+// Sequences about which a task has no question: all labels are -100, no token may be hidden, or there is no next token.
+// This may hold for the whole sequence, or for the part that `longest` leaves. Each such row would count as a loss of 0
+// in a micro-batch's mean, and a micro-batch of only such rows would divide a step's gradient by too much.
 struct UnaskedRows {
   Split split = Split::train;
   std::uint32_t first = 0;  // row number in its file
-  std::int64_t others = 0;  // number of other such rows in both splits
+  std::int64_t others = 0;  // number of further such rows in both splits
 
   std::string text() const {  // for example "row 2 of the training set and 3 others"
     const std::string named = fmt::format("row {} of the {} set", first, split == Split::train ? "training" : "test");
@@ -145,14 +145,14 @@ struct UnaskedRows {
 };
 
 struct UnaskedByTask {
-  std::optional<UnaskedRows> whole;  // rows without any question, even if shown in full
+  std::optional<UnaskedRows> whole;  // rows without any question, even if shown completely
   std::optional<UnaskedRows> cut;    // rows with questions only in the part that is cut off
-  std::int64_t longest = 0;          // the smallest cut that leaves each of `cut` a question
+  std::int64_t longest = 0;          // smallest cut that leaves each row in `cut` a question
 };
 
 using Kind = TextTask::Kind;
 
-// How many tokens of a row must be shown so that the task asks for something; none: no number suffices.
+// How many tokens of a row must be shown so that the task has a question; nullopt: no number suffices.
 std::optional<std::int64_t> tokens_needed(const Dataset& dataset, Split split, std::uint32_t row,
                                           const TextTask& task) {
   const auto first_where = [](const auto& of, const auto& asks) -> std::optional<std::int64_t> {
@@ -174,7 +174,7 @@ void count(std::optional<UnaskedRows>& rows, Split split, std::uint32_t row) {
     rows = UnaskedRows{.split = split, .first = row};
 }
 
-// Whether such rows may exist, judged by the size alone: a certain answer needs the data set's contents.
+// Whether such rows may exist, judged by the sizes alone. A certain answer needs the data set's contents.
 bool may_leave_unasked(const DatasetSize& data, const TextTask& task) {
   const std::int64_t shortest = data.shortest > 0 ? data.shortest : data.shape.width;
   const bool is_cut = task.longest > 0 && task.longest < data.shape.width;
@@ -186,14 +186,14 @@ bool may_leave_unasked(const DatasetSize& data, const TextTask& task) {
     case Kind::masked_lm:
       if (task.own_labels) return is_cut;  // whole rows were checked when read
       if (data.marks.never_masked.empty()) return false;
-      // A row has a first token, words, and a last token: if it has words, two shown tokens are enough.
+      // A row consists of a first token, words, and a last token. If it has words, two shown tokens are enough.
       if (data.marks.never_masked_stand_at_ends) return shortest < 3 || (is_cut && task.longest < 2);
       return true;
   }
   return true;
 }
 
-// Searches the training and the test set as in the files. `task` is not classification.
+// Searches the training and the test set as stored in the files. `task` must not be classification.
 UnaskedByTask unasked_rows(const Dataset& dataset, const TextTask& task) {
   assert(task.kind != Kind::classification);
   UnaskedByTask found;
@@ -212,28 +212,27 @@ UnaskedByTask unasked_rows(const Dataset& dataset, const TextTask& task) {
 
 std::string text_of(const DatasetSize& size) {
   const SampleShape& shape = size.shape;
-  if (size.token_classes > 0)
-    return fmt::format("sequences of up to {} tokens, with a label of each token", shape.width);
+  if (size.token_classes > 0) return fmt::format("sequences of up to {} tokens, with one label per token", shape.width);
   if (shape.has_tokens()) return fmt::format("sequences of up to {} tokens", shape.width);
   const std::string samples = shape.channels == 1 && shape.height == 1
                                   ? fmt::format("vectors of {}", shape.width)
                                   : fmt::format("images of {} x {}", shape.height, shape.width);
-  return samples + (size.targets > 0 ? ", and numbers to be learned instead of classes" : "");
+  return samples + (size.targets > 0 ? ", with numbers to learn instead of classes" : "");
 }
 
 std::optional<Misfit> misfit_of(const Model& model, const DatasetSize& size) {
   using Inputs = Model::Inputs;
   if (size.shape.has_tokens() && model.inputs == Inputs::numbers)
-    return Misfit{.needed = "needs samples of numbers, such as images"};
+    return Misfit{.needed = "needs samples made of numbers, such as images"};
   if (!size.shape.has_tokens() && model.inputs == Inputs::tokens)
-    return Misfit{.needed = "needs texts, which are tokens"};
+    return Misfit{.needed = "needs texts, which are sequences of tokens"};
   if (auto found = model.misfit ? model.misfit(size) : std::nullopt) return found;
   if (size.targets > 0 && !model.learns_targets)
-    return Misfit{.needed = "needs classes, as y of integers has; only torchscript with loss = \"mse\" learns numbers"};
+    return Misfit{.needed = "needs classes (integers in y); only torchscript with loss = \"mse\" learns numbers"};
   if (size.token_classes > 0 && !model.learns_token_labels)
     return Misfit{.needed =
-                      "needs one label of each sequence, y of (n,); only torchscript with loss = \"masked\" learns "
-                      "those of tokens"};
+                      "needs one label per sequence, y of (n,); only torchscript with loss = \"masked\" learns "
+                      "labels of tokens"};
   return {};
 }
 
@@ -250,7 +249,7 @@ bool fits(const ModelRow& row, const Model& model, const DatasetRow& dataset, co
   return false;
 }
 
-// The keys for training a network, beside the model and the data.
+// The keys for training a network, other than those of the model and the data.
 struct NetworkTraining {
   double label_smoothing = 0;
   std::optional<PartitionOptions> partition;
@@ -264,17 +263,17 @@ struct NetworkTraining {
 ValidationOptions read_validation(Settings& training) {
   ValidationOptions options;
   options.samples = training.integer(
-      {"validation_samples", "Training samples that are held out, and evaluated beside the test set.", "samples"}, 0,
-      std::int64_t{1} << 32, 0);
-  options.seed = static_cast<std::uint64_t>(
-      training.integer({"validation_seed", "Which samples these are; the same for all seeds of the experiment."}, 0,
-                       std::numeric_limits<std::int64_t>::max(), 0));
-  options.subset = training.optional_integer(
-      {"subset_samples", "So many training samples are trained on, drawn by validation_seed; left out: all.",
+      {"validation_samples", "Number of training samples that are held out and evaluated in addition to the test set.",
        "samples"},
+      0, std::int64_t{1} << 32, 0);
+  options.seed = static_cast<std::uint64_t>(training.integer(
+      {"validation_seed", "Seed that selects these samples; they are the same for all seeds of the experiment."}, 0,
+      std::numeric_limits<std::int64_t>::max(), 0));
+  options.subset = training.optional_integer(
+      {"subset_samples", "Number of training samples to use, selected by validation_seed; left out: all.", "samples"},
       1, std::int64_t{1} << 32);
   if (options.samples > 0 || options.subset) return options;
-  forbid(training, "validation_seed", "must be left out: there are neither validation_samples nor subset_samples");
+  forbid(training, "validation_seed", "has no effect without validation_samples or subset_samples");
   return options;
 }
 
@@ -282,7 +281,7 @@ NetworkTraining read_network_training(Settings& training) {
   NetworkTraining how;
   how.label_smoothing =
       training.number({"label_smoothing",
-                       "Share of each label that is spread over all classes in gradients; told losses are without it."},
+                       "Share of each label that gradients spread over all classes; reported losses are without it."},
                       {.low = 0, .high = 1, .high_open = true}, 0.0);
   how.partition = read_partition(training);
   how.augmentation = read_augmentation(training);
@@ -291,7 +290,7 @@ NetworkTraining read_network_training(Settings& training) {
   return how;
 }
 
-// Reports faults at keys that an objective without data cannot use.
+// Reports faults at keys that have no use for an objective without data.
 void check_no_data(const NetworkTraining& how, Settings& training) {
   if (how.label_smoothing > 0) training.fault("label_smoothing", "must be 0: this model has no labels");
   if (how.partition) training.fault("partition", "must be left out: this model has no data");
@@ -301,10 +300,10 @@ void check_no_data(const NetworkTraining& how, Settings& training) {
   if (how.batching.kind != Batching::count) training.fault("batching", "must be \"count\": this model has no data");
 }
 
-// Reports faults at keys that need classes, if samples have numbers instead.
+// Reports faults at keys that need classes if samples have numbers instead.
 void check_targets(const NetworkTraining& how, const DatasetSize& size, std::string_view dataset, Settings& training) {
   if (size.targets == 0) return;
-  const std::string why = fmt::format("samples of {} have numbers and no classes", dataset);
+  const std::string why = fmt::format("samples of {} have numbers instead of classes", dataset);
   if (how.label_smoothing > 0) training.fault("label_smoothing", "must be 0: " + why);
   if (how.augmentation.mixup > 0) training.section("augmentation").fault("mixup", "must be left out: " + why);
 }
@@ -318,14 +317,15 @@ bool suits_partition(const NetworkTraining& how, const DatasetSize& size, std::s
   return false;
 }
 
-// Reports a fault and returns false if there are more shards than samples: some would be empty.
+// Reports a fault and returns false if there are more shards than samples, so that some would be empty.
 bool suits_shards(const NetworkTraining& how, Settings& training) {
   if (!how.partition || how.partition->kind != PartitionOptions::Kind::label) return true;
   const std::int64_t most = how.sampling.samples / how.sampling.workers;
   if (how.partition->shards <= most) return true;
   training.section("partition")
-      .fault("shards", fmt::format("must be at most {}: the {} training samples of {} workers have no more shards",
-                                   most, how.sampling.samples, how.sampling.workers));
+      .fault("shards",
+             fmt::format("must be at most {}: {} training samples for {} workers cannot be divided into more shards",
+                         most, how.sampling.samples, how.sampling.workers));
   return false;
 }
 
@@ -333,11 +333,10 @@ bool suits_shards(const NetworkTraining& how, Settings& training) {
 void check_mixup(const Augmentation& augmentation, std::int64_t batch_size, Settings& training) {
   if (augmentation.mixup > 0 && batch_size < 2)
     training.section("augmentation")
-        .fault("mixup",
-               "must be left out, or micro_batch_size at least 2: samples of a micro-batch are mixed in pairs");
+        .fault("mixup", "needs micro_batch_size of at least 2, because samples of a micro-batch are mixed in pairs");
 }
 
-// The training data set, without the held-out samples.
+// Loads the training data set without the held-out samples.
 std::shared_ptr<const Dataset> load(const DatasetPlan& data, const ValidationOptions& validation) {
   auto dataset = data.load();
   return validation.samples > 0 || validation.subset ? with_validation(std::move(dataset), validation) : dataset;
@@ -350,7 +349,7 @@ SamplerOptions sampling_of(const Dataset& dataset, const NetworkTraining& how) {
   return sampling;
 }
 
-// Reads the lengths of sequences, which packed and bucketed micro-batches are formed by. False after a fault.
+// Reads the lengths of sequences, from which packed and bucketed micro-batches are formed. Returns false after a fault.
 bool plan_lengths(const DatasetPlan& data, NetworkTraining& how, ObjectivePlan& plan, Settings& training) {
   try {
     const auto dataset = load(data, how.validation);
@@ -375,25 +374,25 @@ void check_partition(const DatasetPlan& data, const NetworkTraining& how, Settin
   }
 }
 
-// The required content of each row, for messages.
+// What each row must contain, for messages.
 const char* needed_by(const TextTask& task) {
-  if (task.kind == TextTask::Kind::causal_lm) return "two tokens, of which the second is asked for";
-  return task.own_labels ? "a label other than -100" : "a token that may be hidden, one that is not in never_masked";
+  if (task.kind == TextTask::Kind::causal_lm) return "two tokens, because the task asks for the second";
+  return task.own_labels ? "a label other than -100" : "a token that may be hidden, that is, one not in never_masked";
 }
 
-// Reports faults if the task asks nothing of some row of the data set.
+// Reports faults if the task has no question about some row of the data set.
 void check_rows(const DatasetPlan& data, const TextTask& task, const ModelRow& row, const Model& model,
                 Settings& training, Settings& root) {
   if (!may_leave_unasked(data.size, task)) return;
   try {
     const UnaskedByTask unasked = unasked_rows(*data.load(), task);
     if (unasked.whole)
-      training.fault("dataset", fmt::format("{} {} asked for nothing; each row must have {}", unasked.whole->text(),
+      training.fault("dataset", fmt::format("{} {} without any question; each row must have {}", unasked.whole->text(),
                                             unasked.whole->others == 0 ? "is" : "are", needed_by(task)));
     if (unasked.cut)
       root.section("models").section(row.name).fault(
           model.longest_key,
-          fmt::format("must be at least {}: {} {} asked for nothing in the first {}; each must "
+          fmt::format("must be at least {}: {} {} without any question in the first {}; each must "
                       "keep {}",
                       unasked.longest, unasked.cut->text(), unasked.cut->others == 0 ? "is" : "are",
                       task.longest == 1 ? "token" : fmt::format("{} tokens", task.longest), needed_by(task)));
@@ -402,8 +401,8 @@ void check_rows(const DatasetPlan& data, const TextTask& task, const ModelRow& r
   }
 }
 
-// A gradient's pass has the samples of a chunk, but no more than all workers' in a step, and at least a micro-batch. An
-// evaluation's pass has a whole chunk.
+// A gradient's pass processes the samples of a chunk, but no more than all workers' samples in a step, and at least a
+// micro-batch. An evaluation's pass processes a whole chunk.
 ObjectiveMemory memory_of(const Model& model, const Network& built, const DatasetSize& data,
                           const NetworkTraining& how) {
   const std::int64_t micro_batch = how.sampling.micro_batch_size;
@@ -451,7 +450,7 @@ void plan_network(const Model& model, const Network& built, const DatasetPlan& d
 Model read_none(Settings&) { return {.time_only = true}; }
 
 constexpr ModelRow rows[] = {
-    {"linear", "softmax regression: one dense layer; of texts a bag of words", "", read_linear},
+    {"linear", "softmax regression: one dense layer; for texts a bag of words", "", read_linear},
     {"mlp", "fully connected layers with ReLU; [models.mlp] hidden gives the widths", "The multilayer perceptron",
      read_mlp},
     {"cnn", "convolutions with ReLU and max-pooling, then two dense layers; batch normalisation as an option",
@@ -460,13 +459,12 @@ constexpr ModelRow rows[] = {
      "The residual network", read_resnet},
     {"vit", "simple vision transformer: fixed 2-d positions, pre-norm blocks, mean over the patches",
      "The vision transformer", read_vision_transformer},
-    {"text-transformer",
-     "transformer of texts: their classes, hidden words (BERT's), or each next word; post- or pre-norm",
-     "The transformer of texts", read_text_transformer},
-    {"torchscript", "a module of one's own, as torch.jit.script saves it; its forward gives logits",
-     "A module of one's own", read_torchscript},
+    {"text-transformer", "transformer for texts: classes, hidden words (BERT) or next words (GPT); post- or pre-norm",
+     "The transformer for texts", read_text_transformer},
+    {"torchscript", "your own PyTorch module, saved by torch.jit.script; its forward returns logits",
+     "Your own PyTorch module", read_torchscript},
     {"quadratic", "a noisy quadratic with a known optimum; needs no data", "The noisy quadratic", read_quadratic},
-    {"none", "no model: the same methods on virtual time alone", "", read_none},
+    {"none", "no model: methods run on virtual time only", "", read_none},
 };
 
 }  // namespace
@@ -480,29 +478,32 @@ void forbid(Settings& table, const char* key, const std::string& message) {
 
 MaskingOptions read_masking(Settings& table, bool is_asked_for, std::string_view by) {
   MaskingOptions options;
-  options.share = table.number({"masked_share", "Masked language models: the share of a text's tokens to predict."},
+  options.share = table.number({"masked_share", "Masked language models: share of a text's tokens to predict."},
                                {.low = 0, .high = 1, .low_open = true}, options.share);
-  options.most = table.integer({"most_masked", "Masked language models: the most tokens of a text to predict."}, 1,
-                               1 << 20, options.most);
-  const bool is_static = table.choice(
-      {"masking", "Masked language models: masks are drawn at each visit, or fixed for each copy of a text."},
-      {{"dynamic", false}, {"static", true}}, false);
+  options.most =
+      table.integer({"most_masked", "Masked language models: maximum number of tokens of a text to predict."}, 1,
+                    1 << 20, options.most);
+  const bool is_static =
+      table.choice({"masking", "Masked language models: draw masks at each visit, or once for each copy of a text."},
+                   {{"dynamic", false}, {"static", true}}, false);
   const std::int64_t copies = table.integer(
-      {"mask_copies", "Static masking: copies of each text, each masked once, which take turns."}, 1, 1 << 20, 10);
+      {"mask_copies", "Static masking: number of differently masked copies of each text, which take turns."}, 1,
+      1 << 20, 10);
   if (is_static) options.copies = copies;
-  if (is_asked_for && !is_static) forbid(table, "mask_copies", "must be left out: dynamic masking has no copies");
+  if (is_asked_for && !is_static)
+    forbid(table, "mask_copies", "has no effect with dynamic masking, which has no copies");
   if (!is_asked_for)
     for (const char* key : {"masked_share", "most_masked", "masking", "mask_copies"})
-      forbid(table, key, fmt::format("must be left out: only {} looks at it", by));
+      forbid(table, key, fmt::format("has no effect: only {} uses it", by));
   return options;
 }
 
 ObjectivePlan plan_objective(Settings& training, Settings& root, const ObjectiveContext& context) {
   const bool dataset_named = training.has("dataset");
   const ModelRow* const model_row = training.row({"model", "The model to train."}, models());
-  const DatasetRow& dataset_row = *training.row({"dataset", "The training data."}, datasets(), "fashion-mnist");
+  const DatasetRow& dataset_row = *training.row({"dataset", "The data set to train on."}, datasets(), "fashion-mnist");
   const auto batch_size =
-      training.integer({"micro_batch_size", "Samples of a micro-batch.", "samples"}, 1, 1 << 20, 32);
+      training.integer({"micro_batch_size", "Number of samples in a micro-batch.", "samples"}, 1, 1 << 20, 32);
   const Model model = read_models(root, model_row);
   NetworkTraining how = read_network_training(training);
   const DatasetPlanner plan_data = read_datasets(root, dataset_row);
@@ -517,7 +518,7 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
   ObjectivePlan plan{
       .time_only = model.time_only, .samples_per_micro_batch = batch_size, .divides_data = how.partition.has_value()};
   if (how.partition && how.batching.is_formed()) {
-    training.fault("partition", "must be left out where batching is \"packed\" or \"bucketed\"");
+    training.fault("partition", "must be left out if batching is \"packed\" or \"bucketed\"");
     return plan;
   }
   const bool needs_data = model.network || (model.time_only && dataset_named);

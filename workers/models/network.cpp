@@ -19,7 +19,7 @@ void draw(const RandomStream& stream, Initial::Law law, std::vector<double>& val
   for (double& value : values) value = 2 * value - 1;
 }
 
-// An impossible size stays impossible: no later layer may make it positive again.
+// An impossible size stays impossible, so that no later layer makes it positive again.
 std::int64_t pixels_after(std::int64_t pixels, const ConvolutionOptions& options) {
   const auto room = pixels + 2 * options.padding - options.kernel;
   return pixels <= 0 || room < 0 ? 0 : room / options.stride + 1;
@@ -90,12 +90,12 @@ Network& Network::linear(std::int64_t outputs, const LinearOptions& options) {
   return append(layer);
 }
 
-// Rounds up to an even number, since numbers are drawn in pairs.
+// Rounds up to an even number, because numbers are drawn in pairs.
 Network& Network::dropout(double share) {
   assert(share >= 0 && share < 1);
   if (share == 0) return *this;
   append(layer::Dropout{.share = share, .first_number = dropout_numbers_});
-  const std::int64_t places = form_ == Form::texts ? input_.width : 1;  // tokens of the longest text
+  const std::int64_t places = form_ == Form::texts ? input_.width : 1;  // number of tokens of the longest text
   dropout_numbers_ += (std::max<std::int64_t>(shape_.features() * places, 0) + 1) / 2 * 2;
   return *this;
 }
@@ -180,7 +180,7 @@ std::vector<float> sine_positions_2d(std::int64_t height, std::int64_t width, st
   return table;
 }
 
-// Layers for texts, whose tokens count their width as channels.
+// Layers for texts. For tokens of texts, `channels` is their width.
 Network& Network::bag_of_words(std::int64_t outputs) {
   assert(form_ == Form::words);
   const Initial initial{.spread = 1 / std::sqrt(static_cast<double>(shape_.vocabulary))};
@@ -235,7 +235,7 @@ Network& Network::decode_words(bool bias) {
   return append(decoder);
 }
 
-// Layers for tokens of images. These keep the height and width of the grid of patches; their width is the channels.
+// Layers for tokens of images. Tokens keep the height and width of the grid of patches; `channels` is their width.
 Network& Network::patches(std::int64_t size) {
   assert(form_ == Form::image && shape_.height % size == 0 && shape_.width % size == 0);
   shape_ = {.channels = shape_.channels * size * size, .height = shape_.height / size, .width = shape_.width / size};

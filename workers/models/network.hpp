@@ -1,5 +1,5 @@
-// A feed-forward network as data: layers, and each parameter's shape, position and initial values. forward.hpp computes
-// it.
+// A feed-forward network as data: layers, and each parameter's shape, position and initial values. forward.hpp
+// evaluates it.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ namespace syncopate {
 class ScriptModule;
 }  // namespace syncopate
 
-// The layers of a network, as data: which of its parameters they use, and with which numbers.
+// The layers of a network, as data: the parameters that each uses, and its numbers.
 //
 // Between layers there are images (n, channels, height, width), tokens (n, places, width) or vectors (n, features).
-// Texts are first numbers of words, and then all their tokens one after another, (t, width) (text_objective.hpp).
-// Parameters, buffers and tables are numbered in the network's lists; -1: none.
+// Texts are first word numbers, and then the tokens of all texts one after another, (t, width) (text_objective.hpp).
+// Parameters, buffers and tables are indices into the network's lists; -1: none.
 namespace syncopate::layer {
 
 struct Flatten {};
@@ -34,11 +34,11 @@ struct Linear {  // on vectors, or on each token
 struct Convolution {
   int weight = -1, bias = -1;
   std::int64_t stride = 1;
-  std::int64_t padding = 0;  // pixels of zero on each side
+  std::int64_t padding = 0;  // pixels of zeros on each side
 };
 struct BatchNorm {
   int weight = -1, bias = -1;
-  int buffers = -1;  // running mean; the running variance follows
+  int buffers = -1;  // index of the running mean; the running variance follows
 };
 struct GroupNorm {
   int weight = -1, bias = -1;
@@ -50,8 +50,9 @@ struct LayerNorm {  // over the last dimension
 struct Tanh {};
 struct Relu {};
 struct Silu {};
-struct Gelu {};  // exact, by the error function
-// In training each feature is 0 with this probability, by numbers of the sample's own stream from `first_number` on.
+struct Gelu {};  // exact, with the error function
+// In training each feature is set to 0 with this probability, using numbers of the sample's stream from `first_number`
+// on.
 struct Dropout {
   double share = 0;  // in [0, 1)
   std::int64_t first_number = 0;
@@ -59,7 +60,7 @@ struct Dropout {
 struct MaxPool {};   // 2 x 2
 struct MeanPool {};  // over all pixels of an image
 
-// The branch between the two is added to its input. If the branch has fewer pixels and more channels, the shortcut
+// The branch between these two is added to its input. If the branch has fewer pixels and more channels, the shortcut
 // takes every `stride`-th pixel and adds channels of zeros on both sides: shortcut A of He et al. 2016.
 struct ResidualBegin {};
 struct ResidualEnd {
@@ -67,14 +68,14 @@ struct ResidualEnd {
   std::int64_t zeros_before = 0, zeros_after = 0;
 };
 
-// Images to tokens: squares row by row, the pixels of each row by row, the channels of each pixel one after another.
+// Images to tokens: squares row by row, the pixels of a square row by row, and the channels of a pixel in order.
 struct Patches {
   std::int64_t size = 1;
 };
 struct Positions {  // adds a vector that identifies the position
   int table = -1;
 };
-// From tokens that hold queries, keys and values of all heads one after another, to the outputs of the heads.
+// From tokens that contain queries, keys and values of all heads one after another, to the outputs of the heads.
 struct Attention {
   std::int64_t heads = 1;
 };
@@ -84,20 +85,21 @@ struct BagOfWords {  // texts to vectors: the mean over a text's tokens of one r
   int weight = -1;   // (vocabulary, features)
   int bias = -1;
 };
-struct WordEmbedding {  // texts to tokens: a row for each word plus one for its position
+struct WordEmbedding {  // texts to tokens: one row for each word plus one for its position
   int words = -1;       // (vocabulary, width)
   int places = -1;      // (longest, width)
 };
-// As Attention, on each text separately; causal: no token sees a later one.
+// Like Attention, on each text separately. causal: no token sees a later token.
 struct TextAttention {
   std::int64_t heads = 1;
   bool causal = false;
 };
 struct FirstTokens {};  // tokens to vectors: the first token of each text
 struct MeanOfTexts {};  // tokens to vectors
-struct AskedTokens {};  // tokens to vectors: those whose outputs the task needs
+struct AskedTokens {};  // tokens to vectors: the tokens whose outputs the task needs
 
-// A complete module of the user's own (torch_script.cpp): its network's only layer, with all parameters and buffers.
+// A complete module of the user's own (torch_script.cpp): the only layer of its network, with all parameters and
+// buffers.
 struct Script {
   std::shared_ptr<const ScriptModule> module;
 };
@@ -116,20 +118,20 @@ using Layer =
 template <typename Kind, typename... Kinds>
 concept OneOf = (std::is_same_v<Kind, Kinds> || ...);
 
-// The task on texts, which defines what a network's outputs mean.
+// The task on texts, which defines the meaning of a network's outputs.
 struct TextTask {
   enum class Kind {
-    classification,  // a text's class
-    masked_lm,       // the hidden tokens of a text
-    causal_lm,       // each token except the first, from the preceding ones
+    classification,  // predicts a text's class
+    masked_lm,       // predicts the hidden tokens of a text
+    causal_lm,       // predicts each token except the first from the preceding ones
   };
   Kind kind = Kind::classification;
   MaskingOptions masking{};  // for masked_lm
   bool own_labels = false;   // for masked_lm: nothing is hidden; the data set's labels of tokens are the answers
-  std::int64_t longest = 0;  // texts are cut to this many tokens; 0: not cut
+  std::int64_t longest = 0;  // texts are cut to this number of tokens; 0: not cut
   // For modules that process texts of different lengths together:
-  bool pads = true;          // padding is allowed; else only texts of one length are together
-  std::int32_t padding = 0;  // the token that fills up shorter texts
+  bool pads = true;          // padding is allowed; false: only texts of equal length are together
+  std::int32_t padding = 0;  // token that fills up shorter texts
 };
 
 inline ComputedTokens computed_by(const TextTask& task) {
@@ -141,17 +143,17 @@ struct Initial {
   enum class Law { uniform, normal };
 
   double centre = 0;
-  double spread = 0;  // half the width of uniform, deviation of normal; 0: all values are the centre
+  double spread = 0;  // half the width if uniform, deviation if normal; 0: all values equal the centre
   Law law = Law::uniform;
 };
 
 struct Parameter {
-  std::string name;  // for example "linear2.bias": layers of a kind are numbered from 1
+  std::string name;  // for example "linear2.bias"; layers of one kind are numbered from 1
   std::vector<std::int64_t> shape;
   std::size_t size = 0;
   std::size_t offset = 0;  // in the flat vector
   Initial initial{};
-  std::shared_ptr<const std::vector<float>> given{};  // initial values that are not drawn
+  std::shared_ptr<const std::vector<float>> given{};  // initial values that are given instead of drawn
 };
 
 struct Buffer {
@@ -159,12 +161,12 @@ struct Buffer {
   std::size_t offset = 0;
   float initial = 0;
   std::vector<std::int64_t> shape{};                  // for a script module; other buffers have one dimension
-  bool counts = false;                                // integers stored as floats: exact up to 2^24
+  bool counts = false;                                // integers stored as floats, exact up to 2^24
   std::shared_ptr<const std::vector<float>> given{};  // initial values from a script module
 };
 
-// Weights are drawn from the normal distribution with this deviation, and biases are zero. Without it, both are uniform
-// within 1 / sqrt(fan-in), as in PyTorch's Linear and Conv2d.
+// If given, weights are drawn from the normal distribution with this deviation, and biases are zero. Otherwise both are
+// uniform within 1 / sqrt(fan-in), as in PyTorch's Linear and Conv2d.
 using NormalWeights = std::optional<double>;
 
 struct LinearOptions {
@@ -177,14 +179,14 @@ struct ConvolutionOptions {
   std::int64_t kernel = 1;
   bool bias = true;
   std::int64_t stride = 1;
-  std::int64_t padding = 0;  // pixels of zero on each side
+  std::int64_t padding = 0;  // pixels of zeros on each side
   NormalWeights deviation{};
 };
 
-// The contents of a module loaded from a file, in its own order. lay_out() decides their positions in flat vectors.
+// The contents of a module loaded from a file, in its own order. lay_out() determines their positions in flat vectors.
 struct ScriptContents {
   std::vector<Parameter> parameters{};
-  std::vector<Buffer> buffers{};  // those that a training step changes
+  std::vector<Buffer> buffers{};  // buffers that a training step changes
   bool mixes_samples = false;     // micro-batches evaluated together would affect each other
   bool draws = false;             // uses random numbers in training
   std::string why_no_derivative{};
@@ -207,12 +209,12 @@ class Network {
 
   // Layers for images.
   Network& convolution(const ConvolutionOptions& options);
-  Network& batch_norm(double scale = 1);  // initial value of its weights
+  Network& batch_norm(double scale = 1);  // `scale`: initial value of its weights
   Network& group_norm(std::int64_t groups, double scale = 1);
   Network& max_pool();   // 2 x 2
   Network& mean_pool();  // outputs vectors
 
-  // The branch between the two is added to its input; `stride`: that of the branch's convolutions.
+  // The branch between these two is added to its input. `stride`: total stride of the branch's convolutions.
   Network& begin_residual();
   Network& end_residual(std::int64_t stride = 1);
 
@@ -225,11 +227,11 @@ class Network {
 
   // Layers for texts.
   Network& bag_of_words(std::int64_t outputs);  // outputs vectors
-  // Tokens of this width, by word and position, with as many positions as the longest text has tokens. Weights are
-  // drawn from the normal distribution.
+  // Tokens of this width, by word and position. `places`: number of positions, at least the number of tokens of the
+  // longest text. Weights are drawn from the normal distribution.
   Network& embed_words(std::int64_t width, std::int64_t places, double deviation);
   Network& text_attention(std::int64_t heads, bool causal);
-  // Each of these outputs vectors.
+  // The following three output vectors.
   Network& first_tokens();
   Network& mean_of_texts();
   Network& asked_tokens();
@@ -242,41 +244,42 @@ class Network {
   // The only layer of its network.
   Network& script(std::shared_ptr<const ScriptModule> module, const ScriptContents& contents, std::int64_t outputs);
 
-  // The following layers are the head, which turns the body's features into answers to one task.
+  // The layers after this call are the head, which turns the body's features into answers to one task.
   Network& begin_head() {
     body_parameters_ = parameters_.size();
     return *this;
   }
 
-  // Determines the flat layout: first parameters of 2 and more dimensions, then the others, by layers. Call it last.
+  // Determines the flat layout: first parameters with at least 2 dimensions, then the others, both in the order of
+  // layers. Call it last.
   Network& lay_out();
 
   const SampleShape& input() const { return input_; }
   const TextTask& task() const { return task_; }  // for texts
-  // All sizes are positive, or the network is impossible. Tokens count their width as channels.
+  // If any size is not positive, the network is impossible. For tokens, `channels` is their width.
   const SampleShape& output() const { return shape_; }
   const std::vector<Layer>& layers() const { return layers_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  // Indices into parameters(), by ascending offset.
+  // Indices into parameters(), in ascending order of offset.
   const std::vector<std::size_t>& flat_order() const { return flat_order_; }
   std::vector<ParameterTensor> tensors() const;  // in this order
-  // The number of parameters() before the head; 0: no head.
+  // The number of parameters() before the head; 0: there is no head.
   std::size_t body_parameters() const { return body_parameters_; }
   const std::vector<Buffer>& buffers() const { return buffers_; }
-  // Numbers that layers need and training does not change.
+  // Numbers that layers need but training does not change.
   const std::vector<std::vector<float>>& tables() const { return tables_; }
 
   // Whether samples of different micro-batches may share a batch in training.
   bool fuses() const { return !mixes_samples_ && buffers_.empty(); }
   // Whether a forward pass in training uses LibTorch's random numbers.
   bool draws() const { return draws_; }
-  // Why derivatives of an evaluation are not available; empty: they are.
+  // Why derivatives of an evaluation are not available; empty: they are available.
   const std::string& why_no_derivative() const { return why_no_derivative_; }
   // A note for the user about a module's file, or empty.
   const std::string& note() const { return note_; }
 
   std::size_t parameter_floats() const;
-  std::size_t weight_floats() const;  // the first, decayed range of the flat vector
+  std::size_t weight_floats() const;  // the first range of the flat vector, which has weight decay
   std::size_t buffer_floats() const { return buffers_.empty() ? 0 : buffers_.back().offset + buffers_.back().size; }
 
  private:
@@ -288,15 +291,15 @@ class Network {
   }
   std::string next_name(std::string_view word) const;
   int add_parameter(std::string name, std::vector<std::int64_t> shape, const Initial& initial);
-  // A normalisation's weight, followed by its bias.
+  // Adds a normalisation's weight, followed by its bias.
   int add_scale_and_shift(std::string_view word, double scale);
 
   SampleShape input_;
   SampleShape shape_;  // output of the layers so far
   Form form_;
   TextTask task_;
-  int embedded_words_ = -1;                   // index of their parameter
-  std::vector<SampleShape> residual_shapes_;  // inputs of the open branches
+  int embedded_words_ = -1;                   // index of the embedding's parameter
+  std::vector<SampleShape> residual_shapes_;  // inputs of the branches that are open
   std::vector<Layer> layers_;
   std::vector<Parameter> parameters_;
   std::size_t body_parameters_ = 0;
@@ -310,7 +313,7 @@ class Network {
   std::string note_;
 };
 
-// The initial parameters: (P,) in the flat layout. Parameter p is drawn from stream p, whatever the others' sizes.
+// The initial parameters (P,) in the flat layout. Parameter p is drawn from stream p, whatever the sizes of the others.
 std::vector<float> initial_parameters(const Network& network, std::uint64_t seed);
 
 // Fixed positions of tokens on a grid: sines and cosines of both coordinates at geometrically spaced frequencies.

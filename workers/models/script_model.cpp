@@ -20,14 +20,14 @@ std::string digest_of(const std::filesystem::path& file) {
   }
 }
 
-// Loads LibTorch, which alone can read the file. A failure to load LibTorch is not a fault of the file.
+// Loads LibTorch, because nothing else can read the file. A failure to load LibTorch is not a fault of the file.
 Network load_network(Settings& table, const DatasetSize& data, const ScriptOptions& options) {
   const std::filesystem::path file = table.file("file");
   if (file.empty()) return Network(data.shape);
   const std::string hash = digest_of(file);
   if (table.text("file_hash", hash) != hash)
-    table.fault("file_hash",
-                fmt::format("the content of {} is another, {}; left out, any is right", file.string(), hash));
+    table.fault("file_hash", fmt::format("the content of {} has the digest {}; leave the key out to accept any content",
+                                         file.string(), hash));
   load_torch();
   try {
     return load_script_network(file, hash, data, options);
@@ -45,11 +45,11 @@ TextTask::Kind kind_of(Loss loss) {
   return loss == Loss::masked ? masked_lm : loss == Loss::causal ? causal_lm : classification;
 }
 
-// Requirements of the model on the data.
+// What the model requires of the data.
 struct Asked {
   Loss loss;
-  std::int64_t longest;     // sequences are cut to this; 0: not cut
-  std::string masking_key;  // a given masking key; empty: none
+  std::int64_t longest;     // sequences are cut to this length; 0: not cut
+  std::string masking_key;  // a masking key that is given; empty: none
 };
 
 std::optional<Misfit> misfit_of_loss(const DatasetSize& data, Loss loss) {
@@ -57,18 +57,19 @@ std::optional<Misfit> misfit_of_loss(const DatasetSize& data, Loss loss) {
   const bool labels_tokens = data.token_classes > 0;
   switch (loss) {
     case Loss::cross_entropy:
-      if (data.targets > 0) return lacks("needs classes; numbers are learned with loss = \"mse\"");
-      if (labels_tokens) return lacks("needs one label of each sequence; \"masked\" is of labels of tokens");
-      if (data.classes < 2) return lacks("needs samples with labels, of at least two classes");
+      if (data.targets > 0) return lacks("needs classes; use loss = \"mse\" for numbers");
+      if (labels_tokens) return lacks("needs one label per sequence; use \"masked\" for labels of tokens");
+      if (data.classes < 2) return lacks("needs samples with labels of at least two classes");
       break;
     case Loss::masked:
-      if (!data.shape.has_tokens()) return lacks("needs texts, which are tokens");
+      if (!data.shape.has_tokens()) return lacks("needs texts, which are sequences of tokens");
       if (data.marks.mask < 0 && !labels_tokens)
-        return lacks("needs a data set with a token that hides others, such as datasets.npy.mask, or labels of tokens");
+        return lacks(
+            "needs a data set with a token that hides others, such as datasets.npy.mask, or with labels of tokens");
       break;
     case Loss::causal:
-      if (!data.shape.has_tokens()) return lacks("needs texts, which are tokens");
-      if (labels_tokens) return lacks("asks for next tokens alone; \"masked\" is of labels of tokens");
+      if (!data.shape.has_tokens()) return lacks("needs texts, which are sequences of tokens");
+      if (labels_tokens) return lacks("asks only for next tokens; use \"masked\" for labels of tokens");
       break;
     case Loss::squared_error:
       if (data.targets == 0) return lacks("needs samples with numbers, such as float32 in y of npy");
@@ -78,15 +79,16 @@ std::optional<Misfit> misfit_of_loss(const DatasetSize& data, Loss loss) {
 
 std::optional<Misfit> misfit(const DatasetSize& data, const Asked& asked) {
   if (asked.longest > 0 && !data.shape.has_tokens())
-    return Misfit{.key = "longest", .needed = "must be 0 or left out: only sequences of tokens are cut"};
+    return Misfit{.key = "longest", .needed = "must be 0 or left out: only sequences of tokens can be cut"};
   if (data.token_classes > 0 && !asked.masking_key.empty())
-    return Misfit{.key = asked.masking_key, .needed = "must be left out: labels of tokens say what is asked for"};
+    return Misfit{.key = asked.masking_key,
+                  .needed = "must be left out: the labels of tokens decide what is asked for"};
   return misfit_of_loss(data, asked.loss);
 }
 
 constexpr const char* masking_keys[] = {"masked_share", "most_masked", "masking", "mask_copies"};
 
-// A given masking key; empty: none.
+// Returns a masking key that is given; empty: none.
 std::string masking_key_of(const Settings& table) {
   for (const char* key : masking_keys)
     if (table.has(key)) return key;
@@ -97,19 +99,19 @@ std::string masking_key_of(const Settings& table) {
 
 Model read_torchscript(Settings& table) {
   const std::string file = table.text(
-      {"file",
-       "The module that torch.jit.script has saved; beside the experiment file or in the working directory; required."},
+      {"file", "Module saved by torch.jit.script; relative to the experiment file or the working directory; required."},
       "");
-  const Key hash{"file_hash", "Written by the program: the digest of the file's content, which must still be that.", "",
+  const Key hash{"file_hash",
+                 "Digest of the file's content, written by the program; the content must still have this digest.", "",
                  "any content"};
-  static_cast<void>(table.has(hash));  // makes the key known, even if the file is not needed
+  static_cast<void>(table.has(hash));  // makes the key known even if the file is not needed
   ScriptOptions options;
   options.drawn =
-      table.choice({"initial", "Where a training starts: at the file's values, or at drawn ones like them."},
+      table.choice({"initial", "Initial values: those of the file, or values drawn with the same mean and deviation."},
                    {{"file", false}, {"drawn", true}}, options.drawn);
-  options.fused = table.choice({"fused", "Whether micro-batches are evaluated together, where that changes nothing."},
+  options.fused = table.choice({"fused", "Whether micro-batches are evaluated together if that changes nothing."},
                                {{"auto", true}, {"never", false}}, options.fused);
-  const auto loss = table.choice({"loss", "The loss: of classes, of masked or next tokens, or of numbers."},
+  const auto loss = table.choice({"loss", "The loss: for classes, for masked or next tokens, or for numbers."},
                                  {{"cross-entropy", Loss::cross_entropy},
                                   {"masked", Loss::masked},
                                   {"causal", Loss::causal},
@@ -117,11 +119,11 @@ Model read_torchscript(Settings& table) {
                                  Loss::cross_entropy);
   options.squared_error = loss == Loss::squared_error;
   options.task.kind = kind_of(loss);
-  options.task.longest =
-      table.integer({"longest", "Tokens that longer sequences are cut to; 0: none is cut.", "tokens"}, 0, 1 << 20, 0);
+  options.task.longest = table.integer(
+      {"longest", "Number of tokens to which longer sequences are cut; 0: none is cut.", "tokens"}, 0, 1 << 20, 0);
   options.task.masking = read_masking(table, loss == Loss::masked, "the loss \"masked\"");
   const auto chunk_samples = table.integer(
-      {"chunk_samples", "Samples that one core evaluates together, where it may.", "samples"}, 1, 1 << 20, 32);
+      {"chunk_samples", "Number of samples that one core evaluates together, if possible.", "samples"}, 1, 1 << 20, 32);
   const auto try_micro_batch = [table, options, file, chunk_samples](const DatasetSize& data,
                                                                      std::int64_t samples) mutable {
     options.trial = {.trained = samples, .evaluated = std::min(chunk_samples, data.test)};
@@ -132,7 +134,7 @@ Model read_torchscript(Settings& table) {
                         const DatasetSize& data) { return misfit(data, asked); },
           .network =
               [table, options, file](const DatasetSize& data) mutable {
-                if (file.empty()) throw ModelFault("file", "must be given: the file that torch.jit.script has saved");
+                if (file.empty()) throw ModelFault("file", "is required: the file that torch.jit.script has saved");
                 if (data.token_classes > 0)
                   for (const char* key : masking_keys) table.leave_out(key);  // no tokens are hidden
                 return load_network(table, data, options);

@@ -1,4 +1,4 @@
-// The table [models.torchscript]: a user's own module. How to save one: TORCHSCRIPT.md.
+// The table [models.torchscript]: a user's own module. TORCHSCRIPT.md explains how to save one.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,21 @@ struct ScriptFault : std::runtime_error {
 };
 
 struct ScriptOptions {
-  bool fused = true;           // evaluate micro-batches together, if that changes nothing
-  bool drawn = false;          // draw initial matrices and filters by the run's seed instead of taking the file's
-  bool squared_error = false;  // the loss, for numbers; else cross-entropy
+  bool fused = true;   // evaluate micro-batches together, if that changes nothing
+  bool drawn = false;  // draw initial matrices and filters from the run's seed instead of taking the file's values
+  bool squared_error = false;  // squared error as the loss, for numbers; false: cross-entropy
   TextTask task{};             // for tokens
 
-  // How many samples to try at once.
+  // Numbers of samples to try at once.
   struct Trial {
-    std::int64_t trained = 0;    // samples of a micro-batch; 0: no trial
-    std::int64_t evaluated = 0;  // samples evaluated together; 0: no trial
+    std::int64_t trained = 0;    // number of samples in a micro-batch; 0: no trial
+    std::int64_t evaluated = 0;  // number of samples evaluated together; 0: no trial
   } trial{};
 };
 
-// The network for a module's file. Throws ScriptFault. The same file, data and options give the same network again.
-// Only the library with LibTorch has this function (torch_script.cpp): the program calls load_script_network.
+// Returns the network for a module's file. Throws ScriptFault. For the same file, data and options it returns the same
+// network again. Only the library with LibTorch contains this function (torch_script.cpp): the program calls
+// load_script_network.
 Network script_network(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,
                        const ScriptOptions& options);
 

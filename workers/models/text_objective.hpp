@@ -1,9 +1,9 @@
 // The objective of a network on a data set of tokens, with LibTorch. Only sources with LibTorch include it.
-//
-// Texts are evaluated together without padding, so that a micro-batch's result does not depend on which others are
-// evaluated with it. A user's own module may see padding, if that does not change its outputs.
-// The loss of a micro-batch is the mean over the questions about its texts. A step uses the mean of such means. It
-// differs from the mean over all questions if micro-batches have different numbers of them. An evaluation sums over all
+// Texts are evaluated together without padding, so a micro-batch's result does not depend on the other micro-batches
+// that are evaluated with it. A user's own module may see padding if that does not change its outputs.
+// The loss of a micro-batch is the mean over the questions about its texts. A step uses the mean of the micro-batches'
+// means, which differs from the mean over all questions if micro-batches have different numbers of questions. An
+// evaluation sums over all questions.
 // questions.
 #pragma once
 
@@ -30,22 +30,23 @@ struct TextGroup {
   std::int64_t tokens = 0;  // total of all texts
   std::int64_t texts = 0;
   std::int64_t longest = 0;
-  // These are defined only if lengths differ.
-  // (texts * longest,) int64: the group's token in each slot; an arbitrary one after a text's end.
+  // The following members are defined only if lengths differ.
+  // (texts * longest,) int64: the group's token in each slot; an arbitrary token after a text's end.
   at::Tensor tokens_of_slots;
   at::Tensor slots_of_tokens;  // (tokens,) int64
   at::Tensor lengths;          // (texts,) int64
 };
 
 // Texts as LibTorch's kernels take them: all tokens of a batch one after another, without padding. Only attention, in
-// which tokens of a text interact, pads: it uses groups of texts of nearly one length.
+// which the tokens of a text interact, uses padding: it processes groups of texts of nearly equal length.
 struct SequenceBatch {
-  // Keeps the given order; groups are large if it is sorted by length. Without `pads` a group has texts of one length.
+  // Keeps the given order; groups are large if it is sorted by length. Without `pads` all texts of a group have equal
+  // length.
   explicit SequenceBatch(const std::vector<std::span<const std::int32_t>>& texts, bool pads = true);
 
   at::Tensor tokens;              // (t,) int64
   at::Tensor places;              // (t,) int64: position in the text, from 0
-  at::Tensor begins;              // (n,) int64: where each text begins
+  at::Tensor begins;              // (n,) int64: index of each text's first token
   std::vector<TextGroup> groups;  // in the order of the texts
   at::Tensor asked{};             // (questions,) int64: tokens whose outputs are needed; undefined: none
 };
@@ -80,12 +81,12 @@ class TextObjective : public NetworkObjective {
   std::vector<AskedText> texts_of(std::span<const MicroBatch> micro_batches) const;
 };
 
-// One visit of a text, with its questions.
+// One visit of a text, with the questions about it.
 struct AskedText {
   std::uint32_t sample = 0;
   std::int64_t epoch = 0;
   std::int64_t micro_batch = 0;  // its loss is the mean over all questions about its texts
-  std::int32_t asked = 0;        // questions are only about this many first tokens; 0: all
+  std::int32_t asked = 0;        // only this number of first tokens has questions; 0: all
 };
 
 // Texts with their questions, assembled for one evaluation.
@@ -94,10 +95,10 @@ struct TextTargets {
   at::Tensor answers;                    // (questions,) int64: classes or tokens
   at::Tensor weights;                    // (questions,): 1 / number of questions in the same micro-batch
   std::vector<std::uint32_t> samples{};  // (texts,), in the order of `texts`
-  std::vector<std::int64_t> epochs{};    // by text, in that order
+  std::vector<std::int64_t> epochs{};    // by text, in the same order
 };
 
-// Sorts the texts by length, the longest first. `seed`: for hidden tokens. There may be no question at all.
+// Sorts the texts by length, the longest first. `seed`: for hidden tokens. There may be no questions at all.
 TextTargets ask(const Dataset& dataset, Split split, std::vector<AskedText> texts, const TextTask& task,
                 std::uint64_t seed);
 

@@ -1,5 +1,5 @@
-// The library's side of torch_library.hpp. The library has its own copies of the few sources that TorchObjective calls;
-// none has state that affects results. The interruption flag is the program's.
+// The library's side of torch_library.hpp. The library contains its own copies of the few sources that TorchObjective
+// calls; none has state that affects results. The interruption flag is the program's.
 
 #include <ATen/Version.h>
 #include <c10/util/Logging.h>
@@ -20,7 +20,7 @@ namespace syncopate {
 
 namespace {
 
-// LibTorch 1.13 has no other function that tells it.
+// LibTorch 1.13 has no other function that reveals it.
 std::string capability_of_aten() {
   constexpr std::string_view before = "CPU capability usage: ";
   const std::string configuration = at::show_config();
@@ -30,7 +30,7 @@ std::string capability_of_aten() {
   return configuration.substr(begin, configuration.find_first_of("\n,", begin) - begin);
 }
 
-// oneDNN's instruction set; empty if LibTorch has no oneDNN, or hides it.
+// oneDNN's instruction set; empty if LibTorch has no oneDNN or hides it.
 std::string instructions_of_onednn() {
   using Effective = int();
   using Name = const char*(int);
@@ -43,8 +43,8 @@ std::string instructions_of_onednn() {
   return std::string(text);
 }
 
-// The kernels that ATen, and oneDNN if found, have chosen for this processor: "AVX512, oneDNN avx512_core". They
-// determine the last bits of results. $ATEN_CPU_CAPABILITY and $ONEDNN_MAX_CPU_ISA change them.
+// The kernels that ATen, and oneDNN if found, have chosen for this processor, for example "AVX512, oneDNN avx512_core".
+// They determine the last bits of results. $ATEN_CPU_CAPABILITY and $ONEDNN_MAX_CPU_ISA change them.
 std::string kernels_of_torch() {
   const std::string onednn = instructions_of_onednn();
   return capability_of_aten() + (onednn.empty() ? "" : fmt::format(", oneDNN {}", onednn));
@@ -63,8 +63,8 @@ extern "C" [[gnu::visibility("default")]] void syncopate_torch_functions(bool (*
   using namespace syncopate;  // NOLINT: their own namespace
   interrupted_program = interrupted;
   c10::initLogging();  // reads which warnings are wanted (silence_torch_warnings)
-  // Starts the threads of LibTorch's pool before machine.hpp limits memory: otherwise it would wait for ever for a
-  // missing thread.
+  // Starts the threads of LibTorch's pool before machine.hpp limits memory, because otherwise LibTorch would wait for
+  // ever for a missing thread.
   use_one_thread();
   functions = {.make_objective = [](const TorchRequest& request) -> std::shared_ptr<const Objective> {
                  if (request.network.input().has_tokens())

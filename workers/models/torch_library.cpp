@@ -23,15 +23,15 @@ constexpr const char* library_name = "syncopate_torch.so";
 
 std::atomic<bool> loaded = false;
 
-// The whole path: sanitizers call dlopen instead of the program, and would search a bare name in their own directory.
+// The full path, because sanitizers intercept dlopen and would search a bare name in their own directory.
 std::string path_of_library() {
   std::error_code unknown;
   return std::filesystem::read_symlink("/proc/self/exe", unknown).replace_filename(library_name);
 }
 
-// Never unloaded: objectives and LibTorch's threads live until the end.
+// Never unloaded, because objectives and LibTorch's threads exist until the end.
 TorchFunctions load() {
-  // Loaded globally, so that machine.hpp finds the BLAS that comes with it.
+  // Loaded globally, so that machine.hpp finds the BLAS that comes with LibTorch.
   void* const library = [] {
     const LimitedBlasLoading limited;
     return dlopen(path_of_library().c_str(), RTLD_NOW | RTLD_GLOBAL);
@@ -40,14 +40,15 @@ TorchFunctions load() {
     const std::string why = dlerror();
     const bool has_no_room = why.find("failed to map") != why.npos || why.find("annot allocate memory") != why.npos;
     throw std::runtime_error(
-        has_no_room ? fmt::format("the memory does not suffice: a limit on what a process maps (ulimit -v, ulimit -d) "
-                                  "leaves no room for LibTorch: {}",
-                                  why)
-                    : fmt::format("cannot load {}, which is built beside the program and needs LibTorch: {}",
-                                  library_name, why));
+        has_no_room
+            ? fmt::format(
+                  "the memory does not suffice: a limit on the memory that a process maps (ulimit -v, ulimit -d) "
+                  "leaves no room for LibTorch: {}",
+                  why)
+            : fmt::format("cannot load {}, which is built with the program and needs LibTorch: {}", library_name, why));
   }
   void* const entry = dlsym(library, torch_entry_name);
-  if (!entry) throw std::runtime_error(fmt::format("{} is not of this program: {}", library_name, dlerror()));
+  if (!entry) throw std::runtime_error(fmt::format("{} does not belong to this program: {}", library_name, dlerror()));
   use_one_blas_thread();
   reserve_blas_memory(1);
   loaded = true;
@@ -79,7 +80,8 @@ std::string loaded_torch_file() {
   return file;
 }
 
-// Read at loading: the first by glog, which writes the warnings of Debian's LibTorch 1, the second by LibTorch itself.
+// Read when the libraries are loaded: the first by glog, which writes the warnings of Debian's LibTorch 1, the second
+// by LibTorch itself.
 void silence_torch_warnings() {
   for (const char* const level : {"GLOG_minloglevel", "TORCH_CPP_LOG_LEVEL"}) setenv(level, "2", /*overwrite=*/0);
 }

@@ -1,5 +1,5 @@
-// LibTorch is a library that is loaded when the first network is trained. That takes a third of a second, which
-// commands, and MPI ranks without a network, save. This file does not use LibTorch, and no program links it.
+// LibTorch is a library that is loaded when the first network is trained. Loading takes a third of a second, which
+// commands and MPI ranks without a network save. This file does not use LibTorch, and no program links LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@
 
 namespace syncopate {
 
-// Loads the library beside the program once and restricts BLAS to one thread. Any thread may call it. Throws
+// Loads the library next to the program, once, and restricts BLAS to one thread. Any thread may call it. Throws
 // std::runtime_error.
 void load_torch();
 bool torch_is_loaded();
-// The path of libtorch_cpu, as the loader found it; empty before load_torch.
+// The path of libtorch_cpu as found by the loader; empty before load_torch.
 std::string loaded_torch_file();
-// The kernels it has chosen for this processor (torch_entry.cpp); "none loaded" if it is not loaded.
+// The kernels that LibTorch has chosen for this processor (torch_entry.cpp); "none loaded" if it is not loaded.
 std::string torch_kernels();
 
-// Suppresses LibTorch's warnings, which are for authors of its modules and would appear between lines of progress. Call
-// it while there is one thread. Users who set $GLOG_minloglevel or $TORCH_CPP_LOG_LEVEL see them.
+// Suppresses LibTorch's warnings, which are meant for authors of modules and would appear between lines of progress.
+// Call it while there is only one thread. Users see the warnings if they set $GLOG_minloglevel or $TORCH_CPP_LOG_LEVEL.
 void silence_torch_warnings();
 
 // The arguments of a TorchObjective (torch_objective.hpp).
@@ -37,21 +37,21 @@ struct TorchRequest {
   double mixup;
 };
 
-// A TorchObjective, or a TextObjective if the network takes tokens. Loads the library first.
+// Creates a TorchObjective, or a TextObjective if the network takes tokens. Loads the library first.
 std::shared_ptr<const Objective> make_torch_objective(const TorchRequest& request);
 
-// script_network (script_model.hpp). Loads the library first.
+// Calls script_network (script_model.hpp). Loads the library first.
 Network load_script_network(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,
                             const ScriptOptions& options);
 
-// The functions that the library gives the program.
+// The functions that the library provides to the program.
 struct TorchFunctions {
   std::shared_ptr<const Objective> (*make_objective)(const TorchRequest& request);
   Network (*load_script)(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,
                          const ScriptOptions& options);
   std::string (*kernels)();
 };
-// The library's only function, by this name.
+// The only function that the library exports, with the name below.
 using TorchEntry = void (*)(bool (*interrupted)(), TorchFunctions& functions);
 inline constexpr const char* torch_entry_name = "syncopate_torch_functions";
 

@@ -21,12 +21,12 @@ at::Tensor losses_of(const at::Tensor& log_probabilities, const at::Tensor& labe
   return mixed ? at::lerp(loss_of(labels), loss_of(mixed->labels), mixed->shares) : loss_of(labels);
 }
 
-// Training samples, stored in a SampleBatch.
+// Training samples. A SampleBatch owns the memory.
 struct TrainingBatch {
   Visits visits;
   at::Tensor inputs;  // (n, channels, height, width)
   at::Tensor labels;
-  at::Tensor targets{};  // if defined: numbers instead of labels
+  at::Tensor targets{};  // if defined: numbers to learn instead of labels
   std::optional<MixedLabels> mixed{};
 };
 
@@ -65,7 +65,7 @@ class SampleBatch {
     return at::from_blob(targets_.data(), {samples, std::ssize(targets_) / samples}, at::kFloat);
   }
 
-  // Takes the training samples of one micro-batch after another. `mixup`: alpha; 0: none.
+  // Takes the training samples of several micro-batches, one micro-batch after another. `mixup`: alpha; 0: none.
   TrainingBatch take_training(const Dataset& dataset, const Sampler& sampler, std::span<const MicroBatch> micro_batches,
                               double mixup) {
     name_samples(sampler, micro_batches);
@@ -117,13 +117,13 @@ class SampleBatch {
   std::vector<std::int64_t> epochs_;
   FlatVector inputs_;
   std::vector<std::int64_t> labels_;
-  std::vector<float> targets_;                // numbers instead of labels
-  std::vector<std::int64_t> partner_labels_;  // for samples that are mixed with others
+  std::vector<float> targets_;                // numbers to learn instead of labels
+  std::vector<std::int64_t> partner_labels_;  // for samples that are mixed with partners
   std::vector<float> partner_shares_;
 };
 
-// The mean-squared error of a sample: the mean of (output - target)^2 over its targets. torch.nn.MSELoss gives the mean
-// over all samples.
+// The mean squared error of a sample: the mean of (output - target)^2 over its targets. torch.nn.MSELoss also takes the
+// mean over all samples.
 // Shapes:  outputs and targets (n, targets). Returns the sum over the samples.
 LossSums squared_error(const at::Tensor& outputs, const at::Tensor& targets) {
   const auto of_each = static_cast<double>(targets.size(1));
@@ -131,7 +131,7 @@ LossSums squared_error(const at::Tensor& outputs, const at::Tensor& targets) {
   return {.minimised = loss, .reported = loss};
 }
 
-// Gradients by parameter in the network's order, and the loss: sums over micro-batches of the mean over each.
+// Gradients by parameter in the network's order, and the loss. Both are sums over micro-batches of each one's mean.
 struct BackwardPass {
   std::vector<at::Tensor> gradients;
   double loss_sum = 0;
@@ -150,7 +150,7 @@ BackwardPass differentiate(const Network& network, const float* flat, const std:
           .loss_sum = loss.reported.item<float>() * share};
 }
 
-// A model to evaluate, with a copy of its statistics, since forward takes only mutable ones.
+// A model to evaluate, with a copy of its statistics, because forward takes only mutable ones.
 struct Member {
   Member(const Network& network, const float* parameters, const float* buffers)
       : parameters(view_parameters(network, parameters)),
@@ -170,7 +170,7 @@ std::vector<at::Tensor> outputs_of(const Network& network, const std::vector<Mem
   return outputs;
 }
 
-// A list's rows of a batch, and its sum of losses, scaled as in a separate pass.
+// The rows of a batch that belong to one list, and the sum of their losses, scaled as in a separate pass.
 struct ListOfRows {
   Rows rows;
   double loss_sum = 0;
@@ -199,7 +199,7 @@ class ApartByProducts : public GradientsApart {
 
  private:
   const Network& network_;
-  std::unique_ptr<const SampleBatch> batch_;  // owns the inputs of the first layer, which are views of it
+  std::unique_ptr<const SampleBatch> batch_;  // owns the first layer's inputs, which are views of its memory
   LinearGradients gradients_;
   std::vector<ListOfRows> lists_;
 };
@@ -301,7 +301,7 @@ void add_to(std::vector<at::Tensor>& sum, std::vector<at::Tensor> summand) {
     return;
   }
   for (std::size_t p = 0; p < sum.size(); ++p) {
-    // The gradients of both terms of a sum in a network can be one tensor.
+    // If a network adds two terms, their gradients may be the same tensor.
     if (sum[p].storage().use_count() == 1)
       sum[p].add_(summand[p]);
     else

@@ -1,7 +1,7 @@
 // The objective of a network on a data set, with LibTorch. Only sources with LibTorch include it.
 //
-// A thread keeps only its input buffers. Parameters are views into the state's flat memory, and the tensors of the
-// backward pass become the segments of the gradient: neither is copied.
+// A thread stores only its input buffers. Parameters are views of the state's flat memory, and the tensors of the
+// backward pass become the segments of the gradient, so neither is copied.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -23,13 +23,14 @@ namespace syncopate {
 // Cross-entropy with label smoothing: (1 - e) (-log p_label) + e (mean over all classes of -log p), which is the
 // cross-entropy with the target (1 - e) onehot + e / classes.
 // Source:  Szegedy et al. 2016, "Rethinking the Inception Architecture"; the same as torch.nn.CrossEntropyLoss.
-// Shapes:  logits (n, classes), labels (n,); sums over the samples.
+// Shapes:  logits (n, classes), labels (n,); results are sums over the samples.
 struct LossSums {
-  at::Tensor minimised;  // with smoothing
-  at::Tensor reported;   // without; the same tensor if there is no smoothing
+  at::Tensor minimised;  // the loss with smoothing
+  at::Tensor reported;   // the loss without smoothing; the same tensor if there is no smoothing
 };
 
-// For samples mixed with partners (forward.hpp): the partners' labels (n,), and their shares (n,) of the losses.
+// For samples mixed with partners (forward.hpp): the partners' labels (n,), and the partners' shares (n,) of the
+// losses.
 struct MixedLabels {
   at::Tensor labels;
   at::Tensor shares;
@@ -38,30 +39,30 @@ struct MixedLabels {
 LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing,
                        const MixedLabels* mixed = nullptr);
 
-// Each sample's reported loss: (n,).
+// The reported loss of each sample: (n,).
 at::Tensor losses_of_samples(const at::Tensor& logits, const at::Tensor& labels, const MixedLabels* mixed = nullptr);
 
-// Each sample's loss times its weight; weights (n,).
+// Sums of each sample's loss times its weight; weights (n,).
 LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing, const at::Tensor& weights);
 
-// Logits of one model, or of an ensemble's mean probabilities, up to a constant, which a softmax ignores. Computed from
-// logarithms, in which small probabilities do not vanish.
+// Logits of one model, or of the mean probabilities of an ensemble, up to a constant that a softmax ignores. Computed
+// from logarithms, in which small probabilities do not vanish.
 at::Tensor ensemble_logits(std::vector<at::Tensor> of_members);
 
 // Derivatives of a sum of losses with respect to a network's parameters, in double precision.
 class Derivatives {
  public:
-  // Evaluates at parameters (P,). `direction` (P,): computes the Hessian's products with it; empty: gradients.
-  // `direction` must outlive this.
+  // Evaluates at parameters (P,). `direction` (P,): computes the products of the Hessian with it; empty: computes
+  // gradients. `direction` must outlive this object.
   Derivatives(const Network& network, const float* parameters, std::span<const double> direction);
 
-  // The parameters to compute losses with: one tensor per parameter, in the network's order.
+  // The parameters with which to compute losses: one tensor per parameter, in the network's order.
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
 
-  // Adds a sum of losses. For the Hessian it also differentiates the gradient's product with the direction.
+  // Adds a sum of losses. For Hessian products it also differentiates the product of the gradient with the direction.
   void add(const at::Tensor& loss_sum);
 
-  // The mean over `samples` of all that was added: (P,).
+  // The mean over `samples` of everything that was added: (P,).
   std::vector<double> mean_over(std::int64_t samples) const;
 
  private:
@@ -72,17 +73,17 @@ class Derivatives {
 };
 
 // The gradients of loss x `share`, one tensor per parameter in the network's order; zeros if the loss does not depend
-// on it.
+// on the parameter.
 std::vector<at::Tensor> gradients_of(const at::Tensor& loss, const std::vector<at::Tensor>& parameters,
                                      double share = 1);
 
-// Adds in place if nothing else uses the memory. An empty sum becomes the summand.
+// Adds in place if nothing else uses the memory. If `sum` is empty it becomes the summand.
 void add_to(std::vector<at::Tensor>& sum, std::vector<at::Tensor> summand);
 
-// Gradient segments by ascending offset; they keep the tensors alive.
+// Gradient segments in ascending order of offset. They keep the tensors alive.
 std::vector<GradientSegment> segments_of(const Network& network, std::vector<at::Tensor> gradients);
 
-// One intra-op thread per thread of ours: parallelism comes from independent gradients.
+// One intra-op thread for each of our threads, because parallelism comes from independent gradients.
 inline void use_one_thread() {
   thread_local const bool done = (at::set_num_threads(1), true);
   static_cast<void>(done);
@@ -114,14 +115,15 @@ class NetworkObjective : public Objective, public DividedData {
   const Network& network() const { return network_; }
 
  protected:
-  // The sampler's options count the data set's training samples. Throws DataFault if they do not suffice for one step.
-  // `chunk_samples`: samples that are fastest to evaluate together. Smoothing of labels affects gradients, not reported
-  // losses.
+  // The sampler's options must count the data set's training samples. Throws DataFault if there are too few for one
+  // step. `chunk_samples`: number of samples that are fastest to evaluate together. Label smoothing affects gradients,
+  // not reported losses.
   NetworkObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
                    std::int64_t chunk_samples, double label_smoothing);
 
   std::uint64_t seed() const { return sampler_.options().seed; }
-  // The seed of LibTorch's operators in the forward pass of a micro-batch; none if no operator draws random numbers.
+  // The seed for LibTorch's operators in the forward pass of a micro-batch; nullopt if no operator draws random
+  // numbers.
   std::optional<std::uint64_t> seed_of(const MicroBatch& micro_batch) const;
 
   Network network_;
@@ -133,8 +135,8 @@ class NetworkObjective : public Objective, public DividedData {
 
 class TorchObjective : public NetworkObjective {
  public:
-  // `mixup`: alpha (forward.hpp); 0: none. For numbers instead of classes the loss is the squared error; neither mixup
-  // nor label smoothing is then allowed.
+  // `mixup`: alpha (forward.hpp); 0: none. For numbers instead of classes the loss is the squared error, and neither
+  // mixup nor label smoothing is allowed.
   TorchObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
                  std::int64_t chunk_samples, double label_smoothing = 0, double mixup = 0);
 
@@ -144,7 +146,7 @@ class TorchObjective : public NetworkObjective {
   PartialGradient gradient(const float* parameters, const float* buffers,
                            std::span<const MicroBatch> micro_batches) const override;
 
-  // For networks of linear layers (forward.hpp), with classes. The result must not outlive the objective.
+  // For networks of linear layers (forward.hpp) with classes. The result must not outlive the objective.
   std::unique_ptr<const GradientsApart> batched_gradients(
       const float* parameters, const float* buffers, std::span<const std::span<const MicroBatch>> lists) const override;
   bool has_batched_gradients() const override { return has_batched_gradients_; }

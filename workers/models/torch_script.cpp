@@ -1,7 +1,7 @@
-// Loads, tests before a training, and computes a module that torch.jit.script or torch.jit.trace has saved.
+// Loads a module saved by torch.jit.script or torch.jit.trace, tests it before a training, and evaluates it.
 //
-// Operators run one by one as in C++. LibTorch's executors would optimise a module for the shapes and gradients they
-// have seen. That costs more than it gains here, and changes the arithmetic of each thread in the middle of a run.
+// Operators run one by one as in C++. LibTorch's executors would optimise a module for the shapes and gradients seen so
+// far. That costs more than it gains here, and would change the arithmetic of each thread in the middle of a run.
 
 #include <ATen/ATen.h>
 #include <c10/util/StringUtil.h>
@@ -42,7 +42,7 @@ namespace {
 
 using torch::jit::Module;
 
-// The reason in LibTorch's message, without its traceback.
+// The reason given in LibTorch's message, without its traceback.
 std::string reason_of(const std::exception& problem) {
   const std::string whole = problem.what();
   const std::string mark = "\nRuntimeError: ";
@@ -50,7 +50,7 @@ std::string reason_of(const std::exception& problem) {
   std::istringstream lines(at == std::string::npos ? whole : whole.substr(at + mark.size()));
   std::string first;
   std::getline(lines, first);
-  // An exception raised by the module itself comes last: "builtins.ValueError: ...".
+  // If the module itself raised an exception, it comes last: "builtins.ValueError: ...".
   if (first.starts_with("The following operation failed"))
     for (std::string line; std::getline(lines, line);)
       if (!line.empty()) first = line;
@@ -64,18 +64,18 @@ Module load_module(const std::filesystem::path& file) {
     if (module.find_method("forward")) return module;
   } catch (const std::exception& problem) {
     throw ScriptFault(
-        fmt::format("is no module that torch.jit.script or torch.jit.trace has saved: {}", reason_of(problem)));
+        fmt::format("is not a module saved by torch.jit.script or torch.jit.trace: {}", reason_of(problem)));
   }
-  throw ScriptFault("is a module without forward");
+  throw ScriptFault("is a module without a forward");
 }
 
-// Whether forward has a second argument for the lengths of sequences: a tensor, or one that may be None.
+// Whether forward has a second argument for the lengths of sequences: a tensor, or a tensor that may be None.
 bool takes_lengths(const Module& module) {
   const auto& arguments = module.get_method("forward").function().getSchema().arguments();  // the first is the module
   return arguments.size() > 2 && at::TensorType::get()->isSubtypeOf(*arguments[2].type());
 }
 
-// The tensor that forward returns. Without `lengths` it gets one argument. Throws ScriptFault.
+// Returns the tensor that forward returns. Without `lengths` forward gets only one argument. Throws ScriptFault.
 at::Tensor call(Module& module, const at::Tensor& inputs, const at::Tensor& lengths = {}) {
   const torch::jit::GraphOptimizerEnabledGuard as_written(false);  // for this thread
   std::vector<c10::IValue> arguments{inputs};
@@ -92,25 +92,25 @@ at::Tensor call(Module& module, const at::Tensor& inputs, const at::Tensor& leng
   return output.toTensor();
 }
 
-// The same with copies of inputs and lengths, which forward may change in place.
+// The same with copies of inputs and lengths, because forward may change its arguments in place.
 at::Tensor call_on_copies(Module& module, const at::Tensor& inputs, const at::Tensor& lengths = {}) {
   return call(module, inputs.clone(), lengths.defined() ? lengths.clone() : lengths);
 }
 
-// Requirements of the data and the loss on a module.
+// What the data and the loss require of a module.
 struct ScriptDemand {
   SampleShape shape;
-  // Per sample; for language models per token; for labels of tokens this is a minimum.
+  // Number of outputs per sample, or per token for language models; for labels of tokens it is a minimum.
   std::int64_t outputs = 0;
-  bool squared_error = false;  // its outputs are not logits
+  bool squared_error = false;  // outputs are not logits
   TextTask task{};             // for tokens
-  bool has_padding = false;    // shorter sequences have padding, if sequences of different lengths are together
-  std::int64_t shortest = 0;   // tokens of the shortest sequence; 0: unknown
+  bool has_padding = false;    // shorter sequences are padded if sequences of different lengths are together
+  std::int64_t shortest = 0;   // number of tokens of the shortest sequence; 0: unknown
 
   bool asks_for_tokens() const { return shape.has_tokens() && task.kind != TextTask::Kind::classification; }
 };
 
-// Samples that meet a demand, as forward gets them.
+// Samples that meet a demand, in the form that forward gets.
 struct ProbeInputs {
   at::Tensor inputs;
   at::Tensor lengths{};  // undefined: forward takes no lengths
@@ -120,7 +120,7 @@ at::Tensor call_on_copies(Module& module, const ProbeInputs& samples) {
   return call_on_copies(module, samples.inputs, samples.lengths);
 }
 
-// The result of `compute`. Adds a hint to its ScriptFault, unless the hint is empty.
+// Returns the result of `compute`. Adds a hint to its ScriptFault, unless the hint is empty.
 template <typename Compute>
 auto with_hint(const std::string& hint, const Compute& compute) {
   try {
@@ -131,20 +131,20 @@ auto with_hint(const std::string& hint, const Compute& compute) {
   }
 }
 
-// Enough to see whether samples affect each other.
+// Enough samples to see whether samples affect each other.
 constexpr std::int64_t probed_samples = 4;
 constexpr RandomStream probe_stream{.purpose = Purpose::module_draws};
 
 bool are_finite(const at::Tensor& numbers) { return numbers.isfinite().all().item<bool>(); }
 
 bool are_near(const at::Tensor& one, const at::Tensor& other) {
-  // Kernels for other batch sizes round differently.
+  // Kernels for different batch sizes round differently.
   constexpr double rounding = 1e-4;
   if (!are_finite(one) || !are_finite(other)) return false;
   return one.allclose(other, rounding, rounding * one.abs().max().item<double>());
 }
 
-// How many of a sequence's `length` tokens forward gets.
+// The number of a sequence's `length` tokens that forward gets.
 std::int64_t shown_of(std::int64_t length, const TextTask& task) {
   if (task.longest > 0) length = std::min(length, task.longest);
   if (task.kind == TextTask::Kind::causal_lm) --length;  // the last token is only an answer
@@ -184,14 +184,14 @@ at::Tensor lengths_of(bool wanted, std::int64_t length) {
   return wanted ? at::full({probed_samples}, length, at::kLong) : at::Tensor();
 }
 
-// Sequences are as long as the longest one.
+// Sequences have the length of the longest one.
 ProbeInputs probe_inputs(const ScriptDemand& demand, bool with_lengths) {
   if (!demand.shape.has_tokens()) return {.inputs = random_numbers(demand.shape)};
   const at::Tensor tokens = random_tokens(demand);
   return {.inputs = tokens, .lengths = lengths_of(with_lengths, tokens.size(1))};
 }
 
-// This many samples, repeating a few. Sequences are as short as the shortest one, if known.
+// This number of samples, by repeating a few. Sequences have the length of the shortest one, if it is known.
 ProbeInputs repeated_inputs(const ScriptDemand& demand, bool with_lengths, std::int64_t samples) {
   at::Tensor few = probe_inputs(demand, /*with_lengths=*/false).inputs;
   if (demand.shape.has_tokens() && demand.shortest > 0)
@@ -204,7 +204,7 @@ ProbeInputs repeated_inputs(const ScriptDemand& demand, bool with_lengths, std::
 
 // Whether forward writes to its inputs or to the lengths.
 bool changes_inputs(Module& module, const ProbeInputs& samples) {
-  // Any write to a tensor increments its version, even if it does not change these samples.
+  // Any write to a tensor increments its version, even if these samples do not change.
   const at::Tensor inputs = samples.inputs.clone();
   const at::Tensor lengths = samples.lengths.defined() ? samples.lengths.clone() : at::Tensor();
   const auto version_of = [](const at::Tensor& tensor) { return tensor.defined() ? tensor._version() : 0; };
@@ -213,7 +213,7 @@ bool changes_inputs(Module& module, const ProbeInputs& samples) {
   return version_of(inputs) != of_inputs || version_of(lengths) != of_lengths;
 }
 
-// Operators that differ between training and evaluation, and the input that selects the mode.
+// Operators that behave differently in training and evaluation, and the input that selects the mode.
 struct ModalOperator {
   const char* name;
   const char* says_training;
@@ -230,7 +230,7 @@ constexpr ModalOperator normalisations[] = {{"aten::batch_norm", "training"},
                                             {"aten::native_batch_norm", "training"},
                                             {"aten::instance_norm", "use_input_stats"}};
 
-// Whether a constant makes one of these operators always act as in training, or always as in evaluation.
+// Whether a constant makes one of these operators always behave as in training, or always as in evaluation.
 bool is_fixed(const torch::jit::Node& node, std::span<const ModalOperator> operators, bool in_training) {
   const std::string name = node.kind().toQualString();
   const auto found = std::ranges::find_if(operators, [&](const ModalOperator& one) { return name == one.name; });
@@ -260,7 +260,7 @@ std::string counted(std::int64_t count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-// A sentence about dropouts and normalisation statistics that torch.jit.trace has fixed for both modes; empty: none.
+// A sentence about dropouts and normalisation statistics that torch.jit.trace has fixed in one mode; empty: none.
 std::string fixed_by_trace(const Module& module, bool in_training) {
   const std::int64_t of_dropouts = count_fixed(module, dropouts, in_training);
   const std::int64_t of_norms = count_fixed(module, normalisations, in_training);
@@ -272,21 +272,22 @@ std::string fixed_by_trace(const Module& module, bool in_training) {
                     (in_training ? " by each batch's statistics" : " by the file's statistics"));
   if (parts.empty()) return {};
   return fmt::format(
-      "its code has {}, in training and in evaluation alike, as torch.jit.trace of a module in {}() writes "
-      "it; torch.jit.script keeps both modes",
+      "its code has {}, both in training and in evaluation, because torch.jit.trace saved it in {}() mode; "
+      "torch.jit.script keeps both modes",
       fmt::join(parts, " and "), in_training ? "train" : "eval");
 }
 
-// Throws ScriptFault if outputs do not have the demand's shape or type.
+// Throws ScriptFault if outputs do not have the shape or type that the demand requires.
 void check_outputs(const at::Tensor& outputs, const at::Tensor& inputs, const ScriptDemand& demand) {
   const std::int64_t samples = inputs.size(0);
   std::vector<std::int64_t> right = {samples, demand.outputs};
   std::string needed = fmt::format("({}, {}), ", samples, demand.outputs);
   if (demand.asks_for_tokens()) {
     right = {samples, inputs.size(1), demand.outputs};
-    needed = fmt::format("({}, {}, {}), logits of all tokens at each place", samples, inputs.size(1), demand.outputs);
+    needed =
+        fmt::format("({}, {}, {}), logits of all tokens at each position", samples, inputs.size(1), demand.outputs);
     if (demand.task.own_labels) {
-      needed = fmt::format("({}, {}, {} or more), logits of the classes at each place", samples, inputs.size(1),
+      needed = fmt::format("({}, {}, {} or more), logits of the classes at each position", samples, inputs.size(1),
                            demand.outputs);
       if (outputs.dim() == 3) right.back() = std::max(demand.outputs, outputs.size(2));
     }
@@ -301,7 +302,8 @@ void check_outputs(const at::Tensor& outputs, const at::Tensor& inputs, const Sc
                                   at::toString(outputs.scalar_type())));
 }
 
-// Adds random numbers to parameters in place: a layer that starts at zero hides what a module does with its samples.
+// Adds random numbers to parameters in place, because a layer that starts at zero hides what a module does with its
+// samples.
 void move_parameters(const std::vector<at::Tensor>& parameters) {
   const at::NoGradGuard no_gradients;
   constexpr RandomStream stream{.seed = 1, .purpose = Purpose::module_draws};
@@ -317,11 +319,11 @@ void move_parameters(const std::vector<at::Tensor>& parameters) {
   }
 }
 
-// Throws ScriptFault if a parameter's gradient is sparse, and so cannot be summed.
+// Throws ScriptFault if a parameter's gradient is sparse, and thus cannot be summed.
 void check_gradients(const at::Tensor& outputs, const std::vector<at::Tensor>& parameters,
                      const std::vector<std::string>& names) {
   if (!outputs.requires_grad())
-    throw ScriptFault("its forward in training does not depend on its parameters in a way that has gradients");
+    throw ScriptFault("in training its forward has no gradient with respect to any parameter");
   std::vector<at::Tensor> gradients;
   try {
     gradients = torch::autograd::grad({outputs.sum()}, parameters, {}, {}, /*create_graph=*/false,
@@ -332,12 +334,12 @@ void check_gradients(const at::Tensor& outputs, const std::vector<at::Tensor>& p
   for (std::size_t p = 0; p < gradients.size(); ++p)
     if (gradients[p].defined() && gradients[p].layout() != at::kStrided)
       throw ScriptFault(
-          fmt::format("its parameter {} has a gradient that is sparse; must be dense, as "
-                      "torch.nn.Embedding's is without sparse=True",
+          fmt::format("its parameter {} has a sparse gradient; must be dense, as that of "
+                      "torch.nn.Embedding without sparse=True",
                       names[p]));
 }
 
-// Numbers and flags that a module stores besides tensors.
+// Numbers and flags that a module stores in addition to tensors.
 std::vector<std::pair<std::string, c10::IValue>> scalars_of(const Module& module) {
   std::vector<std::pair<std::string, c10::IValue>> scalars;
   for (const auto& attribute : module.named_attributes()) {
@@ -353,10 +355,10 @@ void check_scalars(const Module& before, const Module& after) {
   const auto old = scalars_of(before), now = scalars_of(after);
   for (std::size_t i = 0; i < old.size(); ++i)
     if (old[i].second != now[i].second)
-      throw ScriptFault(fmt::format("its forward changes the number {}; it may change buffers alone", old[i].first));
+      throw ScriptFault(fmt::format("its forward changes the number {}; it may change only buffers", old[i].first));
 }
 
-// Whether samples affect each other: four together give a different result than two and two.
+// Whether samples affect each other: all four together give a different result than two and two.
 bool mixes(Module& module, const ProbeInputs& samples) {
   const at::Tensor together = call_on_copies(module, samples);
   std::vector<at::Tensor> apart;
@@ -373,16 +375,15 @@ bool mixes(Module& module, const ProbeInputs& samples) {
 void check_causality(Module& module, const ProbeInputs& longest) {
   const std::int64_t length = longest.inputs.size(1), earlier = (length + 1) / 2;
   if (earlier == length) return;
-  // Uses other tokens, not fewer: a module that needs sequences of equal length may still be causal.
+  // Uses different tokens, not fewer, because a module that needs sequences of equal length may still be causal.
   const at::Tensor later = longest.inputs.narrow(1, earlier, length - earlier).flip({0});
   const at::Tensor changed = at::cat({longest.inputs.narrow(1, 0, earlier), later}, 1);
   const at::Tensor before = call_on_copies(module, longest).narrow(1, 0, earlier);
   if (!are_near(before, call_on_copies(module, changed, longest.lengths).narrow(1, 0, earlier)))
-    throw ScriptFault(
-        "its logits at a place depend on later tokens; with loss = \"causal\" they must follow from those up to it");
+    throw ScriptFault("its logits at a position depend on later tokens; with loss = \"causal\" they must not");
 }
 
-// For sequences, in evaluation: throws ScriptFault if forward fails on shorter ones, down to the shortest. Returns
+// For sequences, in evaluation: throws ScriptFault if forward fails on shorter sequences, down to the shortest. Returns
 // whether padding after a sequence leaves its outputs unchanged.
 bool bears_padding(Module& module, const ScriptDemand& demand, const ProbeInputs& longest) {
   const std::int64_t length = longest.inputs.size(1);
@@ -433,7 +434,7 @@ bool gives_numbers(Module& module, const ProbeInputs& samples) {
 
 using Parts = std::vector<torch::jit::ObjectPtr>;  // a module and all its submodules
 
-// The position of a tensor in a module: attribute `slot` of part number `part`.
+// The location of a tensor in a module: attribute `slot` of part number `part`.
 struct Place {
   std::size_t part = 0;
   std::size_t slot = 0;
@@ -442,14 +443,14 @@ struct Place {
 struct NamedTensor {
   std::string name;
   at::Tensor value;
-  std::vector<Place> places;  // more than one if parts share it
+  std::vector<Place> places;  // more than one if parts share the tensor
 
   at::Tensor in(const Parts& parts) const {
     return parts[places.front().part]->getSlot(places.front().slot).toTensor();
   }
 };
 
-// A copy with separate parts and the same tensors; LibTorch's copy() would share the parts too.
+// A copy with separate parts that share the tensors. LibTorch's copy() would share the parts, too.
 torch::jit::ObjectPtr copy_of(const torch::jit::ObjectPtr& original) {
   torch::jit::ObjectPtr copy = original->copy();
   for (std::size_t slot = 0; slot < copy->slots().size(); ++slot) {
@@ -490,7 +491,7 @@ Parameter description_of(const NamedTensor& parameter, bool drawn) {
   return result;
 }
 
-// A copy of the module that one thread uses.
+// A copy of the module that one thread uses at a time.
 class ModuleCopy {
  public:
   explicit ModuleCopy(const Module& original) : module_(copy_of(original._ivalue())), parts_(parts_of(module_)) {}
@@ -515,8 +516,8 @@ class ModuleCopy {
   std::optional<bool> is_training_;
 };
 
-// Computes the statistics of the batch itself. A module moves a buffer from v to (1 - m) v + m s, with a momentum m of
-// its own. Starting at 0 the buffer becomes m s, starting at 1 it becomes 1 - m + m s.
+// Computes the statistics of the batch itself. A module moves a buffer from v to (1 - m) v + m s, with its own momentum
+// m. Starting at 0 the buffer becomes m s, and starting at 1 it becomes 1 - m + m s.
 void measure(const std::function<void()>& forward, const Network& network, const std::vector<at::Tensor>& buffers) {
   const auto start_from = [&](float value) {
     for (std::size_t b = 0; b < buffers.size(); ++b) {
@@ -536,7 +537,7 @@ void measure(const std::function<void()>& forward, const Network& network, const
   for (std::size_t b = 0; b < buffers.size(); ++b) {
     if (network.buffers()[b].counts || buffers[b].numel() == 0) continue;
     const at::Tensor of_0 = from_0[b].flatten();
-    // The difference is most exact where the statistic is smallest.
+    // The difference is most accurate where the statistic is smallest.
     const auto place = of_0.abs().argmin();
     const double momentum = 1 - (buffers[b].flatten()[place] - of_0[place]).item<double>();
     at::Tensor(buffers[b]).copy_(from_0[b] / momentum);
@@ -555,7 +556,7 @@ at::Tensor lengths_of(const TextGroup& group) {
   return group.lengths.defined() ? group.lengths : at::full({group.texts}, group.longest, at::kLong);
 }
 
-// Selects from a group's outputs (texts, longest, outputs) the rows of its own tokens that are needed, in their order.
+// Selects the needed rows from a group's outputs (texts, longest, outputs), in the order of its tokens.
 at::Tensor asked_of(const TextGroup& group, const SequenceBatch& texts, const at::Tensor& outputs) {
   const std::span<const std::int64_t> asked(texts.asked.data_ptr<std::int64_t>(),
                                             static_cast<std::size_t>(texts.asked.numel()));
@@ -568,10 +569,11 @@ at::Tensor asked_of(const TextGroup& group, const SequenceBatch& texts, const at
 
 }  // namespace
 
-// Copies share untrained tensors; parameters and buffers are views of flat memory. Thread-safe after probe().
+// Copies share untrained tensors. Parameters and buffers are views of flat memory. Thread-safe after probe().
 class ScriptModule {
  public:
-  // Loads the module with its values. Throws ScriptFault if the file is not a module, or its tensors cannot be trained.
+  // Loads the module with its values. Throws ScriptFault if the file is not a module, or if its tensors cannot be
+  // trained.
   explicit ScriptModule(const std::filesystem::path& file)
       : module_(load_module(file)), takes_lengths_(takes_lengths(module_)) {
     std::size_t number = 0;
@@ -586,12 +588,12 @@ class ScriptModule {
       ++number;
     }
     if (parameters_.empty())
-      throw ScriptFault("has no parameters that are trained (frozen modules have none, torch.jit.freeze)");
+      throw ScriptFault("has no trainable parameters (modules frozen by torch.jit.freeze have none)");
   }
 
-  // The outputs for these inputs. In training it writes the module's new values to the float and integer buffers among
-  // `buffers`; in evaluation it may write there as well. Parameters and buffers are in the order of contents(). If they
-  // are float64, the whole module is. `lengths`: (n,) int64, for a forward that takes them. Throws ScriptFault.
+  // Returns the outputs for these inputs. In training it writes the module's new values to `buffers`; in evaluation it
+  // may write there, too. Parameters and buffers are in the order of contents(). If they are float64, the whole module
+  // is evaluated in float64. `lengths`: (n,) int64, for a forward that takes lengths. Throws ScriptFault.
   at::Tensor forward(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& buffers,
                      const at::Tensor& inputs, Mode mode, const at::Tensor* lengths = nullptr) const {
     std::unique_ptr<ModuleCopy> copy = take_copy();
@@ -602,7 +604,7 @@ class ScriptModule {
     }
     copy->bind(parameters_, parameters);
     copy->bind(buffers_, bound);
-    // Untrained tensors have the parameters' precision.
+    // Untrained tensors get the precision of the parameters.
     const bool in_doubles = parameters.front().scalar_type() == at::kDouble;
     std::vector<at::Tensor> fixed;
     std::vector<std::uint32_t> versions;
@@ -613,7 +615,7 @@ class ScriptModule {
     }
     if (in_doubles) copy->bind(fixed_, fixed);
     const bool with_lengths = takes_lengths_ && lengths != nullptr;
-    // An ensemble's members use the same inputs one after another, and so do measured statistics.
+    // The members of an ensemble use the same inputs one after another, and so do measurements of statistics.
     const auto own = [&](const at::Tensor& given) { return changes_inputs_ ? given.clone() : given; };
     at::Tensor outputs =
         copy->forward(own(inputs), with_lengths ? own(*lengths) : at::Tensor(), mode != Mode::evaluate);
@@ -624,14 +626,14 @@ class ScriptModule {
     for (std::size_t f = 0; f < fixed.size(); ++f)
       if (fixed[f]._version() != versions[f] || !copy->value(fixed_[f]).is_same(fixed[f]))
         throw ScriptFault(
-            fmt::format("its tensor {} changes, which it did not when the file was read", fixed_[f].name));
+            fmt::format("its forward changes tensor {}, but did not when the file was checked", fixed_[f].name));
     if (in_doubles) return outputs;
     const std::lock_guard lock(mutex_);
     free_copies_.push_back(std::move(copy));
     return outputs;
   }
 
-  // Computes a few random samples, and throws ScriptFault if they do not meet the demand. Call it once, before all
+  // Evaluates a few random samples, and throws ScriptFault if they do not meet the demand. Call it once, before all
   // forwards.
   void probe(const ScriptDemand& demand) {
     Module trial = module_.deepcopy();
@@ -643,17 +645,18 @@ class ScriptModule {
     const auto drawn_before = SeededDraws::drawn();
     const std::string hint =
         demand.shape.has_tokens()
-            ? fmt::format("the {0} tokens of the data set are below {0}, and its longest sequence has {1}",
-                          demand.shape.vocabulary, demand.shape.width)
+            ? fmt::format(
+                  "the data set has {0} different tokens, numbered from 0, and its longest sequence has {1} tokens",
+                  demand.shape.vocabulary, demand.shape.width)
             : "";
     const at::Tensor first = with_hint(hint, [&] { return call_on_copies(trial, samples); });
     check_outputs(first, samples.inputs, demand);
     outputs_ = first.size(-1);
     if (!are_finite(first))
-      throw ScriptFault(fmt::format("its forward gives numbers that are not finite for random inputs of shape {}",
+      throw ScriptFault(fmt::format("its forward returns numbers that are not finite for random inputs of shape {}",
                                     c10::str(samples.inputs.sizes())));
     if (SeededDraws::drawn() > drawn_before)
-      throw ScriptFault("its forward draws random numbers in evaluation; it may in training alone" + why_traced);
+      throw ScriptFault("its forward draws random numbers in evaluation; it may do so only in training" + why_traced);
     Module moved = module_.deepcopy();
     moved.eval();
     move_parameters(tensors_in(parts_of(moved), parameters_));
@@ -662,9 +665,9 @@ class ScriptModule {
     if (mixes(moved, samples))
       throw ScriptFault(
           (demand.shape.has_tokens()
-               ? "its outputs for a sequence depend on those that stand beside it; they must not"
-               : "its outputs for a sample depend in evaluation on those that stand beside it; they may in "
-                 "training alone") +
+               ? "its outputs for a sequence depend on the other sequences of the batch; they must not"
+               : "in evaluation its outputs for a sample depend on the other samples of the batch; they may do so "
+                 "only in training") +
           why_traced);
     if (demand.shape.has_tokens()) {
       if (demand.task.kind == TextTask::Kind::causal_lm) check_causality(moved, samples);
@@ -683,13 +686,13 @@ class ScriptModule {
     check_scalars(module_, trial);
     sort_buffers(parts_of(trial));
     if (demand.shape.has_tokens() && !buffers_.empty())
-      throw ScriptFault(fmt::format("its buffer {} changes in training; a module of tokens must have none that does",
+      throw ScriptFault(fmt::format("its buffer {} changes in training; a module for tokens must not have such buffers",
                                     buffers_.front().name));
     changes_inputs_ = changes_inputs(moved, samples) || changes_inputs_;
     note_ = fixed_by_trace(module_, /*in_training=*/false);
     mixes_samples_ = draws_ || !buffers_.empty() || mixes(moved, samples);
     if (demand.shape.has_tokens()) {
-      why_no_derivative_ = "those of a module of one's own are not there for texts";
+      why_no_derivative_ = "derivatives of your own modules are not available for texts";
       return;
     }
 
@@ -699,7 +702,7 @@ class ScriptModule {
     why_no_derivative_ = why_no_derivative(doubles, tensors_in(parts_of(doubles), parameters_), samples);
   }
 
-  // Computes as many samples at once as a run will, without their gradients. Call it after probe(). Throws ScriptFault.
+  // Evaluates as many samples at once as a run will, without gradients. Call it after probe(). Throws ScriptFault.
   void try_batches(const ScriptDemand& demand, const ScriptOptions::Trial& trial) const {
     const SeededDraws draws(0);
     const auto with = [&](std::int64_t samples, bool in_training, const char* meaning) {
@@ -711,17 +714,17 @@ class ScriptModule {
       with_hint(fmt::format("{} = {}", meaning, samples),
                 [&] { check_outputs(call_on_copies(module, inputs), inputs.inputs, demand); });
     };
-    with(trial.trained, true, "in training a micro-batch has as many samples, training.micro_batch_size");
-    with(trial.evaluated, false, "so many samples are evaluated together, chunk_samples");
+    with(trial.trained, true, "the number of samples in a micro-batch, training.micro_batch_size");
+    with(trial.evaluated, false, "the number of samples that are evaluated together, chunk_samples");
   }
 
   // The number of outputs per sample or per token. Call it after probe().
   std::int64_t outputs() const { return outputs_; }
 
-  // Whether padding after a sequence does not change its outputs. Call it after probe().
+  // Whether padding after a sequence leaves its outputs unchanged. Call it after probe().
   bool bears_padding() const { return bears_padding_; }
 
-  // Without buffers before probe().
+  // Before probe() the contents have no buffers.
   ScriptContents contents(const ScriptOptions& options) const {
     ScriptContents contents{.mixes_samples = !options.fused || mixes_samples_,
                             .draws = draws_,
@@ -741,8 +744,8 @@ class ScriptModule {
   void add(const std::string& name, const at::Tensor& value, bool is_parameter, const Place& place) {
     if (is_parameter && value.scalar_type() != at::kFloat)
       throw ScriptFault(
-          fmt::format("its parameter {} has elements of type {}; must have float32, as module.float() gives", name,
-                      at::toString(value.scalar_type())));
+          fmt::format("its parameter {} has elements of type {}; must have float32 (call module.float() before saving)",
+                      name, at::toString(value.scalar_type())));
     auto& list = is_parameter && value.requires_grad() ? parameters_ : buffers_;
     const auto known = std::ranges::find_if(list, [&](const NamedTensor& other) {
       return value.numel() > 0 && other.value.data_ptr() == value.data_ptr() && other.value.sizes() == value.sizes();
@@ -753,15 +756,15 @@ class ScriptModule {
       list.push_back({name, value, {place}});
   }
 
-  // Buffers that training has changed remain buffers; the others become fixed tensors.
+  // Buffers that training has changed remain buffers; all others become fixed tensors.
   void sort_buffers(const Parts& parts_after_training) {
     for (NamedTensor& tensor : std::exchange(buffers_, {})) {
       const bool changes = !tensor.in(parts_after_training).equal(tensor.value);
       const auto type = tensor.value.scalar_type();
       if (changes && type != at::kFloat && !at::isIntegralType(type, /*includeBool=*/true))
-        throw ScriptFault(
-            fmt::format("its buffer {}, which training changes, has elements of type {}; must have float32 or integers",
-                        tensor.name, at::toString(type)));
+        throw ScriptFault(fmt::format(
+            "its buffer {}, which changes in training, has elements of type {}; must have float32 or integers",
+            tensor.name, at::toString(type)));
       (changes ? buffers_ : fixed_).push_back(std::move(tensor));
     }
   }
@@ -779,14 +782,14 @@ class ScriptModule {
   }
 
   Module module_;
-  std::vector<NamedTensor> parameters_;  // trained
-  std::vector<NamedTensor> buffers_;     // changed by training; before the probe: all that are not trained
-  std::vector<NamedTensor> fixed_;       // the others
+  std::vector<NamedTensor> parameters_;  // trained tensors
+  std::vector<NamedTensor> buffers_;     // tensors that training changes; before probe(): all that are not trained
+  std::vector<NamedTensor> fixed_;       // all other tensors
   bool takes_lengths_;
   bool mixes_samples_ = false;
   bool draws_ = false;
   bool bears_padding_ = true;
-  bool changes_inputs_ = false;  // changes them in place
+  bool changes_inputs_ = false;  // forward changes its inputs in place
   std::string note_;             // information for the user that is not a fault
   std::int64_t outputs_ = 0;
   std::string why_no_derivative_;

@@ -1,9 +1,9 @@
 // Included before all other headers when clang 14 checks files with LibTorch's headers (SYNCOPATE_LINT,
-// CMakeLists.txt). Those have vectors of incomplete types. In C++20 with GCC's library their members are constexpr, and
-// this clang then instantiates them at once. Nothing is linked.
+// CMakeLists.txt). These headers have vectors of incomplete types. In C++20 with GCC's library the members of vectors
+// are constexpr, and this clang then instantiates them at once. Nothing is linked.
 #pragma once
 
-#include <string>  // declares everything of the library that vectors need, with its constexpr
+#include <string>  // declares everything in the library that vectors need, with its constexpr
 
 #pragma push_macro("_GLIBCXX20_CONSTEXPR")
 #undef _GLIBCXX20_CONSTEXPR

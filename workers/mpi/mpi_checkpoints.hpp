@@ -17,20 +17,23 @@
 namespace syncopate {
 
 // Stops all ranks of a run, and writes each one's part of a checkpoint.
+// Stops all ranks of a run and writes each rank's part of a checkpoint.
 //
-// Rank 0 decides by its store that one is due, and calls for it. Each rank learns of it at its next call that may wait,
-// in a wait, or in a sleep, and stops there; none waits for what another one would do. Then nothing is sent any more:
-// - ranks receive the frames that are on their way, until each has all that was sent to it;
-// - collectives that all of their members have come to go on to their end. For the others each rank keeps its part;
-// - each rank writes its part, and once all have the run goes on. Clocks stand still meanwhile.
+//  Rank 0 asks its store whether a checkpoint is due and announces it. The other ranks notice the announcement at the
+//  start of their next call that may wait, in a wait or in a sleep. They stop there, without waiting for what another
+//  rank would do. While the ranks are stopped, no new message is sent:
+//  - Ranks receive the frames on their way until each rank has every frame that was sent to it.
+//  - Collectives that all members have entered are finished. For the other collectives each rank saves its part.
+//  - Each rank writes its part. The run continues once all parts are written. Clocks stand still until then.
 class MpiCheckpoints {
  public:
-  // `write`: this rank's part, of a run that stands still at that time.
+  // Writes this rank's part of a checkpoint, for a run that has stopped at time `at`.
   using Write = std::function<void(ByteSink& out, Time at)>;
   MpiCheckpoints(MpiRunState& state, MpiCollectives& collectives, Write write)
       : state_(state), collectives_(collectives), write_(std::move(write)), store_(state.options.store) {}
 
-  // Wherever a rank may stop, again and again: cheap. Throws LeftAtCheckpoint.
+  // Call it repeatedly wherever a rank may stop; it is cheap. Throws LeftAtCheckpoint if the run ends at the
+  // checkpoint.
   void stop_if_called() {
     if (!store_ || monotonic_ns() < next_look_ns_) return;
     constexpr std::int64_t look_every_ns = 1'000'000;
@@ -40,8 +43,8 @@ class MpiCheckpoints {
 
  private:
   struct CheckpointStop {
-    Time at{};                         // by the latest clock
-    std::vector<std::int64_t> sent{};  // to this rank, by rank
+    Time at{};                         // latest time of any rank's clock
+    std::vector<std::int64_t> sent{};  // frames sent to this rank, by sender
   };
   std::optional<std::int64_t> called_for();
   void stop(std::int64_t number);
@@ -65,14 +68,15 @@ class MpiCheckpoints {
   std::int64_t next_look_ns_ = 0;
 };
 
-// Log of everything the cluster returned to this rank's program, call by call, a few bytes each. Gradients and models
-// stand in it by their numbers (CheckpointLog), not their values.
+// Log of everything the cluster returned to this rank's program, call by call, a few bytes each. It stores the numbers
+// of gradients and models (CheckpointLog), not their values.
 //
-// A restarted process replays it: it answers the program's calls from here, without arithmetic, waiting or
-// communication, until the call at which the ranks had stopped. Then the parts get their state, and that call goes on.
+// A restarted process replays the log: it answers the program's calls from the log, without arithmetic, waiting or
+// communication, until the call at which the ranks stopped. There the state of the run is read from the checkpoint, and
+// that call continues.
 class MpiReplayLog {
  public:
-  // A call of Cluster, or what happened meanwhile.
+  // A call of Cluster, or an event between calls.
   enum class Call : std::uint8_t {
     now,
     has_left,
@@ -80,22 +84,22 @@ class MpiReplayLog {
     has_lost_state,
     bytes_sent,
     compute,
-    start,  // of a collective, whether or not its worker waits then
+    start,  // starts a collective, whether or not the worker waits for it at once
     finish,
     receive,
-    endless_micro_batch,  // the end of a program (MpiMicroBatches::EndlessMicroBatch)
-    row,                  // no call: a row of steps.csv, for the observer
-    end,                  // no call: the end of the program
+    endless_micro_batch,  // ends a program (MpiMicroBatches::EndlessMicroBatch)
+    row,                  // not a call: a row of steps.csv, for the observer
+    end,                  // not a call: the end of the program
   };
 
-  // Where a rank stands when it stops.
+  // The call at which a rank stopped.
   struct Position {
     Call call{};
-    bool is_inside = false;    // it has begun to wait; else it has not begun
-    std::uint64_t values = 0;  // made by the time that the call began
+    bool is_inside = false;    // the call has begun to wait; false: it has not begun
+    std::uint64_t values = 0;  // number of values created before the call began
   };
 
-  // `log` null: nothing is noted. A replay tells `observer` (may be null) of rows again.
+  // `log` null: nothing is logged. A replay reports logged rows to `observer` again, unless that is null.
   MpiReplayLog(CheckpointLog* log, RunObserver* observer) : log_(log), observer_(observer) {}
   MpiReplayLog(const MpiReplayLog&) = delete;
   MpiReplayLog& operator=(const MpiReplayLog&) = delete;
@@ -103,10 +107,10 @@ class MpiReplayLog {
   bool is_kept() const { return log_ != nullptr; }
   bool replays() const { return replays_; }
 
-  // Whether this call is answered from the log. Calls `at_end` at the end of the log; later calls are not.
+  // Whether this call is answered from the log. At the end of the log it calls `at_end` and stops replaying.
   bool replays(Call call);
   std::function<void()> at_end;
-  // The answer that this call had.
+  // Returns the logged answer to the next call.
   template <typename Answer>
   Answer next_answer(Call call) {
     Answer answer{};
@@ -116,7 +120,7 @@ class MpiReplayLog {
   }
   bool next_is(Call call) const { return replays_ && !calls_.is_through() && next() == call; }
 
-  // Notes what is answered now.
+  // Logs the answer that a call gets now.
   template <typename Answer>
   void record(Call call, const Answer& answer) {
     if (!is_kept()) return;
@@ -133,7 +137,7 @@ class MpiReplayLog {
     return answer;
   }
 
-  // Begins a call that may wait: a place to stop. False where the run goes on from within it.
+  // Begins a call that may wait, which is a place to stop. Returns false if the run has resumed inside this call.
   bool enter(Call call) {
     if (!is_kept()) return true;
     if (std::exchange(has_just_resumed_, false)) return !position_.is_inside;
@@ -148,7 +152,7 @@ class MpiReplayLog {
     StateArchive archive(out);
     archive(position_, calls_.bytes);
   }
-  // At the beginning: the run replays that log.
+  // Starts a replay of the log in `in`. Call it at the beginning of the run.
   void follow(ByteSource& in) {
     log_->follow(in);
     StateArchive archive(in);
@@ -167,13 +171,14 @@ class MpiReplayLog {
 
   CheckpointLog* log_;
   RunObserver* observer_;
-  StoredBytes calls_;  // each with its answer
+  StoredBytes calls_;  // each call is followed by its answer
   bool replays_ = false;
   bool has_just_resumed_ = false;
   Position position_;
 };
 
-// Tells an observer of rows, and notes them. Programs repeat all other calls of the observer.
+// Logs rows and passes them to an observer. No other call of the observer is logged, because a replayed program repeats
+// it.
 class LoggedRows : public RunObserver {
  public:
   LoggedRows(MpiReplayLog& replay_log, RunObserver* observer) : replay_log_(replay_log), observer_(observer) {}

@@ -31,7 +31,7 @@ MpiRunState::MpiRunState(const MpiCluster::Options& given, MpiCommunicators& giv
       books_(options.workers) {
   const bool takes_part = is_worker() || is_server();
   SpanRecorder* const spans = takes_part && options.record && options.record->spans ? &*options.record->spans : nullptr;
-  // Servers alone know what they keep, but the workers' spans are in other processes.
+  // Only servers know which gradients they keep, but the workers' spans are in other processes.
   if (spans && options.servers > 0) spans->collect_fates();
   for (const Rank worker : workers()) books_[worker] = Book(worker, start_time, spans);
   clock.restart(communicators.common_start_ns(), spans, self);
@@ -58,7 +58,7 @@ class MpiCluster::Process {
 
   RunTotals run(const Program& work, const Program& serve);
 
-  // The parts of a run, made anew for each.
+  // The parts of a run, constructed again for each run.
   struct Run {
     Run(const Options& given, MpiCommunicators& communicators, MpiWaitRounds& rounds);
 
@@ -80,7 +80,7 @@ class MpiCluster::Process {
       if (replay_log.enter(call)) checkpoints.stop_if_called();
       replay_log.wait();
     }
-    // Collectives of any kind; `blocks`: both at once (Cluster::perform).
+    // Start and finish any kind of collective. `blocks`: the worker does both in one call (Cluster::perform).
     StartedCollective start(Collective&& what, const Contribution& contribution, Place place, bool blocks);
     CollectiveResult finish(StartedCollective&& started, Place place, bool blocks);
     void serialise(StateArchive& archive) {
@@ -94,7 +94,7 @@ class MpiCluster::Process {
       partial_sums.progress();
       if (collectives.are_under_way()) collectives.advance_all();
     }
-    // Values come last: reading them needs the parts' values of the program in their places.
+    // Values are written last, because reading them needs the handles that the program holds after the replay.
     void write_checkpoint(ByteSink& out, Time at) {
       replay_log.write(out);
       StateArchive archive(out);
@@ -218,7 +218,7 @@ void MpiCluster::Process::follow(ByteSource& replay_log) {
   }
 }
 
-// Reads the checkpoint at the end of the replay, when all that programs hold is there, but for its values.
+// Reads the checkpoint at the end of the replay. By then the program holds everything except the values.
 void MpiCluster::Process::resume() {
   std::string problem;
   Time at{};
@@ -242,7 +242,7 @@ void MpiCluster::Process::resume() {
   options_.store->resumed();
 }
 
-// Collective over all ranks: none goes on if one cannot. Throws ReplayMismatch then.
+// Collective over all ranks. Throws ReplayMismatch on all ranks if any rank has a problem.
 void MpiCluster::Process::agree_to_resume(const std::string& problem) {
   has_agreed_ = true;
   const auto problems = gather_texts(problem, communicators_.everyone(), communicators_.cores_suffice());
@@ -250,7 +250,7 @@ void MpiCluster::Process::agree_to_resume(const std::string& problem) {
     if (!problems[rank].empty()) throw ReplayMismatch(fmt::format("rank {}: {}", rank, problems[rank]));
 }
 
-// After its program a participant announces its end, and takes in what the others still send.
+// After its program a participant announces its end and receives what the others still send.
 void MpiCluster::Process::finish() {
   using Ending = MpiRunState::Ending;
   MpiRunState& state = run_->state;
@@ -272,7 +272,7 @@ void MpiCluster::Process::finish() {
   state.ending = Ending::closed;
   run_->waiting.wait({}, [&] {
     for (const auto kind : {MpiTransport::Kind::message, MpiTransport::Kind::group_arrival})
-      while (state.transport.take(kind)) continue;  // too late for anybody: neither kept nor read
+      while (state.transport.take(kind)) continue;  // arrived too late: dropped unread
     const int participants = state.participants();
     return state.transport.count_announced(Announcement::closed, 0, participants) == participants - 1 &&
            state.transport.nothing_under_way();
@@ -299,7 +299,8 @@ RunTotals MpiCluster::run(const Program& work, const Program& serve) {
   try {
     return process_->run(work, serve);
   } catch (const LeftAtCheckpoint&) {
-    // Requests under way never end: MPI may still write to them, and no other communicator must get their messages.
+    // Pending requests never finish. MPI may still write to their buffers, and no other communicator may get their
+    // messages, so the process is leaked.
     static_cast<void>(process_.release());
     throw;
   }

@@ -1,9 +1,9 @@
 // The cluster of real processes: one worker per MPI rank, wall clock, delays injected as sleeps. Ranks 0 .. N-1 are
-// workers; the ranks from N on serve a method that has servers. Ranks that a method does not need stay idle until its
-// run ends, so that one experiment may mix methods with and without servers.
+// workers; the ranks from N on are servers, if the method has servers. Ranks that a method does not need stay idle
+// until its run ends, so that one experiment may mix methods with and without servers.
 //
-// Accounts: a participant's wall time is booked without gaps. Everything between two cluster calls (optimizer steps,
-// the algorithm itself) is compute; waiting for the last arrival is wait, the reduction itself communicate.
+// Accounts: all of a participant's wall time is booked. The time between two cluster calls (optimizer steps, the
+// algorithm itself) is compute. Waiting for the last member to arrive is wait, and the reduction itself is communicate.
 #pragma once
 
 #include <mpi.h>
@@ -35,18 +35,19 @@ class CheckpointStore {
  public:
   virtual ~CheckpointStore() = default;
 
-  // The number of the checkpoint that is to be written now. Rank 0 alone asks, again and again while the run goes on.
+  // The number of the checkpoint to write now, if one is due. Only rank 0 asks, repeatedly while the run goes on.
   virtual std::optional<std::int64_t> due() = 0;
 
   struct Written {
-    std::optional<std::uint64_t> digest{};  // of the part; none: it could not be written
-    std::string problem{};                  // then: why
+    std::optional<std::uint64_t> digest{};  // of the part; empty: it could not be written
+    std::string problem{};                  // why the part could not be written
   };
   virtual Written write(std::int64_t number, const std::function<void(ByteSink&)>& contents) = 0;
-  // Called on all ranks once all have written. `digests`: by rank. True: the run ends here (LeftAtCheckpoint).
+  // Called on all ranks once every rank has written. `digests`: by rank. Returns true if the run ends here
+  // (LeftAtCheckpoint).
   virtual bool written(std::int64_t number, const std::vector<std::optional<std::uint64_t>>& digests) = 0;
 
-  // Whether the run resumes from a checkpoint, on all ranks alike; and this participant's part of it.
+  // Whether the run resumes from a checkpoint (the same on all ranks), and this participant's part of it.
   virtual bool resumes() const = 0;
   virtual ByteSource& part() = 0;
   // Called once the run has resumed.
@@ -56,7 +57,7 @@ class CheckpointStore {
   virtual void serialise(StateArchive& archive) = 0;
 };
 
-// Thrown through the programs of all ranks where the store ends the run at a checkpoint.
+// Thrown through the programs of all ranks if the store ends the run at a checkpoint.
 struct LeftAtCheckpoint {};
 
 class MpiCluster : public Cluster {
@@ -65,17 +66,17 @@ class MpiCluster : public Cluster {
     int workers = 1;
     Servers servers{};
     const ComputeTime& compute_time;
-    Pace pace = Pace::inject;         // time-only runs compute nothing and so always emulate
-    Training& training;               // its executor should have no threads: a rank computes at once
-    RunObserver* observer = nullptr;  // may be null; worker 0 reports rounds
-    RunRecord* record = nullptr;      // alike on all ranks; null: nothing is recorded. Complete on rank 0 after the run
-    const OutagePlan* outages = nullptr;  // alike on all ranks; null: there are none. They are slept through
+    Pace pace = Pace::inject;             // time-only runs compute nothing, so they always emulate
+    Training& training;                   // its executor should have no threads, because a rank computes at once
+    RunObserver* observer = nullptr;      // may be null; worker 0 reports rounds
+    RunRecord* record = nullptr;          // null on all ranks: nothing is recorded. Complete on rank 0 after the run
+    const OutagePlan* outages = nullptr;  // null on all ranks: no outages. Ranks sleep through outages
     const MpiSession& session;
     MPI_Comm communicator = MPI_COMM_NULL;  // null: all ranks of the session
     // Called on a rank that fails, before all ranks end: the last chance to save data.
     std::function<void(const std::string& what)> before_abort = {};
-    // Null on all ranks: there are no checkpoints. Else this thread keeps a CheckpointLog (CheckpointLog::Scope)
-    // from before `training` is used until the run has ended.
+    // Null on all ranks: no checkpoints. If there is a store, this thread must hold a CheckpointLog
+    // (CheckpointLog::Scope) from before the first use of `training` until the run has ended.
     CheckpointStore* store = nullptr;
   };
 
@@ -86,10 +87,10 @@ class MpiCluster : public Cluster {
   int workers() const override;
   Servers servers() const override;
 
-  // Collective: every rank of the communicator calls it, idle ones too. The totals are complete on every rank. An
-  // exception of a program ends all ranks through MpiSession::abort with one message that names this rank. Only two are
-  // thrown on, on all ranks alike: ReplayMismatch (the run cannot resume from the checkpoint in the store) and
-  // LeftAtCheckpoint (the store ends the run at another).
+  // Collective: every rank of the communicator calls it, including idle ranks. The totals are complete on every rank.
+  // An exception of a program ends all ranks through MpiSession::abort, with one message that names this rank. Two
+  // exceptions are rethrown on all ranks instead: ReplayMismatch (the run cannot resume from the checkpoint in the
+  // store) and LeftAtCheckpoint (the store ends the run at a checkpoint).
   RunTotals run(const Program& work, const Program& serve) override;
 
   Time now(Rank self) const override;
@@ -110,24 +111,25 @@ class MpiCluster : public Cluster {
   Bytes bytes_sent() const override;
 
  private:
-  class Process;  // this rank's part in the run
+  class Process;  // this rank's part of the run
   std::unique_ptr<Process> process_;
 };
 
-// A participant's book by the wall clock: the time between two bookings belongs to the second.
+// A participant's book on the wall clock. The time between two bookings belongs to the second booking.
 class WallAccount {
  public:
-  // Time counts from `start_ns` of the monotonic clock. `spans` (may be null) records all bookings as `self`'s.
+  // Time counts from `start_ns` of the monotonic clock. `spans` (may be null) records all bookings as those of `self`.
   void restart(std::int64_t start_ns, SpanRecorder* spans, Rank self) { *this = WallAccount(start_ns, spans, self); }
 
   Time now() const { return Time{Duration{monotonic_ns() - start_ns_}}; }
   std::int64_t to_monotonic_ns(Time time) const { return later(time, Duration{start_ns_}).time_since_epoch().count(); }
 
-  // From the last booking until now, or until `end`, which may lie in the past (then clipped).
+  // Books the time from the last booking until now, or until `end` (clipped to now if it lies in the past).
   void book(Activity activity, const SpanLabel& label = {}) { book_until(activity, now(), label); }
   void book_until(Activity activity, Time end, const SpanLabel& label) { book_.pass(activity, end, label); }
 
-  // Begins a call that may wait: the time since the last one is compute. False, unbooked, if the run resumes in it.
+  // Begins a call that may wait: books the time since the last call as compute. Returns false, and books nothing, if
+  // the run has resumed inside this call.
   bool enter() {
     if (std::exchange(resumes_, false)) return false;
     book(Activity::compute);
@@ -135,21 +137,21 @@ class WallAccount {
   }
   void enter_unbooked() { resumes_ = false; }
 
-  // From here on time counts from another start: none passes while the run stands still or waits to be resumed.
+  // Counts time from another start, so that no time passes while the run is stopped or waits to be resumed.
   void resume_from(std::int64_t start_ns, bool inside_a_call) {
     start_ns_ = start_ns;
     resumes_ = inside_a_call;
   }
   void stood_still(std::int64_t for_ns) { start_ns_ += for_ns; }
 
-  // Makes the account end at T, see Book::take_back; a missing rest counts as waiting.
+  // Ends the account at time `end` (Book::take_back). If the account is shorter, the rest is booked as waiting.
   Duration close(Time end) {
     book_until(Activity::wait, end, {"end of the run"});
     return book_.take_back(end);
   }
 
   Book& book() { return book_; }
-  Time booked() const { return book_.now(); }  // everything before it is booked
+  Time booked() const { return book_.now(); }  // time until which everything is booked
   void meet() { book_.meet(); }
   Time met_at() const { return book_.met_at(); }
 
@@ -160,11 +162,11 @@ class WallAccount {
       : start_ns_(start_ns), book_(self, start_time, spans) {}
 
   std::int64_t start_ns_ = 0;
-  bool resumes_ = false;  // the call in which the run has resumed
+  bool resumes_ = false;  // the run has resumed inside the next call
   Book book_;
 };
 
-// The state that the parts of an MPI rank share: who it is, its transport, its clock and book, and its counts.
+// The state that the parts of an MPI rank share: its rank, transport, clock, book and counts.
 class MpiRunState {
  public:
   MpiRunState(const MpiCluster::Options& options, MpiCommunicators& communicators);
@@ -174,58 +176,59 @@ class MpiRunState {
   const Rank self;
   MpiTransport transport;
   WallAccount clock;
-  StepRows rows;  // on the rank that tells the observer
+  StepRows rows;  // on the rank that reports to the observer
 
   bool is_worker() const { return self.value < options.workers; }
   bool is_server() const { return !is_worker() && self.value < participants(); }
-  bool is_coordinator() const { return self == Rank{0}; }  // of partial all-reduces
+  bool is_coordinator() const { return self == Rank{0}; }  // coordinates partial all-reduces
   int participants() const { return options.workers + options.servers; }
   Ranks workers() const { return Ranks(options.workers); }
   Ranks servers() const { return Ranks(Rank{options.workers}, options.servers); }
-  // A server is notified when these leave: workers, and with regional servers all participants.
+  // The participants whose end a server is notified of: workers, and with regional servers all participants.
   Ranks notified_of() const { return Ranks(options.servers.regions > 0 ? participants() : options.workers); }
   int number_notified() const { return options.servers.regions > 0 ? participants() - 1 : options.workers; }
   std::string name_of(Rank rank) const { return options.servers.name_of(rank, options.workers); }
 
   Time now() const { return clock.now(); }
-  // This rank's own book, with its clock, or what it knows of another worker's work; summed over the ranks at the end.
+  // This rank's own book on its clock, or its book of another worker's gradients. Books are summed over the ranks at
+  // the end.
   Book& book_of(Rank worker) { return worker == self ? clock.book() : books_[worker]; }
   DecidedBy decided_by() const { return options.servers > 0 ? DecidedBy::servers : DecidedBy::workers; }
 
   bool has_ended(Rank worker) const {
     return worker == self ? program_has_ended : transport.has_announced(MpiTransport::Announcement::ended, worker);
   }
-  // Whether all of them have ended.
+  // Whether all servers have ended.
   bool servers_are_gone() const {
     return options.servers > 0 && is_worker() &&
            transport.count_announced(MpiTransport::Announcement::ended, options.workers, participants()) ==
                options.servers;
   }
-  // Whether all other workers have ended, or never will.
+  // Whether every other worker has ended or is in a micro-batch that never ends.
   bool others_are_through() const;
 
-  // Each participant counts what it has sent, and says so in its messages. A worker adds what it has got from other
-  // servers than the receiver, so that a server knows of all.
+  // Each participant counts the bytes that it has sent and reports the count in its messages. A worker adds the bytes
+  // that it received from servers other than the receiver, so that each server knows of all bytes.
   Bytes bytes_sent() const {
     return std::accumulate(bytes_reported.begin(), bytes_reported.end(), collective_bytes + sent_bytes);
   }
-  Bytes collective_bytes{};             // of all workers, known to each
-  Bytes sent_bytes{};                   // of this rank, and of collectives that only it counts
-  ByRank<Bytes> bytes_reported;         // as the others said last
+  Bytes collective_bytes{};             // collectives of all workers; the same on each worker
+  Bytes sent_bytes{};                   // sent by this rank, and by group collectives that only this rank counts
+  ByRank<Bytes> bytes_reported;         // by participant, as last reported
   std::int64_t collectives = 0;         // counted by this rank
-  std::int64_t collectives_of_all = 0;  // collectives of all workers that it has come to
+  std::int64_t collectives_of_all = 0;  // collectives of all workers that this worker has entered
   std::int64_t kept_in_collectives = 0;
   std::int64_t kept_in_partial_sums = 0;  // worker 0
-  bool has_partial_sums = false;          // as far as is known here
+  bool has_partial_sums = false;          // as far as this rank knows
 
-  // How far this rank has come after its program (MpiCluster::Process::finish).
+  // How far this rank is in the steps after its program (MpiCluster::Process::finish).
   enum class Ending { none, announced, closed };
   Ending ending = Ending::none;
   Time program_end = start_time;
   bool program_has_ended = false;
-  bool is_lost = false;  // in a micro-batch that never ends
+  bool is_lost = false;  // the rank is in a micro-batch that never ends
 
-  // Archives all but the clock and its recorder.
+  // Archives everything except the clock and its recorder.
   void serialise(StateArchive& archive);
 
  private:

@@ -40,25 +40,26 @@ Time last_arrival(const std::vector<Arrival>& arrivals) {
   return std::ranges::max_element(arrivals, {}, &Arrival::time)->time;
 }
 
-// Empty if all came for the same; else who stands where, one line each. The first arrival is that of worker `first`.
+// Returns an empty text if all members wait for the same collective, or one line per member that says where it waits.
+// The first arrival is from worker `first`.
 std::string explain_mismatch(const std::vector<Arrival>& arrivals, int first) {
   const Arrival& front = arrivals.front();
   if (std::ranges::all_of(arrivals, [&](const Arrival& other) { return other.terms == front.terms; })) return {};
   const std::string left = who_has_left(arrivals);
-  std::string text = left.empty() ? "the workers wait for different things and none can go on:"
-                                  : left + ", and the others wait for what needs every worker:";
+  std::string text = left.empty() ? "the workers wait for different collectives, so none can continue:"
+                                  : left + ", but the others wait in a collective that needs every worker:";
   for (std::size_t rank = 0; rank < arrivals.size(); ++rank)
     text += fmt::format("\n  worker {} {}", first + static_cast<int>(rank), describe(arrivals[rank]));
   return text;
 }
 
-// Why `own` cannot go on without a worker that will not come.
+// Explains why `own` cannot continue without a worker that will never arrive.
 std::string explain_absence(const Arrival& own, Rank absent, const char* why) {
   return fmt::format("worker {} {}, and {} at {} needs it", absent.value, why, properties_of(own.terms->kind).name,
                      own.place);
 }
 
-// This worker's part of a weighted mean; nothing if all have the same part.
+// Returns this worker's weight in a weighted mean; nullopt if all weights are equal.
 std::optional<double> share_of(const Arrival& own, const std::vector<Arrival>& arrivals) {
   double sum = 0;
   bool equal = true;
@@ -70,7 +71,7 @@ std::optional<double> share_of(const Arrival& own, const std::vector<Arrival>& a
   return own.weight / sum;
 }
 
-// The age of the mean of all workers' moments.
+// The age of the optimizer moments in the mean of all workers.
 MomentAges age_of_mean(const Training& training, const std::vector<Arrival>& arrivals) {
   std::vector<MomentAges> ages;
   std::vector<double> weights;
@@ -82,21 +83,21 @@ MomentAges age_of_mean(const Training& training, const std::vector<Arrival>& arr
   return training.age_of_mean(ages, is_weighted ? std::span<const double>(weights) : std::span<const double>());
 }
 
-// Parameters and buffers travel; every rank keeps its own moments.
+// A broadcast moves parameters and buffers. Every rank keeps its own optimizer moments.
 constexpr AveragePolicy broadcast_policy{.buffers = StatePolicy::average};
 
-// A piece of a broadcast moves within a millisecond, and is long enough for the bandwidth of any network. What is not
-// longer MPI sums by itself, with fewer messages one after another than a ring has.
+// A piece of a broadcast moves within a millisecond, and is long enough for the bandwidth of any network. Sums of at
+// most this size use MPI's own all-reduce, which takes fewer consecutive messages than a ring.
 constexpr std::size_t piece_bytes = std::size_t{1} << 20;
 constexpr std::size_t pieces_at_once = 4;
 
 std::size_t element_bytes(MPI_Datatype type) { return type == MPI_DOUBLE ? sizeof(double) : sizeof(float); }
 
-// Tags of sums that are under way at the same time; MPI has at least 2^15.
+// Bounds the tags of simultaneous sums. MPI guarantees at least 2^15 tags.
 constexpr std::int64_t most_under_way = 1024;
 
-// Keeps the zeros that time-only collectives of this process move, for the next one of that size. Sums of zeros are
-// zeros, and writing them anew would take time that no model costs.
+// Caches the zeros that time-only collectives of this process move, for the next collective of the same size. Sums of
+// zeros are zeros. Writing new zeros each time would take time that belongs to no model.
 class SpareZeros {
  public:
   FlatVector take(Bytes bytes) {
@@ -120,7 +121,7 @@ class SpareZeros {
 
 SpareZeros spare_zeros;
 
-// A chunk is moved and added within a millisecond, and long enough for the bandwidth of any network.
+// A chunk is moved and added within a millisecond, and is long enough for the bandwidth of any network.
 constexpr std::size_t most_chunk_bytes = std::size_t{1} << 19;
 
 std::byte* at(const RingSums::Values& values, std::size_t element) {
@@ -166,7 +167,7 @@ StartedCollective MpiCollectives::arrive(Collective&& what, bool blocks, const C
   if (!state_.is_worker()) throw RunFailure("a server cannot take part in a collective");
   const auto is_a_worker = [this](Rank root) { return root.value >= 0 && root.value < state_.options.workers; };
   if (!is_a_worker(what.root))
-    throw RunFailure(fmt::format("a broadcast from rank {}, but the workers are 0 to {}", what.root.value,
+    throw RunFailure(fmt::format("a broadcast from rank {}: the workers are ranks 0 to {}", what.root.value,
                                  state_.options.workers - 1));
   if (what.is_exchange() && !state_.options.training.time_only()) state_.options.training.begin_held();
   MpiCollectiveGroup& group = group_of(what);
@@ -217,7 +218,7 @@ Arrival MpiCollectives::arrival_at(const Collective& what, const Contribution& c
   return own;
 }
 
-// In the order in which they were started: the reduction of none begins before that of the one before.
+// Advances collectives in the order of their starts. A reduction begins only after the previous one has begun.
 void MpiCollectives::advance(MpiCollectiveGroup& group) {
   for (MpiCollective& collective : group.open) {
     if (collective.has_ended) continue;
@@ -228,12 +229,12 @@ void MpiCollectives::advance(MpiCollectiveGroup& group) {
       conclude_arrivals(group, collective);
       if (!collective.blocks && collective.reduction) collective.reduction->begin();
     }
-    if (collective.blocks) return;  // its ranks stand in finish
+    if (collective.blocks) return;  // its members run the reduction in `finish`
     if (!collective.reduction || collective.reduction->test()) end_collective(group, collective);
   }
 }
 
-// Frames of one sender come in order, so that its news say whether it has left before.
+// Frames of one sender arrive in order, so an announced end means that no arrival precedes it.
 void MpiCollectives::gather_arrivals(MpiCollectiveGroup& group, MpiCollective& collective) {
   std::erase_if(collective.awaited, [&](Rank member) {
     if (const auto frame = state_.transport.take(frames_of(group), member)) {
@@ -252,7 +253,7 @@ void MpiCollectives::gather_arrivals(MpiCollectiveGroup& group, MpiCollective& c
   });
 }
 
-// Concludes what all arrivals say together. Collectives come here in the order of their starts, on all members alike.
+// Determines the agreed values from all arrivals. All members process collectives here in the order of their starts.
 void MpiCollectives::conclude_arrivals(MpiCollectiveGroup& group, MpiCollective& collective) {
   const auto& arrivals = collective.arrivals;
   const auto& [first, count] = group.members;
@@ -282,7 +283,8 @@ void MpiCollectives::conclude_arrivals(MpiCollectiveGroup& group, MpiCollective&
                                         .members = count,
                                         .payload = payload_of(all, state_.options.training, count)});
   if (is_group(group)) {
-    // The first member counts it for the group, as its own bytes: the other workers do not know of it.
+    // Only the first member counts the bytes of the group, as its own, because workers outside the group do not know of
+    // them.
     collective.agreement = {.time = last_arrival(arrivals)};
     if (state_.self == first) ++state_.collectives, state_.sent_bytes += moved;
   } else {
@@ -305,7 +307,7 @@ void MpiCollectives::end_collective(const MpiCollectiveGroup& group, MpiCollecti
   const Kind kind = collective.own.terms->kind;
   std::vector<GradientArrival>* const recorded = arrivals_of(state_.options.record);
   if (recorded && StepRows::is_row(kind, collective.row)) {
-    const Time begin = state_.rows.begin();  // where the row before has ended
+    const Time begin = state_.rows.begin();  // the end of the row before
     for (const Rank worker : state_.workers()) {
       const Time at = collective.arrivals[static_cast<std::size_t>(worker.value)].time;
       recorded->push_back({begin, collective.row.step, worker, at - begin});
@@ -345,7 +347,7 @@ CollectiveResult MpiCollectives::finish(StartedCollective&& started, const Place
   return result;
 }
 
-// A worker that is lost now may have come here before.
+// A worker that is lost now may have entered this collective before, so the numbers are compared.
 void MpiCollectives::fail_for_lost(const MpiCollective& collective) const {
   const std::int64_t needed = collective.number + 1;
   for (const Rank worker : state_.workers())
@@ -353,7 +355,7 @@ void MpiCollectives::fail_for_lost(const MpiCollective& collective) const {
       throw RunFailure(explain_absence(collective.own, worker, "is in a micro-batch that never ends"));
 }
 
-// Lost workers end too, once all others have.
+// Lost workers also end, once all other workers have ended.
 void MpiCollectives::wait_for_all_ends() {
   waiting_.wait_for_others([&] { return !are_under_way(); });
   const int workers = state_.options.workers;
@@ -366,7 +368,7 @@ void MpiCollectives::drive() {
   for (auto& [members, group] : groups_) drive(group);
 }
 
-// Ranks that have not stopped wait in it, or will: it ends for all of them.
+// Ranks that have not stopped yet wait in this collective, or will, so it ends for all of them.
 void MpiCollectives::drive(MpiCollectiveGroup& group) {
   for (MpiCollective& collective : group.open) {
     if (collective.has_ended || !collective.is_complete || !collective.blocks) continue;
@@ -478,7 +480,7 @@ void MpiReduction::serialise(StateArchive& archive) {
   if (archive.reads() && what_.kind == Kind::average && !training_.time_only()) add_slice();
 }
 
-// This rank's, where somebody wants to know, and in the first slice alone.
+// This rank's micro-batches, if a caller needs them. Only the first slice carries them.
 std::vector<MicroBatch> MpiReduction::carried() const {
   if (training_.time_only()) return {};
   if (what_.kind == Kind::all_reduce && what_.slice.index == 0) return training_.travelling(what_.gradient);
@@ -487,7 +489,7 @@ std::vector<MicroBatch> MpiReduction::carried() const {
 }
 
 void MpiReduction::write() {
-  const CheckpointLog::Suspended unnoted;  // this happens at times that no replay repeats, and nothing of it is kept
+  const CheckpointLog::Suspended unnoted;  // runs at times that no replay repeats, and the log needs nothing of it
   if (training_.time_only()) {
     Collective without_numbers{
         .kind = what_.kind, .packet = what_.packet, .policy = what_.policy, .slice = what_.slice};
@@ -518,20 +520,20 @@ void MpiReduction::write() {
     case Kind::sum_differences:
     case Kind::gather_differences:
       training_.executor().wait(what_.packet.words->producer);
-      values_ = copy_of(what_.packet.words->value);  // its worker may still read its own
+      values_ = copy_of(what_.packet.words->value);  // a copy, because its worker may still read the packet
       return gathers() ? begin_gathering() : add(values_.span());
     case Kind::broadcast_packet:
       if (is_root_) training_.executor().wait(what_.packet.words->producer);
       values_ = is_root_ ? copy_of(what_.packet.words->value) : zeros_of(what_.packet.size);
       return add(values_.span());
-    case Kind::partial_all_reduce:  // goes by frames
+    case Kind::partial_all_reduce:  // sent as frames
     case Kind::all_gather:
     case Kind::barrier:
       return;
   }
 }
 
-// Chunks are of one size. What stands behind the words of a packet is of one size too.
+// All chunks have one size. The data behind the words of a packet also has one size.
 void MpiReduction::begin_gathering() {
   const std::size_t behind = values_.size() - static_cast<std::size_t>(what_.packet.size.value()) / sizeof(float);
   std::size_t all = 0;
@@ -546,7 +548,7 @@ void MpiReduction::begin_gathering() {
   gathered_ = FlatVector(all);
 }
 
-// Adds the whole, or a slice of the parameters; the first slice with all that follows the parameters.
+// Adds all values, or a slice of the parameters. The first slice also includes all values after the parameters.
 void MpiReduction::add_slice() {
   if (what_.slice.count == 1) return add(values_.span());
   const auto parameters = static_cast<std::int64_t>(training_.objective().parameters());
@@ -556,7 +558,7 @@ void MpiReduction::add_slice() {
   if (what_.slice.index == 0) add(values_.span().subspan(static_cast<std::size_t>(parameters)));
 }
 
-// Sums in double precision; the values have the high and the low parts.
+// Sums in double precision. `values_` holds the high and the low parts.
 void MpiReduction::widen() {
   what_.gradient.use_double_precision();
   const std::size_t parameters = training_.objective().parameters();
@@ -672,7 +674,7 @@ Gradient MpiReduction::sum() {
   return total;
 }
 
-// This rank knows what has flowed into its own packet; others say the same of theirs.
+// This rank knows the micro-batches in its own packet; the other ranks report those in theirs.
 SharedPackets MpiReduction::packets() {
   if (training_.time_only()) return nullptr;
   std::vector<Packet> packets;
@@ -747,14 +749,14 @@ void RingSums::end_step(Lane& lane) {
   if (++lane.step == 2 * (size_ - 1)) lane.step = -1;
 }
 
-// Chunks of whole elements, of a piece whose length all ranks know.
+// Chunks of whole elements of a piece. All ranks know the piece's length.
 RingSums::Values RingSums::chunk(const Values& piece, int number) const {
   const auto place = static_cast<std::size_t>((number % size_ + size_) % size_), of = static_cast<std::size_t>(size_);
   const std::size_t begin = piece.count * place / of, end = piece.count * (place + 1) / of;
   return {at(piece, begin), end - begin, piece.type};
 }
 
-// First its own, then those that it has added to, at last those that are complete.
+// A rank first sends its own chunk, then chunks that it has added to, then complete ones.
 int RingSums::chunk_sent(int step) const { return is_adding(step) ? rank_ - step : rank_ + size_ - step; }
 
 FlatVector cut(const FlatVector& whole, const ValueLayout& layout, const Slice& slice) {

@@ -19,53 +19,53 @@
 
 namespace syncopate {
 
-// Every member's message to the others before a collective moves data: waits are polite, totals agreed, and mismatches
-// explained.
+// Each member's message to the others before a collective moves data. It allows polite waits, lets members agree on
+// totals and explains mismatches.
 struct Arrival {
   Time time{};
-  std::optional<Collective::Terms> terms{};  // none: the worker's program has ended
+  std::optional<Collective::Terms> terms{};  // empty: the worker's program has ended
   bool wide = false;                         // the gradient is in double precision
   bool blocks = false;                       // the worker does nothing else until the collective has ended
-  double weight = 0;                         // of the model in an average
-  MomentAges ages{};                         // of its moments
-  std::int64_t micro_batches = 0;            // in the gradient that is reduced
-  Contribution part{};                       // without its time
-  Bytes packet_bytes{};                      // of the packet that is exchanged
-  Bytes message_bytes{};                     // sent by this worker so far
-  std::int64_t partial_kept = 0;             // worker 0: micro-batches kept in partial all-reduces so far
-  char place[64] = {};                       // where in the algorithm, for the explanation
+  double weight = 0;                         // weight of the model in a weighted mean
+  MomentAges ages{};                         // ages of the optimizer moments of the model
+  std::int64_t micro_batches = 0;            // in the gradient to reduce
+  Contribution part{};                       // compute_time is not set
+  Bytes packet_bytes{};                      // size of the packet to exchange
+  Bytes message_bytes{};                     // in messages, sent by this worker so far
+  std::int64_t partial_kept = 0;             // worker 0 only: micro-batches kept in partial all-reduces so far
+  char place[64] = {};                       // file and line in the algorithm, for error messages
 };
 
-// Sums of values over the ranks of a communicator, in place, that go on wherever their ranks let MPI progress.
+// Sums values in place over the ranks of a communicator. The sums advance whenever the ranks let MPI progress.
 //
-// The sum goes piece by piece around the ring, a few pieces at a time. A rank hands a chunk (its share of a piece) to
-// the next one, which adds its own; after N - 1 steps each rank has the sum of one chunk, and after N - 1 more all have
-// all of them. Each rank sends 2 (N - 1) / N of the values, as the network model's ring does. The first summand of
-// chunk i is rank i's, the next one rank i + 1's: the order of summation depends on nothing else. All ranks add at the
-// same time; MPI's own non-blocking sum may bring all values to one of them (Open MPI does, in place).
+// The sum goes around the ring in pieces, a few at a time. A rank sends a chunk (its share of a piece) to the next
+// rank, which adds its own values. After N - 1 steps each rank has the sum of one chunk; after N - 1 more steps every
+// rank has all sums. Each rank sends 2 (N - 1) / N of the values, as in the network model's ring. In chunk i the first
+// summand is rank i's and the next is rank i + 1's, so the order of summation depends on nothing else. All ranks add at
+// the same time, whereas MPI's own non-blocking sum may bring all values to one rank (Open MPI does this in place).
 class RingSums {
  public:
-  // Values to reduce: `count` floats or doubles (`type`), the same number on all ranks.
+  // Values to reduce: `count` floats or doubles (`type`). All ranks have the same count.
   struct Values {
     void* data;
     std::size_t count;
     MPI_Datatype type;
   };
-  static constexpr int lanes = 8;  // pieces at a time, each with a tag of its own
+  static constexpr int lanes = 8;  // pieces under way at a time; each has its own tag
 
-  // All ranks of `ranks` give the same values in the same order. Nobody else may use tags first_tag to
-  // first_tag + lanes - 1 there until the sums are done.
+  // All members of `ranks` pass values of the same sizes and types in the same order. Tags first_tag to first_tag +
+  // lanes - 1 of `ranks` are reserved until the sums are done.
   RingSums(const std::vector<Values>& values, MPI_Comm ranks, int first_tag);
   RingSums(const RingSums&) = delete;
   RingSums& operator=(const RingSums&) = delete;
 
-  // Does what can be done now. Returns whether all sums are there.
+  // Advances without blocking. Returns whether all sums are done.
   bool test();
 
  private:
   struct Lane {
     Values piece{};
-    int step = -1;  // of 2 (N - 1); -1: none is under way
+    int step = -1;  // of 2 (N - 1); -1: no piece is under way
     std::array<MPI_Request, 2> requests{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     std::vector<std::byte> received{};
   };
@@ -83,23 +83,23 @@ class RingSums {
   int first_tag_;
   int rank_;
   int size_;
-  std::array<std::deque<Values>, lanes> waiting_;  // by lane, on all ranks alike
+  std::array<std::deque<Values>, lanes> waiting_;  // pieces, by lane; the same on all ranks
   std::array<Lane, lanes> lanes_;
 };
 
-// The values that a time-only run moves, so that its messages load the real network too.
+// Zeros of this size. Time-only runs send them, so that their messages also load the real network.
 FlatVector zeros_of(Bytes bytes);
 
-// The values of one collective on one rank: its part, in buffers that MPI reduces in place, and the result.
+// One rank's values in a collective: its part, in buffers that MPI reduces in place, and the result.
 class MpiReduction {
  public:
-  // The conclusion from all arrivals.
+  // The properties of the collective that follow from the arrivals of all its members.
   struct Agreed {
     std::int64_t micro_batches = 0;  // in the sum
-    bool wide = false;               // in double precision
-    std::optional<double> share{};   // of this rank's model in a mean; none (on all ranks): equal shares
-    std::vector<Bytes> packets{};    // of each rank, where all are gathered
-    MomentAges ages{};               // of the mean's moments
+    bool wide = false;               // the sum is in double precision
+    std::optional<double> share{};   // weight of this rank's model in a mean; empty on all ranks: equal weights
+    std::vector<Bytes> packets{};    // sizes by rank, if packets are gathered
+    MomentAges ages{};               // ages of the optimizer moments of the mean
 
     void serialise(StateArchive& archive) { archive(micro_batches, wide, share, packets, ages); }
   };
@@ -109,21 +109,22 @@ class MpiReduction {
     bool is_root = false;
   };
 
-  // `ranks` has the members, for collectives alone, in the same order on all of them. `number`: of this collective
-  // among theirs, of which several may be under way.
+  // `ranks` contains the members in the same order on all ranks, and only collectives use it. `number` counts the
+  // collectives of these members; several may be under way.
   MpiReduction(Training& training, Collective&& what, const Agreed& agreed, MPI_Comm ranks, std::int64_t number);
-  // A collective that has ended before the checkpoint. Its values come with the log (CheckpointLog), or by `serialise`.
+  // Constructs a collective that ended before the checkpoint. Its values come from the log (CheckpointLog) or
+  // `serialise`.
   MpiReduction(Training& training, Collective&& what, const Agreed& agreed, const Ended& members);
   ~MpiReduction();
   MpiReduction(const MpiReduction&) = delete;
   MpiReduction& operator=(const MpiReduction&) = delete;
 
-  // Blocks until the values are there.
+  // Blocks until all values have arrived.
   void run();
-  // Returns at once; then call `test` until it is true. Values go piece by piece, so that no call takes long.
+  // Starts without blocking; then call `test` until it returns true. Values move in pieces, so that no call takes long.
   void begin();
   bool test();
-  // Begins all pieces of a broadcast: this rank does nothing else from here on.
+  // Begins all remaining pieces of a broadcast. Call it when this rank does nothing else until the end.
   void begin_rest() { begin_pieces(pieces_.size()); }
 
   const Agreed& agreed() const { return agreed_; }
@@ -167,51 +168,51 @@ class MpiReduction {
   int size_ = 1;
   bool is_root_ = false;
   FlatVector values_;
-  std::vector<MicroBatch> carried_;  // this rank's, where somebody wants to know
-  FlatVector gathered_;              // everybody's packets, or chunks
-  std::vector<int> words_;           // of each rank there
-  std::vector<int> begins_;          // where they begin
-  std::vector<double> exact_;        // of a wide sum
-  std::vector<double> numbers_;      // summed, or everybody's
-  std::vector<Part> parts_;          // of the buffers, which are reduced
-  std::optional<RingSums> sums_;     // of the long ones, where they do not block
-  std::vector<Part> pieces_;         // of the parts of a broadcast, which begin one after another
-  std::size_t begun_ = 0;            // pieces
+  std::vector<MicroBatch> carried_;  // micro-batches in this rank's contribution, if a caller needs them
+  FlatVector gathered_;              // packets or chunks of all ranks
+  std::vector<int> words_;           // number of words in it, by rank
+  std::vector<int> begins_;          // where each rank's words begin
+  std::vector<double> exact_;        // double-precision sum
+  std::vector<double> numbers_;      // summed, or gathered from all ranks
+  std::vector<Part> parts_;          // buffers to reduce
+  std::optional<RingSums> sums_;     // sums of the long parts, unless the collective blocks
+  std::vector<Part> pieces_;         // of the parts of a broadcast; they begin one after another
+  std::size_t begun_ = 0;            // number of pieces begun
   std::vector<MPI_Request> requests_;
 };
 
-// A collective, from this rank's arrival until the rank has its result.
+// A collective on this rank, from the rank's arrival until it has its result.
 struct MpiCollective {
-  std::int64_t number = 0;  // among those of its members
+  std::int64_t number = 0;  // counts the collectives of its members
   Collective what{};
   Place place{};
   Arrival own{};
-  std::vector<Arrival> arrivals{};  // by member; read once all are there
+  std::vector<Arrival> arrivals{};  // by member; valid once all members have arrived
   std::vector<Rank> awaited{};      // members that have not arrived
-  bool is_complete = false;         // all have
-  bool blocks = false;              // all of them do nothing else until it has ended
+  bool is_complete = false;         // all members have arrived
+  bool blocks = false;              // all members do nothing else until it has ended
   std::optional<MpiReduction> reduction{};
   bool has_ended = false;
   AgreedProgress agreement{};
   StepRow row{};
 
-  // Whether values are on their way, whatever their ranks do meanwhile.
+  // Whether its values are moving while the members may do other work.
   bool is_moving() const { return is_complete && !blocks && reduction && !has_ended; }
 };
 
-// Workers that have collectives among themselves: all, or a group.
+// Workers that take part in collectives together: all workers, or a group.
 struct MpiCollectiveGroup {
   Members members;
   std::int64_t started = 0;
-  // In the order in which they were started, which is the same on all members.
+  // In order of their starts, which is the same on all members.
   std::list<MpiCollective> open{};
 };
 
-// Collectives of an MPI rank. First every member tells the others that it has arrived, when, and with what; then values
-// are reduced. Both are non-blocking and go on wherever this rank lets MPI progress: in every wait, in the sleep of a
-// delay and before each micro-batch, not within one. Only where the arrivals say that all members do nothing else until
-// the end, the reduction is MPI's blocking one. All members come to the reductions in the same order, that in which
-// collectives are started.
+// Collectives of an MPI rank. First every member sends the others its arrival: the time and the terms of the
+// collective. Then the values are reduced. Both steps are non-blocking and advance whenever this rank lets MPI
+// progress: in every wait, in the sleep of a delay and before each micro-batch, but not during one. If the arrivals say
+// that all members do nothing else until the end, MPI's blocking reduction is used. All members begin the reductions in
+// the order in which the collectives were started.
 class MpiCollectives {
  public:
   MpiCollectives(MpiRunState& state, MpiWaiting& waiting)
@@ -220,10 +221,10 @@ class MpiCollectives {
   // See Cluster.
   StartedCollective start(Collective&& what, const Contribution& contribution, const Place& place);
   CollectiveResult finish(StartedCollective&& started, const Place& place);
-  // Both halves of Cluster::perform: it arrives, and `finish` waits.
+  // Both halves of Cluster::perform: `arrive` starts the collective, then `finish` waits.
   StartedCollective arrive(Collective&& what, bool blocks, const Contribution& contribution, const Place& place);
 
-  // Everything a program received when it finished a collective; a replay makes the same result of it.
+  // Everything a program received when it finished a collective. A replay computes the same result from it.
   struct Finished {
     MpiReduction::Agreed agreed;
     std::vector<double> numbers;
@@ -238,23 +239,26 @@ class MpiCollectives {
   bool are_under_way() const {
     return state_.is_worker() && any_is([](const MpiCollective& collective) { return !collective.has_ended; });
   }
-  // Whether values are on their way, as fast as this rank lets MPI progress.
+  // Whether values are moving. They move only as fast as this rank lets MPI progress.
   bool are_moving() const { return any_is(&MpiCollective::is_moving); }
-  // Moves on what can go on without its worker.
+  // Advances everything that can advance without the worker.
   void advance_all() {
     advance(all_);
     for (auto& [members, group] : groups_) advance(group);
   }
-  // Call it while this rank stands still. Ends collectives that all members have come to, blocking ones too.
+  // Call it while this rank is stopped for a checkpoint. Finishes collectives that all members have entered, including
+  // blocking ones.
   void drive();
-  // Whether those that all members have come to have ended.
+  // Whether all collectives that all members have entered have ended.
   bool have_ended() const {
     return !any_is([](const MpiCollective& collective) { return collective.is_complete && !collective.has_ended; });
   }
-  // After the program: until collectives that it has not finished have ended, which others may need, and all programs.
+  // Call it after the program. Waits until the collectives that this worker did not finish have ended, because other
+  // members may need them. Then waits until all programs have ended.
   void wait_for_all_ends();
 
-  // Archives open collectives, while the ranks stand still. Reading completes what `started_before` has put there.
+  // Archives open collectives while the ranks are stopped. Reading completes the collectives that `started_before` has
+  // added.
   void serialise(StateArchive& archive);
 
  private:
@@ -283,13 +287,13 @@ class MpiCollectives {
 
   MpiRunState& state_;
   MpiWaiting& waiting_;
-  MpiCollectiveGroup all_;  // of the workers
+  MpiCollectiveGroup all_;  // all workers
   std::map<Members, MpiCollectiveGroup> groups_;
   Finished last_finished_;
 };
 
-// How the values of a gradient or a model lie in one flat vector: the parameters; if the vector is wide, the low parts
-// of their double-precision values; the normalisation buffers.
+// The layout of a gradient's or model's values in one flat vector: the parameters; in a wide vector the low parts of
+// the double-precision values; the normalisation buffers.
 struct ValueLayout {
   std::size_t parameters = 0;
   std::size_t buffers = 0;
@@ -299,20 +303,20 @@ struct ValueLayout {
   std::size_t size() const { return parts() * parameters + buffers; }
 };
 
-// The part of `whole` in a slice: its parameters, and the buffers with the first slice.
+// Returns the values of `whole` that belong to a slice: its parameters, and in the first slice also the buffers.
 FlatVector cut(const FlatVector& whole, const ValueLayout& layout, const Slice& slice);
-// A whole vector again, with zeros outside the slice.
+// Returns a whole vector with the values of `part` in the slice and zeros elsewhere.
 FlatVector spread(const FlatVector& part, const ValueLayout& layout, const Slice& slice);
 
-// A wide vector of one that is not; `layout`: of the latter.
+// Converts a narrow vector to a wide one; `layout` is the layout of `narrow`.
 FlatVector widened(const FlatVector& narrow, const ValueLayout& layout);
 
 FlatVector copy_of(const FlatVector& values);
 
-// total += values, both of the layout; wide ones in double precision.
+// total += values, both in this layout; in double precision if it is wide.
 void add_values(FlatVector& total, const FlatVector& values, const ValueLayout& layout);
 
-// A double-precision value as two floats, and back.
+// Splits a double-precision value into two floats, and joins them again.
 inline void split(double value, float& high, float& low) {
   high = static_cast<float>(value);
   low = static_cast<float>(value - high);

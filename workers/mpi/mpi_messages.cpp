@@ -14,22 +14,22 @@ namespace {
 
 using Announcement = MpiTransport::Announcement;
 
-// One tag per part: MPI keeps the order of messages between two ranks with one tag, so the n-th envelope of a sender
-// that announces a body belongs to its n-th body.
+// Envelopes and bodies have separate tags. MPI keeps the order of messages with one tag between two ranks, so a
+// sender's n-th envelope that announces a body belongs to its n-th body.
 constexpr int envelope_tag = 1;
 constexpr int body_tag = 2;
 
-// A model travels as parameters and normalisation buffers; the receiver keeps its own moments.
+// A model is sent as parameters and normalisation buffers. The receiver keeps its own optimizer moments.
 constexpr AveragePolicy travels{.buffers = StatePolicy::average};
 
-// The beginning of a message's frame. Behind it stand the gradient's known micro-batches, then the numbers.
+// The beginning of a message's frame. The gradient's known micro-batches follow it, then the numbers.
 struct Head {
   Step step{};
   std::int64_t micro_batches = 0;
   Duration compute_time{};
   std::int64_t kept = 0;
-  Time sent{};        // since the common start
-  Time last_taken{};  // when the sender had last taken a message from the receiver
+  Time sent{};        // on the common clock
+  Time last_taken{};  // when the sender last took a message of the receiver
   Bytes bytes{};
   std::int64_t carried = 0;
   Bytes packet{};
@@ -178,7 +178,7 @@ Bytes MpiMessages::bytes_to_and_fro() const {
   return std::accumulate(bytes_received_.begin(), bytes_received_.end(), state_.sent_bytes);
 }
 
-// A program sees that another has left once nothing more can be received from there.
+// A program sees that a participant has left once no more messages of it can be received.
 bool MpiMessages::has_left(Rank other) const {
   return state_.has_ended(other) && !state_.transport.is_arriving(MpiTransport::Kind::message, other);
 }
@@ -197,8 +197,9 @@ int MpiMessages::workers_left() {
   return servers.number_served_by(state_.self, workers) - gone(servers.served_by(state_.self, workers));
 }
 
-// The bytes that this rank knows to have been sent, without what the receiver tells or has sent itself. A worker adds
-// what it has got from other servers; a region's server tells the global one of its workers.
+// Bytes that this rank knows to have been sent, without those that the receiver counts or has sent itself. A worker
+// adds what it received from other servers. A region's server adds what its workers reported if it sends to the global
+// server.
 Bytes MpiMessages::known_bytes(Rank receiver) const {
   Bytes known = state_.sent_bytes;
   for (const Rank server : state_.servers())
@@ -212,8 +213,7 @@ Bytes MpiMessages::known_bytes(Rank receiver) const {
 
 void MpiMessages::send(Rank to, Message&& message) {
   if (to.value < 0 || to.value >= state_.participants())
-    throw RunFailure(
-        fmt::format("a message to rank {}, but there are ranks 0 to {}", to.value, state_.participants() - 1));
+    throw RunFailure(fmt::format("a message to rank {}: the ranks are 0 to {}", to.value, state_.participants() - 1));
   state_.clock.book(Activity::compute);
   waiting_.progress();
   message.from = state_.self;
@@ -223,7 +223,7 @@ void MpiMessages::send(Rank to, Message&& message) {
     bytes_to_servers_ += bytes;
   else
     ++count_;
-  // A message to somebody who has ended is not sent, but counts.
+  // A message to a participant that has ended is counted but not sent.
   if (to == state_.self || !state_.transport.has_announced(Announcement::ended, to)) {
     const std::vector<std::byte> contents = contents_of(to, message);
     state_.transport.send(MpiTransport::Kind::message, to, contents, body_of(message));
@@ -231,7 +231,7 @@ void MpiMessages::send(Rank to, Message&& message) {
   state_.clock.book(Activity::communicate, {"send"});
 }
 
-// Workers of a method with servers hear from nobody else once these have ended; servers only answer, but to each other.
+// With servers, a worker gets no more messages once they have ended. Servers only send answers, except to each other.
 bool MpiMessages::nobody_can_send(std::optional<Rank> from) const {
   if (state_.transport.is_arriving(MpiTransport::Kind::message, from)) return false;
   if (state_.servers_are_gone()) return true;
@@ -241,7 +241,7 @@ bool MpiMessages::nobody_can_send(std::optional<Rank> from) const {
   return state_.transport.count_announced(Announcement::ended, 0, participants) == participants - 1;
 }
 
-// Books communication until the sender has taken this rank's messages, waiting until it has sent its own, then
+// Books communication until the sender took this rank's last message, waiting until the sender sent its own, then
 // communication.
 ReceivedMessage MpiMessages::receive(std::optional<Rank> from, Time until, const Place& place) {
   state_.clock.enter();
@@ -301,7 +301,7 @@ std::shared_ptr<const FlatVector> MpiMessages::body_of(const Message& message) {
   if (message.has_model() && message.model->id == last_model_id_ && message.slice == last_slice_) return last_body_;
   const bool wide = !message.has_model() && message.gradient.wide();
   const ValueLayout layout = layout_of(wide);
-  const CheckpointLog::Suspended unnoted;  // nothing of it is kept
+  const CheckpointLog::Suspended unnoted;  // the log needs nothing of it
   FlatVector whole(layout.size());
   if (message.has_model())
     training_.write_averaged(message.model, travels, whole.data());

@@ -1,4 +1,5 @@
-// Messages between MPI ranks: sends and receives of any kind, frames, and the messages of a method as frames.
+// Messages between MPI ranks: sends and receives, frames (a few bytes and optionally a vector), and the messages of a
+// method, which are sent as frames.
 #pragma once
 
 #include <mpi.h>
@@ -29,13 +30,14 @@ class MpiRunState;
 class MpiWaiting;
 struct ValueLayout;
 
-// Sends that are under way. What they read lives until MPI has taken it.
+// Sends under way. Their buffers live until MPI has sent them.
 class MpiSends {
  public:
-  // `owner` keeps the `count` values of `type` at `data`. Calls `when_sent` once all of `ranks` have been sent them.
+  // `owner` keeps the `count` values of `type` at `data` alive. Calls `when_sent` once the values are sent to all of
+  // `ranks`.
   void send(std::shared_ptr<const void> owner, const void* data, std::size_t count, MPI_Datatype type,
             std::span<const Rank> ranks, int tag, MPI_Comm communicator, std::function<void()> when_sent = {});
-  // Lets MPI progress, and lets go of what has been sent. Returns whether anything was.
+  // Lets MPI progress and releases finished sends. Returns whether there were any.
   bool release();
   bool empty() const { return sends_.empty(); }
 
@@ -48,23 +50,24 @@ class MpiSends {
   std::vector<Send> sends_;
 };
 
-// The first message with such a source and tag that has come and is not received yet.
+// Returns the first message with this source and tag that has arrived and is not received yet.
 std::optional<MPI_Status> find_message(int from, int tag, MPI_Comm communicator);
 std::size_t size_of(const MPI_Status& message, MPI_Datatype type);  // in values
-// Receives it.
+// Receives a message that find_message has found.
 std::vector<std::byte> take_message(const MPI_Status& message, MPI_Comm communicator);
 
-// Frames between ranks: one inbox per kind in order of arrival. A frame is a few bytes of contents and, if it carries
-// values, one flat body. All frames of one sender, announcements too, arrive in the order in which it sent them.
+// Frames between ranks, with one inbox per kind in order of arrival. A frame is a few bytes of contents and, if it
+// carries values, one flat body. All frames of one sender, including announcements, arrive in the order in which they
+// were sent.
 class MpiTransport {
  public:
   enum class Kind : std::int32_t { message, arrival, group_arrival, partial_arrival, partial_result };
-  // A participant tells all others.
+  // The announcements that a participant sends to all others.
   enum class Announcement : std::int32_t {
-    ended,       // its program has
+    ended,       // its program has ended
     lost,        // it is in a micro-batch that never ends
     closed,      // it sends nothing any more
-    checkpoint,  // rank 0: all are to stop for one, of this number
+    checkpoint,  // from rank 0: all ranks must stop for the checkpoint with this number
   };
   struct Frame {
     Rank from{};
@@ -72,42 +75,42 @@ class MpiTransport {
     FlatVector body;
   };
 
-  // `communicator` belongs to the transport alone. Participants are ranks 0 .. participants-1 of it.
+  // Only the transport uses `communicator`. Participants are its ranks 0 .. participants-1.
   MpiTransport(MPI_Comm communicator, int participants);
   MpiTransport(const MpiTransport&) = delete;
   MpiTransport& operator=(const MpiTransport&) = delete;
 
-  // Start to send and return.
+  // Send without blocking.
   void send(Kind kind, Rank to, std::span<const std::byte> contents, std::shared_ptr<const FlatVector> body = nullptr) {
     transport(static_cast<std::int32_t>(kind), {&to, 1}, contents, std::move(body));
   }
-  // To all of them but this one.
+  // To all of these ranks except this one.
   void send(Kind kind, Ranks to, std::span<const std::byte> contents) {
     transport(static_cast<std::int32_t>(kind), others_of(to), contents, nullptr);
   }
   void announce(Announcement news, std::int64_t value = 0);
 
-  // Lets MPI work: receives what has arrived and releases what has been sent. Cheap; call it whenever this rank waits.
+  // Lets MPI progress: receives what has arrived and releases finished sends. Cheap; call it whenever this rank waits.
   void progress();
 
-  // The first frame of its kind, of `from` alone if that is given, once it is complete.
+  // Takes the first frame of this kind (from `from`, if given), if it is complete.
   std::optional<Frame> take(Kind kind, std::optional<Rank> from = {});
-  // Whether take would give something now.
+  // Whether `take` would return a frame now.
   bool has_first(Kind kind) {
     auto& inbox = inboxes_[index(kind)];
     return !inbox.empty() && is_done(inbox.front().request);
   }
-  // Whether a frame has arrived, even partly.
+  // Whether a frame has arrived, completely or in part.
   bool is_arriving(Kind kind, std::optional<Rank> from = {}) const;
 
-  // The value that came with it; nothing if there was no such announcement. A rank hears nothing from itself.
+  // Returns the value of an announcement; nullopt if there was none. A rank does not receive its own announcements.
   std::optional<std::int64_t> announced(Announcement news, Rank rank) const { return announced_[index(news)][rank]; }
-  // The same, once: it is forgotten then.
+  // The same, and forgets the announcement.
   std::optional<std::int64_t> take_announced(Announcement news, Rank rank) {
     return std::exchange(announced_[index(news)][rank], std::nullopt);
   }
   bool has_announced(Announcement news, Rank rank) const { return announced(news, rank).has_value(); }
-  // Counts the ranks from `begin` to before `end`.
+  // Counts the ranks in [begin, end) that have announced `news`.
   int count_announced(Announcement news, int begin, int end) const {
     const auto& ranks = announced_[index(news)];
     return static_cast<int>(
@@ -117,16 +120,17 @@ class MpiTransport {
   bool nothing_under_way() const {
     return sends_.empty() && std::ranges::all_of(inboxes_, [](const auto& inbox) { return inbox.empty(); });
   }
-  // Whether no frame is half sent or half received here.
+  // Whether no frame is partly sent or partly received on this rank.
   bool has_nothing_half_way();
   bool sending() const { return !sends_.empty(); }
-  // Frames so far, announcements too.
+  // Number of frames so far, including announcements.
   std::int64_t frames_sent() const { return frames_sent_; }
   std::int64_t frames_received() const { return frames_received_; }
   const ByRank<std::int64_t>& sent_to() const { return sent_to_; }
   const ByRank<std::int64_t>& received_from() const { return received_from_; }
 
-  // Archives what has come and is not taken yet; nothing is half way. After reading, counts begin at zero on all ranks.
+  // Archives frames that have arrived and are not taken yet. No frame may be partly sent or received. After reading,
+  // frame counts start at zero on all ranks.
   void serialise(StateArchive& archive);
 
  private:
@@ -134,7 +138,7 @@ class MpiTransport {
   struct Header {
     std::int32_t kind = 0;  // a Kind, or kinds + an Announcement
     std::int32_t from = 0;
-    std::int64_t floats = 0;  // of the body that follows; 0: none
+    std::int64_t floats = 0;  // number of floats in the body that follows; 0: no body
   };
   struct Incoming {
     Frame frame;
@@ -162,7 +166,7 @@ class MpiTransport {
   std::array<ByRank<std::optional<std::int64_t>>, 4> announced_;  // by announcement
 };
 
-// Contents of a frame: a value, and the values that follow it.
+// The contents of a frame are a value and the values that follow it.
 template <typename T>
 void append_bytes(std::vector<std::byte>& bytes, std::span<const T> values) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -193,12 +197,13 @@ std::vector<T> read_all(std::span<const std::byte> bytes) {
   return values;
 }
 
-// Messages of an MPI rank, who can still send any, and how they count. The frame's body is the gradient or model.
+// Messages of an MPI rank, whether any rank can still send one, and message counts. The frame's body is the gradient or
+// model.
 class MpiMessages {
  public:
   MpiMessages(MpiRunState& state, MpiWaiting& waiting);
 
-  // A frame without its values.
+  // A message's frame without its values.
   struct MessageHeader {
     Rank from{};
     std::vector<std::byte> contents;
@@ -207,10 +212,10 @@ class MpiMessages {
     void serialise(StateArchive& archive) { archive(from, contents, has_values); }
   };
 
-  // See Cluster. Sending evaluates gradients and copies models, so that the caller may go on.
+  // See Cluster. `send` evaluates gradients and copies models, so that the caller may continue.
   void send(Rank to, Message&& message);
   ReceivedMessage receive(std::optional<Rank> from, Time until, const Place& place);
-  // The header of the last message received, unless there was none; and its message, in another process.
+  // The header of the last received message (valid if there was one). A replay opens the message from its header.
   const MessageHeader& last_header() const { return last_header_; }
   ReceivedMessage received_before(MessageHeader&& header) {
     return ReceivedMessage(new Message(open(std::move(header), {}).message));
@@ -224,18 +229,19 @@ class MpiMessages {
     archive(bytes_received_, last_taken_, bytes_to_servers_, bytes_from_workers_, count_, reported_gone_);
   }
 
-  // Messages count where the simulated cluster counts them: those to a server once it has taken them, others when sent.
+  // Messages are counted as in the simulated cluster: those to a server when the server takes them, all others when
+  // sent.
   std::int64_t count() const { return count_; }
   Bytes counted_bytes() const;
-  // Sent by this worker, and to it by servers.
+  // Bytes that this worker sent, plus bytes that servers sent to it.
   Bytes bytes_to_and_fro() const;
 
  private:
   struct OpenedMessage {
     Message message;
     Time sent;
-    Time last_taken;  // when the sender had last taken a message from here
-    Bytes bytes;      // sent so far, as the sender knows it
+    Time last_taken;  // when the sender last took a message of this rank
+    Bytes bytes;      // bytes sent so far, as known to the sender
     MessageHeader header;
   };
 
@@ -244,20 +250,20 @@ class MpiMessages {
   std::vector<std::byte> contents_of(Rank to, const Message& message) const;
   ValueLayout layout_of(bool wide) const;
   std::shared_ptr<const FlatVector> body_of(const Message& message);
-  // The message of a frame with these values. A replayed one (MpiReplayLog) has none.
+  // Opens the message of a frame with these values. A replayed message (MpiReplayLog) has no values.
   OpenedMessage open(MessageHeader&& header, FlatVector&& values) const;
 
   MpiRunState& state_;
   MpiWaiting& waiting_;
   Training& training_;
   ByRank<Bytes> bytes_received_;  // from each server
-  ByRank<Time> last_taken_;       // when the last message of each was taken
-  Bytes bytes_to_servers_{};      // of what this rank has sent: as a worker
-  Bytes bytes_from_workers_{};    // taken as a server
+  ByRank<Time> last_taken_;       // by sender: when its last message was taken
+  Bytes bytes_to_servers_{};      // sent by this rank as a worker
+  Bytes bytes_from_workers_{};    // taken by this rank as a server
   std::int64_t count_ = 0;
-  int reported_gone_ = 0;  // a server: of those that have ended
+  int reported_gone_ = 0;  // on a server: the number of ended participants last reported
   MessageHeader last_header_;
-  // A server sends one model to many workers: its body is written once.
+  // A server sends one model to many workers, so the body is cached.
   std::uint64_t last_model_id_ = 0;
   Slice last_slice_;
   std::shared_ptr<const FlatVector> last_body_;

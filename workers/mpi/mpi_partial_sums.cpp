@@ -32,8 +32,8 @@ MpiPartialSums::MpiPartialSums(MpiRunState& state, MpiWaiting& waiting)
 StartedCollective MpiPartialSums::begin(Collective&& what, const Contribution& contribution) {
   if (!state_.is_worker()) throw RunFailure("a server cannot take part in a partial all-reduce");
   if (own_)
-    throw RunFailure(
-        fmt::format("worker {} starts a partial all-reduce before it has finished the one before", state_.self.value));
+    throw RunFailure(fmt::format("worker {} starts a partial all-reduce before it has finished the previous one",
+                                 state_.self.value));
   state_.clock.book(Activity::compute);
   state_.has_partial_sums = true;
   waiting_.progress();
@@ -44,7 +44,7 @@ StartedCollective MpiPartialSums::begin(Collective&& what, const Contribution& c
   if (gradient.micro_batches() > 0 && !(own_->knows_it_is_late && what.late == LateGradient::drop)) {
     values = training.time_only() ? zeros_of(training.parameter_bytes())
                                   : FlatVector(training.gradient_size(gradient.wide()));
-    const CheckpointLog::Suspended unnoted;  // nothing of it is kept
+    const CheckpointLog::Suspended unnoted;  // the log needs nothing of it
     training.write_values(gradient, values.data());
   }
   arrive({.worker = state_.self,
@@ -60,7 +60,7 @@ StartedCollective MpiPartialSums::begin(Collective&& what, const Contribution& c
   return {what.kind, std::nullopt, next_round_, contribution.step};
 }
 
-// The result of the round says whether this worker came to it in time. If not, later results may be there too.
+// The result says whether this worker was in time. If not, results of later rounds may have arrived too.
 CollectiveResult MpiPartialSums::wait_for_result(const Place& place) {
   state_.clock.enter_unbooked();
   waiting_.wait({.place = &place}, [&] { return !results_.empty(); });
@@ -156,7 +156,7 @@ void MpiPartialSums::coordinate() {
 
 void MpiPartialSums::conclude(PartialRound round) {
   ++state_.collectives;
-  state_.options.training.report_kept(round.carried);  // who came in time descends along the sum
+  state_.options.training.report_kept(round.carried);  // workers in time descend along the sum
   state_.sent_bytes += all_reduce_bytes(state_.options.workers, state_.options.training.parameter_bytes());
   state_.kept_in_partial_sums += round.row.kept;
   const AgreedProgress agreement{.time = state_.now(),
@@ -185,7 +185,7 @@ void MpiPartialSums::conclude(PartialRound round) {
 }
 
 void MpiPartialSums::add_result(const RoundResult& result, FlatVector sum) {
-  if (state_.program_has_ended || state_.is_lost) return;  // nobody will ask for it
+  if (state_.program_has_ended || state_.is_lost) return;  // the program will not ask for it
   results_.push_back({.of = result, .sum = std::move(sum)});
 }
 
@@ -208,15 +208,15 @@ void PartialRounds::arrive(const PartialArrival& arrival, FlatVector values, std
   if (!in_time) return;
   if (!activation_) activation_ = arrival.activation;
   if (activation_->quorum != arrival.activation.quorum || activation_->rank != arrival.activation.rank)
-    throw RunFailure(fmt::format("worker {} gives partial all-reduce {} another activation than the others",
+    throw RunFailure(fmt::format("worker {} enters partial all-reduce {} with a different activation than the others",
                                  arrival.worker.value, arrival.round + 1));
   if (activation_->rank && (activation_->rank->value < 0 || activation_->rank->value >= workers_))
-    throw RunFailure(fmt::format("a partial all-reduce waits for worker {}, but the workers are 0 to {}",
+    throw RunFailure(fmt::format("a partial all-reduce waits for worker {}: the workers are 0 to {}",
                                  activation_->rank->value, workers_ - 1));
   arrived_[arrival.worker] = 1;
 }
 
-// The sum is wide if one of the two is.
+// The sum is wide if either summand is.
 void PartialRounds::add_values_to(FlatVector& total, bool& total_is_wide, FlatVector values, bool wide) const {
   if (values.empty()) return;
   if (total.empty()) {
@@ -261,7 +261,7 @@ std::string PartialRounds::explain_deadlock(const ByRank<char>& lost) const {
   std::string who;
   for (const Rank worker : Ranks(workers_)) {
     if (arrived_[worker] || left_[worker]) continue;
-    if (!lost[worker]) return {};  // it may still come
+    if (!lost[worker]) return {};  // the worker may still arrive
     who += fmt::format("{}{}", who.empty() ? "" : ", ", worker.value);
   }
   return fmt::format("partial all-reduce {} waits for workers in a micro-batch that never ends: {}", open_ + 1, who);

@@ -1,4 +1,5 @@
-// Partial all-reduces of an MPI rank; worker 0 coordinates those of all.
+// Partial all-reduces (rounds that do not wait for all workers) of an MPI rank. Worker 0 coordinates those of all
+// workers.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +15,13 @@
 
 namespace syncopate {
 
-// A worker's message when it comes to a round.
+// A worker's message when it enters a round.
 struct PartialArrival {
   Rank worker{};
-  std::int64_t round = 0;  // the first whose result it lacks
+  std::int64_t round = 0;  // the first round whose result it does not have
   Activation activation{};
   LateGradient late{};
-  std::int64_t kept = 0;  // micro-batches, as in its Contribution
+  std::int64_t kept = 0;  // micro-batches kept, as in its Contribution
   std::int64_t planned = 0;
   std::int64_t micro_batches = 0;  // in the gradient
   Duration compute_time{};
@@ -33,34 +34,36 @@ struct PartialRound {
   FlatVector sum;           // by rank; empty without values
   bool wide = false;
   std::int64_t micro_batches = 0;   // in the sum
-  std::vector<MicroBatch> carried;  // in the sum, as far as they are known
-  ByRank<char> arrived;             // by worker: in time
-  int contributors = 0;             // those in time, and others whose late gradient is in the sum
+  std::vector<MicroBatch> carried;  // micro-batches in the sum, as far as known
+  ByRank<char> arrived;             // by worker: 1 if it arrived in time
+  int contributors = 0;             // workers in time, and workers whose late gradient is in the sum
   StepRow row;
 };
 
-// Decides which gradients go into which partial all-reduce: on worker 0, in order of arrival. It sends nothing and
-// knows no clock.
+// Decides on worker 0, in order of arrival, which gradients go into which partial all-reduce. It sends nothing and uses
+// no clock.
 class PartialRounds {
  public:
-  // Values have this layout, or are wide.
+  // Values have this layout, or its wide variant.
   PartialRounds(int workers, ValueLayout layout);
 
-  // `values` may be empty: not computed, or not needed; `carried`: their micro-batches, as far as known. The worker
-  // waits for the round's result, or if late gets those of earlier rounds. Throws RunFailure if activations differ.
+  // Adds a worker's arrival. `values` may be empty: not computed, or not needed. `carried`: their micro-batches, as far
+  // as known. A worker in time waits for this round's result; a late one gets the results of earlier rounds. Throws
+  // RunFailure if activations differ.
   void arrive(const PartialArrival& arrival, FlatVector values, std::span<const MicroBatch> carried = {});
   void leave(Rank worker) { left_[worker] = 1; }
 
-  // Whether the open round takes place now. If so, take() gives its result and begins the next round.
+  // Whether the open round takes place now. If so, take() returns its result and begins the next round.
   bool takes_place() const;
   PartialRound take();
 
-  // Why the round can never take place if the workers of `lost` never arrive; else empty.
+  // Explains why the round can never take place if the workers in `lost` never arrive; empty if it still can.
   std::string explain_deadlock(const ByRank<char>& lost) const;
 
-  // A worker's gradients so far; those that wait for a round count as lost. The worker books dropped time itself.
+  // Counts of a worker's gradients so far. Gradients that wait for a round count as lost. The worker itself books
+  // dropped time.
   Tally tally_of(Rank worker) const;
-  // The time spent on gradients that wait for a round.
+  // Computation time of a worker's gradients that wait for a round.
   Duration pending_of(Rank worker) const {
     const auto waiting = parts_.find(worker);
     return waiting == parts_.end() ? Duration{} : waiting->second.compute_time;
@@ -101,9 +104,9 @@ class PartialRounds {
   ByRank<Tally> tallies_;
 };
 
-// Partial all-reduces of an MPI rank. Every worker sends its gradient to worker 0, whose background progress
-// coordinates the rounds: it adds in order of arrival, and sends results to all. All wait while it is in real
-// arithmetic.
+// Partial all-reduces of an MPI rank. Every worker sends its gradient to worker 0, which coordinates the rounds in its
+// background progress. It adds gradients in order of arrival and sends the results to all. While worker 0 is inside a
+// micro-batch's real arithmetic, all rounds wait.
 class MpiPartialSums {
  public:
   MpiPartialSums(MpiRunState& state, MpiWaiting& waiting);
@@ -122,7 +125,7 @@ class MpiPartialSums {
   StartedCollective begin(Collective&& what, const Contribution& contribution);
   CollectiveResult wait_for_result(const Place& place);
 
-  // Everything a program received when it finished one; a replay makes the same result of it.
+  // The result that a program received when it finished a partial all-reduce. A replay computes the same result from it.
   struct PartialOutcome {
     std::int64_t micro_batches = 0;
     std::int32_t contributors = 0;
@@ -136,18 +139,18 @@ class MpiPartialSums {
   void serialise(StateArchive& archive);
 
   void progress();
-  // Call it once nobody here will ask for more.
+  // Call it once this rank's program asks for no more results.
   void drop_results() { results_.clear(); }
 
-  // At the end, on worker 0: the fate of a worker's gradients, and the time of those that nobody took.
+  // At the end, on worker 0: the counts of a worker's gradients, and the computation time of those in no round.
   Tally tally_of(Rank worker) const { return rounds_ ? rounds_->tally_of(worker) : Tally(); }
   Duration pending_of(Rank worker) const { return rounds_->pending_of(worker); }
 
  private:
-  // The coordinator's message about a round; the sum is the frame's body.
+  // The coordinator's message about a round. The sum is the frame's body.
   struct RoundResult {
     PartialOutcome outcome;
-    bool in_time = false;  // whether this worker was
+    bool in_time = false;  // whether the receiving worker arrived in time
   };
   struct Started {
     bool knows_it_is_late;
@@ -173,11 +176,11 @@ class MpiPartialSums {
   MpiRunState& state_;
   MpiWaiting& waiting_;
   std::optional<PartialRounds> rounds_;  // worker 0
-  NumberedRounds arrived_;               // worker 0, for the record of arrivals: as it learns of them
-  std::vector<Time> rounds_began_;       // worker 0: since the first
-  std::optional<Started> own_;           // the one that this worker has under way
-  std::int64_t next_round_ = 0;          // the first whose result this worker has not got
-  std::deque<Result> results_;           // from next_round_ on
+  NumberedRounds arrived_;               // worker 0, for the record of arrivals: when it learns of them
+  std::vector<Time> rounds_began_;       // worker 0: begins of rounds, if arrivals are recorded
+  std::optional<Started> own_;           // this worker's partial all-reduce under way
+  std::int64_t next_round_ = 0;          // the first round whose result this worker does not have
+  std::deque<Result> results_;           // of rounds from next_round_ on
   std::vector<PartialOutcome> last_outcome_;
 };
 

@@ -13,9 +13,10 @@ namespace syncopate {
 namespace {
 
 constexpr int tag_of_end = 0;
-// The text of a failure begins with one of these: the process's own, or another's.
+// The first character of a failure's text: the process's own failure, or one that another process caused.
 const std::string own = "o", outcome = "t";
-// Exchanges end nearly in their order, so the thread looks for this many at a time. The first open one is among them.
+// Exchanges end in nearly the order of their starts, so the thread checks this many at a time. The first open exchange
+// is among them.
 constexpr int looked_for_at_once = 64;
 constexpr std::chrono::milliseconds look_at_interrupts{50};
 
@@ -25,10 +26,11 @@ constexpr std::int64_t longest_pause_ns = 500'000;
 
 std::string why_not_divided(const MpiSession& session) {
   if (session.size() > most_processes)
-    return fmt::format("--cluster simulated: {} processes would divide each simulation; must be at most {}",
+    return fmt::format("--cluster simulated: {} processes cannot divide a simulation; must be at most {}",
                        session.size(), most_processes);
   if (!session.serves_other_threads())
-    return "--cluster simulated: this MPI serves the main thread alone; must support MPI_THREAD_SERIALIZED";
+    return "--cluster simulated: this MPI library allows calls only from the main thread; it must support "
+           "MPI_THREAD_SERIALIZED";
   return {};
 }
 
@@ -78,7 +80,7 @@ void MpiProcessGroup::settle() {
   }
 }
 
-// True if it has ended a settle().
+// Returns whether it has ended a settle().
 bool MpiProcessGroup::settle_if_idle() {
   const std::lock_guard lock(mutex_);
   if (!is_settling_ || !((handed_in_.empty() && is_idle()) || has_anybody_failed())) return false;
@@ -93,7 +95,7 @@ void MpiProcessGroup::forget() {
   on_failure_ = nullptr;
 }
 
-// The thread ends with the run, so that the main one may speak MPI from then on.
+// The serving thread ends with the run, so that the main thread may use MPI afterwards.
 std::string MpiProcessGroup::close(const std::string& failure) {
   {
     const std::lock_guard lock(mutex_);
@@ -113,7 +115,8 @@ std::string MpiProcessGroup::close(const std::string& failure) {
   return result;
 }
 
-// The failure of the first process that has one. It names the process unless all have the same.
+// Returns the failure of the first process that has one of its own. The text names that process unless all processes
+// have the same failure.
 std::string MpiProcessGroup::failure_of_all() const {
   for (std::size_t process = 0; process < ends_.size(); ++process) {
     const End& why = *ends_[process];
@@ -156,7 +159,7 @@ bool MpiProcessGroup::has_anybody_failed() const {
   return has_failed_ || std::ranges::any_of(ends_, [](const auto& end) { return end && !end->failure.empty(); });
 }
 
-// Waits for something to be handed in where nothing else can come.
+// Blocks until something is handed in, if nothing else can arrive.
 bool MpiProcessGroup::take_handed_in() {
   std::vector<Exchange> taken;
   {
@@ -227,7 +230,7 @@ bool MpiProcessGroup::look_for(std::uint64_t number, Awaited& awaited, int proce
   return true;
 }
 
-// Takes a message with this tag, if there is one. Ends of processes are noted, all else is dropped.
+// Takes a message with this tag, if there is one. Stores ends of processes and drops all other messages.
 bool MpiProcessGroup::take_any(int tag) {
   const auto message = find_message(MPI_ANY_SOURCE, tag, communicator());
   if (!message) return false;
@@ -238,7 +241,7 @@ bool MpiProcessGroup::take_any(int tag) {
   return true;
 }
 
-// Messages of one process come in their order: one that has not come before the process's end never comes.
+// Messages of one process arrive in order, so a message that is not here before the process's end never arrives.
 void MpiProcessGroup::look_for_lost() {
   if (has_failed_ || awaited_.empty()) return;
   auto& [number, awaited] = *awaited_.begin();
@@ -246,20 +249,20 @@ void MpiProcessGroup::look_for_lost() {
     const auto& end = ends_[static_cast<std::size_t>(process)];
     if (!end || !awaited.missing.has(process) || look_for(number, awaited, process)) continue;
     std::string why = end->failure;
-    if (why.empty()) why = fmt::format("process {} has ended the run, and others have not", process);
+    if (why.empty()) why = fmt::format("process {} has ended the run, but the others have not", process);
     if (end->is_own) why = fmt::format("process {}: {}", process, why);
     return fail(std::make_exception_ptr(RunFailure(why)));
   }
 }
 
-// After a failure nobody asks for the messages still to come, but their senders wait until they are taken.
+// After a failure this process needs no more messages, but their senders wait until the messages are received.
 void MpiProcessGroup::drain() {
   if (!has_sent_end_) return;
   for (auto& [number, awaited] : awaited_) awaited.missing = ProcessSet::none(), awaited.done = nullptr;
   while (take_any(MPI_ANY_TAG)) continue;
 }
 
-// Announces this process's end once nothing more is handed in, and waits for the others.
+// Announces this process's end once nothing more is handed in, and waits for the other processes.
 bool MpiProcessGroup::finish_closing() {
   std::string text;
   {
@@ -274,7 +277,7 @@ bool MpiProcessGroup::finish_closing() {
                 communicator());
   }
   const bool have_all_ended = std::ranges::all_of(ends_, [](const auto& end) { return end.has_value(); });
-  if (have_all_ended && has_anybody_failed()) drain();  // what they had sent before is here
+  if (have_all_ended && has_anybody_failed()) drain();  // all earlier messages of these processes have arrived
   return have_all_ended && is_idle();
 }
 

@@ -1,8 +1,8 @@
-// Processes that divide a simulation and were started by one launcher: exchanges are messages of MPI.
+// Processes that divide one simulation and were started by one launcher. They exchange vectors as MPI messages.
 //
-// While a run is under way, one thread alone speaks MPI: it sends vectors that are handed in, looks for those to come,
-// and sleeps in between, so that the cores are left to those who compute. A vector is received once it is there, into
-// memory taken at that time; until it is asked for it stays with its sender.
+// While a run is under way, only one thread uses MPI. It sends vectors that are handed in, looks for incoming vectors,
+// and sleeps in between, so that the cores are left to computing threads. A vector is received when it has arrived,
+// into memory allocated at that time. Until this process asks for the vector it stays with its sender.
 #pragma once
 
 #include <mpi.h>
@@ -24,12 +24,12 @@
 
 namespace syncopate {
 
-// Why the session's processes cannot divide simulations; empty if they can.
+// Explains why the session's processes cannot divide simulations; empty if they can.
 std::string why_not_divided(const MpiSession& session);
 
 class MpiProcessGroup : public ProcessGroup {
  public:
-  // Collective. The session outlives it.
+  // Collective. The session must outlive the group.
   explicit MpiProcessGroup(const MpiSession& session);
   ~MpiProcessGroup() override;
   MpiProcessGroup(const MpiProcessGroup&) = delete;
@@ -49,9 +49,9 @@ class MpiProcessGroup : public ProcessGroup {
     MPI_Request request = MPI_REQUEST_NULL;
   };
   struct Awaited {
-    ProcessSet missing;                              // those whose payload has not come
+    ProcessSet missing;                              // processes whose payload has not arrived
     std::map<int, Receiving> from{};                 // by process
-    std::function<void(std::vector<Payload>)> done;  // null: nobody asks any more
+    std::function<void(std::vector<Payload>)> done;  // null: the result is no longer needed
 
     bool is_received() {
       return missing.empty() && std::ranges::all_of(from, [](auto& one) { return is_done(one.second.request); });
@@ -83,11 +83,11 @@ class MpiProcessGroup : public ProcessGroup {
   std::string failure_of_all() const;
 
   const MpiSession& session_;
-  // Used in turn, so that leftovers of a failed run are not taken for a part of the next one.
+  // Runs alternate between the two, so that leftover messages of a failed run are not received by the next run.
   MPI_Comm communicators_[2] = {MPI_COMM_NULL, MPI_COMM_NULL};
   int highest_tag_ = 32767;
 
-  std::mutex mutex_;  // guards these
+  std::mutex mutex_;  // guards the members up to own_failure_
   std::condition_variable changed_, settled_;
   std::vector<Exchange> handed_in_;
   bool is_closing_ = false;
@@ -95,24 +95,24 @@ class MpiProcessGroup : public ProcessGroup {
   bool is_left_ = false;  // the group is destroyed in the middle of a run
   std::string own_failure_;
 
-  std::mutex calling_;  // held while a callback of the run is called; guards these
+  std::mutex calling_;  // held during callbacks of the run; guards the next two members
   bool is_forgotten_ = true;
   std::function<void(std::exception_ptr)> on_failure_;
 
-  // The serving thread's own.
+  // The members below are used only by the serving thread.
   std::size_t runs_ = 0;
   std::map<std::uint64_t, Awaited> awaited_;  // by number
   MpiSends sends_;
-  // How a process has ended the run.
+  // How the run ended in a process.
   struct End {
-    bool is_own = false;  // its own failure, not that of a process that it has waited for
+    bool is_own = false;  // its own failure, not one that another process caused
     std::string failure;  // empty: none
     bool operator==(const End&) const = default;
   };
   static End end_of(const std::string& text);
   std::vector<std::optional<End>> ends_;  // by process
   bool has_sent_end_ = false;
-  bool has_failed_ = false;  // it has reported another's failure
+  bool has_failed_ = false;  // this process has reported another one's failure
   std::thread thread_;
 };
 

@@ -35,7 +35,8 @@ int number_in_environment(const char* name) {
   return text ? std::atoi(text) : 0;
 }
 
-// Processes that the launcher has started; 0: unknown, or none. Open MPI's mpirun may be a task of Slurm's.
+// Number of processes that the launcher has started; 0: unknown, or no launcher. Open MPI's mpirun may itself be a task
+// of Slurm.
 int launched_processes() {
   for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE"})
     if (const int number = number_in_environment(name); number > 0) return number;
@@ -46,18 +47,18 @@ cpu_set_t own_cores() {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   if (sched_getaffinity(0, sizeof(cores), &cores) == 0) return cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core) CPU_SET(core, &cores);  // there are more than the set has room for
+  for (int core = 0; core < CPU_SETSIZE; ++core) CPU_SET(core, &cores);  // there are more cores than the set can hold
   return cores;
 }
 
-// Cores that the processes of a node may use together: launchers bind each rank to its own.
+// Number of cores that the processes of a node may use together. Launchers may bind each rank to its own cores.
 int cores_of(MPI_Comm node) {
   cpu_set_t cores = own_cores();
   MPI_Allreduce(MPI_IN_PLACE, &cores, sizeof(cores), MPI_BYTE, MPI_BOR, node);
   return CPU_COUNT(&cores);
 }
 
-// Lets waiting ranks of Open MPI give their core away. mpirun does so itself only if it knows the number of cores.
+// Lets waiting ranks of Open MPI yield their core. mpirun sets this itself only if it knows the number of cores.
 void wait_in_turn() {
   const cpu_set_t cores = own_cores();
   if (number_in_environment("OMPI_COMM_WORLD_LOCAL_SIZE") > CPU_COUNT(&cores))
@@ -71,7 +72,7 @@ std::string this_host() {
   return name;
 }
 
-// Whoever else speaks, or the launcher, ends this process too.
+// Waits until another rank that prints its message, or the launcher, ends this process.
 [[noreturn]] void be_ended(int status) {
   std::this_thread::sleep_for(std::chrono::seconds(30));
   _exit(status);
@@ -86,7 +87,8 @@ bool is_there(int process) { return kill(process, 0) == 0 || errno != ESRCH; }
 
 int mpi_count(std::size_t elements) {
   if (elements > static_cast<std::size_t>(std::numeric_limits<int>::max()))
-    throw std::length_error(fmt::format("{} values are more than one MPI call can move", elements));
+    throw std::length_error(
+        fmt::format("{} values are too many for one MPI call; must be at most 2147483647", elements));
   return static_cast<int>(elements);
 }
 
@@ -94,8 +96,8 @@ MpiCommunicators::MpiCommunicators(MPI_Comm all, int participants, int workers, 
   rank_ = rank_in(all);
   const int size = ranks_of(all);
   if (size < participants)
-    throw std::invalid_argument(
-        fmt::format("{} workers and {} servers do not fit on {} ranks", workers, participants - workers, size));
+    throw std::invalid_argument(fmt::format("{} workers and {} servers need one rank each, found {} ranks", workers,
+                                            participants - workers, size));
   meet_politely(all, false);  // some ranks may still be busy with the results of the run before
   MPI_Comm_dup(all, &everyone_);
   MPI_Comm_dup(all, &messages_);
@@ -169,8 +171,8 @@ MpiSession::MpiSession(bool wanted) {
 
 MpiSession::~MpiSession() {
   if (!active_) return;
-  // The other ranks do not know of an exception here and would never come to MPI_Finalize.
-  if (std::uncaught_exceptions() > 0) abort("ended by an exception that nobody handled");
+  // The other ranks do not know of an exception here and would never reach MPI_Finalize.
+  if (std::uncaught_exceptions() > 0) abort("ended by an unhandled exception");
   status_.close();
   MPI_Finalize();
 }
@@ -178,21 +180,22 @@ MpiSession::~MpiSession() {
 void MpiSession::abort(const std::string& message, int status) const {
   using namespace std::chrono_literals;
   std::fflush(stdout);
-  if (active_ && !status_.first_to_fail()) be_ended(status);  // another rank of this node has spoken
-  // Nodes share no memory: the later ones give the first the time to end them unheard.
+  if (active_ && !status_.first_to_fail()) be_ended(status);  // another rank of this node prints its message
+  // Nodes share no memory, so later nodes wait: the first node can end them before they print anything.
   if (active_) std::this_thread::sleep_for(std::min(node_, 10) * 200ms);
   const std::string text =
       active_ ? fmt::format("syncopate: rank {}: {}\n", rank_, message) : fmt::format("syncopate: {}\n", message);
   std::fputs(printable_lines(text).c_str(), stderr);
   std::fflush(stderr);
-  int speaks_mpi = 0;  // the thread that ends an interrupted process does not; launchers end the other ranks with it
+  int speaks_mpi = 0;  // the thread that ends an interrupted process may not use MPI; launchers then end the other
+                       // ranks
   if (active_) MPI_Is_thread_main(&speaks_mpi);
   if (speaks_mpi) MPI_Abort(communicator_, status);
   _exit(status);
 }
 
-// Launchers end the ranks of other nodes in the same way, and only the node of a lost rank knows of it: it speaks
-// first. Of the others one is enough, within the time that last acts have.
+// Launchers end the ranks of other nodes in the same way. Only the node of a lost rank knows that it is lost, so that
+// node prints first. Of the other nodes one message is enough, within the time before the launcher kills the ranks.
 void MpiSession::abort_as_asked(const std::string& what_stays) const {
   using namespace std::chrono_literals;
   const std::vector<int> lost = active_ ? status_.lost() : std::vector<int>{};
@@ -203,7 +206,7 @@ void MpiSession::abort_as_asked(const std::string& what_stays) const {
   if (nodes_ == 1) abort(fmt::format("interrupted; {}", what_stays), exit_interrupted);
   if (node_ > 0) be_ended(exit_interrupted);
   std::this_thread::sleep_for(300ms);
-  abort(fmt::format("ended by the launcher: interrupted, or a rank on another host was lost; {}", what_stays),
+  abort(fmt::format("ended by the launcher: either interrupted, or a rank on another host was lost; {}", what_stays),
         exit_interrupted);
 }
 
@@ -211,8 +214,8 @@ std::string too_many_ranks(int ranks_on_node, int cores_on_node) {
   const int most = std::max(16, 4 * cores_on_node);
   if (ranks_on_node <= most) return {};
   return fmt::format(
-      "{} ranks on one machine, which has {} {} for them; must be at most {}, or `run --oversubscribe ...`, if they "
-      "are to wait for each other",
+      "{} ranks on one machine, which has {} {} for them; must be at most {}; to let ranks share cores anyway, use "
+      "`run --oversubscribe ...`",
       ranks_on_node, cores_on_node, cores_on_node == 1 ? "core" : "cores", most);
 }
 
@@ -236,8 +239,8 @@ std::string wrong_number_of_ranks(int found, int workers, int servers) {
       servers == 0 ? "" : fmt::format(" and {} {}", servers, servers == 1 ? "server" : "servers");
   std::string text = fmt::format(
       "{} than the experiment needs: found {} {}, must be {} ({} {}{}); start it with `mpirun -n {} ...` or set "
-      "cluster.workers={}; `./dev mpirun FILE` finds the number, and sets what Open MPI asks of root and of more ranks "
-      "than cores",
+      "cluster.workers={}; `./dev mpirun FILE` chooses the number, and sets what Open MPI requires to run as root or "
+      "with more ranks than cores",
       found > needed ? "more ranks" : "fewer ranks", found, found == 1 ? "rank" : "ranks", needed, workers,
       workers == 1 ? "worker" : "workers", and_servers, needed, std::max(1, found - servers));
   if (found == 1 && slurm_tasks() > 1)
@@ -262,7 +265,7 @@ void NodeStatus::open(MPI_Comm node, int rank) {
   new (&own.process) std::atomic<int>(getpid());
   new (&own.rank) std::atomic<int>(rank);
   MPI_Barrier(node);
-  // Ranks in containers of their own may share memory without seeing each other's processes.
+  // Ranks in separate containers may share memory without seeing each other's processes.
   for (int i = 0; i < size; ++i)
     if (is_there(status_->entries[i].process)) visible_.push_back(&status_->entries[i]);
   MPI_Barrier(node);

@@ -1,4 +1,5 @@
-// MPI from the first call to the last: only under a launcher (mpirun, srun), and ended on all ranks when one fails.
+// The MPI session of a process, from the first call to the last. It exists only under a launcher (mpirun, srun), and a
+// failure of one rank ends all ranks.
 #pragma once
 
 #include <mpi.h>
@@ -18,7 +19,7 @@
 
 namespace syncopate {
 
-// A number of elements as MPI counts them. Throws std::length_error beyond 2^31 - 1.
+// Converts a number of elements to MPI's int. Throws std::length_error above 2^31 - 1.
 int mpi_count(std::size_t elements);
 
 inline int rank_in(MPI_Comm communicator) {
@@ -32,7 +33,7 @@ inline int ranks_of(MPI_Comm communicator) {
   return ranks;
 }
 
-// Let MPI progress; true once all is done.
+// Let MPI progress. Return whether all requests are done.
 inline bool is_done(MPI_Request& request) {
   int done = 0;
   MPI_Test(&request, &done, MPI_STATUS_IGNORE);
@@ -53,14 +54,15 @@ inline std::int64_t monotonic_ns() {
 
 inline void sleep_until_monotonic(std::int64_t at_ns) {
   const timespec at{.tv_sec = at_ns / 1'000'000'000, .tv_nsec = at_ns % 1'000'000'000};
-  clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr);  // an interrupt ends it early, which callers allow
+  clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr);  // a signal ends it early, which callers allow
 }
 
-// The communicators of one run: collectives and messages of a method never meet those of anybody else.
+// The communicators of one run, so that its messages and collectives never mix with any others.
 class MpiCommunicators {
  public:
   // Collective over `all`, with the same arguments on all ranks. Ranks 0 .. workers-1 are workers; the first
-  // `participants` ranks are needed. Waits politely for all. Throws std::invalid_argument if they are too few.
+  // `participants` ranks are needed. Waits politely for all ranks. Throws std::invalid_argument if there are too few
+  // ranks.
   MpiCommunicators(MPI_Comm all, int participants, int workers, bool has_checkpoints = false);
   ~MpiCommunicators();
   MpiCommunicators(const MpiCommunicators&) = delete;
@@ -68,15 +70,16 @@ class MpiCommunicators {
 
   MPI_Comm everyone() const { return everyone_; }        // workers, servers and idle ranks
   MPI_Comm workers() const { return workers_; }          // MPI_COMM_NULL on other ranks
-  MPI_Comm messages() const { return messages_; }        // everyone again, for point-to-point
-  MPI_Comm waits() const { return waits_; }              // everyone again, for the rounds of those who wait
-  MPI_Comm checkpoints() const { return checkpoints_; }  // the participants; MPI_COMM_NULL elsewhere, or without any
+  MPI_Comm messages() const { return messages_; }        // all ranks, for point-to-point messages
+  MPI_Comm waits() const { return waits_; }              // all ranks, for deadlock detection (MpiWaitRounds)
+  MPI_Comm checkpoints() const { return checkpoints_; }  // participants; MPI_COMM_NULL if idle or without checkpoints
   int rank() const { return rank_; }
 
-  // The workers `first` .. `first` + `count` - 1. The first call is collective over these alone, and blocks.
+  // The workers `first` .. `first` + `count` - 1. The first call for a group is collective over its members, and
+  // blocks.
   MPI_Comm group(int first, int count);
 
-  // Whether each rank of this node can have a core of its own; if not, waits must not spin.
+  // Whether each rank of this node can have its own core. If not, waits must not spin.
   bool cores_suffice() const { return cores_suffice_; }
 
   // A time common to all ranks, in nanoseconds of the node's monotonic clock. Collective over everyone, with a barrier.
@@ -94,29 +97,31 @@ class MpiCommunicators {
   bool cores_suffice_ = true;
 };
 
-// Memory that the ranks of one node share beside MPI: it says who failed first, and whose process is gone. A launcher
-// sends all ranks the same signal after a killed rank and after the user's interrupt; the board tells these apart.
+// Memory shared by the ranks of one node, without MPI messages. It records which rank failed first and which ranks'
+// processes are gone. A launcher sends all ranks the same signal after a killed rank and after the user's interrupt;
+// this memory tells the two cases apart.
 class NodeStatus {
  public:
   NodeStatus() = default;
   NodeStatus(const NodeStatus&) = delete;
   NodeStatus& operator=(const NodeStatus&) = delete;
 
-  // Collective over the ranks of a node; `rank` is this one's among all.
+  // Collective over the ranks of a node; `rank` is this one's rank in the session.
   void open(MPI_Comm node, int rank);
   void close();  // collective
 
-  // True for the first rank of the node that asks.
+  // True for the first rank of the node that calls it.
   bool first_to_fail() const { return status_->failed.exchange(1) == 0; }
 
-  // From now on this process is lost if it is missing, unless it is asked to end. Call it once interrupts are handled.
+  // From now on this process counts as lost if it is missing, unless it was asked to end. Call it once interrupts are
+  // handled.
   void expect_to_stay() const {
     std::atomic<int>& state = status_->entries[own_].state;
     state = expected;
     notify_of_interrupt(&state, asked_to_end);
   }
 
-  // Ranks of this node that should still be there and are not, in ascending order.
+  // Ranks of this node that should be running but are not, in ascending order.
   std::vector<int> lost() const;
 
  private:
@@ -134,19 +139,19 @@ class NodeStatus {
 
   MPI_Win window_ = MPI_WIN_NULL;
   SharedStatus* status_ = nullptr;
-  int own_ = 0;                        // entry
-  std::vector<const Entry*> visible_;  // whose processes can be looked for from here
+  int own_ = 0;                        // index of this rank's entry
+  std::vector<const Entry*> visible_;  // entries whose processes are visible from here
 };
 
-// Whether mpirun, mpiexec or srun started this process, judged by the environment they set.
+// Whether mpirun, mpiexec or srun started this process, according to the environment variables they set.
 bool launched_by_mpi();
 
-// Construct once per process, early in main, but after use_best_blas_kernel, which re-executes the program. Without a
-// launcher everything stays off: active() is false, rank() 0, size() 1.
+// Construct it once per process, early in main, but after use_best_blas_kernel, which re-executes the program. Without
+// a launcher MPI stays off: active() is false, rank() 0, size() 1.
 class MpiSession {
  public:
   // Throws std::runtime_error if MPI cannot be initialised with MPI_THREAD_FUNNELED.
-  // `wanted`: false for a launched process that has nothing to say to the others.
+  // `wanted`: false for a launched process that does not communicate with the others.
   explicit MpiSession(bool wanted = true);
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
@@ -157,21 +162,21 @@ class MpiSession {
   int size() const { return size_; }
   MPI_Comm communicator() const { return communicator_; }
   int ranks_on_node() const { return ranks_on_node_; }
-  // That the ranks of this node may use together: a launcher may have bound each of them to some.
+  // Cores that the ranks of this node may use together. A launcher may have bound each rank to some of them.
   int cores_on_node() const { return cores_on_node_; }
-  // Whether another thread than the main one may speak MPI while that does not.
+  // Whether a thread other than the main one may use MPI while the main one does not.
   bool serves_other_threads() const { return serves_other_threads_; }
 
-  // Ends all ranks with exit status `status` and one message on standard error, "rank 2: <message>". When several ranks
-  // of a node fail together only the first one speaks. Without MPI this process prints the message and ends.
+  // Ends all ranks with exit status `status` and one message on standard error, "rank 2: <message>". If several ranks
+  // of a node fail together, only the first prints its message. Without MPI this process prints the message and ends.
   [[noreturn]] void abort(const std::string& message, int status = 1) const;
 
-  // Call it once interrupts are handled; without MPI nothing happens.
+  // Call it once interrupts are handled. Without MPI it does nothing.
   void expect_to_stay() const {
     if (active_) status_.expect_to_stay();
   }
-  // Ends all ranks when a launcher has asked this one to end: with status 130 where the program was interrupted, but 1
-  // where a rank was lost, which the message names. `what_stays` ends the message.
+  // Ends all ranks after a launcher's request. Status: 130 if the program was interrupted, 1 if a rank was lost (the
+  // message says which). `what_stays` ends the message.
   [[noreturn]] void abort_as_asked(const std::string& what_stays) const;
 
  private:
@@ -187,17 +192,18 @@ class MpiSession {
   NodeStatus status_;
 };
 
-// Where a launcher's processes do not see each other, and each would run the whole experiment: why; else empty.
+// Explains that a launcher's processes do not see each other, so each would run the whole experiment; empty if they do.
 std::string why_alone(const MpiSession& session);
 
-// Where a machine has too many ranks for its cores: what would be right; else empty. Ranks wait for each other in turn,
-// but beyond four for each core an experiment takes minutes to begin. Sixteen are allowed anywhere: they mostly sleep.
+// Says what would be right if a machine has too many ranks for its cores; else empty. Ranks share cores by taking
+// turns, but with more than four ranks per core an experiment takes minutes to begin. Sixteen ranks are allowed
+// anywhere, because they mostly sleep.
 std::string too_many_ranks(int ranks_on_node, int cores_on_node);
 
-// Ranks an experiment needs: one per worker, and one per server of the method that has most.
+// Ranks an experiment needs: one per worker, and one per server of the method with the most servers.
 int ranks_needed(int workers, int servers);
 
-// Empty if `found` ranks are right; else the fault and the right command, for rank 0 to print (exit status 2).
+// Returns the fault and the right command, for rank 0 to print (exit status 2); empty if `found` ranks are right.
 std::string wrong_number_of_ranks(int found, int workers, int servers);
 
 }  // namespace syncopate

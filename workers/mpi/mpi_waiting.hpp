@@ -1,4 +1,4 @@
-// How an MPI rank waits: politely, with progress for all that is under way. A run in which nobody can go on fails.
+// How an MPI rank waits: politely, while everything under way progresses. A run in which no rank can continue fails.
 #pragma once
 
 #include <mpi.h>
@@ -17,17 +17,17 @@
 
 namespace syncopate {
 
-// The pause of a rank that has waited so long, and leaves the core to those who compute: a hundredth of that, so that
-// it costs a wait at most one per cent.
+// The pause of a rank that has waited for `waited_ns`, during which its core is free for computing ranks. It is a
+// hundredth of that time, so that it lengthens a wait by at most one per cent.
 inline std::int64_t polite_pause_ns(std::int64_t waited_ns, std::int64_t longest_ns) {
   return std::clamp<std::int64_t>(waited_ns / 100, 20'000, longest_ns);
 }
 
-// Waits until `done` returns true. MPI's own blocking calls poll without pause, which starves the other ranks as soon
-// as there are more of them than cores. When every rank has a core of its own, the first millisecond is spun through,
-// so that the latency is that of a blocking call. When cores are short, it sleeps after every fifth look: in each look
-// MPI gives way to ranks on the same core, and what they send then costs no pause. After that millisecond it sleeps
-// after every look, from 20 to 100 us, and never beyond `until_ns`. Throws Interrupted.
+// Waits until `done` returns true. MPI's own blocking calls poll without pause, which starves the other ranks if there
+// are more ranks than cores. If every rank has its own core, this function spins for the first millisecond, so that the
+// latency is that of a blocking call. If cores are short, it sleeps after every fifth look: in each look MPI yields to
+// ranks on the same core, whose messages then cost no pause. After the first millisecond it sleeps after every look,
+// for 20 to 100 us, and never beyond `until_ns`. Throws Interrupted.
 template <typename Done>
 void wait_politely(bool cores_suffice, Done done, std::int64_t until_ns = std::numeric_limits<std::int64_t>::max()) {
   constexpr std::int64_t spin_ns = 1'000'000;
@@ -43,7 +43,7 @@ void wait_politely(bool cores_suffice, Done done, std::int64_t until_ns = std::n
   }
 }
 inline void do_nothing() {}
-// Calls `meanwhile` as long as it waits.
+// Calls `meanwhile` repeatedly while it waits.
 template <typename Meanwhile = void (*)()>
 void wait_politely_for(MPI_Request& request, bool cores_suffice, Meanwhile meanwhile = do_nothing) {
   wait_politely(cores_suffice, [&] {
@@ -53,7 +53,7 @@ void wait_politely_for(MPI_Request& request, bool cores_suffice, Meanwhile meanw
   });
 }
 
-// Collective: the values of all ranks, as many of each.
+// Collective: gathers the values of all ranks; each rank has the same number of values.
 template <typename T, typename Meanwhile = void (*)()>
 std::vector<T> gather_politely(const std::vector<T>& own, MPI_Comm ranks, bool cores_suffice,
                                Meanwhile meanwhile = do_nothing) {
@@ -66,17 +66,17 @@ std::vector<T> gather_politely(const std::vector<T>& own, MPI_Comm ranks, bool c
   return all;
 }
 
-// The same of texts, of which 255 bytes are kept.
+// Collective: gathers a text of each rank, cut to 255 bytes.
 std::vector<std::string> gather_texts(const std::string& own, MPI_Comm ranks, bool cores_suffice);
 
-// A rank's report of its wait.
+// A rank's report of what it waits for.
 struct WaitReport {
   enum class For : std::int32_t {
-    frames,   // or the announcements of others, which are frames too
-    the_end,  // of the run, where all ranks meet
+    frames,   // frames, including announcements of other ranks
+    the_end,  // the end of the run, where all ranks meet
   };
 
-  std::int64_t wait = 0;  // its number among this rank's waits
+  std::int64_t wait = 0;  // counts this rank's waits
   std::int64_t frames_sent = 0;
   std::int64_t frames_received = 0;
   For what = For::frames;
@@ -84,29 +84,31 @@ struct WaitReport {
   bool operator==(const WaitReport&) const = default;
 };
 
-// Whether the ranks of a run wait for each other for ever, by two rounds of reports, by rank. A round takes place once
-// every rank has come to it, waiting; a rank comes to the next one only after that. So if two rounds in a row say the
-// same of every rank, all of them waited at the end of the first. If no frame was under way then, nothing can end any
-// wait. No time-out is part of that: a rank that computes, sleeps a delay or is merely slow comes to no round. Waits
-// that end by themselves (at a given time) must not be reported.
+// Whether the ranks of a run wait for each other for ever, according to two consecutive rounds of reports, by rank. A
+// rank enters a round only while it waits, and enters the next one only after the round has taken place. A round takes
+// place once every rank has entered it. So if two rounds in a row report the same for every rank, all of them were
+// waiting at the end of the first round. If no frame was under way then, nothing can end any wait. No time-out is
+// involved: a rank that computes, sleeps or is merely slow enters no round. Waits that end at a given time must not be
+// reported.
 bool nobody_can_continue(const std::vector<WaitReport>& before, const std::vector<WaitReport>& after);
 
-// The rounds that find a deadlock: non-blocking collectives that a rank joins while it waits.
+// The rounds that detect a deadlock: non-blocking collectives that a rank joins while it waits.
 class MpiWaitRounds {
  public:
-  // `communicator` belongs to the rounds alone, and has all ranks of the run.
+  // Only the rounds use `communicator`, which contains all ranks of the run.
   explicit MpiWaitRounds(MPI_Comm communicator);
   MpiWaitRounds(const MpiWaitRounds&) = delete;
   MpiWaitRounds& operator=(const MpiWaitRounds&) = delete;
 
-  // Whether a rank that waits since `since_ns` (of the monotonic clock) should call join; cheap.
+  // Whether a rank that has waited since `since_ns` (of the monotonic clock) should call `join`; cheap.
   bool is_due(std::int64_t since_ns) const;
 
-  // A waiting rank calls it again and again, each time after it has found that nothing has come that would let it go
-  // on, and that it has no frame half sent or half received. True, once and on all ranks, if nobody can go on.
+  // A waiting rank calls it repeatedly, each time after it has found that nothing has arrived that ends its wait and
+  // that it has no frame partly sent or received. Returns true, once and on all ranks, if no rank can continue.
   bool join(const WaitReport& own);
 
-  // Collective over `everyone`, the same ranks, when none of them waits any more: completes what some have joined.
+  // Collective over `everyone`, the same ranks, when none of them waits any more. Completes the rounds that only some
+  // ranks have joined.
   void finish(MPI_Comm everyone, bool cores_suffice);
 
  private:
@@ -118,26 +120,26 @@ class MpiWaitRounds {
   }
 
   MPI_Comm communicator_;
-  std::int64_t joined_ = 0;  // rounds
+  std::int64_t joined_ = 0;  // number of rounds
   MPI_Request round_ = MPI_REQUEST_NULL;
-  WaitReport own_;                   // read by the round that is under way
-  std::vector<WaitReport> reports_;  // written by it
+  WaitReport own_;                   // read by the round under way
+  std::vector<WaitReport> reports_;  // written by the round under way
   std::vector<WaitReport> last_reports_;
   std::int64_t next_look_ns_ = 0;
   bool is_over_ = false;
 };
 
-// A rank's wait for others.
+// The event that a rank waits for.
 struct Awaited {
-  const Place* place = nullptr;  // in the algorithm; null where its program has ended
-  std::optional<Rank> from{};    // a message of this rank alone
-  const char* state = nullptr;   // to say instead
+  const Place* place = nullptr;  // in the algorithm; null after its program has ended
+  std::optional<Rank> from{};    // waits only for a message of this rank
+  const char* state = nullptr;   // text that replaces the description
   WaitReport::For what = WaitReport::For::frames;
 };
 
 class MpiWaiting {
  public:
-  // `progress` lets messages and collectives go on. `stop` waits for as long as all ranks are to stand still.
+  // `progress` advances messages and collectives. `stop` blocks while all ranks must stop for a checkpoint.
   MpiWaiting(MpiRunState& state, MpiWaitRounds& rounds, std::function<void()> progress, std::function<void()> stop)
       : state_(state), rounds_(rounds), progress_(std::move(progress)), stop_(std::move(stop)) {}
 
@@ -145,14 +147,14 @@ class MpiWaiting {
   void progress() { progress_(); }
   void stop() { stop_(); }
 
-  // Waits until `done`, or that time.
+  // Waits until `done` returns true, or until `until`.
   template <typename Done>
   void wait(const Awaited& awaited, Done done, Time until = never) {
     begin();
     wait_politely(
         cores_suffice(), [&] { return progress_and_ask(awaited, done, until); }, state_.clock.to_monotonic_ns(until));
   }
-  // The same in longer pauses, as `pause` says each time. Returns whether it is done.
+  // The same with longer pauses: `pause` returns each one. Returns whether `done` returned true.
   template <typename Done, typename Pause>
   bool sleep(const Awaited& awaited, Done done, Time until, Pause pause) {
     begin();
@@ -164,7 +166,7 @@ class MpiWaiting {
     }
     return false;
   }
-  // Where the others are sure to come, but maybe late.
+  // For a condition that other ranks are sure to fulfil, but maybe late.
   template <typename Done>
   void wait_for_others(Done done) {
     wait_politely(cores_suffice(), [&] {
@@ -174,7 +176,7 @@ class MpiWaiting {
       return done();
     });
   }
-  // For values on their way, without pauses where cores suffice: MPI moves a piece of them at each call.
+  // Waits for values that are moving, without pauses if cores suffice, because MPI moves a piece of them at each call.
   template <typename Done>
   void wait_for_values(Done done) {
     wait_politely(cores_suffice(), [&] {
@@ -186,7 +188,7 @@ class MpiWaiting {
       return true;
     });
   }
-  // The end of the run, a collective of all ranks.
+  // Waits for the end of the run, a collective of all ranks.
   void wait_for_the_end(MPI_Request request, const char* state) {
     begin();
     wait_politely_for(request, cores_suffice(),
@@ -205,10 +207,10 @@ class MpiWaiting {
     progress();
     if (done()) return true;
     stop();
-    if (until == never) look_for_deadlock(awaited);  // else it ends by itself
+    if (until == never) look_for_deadlock(awaited);  // a wait with a limit ends anyway
     return false;
   }
-  // Call it after this rank has found that it cannot go on.
+  // Call it after this rank has found that it cannot continue.
   void look_for_deadlock(const Awaited& awaited);
   std::string explain_deadlock(const std::vector<std::string>& states) const;
 
@@ -216,7 +218,7 @@ class MpiWaiting {
   MpiWaitRounds& rounds_;
   std::function<void()> progress_;
   std::function<void()> stop_;
-  std::int64_t waits_ = 0;  // begun so far
+  std::int64_t waits_ = 0;  // number of waits so far
   std::int64_t waiting_since_ns_ = 0;
 };
 

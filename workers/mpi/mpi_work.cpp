@@ -15,22 +15,22 @@ namespace syncopate {
 
 namespace {
 
-// Operations' names are few; those of other processes stay for the rest of this one.
+// Names of operations are few, so those of other processes are stored until this process ends.
 const char* interned(const std::string& name) {
   static std::set<std::string> names;
   return names.insert(name).first->c_str();
 }
 
-// A rank's part of the record: the spans and micro-batches of its own participant, and known fates of gradients.
+// A rank's part of the record: spans and micro-batches of its own participant, and known fates of gradients.
 struct PartOfRecord {
   std::vector<Span> spans{};
-  bool has_stopped = false;  // recording spans
-  Duration cut_off{};        // computed micro-batches beyond the end of the run
+  bool has_stopped = false;  // recording of spans has stopped
+  Duration cut_off{};        // time of micro-batches computed beyond the end of the run
   std::vector<SpanRecorder::Fate> fates{};
   std::vector<GradientArrival> arrivals{};
   std::vector<MicroBatchTime> durations{};
 
-  // A span's name is a pointer, and travels as a number in a list of names.
+  // A span's name is a pointer, so it is sent as an index into a list of names.
   void serialise(StateArchive& archive) {
     std::vector<std::string> names;
     std::vector<std::int64_t> name_of;
@@ -67,7 +67,7 @@ void clear(const MpiRunState& state) {
   if (record.arrivals) record.arrivals->clear();
 }
 
-// All but the fates.
+// Adds everything except the fates.
 void add(const PartOfRecord& part, Rank of, RunRecord& record) {
   if (!part.spans.empty()) record.spans->move_in(of, part.spans);
   if (part.has_stopped) record.spans->stop(of);
@@ -75,12 +75,12 @@ void add(const PartOfRecord& part, Rank of, RunRecord& record) {
   if (record.durations) record.durations->insert(record.durations->end(), part.durations.begin(), part.durations.end());
 }
 
-// Collective over all ranks: brings all values to rank `root`, by rank; elsewhere all are empty. In words: at most 2^31
-// - 1.
+// Collective over all ranks: gathers all values on rank `root`, by rank; other ranks get empty vectors. The total is
+// at most 2^31 - 1 words of 64 bits.
 template <typename T>
 std::vector<std::vector<T>> gather(const std::vector<T>& own, int root, MPI_Comm everyone) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % 8 == 0);
-  constexpr int words = sizeof(T) / 8;  // of 64 bits
+  constexpr int words = sizeof(T) / 8;  // 64-bit words per value
   const auto ranks = static_cast<std::size_t>(ranks_of(everyone));
   const int own_count = mpi_count(words * own.size());
   std::vector<int> counts(ranks), begin(ranks);
@@ -97,7 +97,7 @@ std::vector<std::vector<T>> gather(const std::vector<T>& own, int root, MPI_Comm
   return by_rank;
 }
 
-// Begins to add up over all ranks, or to take maxima.
+// Begins an all-reduce over all ranks (a sum or a maximum).
 MPI_Request begin_to_reduce(std::vector<std::int64_t>& values, MPI_Op operation, MPI_Comm everyone) {
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Iallreduce(MPI_IN_PLACE, values.data(), mpi_count(values.size()), MPI_INT64_T, operation, everyone, &request);
@@ -141,7 +141,7 @@ void gather_record(const MpiRunState& state, Duration cut_time, const MpiPartial
   if (!record.spans) return;
   for (const PartOfRecord& part : parts)
     for (const SpanRecorder::Fate& fate : part.fates) record.spans->decide(fate);
-  // Late gradients that no round of partial all-reduces took any more. The part that was cut off is in no record.
+  // Late gradients that no round of partial all-reduces took. The part that was cut off is in no record.
   for (const Rank worker : state.workers())
     record.spans->lose(worker, partial_sums.pending_of(worker) - parts[worker].cut_off);
 }
@@ -149,7 +149,7 @@ void gather_record(const MpiRunState& state, Duration cut_time, const MpiPartial
 std::optional<Gradient> MpiMicroBatches::compute(const ModelStatePtr& at, const MicroBatch& slot,
                                                  const MicroBatch& samples, const Deadline& deadline) {
   outcome_ = {};
-  const bool begins = state_.clock.enter();  // else the run has resumed in the middle of it
+  const bool begins = state_.clock.enter();  // false: the run has resumed in the middle of the micro-batch
   if (interrupted()) throw Interrupted();
   if (state_.options.servers > 0 || state_.has_partial_sums || deadline.at_message || collectives_.are_under_way())
     waiting_.progress();
@@ -168,7 +168,8 @@ std::optional<Gradient> MpiMicroBatches::compute(const ModelStatePtr& at, const 
   const Duration drawn =
       emulates ? compute_time.duration(slot, samples) : compute_time.added(state_.self, slot.step, index);
 
-  // Work that is certainly lost is slept through, not computed: the time is the same, and a longer one cannot save it.
+  // Work that is certainly lost is slept through, not computed. The time is the same, and a longer computation could
+  // not save the work.
   WorkerOutages* const outages = outages_ ? &*outages_ : nullptr;
   Passage passage = pass(outages, start, drawn, deadline);
   const bool is_endless = state_.options.servers == 0 && passage.worked >= longest_duration;
@@ -198,7 +199,7 @@ std::optional<Gradient> MpiMicroBatches::compute(const ModelStatePtr& at, const 
     state_.clock.book().cancel();
     return std::nullopt;
   }
-  if (is_endless) sleep_for_ever();  // nobody is left who could send
+  if (is_endless) sleep_for_ever();  // no other participant can send any more
   if (emulates && sum) count_overrun(drawn, measured);
   const Duration spent = book_passage(slot, passage, passage.kept);
   has_lost_state_ = passage.lost_state;
@@ -209,7 +210,7 @@ std::optional<Gradient> MpiMicroBatches::compute(const ModelStatePtr& at, const 
   outcome_.spent = spent;
   if (!passage.kept) return state_.options.training.partial_gradient(std::move(sum), passage.backward);
   state_.clock.book().compute(1, spent);
-  const bool is_through = passage.end <= state_.clock.booked();  // not cut short by the servers' end
+  const bool is_through = passage.end <= state_.clock.booked();  // not cut short because the servers ended
   if (is_through && state_.options.record && state_.options.record->durations) {
     const Duration added = emulates ? compute_time.added(state_.self, slot.step, index) : injected;
     state_.options.record->durations->push_back({state_.self, slot.step, slot.index, spent, added});
@@ -217,7 +218,7 @@ std::optional<Gradient> MpiMicroBatches::compute(const ModelStatePtr& at, const 
   return sum ? Gradient(std::move(sum), 1, spent) : Gradient(at, samples, spent);
 }
 
-// Books the time until now as the passage divides it into work and outages. Returns how long the work was.
+// Books the time until now, divided into work and outages as in the passage. Returns the duration of the work.
 Duration MpiMicroBatches::book_passage(const MicroBatch& slot, const Passage& passage, bool kept) {
   const Activity work = kept ? Activity::compute : Activity::discarded;
   const Time now = state_.clock.now();
@@ -251,7 +252,7 @@ std::shared_ptr<GradientSum> MpiMicroBatches::promise(const ModelStatePtr& at, c
   return fix_sum(Gradient(at, samples, {}), state_.options.training.objective(), scale);
 }
 
-// Computes the value now and leaves it where the backward pass put it.
+// Computes the value now and leaves it in the memory where the backward pass wrote it.
 std::shared_ptr<GradientSum> MpiMicroBatches::evaluate(const ModelStatePtr& at, const MicroBatch& samples) {
   if (!at) return nullptr;  // time-only
   Training& training = state_.options.training;
@@ -272,9 +273,9 @@ void MpiMicroBatches::count_overrun(Duration drawn, Duration measured) {
   emulation_.overrun_excess += measured - drawn;
 }
 
-// Sleeps in slices, so that messages keep flowing, an interrupt is heard, and the end of the servers ends a sleep of
-// any length. Slices are short where somebody waits for what this rank sends, or it for a message. It does not sleep
-// while values of a collective are on their way and cores suffice, since MPI moves a piece of them at each call.
+// Sleeps in slices, so that messages keep flowing, interrupts are noticed and the end of the servers ends a sleep of
+// any length. Slices are short if other ranks wait for what this rank sends, or if it waits for a message. It does not
+// sleep while values of a collective are moving and cores suffice, because MPI moves a piece of them at each call.
 void MpiMicroBatches::sleep_until(Time end, const Deadline& deadline, bool is_endless) {
   constexpr Duration short_slice = std::chrono::microseconds(200);
   const bool ends = end - state_.now() < longest_duration / 2;
@@ -290,9 +291,10 @@ void MpiMicroBatches::sleep_until(Time end, const Deadline& deadline, bool is_en
   if (!waiting_.sleep(endless, is_ended, ends ? end : never, pause) && deadline.at_message) waiting_.progress();
 }
 
-// A worker in a micro-batch that never ends sends nothing any more, and ends once all others have, or are in one too.
+// A worker in a micro-batch that never ends sends nothing any more. It ends once every other worker has ended or is in
+// one too.
 void MpiMicroBatches::sleep_for_ever() {
-  if (!std::exchange(state_.is_lost, true)) {  // else it has said so before the checkpoint
+  if (!std::exchange(state_.is_lost, true)) {  // false: it was announced before the checkpoint
     partial_sums_.drop_results();
     state_.transport.announce(MpiTransport::Announcement::lost, state_.collectives_of_all);
   }
@@ -300,7 +302,7 @@ void MpiMicroBatches::sleep_for_ever() {
       endless, [this] { return state_.others_are_through(); }, never, [] { return longest_slice; });
   state_.clock.book(Activity::discarded, {"a micro-batch that never ends"});
   if (state_.transport.count_announced(MpiTransport::Announcement::ended, 0, state_.options.workers) == 0)
-    throw RunFailure("no worker can go on: all are in a micro-batch that never ends");
+    throw RunFailure("no worker can continue: all are in a micro-batch that never ends");
   throw EndlessMicroBatch();
 }
 
@@ -320,8 +322,8 @@ void MpiTotals::report_steps(const Contribution& contribution) {
   row.bytes = messages_.bytes_to_and_fro();
 }
 
-// T is the end of the servers, or of the last worker. Where rounds do not wait for everybody, it is the last time that
-// workers have met: beyond it they have run ahead with work that came too late.
+// The run ends with its servers, or with its last worker. If rounds do not wait for all workers, it ends at the last
+// meeting of a worker with others: beyond that time workers have run ahead with work that came too late.
 Time MpiTotals::agree_on_end(Time own_end, std::size_t& staleness_size) {
   std::vector<std::int64_t> most = {state_.is_server() ? since_start(own_end) : 0,
                                     state_.is_worker() ? since_start(own_end) : 0,
@@ -381,7 +383,7 @@ RunTotals MpiTotals::read_totals(std::span<const std::int64_t> sums, std::size_t
     totals.emulated.push_back(*next++);
     totals.overruns.push_back(*next++);
     totals.overrun_excess += Duration{*next++};
-    const Duration cut_time{*next++};  // lies beyond the run
+    const Duration cut_time{*next++};  // beyond the end of the run
     const Duration lost = tally.lost_time(state_.decided_by()) - cut_time;
     account.lose(std::clamp(lost, Duration{0}, account[Activity::compute]));
     totals.add(account, tally, state_.decided_by());
@@ -393,7 +395,7 @@ RunTotals MpiTotals::read_totals(std::span<const std::int64_t> sums, std::size_t
   return totals;
 }
 
-// The first server's rank books rounds, or worker 0 where there is none.
+// The first server's rank books rounds, or worker 0 if there are no servers.
 void MpiTotals::report_rows() {
   const int booking_rank = state_.options.servers > 0 ? state_.options.workers : 0;
   auto by_worker = gather(own_steps_, booking_rank, state_.communicators.everyone());
@@ -413,7 +415,5 @@ void close_rows(const std::vector<std::vector<StepRow>>& by_worker, StepRows& ro
   }
   for (const auto& [step, row] : merged) rows.close(row, std::max(row.end, rows.begin()), rows.sent() + row.bytes);
 }
-
-// Rank 0 calls for none once it has announced that it sends nothing any more: others leave after that.
 
 }  // namespace syncopate

@@ -19,7 +19,7 @@
 
 namespace syncopate {
 
-// The time and the arithmetic of micro-batches on an MPI rank.
+// The time and the arithmetic of the micro-batches of an MPI rank.
 class MpiMicroBatches {
  public:
   MpiMicroBatches(MpiRunState& state, MpiWaiting& waiting, const MpiCollectives& collectives,
@@ -28,18 +28,18 @@ class MpiMicroBatches {
     if (state.options.outages && state.is_worker()) outages_ = state.options.outages->of(state.self);
   }
 
-  // Thrown through the program of a worker in a micro-batch without an end, once all others have ended.
+  // Thrown through the program of a worker whose micro-batch never ends, once all other workers have ended.
   struct EndlessMicroBatch {};
 
   // See Cluster.
   std::optional<Gradient> compute(const ModelStatePtr& at, const MicroBatch& slot, const MicroBatch& samples,
                                   const Deadline& deadline);
-  // The outcome of the last one; a replay makes the same of it.
+  // The outcome of the last micro-batch. A replay computes the same result from it.
   struct Outcome {
-    bool is_evaluated = false;  // its gradient exists, kept or not
+    bool is_evaluated = false;  // its gradient was computed, whether kept or not
     bool is_kept = false;
-    bool is_cut = false;  // by a deadline,
-    double backward = 0;  // with this share of its backward pass done
+    bool is_cut = false;  // by a deadline
+    double backward = 0;  // share of the backward pass done before the deadline
     Duration spent{};
   };
   const Outcome& outcome() const { return outcome_; }
@@ -47,11 +47,11 @@ class MpiMicroBatches {
   bool may_lose_state() const { return outages_ && state_.options.outages->loses_state(state_.self); }
   bool has_lost_state() { return std::exchange(has_lost_state_, false); }
 
-  // How well real arithmetic fits into drawn durations.
+  // How well real arithmetic fits into drawn (simulated) durations.
   struct Emulation {
-    std::int64_t emulated = 0;  // micro-batches with a drawn duration
-    std::int64_t overruns = 0;  // of these, how many took longer
-    Duration overrun_excess{};  // by how much, together
+    std::int64_t emulated = 0;  // number of micro-batches with a drawn duration
+    std::int64_t overruns = 0;  // number of these that took longer
+    Duration overrun_excess{};  // total excess of these over their drawn durations
   };
   const Emulation& emulation() const { return emulation_; }
 
@@ -79,7 +79,7 @@ class MpiMicroBatches {
   Outcome outcome_;
 };
 
-// Totals of a run on the MPI cluster: every rank's part, summed over all.
+// Totals of a run on the MPI cluster, summed over all ranks.
 class MpiTotals {
  public:
   MpiTotals(MpiRunState& state, MpiWaiting& waiting, const MpiMessages& messages, const MpiPartialSums& partial_sums,
@@ -94,9 +94,9 @@ class MpiTotals {
   void keep(const BookedTime& work, Step staleness);
   void report_steps(const Contribution& contribution);
 
-  // Collective over all ranks, idle ones too, after their programs. `own_end`: of this one's.
+  // Collective over all ranks, including idle ranks, after their programs. `own_end`: end of this rank's program.
   RunTotals add_up(Time own_end);
-  // After that: the time computed beyond the end of the run, which is in no account.
+  // After `add_up`: the time computed beyond the end of the run, which is in no account.
   Duration cut_time() const { return cut_time_; }
 
   void serialise(StateArchive& archive) { archive(own_steps_, staleness_); }
@@ -112,20 +112,20 @@ class MpiTotals {
   const MpiMessages& messages_;
   const MpiPartialSums& partial_sums_;
   const MpiMicroBatches& micro_batches_;
-  std::vector<StepRow> own_steps_;  // of a method without collectives
+  std::vector<StepRow> own_steps_;  // of methods without collectives
   std::vector<std::int64_t> staleness_;
   Duration cut_time_{};
 };
 
-// Archives this rank's record so far. A trace that has come to its limit lacks what was computed since then.
+// Archives this rank's record so far. If a trace has reached its limit, later work is missing from it.
 void serialise_record(StateArchive& archive, const MpiRunState& state);
-// Collective over all ranks: the records of all ranks come together on rank 0. `cut_time`: see MpiTotals.
+// Collective over all ranks: gathers the records of all ranks on rank 0. `cut_time`: see MpiTotals.
 void gather_record(const MpiRunState& state, Duration cut_time, const MpiPartialSums& partial_sums);
 
-// Rows of steps.csv of methods without collectives: every worker books its own steps, and after the run those of equal
-// number become one row. Closes rows in ascending order of steps. Each worker's rows are in that order, each step once,
-// with the bytes until then: its own, and servers' to it. A row ends with its last worker, and not before the row
-// above.
+// Adds rows to steps.csv for methods without collectives. Every worker books its own steps, and after the run the steps
+// with equal numbers are merged into one row. Rows are closed in ascending order of steps. Each worker's rows are in
+// that order, each step once, with the bytes so far: those it sent, and those servers sent to it. A row ends with its
+// last worker, and not before the previous row.
 void close_rows(const std::vector<std::vector<StepRow>>& by_worker, StepRows& rows);
 
 }  // namespace syncopate

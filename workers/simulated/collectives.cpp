@@ -40,7 +40,7 @@ AgreedProgress PendingCollectives::all_reduce_sum(Rank rank, Gradient& gradient,
   return agreed;
 }
 
-// A separate function, so that the usual case needs no stack for it.
+// A separate function, so that the usual case needs no stack space for it.
 void PendingCollectives::check_sum(const PendingCollective& collective, Rank rank, std::span<const double> numbers,
                                    const Place& place) const {
   check_alike(collective, rank, Collective::all_reduce({}, numbers), collective.what.numbers.size(), place);
@@ -68,7 +68,7 @@ CollectiveGroup& PendingCollectives::group_of(Rank rank, const Collective& what)
   return group;
 }
 
-// The first collective of the group that this worker has not joined yet.
+// Returns the group's first collective that this worker has not joined yet.
 inline PendingCollective& PendingCollectives::next_collective_of(CollectiveGroup& group, Rank rank,
                                                                  const Place& place) {
   if (state_.is_server(rank)) throw RunFailure("a server cannot take part in a collective");
@@ -160,19 +160,20 @@ void PendingCollectives::check_alike(const PendingCollective& collective, Rank r
   const auto fail = [&](const std::string& how) { throw RunFailure(state_.name(rank) + how); };
   const auto is_a_worker = [&](Rank root) { return root.value >= 0 && root.value < state_.options.workers; };
   if (what.kind != others.kind)
-    fail(fmt::format(" calls {} while others gather for {}", place.operation, collective.place.operation));
-  if (what.numbers.size() != count) fail(fmt::format(" brings {} numbers, others {}", what.numbers.size(), count));
-  if (what.policy != others.policy) fail(" averages by another policy than the others");
-  if (what.slice != others.slice) fail(" brings another slice than the others");
+    fail(fmt::format(" calls {}, but the others wait in {}", place.operation, collective.place.operation));
+  if (what.numbers.size() != count)
+    fail(fmt::format(" contributes {} numbers, but the others contribute {}", what.numbers.size(), count));
+  if (what.policy != others.policy) fail(" averages with a different policy than the others");
+  if (what.slice != others.slice) fail(" contributes a different slice than the others");
   if (!is_a_worker(what.root))
-    fail(fmt::format(" broadcasts from rank {}, but the workers are 0 to {}", what.root.value,
+    fail(fmt::format(" broadcasts from rank {}: the workers are ranks 0 to {}", what.root.value,
                      state_.options.workers - 1));
   if (what.root != others.root)
-    fail(fmt::format(" broadcasts from rank {} while others broadcast from rank {}", what.root.value,
+    fail(fmt::format(" broadcasts from rank {}, but the others broadcast from rank {}", what.root.value,
                      others.root.value));
 }
 
-// Begins the next collective: those of the same members run one after another.
+// Begins the next collective. Collectives of the same members run one after another.
 void PendingCollectives::begin_next(CollectiveGroup& group) {
   const auto next = std::ranges::find_if(group.open, [](const PendingCollective& g) { return !g.has_ended; });
   if (next == group.open.end() || next->arrived < group.members.count) return;
@@ -235,7 +236,7 @@ void PendingCollectives::record_arrivals(const PendingCollective& collective) {
     recorded_->push_back({state_.rows.begin(), collective.row.step, worker, at - state_.rows.begin()});
 }
 
-// All packets, the root's, or their sum; none in time-only runs.
+// Returns all packets, the root's packet or the sum of packets; null in time-only runs.
 SharedPackets PendingCollectives::exchanged(PendingCollective& collective) const {
   Training& training = state_.options.training;
   std::vector<Packet> packets = std::exchange(collective.brought, {});
@@ -254,7 +255,7 @@ SharedPackets PendingCollectives::exchanged(PendingCollective& collective) const
   return std::make_shared<const std::vector<Packet>>(1, std::move(sum));
 }
 
-// Equal weights, also zeros, count as unweighted. `first`: the first member's rank.
+// Equal weights, including all zeros, count as unweighted. `first`: the first member's rank.
 std::vector<ModelStatePtr> PendingCollectives::mean_of(const PendingCollective& collective, Rank first) const {
   const auto& [policy, slice] = std::pair(collective.what.policy, collective.what.slice);
   const auto& weights = collective.weights;
@@ -292,7 +293,7 @@ CollectiveResult PendingCollectives::finish(Rank rank, StartedCollective&& start
   return result;
 }
 
-// Time before the last arrival is waiting. Time that has passed while the worker computed costs it nothing.
+// Time before the last arrival is booked as waiting. A worker that computed until after the end waits no time.
 inline void PendingCollectives::wait_for_end(Rank rank, const PendingCollective& collective, const Place& place) {
   SimulatedParticipant& participant = state_[rank];
   while (!collective.has_ended) {
@@ -306,8 +307,7 @@ inline void PendingCollectives::wait_for_end(Rank rank, const PendingCollective&
   book.meet();
 }
 
-// After the last member has left, the collective is released. Values that nothing else holds can then be updated in
-// place.
+// Releases the collective after its last member has left. Values that nothing else holds can then be updated in place.
 inline void PendingCollectives::take_leave(const CollectiveGroup& group, PendingCollective& collective) {
   if (++collective.finished == group.members.count) release(collective);
 }
@@ -341,7 +341,7 @@ void PendingCollectives::fail_for_who_left(const Place& place) const {
                                short_path(place.at.file_name()), place.at.line()));
 }
 
-// Workers that have not resumed yet have not booked the collective.
+// Workers that have not resumed yet have not booked the collective, so it is booked here.
 ProgressSoFar PendingCollectives::progress() const {
   ProgressSoFar progress{.end = met_at_,
                          .books = ByRank<Book>(state_.options.workers),
@@ -363,7 +363,7 @@ StartedCollective PartialSums::start(Rank self, Collective&& what, const Contrib
   pauses_.end_trailing_work(self);
   OfWorker& own = by_worker_[self];
   if (std::exchange(own.has_one_under_way, true))
-    throw RunFailure(state_.name(self) + " starts a partial all-reduce before it has finished the one before");
+    throw RunFailure(state_.name(self) + " starts a partial all-reduce before it has finished the previous one");
   meet_the_others(self, place);
   rounds_.arrive(own.next.value(), self, state_[self].book.now());
   own.in_time = own.next == open_.number && !open_.under_way;
@@ -396,7 +396,7 @@ CollectiveResult PartialSums::finish(Rank self, const Place& place) {
   OfWorker& own = by_worker_[self];
   own.has_one_under_way = false;
   --state_[self].collectives_under_way;
-  if (book.now() > state_.now()) meet_the_others(self, place);  // it has computed since the start
+  if (book.now() > state_.now()) meet_the_others(self, place);  // the worker has computed since the start
   if (own.next == open_.number) {
     open_.waiting.push_back(self);
     SimulationState::suspend(participant, place);
@@ -404,7 +404,7 @@ CollectiveResult PartialSums::finish(Rank self, const Place& place) {
     book.pass(Activity::communicate, state_.now(), {place.operation});
     book.meet();
   }
-  // The result of its own sum, or those of all sums since the last that this worker has received.
+  // The result of the worker's own sum, or the results of all sums since the last that it received.
   const Step first = own.next;
   own.next = own.in_time ? first + 1 : open_.number;
   const auto end = open_.results.end();
@@ -414,7 +414,7 @@ CollectiveResult PartialSums::finish(Rank self, const Place& place) {
   return result;
 }
 
-// Waits until the event loop has reached this worker's time: it may have run ahead.
+// Waits until the event loop has reached this worker's time, because the worker may have run ahead.
 void PartialSums::meet_the_others(Rank worker, const Place& place) {
   state_.schedule(state_[worker].book.now(), Event::Kind::arrive_partial, worker);
   SimulationState::suspend(state_[worker], place);

@@ -14,9 +14,9 @@
 
 namespace syncopate {
 
-// A heap with the earliest event first, in which each event has four children, so that it is half as deep as a binary
-// one. Events are small and have a strict order, `bool before(const Event&) const`. `placed(event, place)` is called
-// for each move.
+// A heap with the earliest event first. Each event has four children, so the heap is half as deep as a binary one.
+// Events are small and have a strict order, `bool before(const Event&) const`. `placed(event, place)` is called
+// whenever an event moves.
 template <typename Event>
 class EventHeap {
   static_assert(std::is_trivially_copyable_v<Event>);
@@ -27,7 +27,7 @@ class EventHeap {
   bool empty() const { return heap_.empty(); }
   // Call first() and pop() only if there is an event.
   const Event& first() const { return heap_.front(); }
-  // The first event, followed by the few that include the second one.
+  // The first five entries: the first event and its children, which include the second event.
   std::span<const Event> next_few() const { return {heap_.data(), std::min(heap_.size(), followers + 1)}; }
 
   template <typename Placed>
@@ -91,9 +91,9 @@ class EventHeap {
   std::vector<Event> heap_;
 };
 
-// A radix heap for very many events, the earliest first. A heap of a million events takes a cache miss at each of its
-// ten levels for each event. Here events that are far away lie unsorted in buckets by time, which get finer the closer
-// they are. Only the next few are sorted: memory is read in order, and the next events are known.
+// A radix heap for very many events, the earliest first. In an ordinary heap of a million events, each event costs a
+// cache miss at each of ten levels. Here distant events are unsorted in buckets by time, which get finer as the events
+// come closer. Only the next few are sorted, so memory is read in order and the next events are known.
 //
 // An Event has its time, `std::uint64_t ticks() const`, and a strict order in which time comes first,
 // `bool before(const Event&) const`.
@@ -125,16 +125,16 @@ class EventQueue {
     return event;
   }
 
-  // The next events, in reverse order, without those pushed since these were sorted.
+  // The next events, in reverse order, without events pushed since `next_` was sorted.
   std::span<const Event> next() const { return next_; }
 
  private:
   using Bucket = std::vector<Event>;
-  static constexpr std::size_t most_sorted = 64;        // sorted at once, unless more have the same time
+  static constexpr std::size_t most_sorted = 64;  // number of events sorted at once, unless more have the same time
   static constexpr std::size_t most_kept_room = 4'096;  // capacity that an empty bucket keeps
   static constexpr int digit_bits = 4, digits = 16, levels = 64 / digit_bits;
 
-  // At least one of the two is not empty.
+  // Call it only if at least one of the two is not empty.
   bool inserted_is_first() const {
     return next_.empty() || (!inserted_.empty() && inserted_.first().before(next_.back()));
   }
@@ -182,16 +182,16 @@ class EventQueue {
   }
 
   std::size_t size_ = 0;
-  std::uint64_t sorted_until_ = 0;  // events in buckets are later, or were put at the lowest level
+  std::uint64_t sorted_until_ = 0;  // events in buckets are later, or are at the lowest level
   std::vector<Event> next_;         // in reverse order: the first is at the end
-  EventHeap<Event> inserted_;       // pushed since then, and not after the last of next_
+  EventHeap<Event> inserted_;       // events pushed after sorting that are not later than the last sorted one
   std::array<std::array<Bucket, digits>, levels> buckets_;
   std::array<std::uint32_t, levels> filled_{};  // one bit for each bucket
   std::uint32_t filled_levels_ = 0;
 };
 
 // Items that have arrived and have not been received, in order. Most inboxes are empty most of the time. Items form a
-// linked ring by their member `next`, so an inbox is one pointer and takes no memory beside the items.
+// linked ring through their member `next`, so an inbox is one pointer and needs no other memory.
 template <typename Item>
 class Inbox {
  public:
@@ -203,7 +203,7 @@ class Inbox {
     last_ = item;
   }
 
-  // Removes and returns the first item that fits; null if none does.
+  // Removes and returns the first item for which `fits` returns true; null if there is none.
   template <typename Fits>
   Item* take_first(const Fits& fits) {
     if (empty()) return nullptr;
@@ -224,9 +224,8 @@ class Inbox {
   Item* last_ = nullptr;  // its `next` is the first
 };
 
-// When a participant wakes that waits for a time, or for something that may come earlier. If something else ends the
-// wait, its timer stays until its time, or until the next wait replaces it. So a participant never has more than one
-// timer.
+// The time at which a waiting participant wakes unless something earlier ends its wait. In that case the timer stays
+// until its time, or until the participant's next wait replaces it. So a participant never has more than one timer.
 struct Timer {
   Time at;
   std::uint64_t number;  // orders timers with the same time
@@ -243,7 +242,7 @@ class Timers {
   bool empty() const { return heap_.empty(); }
   // Call first() and pop() only if there is a timer.
   const Timer& first() const { return heap_.first(); }
-  // The first timer, followed by the few that include the second one.
+  // The first five entries: the first timer and its children, which include the second timer.
   std::span<const Timer> next_few() const { return heap_.next_few(); }
 
   // Replaces this rank's timer, if it has one.

@@ -12,14 +12,14 @@ namespace {
 constexpr std::size_t guarded_stack_bytes = frame_growth * 128 * 1024;
 // An odd number of cache lines distributes the tops over all sets of the caches.
 constexpr std::size_t dense_stack_bytes = frame_growth * 32 * 1024 + 64;
-// With more fibers than this, stacks are dense. Guard pages split a mapping, and the kernel limits the number of its
-// parts; and a switch would wait for the page tables of tops that lie far apart.
+// With more fibers than this, stacks are dense. There are two reasons: guard pages split a mapping into parts, whose
+// number the kernel limits, and a switch would wait for the page tables of distant stack tops.
 constexpr std::size_t most_guarded_fibers = 1024;
-// Up to this many dense stacks (256 MB) may lie in huge pages, which are resident as a whole, however deep fibers go. A
-// switch then does not wait for page tables, which is a sixth of an event's time among 4,096 workers.
+// Up to this many dense stacks (256 MB) may be in huge pages, which are resident as a whole, however deep fibers go. A
+// switch then does not wait for page tables. That wait is a sixth of an event's time with 4,096 workers.
 constexpr std::size_t most_in_huge_pages = 8192;
 
-// A stack from the pool, which frees the memory itself.
+// A stack from the pool. The pool itself frees the memory.
 struct PooledStack {
   boost::context::stack_context context;
   boost::context::stack_context allocate() const { return context; }
@@ -50,7 +50,7 @@ StackPool::~StackPool() { munmap(memory_, count_ * stride_); }
 boost::context::stack_context StackPool::stack(std::size_t fiber) const {
   boost::context::stack_context context;
   if (shared_) fiber = 0;
-  // Stacks grow downwards. Shifts the tops of guarded stacks within a page, and so over the sets of the caches.
+  // Stacks grow downwards. Guarded stacks shift their tops within a page, which distributes them over all cache sets.
   const std::size_t offset = guarded_ ? fiber % 32 * 128 : 0;
   context.size = stack_bytes_ - offset;
   context.sp = memory_ + (fiber + 1) * stride_ - offset;
@@ -84,7 +84,7 @@ Fiber::Fiber(const StackPool& pool, std::size_t number, std::function<void()> bo
   }
 }
 
-// The body lives on the stack itself, in the lowest frame, until the stack is unwound.
+// The body is stored in the lowest frame of the stack itself until the stack is unwound.
 void Fiber::begin(const boost::context::stack_context& stack, std::function<void()> body) {
   struct Life {
     explicit Life(AnnouncedStack& stack) : stack(stack) { stack.entered(); }
@@ -111,7 +111,7 @@ void Fiber::resume_on_shared_stack() {
   if (inside_) keep();
 }
 
-// Its own frame is small, and ends above what the switch itself puts on the stack.
+// This function's own frame is small and ends above what the switch puts on the stack.
 void Fiber::suspend_on_shared_stack() {
   constexpr std::ptrdiff_t frame_and_switch = 512;
   top_ = static_cast<const char*>(__builtin_frame_address(0)) - frame_and_switch;

@@ -1,5 +1,5 @@
-// A stackful fiber: a plain function that can stop in the middle and be continued (Boost.Context). Fibers and not C++20
-// coroutines: g++ 12 silently miscompiles temporaries in statements with co_await, and debugging is easier.
+// A stackful fiber (Boost.Context): a plain function that can stop in the middle and be resumed. C++20 coroutines are
+// not used because g++ 12 silently miscompiles temporaries in statements with co_await, and fibers are easier to debug.
 #pragma once
 
 #include <boost/context/fiber.hpp>
@@ -22,7 +22,7 @@
 namespace syncopate {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-// Frames with instrumentation are several times as large.
+// Instrumented stack frames are several times as large.
 constexpr std::size_t frame_growth = 8;
 constexpr bool is_sanitized = true;
 #else
@@ -30,9 +30,9 @@ constexpr std::size_t frame_growth = 1;
 constexpr bool is_sanitized = false;
 #endif
 
-// A fiber's stack, which reports to AddressSanitizer and ThreadSanitizer which stack the thread is on; otherwise they
-// take a fiber's frames for stray writes. Empty in other builds. Source: <sanitizer/asan_interface.h>,
-// <sanitizer/common_interface_defs.h>, <sanitizer/tsan_interface.h>.
+// A fiber's stack, which reports to AddressSanitizer and ThreadSanitizer which stack the thread is on. Without these
+// reports they would take a fiber's frames for stray writes. Empty in other builds. Source:
+// <sanitizer/asan_interface.h>, <sanitizer/common_interface_defs.h>, <sanitizer/tsan_interface.h>.
 class AnnouncedStack {
  public:
   explicit AnnouncedStack([[maybe_unused]] const boost::context::stack_context& stack) {
@@ -46,7 +46,7 @@ class AnnouncedStack {
   }
   ~AnnouncedStack() {
 #if defined(__SANITIZE_ADDRESS__)
-    __asan_unpoison_memory_region(bottom_, bytes_);  // else the next owner would trip over frames that never returned
+    __asan_unpoison_memory_region(bottom_, bytes_);  // frames that never returned would be errors for the next owner
 #endif
 #if defined(__SANITIZE_THREAD__)
     __tsan_destroy_fiber(fiber_);
@@ -55,9 +55,8 @@ class AnnouncedStack {
   AnnouncedStack(const AnnouncedStack&) = delete;
   AnnouncedStack& operator=(const AnnouncedStack&) = delete;
 
-  // Called outside the fiber: brackets the switch to the fiber, until it switches back. ThreadSanitizer counts calls
-  // and returns per stack. Both ends of a switch are reported here, where the calls and returns of the switch itself
-  // cancel out.
+  // Called outside the fiber, before and after the switch to it. ThreadSanitizer counts calls and returns per stack.
+  // Both ends of a switch are reported here, so that the calls and returns of the switch itself cancel out.
   void enter() {
 #if defined(__SANITIZE_ADDRESS__)
     left_ = false;
@@ -81,20 +80,20 @@ class AnnouncedStack {
 #endif
   }
 
-  // Called inside the fiber: first of all, and after each switch back to it.
+  // Called inside the fiber, at its start and after each switch back to it.
   void entered() {
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_finish_switch_fiber(frames_, &outer_bottom_, &outer_bytes_);
 #endif
   }
-  // Called inside the fiber: before a switch out of it.
+  // Called inside the fiber before a switch out of it.
   void leave() {
 #if defined(__SANITIZE_ADDRESS__)
     left_ = true;
     __sanitizer_start_switch_fiber(&frames_, outer_bottom_, outer_bytes_);
 #endif
   }
-  // Called inside the fiber: before the last switch out of it.
+  // Called inside the fiber before the last switch out of it.
   void end() {
 #if defined(__SANITIZE_ADDRESS__)
     left_ = true;
@@ -118,10 +117,11 @@ class AnnouncedStack {
 #endif
 };
 
-// Memory for the stacks of many fibers. Up to 1,024 fibers have 128 KB each behind a guard page. More have 32 KB each
-// without guards, close to each other. Pages are touched only as deep as a fiber goes. Above `most_with_own_stacks` all
-// run on one stack in turn. A suspended fiber's frames are then stored elsewhere, densely, as pages of its own would be
-// mostly empty. Builds with sanitizers never share a stack: they identify stacks by address.
+// Memory for the stacks of many fibers. Up to 1,024 fibers have 128 KB each behind a guard page. More than 1,024 have
+// 32 KB each without guard pages, close to each other. Pages are touched only as deep as a fiber goes. If there are
+// more fibers than `most_with_own_stacks`, all run on one stack in turn. A suspended fiber's frames are then stored
+// elsewhere, densely, because pages of its own would be mostly empty. Builds with sanitizers never share a stack,
+// because sanitizers identify stacks by address.
 class StackPool {
  public:
   StackPool(std::size_t fibers, std::size_t most_with_own_stacks);
@@ -144,22 +144,23 @@ class StackPool {
 class Fiber {
  public:
   // The body must not let exceptions escape, except Boost's forced unwinding of a fiber that is destroyed before its
-  // end (a `catch (...)` in it must rethrow). Nothing may access a suspended fiber's variables: other fibers may use
-  // its stack.
+  // end (so a `catch (...)` in the body must rethrow that). Nothing may access a suspended fiber's variables, because
+  // other fibers may use its stack.
   Fiber(const StackPool& pool, std::size_t number, std::function<void()> body);
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
   ~Fiber();  // unwinds an unfinished body
 
-  // Both switches and their callers are inline: after a switch the processor mispredicts each return in between.
-  void resume() {  // from outside; returns when the fiber suspends or ends
+  // Both switches and their callers are inline, because after a switch the processor mispredicts each return on the
+  // way.
+  void resume() {  // from outside the fiber; returns when it suspends or ends
     if (kept_) [[unlikely]]
       return resume_on_shared_stack();
     stack_.enter();
     inside_ = std::move(inside_).resume();
     stack_.returned();
   }
-  void suspend() {  // from inside
+  void suspend() {  // from inside the fiber
     if (kept_) [[unlikely]]
       return suspend_on_shared_stack();
     top_ = static_cast<const char*>(__builtin_frame_address(0));
@@ -168,7 +169,7 @@ class Fiber {
   }
 
   // Prefetches the suspended stack; call it a little before resume. It fetches the lines that the next calls will
-  // reach, and the frames of the program. With thousands of fibers they are neither in L1 nor in L2.
+  // reach, and the frames of the program. With thousands of fibers these lines are neither in L1 nor in L2.
   void prefetch() const {
     if (kept_) [[unlikely]]
       return prefetch_kept();
@@ -177,22 +178,22 @@ class Fiber {
   }
 
  private:
-  // Marks the stack as left while another one runs, or until the fiber is unwound.
+  // Marks the stack as left while another stack runs, or until the fiber is unwound.
   struct Absence {
     explicit Absence(AnnouncedStack& stack) : stack(stack) { stack.leave(); }
     ~Absence() { stack.entered(); }
     AnnouncedStack& stack;
   };
 
-  // The fiber's part of a shared stack, while it is suspended. The bytes follow this header in one block, so all of it
-  // can be prefetched without reading the header.
+  // A suspended fiber's part of a shared stack. The bytes follow this header in one block, so all of it can be
+  // prefetched without reading the header.
   struct alignas(64) Kept {
     boost::context::stack_context stack;
-    std::function<void()> body;  // until the fiber begins
+    std::function<void()> body;  // null once the fiber has begun
     std::uint32_t size = 0;
-    std::uint32_t room = 0;  // bytes behind this header
+    std::uint32_t room = 0;  // bytes allocated after this header
 
-    char* base() const { return static_cast<char*>(stack.sp); }  // the stack grows downwards from there
+    char* base() const { return static_cast<char*>(stack.sp); }  // the stack grows downwards from here
     char* bytes() { return reinterpret_cast<char*>(this + 1); }
   };
   struct DeleteKept {
@@ -216,7 +217,7 @@ class Fiber {
   [[no_unique_address]] AnnouncedStack stack_;
   boost::context::fiber inside_;
   boost::context::fiber outside_;
-  KeptPtr kept_;  // null: it has its own stack
+  KeptPtr kept_;  // null: the fiber has its own stack
 };
 
 }  // namespace syncopate

@@ -11,12 +11,12 @@ namespace syncopate {
 
 namespace {
 
-// Thrown to end the run on fibers, once worker 0 has run its program to the end for all workers.
+// Thrown to end the run on fibers after worker 0 has run its program to the end for all workers.
 struct WentOnInLockstep {};
 
-// The least memory that the workers of a run take, with their part of its results. In lockstep it is half of the
-// measured 470 bytes each. On fibers it is close to the measurements: with stacks of their own 6,600 bytes (mostly
-// stack pages); on one stack in turn 2,900 with asynchronous SGD and 3,700 with D-PSGD.
+// A lower bound of the memory of a run's workers, including their part of the results. In lockstep it is half of the
+// measured 470 bytes per worker. On fibers it is close to the measurements: 6,600 bytes with separate stacks (mostly
+// stack pages); on a shared stack 2,900 with asynchronous SGD and 3,700 with D-PSGD.
 std::int64_t least_bytes_of_workers(const SimulatedOptions& options, std::optional<Step> alike_from) {
   constexpr std::int64_t bytes_in_lockstep = 250, bytes_on_shared_stack = 2000, bytes_on_own_stack = 5000;
   const bool in_lockstep = alike_from == Step{0} && LockstepCluster::can_simulate(options);
@@ -31,8 +31,8 @@ void poll_interrupt() {
   if (interrupted()) throw Interrupted();
 }
 
-// LockstepCluster::add_times for a deadline that discards running micro-batches, `limit` after the last meeting: the
-// inner loop of DropCompute. It has no branches, so that it is vectorised.
+// LockstepCluster::add_times for a deadline that discards running micro-batches, `limit` after the last meeting. This
+// is the inner loop of DropCompute. It has no branches, so that it is vectorised.
 SYNCOPATE_VECTOR_CLONES
 bool add_until(std::int64_t limit, std::size_t workers, const Duration* times, Duration* spent, Duration* discarded,
                std::int64_t* computed, std::int64_t* stopped) {
@@ -78,7 +78,7 @@ AgreedProgress FibersThenLockstep::all_reduce_sum(Rank self, Gradient& gradient,
   return agreement;
 }
 
-// Worker 0 is the first to leave a collective. It never waits again, so the others stay where they are.
+// Worker 0 is the first to leave a collective. It never waits again, so the other fibers stay suspended.
 void FibersThenLockstep::go_on_in_lockstep_after(Rank self, Step step) {
   if (!lockstep_ && self == Rank{0} && step > alike_from_) lockstep_.emplace(options_, fibers_.progress());
 }
@@ -123,12 +123,12 @@ RunTotals LockstepCluster::run(const Program& work, const Program&) {
   return totals();
 }
 
-// Calls `take(begin, workers, rows)` for one block of workers after another, with the durations of micro-batches
-// first.index .. first.index + count - 1, one row per worker.
+// Calls `take(begin, workers, rows)` for consecutive blocks of workers, with the durations of micro-batches first.index
+// .. first.index + count - 1, one row per worker.
 template <typename Take>
 void LockstepCluster::draw_rows(const MicroBatch& first, int count, const Take& take) {
   const auto length = static_cast<std::size_t>(count);
-  // Fewer workers per block if a row is so long that more gain nothing.
+  // If rows are very long, a block has fewer workers, because more gain nothing.
   constexpr std::size_t most_rows = 32, most_durations = 1 << 20;
   const std::size_t most = std::clamp(most_durations / std::max<std::size_t>(length, 1), std::size_t{1}, most_rows);
   drawn_rows_.resize(most * length);
@@ -151,7 +151,7 @@ Gradient LockstepCluster::compute_gradients(Rank, const ModelStatePtr& at, const
       const Duration time = sum_of(row);
       Duration& spent = spent_[begin + i];
       spent = time > room - spent ? room : spent + time;
-      // If only the sum is too long for the clock, its micro-batches still end.
+      // If only the sum exceeds the clock's range, each micro-batch still ends.
       if (!last_micro_batch_.empty())
         last_micro_batch_[begin + i] = first.index + count >= options_.micro_batches ? row.back() : Duration{};
       if (time >= longest_duration && std::ranges::max(row) >= longest_duration)
@@ -273,7 +273,7 @@ Time LockstepCluster::end_of(const Collective& what, const CollectiveCall& call,
   return buckets.end(options_.network, call, met_at_);
 }
 
-// Books the contributions of all workers as one.
+// Books the contributions of all workers together.
 void LockstepCluster::book(const Contribution& part, StepRow& row) {
   std::int64_t kept_by_all = 0;
   for (std::size_t i = 0; i < size(); ++i) {
@@ -309,7 +309,7 @@ RunTotals LockstepCluster::totals() const {
   return totals;
 }
 
-// Only the totals of its times are known, not their order.
+// Only the totals of the worker's times are known, not their order.
 Book LockstepCluster::book_of(Rank worker, Duration since_meeting) const {
   const auto i = static_cast<std::size_t>(worker.value);
   const Duration busy = busy_[i] + spent_[i];
@@ -324,7 +324,8 @@ Book LockstepCluster::book_of(Rank worker, Duration since_meeting) const {
 }
 
 void LockstepCluster::fail_for_unlike(const char* operation) {
-  throw std::logic_error(fmt::format("workers that act alike do not call {}", operation));
+  throw std::logic_error(
+      fmt::format("{} is not supported in lockstep: the method's traits say that its workers act alike", operation));
 }
 
 }  // namespace syncopate

@@ -1,14 +1,15 @@
 // Time-only runs of methods whose workers act alike: between two collectives no worker decides anything by its own
-// clock, rank or gradients. One program, worker 0's, then runs for all; the workers' times are arrays. Results equal
-// those of SimulatedCluster to the nanosecond, as the tests check. A worker's step costs little more than its random
-// numbers. SimulatedCluster instead switches to a fiber, which with thousands of workers is neither in L1 nor in L2.
+// clock, rank or gradients. Then one program, worker 0's, runs for all workers ("in lockstep"), and the workers' times
+// are arrays. Results equal those of SimulatedCluster to the nanosecond; tests check this. A worker's step costs little
+// more than its random numbers. SimulatedCluster instead switches to a fiber per worker, whose memory is in neither L1
+// nor L2 if there are thousands.
 //
-// What calls do for all workers:
+// A call does the following for all workers:
 // - compute_gradients: each worker takes its own time.
-// - compute_gradient with a deadline: each worker that no deadline has stopped yet takes its own time, or is stopped;
-//   it then computes no more until the workers meet. The call returns a gradient as long as any worker has computed
-//   one, so a loop that ends with the first failure goes on until it has ended for all.
-// - collectives: each worker contributes what it has computed since the last one.
+// - compute_gradient with a deadline: each worker that no deadline has stopped yet takes its own time, or is stopped. A
+// stopped worker computes nothing until the next collective. The call returns a gradient as long as any worker has
+// computed one, so a loop that ends at the first failure continues until it has ended for all workers.
+// - collectives: each worker contributes what it has computed since the last collective.
 #pragma once
 
 #include <cstdint>
@@ -40,12 +41,12 @@ class LockstepCluster : public Cluster {
   std::optional<Gradient> compute_gradient(Rank self, const ModelStatePtr& at, const MicroBatch& slot,
                                            const MicroBatch& samples, const Deadline& deadline) override;
   Gradient compute_gradients(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count) override;
-  // Nothing may be computed between start and finish: a worker that does so acts by its own clock.
+  // Nothing may be computed between start and finish. A worker that computes there acts by its own clock.
   StartedCollective start(Rank self, Collective&& what, const Contribution& contribution, Place place) override;
   CollectiveResult finish(Rank self, StartedCollective&& started, Place place) override;
   Bytes bytes_sent() const override { return bytes_; }
 
-  // Workers that act alike do not call these; they throw std::logic_error.
+  // Methods whose workers act alike do not call the following functions, which throw std::logic_error.
   void report_steps(Rank, const Contribution&) override { fail_for_unlike("report_steps"); }
   void send(Rank, Rank, Message&&, Place place) override { fail_for_unlike(place.operation); }
   ReceivedMessage receive(Rank, std::optional<Rank>, Time, Place place) override { fail_for_unlike(place.operation); }
@@ -70,7 +71,8 @@ class LockstepCluster : public Cluster {
   void draw_rows(const MicroBatch& first, int count, const Take& take);
   void draw(const MicroBatch& first);
   bool add_times(const Deadline& deadline, std::span<const Duration> times);
-  // `part`: one worker's; null: nothing is booked, and computed micro-batches wait for the next collective.
+  // `part`: one worker's contribution. Null: nothing is booked, and computed micro-batches count at the next
+  // collective.
   AgreedProgress meet(const Collective& what, const Contribution* part, const Place& place);
   Time end_of(const Collective& what, const CollectiveCall& call, Time last_arrival);
   void book(const Contribution& part, StepRow& row);
@@ -80,20 +82,22 @@ class LockstepCluster : public Cluster {
   [[noreturn]] void fail_for_lost(const Place& place) const;
 
   SimulatedOptions options_;
-  ByRank<Book> before_;  // books of the cluster that this one continues from; empty: none
-  Time met_at_{};        // last meeting, when all clocks were equal
-  // These are arrays until the end, when they become books. A step processes them with vector instructions; the books
-  // of thousands of workers would not fit the caches. Since the last meeting, by worker:
+  ByRank<Book> before_;  // books from the cluster that this one continues; empty: there is none
+  Time met_at_{};        // end of the last collective, when all clocks were equal
+  // The following are arrays until the end of the run, when they become books. A step processes arrays with vector
+  // instructions, whereas the books of thousands of workers would not fit the caches. By worker, since the last
+  // meeting:
   std::vector<Duration> spent_;
-  std::vector<std::int64_t> is_stopped_;  // 1: stopped by a deadline; else 0
-  ByRank<char> is_lost_;                  // in a micro-batch that never ends
-  std::vector<std::int64_t> computed_;    // micro-batches to be booked, beside those that all have computed
+  std::vector<std::int64_t> is_stopped_;  // 1: stopped by a deadline; 0: not stopped
+  ByRank<char> is_lost_;                  // 1: in a micro-batch that never ends
+  std::vector<std::int64_t> computed_;    // micro-batches to book, in addition to computed_by_all_
   std::int64_t computed_by_all_ = 0;
-  // For exchanges that overlap the backward pass, by worker: the last micro-batch of a step, if kept; else empty.
+  // By worker, for exchanges that overlap the backward pass: duration of the step's last micro-batch, 0 if not kept.
+  // Empty without overlap.
   std::vector<Duration> last_micro_batch_;
   bool any_lost_ = false;
-  // Since this cluster began, by worker:
-  std::vector<Duration> busy_;  // up to the last meeting
+  // By worker, since this cluster began:
+  std::vector<Duration> busy_;  // until the last meeting
   std::vector<Duration> discarded_;
   std::vector<std::int64_t> kept_;
   std::int64_t planned_ = 0;   // per worker
@@ -108,7 +112,7 @@ class LockstepCluster : public Cluster {
   std::vector<Duration> drawn_rows_;  // scratch
 };
 
-// Time-only runs of methods whose workers act alike from some step on, such as DropCompute once it has found its
+// Time-only runs of methods whose workers act alike only from some step on, such as DropCompute once it has found its
 // threshold. They run on fibers until the collective that ends that step, then in lockstep.
 class FibersThenLockstep : public Cluster {
  public:

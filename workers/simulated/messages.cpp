@@ -8,7 +8,7 @@
 namespace syncopate {
 
 void SimulatedMessages::fail_for_rank(Rank from, Rank to, const Place& place) const {
-  throw RunFailure(fmt::format("{} sends to rank {} in {}, but there are ranks 0 to {}", state_.name(from), to.value,
+  throw RunFailure(fmt::format("{} sends to rank {} in {}: the ranks are 0 to {}", state_.name(from), to.value,
                                place.operation, state_.size() - 1));
 }
 
@@ -20,7 +20,7 @@ ReceivedMessage SimulatedMessages::receive(Rank self, std::optional<Rank> from, 
     return nullptr;
   }
   if (nobody_can_send_to(self, from)) return nullptr;
-  // Other participants may be behind in virtual time: let them catch up, at least to this worker's time.
+  // Other participants may be behind in virtual time, so let them catch up, at least to this worker's time.
   receiver.receiving = from ? Receiving::of_one : Receiving::of_anybody;
   receiver.from = from.value_or(Rank{});
   if (from) ++state_[*from].awaited;
@@ -51,7 +51,7 @@ void SimulatedMessages::deliver(Rank to, Delivery* delivery) {
   SimulatedParticipant& receiver = state_[to];
   const Message& message = *delivery;
   --receiver.in_flight;
-  // A message to a server that has ended comes from a sender that has run ahead of the run's end.
+  // If a server has ended, the sender of a message to it has run ahead of the end of the run.
   const bool in_time = !(state_.is_server(to) && receiver.ended);
   if (in_time && !state_.is_server(message.from)) {
     state_.bytes += message_bytes(message, state_.options.training.parameter_bytes());
@@ -65,9 +65,9 @@ void SimulatedMessages::deliver(Rank to, Delivery* delivery) {
   state_.resume(to);
 }
 
-// Workers of a method with servers receive nothing more once the servers have ended.
+// Workers of a method with servers receive nothing more once the servers have left.
 bool SimulatedMessages::nobody_can_send_to(Rank rank, std::optional<Rank> from) const {
-  if (from) return state_[*from].left;  // it leaves after its messages have arrived
+  if (from) return state_[*from].left;  // a participant leaves only after its messages have arrived
   if (state_[rank].in_flight > 0) return false;
   const bool from_servers_alone = state_.options.servers > 0 && !state_.is_server(rank);
   for (const Rank other : from_servers_alone ? state_.servers() : state_.everybody())
@@ -75,7 +75,8 @@ bool SimulatedMessages::nobody_can_send_to(Rank rank, std::optional<Rank> from) 
   return true;
 }
 
-// Asks all participants only if the leave may concern them: thousands of leaving workers would cost millions of checks.
+// Checks all participants only if the leave may concern them, because thousands of leaves would cost millions of
+// checks.
 void SimulatedMessages::notify_of_leave(Rank left) {
   const bool concerns_all =
       state_.is_server(left) || state_[left].awaited > 0 || state_.leaves + state_.servers_left >= state_.size() - 1;
@@ -89,11 +90,11 @@ void SimulatedMessages::wake_if_in_vain(Rank rank) {
   const auto from = participant.receiving == Receiving::of_one ? std::optional(participant.from) : std::nullopt;
   if (!has_news && !nobody_can_send_to(rank, from)) return;
   book_wait(rank, state_.now());
-  state_.resume(rank);  // also from a timed wait, whose timer event is then stale
+  state_.resume(rank);  // this may end a timed wait, whose timer event is then ignored
 }
 
-// Books a receiver's time until now. It communicates while its own messages are in flight or queue for a link, and
-// again from the time the message it receives was sent. Time after the end of the run is not booked.
+// Books a receiver's time until now. It communicates while its own messages are in flight or wait for a link, and again
+// from the time at which the message it receives was sent. Time after the end of the run is not booked.
 void SimulatedMessages::book_wait(Rank rank, Time sent) const {
   SimulatedParticipant& receiver = state_[rank];
   if (state_.now() <= receiver.book.now()) return;
@@ -121,7 +122,7 @@ Traffic::Traffic(SimulationState& state)
 void Traffic::begin_collective(Time at, const CollectiveCall& call, Event::Kind end, CollectiveGroup* group,
                                Duration length) {
   if (state_.options.only_servers_send_to_workers)
-    throw std::logic_error("a method with servers has collectives too, and its traits do not say so");
+    throw std::logic_error("the method starts a collective, but its traits say that only its servers send to workers");
   state_.bytes += collective_bytes(call);
   if (!has_links_ || call.members == 1) return state_.schedule_end(later(at, length), end, group);
   crossings_[group] = {.call = call, .end = end, .length = length, .transit = {.progress = {.head = at, .tail = at}}};
@@ -146,7 +147,7 @@ void Traffic::enter_links(CollectiveGroup* group) {
     state_.schedule_end(crossing.transit.progress.head, Event::Kind::enter_links, group);
 }
 
-// For networks that are not plain: messages may wait for links, and their costs may vary.
+// For networks in which messages may wait for links, or in which costs vary.
 void Traffic::send_in_order(Rank from, Rank to, Bytes bytes, Delivery* delivery) {
   Transit& transit = delivery->transit = {.payload = bytes};
   transit.progress.tail = delivery->sent;
@@ -159,7 +160,8 @@ void Traffic::send_in_order(Rank from, Rank to, Bytes bytes, Delivery* delivery)
     return;
   }
   if (state_.options.only_servers_send_to_workers && !state_.is_server(from) && !state_.is_server(to))
-    throw std::logic_error("a method with servers sends between workers too, and its traits do not say so");
+    throw std::logic_error(
+        "the method sends messages between workers, but its traits say that only its servers send to workers");
   assert(delivery->sent >= state_.now());  // a running fiber is never behind the events
   make_links();
   ++own_[static_cast<std::size_t>(from.value)].on_way;
@@ -184,7 +186,7 @@ void Traffic::advance(Rank to, Delivery* delivery, Time at) {
       Time& next = is_through ? transit.progress.tail : transit.progress.head;
       next = in_order(delivery->from, to, transit.stages, next);
     } else if (transit.stages + 1 == route.size()) {
-      // A worker receives only one server's messages, in the order of sending.
+      // A worker that receives only one server's messages gets them in the order of sending, so no event is needed.
       if (has_one_source_ && !state_.is_server(to))
         is_through = pass(transit, route, transit.progress.head, ends);
       else
@@ -209,7 +211,7 @@ bool Traffic::pass(Transit& transit, const Route& route, Time at, std::optional<
   return transit.stages == route.size();
 }
 
-// On one connection no message overtakes an earlier one, even if costs vary.
+// On one connection no message overtakes an earlier message, even if costs vary.
 Time Traffic::in_order(Rank from, Rank to, std::size_t stages, Time at) {
   Time& last = sent_until_[{from, to, stages}];
   return last = std::max(last, at);

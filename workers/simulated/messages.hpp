@@ -13,23 +13,25 @@
 
 namespace syncopate {
 
-// Collectives and messages on the network. Fibers run ahead of each other in virtual time, but a shared link serves in
-// the order of time, so each arrival at a link is an event. A sender's own way out needs no event, since a fiber's
-// actions are in order. The exception: messages sent during a collective of the sender may reach its link after that.
+// Collectives and messages on the network. Fibers run ahead of each other in virtual time, but a shared link serves
+// transfers in the order of time, so each arrival at a link is an event. A sender's own outgoing link needs no event,
+// since a fiber's actions are in order. There is one exception: messages sent during a collective of the sender may
+// reach its link after the collective.
 class Traffic {
  public:
   explicit Traffic(SimulationState& state);
 
-  // The event `end` ends a collective that begins at `at`. A group has one at a time; so have partial sums (null).
+  // The event `end` ends a collective that begins at `at`. A group has one collective at a time. Partial sums (`group`
+  // null) also have one at a time.
   void begin_collective(Time at, const CollectiveCall& call, Event::Kind end, CollectiveGroup* group) {
     begin_collective(at, call, end, group, state_.options.network.collective(call));
   }
-  // The same for one that has partly overlapped computation: it takes `length` from `at` on.
+  // The same for a collective that has partly overlapped computation: from `at` on it takes `length`.
   void begin_collective(Time at, const CollectiveCall& call, Event::Kind end, CollectiveGroup* group, Duration length);
   // The number of the next collective of all workers; its cost may depend on it.
   std::int64_t next_collective() { return collectives_begun_++; }
 
-  // The event `deliver` comes once the message has arrived.
+  // The event `deliver` occurs when the message has arrived.
   void send(Rank from, Rank to, Bytes bytes, Delivery* delivery) {
     if (!is_plain_) return send_in_order(from, to, bytes, delivery);
     SimulatedParticipant& sender = state_[from];
@@ -42,24 +44,26 @@ class Traffic {
     state_.schedule(arrival, Event::Kind::deliver, to, delivery);
   }
 
-  // When the participant's last message so far arrives; `never` while that is not known.
+  // Arrival time of the participant's last message so far; `never` while that is unknown.
   Time last_arrival(Rank of) const {
     if (own_.empty()) return state_[of].last_arrival;
     const ParticipantLinks& own = own_[static_cast<std::size_t>(of.value)];
     return own.on_way > 0 ? never : own.last_arrival;
   }
 
-  // Events: a message, or a collective, has reached the next stage of its route.
+  // Event handlers: a message, or a collective, has reached the next stage of its route.
   void enter_link(Rank to, Delivery* delivery) { advance(to, delivery, state_.now()); }
   void enter_links(CollectiveGroup* group);
 
-  // A participant that has ended leaves after its last message. Nothing is scheduled while some are on links.
+  // A participant that has ended leaves after its last message. Schedules nothing while any of its messages is on
+  // links.
   void schedule_leave(Rank rank);
 
  private:
-  // A participant's own links and messages. Half a cache line: fetching it is the cost of an event on a link.
+  // A participant's own links and messages. It takes half a cache line, because fetching it is the cost of an event on
+  // a link.
   struct ParticipantLinks {
-    Time free[2] = {};        // when the way out and the way in are free
+    Time free[2] = {};        // when the outgoing and the incoming link are free
     Time last_arrival{};      // arrival of its last message
     std::int32_t on_way = 0;  // messages whose arrival is not known yet
   };
@@ -74,7 +78,7 @@ class Traffic {
     Transit transit{};
   };
 
-  // The first server has links even in methods without servers: a star's collectives use them.
+  // The first server has links even in methods without servers, because a star's collectives use them.
   void make_links() {
     if (own_.empty()) own_.resize(static_cast<std::size_t>(std::max(state_.size(), state_.options.workers + 1)));
   }
@@ -84,12 +88,12 @@ class Traffic {
     if (varies_) call.number = delivery.transit.number;
     return call;
   }
-  // Enters the next stage of a route at this time. Returns whether it was the last.
+  // Enters the next stage of a route at time `at`. Returns whether it was the last stage.
   bool pass(Transit& transit, const Route& route, Time at, std::optional<Ends> ends = std::nullopt);
   void advance(Rank to, Delivery* delivery, Time at);
   Time in_order(Rank from, Rank to, std::size_t stages, Time at);
-  // These occupy the links of a stage and return the time from which on. `ends`: a message's ends; a collective has
-  // none.
+  // The following occupy the links of a stage from the returned time on. `ends`: both ends of a message; none for a
+  // collective.
   Time occupy(const Hop& hop, Time at);
   Time occupy_own(int link, Duration occupied, Time at, std::optional<Ends> ends);
 
@@ -98,42 +102,42 @@ class Traffic {
   const bool has_links_;
   const bool varies_;
   const bool is_plain_;                // cost of a message depends only on its ends and size
-  const bool has_one_source_;          // a worker receives messages of only one server
-  std::vector<ParticipantLinks> own_;  // by rank; empty until something is sent over links
-  std::vector<Time> uplinks_;          // when they are free, by group: the way up, the way down
+  const bool has_one_source_;          // a worker receives messages from only one server
+  std::vector<ParticipantLinks> own_;  // by rank; empty until the first transfer over links
+  std::vector<Time> uplinks_;          // by group: when its uplink is free, up and down
   Time latest_{};                      // when all links of workers and groups are free
-  Time all_until_{};                   // end of transfers that take all links together
+  Time all_until_{};                   // end of transfers that occupy all links together
   std::vector<std::int64_t> sent_;     // messages sent, by rank; empty if costs do not vary
   std::map<CollectiveGroup*, Crossing> crossings_;
   std::map<std::tuple<Rank, Rank, std::size_t>, Time> sent_until_;  // latest by connection (from, to, hop)
   std::int64_t collectives_begun_ = 0;                              // collectives of all workers
 };
 
-// Messages arrive at send time plus the network's cost, in (time, number) order; sending does not block.
+// A message arrives at its send time plus the network's cost, in (time, number) order. Sending does not block.
 class SimulatedMessages final : private MessagePool {
  public:
   SimulatedMessages(SimulationState& state, Traffic& traffic, DurationPrefetch& durations)
       : state_(state), traffic_(traffic), durations_(durations) {}
 
-  // Inline, like all functions that a message passes: calls would reach deeper into a cold stack.
+  // Inline, like all functions that every message passes through, because calls would reach deeper into a cold stack.
   void send(Rank from, Rank to, Message&& message, const Place& place) {
     if (to.value < 0 || to.value >= state_.size()) fail_for_rank(from, to, place);
     message.from = from;
     const Bytes bytes = message_bytes(message, state_.options.training.parameter_bytes());
-    // A worker may have run ahead of the current time: its message counts when it arrives.
+    // A worker may have run ahead of the current time, so its message is counted when it arrives.
     if (state_.is_server(from)) {
       state_.bytes += bytes;
       ++state_.messages;
     }
     ++state_[to].in_flight;
-    // Models sent only for the result come after the run, as evaluations do: they pass the links in no time.
+    // Models sent only for the final result come after the run, as evaluations do, so their transfer takes no time.
     const Bytes transferred = message.kind == Message::Kind::last_model ? Bytes{} : bytes;
     traffic_.send(from, to, transferred, make_delivery(std::move(message), state_[from].book.now()));
   }
   // See Cluster::receive.
   ReceivedMessage receive(Rank self, std::optional<Rank> from, Time until, const Place& place);
 
-  // Events: a message has arrived; a receiver's time limit has passed.
+  // Event handlers: a message has arrived; a receiver's time limit has passed.
   void deliver(Rank to, Delivery* delivery);
   void give_up(Rank rank) {
     book_wait(rank, state_.now());

@@ -71,7 +71,8 @@ Gradient MicroBatches::compute_each(Rank rank, const ModelStatePtr& at, const Mi
   return sum;
 }
 
-// Computes until a message is in the inbox. A message that is there when the duration is over ends it.
+// Computes until a message is in the inbox. A message that arrives exactly at the end of the micro-batch also cancels
+// it.
 std::optional<Gradient> MicroBatches::compute_until_message(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
                                                             const MicroBatch& samples, const Deadline& deadline) {
   SimulatedParticipant& participant = state_[rank];
@@ -105,7 +106,7 @@ std::optional<Gradient> MicroBatches::compute_until_message(Rank rank, const Mod
   return Gradient(at, samples, spent);
 }
 
-// Returns nothing if no outage begins before the micro-batch would end.
+// Returns nullopt if no outage begins before the micro-batch would end.
 std::optional<Passage> MicroBatches::meet_outages(Rank rank, const MicroBatch& slot, const MicroBatch& samples,
                                                   const Deadline& deadline) {
   SimulatedParticipant& participant = state_[rank];
@@ -119,7 +120,7 @@ std::optional<Passage> MicroBatches::meet_outages(Rank rank, const MicroBatch& s
   return deadline.at_message ? wait_for_message(rank, planned) : planned;
 }
 
-// Books the whole passage at once: only at its end is it known whether the work is kept or lost.
+// Books the whole passage at once, because only its end decides whether the work is kept or lost.
 std::optional<Gradient> MicroBatches::pass_through(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
                                                    const MicroBatch& samples, const Passage& passage) {
   SimulatedParticipant& participant = state_[rank];
@@ -140,7 +141,7 @@ std::optional<Gradient> MicroBatches::pass_through(Rank rank, const ModelStatePt
   return Gradient(at, samples, passage.worked);
 }
 
-// Returns the passage as it really goes if a message may end it.
+// Returns the actual passage if a message may cut it short.
 Passage MicroBatches::wait_for_message(Rank rank, const Passage& planned) {
   SimulatedParticipant& participant = state_[rank];
   Passage passage{.end = participant.book.now()};
@@ -153,7 +154,7 @@ Passage MicroBatches::wait_for_message(Rank rank, const Passage& planned) {
       participant.computing = participant.interruptible = false;
     }
     const bool is_cancelled = !down && !participant.inbox.empty();
-    // A message that was there before has an earlier time than the worker's clock.
+    // A message that was in the inbox before has an earlier time than the worker's clock.
     passage.end = is_cancelled ? std::clamp(state_.now(), begin, end) : end;
     if (passage.end > begin) passage.pieces.push_back({passage.end, down});
     if (!down) passage.worked += passage.end - begin;
@@ -177,7 +178,7 @@ void AsynchronousRows::contribute(Rank worker, const Contribution& part) {
   close_complete();
 }
 
-// Closes complete rows, to which no worker will add any more, in the order of the steps.
+// Closes complete rows, to which no worker will add any more, in the order of steps.
 void AsynchronousRows::close_complete() {
   while (!open_.empty()) {
     const auto& [step, open] = *open_.begin();
@@ -204,7 +205,7 @@ SimulatedCluster::SimulatedCluster(const SimulatedOptions& options)
   if (servers().regions > 0) served_left_ = ByRank<int>(state_.size());
 }
 
-// Destroys the fibers first: programs that have not ended hold objects of this cluster's parts.
+// Destroys the fibers first, because unfinished programs hold objects owned by other members of this cluster.
 SimulatedCluster::~SimulatedCluster() { state_.clear(); }
 
 RunTotals SimulatedCluster::run(const Program& work, const Program& serve) {
@@ -254,7 +255,8 @@ void SimulatedCluster::event_loop() {
     state_.poll_interrupt();
     handle(event);
   }
-  // The run is over when the servers have ended, or, without a server, when all workers that are not lost have ended.
+  // The run is over when the servers have ended. Without servers it is over when all workers that are not lost have
+  // ended.
   bool has_ended = true, has_anybody_ended = false;
   for (const Rank rank : servers() > 0 ? state_.servers() : state_.workers()) {
     has_ended &= state_[rank].ended || state_[rank].lost;
@@ -265,9 +267,9 @@ void SimulatedCluster::event_loop() {
   state_.clear();
 }
 
-// Prefetches memory for the coming events, since with thousands of workers none of it is in a near cache. Fetches the
-// stack of the fiber of an event soon after the present one, and the memory that leads to the stacks of later ones. It
-// is one function with a local lambda, because the compiler removes calls of functions that only prefetch.
+// Prefetches memory for the coming events, because with thousands of workers none of it is in a near cache. It fetches
+// the fiber stack of an event that comes soon, and for later events the memory that leads to their stacks. It is one
+// function with a local lambda, because the compiler removes calls of functions that only prefetch.
 void SimulatedCluster::fetch_what_comes_next() const {
   constexpr std::size_t soon = 2, later = 4;  // number of events ahead
   const auto fetch = [](const void* from, int lines) {
@@ -287,7 +289,7 @@ void SimulatedCluster::fetch_what_comes_next() const {
   if (event && event->kind != Event::Kind::deliver) return;
   const Rank receiver = event ? event->rank : timers.front().rank;
   if (is_server(receiver)) {
-    if (event) fetch(&state_[event->delivery->from].book.tally(), 1);  // books the gradient's fate
+    if (event) fetch(&state_[event->delivery->from].book.tally(), 1);  // the fate of the gradient is booked there
     return;
   }
   if (const auto& fiber = state_[receiver].fiber) fiber->prefetch();
@@ -352,9 +354,9 @@ std::string SimulatedCluster::explain_deadlock() const {
   return explain(deadlock);
 }
 
-// T is the end of the last worker. With servers it is their end, or the last collective of workers after it; messages
-// of workers may still be in flight. With partial all-reduces it is the last time that workers met. A worker beyond T
-// has run ahead with a computation that came too late, and its time is cut at T.
+// The run ends with its last worker (T). With servers it ends with the last server, or at the last collective of
+// workers after that; messages of workers may still be in flight. With partial all-reduces it ends at the last time
+// that workers met. A worker beyond T has run ahead with a computation that came too late, so its time is cut at T.
 RunTotals SimulatedCluster::totals() {
   RunTotals totals;
   const bool with_servers = servers() > 0;

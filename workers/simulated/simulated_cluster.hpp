@@ -1,6 +1,6 @@
-// All workers in one process on a virtual clock. Each participant is a fiber that runs ahead in its own virtual time
-// and meets the others only in collectives and messages. Events are ordered by time, then by number. Tensor arithmetic
-// is only promised here, so virtual time never depends on this machine's speed.
+// The cluster that simulates all workers in one process on a virtual clock. Each participant is a fiber that runs ahead
+// in its own virtual time and meets the others only in collectives and messages. Events are ordered by time, then by
+// number. Tensor arithmetic is deferred (Training), so virtual time never depends on this machine's speed.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ namespace syncopate {
 
 // A collective, from its first arrival until all members have its result. Sums are formed as parts arrive.
 struct PendingCollective {
-  std::uint16_t id = 0;  // not 0; waiting workers check whether their collective has ended
-  Collective what;       // first arrival's description, then the result
+  std::uint16_t id = 0;  // nonzero; waiting workers check whether their collective has ended
+  Collective what;       // first member's description, later the result
   Place place;
   int arrived = 0;
   int finished = 0;
@@ -30,7 +30,7 @@ struct PendingCollective {
   Time end{};
   StepRow row;
   std::vector<std::pair<Rank, Time>> arrivals;  // empty if arrivals are not recorded
-  std::vector<ModelStatePtr> states;            // by index among the members: parts, then results
+  std::vector<ModelStatePtr> states;            // by index among the members: first their parts, later results
   std::vector<double> weights;                  // by index among the members
   SharedNumbers numbers;
   std::vector<Packet> brought;  // packets of an exchange, by index among the members
@@ -39,33 +39,33 @@ struct PendingCollective {
   AgreedProgress agreed;
 };
 
-// Workers of consecutive ranks that have collectives of their own: all workers, or a group.
+// Workers of consecutive ranks that take part in collectives together: all workers, or a group.
 struct CollectiveGroup {
   Members members;
-  std::deque<PendingCollective> open;   // in the order in which they were started
-  std::int64_t first_open = 0;          // number of the first open one
-  PendingCollective* newest = nullptr;  // the last one that was started, even if it has ended
+  std::deque<PendingCollective> open;   // in the order of their starts
+  std::int64_t first_open = 0;          // number of the first open collective
+  PendingCollective* newest = nullptr;  // last started collective, even if it has ended
   std::int64_t newest_number = -1;
   std::int64_t begun = 0;    // collectives begun; their costs may vary by number
-  bool under_way = false;    // one is on the network
-  Time free_at{};            // when the last one ends
+  bool under_way = false;    // a collective is on the network
+  Time free_at{};            // end of the last collective
   std::vector<int> started;  // for a group: collectives started, by member
 };
 
-// The state of a run of collectives alone, when all workers are at the end of the last collective.
+// The state of a run that used only collectives, at the end of a collective of all workers.
 struct ProgressSoFar {
   Time end = start_time;  // end of that collective
-  ByRank<Book> books{};   // by worker, up to that end; empty: all books are
+  ByRank<Book> books{};   // by worker, until that end; empty: all books are empty
   std::int64_t kept = 0;  // over all workers
   std::int64_t collectives = 0;
   Bytes bytes{};
-  Time row_begin = start_time;  // begin of the next row, and the bytes sent by then
+  Time row_begin = start_time;  // start of the next row, and the bytes sent until then
   Bytes sent_before_row{};
 };
 
-// Collectives of the simulated cluster. The result is formed at the last arrival plus the network's cost. A worker's
-// part is processed while the worker runs, never in a loop over all workers: the cost of a step is fetching each
-// worker's memory.
+// Collectives of the simulated cluster. A result is available at the last arrival plus the network's cost. A worker's
+// part is processed while that worker runs, never in a loop over all workers, because the cost of a step is fetching
+// each worker's memory.
 class PendingCollectives {
  public:
   PendingCollectives(SimulationState& state, Traffic& traffic, SleepTracker& pauses)
@@ -80,13 +80,13 @@ class PendingCollectives {
   // See Cluster.
   StartedCollective start(Rank self, Collective&& what, const Contribution& part, const Place& place);
   CollectiveResult finish(Rank self, StartedCollective&& started, const Place& place);
-  // Starts and finishes in one call, keeping nothing on the worker's stack in between. With thousands of workers the
-  // stack is neither in L1 nor in L2, and each line of it counts. With separate start and finish, synchronous SGD takes
-  // 24 % longer with 16,384 workers on fibers, and 37 % with 2,048.
+  // Starts and finishes in one call and keeps nothing on the worker's stack in between. With thousands of workers the
+  // stack is in neither L1 nor L2, and each of its cache lines costs time. With separate start and finish, synchronous
+  // SGD takes 24 % longer with 16,384 workers on fibers, and 37 % longer with 2,048.
   AgreedProgress all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers, const Contribution& part,
                                 const Place& place);
 
-  // Event: these members' collective on the network has ended.
+  // Event handler: the group's collective on the network has ended.
   void end_collective(CollectiveGroup& group);
   // Fails if a worker waits for one that has left.
   void notify_of_leave(Rank left) {
@@ -99,7 +99,7 @@ class PendingCollectives {
  private:
   CollectiveGroup& group_of(Rank rank, const Collective& what);
   PendingCollective& next_collective_of(CollectiveGroup& group, Rank rank, const Place& place);
-  // The number of these collectives that the worker has started.
+  // Number of this group's collectives that the worker has started.
   int& started_by(CollectiveGroup& group, Rank rank) {
     if (&group == &all_) return state_[rank].started;
     return group.started[group.members.place_of(rank)];
@@ -140,7 +140,7 @@ class PendingCollectives {
 };
 
 // Partial all-reduces of the simulated cluster. Workers arrive in the order of virtual time. Once the activation is
-// fulfilled, the sum is formed from the gradients that have arrived; later workers only get its result.
+// fulfilled, the gradients that have arrived are summed. Later workers only receive the result.
 class PartialSums {
  public:
   PartialSums(SimulationState& state, Traffic& traffic, SleepTracker& pauses)
@@ -155,17 +155,17 @@ class PartialSums {
   CollectiveResult finish(Rank self, const Place& place);
   bool are_used() const { return are_used_; }
 
-  // Events: the sum on the network has ended; a worker has left.
+  // Event handlers: the sum on the network has ended; a worker has left.
   void end_sum();
   void notify_of_leave() {
     if (are_used_) begin_if_due();
   }
 
-  // A late gradient, to be added to the next sum, or, at the end of the run, lost.
+  // A late gradient. It is added to the next sum, or lost at the end of the run.
   struct Late {
     Gradient gradient;
     Contribution part;
-    // It may have none of the planned micro-batches.
+    // A late step may contain none of its planned micro-batches.
     bool waits() const { return gradient.micro_batches() > 0 || part.planned > 0; }
   };
   const Late& left_over(Rank worker) const { return by_worker_[worker].late; }
@@ -177,7 +177,7 @@ class PartialSums {
     bool has_one_under_way = false;
     bool in_time = false;  // it arrived at its sum in progress before that took place
   };
-  // The sum that is open or in progress, and results that workers have yet to receive.
+  // The open sum or the sum on the network, and results that workers have yet to receive.
   struct Open {
     Step number{};
     bool under_way = false;
@@ -185,7 +185,7 @@ class PartialSums {
     Time free_from{};  // end of the previous sum
     Activation activation;
     std::vector<Rank> arrived;
-    BucketArrivals buckets;         // the arrived gradients, for exchanges that overlap the backward pass
+    BucketArrivals buckets;         // arrivals, for exchanges that overlap the backward pass
     std::vector<Rank> waiting;      // arrived, or late and waiting for the result
     std::vector<Rank> accumulated;  // workers with a late gradient to contribute
     int contributors = 0;
@@ -214,7 +214,8 @@ class PartialSums {
   bool are_used_ = false;
 };
 
-// Micro-batches of the simulated cluster. A deadline, a message or an outage may end them. Gradients are promises.
+// Micro-batches of the simulated cluster. A deadline, a message or an outage may end a micro-batch. Gradients are
+// deferred.
 class MicroBatches {
  public:
   MicroBatches(SimulationState& state, DurationPrefetch& durations, SleepTracker& pauses);
@@ -240,12 +241,13 @@ class MicroBatches {
                                       const Deadline& deadline);
   std::optional<Gradient> pass_through(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
                                        const MicroBatch& samples, const Passage& passage);
-  // The duration of the slot with these samples.
+  // The duration of a micro-batch in this slot, computed on these samples.
   Duration duration_of(const MicroBatch& slot, const MicroBatch& samples) {
     if (!follows_samples_ || slot == samples) return durations_.of(slot);
     return state_.options.compute_time.duration(slot, samples);
   }
-  // The layers that remain of a stopped micro-batch with this share of its backward pass done; else nothing.
+  // The gradient of the layers that a stopped micro-batch has finished, given its share of the backward pass; nullopt
+  // if there are none.
   std::optional<Gradient> cut(const ModelStatePtr& at, const MicroBatch& samples, double backward_share) const {
     if (backward_share <= 0) return std::nullopt;
     return state_.options.training.partial_gradient(at, samples, backward_share);
@@ -256,11 +258,11 @@ class MicroBatches {
   DurationPrefetch& durations_;
   SleepTracker& pauses_;
   ByRank<OutageProgress> outages_;  // by worker; empty: no outages
-  bool each_is_seen_;               // the record, an outage or a pause needs every micro-batch
-  bool follows_samples_;            // durations depend on the samples
+  bool each_is_seen_;     // every micro-batch is visible to the record, outages, pauses or an overlapped exchange
+  bool follows_samples_;  // durations depend on the samples
 };
 
-// Rows of steps.csv for methods without collectives. A row is open until all workers have done its step, or have ended.
+// Rows of steps.csv for methods without collectives. A row is open until every worker has done its step or has ended.
 class AsynchronousRows {
  public:
   explicit AsynchronousRows(SimulationState& state) : state_(state), last_(state.options.workers) {}
@@ -281,7 +283,7 @@ class AsynchronousRows {
   SimulationState& state_;
   std::map<Step, AsynchronousRow> open_;
   ByRank<Step> last_;                // by worker
-  std::map<Step, int> ended_after_;  // how many workers have ended, by their last row
+  std::map<Step, int> ended_after_;  // number of ended workers by their last step
 };
 
 class SimulatedCluster : public Cluster {
@@ -299,7 +301,8 @@ class SimulatedCluster : public Cluster {
     return servers().number_served_by(rank, workers()) - served_left_[rank];
   }
   bool has_left(Rank, Rank other) const override { return state_[other].left; }
-  // Events so far: arrivals, ends of waits and of collectives. Timers of waits that ended earlier do not count.
+  // Number of handled events: arrivals, ends of waits and ends of collectives. Timers of waits that ended earlier do
+  // not count.
   std::int64_t events() const { return events_; }
   // Call it from a worker that has just left a collective of all workers.
   ProgressSoFar progress() const { return collectives_.progress(); }
@@ -361,7 +364,7 @@ class SimulatedCluster : public Cluster {
   SimulatedMessages messages_;
   AsynchronousRows asynchronous_rows_;
   std::vector<std::int64_t> staleness_;
-  ByRank<int> served_left_;  // regional servers: by server, how many of its workers have left; else empty
+  ByRank<int> served_left_;  // by regional server: number of its workers that have left; empty without regions
   std::int64_t events_ = 0;
 };
 

@@ -39,12 +39,12 @@ struct SimulatedOptions {
   RunRecord* record = nullptr;          // null: no record
   const OutagePlan* outages = nullptr;  // null: no outages
   const Pauses* pauses = nullptr;       // null: no pauses; not together with servers or outages
-  // Promises that there are neither collectives nor messages between workers; such calls fail. A worker then gets one
-  // server's messages in the order of sending, which saves an event for each.
+  // True: there are neither collectives nor messages between workers, and such calls fail. A worker then receives one
+  // server's messages in the order of sending, which saves an event per message.
   bool only_servers_send_to_workers = false;
-  // With more participants than this, all run on one stack in turn (StackPool): copying the suspended one's frames
-  // costs less than the page tables of stacks that lie far apart. An event of asynchronous SGD among 16,384 workers
-  // takes 0.8 times as long.
+  // With more participants than this, all run on one stack in turn (StackPool). Copying a suspended participant's
+  // frames costs less than the page tables of distant stacks: an event of asynchronous SGD with 16,384 workers takes
+  // 0.8 times as long.
   std::size_t most_own_stacks = 8192;
 };
 
@@ -53,12 +53,12 @@ struct Transit {
   TransferTimes progress{};
   Bytes payload{};
   std::size_t stages = 0;   // stages entered so far
-  std::int64_t number = 0;  // number among its sender's messages, for costs that vary
-  // Occupied time of the last stage, the receiver's way in, when only that is left.
+  std::int64_t number = 0;  // index among its sender's messages, for costs that vary
+  // Occupied time of the receiver's incoming link, once only that last stage is left.
   std::optional<Duration> last_occupied{};
 };
 
-// A message in flight. Two cache lines, and a third one on shared links.
+// A message in flight. It takes two cache lines, and a third one on shared links.
 struct alignas(64) Delivery : Message {
   union {
     Time sent{};
@@ -68,29 +68,29 @@ struct alignas(64) Delivery : Message {
 };
 static_assert(sizeof(Delivery) == 192);
 
-// Whether a participant waits for a message, and from whom.
+// Whether a participant waits for a message, and from which sender.
 enum class Receiving : std::uint8_t { nothing, of_anybody, of_one };
 
 // A worker or server of the simulated cluster. With thousands of workers the cost of a step is fetching their memory,
-// so members that are touched together share a cache line.
+// so members that are used together share a cache line.
 struct alignas(64) SimulatedParticipant {
   std::optional<Fiber> fiber;
-  std::optional<Place> waits_for{};  // none: it runs
-  Rank from{};                       // of_one: the sender
+  std::optional<Place> waits_for{};  // empty: it is running
+  Rank from{};                       // the awaited sender, for of_one
   Receiving receiving = Receiving::nothing;
-  bool computing : 1 = false;      // waits for its own end of a micro-batch or outage,
-  bool interruptible : 1 = false;  // or for a message that arrives earlier
+  bool computing : 1 = false;      // waits for its own end of a micro-batch or outage
+  bool interruptible : 1 = false;  // a message may end that wait earlier
   bool ended : 1 = false;          // its program has ended
-  bool left : 1 = false;           // and the clock has reached that end
+  bool left : 1 = false;           // its program has ended and the clock has reached that end
   bool lost : 1 = false;           // in a micro-batch that never ends
   std::uint16_t awaits = 0;        // id of the collective whose end it waits for; 0: none
-  Time last_arrival{};             // latest arrival of its messages: it leaves after that
+  Time last_arrival{};             // latest arrival of its messages, after which it leaves
   Inbox<Delivery> inbox;           // in (time, number) order
   int in_flight = 0;               // messages sent to it, not yet arrived
-  int awaited = 0;                 // participants that wait for a message from this one only
-  int leaves_notified = 0;         // servers: leaves that it has been notified of
-  int started = 0;                 // collectives of all workers
-  int collectives_under_way = 0;   // started and not finished, of all members or a group
+  int awaited = 0;                 // participants that wait for a message from this one alone
+  int leaves_notified = 0;         // servers: number of leaves that it has been notified of
+  int started = 0;                 // number of collectives of all workers that it has started
+  int collectives_under_way = 0;   // number started and not finished, of all workers or a group
   Book book;
   std::uint64_t wake = 0;  // number of the event that ends its current wait; 0: none
 
@@ -115,7 +115,7 @@ struct Event {
   Time at;
   std::uint64_t number;
   union {
-    Delivery* delivery;      // from the pool
+    Delivery* delivery;      // owned by the pool
     CollectiveGroup* group;  // the group whose collective ends
   };
   Rank rank{};
@@ -140,7 +140,7 @@ class SimulationState {
   bool is_server(Rank rank) const { return rank.value >= options.workers; }
   std::string name(Rank rank) const { return options.servers.name_of(rank, options.workers); }
 
-  // The time of the current event; programs may have run ahead of it.
+  // The time of the current event. Programs may have run ahead of it.
   Time now() const { return now_; }
   std::uint64_t schedule(Time at, Event::Kind kind, Rank rank, Delivery* delivery = nullptr) {
     events_.push({at, next_event_, {delivery}, rank, kind});
@@ -155,7 +155,7 @@ class SimulationState {
     const Timer timer = timers_.pop();
     return {timer.at, timer.number, {}, timer.rank, Event::Kind::resume};
   }
-  // These return the events and timers that pop_event takes next.
+  // The following return events and timers that pop_event takes next.
   std::span<const Event> next_events() const { return events_.next(); }
   std::span<const Timer> next_few_timers() const { return timers_.next_few(); }
   bool timer_is_next() {
@@ -166,13 +166,13 @@ class SimulationState {
   }
   void advance_to(Time now) { now_ = now; }
 
-  // Suspends a participant, called from its own program, until another one resumes it.
+  // Suspends a participant until another one resumes it. Call it from the participant's own program.
   static void suspend(SimulatedParticipant& participant, const Place& place) {
     participant.waits_for = place;
     participant.fiber->suspend();
     participant.waits_for.reset();
   }
-  // Suspends it until `at` at the latest.
+  // Suspends a participant until `at` at the latest.
   void suspend_until(Rank rank, Time at, const Place& place) {
     SimulatedParticipant& participant = participants_[rank];
     participant.wake = next_event_++;
@@ -186,7 +186,7 @@ class SimulationState {
     if (failure) std::rethrow_exception(failure);
   }
 
-  // Fails if the clock's range is used up.
+  // Fails if the clock's range is exceeded.
   void check_clock(Rank rank, Time time) const {
     if (time == never) fail_for_end_of_clock(rank);
   }
@@ -224,8 +224,8 @@ class SimulationState {
   int ended_workers = 0;  // workers whose programs have ended
   int leaves = 0;         // workers that have left
   int servers_left = 0;
-  Time run_ended_at = never;  // when the last server has ended
-  // The number of leaves that servers are notified of. With regional servers they include servers.
+  Time run_ended_at = never;  // when the last server ended
+  // The number of leaves that servers are notified of. With regional servers it includes servers that have left.
   int leaves_to_notify() const { return leaves + (options.servers.regions > 0 ? servers_left : 0); }
   std::exception_ptr failure;  // exception from a program
   StackPool stacks;
@@ -242,10 +242,10 @@ class SimulationState {
   ByRank<SimulatedParticipant> participants_;  // destroyed before the stacks of its fibers
 };
 
-// Durations of micro-batches on the simulated cluster. Each is a pure function of its indices, so those needed next may
-// be drawn together, which is several times cheaper. It knows three patterns: workers that ask one after another for
-// the same whole step, a worker that asks for one whole step after another, and a worker that asks for single
-// micro-batches.
+// Durations of micro-batches on the simulated cluster. Each is a pure function of its indices, so durations that are
+// needed next may be drawn together, which is several times cheaper. Three request patterns are recognised: consecutive
+// workers that ask for the same whole step, a worker that asks for consecutive whole steps, and a worker that asks for
+// single micro-batches.
 class DurationPrefetch {
  public:
   // `micro_batches`: usual number per step.
@@ -253,7 +253,7 @@ class DurationPrefetch {
       : compute_time_(compute_time), workers_(workers), micro_batches_(micro_batches) {}
 
   Duration of(const MicroBatch& micro_batch);
-  // The sum over micro-batches first.index .. first.index + count - 1; longest_duration if one of them never ends.
+  // The sum over micro-batches first.index .. first.index + count - 1; longest_duration if any of them never ends.
   Duration of_step(const MicroBatch& first, int count);
 
   // Call it when a worker is likely to ask for its next step soon.
@@ -265,7 +265,7 @@ class DurationPrefetch {
   }
 
  private:
-  // The same whole step of several consecutive workers.
+  // The same whole step of consecutive workers.
   struct SameStep {
     static constexpr int most_workers = 32;
     MicroBatch asked;  // the last request
@@ -299,13 +299,13 @@ class DurationPrefetch {
   int workers_;
   int micro_batches_;
   SameStep same_;
-  ByRank<OwnSteps> own_;         // empty until first asked for
-  ByRank<OneByOne> one_by_one_;  // empty until first asked for
+  ByRank<OwnSteps> own_;         // empty until first used
+  ByRank<OneByOne> one_by_one_;  // empty until first used
   std::vector<Duration> drawn_;  // scratch
 };
 
-// Pauses of the simulated cluster (workers/time/compute_time.hpp): a micro-batch leaves a pause behind, and the
-// worker's next action waits for it. The pause counts as computing, as part of the micro-batch before it.
+// Pauses of the simulated cluster (workers/time/compute_time.hpp): a pause follows a micro-batch, and the worker's next
+// action waits for its end. The pause counts as computing, as part of that micro-batch.
 class SleepTracker {
  public:
   explicit SleepTracker(SimulationState& state)
@@ -317,7 +317,7 @@ class SleepTracker {
     return state_.options.pauses->sleep(slot.worker, slot.step, static_cast<std::uint32_t>(slot.index));
   }
 
-  // These do nothing in runs without pauses.
+  // The following do nothing in runs without pauses.
   void begin(Rank worker, const MicroBatch& slot, const Deadline& deadline) {
     if (!none()) begin_one(worker, slot, deadline);
   }

@@ -1,4 +1,4 @@
-// Order statistics: the time of the k-th fastest of M workers with independent times of one law.
+// Order statistics: the time of the k-th fastest of M workers with independent times from one distribution.
 // Source:  standard results; Bailey et al. 2014 as quoted by Giladi et al. 2023, Eq. 4.
 // Units:   those of the distribution. k counts from 1 (the fastest) to M (the maximum).
 // Errors:  std::invalid_argument if k is not in 1..M, a parameter is out of range, or the mean does not exist.
@@ -8,11 +8,12 @@
 
 namespace syncopate {
 
-// E[X_(k:M)] for a distribution given by a sample, whose values are equally likely: exact, without quadrature.
-// `ascending` is sorted and not empty. For extremes of many workers the sample needs many times as many values.
+// E[X_(k:M)] for a distribution given by a sample whose values are equally likely. Exact, without quadrature.
+// `ascending` must be sorted and not empty. For extremes of many workers the sample needs many times as many values as
+// workers.
 double expected_order_statistic(std::span<const double> ascending, int k, int workers);
 
-// A normal time of one worker, or of several with the same distribution.
+// The normal time of one worker, or of several workers with the same distribution.
 struct NormalTime {
   double mean = 0;
   double deviation = 0;

@@ -14,12 +14,12 @@ namespace {
 
 // One recorded step, over all workers.
 struct StepProfile {
-  double computing = 0;              // T: the slowest worker's end
+  double computing = 0;              // T: the end of the slowest worker
   std::vector<std::int64_t> ending;  // [k]: micro-batches that end before threshold k, or take no time
   std::vector<double> last;          // [k]: the last end before threshold k; 0: none
 };
 
-// The index of the first threshold that keeps a micro-batch with this end.
+// Returns the index of the first threshold that keeps a micro-batch with this end.
 std::size_t first_kept(std::span<const double> thresholds, double end) {
   if (end <= 0) return 0;  // any threshold keeps a micro-batch that takes no time
   return static_cast<std::size_t>(std::ranges::upper_bound(thresholds, end) - thresholds.begin());
@@ -27,7 +27,7 @@ std::size_t first_kept(std::span<const double> thresholds, double end) {
 
 std::vector<StepProfile> profiles_of(const MicroBatchTimes& recorded, std::span<const double> thresholds) {
   const std::size_t count = thresholds.size();
-  // The last element counts those that end before no threshold.
+  // The last element counts micro-batches that end before no threshold.
   const StepProfile empty{.ending = std::vector<std::int64_t>(count + 1), .last = std::vector<double>(count + 1)};
   std::vector<StepProfile> profiles(static_cast<std::size_t>(recorded.steps), empty);
   visit_ends(recorded, [&](int step, int, double end) {
@@ -45,7 +45,7 @@ std::vector<StepProfile> profiles_of(const MicroBatchTimes& recorded, std::span<
   return profiles;
 }
 
-// The ratio of two durations; 1 if both are 0.
+// The ratio of two durations; 1 if they are equal.
 double ratio(double a, double b) { return a == b ? 1 : a / b; }
 
 }  // namespace
@@ -77,7 +77,7 @@ BestThreshold best_threshold(int micro_batches, const MicroBatchLaw& law, double
   const auto speedup = [&](double threshold) {
     return effective_speedup(micro_batches * (1 - drop_rate(threshold)), micro_batches, threshold, slowest, serial);
   };
-  // If micro-batches vary little, the function has a local maximum after each m mu: a grid finds the best one, and
+  // If micro-batches vary little, the function has a local maximum after each m mu. A grid finds the best maximum, and
   // Brent's method refines it.
   constexpr int grid = 400;
   const double step = slowest / grid;
@@ -117,7 +117,7 @@ std::vector<ThresholdEffect> threshold_effects(const MicroBatchTimes& recorded, 
     for (const StepProfile& step : profiles) {
       const double kept = static_cast<double>(step.ending[k]) / micro_batches;
       const double without = step.computing + serial_time;
-      // If all kept micro-batches take no time, the step lasts until the threshold: nothing is infinitely fast.
+      // If all kept micro-batches take no time, the step lasts until the threshold, because nothing is infinitely fast.
       const bool until_last = form == SpeedupForm::reference && (step.last[k] > 0 || step.ending[k] == 0);
       const double computing = until_last ? step.last[k] : std::min(thresholds[k], step.computing);
       const double with = computing + serial_time;
@@ -147,7 +147,8 @@ std::vector<LargestDropper> largest_droppers(const MicroBatchTimes& recorded, st
                               .workers = 1,
                               .steps = recorded.steps,
                               .micro_batches = recorded.micro_batches};
-    std::vector<std::int64_t> first(count + 1);  // [k]: micro-batches that threshold k is the first to keep
+    std::vector<std::int64_t> first(count + 1);  // [k]: number of micro-batches for which threshold k is the first that
+                                                 // keeps them
     visit_ends(own, [&](int, int, double end) { ++first[first_kept(thresholds, end)]; });
     std::int64_t kept_later = 0;
     for (std::size_t k = count; k-- > 0;) {

@@ -18,7 +18,7 @@ namespace syncopate {
 namespace {
 
 // Rounds to the nearest nanosecond, at least one. Adding 1.5 x 2^52 leaves the rounded integer in the low mantissa
-// bits. Such a loop can be vectorised, unlike from_seconds, which calls llround.
+// bits. A loop with this can be vectorised, unlike one with from_seconds, which calls llround.
 constexpr double shift = 0x1.8p52;
 constexpr double exact_below_ns = 0x1p51;
 
@@ -27,7 +27,8 @@ Duration round_ns(double nanoseconds) {
 }
 
 #if defined(__x86_64__)
-// Rounds four at a time as from_seconds does. Returns how many; sets all_exact to false if one is too large.
+// Rounds four values at a time, as from_seconds does. Returns the number of rounded values; sets all_exact to false if
+// any value is too large.
 [[gnu::target("avx2")]] std::size_t round_by_fours(double declared_s, std::span<const double> added_s,
                                                    std::span<Duration> out, bool& all_exact) {
   const __m256d declared = _mm256_set1_pd(declared_s), shifted = _mm256_set1_pd(shift);
@@ -68,10 +69,10 @@ constexpr std::size_t most_at_once = 512;
 
 bool positive(double value) { return value > 0 && std::isfinite(value); }
 
-// In micro-batches.
+// Number of micro-batches.
 constexpr std::int64_t most_looked_at = 200'000;
 
-// Mean and variance from sums of values and squares.
+// Mean and variance, computed from the sum of values and the sum of squares.
 class SumOfSteps {
  public:
   void add(double value) {
@@ -124,7 +125,7 @@ class ContentTime final : public DelayProcess {
     return seconds_of(cost_, lengths);
   }
 
-  // Computes the distributions of all workers together, or of each.
+  // Computes the distribution of each worker, or one distribution for all workers.
   void look_at_first_epoch() {
     const int all = lengths_->workers(), micro_batches = lengths_->micro_batches();
     const bool apart = lengths_->differs_by_worker();
@@ -185,7 +186,7 @@ ComputeTime::ComputeTime(std::uint64_t seed, std::shared_ptr<const DelayProcess>
       base_(std::move(base)),
       worker_factors_(std::move(worker_factors)),
       delays_(std::move(delays)) {
-  if (!base_) throw std::invalid_argument("the base times are missing");
+  if (!base_) throw std::invalid_argument("there is no process of base times");
   check();
 }
 
@@ -194,9 +195,8 @@ void ComputeTime::check() const {
     if (!positive(factor))
       throw std::invalid_argument("a worker's factor must be greater than 0, found " + std::to_string(factor));
   if (delays_.size() > std::numeric_limits<std::uint8_t>::max())
-    throw std::invalid_argument("at most 255 delays compose, found " + std::to_string(delays_.size()));
-  if (std::ranges::find(delays_, nullptr) != delays_.end())
-    throw std::invalid_argument("a delay of the list is missing");
+    throw std::invalid_argument("at most 255 delays can be added up, found " + std::to_string(delays_.size()));
+  if (std::ranges::find(delays_, nullptr) != delays_.end()) throw std::invalid_argument("a delay in the list is null");
 }
 
 void ComputeTime::durations(Rank worker, Step step, std::uint32_t first, std::span<Duration> out) const {
@@ -340,9 +340,8 @@ Pauses::Pauses(std::uint64_t seed, double trailing_s, std::vector<std::shared_pt
   if (!std::isfinite(trailing_s) || trailing_s < 0)
     throw std::invalid_argument("trailing work must take at least 0 s, found " + std::to_string(trailing_s));
   if (first_stream_ + sleeps_.size() > std::numeric_limits<std::uint8_t>::max())
-    throw std::invalid_argument("at most 255 delays compose");
-  if (std::ranges::find(sleeps_, nullptr) != sleeps_.end())
-    throw std::invalid_argument("a sleep of the list is missing");
+    throw std::invalid_argument("at most 255 delays can be added up");
+  if (std::ranges::find(sleeps_, nullptr) != sleeps_.end()) throw std::invalid_argument("a sleep in the list is null");
   trailing_ = from_seconds(trailing_s);
 }
 
@@ -380,7 +379,7 @@ Duration forward_pass(Duration duration, const Deadline& deadline) {
   return Duration{static_cast<Duration::rep>(deadline.forward_share * static_cast<double>(duration.count()))};
 }
 
-// A quotient of whole numbers, like shares of elements, so that equal shares are equal doubles.
+// A quotient of integers, like shares of elements, so that equal shares are equal doubles.
 double backward_share(Duration worked, Duration duration, const Deadline& deadline) {
   const Duration forward = forward_pass(duration, deadline);
   if (deadline.preempt != Preempt::layer || deadline.at_message || worked <= forward) return 0;

@@ -1,6 +1,7 @@
-// The time of a micro-batch: base time x persistent factor of the worker + added delays. The base time is one number,
-// or comes from a process such as a trace.
-// Units: seconds outside, integer nanoseconds inside. A missing time is an error when the model is built, never a zero.
+// The time of a micro-batch: base time x persistent factor of the worker + added delays. The base time is either one
+// number or comes from a process such as a trace.
+// Units: seconds outside, integer nanoseconds inside. A missing time is an error when the object is constructed, never
+//          a zero.
 #pragma once
 
 #include <cstddef>
@@ -18,35 +19,35 @@
 
 namespace syncopate {
 
-// Mean and variance of a worker's step, from step to step. Both can be infinite.
+// Mean and variance of a worker's step time, from step to step. Both may be infinite.
 struct StepLaw {
   double mean_s = 0;
   double variance_s2 = 0;
 };
 
-// A source of added delay. Processes compose by addition.
+// A source of added delay. Several sources are added up.
 class DelayProcess {
  public:
   virtual ~DelayProcess() = default;
 
-  // added_s[i] += the delay of micro-batch first + i, in seconds. `stream` identifies the worker and step; only this
-  // process uses it. Stateless, so that a delay does not depend on the order of calls. Called from one thread. Throws
-  // RunFailure for durations that a trace lacks.
+  // added_s[i] += the delay of micro-batch first + i, in seconds. `stream` identifies the worker and step, and only
+  // this process uses it. Stateless, so a delay does not depend on the order of calls. Called from one thread. Throws
+  // RunFailure for durations that are missing in a trace.
   virtual void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const = 0;
-  // The same for all rows; added_s holds row after row.
+  // The same for all rows of `rows`; added_s contains row after row.
   virtual void add_rows(const RandomRows& rows, std::uint32_t first, std::span<double> added_s) const {
     const std::size_t length = added_s.size() / rows.count;
     for (std::size_t row = 0; row < rows.count; ++row) add(rows[row], first, added_s.subspan(row * length, length));
   }
 
-  // Mean, variance and infimum of one delay in seconds, for predictions, checks and tests. Mean and variance can be
-  // +infinity, the infimum -infinity. By default variance and infimum are unknown.
+  // Mean, variance and infimum of one delay in seconds, for predictions, checks and tests. Mean and variance may be
+  // +infinity, the infimum -infinity. The defaults mean that variance and infimum are unknown.
   virtual double mean_s() const = 0;
   virtual double variance_s2() const { return std::numeric_limits<double>::quiet_NaN(); }
   virtual double minimum_s() const { return -std::numeric_limits<double>::infinity(); }
 
-  // The distribution of the sum over a step's micro-batches, over the steps of a long run of this worker with this
-  // seed. A delay drawn once for the whole run is part of the mean. The stream's step is ignored.
+  // Mean and variance of the sum over a step's micro-batches, over the steps of a long run of this worker with this
+  // seed. A delay that is drawn once for the whole run is part of the mean. The stream's step is ignored.
   virtual StepLaw step_law(const RandomStream& /*stream*/, int micro_batches) const {
     return {micro_batches * mean_s(), micro_batches * variance_s2()};
   }
@@ -54,37 +55,37 @@ class DelayProcess {
   // The infimum over this worker's micro-batches.
   virtual double shortest_s(Rank /*worker*/) const { return minimum_s(); }
 
-  // The number of delays from `first` on that can be drawn, from 1 to `most`.
+  // The number of delays from `first` on that can be drawn now, from 1 to `most`.
   virtual std::size_t known_ahead(const RandomStream& /*stream*/, std::uint32_t /*first*/, std::size_t most) const {
     return most;
   }
-  // Whether delays depend on the computed samples. The stream then identifies these samples, which may belong to
-  // another worker or step.
+  // Whether delays depend on the samples. The stream then identifies the samples, which may belong to another worker or
+  // step.
   virtual bool follows_samples() const { return false; }
-  // Whether the recording can end; nothing may then be drawn ahead.
+  // Whether a recording may end. If so, nothing may be drawn ahead.
   virtual bool can_run_out() const { return false; }
 };
 
-// At least longest_duration if a term is infinite.
+// Returns at least longest_duration if any term is infinite.
 Duration sum_of(std::span<const Duration> durations);
 
 class ComputeTime {
  public:
-  // base_s > 0; worker_factors: empty (all 1) or one per worker, each > 0; delays: at most 255, none null, number i
-  // draws from stream i. Throws std::invalid_argument otherwise.
+  // Requirements: base_s > 0; worker_factors: empty (all 1) or one per worker, each > 0; delays: at most 255, none
+  // null, and delay i draws from stream i. Throws std::invalid_argument if they are not met.
   ComputeTime(std::uint64_t seed, double base_s, std::vector<double> worker_factors,
               std::vector<std::shared_ptr<const DelayProcess>> delays);
-  // The same with base times from a process, such as a trace; it must not be null.
+  // The same with base times from a process, such as a trace, which must not be null.
   ComputeTime(std::uint64_t seed, std::shared_ptr<const DelayProcess> base, std::vector<double> worker_factors,
               std::vector<std::shared_ptr<const DelayProcess>> delays);
 
-  // out[i] = duration of micro-batch first + i of this worker's step, rounded to the nearest nanosecond; infinity
+  // out[i] = duration of micro-batch first + i of this worker's step, rounded to the nearest nanosecond. Infinity
   // becomes longest_duration. A negative sum (a normal delay can be negative) becomes 1 ns. Throws RunFailure for
-  // durations that a trace lacks.
+  // durations that are missing in a trace.
   void durations(Rank worker, Step step, std::uint32_t first, std::span<Duration> out) const;
 
-  // The same, much cheaper, for several steps, row after row: one step of `count` consecutive workers, or consecutive
-  // steps of one worker.
+  // The same for several steps, row after row, which is much cheaper: one step of `count` consecutive workers, or
+  // consecutive steps of one worker.
   struct Steps {
     Rank worker{};
     Step step{};
@@ -93,19 +94,19 @@ class ComputeTime {
   };
   void durations(const Steps& steps, std::uint32_t first, std::span<Duration> out) const;
 
-  // The number of micro-batches from `first` on that a trace has, from 1 to `most`, for drawing ahead.
+  // The number of micro-batches from `first` on that can be drawn ahead, from 1 to `most`; a trace limits it.
   std::size_t known_ahead(Rank worker, Step step, std::uint32_t first, std::size_t most) const;
 
-  // Whether a recording can end.
+  // Whether a recording may end.
   bool can_run_out() const;
 
-  // Whether the base depends on a micro-batch's samples. The durations above assume each micro-batch's own samples.
-  // `duration` combines the base of `samples` with the factor and delays of `slot`.
+  // Whether the base depends on a micro-batch's samples. The functions above assume that each micro-batch has its own
+  // samples. `duration` combines the base of `samples` with the factor and delays of `slot`.
   bool follows_samples() const { return base_ && base_->follows_samples(); }
   Duration duration(const MicroBatch& slot, const MicroBatch& samples) const;
 
-  // The declared part, base x factor, and the added part of one micro-batch, for clusters that compute for real and
-  // inject only the added part (0 for a negative delay). If the base is a process, its mean counts.
+  // The declared part (base x factor) and the added part of one micro-batch. Clusters that compute for real inject only
+  // the added part (0 for a negative delay). If the base is a process, its mean is used.
   Duration base(Rank worker) const;
   double factor(Rank worker) const {
     return worker_factors_.empty() ? 1.0 : worker_factors_.at(static_cast<std::size_t>(worker.value));
@@ -125,7 +126,7 @@ class ComputeTime {
 
  private:
   void check() const;
-  double declared(Rank worker) const { return base_s_ * factor(worker); }  // without delays; 0 if the base is a process
+  double declared(Rank worker) const { return base_s_ * factor(worker); }  // without delays; 0 if base_ exists
   RandomStream stream(std::size_t position, Rank worker, Step step) const {
     return {seed_, Purpose::delay, static_cast<std::uint8_t>(position), worker, step};
   }
@@ -138,20 +139,20 @@ class ComputeTime {
 
   std::uint64_t seed_;
   double base_s_;
-  std::shared_ptr<const DelayProcess> base_;  // null: base_s_
+  std::shared_ptr<const DelayProcess> base_;  // null: the base is base_s_
   std::vector<double> worker_factors_;
   std::vector<std::shared_ptr<const DelayProcess>> delays_;
 };
 
-// Base times that depend on the content of a micro-batch: the natural variance of computation. With sequences of
-// lengths l_1 ... l_B, of which L is the longest, a micro-batch takes
+// Base times that depend on the content of a micro-batch, which models the natural variance of computation. With
+// sequences of lengths l_1 ... l_B, the longest of length L, a micro-batch takes
 //   base_s + per_token_s (l_1 + ... + l_B) + per_padded_token_s B L + per_squared_length_s (l_1^2 + ... + l_B^2).
 // If shorter sequences are padded to the longest, the last sum is B L^2.
-// Source:  Giladi et al. 2023 motivate DropCompute by sequences of different lengths. A layer of a transformer takes 24
-//          s h^2 + 4 s^2 h operations for a sequence of s tokens at width h.
+// Source:  Giladi et al. 2023 motivate DropCompute by sequences of different lengths. A transformer layer of width h
+//          takes 24 s h^2 + 4 s^2 h operations for a sequence of s tokens.
 // Units:   seconds, tokens.
 struct ContentCost {
-  double base_s = 0;  // each >= 0, at least one above 0
+  double base_s = 0;  // each cost >= 0, at least one above 0
   double per_token_s = 0;
   double per_padded_token_s = 0;
   double per_squared_length_s = 0;
@@ -160,20 +161,20 @@ struct ContentCost {
 
 double seconds_of(const ContentCost& cost, std::span<const std::int32_t> lengths);
 
-// A base of a ComputeTime. Means and variances are computed from the first epoch (or its first 200,000 micro-batches),
-// without a formula. The infimum is a bound: the fewest samples, all as short as the shortest.
+// Creates a base for ComputeTime. Means and variances are computed from the first epoch (or its first 200,000
+// micro-batches), without a formula. The infimum is a bound: the fewest samples, all of the shortest length.
 std::shared_ptr<const DelayProcess> content_time(const ContentCost& cost, std::shared_ptr<const BatchLengths> lengths);
 
-// The largest delay or other duration that an experiment can give: all means and sums stay finite and within the
-// clock's 292 years.
+// The largest delay or other duration that an experiment file may give. With it all means and sums stay finite and
+// within the clock's 292 years.
 inline constexpr double longest_delay = 1e9;  // in seconds or micro-batches; 1e9 s are 32 years
 
-inline constexpr int most_workers = 1 << 24;  // more than one machine can simulate
+inline constexpr int most_workers = 1 << 24;  // more than any machine can simulate
 
 // Pauses between a worker's micro-batches, for delays that are sleeps of its program, as in the reference code of
-// DropCompute. The preceding micro-batch already has its gradient.
-// - A sleep follows the micro-batch. A deadline cuts the sleep, and the micro-batch counts. After a step's last
-//   micro-batch the worker sleeps once the collective is over, outside of its step's clock.
+// DropCompute. The gradient of the preceding micro-batch already exists.
+// - A sleep follows the micro-batch. A deadline cuts the sleep short, and the micro-batch counts. After a step's last
+//   micro-batch the worker sleeps only after the collective, outside of its step's clock.
 // - Trailing work is work that a computation leaves running, such as a device's queue. The next micro-batch and the
 //   next collective wait for it. It runs during the sleep, which hides it, and no deadline stops it.
 // Source:  Giladi et al. 2023, "DropCompute", reference code (deepspeed-bert), for the sleeps; its run log needs the
@@ -181,14 +182,14 @@ inline constexpr int most_workers = 1 << 24;  // more than one machine can simul
 // Units:   seconds outside, integer nanoseconds inside.
 class Pauses {
  public:
-  // trailing_s >= 0 and finite; sleeps: none null, number i draws from stream first_stream + i, at most 255. Throws
-  // std::invalid_argument otherwise.
+  // Requirements: trailing_s >= 0 and finite; sleeps: none null, and sleep i draws from stream first_stream + i, at
+  // most 255. Throws std::invalid_argument if they are not met.
   Pauses(std::uint64_t seed, double trailing_s, std::vector<std::shared_ptr<const DelayProcess>> sleeps,
          std::size_t first_stream = 0);
 
   Duration trailing() const { return trailing_; }
 
-  // The sleep after this micro-batch; a negative draw gives none. Throws RunFailure for durations that a trace lacks.
+  // The sleep after this micro-batch; a negative draw counts as 0. Throws RunFailure for durations missing in a trace.
   Duration sleep(Rank worker, Step step, std::uint32_t index) const;
 
  private:
@@ -203,35 +204,35 @@ class Pauses {
 //          leaves `layer` to future work.
 enum class Preempt {
   discard,     // it stops at the deadline and is lost (Algorithm 1 of the paper; the default)
-  microbatch,  // it finishes and counts; only the next one does not start (reference code, BERT-Large)
-  backward,    // it finishes if its backward pass has begun; else it is lost after its forward pass (BERT-1.5B)
+  microbatch,  // it finishes and counts; only the next one is not started (reference code, BERT-Large)
+  backward,    // it finishes if its backward pass has begun; otherwise it is lost after its forward pass (BERT-1.5B)
   layer,       // it stops at the deadline; tensors count if their gradients exist by then
 };
 
-// Preempt::layer: a micro-batch is its forward pass, for `forward_share` of its duration, followed by its backward
-// pass, which goes through the model's tensors from the last to the first (BackwardOrder,
-// workers/training/gradient.hpp). Each tensor takes time in proportion to its number of elements. This is an
-// approximation that only a run on the real machine could improve: convolutions take longer than dense layers with the
-// same number of elements, embeddings take less, and layers without parameters take time, too.
-// - A tensor counts if its part ends at the deadline or before. If all do, the micro-batch is complete.
-// - Otherwise it is a dropped micro-batch, though the gradients of its last tensors are part of the sum. It does not
-//   count among kept micro-batches, samples or losses, and gives no normalisation statistics (like one that
-//   Preempt::backward discards after its forward pass). Its time is booked as discarded.
+// Preempt::layer: a micro-batch consists of its forward pass, for `forward_share` of its duration, followed by its
+// backward pass. The backward pass goes through the model's tensors from the last to the first (BackwardOrder,
+// workers/training/gradient.hpp), and each tensor takes time in proportion to its number of elements. This is an
+// approximation that only measurements on the real machine could improve: convolutions take longer than dense layers
+// with the same number of elements, embeddings take less, and layers without parameters take time as well.
+// - A tensor counts if its part ends at the deadline or before. If all tensors count, the micro-batch is complete.
+// - Otherwise the micro-batch counts as dropped, although the gradients of its last tensors are part of the sum. It is
+//   not counted among kept micro-batches, samples or losses, and gives no normalisation statistics (as if
+//   Preempt::backward had discarded it after its forward pass). Its time is booked as discarded.
 // - Time passes as with Preempt::discard, except for work that ends exactly at the deadline. Without a model nothing of
 //   the micro-batch counts.
-// - Under MPI time decides, too: LibTorch cannot stop a measured backward pass, which runs to its end. Its duration
-//   determines what was done by the deadline.
+// - Under MPI the deadline is applied afterwards: LibTorch cannot stop a measured backward pass, so it runs to its end,
+//   and its duration determines what was done by the deadline.
 
 struct Deadline {
   Deadline(Time at = never, Preempt preempt = Preempt::discard, double forward_share = 1.0 / 3)  // NOLINT
       : at(at), preempt(preempt), forward_share(forward_share) {}
-  // Ends work when a message arrives, or now if one is already there: a server cancels late work.
+  // Stops work when a message arrives, or now if one has already arrived. Servers use it to cancel late work.
   static Deadline until_message() {
     Deadline deadline;
     deadline.at_message = true;
     return deadline;
   }
-  // The same, or at this time if it is earlier.
+  // The same, or at time `at` if that is earlier.
   static Deadline until_message_or(Time at) {
     Deadline deadline(at);
     deadline.at_message = true;
@@ -240,21 +241,21 @@ struct Deadline {
   Time at;
   Preempt preempt;
   double forward_share;     // share of a micro-batch's duration, for Preempt::backward and Preempt::layer
-  bool at_message = false;  // work in progress is then lost and dropped, whatever `preempt` is
+  bool at_message = false;  // work in progress is then lost and dropped, whatever the value of `preempt`
 };
 
 // The end of a micro-batch that starts at `start` and would take `duration`, and whether it counts. As in the sources,
-// discard keeps only work that ends before the deadline. The reference code's checks, and layer, stop only work past
-// it.
+// `discard` keeps only work that ends before the deadline, while `layer` and the reference code's checks stop only work
+// that ends after it.
 struct MicroBatchEnd {
   Time at;
   bool kept;
 };
 MicroBatchEnd end_of_micro_batch(Time start, Duration duration, const Deadline& deadline);
-// The forward pass's part of a micro-batch's duration, for Preempt::backward and Preempt::layer.
+// The duration of the forward pass, for Preempt::backward and Preempt::layer.
 Duration forward_pass(Duration duration, const Deadline& deadline);
-// Preempt::layer: the share of the backward pass, in [0, 1], that a micro-batch of `duration` has done after this much
-// work. 0 for the other kinds, and for deadlines by message.
+// Preempt::layer: the share of the backward pass, in [0, 1], that a micro-batch of `duration` has done after working
+// for `worked`. 0 for the other kinds, and for deadlines by message.
 double backward_share(Duration worked, Duration duration, const Deadline& deadline);
 
 }  // namespace syncopate

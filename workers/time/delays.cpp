@@ -28,7 +28,7 @@ bool Bursts::starts_on(RandomStream stream) const {
   return stream.uniform(0) < share_;
 }
 
-// Goes backwards from the step to the last one whose state is known without earlier steps.
+// Goes backwards from the step to the last step whose state is known without earlier steps.
 bool Bursts::is_on(RandomStream stream) const {
   const Step::Rep step = stream.step.value();
   const auto chain = static_cast<std::size_t>(stream.worker.value);
@@ -144,7 +144,7 @@ class ScopedDelay final : public DelayProcess {
     return of_step(stream);
   }
   double share() const { return bursts_ ? bursts_->share() : 1; }
-  // The distribution of B X with B = 1 in a burst, else 0, independent of X.
+  // The distribution of B X, where B is 1 in a burst and 0 elsewhere, independent of X.
   StepLaw in_bursts(const StepLaw& law) const {
     const double p = share();
     if (p == 1) return law;
@@ -161,10 +161,10 @@ class ScopedDelay final : public DelayProcess {
 using Delay = std::shared_ptr<const DelayProcess>;
 
 constexpr Range durations = Range::between(0, longest_delay);
-// For sentences: the unit of a quantity, seconds or multiples of a micro-batch without delay.
+// For descriptions of keys: the unit of a quantity is seconds or multiples of an undelayed micro-batch.
 constexpr const char* of_unit = "its `unit`";
 
-// Reads a quantity in the entry's unit; returns seconds.
+// Reads a quantity in the entry's unit and returns seconds.
 double read_s(Settings& settings, const DelayContext& context, std::string_view name, std::string_view sentence,
               const std::optional<Stated<double>>& fallback = {}) {
   return context.unit_s * settings.number({name, sentence, of_unit}, durations, fallback);
@@ -179,8 +179,9 @@ struct Adjustment {
   double scale, shift_s;
 };
 Adjustment read_adjustment(Settings& settings, const DelayContext& context) {
-  const double scale = settings.number({"scale", "The factor of the durations."}, durations, 1.0);
-  const double shift = settings.number({"shift", "A number that is added to them.", of_unit},
+  const double scale =
+      settings.number({"scale", "Factor by which the recorded durations are multiplied."}, durations, 1.0);
+  const double shift = settings.number({"shift", "Time that is added to the scaled durations.", of_unit},
                                        Range::between(-longest_delay, longest_delay), 0.0);
   return {scale, context.unit_s * shift};
 }
@@ -191,8 +192,8 @@ Delay read_constant(Settings& settings, const DelayContext& context) {
 
 Delay read_uniform(Settings& settings, const DelayContext& context) {
   const double low = settings.number({"low", "The shortest delay.", of_unit}, durations, 0.0);
-  const double high = settings.number({"high", "The longest delay, at least low.", of_unit}, durations);
-  if (settings.has("high") && high < low) settings.fault("high", "must be at least low");
+  const double high = settings.number({"high", "The longest delay; at least `low`.", of_unit}, durations);
+  if (settings.has("high") && high < low) settings.fault("high", "must be at least `low`");
   return uniform_delay(context.unit_s * low, context.unit_s * high);
 }
 
@@ -200,7 +201,7 @@ Delay read_normal(Settings& settings, const DelayContext& context) {
   const double mean =
       settings.number({"mean", "The mean delay.", of_unit}, Range::between(-longest_delay, longest_delay), 0.0);
   return normal_delay(context.unit_s * mean,
-                      read_s(settings, context, "standard_deviation", "Its standard deviation."));
+                      read_s(settings, context, "standard_deviation", "The standard deviation of the delay."));
 }
 
 Delay read_exponential(Settings& settings, const DelayContext& context) {
@@ -208,8 +209,7 @@ Delay read_exponential(Settings& settings, const DelayContext& context) {
 }
 
 Delay read_shifted_exponential(Settings& settings, const DelayContext& context) {
-  const double shift_s =
-      read_s(settings, context, "shift", "The shortest delay, to which the exponential one is added.");
+  const double shift_s = read_s(settings, context, "shift", "The shortest delay; the exponential part is added to it.");
   return shifted_exponential_delay(shift_s, read_s(settings, context, "mean", "The mean of the exponential part."));
 }
 
@@ -229,13 +229,13 @@ Delay read_pareto(Settings& settings, const DelayContext& context) {
                       Range::between(0.1, 1e6));
   // Not a key of this distribution, but worth a message if written.
   if (std::ranges::count(settings.keys(), "scale") > 0 && settings.has("scale"))
-    settings.fault("scale", "must be left out: a Pareto law has shape and minimum, which is its scale");
+    settings.fault("scale", "must be left out: a Pareto distribution has no scale besides its minimum");
   return pareto_delay(shape, read_s(settings, context, "minimum", "The shortest delay."));
 }
 
 Delay read_bernoulli(Settings& settings, const DelayContext& context) {
-  const double probability = settings.number({"probability", "How likely the delay is."}, Range::between(0, 1));
-  return bernoulli_delay(probability, read_s(settings, context, "value", "The delay, where there is one."));
+  const double probability = settings.number({"probability", "Probability of the delay."}, Range::between(0, 1));
+  return bernoulli_delay(probability, read_s(settings, context, "value", "The delay, if it occurs."));
 }
 
 Delay read_lognormal(Settings& settings, const DelayContext& context) {
@@ -262,14 +262,14 @@ Delay read_bounded_lognormal(Settings& settings, const DelayContext& context) {
 
 // The histogram to read; null after a fault.
 std::shared_ptr<const Histogram> read_histogram_data(Settings& settings) {
-  const Key data{"data", "A histogram that comes with the program, instead of a file."};
+  const Key data{"data", "Name of a histogram that is part of the program; replaces `file`."};
   if (settings.has("data")) {
     if (settings.has("file")) settings.fault("data", "must not be given together with file");
     const auto* const file = settings.row(data, embedded_histograms());
     return file ? std::make_shared<const Histogram>(std::string(file->name), file->content) : nullptr;
   }
   if (!settings.has("file")) {
-    settings.fault("file", "must be given, or data = \"dropcompute-160\" or \"dropcompute-192\"");
+    settings.fault("file", "is required, unless data = \"dropcompute-160\" or \"dropcompute-192\"");
     return nullptr;
   }
   return read_data_file<Histogram>(settings);
@@ -282,8 +282,8 @@ Delay read_histogram(Settings& settings, const DelayContext& context) {
 }
 
 Delay read_drift(Settings& settings, const DelayContext& context) {
-  const double per_step_s = read_s(settings, context, "per_step", "By how much the delay grows with each step.");
-  return drift_delay(per_step_s, read_s(settings, context, "maximum", "The longest delay, at which it stays."));
+  const double per_step_s = read_s(settings, context, "per_step", "Growth of the delay per step.");
+  return drift_delay(per_step_s, read_s(settings, context, "maximum", "The longest delay, at which the growth stops."));
 }
 
 Delay read_trace_delay(Settings& settings, const DelayContext& context) {
@@ -306,7 +306,7 @@ constexpr std::array delay_rows = {
     DelayRow{"gamma", "Gamma with shape and scale: mean shape x scale.", read_gamma},
     DelayRow{"weibull", "Weibull with shape and scale: mean scale x Gamma(1 + 1 / shape).", read_weibull},
     DelayRow{"pareto", "Pareto with shape and minimum: the heaviest tail; no finite mean up to shape 1.", read_pareto},
-    DelayRow{"bernoulli", "value with a probability, else nothing.", read_bernoulli},
+    DelayRow{"bernoulli", "`value` with a probability, otherwise 0.", read_bernoulli},
     DelayRow{"lognormal", "scale x exp(mu + sigma Z), Z standard normal.", read_lognormal},
     DelayRow{"bounded-lognormal",
              "DropCompute's simulated stragglers: scale x a bounded log-normal, form = \"table\" or \"formula\".",
@@ -323,13 +323,13 @@ constexpr std::array delay_rows = {
         read_trace_delay, true},
 };
 
-// Absent keys stay out of the resolved configuration. With `follows_steps` a draw for the whole run makes no sense.
+// Absent keys stay out of the resolved configuration. If `follows_steps`, a draw for the whole run would make no sense.
 DelayReach read_delay_reach(Settings& settings, int workers, bool follows_steps) {
   constexpr Range lengths = Range::between(1, 1e6);
   DelayReach reach{.cluster_size = workers};
   if (settings.has("scope")) {
     const Key scope{"scope",
-                    "A draw for each micro-batch, a step's first, all of a step alike, or all of the run alike.", "",
+                    "One draw per micro-batch, per step (added to its first or to every micro-batch), or per run.", "",
                     "\"micro-batch\""};
     const auto written = settings.choice<DelayScope>(scope, {{"micro-batch", DelayScope::micro_batch},
                                                              {"step", DelayScope::step},
@@ -337,10 +337,11 @@ DelayReach read_delay_reach(Settings& settings, int workers, bool follows_steps)
                                                              {"worker", DelayScope::worker}});
     reach.scope = written.value_or(reach.scope);
     if (written == DelayScope::worker && follows_steps)
-      settings.fault("scope",
-                     "must be \"micro-batch\", \"step\" or \"whole-step\": this kind changes from step to step");
+      settings.fault(
+          "scope", "must be \"micro-batch\", \"step\" or \"whole-step\": this kind of delay changes from step to step");
   }
-  const Key group_size{"group_size", "Ranks 0 to group_size - 1, and so on, share their draws: a server, a rack.", "",
+  const Key group_size{"group_size",
+                       "Number of consecutive ranks that share their draws, like the workers of a server or rack.", "",
                        "1"};
   if (const auto size = settings.optional_integer(group_size, 1, std::numeric_limits<int>::max()))
     reach.group_size = static_cast<int>(*size);
@@ -353,29 +354,32 @@ DelayReach read_delay_reach(Settings& settings, int workers, bool follows_steps)
     auto ranks = reach.workers;
     std::ranges::sort(ranks);
     if (const auto twice = std::ranges::adjacent_find(ranks); twice != ranks.end())
-      settings.fault("workers", fmt::format("must name each worker once; {} stands there more often", *twice));
+      settings.fault("workers", fmt::format("must name each worker only once; found {} more than once", *twice));
     if (reach.workers.empty() && settings.faults_so_far() == faults)
-      settings.fault("workers", "must name at least one worker; left out, the delay concerns all");
+      settings.fault("workers", "must name at least one worker; leave it out for a delay of all workers");
   }
   if (settings.has("bursts")) {
-    Settings bursts = settings.section({"bursts", "The delay comes in bursts, of each worker or group by itself."});
+    Settings bursts =
+        settings.section({"bursts", "The delay occurs only in bursts, drawn separately for each worker or group."});
     reach.bursts = {.mean_on_steps = bursts.number({"mean_on_steps", "Mean length of a burst.", "steps"}, lengths),
-                    .mean_off_steps = bursts.number({"mean_off_steps", "Mean time between two.", "steps"}, lengths)};
+                    .mean_off_steps = bursts.number(
+                        {"mean_off_steps", "Mean length of the time between two bursts.", "steps"}, lengths)};
   }
   return reach;
 }
 
-// Reports faults for workers, groups or micro-batches of the cluster that the trace has no rows for.
+// Reports faults if the trace has no rows for some workers, groups or micro-batches of the cluster.
 void check_size_of_trace(Settings& settings, const DelayReach& reach, const DelayContext& context) {
   const TraceLimit& limit = context.traces->back();
   if (reach.scope == DelayScope::micro_batch && context.micro_batches > limit.micro_batches)
-    settings.fault("file", fmt::format("the steps of the trace have {} micro-batches; cluster.micro_batches, {}, must "
-                                       "be at most that, unless scope = \"step\"",
-                                       limit.micro_batches, context.micro_batches));
+    settings.fault("file",
+                   fmt::format("the trace has {} micro-batches per step, fewer than cluster.micro_batches = {}; "
+                               "lower that, or set scope = \"step\"",
+                               limit.micro_batches, context.micro_batches));
   const int last = reach.workers.empty() ? context.workers - 1 : std::ranges::max(reach.workers);
   if (last / reach.group_size < limit.workers) return;
   settings.fault("file",
-                 fmt::format("the trace has no rows for {} {}: it has {} workers",
+                 fmt::format("the trace has no rows for {} {}; its number of workers is {}",
                              reach.group_size > 1 ? "group" : "worker", last / reach.group_size, limit.workers));
 }
 
@@ -389,8 +393,8 @@ std::shared_ptr<const DelayProcess> scoped_delay(std::shared_ptr<const DelayProc
 std::span<const DelayRow> delays() { return delay_rows; }
 
 std::shared_ptr<const DelayProcess> make_delay(Settings& settings, DelayContext context) {
-  const DelayRow* row = settings.row({"kind", "The distribution, or where the delay comes from."}, delay_rows);
-  const Key unit{"unit", "The unit of the delay's numbers: seconds, or multiples of micro_batch_s."};
+  const DelayRow* row = settings.row({"kind", "The distribution or recording that delays come from."}, delay_rows);
+  const Key unit{"unit", "Unit of the delay's quantities: seconds, or multiples of micro_batch_s."};
   if (settings.choice(unit, {{"seconds", false}, {"micro_batch", true}}, false)) context.unit_s = context.base_s;
   const std::size_t traces = context.traces ? context.traces->size() : 0;
   auto process = row ? row->make(settings, context) : constant_delay(0);

@@ -1,4 +1,4 @@
-// Entries of [[delays]]: the registry of distributions, and which workers and steps a delay applies to.
+// Entries of [[delays]]: the table of distributions, and the workers and steps to which a delay applies.
 #pragma once
 
 #include <atomic>
@@ -16,30 +16,30 @@
 
 namespace syncopate {
 
-// Bursts: a worker, or a group, alternates between steps that are on and off, by a Markov chain with two states.
-// Thread-safe.
+// Bursts: the steps of a worker, or of a group, alternate between on and off according to a Markov chain with two
+// states. Thread-safe.
 class Bursts {
  public:
-  // Lengths are geometric with these means, both at least 1. Each step, also the first, is on with probability share().
-  // Caches the state of `chains` workers or groups; asking for others takes longer.
+  // Lengths are geometric with these means, both at least 1. Each step, including the first, is on with probability
+  // share(). Caches the state of `chains` workers or groups; calls for other workers take longer.
   Bursts(double mean_on_steps, double mean_off_steps, std::size_t chains);
 
-  // A pure function of the stream's seed, number, worker (or group) and step, regardless of earlier calls. No other
+  // A pure function of the stream's seed, number, worker (or group) and step, independent of earlier calls. No other
   // object may use `stream`.
   bool is_on(RandomStream stream) const;
 
-  double share() const { return share_; }  // the share of steps that are on
+  double share() const { return share_; }  // share of steps that are on
 
  private:
   bool starts_on(RandomStream stream) const;
 
   // One uniform number per step decides: below `on_below_` the next state is on, from `off_from_` on it is off. Between
-  // them the state stays; if states are so short that changing is more likely than staying, it changes.
+  // these bounds the state stays, or changes if states are so short that changing is more likely than staying.
   double share_;
   double on_below_;
   double off_from_;
   bool flips_;
-  // By chain, the step of the last call and its state: 2 step + on, plus 2. 0: no call yet.
+  // By chain: the step and state of the last call, encoded as 2 step + on + 2. 0: no call yet.
   mutable std::vector<std::atomic<std::int64_t>> memory_;
 };
 
@@ -47,7 +47,7 @@ struct DelayContext {
   DelayContext(double base_s, int workers = 0, std::vector<TraceLimit>* traces = nullptr,  // NOLINT
                int micro_batches = 0)
       : base_s(base_s), workers(workers), traces(traces), micro_batches(micro_batches) {}
-  double base_s;                    // seconds of a micro-batch without delays, for entries in units of it
+  double base_s;                    // duration of a micro-batch without delays, for entries in units of it
   int workers;                      // number of workers in the cluster; 0: unknown
   std::vector<TraceLimit>* traces;  // limits to check against the budget; null: not checked
   int micro_batches;                // micro-batches per step; 0: unknown
@@ -64,16 +64,16 @@ struct DelayRow {
 
 std::span<const DelayRow> delays();
 
-// Reads one entry of [[delays]]: `kind`, the keys of that family, `unit` and the keys of its reach. The unit is
+// Reads one entry of [[delays]]: `kind`, the keys of that family, `unit` and the keys of DelayReach. The unit is
 // "seconds" (the default) or "micro_batch", multiples of base_s (cluster.micro_batch_s). `settings` collects faults.
 // Never null: an unknown kind gives a delay of 0 s.
 std::shared_ptr<const DelayProcess> make_delay(Settings& settings, DelayContext context);
 
 enum class DelayScope {
-  micro_batch,  // a draw per micro-batch
-  step,         // a draw per step, added to its first micro-batch
-  whole_step,   // a draw per step, added to each of its micro-batches
-  worker,       // a draw for the whole run, added to each micro-batch: a slow machine
+  micro_batch,  // one draw per micro-batch
+  step,         // one draw per step, added to its first micro-batch
+  whole_step,   // one draw per step, added to each of its micro-batches
+  worker,       // one draw for the whole run, added to each micro-batch: a slow machine
 };
 
 struct BurstLengths {
@@ -84,16 +84,16 @@ struct BurstLengths {
 struct DelayReach {
   DelayScope scope = DelayScope::micro_batch;
   int group_size = 1;                    // consecutive ranks that share draws and bursts: a rack, a server
-  std::vector<int> workers{};            // workers with the delay; empty: all
+  std::vector<int> workers{};            // workers that have the delay; empty: all
   std::optional<BurstLengths> bursts{};  // if given, the delay occurs only in bursts
   int cluster_size = 0;                  // number of workers whose bursts are cached
 
   bool everything() const { return scope == DelayScope::micro_batch && group_size == 1 && workers.empty() && !bursts; }
 };
 
-// The process restricted to this reach. Group g draws the numbers of worker g; scope "worker" and bursts have separate
-// random numbers. mean_s(), variance_s2() and minimum_s() describe a micro-batch of a worker with the delay; with scope
-// "step", a step's first one.
+// Restricts a process to this reach. Group g draws the numbers of worker g. Scope "worker" and bursts have separate
+// random numbers. mean_s(), variance_s2() and minimum_s() describe a micro-batch of a worker that has the delay; with
+// scope "step" they describe a step's first micro-batch.
 std::shared_ptr<const DelayProcess> scoped_delay(std::shared_ptr<const DelayProcess> process, DelayReach reach);
 
 }  // namespace syncopate

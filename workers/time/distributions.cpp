@@ -63,7 +63,7 @@ struct DelayMoments {
 // added_s[i] += the delay for uniform[i], 0 < uniform[i] < 1. Both spans have the same length.
 using AddQuantiles = std::function<void(std::span<const double> uniform, std::span<double> added_s)>;
 
-// Shared by all fibers: on a fiber's stack it would never be in the cache.
+// Shared by all fibers, because it would never be in the cache on a fiber's stack.
 thread_local std::array<double, 512> uniform_numbers;
 
 // A delay that is a function of one uniform number.
@@ -105,7 +105,7 @@ class DrawnDelay final : public DelayProcess {
   AddQuantiles add_quantiles_;
 };
 
-// `delay_s` is inlined: a draw costs a few nanoseconds, which a call per draw would double.
+// `delay_s` is inlined because a call would double the few nanoseconds that a draw costs.
 template <typename Delay>
 std::shared_ptr<const DelayProcess> drawn_one_by_one(const DelayMoments& moments, const Delay& delay_s) {
   return std::make_shared<DrawnDelay>(moments, [delay_s](std::span<const double> uniform, std::span<double> added_s) {
@@ -115,15 +115,15 @@ std::shared_ptr<const DelayProcess> drawn_one_by_one(const DelayMoments& moments
   });
 }
 
-// A Boost distribution as a table.
+// Returns a Boost distribution as a table.
 template <typename Law>
 std::shared_ptr<const QuantileTable> table_of(const Law& law) {
   return std::make_shared<const QuantileTable>([law](double p) { return quantile(law, p); },
                                                [law](double p) { return quantile(complement(law, p)); });
 }
 
-// shift + scale x X, where X has the table's quantiles and these moments. scale_s >= 0; with 0 the delay is shift_s,
-// whatever the moments.
+// shift + scale x X, where X has the table's quantiles and these moments. scale_s >= 0; if it is 0, the delay is
+// shift_s whatever the moments.
 std::shared_ptr<const DelayProcess> tabulated(std::shared_ptr<const QuantileTable> table, const DelayMoments& of_x,
                                               double shift_s, double scale_s) {
   DelayMoments moments{shift_s, 0, shift_s};
@@ -199,7 +199,7 @@ std::shared_ptr<const DelayProcess> tabulated_lognormal_delay(double scale_s) {
       });
 }
 
-// Z / alpha is log-normal, like Z.
+// Z / alpha is log-normal, as is Z.
 std::shared_ptr<const DelayProcess> bounded_lognormal_delay(const BoundedLogNormal& form, double scale_s) {
   const auto table = table_of(boost::math::lognormal(form.mu - std::log(form.alpha), form.sigma));
   return std::make_shared<DrawnDelay>(
@@ -237,7 +237,7 @@ Histogram::Histogram(const std::string& file, std::string_view content) {
   if (std::isinf(mass)) rows.fault("the densities times the bins' widths add up to infinity; must be finite");
   rows.check();
   for (Bin& bin : bins_) bin.end /= mass;
-  // Removes bins whose share underflows: no draw falls into them, and their slope is not finite.
+  // Removes bins whose probability underflows. No draw falls into them, and their slope is not finite.
   std::erase_if(bins_, [](const Bin& bin) { return !std::isfinite(bin.slope_s / bin.end); });
   add_up();
 }

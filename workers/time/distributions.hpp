@@ -1,4 +1,5 @@
-// Distributions that delays are drawn from. Each function makes a process; `_s` and scales without a unit are seconds.
+// Distributions from which delays are drawn. Each function creates a process. Names with `_s`, and scales without a
+// unit, are in seconds.
 #pragma once
 
 #include <cstdint>
@@ -18,32 +19,32 @@ std::shared_ptr<const DelayProcess> constant_delay(double value_s);
 // Uniform; low_s <= high_s.
 std::shared_ptr<const DelayProcess> uniform_delay(double low_s, double high_s);
 
-// Normal. A draw can be negative; ComputeTime keeps the whole micro-batch above 0.
+// Normal. A draw can be negative, but ComputeTime keeps the whole micro-batch above 0.
 std::shared_ptr<const DelayProcess> normal_delay(double mean_s, double standard_deviation_s);
 
 // Exponential, and shifted exponential with mean shift_s + mean_s.
 std::shared_ptr<const DelayProcess> exponential_delay(double mean_s);
 std::shared_ptr<const DelayProcess> shifted_exponential_delay(double shift_s, double mean_s);
 
-// Gamma: mean shape x scale, variance shape x scale^2. shape > 0. Below about 0.1 the quantile is too steep for
-// polynomials, and a draw takes microseconds.
+// Gamma: mean shape x scale, variance shape x scale^2. shape > 0. For shapes below about 0.1 the quantile function is
+// too steep for polynomials, and a draw takes microseconds.
 std::shared_ptr<const DelayProcess> gamma_delay(double shape, double scale_s);
 
-// Weibull: P(X > x) = exp(-(x / scale)^shape). shape > 0. Below about 0.2 the quantile is too steep for polynomials,
-// and a draw takes longer.
+// Weibull: P(X > x) = exp(-(x / scale)^shape). shape > 0. For shapes below about 0.2 the quantile function is too steep
+// for polynomials, and a draw takes longer.
 std::shared_ptr<const DelayProcess> weibull_delay(double shape, double scale_s);
 
 // Pareto: P(X > x) = (minimum / x)^shape, the heaviest tail here. shape > 0; the mean is infinite up to shape 1, the
 // variance up to shape 2.
 std::shared_ptr<const DelayProcess> pareto_delay(double shape, double minimum_s);
 
-// value_s with a probability in [0, 1], else 0.
+// value_s with a probability in [0, 1], otherwise 0.
 std::shared_ptr<const DelayProcess> bernoulli_delay(double probability, double value_s);
 
 // Log-normal: scale x exp(mu + sigma Z), Z standard normal. sigma > 0. The median is scale_s exp(mu).
 std::shared_ptr<const DelayProcess> lognormal_delay(double mu, double sigma, double scale_s);
 
-// Bounded log-normal delays, the simulated environment of DropCompute, in two forms.
+// Bounded log-normal delays: the simulated environment of DropCompute, in two forms.
 // Source: Giladi et al. 2023 and its reference code.
 // The reference code's generator: an integer length l = 1..999 with weight (1/l) exp(-(ln l - 4)^2 / 2); the delay is
 // scale x l / mean(l). Its mean is scale_s, its largest value 11.4 scale_s.
@@ -64,15 +65,15 @@ struct BoundedLogNormal {
 };
 std::shared_ptr<const DelayProcess> bounded_lognormal_delay(const BoundedLogNormal& distribution, double scale_s);
 
-// A delay that grows with the steps: min(per_step x step, maximum), as on a machine that slowly heats up or fills. Its
-// mean, variance and infimum are those of a long run: the maximum, 0, and 0 (at the first step).
+// A delay that grows with the steps: min(per_step x step, maximum), as on a machine that slowly heats up or fills up.
+// Its mean, variance and infimum are those of a long run: the maximum, 0, and 0 (at the first step).
 std::shared_ptr<const DelayProcess> drift_delay(double per_step_s, double maximum_s);
 
 // A histogram: bins with a density, uniform within each bin.
 class Histogram {
  public:
   // Parses a file's content, compressed or not: comma-separated bin_left_s, bin_right_s, density. The density need not
-  // integrate to 1. Bins ascend and do not overlap; there may be gaps. Throws FileFault, which names `file` and the
+  // integrate to 1. Bins must ascend and not overlap; gaps are allowed. Throws FileFault, which names `file` and the
   // line.
   Histogram(const std::string& file, std::string_view content);
 
@@ -92,7 +93,7 @@ class Histogram {
   };
   void add_up();  // computes probabilities, moments and the guide from masses
 
-  std::vector<Bin> bins_;             // bins with a mass
+  std::vector<Bin> bins_;             // bins with a probability above 0
   std::vector<std::uint32_t> guide_;  // [g]: the bin at probability g / size
   double mean_s_ = 0;
   double variance_s2_ = 0;
@@ -102,7 +103,7 @@ class Histogram {
 std::shared_ptr<const DelayProcess> histogram_delay(std::shared_ptr<const Histogram> histogram, double scale,
                                                     double shift_s);
 
-// Files compiled into the program, which are found without a path.
+// Files that are compiled into the program and found without a path.
 struct EmbeddedFile {
   std::string_view name;
   std::string_view sentence;

@@ -44,7 +44,8 @@ Time BucketArrivals::end(const NetworkModel& network, const CollectiveCall& call
 
 namespace {
 
-// ceil(log2 members): rounds until all members have the data, if the number of those that have them doubles in each.
+// ceil(log2 members): the number of rounds until all members have the data, if each round doubles the members that have
+// it.
 int doubling_rounds(int members) { return std::bit_width(static_cast<unsigned>(members - 1)); }
 
 double tree_s(const Link& link, Operation operation, int members, Bytes payload) {
@@ -58,7 +59,7 @@ double tree_s(const Link& link, Operation operation, int members, Bytes payload)
     case Operation::broadcast:
       return down_s;
     case Operation::all_to_all: {
-      std::int64_t passed_on = 0;  // forwarded parts
+      std::int64_t passed_on = 0;  // number of forwarded parts
       for (unsigned way = 1; way < static_cast<unsigned>(members); ++way) passed_on += std::popcount(way);
       return rounds * link.latency_s + static_cast<double>(passed_on) / members * link.transfer_s(payload);
     }
@@ -82,19 +83,19 @@ Link checked(const Link& link) {
   return link;
 }
 
-// For a transfer through both links: the worse latency and the worse bandwidth.
+// Returns the worse latency and the worse bandwidth of two links that one transfer passes.
 Link slower(const Link& a, const Link& b) {
   return {std::max(a.latency_s, b.latency_s), std::min(a.bandwidth_bytes_per_s, b.bandwidth_bytes_per_s)};
 }
 
-// A stage on one link: a participant's own, or a group's uplink.
+// A stage on one link: a participant's own link, or a group's uplink.
 Hop own_hop(int link, Duration occupied) { return {.link = link, .links = 1, .occupied = occupied}; }
 Hop uplink_hop(int uplink, Duration occupied) { return {.uplink = uplink, .uplinks = 1, .occupied = occupied}; }
 
 // Base class of all models with links: own links and uplinks, and how collectives and messages occupy them.
 class LinkedNetwork : public NetworkModel {
  public:
-  // `server_alone`: default link of a server outside of groups.
+  // `server_alone`: default link of a server that is outside of groups.
   LinkedNetwork(const Link& usual, const Link& server_alone, const LinkOptions& options)
       : workers_(options.workers),
         group_size_(options.group_size),
@@ -124,7 +125,7 @@ class LinkedNetwork : public NetworkModel {
   std::optional<Overlap> overlap() const override { return overlap_; }
   Route route(const MessageCall& call) const override { return contention_ ? way_of(call) : Route(); }
 
-  // The members' links are occupied for the transfer; the latencies follow.
+  // The members' links are occupied for the transfer time; the latencies follow.
   Route route(const CollectiveCall& call) const override {
     Route route;
     if (call.members == 1 || !contention_) return route;
@@ -150,13 +151,13 @@ class LinkedNetwork : public NetworkModel {
   };
   virtual double collective_s(const CollectiveCall& call) const = 0;
 
-  // The groups of a collective's members; one if there are no groups.
+  // The groups of a collective's members; count 1 if the model has no groups.
   Groups groups_of(const CollectiveCall& call) const {
     if (group_size_ == 0) return {};
     const int first = call.first.value / group_size_, last = (call.first.value + call.members - 1) / group_size_;
     return {first, last - first + 1};
   }
-  // The number of members in the largest group.
+  // The number of members in the group that has most of them.
   int fullest(const CollectiveCall& call) const {
     const int first = call.first.value, last = first + call.members - 1;
     const int end_of_first = (first / group_size_ + 1) * group_size_;  // one past its group's last rank
@@ -165,7 +166,7 @@ class LinkedNetwork : public NetworkModel {
     const bool has_whole_between = last / group_size_ - first / group_size_ > 1;
     return has_whole_between ? group_size_ : std::max(end_of_first - first, in_last);
   }
-  // The slowest own link of the members.
+  // Returns the slowest own link of the members.
   Link slowest_of(const CollectiveCall& call) const {
     const auto begin = static_cast<std::size_t>(call.first.value);
     const std::size_t end = begin + static_cast<std::size_t>(call.members);
@@ -209,13 +210,13 @@ class LinkedNetwork : public NetworkModel {
     if (from != to) latency_s = std::max(latency_s, uplink_.latency_s);
     return {from, to, first, last, latency_s};
   }
-  // All links of a message, combined into one.
+  // All links of a message's route combined into one.
   Link whole_way(const MessageCall& call) const {
     const Ends ends = ends_of(call);
     const Link both = slower(ends.from_link, ends.to_link);
     return ends.from_group == ends.to_group ? both : slower(both, uplink_);
   }
-  // The group of a participant; below 0: a server outside of groups. Without groups all are in group 0.
+  // The group of a participant; below 0: a server outside of groups. Without groups all participants are in group 0.
   int group_of(Rank rank, int regions) const {
     if (group_size_ == 0) return 0;
     const int server = rank.value - workers_;
@@ -231,8 +232,8 @@ class LinkedNetwork : public NetworkModel {
 
   Link server_;
   Link server_alone_;      // outside of groups
-  std::vector<Link> own_;  // by worker, up to the last one with its own link; empty: none has one
-  Link slowest_;           // among all workers' links
+  std::vector<Link> own_;  // by worker, up to the last one with its own link; empty: no worker has one
+  Link slowest_;           // slowest of all workers' links
   std::optional<Overlap> overlap_;
   bool contention_;
 };
@@ -254,7 +255,7 @@ class FlatNetwork final : public LinkedNetwork {
     const Link both = slower(own, uplink_);
     const double s = flat_s(shape_, both, call.operation, call.members, call.payload);
     if (call.operation != Operation::all_to_all) return s;
-    // One uplink carries everything that a group's members send outside.
+    // One uplink carries everything that a group's members send to other groups.
     const double inside = fullest(call), members = call.members;
     return std::max(s, flat_s(shape_, both, call.operation, call.members, Bytes{0}) +
                            inside * (members - inside) / members * uplink_.transfer_s(call.payload));
@@ -300,7 +301,7 @@ class ParameterServerNetwork final : public LinkedNetwork {
 
   Duration collective(const CollectiveCall& call) const override { return length_of(route(call)); }
 
-  // Into the first server's link and out of it. The slowest member's transfer overlaps the others'.
+  // The route goes into the first server's link and out of it. The slowest member's transfer overlaps the others'.
   Route route(const CollectiveCall& call) const override {
     Route route;
     if (call.members == 1) return route;
@@ -439,48 +440,49 @@ constexpr double most_jitter = 1000;
 constexpr int most_workers_per_group = 1 << 20;
 
 Link read_link(Settings& settings) {
-  constexpr double positive = 1e-300;  // stands in for a faulty 0
+  constexpr double positive = 1e-300;  // replaces a faulty 0
   const double latency_s =
-      settings.number({"latency_s", "The latency of a message, however short.", "s"}, Range::between(0, longest_delay));
+      settings.number({"latency_s", "The latency of a message of any size.", "s"}, Range::between(0, longest_delay));
   const double bandwidth_bytes_per_s =
-      settings.number({"bandwidth_bytes_per_s", "How much a link carries.", "bytes/s"}, Range::positive());
+      settings.number({"bandwidth_bytes_per_s", "The bandwidth of a link.", "bytes/s"}, Range::positive());
   return {.latency_s = latency_s, .bandwidth_bytes_per_s = std::max(bandwidth_bytes_per_s, positive)};
 }
 
-// A link whose missing keys default to the values of `usual`.
+// Reads a link whose missing keys default to the values of `usual`.
 Link read_link_unlike(Settings& settings, const Link& usual) {
   Link link = usual;
   if (const auto latency_s = settings.optional_number(
-          {"latency_s", "The latency of a message on this link, however short.", "s", "like the others'"},
+          {"latency_s", "The latency of a message of any size on this link.", "s", "like the others'"},
           Range::between(0, longest_delay)))
     link.latency_s = *latency_s;
   if (const auto bandwidth = settings.optional_number(
-          {"bandwidth_bytes_per_s", "How much this link carries.", "bytes/s", "like the others'"}, Range::positive()))
+          {"bandwidth_bytes_per_s", "The bandwidth of this link.", "bytes/s", "like the others'"}, Range::positive()))
     link.bandwidth_bytes_per_s = *bandwidth > 0 ? *bandwidth : usual.bandwidth_bytes_per_s;
   return link;
 }
 
-// The entries of `links`.
+// Reads the entries of `links`.
 std::vector<OwnLink> read_own_links(Settings& settings, const NetworkContext& context, const Link& usual) {
   std::vector<OwnLink> own;
   const int last = context.workers.value_or(most_workers) - 1;
   const std::size_t faults_before = settings.faults_so_far();
-  std::vector<Settings> entries = settings.sections({"links", "Workers whose own links are unlike the others'."});
+  std::vector<Settings> entries = settings.sections({"links", "Workers whose links differ from the usual link."});
   if (entries.empty() && settings.has("links") && settings.faults_so_far() == faults_before)
     settings.fault("links", "must have at least one entry, or be left out");
   for (Settings& entry : entries) {
     const std::size_t faults = entry.faults_so_far();
-    const auto ranks = entry.integers({"workers", "The workers with these links."}, 0,
+    const auto ranks = entry.integers({"workers", "The workers that have this link."}, 0,
                                       Stated<std::int64_t>(last, "cluster.workers - 1"));
     const bool is_right = entry.faults_so_far() == faults;
     if (is_right && ranks.empty()) entry.fault("workers", "must name at least one worker");
     const Link link = read_link_unlike(entry, usual);
     if (is_right && entry.keys().size() == 1)  // a misspelt key has its own fault
-      entry.fault("workers", "must have a latency_s or a bandwidth_bytes_per_s of their own beside them");
+      entry.fault("workers", "an entry with `workers` also needs latency_s or bandwidth_bytes_per_s");
     for (const std::int64_t rank : ranks) {
       const Rank worker{static_cast<int>(rank)};
       if (std::ranges::find(own, worker, &OwnLink::worker) != own.end())
-        entry.fault("workers", fmt::format("must not name worker {} again: its link stands already", rank));
+        entry.fault("workers",
+                    fmt::format("must not name worker {} again, because an earlier entry gives its link", rank));
       else
         own.push_back({worker, link});
     }
@@ -488,15 +490,16 @@ std::vector<OwnLink> read_own_links(Settings& settings, const NetworkContext& co
   return own;
 }
 
-// Workers per group, from 2 to all but one: otherwise no two workers would share an uplink, or nothing would pass it.
+// Reads the number of workers per group, from 2 to all but one: otherwise no two workers would share an uplink, or no
+// traffic would pass it.
 int read_group_size(Settings& settings, const NetworkContext& context) {
   const std::size_t faults = settings.faults_so_far();
   const auto size = static_cast<int>(settings.integer(
-      {"group_size", "How many workers of consecutive ranks share an uplink."}, 2, most_workers_per_group));
+      {"group_size", "Number of workers with consecutive ranks that share an uplink."}, 2, most_workers_per_group));
   if (settings.faults_so_far() > faults) return size;
   if (context.workers && size >= *context.workers)
-    settings.fault("group_size", fmt::format("must be below the number of workers, {}: one group would have them all, "
-                                             "and nothing would pass its uplink",
+    settings.fault("group_size", fmt::format("must be below the number of workers, {}: with a single group "
+                                             "no traffic would pass an uplink",
                                              *context.workers));
   return size;
 }
@@ -505,12 +508,13 @@ std::optional<Overlap> read_overlap(Settings& settings) {
   if (!settings.has("overlap")) return std::nullopt;
   constexpr int most_buckets = 1000;
   Settings table = settings.section(
-      {"overlap", "Gradients are exchanged bucket by bucket during the backward pass; left out: once they are whole."});
+      {"overlap", "Exchange gradients bucket by bucket during the backward pass; left out: after it."});
   Overlap overlap;
   overlap.buckets = static_cast<int>(
-      table.integer({"buckets", "Into how many parts of equal size the gradient is cut."}, 1, most_buckets));
-  overlap.backward_share = table.number({"backward_share", "How much of a micro-batch's time its backward pass takes."},
-                                        Range::between(0, 1), overlap.backward_share);
+      table.integer({"buckets", "Number of equal parts into which the gradient is divided."}, 1, most_buckets));
+  overlap.backward_share =
+      table.number({"backward_share", "Share of a micro-batch's time that its backward pass takes."},
+                   Range::between(0, 1), overlap.backward_share);
   return overlap;
 }
 
@@ -522,16 +526,17 @@ LinkOptions read_link_options(Settings& settings, const NetworkContext& context,
   options.overlap = read_overlap(settings);
   if (of_server) {
     if (settings.has("server")) {
-      Settings server = settings.section({"server", "The link of a server, where it is unlike a worker's."});
+      Settings server = settings.section({"server", "The link of a server, if it differs from a worker's."});
       options.server = read_link_unlike(server, *of_server);
       if (settings.has_table({"server"}) && server.keys().empty())
-        settings.fault("server", "must have a latency_s or a bandwidth_bytes_per_s");
+        settings.fault("server", "needs latency_s or bandwidth_bytes_per_s");
     }
     options.contention = settings.flag(
-        {"contention", "Whether messages share links; false: as if a server had a link for each worker."}, true);
+        {"contention", "Whether transfers wait for busy links; false: each takes the time that it takes alone."}, true);
   } else {
-    settings.refuse("server", "with kind = \"parameter-server\" latency_s and bandwidth_bytes_per_s are the server's");
-    settings.refuse("contention", "with kind = \"parameter-server\" the server's link is shared");
+    settings.refuse("server",
+                    "with kind = \"parameter-server\" latency_s and bandwidth_bytes_per_s describe the server's link");
+    settings.refuse("contention", "with kind = \"parameter-server\" the server's link is always shared");
   }
   return options;
 }
@@ -539,7 +544,7 @@ LinkOptions read_link_options(Settings& settings, const NetworkContext& context,
 std::unique_ptr<NetworkModel> vary(Settings& settings, const NetworkContext& context,
                                    std::unique_ptr<NetworkModel> network) {
   const double jitter =
-      settings.number({"jitter", "Each cost is multiplied by 1 + jitter x E, E exponential with mean 1."},
+      settings.number({"jitter", "Each cost is multiplied by 1 + jitter x E, where E is exponential with mean 1."},
                       Range::between(0, most_jitter), 0.0);
   return jitter > 0 ? with_jitter(std::move(network), jitter, context.seed) : std::move(network);
 }
@@ -548,7 +553,7 @@ std::unique_ptr<NetworkModel> vary(Settings& settings, const NetworkContext& con
 std::unique_ptr<NetworkModel> vary_and_delay(Settings& settings, const NetworkContext& context,
                                              std::unique_ptr<NetworkModel> network) {
   network = vary(settings, context, std::move(network));
-  const double serial_s = settings.number({"serial_s", "An additional time of every collective (T^c).", "s"},
+  const double serial_s = settings.number({"serial_s", "Time that is added to every collective (T^c).", "s"},
                                           Range::between(0, longest_delay), 0.0);
   return serial_s > 0 ? with_serial_latency(std::move(network), serial_s) : std::move(network);
 }
@@ -568,7 +573,7 @@ std::unique_ptr<NetworkModel> read_free(Settings& settings, const NetworkContext
 
 std::unique_ptr<NetworkModel> read_fixed(Settings& settings, const NetworkContext& context) {
   settings.refuse("bandwidth_bytes_per_s", "with kind = \"fixed\" the cost does not depend on the size");
-  settings.refuse("serial_s", "with kind = \"fixed\" it is latency_s");
+  settings.refuse("serial_s", "with kind = \"fixed\" latency_s is this time");
   refuse_links(settings, "with kind = \"fixed\" nothing occupies a link");
   const double latency_s = settings.number({"latency_s", "The time of each collective and each message.", "s"},
                                            Range::between(0, longest_delay));
@@ -591,24 +596,25 @@ std::unique_ptr<NetworkModel> read_flat(Settings& settings, const NetworkContext
   return vary_and_delay(settings, context, std::make_unique<FlatNetwork>(shape, link, options));
 }
 
-// latency_s and bandwidth_bytes_per_s describe the uplinks; in the other models they describe the workers' links.
+// latency_s and bandwidth_bytes_per_s describe the uplinks here, but the workers' links in the other models.
 std::unique_ptr<NetworkModel> read_two_level(Settings& settings, const NetworkContext& context) {
   TwoLevelOptions levels;
   levels.group_size = read_group_size(settings, context);
   levels.between = read_link(settings);
-  Settings inside = settings.section({"inside", "The workers' own links, inside a group."});
+  Settings inside = settings.section({"inside", "The workers' own links inside a group."});
   levels.inside = read_link(inside);
   using Between = TwoLevelOptions::Between;
-  levels.leaders = settings.choice({"between", "The collective of the groups' leaders."},
+  levels.leaders = settings.choice({"between", "The shape of the collectives between the groups' leaders."},
                                    {{"ring", Between::ring}, {"tree", Between::tree}}, levels.leaders);
-  settings.refuse("racks", "with kind = \"two-level\" groups have uplinks of latency_s and bandwidth_bytes_per_s");
+  settings.refuse("racks",
+                  "with kind = \"two-level\" latency_s and bandwidth_bytes_per_s describe the groups' uplinks");
   const LinkOptions options = read_link_options(settings, context, levels.inside, &levels.between);
   return vary_and_delay(settings, context, make_two_level_network(options.workers, levels, options));
 }
 
 std::unique_ptr<NetworkModel> read_parameter_server(Settings& settings, const NetworkContext& context) {
   const Link link = read_link(settings);
-  settings.refuse("racks", "with kind = \"parameter-server\" all share the server's link");
+  settings.refuse("racks", "with kind = \"parameter-server\" all workers share the server's link");
   const LinkOptions options = read_link_options(settings, context, link, nullptr);
   return vary_and_delay(settings, context, make_parameter_server_network(options.workers, link, options));
 }
@@ -616,16 +622,16 @@ std::unique_ptr<NetworkModel> read_parameter_server(Settings& settings, const Ne
 constexpr std::array network_rows = {
     NetworkRow{"fixed", "Every collective and message takes latency_s, whatever its size.", read_fixed},
     NetworkRow{"ring",
-               "A link of latency_s and bandwidth_bytes_per_s for each participant: ring all-reduce, direct messages.",
+               "Each participant has a link of latency_s and bandwidth_bytes_per_s; ring all-reduce, direct messages.",
                read_flat<Shape::ring>},
-    NetworkRow{"tree", "The same links: binomial reduce and broadcast, direct messages.", read_flat<Shape::tree>},
+    NetworkRow{"tree", "Links as with ring; binomial reduce and broadcast, direct messages.", read_flat<Shape::tree>},
     NetworkRow{"two-level",
                "Groups of group_size workers with links inside = { latency_s, bandwidth_bytes_per_s }, each behind an "
                "uplink of latency_s and bandwidth_bytes_per_s; their leaders form a ring or a tree (between).",
                read_two_level},
     NetworkRow{"parameter-server",
-               "A star: all messages and collectives share the server's link of bandwidth_bytes_per_s each way, one "
-               "after another; latency_s on top.",
+               "A star: all messages and collectives pass one after another over the server's link of "
+               "bandwidth_bytes_per_s each way; latency_s is added.",
                read_parameter_server},
     NetworkRow{"free", "Communication takes no time.", read_free},
 };

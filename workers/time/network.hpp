@@ -1,13 +1,15 @@
-// Network models: how long communication takes on the virtual clock, which links it occupies, how many bytes it moves.
+// Network models: how long communication takes on the virtual clock, which links it occupies and how many bytes it
+// moves.
 //
-// Every participant has its own link, one way out and one way in, each with a latency L and a bandwidth B. A link
-// serves messages in the order of arrival. A message of P bytes occupies the sender's way out and the receiver's way in
-// for P / B each. Routing is cut-through: the first byte enters the next link at once. An undisturbed message takes L +
-// P / B. Of N messages that reach a link at once, the k-th has arrived after L + k P / B.
+// Every participant has its own outgoing and incoming link, each with a latency L and a bandwidth B. A link serves
+// messages in the order of arrival. A message of P bytes occupies the sender's outgoing and the receiver's incoming
+// link for P / B each. Routing is cut-through: the first byte enters the next link at once. An undisturbed message
+// takes L + P / B. If N messages reach a link at once, the k-th has arrived after L + k P / B.
 //
-// A collective takes the time of its kind's formula, which is affine in the payload. Its transfer is the time beyond
-// the same collective of zero bytes. It occupies the links of all members, both ways, for the transfer; the latencies
-// follow. It begins once all these links are free, and other traffic to these links waits meanwhile.
+// A collective takes the time of its kind's formula, which is affine in the payload. Its transfer time is the
+// difference to the same collective of zero bytes. It occupies the outgoing and incoming links of all members for the
+// transfer time; the latencies follow. It begins once all these links are free, and other traffic on them waits until
+// the transfer has ended.
 //
 // Formulas, for N members, latency L, payload P, and the slowest member's bandwidth B:
 //   ring        all-reduce  2 (N - 1) L + 2 (N - 1) / N x P / B   (a reduce-scatter, then an all-gather of Nths)
@@ -20,30 +22,30 @@
 //               all-to-all  ceil(log2 N) L + (bits set in 1 ... N - 1) / N x P / B    (parts are passed on)
 //               broadcast   ceil(log2 N) (L + P / B)
 //               Thakur, Rabenseifner & Gropp 2005, "Optimization of collective communication operations in MPICH".
-//   two-level   S groups of g consecutive ranks. Traffic between groups passes each one's uplink, one way up and
-//               one way down. l, b are those of a worker's own link, L, B those of an uplink; r = ceil(log2 g):
+// two-level   S groups of g consecutive ranks. Traffic between groups passes each group's uplink, one link up and one
+//                link down. l, b are those of a worker's own link, L, B those of an uplink; r = ceil(log2 g):
 //               all-reduce  2 r (l + P / b) + all-reduce of P by the leaders, one of each group
 //               all-gather  r l + (g - 1) / N x P / b + all-gather of S g / N x P by the leaders + r (l + P / b)
 //               broadcast   r (l + P / b) + broadcast of P by the leaders
 //               all-to-all  2 (r l + (g - 1) P / b) + all-to-all of g P by the leaders
 //               message     l + P / b in a group, max(l, L) + P / min(b, B) between two
-//               The leaders form a ring or a tree. Groups with fewer members wait for the largest. Goyal et al. 2017,
-//               "Accurate, Large Minibatch SGD", section 4.
-//   parameter-server   a star: collectives and messages between workers use the first server's link, in the order of
-//               arrival. The workers' links have the same bandwidth:
+// The leaders form a ring or a tree. Smaller groups wait for the largest. Goyal et al. 2017, "Accurate,
+//                Large Minibatch SGD", section 4.
+// parameter-server   a star: collectives and messages between workers use the first server's link, in the order of
+//                arrival. The workers' links have the same bandwidth:
 //               all-reduce  2 L + 2 N P / B     (N vectors in, N sums out)
 //               all-gather  2 L + (N + 1) P / B (N parts in, all of P out to each)
 //               all-to-all  2 L + 2 N P / B
-//               broadcast   2 L + N P / B       (one vector in, one out to each of the others)
-//               message     2 (L + P / B) between workers, else L + P / B
-//   fixed       everything takes L, whatever its size, also with one worker: T^c of Giladi et al. 2023 (DropCompute).
-//               No link is occupied.
-// Workers of a ring or a tree can stand in racks, which are groups with an uplink. A collective across racks runs at
-// the uplink's bandwidth and latency if these are worse. In an all-to-all an uplink carries what each of g members
-// sends to the N - g outside: at least g (N - g) / N x P / B. A server is outside of groups, with a link like a
-// worker's, or like an uplink under two-level. A region's server (Servers::of_regions) is in its first worker's group.
-// A collective of one member takes no time, except under `fixed` and with serial_s. Links and their queues are this
-// project's model; t = L + P / B is Hockney's (1994).
+// broadcast   2 L + N P / B       (one vector in, one out to each of the other members)
+// message     2 (L + P / B) between workers, L + P / B to or from a server
+// fixed       everything takes L, whatever its size and also with one worker: T^c of Giladi et al. 2023
+//                (DropCompute). No link is occupied.
+// Workers of a ring or a tree may be in racks, which are groups with an uplink. A collective across racks runs at the
+// uplink's bandwidth and latency if these are worse. In an all-to-all an uplink carries what each of g members sends to
+// the N - g members outside: at least g (N - g) / N x P / B. A server is outside of groups. Its link is like a
+// worker's, or like an uplink under two-level. A region's server (Servers::of_regions) is in the group of its first
+// worker. A collective of one member takes no time, except under `fixed` and with serial_s. Links and their queues are
+// this project's model; t = L + P / B is Hockney's (1994).
 #pragma once
 
 #include <array>
@@ -60,18 +62,19 @@
 
 namespace syncopate {
 
-// all_reduce: all get the sum. all_gather: all get all members' numbers. broadcast: all get one member's vector.
-// all_to_all: each of N members gets its own Nth of each member's vector.
+// all_reduce: all members get the sum. all_gather: all get all members' numbers. broadcast: all get one member's
+// vector. all_to_all: each of N members gets its own Nth of each member's vector.
 enum class Operation { all_reduce, all_gather, broadcast, all_to_all };
 
 // One collective among workers of consecutive ranks.
 struct CollectiveCall {
   Operation operation = Operation::all_reduce;
   int members = 1;
-  // The vector that is reduced, broadcast, or divided by one member; for an all-gather the parts of all members.
+  // The vector that is reduced or broadcast, or (all_to_all) divided by each member; for an all-gather the parts of all
+  // members.
   Bytes payload{};
   Rank first{};                          // lowest member
-  std::optional<std::int64_t> number{};  // selects the random cost of a collective; none: mean cost
+  std::optional<std::int64_t> number{};  // selects the random cost of a collective; empty: mean cost
 };
 
 // One message between two workers, a worker and a server, or two servers.
@@ -79,22 +82,22 @@ struct MessageCall {
   Rank from{};
   Rank to{};
   Bytes payload{};
-  std::optional<std::int64_t> number{};  // the sender's count; selects the random cost; none: mean cost
+  std::optional<std::int64_t> number{};  // counts the sender's messages; selects the random cost; empty: mean cost
   int regions = 0;                       // regions with their own servers (Servers::of_regions); 0: none
 };
 
-// One stage of a route: links that are passed at the same time, one for a message, all members' for a collective.
-// Participants' own links are 2 x rank, the way out, and 2 x rank + 1, the way in. Uplinks are numbered in the same
-// way, by group.
+// One stage of a route: links that are passed at the same time. A message passes one link per stage, a collective the
+// links of all its members. Participants' own links are numbered 2 x rank (outgoing) and 2 x rank + 1 (incoming).
+// Uplinks are numbered in the same way, by group.
 struct Hop {
   int link = 0, links = 0;      // first participant's link, and number of links
   int uplink = 0, uplinks = 0;  // first group's uplink, and number of uplinks
-  Duration occupied{};          // all these links are occupied this long
+  Duration occupied{};          // time for which all these links are occupied
   Duration latency{};           // until the next stage, or the arrival
   bool is_stored = false;       // store-and-forward: the next stage waits for the last byte
 };
 
-// The stages of a transfer, in order. Empty: it occupies no links and only takes its cost.
+// The stages of a transfer, in order. If there are none, the transfer occupies no links and only takes its cost.
 class Route {
  public:
   static constexpr int most_hops = 4;
@@ -117,17 +120,17 @@ class Route {
 // Progress of a transfer.
 struct TransferTimes {
   Time head{};  // when its first byte reaches the next stage
-  Time tail{};  // when its last byte reaches it at the earliest, given the stages so far
+  Time tail{};  // earliest time at which its last byte reaches the next stage, given the stages so far
 };
-// The progress after a stage whose links the transfer enters at `begin`.
+// Returns the progress after a stage whose links the transfer enters at `begin`.
 TransferTimes passed(const TransferTimes& before, const Hop& hop, Time begin);
-// The time from the first stage to the arrival on an idle network.
+// Returns the time from the first stage to the arrival on an idle network.
 Duration length_of(const Route& route);
 
-// Gradient buckets: the exchange begins during the backward pass of a step's last micro-batch. The gradient is K
-// buckets of equal size, summed by K collectives one after the other, each as soon as all members have the bucket.
-// Source:  Li et al. 2020, "PyTorch Distributed", section 3.2.3. Equal buckets and an even backward pass are this
-//          model's.
+// Gradient buckets: the exchange begins during the backward pass of a step's last micro-batch. The gradient is divided
+// into K buckets of equal size, summed by K consecutive collectives, each as soon as all members have the bucket.
+// Source:  Li et al. 2020, "PyTorch Distributed", section 3.2.3. Equal buckets and an even backward pass are
+//          assumptions of this model.
 // Formula: worker i is done at t_i. The backward pass is the share f of its last micro-batch, which takes d_i. The
 //          worker has bucket b = 1 ... K at t_i - f d_i (K - b) / K. The sum of the bucket ends at
 //          e_b = max(e_(b - 1), max over i of that time) + c(P / K), where a sum of P bytes takes c(P).
@@ -141,16 +144,17 @@ struct Overlap {
 // The times at which all members have each bucket.
 class BucketArrivals {
  public:
-  // Adds a worker that is done at `at` with a last micro-batch of this length; 0: it has all buckets at that time.
+  // Adds a worker that ends its step at `at` with a last micro-batch of this duration; 0: it has all buckets at that
+  // time.
   void arrive(const Overlap& overlap, Time at, Duration last_micro_batch);
-  // The end of the last bucket's sum, if no sum begins before `free_from`. `call` is a sum of the whole gradient.
+  // The end of the last bucket's sum, if no sum begins before `free_from`. `call`: the sum of the whole gradient.
   Time end(const class NetworkModel& network, const CollectiveCall& call, Time free_from) const;
 
  private:
   std::vector<Time> ready_;  // by bucket; empty: no worker yet
 };
 
-// Indices of the links of a participant, or of a group.
+// Indices of the links of a participant, or of a group's uplinks.
 constexpr int way_out(int of) { return 2 * of; }
 constexpr int way_in(int of) { return 2 * of + 1; }
 
@@ -159,19 +163,19 @@ class NetworkModel {
  public:
   virtual ~NetworkModel() = default;
 
-  // Costs on an idle network: from the last member's arrival to the result everywhere, and from sending to arrival.
+  // Costs on an idle network: from the last member's arrival until all have the result, and from sending to arrival.
   virtual Duration collective(const CollectiveCall& call) const = 0;
   virtual Duration message(const MessageCall& call) const = 0;
 
   // Whether collectives and messages wait for each other on links. The costs above are the lengths of routes that have
-  // stages; transfers without stages never wait.
+  // stages. Transfers without stages never wait.
   virtual bool has_shared_links() const { return false; }
-  // Whether the experiment has switched off waiting for links. Results then say so.
+  // Whether the experiment file has switched off waiting for links. Results then say so.
   virtual bool has_unshared_links() const { return false; }
   virtual Route route(const CollectiveCall&) const { return {}; }
   virtual Route route(const MessageCall&) const { return {}; }
 
-  // None: an exchange begins when all members have their whole gradient.
+  // Empty: an exchange begins when all members have their whole gradient.
   virtual std::optional<Overlap> overlap() const { return std::nullopt; }
 
   // Whether costs depend on the numbers of collectives and messages.
@@ -186,12 +190,12 @@ class NetworkModel {
   }
 };
 
-// The bytes that all members of a collective send together, a measure that compares methods under any network model. In
-// an all-reduce, a ring, a binomial tree and two levels of these all move 2 (N - 1) x payload: the ring has 2 (N - 1)
-// rounds in which each of N members passes on one Nth, the tree N - 1 messages up and N - 1 down. Only a star with the
-// sum at its centre moves more, 2 N x payload: every member's vector goes in, and every member gets the sum.
+// The bytes that all members of a collective send together: a measure that compares methods under any network model.
+// For an all-reduce a ring, a binomial tree and two levels of these all move 2 (N - 1) x payload: the ring has 2 (N -
+// 1) rounds in which each of N members passes on one Nth, the tree N - 1 messages up and N - 1 down. Only a star with
+// the sum at its centre moves more, 2 N x payload, because every member's vector goes in and every member gets the sum.
 constexpr Bytes all_reduce_bytes(int members, Bytes payload) { return Bytes{2 * (members - 1) * payload.value()}; }
-// Each of N members gets the N - 1 other parts: (N - 1) x all parts together. Trees, which forward parts, move more.
+// Each of N members gets the other N - 1 parts: (N - 1) x the size of all parts. Trees, which forward parts, move more.
 constexpr Bytes all_gather_bytes(int members, Bytes payload) { return Bytes{(members - 1) * payload.value()}; }
 // All parts of each member's vector except its own.
 constexpr Bytes all_to_all_bytes(int members, Bytes payload) { return Bytes{(members - 1) * payload.value()}; }
@@ -209,10 +213,10 @@ struct Link {
   double message_s(Bytes payload) const { return latency_s + transfer_s(payload); }
 };
 
-// The time in seconds of a collective on a ring of such links.
+// The time in seconds of a collective on a ring of links like `link`.
 double ring_s(const Link& link, Operation operation, int members, Bytes payload);
 
-// A worker with a link of its own.
+// A worker whose link differs from the usual one.
 struct OwnLink {
   Rank worker{};
   Link link{};
@@ -221,12 +225,12 @@ struct OwnLink {
 // Options shared by all models with links.
 struct LinkOptions {
   int workers = most_workers;    // number of workers; higher ranks are servers
-  std::optional<Link> server{};  // a server's link; none: like a worker's, with two levels like an uplink
-  int group_size = 0;            // workers of consecutive ranks that share an uplink; the last group may have fewer
+  std::optional<Link> server{};  // a server's link; empty: like a worker's, or with two levels like an uplink
+  int group_size = 0;            // number of consecutive ranks that share an uplink; the last group may be smaller
   Link uplink{};                 // unused if group_size is 0
   std::vector<OwnLink> own{};    // at most one per worker
   std::optional<Overlap> overlap{};
-  bool contention = true;  // false: messages and collectives take the time they take alone
+  bool contention = true;  // false: messages and collectives take the time that they take alone
 };
 
 struct TwoLevelOptions {
@@ -237,13 +241,13 @@ struct TwoLevelOptions {
   Between leaders = Between::ring;
 };
 
-// These throw std::invalid_argument for a latency below 0 or a bandwidth that is not above 0; both may be infinite. The
-// other arguments of two levels and a star replace the options' values.
+// The following throw std::invalid_argument for a latency below 0 or a bandwidth that is not above 0; both may be
+// infinite. For two levels and a star, the other arguments override the corresponding options.
 std::unique_ptr<NetworkModel> make_ring_network(double latency_s, double bandwidth_bytes_per_s,
                                                 const LinkOptions& options = {});
 std::unique_ptr<NetworkModel> make_tree_network(double latency_s, double bandwidth_bytes_per_s,
                                                 const LinkOptions& options = {});
-// Throws also for a group_size below 1.
+// Also throws for a group_size below 1.
 std::unique_ptr<NetworkModel> make_two_level_network(int workers, const TwoLevelOptions& levels,
                                                      LinkOptions options = {});
 std::unique_ptr<NetworkModel> make_parameter_server_network(int workers, const Link& server_link,
@@ -251,20 +255,20 @@ std::unique_ptr<NetworkModel> make_parameter_server_network(int workers, const L
 // With a latency of 0, communication is free.
 std::unique_ptr<NetworkModel> make_fixed_network(double latency_s);
 
-// Jitter: each collective and each message takes its cost x (1 + jitter x E), with E exponential of mean 1. The cost of
-// the model below is the minimum, and (1 + jitter) times it the mean. Times on links and latencies grow by the same
-// factor. This is the project's choice: delays in queues add up and have no upper bound, but nothing is faster than an
-// idle network.
-// E is drawn once per collective, identified by its first member, its size and its number among those of these members,
-// and once per message, identified by its sender and the sender's count. So all methods of an experiment get the same
-// draws. Throws std::invalid_argument for a jitter that is negative or infinite.
+// Jitter: each collective and each message takes its cost x (1 + jitter x E), where E is exponential with mean 1. The
+// cost of the wrapped model is therefore the minimum, and (1 + jitter) times that is the mean. Times on links and
+// latencies grow by the same factor. This is the project's choice: delays in queues add up and have no upper bound, but
+// nothing is faster than an idle network.
+// E is drawn once per collective, identified by its first member, its size and its number among the collectives of the
+// same members. It is drawn once per message, identified by its sender and the sender's count. So all methods of an
+// experiment get the same draws. Throws std::invalid_argument for a jitter that is negative or infinite.
 std::unique_ptr<NetworkModel> with_jitter(std::unique_ptr<NetworkModel> network, double jitter, std::uint64_t seed);
 
-// Adds serial_s to every collective: T^c of Giladi et al. 2023.
+// Adds serial_s to the time of every collective: T^c of Giladi et al. 2023.
 std::unique_ptr<NetworkModel> with_serial_latency(std::unique_ptr<NetworkModel> network, double serial_s);
 
 struct NetworkContext {
-  std::optional<int> workers{};  // none: the file's number is faulty, and checks against it are skipped
+  std::optional<int> workers{};  // empty: the file's number is faulty, and checks against it are skipped
   std::uint64_t seed = 0;        // for the jitter
 };
 

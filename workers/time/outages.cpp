@@ -12,7 +12,7 @@ namespace syncopate {
 
 namespace {
 
-// Number `index` of a stream as an exponential time of at least a nanosecond, so that time advances.
+// Returns number `index` of a stream as an exponential time of at least a nanosecond, so that time advances.
 Duration exponential_time(const RandomStream& stream, std::uint32_t index, double mean_s) {
   const boost::math::exponential_distribution<double> law(1 / mean_s);
   return std::max(from_seconds(quantile(complement(law, stream.uniform(index)))), Duration{1});
@@ -28,11 +28,11 @@ void check(const OutageEntry& entry) {
           return positive(when.mean_time_between_s) && positive(when.mean_duration_s);
       },
       entry.when);
-  if (!right) throw std::invalid_argument("an outage needs a positive duration, and a time that is not negative");
+  if (!right) throw std::invalid_argument("an outage needs a duration above 0 and a time of at least 0");
 }
 
-// end_of_micro_batch() for the rest of a micro-batch after `worked` has been done. The finer kinds of preemption depend
-// on whether it, or its backward pass, has begun.
+// end_of_micro_batch() for the rest of a micro-batch of which `worked` is done. The finer kinds of preemption depend on
+// whether the micro-batch, or its backward pass, has begun.
 MicroBatchEnd end_of_rest(Time at, Duration duration, Duration worked, const Deadline& deadline) {
   const Duration rest = duration - worked;
   const bool stops = deadline.preempt == Preempt::discard || deadline.preempt == Preempt::layer;
@@ -51,7 +51,7 @@ bool concerns(const OutageEntry& entry, Rank worker) {
 
 OutagePlan::OutagePlan(std::uint64_t seed, std::vector<OutageEntry> entries)
     : seed_(seed), entries_(std::move(entries)) {
-  if (entries_.size() > most_entries) throw std::invalid_argument("too many entries of outages");
+  if (entries_.size() > most_entries) throw std::invalid_argument("there are too many entries of outages; at most 255");
   for (const OutageEntry& entry : entries_) check(entry);
 }
 
@@ -86,7 +86,8 @@ bool OutagePlan::loses_state(Rank worker) const {
                              [&](const OutageEntry& entry) { return entry.loses_state && concerns(entry, worker); });
 }
 
-// The stream's step is the outage's number. Number 0 of the stream is the time up before it, number 1 its length.
+// The stream's step is the outage's number. Number 0 of the stream is the time up before the outage, number 1 the
+// outage's length.
 void WorkerOutages::Source::advance() {
   if (!is_random) {
     next = {};
@@ -106,11 +107,13 @@ const Outage& WorkerOutages::next(Time time) {
 }
 
 void WorkerOutages::give_up() const {
-  throw RunFailure(fmt::format(
-      "worker {} at {:.6f} s: it has met {} outages in one micro-batch, or since its last one; mean_time_between_s in "
-      "[[outages]] must be longer, or the longest delays shorter: a Pareto law with a shape of about 1 or less, for "
-      "one, has some that take more time than any run",
-      worker_.value, to_seconds(current_.begin), most_met));
+  throw RunFailure(
+      fmt::format("worker {} at {:.6f} s: it had {} outages within one micro-batch, or between two; increase "
+                  "mean_time_between_s in "
+                  "[[outages]], or bound the delays: a Pareto distribution with a shape of at most about 1, for "
+                  "example, gives some "
+                  "delays longer than any run",
+                  worker_.value, to_seconds(current_.begin), most_met));
 }
 
 void WorkerOutages::advance() {

@@ -1,19 +1,19 @@
 // Outages: times in which a worker makes no progress. They are scheduled, or random with exponential times up and down.
-// Each is a pure function of (seed, entry, worker, number), so all methods on both clusters get the same ones. Outages
-// of one worker that overlap or touch count as one; it loses the state if one of them does.
+// Each outage is a pure function of (seed, entry, worker, number), so all methods on both clusters get the same
+// outages. Outages of one worker that overlap or touch count as one outage, which loses the state if any of them does.
 //
 // An outage that begins while a worker computes stops its micro-batch. The time is booked as down.
-// State kept: the micro-batch continues afterwards.
-//   State lost: the computed part of the micro-batch is lost (discarded). The worker computes it again from the newest
-//   model (see Worker). Finished micro-batches of the current step still count, unless the step is computed at a
-//   server's newer model.
+// - State kept: the micro-batch continues after the outage.
+//  - State lost: the computed part of the micro-batch is lost (discarded). The worker computes it again from the newest
+//    model (see Worker). Finished micro-batches of the current step still count, unless the step is computed at a
+//    server's newer model.
 // An outage that begins while a worker waits or communicates takes effect when the worker next computes: it is down
-// until the outage's end, and the time before remains waiting. If the outage has ended by then, it has no effect:
-// results that the worker has sent are not lost, and what it receives is up to date.
-// If a deadline has passed when an outage ends, it stops the micro-batch there. Some micro-batches continue then: those
-// that Preempt::microbatch lets finish, and those whose backward pass Preempt::backward lets finish. Preempt::layer
-// keeps what was done before the outage, if that kept the state. A message that would end the micro-batch waits for the
-// outage's end, too.
+// until the outage's end, and the time before remains waiting. If the outage has ended by then, it has no effect,
+// because results that the worker has sent are not lost, and what it receives is up to date.
+// If a deadline has passed when an outage ends, the micro-batch stops there. Exceptions: a micro-batch that
+// Preempt::microbatch lets finish continues, and so does one whose backward pass Preempt::backward lets finish.
+// Preempt::layer keeps what was done before an outage that kept the state. A message that would end the micro-batch
+// also waits for the end of the outage.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +28,11 @@
 
 namespace syncopate {
 
-// The run fails if a worker has this many outages in one micro-batch, or between two; counting them takes a tenth of a
-// second. Micro-batches with a heavy tail, above all without a mean, can be so long that a run would never end.
+// The run fails if a worker has this many outages in one micro-batch, or between two micro-batches. Counting them takes
+// a tenth of a second. Micro-batches with a heavy tail, above all without a finite mean, can be so long that a run
+// would never end.
 inline constexpr std::int64_t most_met = 1'000'000;
-inline constexpr const char* outage_name = "outage";  // name of their spans
+inline constexpr const char* outage_name = "outage";  // name of outages' spans
 
 struct Outage {
   Time begin = never;
@@ -45,7 +46,7 @@ struct ScheduledOutage {
 };
 
 struct RandomOutages {
-  double mean_time_between_s = 0;  // > 0; from the end of one to the begin of the next
+  double mean_time_between_s = 0;  // > 0; from the end of one outage to the begin of the next
   double mean_duration_s = 0;      // > 0
 };
 
@@ -55,13 +56,13 @@ struct OutageEntry {
   bool loses_state = false;
 };
 
-// The outages of one worker, one after another.
+// The outages of one worker, in order of time.
 class WorkerOutages {
  public:
-  // The first outage that ends after `time`, which must not decrease from call to call; a default Outage if there is
-  // none. Throws RunFailure if most_met others end before it.
+  // Returns the first outage that ends after `time`, which must not decrease from call to call; a default Outage if
+  // there is none. Throws RunFailure if most_met other outages end before it.
   const Outage& next(Time time);
-  [[noreturn]] void give_up() const;  // throws that RunFailure
+  [[noreturn]] void give_up() const;  // throws this RunFailure
 
  private:
   friend class OutagePlan;
@@ -88,7 +89,7 @@ class OutagePlan {
 
   const std::vector<OutageEntry>& entries() const { return entries_; }
   WorkerOutages of(Rank worker) const;
-  bool loses_state(Rank worker) const;  // whether any outage does
+  bool loses_state(Rank worker) const;  // whether any outage of the worker loses the state
 
  private:
   std::uint64_t seed_;
@@ -102,16 +103,16 @@ struct Passage {
     bool down;
   };
   std::vector<Piece> pieces{};  // in order and without gaps, from the start
-  Duration worked{};            // total of the pieces that are not down
+  Duration worked{};            // total duration of the pieces that are not down
   Time end{};
   bool kept = false;
   bool lost_state = false;    // an outage erased the state; the worker is up again at the end
-  bool is_timed_out = false;  // its deadline passed before a message that could have ended it
-  double backward = 0;  // if it is not kept and the state was not lost: the share that counts (see backward_share)
+  bool is_timed_out = false;  // the deadline passed before a message that could have ended it
+  double backward = 0;        // if not kept and the state was not lost: the share that counts (see backward_share)
 };
-// The passage of a micro-batch that starts at `start` and takes `duration` if nothing stops it. `outages`: null for
-// none. A micro-batch that never ends has no outages, unless a deadline ends it. Throws RunFailure if it has most_met
-// of them.
+// Returns the passage of a micro-batch that starts at `start` and takes `duration` if nothing stops it. `outages`: null
+// for none. A micro-batch that never ends has no outages, unless a deadline ends it. Throws RunFailure if it has
+// most_met outages.
 Passage pass(const WorkerOutages* outages, Time start, Duration duration, const Deadline& deadline);
 
 // One worker's state in a simulation of outages.
@@ -119,7 +120,7 @@ struct OutageProgress {
   WorkerOutages outages;
   bool may_lose_state = false;
   bool has_lost_state = false;
-  std::vector<Outage> met;  // since the worker last met others
+  std::vector<Outage> met;  // outages since the worker last met others
 
   void add(Time begin, Time end, Time met_at);
   Duration down_beyond(Time time) const;

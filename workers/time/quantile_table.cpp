@@ -52,8 +52,8 @@ struct Square {
   return _mm256_add_pd(low, _mm256_mul_pd(high, t2));
 }
 
-// Keeps the compiler from holding an array in registers and extracting elements with shuffles: vector instructions read
-// single elements from memory at no cost.
+// Keeps the compiler from holding an array in registers and extracting elements with shuffles, because vector
+// instructions read single elements from memory at no cost.
 template <typename Array>
 inline void keep_in_memory(Array& array) {
   asm("" : "+m"(array));
@@ -111,8 +111,8 @@ inline void keep_in_memory(Array& array) {
   return i;
 }
 
-// The same for eight numbers. Transposing eight cells would be slow: `evaluate` combines neighbouring coefficients in
-// place, and only their sums change lanes. Lanes that need the tails become NaN.
+// The same for eight numbers. Transposing eight cells would be slow, so `evaluate` combines neighbouring coefficients
+// in place, and only their sums change lanes. Lanes that need the tail functions become NaN.
 struct QuantileTable::Wide {
   [[gnu::target("avx512f"), gnu::always_inline]] static __m512d eight(const Cell* cells, __m512d u);
   [[gnu::target("avx512f")]] static __m512d ask(const Reader& reader, __m512d value, std::span<const double> u);
@@ -163,7 +163,7 @@ struct QuantileTable::Wide {
   return _mm512_mask_mov_pd(_mm512_set1_pd(std::numeric_limits<double>::quiet_NaN()), is_near, value);
 }
 
-// Replaces NaN among eight values by the result of operator().
+// Replaces each NaN among eight values by the result of operator().
 [[gnu::target("avx512f")]] __m512d QuantileTable::Wide::ask(const Reader& reader, __m512d value,
                                                             std::span<const double> u) {
   alignas(64) std::array<double, 8> values;
@@ -190,7 +190,7 @@ struct QuantileTable::Wide {
 }
 #endif
 
-// Interpolates at the Chebyshev nodes of the cell, and checks the points where the interpolation is worst.
+// Interpolates at the Chebyshev nodes of the cell, then checks the points where the interpolation is worst.
 QuantileTable::Cell QuantileTable::fit(const Tail& tail, double low, double width) {
   constexpr int n = std::tuple_size_v<Cell::array>;
   const auto node = [](double j) { return std::cos(std::numbers::pi * j / n); };
@@ -216,7 +216,7 @@ QuantileTable::Cell QuantileTable::fit(const Tail& tail, double low, double widt
   double largest = 0;
   for (const double value : values) largest = std::max(largest, std::abs(value));
   constexpr double tolerance = 2e-13;
-  for (const int extremum : {1, n / 2, n - 1}) {  // extrema of T_n, and so of the error
+  for (const int extremum : {1, n / 2, n - 1}) {  // extrema of T_n, and thus of the error
     const double t = node(extremum);
     if (!(std::abs(evaluate(cell, t) - value_at(t)) <= tolerance * largest)) {
       cell.fill(std::numeric_limits<double>::quiet_NaN());
@@ -240,7 +240,7 @@ void LengthTable::add(std::span<const double> u, double scale, std::span<double>
 }
 
 #if defined(__x86_64__)
-// Searches one by one, which is faster than gathering, and computes four at a time; returns how many are done.
+// Searches one value at a time, which is faster than gathering, and computes four at a time. Returns how many are done.
 [[gnu::target("avx2")]] std::size_t LengthTable::add_by_fours(std::span<const double> u, double scale,
                                                               std::span<double> out) const {
   std::size_t i = 0;

@@ -16,32 +16,33 @@
 
 namespace syncopate {
 
-// Piecewise polynomials: a draw from any smooth distribution costs a few nanoseconds, while a library's iterations take
-// up to a microsecond.
+// Piecewise polynomials: with them a draw from any smooth distribution costs a few nanoseconds, while a library's
+// iterations take up to a microsecond.
 class QuantileTable {
  public:
-  // lower(p) and upper(p), 0 < p <= 1/2: the quantile with probability p below it, and above it. They remain in use for
+  // lower(p) and upper(p), 0 < p <= 1/2: the values below and above which the probability is p. They remain in use for
   // the far tails and wherever polynomials are not accurate enough.
   using Tail = std::function<double(double)>;
   QuantileTable(Tail lower, Tail upper) : tails_{std::move(lower), std::move(upper)} {}
 
   class Reader;
-  // Returns the function to draw with, valid as long as the table. The first call fits the polynomials to some thousand
-  // values of the tails, which takes tens of milliseconds for a gamma. (Checking a file does not need them.)
+  // Returns the function to draw with, valid as long as the table. The first call fits the polynomials to several
+  // thousand values of the tails, which takes tens of milliseconds for a gamma distribution. (Checking an experiment
+  // file does not need them.)
   Reader reader() const;
 
  private:
-  // The octaves [1/4, 1/2), [1/8, 1/4), ... each in 16 cells. Every cell is at least 16 of its own widths from the
-  // singularity at 0, so that a polynomial of degree 7 is exact to 1e-13.
+  // The octaves [1/4, 1/2), [1/8, 1/4), ... are divided into 16 cells each. Every cell is at least 16 of its own widths
+  // from the singularity at 0, so that a polynomial of degree 7 is exact to 1e-13.
   static constexpr int cell_bits = 4;
   static constexpr int octaves = 15;
   static constexpr std::uint64_t cells_per_tail = octaves << cell_bits;
   static constexpr std::uint64_t first_cell = std::uint64_t{1023 - 1 - octaves} << cell_bits;
   struct Wide;                                         // eight draws at a time
-  struct alignas(64) Cell : std::array<double, 8> {};  // coefficients in -1 <= t < 1; NaN: use the tail
+  struct alignas(64) Cell : std::array<double, 8> {};  // coefficients in -1 <= t < 1; NaN: call the tail function
 
   static double evaluate(const Cell& c, double t) {
-    const double t2 = t * t, t4 = t2 * t2;  // Estrin's scheme: shorter dependency chains than Horner's
+    const double t2 = t * t, t4 = t2 * t2;  // Estrin's scheme has shorter dependency chains than Horner's
     return ((c[0] + c[1] * t) + (c[2] + c[3] * t) * t2) + ((c[4] + c[5] * t) + (c[6] + c[7] * t) * t2) * t4;
   }
   static Cell fit(const Tail& tail, double low, double width);
@@ -62,15 +63,15 @@ class QuantileTable::Reader {
   };
   void add(std::span<const double> u, const Transformation& form, std::span<double> out) const;
 
-  // The quantile of u, 0 < u < 1, u != 1/2 (RandomStream never gives 1/2). It differs from the tails' value by at most
-  // 1e-12 of the largest magnitude in the cell, which extends at most a sixteenth of u to either side.
+  // The quantile of u, 0 < u < 1, u != 1/2 (RandomStream never gives 1/2). It differs from the tail function's value by
+  // at most 1e-12 of the largest magnitude in the cell, which extends at most a sixteenth of u to either side.
   double operator()(double u) const {
     const bool is_upper = u > 0.5;
     const double p = std::min(u, 1 - u);  // exact; a branch would be mispredicted half of the time
     const auto bits = std::bit_cast<std::uint64_t>(p);
     const std::uint64_t number = bits >> (52 - cell_bits);  // the exponent and leading mantissa bits select a cell
     if (number < first_cell) return table_.exact(is_upper, p);
-    // The other bits of the mantissa give the position in the cell, as a number in [1, 2).
+    // The remaining bits of the mantissa give the position in the cell, as a number in [1, 2).
     constexpr std::uint64_t mantissa = (std::uint64_t{1} << 52) - 1;
     const double place = std::bit_cast<double>((bits << cell_bits & mantissa) | std::bit_cast<std::uint64_t>(1.0));
     const double value = evaluate(cells_[is_upper * cells_per_tail + number - first_cell], 2 * place - 3);
@@ -108,8 +109,8 @@ class LengthTable {
  private:
   LengthTable();
   std::int64_t search(double u) const {
-    // The guide is never beyond the answer, and in 99 % of all cases at most one before it. Signed integers, since the
-    // processor converts them without a branch.
+    // The guide is never beyond the answer, and in 99 % of cases at most one before it. Indices are signed because the
+    // processor converts signed integers without a branch.
     std::int64_t index = guide_[static_cast<std::int64_t>(u * guides)];
     const auto u_bits = std::bit_cast<std::int64_t>(u);
     index += cumulative_bits_[index] <= u_bits;
@@ -119,7 +120,8 @@ class LengthTable {
   std::size_t add_by_fours(std::span<const double> u, double scale, std::span<double> out) const;
 
   static constexpr std::size_t guides = 4096;
-  // Bits of positive doubles have the same order as the doubles, and compare faster. The last one is 1, above every u.
+  // The bits of positive doubles have the same order as the doubles, and compare faster. The last element is 1, above
+  // every u.
   std::array<std::int64_t, lengths> cumulative_bits_;
   std::array<std::uint16_t, guides> guide_;  // [g] = first index whose cumulative exceeds g / guides
   double mean_;

@@ -37,7 +37,7 @@ class Values {
   // Whether the last value lacks its closing quotation mark.
   bool is_left_open() const { return is_open_; }
 
-  // False at the end. Removes quotation marks around a value; a mark inside stays doubled.
+  // Returns false at the end. Removes quotation marks around a value; a mark inside stays doubled.
   bool next(std::string_view& value) {
     if (is_at_end_) return false;
     const std::size_t end = std::min(end_of_value(), rest_.size());
@@ -50,7 +50,8 @@ class Values {
   }
 
  private:
-  // The index of the comma after the next value. A doubled mark counts as two: the value stays open or closed.
+  // Returns the index of the comma after the next value. A doubled mark counts as two marks, so it does not change
+  // whether the value is open.
   std::size_t end_of_value() {
     if (!has_quotes_ || !trimmed(rest_).starts_with('"')) return rest_.find(',');
     is_open_ = false;
@@ -70,7 +71,7 @@ class Values {
 constexpr std::int64_t most_steps = 1'000'000'000;
 constexpr std::int64_t most_micro_batches = 1 << 24;
 
-// Mean and variance of a series in one pass; NaN for an empty one.
+// Mean and variance of a series in one pass; NaN for an empty series.
 class RunningMoments {
  public:
   void add(double value) {
@@ -102,13 +103,13 @@ RandomStream draws_of(const TraceStretch& stretch, const RandomStream& stream, S
 
 Step block_of(const TraceStretch& stretch, Step step) { return Step{step.value() / stretch.block_steps.value()}; }
 
-// A random number from 0 to count - 1.
+// Returns a random number from 0 to count - 1.
 std::int64_t drawn(const RandomStream& stream, std::uint32_t number, std::int64_t count) {
   return static_cast<std::int64_t>(stream.uniform(number) * static_cast<double>(count));
 }
 
-// The recorded worker that this one follows in this step, all equally likely. Without redraw_worker it is the same in
-// all steps.
+// The recorded worker that this worker follows in this step; all are equally likely. Without redraw_worker it is the
+// same in all steps.
 int followed_worker(const TraceStretch& stretch, int recorded_workers, const RandomStream& stream) {
   const Step block = stretch.redraw_worker ? block_of(stretch, stream.step) : Step{0};
   return static_cast<int>(drawn(draws_of(stretch, stream, block), number_of_worker, recorded_workers));
@@ -119,7 +120,7 @@ struct RecordedPlace {
   Step step{};
 };
 
-// The worker's step in a recording of this many workers and steps: a pure function of the stream.
+// The worker's place in a recording of this size: a pure function of the stream.
 RecordedPlace place_in_recording(const TraceStretch& stretch, int recorded_workers, Step recorded_steps,
                                  const RandomStream& stream) {
   RandomStream draws = draws_of(stretch, stream, block_of(stretch, stream.step));
@@ -151,7 +152,7 @@ class TraceDelay final : public DelayProcess {
             replay_.scale * replay_.scale * law.variance_s2};
   }
   double shortest_s(Rank worker) const override {
-    if (replay_.stretch) return minimum_s();  // it may follow any recorded worker
+    if (replay_.stretch) return minimum_s();  // the worker may follow any recorded worker
     return replay_.scale * trace_->minimum_s(rows_of(worker)) + replay_.shift_s;
   }
   std::size_t known_ahead(const RandomStream& stream, std::uint32_t first, std::size_t most) const override {
@@ -160,12 +161,12 @@ class TraceDelay final : public DelayProcess {
   bool can_run_out() const override { return true; }
 
  private:
-  // The recorded worker that this one follows, without a stretch.
+  // The recorded worker that this worker follows, without a stretch.
   int rows_of(Rank worker) const {
     const auto index = static_cast<std::size_t>(worker.value);
     const int rows = index < replay_.rows_of.size() ? replay_.rows_of[index] : worker.value;
     if (rows >= trace_->workers())
-      throw RunFailure(fmt::format("the trace {} has workers 0 to {}, none for worker {}", trace_->file(),
+      throw RunFailure(fmt::format("the trace {} has workers 0 to {}, and none that worker {} follows", trace_->file(),
                                    trace_->workers() - 1, worker.value));
     return rows;
   }
@@ -174,8 +175,8 @@ class TraceDelay final : public DelayProcess {
     if (step < steps) return step;
     if (replay_.end == TraceEnd::wrap) return step % steps;
     throw RunFailure(
-        fmt::format("worker {}, step {}: the trace {} ends after {} steps; choose end = \"wrap\" to start "
-                    "again, or a budget of at most {} steps",
+        fmt::format("worker {}, step {}: the trace {} ends after {} steps; set end = \"wrap\" to start "
+                    "it again, or a budget of at most {} steps",
                     stream.worker.value, step, trace_->file(), steps, steps));
   }
   std::span<const double> find(const RandomStream& stream, std::uint32_t first, std::size_t most) const {
@@ -192,7 +193,7 @@ class TraceDelay final : public DelayProcess {
       return trace_->step_law(followed_worker(*replay_.stretch, trace_->workers(), stream), micro_batches);
     return law_of_any_worker(micro_batches);
   }
-  // All workers are equally likely: the variance of the mixture includes that of their means.
+  // All workers are equally likely, so the variance of the mixture includes that of their means.
   StepLaw law_of_any_worker(int micro_batches) const {
     StepLaw sums;
     double squares_s2 = 0;
@@ -212,8 +213,8 @@ class TraceDelay final : public DelayProcess {
         "worker {}, step {}, micro-batch {}: the trace {} has no duration for worker {}, step {}, micro-batch {}; {}",
         stream.worker.value, stream.step.value(), micro_batch, trace_->file(), place.worker, place.step.value(),
         micro_batch,
-        beyond ? fmt::format("its steps have at most {}", trace_->micro_batches())
-               : "the recorded run has probably dropped it: record one that drops nothing"));
+        beyond ? fmt::format("its steps have at most {} micro-batches", trace_->micro_batches())
+               : "the recorded run has probably dropped it; use a recording of a run that drops nothing"));
   }
 
   std::shared_ptr<const Trace> trace_;
@@ -232,21 +233,24 @@ constexpr std::int64_t most_block_steps = 1'000'000'000;
 TraceStretch read_stretch(Settings& table, std::optional<Step> recorded) {
   TraceStretch stretch;
   Settings keys = table.section(
-      {"stretch", "For more workers than the recording has: each draws its steps from it, in blocks of steps."});
-  stretch.block_steps = keys.integer(
-      {"block_steps", "How many recorded steps stay together.", "steps"}, 1,
-      recorded ? Stated<std::int64_t>(recorded->value()) : Stated<std::int64_t>(most_block_steps, "those recorded"));
+      {"stretch", "Extends the recording to any number of workers and steps, by drawing blocks of steps."});
+  stretch.block_steps = keys.integer({"block_steps", "Number of consecutive recorded steps in a block.", "steps"}, 1,
+                                     recorded ? Stated<std::int64_t>(recorded->value())
+                                              : Stated<std::int64_t>(most_block_steps, "the recorded steps"));
   stretch.redraw_worker = keys.flag(
-      {"redraw_worker", "Whether every block may be of another recorded worker; else a worker follows one."}, false);
+      {"redraw_worker", "Whether each block draws another recorded worker; false: a worker always follows one."},
+      false);
   stretch.together = keys.flag(
-      {"together", "Whether all workers take the same recorded steps at a time, each of a worker of its."}, false);
+      {"together",
+       "Whether all workers take the same recorded steps at the same time, each from its own recorded worker."},
+      false);
   return stretch;
 }
 
 void check_micro_batches(Settings& table, const Trace& trace, int micro_batches) {
   if (micro_batches > trace.micro_batches())
-    table.fault("file", fmt::format("the steps of the trace have {} micro-batches; cluster.micro_batches, {}, must be "
-                                    "at most that",
+    table.fault("file", fmt::format("the trace has {} micro-batches per step, fewer than cluster.micro_batches = {}; "
+                                    "lower that",
                                     trace.micro_batches(), micro_batches));
 }
 
@@ -256,7 +260,7 @@ CsvRows::CsvRows(const std::string& file, std::string_view content, std::initial
     : file_(file), text_(content, file), wanted_(columns), values_(columns.size()) {
   taken_ = text_.next();
   if (const std::string form = foreign_form(taken_); !form.empty())
-    fault_at(1, fmt::format("the file is {}; must be a table of comma-separated values in UTF-8", form));
+    fault_at(1, fmt::format("the file is {}; must be comma-separated values in UTF-8", form));
   check();
   if (taken_.starts_with(byte_order_mark)) begin_ = byte_order_mark.size();
   if (!next_line()) {
@@ -270,7 +274,7 @@ CsvRows::CsvRows(const std::string& file, std::string_view content, std::initial
 
 std::vector<std::size_t> CsvRows::places_of(std::string_view name) const {
   std::vector<std::size_t> found;
-  Values values(row_, has_quotes_);  // in one pass, since a damaged header may have millions of columns
+  Values values(row_, has_quotes_);  // one pass, because a damaged header may have millions of columns
   std::string_view value;
   for (std::size_t position = 0; values.next(value); ++position)
     if (value == name) found.push_back(position);
@@ -280,14 +284,14 @@ std::vector<std::size_t> CsvRows::places_of(std::string_view name) const {
 void CsvRows::find_column(const CsvColumn& column) {
   const auto found = places_of(column.name);
   positions_.push_back(found.empty() ? std::nullopt : std::optional(found.front()));
-  if (found.size() > 1) fault(fmt::format("the column {} stands twice", column.name));
+  if (found.size() > 1) fault(fmt::format("the column {} occurs twice", column.name));
   if (!found.empty() || column.otherwise) return;
   const bool readable = std::ranges::all_of(row_, [](unsigned char c) { return c >= 0x20 && c < 0x7f; });
   std::string hint;
-  if (readable && !row_.empty()) hint = fmt::format("; there are {}", row_.substr(0, longest_shown));
+  if (readable && !row_.empty()) hint = fmt::format("; the header is {}", row_.substr(0, longest_shown));
   for (const auto& [separator, name] : {std::pair{';', "semicolons"}, std::pair{'\t', "tabs"}})
     if (columns_ == 1 && row_.find(separator) != row_.npos)
-      hint = fmt::format("; its header has {} between the columns; must have commas, and numbers decimal points", name);
+      hint = fmt::format("; the header separates columns by {}; must use commas, and decimal points in numbers", name);
   fault(fmt::format("the column {} is missing{}", column.name, hint));
 }
 
@@ -309,7 +313,7 @@ bool CsvRows::take_line() {
     end = taken_.find('\n', searched);
   }
   if (begin_ == taken_.size()) return false;
-  end = std::min(end, taken_.size());  // the last line may lack it
+  end = std::min(end, taken_.size());  // the last line may have no line end
   row_ = trimmed(std::string_view(taken_).substr(begin_, end - begin_));
   begin_ = std::min(end + 1, taken_.size());
   has_quotes_ = row_.find('"') != row_.npos;
@@ -346,7 +350,7 @@ bool CsvRows::read_value(std::size_t column) {
   const bool has_comma = text.find(',') != text.npos;
   fault(fmt::format("{} = {}; must be a finite number{}", wanted_[column].name,
                     text.empty() ? "nothing" : text.substr(0, longest_shown),
-                    has_comma ? ", with a decimal point and without separators of thousands" : ""));
+                    has_comma ? ", with a decimal point and without thousands separators" : ""));
   return false;
 }
 
@@ -354,12 +358,12 @@ bool CsvRows::next() {
   while (next_line()) {
     const auto [count, is_left_open] = cells();
     if (is_left_open) {
-      fault("a quotation mark is left open; must be closed in the same line");
+      fault("a quotation mark is not closed; must be closed in the same line");
       continue;
     }
     bool right = count <= columns_;
     if (!right)
-      fault(fmt::format("there are {} values for {} columns; a number must have no comma in it", count, columns_));
+      fault(fmt::format("there are {} values for {} columns; a number must not contain a comma", count, columns_));
     for (std::size_t column = 0; column < values_.size(); ++column) right = read_value(column) && right;
     if (right) return true;
   }
@@ -385,22 +389,25 @@ void CsvRows::fault_at(std::int64_t line, const std::string& what) {
 void CsvRows::check() const {
   if (faults_.empty()) return;
   std::string all = fmt::format("{}", fmt::join(faults_, "\n"));
-  if (faults_left_out_ > 0) all += fmt::format("\n{}: and {} more faults", file_, faults_left_out_);
+  if (faults_left_out_ > 0) all += fmt::format("\n{}: {} more faults", file_, faults_left_out_);
   throw FileFault(all);
 }
 
 std::optional<DataFile> find_data_file(Settings& settings) {
-  const auto path = settings.file({"file", "A file, beside the experiment file or in the working directory."});
-  const Key hash{"file_hash", "Written by the program: the digest of the file's content, which must still be that.", "",
+  const auto path =
+      settings.file({"file", "Path of a file, relative to the experiment file or the working directory."});
+  const Key hash{"file_hash",
+                 "Digest of the file's content, written by the program; the content must still have this digest.", "",
                  "any content"};
-  static_cast<void>(settings.has(hash));  // makes the key known, even if there is no file
+  static_cast<void>(settings.has(hash));  // makes the key known even if there is no file
   if (path.empty()) return std::nullopt;
   try {
     DataFile file{.name = path.string(), .content = file_content(path), .hash = {}};
     file.hash = content_hash(file.content);
     if (settings.text("file_hash", file.hash) != file.hash)
       settings.fault("file_hash",
-                     fmt::format("the content of {} is another, {}; left out, any is right", file.name, file.hash));
+                     fmt::format("the content of {} has the digest {}; leave the key out to accept any content",
+                                 file.name, file.hash));
     return file;
   } catch (const FileFault& problem) {
     settings.fault("file", problem.what());
@@ -412,8 +419,8 @@ std::optional<DataFile> find_data_file(Settings& settings) {
 
 void report_lack_of_memory(const std::filesystem::path& file, Settings& settings) {
   std::error_code ignored;
-  settings.fault("file", fmt::format("the memory does not suffice for what {} holds; it has {} bytes", file.string(),
-                                     std::filesystem::file_size(file, ignored)));
+  settings.fault("file", fmt::format("the memory does not suffice for the content of {}, which has {} bytes",
+                                     file.string(), std::filesystem::file_size(file, ignored)));
 }
 
 void report(const FileFault& problem, Settings& settings) {
@@ -423,7 +430,8 @@ void report(const FileFault& problem, Settings& settings) {
 
 std::string file_content(const std::filesystem::path& file) {
   std::error_code ignored;
-  if (std::filesystem::is_directory(file, ignored)) throw FileFault(fmt::format("{}: is a directory", file.string()));
+  if (std::filesystem::is_directory(file, ignored))
+    throw FileFault(fmt::format("{}: is a directory; must be a file", file.string()));
   const std::uintmax_t bytes = std::filesystem::file_size(file, ignored);
   if (!ignored && bytes > most_text_bytes)
     throw FileFault(fmt::format("{}: has {} bytes; must be at most {}", file.string(), bytes, most_text_bytes));
@@ -443,18 +451,17 @@ TableText::TableText(std::string_view content, std::string file, std::uint64_t m
       }) {}
 
 std::string_view TableText::next() {
-  // Even a table of equal durations compresses to no less than about a tenth.
+  // Even a table of equal durations does not compress to less than about a tenth.
   constexpr std::size_t most_times = 100, from_bytes = 64'000'000;
   throw_if_interrupted();
   try {
     const std::size_t got = stream_.read(piece_.data(), piece_.size());
     if (got > most_bytes_ - unpacked_)
-      throw FileFault(
-          fmt::format("{}: unpacks to more than {} bytes, the most that a table may have", file_, most_bytes_));
+      throw FileFault(fmt::format("{}: unpacks to more than {} bytes, the maximum for a table", file_, most_bytes_));
     unpacked_ += got;
     if (unpacked_ > from_bytes && unpacked_ / most_times > taken_)
       throw FileFault(
-          fmt::format("{}: unpacks to more than {} times its size, as no table of numbers does", file_, most_times));
+          fmt::format("{}: unpacks to more than {} times its size; a table of numbers does not", file_, most_times));
     return {piece_.data(), got};
   } catch (const GzipFault& problem) {
     throw FileFault(fmt::format("{}: {}", file_, problem.what()));
@@ -479,17 +486,17 @@ Trace::Trace(std::string file, std::string_view content) : file_(std::move(file)
                       .duration_s = csv.number(3)});
   }
   csv.check();
-  if (rows.empty()) csv.fault("there are no rows below the header");
+  if (rows.empty()) csv.fault("there are no rows after the header");
   const auto place = [](const Row& row) { return std::tie(row.worker, row.step, row.micro_batch); };
   std::ranges::stable_sort(rows, {}, place);
   for (auto row = rows.begin(); row != rows.end() && std::next(row) != rows.end(); ++row)
     if (place(*row) == place(*std::next(row)))
       csv.fault_at(std::next(row)->line,
                    has_micro_batches
-                       ? fmt::format("worker {}, step {}, micro-batch {} stands in line {} already", row->worker,
-                                     row->step, row->micro_batch, row->line)
-                       : fmt::format("worker {}, step {} stands in line {} already; several rows of a step need a "
-                                     "column micro_batch, which numbers them from 0",
+                       ? fmt::format("worker {}, step {}, micro-batch {} is already in line {}", row->worker, row->step,
+                                     row->micro_batch, row->line)
+                       : fmt::format("worker {}, step {} is already in line {}; several rows of one step need a "
+                                     "column micro_batch that numbers them from 0",
                                      row->worker, row->step, row->line));
 
   // Checks that workers and steps are numbered from 0 without gaps.
@@ -499,7 +506,7 @@ Trace::Trace(std::string file, std::string_view content) : file_(std::move(file)
       csv.fault_at(row.line, fmt::format("worker = {}; there is no worker {}", row.worker, next_worker));
     next_worker = row.worker + 1;
   }
-  std::vector<std::pair<std::int32_t, std::uint32_t>> steps;  // and their lines
+  std::vector<std::pair<std::int32_t, std::uint32_t>> steps;  // with their lines
   for (const Row& row : rows) steps.emplace_back(row.step, row.line);
   std::ranges::sort(steps);
   std::int64_t next_step = 0;
@@ -509,8 +516,8 @@ Trace::Trace(std::string file, std::string_view content) : file_(std::move(file)
   }
   constexpr std::int64_t most_empty = 64;
   if (next_worker * next_step > most_empty * std::ssize(rows))
-    csv.fault(
-        fmt::format("{} rows for {} workers and {} steps: most are missing", rows.size(), next_worker, next_step));
+    csv.fault(fmt::format("there are only {} rows for {} workers and {} steps; most rows are missing", rows.size(),
+                          next_worker, next_step));
   csv.check();
 
   workers_ = static_cast<int>(next_worker);
@@ -537,7 +544,7 @@ double Trace::minimum_s() const { return std::ranges::min(minima_s_); }
 std::span<const double> Trace::durations_s(int worker, Step step, std::uint32_t first, std::size_t most) const {
   const std::size_t begin = begin_[step_of(worker, step)], end = begin_[step_of(worker, step) + 1];
   const auto numbers = std::span(numbers_).subspan(begin, end - begin);
-  // If no row is missing, micro-batch m is row m.
+  // If no row is missing, micro-batch m is in row m.
   std::size_t at = first;
   if (at >= numbers.size() || numbers[at] != first)
     at = static_cast<std::size_t>(std::ranges::lower_bound(numbers, first) - numbers.begin());
@@ -569,13 +576,13 @@ std::shared_ptr<const Trace> read_trace(Settings& table, TraceReplay& replay, st
     replay.stretch = read_stretch(table, trace ? std::optional(trace->steps()) : std::nullopt);
     replay.end = TraceEnd::wrap;
     if (table.has("end"))
-      table.fault("end", "must not be given together with stretch: blocks are drawn as long as the run goes on");
+      table.fault("end", "must be left out with stretch, which draws blocks for as long as the run lasts");
     if (!trace || table.faults_so_far() > faults) return nullptr;
     limits.push_back({table, trace->file(), most_workers, trace->steps(), replay.end, trace->micro_batches()});
     return trace;
   }
   const auto written = table.choice<TraceEnd>(
-      {"end", "Where the recording has no more steps: a fault, the end of the run, or its first step again."},
+      {"end", "What follows the last recorded step: a failure, the end of the run, or the first step again."},
       {{"error", TraceEnd::error}, {"stop", TraceEnd::stop}, {"wrap", TraceEnd::wrap}});
   replay.end = written.value_or(TraceEnd::error);
   if (trace && written)
@@ -589,13 +596,14 @@ std::shared_ptr<const DelayProcess> read_base_trace(Settings& table, int workers
   const auto trace = read_trace(table, replay, limits);
   if (replay.stretch) {
     if (table.has("like"))
-      table.fault("like", "must not be given together with stretch, which draws whom each worker follows");
+      table.fault("like", "must be left out with stretch, which draws the worker that each worker follows");
     if (!trace || workers == 0) return nullptr;
     check_micro_batches(table, *trace, micro_batches);
     replay.stretch->is_base = true;
     return trace_delay(trace, std::move(replay));
   }
-  Settings like = table.section({"like", "Workers with others' rows: { \"3\" = 0 } has worker 3 follow worker 0's."});
+  Settings like = table.section(
+      {"like", "Workers that follow other workers' rows: with { \"3\" = 0 } worker 3 follows worker 0's rows."});
   const std::vector<std::string> keys = like.keys();
   if (!trace || workers == 0) {
     for (const std::string& key : keys) static_cast<void>(like.has(key));
@@ -607,13 +615,15 @@ std::shared_ptr<const DelayProcess> read_base_trace(Settings& table, int workers
     const auto follower = as_rank(key, workers);
     const auto rows = like.integer(key, 0, trace->workers() - 1);
     if (follower) replay.rows_of[static_cast<std::size_t>(*follower)] = static_cast<int>(rows);
-    if (!follower) like.fault(key, fmt::format("the key must be a worker, from 0 to {}", workers - 1));
+    if (!follower) like.fault(key, fmt::format("the key must be a worker from 0 to {}", workers - 1));
   }
   const auto without = std::ranges::find_if(replay.rows_of, [&](int rows) { return rows >= trace->workers(); });
   if (without != replay.rows_of.end()) {
-    table.fault("file", fmt::format("worker {} of {} has no rows: the trace has {} workers; let it follow another, "
-                                    "like = {{ \"{}\" = 0 }}, or draw all from them, stretch = {{ block_steps = 50 }}",
-                                    *without, workers, trace->workers(), *without));
+    table.fault(
+        "file",
+        fmt::format("worker {} of {} has no rows, because the trace has {} workers; let it follow another worker, "
+                    "like = {{ \"{}\" = 0 }}, or draw rows for all workers, stretch = {{ block_steps = 50 }}",
+                    *without, workers, trace->workers(), *without));
     return nullptr;
   }
   check_micro_batches(table, *trace, micro_batches);

@@ -1,5 +1,5 @@
-// Traces: recorded durations with one row per micro-batch of each step of each worker, and the files of numbers that
-// contain them.
+// Traces: recorded durations with one row per micro-batch of each step of each worker. Also reads the files of numbers
+// that contain them.
 #pragma once
 
 #include <cstdint>
@@ -31,32 +31,32 @@ struct FileFault : std::runtime_error {
 
 inline constexpr std::uint64_t most_text_bytes = 4'000'000'000;
 
-// The stored bytes of a file. Throws FileFault, also for more than most_text_bytes.
+// Returns the stored bytes of a file. Throws FileFault if it cannot be read or has more than most_text_bytes.
 std::string file_content(const std::filesystem::path& file);
 
-// Reads the text of a file, plain or compressed with gzip, piece by piece, so that it is never completely in memory.
+// Reads the text of a file, plain or compressed with gzip, in pieces, so that it is never completely in memory.
 class TableText {
  public:
-  // `content`, compressed or not, must outlive the object; faults name `file`.
+  // `content`, compressed or not, must outlive the object. Faults name `file`.
   TableText(std::string_view content, std::string file, std::uint64_t most_bytes = most_text_bytes);
   TableText(const TableText&) = delete;
   TableText& operator=(const TableText&) = delete;
 
-  // The next bytes, valid until the next call; empty at the end. Throws FileFault for a damaged file, for more than
-  // most_bytes, and for text that unpacks to more than a hundred times its compressed size.
+  // Returns the next bytes, valid until the next call; empty at the end. Throws FileFault for a damaged file, for more
+  // than most_bytes, and for text that unpacks to more than a hundred times its compressed size.
   std::string_view next();
 
  private:
   std::string_view content_;
   std::string file_;
   std::uint64_t most_bytes_;
-  std::size_t taken_ = 0;       // bytes of the content
-  std::uint64_t unpacked_ = 0;  // bytes of the text
+  std::size_t taken_ = 0;       // bytes read of the content
+  std::uint64_t unpacked_ = 0;  // bytes returned of the text
   std::vector<char> piece_;
   GzipStream stream_;
 };
 
-// A column to read: required, or with a default for files without it.
+// A column to read. It is required, or has a default for files without it.
 struct CsvColumn {
   CsvColumn(const char* needed) : name(needed) {}  // NOLINT(google-explicit-constructor): a name is a column
   CsvColumn(const char* wanted, double value) : name(wanted), otherwise(value) {}
@@ -65,21 +65,21 @@ struct CsvColumn {
   std::optional<double> otherwise{};
 };
 
-// Reads numbers from comma-separated values, row by row. Columns are numbered as listed in the constructor; others are
-// skipped. The first line that is not empty and does not begin with # is the header. A byte order mark and line ends
-// (\n or \r\n) are skipped. Values and column names may be quoted, as in RFC 4180, within one line. Faults are
-// collected until check().
+// Reads numbers from comma-separated values, row by row. Columns are numbered as listed in the constructor; other
+// columns are skipped. The first line that is not empty and does not begin with # is the header. A byte order mark and
+// line ends (\n or \r\n) are skipped. Values and column names may be quoted, as in RFC 4180, within one line. Faults
+// are collected until check().
 class CsvRows {
  public:
-  // `content`, compressed or not, must outlive the object. Throws FileFault if a column is missing or repeated, if the
-  // file is not UTF-8 text or separates values by anything but commas, and as TableText does.
+  // `content`, compressed or not, must outlive the object. Throws FileFault if a column is missing or repeated, or if
+  // the file is not UTF-8 text or separates values by anything but commas. Also throws as TableText does.
   CsvRows(const std::string& file, std::string_view content, std::initializer_list<CsvColumn> columns);
 
-  // Advances to the next row whose numbers are all finite; false at the end. Other rows are faults. Throws as TableText
-  // does.
+  // Advances to the next row whose numbers are all finite; returns false at the end. Other rows are faults. Throws as
+  // TableText does.
   bool next();
   std::span<const double> values() const { return values_; }
-  // The value if it is an integer from 0 to `most`; else reports a fault.
+  // Returns the value if it is an integer from 0 to `most`; otherwise reports a fault.
   std::optional<std::int64_t> integer(std::size_t column, std::int64_t most);
   double number(std::size_t column) const { return values_[column]; }
   // Whether the header has a column of this name. Call it before next().
@@ -88,7 +88,7 @@ class CsvRows {
   std::int64_t line() const { return line_; }
   void fault(const std::string& what) { fault_at(line_, what); }
   void fault_at(std::int64_t line, const std::string& what);
-  // Throws FileFault with the first faults and the number of others, if any.
+  // Throws FileFault with the first faults and the number of further faults, if there are any.
   void check() const;
 
  private:
@@ -98,7 +98,7 @@ class CsvRows {
     std::size_t count = 0;
     bool is_left_open = false;  // a quotation mark is not closed
   };
-  Cells cells() const;  // in the current line
+  Cells cells() const;  // of the current line
   std::string_view cell(std::size_t position) const;
   void find_column(const CsvColumn& column);
   std::vector<std::size_t> places_of(std::string_view name) const;  // in the current line
@@ -107,12 +107,12 @@ class CsvRows {
   std::string file_;
   TableText text_;
   std::string taken_;      // part of the text: the current line, and what follows it
-  std::size_t begin_ = 0;  // begin of the next line in taken_
+  std::size_t begin_ = 0;  // start of the next line in taken_
   std::string_view row_{};
   bool has_quotes_ = false;  // in the row
   std::int64_t line_ = 0;
   std::vector<CsvColumn> wanted_;
-  std::vector<std::optional<std::size_t>> positions_;  // index of each wanted column within a row; none: missing
+  std::vector<std::optional<std::size_t>> positions_;  // index of each wanted column within a row; empty: missing
   std::vector<double> values_;
   std::size_t columns_ = 0;  // in the header
   std::vector<std::string> faults_;
@@ -126,8 +126,8 @@ struct DataFile {
   std::string hash;
 };
 
-// Finds and reads the file. Adds its absolute path and, as file_hash, its hash to the resolved configuration. A written
-// file_hash must be equal. None after a fault.
+// Finds and reads the file. Adds its absolute path and its hash (as file_hash) to the resolved configuration. A
+// file_hash that is already given must be equal. Returns nullopt after a fault.
 std::optional<DataFile> find_data_file(Settings& settings);
 
 void report_lack_of_memory(const std::filesystem::path& file, Settings& settings);
@@ -135,8 +135,8 @@ void report_lack_of_memory(const std::filesystem::path& file, Settings& settings
 // Reports each line as a fault of the settings.
 void report(const FileFault& problem, Settings& settings);
 
-// Reads the file as a Parsed(name, content). It stays in memory while used, so that experiments that are read again
-// share it. FileFault becomes a fault of the settings; null after a fault.
+// Reads the file as a Parsed(name, content). The object stays in memory while it is used, so that experiments that are
+// read again share it. A FileFault becomes a fault of the settings; returns null after a fault.
 template <typename Parsed>
 std::shared_ptr<const Parsed> read_data_file(Settings& settings) {
   static std::mutex mutex;
@@ -158,46 +158,44 @@ std::shared_ptr<const Parsed> read_data_file(Settings& settings) {
   return nullptr;
 }
 
-// A recording extended to any number of workers and steps: each worker's run is a sequence of whole blocks of recorded
+// A recording extended to any number of workers and steps. Each worker's run is a sequence of whole blocks of recorded
 // steps. Within a block the correlation between steps is preserved.
-// Source:  Politis and Romano 1992, the circular block bootstrap: a block can begin at any recorded step, and the
+// Source:  Politis and Romano 1992, the circular block bootstrap: a block may begin at any recorded step, and the
 //          recording's first step follows its last, so all steps are equally likely.
-// Shapes:  steps b L to b L + L - 1 of a worker are block b.
+// Shapes:  steps b L to b L + L - 1 of a worker form block b.
 struct TraceStretch {
-  Step block_steps{1};  // L, at least 1 and at most the recording's steps
-  bool redraw_worker =
-      false;              // true: each block follows another recorded worker; false: one for all of a worker's blocks,
-                          // one, so that a slow worker stays slow
-  bool together = false;  // all workers take the same recorded steps at the same time: common delays stay common
+  Step block_steps{1};         // L, at least 1 and at most the number of recorded steps
+  bool redraw_worker = false;  // draw the recorded worker per block; false: once, so that a slow worker stays slow
+  bool together = false;  // all workers take the same recorded steps at the same time, so common delays stay common
   bool is_base = false;   // for base times, whose draws differ from those of [[delays]]
 };
 
 class Trace {
  public:
   // Parses a file's content, compressed or not: comma-separated worker, step, micro_batch, duration_s in any order, all
-  // numbered from 0. Without the column micro_batch each step has one. Each worker and each step has a row; other rows
-  // may be missing, none is repeated. Throws FileFault, which names `file` and the line.
+  // numbered from 0. Without the column micro_batch each step has one micro-batch. Each worker and each step must have
+  // a row; other rows may be missing, and no row may be repeated. Throws FileFault, which names `file` and the line.
   Trace(std::string file, std::string_view content);
 
   const std::string& file() const { return file_; }
   int workers() const { return workers_; }
   Step steps() const { return steps_; }
-  int micro_batches() const { return micro_batches_; }  // largest number in a step
+  int micro_batches() const { return micro_batches_; }  // largest number of micro-batches in a step
 
-  // Durations of micro-batches from `first` on up to the first missing row, at most `most`.
+  // Durations of micro-batches from `first` on, until the first missing row, at most `most`.
   std::span<const double> durations_s(int worker, Step step, std::uint32_t first, std::size_t most) const;
 
-  // Over all rows, and over one worker's rows.
+  // Over all rows, or over one worker's rows.
   double mean_s() const { return law_.mean_s; }
   double variance_s2() const { return law_.variance_s2; }
   double minimum_s() const;
   double minimum_s(int worker) const { return minima_s_[static_cast<std::size_t>(worker)]; }
 
-  // Over the worker's steps that have at least this many micro-batches from 0 on; NaN if there are none.
+  // Over the worker's steps that have at least this many micro-batches from number 0 on; NaN if there are none.
   StepLaw step_law(int worker, int micro_batches) const;
 
  private:
-  // Small, since there are many. `line` can count the lines of a file of most_text_bytes.
+  // Small, because there are many rows. `line` can count the lines of a file of most_text_bytes.
   struct Row {
     std::int32_t worker, step, micro_batch;
     std::uint32_t line;
@@ -211,7 +209,7 @@ class Trace {
   int workers_ = 0;
   Step steps_{};
   int micro_batches_ = 0;
-  std::vector<std::size_t> begin_;  // begin of each worker's steps in the two vectors below, and the end
+  std::vector<std::size_t> begin_;  // start of each worker's steps in the two vectors below, and their end
   std::vector<std::uint32_t> numbers_;
   std::vector<double> durations_s_;
   StepLaw law_;
@@ -220,8 +218,8 @@ class Trace {
 
 // The behaviour after a trace's last step.
 enum class TraceEnd {
-  error,  // a run that asks for more fails
-  stop,   // the run's budget is cut there; asking for more fails
+  error,  // a run that needs more steps fails
+  stop,   // the run's budget is cut there; needing more steps fails
   wrap,   // the trace starts again
 };
 
@@ -229,15 +227,15 @@ struct TraceReplay {
   double scale = 1;  // >= 0
   double shift_s = 0;
   TraceEnd end = TraceEnd::error;
-  std::vector<int> rows_of{};             // [worker]: the worker of the trace that it follows; empty: its own number
-  std::optional<TraceStretch> stretch{};  // replaces the two above
+  std::vector<int> rows_of{};             // [worker]: the trace's worker that it follows; empty: its own number
+  std::optional<TraceStretch> stretch{};  // replaces `end` and `rows_of`
 };
 
-// scale x the recorded duration + shift_s. Throws RunFailure for a missing duration; the message has its worker, step
-// and micro-batch, and advice.
+// scale x the recorded duration + shift_s. Throws RunFailure for a missing duration; the message gives its worker,
+// step, micro-batch and advice.
 std::shared_ptr<const DelayProcess> trace_delay(std::shared_ptr<const Trace> trace, TraceReplay replay);
 
-// Limits that a trace sets to the budget. They are checked once the budget is known, with faults at `table`.
+// Limits that a trace sets to the budget. They are checked once the budget is known, with faults reported at `table`.
 struct TraceLimit {
   Settings table;
   std::string file;
@@ -247,12 +245,12 @@ struct TraceLimit {
   int micro_batches = 0;
 };
 
-// Reads an entry of [[delays]] with kind = "trace". Keys: file, and end or stretch = { block_steps, redraw_worker,
-// together }. Null after a fault; otherwise appends one element to `limits`.
+// Reads an entry of [[delays]] with kind = "trace". Keys: file, and either end or stretch = { block_steps,
+// redraw_worker, together }. Returns null after a fault; otherwise appends one element to `limits`.
 std::shared_ptr<const Trace> read_trace(Settings& table, TraceReplay& replay, std::vector<TraceLimit>& limits);
 
 // Reads [cluster.trace], with durations of whole micro-batches. Keys: those above, and like = { "3" = 0 }: worker 3
-// follows worker 0's rows. `workers`, `micro_batches`: the cluster's; 0: unknown. Null after a fault.
+// follows worker 0's rows. `workers`, `micro_batches`: those of the cluster; 0: unknown. Returns null after a fault.
 std::shared_ptr<const DelayProcess> read_base_trace(Settings& table, int workers, int micro_batches,
                                                     std::vector<TraceLimit>& limits);
 
