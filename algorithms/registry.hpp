@@ -16,17 +16,18 @@ struct AlgorithmRow {
   std::string_view sentence;  // one-sentence description
   std::string_view source;    // paper
   std::unique_ptr<Algorithm> (*make)(Settings& settings, const AlgorithmContext& context);
-  // The required keys, in TOML, for a run of 4 workers. The tests of all methods use it.
+  // Values of the required keys, in TOML, for a run of 4 workers. The tests that run every method use it.
   std::string_view example = {};
-  std::string_view evaluated = {};  // the model that it publishes
+  std::string_view evaluated = {};  // the model that it publishes for evaluation
 };
 std::span<const AlgorithmRow> algorithms();
 
 // The baseline of comparisons, added if an experiment file does not name it.
 std::unique_ptr<Algorithm> make_baseline();
 
-// The keys of [[methods]] besides `algorithm`, `label` and the table `average` are the algorithm's own. An unknown name
-// is a fault of the settings, and the result is null.
+// Reads one table of [[methods]]. Its keys `algorithm` and `label` and its tables `average` and `compression` are the
+// same for all methods; the others belong to the algorithm. Returns null, and reports a fault of the settings, if no
+// algorithm has this name.
 std::unique_ptr<Algorithm> make_algorithm(Settings& settings, const AlgorithmContext& context);
 
 }  // namespace syncopate

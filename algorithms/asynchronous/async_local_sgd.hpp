@@ -4,16 +4,16 @@
 //          updates (DyLU), grace; Nguyen et al. 2022 (FedBuff): a buffer, weights by staleness.
 // Shapes:  gradient, parameters, difference: (P,) flat float32.   Units: grace in seconds, staleness in updates.
 // Cost:    per H local steps P floats up and P down; with DyLU 8 bytes more each way.
-// Differs: the server's rules and numbers of steps: delta_exchange.hpp. The authors' published toy weighs by 1 /
-//          sqrt(N), also times (1 + s)^(-1/2), and resets the inner optimizer in each round; HALoS' version keeps it.
-//          Both are options; weights of 1 and kept moments are the default. Each worker goes through its own part of
-//          the data by its own count; the toy takes the least visited part. A local step's learning rate is that of the
-//          mean step of all when its model was sent, plus its own steps since, as in HALoS; the toy counts only the
-//          steps of one part of the data. A grace window ends early when all workers are in it, and with the budget. A
-//          worker whose data are used up sends the steps that it has. A lost state includes its steps; the worker
-//          begins again from the newest model, with the same number of steps. FedBuff's last buffer counts, though not
-//          full, once all workers have left. Rounds in progress at the end are dropped; the last may exceed the
-//          budget's steps.
+// Differs: for the server's rules and the numbers of steps see delta_exchange.hpp. The authors' published toy weighs
+//          differences by 1 / sqrt(N), also times (1 + s)^(-1/2), and resets the inner optimizer in each round; HALoS'
+//          version keeps it. Both are options; weights of 1 and kept moments are the default. Each worker goes through
+//          its own part of the data by its own count; the toy takes the least visited part. The schedule's step of a
+//          local step is the mean step of all workers when its model was sent, plus the worker's own steps since, as in
+//          HALoS; the toy counts only the steps of one part of the data. A grace window ends early when all workers are
+//          in it, and with the budget. A worker whose data are used up sends the difference of the steps that it has
+//          taken. A worker that loses its state loses its steps, too, and begins again from the newest model, with the
+//          same number of steps. FedBuff's last buffer counts once all workers have left, even if it is not full.
+//          Rounds in progress at the end are dropped; the last round may exceed the budget's steps.
 // Checks:  H = 1 with plain SGD is asynchronous SGD; with a buffer of K it is softsync; with a grace window for all
 //          workers it is Local SGD or DiLoCo; steps per second against synchronous SGD: (slowest step) x mean(1 /
 //          step).
@@ -29,11 +29,11 @@ namespace syncopate {
 
 struct AsyncLocalOptions {
   Step local_steps{1};                           // H
-  std::optional<DynamicSteps> dylu{};            // none: all take H
+  std::optional<DynamicSteps> dylu{};            // none: all workers take H
   std::shared_ptr<const ServerUpdate> update{};  // null: the plain step with rate 1
   DifferenceWeight weight{};
   std::optional<Step> maximum_staleness{};  // none: no difference is dropped
-  Duration grace{};                         // 0: no window
+  Duration grace{};                         // length of the grace window; 0: no window
   StatePolicy moments = StatePolicy::keep;  // moments of a worker's optimizer at each round's start; or reset
 };
 
@@ -70,7 +70,7 @@ class AsyncLocalSgd : public Algorithm {
 
   Traits traits() const override {
     return {.servers = 1,
-            .settles_after = options_.local_steps,  // all begin together, and may stay so
+            .settles_after = options_.local_steps,  // all workers begin together, and may stay in step
             .cycle = options_.local_steps,
             .publishes_rounds = true,
             .takes_data_in_turn = true,
@@ -109,18 +109,18 @@ inline std::unique_ptr<Algorithm> make_async_local_sgd(Settings& settings, const
                                               {{"none", false}, {"1/sqrt(N)", true}}, false);
   options.weight.staleness_exponent = settings.number(
       {"staleness_exponent", "A difference is multiplied by (1 + its staleness)^-a."}, Range::at_least(0), 0.0);
-  options.weight.average_staleness = settings.number(
-      {"average_staleness", "Weights are divided by that of a difference which is so stale.", "updates"},
-      Range{.low = 0, .high_open = true}, 0.0);
+  options.weight.average_staleness =
+      settings.number({"average_staleness", "The staleness at which a difference has weight 1.", "updates"},
+                      Range{.low = 0, .high_open = true}, 0.0);
   if (!settings.has("average_staleness")) settings.leave_out("average_staleness");
   if (options.weight.average_staleness > 0 && options.weight.staleness_exponent == 0)
-    settings.fault("average_staleness", "needs a staleness_exponent: without one all weigh alike");
+    settings.fault("average_staleness", "needs a staleness_exponent above 0: with 0 all weights are equal");
   options.maximum_staleness = settings.optional_integer(
-      {"maximum_staleness", "A difference is dropped if the model has had more updates since its start.", "updates",
+      {"maximum_staleness", "A difference is dropped if the model had more updates since its start.", "updates",
        "none is dropped"},
       0, std::numeric_limits<std::int64_t>::max());
   const double grace_s = settings.number(
-      {"grace_s", "The first difference opens a window: who comes in it goes on from the same model at its end.", "s"},
+      {"grace_s", "Workers whose differences arrive this soon after the first continue from one model.", "s"},
       Range::between(0, 1e9), 0.0);
   options.grace = from_seconds(grace_s);
   options.moments = read_moments_of_rounds(settings);

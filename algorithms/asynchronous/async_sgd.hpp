@@ -3,11 +3,12 @@
 //          of TensorFlow's DropStaleGradientOptimizer.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: maximum_age in seconds, staleness in updates.
 // Cost:    per gradient P floats up and P down; nobody waits.
-// Differs: one server holds all parameters, so a read is consistent; check and update are one. A dropped gradient does
-//          not advance the version. A worker goes through its data by its own count of gradients. Age runs from the
-//          sending of the model to the gradient's arrival. The table `average` gives the paper's averaged parameters.
-//          Each worker clips its gradients before it sends them, as in the paper. Schedule: staleness.hpp. Asynchrony
-//          acts like momentum, about 1 - 1/N: the server's own should fall as N grows.
+// Differs: one server holds all parameters, so a read is consistent, and no update comes between a gradient's check and
+//          its own update. A dropped gradient does not advance the version. A worker goes through its data by its own
+//          count of gradients. Age counts from the sending of the model to the gradient's arrival. The table `average`
+//          gives the paper's averaged parameters. Each worker clips its gradients before it sends them, as in the
+//          paper. For the learning-rate schedule see staleness.hpp. Asynchrony acts like a momentum of about 1 - 1/N,
+//          so the optimizer's own momentum should fall as N grows.
 // Checks:  one worker equals serial SGD bit for bit; N equal workers have a mean staleness of N - 1; kept exactly if
 //          staleness <= the maximum.
 #pragma once
@@ -34,9 +35,9 @@ class AsyncSgd : public Algorithm {
     while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
   }
 
-  // Throws RunFailure if all gradients have been too old for very long, since that never changes.
+  // Throws RunFailure after very many successive gradients that were all too old: a budget in steps would never end.
   void serve(Server& server) const override {
-    constexpr std::int64_t most_discarded_per_worker = 1000;  // successive ones: a run counted in steps would never end
+    constexpr std::int64_t most_discarded_per_worker = 1000;  // in succession
     server.set_gradients_per_step(1);
     const double rate_factor = options_.rate.of_update(1, server.size());
     std::int64_t discarded_in_a_row = 0;
@@ -70,11 +71,11 @@ class AsyncSgd : public Algorithm {
 inline std::unique_ptr<Algorithm> make_async_sgd(Settings& settings, const AlgorithmContext&) {
   AsyncSgd::Options options;
   options.maximum_staleness =
-      settings.optional_integer({"maximum_staleness", "A gradient is dropped if the model has had more updates since.",
+      settings.optional_integer({"maximum_staleness", "A gradient is dropped if its model had more updates meanwhile.",
                                  "updates", "none is dropped"},
                                 0, std::numeric_limits<std::int64_t>::max());
   const double maximum_age_s =
-      settings.number({"maximum_age_s", "Gradients whose model was sent longer ago are dropped.", "s"},
+      settings.number({"maximum_age_s", "A gradient is dropped if its model was sent longer ago than this.", "s"},
                       Range::positive(), std::numeric_limits<double>::infinity());
   options.maximum_age = from_seconds(maximum_age_s);
   options.rate = read_update_rate(settings);

@@ -6,8 +6,8 @@
 // Differs: a step goes along the mean of the task's gradients (in the paper their sum, with a suitable rate); each
 //          worker clips its own. Stale synchronous parallel waits in the same way with slack tau, but steps along each
 //          gradient, so that a worker also sees unfinished iterations. A worker takes the newest model when it starts,
-//          and starts no iteration for which the budget has no step. The last gradient of a worker that has left counts
-//          for the oldest unfinished task if its own is finished.
+//          and starts no iteration for which the budget has no step. If a worker has left and the task of its last
+//          gradient is finished, the gradient counts for the oldest unfinished task.
 // Checks:  tau = 0 equals synchronous SGD bit for bit; staleness never above tau; N gradients in each step.
 #pragma once
 
@@ -34,7 +34,7 @@ class BoundedDelay : public Algorithm {
   void serve(Server& server) const override {
     WorkerClocks clocks(server.size());
     Tasks tasks(server.size());
-    std::vector<Rank> held;
+    std::vector<Rank> held;  // workers that wait until more tasks are finished
     const auto start_iteration = [&](Rank worker) {
       if (!clocks.has(worker) || !server.budget_left()) return;
       const std::int64_t ahead = clocks.ahead_of_slowest(worker);
@@ -46,7 +46,8 @@ class BoundedDelay : public Algorithm {
       for (const Rank worker : std::exchange(held, {})) start_iteration(worker);
     };
     const std::function<void(Rank)> on_leave = [&](Rank worker) {
-      if (clocks.remove(worker) && server.workers_left() > 0) finish_tasks();  // else gradients in flight come first
+      // Once all have left, gradients in flight arrive before the remaining tasks end.
+      if (clocks.remove(worker) && server.workers_left() > 0) finish_tasks();
     };
     server.send_model(Receivers::all);
     while (server.budget_left()) {
@@ -102,8 +103,8 @@ class BoundedDelay : public Algorithm {
 
 inline std::unique_ptr<Algorithm> make_bounded_delay(Settings& settings, const AlgorithmContext&) {
   return std::make_unique<BoundedDelay>(settings.integer(
-      {"maximum_delay", "An iteration starts once all but so many of the tasks before it are finished (tau).", "tasks"},
-      0, std::numeric_limits<std::int64_t>::max()));
+      {"maximum_delay", "How many earlier tasks may be unfinished when an iteration starts (tau).", "tasks"}, 0,
+      std::numeric_limits<std::int64_t>::max()));
 }
 
 }  // namespace syncopate

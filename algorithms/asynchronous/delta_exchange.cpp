@@ -8,7 +8,8 @@ namespace syncopate {
 
 namespace {
 
-// Looking for a message lets all others reach this worker's clock; the server sends no message that no worker awaits.
+// Looking for a message lets all other participants reach this worker's time, so the answer is up to date. No message
+// is lost by this: the server sends none before the worker waits for it.
 bool server_has_ended(Worker& worker) {
   worker.receive({.from = worker.server(), .until = worker.now()});
   return worker.has_left(worker.server());
@@ -21,7 +22,7 @@ Message difference_after_local_steps(Worker& worker, Step steps) {
   do {
     ResetOnOutage<bool> has_state(worker, true);
     const Gradient gradient = worker.compute_step_gradient(Samples::in_turn);
-    if (!*has_state) {  // the first step from the server's newest model
+    if (!*has_state) {  // an outage has erased the state: the round begins again from the server's newest model
       worker.discard(Gradient(nullptr, work.micro_batches, work.time));
       worker.set_model(worker.model(), StatePolicy::reset);
       start = worker.model();
@@ -116,12 +117,12 @@ class Buffer final : public ServerUpdate {
 std::optional<DynamicSteps> read_dynamic_steps(Settings& settings, Step most) {
   using Rounding = DynamicSteps::Rounding;
   const auto rounding = settings.choice<std::optional<Rounding>>(
-      {"steps_by_speed", "Slower workers take fewer steps (DyLU): local_steps by their measured speed, rounded."},
+      {"steps_by_speed", "Whether slower workers take fewer local steps (DyLU), and how the number is rounded."},
       {{"no", std::nullopt}, {"up", Rounding::up}, {"down", Rounding::down}}, std::nullopt);
   if (!rounding) return std::nullopt;
   DynamicSteps rule{.rounding = *rounding};
-  rule.minimum =
-      settings.integer({"minimum_steps", "No worker takes fewer.", "steps"}, 1, Stated(most.value(), "local_steps"), 1);
+  rule.minimum = settings.integer({"minimum_steps", "Minimum of local steps.", "steps"}, 1,
+                                  Stated(most.value(), "local_steps"), 1);
   return rule;
 }
 
@@ -149,9 +150,10 @@ std::unique_ptr<const ServerUpdate> read_delayed(Settings& settings, const Budge
   options.rate = read_rate(settings);
   options.momentum = read_momentum(settings);
   options.every = static_cast<int>(settings.integer(
-      {"every", "The momentum takes in the mean of so many differences at once (n).", "differences"}, 1, 1'000'000));
+      {"every", "Number of differences whose mean is added to the momentum at once (n).", "differences"}, 1,
+      1'000'000));
   differences.check(settings, "every", options.every);
-  options.share = settings.number({"share", "Part of the momentum in each step between (c), at most 1 / n."},
+  options.share = settings.number({"share", "Share of the momentum in each step but the n-th (c), at most 1 / n."},
                                   Range{.low = 0, .high = 1.0 / options.every}, 0.0);
   return make_delayed_nesterov_update(options);
 }
@@ -181,7 +183,7 @@ constexpr std::array rows = {
 }  // namespace
 
 Step DynamicSteps::at(double share_of_fastest, Step most) const {
-  constexpr double rounded_away = 1e-9;  // errors of summed times: equal speeds stay equal
+  constexpr double rounded_away = 1e-9;  // errors of summed times up to this must not make equal speeds differ
   const double steps = share_of_fastest * static_cast<double>(most.value());
   const double whole = rounding == Rounding::up ? std::ceil(steps - rounded_away) : std::floor(steps + rounded_away);
   return std::max(minimum, Step{static_cast<Step::Rep>(whole)});
@@ -213,7 +215,7 @@ void run_rounds(Worker& worker, const DeltaExchange& rounds) {
 DeltaExchange read_delta_exchange(Settings& settings, const AlgorithmContext& context) {
   DeltaExchange rounds;
   rounds.local_steps =
-      settings.integer({"local_steps", "Local steps from a model to the difference (H).", "steps"}, 1, 1'000'000'000);
+      settings.integer({"local_steps", "Local steps in one difference (H).", "steps"}, 1, 1'000'000'000);
   rounds.local_steps = context.work.of(context.workers).check(settings, "local_steps", rounds.local_steps.value());
   rounds.dylu = read_dynamic_steps(settings, rounds.local_steps);
   return rounds;
@@ -240,7 +242,7 @@ std::span<const ServerUpdateRow> server_updates() { return rows; }
 
 std::unique_ptr<const ServerUpdate> make_server_update(Settings settings, const BudgetCheck& differences) {
   const auto* const row = settings.row({"name", "The server's step along a difference."}, rows);
-  if (!row)  // the keys depend on it, and are not faults of their own
+  if (!row)  // which keys are allowed depends on the name, so no key is reported as unknown
     for (const std::string_view key : {"rate", "momentum", "every", "share", "size", "reduce"})
       static_cast<void>(settings.has(key));
   return row ? row->make(settings, differences) : make_nesterov_update(1, 0);

@@ -1,5 +1,6 @@
-// Asynchronous rounds: workers send differences (start - end) after local steps. A server steps along each on arrival,
-// plainly or with Nesterov's momentum, at once or delayed, or along several together.
+// Asynchronous rounds of local steps: a worker takes the server's model, takes local steps, and sends the difference
+// (start - end). The server steps along each difference on arrival (plain, Nesterov, delayed Nesterov), or along
+// several together (buffered).
 // Source:  Liu et al. 2024, "Asynchronous Local-SGD Training for Language Modeling": Nesterov at each arrival, delayed
 //          Nesterov, DyLU. Nguyen et al. 2022, "Federated Learning with Buffered Asynchronous Aggregation" (FedBuff).
 // Shapes:  model, difference g, momentum m, sum: (P,) flat float32.   Units: seconds on the worker's own clock.
@@ -13,9 +14,9 @@
 //          BatchNorm statistics are those of the worker that delivered last.
 //          DyLU rounds up, to at least 1, by default, as in HALoS' code. How the paper rounds is not established; the
 //          toy rounds down, to at least 5 steps, in a branch that is never reached. HALoS gets the speeds as input;
-//          here they are measured: steps over seconds of everything that a worker has delivered, also of one that has
-//          left. Until its first difference a worker takes H steps. If times vary, no worker is quite as fast as the
-//          fastest, so rounding down gives nearly all one step less than their mean times would.
+//          here they are measured: steps over seconds of everything that a worker has delivered, also if it has left
+//          since. Until its first difference a worker takes H steps. If times vary, no measured speed quite equals that
+//          of the fastest worker, so with rounding down nearly all take one step less than their mean times would give.
 // Checks:  iterations in double precision; n = 1 is Nesterov at each arrival, beta = 0 the plain step at rate / n; K =
 //          1 is the step at each arrival; n arrivals from one model are one Nesterov step along their mean; DyLU: equal
 //          speeds give H to all, golden counts.
@@ -28,13 +29,13 @@
 
 namespace syncopate {
 
-// Dynamic local updates (DyLU): a worker takes as many local steps as its speed allows while the fastest takes H.
+// Dynamic local updates (DyLU): a worker takes the number of local steps that it can do while the fastest one takes H.
 struct DynamicSteps {
   enum class Rounding { up, down };
   Rounding rounding = Rounding::up;
   Step minimum{1};
 
-  // Steps at this share of the fastest worker's speed, out of H.
+  // The number of steps of a worker with this share of the fastest worker's speed. `most`: H.
   Step at(double share_of_fastest, Step most) const;
 };
 
@@ -44,18 +45,18 @@ class Dylu {
  public:
   Dylu(const std::optional<DynamicSteps>& rule, Step most, int workers) : rule_(rule), most_(most), pace_(workers) {}
 
-  // The number of steps, sent along with a worker's next model; empty without a rule.
+  // The number of steps to send along with the worker's next model; empty without a rule.
   std::vector<double> numbers_for(Rank worker) const {
     if (!rule_) return {};
     return {static_cast<double>(of(worker).value())};
   }
-  // Measures a difference by the seconds that it reports; steps have this many micro-batches.
+  // Records the speed at which this difference was made. Its first number is the seconds that its steps took.
   void add(const Message& difference, int micro_batches) {
     if (rule_) measure(difference.from, difference.work().micro_batches / micro_batches, difference.numbers.front());
   }
 
   void measure(Rank worker, std::int64_t steps, double seconds);
-  // H for a worker without a measurement.
+  // The worker's number of steps; H if it has not been measured.
   Step of(Rank worker) const {
     const double own = pace_[worker].steps_per_s;
     return rule_ && own > 0 ? rule_->at(own / pace_[fastest_].steps_per_s, most_) : most_;
@@ -74,37 +75,36 @@ class Dylu {
   Rank fastest_{};
 };
 
-// Rounds of asynchronous local training: a worker repeatedly takes its server's newest model, takes local steps, and
-// sends the difference start - end. Moments, schedules, lost states, used-up data: async_local_sgd.hpp.
+// Options of a worker's rounds. async_local_sgd.hpp describes moments, schedules, lost states and used-up data.
 struct DeltaExchange {
   Step local_steps{1};                      // H
   std::optional<DynamicSteps> dylu{};       // none: all workers take H
   StatePolicy moments = StatePolicy::keep;  // moments of a worker's optimizer at each round's start; or reset
 
-  // The minimum number of steps in a difference, unless its worker's data are used up.
+  // The minimum number of steps in a difference. A worker whose data are used up may send fewer.
   Step fewest_steps() const { return dylu ? dylu->minimum : local_steps; }
 };
 
-// A worker's whole run.
+// Runs a worker's rounds until its server sends no more models.
 void run_rounds(Worker& worker, const DeltaExchange& rounds);
 
 // Reads the keys `local_steps`, `steps_by_speed` = "no" / "up" / "down" and `minimum_steps`; and the key `moments`.
 DeltaExchange read_delta_exchange(Settings& settings, const AlgorithmContext& context);
 StatePolicy read_moments_of_rounds(Settings& settings);
 
-// The server's state between two differences.
+// The state that a rule of the server keeps from one difference to the next.
 struct UpdateState {
-  ModelStatePtr momentum{};  // null before the first step with one
+  ModelStatePtr momentum{};  // null before the first step that has momentum
   ModelStatePtr sum{};       // weighted sum of the differences since the last update; null: none
   int count = 0;             // number of these differences
   std::int64_t micro_batches = 0;
 };
 
-// The factor of a difference in an update.
+// The rule for the weight of a difference in an update.
 struct DifferenceWeight {
   bool by_workers = false;        // 1 / sqrt(N)
   double staleness_exponent = 0;  // a: (1 + staleness)^-a
-  double average_staleness = 0;   // the staleness that has weight 1
+  double average_staleness = 0;   // the staleness whose weight is 1
 
   double of(Step staleness, int workers) const {
     const double relative = (1.0 + static_cast<double>(staleness.value())) / (1.0 + average_staleness);
@@ -133,7 +133,7 @@ struct DelayedNesterov {
   double rate = 1;
   double momentum = 0;  // beta
   int every = 1;        // n
-  // c, the momentum's share at each other difference; above 1 / n the n-th would have less than these.
+  // c, the momentum's share at each difference that is not an n-th one. Above 1 / n the n-th would get less than c.
   double share = 0;
 };
 std::unique_ptr<const ServerUpdate> make_delayed_nesterov_update(const DelayedNesterov& options);
@@ -156,7 +156,7 @@ struct ServerUpdateRow {
 };
 std::span<const ServerUpdateRow> server_updates();
 
-// Reads a table such as { name = "nesterov", rate = 0.07, momentum = 0.9 }. Never null.
+// Reads a table such as { name = "nesterov", rate = 0.07, momentum = 0.9 }. Never returns null.
 std::unique_ptr<const ServerUpdate> make_server_update(Settings settings, const BudgetCheck& differences);
 
 }  // namespace syncopate

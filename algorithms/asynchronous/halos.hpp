@@ -15,17 +15,17 @@
 //          second U is sent before the merge. DyLU is relative to the region's fastest worker; their simulation knows
 //          all speeds. Moments, lost states and schedules: async_local_sgd.hpp. A local server's step counts its own
 //          region's work, or the global server's count if that was more, plus its region's since.
-//          Budget: the global server ends the run. Each U reports how much the region has computed since the last one;
-//          the last U may exceed the rest of the budget. Differences that local servers receive after their last U
+//          Budget: the global server ends the run. Each U reports how much its region has computed since the previous
+//          U; the last U may exceed the rest of the budget. Differences that local servers receive after their last U
 //          count as kept, but are in no global model. So a run may exceed its budget by K differences of each region
 //          and those in flight. K x H may be the whole budget, since one region may be the only fast one; R equal
 //          regions then compute R budgets, so keep K small compared with (budget / R) / H. Local servers learn of the
 //          end with the last answers. Under a budget of seconds each server ends by its own clock.
 //          Leaving: when all workers of a region have left, its server waits for the pending answer, sends a last U,
 //          and ends; when all regions have ended, so does the global server.
-//          Clock: the network model's; their simulation has only bandwidth. Under "two-level" and `racks` a local
-//          server is in the group of its region's first worker (make group_size a region's size); the global one is in
-//          no group. Other networks, and MPI, do not know locations.
+//          Clock: messages take the time of the network model; the authors' simulation has only bandwidth. In a
+//          "two-level" network, and with `racks`, a local server is in the group of its region's first worker (set
+//          group_size to a region's size); the global one is in no group. Other networks, and MPI, have no locations.
 // Checks:  one region with alpha = 0, or with alpha = 1, K = 1 and a plain global step of rate 1, is asynchronous Local
 //          SGD; a recursion in double precision; steps per second against synchronous SGD: (slowest step) x mean(1 /
 //          step), 5.24 for the paper's 16 speeds.
@@ -77,7 +77,7 @@ class Halos : public Algorithm {
     Dylu steps(options_.rounds.dylu, options_.rounds.local_steps, server.size());
     ModelStatePtr merged = server.model();  // model after the last merge
     int differences = 0;                    // differences since the last merge
-    std::int64_t micro_batches = 0;         // not yet reported to the global server
+    std::int64_t micro_batches = 0;         // computed, but not yet reported to the global server
     bool is_answer_due = false;
     const auto send_update = [&] {
       const ModelStatePtr model = server.model();
@@ -136,24 +136,24 @@ inline std::unique_ptr<Algorithm> make_halos(Settings& settings, const Algorithm
       Stated(context.workers, "workers")));
   if (!context.are_divided_by(options.regions)) {
     settings.fault("regions",
-                   fmt::format("must divide the number of workers, {}: all regions have as many", context.workers));
+                   fmt::format("must divide the number of workers, {}: regions have equal sizes", context.workers));
     options.regions = 1;
   }
   options.rounds = read_delta_exchange(settings, context);
   options.rounds.moments = read_moments_of_rounds(settings);
   Settings local = settings.section({"local_update", "A local server's step along its workers' differences."});
-  // One region may be much faster than the others.
+  // One region may be so much faster than the others that it uses the whole budget.
   const BudgetCheck differences = context.work.of(options.rounds.fewest_steps().value());
   options.local_update = make_server_update(local, differences);
   Settings global =
       settings.section({"global_update", "The global server's step along the local servers' differences."});
   options.merge_every = static_cast<int>(settings.integer(
-      {"merge_every", "A local server sends what so many differences since it last merged have come to (K).",
+      {"merge_every", "Differences after which a local server sends their sum to the global server (K).",
        "differences"},
       1, 1'000'000'000));
   options.merge_every = static_cast<int>(differences.check(settings, "merge_every", options.merge_every));
   options.global_update = make_server_update(global, differences.of(options.merge_every));
-  options.mixing = settings.number({"mixing", "Share of the global model in a local server's, when it comes (alpha)."},
+  options.mixing = settings.number({"mixing", "Share of the global model in a local server's merged model (alpha)."},
                                    Range::between(0, 1));
   return std::make_unique<Halos>(options);
 }

@@ -3,8 +3,8 @@
 // Source:  Dutta et al. 2018, "Slow and Stale Gradients Can Win the Race".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per gradient P floats up and P down; a worker that has delivered waits for the update.
-// Differs: once fewer than K workers are left, an update takes one gradient of each. An update's rate is its share of a
-//          step along all N, unless `rate_scaling` says otherwise. Each worker clips its own gradient.
+// Differs: once fewer than K workers are left, an update takes one gradient of each. The rate of an update along k
+//          gradients is k / N of the schedule's, unless `rate_scaling` says otherwise. Each worker clips its gradients.
 // Checks:  K = N equals synchronous SGD, K = 1 asynchronous SGD bit for bit; under exponential times an update takes mu
 //          (H_N - H_(N-K)), as in K-sync.
 #pragma once
@@ -50,9 +50,9 @@ class KAsync : public Algorithm {
 };
 
 inline std::unique_ptr<Algorithm> make_k_async(Settings& settings, const AlgorithmContext& context) {
-  const auto gradients =
-      settings.integer({"gradients", "How many workers' gradients make an update (K); k-batch-async takes any."}, 1,
-                       Stated(context.workers, "workers"));
+  const auto gradients = settings.integer(
+      {"gradients", "Gradients per update, each of another worker (K); k-batch-async takes them from any workers."}, 1,
+      Stated(context.workers, "workers"));
   return std::make_unique<KAsync>(static_cast<int>(gradients), read_update_rate(settings));
 }
 

@@ -1,13 +1,13 @@
-// Ringmaster ASGD: asynchronous SGD along gradients whose delay is below R. With stops, a computation whose delay
-// reaches R is cancelled, and its worker starts again from the newest model.
+// Ringmaster ASGD: asynchronous SGD that uses only gradients whose delay is below R. With stops, a computation whose
+// delay reaches R is cancelled, and its worker starts again from the newest model.
 // Source:  Maranjyan, Tyurin and Richtarik 2025, "Ringmaster ASGD: The First Asynchronous SGD with Optimal Time
 //          Complexity". With stops: as in its authors' code.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: delay in updates since a computation's start.
 // Cost:    per gradient P floats up and P down, P more down per stop; nobody waits.
-// Differs: a gradient may be in flight when the server stops its worker: it is dropped on arrival, and the worker gets
-//          no other model. An ignored gradient does not advance the version. The rate is asynchronous SGD's
-//          (`rate_scaling`). Which R and rate the paper's theory and experiments use is not established: R must be
-//          given.
+// Differs: if the server stops a worker whose gradient is in flight, that gradient is dropped on arrival, and the
+//          worker gets no second model. An ignored gradient does not advance the version. The rate is that of
+//          asynchronous SGD (`rate_scaling`). Which R and rate the paper's theory and experiments use is not
+//          established, so R must be given.
 // Checks:  R = 1 without stops equals asynchronous SGD that keeps only staleness 0, a large R equals plain asynchronous
 //          SGD, bit for bit; no gradient with a delay of R or more is used; timelines of stops.
 #pragma once
@@ -56,7 +56,7 @@ class Ringmaster : public Algorithm {
         round.step(rate_factor);
         if (!server.budget_left()) return;
       }
-      // Not if the worker was stopped, and the newer model is on its way.
+      // If the worker was stopped, a newer model is already on its way to it.
       if (message->step >= computes_at[message->from]) start(message->from);
       for (; !starts.empty(); starts.pop_front()) {
         const auto [worker, version] = starts.front();
@@ -80,10 +80,10 @@ class Ringmaster : public Algorithm {
 
 inline std::unique_ptr<Algorithm> make_ringmaster(Settings& settings, const AlgorithmContext&) {
   const auto threshold = settings.integer(
-      {"delay_threshold", "A gradient counts if the model has had fewer updates since (R).", "updates"}, 1,
+      {"delay_threshold", "A gradient counts if the model had fewer updates since its start (R).", "updates"}, 1,
       std::numeric_limits<std::int64_t>::max());
   const auto late =
-      settings.choice({"late", "Whether what comes to that delay is cancelled or ignored on arrival."},
+      settings.choice({"late", "Whether gradients that reach that delay are cancelled, or ignored on arrival."},
                       {{"stop", Ringmaster::Late::stop}, {"finish", Ringmaster::Late::finish}}, Ringmaster::Late::stop);
   return std::make_unique<Ringmaster>(threshold, late, read_update_rate(settings));
 }

@@ -4,9 +4,9 @@
 // Cost:    per gradient P floats up and P down, and the waits.
 // Differs: gradients are numbered in the order in which the server sends models, t = 0, 1, ...; number t is assigned
 //          once all up to t - tau - 1 are applied, to the worker that has waited longest. So at most tau + 1 are in
-//          progress. SSP bounds a worker's lead over another worker, this rule every worker's lead over the oldest
-//          gradient. With N equal workers tau = s N is much like slack s, but a slow worker blocks the others after tau
-//          gradients of them all.
+//          progress. SSP bounds a worker's lead over another worker; this rule bounds every worker's lead over the
+//          oldest gradient. With N equal workers tau = s N is much like slack s, but a slow worker blocks the others
+//          after tau gradients of all workers together.
 // Checks:  tau = 0 is sequential SGD, workers taking turns; tau = inf equals asynchronous SGD bit for bit; staleness
 //          never above 2 tau.
 #pragma once
@@ -36,7 +36,7 @@ class SlidingWindow : public Algorithm {
     Window window;
     ByRank<std::optional<std::int64_t>> number_of(server.size());
     std::deque<Rank> idle;
-    // Also for a worker that has left: its gradient may never have been begun.
+    // Called for a worker that has left, too: it may never have begun its gradient.
     const std::function<void(Rank)> end_number_of = [&](Rank worker) {
       auto& number = number_of[worker];
       if (number) window.finish(*number);
@@ -68,7 +68,7 @@ class SlidingWindow : public Algorithm {
   class Window {
    public:
     std::int64_t next() const { return oldest_ + static_cast<std::int64_t>(finished_.size()); }
-    std::int64_t oldest() const { return oldest_; }  // oldest unfinished one; next() if there is none
+    std::int64_t oldest() const { return oldest_; }  // oldest unfinished gradient; next() if there is none
     std::int64_t start() {
       finished_.push_back(0);
       return next() - 1;
@@ -89,7 +89,7 @@ class SlidingWindow : public Algorithm {
 
 inline std::unique_ptr<Algorithm> make_sliding_window(Settings& settings, const AlgorithmContext&) {
   const std::int64_t maximum_delay = settings.integer(
-      {"maximum_delay", "A gradient starts once all but so many of those before it are applied (tau).", "gradients"}, 0,
+      {"maximum_delay", "How many earlier gradients may be pending when one starts (tau).", "gradients"}, 0,
       std::numeric_limits<std::int64_t>::max());
   return std::make_unique<SlidingWindow>(maximum_delay, read_update_rate(settings));
 }

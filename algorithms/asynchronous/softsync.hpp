@@ -4,9 +4,9 @@
 //          Dutta et al. 2018, "Slow and Stale Gradients Can Win the Race".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per gradient P floats up and P down; nobody waits.
-// Differs: one server holds all parameters. Not synchronous even for n = 1: a fast worker may give two gradients to one
-//          update, and gets the same version again. The last update uses the available gradients once all workers have
-//          left.
+// Differs: one server holds all parameters. The method is not synchronous even for n = 1: a fast worker gets the same
+//          version again and may give two gradients to one update. Once all workers have left, a last update uses the
+//          remaining gradients.
 // Checks:  n = N equals asynchronous SGD bit for bit; E[staleness] = (N - 1) / c; each gradient of a mean has its own
 //          weight.
 #pragma once

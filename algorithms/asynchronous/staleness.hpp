@@ -3,10 +3,11 @@
 //          of Ringmaster's authors (Maranjyan, Tyurin and Richtarik 2025): N/max(N, tau).
 // Shapes:  scalars only.   Units: staleness (tau) in updates between a gradient's model and its application.
 // Differs: 1/(tau + 1) is the variant of other authors; 1/tau weighs staleness 0 and 1 equally. A weight multiplies the
-//          learning rate, as in the paper: weight decay follows it, and an adaptive optimizer cannot undo it. An update
-//          goes along its gradients' weighted mean at their mean weight; for plain SGD each gradient then has its own
-//          rate. Reports show the rate without weights. Budget and schedule count whole steps of the experiment file:
-//          an update of c gradients has the schedule's rate of step floor(updates x c / N), a staircase.
+//          learning rate, as in the paper: weight decay is weighted, too, and an adaptive optimizer cannot undo the
+//          weight. An update goes along the weighted mean of its gradients, with their mean weight as a factor of the
+//          rate; for plain SGD each gradient then has its own rate. Reports show the rate without weights. Budget and
+//          schedule count whole steps of the experiment file: an update of c gradients has the schedule's rate of step
+//          floor(updates x c / N), so the rate falls in steps.
 // Checks:  all weights are 1 at tau = 0 and fall, the last one only beyond tau = N; "linear" makes N / c updates as
 //          long as one step of N; recursions with weight decay, momentum and AdamW in double precision.
 #pragma once
@@ -43,9 +44,9 @@ inline double staleness_weight(StalenessWeight rule, Step staleness, int workers
   return 1;
 }
 
-// The rate of an update along the mean of c workers' gradients. The schedule's rate is for a step along all N.
+// The rate of an update along the mean of c gradients. The schedule's rate is for a step along the mean of all N.
 enum class RateScaling {
-  linear,  // times c / N: the same length per sample as a step along all
+  linear,  // times c / N: each sample moves the model as far as in a step along all N
   none,    // unchanged; staleness weights have nearly the same effect, since E[tau] = (N - 1) / c
 };
 
@@ -66,27 +67,27 @@ inline UpdateRate read_update_rate(Settings& settings) {
   UpdateRate rate;
   rate.weight = settings.choice(
       {"staleness_weight",
-       "Factor of the learning rate for a gradient of staleness tau; a weighted mean goes at the mean weight."},
+       "Factor of the learning rate for a gradient of staleness tau; for several gradients: the mean factor."},
       {{"none", StalenessWeight::none},
        {"1/tau", StalenessWeight::inverse},
        {"1/(tau+1)", StalenessWeight::inverse_plus_one},
        {"N/max(N,tau)", StalenessWeight::beyond_workers}},
       rate.weight);
   rate.scaling = settings.choice(
-      {"rate_scaling", "Whether the learning rate is multiplied by an update's share of the workers' gradients."},
+      {"rate_scaling", "Whether the learning rate is multiplied by (gradients in the update) / workers."},
       {{"linear", RateScaling::linear}, {"none", RateScaling::none}},
       rate.weight == StalenessWeight::none ? RateScaling::linear : RateScaling::none,
-      "\"linear\"; with a staleness_weight \"none\"");
+      "\"linear\"; \"none\" with a staleness_weight");
   return rate;
 }
 
-// The clocks of all workers: how many gradients each has delivered, and the minimum.
-// Cost: constant per tick, whatever the number of workers (amortised over the values that the minimum passes).
+// The clocks of all workers, which count the gradients that each has delivered, and their minimum.
+// Cost: constant per tick for any number of workers (amortised over the values that the minimum passes).
 class WorkerClocks {
  public:
   explicit WorkerClocks(int workers) : clock_(workers, 0), workers_at_{workers} {}
 
-  // These two are for workers that have not left; they return whether the minimum has changed.
+  // Advances the clock of a worker that has not been removed. Returns whether the minimum has changed.
   bool tick(Rank worker) {
     const auto ahead = static_cast<std::size_t>(ahead_of_slowest(worker));
     if (ahead + 1 == workers_at_.size()) workers_at_.push_back(0);
@@ -96,7 +97,7 @@ class WorkerClocks {
     return raise_slowest();
   }
 
-  // Removes a worker: its clock no longer counts.
+  // Removes a worker, whose clock then no longer counts. Returns whether the minimum has changed.
   bool remove(Rank worker) {
     --workers_at_[static_cast<std::size_t>(ahead_of_slowest(worker))];
     clock_[worker].reset();

@@ -7,8 +7,8 @@
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per gradient P floats up and P down, as for asynchronous SGD; nobody waits.
 // Differs: our reading, in which q = 1 is asynchronous SGD and an infinite q counts each worker once a round: 1 / q is
-//          relative to the first gradient's weight (`repeats` = "of-first", the default). With "alone" it is the whole
-//          weight, whatever N is. A weight multiplies the learning rate (staleness.hpp). Each gradient is a step,
+//          relative to the first gradient's weight (`repeats` = "of-first", the default). With "alone" 1 / q is the
+//          whole weight, for any N. A weight multiplies the learning rate (staleness.hpp). Each gradient is a step,
 //          computed at its worker's model. A new round only resets the counts; work in progress continues. Workers that
 //          have left are not waited for. With an infinite q, repeats are dropped.
 // Checks:  q = 1 is asynchronous SGD bit for bit; equal constant times leave no repeats, whatever q is; a hand-worked
@@ -86,10 +86,10 @@ inline std::unique_ptr<Algorithm> make_throttle(Settings& settings, const Algori
   using Repeats = ThrottleOptions::Repeats;
   ThrottleOptions options;
   options.divisor =
-      settings.number({"divisor", "The divisor of each further gradient of a worker in a round (q); inf: drop them."},
+      settings.number({"divisor", "Divides the weight of each further gradient of a worker in a round (q); inf: drop."},
                       Range::at_least(1));
   options.repeats =
-      settings.choice({"repeats", "Whether a repeat's weight is a part of the first one's, 1/N, or stands alone."},
+      settings.choice({"repeats", "Whether the r-th repeat of a worker in a round weighs 1/(N q^r), or 1/q^r."},
                       {{"of-first", Repeats::of_first}, {"alone", Repeats::alone}}, options.repeats);
   return std::make_unique<Throttle>(options);
 }

@@ -1,22 +1,22 @@
 // Asynchronous decentralised SGD (AD-PSGD): a worker averages its model with that of one random neighbour at a time,
-// and steps along a gradient taken at an earlier model of its own. Nobody waits.
+// and steps along a gradient taken at an earlier model of its own. No worker waits for another.
 // Source:  Lian et al. 2018, "Asynchronous Decentralized Parallel Stochastic Gradient Descent".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per exchange one model each way, at most one exchange per step of an active worker; N - 1 models at the very
 //          end, for evaluation.
-// Differs: a partner answers between two of its micro-batches: sooner if its step has more of them. In released codes a
-//          communication thread answers in the middle of one. An active worker continues its steps meanwhile, and asks
-//          again once it has its answer. `overlap_steps` limits for how many steps; with 0 the mixing precedes the
-//          step, as in the paper's X W - gamma g. Half of the difference of the two sent models is added to each
-//          worker's current model. This is the paper's average if nothing has changed since, and always preserves the
-//          mean of all models. All micro-batches of a step are computed at the model that it began with; weight decay
-//          and the norms of layer-wise optimizers are those of the mixed model.
-//          Active workers ask and passive ones answer, so that no two wait for each other. By default these are the odd
-//          and the even ranks, and all pairs are neighbours (as in facebookresearch/stochastic_gradient_push; not
-//          established for the paper); or the two sides of a graph. An exchange with a worker that has left does not
-//          count; one that is down answers when it is up. A worker that loses its state continues from the model sent
-//          to it last (gossip.hpp), and adds half of the pending answer. The paper's own proof, step and weights could
-//          not be read.
+// Differs: a partner answers between two of its micro-batches, so it answers sooner if its step has more of them. In
+//          released codes a communication thread answers in the middle of one. An active worker continues its steps
+//          while it waits, and asks again once it has its answer. `overlap_steps` limits the steps that it takes
+//          meanwhile; with 0 the mixing precedes the step, as in the paper's X W - gamma g. Half of the difference of
+//          the two sent models is added to each worker's current model. This is the paper's average if nothing has
+//          changed since, and always preserves the mean of all models. All micro-batches of a step are computed at the
+//          model that it began with; weight decay and the norms of layer-wise optimizers are those of the mixed model.
+//          Active workers ask and passive ones answer, so that no two wait for each other. By default the odd ranks are
+//          active and the even ones passive, and all pairs are neighbours (as in facebookresearch/
+//          stochastic_gradient_push; not established for the paper). With a graph its two sides take these roles. An
+//          exchange with a worker that has left does not count; a worker that is down answers when it is up. A worker
+//          that loses its state continues from the model sent to it last (gossip.hpp), and adds half of the pending
+//          answer. The paper's own proof, step and weights could not be read.
 // Checks:  one worker equals SGD bit for bit; two equal workers whose exchanges end within a step equal D-PSGD; the
 //          mean of all models is preserved under any delays; messages and times of equal workers; the last worker's sum
 //          of steps is the run's time.
@@ -46,20 +46,20 @@ class PairExchanges {
         sent_(worker),
         mixed_(worker) {}
 
-  // Begins a step: the worker keeps the model at which gradients are taken; mixing meanwhile changes a separate copy.
+  // Begins a step. Gradients are taken at the worker's model, and mixing during the step changes a separate copy of it.
   // An active worker without a pending request asks a partner.
   void begin_step() {
     *mixed_ = worker_.model();
     if (is_active_ && !asked_) ask();
   }
 
-  // Answers requests, and mixes in the answer if it has arrived.
+  // Answers the requests that have arrived, and mixes in the answer to this worker's own request if it has arrived.
   void take_what_has_come() {
     for (const auto& message : gossip_.receive_what_has_come()) meet(*message);
     if (asked_ && gossip_.has_stopped(asked_->partner)) await_answer();  // the answer may have arrived before its end
   }
 
-  // Waits for an answer requested this many steps ago or more, so that none is pending before the current step ends.
+  // Waits for the pending answer if it was requested this many steps ago or more.
   void wait_for_older_than(Step steps) {
     if (asked_ && worker_.step() - asked_->step >= steps) await_answer();
   }
@@ -89,7 +89,7 @@ class PairExchanges {
     worker_.send(*partner, Message::of_model(worker_.step(), mixed()));
   }
 
-  // If the drawn partner has stopped, takes the next one that has not.
+  // Draws a partner. If it has stopped, takes the next one that has not; none if all have.
   std::optional<Rank> draw_partner() const {
     const int count = bipartition_.partners(worker_.rank());
     const int drawn = std::min(static_cast<int>(worker_.uniform(worker_.step()) * count), count - 1);
@@ -102,7 +102,7 @@ class PairExchanges {
 
   void await_answer() {
     if (const auto message = gossip_.receive_from(asked_->partner)) return meet(*message);
-    asked_.reset();  // it has stopped without answering
+    asked_.reset();  // the partner has stopped without answering
   }
 
   // Moments stay with their worker, and so do an active worker's BatchNorm statistics if it has taken steps since it
@@ -136,7 +136,7 @@ class PairExchanges {
 };
 
 struct PairOptions {
-  std::optional<Step> overlap_steps{};  // for how many steps an answer may be pending; none: no limit
+  std::optional<Step> overlap_steps{};  // number of steps for which an answer may be pending; none: no limit
   std::shared_ptr<const Bipartition> bipartition = nullptr;  // null: even and odd ranks
   IndividualModels evaluated = IndividualModels::mean;
 };
@@ -164,7 +164,7 @@ class AdPsgd : public Algorithm {
     }
     exchanges.end();
     gossip.stop(
-        // Other workers that may wait.
+        // The workers that may still wait for an answer.
         worker.rank() == Rank{0} ? bipartition.all_partners(Rank{0}) : std::vector<Rank>(), {.others_may_wait = true});
   }
 
@@ -177,24 +177,24 @@ class AdPsgd : public Algorithm {
 };
 
 inline std::unique_ptr<Algorithm> make_ad_psgd(Settings& settings, const AlgorithmContext& context) {
-  constexpr int most_workers_of_graph = 65'536;  // limit for listing their neighbours
+  constexpr int most_workers_of_graph = 65'536;  // limit, since all neighbours are stored
   PairOptions options;
   const GossipGraphPtr graph =
       read_graph(settings, context, Mixing::in_pairs,
-                 "Which workers may meet, as two sides; left out: all pairs of an even rank and an odd one.");
+                 "Which workers may exchange models; default: all pairs of an even and an odd rank.");
   if (graph && context.workers_known && graph->workers() > most_workers_of_graph) {
-    settings.fault("graph", fmt::format("is for at most {} workers, found {}; left out, for any number",
+    settings.fault("graph", fmt::format("allows at most {} workers, found {}; leave it out for any number of workers",
                                         most_workers_of_graph, graph->workers()));
   } else if (graph && context.workers_known) {
     if (auto bipartition = Bipartition::of(*graph))
       options.bipartition = std::make_shared<Bipartition>(*std::move(bipartition));
     else
-      settings.fault("graph", "must have two sides, within which no workers are linked (bipartite)");
+      settings.fault("graph", "must be bipartite: two sides, with links only between them");
   }
   constexpr std::int64_t most_steps = 1'000'000;
   if (const auto overlap = settings.optional_integer(
-          {"overlap_steps", "After how many steps an active worker waits for the answer that it has asked for.",
-           "steps", "it never waits"},
+          {"overlap_steps", "After how many steps an active worker waits for the answer to its request.", "steps",
+           "it never waits"},
           0, most_steps))
     options.overlap_steps = Step{*overlap};
   options.evaluated = read_individual_models(settings);

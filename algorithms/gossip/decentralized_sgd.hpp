@@ -4,14 +4,15 @@
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per step and worker one model sent to each neighbour and one received, while its gradient is computed: two
 //          on the ring; N - 1 models at the very end, for evaluation.
-// Differs: the gradient is taken at the worker's own model, as in the paper, and the step starts from the mixed one,
-//          which decides weight decay and norms; the paper has no decay. Two workers on a ring average their models.
+// Differs: the gradient is taken at the worker's own model, as in the paper, and the step starts from the mixed model.
+//          Weight decay and norms are those of the mixed model; the paper has no decay. Two workers on a ring average
+//          their models.
 //          The default graph is the paper's ring. Links may go one way or change from step to step: W must be doubly
 //          stochastic. The weight of a neighbour that has left goes to the worker itself, which preserves the mean of
 //          the others' models (not if links go one way). Momentum stays with its worker. A worker that loses its state
-//          continues from the model that a neighbour sent it for the last mixing (gossip.hpp); its old model lives on
-//          in those to which it was sent. Evaluated is the mean of all models after equal numbers of steps (which costs
-//          nothing), or each of them.
+//          continues from the model that a neighbour sent it for the last mixing (gossip.hpp); its old model is still
+//          contained in those of its receivers. The mean of all models after equal numbers of steps is evaluated (which
+//          costs nothing), or each of them.
 // Checks:  one worker equals SGD bit for bit; without gradients differences decay by W's eigenvalues, on the ring by
 //          1/3 + 2/3 cos(2 pi k/N) per step; with linear gradients the mean of the models is that of synchronous SGD;
 //          on the complete graph all models are the mean after each mixing.
@@ -57,7 +58,7 @@ class DecentralizedSgd : public Algorithm {
 
   std::string remark(int workers) const override { return graph_of(workers)->remark(); }
 
-  // At the end the others' models, each with a weight, are sent to worker 0.
+  // Includes the models that all other workers send to worker 0 at the end, each with a weight of 8 bytes.
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
     const Bytes::Rep model = input.parameter_bytes.value(), last = (input.workers - 1) * (model + 8);
     const std::int64_t messages = graph_of(input.workers)->messages_in(input.steps);
@@ -94,7 +95,7 @@ class DecentralizedSgd : public Algorithm {
 
 inline std::unique_ptr<Algorithm> make_decentralized_sgd(Settings& settings, const AlgorithmContext& context) {
   GossipGraphPtr graph = read_graph(settings, context, Mixing::doubly_stochastic,
-                                    "Which workers mix models in each step; left out: the ring.");
+                                    "Which workers mix models in each step; default: the ring.");
   return std::make_unique<DecentralizedSgd>(read_individual_models(settings), std::move(graph));
 }
 

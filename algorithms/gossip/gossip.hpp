@@ -1,7 +1,8 @@
-// Shared by methods without a server: messages with models, workers that stop before others, evaluation, and recovery
-// of a worker that loses its state. Such a worker takes the model that another one sent it last (before the first
-// message the initial model), with fresh moments. (A sender that logs its last message could send it again; no time is
-// charged, as for a lost average.) None of its steps count as dropped: their effect is in the models that it has sent.
+// Gossip: what methods without a server share: messages with models, workers that stop before others, evaluation, and
+// recovery of a worker that loses its state. That worker continues from the last model that another worker has sent it
+// (before the first message: the initial model), with fresh moments. It is as if the sender repeated its last message
+// from a log; no time is charged for this, as for a lost average. None of the worker's steps count as dropped: their
+// effect is in the models that it has sent.
 #pragma once
 
 #include <map>
@@ -15,7 +16,7 @@
 
 namespace syncopate {
 
-// Traits::exchanged_whole for these methods.
+// Traits::exchanged_whole of the gossip methods.
 inline constexpr std::string_view models_of_neighbours =
     "neighbours would have to keep copies of each other's models, and no source of this project says how";
 
@@ -26,7 +27,7 @@ class Gossip {
     declare_newest(worker.model());
   }
 
-  // The next message of another worker; null once it has stopped.
+  // Waits for the next message of another worker. Returns null once that worker has stopped.
   ReceivedMessage receive_from(Rank from, Worker::CalledFrom at = Worker::CalledFrom::current());
   // The messages received so far, in order of arrival, from workers that have not stopped.
   std::vector<ReceivedMessage> receive_what_has_come(Worker::CalledFrom at = Worker::CalledFrom::current());
@@ -38,23 +39,23 @@ class Gossip {
   // The mean with these weights, and the sum of the weights.
   WeightedState mean(std::vector<WeightedState> terms) const;
 
-  // Each worker calls it after each step: reports the step, and publishes its model with this weight among all. Call
-  // `stop` after the last step.
+  // Each worker calls this after each step. Reports the step, and publishes the worker's model with this weight in the
+  // mean of all. After the last step call `stop`, too.
   void end_step(double weight = 1) {
     const ModelStatePtr others = others_newest_.lock();
     worker_.report_steps();
-    if (others) declare_newest(others);  // a worker's steps alone do not reach other workers
+    if (others) declare_newest(others);  // not the model after this step, which no other worker has received
     if (worker_.budget_left()) worker_.publish(WorkerModel{.weight = weight, .evaluated = evaluated_});
   }
 
   struct Ending {
     double weight = 1;
-    bool others_may_wait = false;  // for a message of this worker, even after all have done their last step
+    bool others_may_wait = false;  // they may wait for this worker's messages even after the last step of all
   };
-  // Ends this worker's training. All send their models to worker 0, which publishes their weighted mean: only for the
-  // result, so no model takes transfer time on the clock (Message::Kind::last_model). Until worker 0 has them all it
-  // has not left, so it notifies `listeners`, which may wait for its next message. Workers that leave because their own
-  // data are used up are not in the mean; if worker 0 is one, there is no mean.
+  // Ends this worker's training. All send their models to worker 0, which publishes their weighted mean. This serves
+  // the evaluation only, so these messages take no time on the clock (Message::Kind::last_model). Worker 0 leaves only
+  // when it has all models, so it notifies `listeners`, which may wait for its next message. Workers that leave because
+  // their own data are used up are not in the mean. If worker 0 leaves for this reason, no mean is published.
   void stop(std::span<const Rank> listeners, const Ending& how, Worker::CalledFrom at = Worker::CalledFrom::current());
 
  private:
@@ -67,8 +68,8 @@ class Gossip {
 
   Worker& worker_;
   IndividualModels evaluated_;
-  std::weak_ptr<const ModelState> others_newest_;  // the worker holds it if it may lose its state
-  std::map<Rank, Message> last_;                   // by stopped worker
+  std::weak_ptr<const ModelState> others_newest_;  // the worker keeps it alive, but only if outages can erase its state
+  std::map<Rank, Message> last_;                   // the last message of each worker that has stopped
 };
 
 // Reads the key `evaluated`: "average" (default) or "own".

@@ -15,12 +15,12 @@ namespace syncopate {
 
 namespace {
 
-using GridPlace = std::vector<int>;  // coordinates on the grid, one per direction; also a hop
+using GridPlace = std::vector<int>;  // coordinates on the grid, one per direction; also the offset of a hop
 
 class HopGraph final : public GossipGraph {
  public:
-  // The digits of r are worker r's coordinates, the last direction's the least significant. `hops`: by exchange of a
-  // cycle.
+  // Worker r's coordinates are the digits of r in a mixed radix, whose least significant digit is the last direction's.
+  // `hops`: for each exchange of a cycle.
   HopGraph(GridPlace sizes, std::vector<std::vector<GridPlace>> hops)
       : sizes_(std::move(sizes)), hops_(std::move(hops)) {}
 
@@ -36,7 +36,7 @@ class HopGraph final : public GossipGraph {
     for (const GridPlace& hop : hops) result.push_back({further(sender, hop, 1), weight(hops)});
     return result;
   }
-  // Ordered so that on a ring the previous worker comes first here, too.
+  // In reverse order of hops, so that on a ring the previous worker comes first here, too.
   std::vector<Neighbour> senders(Rank receiver, Step exchange) const override {
     const auto& hops = hops_in(exchange);
     std::vector<Neighbour> result;
@@ -44,7 +44,7 @@ class HopGraph final : public GossipGraph {
       result.push_back({further(receiver, *hop, -1), weight(hops)});
     return result;
   }
-  // W commutes with all shifts, so its eigenvectors are waves, one per place of the grid; the first is constant.
+  // W commutes with all shifts of the grid, so its eigenvectors are waves, one for each worker; the first is constant.
   double second_eigenvalue() const override {
     double largest = 0;
     for (int wave = 1; wave < workers(); ++wave) {
@@ -62,7 +62,7 @@ class HopGraph final : public GossipGraph {
       }
       largest = std::max(largest, product);
     }
-    constexpr double rounded = 1e-12;  // rounding of waves: 0 up to this
+    constexpr double rounded = 1e-12;  // values below this are rounding errors of 0
     return largest < rounded ? 0 : std::pow(largest, 1.0 / cycle());
   }
   double least_kept() const override {
@@ -117,7 +117,7 @@ class CompleteGraph final : public GossipGraph {
   int workers_;
 };
 
-// How far weights with six decimals may miss a sum. The difference goes to the worker's own weight.
+// By how much a sum of weights with six decimals may be wrong. The difference goes to the worker's own weight.
 constexpr double rounding = 1e-5;
 
 double sum_of(const std::vector<Neighbour>& links) {
@@ -138,14 +138,14 @@ std::vector<WeightedLink> links_in(const DataFile& file, int workers, const List
   CsvRows rows = have_weights ? CsvRows(file.name, file.content, {"from", "to", "weight"})
                               : CsvRows(file.name, file.content, {"from", "to"});
   if (what.weights == ListedWeights::refused && rows.has_column("weight"))
-    rows.fault("there is a column weight; set weights = \"given\" to read it, or another word to pass it over");
+    rows.fault("has a column weight; set weights = \"given\" to use it, or another value to ignore it");
   std::vector<WeightedLink> links;
   std::set<std::pair<std::int64_t, std::int64_t>> seen;
   while (rows.next()) {
     const auto from = rows.integer(0, workers - 1), to = rows.integer(1, workers - 1);
     if (!from || !to) continue;
     if (*from == *to) {
-      rows.fault(fmt::format("links worker {} with itself; must link two workers", *from));
+      rows.fault(fmt::format("links worker {} with itself; must link two different workers", *from));
       continue;
     }
     const double weight = have_weights ? rows.number(2) : 0;
@@ -153,7 +153,7 @@ std::vector<WeightedLink> links_in(const DataFile& file, int workers, const List
       rows.fault(fmt::format("weight = {}; must be above 0 and below 1", weight));
     const bool is_new = seen.emplace(*from, *to).second;
     const bool is_new_back = what.go_one_way || seen.emplace(*to, *from).second;
-    if (!is_new || !is_new_back) rows.fault(fmt::format("the link of {} and {} stands twice", *from, *to));
+    if (!is_new || !is_new_back) rows.fault(fmt::format("lists the link between {} and {} again", *from, *to));
     const int a = static_cast<int>(*from), b = static_cast<int>(*to);
     links.push_back({a, b, weight});
     if (!what.go_one_way) links.push_back({b, a, weight});
@@ -162,9 +162,9 @@ std::vector<WeightedLink> links_in(const DataFile& file, int workers, const List
   return links;
 }
 
-// Reads the keys `file` and `file_hash` of the table, and the file: the columns `from` and `to`, ranks from 0, and
-// `weight` if weights are read; otherwise such a column is a fault. A line for a link that goes both ways gives two
-// links. No pair may occur twice, and no worker may be linked with itself. None after a fault.
+// Reads the keys `file` and `file_hash` of the table, and the file. Its columns `from` and `to` contain ranks from 0;
+// `what.weights` says whether a column `weight` is read, ignored or a fault. A line for a link that goes both ways
+// gives two links. No pair may occur twice, and no worker may be linked with itself. Returns none after a fault.
 std::optional<std::vector<WeightedLink>> read_listed_links(Settings& table, int workers, const ListedLinks& what) {
   const std::size_t faults = table.faults_so_far();
   const auto file = find_data_file(table);
@@ -179,7 +179,7 @@ std::optional<std::vector<WeightedLink>> read_listed_links(Settings& table, int 
 
 enum class Kind { ring, torus, hypercube, exponential, one_peer_exponential, complete, file };
 
-// The weights of all pairs are stored, and multiplied for the gap.
+// Limit, because W is stored as a full matrix, and computing the spectral gap multiplies it.
 constexpr int most_workers_of_file = 512;
 
 int largest_divisor_up_to_root(int workers) {
@@ -192,18 +192,18 @@ GossipGraphPtr read_torus(Settings& table, const AlgorithmContext& context) {
   const int workers = context.workers;
   if (largest_divisor_up_to_root(workers) == 1) {
     table.fault("kind",
-                fmt::format("needs a number of workers that can be laid into rows of at least 2, found {}", workers));
+                fmt::format("needs a number of workers that forms rows and columns of at least 2, found {}", workers));
     table.keep_as_written({"rows"});
     return nullptr;
   }
   const std::size_t faults = table.faults_so_far();
   const int rows = static_cast<int>(table.integer(
-      {"rows", "Into how many rows of equal length the workers are laid."}, 2, 1'000'000,
+      {"rows", "Number of rows of the torus, all of equal length."}, 2, 1'000'000,
       Stated(largest_divisor_up_to_root(workers), "the largest divisor of the number of workers up to its root")));
   if (table.faults_so_far() > faults) return nullptr;
   if (!context.workers_known) return nullptr;
   if (workers % rows == 0 && workers / rows > 1) return torus(rows, workers / rows);
-  table.fault("rows", fmt::format("must divide the number of workers, {}, into rows of at least 2", workers));
+  table.fault("rows", fmt::format("must divide the number of workers, {}, into rows of at least 2 workers", workers));
   return nullptr;
 }
 
@@ -217,15 +217,15 @@ struct FileKeys {
 FileKeys read_file_keys(Settings& table) {
   FileKeys keys;
   keys.links.go_one_way =
-      table.flag({"directed", "Whether a line links its workers one way, from `from` to `to`, or both ways."}, false);
+      table.flag({"directed", "Whether a line is a link from `from` to `to` only, or links both ways."}, false);
   keys.links.weights = table.has("weights") ? ListedWeights::passed_over : ListedWeights::refused;
   keys.weights = table.choice(
       {"weights",
-       "1/(d + 1) by the sender's links (degree) or the larger of both workers' (metropolis), or a third column."},
+       "1/(d + 1), d: links of the sender (degree) or the larger of both workers (metropolis); or column `weight`."},
       {{"degree", Weights::degree}, {"metropolis", Weights::metropolis}, {"given", Weights::given}}, Weights::degree);
   if (keys.weights == Weights::given) keys.links.weights = ListedWeights::read;
   if (keys.links.go_one_way && keys.weights == Weights::metropolis)
-    table.fault("weights", "must be \"degree\" or \"given\" where links go one way");
+    table.fault("weights", "must be \"degree\" or \"given\" with directed = true");
   return keys;
 }
 
@@ -234,7 +234,7 @@ std::optional<std::string> why_not(const WeightedGraph& graph, Mixing needed, We
   if (needed == Mixing::in_pairs) return std::nullopt;
   if (needed == Mixing::column_stochastic) return graph.why_not_column_stochastic();
   auto why = graph.why_not_doubly_stochastic();
-  if (why && weights == Weights::degree) *why += "; weights = \"metropolis\" are wherever links go both ways";
+  if (why && weights == Weights::degree) *why += "; use weights = \"metropolis\" if links go both ways";
   return why;
 }
 
@@ -244,7 +244,7 @@ GossipGraphPtr read_file_graph(Settings& table, const AlgorithmContext& context,
   const FileKeys keys =
       needed == Mixing::in_pairs ? FileKeys{.links = {.weights = ListedWeights::passed_over}} : read_file_keys(table);
   if (context.workers_known && workers > most_workers_of_file)
-    table.fault("kind", fmt::format("file is for at most {} workers, found {}", most_workers_of_file, workers));
+    table.fault("kind", fmt::format("file allows at most {} workers, found {}", most_workers_of_file, workers));
   auto links = read_listed_links(table, workers, keys.links);
   if (!links || !context.workers_known || table.faults_so_far() > faults) return nullptr;
   if (keys.weights != Weights::given)
@@ -255,7 +255,7 @@ GossipGraphPtr read_file_graph(Settings& table, const AlgorithmContext& context,
   return why ? nullptr : graph;
 }
 
-// Pairs need a bipartite graph.
+// Mixing in pairs needs a bipartite graph, so only kinds that can be bipartite are allowed then.
 std::optional<Kind> read_kind(Settings& table, Mixing needed) {
   const Key key{"kind", "The graph: each worker's neighbours, and their weights."};
   if (needed == Mixing::in_pairs)
@@ -338,7 +338,7 @@ GossipGraphPtr exponential_graph(int workers) {
 GossipGraphPtr one_peer_exponential(int workers) {
   std::vector<std::vector<GridPlace>> hops;
   for (GridPlace& hop : powers_of_two_below(workers)) hops.push_back({std::move(hop)});
-  if (hops.empty()) hops.emplace_back();  // a single worker
+  if (hops.empty()) hops.emplace_back();  // a single worker has an exchange without receivers
   return std::make_shared<HopGraph>(GridPlace{workers}, std::move(hops));
 }
 
@@ -397,7 +397,7 @@ Matrix WeightedGraph::matrix() const {
 
 double WeightedGraph::second_eigenvalue() const { return syncopate::second_eigenvalue(matrix()); }
 
-// Starting from weights of 1, they converge to W's fixed point; they fall below it at most in the first few exchanges.
+// Iterates the weights from 1 until they reach W's fixed point. They may fall below it only in the first few exchanges.
 double WeightedGraph::find_least_weight() const {
   constexpr double settled = 1e-9;
   std::vector<double> weights(receivers_.size(), 1.0);
@@ -443,8 +443,8 @@ std::optional<std::string> WeightedGraph::why_not_connected() const {
     const auto missing = std::ranges::find(found, 0);
     if (missing == found.end()) continue;
     const auto other = missing - found.begin();
-    return backwards ? fmt::format("must be connected: nothing comes from worker {} to worker 0", other)
-                     : fmt::format("must be connected: nothing comes from worker 0 to worker {}", other);
+    return backwards ? fmt::format("must be connected: there is no path from worker {} to worker 0", other)
+                     : fmt::format("must be connected: there is no path from worker 0 to worker {}", other);
   }
   return std::nullopt;
 }
@@ -452,7 +452,7 @@ std::optional<std::string> WeightedGraph::why_not_connected() const {
 std::optional<std::string> WeightedGraph::why_not_column_stochastic() const {
   for (const Rank worker : Ranks(workers()))
     if (!(given_by(worker) < 1 - rounding))
-      return fmt::format("must leave each worker a part of its own: worker {} gives others {:.6g} of its model",
+      return fmt::format("must leave each worker a share of its own model: worker {} sends shares of {:.6g} in all",
                          worker.value, given_by(worker));
   return std::nullopt;
 }
@@ -462,7 +462,7 @@ std::optional<std::string> WeightedGraph::why_not_doubly_stochastic() const {
   for (const Rank worker : Ranks(workers())) {
     const double taken = sum_of(senders_[at(worker)]), given = given_by(worker);
     if (std::abs(taken - given) > rounding)
-      return fmt::format("must be doubly stochastic: worker {} gives others {:.6g} of its model and takes {:.6g}",
+      return fmt::format("must be doubly stochastic: worker {} sends shares of {:.6g} in all and receives {:.6g}",
                          worker.value, given, taken);
   }
   return std::nullopt;
@@ -479,7 +479,7 @@ void weigh(std::vector<WeightedLink>& links, int workers, LinkWeights rule) {
   }
 }
 
-// Neighbours are on opposite sides, starting from rank 0, whatever the direction of a link.
+// Puts neighbours on opposite sides, starting from rank 0; the direction of a link does not matter.
 std::optional<Bipartition> Bipartition::of(const GossipGraph& graph) {
   Bipartition bipartition(graph.workers());
   std::vector<Listed>& lists = bipartition.lists_;

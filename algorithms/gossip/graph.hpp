@@ -1,7 +1,9 @@
-// Which workers mix models, and with which weights, in methods without a server.
+// Gossip graphs: which workers mix models, and with which weights, in methods without a server. In an exchange, each
+// worker sends its model to its receivers.
 // Source:  Lian et al. 2017, "Can Decentralized Algorithms Outperform Centralized Algorithms?"; Assran et al. 2019,
 //          "Stochastic Gradient Push for Distributed Deep Learning", appendix A, for the exponential graphs.
-// Shapes:  W is N x N: x_i <- sum over j of W_ij x_j. A worker's own weight W_ii is what its receivers leave.
+// Shapes:  W is N x N: x_i <- sum over j of W_ij x_j. A worker's own weight W_ii is 1 minus the shares of its
+//          receivers.
 // Checks:  |lambda_2| against closed forms, against LibTorch's eigenvalues, and against models that are mixed.
 #pragma once
 
@@ -12,7 +14,7 @@
 
 namespace syncopate {
 
-// Another worker, and the share of the sender's model that goes to the receiver.
+// The other worker of a link, and the share of the sender's model that goes to the receiver.
 struct Neighbour {
   Rank worker{};
   double weight = 0;
@@ -24,9 +26,10 @@ class GossipGraph {
   virtual ~GossipGraph() = default;
 
   virtual int workers() const = 0;
-  // Exchanges after which the graph repeats; 1: it does not change.
+  // Number of exchanges after which the graph repeats; 1: it does not change.
   virtual int cycle() const { return 1; }
-  // In this exchange, counted from 0: the other workers, each once, never the worker itself.
+  // The links of a worker in this exchange, counted from 0. Each other worker occurs at most once, the worker itself
+  // never.
   virtual std::vector<Neighbour> receivers(Rank sender, Step exchange) const = 0;
   virtual std::vector<Neighbour> senders(Rank receiver, Step exchange) const = 0;
 
@@ -35,13 +38,13 @@ class GossipGraph {
   double spectral_gap() const { return 1 - second_eigenvalue(); }
   std::string remark() const;  // for `predict`
 
-  // For push-sum while no worker has left: the smallest share of its weight that a worker keeps when it sends, and the
-  // smallest weight that a worker has after an exchange.
+  // For push-sum, while no worker has left. least_kept: the smallest share of its weight that a worker keeps when it
+  // sends. least_weight: the smallest weight that a worker has after an exchange; 1 if W is doubly stochastic.
   virtual double least_kept() const = 0;
-  virtual double least_weight() const { return 1; }  // W is doubly stochastic
+  virtual double least_weight() const { return 1; }
   // All receivers of a worker in a cycle, in the order of their first exchange.
   std::vector<Rank> all_receivers(Rank sender) const;
-  std::int64_t messages_in(Step exchanges) const;  // total of all workers
+  std::int64_t messages_in(Step exchanges) const;  // messages of all workers in the first `exchanges`
 };
 using GossipGraphPtr = std::shared_ptr<const GossipGraph>;
 
@@ -52,7 +55,7 @@ class LinksOfWorker {
 
   const std::vector<Neighbour>& receivers(Step exchange) const { return receivers_[turn(exchange)]; }
   const std::vector<Neighbour>& senders(Step exchange) const { return senders_[turn(exchange)]; }
-  const std::vector<std::vector<Neighbour>>& senders_by_turn() const { return senders_; }  // for one cycle
+  const std::vector<std::vector<Neighbour>>& senders_by_turn() const { return senders_; }  // [exchange in a cycle]
 
  private:
   std::size_t turn(Step exchange) const { return static_cast<std::size_t>(exchange.value()) % receivers_.size(); }
@@ -60,24 +63,24 @@ class LinksOfWorker {
   std::vector<std::vector<Neighbour>> receivers_, senders_;  // by exchange in a cycle
 };
 
-// Graphs on which all workers are alike: they are on a grid that is closed in each direction, and send to workers some
-// hops further; each keeps the same share as each of its receivers gets.
+// Graphs on which all workers are alike. Except in the complete graph, the workers form a grid that is closed in each
+// direction, and send to workers some hops further. A worker keeps the same share as each of its receivers gets.
 GossipGraphPtr ring(int workers);                  // the previous and the next worker
 GossipGraphPtr torus(int rows, int columns);       // four neighbours
 GossipGraphPtr hypercube(int workers);             // ranks that differ in one bit; needs a power of two workers
 GossipGraphPtr complete_graph(int workers);        // all others
 GossipGraphPtr exponential_graph(int workers);     // workers 1, 2, 4, ... < N ranks further
-GossipGraphPtr one_peer_exponential(int workers);  // one of these per exchange, in turn
+GossipGraphPtr one_peer_exponential(int workers);  // one receiver of exponential_graph per exchange, in turn
 
 // A method's requirements for W.
 enum class Mixing {
   doubly_stochastic,  // preserves the mean of all models (D-PSGD)
-  column_stochastic,  // weights mixed along with models correct for unequal shares (push-sum)
-  in_pairs,           // only links matter, which go both ways: two workers at a time average their models (AD-PSGD)
+  column_stochastic,  // unequal shares are allowed: weights that travel with the models correct for them (push-sum)
+  in_pairs,           // weights are not used, and links go both ways: pairs of workers average their models (AD-PSGD)
 };
 
-// Reads the table `graph`, described by the sentence. Null if it is not written (the method's own graph applies), or
-// after a fault.
+// Reads the table `graph`, whose description is `sentence`. Returns null if the file does not have it (the method's
+// default graph applies), or after a fault.
 GossipGraphPtr read_graph(Settings& settings, const AlgorithmContext& context, Mixing needed,
                           std::string_view sentence);
 
@@ -101,11 +104,11 @@ class WeightedGraph final : public GossipGraph {
   double least_kept() const override { return least_kept_; }
   double least_weight() const override { return least_weight_; }
 
-  // The first fault of the graph, if any.
+  // The text of the first fault; none if the graph is strongly connected.
   std::optional<std::string> why_not_connected() const;
-  // W's columns must sum to 1 and its diagonal must be positive: all workers keep a part of their model.
+  // As above, if W's columns sum to 1 and its diagonal is positive: each worker keeps a part of its model.
   std::optional<std::string> why_not_column_stochastic() const;
-  // Its rows must sum to 1 too: a worker receives as much as it gives.
+  // As above, if W's rows sum to 1, too: each worker receives as much as it gives.
   std::optional<std::string> why_not_doubly_stochastic() const;
 
  private:
@@ -120,17 +123,16 @@ class WeightedGraph final : public GossipGraph {
   double least_weight_ = 1;
 };
 
-// Weights for links without given ones. Both are doubly stochastic if all workers have equally many neighbours;
-// Metropolis weights always are if links go both ways.
+// Rules for the weights of links that a file lists without weights. With `degree` W is doubly stochastic if all workers
+// have equally many neighbours. With `metropolis` it always is if links go both ways.
 enum class LinkWeights {
   degree,      // 1/(d + 1), with d neighbours of the sender
   metropolis,  // 1/(d + 1), d being the larger of both workers' numbers of neighbours
 };
 void weigh(std::vector<WeightedLink>& links, int workers, LinkWeights rule);
 
-// The two sides of a bipartite graph, in which no two workers of a side are linked: in a pair the active worker asks
-// and the passive one answers. Rank 0 is passive. By parity of ranks it takes no memory; for a graph it stores all
-// links.
+// The two sides of a bipartite graph, in which no two workers of a side are linked. In each pair the active worker asks
+// and the passive one answers. Rank 0 is passive. by_parity() needs no memory; of() stores all links of the graph.
 class Bipartition {
  public:
   static Bipartition by_parity(int workers) {

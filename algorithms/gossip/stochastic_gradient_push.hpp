@@ -1,5 +1,6 @@
-// Stochastic gradient push (SGP): each worker sends parts of its model along a graph, half of it to one other worker
-// per step, a further one each time. Weights carried along (push-sum) correct for unequal shares.
+// Stochastic gradient push (SGP): each worker sends shares of its model along a graph; by default half of it to one
+// other worker per step, in turn to those 1, 2, 4, ... ranks further. Weights that travel with the models (push-sum)
+// correct for unequal shares.
 // Source:  Assran et al. 2019, "Stochastic Gradient Push for Distributed Deep Learning"; facebookresearch/
 //          stochastic_gradient_push, gossip_module/distributed.py.
 // Shapes:  gradient, parameters: (P,) flat float32.
@@ -9,11 +10,11 @@
 // Differs: workers store z = x / w and w, not x and w: x - eta g is a step of eta / w from z, and a mixture is the mean
 //          of models weighted by w, the same in exact arithmetic. The default graph is the paper's directed exponential
 //          one; only the columns of W need to sum to 1. Nothing is sent to a worker that has left; messages in flight
-//          to it are lost, x and w alike. A worker whose senders have all left loses its weight in time, and the run
-//          ends with that reason. A worker that loses its state continues from the last z sent to it (gossip.hpp), with
-//          w = 1: its own x and w are lost, and so are messages received but not mixed; messages in flight to it are
-//          not lost. So the sum of w, N before, changes by 1 minus the lost w, and the mean by the remaining weights is
-//          evaluated.
+//          to it are lost, both x and w. If all senders of a worker have left, its weight falls towards 0, and the run
+//          fails with that reason. A worker that loses its state continues from the last z sent to it (gossip.hpp),
+//          with w = 1: its own x and w are lost, and so are messages received but not mixed; messages in flight to it
+//          are not lost. So the sum of w, which was N, changes by 1 minus the lost w. The evaluated mean uses the
+//          remaining weights.
 //          Overlap has two forms. "paper" (our reading of its second algorithm): a worker sends in every tau-th step;
 //          in the next step in which it sends, it waits for the messages of the previous exchange. The graph advances
 //          by exchanges, not by steps, so that all links are used. "released": before each gradient a worker receives
@@ -37,7 +38,7 @@ namespace syncopate {
 
 struct PushOptions {
   enum class Overlap { paper, released };
-  Step overlap_steps{0};  // tau; 0: every step waits for its message
+  Step overlap_steps{0};  // tau; 0: every step waits for its messages
   Overlap overlap = Overlap::paper;
   IndividualModels evaluated = IndividualModels::mean;
   GossipGraphPtr graph = nullptr;  // null: one receiver in turn, 1, 2, 4, ... ranks further
@@ -77,7 +78,7 @@ class StochasticGradientPush : public Algorithm {
 
   std::string remark(int workers) const override { return graph_of(workers)->remark(); }
 
-  // In the released form it depends on which workers are late.
+  // None for the released form, in which the number of messages depends on which workers are late.
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
     const Step every = std::max(options_.overlap_steps, Step{1});
     if (options_.overlap == PushOptions::Overlap::released && options_.overlap_steps > Step{0}) return std::nullopt;
@@ -99,18 +100,19 @@ class StochasticGradientPush : public Algorithm {
     Step exchanges() const { return sent_; }      // number of exchanges begun
     Step begun_at() const { return begun_at_; }   // step in which the last exchange began
 
-    // Fails if less weight is left than `least` and all senders have left: the missing weight does not come back. (The
-    // weight of workers that are only late is in flight.)
+    // Fails if the weight is below `least` and all senders have left, since the missing weight then never comes back.
+    // If senders are only late, it is in flight.
     void check_weight(double least) {
       const auto has_left = [this](const Neighbour& link) { return gossip_.has_stopped(link.worker); };
       const auto have_left = [&](const std::vector<Neighbour>& links) { return std::ranges::all_of(links, has_left); };
       if (weight() >= least || !std::ranges::all_of(links_.senders_by_turn(), have_left)) return;
       worker_.fail(
-          fmt::format("worker {} has a weight of {:.2g} left and could only diverge: those who send to it have left",
+          fmt::format("worker {} has a weight of {:.2g} left and could only diverge: all workers that send to it have "
+                      "left",
                       worker_.rank().value, weight()));
     }
 
-    // Begins the next exchange: sends parts to the workers that are due, unless they have stopped.
+    // Begins the next exchange: sends shares to this exchange's receivers, unless they have stopped.
     void send() {
       begun_at_ = worker_.step();
       const Step exchange = sent_;
@@ -182,20 +184,21 @@ class StochasticGradientPush : public Algorithm {
     Step sent_{};
     Step begun_at_{};
     Step next_{};             // first exchange whose messages may be missing
-    std::set<Source> taken_;  // messages taken from next_ on: from faster workers, or without waiting
+    std::set<Source> taken_;  // messages of exchange next_ and later that have already been taken
     ResetOnOutage<std::map<Source, WeightedState>> received_;
   };
 
-  // An eighth of a worker's weight while no worker has left. With overlap, messages in flight hold back the weight that
-  // it has not kept. In the released form, fast workers exchange more often than the slow ones that they receive from,
-  // and have less weight.
+  // The weight below which a worker can only diverge: an eighth of the smallest weight while no worker has left. With
+  // overlap the weight that a worker has not kept may be in flight. In the released form fast workers exchange more
+  // often than the slow ones that they receive from, so they have less weight.
   static double least_weight(const PushOptions& options, const GossipGraph& graph) {
     const double healthy = graph.least_weight() / 8;
     if (options.overlap_steps == Step{0}) return healthy;
     return healthy * graph.least_kept() / (options.overlap == PushOptions::Overlap::paper ? 1 : 64);
   }
 
-  // After the step: an exchange every max(tau, 1) steps; by then the one before the last has ended.
+  // Called after each step. Begins an exchange every max(tau, 1) steps, and waits for the messages of all earlier ones
+  // (if tau = 0, of this one, too).
   static void exchange_as_in_paper(const Worker& worker, Step overlap, Pushes& pushes) {
     const Step step = worker.step() - 1;  // the step just taken
     if (step.value() % std::max<Step::Rep>(overlap.value(), 1) == 0) pushes.send();
@@ -204,7 +207,8 @@ class StochasticGradientPush : public Algorithm {
     pushes.mix_all();
   }
 
-  // Before the gradient: the next exchange begins once the last has ended, which is waited for only after tau steps.
+  // Called before each gradient: begins the next exchange once the last one has ended. Waits for that only after tau
+  // steps.
   static void exchange_as_released(const Worker& worker, Step overlap, Pushes& pushes) {
     const Step begun = pushes.exchanges();
     if (begun > Step{0}) {
@@ -226,16 +230,15 @@ inline std::unique_ptr<Algorithm> make_stochastic_gradient_push(Settings& settin
   constexpr std::int64_t most_steps = 1'000'000;
   PushOptions options;
   options.overlap_steps = settings.integer(
-      {"overlap_steps", "How many steps a message may be under way while its receiver goes on (tau).", "steps"}, 0,
+      {"overlap_steps", "Number of steps that a worker takes while its messages are in flight (tau).", "steps"}, 0,
       most_steps, 0);
   options.overlap =
-      settings.choice({"overlap", "How that is done: paper: a message every tau steps; released: once the last is in."},
+      settings.choice({"overlap", "When workers send: every tau steps (paper), or once the last message has arrived."},
                       {{"paper", Overlap::paper}, {"released", Overlap::released}}, options.overlap);
   if (options.overlap == Overlap::released && options.overlap_steps == Step{0})
     settings.fault("overlap", "needs overlap_steps of at least 1");
-  options.graph =
-      read_graph(settings, context, Mixing::column_stochastic,
-                 "Which workers send to which; left out: one worker per exchange, 1, 2, 4, ... ranks further in turn.");
+  options.graph = read_graph(settings, context, Mixing::column_stochastic,
+                             "Which workers send to which; default: in turn to the worker 1, 2, 4, ... ranks further.");
   options.evaluated = read_individual_models(settings);
   return std::make_unique<StochasticGradientPush>(options);
 }

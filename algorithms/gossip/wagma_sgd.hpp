@@ -1,6 +1,6 @@
-// WAGMA-SGD: after each step a worker's model is averaged with those of its group, and the groups change. Nobody waits:
-// the first of all workers to arrive at a round begins it, and a late worker takes part with the model that it sent
-// last. Every tau steps all wait for all, and average.
+// WAGMA-SGD: after each step a worker's model is averaged with those of its group, and the groups change from round to
+// round. Nobody waits: the first of all workers to arrive at a round begins it, and a late worker takes part with the
+// model that it sent last. Every tau steps, in a global round, all wait for each other and average all models.
 // Source:  Li et al. 2021, "Breaking (Global) Barriers in Parallel Stochastic Optimization With Wait-Avoiding Group
 //          Averaging" (arXiv 2005.00124): the abstract; the authors' code, Shigangli/WAGMA-SGD.
 // Shapes:  gradient, parameters: (P,) flat float32.
@@ -13,21 +13,21 @@
 //          "average-first", as in the code, averages and then steps along a gradient taken before, with decay and norms
 //          at the average.
 //          The code's communication threads, which answer while a worker computes, are one server here that holds all
-//          workers' newest models: 2 P floats per worker and round, where recursive doubling in a group sends log2(S) P
-//          and a ring 2 (S - 1) / S P. On shared links all messages pass that server's one link, and times are those of
-//          this stand-in. A worker is in time if it has arrived by the instant at which the server begins the round. A
-//          round averages the whole model, in the code one tensor. Which missed sums a late worker gets is not
-//          established; here that of the round at which it arrives. Groups are by digits of base S; if log2 S does not
-//          divide log2 N, the code's groups leave some workers separate until a global round. The code has S = 8 of 64
-//          workers, and a global round after every 10 others (global_every = 11, the default).
-//          A worker that has left is in no group and is not waited for; it is in the last mean if its budget was used
-//          up, and not only its data. A worker alone in its group keeps its model. A worker that is down is in its
-//          groups with its last model, and the next global round waits for it. A worker that loses its state asks the
-//          server for the last global mean, or the initial model, and begins its step and its momentum again; otherwise
-//          momentum stays with its worker.
-// Checks:  one group of all in time is Local SGD with H = 1, and so are global rounds alone; equal models do not change
-//          with either divisor; all have met after log_S N rounds; hand-worked timelines and a recursion in double
-//          precision.
+//          workers' newest models. It moves 2 P floats per worker and round, where recursive doubling in a group sends
+//          log2(S) P and a ring 2 (S - 1) / S P. With shared links all messages pass that server's one link, and the
+//          times are those of this server. A worker is in time if it has arrived when the server begins the round. A
+//          round averages the whole model; in the code it averages one tensor. Which missed sums a late worker gets is
+//          not established; here it gets that of the round at which it arrives. Groups are by digits of base S; if log2
+//          S does not divide log2 N, the code's groups leave some workers separate until a global round. The code has S
+//          = 8 of 64 workers, and a global round after every 10 others (global_every = 11, the default).
+//          A worker that has left is in no group, and nobody waits for it; it is in the last mean if its budget was
+//          used up, but not if only its data were. A worker alone in its group keeps its model. A worker that is down
+//          is in its groups with its last model, and the next global round waits for it. A worker that loses its state
+//          asks the server for the last global mean, or the initial model, and begins its step and its momentum again.
+//          In all other cases momentum stays with its worker.
+// Checks:  one group of all workers in time is Local SGD with H = 1, and so are global rounds alone; equal models do
+//          not change with either divisor; every worker's model has reached all others after log_S N rounds;
+//          hand-worked timelines and a recursion in double precision.
 #pragma once
 
 #include <fmt/format.h>
@@ -50,14 +50,15 @@ struct WagmaOptions {
   IndividualModels evaluated = IndividualModels::mean;
 };
 
-// Groups of S workers that change from round to round: ranks that differ in one digit of base S; the digits take turns.
-// With N and S powers of two these are the groups of a butterfly. No list is kept.
-// Checks:  if N is a power of S each round divides the workers, and all have met, directly or through others, once all
-//          digits have had their turn; masks of the butterfly; for any S that divides N no worker is left out.
+// Groups of S workers that change from round to round: the ranks of a group differ in one digit of base S, and the
+// digits take turns. If N and S are powers of two, these are the groups of a butterfly. Nothing is stored per worker.
+// Checks:  if N is a power of S each round divides the workers, and once all digits have had their turn every model has
+//          reached every worker, directly or through others; masks of the butterfly; for any S that divides N no worker
+//          is left out.
 class RotatingGroups {
  public:
-  // `size` must divide the number of workers. If that is not a power of `size`, the last turn groups ranks that are N /
-  // S apart.
+  // `size` must divide the number of workers. If that number is not a power of `size`, the last turn groups ranks that
+  // are N / S apart.
   RotatingGroups(int workers, int size) : size_(size), strides_({1}) {
     while (workers % (strides_.back() * size * size) == 0 && strides_.back() * size < workers)
       strides_.push_back(strides_.back() * size);
@@ -128,7 +129,7 @@ class WagmaSgd : public Algorithm {
                 "groups that change average whole models, and there is no model that all share to differ from"};
   }
 
-  // After the last step there is no round; all send their last model.
+  // There is no round after the last step; instead each worker sends its last model.
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
     const Bytes::Rep model = input.parameter_bytes.value();
     const Bytes::Rep of_worker = (input.steps.value() - 1) * (2 * model + 8) + model;
@@ -147,7 +148,7 @@ class WagmaSgd : public Algorithm {
           workers_(server.size(), {.newest = server.model()}),
           here_(server.size()) {}
 
-    // Receives a worker's model for a round (a late one is answered at once), its last model, or its farewell.
+    // Handles a worker's model for a round (answers it at once if it is late), its last model, or its farewell.
     void take(const Message& message) {
       server_.record_steps(message.from, message.step);
       workers_[message.from] = {.newest = message.model, .round = message.step, .brought = message.kind};
@@ -159,8 +160,8 @@ class WagmaSgd : public Algorithm {
         waiting_.push_back(message.from);
     }
 
-    // Begins the next round once a worker has arrived at it, a global one once all have, and answers these. A waiting
-    // worker is always at the next round: none continues from a round before it has taken place.
+    // Begins the next round if a worker has arrived at it, or, for a global round, if all have. Answers these workers.
+    // A waiting worker is always at the next round, since no worker continues from a round before it has taken place.
     void begin_if_due() {
       if (waiting_.empty() || (is_global(begun_ + 1) && std::ssize(waiting_) < here_)) return;
       form_means(++begun_);
@@ -185,7 +186,7 @@ class WagmaSgd : public Algorithm {
     struct OfWorker {
       ModelStatePtr newest{};
       Step round{};                                  // the last round at which it has arrived
-      Message::Kind brought = Message::Kind::model;  // with last_model and farewell it has ended
+      Message::Kind brought = Message::Kind::model;  // of its last message; last_model or farewell: it has ended
     };
     struct Mean {
       ModelStatePtr model{};
@@ -213,7 +214,7 @@ class WagmaSgd : public Algorithm {
       if (is_global(round)) server_.set_model(means_[round][Rank{0}].model);
     }
 
-    // Answers with the group's mean, and the weight of the worker's own model in it.
+    // Answers with the group's mean, and the weight with which the worker mixes in its own model.
     void reply(Rank to, bool in_time) const {
       const Step round = workers_[to].round;
       const Mean& mean = means_.at(round).at(group_of(to, round));
@@ -234,11 +235,11 @@ class WagmaSgd : public Algorithm {
     int here_;                   // workers that have not ended
     Step begun_{};               // the newest round that has begun
     std::vector<Rank> waiting_;  // workers at the next round
-    // By round and group, back to the oldest round that a worker has not reached.
+    // By round and group, back to the oldest round at which a worker has yet to arrive.
     std::map<Step, std::map<Rank, Mean>> means_;
   };
 
-  // Rounds are numbered by the steps before them, alike on all workers.
+  // A round's number is the number of steps before it, which is the same on all workers.
   static void average_in_group(Worker& worker) {
     const Rank server{worker.size()};
     worker.send(server, Message::of_model(worker.step(), worker.model()));
@@ -259,21 +260,20 @@ inline std::unique_ptr<Algorithm> make_wagma_sgd(Settings& settings, const Algor
   WagmaOptions options;
   const std::size_t faults = settings.faults_so_far();
   options.group_size = static_cast<int>(
-      settings.integer({"group_size", "How many workers average together in a round (S); it divides their number."}, 2,
+      settings.integer({"group_size", "How many workers average together in a round (S); divides the workers."}, 2,
                        Stated(std::max(context.workers, 2), "workers")));
   if (settings.faults_so_far() == faults && !context.are_divided_by(options.group_size))
-    settings.fault(
-        "group_size",
-        fmt::format("must divide the number of workers, {}: groups of a round are equally large", context.workers));
+    settings.fault("group_size",
+                   fmt::format("must divide the number of workers, {}: groups have equal sizes", context.workers));
   options.global_every =
-      settings.integer({"global_every", "Every how many steps all wait for all and average (tau); 0: never.", "steps"},
-                       0, most_steps, options.global_every.value());
+      settings.integer({"global_every", "Number of steps after which all workers average (tau); 0: never.", "steps"}, 0,
+                       most_steps, options.global_every.value());
   options.divisor = settings.choice(
       {"divisor",
-       "By what the sum of S models is divided: S in time and S + 1 late (paper), or always S + 1 (released)."},
+       "Divisor of the sum of S models: S if in time and S + 1 if late (paper), or always S + 1 (released)."},
       {{"paper", Divisor::paper}, {"released", Divisor::released}}, options.divisor);
   options.order = settings.choice(
-      {"order", "Whether models are averaged after the step, or before it, its gradient being taken before both."},
+      {"order", "Whether models are averaged after the step, or between the step's gradient and the step."},
       {{"step-first", Order::step_first}, {"average-first", Order::average_first}}, options.order);
   options.evaluated = read_individual_models(settings);
   return std::make_unique<WagmaSgd>(options);

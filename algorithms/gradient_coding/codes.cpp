@@ -47,7 +47,7 @@ Matrix encoding(const Matrix& h) {
   return b;
 }
 
-// a with a^T B = 1^T that is 0 at the stragglers; for the other workers in order of arrival.
+// Returns the weights a with a^T B = 1^T that are 0 at the stragglers, for the other workers in order of arrival.
 std::vector<double> decode(const TransposedSolutions& decodings, int workers, double largest_part,
                            std::span<const Rank> arrived) {
   constexpr double far_beyond = 1000;
@@ -65,8 +65,8 @@ std::vector<double> decode(const TransposedSolutions& decodings, int workers, do
   return weights;
 }
 
-// With part p on the workers p + offset (mod N): the sum, over the distances of two parts, of the squared number of
-// workers that they share.
+// How unevenly pairs of parts share workers if part p is on the workers p + offset (mod N): the sum, over the distances
+// between two parts, of the squared number of workers that they share.
 std::int64_t unevenness(const std::vector<int>& offsets, int workers) {
   std::vector<std::int64_t> shared(index_of(workers));
   for (const int a : offsets)

@@ -29,20 +29,22 @@ struct GradientCode {
   ByRank<int> group;                // by worker: within a group all messages are equal, so one suffices
   int groups = 0;
   int needed = 0;                    // number of messages from different groups that make a step
-  bool exact = true;                 // with fewer messages there is no sum; otherwise a step can use what there is
-  bool in_double_precision = false;  // for messages and their sum, because large weights cancel
+  bool exact = true;                 // fewer messages give no sum; if false, a step can use any number of messages
+  bool in_double_precision = false;  // of messages and their sum, because large weights cancel
   bool merges = true;                // whether several messages of a step may contain the same part
   // [message]: its weight in the sum, for messages of different groups in order of arrival.
   std::function<std::vector<double>(std::span<const Rank> arrived)> decode{};
 };
 
 // Cyclic repetition, for any number of workers: worker i holds the parts i .. i + s (mod N), and any N - s messages
-// give the sum. None if no code of 50 has a weight below the bound, over all sets of stragglers or, if there are very
-// many, 1000 random ones. `decode` throws RunFailure for a set that was not among these and is far beyond the bound.
+// give the sum. Draws up to 50 codes and checks the bound below for all sets of stragglers, or for 1000 random sets if
+// there are very many. Returns none if no code meets the bound. `decode` throws RunFailure for a set that was not
+// checked and is far beyond the bound.
 std::optional<GradientCode> cyclic_repetition(int workers, int stragglers, std::uint64_t seed);
 
-// The bound: the largest weight of a message times the largest of a part. Terms may be this much larger than the sum,
-// which is their difference. Rounding in double precision times this stays two digits below a float's.
+// The bound for (largest weight of a message) x (largest weight of a part). Terms may be this many times larger than
+// their sum, in which they cancel, so rounding errors grow by this factor. In double precision they then stay two
+// digits below the rounding error of a float.
 inline constexpr double largest_cyclic_weight = 1e7;
 
 // Fractional repetition: N / (s + 1) groups of s + 1 workers; all workers of a group send the plain sum of the same s +

@@ -20,7 +20,7 @@ class Answers {
       : code_(code), has_group_(at(code.groups)), has_part_(at(code.parts.size())) {}
 
   int count() const { return static_cast<int>(from_.size()); }
-  int parts() const { return parts_; }  // that are in at least one of them
+  int parts() const { return parts_; }  // number of parts that at least one message contains
 
   // The maximum number of answers, given that some workers with parts have left.
   int possible(const Server& server) const {
@@ -32,7 +32,7 @@ class Answers {
 
   bool has_group_of(Rank worker) const { return has_group_[at(code_.group[worker])] != 0; }
 
-  // How many of a worker's parts one of the messages already contains.
+  // How many of this worker's parts are already in a message that has arrived.
   int copies_from(Rank worker) const {
     const auto is_here = [&](const GradientCode::Part& part) { return has_part_[at(part.number)] != 0; };
     return static_cast<int>(std::ranges::count_if(code_.parts[worker], is_here));
@@ -62,13 +62,13 @@ class Answers {
   std::vector<Gradient> messages_;
 };
 
-// The number of groups that make this step: limited to those that have answered or still have a worker.
+// How many answers this step needs; not more than the groups that have answered or still have a worker.
 int needed_of_step(const Server& server, const GradientCode& code, const Answers& answers) {
   const int possible = answers.possible(server);
   if (code.exact && possible < code.needed)
     server.fail(
-        fmt::format("the gradient cannot be decoded any more: of {} different messages, {} are needed, but so "
-                    "many workers have left that {} can still come",
+        fmt::format("the gradient can no longer be decoded: of {} different messages, {} are needed, but so "
+                    "many workers have left that only {} can still arrive",
                     code.groups, code.needed, possible));
   return std::min(code.needed, possible);
 }
@@ -91,8 +91,8 @@ StochasticRule read_stochastic_rule(Settings& settings, int workers) {
   rule.code.copies = static_cast<int>(
       settings.integer({"copies", "How many workers compute each part."}, 1, Stated(workers, "workers")));
   rule.code.needed = workers;
-  const Key straggler_share{"straggler_share", "How likely a worker's message is to be missing, for the weights."};
-  const Key threshold{"threshold_s", "After what time a step ends with whoever has answered, instead of stragglers.",
+  const Key straggler_share{"straggler_share", "Probability that a worker's message is missing, for the weights."};
+  const Key threshold{"threshold_s", "Time after which a step ends with the answers it has, instead of `stragglers`.",
                       "s"};
   if (const auto threshold_s = settings.optional_number(threshold, Range::positive())) {
     if (settings.has("stragglers")) settings.fault("threshold_s", "must not be given together with stragglers");
@@ -105,7 +105,7 @@ StochasticRule read_stochastic_rule(Settings& settings, int workers) {
         straggler_share, share, Stated(static_cast<double>(stragglers) / workers, "stragglers / workers"));
   }
   rule.code.placement = settings.choice(
-      {"placement", "Whether parts are placed at random, or each worker has `copies` of them."},
+      {"placement", "Whether parts are placed at random, or so that each worker has exactly `copies` parts."},
       {{"independent", Placement::independent}, {"balanced", Placement::balanced}}, rule.code.placement);
   return rule;
 }
@@ -115,14 +115,14 @@ std::uint64_t read_seed(Settings& settings) {
       settings.integer({"code_seed", "The seed of the code."}, 0, std::numeric_limits<std::int64_t>::max(), 1));
 }
 
-// Limit for storing a list of parts for each worker, in every run of an experiment.
+// Every run of an experiment stores a list of parts for each worker.
 constexpr int most_coded_workers = 1 << 18;
 
 // Reports a fault if there are too many workers, unless their number is unknown.
 bool can_lay_out(Settings& settings, const AlgorithmContext& context) {
   const bool is_too_large = context.workers > most_coded_workers;
   if (context.workers_known && is_too_large)
-    settings.fault("code", fmt::format("is for at most {} workers, found {}", most_coded_workers, context.workers));
+    settings.fault("code", fmt::format("allows at most {} workers, found {}", most_coded_workers, context.workers));
   return context.workers_known && !is_too_large;
 }
 
@@ -130,7 +130,8 @@ constexpr int most_cyclic_workers = 512;  // beyond this a decomposition takes m
 
 enum class Code { fractional, cyclic, stochastic, ignore_stragglers };
 
-// None, with a fault, if the code does not fit the number of workers; none, without one, if that number is unknown.
+// Returns none and reports a fault if the code does not fit the number of workers. Returns none without a fault if that
+// number is unknown.
 std::optional<GradientCode> read_exact_code(Settings& settings, Code kind, const AlgorithmContext& context) {
   const int workers = context.workers;
   const std::size_t faults = settings.faults_so_far();
@@ -141,19 +142,19 @@ std::optional<GradientCode> read_exact_code(Settings& settings, Code kind, const
   if (kind == Code::fractional) {
     if (workers % (stragglers + 1) == 0) return fractional_repetition(workers, stragglers);
     settings.fault("stragglers",
-                   fmt::format("plus 1 must divide the number of workers, {}, with code = \"fractional\"; "
-                               "\"cyclic\" has no such condition",
+                   fmt::format("stragglers + 1 must divide the number of workers, {}, with code = \"fractional\"; "
+                               "\"cyclic\" allows any number",
                                workers));
     return std::nullopt;
   }
   if (workers > most_cyclic_workers) {
-    settings.fault("code", fmt::format("cyclic is for at most {} workers, found {}", most_cyclic_workers, workers));
+    settings.fault("code", fmt::format("cyclic allows at most {} workers, found {}", most_cyclic_workers, workers));
     return std::nullopt;
   }
   auto code = cyclic_repetition(workers, stragglers, seed);
   if (!code)
-    settings.fault("stragglers", fmt::format("the cyclic codes drawn for {} stragglers of {} workers have weights too "
-                                             "large for double precision; must be fewer, or another code_seed",
+    settings.fault("stragglers", fmt::format("all cyclic codes drawn for {} stragglers of {} workers have weights too "
+                                             "large for double precision; must be smaller, or try another code_seed",
                                              stragglers, workers));
   return code;
 }
@@ -165,7 +166,7 @@ void CodedSgd::run(Worker& worker) const {
     if (auto message = coded_gradient(worker)) worker.send_gradient(*std::move(message), ClippedBy::server);
 }
 
-// None if a newer model has arrived, or for a worker without parts.
+// Returns none if a newer model has arrived, or if the worker has no parts.
 std::optional<Gradient> CodedSgd::coded_gradient(Worker& worker) const {
   const Deadline deadline = cancels() ? Deadline::until_message() : Deadline();
   Gradient sum;
@@ -199,21 +200,21 @@ void CodedSgd::serve(Server& server) const {
     if (answers.count() == 0) return;  // all workers have left
     server.descend(answers.decode() / (server.size() * server.micro_batches()),
                    {.clipped_by = ClippedBy::server,
-                    .micro_batches = answers.parts() * server.micro_batches()});  // each counts once
+                    .micro_batches = answers.parts() * server.micro_batches()});  // each part counts once
     server.publish();
   }
 }
 
 std::unique_ptr<Algorithm> make_coded_sgd(Settings& settings, const AlgorithmContext& context) {
   const auto kind = settings
-                        .choice<Code>({"code", "How parts are shared out, and how the sum is formed of the answers."},
+                        .choice<Code>({"code", "How parts are distributed, and how answers are combined to the sum."},
                                       {{"fractional", Code::fractional},
                                        {"cyclic", Code::cyclic},
                                        {"stochastic", Code::stochastic},
                                        {"ignore-stragglers", Code::ignore_stragglers}})
                         .value_or(Code::fractional);
   const LateWork late =
-      settings.choice({"late", "Whether late work is finished, and dropped on arrival, or cancelled."},
+      settings.choice({"late", "Whether late work finishes, and is dropped on arrival, or is cancelled."},
                       {{"finish", LateWork::finish}, {"cancel", LateWork::cancel}}, LateWork::finish);
   if (kind != Code::stochastic) {
     auto code = read_exact_code(settings, kind, context);

@@ -6,10 +6,10 @@
 // Shapes:  gradient, parameters: (P,) flat float32; cyclic: messages of P doubles.   Units: threshold in seconds.
 // Cost:    per step N models down, up to N messages up; s + 1 parts of M micro-batches per worker (stochastic: d on
 //          average).
-// Differs: part p is what worker p computes in synchronous SGD, new in each step. A fractional step ends once each
-//          group has answered. Late work continues and is dropped on arrival; late = "cancel" stops it. With
-//          `threshold_s` a step ends then, but not before its first message. A micro-batch of a step is kept once; its
-//          copies count as dropped, though the time of a message with such copies is not discarded.
+// Differs: part p is what worker p computes in synchronous SGD, new in each step. A step with a fractional code ends
+//          once each group has answered. Late work continues and is dropped on arrival; late = "cancel" stops it. With
+//          `threshold_s` a step ends after that time, but not before its first message. A micro-batch of a step counts
+//          as kept once and its copies as dropped; the time of a message that contains copies is not discarded.
 // Checks:  fractional equals synchronous SGD bit for bit, whichever workers straggle, cyclic up to rounding for every
 //          set of s stragglers; without a code the mean is over the workers that have answered; the stochastic sum is
 //          unbiased, with independent placement of variance p / (1 - p) [(1/d - 1/N) sum |g_i|^2 + |G|^2 / N].
@@ -28,12 +28,12 @@ enum class LateWork {
 
 class CodedSgd : public Algorithm {
  public:
-  // threshold: from the sending of the models, for codes that can work with fewer messages than they need.
+  // threshold: counted from the sending of the models; only for codes that are not exact.
   CodedSgd(GradientCode code, LateWork late, Duration threshold = longest_duration)
       : code_(std::move(code)), late_(late), threshold_(threshold) {}
 
   void run(Worker& worker) const override;
-  // Throws RunFailure if so many workers have left that an exact code has no sum any more.
+  // Throws RunFailure if so many workers have left that an exact code can no longer give the sum.
   void serve(Server& server) const override;
   Traits traits() const override {
     return {

@@ -2,15 +2,16 @@
 // Source:  Wang and Joshi 2019, "Adaptive Communication Strategies to Achieve the Best Error-Runtime Trade-off in
 //          Local-Update SGD"; Paddle's AdaptiveLocalSGDOptimizer. The formulas: LossPeriod (run_periods.hpp).
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: intervals in steps, or seconds of the workers' clock.
-// Cost:    one all-reduce of P floats per round; per interval one all-gather of a loss, 8 bytes of each worker (the
-//          first time F_0 too); with intervals in seconds one per round, with the clocks, 8 bytes more.
+// Cost:    one all-reduce of P floats per round, and per interval one all-gather of 8 bytes of each worker, its loss
+//          (the first time also F_0, 8 bytes more). With intervals in seconds there is an all-gather per round, which
+//          includes the clocks, 8 bytes more.
 // Differs: by default an interval is a round, as in Paddle. The paper's interval is T_0 seconds: a new one begins with
 //          the first average after each multiple of T_0, or of a number of steps. T_0 has no default, since the paper's
-//          is not established. F_l is the workers' mean loss of the last step before the interval, as in Paddle, not
-//          that of the whole training set; F_0 is that of the first step, eta_0 its rate. Paddle's first average, after
-//          its first step, is left out. A worker that loses its state in the first interval leaves its loss out of F_0;
-//          numbers that all have agreed on are not lost. Momentum stays with its worker unless chosen; the last average
-//          falls on the last step.
+//          is not established. F_l is the workers' mean loss in the last step before the interval, as in Paddle, not
+//          the loss of the whole training set; F_0 is the mean loss in the first step, and eta_0 that step's rate.
+//          Paddle's first average, after its first step, is left out. If a worker loses its state in the first
+//          interval, its loss is left out of F_0; numbers that all have agreed on are not lost. Momentum stays with its
+//          worker unless `moments` says otherwise; the last average is taken after the last step.
 // Checks:  a constant loss and rate equal Local SGD with the period tau_0 bit for bit; periods of a quadratic against
 //          its recursion in double precision; virtual times by hand.
 #pragma once
@@ -27,7 +28,7 @@ class AdaComm : public LocalRounds {
 };
 
 inline std::unique_ptr<Algorithm> make_adacomm(Settings& settings, const AlgorithmContext& context) {
-  if (context.time_only) settings.fault("algorithm", "needs a model: how long its rounds are follows from the loss");
+  if (context.time_only) settings.fault("algorithm", "needs a model: the training loss decides how long rounds are");
   const LossPeriodOptions options = read_loss_period(settings, period_context(context));
   return std::make_unique<AdaComm>(options, read_state_policies(settings, context));
 }

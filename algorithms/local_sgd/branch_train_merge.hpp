@@ -1,12 +1,13 @@
-// Branch, train, merge: synchronous SGD for some steps, then all workers train alone, and merge once at the end.
+// Branch, train, merge: synchronous SGD for some steps (seed steps); then all workers train alone, and their models are
+// merged once, at the end.
 // Source:  Li et al. 2022, "Branch-Train-Merge"; without seed steps Wortsman et al. 2022, "LoFi".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    one all-reduce of P floats per seed step; at the end one more, or N - 1 models to worker 0.
 // Differs: workers draw from shards of the same data, not from separate domains. An ensemble weighs its members equally
 //          (the mean of their predicted probabilities), and keeps each one's BatchNorm statistics. A moving average
 //          (`average`) includes the merge; ensembles have no moving average.
-// Checks:  as many seed steps as the budget has equal synchronous SGD; LoFi equals Local SGD with one round; an
-//          ensemble of equal models predicts the same as the model; bytes of both ways to merge.
+// Checks:  with seed steps only it equals synchronous SGD; LoFi equals Local SGD with one round; an ensemble of equal
+//          models predicts the same as the model; bytes of both ways to merge.
 #pragma once
 
 #include <limits>
@@ -35,7 +36,7 @@ class BranchTrainMerge : public Algorithm {
     return {.follows_clock = false,
             .settles_after = seed_steps_,
             .publishes_rounds = true,
-            .exchanged_whole = "models are averaged once, at the end, and what a worker did not send would be lost"};
+            .exchanged_whole = "models are averaged once, at the end, so the part that is not sent would be lost"};
   }
 
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
@@ -55,7 +56,7 @@ class BranchTrainMerge : public Algorithm {
       auto message = worker.receive({.from = Rank{other}});
       if (message) members.push_back(std::move(message->model));
     }
-    worker.barrier();  // all agree on the work done and the bytes sent
+    worker.barrier();  // makes all workers agree on the work done and the bytes sent
     publish(worker, policies_, std::move(members));
   }
 
@@ -70,13 +71,13 @@ inline std::unique_ptr<Algorithm> make_branch_train_merge(Settings& settings, co
   if (!context.budget_ends_alone)
     settings.fault(
         "algorithm",
-        "needs a budget in steps, epochs, seconds or samples: workers that train alone send nothing, so that "
-        "a budget of bytes never ends");
+        "needs a budget in steps, epochs, seconds or samples: workers that train alone send nothing, so a budget in "
+        "bytes would never end");
   const Merge merge = settings.choice(
       {"merge", "How models are merged at the end: their average, or an ensemble that averages their predictions."},
       {{"average", Merge::average}, {"ensemble", Merge::ensemble}}, Merge::average);
   if (merge == Merge::ensemble && settings.has("average"))
-    settings.fault("average", "must be left out where merge = \"ensemble\": what is evaluated is no model");
+    settings.fault("average", "must be left out with merge = \"ensemble\": an ensemble has no moving average");
   const StatePolicies policies = merge == Merge::average ? read_buffer_policies(settings, context) : StatePolicies{};
   return std::make_unique<BranchTrainMerge>(seed_steps, merge, policies);
 }

@@ -1,19 +1,20 @@
-// CO2: local steps continue while the last round's average is under way, with a heavy-ball outer step along it.
+// CO2: local steps continue while the last round's average is under way; then a heavy-ball outer step goes along it.
 // Source:  Sun et al. 2024, "CO2: Efficient Distributed Training with Full Communication-Computation Overlap", and its
 //          authors' code.
 // Shapes:  gradient, parameters, outer momentum: (P,) flat float32.   Units: rate, momentum and gap without one.
 // Cost:    as overlapped_diloco.hpp, whose program it uses with delayed updates.
-// Differs: m <- momentum m + (x - mean(y)) / gap;  X <- X - rate m;  all workers go on from X. By default (`anchor =
-//          "round-start"`) mean(y) is the previous round's, and x the X that this round began at, so that all progress
-//          arrives, one round late. That the paper pairs them so is not confirmed: its text was not read here. Momentum
-//          0.5, rate 1 and a constant gap of 1 are the code's defaults. `rounds = "blocking"`, what the published code
-//          runs by default, waits for the mean of this round's y: SlowMo without its division by the inner rate.
+// Differs: m <- momentum m + (x - mean(y)) / gap;  X <- X - rate m;  all workers continue from X. By default (`anchor =
+//          "round-start"`) mean(y) is that of the previous round's models, and x the X at which that round began, so
+//          that all progress arrives, one round late. It is not confirmed that the paper pairs them in this way: its
+//          text was not read here. Momentum 0.5, rate 1 and a constant gap of 1 are the code's defaults. `rounds =
+//          "blocking"`, which the published code runs by default, waits for the mean of this round's y: SlowMo without
+//          its division by the inner rate.
 //          `anchor = "outer-model"` pairs the late mean(y) with the newest X, which occurs nowhere in the code; it was
 //          the default before results version 6. With rate 1 and no momentum it is two separate trainings, of even and
 //          odd rounds, so that half of the work is lost. The paper divides by a measured staleness gap, and clips the
 //          elements of the step. How it measures the gap is not established, and the code's clip has no effect: both
-//          are left out, and a constant gap only divides the rate. So are the code's sharding of m, and its averages
-//          within groups, which its default options never reach.
+//          are left out, and a constant gap only divides the rate. The code's sharding of m is also left out, and its
+//          averages within groups, which its default options never use.
 // Checks:  a recursion in double precision; anchored at the round's start it equals delayed DiLoCo without momentum,
 //          and with rounds of one step by one worker, rate 1 and no momentum it is SGD by gradients one step late;
 //          blocking rounds with rate 1 and no momentum are Local SGD; with anchor = "outer-model", rate 1 and no
@@ -29,16 +30,17 @@ inline std::unique_ptr<Algorithm> make_co2(Settings& settings, const AlgorithmCo
   enum class Rounds { overlapped, blocking };
   constexpr Range finite{.low = 0, .low_open = true, .high_open = true};
   auto period = read_sync_period(settings, context);
-  const double rate = settings.number({"rate", "How far an outer step goes."}, finite, 1.0);
+  const double rate = settings.number({"rate", "Outer learning rate."}, finite, 1.0);
   const double momentum = settings.number({"momentum", "Share of the last outer step that the next one keeps."},
                                           Range{.low = 0, .high = 1, .high_open = true}, 0.5);
   const double gap = settings.number({"gap", "The divisor of differences from the average."}, finite, 1.0);
   const auto rounds =
-      settings.choice({"rounds", "Whether the next round goes on while the average is under way, or waits for it."},
+      settings.choice({"rounds", "Whether the next round overlaps the average, or begins after it."},
                       {{"overlapped", Rounds::overlapped}, {"blocking", Rounds::blocking}}, Rounds::overlapped);
   if (rounds == Rounds::blocking) {
     if (settings.has("anchor"))
-      settings.fault("anchor", "must not be given with rounds = \"blocking\": differences begin where the round began");
+      settings.fault("anchor",
+                     "must be left out with rounds = \"blocking\": the anchor is the model that began the round");
     return std::make_unique<OuterLocalSgd>(std::move(period), make_heavy_ball(rate, momentum, gap),
                                            read_overlapped_policies(settings, context));
   }

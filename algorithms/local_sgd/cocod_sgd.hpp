@@ -1,5 +1,5 @@
-// CoCoD-SGD: local steps continue while the last round's models are averaged. Then each worker adds its steps since
-// that round to the average.
+// CoCoD-SGD: local steps continue while the models of the last round's end are averaged. Then each worker adds the
+// steps that it has taken meanwhile to the average.
 // Source:  Shen et al. 2019, "Faster Distributed Deep Net Training: Computation and Communication Decoupled Stochastic
 //          Gradient Descent".
 // Shapes:  gradient, parameters: (P,) flat float32.
@@ -7,7 +7,7 @@
 // Differs: as in its code: model = mean(s) + (model - s), with s the model that was sent. At the end of the first round
 //          a worker keeps its model; after the last round all take the average of their models. The evaluated model is
 //          the received average, which is one round old. BatchNorm statistics stay with their worker. Every round has H
-//          steps; the code's first one has H + 1, since it asks for the step's number before it counts it.
+//          steps; the code's first one has H + 1, since it tests the step's number before it increments it.
 // Checks:  one worker, or workers that compute the same, equal serial SGD; a recursion in double precision.
 #pragma once
 

@@ -11,8 +11,8 @@ namespace {
 // progress of its own steps.
 class FragmentLearner {
  public:
-  // The worker must outlive it. It answers once it has taken `minimum_steps` since it received a fragment: with the
-  // difference to its base if it `subtracts`, else with its model.
+  // `worker` must outlive this object. It answers a round once it has taken `minimum_steps` since it received the
+  // round's fragment. The answer is the difference to its base if it `subtracts`, and its model if not.
   FragmentLearner(Worker& worker, int fragments, Step minimum_steps, bool subtracts)
       : worker_(worker), server_{worker.size()}, minimum_steps_(minimum_steps), progress_(fragments) {
     if (subtracts) base_ = worker.model();
@@ -20,8 +20,8 @@ class FragmentLearner {
 
   Rank server() const { return server_; }
 
-  // Takes a step from the worker's model. If an outage has erased that, it steps from the server's newest model, which
-  // becomes the base, and asks which round is open.
+  // Takes a step from the worker's model. If an outage has erased the model, it steps from the server's newest one,
+  // which becomes the base, and asks which round is open.
   void take_local_step() {
     ResetOnOutage<bool> has_state(worker_, true);
     const Gradient gradient = worker_.compute_step_gradient(Samples::in_turn);
@@ -32,7 +32,7 @@ class FragmentLearner {
     if (!had_state) worker_.send(server_, Message::note(worker_.step()));
   }
 
-  // Replaces the worker's fragments by those that the server has sent so far.
+  // Replaces fragments of the worker's model by those that have arrived from the server.
   void apply_fragments() {
     while (const auto news = worker_.receive({.from = server_, .until = worker_.now()})) {
       if (!news->numbers.empty()) open_ = OpenRound::from(news->numbers);
@@ -44,7 +44,8 @@ class FragmentLearner {
     }
   }
 
-  // Sends the open round's fragment, unless there is no open round or the worker has answered it.
+  // Sends the open round's fragment if the worker has not answered this round, the round has begun, and the worker has
+  // taken enough steps.
   void answer_if_due() {
     if (!open_ || worker_.now() < open_->begins) return;
     const Slice fragment = open_->fragment(progress_.fragments());
@@ -82,11 +83,11 @@ class FragmentLearner {
   Step minimum_steps_;
   FragmentProgress progress_;
   std::optional<OpenRound> open_ = OpenRound{};  // none: already answered, or unknown
-  std::optional<double> sync_s_{};               // how long the last fragment took to arrive; none: no fragment yet
-  ModelStatePtr base_{};                         // none: the server subtracts
+  std::optional<double> sync_s_{};               // seconds that the last fragment took to arrive; none: no fragment yet
+  ModelStatePtr base_{};                         // null: the server subtracts
 };
 
-// The answers that the server has received, for the current fragment and for the others.
+// The answers that the server has received, by fragment.
 class FragmentAnswers {
  public:
   FragmentAnswers(Server& server, int fragments, LateAnswers late)
@@ -99,12 +100,12 @@ class FragmentAnswers {
     while (server_.now() < time && server_.workers_left() > 0) receive(time);
   }
 
-  // Receives until this many workers, or all that have not left, have answered for the open round.
+  // Receives until `workers` workers, or all that have not left, have answered the open round, or until `until`.
   void collect(int workers, Time until) {
     while (server_.now() < until && std::ssize(here().senders) < workers && !all_have_answered()) receive(until);
   }
 
-  // The answers for the open round, by worker.
+  // Takes the answers to the open round, sorted by worker.
   std::vector<FragmentAnswer> take() {
     std::vector<FragmentAnswer> answers = std::exchange(here(), {}).answers;
     std::ranges::stable_sort(answers, {}, &FragmentAnswer::from);
@@ -114,7 +115,7 @@ class FragmentAnswers {
  private:
   struct OfFragment {
     std::vector<FragmentAnswer> answers;
-    std::set<Rank> senders;  // with late answers a worker may have several
+    std::set<Rank> senders;  // may be fewer than the answers: if late ones count, a worker may have several
   };
 
   OfFragment& here() { return of_[static_cast<std::size_t>(round_.fragment(static_cast<int>(of_.size())).index)]; }
@@ -152,16 +153,15 @@ class FragmentAnswers {
 GraceOptions read_grace(Settings settings) {
   GraceOptions options;
   options.margin =
-      settings.number({"margin", "Part of the time to spare that is waited for others (gamma)."}, Range::between(0, 1));
+      settings.number({"margin", "Share of the spare time in which the server waits (gamma)."}, Range::between(0, 1));
   options.overlap_steps =
-      settings.number({"overlap_steps", "Within how many local steps a round should be over (tau).", "steps"},
+      settings.number({"overlap_steps", "Local steps within which a round should end (tau).", "steps"},
                       Range::at_least(0), options.overlap_steps);
   options.averaging = settings.number({"averaging", "Weight of the newest value in the averages of measured times."},
                                       Range{.low = 0, .high = 1, .low_open = true}, options.averaging);
-  options.initial_s = settings.number({"initial_s", "The window while nothing has been measured.", "s"},
+  options.initial_s = settings.number({"initial_s", "The window until times have been measured.", "s"},
                                       Range::between(0, 1e9), options.initial_s);
-  options.longest_s =
-      settings.number({"longest_s", "The window is no longer than this.", "s"}, Range::at_least(0), options.longest_s);
+  options.longest_s = settings.number({"longest_s", "The longest window.", "s"}, Range::at_least(0), options.longest_s);
   return options;
 }
 
@@ -231,32 +231,32 @@ ModelStatePtr DecoupledDiLoCo::stepped(const Server& server, Slice fragment, con
 std::unique_ptr<Algorithm> make_decoupled_diloco(Settings& settings, const AlgorithmContext& context) {
   DecoupledOptions options;
   if (const auto quorum = settings.optional_integer(
-          {"quorum", "How many workers must have answered before a round may end (K).", "workers", "all"}, 1,
+          {"quorum", "How many workers must answer before a round may end (K).", "workers", "all"}, 1,
           Stated<std::int64_t>(context.workers, "the number of workers")))
     options.quorum = static_cast<int>(*quorum);
   options.fragments = read_fragments(settings, 1, context.parameters);
   const BudgetCheck work = context.work.of(context.workers);
   if (const auto steps = settings.optional_integer(
-          {"local_steps", "A round begins no sooner than steps / fragments of the step time after the one before (H).",
-           "steps", "at the end of the one before"},
+          {"local_steps", "Rounds begin at least local_steps / fragments times the step time apart (H).", "steps",
+           "each begins at the end of the previous one"},
           1, 1'000'000'000))
     options.local_steps = work.check(settings, "local_steps", *steps, options.fragments.count());
   options.minimum_steps = settings.integer(
-      {"minimum_steps", "A worker answers once it has taken so many since it got the fragment.", "steps"}, 1,
+      {"minimum_steps", "Steps that a worker takes from receiving a fragment to its answer, at least.", "steps"}, 1,
       1'000'000'000, 1);
   work.check(settings, "minimum_steps", options.minimum_steps.value());
   if (settings.has("grace")) {
     options.grace = read_grace(settings.section(
-        {"grace", "How long further answers are waited for once there is a quorum; without it: not."}));
-    if (!options.quorum) settings.fault("grace", "needs a quorum: without one a round waits for all workers anyway");
+        {"grace", "How long the server waits for more answers after the quorum; if left out, not at all."}));
+    if (!options.quorum) settings.fault("grace", "needs a `quorum`: without it a round waits for all workers anyway");
     if (options.quorum == context.workers)
-      settings.fault("grace", "must be left out: a quorum of all workers leaves nobody to wait for");
+      settings.fault("grace", "must be left out: with a quorum of all workers there is nobody left to wait for");
   }
   options.merge = read_merge_rule(settings);
   using Anchor = DecoupledOptions::Anchor;
   options.anchor = settings.choice({"anchor",
-                                    "The minuend of a worker's part: the server's last value, or the one that "
-                                    "the worker began from."},
+                                    "What a worker's fragment is subtracted from: the server's last value, or the one "
+                                    "it began from."},
                                    {{"server", Anchor::server}, {"base", Anchor::base}}, options.anchor);
   options.late = settings.choice({"late",
                                   "Whether answers to a round that has ended are dropped, or count in their "
@@ -299,14 +299,14 @@ AnswerTotals::AnswerTotals(const std::vector<FragmentAnswer>& answers, int micro
   for (const FragmentAnswer& answer : answers) {
     const auto steps = static_cast<double>(answer.work.micro_batches) / micro_batches_per_step;
     slowest_step_s = std::max(slowest_step_s, to_seconds(answer.work.time) / steps);
-    slowest_sync_s = std::max(slowest_sync_s, answer.sync_s);  // none is the smallest
+    slowest_sync_s = std::max(slowest_sync_s, answer.sync_s);  // none is smaller than any value
     micro_batches += answer.work.micro_batches;
   }
 }
 
 double GraceWindow::length_s() const {
   if (!step_s_ || !quorum_s_ || !sync_s_) return std::min(options_.initial_s, options_.longest_s);
-  if (options_.margin == 0) return 0;  // also for infinite spare time
+  if (options_.margin == 0) return 0;  // avoids 0 x infinity if the spare time is infinite
   const double spare_s = options_.overlap_steps * *step_s_ - *quorum_s_ - *sync_s_;
   return std::min(options_.margin * std::max(0.0, spare_s), options_.longest_s);
 }

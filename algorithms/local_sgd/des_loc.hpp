@@ -2,16 +2,16 @@
 // changing vectors are averaged rarely.
 // Source:  Iacob et al. 2026, "DES-LOC: Desynced Low Communication Adaptive Optimizers for Training Foundation Models".
 // Shapes:  gradient, parameters, each moment: (P,) flat float32.   Units: periods in steps.
-// Cost:    per step (1 / K_x + 1 / K_u + 1 / K_v) P floats in all-reduces: with the recommended K_u = 3 K_x and K_v = 6
-//          K_x half of what Local Adam (all K_x) moves. Workers meet every K_x steps, if the others are multiples of
-//          it, and wait for stragglers as in Local SGD.
-// Differs: its authors' code was not available. Averages that fall on one step are one all-reduce. Step t begins with
+// Cost:    per step (1 / K_x + 1 / K_u + 1 / K_v) P floats in all-reduces. With the recommended K_u = 3 K_x and K_v = 6
+//          K_x this is half of what Local Adam sends, whose periods are all K_x. If K_u and K_v are multiples of K_x,
+//          workers synchronise every K_x steps, and wait for stragglers as in Local SGD.
+// Differs: its authors' code was not available. Averages after the same step are one all-reduce. Step t begins with
 //          the averages after t steps, so a moment's mean replaces the moment before the update. The second moment
 //          itself is averaged, not its root. Not established: whether a step that begins with an average of the
 //          parameters computes its gradient at the average (as here) or at the model before; and the bias correction
-//          (here that of the run's optimizer). Gradients are clipped by `training.clip_norm`. The last step averages
-//          the parameters. A worker that loses its state takes that of the last synchronisation. If only moments were
-//          averaged there, it keeps its own parameters of that time.
+//          (here that of the run's optimizer). Gradients are clipped by `training.clip_norm`. The parameters are
+//          averaged after the last step. A worker that loses its state takes the one of the last synchronisation. If
+//          only moments were averaged there, it takes its own parameters of that time.
 // Checks:  K_x = K_u = K_v equals Local SGD with averaged moments, and moments that are never averaged equal Local SGD
 //          with kept ones, bit for bit; AdamW's recursion in double precision; bytes in closed form.
 #pragma once
@@ -31,8 +31,8 @@ class DesLoc : public LocalRounds {
 };
 
 inline std::unique_ptr<Algorithm> make_des_loc(Settings& settings, const AlgorithmContext& context) {
-  auto schedule = read_moment_schedule(
-      settings, {"period", "From one average of the parameters to the next (K_x).", "steps"}, period_context(context));
+  auto schedule = read_moment_schedule(settings, {"period", "Steps between averages of the parameters (K_x).", "steps"},
+                                       period_context(context));
   return std::make_unique<DesLoc>(std::move(schedule), read_buffer_policies(settings, context));
 }
 

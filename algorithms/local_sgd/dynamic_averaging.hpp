@@ -6,15 +6,16 @@
 //          latency alone for each request of the coordinator; at the end a model from each worker. "gathered": two
 //          numbers per worker all-gathered per check, one all-reduce of P floats per average.
 // Differs: "own" (default): every `check_every` steps a worker sends its model to the coordinator, a server, if its
-//          squared distance from the reference is above the threshold. The coordinator adds random workers until the
-//          mean of the collected models is within the threshold: they continue from that mean. Once all are collected,
-//          or there have been as many violations as workers since the last such time, all are averaged, and that is the
-//          new reference. Violations are counted from the last average of all, however it came about. It is not
-//          confirmed whether the paper resets the count if all were collected by asking.
-//          In the paper all workers step in time with each other; here a worker answers a request after its next check,
-//          so that models may be of different steps. Moments stay with their workers. The mean of all last models ends
-//          the run. "gathered" (ours): all are averaged if the mean squared distance, which bounds the variance of the
-//          models, is above the threshold; every check waits for the slowest.
+//          squared distance from the reference is above the threshold (a violation). The coordinator requests models of
+//          random workers until the mean of the collected models is within the threshold; these workers continue from
+//          that mean. Once all models are collected, or there have been as many violations as workers since the last
+//          average of all, all models are averaged, and the result is the new reference. Every average of all resets
+//          the count of violations. It is not confirmed whether the paper resets it if all models were collected by
+//          requests.
+//          In the paper all workers take their steps at the same time; here a worker answers a request after its next
+//          check, so that models may be of different steps. Moments stay with their workers. The mean of all last
+//          models is the result of the run. "gathered" (ours): all models are averaged if their mean squared distance
+//          from the reference, which bounds their variance, is above the threshold; every check waits for the slowest.
 // Checks:  threshold 0 equals Local SGD with the period of the checks, inf one-shot averaging; a hand-worked round of
 //          partial averages; "gathered": the steps of the averages against a computation in double precision.
 #pragma once
@@ -35,7 +36,7 @@ struct DynamicOptions {
   double threshold = 0;  // Delta
   Step check_every{1};   // b
   Checks checks = Checks::own;
-  StatePolicies policies{};  // gathered
+  StatePolicies policies{};  // only for Checks::gathered
 };
 
 class DynamicAveraging : public Algorithm {
@@ -61,12 +62,12 @@ class DynamicAveraging : public Algorithm {
             .follows_clock = !is_gathered(),
             .publishes_rounds = is_gathered(),
             .held = {.models = 2.5, .moments = 1.5},
-            .exchanged_whole = "workers send whole models, of whom and when depends on how far they are apart"};
+            .exchanged_whole = "workers send whole models, and which of them do depends on their distances"};
   }
 
  private:
-  // Whether the models are still near their last average. All workers get the same answer, since it depends on gathered
-  // numbers. So does the end of the budget, which one worker may reach earlier than another.
+  // Whether the models are still near their last average and the budget has not ended on any worker. All workers get
+  // the same answer, since it depends on gathered numbers.
   static bool stays_apart(Worker& worker, const ModelStatePtr& last, double threshold) {
     const double distance = worker.distance(worker.model(), last);
     const std::array mine = {distance * distance, worker.budget_left(BudgetView::local) ? 0.0 : 1.0};
@@ -76,11 +77,11 @@ class DynamicAveraging : public Algorithm {
         sum += all[i];
         ended += all[i + 1];
       }
-      return sum / worker.size() <= threshold && ended == 0;  // NaN leads to an average, so that it shows
+      return sum / worker.size() <= threshold && ended == 0;  // NaN gives an average, in which it is visible
     });
   }
 
-  // All workers share the test: the mean of their squared distances from the last average. Every check is an
+  // Checks::gathered: all workers test the mean of their squared distances from the last average. Every check is an
   // all-gather, and averages are over all workers.
   static void average_by_gathered_distances(Worker& worker, const DynamicOptions& options) {
     while (worker.budget_left()) {
@@ -92,10 +93,10 @@ class DynamicAveraging : public Algorithm {
     }
   }
 
-  // The kind of message between coordinator and workers: the first number of a message with a model.
+  // Kinds of messages between coordinator and workers. The first number of a message with a model is its kind.
   enum class CoordinatorNews {
     answer,     // to the coordinator: the requested model
-    violation,  // to the coordinator: the model has left the reference's neighbourhood
+    violation,  // to the coordinator: a model that is too far from the reference
     partial,    // from the coordinator: the mean of some models
     reference,  // from the coordinator: the mean of all models
   };
@@ -130,8 +131,8 @@ class DynamicAveraging : public Algorithm {
       if (!has_ended && message.numbers.front() == as_number(CoordinatorNews::violation)) ++violations_;
     }
 
-    // If the mean of the collected models is near the reference, or all models are collected, replaces them by it;
-    // otherwise requests another model.
+    // If all models are collected, or their mean is near the reference, sends the mean to the collected workers. If
+    // not, requests another model, or all models if there have been as many violations as workers.
     void settle() {
       if (together_.empty() || !asked_.empty()) return;
       const int working = server_.size() - static_cast<int>(last_.size());
@@ -182,11 +183,11 @@ class DynamicAveraging : public Algorithm {
     double threshold_;
     ModelStatePtr reference_;
     std::map<Rank, ModelStatePtr> together_;  // the balancing set: these workers wait for a model
-    std::set<Rank> asked_;                    // requested, not answered yet
+    std::set<Rank> asked_;                    // workers with a request that they have not answered yet
     std::map<Rank, ModelStatePtr> last_;      // last models of workers that have ended
     int violations_ = 0;                      // since the last average of all
     Step asked_so_far_{};
-    Step latest_step_{};  // latest step of a worker
+    Step latest_step_{};  // the largest step number of a message so far
   };
 
   bool is_gathered() const { return options_.checks == DynamicOptions::Checks::gathered; }
@@ -197,7 +198,7 @@ class DynamicAveraging : public Algorithm {
     const Rank coordinator{worker.size()};
     const bool is_asked = worker.receive({.from = coordinator, .until = worker.now()}) != nullptr;
     const double distance = worker.distance(worker.model(), reference);
-    const bool violates = !(distance * distance <= options_.threshold);  // NaN leads to an average, so that it shows
+    const bool violates = !(distance * distance <= options_.threshold);  // true for NaN, so that it is visible
     if (!is_asked && !violates) return;
     const auto news = violates ? CoordinatorNews::violation : CoordinatorNews::answer;
     worker.send(coordinator, Message::of_model(worker.step(), worker.model(), {as_number(news)}));
@@ -213,20 +214,19 @@ class DynamicAveraging : public Algorithm {
 
 inline std::unique_ptr<Algorithm> make_dynamic_averaging(Settings& settings, const AlgorithmContext& context) {
   if (context.time_only)
-    settings.fault("algorithm", "needs a model: it measures how far the workers' parameters are apart");
+    settings.fault("algorithm", "needs a model: it measures distances between the workers' parameters");
   if (!context.budget_ends_alone)
     settings.fault("algorithm",
                    "needs a budget in steps, epochs, seconds or samples: models that stay near each other are never "
-                   "sent, so that a budget of bytes never ends");
+                   "sent, so a budget in bytes would never end");
   DynamicOptions options;
   options.threshold = settings.number(
       {"threshold", "Squared distance from the last average beyond which models are averaged."}, Range::at_least(0));
-  options.check_every = settings.integer({"check_every", "Steps from one look at the distances to the next.", "steps"},
-                                         1, std::numeric_limits<Step::Rep>::max());
+  options.check_every = settings.integer({"check_every", "Steps between checks of the distances.", "steps"}, 1,
+                                         std::numeric_limits<Step::Rep>::max());
   using Checks = DynamicOptions::Checks;
   options.checks = settings.choice(
-      {"checks",
-       "By what models are averaged: own: each worker's own distance; gathered: the mean of all, known to all."},
+      {"checks", "What a check compares with the threshold: each worker's own distance, or the gathered mean of all."},
       {{"own", Checks::own}, {"gathered", Checks::gathered}}, options.checks);
   options.policies = read_state_policies(settings);
   const bool is_usual =
@@ -234,8 +234,8 @@ inline std::unique_ptr<Algorithm> make_dynamic_averaging(Settings& settings, con
   if (options.checks == Checks::own && !is_usual)
     settings.fault(
         "checks",
-        "must be \"gathered\" where moments are not kept, or BatchNorm statistics not averaged: workers send "
-        "their models alone");
+        "must be \"gathered\" unless moments are kept and BatchNorm statistics averaged: with \"own\" workers send "
+        "their models only");
   return std::make_unique<DynamicAveraging>(options);
 }
 

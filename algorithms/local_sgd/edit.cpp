@@ -8,7 +8,7 @@ namespace syncopate {
 
 namespace {
 
-// Indices of the numbers about its steps that a worker gathers after its norms.
+// Indices of the numbers that a worker gathers after its norms.
 constexpr std::size_t kept = 0, passed = 1, rates = 2, has_ended = 3, of_steps = 4;
 
 RoundMeeting conclude(std::span<const double> all, std::size_t modules, bool has_model, const EditOptions& options,
@@ -38,8 +38,7 @@ RoundMeeting conclude(std::span<const double> all, std::size_t modules, bool has
   return met;
 }
 
-// exp(-norm / T) relative to that of the shortest norm, so that no weight overflows and the shortest norm's is 1; 0 for
-// an outlier (none).
+// exp(-norm / T), divided by its value for the smallest norm so that the largest result is 1. An outlier (none) has 0.
 std::vector<double> exponentials(std::span<const std::optional<double>> norms, double temperature) {
   double shortest = PenaltyOptions::infinity;
   for (const auto& norm : norms) shortest = std::min(shortest, norm.value_or(shortest));
@@ -48,7 +47,7 @@ std::vector<double> exponentials(std::span<const std::optional<double>> norms, d
   return result;
 }
 
-// N times the workers' weights of one module; all 0 if all are outliers.
+// N times the workers' weights of one module; all 0 if all workers are outliers.
 std::vector<double> factors_of(std::span<const std::optional<double>> norms, std::span<const double> steps,
                                const PenaltyOptions& options) {
   const auto workers = static_cast<double>(norms.size());
@@ -70,53 +69,53 @@ std::vector<double> factors_of(std::span<const std::optional<double>> norms, std
 PenaltyOptions read_penalty(Settings& settings) {
   PenaltyOptions options;
   options.outlier_factor =
-      settings.number({"outlier_factor", "Deviations above its mean at which a norm is an outlier's; inf: at none."},
+      settings.number({"outlier_factor", "Deviations above the mean from which a norm is an outlier; inf: never."},
                       Range::positive(), options.outlier_factor);
   options.outlier_warmup = static_cast<int>(
-      settings.integer({"outlier_warmup", "Norms of a module that come before the first outlier (W).", "rounds"}, 1,
+      settings.integer({"outlier_warmup", "Number of first rounds in which no norm is an outlier (W).", "rounds"}, 1,
                        1'000'000, options.outlier_warmup));
   options.outlier_smoothing =
-      settings.number({"outlier_smoothing", "How far mean and variance go to each new norm (a)."},
+      settings.number({"outlier_smoothing", "Weight of a new norm in the moving mean and variance (a)."},
                       Range{.low = 0, .high = 1, .low_open = true, .high_open = true}, options.outlier_smoothing);
   if (options.outlier_warmup < shortest_warmup(options))
     settings.fault("outlier_warmup",
                    fmt::format("must be at least {} with this factor and smoothing: mean and variance begin at 0, and "
-                               "after fewer rounds a norm that does not change can be an outlier, for ever",
+                               "after fewer rounds even a constant norm can be an outlier in every round",
                                shortest_warmup(options)));
   options.temperature = settings.number(
       {"temperature", "Temperature T of the softmax of -norm / T that weighs workers; inf: equal weights."},
       Range::positive(), options.temperature);
-  options.step_share = settings.number({"step_share", "How much of a weight goes by steps in the round instead (r)."},
+  options.step_share = settings.number({"step_share", "Share of a weight that depends on steps, not norms (r)."},
                                        Range::between(0, 1), options.step_share);
   options.clip_norm =
-      settings.number({"clip_norm", "Largest norm of what comes of the pseudo-gradients; inf: any (phi)."},
+      settings.number({"clip_norm", "Largest norm of the sum of pseudo-gradients; inf: no limit (phi)."},
                       Range::positive(), options.clip_norm);
   return options;
 }
 
-// Reads `sync_seconds`, the time that ends rounds, counted_from, minimum_steps and warmup_steps; without the first the
-// others are faults. Returns whether the first is written.
+// Reads `sync_seconds`, the time that ends rounds, and counted_from, minimum_steps and warmup_steps, which are faults
+// without it. Returns whether the file has `sync_seconds`.
 bool read_timed_rounds(Settings& settings, TimedRounds& rounds, const BudgetCheck& work) {
   using From = TimedRounds::CountedFrom;
   constexpr Step most = 1'000'000'000'000;
   const auto seconds = settings.optional_number(
-      {"sync_seconds", "Time after which a round ends with a worker's step (A-EDiT); either it or period.", "s",
+      {"sync_seconds", "Time after which a worker's current step ends its round (A-EDiT), instead of `period`.", "s",
        "`period` is given"},
       Range{.low = 0, .low_open = true, .high_open = true});
   constexpr std::array keys = {"counted_from", "minimum_steps", "warmup_steps"};
   for (const char* key : keys)
     if (!seconds && settings.has(key))
-      settings.fault(key, "must not stand where rounds end by steps: give sync_seconds instead of period");
+      settings.fault(key, "needs sync_seconds instead of `period`: rounds that end by steps do not have this key");
   if (seconds) rounds.length = from_seconds(*seconds);
   rounds.counted_from = settings.choice(
-      {"counted_from", "Where that time begins: with the last synchronisation's end, or the worker's arrival at it."},
+      {"counted_from", "Whether sync_seconds begins at the last synchronisation's end, or a worker's arrival at it."},
       {{"end", From::end}, {"arrival", From::arrival}}, From::end);
   rounds.minimum_steps = settings.integer(
-      {"minimum_steps", "With fewer steps of all workers together, a round continues for another such time.", "steps"},
-      1, most.value(), rounds.minimum_steps);
+      {"minimum_steps", "After fewer steps of all workers together, a round lasts sync_seconds longer.", "steps"}, 1,
+      most.value(), rounds.minimum_steps);
   if (seconds) work.check(settings, "minimum_steps", rounds.minimum_steps);
-  rounds.warmup_steps = settings.integer(
-      {"warmup_steps", "Steps of synchronous SGD before the first such round.", "steps"}, 0, most.value(), 0);
+  rounds.warmup_steps = settings.integer({"warmup_steps", "Steps of synchronous SGD before the first round.", "steps"},
+                                         0, most.value(), 0);
   if (!seconds)
     for (const char* key : keys) settings.leave_out(key);
   return seconds.has_value();
@@ -166,8 +165,8 @@ void Edit::take_steps(Worker& worker, Time counted_from, RoundWork& work) const 
   }
 }
 
-// The average, clipped to a maximum distance from the last model. A module in which all are outliers keeps its last
-// values.
+// Returns the average, clipped to a maximum distance from the last model. If all workers are outliers in a module, the
+// module keeps its last values.
 ModelStatePtr Edit::clip(const Worker& worker, const ModelStatePtr& last, const Penalty& penalty) const {
   const std::vector<bool>& rolled_back = penalty.rolled_back;
   const bool rolls_back = std::ranges::find(rolled_back, true) != rolled_back.end();
@@ -206,7 +205,7 @@ std::unique_ptr<Algorithm> make_edit(Settings& settings, const AlgorithmContext&
   const bool has_period = settings.has("period");
   const bool is_timed = read_timed_rounds(settings, options.timed, context.work);
   if (is_timed && has_period)
-    settings.fault("sync_seconds", "must not stand beside a table `period`: rounds end by time or by steps");
+    settings.fault("sync_seconds", "must not be given together with `period`: rounds end either by time or by steps");
   if (!is_timed && !has_period) settings.fault("algorithm", "needs a table `period` (EDiT), or sync_seconds (A-EDiT)");
   if (has_period) options.period = read_sync_period(settings, context);
   options.outer = make_outer_optimizer(settings.section({"outer", "The optimizer that steps along the averages."}));
@@ -266,7 +265,7 @@ Penalty penalise(std::span<const NormStatistics> before, std::span<const double>
   penalty.statistics.resize(norms.size());
   penalty.factors.resize(norms.size());
   for (std::size_t module = 0; module < width; ++module) {
-    // If no worker's norm is finite there are no outliers: the training has diverged, and the mean shows it.
+    // If no worker's norm is finite, the training has diverged. Then there are no outliers, so that the mean shows it.
     bool has_diverged = true;
     for (std::size_t i = module; i < norms.size(); i += width) has_diverged = has_diverged && !std::isfinite(norms[i]);
     std::vector<std::optional<double>> counted;

@@ -2,40 +2,41 @@
 // outliers, and clipped. Rounds end after H steps (EDiT), or after a time at each worker's own pace (A-EDiT).
 // Source:  Cheng et al. 2025, "EDiT: A Local-SGD-Based Efficient Distributed Training Method for Large Language
 //          Models"; the rules follow its authors' code. The paper's own settings, equation numbers and tables are not
-//          established here. Defaults are the code's values, also for parts that it switches off; its minimum_steps are
-//          100, with 600 s.
+//          established here. Defaults are the code's values, also for parts that the code switches off; the code uses
+//          minimum_steps = 100 with sync_seconds = 600.
 // Shapes:  gradient, parameters, outer momentum: (P,) flat float32; norms (workers, modules) in double precision.
 //          Units: sync_seconds in seconds.
 // Cost:    per round an all-reduce of P floats, and before it an all-gather of 8 bytes per module and worker, plus 32
 //          per worker if weights or the round's end depend on steps. One more vector of P floats per worker, or two
-//          with an outer momentum, and W numbers per worker and module. A round of A-EDiT takes sync_seconds, the
-//          longest rest of a step in progress at that time, and the communication; with steps of constant c s it has
-//          ceil(sync_seconds / c) steps.
+//          with an outer momentum, and W numbers per worker and module. A round of A-EDiT takes sync_seconds, then the
+//          longest remainder of a step in progress at that time, and the communication; with steps of constant c s it
+//          has ceil(sync_seconds / c) steps.
 // Differs: modules are tensors, as in the code's data-parallel path, or the whole model (`scope`); in its sharded path
 //          they are layers. The sharded path clips per module, the other path clips the whole (`clip_scope`). Modules
 //          are synchronised together, not one by one during the next forward pass. Synchronous steps at the beginning
-//          are the post-local rule's, or `warmup_steps` of A-EDiT. No round ends with the last of them; the code
-//          synchronises immediately after its warm-up. Each worker uses its own clock, in the code the mean of all
-//          clocks; the paper's clock is not established, and the mean is not offered. Time counts from the end of the
-//          last synchronisation. In the code it counts from the worker's own arrival there (`counted_from =
-//          "arrival"`), so that fast workers may come down to one step per round. In a round of A-EDiT, the steps that
-//          a worker is behind the fastest count as dropped. All continue with the same step number, and the schedule
-//          follows the fastest; each takes its data in turn.
-//          Norms: the softmax depends on scale. If norms differ by much less than T, all weights are nearly equal; if
-//          by much more, the shortest takes all. More steps make longer norms, so the fast workers of A-EDiT have less
-//          weight unless step_share says otherwise: its shares are of the round's steps, in the code of all steps since
-//          the run began. The weight that an outlier's steps would have is lost, as in the code. A worker whose norms
-//          stay long remains an outlier. An outlier's norm does not enter the statistics. In the code's sharded path it
-//          does, with 1e6 added, after which no outliers are found for a thousand rounds: a bug, which is not offered.
+//          are the post-local rule's, or `warmup_steps` of A-EDiT. There is no synchronisation right after the last of
+//          them, as there is in the code. Each worker uses its own clock, in the code the mean of all clocks; the
+//          paper's clock is not established, and the mean is not offered. Time counts from the end of the last
+//          synchronisation. In the code it counts from the worker's own arrival there (`counted_from = "arrival"`), so
+//          that fast workers may end up with one step per round. In a round of A-EDiT, the steps that a worker is
+//          behind the fastest count as dropped. All continue with the same step number, and the schedule follows the
+//          fastest; each takes its data in turn.
+//          Norms: the softmax depends on the scale of norms. If they differ by much less than T, all weights are nearly
+//          equal; if they differ by much more, the smallest norm gets all the weight. More steps make larger norms, so
+//          the fast workers of A-EDiT have less weight unless step_share says otherwise. Its shares are of the round's
+//          steps, in the code of all steps since the run began. The weight that an outlier's steps would have is lost,
+//          as in the code. A worker whose norms stay large remains an outlier. An outlier's norm does not enter the
+//          statistics. In the code's sharded path it does, with 1e6 added, after which no outliers are found for a
+//          thousand rounds: a bug, which is not offered.
 //          Mean and variance begin at 0, as in the code. NaN and infinity are outliers from the first round on; in the
 //          code they never are, and spoil the statistics. If all workers are outliers, the module keeps its values, and
 //          its outer momentum too. If outliers are switched off, or no worker has a finite norm, weights are equal and
 //          nothing is clipped, so that divergence is visible.
 //          BatchNorm: plain means, as for moments if they are averaged. A worker that is an outlier in all modules
 //          contributes the statistics of the round's beginning, but keeps its own moments.
-// Outages: a worker that loses its state continues from the round's beginning; the rest of its round has normal weight.
-// Statistics and outer momentum are the same on all workers, so it gets them with the model. A worker that has used up
-// its data ends the round at once, and the run fails if the others need it after that.
+// Outages: a worker that loses its state continues from the round's first model; the rest of its round has normal
+//          weight. Norm statistics and outer momentum are the same on all workers, so it gets them with the model. A
+//          worker that has used up its data ends the round at once, and the run fails if the others need it after that.
 // Checks:  without outliers, at T = inf and with a plain outer rate of 1 it is Local SGD bit for bit, with Nesterov
 //          DiLoCo; equal times c and sync_seconds = H c give EDiT bit for bit; the recursion in double precision; mean,
 //          variance and first outlier of constant norms in closed form; weights against the softmax, exactly equal for
@@ -53,7 +54,8 @@
 
 namespace syncopate {
 
-// The penalty on pseudo-gradients before they are summed. Works on numbers only: no model, no cluster.
+// The penalty on pseudo-gradients before they are summed: outliers, weights and clipping. It uses norms only, and needs
+// neither models nor a cluster.
 struct PenaltyOptions {
   static constexpr double infinity = std::numeric_limits<double>::infinity();
   double outlier_factor = 3;  // deviations above the mean; inf: no outliers
@@ -66,11 +68,12 @@ struct PenaltyOptions {
   bool finds_outliers() const { return outlier_factor < infinity; }
 };
 
-// The norms so far of one worker's pseudo-gradients of one module. Outliers are far above their mean.
+// Statistics of the past norms of one worker's pseudo-gradients of one module. An outlier is a norm far above their
+// mean.
 class NormStatistics {
  public:
-  // Whether the norm is too far above the mean: z > factor x max(1, deviation of the last W z-scores). Never for the
-  // first W norms.
+  // Whether the norm is an outlier: z > factor x max(1, deviation of the last W z-scores), or NaN or infinity. Finite
+  // norms among the first W are none.
   bool is_outlier(double norm, const PenaltyOptions& options) const {
     if (!options.finds_outliers()) return false;
     if (!std::isfinite(norm)) return true;
@@ -112,9 +115,9 @@ class NormStatistics {
   std::vector<double> z_scores_;  // the last W, each computed when it was added; a ring buffer once there are W
 };
 
-// The smallest W after which a constant norm is not an outlier, whatever the last z-scores: the W-th one is sqrt(q^(W -
-// 1) / (1 - q^W)) with q = 1 - a, since mean and variance begin at 0, and they fall from there on. With much smaller
-// values all workers are outliers for ever.
+// The smallest W for which a constant norm is never an outlier, for any past z-scores. Since mean and variance begin at
+// 0, the W-th z-score of a constant norm is sqrt(q^(W - 1) / (1 - q^W)) with q = 1 - a, and later ones are smaller.
+// With a much smaller W all workers are outliers in all rounds.
 int shortest_warmup(const PenaltyOptions& options);
 
 // The results of one round, indexed [worker x modules + module].
@@ -122,7 +125,7 @@ struct Penalty {
   int modules = 0;
   std::vector<NormStatistics> statistics{};  // after the round
   std::vector<double> factors{};             // N times the weight: 1 is the factor in a plain mean
-  std::vector<bool> rolled_back{};  // by module: all workers are outliers, and not all norms are NaN or infinite
+  std::vector<bool> rolled_back{};           // by module: all workers are outliers, although some norms are finite
 
   std::span<const double> factors_of(Rank worker) const {
     if (factors.empty()) return {};  // no norms were evaluated
@@ -131,15 +134,15 @@ struct Penalty {
   }
 };
 
-// `before`: the statistics of the previous round; empty in the first. `steps`: of each worker in this round; only if
-// weights depend on them.
+// `before`: the statistics of the previous round; empty in the first round. `steps`: each worker's steps in this round;
+// empty unless weights depend on them.
 Penalty penalise(std::span<const NormStatistics> before, std::span<const double> norms, std::span<const double> steps,
                  int modules, const PenaltyOptions& options);
 
 // The factor of a sum of this norm: min(1, phi / (norm + 1e-6)).
 double clip_factor(double norm, double clip_norm);
 
-// Rounds that end by time: a worker ends the round with its first step that ends at least this long after the last
+// Rounds that end by time: a worker ends the round with its first step that ends at least `length` after the last
 // synchronisation, on its own clock. No step is interrupted.
 struct TimedRounds {
   enum class CountedFrom {
@@ -148,21 +151,21 @@ struct TimedRounds {
   };
   Duration length = longest_duration;  // tau_time
   CountedFrom counted_from = CountedFrom::end;
-  // The total of all workers; with fewer steps, the synchronisation is postponed by the same time.
+  // Steps of all workers together. After fewer steps the synchronisation is postponed by another `length`.
   std::int64_t minimum_steps = 1;
   Step warmup_steps{};  // steps of synchronous SGD before the first round
 };
 
 struct EditOptions {
   enum class Scope { tensor, model };
-  Scope scope = Scope::tensor;       // the unit of weighting: a module
+  Scope scope = Scope::tensor;       // what is a module, the unit that has weights
   Scope clip_scope = Scope::tensor;  // the unit of clipping
   PenaltyOptions penalty{};
   std::shared_ptr<const SyncPeriod> period{};  // EDiT; null: A-EDiT
   TimedRounds timed{};                         // for A-EDiT
   std::shared_ptr<const OuterOptimizer> outer{};
   StatePolicies state{};
-  std::optional<int> tensors{};  // in the model; for time-only runs; none: unknown
+  std::optional<int> tensors{};  // number of the model's tensors; 1 in time-only runs; none: unknown
 
   bool is_timed() const { return !period; }
   bool sends_steps() const { return is_timed() || penalty.step_share > 0; }
@@ -174,8 +177,8 @@ struct EditOptions {
 struct RoundWork {
   explicit RoundWork(const Worker& worker) : kept(worker) {}
 
-  ResetOnOutage<Step> kept;  // steps included in its model
-  Step passed{};             // steps passed in the round
+  ResetOnOutage<Step> kept;  // steps that its model includes
+  Step passed{};             // steps taken in the round, including those lost in outages
   double rates = 0;          // sum of their learning rates
   double mean_rate() const { return passed > 0 ? rates / static_cast<double>(passed.value()) : 0; }
 };
@@ -188,8 +191,8 @@ struct RoundMeeting {
   bool is_put_off = false;
 };
 
-// Gathers the norms of the differences of all workers' models from `last`. `before`: the previous round's result; null
-// in the first.
+// Gathers the norms of the differences between all workers' models and `last`, and derives the penalty. `before`: the
+// previous round's result; null in the first round.
 std::shared_ptr<const RoundMeeting> meet(Worker& worker, const EditOptions& options, const ModelStatePtr& last,
                                          RoundWork& work, const std::shared_ptr<const RoundMeeting>& before);
 
@@ -207,8 +210,7 @@ class Edit : public Algorithm {
             .judges_budget_locally = true,
             .publishes_rounds = true,
             .held = {.models = 3},
-            .exchanged_whole =
-                "pseudo-gradients have other weights in each round, and a compressed average counts all alike"};
+            .exchanged_whole = "pseudo-gradients have unequal weights, and a compressed average has equal ones"};
   }
   std::optional<Communicated> communication(const CommunicationInput& input) const override;
 

@@ -1,14 +1,14 @@
-// Elastic averaging (EASGD, with momentum EAMSGD): workers train alone. Every `period` steps workers are pulled towards
-// a centre, and the centre towards them, by alpha times their distance.
+// Elastic averaging (EASGD; EAMSGD with momentum): workers train alone. Every `period` steps each worker moves towards
+// a common centre model, and the centre towards the worker, by alpha times their difference.
 // Source:  Zhang, Choromanska, LeCun 2015, "Deep Learning with Elastic Averaging SGD".
 // Shapes:  gradient, parameters, velocity, centre: (P,) flat float32.
 // Cost:    synchronous: one all-reduce of P floats per `period` steps; asynchronous: per worker and exchange a request
 //          without values, the centre down and the difference up, P floats each.
 // Differs: asynchronous as in the authors' code (mpiT): the difference is taken before the local step, which runs while
-//          it travels, and exchanges begin with step 0. The centre is evaluated. The file's optimizer takes the local
-//          step; with `momentum` (EAMSGD's delta) it must be plain SGD. If differences are compressed, a worker moves
-//          by the whole difference, and its residual keeps the part that has not arrived (ours).
-// Checks:  what leaves the workers arrives at the centre, or is in residuals; the synchronous form against the Jacobi
+//          the difference is in flight, and exchanges begin with step 0. The centre is evaluated. The file's optimizer
+//          takes the local step; with `momentum` (EAMSGD's delta) it must be plain SGD. If differences are compressed,
+//          a worker moves by the whole difference, and its residual keeps the part that was not sent (ours).
+// Checks:  what workers subtract is added to the centre, or is in residuals; the synchronous form against the Jacobi
 //          iteration.
 #pragma once
 
@@ -51,8 +51,8 @@ class ElasticAveraging : public Algorithm {
             .sends_gradients = is_asynchronous(),
             .held = {.models = options_.momentum > 0 ? 2.0 : 1.0, .moments = is_asynchronous() ? 1.0 : 2.0},
             .exchanged_whole =
-                "workers keep models of their own after an average; with exchange = \"asynchronous\" they "
-                "send differences, which can be"};
+                "workers keep different models after an average; with exchange = \"asynchronous\" they send "
+                "differences, which can be compressed"};
   }
 
  private:
@@ -60,8 +60,8 @@ class ElasticAveraging : public Algorithm {
 
   bool is_asynchronous() const { return options_.exchange == ElasticOptions::Exchange::asynchronous; }
 
-  // x <- x - eta g(x); with momentum v <- delta v - eta g(x + delta v), x <- x + v. Returns whether the x that it began
-  // with is lost: the step is then a new worker's first one, from the centre and without v.
+  // x <- x - eta g(x); with momentum v <- delta v - eta g(x + delta v), x <- x + v. Returns whether an outage has
+  // erased the x before the step. The step is then like a new worker's first one, from the centre and without v.
   bool local_step(Worker& worker, ModelStatePtr& velocity) const {
     ModelStatePtr x = worker.model();
     ResetOnOutage<bool> is_there(worker, true);
@@ -89,7 +89,7 @@ class ElasticAveraging : public Algorithm {
       for (Step done = 1; done < options_.period && worker.budget_left(BudgetView::local); ++done)
         local_step(worker, velocity);
     }
-    worker.barrier();  // the steps since the last exchange form a row too
+    worker.barrier();  // the steps since the last exchange are a row of steps.csv, too
     worker.publish(centre);
   }
 
@@ -120,11 +120,11 @@ inline std::unique_ptr<Algorithm> make_elastic_averaging(Settings& settings, con
   using Exchange = ElasticOptions::Exchange;
   ElasticOptions options;
   options.exchange = settings.choice(
-      {"exchange", "Whether all exchange with the centre at once, or each by itself with a server that holds it."},
+      {"exchange", "Whether all workers exchange with the centre at once, or each alone with a server."},
       {{"synchronous", Exchange::synchronous}, {"asynchronous", Exchange::asynchronous}}, options.exchange);
   // beta = N alpha; beyond 1 the synchronous centre overshoots the mean of the workers.
   options.alpha =
-      settings.number({"beta", "The part of its distance from the workers that the centre moves (N alpha)."},
+      settings.number({"beta", "Share of its distance to the workers' mean by which the centre moves (N alpha)."},
                       Range{.low = 0, .high = 1, .low_open = true}) /
       context.workers;
   options.period = settings.integer({"period", "Local steps between two exchanges (tau).", "steps"}, 1,
@@ -132,7 +132,8 @@ inline std::unique_ptr<Algorithm> make_elastic_averaging(Settings& settings, con
   options.momentum = settings.number({"momentum", "Nesterov's momentum of the local steps: EAMSGD; 0: EASGD."},
                                      Range{.low = 0, .high = 1, .high_open = true}, 0.0);
   if (options.momentum > 0 && !context.plain_sgd)
-    settings.fault("momentum", "needs training.optimizer sgd without momentum and weight decay: EAMSGD brings its own");
+    settings.fault("momentum",
+                   "needs training.optimizer \"sgd\" without momentum and weight decay: EAMSGD has its own momentum");
   return std::make_unique<ElasticAveraging>(options);
 }
 

@@ -2,9 +2,9 @@
 // Source:  Lin et al. 2020, "Don't Use Large Mini-Batches, Use Local SGD" (hierarchical Local SGD).
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    one all-reduce of P floats within each group per group period, one over all workers per period.
-// Differs: the outer period counts steps and follows any rule of sync_period.hpp. If it cuts a group's round short,
-//          that round ends with the average over all. Groups are workers of consecutive ranks. Their size need not
-//          divide N: the last is then smaller. Both averages use the same network.
+// Differs: the outer period counts steps and follows any rule of sync_period.hpp. If it ends within a group period,
+//          that one ends early, with the average over all workers. Groups are workers of consecutive ranks. Their size
+//          need not divide N; the last group is then smaller. Both averages use the same network.
 // Checks:  one group of all workers equals Local SGD with the group period; groups of one equal Local SGD with the
 //          period.
 #pragma once

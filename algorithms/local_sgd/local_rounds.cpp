@@ -16,18 +16,18 @@ namespace syncopate {
 namespace {
 
 constexpr std::array late_kinds = {
-    LateRuleRow{"outer-model", "at the model of an outer step along the late average (delayed updates)",
+    LateRuleRow{"outer-model", "at the result of an outer step along the late average (delayed updates)",
                 [](Settings& settings) { return make_delayed_rule(read_averaged(settings, "averaged")); }},
-    LateRuleRow{"eager", "at that of an outer step with a worker's own newest part (eager updates)",
+    LateRuleRow{"eager", "at the result of an outer step that uses a worker's own newest part (eager updates)",
                 [](Settings&) { return make_eager_rule(); }},
-    LateRuleRow{"own-steps", "at the late average, and the worker's own steps since (CoCoD-SGD)",
+    LateRuleRow{"own-steps", "at the late average plus the worker's own steps since then (CoCoD-SGD)",
                 [](Settings&) { return make_cocod_rule(); }},
     LateRuleRow{"anchor",
                 "between the worker's model and an anchor, which follows the late averages (Overlap-Local-SGD)",
                 [](Settings& settings) { return make_anchor_rule(read_overlap_local(settings)); }},
 };
 
-// The shortest round in the known steps of the run; if the rate is unknown, the first round.
+// The length of the shortest round of the run; of the first round if the run's steps or learning rate are unknown.
 Step shortest_round(const SyncPeriod& period, const AlgorithmContext& context) {
   constexpr Step endless = std::numeric_limits<Step::Rep>::max() / 2;
   constexpr int most_rounds = 1'000'000;
@@ -43,7 +43,7 @@ Step shortest_round(const SyncPeriod& period, const AlgorithmContext& context) {
 
 std::optional<GroupsOfRound> read_groups(Settings& settings, const AlgorithmContext& context) {
   if (!settings.has("groups")) return std::nullopt;
-  Settings table = settings.section({"groups", "Averages of groups of workers within a round."});
+  Settings table = settings.section({"groups", "Averages within groups of workers during a round."});
   return GroupsOfRound{
       .size = static_cast<int>(table.integer({"size", "How many workers of consecutive ranks form a group."}, 1,
                                              Stated(context.workers, "workers"))),
@@ -53,32 +53,35 @@ std::optional<GroupsOfRound> read_groups(Settings& settings, const AlgorithmCont
 
 std::shared_ptr<const LateRule> read_late(Settings& settings) {
   if (!settings.has("late")) return nullptr;
-  Settings table = settings.section({"late", "Averages that are one round late; without it workers wait for them."});
-  const auto* const row = table.row({"next", "Where the next round begins."}, late_kinds);
+  Settings table = settings.section({"late", "Averages are one round late; if left out, workers wait for them."});
+  const auto* const row = table.row({"next", "At which model the next round begins."}, late_kinds);
   return row ? row->make(table) : make_cocod_rule();
 }
 
-// Reports faults of choices that make no sense together.
+// Reports faults of choices that cannot be combined.
 void check_together(Settings& settings, const RoundChoices& choices) {
   const bool is_apart = choices.late || choices.fragments;
   if (choices.groups && choices.steps->may_stop())
-    settings.fault("groups",
-                   "must be left out where workers stop at a time: the others of a group would wait for them");
+    settings.fault(
+        "groups",
+        "cannot be combined with steps that stop at a time: the others of a group would wait for its average");
   if (choices.groups && is_apart)
-    settings.fault("groups", "must be left out where the average of all is under way meanwhile: groups would wait");
+    settings.fault("groups", "cannot be combined with `late` or `fragments`: workers would wait for their group");
   if (choices.late && choices.fragments)
-    settings.fault("fragments", "must not stand beside `late`: fragments have a delay of their own");
+    settings.fault("fragments", "cannot be combined with `late`: fragments have a `delay` of their own");
   const bool takes_outer_steps = !choices.late || choices.late->takes_outer_steps();
   if (choices.outer && !takes_outer_steps)
-    settings.fault("outer", "must be left out here: the next round begins at no model that all share");
+    settings.fault("outer", "must be left out with this `late`: workers do not begin the next round at a shared model");
   if (!choices.outer && is_apart && takes_outer_steps)
-    settings.fault("outer", "must be given here: late averages are the aim of an outer step");
+    settings.fault("outer", "must be given: with this `late`, or with `fragments`, an outer step uses the average");
   if (!choices.period->is_known_before() && is_apart)
-    settings.fault("period", "must not go by the loss here: late averages start and end by a plan of all rounds");
+    settings.fault("period",
+                   "must have another rule than \"loss\": `late` and `fragments` need all periods in advance");
   if (!choices.period->is_known_before() && !choices.steps->phase())
-    settings.fault("period", "must not go by the loss here: a step that is passed over has none");
+    settings.fault("period", "must have another rule than \"loss\": skipped steps have no loss");
   if (choices.period->sets_averages() && (is_apart || choices.steps->may_stop()))
-    settings.fault("period", "must average parameters and moments together here");
+    settings.fault("period",
+                   "must have another rule than \"per-moment\": here parameters and moments are averaged together");
 }
 
 }  // namespace
@@ -113,7 +116,7 @@ void LocalRounds::run_rounds(Worker& worker, LocalSteps& steps) const {
     lengths->end_round();
   }
   if (is_whole || goes_on) return;
-  // The clock has ended a round in which only moments were averaged.
+  // The clock has ended the run after an average of moments alone, so the parameters are averaged now.
   worker.average_model(
       {.policy = {.buffers = choices_.policies.average.buffers}, .weight = choices_.policies.model_weight()});
   end_round(worker, last, rate, momentum);
@@ -163,8 +166,8 @@ void LocalRounds::run_in_fragments(Worker& worker, LocalSteps& steps) const {
   while (outer.are_under_way()) outer.finish_next();
 }
 
-// Takes the round's steps and adds their learning rates. A round that lasts until the budget of seconds or samples is
-// used up has no steps to skip.
+// Takes the round's steps and adds their learning rates. If the steps stop, the rest of the round is skipped, unless
+// the round lasts until a budget of seconds or samples is used up.
 void LocalRounds::take_round(Worker& worker, LocalSteps& steps, Step left, MeanRate& rate) const {
   constexpr Step endless = 1'000'000'000'000;
   const auto take = [&](Step count) {
@@ -194,17 +197,17 @@ Traits LocalRounds::traits() const {
                 .publishes_rounds = true};
   choices_.steps->describe(traits);
   choices_.period->describe(traits);
-  // For an outer step: the model that it starts from, and its momentum. With fragments also the average under way.
+  // An outer step needs the model that it starts from, and its momentum. Fragments also need the average under way.
   if (choices_.fragments)
     traits.held.models += 3;
   else if (choices_.late)
     traits.held.models += choices_.late->held_vectors();
   else if (choices_.outer)
     traits.held.models += 2;
-  // Nothing is under way while a worker computes.
+  // Whether no average is under way while a worker computes.
   const bool meets = waits || (choices_.fragments && choices_.fragments->delay == Step{0});
   if (has_groups || !meets) traits.lockstep_from_step.reset();
-  if (has_groups) traits.exchanged_whole = "averages of groups and of all would each need a residual of their own";
+  if (has_groups) traits.exchanged_whole = "averages of groups and averages of all would need separate residuals";
   if (!traits.exchanged_whole.empty()) return traits;
   traits.averages_models = true;
   traits.averages_moments = choices_.policies.average.averaged_vectors(2) > 1;
@@ -216,19 +219,19 @@ Traits LocalRounds::traits() const {
 Forecast LocalRounds::forecast(const PredictionInput& input) const {
   if (!traits().has_formulas) return {};
   if (choices_.steps->phase()->micro_batches) return Forecast::none("local steps have another number of micro-batches");
-  // Rules with rounds that depend on the rate have no steps before the phase.
+  // Rules whose rounds depend on the rate have no synchronous steps, so the phase is the whole run.
   const auto rate = choices_.steps->learning_rate_over(input.steps().value_or(Step{}));
   return predict_rounds(*choices_.period, choices_.policies.average, rate ? input.at_rate(*rate) : input);
 }
 
-// Workers that are late, or are pulled, skip steps and still take part in the average.
+// Steps that a worker skips do not change the communication: it still takes part in every average.
 std::optional<Communicated> LocalRounds::communication(const CommunicationInput& input) const {
   if (!choices_.period->is_known_before()) return std::nullopt;
   const auto rate = choices_.steps->learning_rate_over(input.steps);
   const CommunicationInput at_rate = rate ? input.at_rate(*rate) : input;
   if (!choices_.groups) {
     Communicated sum = communicated_in_rounds(*choices_.period, choices_.policies.average, at_rate);
-    // All fragments of a round together have the size of the model.
+    // Each fragment is a round of its own in the count; their bytes together are those of the model.
     const Step together = std::min(choices_.period->synchronous_steps(), input.steps);
     const int parts = choices_.fragments ? choices_.fragments->fragments.count() : 1;
     sum.rounds += (sum.rounds - together.value()) * (parts - 1);
@@ -242,7 +245,7 @@ void read_weights_of_stopping(Settings& settings, const AlgorithmContext& contex
   enum class Weights { equal, steps, samples };
   const Weights weights = settings.choice(
       {"weights",
-       "How models count in the average: alike, by their steps, or by their workers' training samples (FedAvg)."},
+       "Weights of models in an average: equal, by steps taken, or by the workers' training samples (FedAvg)."},
       {{"equal", Weights::equal}, {"steps", Weights::steps}, {"samples", Weights::samples}}, Weights::equal);
   choices.policies = read_state_policies(settings);
   choices.weighs_steps = weights == Weights::steps;
@@ -254,14 +257,14 @@ FragmentsOfRound read_fragments_of_round(Settings& settings, const AlgorithmCont
                                          const SyncPeriod* period) {
   FragmentsOfRound result{.fragments = read_fragments(settings, {}, context.parameters)};
   result.delay = Step{settings.integer(
-      {"delay", "After how many local steps an average is taken in (tau), at most those of a round.", "steps"}, 0,
+      {"delay", "Local steps from the start of a fragment's average to its use (tau); at most a round.", "steps"}, 0,
       1'000'000'000, 0)};
   result.mixing =
-      settings.number({"mixing", "How much of a worker's own fragment stays when a new one has come (alpha)."},
+      settings.number({"mixing", "Share of a worker's own fragment that it keeps when it adopts a new one (alpha)."},
                       Range::between(0, 1), 0.0);
   if (!period) return result;
   if (const Step round = shortest_round(*period, context); result.delay > round)
-    settings.fault("delay", fmt::format("must be at most {}, the steps of the shortest round", round.value()));
+    settings.fault("delay", fmt::format("must be at most {}, the length of the shortest round", round.value()));
   return result;
 }
 
@@ -289,7 +292,8 @@ std::unique_ptr<Algorithm> make_rounds(Settings& settings, const AlgorithmContex
   else
     choices.policies = read_state_policies(settings, context);
   if (choices.late && choices.late->counts_alike() && !choices.policies.count_alike())
-    settings.fault("weights", "must be \"equal\" here: a worker's own part is 1 / N of the late average");
+    settings.fault("weights",
+                   "must be \"equal\" with this `late`: it assumes that a worker's own part is 1 / N of the average");
   return std::make_unique<LocalRounds>(std::move(choices));
 }
 

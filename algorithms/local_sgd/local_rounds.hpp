@@ -3,21 +3,21 @@
 //   steps    what a worker does in each of its H local steps: train, train until a time is over, or be pulled back
 //   period   H, by a rule: from the step and the learning rate, by the loss, or one for each moment of the optimizer
 //   groups   workers whose models are averaged within the round (optional)
-//   late     where the next round begins while the average of all is under way; without it all wait for the average
+//   late     at which model the next round begins while the average is under way; if left out, workers wait for it
 //   fragments of the model, averaged one after the other while workers take steps (optional)
-//   outer    what the average of all becomes: the next model, or the target of an outer step
+//   outer    the optimizer of an outer step towards the average; if left out, the average is the next model
 //
-// This file has the program, and the choices that are not elsewhere (sync_period.hpp, run_periods.hpp,
-// outer_optimizer.hpp). Named methods are choices made by a paper: local-sgd, outer-local-sgd (SlowMo, DiLoCo),
+// This file contains the program, and those choices that have no file of their own (sync_period.hpp, run_periods.hpp,
+// outer_optimizer.hpp). Named methods are the choices of a paper: local-sgd, outer-local-sgd (SlowMo, DiLoCo),
 // hierarchical-sgd, dropcompute-local-sgd, palsgd, co2, cocod-sgd, overlap-local-sgd, overlapped-diloco,
 // streaming-diloco, adacomm and des-loc, each with its own card. `algorithm = "rounds"` takes any combination.
 // Shapes:  gradient, parameters, outer momentum: (P,) flat float32.
-// Cost:    one all-reduce of P floats per round, more if moments are averaged; with groups one of each group per group
-//          period; with an outer optimizer one or two more vectors of P floats per worker.
-// Differs: the last average falls on the last step. Moments of the inner optimizer stay with their worker unless
-//          chosen. Every worker takes the outer step itself, and all get the same. Groups are workers of consecutive
-//          ranks. Their size need not divide N: the last is then smaller. Steps that stop at a time cannot have groups,
-//          since others would wait for the group's average.
+// Cost:    one all-reduce of P floats per round, more if moments are averaged; with groups also one in each group per
+//          group period; with an outer optimizer one or two more vectors of P floats per worker.
+// Differs: the last average is taken after the last step. Moments of the inner optimizer stay with their worker unless
+//          `moments` says otherwise. Every worker takes the outer step itself, and all get the same result. Groups are
+//          workers of consecutive ranks. Their size need not divide N; the last group is then smaller. Groups cannot be
+//          combined with steps that stop at a time, since the others of a group would wait for its average.
 // Checks:  each choice against the method with its name, bit for bit; combinations against their recursions.
 #pragma once
 
@@ -48,11 +48,11 @@ struct RoundChoices {
   std::shared_ptr<const StepRule> steps = make_training_steps();
   std::shared_ptr<const SyncPeriod> period{};     // never null
   std::optional<GroupsOfRound> groups{};          // none: models are averaged only at the round's end
-  std::shared_ptr<const LateRule> late{};         // null: workers wait for the average
+  std::shared_ptr<const LateRule> late{};         // null: workers wait for each average
   std::optional<FragmentsOfRound> fragments{};    // none: the whole model is averaged at once
   std::shared_ptr<const OuterOptimizer> outer{};  // null: the average is the next model
   StatePolicies policies{};                       // for all averages
-  bool weighs_steps = false;                      // if steps may stop: models are weighted by steps taken
+  bool weighs_steps = false;                      // models are weighted by the steps taken; only if steps may stop
 };
 
 class LocalRounds : public Algorithm {
@@ -74,11 +74,11 @@ class LocalRounds : public Algorithm {
   RoundChoices choices_;
 };
 
-// Reads the policies, and how models are weighted; if workers may stop, also by their steps.
+// Reads the policies and the weights of models, for steps that may stop: models may also be weighted by steps taken.
 void read_weights_of_stopping(Settings& settings, const AlgorithmContext& context, RoundChoices& choices);
 
-// Reads `fragments`, `delay` and `mixing`. The delay must not exceed the shortest round of `period`; null: the period
-// has faults.
+// Reads `fragments`, `delay` and `mixing`. The delay must not exceed the shortest round of `period`. Null if the period
+// has faults; the delay is then not checked.
 FragmentsOfRound read_fragments_of_round(Settings& settings, const AlgorithmContext& context, const SyncPeriod* period);
 
 // The registry of late rules: one row per kind.

@@ -41,7 +41,7 @@ class TrainingRule final : public StepRule {
   LocalPhase phase_;
 };
 
-// The micro-batches of one local step that end before the deadline.
+// Returns the sum of the micro-batches of one local step that end before the deadline.
 Gradient compute_until(Worker& worker, Time deadline) {
   Gradient sum;
   for (int m = 0; m < worker.micro_batches(); ++m) {
@@ -90,11 +90,11 @@ class DroppingRule final : public StepRule {
     return std::make_unique<DroppingSteps>(worker, options_);
   }
   void describe(Traits& traits) const override {
-    traits.exchanged_whole = "workers have taken unequal numbers of steps, and may count by them";
+    traits.exchanged_whole = "workers take different numbers of steps, and models may be weighted by them";
   }
   bool may_stop() const override { return true; }
 
-  // Here train_together is DropCompute.
+  // The synchronous steps before the first round are DropCompute.
   void train_together(Worker& worker, Step until, const StatePolicies& policies) const override {
     while (worker.step() < until && worker.budget_left()) {
       Gradient sum = compute_until(worker, later(worker.now(), options_.threshold));
@@ -149,12 +149,12 @@ class PullingRule final : public StepRule {
 constexpr std::array kinds = {
     StepRuleRow{"train", "a step along its own gradient",
                 [](Settings&, const AlgorithmContext&) { return make_training_steps(); }},
-    StepRuleRow{"drop", "the same, until a time is over (DropCompute)",
+    StepRuleRow{"drop", "a step along its own gradient, until a time is over (DropCompute)",
                 [](Settings& settings, const AlgorithmContext& context) {
                   return make_dropping_steps(read_drop(settings, context));
                 }},
     StepRuleRow{
-        "pull", "the same, or a pull back to where the round began (PALSGD)",
+        "pull", "a step along its own gradient, or a pull back towards the round's first model (PALSGD)",
         [](Settings& settings, const AlgorithmContext&) { return make_pulling_steps(read_pull(settings, "")); }},
 };
 
@@ -178,9 +178,9 @@ DropOptions read_drop(Settings& settings, const AlgorithmContext& context) {
   using Clock = DropOptions::Clock;
   DropOptions options;
   options.threshold = from_seconds(
-      settings.number({"threshold_s", "After what time a worker takes no more local steps.", "s"}, Range::positive()));
+      settings.number({"threshold_s", "Time after which a worker skips its remaining steps.", "s"}, Range::positive()));
   check_threshold(settings, options.threshold, context.shortest_micro_batch_s);
-  options.clock = settings.choice({"clock", "Whether the threshold is that of a whole period or of each local step."},
+  options.clock = settings.choice({"clock", "Whether the threshold applies to a whole period or to each local step."},
                                   {{"period", Clock::period}, {"step", Clock::step}}, options.clock);
   return options;
 }
@@ -188,10 +188,11 @@ DropOptions read_drop(Settings& settings, const AlgorithmContext& context) {
 PullOptions read_pull(Settings& settings, std::string_view prefix) {
   const std::string probability = std::string(prefix) + "probability", strength = std::string(prefix) + "strength";
   PullOptions pull;
-  pull.probability = settings.number({probability, "That a local step is a pull towards the last outer model (p)."},
-                                     Range{.low = 0, .high = 1, .high_open = true}, pull.probability);
+  pull.probability =
+      settings.number({probability, "Probability that a local step is a pull towards the last outer model (p)."},
+                      Range{.low = 0, .high = 1, .high_open = true}, pull.probability);
   pull.strength =
-      settings.number({strength, "How strong a pull is (lambda): it goes eta / p times this share of the way."},
+      settings.number({strength, "Strength of a pull (lambda), which goes the share lambda x eta / p of the way."},
                       Range::at_least(0), pull.strength);
   pull.draws = settings.choice({"draws", "Whether each worker draws for itself, or all are pulled in the same steps."},
                                {{"own", Drawn::alone}, {"shared", Drawn::together}}, pull.draws);
@@ -203,9 +204,9 @@ std::span<const StepRuleRow> step_rules() { return kinds; }
 std::shared_ptr<const StepRule> read_steps(Settings& settings, const AlgorithmContext& context) {
   if (!settings.has("steps")) return make_training_steps(read_local_phase(settings, context));
   if (settings.has("local_phase"))
-    settings.fault("local_phase", "must not stand beside `steps`: it has steps along workers' own gradients");
-  Settings table = settings.section({"steps", "A worker's action in a local step."});
-  const auto* const row = table.row({"kind", "Which steps."}, kinds);
+    settings.fault("local_phase", "cannot be combined with `steps`: it describes steps along workers' own gradients");
+  Settings table = settings.section({"steps", "What a worker does in a local step."});
+  const auto* const row = table.row({"kind", "The kind of steps."}, kinds);
   return row ? row->make(table, context) : make_training_steps();
 }
 

@@ -21,20 +21,20 @@ class LocalSteps {
   explicit LocalSteps(Worker& worker) : worker_(worker) {}
   virtual ~LocalSteps() = default;
 
-  // A round begins at the worker's current model.
+  // Called when a round begins, at the worker's current model.
   virtual void begin_round() {}
   // Calls `see` with each mean gradient, before the step along it; only for steps that train.
   void watch(std::function<void(Gradient&)> see) { see_ = std::move(see); }
   // Takes or skips one step. False: the worker takes no more steps in this round.
   virtual bool take() = 0;
-  // The number of steps taken in this round; only steps that may stop count them.
+  // The number of steps taken in this round; 0 for kinds of steps that never stop.
   virtual Step taken() const { return {}; }
-  // The model at which the round began, if steps also move a model without descending (a compressed average takes
-  // differences to it). Null: they only descend.
+  // The model at which the round began, to which a compressed average takes differences, for kinds of steps that also
+  // move the model without descending. Null for others.
   virtual ModelStatePtr began_at() const { return nullptr; }
 
  protected:
-  Worker& worker_;  // must outlive it
+  Worker& worker_;  // must outlive this object
   std::function<void(Gradient&)> see_{};
 };
 
@@ -47,19 +47,19 @@ class StepRule {
   virtual void describe(Traits& traits) const = 0;
   // Whether a worker may stop before the round's last step, by its own clock.
   virtual bool may_stop() const { return false; }
-  // How they differ from synchronous steps, if they are steps along the worker's own gradients; null: another kind.
+  // For steps along the worker's own gradients: how they differ from synchronous steps. Null for other kinds.
   virtual const LocalPhase* phase() const { return nullptr; }
   // The schedule of the learning rate for this many local steps; none: the run's schedule continues.
   std::optional<LearningRate> learning_rate_over(Step steps) const {
     return phase() ? phase()->learning_rate_over(steps) : std::nullopt;
   }
-  // The steps before the period's first round: synchronous SGD.
+  // Takes the steps before the period's first round: synchronous SGD, or this kind's variant of it.
   virtual void train_together(Worker& worker, Step until, const StatePolicies& policies) const;
 };
 
 std::shared_ptr<const StepRule> make_training_steps(const LocalPhase& phase = {});
 
-// DropCompute: a late worker takes no more steps, and joins the average with its current model.
+// DropCompute: a late worker skips its remaining steps and joins the average with its current model.
 struct DropOptions {
   enum class Clock { period, step };
   Duration threshold = longest_duration;  // from the round's or the step's start
@@ -67,7 +67,7 @@ struct DropOptions {
 };
 std::shared_ptr<const StepRule> make_dropping_steps(const DropOptions& options);
 
-// PALSGD: a step trains, or, with probability p, pulls the model back to where the round began.
+// PALSGD: a step trains, or, with probability p, pulls the model back towards the one at which the round began.
 struct PullOptions {
   double probability = 0.2;  // p, in [0, 1)
   double strength = 0.5;     // lambda
@@ -75,9 +75,9 @@ struct PullOptions {
 };
 std::shared_ptr<const StepRule> make_pulling_steps(const PullOptions& options);
 
-// Local steps by a plan that all workers share, for methods whose averages start and end within a round. When a budget
-// of seconds ends, workers may have taken different numbers of steps, but must still start and finish the same
-// averages. So averages follow the steps of the plan, which always advance.
+// Counts local steps by a plan that all workers share, for methods whose averages start and end while workers train.
+// When a budget of seconds ends, workers may have taken different numbers of steps, but must still start and finish the
+// same averages. So averages start and end at planned steps, which advance even if a worker does not take them.
 class PlannedSteps {
  public:
   explicit PlannedSteps(Worker& worker) : worker_(worker), planned_(worker.step()) {}
@@ -85,12 +85,12 @@ class PlannedSteps {
   Step planned() const { return planned_; }
   // Whether the budget has steps for another round.
   bool steps_left() const { return worker_.steps_left() > behind(); }
-  // The length of the round that begins here, by the rule for a worker that has taken all steps of the plan.
+  // The length of the round that begins now, by the rule, as if the worker had taken all planned steps.
   Step round(const SyncPeriod& period) const {
     return period.at(planned_, worker_.learning_rate(behind()), worker_.steps_left() - behind());
   }
-  // Takes `steps` until `planned` steps have been planned in all; fewer if the budget or this worker's data end, or the
-  // steps stop. Calls `before_step` with the learning rate of each.
+  // Advances the plan to `planned` steps in all, and takes the worker's steps up to there. Takes fewer if the budget or
+  // the worker's data end, or if the steps stop. Calls `before_step` with the learning rate of each.
   template <typename BeforeStep>
   void take_until(Step planned, LocalSteps& steps, const BeforeStep& before_step) {
     for (; planned_ < planned && worker_.budget_left(BudgetView::local); ++planned_) {
@@ -105,23 +105,24 @@ class PlannedSteps {
  private:
   Step behind() const { return planned_ - worker_.step(); }
 
-  Worker& worker_;  // must outlive it
+  Worker& worker_;  // must outlive this object
   Step planned_;
 };
 
-// These read their keys from the method's table, or from one of its tables.
+// Read the keys of these steps from the method's table, or from its table `steps`. `prefix` is put before the keys'
+// names.
 DropOptions read_drop(Settings& settings, const AlgorithmContext& context);
 PullOptions read_pull(Settings& settings, std::string_view prefix);
 
 // The registry of steps: one row per kind.
 struct StepRuleRow {
   std::string_view name;      // `kind = ...` in TOML
-  std::string_view sentence;  // describes what a worker does
+  std::string_view sentence;  // what a worker does in a step
   std::shared_ptr<const StepRule> (*make)(Settings& settings, const AlgorithmContext& context);
 };
 std::span<const StepRuleRow> step_rules();
 
-// Reads the table `steps`. Without it: steps along the worker's own gradients, as the table `local_phase` says.
+// Reads the table `steps`. Without this table workers step along their own gradients, as the table `local_phase` says.
 std::shared_ptr<const StepRule> read_steps(Settings& settings, const AlgorithmContext& context);
 
 }  // namespace syncopate

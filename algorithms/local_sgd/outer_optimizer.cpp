@@ -30,8 +30,8 @@ std::unique_ptr<const OuterOptimizer> make_outer(const Formula& formula) {
 constexpr Range below_one{.low = 0, .high = 1, .low_open = false, .high_open = true};
 constexpr Range finite_rates{.low = 0, .low_open = true, .high_open = true};
 
-const Key outer_rate{"rate", "How far a step goes along the average."};
-const Key outer_momentum{"momentum", "Share of the last outer step that the next one keeps."};
+const Key outer_rate{"rate", "Outer learning rate: how far a step goes towards the average."};
+const Key outer_momentum{"momentum", "Outer momentum: share of the last outer step that the next one keeps."};
 
 constexpr std::array rows = {
     OuterOptimizerRow{"plain", "a step of `rate` from the last model towards the average; rate 1 is Local SGD",
@@ -46,7 +46,7 @@ constexpr std::array rows = {
                         const double rate = s.number(outer_rate, finite_rates);
                         return make_diloco(rate, s.number(outer_momentum, below_one));
                       }},
-    OuterOptimizerRow{"heavy-ball", "a momentum of (last model - average), and a step of `rate` against it (CO2)",
+    OuterOptimizerRow{"heavy-ball", "SGD with heavy-ball momentum along (last model - average) (CO2)",
                       [](Settings& s) {
                         const double rate = s.number(outer_rate, finite_rates, 1.0);
                         return make_heavy_ball(rate, s.number(outer_momentum, below_one));
@@ -63,7 +63,7 @@ std::unique_ptr<const OuterOptimizer> make_plain_outer(double rate) {
 
 std::unique_ptr<const OuterOptimizer> make_slowmo(double rate, double momentum) {
   return make_outer([=](const Participant& worker, const OuterStep& at, ModelStatePtr& u) {
-    // At rate 0 no worker has moved; the division would give 0 / 0.
+    // At an inner rate of 0 no worker has moved, and the division would give 0 / 0.
     const double per_rate = std::isfinite(1 / at.inner_rate) ? 1 / at.inner_rate : 0;
     std::vector<WeightedState> sum = {{per_rate, at.last}, {-per_rate, at.average}};
     if (u) sum.push_back({momentum, u});
@@ -94,7 +94,7 @@ std::span<const OuterOptimizerRow> outer_optimizers() { return rows; }
 
 std::unique_ptr<const OuterOptimizer> make_outer_optimizer(Settings settings) {
   const auto* const row = settings.row({"name", "Which outer optimizer."}, rows);
-  if (!row)  // the keys depend on it, and are not faults of their own
+  if (!row)  // which keys are allowed depends on the name, so no key is reported as unknown
     for (const std::string_view key : {"rate", "momentum"}) static_cast<void>(settings.has(key));
   return row ? row->make(settings) : make_plain_outer(1);
 }
@@ -111,7 +111,7 @@ ModelStatePtr merge(const Participant& by, MergeRule rule, std::vector<WeightedS
 
 MergeRule read_merge_rule(Settings& settings) {
   return settings.choice(
-      {"merge", "Outer gradients' mean, or its direction with their mean length (rda: embeddings have the mean)."},
+      {"merge", "Mean of outer gradients, or their mean length in its direction (rda: plain mean for embeddings)."},
       {{"mean", MergeRule::mean}, {"rda", MergeRule::rda}, {"rda-of-all", MergeRule::rda_of_all}}, MergeRule::rda);
 }
 

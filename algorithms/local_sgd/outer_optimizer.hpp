@@ -1,5 +1,5 @@
-// Outer optimizers: what the average becomes at a synchronisation of Local SGD. With x, the model of the last
-// synchronisation, and a, the average of the workers, x - a acts as a gradient.
+// Outer optimizers: how the next model follows from the average at a synchronisation of Local SGD. With the model x
+// after the last synchronisation and the average a of the workers' models, x - a is used like a gradient.
 // Source:  Wang et al. 2020, "SlowMo", Algorithm 1; Douillard et al. 2023, "DiLoCo", Algorithm 1.
 // Shapes:  parameters, outer momentum: (P,) flat float32.   Units: outer rate and momentum have none.
 // Cost:    three vectors of P floats read and two written per synchronisation; nothing is sent.
@@ -18,11 +18,11 @@
 
 namespace syncopate {
 
-// The input of one outer step. All workers have the same, so all get the same model.
+// The input of one outer step. It is the same on all workers, so all get the same model.
 struct OuterStep {
   ModelStatePtr last;     // x: model after the last synchronisation
   ModelStatePtr average;  // a: mean of the workers' current models
-  double inner_rate = 0;  // mean learning rate of the local steps between the two
+  double inner_rate = 0;  // mean learning rate of the local steps since `last`
 };
 
 class OuterOptimizer {
@@ -49,21 +49,21 @@ struct OuterOptimizerRow {
 };
 std::span<const OuterOptimizerRow> outer_optimizers();
 
-// Reads a table such as { name = "diloco", rate = 0.7, momentum = 0.9 }. Never null.
+// Reads a table such as { name = "diloco", rate = 0.7, momentum = 0.9 }. Never returns null.
 std::unique_ptr<const OuterOptimizer> make_outer_optimizer(Settings settings);
 
 // How several workers' outer gradients are merged before an outer step along them.
 // Source:  Douillard et al. 2026, "Decoupled DiLoCo": `rda` (workers/training/model_average.hpp), weights of quantity
 //          times quality, k (k / s) for k micro-batches in s steps.
-// Differs: the paper counts tokens; here equal micro-batches are counted, so that a weight is proportional to s. Under
-//          `rda`, the default, embeddings have their weighted mean, as others report of the paper; under `rda-of-all`
-//          they are treated like other tensors. If fragments cut a tensor, each part counts as a tensor, with its own
-//          length and direction.
+// Differs: the paper counts tokens; here micro-batches of equal size are counted, so that a weight is proportional to
+//          s. With `rda`, the default, embeddings get their weighted mean, as others report of the paper; with
+//          `rda-of-all` they are treated like other tensors. If fragments cut a tensor, each part counts as a tensor,
+//          with its own length and direction.
 // Checks:  golden tables; `rda` of one or of equal differences is that difference; weights by formula.
 enum class MergeRule {
-  mean,  // weighted
-  rda,   // mean length along the mean direction, by tensor of the slice; embeddings: the mean
-  rda_of_all,
+  mean,        // the weighted mean
+  rda,         // for each tensor of the slice, the mean length along the mean direction; for embeddings the mean
+  rda_of_all,  // as rda, also for embeddings
 };
 MergeRule read_merge_rule(Settings& settings);
 
@@ -74,7 +74,8 @@ constexpr double weight_of(std::int64_t micro_batches, Step steps) {
   return k * (k / static_cast<double>(steps.value()));
 }
 
-// The weights are positive, and are divided by their sum. Null in time-only runs. Undefined outside the slice.
+// Merges differences, whose weights must be positive and are divided by their sum. The result is null in time-only
+// runs, and undefined outside the slice.
 ModelStatePtr merge(const Participant& by, MergeRule rule, std::vector<WeightedState> differences, Slice slice = {});
 
 }  // namespace syncopate

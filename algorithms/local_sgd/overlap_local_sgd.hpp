@@ -8,9 +8,10 @@
 //          v + (model - z); start z = mean(z + v). Each worker has its own v; their mean is a momentum of the anchor.
 //          The code keeps v in units of the learning rate (`momentum_units = "rate"`, the default; here by the mean
 //          rates of the two rounds); "model" keeps it in units of the model. The paper's values are not established:
-//          `mixing` must be given, `momentum` is 0. The first anchor is the initial model. The anchor is evaluated,
-//          after the last round that of its average. BatchNorm statistics stay with their worker. Every round has H
-//          steps; the code's first one has H + 1, since it asks for the step's number before it counts it.
+//          `mixing` must be given, and `momentum` is 0 by default. The first anchor is the initial model. The anchor is
+//          evaluated, and at the end the anchor from the last round's average. BatchNorm statistics stay with their
+//          worker. Every round has H steps; the code's first one has H + 1, since it tests the step's number before it
+//          increments it.
 // Checks:  mixing = 0 without momentum: workers that train alone, and their average at the end; mixing = 1: no model
 //          moves; a recursion in double precision.
 #pragma once
@@ -59,7 +60,7 @@ class AnchorRule final : public LateRule {
     }
 
    private:
-    // A round without steps, or at rate 0, does not change it.
+    // The momentum for this round's rate. A round without steps, or at rate 0, is ignored.
     double kept_momentum(double rate) {
       double kept = options_.momentum;
       if (rate <= 0 || options_.momentum_units == OverlapLocalOptions::MomentumUnits::model) return kept;
@@ -92,11 +93,11 @@ class OverlapLocalSgd : public LocalRounds {
 inline OverlapLocalOptions read_overlap_local(Settings& settings) {
   using Units = OverlapLocalOptions::MomentumUnits;
   OverlapLocalOptions options;
-  options.mixing = settings.number({"mixing", "How far a worker is pulled to the anchor after each round (alpha)."},
+  options.mixing = settings.number({"mixing", "Share of the anchor in a worker's model after each round (alpha)."},
                                    Range::between(0, 1));
   options.momentum = settings.number({"momentum", "Share of the anchor's last step that the next one keeps (beta)."},
                                      Range{.low = 0, .high = 1, .low_open = false, .high_open = true}, 0.0);
-  options.momentum_units = settings.choice({"momentum_units", "Whether that step changes with the learning rate."},
+  options.momentum_units = settings.choice({"momentum_units", "Whether momentum is rescaled as the rate changes."},
                                            {{"rate", Units::rate}, {"model", Units::model}}, Units::rate);
   return options;
 }

@@ -1,5 +1,6 @@
-// Outer steps that overlap the next round: DiLoCo, or any outer optimizer, whose average is one round late. Either all
-// step along the late average (delayed), or each along its own fresh part and the others' late ones (eager).
+// Overlapped DiLoCo: outer steps (of any outer optimizer) along an average that is under way during the next round, and
+// so is one round late. Either all workers step along the late average (delayed updates), or each worker replaces its
+// own part of it by its newest one (eager updates).
 // Source:  Kale, Douillard, Donchev 2025, "Eager Updates for Overlapped Communication and Computation in DiLoCo".
 // Shapes:  gradient, parameters, outer momentum: (P,) flat float32.
 // Cost:    one all-reduce of P floats per round, hidden by the next; two more vectors of P floats per worker, with
@@ -9,11 +10,11 @@
 //          it. Delayed: a round begins at X, the same on all workers, and X <- outer(X, X + mean(d')), with d' of the
 //          previous round. After the first round X stays; after the last a second outer step includes its average, so
 //          that there are as many outer steps as rounds. Eager: X_i <- outer(X_i, X_i + mean(d') + (d_i - d_i') / N).
-//          In the first round nothing is known of others, and the step is d_i / N long. The last round waits for its
-//          average before its step, which uses mean(d) + mean(d') - d_i' / N: all that is left. Each worker keeps its
-//          own outer momentum, which the sources leave open; worker 0's model is evaluated. After a plain outer
-//          optimizer all end with the same model. SlowMo's learning rate is that of the averaged round; for eager
-//          updates it is the newest round's. BatchNorm statistics are as old as the average.
+//          In the first round nothing is known of others, and the step is along d_i / N. The last round waits for its
+//          average before its step, which is along mean(d) + mean(d') - d_i' / N, so that no part is left out. Each
+//          worker keeps its own outer momentum, which the sources leave open; worker 0's model is evaluated. With a
+//          plain outer optimizer all end with the same model. SlowMo's learning rate is that of the averaged round; for
+//          eager updates it is the newest round's. BatchNorm statistics are as old as the average.
 // Checks:  eager updates of one worker equal the blocking method; with a plain outer optimizer they telescope to the
 //          sum of all averages; delayed by one round, a constant d gives DiLoCo's models.
 #pragma once
@@ -24,8 +25,8 @@ namespace syncopate {
 
 struct OverlappedOuterOptions {
   enum class Update { delayed, eager };
-  // A delayed average is over what the workers have added since the round began, or over their models. In the second
-  // case X has changed by then, so that outer(X, mean(y')) also undoes its change.
+  // A delayed average is over the workers' changes in the round, or over their models. In the second case X has changed
+  // since the averaged round began, so outer(X, mean(y')) also undoes this change.
   enum class Averaged { differences, models };
   Update update = Update::eager;
   Averaged averaged = Averaged::differences;
@@ -138,7 +139,7 @@ inline std::shared_ptr<const LateRule> make_eager_rule() { return std::make_shar
 inline OverlappedOuterOptions::Averaged read_averaged(Settings& settings, std::string_view key) {
   using Averaged = OverlappedOuterOptions::Averaged;
   return settings.choice(
-      {key, "Where these differences begin: where the averaged round began, or the newest outer model."},
+      {key, "Model from which averaged differences are taken: the averaged round's first, or the newest outer one."},
       {{"round-start", Averaged::differences}, {"outer-model", Averaged::models}}, Averaged::differences);
 }
 
@@ -159,13 +160,14 @@ inline std::unique_ptr<Algorithm> make_overlapped_diloco(Settings& settings, con
   auto period = read_sync_period(settings, context);
   auto outer = make_outer_optimizer(settings.section({"outer", "The optimizer that steps along the averages."}));
   OverlappedOuterOptions options;
-  options.update =
-      settings.choice({"update", "Eager: a worker's own part of the late average is replaced by its newest."},
-                      {{"eager", Update::eager}, {"delayed", Update::delayed}}, Update::eager);
+  options.update = settings.choice(
+      {"update", "Whether a worker replaces its own part of the late average by its newest one (eager)."},
+      {{"eager", Update::eager}, {"delayed", Update::delayed}}, Update::eager);
   const StatePolicies policies = read_overlapped_policies(settings, context);
   if (options.update == Update::eager && !policies.count_alike())
     settings.fault("weights",
-                   "must be \"equal\" with update = \"eager\": a worker's own part there is 1 / N of the average");
+                   "must be \"equal\" with update = \"eager\", which assumes that a worker's part is 1 / N of the "
+                   "average");
   return std::make_unique<OverlappedOuter>(std::move(period), std::move(outer), options, policies);
 }
 

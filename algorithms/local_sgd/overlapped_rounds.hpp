@@ -1,12 +1,13 @@
-// Outer steps that are one round late: each worker starts an average at the end of a round, takes the next round while
-// it is under way, and finishes it at that round's end. A table in algorithms/README.md ("Rounds of local steps")
-// compares the methods: what each averages, and where its next round begins. This file holds the common parts.
-// Units:   a delay of one round, whatever its length by the rule.
+// Outer steps that are one round late: each worker starts an average at the end of a round, trains in the next round
+// while this average is under way, and finishes it at the end of that round. A table in algorithms/README.md ("Rounds
+// of local steps") compares the methods: what each averages, and where its next round begins. This file holds the
+// common parts.
+// Units:   the delay is one round, which has as many steps as the period's rule says.
 // Cost:    an all-reduce of P floats per round, as with Local SGD. A round takes max(H c, A) if workers are alike and
 //          steps have no spread: H steps of c s, and A s for the all-reduce.
-// First:   nothing comes back at the end of the first round; each method's header says what it does then.
-// Last:    the last average is waited for, so that the last round's work is in the evaluated model. Before the first
-// average has come back, workers have agreed on nothing but steps: a budget of other units ends after it.
+// First:   no average is finished at the end of the first round; each method's header says what it does then.
+// Last:    workers wait for the last average, so that the last round's work is in the evaluated model. Before the first
+//          average is finished, workers agree only on numbers of steps. So a budget in other units ends after it.
 // Differs: optimizer moments stay with their workers. A worker that loses its state goes back to its copy from the last
 //          round's end, which includes the method's own variables.
 #pragma once
@@ -25,36 +26,37 @@ class AverageUnderWay {
       : worker_(worker), policy_(policies.average), weight_(policies.model_weight()), steps_(worker) {}
 
   bool is_under_way() const { return started_.has_value(); }
-  // Whether another round begins. Ask at a round's end: all workers get the same answer.
+  // Whether another round begins. Call it at a round's end; all workers then get the same answer.
   bool rounds_left() const;
-  // Takes the rule's next round on this worker alone; fewer steps if the budget or its own data end. Returns the mean
-  // learning rate of its steps; 0 without steps.
+  // Takes the steps of the rule's next round on this worker alone, or fewer if the budget or the worker's data end.
+  // Returns their mean learning rate; 0 without steps.
   double take_round(const SyncPeriod& period, LocalSteps& steps);
-  // Starts an average of `mine`. `from`: a model that all share, from which a compressed average takes differences;
-  // null: `mine` is a difference.
+  // Starts an average of `mine`. A compressed average sends differences to `from`, a model that all workers share;
+  // null: `mine` is already a difference.
   void start(const ModelStatePtr& mine, const ModelStatePtr& from,
              Participant::CalledFrom at = Participant::CalledFrom::current());
   // Waits for the started average. Returns the mean over the workers; null in time-only runs.
   ModelStatePtr finish(Participant::CalledFrom at = Participant::CalledFrom::current());
 
  private:
-  Worker& worker_;  // must outlive it
+  Worker& worker_;  // must outlive this object
   AveragePolicy policy_;
   double weight_;
   PlannedSteps steps_;
   std::optional<StartedCollective> started_{};
-  bool has_come_ = false;  // an average has come back
+  bool has_come_ = false;  // an average has been finished
 };
 
-// A rule for averages that are one round late: where the next round begins, and what is averaged meanwhile.
+// A rule for averages that are one round late: what is averaged, and at which model the next round begins.
 class LateRule {
  public:
   // One worker's part in one run.
   class OfWorker {
    public:
     virtual ~OfWorker() = default;
-    // Ends a round that went from `begin` to the worker's model, at this mean learning rate. Finishes the pending
-    // average, if any, sets the model at which the next round begins, starts this round's average, and publishes.
+    // Ends a round that led from the model `begin` to the worker's current model, at this mean learning rate. Finishes
+    // the pending average, if any, sets the model at which the next round begins, starts this round's average, and
+    // publishes.
     virtual void end_round(AverageUnderWay& average, const ModelStatePtr& begin, double rate) = 0;
     // Called if there is no further round: finishes the pending average, if any, and publishes the last model.
     virtual void end(AverageUnderWay& average) = 0;
@@ -65,20 +67,20 @@ class LateRule {
   virtual std::unique_ptr<OfWorker> begin(Worker& worker, const OuterOptimizer* outer,
                                           const StatePolicies& policies) const = 0;
   virtual bool takes_outer_steps() const { return false; }
-  // The number of vectors, as long as the model, that each worker holds besides its own model.
+  // The number of vectors of the model's length that each worker holds in addition to its own model.
   virtual double held_vectors() const = 0;
   // Whether all models must have equal weights.
   virtual bool counts_alike() const { return false; }
 };
 
-// Reads the keys of all these methods: `buffers` of the published model, and `weights` of the averages.
+// Reads the keys that all methods with late averages have: `buffers` of the published model, `weights` of the averages.
 StatePolicies read_overlapped_policies(Settings& settings, const AlgorithmContext& context);
 
 // The outer model of a training by fragments, as one worker holds it, and the pending averages of its fragments. An
-// outer step along an average changes only one fragment. Steps are those of the workers' plan. Averages end in the
-// order in which they start and are due, since all have the same delay. An outage loses nothing of this: all workers
-// hold the same.
-// Cost:    one outer step covers all d parameters, once for all workers of a process; each worker copies its model.
+// outer step along an average changes only one fragment. Steps are those of the workers' plan (PlannedSteps). Averages
+// end in the order in which they start, since all have the same delay. An outage does not lose this state, since all
+// workers hold the same one.
+// Cost:    one outer step computes all d parameters, once for all workers of a process; each worker copies its model.
 class OuterFragments {
  public:
   // Begins with the worker's model. The arguments must outlive this object, except `fragments`. `mixing`: the share of
@@ -96,13 +98,14 @@ class OuterFragments {
   bool are_under_way() const { return !under_way_.empty(); }
   bool are_due_before(Step step) const { return are_under_way() && next_due() < step; }
   Step next_due() const { return under_way_.front().due; }
-  bool is_first() const { return are_under_way() && !has_come_; }  // workers have agreed only on steps so far
+  // Whether the first average is under way. Until it is finished, workers agree only on numbers of steps.
+  bool is_first() const { return are_under_way() && !has_come_; }
 
-  // Records a local step at this learning rate, which all fragments have taken.
+  // Records the learning rate of a local step, for all fragments.
   void add_step(double rate) {
     for (Own& fragment : own_) fragment.rate.add(rate);
   }
-  // Starts the average of the worker's fragment.
+  // Starts the average of this fragment of the worker's model. It is to be finished at the planned step `due`.
   void start(int fragment, Step due);
   // Waits for the oldest average and takes an outer step along it. The worker then adopts its fragment and publishes
   // the model.
@@ -110,7 +113,7 @@ class OuterFragments {
 
  private:
   struct Own {
-    MeanRate rate{};  // mean rate since its last average started
+    MeanRate rate{};  // mean rate since the fragment's last average started
     bool has_momentum = false;
   };
   struct UnderWay {
@@ -127,7 +130,7 @@ class OuterFragments {
   const StatePolicies& policies_;
   std::vector<Own> own_;
   std::deque<UnderWay> under_way_{};
-  bool has_come_ = false;  // an average has come back
+  bool has_come_ = false;  // an average has been finished
   ModelStatePtr model_;
   ModelStatePtr momentum_{};  // null before the first outer step
 };

@@ -6,15 +6,16 @@
 // Shapes:  gradient, parameters, outer momentum: (P,) flat float32.
 // Cost:    one all-reduce of P floats per H steps; one more vector of P floats per worker. A pulled step takes no time.
 // Differs: theta <- theta - (eta / p) lambda (theta - Theta) pulls all tensors; the code pulls only the first of each
-//          group of the optimizer. Whether the published runs did is not established. Each worker draws for itself
-//          (`draws = "own"`); in the code all draw alike ("shared"). A pulled step's samples are left out of this
-//          epoch, and count as dropped, so that a run of equal steps sees 1 - p of the samples: compare at equal
-//          samples or time. The outer model is the one that all have stored, not the newest. A pull does not change the
-//          inner optimizer's moments. Here the first local step may be a pull, and each round has H steps; in the code
-//          the first one always trains, and the first round is a step shorter. The code averages moments in its
-//          synchronous steps; here they are equal anyway, since all step along one sum.
+//          group of the optimizer. Whether the published runs did so is not established. Each worker draws for itself
+//          (`draws = "own"`); in the code all workers are pulled in the same steps ("shared"). A pulled step's samples
+//          are left out of this epoch, and count as dropped. So a run with equally many steps sees 1 - p of the
+//          samples:
+//          compare methods at equal samples or time. Theta is the last outer model, which all workers have stored. A
+//          pull does not change the inner optimizer's moments. Here the first local step may be a pull, and each round
+//          has H steps; in the code the first step always trains, and the first round is a step shorter. The code
+//          averages moments in its synchronous steps; here they are equal anyway, since all step along one sum.
 // Checks:  p = 0 equals DiLoCo bit for bit; lambda = 0 equals DiLoCo that skips steps; the recursion in double
-//          precision; the mean round and its spread against the binomial distribution.
+//          precision; mean and spread of a round's time against the binomial distribution.
 #pragma once
 
 #include "algorithms/local_sgd/local_rounds.hpp"

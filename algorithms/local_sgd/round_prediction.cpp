@@ -12,13 +12,14 @@ namespace syncopate {
 
 namespace {
 
-// The slowest sum of this many steps; none if unknown.
+// The expected maximum over workers of the time of `length` steps; none if unknown.
 using TimeOfSteps = std::function<std::optional<SampledMean>(Step length)>;
 
-// The mean over all rounds of the run; none if their lengths are not known in advance, or the time of one is unknown.
+// The mean over all rounds of the run. None if their lengths are not known in advance, or if the time of a round is
+// unknown.
 std::optional<Prediction> mean_of_rounds(const SyncPeriod& period, double average_s, const TimeOfSteps& slowest,
                                          const PredictionInput& input) {
-  constexpr Step longest_round = 1'000'000;  // longer ones end with a budget that does not count steps
+  constexpr Step longest_round = 1'000'000;  // a longer round has no fixed end: the budget does not count steps
   constexpr int most_rounds = 1'000'000;
   constexpr double endless = std::numeric_limits<double>::infinity();
   const auto samples_per_step =
@@ -50,7 +51,7 @@ std::optional<Prediction> mean_of_rounds(const SyncPeriod& period, double averag
     const double exchange_s = begin < period.synchronous_steps() ? input.all_reduce_s() : average_s;
     sum.step_time_s += time->mean + exchange_s;
     communication_s += exchange_s;
-    sum.step_error_s += time->error;  // from one sample, so errors may all have the same sign
+    sum.step_error_s += time->error;  // all from one sample, so all errors may have the same sign
     done += static_cast<double>(length.value());
   }
   sum.step_time_s /= done;
@@ -63,9 +64,9 @@ std::optional<Prediction> mean_of_rounds(const SyncPeriod& period, double averag
 std::string why_none(const PredictionInput& input) {
   if (!input.times.slowest_s && !input.times.has_variance) return has_no_variance;
   if (input.times.has_variance)
-    return "how long its rounds are follows from how the run goes, or they are too long or too many";
+    return "the lengths of its rounds depend on the run, or its rounds are too long or too many";
   return "its steps have no variance, so that its rounds must be drawn: they are too long or too many for that, or "
-         "how long they are follows from how the run goes";
+         "their lengths depend on the run";
 }
 
 }  // namespace
@@ -76,7 +77,7 @@ Forecast predict_rounds(const SyncPeriod& period, const AveragePolicy& policy, c
   const TimeOfSteps normal = [&](Step length) {
     return std::optional(SampledMean{expected_slowest_sum(times, static_cast<double>(length.value()))});
   };
-  // For more steps than were drawn, uses the central limit if it holds.
+  // For more steps than were drawn, uses the normal approximation if step times have a variance.
   const TimeOfSteps sampled = [&](Step length) -> std::optional<SampledMean> {
     const auto drawn = sampled_slowest_sum(times, length);
     return drawn || !times.has_variance ? drawn : normal(length);

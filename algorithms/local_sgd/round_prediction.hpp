@@ -1,4 +1,4 @@
-// Predicts a whole run's rounds: time, by formulas, and communication, by counting.
+// Predicts the rounds of a whole run: their time by formulas, and their communication by counting.
 // Source:  expected maxima of normal sums (workers/theory/order_statistics.hpp).
 // Units:   seconds, bytes.
 #pragma once
@@ -7,17 +7,17 @@
 
 namespace syncopate {
 
-// The rounds of Local SGD: each waits for the slowest sum of its steps, and for an average. Uses normal sums, or sums
-// of drawn steps if normal sums disagree with those or have no variance. None if the rule does not know lengths in
-// advance.
+// Predicts the time of Local SGD. Each round takes the slowest worker's sum of step times, plus an average. These sums
+// are taken as normal; sums of drawn steps are used if normal sums disagree with them, or have no variance. No
+// prediction if the rule does not know the lengths of rounds in advance.
 Forecast predict_rounds(const SyncPeriod& period, const AveragePolicy& policy, const PredictionInput& input);
 
-// The communication of the rule's rounds over the whole run: one average each; before them, gradients at every
-// synchronous step.
+// The communication of the whole run: an all-reduce of gradients in each synchronous step, then one average per round.
 Communicated communicated_in_rounds(const SyncPeriod& period, const AveragePolicy& policy,
                                     const CommunicationInput& input);
 
-// The same with averages of groups of `size` consecutive workers (the last may be smaller) after each `period` steps.
+// The same with additional averages within groups of `size` consecutive workers (the last group may be smaller), after
+// each `period` steps of a round.
 struct Groups {
   int size;
   Step period;

@@ -51,9 +51,9 @@ Gradient LocalTraining::compute_step() {
   return sum;
 }
 
-// A worker's shard gives consecutive samples, whatever the size of a step. In an order of its own a worker takes all
-// workers' shares of an epoch, interleaved. These epochs are beyond any training, so no other worker has the same
-// order.
+// With shards a worker takes consecutive samples of its own shard, for any size of a step. In an order of its own a
+// worker takes all workers' shards of an epoch, interleaved. It uses epochs with numbers beyond any training, different
+// ones on each worker, so no two workers have the same order.
 MicroBatch LocalTraining::next_samples() {
   constexpr std::int64_t first_own_epoch = std::int64_t{1} << 30;
   const std::int64_t number = taken_++, of_step = worker_.micro_batches();
@@ -70,30 +70,30 @@ MicroBatch LocalTraining::next_samples() {
 LocalPhase read_local_phase(Settings& settings, const AlgorithmContext& context) {
   LocalPhase phase;
   if (!settings.has("local_phase")) return phase;
-  Settings table = settings.section({"local_phase", "Overrides once workers train on their own (SWAP)."});
+  Settings table = settings.section({"local_phase", "Overrides for the phase in which workers train alone (SWAP)."});
   if (const auto count = table.optional_integer(
-          {"micro_batches", "Micro-batches of a worker's step.", "micro-batches", "as before"}, 1, 1'000'000))
+          {"micro_batches", "Micro-batches in a worker's step.", "micro-batches", "as before"}, 1, 1'000'000))
     phase.micro_batches = static_cast<int>(*count);
   using Sampling = LocalPhase::Sampling;
   phase.sampling =
-      table.choice({"sampling", "Each worker takes its part of each epoch, or all samples in its own order."},
+      table.choice({"sampling", "Whether a worker takes its part of each epoch, or all samples in an own order."},
                    {{"shards", Sampling::shards}, {"own-order", Sampling::own}}, phase.sampling);
   if (phase.sampling == Sampling::own && !context.has_epochs) table.fault("sampling", "needs a data set");
   if (phase.sampling == Sampling::own && context.divides_data)
-    table.fault("sampling", "must be \"shards\" where training.partition divides the data among the workers");
+    table.fault("sampling", "must be \"shards\" if training.partition divides the data among the workers");
   phase.first_step = context.first_step;
   phase.steps_per_epoch = context.steps_per_epoch.value_or(Step{1});
   using Shape = LearningRate::Shape;
-  if (const auto peak = table.optional_number({"peak", "Its learning rate, first of all.", "", "the schedule goes on"},
+  if (const auto peak = table.optional_number({"peak", "The phase's first learning rate.", "", "the run's schedule"},
                                               Range::positive())) {
     LearningRate::Options rate;
     rate.peak = *peak;
-    rate.shape = table.choice({"schedule", "How the learning rate goes on from there to `final`."},
+    rate.shape = table.choice({"schedule", "How the learning rate goes from `peak` to `final`."},
                               {{"constant", Shape::constant}, {"linear", Shape::linear}, {"cosine", Shape::cosine}},
                               Shape::constant);
-    rate.final = table.number({"final", "Where linear and cosine end."}, Range::at_least(0), 0.0);
+    rate.final = table.number({"final", "Last learning rate of linear and cosine."}, Range::at_least(0), 0.0);
     if (rate.shape != Shape::constant && !context.counts_steps)
-      table.fault("schedule", "must be constant where the budget is not counted in steps");
+      table.fault("schedule", "must be \"constant\" if the budget is not in steps or epochs: others need an end");
     phase.learning_rate = rate;
   }
   return phase;
@@ -114,18 +114,18 @@ std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const Alg
   SyncPeriodContext of_period = period_context(context);
   of_period.may_follow_run = may_follow_run;
   if (phase && phase->learning_rate) of_period.learning_rate_warmup = Step{};
-  // Rules with rounds that depend on the rate have no steps before the phase.
+  // Rules whose rounds depend on the rate have no synchronous steps, so the phase is the whole run.
   const auto rate = phase ? phase->learning_rate_over(context.total_steps.value_or(Step{})) : std::nullopt;
   if (rate) of_period.learning_rate = &*rate;
-  Settings period = settings.section({"period", "How many steps lie between two averages."});
+  Settings period = settings.section({"period", "How many steps workers take between two averages."});
   return make_sync_period(period, of_period);
 }
 
 StatePolicies read_state_policies(Settings& settings) {
   StatePolicies policies;
-  const Key all{"moments", "Treatment of the optimizer's moments when models are averaged."};
-  const Key first{"first_moment", "The same of the first moment alone, which is SGD's momentum."};
-  const Key second{"second_moment", "The same of the second moment alone."};
+  const Key all{"moments", "What happens to the optimizer's moments when models are averaged."};
+  const Key first{"first_moment", "What happens to the first moment, which is SGD's momentum."};
+  const Key second{"second_moment", "What happens to the second moment."};
   const StatePolicy moments = read_moment(settings, all, StatePolicy::keep);
   policies.average.moments = {read_moment(settings, first, moments, "as `moments`"),
                               read_moment(settings, second, moments, "as `moments`")};
@@ -134,8 +134,9 @@ StatePolicies read_state_policies(Settings& settings) {
 }
 
 void read_buffer_policy(Settings& settings, StatePolicies& policies) {
-  constexpr std::optional<StatePolicy> recalibrated;  // keep them now, estimate later
-  const Key key{"buffers", "Treatment of BatchNorm statistics then; recalibrate: estimate them before an evaluation."};
+  constexpr std::optional<StatePolicy> recalibrated;  // kept at an average, and estimated before an evaluation
+  const Key key{"buffers",
+                "What happens to BatchNorm statistics at an average; recalibrate: estimate them before evaluations."};
   const auto buffers = settings.choice<std::optional<StatePolicy>>(key,
                                                                    {{"average", StatePolicy::average},
                                                                     {"keep", StatePolicy::keep},
@@ -144,12 +145,12 @@ void read_buffer_policy(Settings& settings, StatePolicies& policies) {
                                                                    StatePolicy::average);
   policies.average.buffers = buffers.value_or(StatePolicy::keep);
   if (buffers) return;
-  const Key count{"recalibration_micro_batches", "On how many micro-batches they are estimated.", "micro-batches"};
+  const Key count{"recalibration_micro_batches", "Micro-batches for estimating BatchNorm statistics.", "micro-batches"};
   policies.recalibration_micro_batches = static_cast<int>(settings.integer(count, 1, 1'000'000, 128));
 }
 
 void publish(Participant& participant, const StatePolicies& policies, std::vector<ModelStatePtr> ensemble) {
-  if (participant.rank() != Rank{0}) return;  // other workers' publications are ignored, and the list costs time
+  if (participant.rank() != Rank{0}) return;  // other workers' publications are ignored, and making them costs time
   publish(participant, policies, participant.model(), std::move(ensemble));
 }
 
@@ -164,7 +165,7 @@ void publish(Participant& participant, const StatePolicies& policies, const Mode
 
 void read_model_weights(Settings& settings, bool divides_data, StatePolicies& policies) {
   policies.weights = settings.choice(
-      {"weights", "How models count in an average: alike, or by their workers' training samples (FedAvg)."},
+      {"weights", "Weights of models in an average: equal, or by the workers' training samples (FedAvg)."},
       {{"equal", ModelWeights::equal}, {"samples", ModelWeights::samples}}, ModelWeights::equal);
   check_model_weights(settings, divides_data, policies);
 }
@@ -173,33 +174,33 @@ void check_model_weights(Settings& settings, bool divides_data, const StatePolic
   if (policies.count_alike()) return;
   if (!divides_data)
     settings.fault("weights",
-                   "must be \"equal\" unless training.partition divides the data among the workers: else all have as "
-                   "many samples");
+                   "must be \"equal\" unless training.partition divides the data among the workers: without it all "
+                   "have equally many samples");
   if (settings.has("compression"))
-    settings.fault("weights", "must be \"equal\" with a table compression: compressed averages have equal weights");
+    settings.fault("weights", "must be \"equal\" with a table `compression`: compressed averages have equal weights");
 }
 
-// A round may be as long as the rest of a run without an end in steps.
+// ceil((p + 1) H / P), computed without overflow: H may be huge in a run whose budget does not count steps.
 Step Fragments::offset(int fragment, Step round) const {
   const Step::Rep turn = fragment + 1, whole = round.value() / count_, rest = round.value() % count_;
   return Step{turn * whole + (turn * rest + count_ - 1) / count_};
 }
 
-// A time-only run need not declare the size of a model.
+// A time-only run may have no parameters; then there is nothing to check.
 void Fragments::check(const Participant& participant) const {
   const std::int64_t parameters = participant.parameters();
   if (count_ == 1 || parameters == 0 || count_ <= parameters) return;
-  throw RunFailure(fmt::format("{}{}the model has {} parameters, and a fragment needs one at least", written_,
+  throw RunFailure(fmt::format("{}{}the model has {} parameters, and each fragment needs at least one", written_,
                                written_.empty() ? "" : "; ", parameters));
 }
 
 Fragments read_fragments(Settings& settings, std::optional<int> usual, std::optional<std::int64_t> parameters) {
   constexpr std::int64_t most = 1'000'000;
-  const Key key{"fragments", "Into how many equal parts the model is divided (P)."};
+  const Key key{"fragments", "Number of equal parts into which the model is divided (P)."};
   const std::int64_t count =
       usual ? settings.integer(key, 1, most, std::int64_t{*usual}) : settings.integer(key, 1, most);
   if (parameters && count > 1 && count > *parameters)
-    settings.fault("fragments", fmt::format("must be at most {}: the model has as many parameters", *parameters));
+    settings.fault("fragments", fmt::format("must be at most {}, the number of the model's parameters", *parameters));
   return Fragments(static_cast<int>(count), settings.written("fragments"));
 }
 

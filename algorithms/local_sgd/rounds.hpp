@@ -1,5 +1,5 @@
-// Rounds of local steps: how workers train alone, what happens to the rest of their state when models are averaged, how
-// models are weighted, and the fragments of a model that are averaged separately.
+// Common parts of rounds of local steps: how workers train alone, what happens to moments and BatchNorm statistics when
+// models are averaged, how models are weighted, and fragments of a model that are averaged separately.
 // Source:  Gupta et al. 2020, "Stochastic Weight Averaging in Parallel": SWAP's second phase; reference code of Gu et
 //          al. 2024 (hmgxr128/QSR): moments and statistics; McMahan et al. 2017, "Communication-Efficient Learning of
 //          Deep Networks from Decentralized Data" (FedAvg): weights by samples; Douillard et al. 2025, "Streaming
@@ -10,9 +10,9 @@
 //          BatchNorm: by default statistics are averaged along with the parameters. In the reference code they are not,
 //          but estimated on 128 micro-batches before each evaluation. Here the estimate uses the micro-batches of
 //          future steps, all at the published model, and takes no time.
-// Checks:  repeating the first phase's batch, order and rate changes nothing, bit for bit; each worker's pass has all
-//          samples once, in its own order; rates against the formula; fragments cover the vector once, and are p H / P
-//          steps apart if P divides H, never more than ceil(H / P).
+// Checks:  a second phase with the first phase's batch, order and rate changes nothing, bit for bit; each worker's pass
+//          contains all samples once, in its own order; rates against the formula; fragments cover the vector once, and
+//          are H / P steps apart if P divides H, never more than ceil(H / P).
 #pragma once
 
 #include <functional>
@@ -37,7 +37,7 @@ class MeanRate {
   Step steps_{};
 };
 
-// Takes `count` steps on this worker alone; fewer if the budget or its own data end.
+// Takes `count` steps on this worker alone. Takes fewer if the budget or the worker's data end.
 inline void take_local_steps(Worker& worker, Step count) {
   for (Step taken{}; taken < count && worker.budget_left(BudgetView::local); ++taken)
     worker.descend(worker.compute_step_gradient() / worker.micro_batches());
@@ -48,25 +48,25 @@ struct LocalPhase {
   // The order in which a worker takes its samples.
   enum class Sampling {
     shards,  // its part of each epoch, as in synchronous steps
-    own,     // all samples, in its own orders
+    own,     // all samples, in an order of its own in each epoch
   };
 
   std::optional<int> micro_batches{};  // per worker's step; none: unchanged
   Sampling sampling = Sampling::shards;
-  Step steps_per_epoch{};                                // total of all workers; for Sampling::own
+  Step steps_per_epoch{};                                // steps of all workers; for Sampling::own
   Step first_step{};                                     // the run's first step in the data; for Sampling::own
-  std::optional<LearningRate::Options> learning_rate{};  // without its total steps; none: the schedule continues
+  std::optional<LearningRate::Options> learning_rate{};  // total_steps is not set; none: the run's schedule continues
 
   // The schedule for a phase of this many steps; none: the run's schedule continues, or there is no step.
   std::optional<LearningRate> learning_rate_over(Step steps) const;
 };
 
-// One worker's phase of training alone. Construct it where the phase begins.
+// One worker's phase of training alone. Construct it when the phase begins.
 class LocalTraining {
  public:
   LocalTraining(const LocalPhase& phase, Worker& worker) : phase_(phase), worker_(worker), begun_(worker.step()) {}
 
-  // `see` is called with the mean gradient, before the step along it; may be empty.
+  // Takes one step. Calls `see`, unless it is empty, with the mean gradient before the step along it.
   void take_step(const std::function<void(Gradient&)>& see);
 
  private:
@@ -79,23 +79,23 @@ class LocalTraining {
   std::int64_t taken_ = 0;  // micro-batches
 };
 
-// Reads the table `local_phase`; without it workers train as in synchronous steps.
+// Reads the table `local_phase`; without this table workers train as in synchronous steps.
 LocalPhase read_local_phase(Settings& settings, const AlgorithmContext& context);
 
 SyncPeriodContext period_context(const AlgorithmContext& context);
 
-// Reads the table `period`; never null. `phase`: describes the steps after the synchronous ones; the rule then uses its
-// learning rate; null: unchanged. `may_follow_run`: also allows rules of run_periods.hpp.
+// Reads the table `period`; never returns null. `phase`: the phase of local steps, whose learning rate the rule uses;
+// null: the run's schedule. `may_follow_run`: whether rules of run_periods.hpp are allowed, too.
 std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const AlgorithmContext& context,
                                                    const LocalPhase* phase = nullptr, bool may_follow_run = false);
 
 // How workers' models are weighted in an average of all: equally, or by the number of their training samples (FedAvg).
 enum class ModelWeights { equal, samples };
 
-// The policies for optimizer moments and BatchNorm statistics when models are averaged.
+// The treatment of optimizer moments and BatchNorm statistics when models are averaged, and the weights of models.
 struct StatePolicies {
   AveragePolicy average{};              // at each synchronisation
-  int recalibration_micro_batches = 0;  // for estimating BatchNorm statistics; 0: no estimate
+  int recalibration_micro_batches = 0;  // number from which BatchNorm statistics are estimated; 0: no estimate
   ModelWeights weights = ModelWeights::equal;
 
   bool count_alike() const { return weights == ModelWeights::equal; }
@@ -105,39 +105,40 @@ struct StatePolicies {
 
 // Reads
 //   moments = "keep" | "average" | "reset"   of all moments (default: keep),
-//   first_moment, second_moment              of one (default: as `moments`; SGD's momentum is the first),
+//   first_moment, second_moment              of one moment (default: as `moments`; SGD's momentum is the first),
 //   buffers = "average" | "keep" | "reset" | "recalibrate"   (default: average),
 //   recalibration_micro_batches              with "recalibrate" (default: 128).
 StatePolicies read_state_policies(Settings& settings);
-// Reads only the keys of the buffers.
+// Reads only `buffers` and recalibration_micro_batches.
 void read_buffer_policy(Settings& settings, StatePolicies& policies);
 
 // Reads weights = "equal" | "samples" (default: equal). "samples" is allowed only if the data are divided among the
 // workers and averages are not compressed.
 void read_model_weights(Settings& settings, bool divides_data, StatePolicies& policies);
-// Reads both.
+// Reads all keys of read_state_policies and read_model_weights.
 inline StatePolicies read_state_policies(Settings& settings, const AlgorithmContext& context) {
   StatePolicies policies = read_state_policies(settings);
   read_model_weights(settings, context.divides_data, policies);
   return policies;
 }
-// Reads how models are weighted, and, of the rest of a worker's state, only the policy of the statistics.
+// Reads the keys of read_buffer_policy and read_model_weights.
 inline StatePolicies read_buffer_policies(Settings& settings, const AlgorithmContext& context) {
   StatePolicies policies;
   read_buffer_policy(settings, policies);
   read_model_weights(settings, context.divides_data, policies);
   return policies;
 }
-// Reports the fault of `weights`, for methods that have already read it.
+// Reports a fault if `weights` = "samples" is not allowed, for methods that read `weights` themselves.
 void check_model_weights(Settings& settings, bool divides_data, const StatePolicies& policies);
 
-// Publishes the participant's model, or the ensemble, with the micro-batches for estimating statistics.
+// Publishes the participant's model, or the ensemble if it has members, with the micro-batches for estimating
+// statistics.
 void publish(Participant& participant, const StatePolicies& policies, std::vector<ModelStatePtr> ensemble = {});
-// The same for another model than the participant's own.
+// Publishes `model` in place of the participant's own.
 void publish(Participant& participant, const StatePolicies& policies, const ModelStatePtr& model,
              std::vector<ModelStatePtr> ensemble = {});
 
-// Synchronous SGD until `until` steps are done: all then have one model and one optimizer state.
+// Synchronous SGD until `until` steps are done. All workers then have the same model and optimizer state.
 inline void train_together(Worker& worker, Step until, const StatePolicies& policies) {
   while (worker.step() < until && worker.budget_left()) {
     Gradient sum = worker.compute_step_gradient();
@@ -151,19 +152,19 @@ inline void train_together(Worker& worker, Step until, const StatePolicies& poli
 // Shapes:  fragment p of P: the parameters from floor(p d / P) to floor((p + 1) d / P) of the flat vector of d, at
 //          least one. BatchNorm statistics belong to fragment 0.   Units: offsets in local steps, 1 to H.
 // Differs: the paper's fragments are whole layers, three transformer blocks each, side by side or strided over the
-//          depth. Here they are equal slices, so that each takes the same time; the flat vector has the tensors with
-//          weight decay first. Under a plain mean the borders decide only when a parameter is synchronised. The merge
-//          rule `rda` treats each part of a cut tensor as a tensor, so its result depends on the borders. So does a
-//          compression, which treats each fragment separately.
+//          depth. Here they are equal slices, so that each takes the same time; the flat vector begins with the tensors
+//          that have weight decay. With a plain mean the borders decide only when a parameter is synchronised. The
+//          merge rule `rda` treats each part of a cut tensor as a tensor, so its result depends on the borders. The
+//          result of a compression also does, since it treats each fragment separately.
 class Fragments {
  public:
-  // `written`: position of the number in a file, for faults found once the model is known.
+  // `written`: where the number is in the experiment file, for a fault that is found once the model is known.
   explicit Fragments(int count, std::string written = {}) : count_(count), written_(std::move(written)) {}
 
   int count() const { return count_; }
   Slice slice(int fragment) const { return {.index = fragment, .count = count_}; }
-  // The step of a round at which the fragment is due: ceil((p + 1) H / P), so the last one is due at the end. With more
-  // fragments than steps several are due together.
+  // The step of a round at which the fragment is due: ceil((p + 1) H / P), so the last one is due at the round's end.
+  // If there are more fragments than steps, several are due together.
   Step offset(int fragment, Step round) const;
   // Fails if the model has fewer parameters than fragments.
   void check(const Participant& participant) const;
@@ -173,7 +174,8 @@ class Fragments {
   std::string written_;
 };
 
-// Reads `fragments`, which is required if there is no usual number. `parameters`: the model's, if known.
+// Reads `fragments`, which is required unless `usual`, the default, is given. `parameters`: those of the model, if
+// known.
 Fragments read_fragments(Settings& settings, std::optional<int> usual = {},
                          std::optional<std::int64_t> parameters = {});
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr Step::Rep most_of_a_period = std::numeric_limits<std::int32_t>::max();
 
-// The mean of every `each`-th number from index `first` on, ignoring unknown ones.
+// The mean of every `each`-th number from index `first` on, ignoring unknown (NaN) ones.
 double mean_of_known(std::span<const double> all, std::size_t first, std::size_t each) {
   double sum = 0, count = 0;
   for (std::size_t i = first; i < all.size(); i += each) {
@@ -53,7 +53,7 @@ class RoundsByLoss final : public RoundLengths {
     if (is_first) *first_loss_ = last_loss_;
   }
 
-  // Begins an interval if it is due. With intervals by the clock, only all workers together know whether it is.
+  // Begins an interval if one is due. With intervals in seconds workers must gather their clocks to agree on this.
   void end_round() override {
     if (!worker_.budget_left() || worker_.step() < next_step_) return;
     constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
@@ -83,12 +83,12 @@ class RoundsByLoss final : public RoundLengths {
   Worker& worker_;
   Step period_;                                      // tau_l
   double first_rate_;                                // eta_0
-  ResetOnOutage<std::optional<double>> first_loss_;  // loss of its first step
-  Step next_step_;                                   // when the next interval may begin; 0: after each average
-  double next_s_;                                    // and by the clock
+  ResetOnOutage<std::optional<double>> first_loss_;  // this worker's loss in its first step
+  Step next_step_;                                   // first step at which the next interval may begin; 0: any
+  double next_s_;                                    // first time at which it may begin; 0: any
   Step end_{};                                       // end of the round
   double last_loss_ = 0;                             // loss of the last step before an interval
-  std::optional<double> initial_loss_{};             // F_0, once all know it
+  std::optional<double> initial_loss_{};             // F_0; none: not gathered yet
 };
 
 class PeriodByLoss final : public SyncPeriod {
@@ -148,7 +148,7 @@ double LossPeriod::steps(double loss, double rate) const {
 
 Step LossPeriod::clipped(double steps) const {
   constexpr double rounding = 1e-12;
-  constexpr double longest = 1e15;  // beyond any run, and a whole number in both types
+  constexpr double longest = 1e15;  // beyond any run, and exact in both types
   const Step period{static_cast<Step::Rep>(std::ceil(std::min(steps, longest) * (1 - rounding)))};
   const Step bounded = options_.maximum ? std::min(period, *options_.maximum) : period;
   return std::max(bounded, options_.minimum);
@@ -181,7 +181,7 @@ AveragePolicy MomentSchedule::due(Step done, Step end, const AveragePolicy& usua
 void MomentSchedule::describe(Traits& traits) const {
   traits.has_formulas = false;
   traits.cycle = cycle();
-  traits.exchanged_whole = "moments are averaged as well, after steps of their own";
+  traits.exchanged_whole = "moments are averaged as well, with separate periods";
 }
 
 Step MomentSchedule::cycle() const {
@@ -200,7 +200,7 @@ double half_life(double beta) { return beta > 0 ? std::log(0.5) / std::log(beta)
 LossPeriodOptions read_loss_period(Settings& settings, const SyncPeriodContext& context) {
   LossPeriodOptions options;
   LossPeriod::Options& period = options.period;
-  const Key initial{"initial_period", "The formula's tau_0: the first period, or in Paddle's formula its square.",
+  const Key initial{"initial_period", "The formula's tau_0: the first period, or its square in Paddle's formula.",
                     "steps"};
   period.initial = settings.integer(initial, 1, most_of_a_period);
   using Form = LossPeriod::Form;
@@ -209,33 +209,32 @@ LossPeriodOptions read_loss_period(Settings& settings, const SyncPeriodContext& 
       {{"adacomm", Form::adacomm}, {"paddle", Form::paddle}}, period.form);
   const bool is_paddle = period.form == Form::paddle;
   const Key follow_rate{"follow_rate",
-                        "Whether eta_0 / eta_l is in the root: longer rounds as the learning rate falls.", "",
-                        "as in Paddle's formula, and not in the other"};
+                        "Whether rounds become longer as the rate falls: a factor eta_0 / eta_l in the root.", "",
+                        "true for Paddle's formula, false for the other"};
   period.follows_rate = settings.optional_flag(follow_rate).value_or(is_paddle);
   if (period.follows_rate && context.learning_rate_warmup > Step{0})
-    settings.fault("follow_rate", "must be false where the learning rate has a warm-up, which begins at a low eta_0");
+    settings.fault("follow_rate", "must be false if the learning rate has a warm-up: it would begin at a low eta_0");
   using NotBelow = LossPeriod::NotBelow;
   period.not_below = settings.choice(
-      {"not_below",
-       "The next period if the new one is not below the last: take it, keep the last, or shrink the last."},
+      {"not_below", "If the new period is not below the last one: take it, keep the last one, or shrink the last one."},
       {{"take", NotBelow::take}, {"keep", NotBelow::keep}, {"shrink", NotBelow::shrink}}, period.not_below);
   if (period.not_below == NotBelow::shrink)
     period.shrinkage =
-        settings.number({"shrinkage", "Which part, rounded up to steps (gamma); not established as the paper's."},
+        settings.number({"shrinkage", "Factor by which \"shrink\" multiplies the last period, rounded up (gamma)."},
                         Range{.low = 0, .high = 1, .low_open = true, .high_open = true}, period.shrinkage);
   period.minimum = settings.integer({"minimum", "The shortest period.", "steps"}, 1, most_of_a_period, 1);
   const Stated<std::int64_t> minimum(period.minimum.value(), "minimum");
-  const Key maximum{"maximum", "The longest period.", "steps", "no bound; in Paddle's formula 16"};
+  const Key maximum{"maximum", "The longest period.", "steps", "no bound; 16 in Paddle's formula"};
   period.maximum = settings.optional_integer(maximum, minimum, most_of_a_period);
   if (is_paddle && !period.maximum) period.maximum = std::max(LossPeriod::longest_of_paddle, period.minimum);
   options.interval_steps = settings.optional_integer(
-      {"interval_steps", "After how many steps the period is set anew.", "steps", "at each average, or by interval_s"},
-      1, most_of_a_period);
+      {"interval_steps", "Steps after which the period is updated.", "steps", "at each average, or by interval_s"}, 1,
+      most_of_a_period);
   options.interval_s = settings.optional_number(
-      {"interval_s", "After how much time the period is set anew (T_0).", "s", "at each average, or by interval_steps"},
+      {"interval_s", "Time after which the period is updated (T_0).", "s", "at each average, or by interval_steps"},
       Range::positive());
   if (options.interval_steps && options.interval_s)
-    settings.fault("interval_s", "must be left out where interval_steps is given");
+    settings.fault("interval_s", "must not be given together with interval_steps");
   return options;
 }
 
@@ -243,11 +242,10 @@ std::unique_ptr<const SyncPeriod> read_moment_schedule(Settings& settings, const
                                                        const SyncPeriodContext& context) {
   enum class Periods { multiples, half_life, never };
   const Step parameters = settings.integer(parameters_key, 1, most_of_a_period);
-  const auto periods =
-      settings.choice({"moment_periods",
-                       "Periods of the moments: 3 and 6 times K_x, their half-lives ln 0.5 / ln beta, or no averages."},
-                      {{"multiples", Periods::multiples}, {"half-life", Periods::half_life}, {"never", Periods::never}},
-                      Periods::multiples);
+  const auto periods = settings.choice(
+      {"moment_periods", "Periods of the moments: 3 and 6 times K_x, half-lives (ln 0.5 / ln beta), or no averages."},
+      {{"multiples", Periods::multiples}, {"half-life", Periods::half_life}, {"never", Periods::never}},
+      Periods::multiples);
   const Key keys[] = {
       {"first_moment_period", "Steps between averages of the first moment, SGD's momentum (K_u).", "steps",
        "by moment_periods"},

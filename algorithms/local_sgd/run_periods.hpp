@@ -1,5 +1,5 @@
-// Periods that depend on more than the step and the learning rate: on the training loss (AdaComm), or separate ones for
-// the parameters and each moment of the optimizer (DES-LOC).
+// Periods that depend on more than the step and the learning rate: periods that follow the training loss (AdaComm), and
+// separate periods for the parameters and each moment of the optimizer (DES-LOC).
 // Source:  adacomm.hpp, des_loc.hpp.
 // Units:   periods and intervals in optimizer steps, or seconds of the workers' clock.
 #pragma once
@@ -17,19 +17,19 @@ namespace syncopate {
 // Source:  others' code of Wang and Joshi's rule; Paddle's AdaptiveLocalSGDOptimizer.
 //   adacomm:  tau_l = ceil(sqrt(F_l / F_0) tau_0), with rates ceil(sqrt(eta_0 F_l / (eta_l F_0)) tau_0)
 //   paddle:   tau_l = ceil(sqrt(tau_0 eta_0 F_l / (eta_l F_0))), clipped to [1, 16]
-// Differs: not established as the paper's: `shrink`, which takes gamma tau_{l-1} if tau_l is not below tau_{l-1}, its
-//          gamma of 1/2 and its rounding (here up). `keep`, min(tau_l, tau_{l-1}), is others' code. A value within
-//          1e-12 (relative) above a whole number counts as that number. If it is NaN or infinite, as for F_0 = 0 or
-//          eta_l = 0, the period does not change.
-// Checks:  constant loss and rate give tau_0 for ever, or ceil(sqrt(tau_0)) by Paddle's formula, its first period too.
+// Differs: it is not established that the paper has `shrink`, which takes gamma tau_{l-1} if tau_l is not below
+//          tau_{l-1}, its gamma of 1/2 and its rounding (here up). `keep`, min(tau_l, tau_{l-1}), is others' code. A
+//          value within 1e-12 (relative) above a whole number counts as that number. If the formula gives NaN or
+//          infinity, as for F_0 = 0 or eta_l = 0, the period does not change.
+// Checks:  with a constant loss and rate every period is tau_0, or ceil(sqrt(tau_0)) by Paddle's formula.
 class LossPeriod {
  public:
   enum class Form { adacomm, paddle };
   // The next period if the formula's is not below the last one.
   enum class NotBelow {
     take,    // the formula's period
-    keep,    // the last one again
-    shrink,  // gamma times the last one
+    keep,    // the last period again
+    shrink,  // gamma times the last period
   };
   struct Options {
     Step initial{1};  // tau_0
@@ -57,7 +57,8 @@ class LossPeriod {
   Options options_;
 };
 
-// Rounds by that formula, updated after each interval: a number of steps, of seconds, or else one round.
+// Rounds whose period LossPeriod updates after each interval. An interval is a number of steps or of seconds; if
+// neither is given, it is one round.
 struct LossPeriodOptions {
   LossPeriod::Options period{};
   std::optional<Step> interval_steps{};
@@ -65,8 +66,8 @@ struct LossPeriodOptions {
 };
 std::unique_ptr<const SyncPeriod> make_loss_period(const LossPeriodOptions& options);
 
-// DES-LOC's schedule: parameters and each moment of the optimizer are averaged with separate periods. Averages that
-// fall on one step are one all-reduce; per step these are 1 / K_x + 1 / K_u + 1 / K_v vectors of P floats.
+// DES-LOC's schedule: the parameters and each moment of the optimizer are averaged with separate periods. Averages
+// after the same step are one all-reduce. Per step 1 / K_x + 1 / K_u + 1 / K_v vectors of P floats are averaged.
 class MomentSchedule final : public SyncPeriod {
  public:
   static constexpr Step never{std::numeric_limits<Step::Rep>::max()};
@@ -75,13 +76,14 @@ class MomentSchedule final : public SyncPeriod {
   // below 1.
   MomentSchedule(Step parameters, const std::array<Step, 2>& moments);
 
-  // The number of steps until the next one that is followed by an average.
+  // The number of steps until the next average.
   Step at(Step done, double learning_rate, Step left) const override;
   bool sets_averages() const override { return true; }
-  // After the run's last step, `end`, the parameters are averaged. The policy of statistics comes from `usual`.
+  // After the run's last step, `end`, the parameters are always averaged. The policy of BatchNorm statistics comes from
+  // `usual`.
   AveragePolicy due(Step done, Step end, const AveragePolicy& usual) const override;
   void describe(Traits& traits) const override;
-  // The steps after which the schedule repeats; the longest period if that would be more than 10^9.
+  // The number of steps after which the schedule repeats; if that is above 10^9, the longest period.
   Step cycle() const;
 
  private:
@@ -89,10 +91,10 @@ class MomentSchedule final : public SyncPeriod {
   std::array<Step, 2> moments_;
 };
 
-// The steps after which half of a moment's value remains: ln 0.5 / ln beta. 0 for beta = 0.
+// The number of steps after which half of a moment's value remains: ln 0.5 / ln beta. 0 for beta = 0.
 double half_life(double beta);
 
-// These read their keys from a method's table, or from the table `period`. `parameters`: the key of K_x.
+// Read the keys of these periods from a method's table, or from the table `period`. `parameters`: the key of K_x.
 LossPeriodOptions read_loss_period(Settings& settings, const SyncPeriodContext& context);
 std::unique_ptr<const SyncPeriod> read_moment_schedule(Settings& settings, const Key& parameters,
                                                        const SyncPeriodContext& context);

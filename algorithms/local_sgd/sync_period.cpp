@@ -20,7 +20,7 @@ constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t most_rounds = 1'000'000;  // limit of the search
 constexpr std::int64_t most_steps = most - 1;
 
-const Key solved_for{"solved_for", "Written by the program: what a number was solved for; it decides nothing."};
+const Key solved_for{"solved_for", "Written by the program: the request that a number was solved for; no effect."};
 
 Step clipped(Step period, Step left) { return std::max(std::min(period, left), Step{1}); }
 
@@ -83,20 +83,20 @@ class PowerPeriod final : public SyncPeriod {
   Step warmup_period_;
 };
 
-// A number of a rule that may be written as a table, { rounds = 470 } or { share = 0.2 }, and is then solved for. A
-// run's resolved settings have the number in place of the table, and beside it `solved_for = { rounds = 470, found =
-// 470 }`, which has no effect: when read again, the number stays.
+// A number of a rule that may be requested by a table, { rounds = 470 } or { share = 0.2 }, and is then solved for. A
+// run's resolved settings contain the number in place of the table, and `solved_for = { rounds = 470, found = 470 }` as
+// a record. If these are read again, the number is used as it is, and `solved_for` has no effect.
 class AskedRounds {
  public:
-  // Reads the key if it is a table. Faults: both or neither of the two, a budget that does not count steps, more rounds
-  // than steps, or none.
+  // Reads the key if it is a table. Faults: both `rounds` and `share` or neither, a budget that does not count steps,
+  // more rounds than steps, or less than one round.
   AskedRounds(Settings& settings, const Key& key, const SyncPeriodContext& context)
       : settings_(settings), context_(context), is_table_(settings.has_table(key)) {
     if (!is_table_) return;
     if (!context.counts_steps) {
       settings.fault(key.name,
-                     "must be a number where the budget is not counted in steps or epochs: nothing says over how "
-                     "many steps rounds are to be counted");
+                     "must be a number if the budget is not in steps or epochs: the number of steps over which to "
+                     "count rounds is unknown");
     }
     Settings table = settings.section(key.name);
     read(table, key.name);
@@ -104,19 +104,19 @@ class AskedRounds {
   }
 
   bool is_table() const { return is_table_; }
-  // None: the number is not solved for, or faults leave nothing to solve.
+  // The requested number of rounds. None: the number is not solved for, or faults prevent it.
   std::optional<std::int64_t> rounds() const { return rounds_; }
 
-  // Writes `solved_for` for the current rule. If it was read from the settings, it is left out unless the rule still
-  // makes that number of rounds.
+  // Writes `solved_for` for this rule. If the settings already contain it, it is removed unless the rule still makes
+  // that number of rounds.
   void write_solution(const SyncPeriod& period) {
     Settings table = settings_.section(solved_for);
     table.optional_number({"share", "The requested share of the steps."}, Range::any());
-    table.optional_integer({"rounds", "How many were asked for.", "rounds"}, 1, most_rounds);
+    table.optional_integer({"rounds", "The requested number of rounds.", "rounds"}, 1, most_rounds);
     const auto found =
-        table.optional_integer({"found", "How many the number makes: the nearest there is.", "rounds"}, 1, most_steps);
+        table.optional_integer({"found", "The nearest possible number, which is made.", "rounds"}, 1, most_steps);
     if (is_table_ && (found || table.has("rounds") || table.has("share")))
-      settings_.fault(solved_for.name, "must be left out where it is yet to be solved");
+      settings_.fault(solved_for.name, "must be left out: the program writes it when it has solved for the number");
     if (!context_.total_steps || !context_.learning_rate) return;
     const auto makes = [&](std::int64_t at_most) {
       return count_rounds(period, *context_.learning_rate, *context_.total_steps, at_most);
@@ -133,13 +133,12 @@ class AskedRounds {
  private:
   void read(Settings& table, std::string_view key) {
     const std::size_t faults = table.faults_so_far();
-    rounds_ = table.optional_integer(
-        {"rounds", "How many averages over the run's steps it is to make.", "rounds", "share"}, 1, most_rounds);
-    share_ = table.optional_number({"share", "The same as a share of the steps.", "", "rounds"},
+    rounds_ = table.optional_integer({"rounds", "The requested number of averages in the run.", "rounds", "share"}, 1,
+                                     most_rounds);
+    share_ = table.optional_number({"share", "The requested number of averages per step.", "", "rounds"},
                                    {.low = 0, .high = 1, .low_open = true});
     if (rounds_ && share_) table.fault("share", "must not be given together with rounds");
-    if (table.keys().empty())
-      settings_.fault(key, "must be a number, or have rounds or share: { rounds = 470 } or { share = 0.2 }");
+    if (table.keys().empty()) settings_.fault(key, "must be a number, or a table { rounds = 470 } or { share = 0.2 }");
     if (table.faults_so_far() > faults || !context_.total_steps) {
       rounds_.reset();
       return;
@@ -151,7 +150,7 @@ class AskedRounds {
       rounds_.reset();
     } else if (rounds_ && (*rounds_ < 1 || *rounds_ > most_rounds)) {
       table.fault("share",
-                  fmt::format("must make from 1 to {} rounds: of {} steps these are {}", most_rounds, steps, *rounds_));
+                  fmt::format("must give from 1 to {} rounds; in {} steps it gives {}", most_rounds, steps, *rounds_));
       rounds_.reset();
     }
   }
@@ -163,11 +162,11 @@ class AskedRounds {
   std::optional<std::int64_t> rounds_{};
 };
 
-const Key period_steps{"steps", "Steps from one average to the next; a table { rounds } or { share }: solved for.",
+const Key period_steps{"steps", "Steps between averages; solved for if it is a table { rounds } or { share }.",
                        "steps"};
-const Key switch_step{"switch_step", "Before this step gradients are averaged, at every step.", "steps"};
+const Key switch_step{"switch_step", "Number of first steps, in which gradients are averaged instead.", "steps"};
 
-// A rule with periods of `steps`, which may be solved for.
+// Reads a rule with periods of `steps` steps, a number that may be solved for.
 std::unique_ptr<const SyncPeriod> read_steps(Settings& settings, const SyncPeriodContext& context,
                                              const std::function<std::unique_ptr<const SyncPeriod>(Step)>& make) {
   AskedRounds asked(settings, period_steps, context);
@@ -191,8 +190,8 @@ std::unique_ptr<const SyncPeriod> read_constant(Settings& settings, const SyncPe
 }
 
 std::unique_ptr<const SyncPeriod> read_power(Settings& settings, const SyncPeriodContext& context) {
-  const Key coefficient{
-      "coefficient", "The number that is divided by the learning rate; a table { rounds } or { share }: solved for."};
+  const Key coefficient{"coefficient",
+                        "Divided by the learning rate; solved for if it is a table { rounds } or { share }."};
   PowerPeriodOptions options;
   options.power = settings.number({"power", "The power; 2 is QSR."}, Range::positive(), options.power);
   AskedRounds asked(settings, coefficient, context);
@@ -201,9 +200,10 @@ std::unique_ptr<const SyncPeriod> read_power(Settings& settings, const SyncPerio
   options.maximum = settings.optional_integer({"maximum", "The longest period.", "steps", "no bound"},
                                               Stated(options.minimum.value(), "minimum"), most);
   if (!options.maximum && !context.counts_steps)
-    settings.fault("maximum",
-                   "must be given where the budget is not counted in steps or epochs: as the learning rate "
-                   "falls the period grows without end");
+    settings.fault(
+        "maximum",
+        "must be given if the budget is not in steps or epochs: the period grows without end as the learning "
+        "rate falls");
   options.warmup_steps =
       settings.integer({"warmup_steps", "Steps in which the period is warmup_period.", "steps"}, 0, most,
                        Stated(context.learning_rate_warmup.value(), "the learning rate's warm-up"));
@@ -230,22 +230,21 @@ std::unique_ptr<const SyncPeriod> read_post_local(Settings& settings, const Sync
 std::unique_ptr<const SyncPeriod> read_swap(Settings& settings, const SyncPeriodContext& context) {
   if (!context.budget_ends_alone)
     settings.fault("rule",
-                   "needs a budget in steps, epochs, seconds or samples: in its last round nothing is sent, so that a "
-                   "budget of bytes never ends");
+                   "needs a budget in steps, epochs, seconds or samples: its last round sends nothing, so a budget in "
+                   "bytes would never end");
   for (const std::string& key : settings.keys())
     if (key == "steps" || key == "coefficient")
-      settings.fault(key, "must be left out: rounds of \"swap\" follow from its switch_step alone, and are one more");
+      settings.fault(key, "must be left out: \"swap\" has a single round, which begins at switch_step");
   return make_swap_period(settings.integer(switch_step, 0, most));
 }
 
 std::unique_ptr<const SyncPeriod> read_by_loss(Settings& settings, const SyncPeriodContext& context) {
-  if (context.time_only) settings.fault("rule", "needs a model: how long its rounds are follows from the loss");
+  if (context.time_only) settings.fault("rule", "needs a model: the training loss decides how long rounds are");
   return make_loss_period(read_loss_period(settings, context));
 }
 
 std::unique_ptr<const SyncPeriod> read_per_moment(Settings& settings, const SyncPeriodContext& context) {
-  return read_moment_schedule(settings, {"steps", "Steps from one average of the parameters to the next.", "steps"},
-                              context);
+  return read_moment_schedule(settings, {"steps", "Steps between averages of the parameters.", "steps"}, context);
 }
 
 class RoundsByStep final : public RoundLengths {
@@ -258,7 +257,7 @@ class RoundsByStep final : public RoundLengths {
   Worker& worker_;
 };
 
-constexpr std::size_t known_before = 4;  // number of first rules that all methods can use
+constexpr std::size_t known_before = 4;  // number of rows, from the first, with rules that every method can use
 constexpr std::array rules = {
     SyncPeriodRow{"constant", "averages every `steps` steps", read_constant},
     SyncPeriodRow{"power",
@@ -269,13 +268,13 @@ constexpr std::array rules = {
                   read_post_local},
     SyncPeriodRow{"swap", "synchronous SGD before `switch_step`, then a single average at the very end (SWAP)",
                   read_swap},
-    SyncPeriodRow{"loss", "averages after steps that become fewer as the training loss falls (AdaComm)", read_by_loss},
+    SyncPeriodRow{"loss", "averages more often as the training loss falls (AdaComm)", read_by_loss},
     SyncPeriodRow{"per-moment",
-                  "averages parameters and each of the optimizer's moments at periods of their own (DES-LOC)",
+                  "averages the parameters and each of the optimizer's moments with separate periods (DES-LOC)",
                   read_per_moment},
 };
 
-constexpr std::int64_t most_counted = 10'000'000;         // limit for the fewest rounds that a rule can make
+constexpr std::int64_t most_counted = 10'000'000;         // limit when counting the fewest rounds that a rule can make
 constexpr double smallest = 0x1p-300, largest = 0x1p300;  // beyond any learning rate
 constexpr double precision = 1e-13;                       // relative, for a coefficient
 

@@ -67,9 +67,10 @@ std::int64_t BudgetCheck::check(Settings& settings, std::string_view key, std::i
   if (count <= most) return count;
   std::string why = "the whole budget has no more gradients";
   if (in_one > 1)
-    why = fmt::format("the whole budget has {} gradients, and each of these takes {}", *gradients, in_one);
+    why = fmt::format("the whole budget has {} gradients, and one unit of this key needs {}", *gradients, in_one);
   if (together > 1)
-    why = fmt::format("the whole budget has {} gradients, and {} of these take {}", *gradients, together, in_one);
+    why = fmt::format("the whole budget has {} gradients, and {} units of this key need {}", *gradients, together,
+                      in_one);
   settings.fault(key, fmt::format("must be at most {}: {}", most, why));
   return most;
 }

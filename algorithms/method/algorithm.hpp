@@ -1,4 +1,4 @@
-// A method: one worker's whole run as plain sequential code, and a server's in methods with one.
+// A method: the whole run of one worker, and of one server if it has servers, as plain sequential code.
 #pragma once
 
 #include <cstdint>
@@ -26,19 +26,19 @@ struct Communicated {
   bool operator==(const Communicated&) const = default;
 };
 
-// A run of `steps` steps in which no worker leaves or loses its state. The rate must outlive it.
+// A run of `steps` steps in which no worker leaves or loses its state. `learning_rate` must outlive this struct.
 struct CommunicationInput {
   int workers = 1;
   Bytes parameter_bytes{};
   int moments = 0;  // vectors of the optimizer's state
   Step steps{};
   const LearningRate& learning_rate;
-  std::vector<ExchangesFrom> exchanges{};     // for compressed sums of gradients; empty: dense
-  std::vector<Exchange> average_exchanges{};  // for a compressed average of models; empty: dense
-  std::optional<Bytes> packet{};              // for a compressed message to a server; none: dense
+  std::vector<ExchangesFrom> exchanges{};     // collectives of a compressed sum of gradients; empty: not compressed
+  std::vector<Exchange> average_exchanges{};  // collectives of a compressed average of models; empty: not compressed
+  std::optional<Bytes> packet{};              // size of a compressed message to a server; none: not compressed
 
   static Bytes all_reduce(int members, Bytes payload) { return Bytes{2 * (members - 1) * payload.value()}; }
-  Bytes of_gradient() const { return all_reduce(workers, parameter_bytes); }  // for a dense sum
+  Bytes of_gradient() const { return all_reduce(workers, parameter_bytes); }  // for one dense sum of gradients
   // The bytes of one sum, compressed or not, in each step.
   Bytes of_gradients() const {
     if (exchanges.empty()) return Bytes{steps.value() * of_gradient().value()};
@@ -65,9 +65,9 @@ struct CommunicationInput {
   }
 };
 
-// Vectors as long as the model that a method holds at its peak, beyond those of every run: the shared or the server's
-// state, the next state, a sum and a gradient. Lazy gradients take no memory before they are evaluated, and workers in
-// consensus share one state. For the memory of a run (experiments/execution/cost.hpp).
+// How many vectors of the model's length a method holds at its peak, in addition to those of every run: the shared or
+// the server's state, the next state, a sum and a gradient. Gradients are lazy and take no memory before they are
+// evaluated; workers with equal models share one state. Predicts a run's memory (experiments/execution/cost.hpp).
 // Checks:  peaks of the program (tests/experiments/memory_test.cpp).
 struct HeldVectors {
   double models = 1;   // per worker: its own parameters or a version of the server's, anchors, sums, messages
@@ -88,12 +88,14 @@ struct Traits {
   bool has_formulas = false;  // for its time (Algorithm::forecast)
   // Whether it makes decisions by computed values (losses, norms, distances), which time-only runs do not have.
   bool follows_values = false;
-  // Whether its result depends on the order of arrivals, or on what is done by some time. If not, two runs with equal
-  // budgets in steps end with the same model, up to rounding, on any cluster.
+  // Whether its result depends on the order of arrivals, or on deadlines. If not, two runs with equal budgets in steps
+  // end with the same model, up to rounding, on any cluster.
   bool follows_clock = true;
-  // Steps after which its pace equals that of the rest of the run, so that a short simulation can be extrapolated.
+  // Number of first steps that may take another mean time than the later ones. A simulation of a few more steps than
+  // these can be extrapolated to the whole run.
   Step settles_after{};
-  // Steps after which its pace repeats, if that takes more than a round: fewer steps do not show the pace.
+  // Number of steps after which the pattern of step times repeats, if it is longer than a round. Fewer simulated steps
+  // do not show the mean time of a step.
   Step cycle{1};
   // From this step on all workers behave alike: between two collectives no worker decides by its own clock, rank or
   // gradients what it does next. (A deadline of compute_gradient is the same for all, and is no such decision.) None:
@@ -117,17 +119,17 @@ struct Traits {
   // Parts that its steps leave out of that sum; a compression may keep them for later steps (SumOptions::dropped).
   Drops drops = Drops::nothing;
   // Whether each synchronisation is one average, with equal weights, of all workers' whole models, or of
-  // `averaged_slices` slices in turn. Their differences to a common model may be compressed, unless moments are
+  // `averaged_slices` slices in turn. The models' differences to a common model may be compressed, unless moments are
   // averaged too.
   bool averages_models = false;
   int averaged_slices = 1;
   bool averages_moments = false;
   bool waits_for_averages = true;  // false: an average runs while workers train
-  // Whether its sums become, from some step on, the workers' next first moments, which may be compressed.
+  // Whether, from some step on, it sums first moments instead of gradients; these sums may be compressed.
   bool sums_moments = false;
-  // Whether its workers send their server gradients or differences between models, or slices of them in turn
-  // (averaged_slices). Each message counts by itself or not at all, and may be compressed. rejects_gradients: the
-  // server may reject some as too late or too old.
+  // Whether its workers send their server gradients or differences between models, or slices of these in turn
+  // (averaged_slices). The server uses or drops each message as a whole, so messages may be compressed.
+  // rejects_gradients: the server may drop some as too late or too old.
   bool sends_gradients = false;
   bool rejects_gradients = false;
   HeldVectors held{};
@@ -156,19 +158,21 @@ struct Traits {
   }
 };
 
-// Checks that the whole budget has enough work for one round: otherwise the run would end long after its budget.
+// Checks that one round fits into the whole budget. A run with a longer round would end long after its budget.
 struct BudgetCheck {
-  // The total of all workers; a step of one worker is a gradient. None: not known in advance, as for seconds.
+  // The budget, as the number of gradients of all workers; one step of one worker is one gradient. None: not known in
+  // advance, as for a budget in seconds.
   std::optional<std::int64_t> gradients{};
-  std::int64_t in_one = 1;  // gradients per unit, such as a step; for rounds of all workers: if they are alike
+  std::int64_t in_one = 1;  // gradients per unit of a key; for a step of all workers: N, as if they were equally fast
 
-  // A unit of N gradients, for each step of the experiment file.
+  // A budget of `steps` steps of the experiment file, each of N gradients. The unit is one gradient.
   static BudgetCheck of_steps(std::optional<Step> steps, int workers);
 
-  // A unit that takes `count` of these units.
+  // The same budget, in units that are `count` times as large.
   BudgetCheck of(std::int64_t count) const;
-  // Reports a fault of the key if the budget has less work than the `count` units that the key requests; one is always
-  // allowed. `together`: units that count as one. Returns the count, or after a fault the largest allowed one.
+  // Reports a fault of the key if its value, `count` units, exceeds the budget; one unit is always allowed. With
+  // `together`, this number of the key's units makes one unit of this budget. Returns the count, or after a fault the
+  // largest allowed one.
   std::int64_t check(Settings& settings, std::string_view key, std::int64_t count, std::int64_t together = 1) const;
 };
 
@@ -180,19 +184,19 @@ class Algorithm {
 
   // The method's properties, beyond name and paper in the registry.
   virtual Traits traits() const { return {}; }
-  // Its time by its paper's formulas, if the traits say that there are any; other methods are simulated.
+  // Predicts its time by its paper's formulas (Traits::has_formulas). `predict` simulates methods without formulas.
   virtual Forecast forecast(const PredictionInput&) const { return {}; }
   // An additional sentence for `predict`; empty: none.
   virtual std::string remark(int /*workers*/) const { return {}; }
-  // Its exact communication; none if that does not follow from its steps.
+  // Its exact communication; none if that does not follow from the number of steps.
   virtual std::optional<Communicated> communication(const CommunicationInput&) const { return std::nullopt; }
 
-  // The moving average of its publications, which is evaluated in their place (table `average`), for any method.
+  // The moving average of its published models (table `average`, for any method), which is evaluated in their place.
   void average_publications(const std::optional<MovingAverageOptions>& average) { average_ = average; }
   const std::optional<MovingAverageOptions>& average() const { return average_; }
 
-  // The compression of its sums of gradients, averages of models, or workers' messages, as far as its traits allow
-  // (table `compression`).
+  // The compression (table `compression`) of its sums of gradients, averages of models, or workers' messages, whichever
+  // its traits allow.
   void compress(const std::optional<CompressionOptions>& compression) { compression_ = compression; }
   const std::optional<CompressionOptions>& compression() const { return compression_; }
 
@@ -206,25 +210,25 @@ struct AlgorithmContext {
   int workers = 1;
   bool workers_known = true;  // false: `workers` is only the maximum; do not name it in messages or allocate for it
   int micro_batches = 1;
-  bool time_only = false;                    // without a model: values that a rule would measure do not exist
+  bool time_only = false;                    // the run has no model, so a rule cannot measure losses or norms
   bool plain_sgd = true;                     // the optimizer has neither moments nor weight decay
   std::vector<double> moment_decays{};       // share of each moment that the optimizer keeps per step
-  std::optional<double> frozen_beta1 = 0.9;  // the optimizer's Optimizer::beta1_of_frozen
+  std::optional<double> frozen_beta1 = 0.9;  // the optimizer's beta1_of_frozen()
   bool clips_gradients = false;
   Step learning_rate_warmup{};
-  std::optional<Step> steps_per_epoch{};  // none: no data set, or unknown because of faults
+  std::optional<Step> steps_per_epoch{};  // none: no data set, or unknown because the file has faults
   bool has_epochs = steps_per_epoch.has_value();
-  Step first_step{};                  // number of steps before the run's first, which fixes its data
-  bool divides_data = false;          // once for the run: each worker has its own samples
-  std::optional<Step> total_steps{};  // none: the budget does not count steps, or unknown because of faults
+  Step first_step{};                  // number of the run's first step, which determines where its data begin
+  bool divides_data = false;          // the data are divided once for the run: each worker has its own samples
+  std::optional<Step> total_steps{};  // none: the budget does not count steps, or unknown because the file has faults
   bool counts_steps = total_steps.has_value();
   double shortest_micro_batch_s = 0;  // lower bound for all workers
-  // False: the budget counts only bytes, and never ends for a method that sends nothing.
+  // False: the budget counts only bytes, so a method that sends nothing would never end.
   bool budget_ends_alone = true;
-  const LearningRate* learning_rate = nullptr;  // the run's; must outlive the reading; null: unknown
-  std::optional<int> tensors{};                 // in the model; none: no model, or unknown before it is loaded
-  std::optional<std::int64_t> parameters{};     // in the model, or sent by a run without one; none: unknown
-  BudgetCheck work{};                           // from the steps or samples of the budget
+  const LearningRate* learning_rate = nullptr;  // the run's; must outlive the reading of the settings; null: unknown
+  std::optional<int> tensors{};                 // of the model; none: no model, or unknown before it is loaded
+  std::optional<std::int64_t> parameters{};     // of the model, or sent by a run without a model; none: unknown
+  BudgetCheck work{};                           // made from the steps or samples of the budget
 
   // Whether the workers form this many equally large groups; true if their number is unknown.
   bool are_divided_by(int groups) const { return !workers_known || workers % groups == 0; }

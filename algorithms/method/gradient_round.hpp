@@ -10,28 +10,29 @@
 
 namespace syncopate {
 
-// A server's round: the gradients of its next step, and which workers gave them. The method's serve() decides which
-// gradients count, when the round ends, and which workers the next one starts.
+// A server's round: the gradients of its next step, and the workers that sent them (the givers). The method's serve()
+// decides which gradients count, when the round ends, and which workers begin the next one.
 class GradientRound {
  public:
   explicit GradientRound(Server& server) : server_(server) {}
 
-  // Adds the gradient, with this weight (above 0), if the server accepts it. Returns whether it did.
+  // Adds the gradient with this weight (above 0) if the server accepts it. Returns whether the server accepted it.
   bool take(const Message& message, const AcceptOptions& options = any_gradient, double weight = 1);
 
   int gradients() const { return static_cast<int>(givers_.size()); }
   std::span<const Rank> givers() const { return givers_; }  // one per gradient, in order of arrival
 
-  // One step along the weighted mean of the gradients (at least one), with their mean weight in the rate. For plain SGD
-  // that is rate x (sum of weight x gradient) / (their number), each gradient at its own rate. Weight decay and
-  // adaptive optimizers use the rate of the update. Publishes the model and begins the next round.
+  // Takes one step along the weighted mean of the gradients (at least one). The learning rate is multiplied by their
+  // mean weight. For plain SGD the step is rate x (sum of weight x gradient) / (number of gradients), as if each
+  // gradient had a rate of its own. Weight decay and adaptive optimizers use the multiplied rate. Publishes the model
+  // and begins the next round.
   void step(double rate_factor = 1);
 
  private:
   Server& server_;
-  Gradient sum_;                 // each times weight / first weight, so that equal weights are exactly 1
+  Gradient sum_;                 // of gradient x (weight / first weight), a factor of exactly 1 for equal weights
   double first_weight_ = 1;      // weight of the round's first gradient
-  double relative_weights_ = 0;  // sum of the weights / the first one's
+  double relative_weights_ = 0;  // sum of weight / first weight
   std::vector<Rank> givers_;
 };
 

@@ -22,12 +22,12 @@ double least_over_workers_s(int workers, const Of& duration_of) {
   return to_seconds(least);
 }
 
-// The time of the first `quorum` workers, and the name of its formula.
+// The expected time until `quorum` workers have computed, and the name of the formula.
 std::pair<double, std::string> order_statistic(int quorum, const PredictionInput& input) {
   const SampledMean sampled = sampled_order_statistic(input.times, quorum);
   if (!input.times.alike()) return {sampled.mean, "order statistic, unlike workers"};
-  // Uses the distribution of one worker, of which there are more draws. They are of the same steps, so the two results
-  // differ much only if workers are late together.
+  // The distribution of one worker has more draws than the order statistic of all workers. Both come from the same
+  // steps, so the results differ much only if workers are late together.
   constexpr double standard_errors = 5;
   const double independent_s = expected_order_statistic(input.times.steps, quorum, input.workers);
   if (std::abs(independent_s - sampled.mean) <= standard_errors * sampled.error)

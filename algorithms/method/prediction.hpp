@@ -15,7 +15,7 @@
 
 namespace syncopate {
 
-// A run's data for formulas. The references must outlive it.
+// The quantities of a run that formulas use. The referenced objects must outlive this struct.
 struct PredictionInput {
   int workers = 1;
   int micro_batches = 1;
@@ -26,28 +26,30 @@ struct PredictionInput {
   Budget budget{};
   std::int64_t samples_per_micro_batch = 1;
   const LearningRate& learning_rate;
-  std::vector<ExchangesFrom> exchanges{};     // for compressed sums of gradients; empty: dense
-  std::vector<Exchange> average_exchanges{};  // for a compressed average of models, or of each slice; empty: dense
-  std::optional<Bytes> packet{};              // for a compressed message to each server; none: dense
+  std::vector<ExchangesFrom> exchanges{};     // collectives of a compressed sum of gradients; empty: not compressed
+  std::vector<Exchange> average_exchanges{};  // of a compressed average of models, or of each slice; empty: dense
+  std::optional<Bytes> packet{};              // size of a compressed message to each server; none: not compressed
 
   // The time of an all-reduce of a gradient, compressed or not. If compression changes during the run: the mean over
   // the run, or, if the number of steps is unknown, the time in its last steps.
   double all_reduce_s() const;
   double dense_all_reduce_s() const;  // without compression
-  // How long a step of synchronous SGD waits for the all-reduce once all workers have computed; less if it overlaps the
-  // backward pass. The mean over the drawn steps; none if their micro-batches were too many to keep.
+  // How long a step of synchronous SGD waits for the all-reduce once all workers have computed. An all-reduce that
+  // overlaps the backward pass is partly hidden. Returns the mean over the drawn steps; none if they had too many
+  // micro-batches to store.
   std::optional<double> visible_all_reduce_s() const;
-  // The same without compression, for synchronous SGD as the baseline of comparisons.
+  // The visible all-reduce without compression, for synchronous SGD as the baseline of comparisons.
   double sync_sgd_s() const;
   double average_s(const AveragePolicy& policy) const;  // for models, compressed or not
   double exchanges_s(const std::vector<Exchange>& of_one) const;
   Bytes averaged_bytes(const AveragePolicy& policy) const;
-  // The time of a model message from or to a server (with several servers, a slice each), and of a gradient or
-  // difference to it, compressed or not. If workers have different links, the fastest one's.
+  // message_s: the time of a message with a model between a worker and a server. gradient_message_s: the time of a
+  // gradient or difference to the server, compressed or not. With several servers each message is a slice. If workers
+  // have different links, both are the time of the fastest link.
   double message_s(int servers = 1) const;
   double gradient_message_s(int servers = 1) const;
   std::optional<Step> steps() const { return budget.steps; }  // in the run; none: the budget does not count them
-  // The same with another schedule, which must outlive the result.
+  // This input with another learning-rate schedule, which must outlive the result.
   PredictionInput at_rate(const LearningRate& rate) const {
     return {workers, micro_batches,           times, network,   parameter_bytes,   moments,
             budget,  samples_per_micro_batch, rate,  exchanges, average_exchanges, packet};
@@ -62,12 +64,14 @@ struct SlowestWorker {
   bool by_equation_4 = false;
   bool is_sampled = false;
 };
-// The results of all applicable formulas. By the distribution of a step, if it has a variance: Eq. 4 for equal workers,
-// else independent normal workers. By the mean of the drawn steps, if all workers were drawn (SampledTimes), as for up
-// to 4,096. So there is none for more workers whose steps have no variance.
+// Returns the results of all formulas that apply:
+// - from the distribution of a step, if it has a variance: Eq. 4 for equal workers, or the maximum of independent
+//   normal variables for unlike workers;
+// - the mean of the drawn steps, if all workers were drawn (SampledTimes), as for up to 4,096 workers.
+// The result is empty for more workers whose steps have no variance.
 std::vector<SlowestWorker> slowest_workers(const PredictionInput& input);
 
-// Why there is no prediction: only a sample of all workers could show it, and there are too many workers for one.
+// Reasons for having no prediction: only drawn steps of all workers could give one, but there are too many workers.
 inline constexpr const char* has_no_variance =
     "its steps have no variance, and there are too many workers and micro-batches to draw them all";
 inline constexpr const char* not_all_drawn = "too many workers to draw them all";
@@ -75,22 +79,22 @@ inline constexpr const char* not_all_drawn = "too many workers to draw them all"
 struct Prediction {
   std::string formula;     // its origin, such as "Eqs. 4 to 6"
   double step_time_s = 0;  // mean over the run
-  // The part booked in collectives and while messages are in flight. None: the formula does not give it.
+  // The part of step_time_s spent in collectives and while messages are in flight. None: the formula does not give it.
   std::optional<double> communication_s{};
   double kept = 1;                    // share of a step's N x M micro-batches that are used in the model
   std::optional<double> drop_rate{};  // share of the computed micro-batches; none: the formula does not give it
-  // Synchronous SGD by the same formula; in `predict --against` the named method, for all micro-batches of a step. NaN:
-  // not available.
+  // Step time of synchronous SGD by the same formula. With `predict --against`: the step time of the named method,
+  // divided by the share of micro-batches that it keeps. NaN: not available.
   double sync_step_time_s = 0;
   double step_error_s = 0;       // standard error of step_time_s if it is a mean over drawn steps
   double kept_error = 0;         // standard error of kept
   double sync_step_error_s = 0;  // standard error of sync_step_time_s
-  bool is_sampled = false;       // based on drawn steps, which are also the run's own
+  bool is_sampled = false;       // based on drawn steps, which the run itself would have, too
 
   // S_eff of Eq. 6: micro-batches per time, relative to synchronous SGD.
   double effective_speedup() const { return kept * sync_step_time_s / step_time_s; }
-  // Its standard error, as if its three parts were drawn independently. They are means over the same drawn steps, and
-  // their errors mostly have the same sign, so this is rather too large. 0 for the baseline itself.
+  // The standard error of effective_speedup(), as if its three factors were drawn independently. They are means over
+  // the same drawn steps, whose errors mostly have the same sign, so the result is rather too large. The baseline: 0.
   double effective_speedup_error() const;
   std::optional<double> communication_share() const {
     return communication_s ? std::optional(*communication_s / step_time_s) : std::nullopt;
@@ -98,28 +102,30 @@ struct Prediction {
   bool operator==(const Prediction&) const = default;
 };
 
-// Whether a formula differs from a mean over drawn steps by more than three of its standard errors, which is too much
-// for chance: the mean is then the better prediction. Differences beyond the tables' four digits do not count.
+// Whether a formula differs from a mean over drawn steps by more than three standard errors of that mean. Chance does
+// not explain such a difference, so the mean is the better prediction. Differences beyond the four digits that tables
+// print do not count.
 bool misses(const Prediction& formula, const Prediction& sampled);
 
 // The predictions of a method by its paper's formulas, or why there are none.
 struct Forecast {
   std::vector<Prediction> predictions{};
-  std::string why_none{};  // empty if there are predictions, or if no paper has a formula
-  // Whether its times include the overlap of exchanges with the backward pass, if the network has it.
+  std::string why_none{};  // empty if there are predictions, or if no paper has a formula for the method
+  // Whether the times take into account that exchanges may overlap the backward pass (network.overlap).
   bool minds_overlap = false;
 
   static Forecast none(std::string why = "none for these settings") { return {{}, std::move(why)}; }
-  // `why_none`: used for an empty list.
+  // `why_none` is ignored unless the list is empty.
   static Forecast of(std::vector<Prediction> predictions, std::string why_none);
 };
 
-// Steps that wait for the first `quorum` of N workers that all begin together, and for `round_trip_s`: the order
-// statistic of the sampled distribution, or, for workers that differ or are late together, of sampled steps. None if
-// not all workers were drawn. A lower bound if late work is not cancelled, since its worker then begins late.
+// Predicts steps that wait for the first `quorum` of N workers, which all begin together, and for `round_trip_s`. The
+// wait is an order statistic of the sampled distribution. For workers that differ, or are late together, it is an order
+// statistic of the sampled steps. No prediction if not all workers were drawn. If late work is not cancelled, the
+// result is a lower bound, because late workers begin the next step late.
 Forecast predict_quorum(int quorum, bool cancels, double round_trip_s, const PredictionInput& input);
 
-// The time of a run with this prediction, up to the first limit of its budget; none if the budget limits only bytes.
+// The predicted time until the run reaches the first limit of its budget; none if the budget limits only bytes.
 std::optional<double> time_of_budget(const PredictionInput& input, const Prediction& prediction);
 
 }  // namespace syncopate

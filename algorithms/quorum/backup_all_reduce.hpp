@@ -31,7 +31,7 @@ class BackupAllReduce : public Algorithm {
     return {.steps_along_fresh_mean = true,
             .can_overlap_backward = true,
             .held = {.models = 0, .moments = 0},
-            .exchanged_whole = "a sum is that of the first workers, and compressed sums are exchanged among all"};
+            .exchanged_whole = "a sum is over the first workers only, and compressed sums need all workers"};
   }
 
  private:

@@ -84,11 +84,11 @@ inline std::unique_ptr<Algorithm> make_backup_timeout(Settings& settings, const 
   using Late = TimeoutOptions::Late;
   TimeoutOptions options;
   options.timeout = from_seconds(settings.number(
-      {"timeout_s", "After what time a step takes the gradients that have come.", "s"}, Range::at_least(0)));
+      {"timeout_s", "Time after which a step uses the gradients that have arrived.", "s"}, Range::at_least(0)));
   options.counted_from = settings.choice(
-      {"counted_from", "Whether from the sending of the step's model, or from its first gradient's arrival."},
+      {"counted_from", "Whether timeout_s begins when the step's model is sent, or when its first gradient arrives."},
       {{"start", CountedFrom::start}, {"first", CountedFrom::first}}, options.counted_from);
-  options.late = settings.choice({"late", "Whether late work is finished, and dropped on arrival, or cancelled."},
+  options.late = settings.choice({"late", "Whether late work finishes, and is dropped on arrival, or is cancelled."},
                                  {{"finish", Late::finish}, {"cancel", Late::cancel}}, options.late);
   return std::make_unique<BackupTimeout>(options);
 }

@@ -1,13 +1,14 @@
-// Backup workers by a token queue: a server averages the first N gradients of a step, from any workers. A worker needs
-// a token to continue; tokens of a step go to workers in order of arrival.
+// Backup workers with a token queue: a server averages the first N gradients of a step, from any workers. A worker
+// needs a token to continue. Each step makes max(N, W) tokens for W workers, which go to workers in the order in which
+// their gradients arrive.
 // Source:  TensorFlow 1.x, sync_replicas_optimizer.py (SyncReplicasOptimizer), for Chen et al. 2016.
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per gradient P floats up and P down; W gradients per step, of which W - N are dropped even if nobody is
 //          slow, because left-over tokens send fast workers to compute for a step that is over.
 // Differs: each worker clips its gradients, as in TensorFlow. There is one accumulator for all parameters (TensorFlow
-//          has one per variable, which may take different gradients); a token brings the model along (TensorFlow reads
-//          it separately); an update takes no time. Workers that end take a token with them, as in TensorFlow. If no
-//          token is left then, training hangs there; here it ends with an explanation.
+//          has one per variable, which may take different gradients); a token comes with the model (TensorFlow reads it
+//          separately); an update takes no time. A worker that ends takes a token with it, as in TensorFlow. Once no
+//          token is left, TensorFlow hangs; here the run fails with an explanation.
 // Checks:  N = W without initial tokens equals synchronous SGD bit for bit; W gradients are computed per step.
 #pragma once
 
@@ -24,14 +25,14 @@ namespace syncopate {
 class BackupTokens : public Algorithm {
  public:
   // quorum: N, at least 1; may exceed the number of workers, which then give several gradients to a step.
-  // initial_tokens: for leaving step 0; at least max(0, N - W). Default: N.
+  // initial_tokens: tokens for leaving step 0, in the queue at the start; at least max(0, N - W). Default: N.
   explicit BackupTokens(int quorum, std::optional<int> initial_tokens = {})
       : quorum_(quorum), initial_tokens_(initial_tokens.value_or(quorum)) {}
 
   void run(Worker& worker) const override {
-    // The step's label comes with the token; samples are those of the worker's own steps.
+    // The token says to which step a gradient belongs; samples follow the worker's own count of steps.
     while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
-    worker.receive();  // without data: its last gradient's token, lost to the others
+    worker.receive();  // a worker whose data are used up takes the token of its last gradient out of the queue
   }
 
   // Throws RunFailure if all workers wait for tokens and none is left.
@@ -50,8 +51,8 @@ class BackupTokens : public Algorithm {
         const int left = server.workers_left();
         if (static_cast<int>(waiting.size()) == left && left > 0)
           server.fail(fmt::format(
-              "deadlock of the token queue in step {}: {} of {} gradients have come, and all {} workers wait "
-              "for tokens; the {} that ended took theirs with them",
+              "deadlock of the token queue in step {}: {} of {} gradients have arrived, and all {} workers wait "
+              "for tokens; those that ended ({}) took their tokens with them",
               server.step().value(), round.gradients(), quorum_, left, server.size() - left));
         const auto message = server.receive();
         if (!message && server.workers_left() == 0) return;
@@ -84,13 +85,12 @@ inline std::unique_ptr<Algorithm> make_backup_tokens(Settings& settings, const A
   const std::size_t faults = settings.faults_so_far();
   std::int64_t quorum = 1;
   if (const auto written = settings.optional_integer(
-          {"quorum", "How many gradients make a step, instead of backups; it may be above the number of workers."}, 1,
-          most)) {
+          {"quorum", "Gradients per step, instead of backups; may exceed the number of workers."}, 1, most)) {
     quorum = *written;
     context.work.check(settings, "quorum", quorum);
     if (settings.has("backups")) settings.fault("backups", "must not be given together with quorum");
   } else {
-    quorum = context.workers - settings.integer({"backups", "How many workers' gradients a step does without (b)."}, 0,
+    quorum = context.workers - settings.integer({"backups", "How many gradients a step does not wait for (b)."}, 0,
                                                 Stated(context.workers - 1, "workers - 1"));
   }
   // With fewer, no worker could leave step 0.

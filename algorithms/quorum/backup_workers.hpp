@@ -1,5 +1,5 @@
-// Synchronous SGD with backup workers: a server averages the first N of N + b gradients of a step. With late work
-// cancelled it is K-sync SGD, K = N.
+// Synchronous SGD with backup workers: a server averages the first N of N + b gradients of a step. If it cancels late
+// work, this is K-sync SGD with K = N.
 // Source:  Chen et al. 2016, "Revisiting Distributed Synchronous SGD", Algorithms 3 and 4; K-sync: Dutta et al. 2018,
 //          "Slow and Stale Gradients Can Win the Race".
 // Shapes:  gradient, parameters: (P,) flat float32.
@@ -62,7 +62,7 @@ class BackupWorkers : public Algorithm {
         if (message)
           round.take(*message, {.maximum_staleness = 0});
         else
-          // Workers that can still give a gradient to this step.
+          // Not more than the workers that have given a gradient to this step or still can.
           needed = std::min(quorum_, server.workers_left(round.givers()));
       }
       if (round.gradients() == 0) return;  // all workers have left
@@ -102,24 +102,25 @@ inline std::unique_ptr<Algorithm> make_backup_workers(Settings& settings, const 
   // A step needs at least one gradient.
   const auto backups = settings.integer({"backups", "How many workers a step does not wait for (b)."}, 0,
                                         Stated(context.workers - 1, "workers - 1"));
-  options.late = settings.choice({"late", "Whether late work is finished, and dropped on arrival, or cancelled."},
+  options.late = settings.choice({"late", "Whether late work finishes, and is dropped on arrival, or is cancelled."},
                                  {{"finish", Late::finish}, {"cancel", Late::cancel}}, options.late);
-  options.rate = settings.choice({"learning_rate", "The file's learning rate, or that times the quorum."},
+  options.rate = settings.choice({"learning_rate", "The file's learning rate, or that rate times the quorum."},
                                  {{"as-given", Rate::as_given}, {"times-quorum", Rate::times_quorum}}, options.rate);
   options.servers = static_cast<int>(
-      settings.integer({"servers", "How many servers share the model, a slice each."}, 1, most_servers, 1));
+      settings.integer({"servers", "How many servers share the model; each holds one slice."}, 1, most_servers, 1));
   if (options.servers > 1 && options.late == BackupOptions::Late::cancel)
-    settings.fault("servers", "must be 1 with late = \"cancel\": each server would cancel at its own time");
+    settings.fault("servers", "must be 1 with late = \"cancel\": several servers would cancel at different times");
   if (options.servers > 1 && settings.has("average"))
     settings.fault("servers",
-                   "must be 1 with average: worker 0, which assembles the model, does not see every version");
+                   "must be 1 with `average`, which needs every version of the model: with several servers, worker 0 "
+                   "assembles the model and misses some versions");
   return std::make_unique<BackupWorkers>(context.workers - static_cast<int>(backups), options);
 }
 
 inline std::unique_ptr<Algorithm> make_k_sync(Settings& settings, const AlgorithmContext& context) {
-  const auto gradients =
-      settings.integer({"gradients", "How many workers' gradients make a step (K); k-batch-sync takes any."}, 1,
-                       Stated(context.workers, "workers"));
+  const auto gradients = settings.integer(
+      {"gradients", "Gradients per step, each of another worker (K); k-batch-sync takes them from any workers."}, 1,
+      Stated(context.workers, "workers"));
   return std::make_unique<BackupWorkers>(static_cast<int>(gradients),
                                          BackupOptions{.late = BackupOptions::Late::cancel});
 }

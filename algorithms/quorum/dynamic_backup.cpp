@@ -11,8 +11,8 @@ namespace syncopate {
 
 namespace {
 
-// The spread of gradients of one version, the last of which may come late. The server waits for the norm of each
-// gradient and of their sum.
+// Estimates the spread of the gradients of one version, the last of which may arrive late. It needs the norm of each
+// gradient and of their sum, so the server waits until these are computed.
 class GradientSpread {
  public:
   void add(const Server& server, Gradient& gradient) {
@@ -23,7 +23,7 @@ class GradientSpread {
 
   int gradients() const { return gradients_; }
 
-  // None for one gradient, which has no spread.
+  // None for a single gradient, which has no spread.
   std::optional<GradientMoments> moments(const Server& server) {
     if (gradients_ < 2) return std::nullopt;
     const double norm_of_mean = server.norm(sum_) / (static_cast<double>(gradients_) * server.micro_batches());
@@ -47,8 +47,8 @@ void DynamicBackup::run(Worker& worker) const {
 void DynamicBackup::serve(Server& server) const {
   GradientRound round(server);
   ObservedGradients observed(options_);
-  std::map<Step, GradientSpread> alone;    // by version: steps with one gradient, until that version's next one arrives
-  ByRank<Step> version_of(server.size());  // version that each worker computes with
+  std::map<Step, GradientSpread> alone;    // by version: its step used one gradient, and a second has not arrived yet
+  ByRank<Step> version_of(server.size());  // version of the model that each worker computes with
   while (server.budget_left()) {
     observed.begin_version(server.now());
     GradientSpread spread;
@@ -88,11 +88,12 @@ std::unique_ptr<Algorithm> make_dynamic_backup(Settings& settings, const Algorit
     options.most = static_cast<int>(*most);
   if (options.most && *options.most < options.fewest) settings.fault("most", "must be at least `fewest`");
   options.rate_times_smoothness = settings.number(
-      {"rate_times_smoothness", "Learning rate times the loss's smoothness (eta L): how much noise costs."},
+      {"rate_times_smoothness", "Learning rate times the loss's smoothness (eta L); larger: noise costs more."},
       Range{.low = 0, .high = 2, .low_open = true, .high_open = true}, options.rate_times_smoothness);
-  options.memory = settings.number({"memory", "Share that the moving means of what is observed keep per step."},
+  options.memory = settings.number({"memory", "Weight of the old value in the moving means of observations."},
                                    Range{.low = 0, .high = 1, .high_open = true}, options.memory);
-  if (context.time_only) settings.fault("algorithm", "needs a model: it waits by the size and noise of gradients");
+  if (context.time_only)
+    settings.fault("algorithm", "needs a model: the size and noise of gradients decide how many a step waits for");
   return std::make_unique<DynamicBackup>(options);
 }
 

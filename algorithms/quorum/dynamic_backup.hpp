@@ -4,18 +4,19 @@
 //          abstract is known: each iteration's number follows from an estimated gain per time. The rest is ours.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: times in seconds on the server's clock.
 // Cost:    per step N models down and up to N gradients up, P floats each. The server computes the norm of each
-//          gradient, so the simulated cluster cannot run ahead of the arithmetic. For each version of which a step took
-//          a single gradient, and that a worker may still be computing, it stores that gradient: N x P floats at most.
+//          gradient, so the simulated cluster cannot run ahead of the arithmetic. If a step used a single gradient, the
+//          server stores it while a worker may still compute another one of that version: N x P floats at most.
 // Differs: the first step waits for all. Then squared norm and variance of the gradient are estimated from the spread
-//          of those in a step. A step of one gradient has no spread, and k would stay at 1 for ever; so that gradient
+//          of those in a step. A step of one gradient has no spread, so k would always stay at 1. Therefore that
+//          gradient
 //          is compared with the next one of its version, which arrives late. Arrival times of the k-th gradient include
-//          late ones. Each is a moving mean over steps (`memory`). The gain is the bound below with a given product of
-//          rate and smoothness; the paper is said to estimate it from losses, and to fall back to more gradients when
-//          the loss rises. Late work continues and is dropped on arrival; skipped samples and clipping:
-//          backup_workers.hpp. With `compression`, norm and noise are those of decoded gradients, which include the
-//          compression's own noise.
-// Checks:  with a fixed number it equals backup workers, to rounding; the arithmetic of the gain; the noisier gradients
-//          are relative to their size, the more it waits for, also after steps of one gradient.
+//          late gradients. All estimates are moving means over steps (`memory`). The gain is the bound below with a
+//          given product of rate and smoothness; the paper is said to estimate the gain from losses, and to fall back
+//          to more gradients when the loss rises. Late work continues and is dropped on arrival; skipped samples and
+//          clipping are as in backup_workers.hpp. With `compression`, norm and noise are those of decoded gradients,
+//          which include the compression's own noise.
+// Checks:  with a fixed number it equals backup workers, to rounding; the arithmetic of the gain; it waits for more
+//          gradients the noisier they are relative to their size, also after steps of one gradient.
 #pragma once
 
 #include <span>
@@ -34,9 +35,10 @@ struct GradientMoments {
 // information about the variance.
 std::optional<GradientMoments> gradient_moments(double mean_squared_norm, double squared_norm_of_mean, int gradients);
 
-// The k >= 1 with the largest gain per time; all if none gains. arrival_s[k - 1]: when the k-th gradient arrives.
-// rate_times_smoothness: eta L, in (0, 2). The gain is the bound for a smooth loss: along a mean of k gradients of
-// variance V it falls by at least (eta - L eta^2 / 2) |grad F|^2 - (L eta^2 / 2) V / k.
+// Returns the k >= 1 with the largest gain per time, or the number of all gradients if no k has a gain above 0.
+// arrival_s[k - 1]: when the k-th gradient arrives. rate_times_smoothness: eta L, in (0, 2). The gain is a lower bound
+// for the decrease of a smooth loss F in a step along the mean of k gradients of variance V:
+// (eta - L eta^2 / 2) |grad F|^2 - (L eta^2 / 2) V / k.
 int best_gradients(const GradientMoments& moments, double rate_times_smoothness, std::span<const double> arrival_s);
 
 struct DynamicBackupOptions {
@@ -57,7 +59,7 @@ class ObservedGradients {
   void take_arrival(Step of_version, Time now);
   void take_moments(const std::optional<GradientMoments>& newest);
 
-  // How many gradients a step waits for, given this many workers; before the first moments, the maximum.
+  // How many gradients a step waits for, given this many workers; the maximum while no moments are known.
   int wanted(int workers) const;
 
  private:
@@ -69,7 +71,7 @@ class ObservedGradients {
 
   DynamicBackupOptions options_;
   std::vector<Version> versions_;
-  std::vector<double> arrival_s_;  // [k - 1]: of a version's k-th gradient; as long as the most that ever arrived
+  std::vector<double> arrival_s_;  // [k - 1]: mean arrival time of a version's k-th gradient, for each k seen so far
   std::optional<GradientMoments> moments_;
 };
 

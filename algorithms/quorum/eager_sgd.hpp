@@ -36,7 +36,7 @@ class EagerSgd : public Algorithm {
 
   void run(Worker& worker) const override {
     while (worker.budget_left()) {
-      const Step round = worker.step();  // the round that it arrives at
+      const Step round = worker.step();  // the round to which this gradient belongs
       Gradient gradient = worker.compute_step_gradient();
       int arrived = 0;
       for (const PartialSum& one : worker.partial_all_reduce_sum(std::move(gradient), activation(worker, round),
@@ -52,12 +52,12 @@ class EagerSgd : public Algorithm {
 
   Traits traits() const override {
     return {.exchanged_whole =
-                "a sum is that of those who have come, stale gradients among them, and compressed sums are "
-                "exchanged among all"};
+                "a sum is over the workers that have arrived, including stale gradients, and compressed sums need all "
+                "workers"};
   }
 
  private:
-  // Whether this round ends a group of `every` rounds.
+  // Whether `round` is the last one of a group of `every` rounds; `every` = 0: never.
   static bool ends(Step every, Step round) { return every > Step{0} && (round.value() + 1) % every.value() == 0; }
 
   Activation activation(const Worker& worker, Step round) const {
@@ -76,28 +76,28 @@ inline std::unique_ptr<Algorithm> make_eager_sgd(Settings& settings, const Algor
   constexpr std::int64_t every_of_released_code = 32, most = std::numeric_limits<std::int64_t>::max();
   EagerOptions options;
   const Form form = settings.choice(
-      {"variant", "The default treatment of late workers, for the keys below."},
+      {"variant", "Which defaults the other keys have: how late workers are treated."},
       {{"paper", Form::paper}, {"released", Form::released}, {"replayed", Form::replayed}}, Form::paper);
   options.activation =
       settings
-          .choice<Activation>({"activation", "Whom an all-reduce waits for: the first, or a random one."},
+          .choice<Activation>({"activation", "Which worker an all-reduce waits for: the first, or a random one."},
                               {{"solo", Activation::solo}, {"majority", Activation::majority}})
           .value_or(Activation::solo);
   options.late = settings.choice({"late", "Whether a late gradient is added to the next one or dropped."},
                                  {{"accumulate", LateGradient::accumulate}, {"drop", LateGradient::drop}},
                                  form == Form::released ? LateGradient::drop : LateGradient::accumulate,
-                                 "\"accumulate\"; with variant \"released\" \"drop\"");
+                                 "\"accumulate\"; \"drop\" with variant \"released\"");
   options.missed = settings.choice(
-      {"missed", "Whether a late worker steps along all sums that it has missed, or the newest alone."},
+      {"missed", "Whether a late worker steps along all sums that it has missed, or only the newest."},
       {{"newest", MissedSums::newest}, {"all", MissedSums::all}},
-      form == Form::replayed ? MissedSums::all : MissedSums::newest, "\"newest\"; with variant \"replayed\" \"all\"");
+      form == Form::replayed ? MissedSums::all : MissedSums::newest, "\"newest\"; \"all\" with variant \"replayed\"");
   const bool limits = form != Form::paper && options.activation == Activation::solo;
   options.synchronous_every = settings.integer(
-      {"synchronous_every", "Every how many steps all wait for all; 0: never.", "steps"}, 0, most,
-      Stated(limits ? every_of_released_code : 0, "0; with \"solo\" and variant \"released\" or \"replayed\" 32"));
+      {"synchronous_every", "Number of steps after which all workers wait for each other; 0: never.", "steps"}, 0, most,
+      Stated(limits ? every_of_released_code : 0, "0; 32 with \"solo\" and variant \"released\" or \"replayed\""));
   options.average_every = settings.integer(
-      {"average_every", "Every how many steps all wait for all, and average their models; 0: never.", "steps"}, 0, most,
-      Stated(form == Form::paper ? std::int64_t{100} : 0, "100; with variant \"released\" or \"replayed\" 0"));
+      {"average_every", "Number of steps after which all workers average their models; 0: never.", "steps"}, 0, most,
+      Stated(form == Form::paper ? std::int64_t{100} : 0, "100; 0 with variant \"released\" or \"replayed\""));
   return std::make_unique<EagerSgd>(options);
 }
 

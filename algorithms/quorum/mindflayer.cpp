@@ -25,8 +25,7 @@ bool make_trial(Worker& worker, const Deadline& deadline) {
   return true;
 }
 
-// Fails the run after very many successive failed trials: a limit below every worker's time would otherwise let it go
-// on for ever.
+// Fails the run after very many successive failed trials. With a limit below every worker's time it would never end.
 class FailedTrials {
  public:
   explicit FailedTrials(Server& server) : server_(server) {}
@@ -36,7 +35,7 @@ class FailedTrials {
     in_a_row_ = succeeded ? 0 : in_a_row_ + 1;
     if (in_a_row_ > most_per_worker * server_.size())
       server_.fail(
-          fmt::format("none of the last {} trials was done by limit_s ({:g} s)", in_a_row_, to_seconds(limit)));
+          fmt::format("none of the last {} trials finished within limit_s ({:g} s)", in_a_row_, to_seconds(limit)));
   }
 
  private:
@@ -121,18 +120,17 @@ void ClippingRennala::serve(Server& server) const {
 namespace {
 
 constexpr std::int64_t most_trials = 1'000'000;
-const Key limit_key{"limit_s", "After what time a gradient is given up; inf: never.", "s"};
-const Key probability_key{
-    "arrival_probability",
-    "Probability that a trial is done by the limit (p_i): sums are divided by what it lets expect.", "",
-    "1, for limit_s = inf"};
-const Key count_key{"trials_per_worker", "How many trials each worker makes per step (B_i), done or not."};
+const Key limit_key{"limit_s", "Time after which an unfinished gradient is abandoned; inf: never.", "s"};
+const Key probability_key{"arrival_probability",
+                          "Probability that a trial finishes in time (p_i); sums are divided by the expected number.",
+                          "", "1, for limit_s = inf"};
+const Key count_key{"trials_per_worker", "Trials of each worker per step (B_i), whether they finish or not."};
 constexpr Range probabilities{.low = 0, .high = 1, .low_open = true};
 
-// Each worker may be in one group at most.
+// Reads one table of `groups`. Each worker may be in at most one group.
 void read_group(Settings& group, const AlgorithmContext& context, const BudgetCheck& work, double usual_limit_s,
                 MindflayerOptions& options) {
-  constexpr std::string_view usual = "that of the others";
+  constexpr std::string_view usual = "that outside groups";
   const std::size_t faults = group.faults_so_far();
   const auto ranks =
       group.integers({"workers", "The workers of the group, by rank."}, 0, Stated(context.workers - 1, "workers - 1"));
@@ -146,10 +144,10 @@ void read_group(Settings& group, const AlgorithmContext& context, const BudgetCh
   trials.arrival_probability = group.number(probability_key, probabilities,
                                             Stated(is_done_always ? 1 : options.usual.arrival_probability, usual));
   if (group.has(limit_key.name) && !is_done_always && !group.has(probability_key.name))
-    group.fault(probability_key.name, "must be given beside a limit of the group's own");
+    group.fault(probability_key.name, "must be given, because the group has its own limit_s");
   for (const std::int64_t rank : ranks)
     if (!options.of_workers.emplace(static_cast<int>(rank), trials).second)
-      group.fault("workers", fmt::format("must name each worker in one group, and once; {} stands twice", rank));
+      group.fault("workers", fmt::format("must list each worker once, in one group; worker {} is listed twice", rank));
 }
 
 std::unique_ptr<Algorithm> make_own_trials(Settings& settings, const AlgorithmContext& context) {
@@ -159,8 +157,8 @@ std::unique_ptr<Algorithm> make_own_trials(Settings& settings, const AlgorithmCo
     if (!settings.has(key)) continue;
     if (!is_of_other_rule)
       settings.fault(key,
-                     "is a key of rule = \"clipping-rennala\", all that there was before results version 6: write that "
-                     "rule, or trials_per_worker and arrival_probability");
+                     "is a key of rule = \"clipping-rennala\", the only rule before results version 6: set that rule, "
+                     "or use trials_per_worker and arrival_probability");
     is_of_other_rule = true;
   }
   const BudgetCheck work = BudgetCheck::of_steps(context.total_steps, context.workers).of(context.workers);
@@ -173,25 +171,23 @@ std::unique_ptr<Algorithm> make_own_trials(Settings& settings, const AlgorithmCo
   options.usual.arrival_probability = probability.value_or(1);
   if (!probability && !std::isinf(limit_s) && !is_of_other_rule && settings.faults_so_far() == faults)
     settings.fault(probability_key.name,
-                   "must be given unless limit_s = inf: how many trials are done by the limit, as a share, decides how "
-                   "long steps are");
+                   "must be given unless limit_s = inf: steps are divided by the share of trials that finish in time");
   for (Settings& group : settings.sections({"groups", "Workers with another limit, or another number of trials."}))
     read_group(group, context, work, limit_s, options);
   if (options.trials_of_all(context.workers) > std::numeric_limits<int>::max())
-    settings.fault(count_key.name, "must be less: a step has more than 2147483647 trials of all workers");
+    settings.fault(count_key.name, "must be smaller: all workers together may make at most 2147483647 trials per step");
   return std::make_unique<Mindflayer>(std::move(options));
 }
 
 std::unique_ptr<Algorithm> make_clipping_rennala(Settings& settings, const AlgorithmContext& context) {
   ClippingRennalaOptions options;
   options.trials = static_cast<int>(settings.integer(
-      {"trials", "How many trials of all workers make a step (S), whether they come to a gradient or not."}, 1,
-      1'000'000));
-  // Trials are counted in steps; the number of samples per trial is not known.
+      {"trials", "Trials of all workers together per step (S), whether they finish or not."}, 1, 1'000'000));
+  // Only a budget in steps is checked: how many samples a trial uses is not known in advance.
   BudgetCheck::of_steps(context.total_steps, context.workers).check(settings, "trials", options.trials);
   options.limit = from_seconds(settings.number(limit_key, Range::positive()));
   options.correction =
-      settings.number({"correction", "The factor of the sum of gradients over all trials; 1 / (share done): unbiased."},
+      settings.number({"correction", "Factor of the mean over trials; 1 / (share that finishes) makes steps unbiased."},
                       Range::positive(), options.correction);
   return std::make_unique<ClippingRennala>(options);
 }
@@ -201,7 +197,7 @@ std::unique_ptr<Algorithm> make_clipping_rennala(Settings& settings, const Algor
 std::unique_ptr<Algorithm> make_mindflayer(Settings& settings, const AlgorithmContext& context) {
   enum class Rule { mindflayer, clipping_rennala };
   const auto rule = settings.choice(
-      {"rule", "Whether each worker makes a number of trials of its own, or all make some together."},
+      {"rule", "Whether each worker makes a fixed number of trials per step, or all workers make `trials` together."},
       {{"mindflayer", Rule::mindflayer}, {"clipping-rennala", Rule::clipping_rennala}}, Rule::mindflayer);
   return rule == Rule::mindflayer ? make_own_trials(settings, context) : make_clipping_rennala(settings, context);
 }

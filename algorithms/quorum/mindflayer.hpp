@@ -8,13 +8,13 @@
 // Cost:    per step N models down, B_1 + ... + B_N messages up: gradients of P floats, failed trials of none.
 // Differs: with a worker's limit t_i, its trials B_i and the success probability p_i, the step goes along (sum of the
 //          successful gradients) / (sum of p_i B_i). The paper's text was not read here; the formula is
-//          FixedClipping's. How the paper chooses t_i, B_i and p_i is not established: all are given. If p is wrong by
-//          a factor, so is the learning rate. A worker that has made its trials waits for the next model. A step whose
-//          trials have all failed goes along zero, so that the mean step stays right; momentum and weight decay still
-//          act. A worker that leaves within a step counts with the trials that it has made. A trial is a step of M
-//          micro-batches, with one limit; the code's has one gradient. `rule = "clipping-rennala"` is another class of
-//          the same code. Not implemented: its other classes with this name, which end a step by the clock
-//          (mindflayer_master, mindflayer_clientwise_master, clipping_mindflayer_master).
+//          FixedClipping's. How the paper chooses t_i, B_i and p_i is not established: the file gives all of them. If p
+//          is wrong by a factor, so is the learning rate. A worker that has made its trials waits for the next model. A
+//          step whose trials have all failed has a gradient of zero, so that steps stay unbiased; momentum and weight
+//          decay still act. If a worker leaves within a step, the trials that it has made count. A trial is a step of M
+//          micro-batches, with one limit; in the code it is one gradient. `rule = "clipping-rennala"` is another class
+//          of the same code. Not implemented: the code's other classes named after MindFlayer, which end a step by the
+//          clock (mindflayer_master, mindflayer_clientwise_master, clipping_mindflayer_master).
 // Checks:  infinite limits and one trial each are synchronous SGD bit for bit; a hand-worked timeline with its step,
 //          with different limits, trials and probabilities; a step without any success; the mean over many runs is that
 //          of unlimited trials; a limit that no trial ever meets ends the run with a message.
@@ -59,7 +59,7 @@ class Mindflayer : public Algorithm {
 std::unique_ptr<Algorithm> make_mindflayer(Settings& settings, const AlgorithmContext& context);
 
 // Clipping Rennala, `rule = "clipping-rennala"` of the method `mindflayer`: K-batch-sync in which each gradient has a
-// time limit. A gradient that is not finished by then is given up, and the worker begins the next one. A step consists
+// time limit. A worker abandons a gradient that is not finished by then and begins the next one. A step consists
 // of a fixed number of trials of all workers together, successful or not.
 // Source:  class ClippingRennala (clipping_rennala_master) of the published code of MindFlayer's authors
 //          (vectozavr/ringmaster-lmo). It is not the paper's method.
@@ -75,7 +75,7 @@ std::unique_ptr<Algorithm> make_mindflayer(Settings& settings, const AlgorithmCo
 //          message.
 struct ClippingRennalaOptions {
   int trials = 1;                     // S, by all workers together
-  Duration limit = longest_duration;  // for a gradient
+  Duration limit = longest_duration;  // for each gradient
   double correction = 1;              // factor for the sum over trials
 };
 

@@ -5,12 +5,12 @@
 // Shapes:  gradient, parameters, difference: (P,) flat float32.
 // Cost:    per round N models down, a difference of P floats up from each worker with a step, and up to three notes
 //          without values per worker: U steps are done, the round is over, nothing to contribute.
-// Differs: how workers learn of the end is not established. Here they report their U-th step to the server, which
-//          reports the end to all; that cancels the steps in progress. Work done until that note arrives counts. The
-//          mean is over models; `weights` can also weigh them by steps. The code for heterogeneous data stops a worker
-//          after 1.5 U steps, and leaves out the one with most steps (the first of several), for no given reason; its
-//          other scripts and its page have neither. Both are options, off by default. Moments stay with their worker;
-//          the code creates a new optimizer, without momentum, in each round.
+// Differs: how workers learn of a round's end is not established. Here they report their U-th step to the server, which
+//          reports the end to all; that note cancels the steps in progress. Work done until it arrives counts. The mean
+//          is over models; `weights` can also weigh them by steps. The code for heterogeneous data stops a worker after
+//          1.5 U steps, and leaves out the worker with most steps (the first of several), without giving a reason; the
+//          other scripts and the page do neither. Both are options, off by default. Moments stay with their worker; the
+//          code creates a new optimizer, without momentum, in each round.
 //          The last round is limited to the remaining steps of the budget. A worker that can take no further step,
 //          since its data or the budget's time are used up, counts as done, and stays until the round's end. No round
 //          waits for a worker that has left: K is at most the number of those present. A worker that is down at the
@@ -36,7 +36,7 @@ struct StsynMean {
   bool leaves_out_most = false;
 };
 
-// Accepts the differences of all workers that have one, by rank (at least one), and publishes.
+// Steps to the mean of the models that these differences (at least one, sorted by rank) describe, and publishes it.
 inline void step_to_mean(Server& server, std::vector<Message> differences, const StsynMean& how) {
   const auto work_of = [](const Message& one) { return one.work().micro_batches; };
   if (how.leaves_out_most && differences.size() > 1) {
@@ -138,11 +138,11 @@ class Stsyn : public Algorithm {
 inline std::unique_ptr<Algorithm> make_stsyn(Settings& settings, const AlgorithmContext& context) {
   constexpr std::int64_t most = 1'000'000'000;
   StsynOptions options;
-  options.quorum =
-      static_cast<int>(settings.integer({"quorum", "How many workers with all their local steps end a round (K)."}, 1,
-                                        Stated(context.workers, "workers")));
+  options.quorum = static_cast<int>(
+      settings.integer({"quorum", "How many workers must have done `local_steps` before a round ends (K)."}, 1,
+                       Stated(context.workers, "workers")));
   options.local_steps =
-      settings.integer({"local_steps", "How many local steps these have done (U).", "steps"}, 1, most);
+      settings.integer({"local_steps", "Local steps after which a worker counts in the quorum (U).", "steps"}, 1, most);
   context.work.of(context.workers).check(settings, "local_steps", options.local_steps.value());
   if (const auto cap = settings.optional_integer(
           {"most_steps", "After how many local steps a worker waits for the round's end.", "steps", "it never waits"},
@@ -150,11 +150,11 @@ inline std::unique_ptr<Algorithm> make_stsyn(Settings& settings, const Algorithm
     options.most_steps = Step{*cap};
   using Weights = StsynMean::Weights;
   options.mean.weights =
-      settings.choice({"weights", "How models are weighted in the mean: all alike, or by their steps."},
+      settings.choice({"weights", "How models are weighted in the mean: equally, or by their numbers of steps."},
                       {{"equal", Weights::equal}, {"steps", Weights::steps}}, options.mean.weights);
   options.mean.leaves_out_most =
       settings.flag({"leaves_out_most",
-                     "Whether the worker with most local steps is left out of the mean, as in code of the authors."},
+                     "Whether the worker with most local steps is left out of the mean, as in some authors' code."},
                     options.mean.leaves_out_most);
   return std::make_unique<Stsyn>(options);
 }

@@ -16,7 +16,7 @@ namespace {
 
 using State = DropCompensation::State;
 
-// `count` micro-batches of the worker's data, after the `first` ones that earlier steps have taken.
+// Returns the next `count` micro-batches of the worker's data, of which earlier steps have used the first `first`.
 StepWork fresh_work(const Worker& worker, std::int64_t first, int count) {
   const int m = worker.micro_batches();
   return {.fresh = {worker.rank(), Step{first / m}, static_cast<int>(first % m)},
@@ -51,7 +51,7 @@ class LargerBatch final : public State {
   std::int64_t computed(std::size_t) override { return offered_; }
 
  private:
-  // The small addend corrects a whole number that the product has left just below.
+  // 1e-6 corrects products that should be whole numbers and are rounded to slightly less.
   std::int64_t offered_before(Step step) const {
     return static_cast<std::int64_t>(std::floor(static_cast<double>(step.value()) * per_step_ + 1e-6));
   }
@@ -72,7 +72,7 @@ class CarryOver final : public State {
     return *work_;
   }
 
-  // A carried micro-batch is not yet kept, and not lost.
+  // A carried micro-batch counts neither as kept nor as dropped in this step.
   std::int64_t computed(std::size_t count) override {
     for (std::size_t i = count; i < (*work_).size() && carried_.size() < at_most_; ++i) carried_.push_back((*work_)[i]);
     return static_cast<std::int64_t>(planned_ - carried_.size());
@@ -81,7 +81,7 @@ class CarryOver final : public State {
  private:
   std::size_t at_most_;
   std::vector<MicroBatch> samples_;  // carried over from earlier steps to this one
-  ResetOnOutage<StepWork> work_;     // this step's work; reset by outages, so that nothing of it is carried over then
+  ResetOnOutage<StepWork> work_;     // of this step; an outage resets it, so that none of it is carried over
   std::size_t planned_ = 0;
   std::vector<MicroBatch> carried_;
 };
@@ -145,7 +145,7 @@ class Recomputation final : public State {
     const std::int64_t m = worker.micro_batches();
     const std::int64_t planned = (step - since_).value() * worker.size() * m;
     since_ = step;
-    if (std::exchange(kept_, 0) == planned) return;  // no worker has dropped any, and all know it
+    if (std::exchange(kept_, 0) == planned) return;  // all workers know that none has dropped a micro-batch
     *again_ = std::exchange(*dropped_, {});
     const auto own = static_cast<double>((*again_).size());
     const auto longest =
@@ -164,7 +164,7 @@ class Recomputation final : public State {
   Step added_steps_{};
 };
 
-const Key redundancy_key{"redundancy", "How much is computed besides (R), as a share of what is planned."};
+const Key redundancy_key{"redundancy", "How much is computed in addition (R), as a share of the planned work."};
 constexpr Range redundancies{.low = 0, .high = 1000};
 
 std::shared_ptr<const DropCompensation> read_none(Settings&, const DropCompensationContext&) {
@@ -178,11 +178,11 @@ std::shared_ptr<const DropCompensation> read_larger_batch(Settings& settings, co
 std::shared_ptr<const DropCompensation> read_carry_over(Settings& settings, const DropCompensationContext& context) {
   constexpr std::int64_t most = 1'000'000;
   return make_carry_over(static_cast<int>(
-      settings.integer({"carried_at_most", "How many dropped micro-batches a worker takes along at most."}, 0, most,
+      settings.integer({"carried_at_most", "Maximum number of micro-batches that a worker carries over."}, 0, most,
                        Stated(context.micro_batches, "cluster.micro_batches"))));
 }
 
-// Steps at the end of a schedule that falls to nearly zero would take time and change nothing.
+// Reports a fault if extra steps would use a learning rate of nearly zero: they would take time and change nothing.
 void check_rate_of_extra_steps(Settings& settings, const DropCompensationContext& context, bool has_redundancy) {
   constexpr double least_share = 0.01;  // share of the peak
   if (!context.learning_rate || !context.total_steps) return;
@@ -196,24 +196,25 @@ void check_rate_of_extra_steps(Settings& settings, const DropCompensationContext
     settings.fault("learning_rate_schedule", "must be \"stretched\": " + why);
   else
     settings.fault("compensation",
-                   "must have `redundancy` beside it, so that the schedule can be stretched, or the "
-                   "schedule must end higher: " +
+                   "needs `redundancy`, which lets the schedule be stretched, or a schedule that ends at a higher "
+                   "rate: " +
                        why);
 }
 
 std::shared_ptr<const DropCompensation> read_extra_steps(Settings& settings, const DropCompensationContext& context) {
   if (!context.counts_steps)
-    settings.fault("compensation", "must not be extra steps where the budget counts neither steps nor epochs");
+    settings.fault("compensation",
+                   "must not be \"extra-steps\": the budget counts neither steps nor epochs that could be extended");
   const auto redundancy = settings.optional_number(redundancy_key, redundancies);
   const auto schedule =
       settings.choice({"learning_rate_schedule",
-                       "Whether the learning rate stays at its end in extra steps, or its schedule is longer."},
+                       "Whether extra steps use the schedule's last rate, or the schedule is stretched over them."},
                       {{"kept", ExtraStepsSchedule::kept}, {"stretched", ExtraStepsSchedule::stretched}},
                       redundancy ? ExtraStepsSchedule::stretched : ExtraStepsSchedule::kept,
                       "\"stretched\" with `redundancy`, else \"kept\"");
   if (schedule == ExtraStepsSchedule::stretched && !redundancy)
     settings.fault("learning_rate_schedule",
-                   "must be \"kept\" unless `redundancy` says beforehand how long the run is");
+                   "must be \"kept\" unless `redundancy` is given: stretching needs the run's length in advance");
   if (schedule == ExtraStepsSchedule::kept) check_rate_of_extra_steps(settings, context, redundancy.has_value());
   return make_extra_steps(redundancy, schedule);
 }
@@ -223,14 +224,14 @@ std::shared_ptr<const DropCompensation> read_recomputation(Settings& settings, c
   std::optional<Stated<std::int64_t>> epoch;
   if (context.has_epochs) epoch = Stated(context.steps_per_epoch.value_or(1).value(), "an epoch");
   return make_recomputation(settings.integer(
-      {"recompute_every_steps", "After how many steps what was dropped since is computed.", "steps"}, 1, most, epoch));
+      {"recompute_every_steps", "After how many steps dropped micro-batches are computed.", "steps"}, 1, most, epoch));
 }
 
 constexpr std::array rows = {
     DropCompensationRow{"none", "dropped micro-batches are lost", read_none},
-    DropCompensationRow{"extra-steps", "the run goes on until it has computed as much as was planned",
+    DropCompensationRow{"extra-steps", "the run is extended until it has computed as much as was planned",
                         read_extra_steps},
-    DropCompensationRow{"larger-batch", "steps have more micro-batches, by the share `redundancy` on average",
+    DropCompensationRow{"larger-batch", "steps have 1 + `redundancy` times as many micro-batches on average",
                         read_larger_batch},
     DropCompensationRow{"recompute", "dropped micro-batches are computed before the next epoch, in additional steps",
                         read_recomputation},

@@ -19,7 +19,8 @@ double kept_until(double threshold_s, const PredictionInput& input) {
   });
 }
 
-// Steps without a threshold come first; they are left out if the budget does not count steps.
+// The prediction for a whole run. Its first `forecast.from` steps have no threshold; they are neglected if the budget
+// does not count steps.
 Prediction of_run(const ThresholdForecast& forecast, const CutSteps& cut, const SlowestWorker& slowest,
                   const PredictionInput& input) {
   const auto steps = input.steps();
@@ -63,7 +64,8 @@ std::optional<ThresholdForecast> find_threshold(const DropThreshold& rule, const
   return rule.forecast({.micro_batches = input.micro_batches, .serial_s = input.all_reduce_s(), .drawn = drawn});
 }
 
-// The result of a run that finds one threshold: the mean over several, with an error that includes their spread.
+// Estimates the result of one run, which searches once, from several searches: their mean, with an error that includes
+// their spread.
 SampledMean of_one_run(const std::vector<SampledMean>& found) {
   std::vector<double> means;
   double error = 0;
@@ -76,8 +78,8 @@ SampledMean of_one_run(const std::vector<SampledMean>& found) {
   return {mean.mean, std::hypot(error, mean.error * std::sqrt(count + 1))};
 }
 
-// The effect of a threshold that is searched in drawn steps: in blocks of as many as the run searches, each evaluated
-// on the steps outside the block. Within its own block any threshold looks better than it is.
+// The effect of a threshold that the rule searches. Each block of drawn steps, as long as the run's own search, gives a
+// threshold, which is evaluated on the steps outside the block: inside, any threshold looks better than it is.
 std::optional<Prediction> searched_run(const DropThreshold& rule, const PredictionInput& input) {
   const std::size_t steps = input.times.drawn_steps();
   const std::size_t block = std::min(static_cast<std::size_t>(rule.traits().searched_steps.value()), steps / 2);
@@ -125,23 +127,24 @@ void read_normalisation(Settings& settings, DropComputeOptions& options) {
   if (options.normalisation != Normalisation::mean_rate) return;
   const bool expected = options.threshold->traits().searches() && options.preempt == Preempt::discard;
   options.mean_drop_rate =
-      settings.optional_number({"mean_drop_rate", "The drop rate from which the mean number follows.", "",
+      settings.optional_number({"mean_drop_rate", "The mean drop rate, for normalisation = \"mean-rate\".", "",
                                 "what an automatic threshold expects"},
                                {.low = 0, .high = 1, .high_open = true});
   if (!settings.has("mean_drop_rate") && !expected)
-    settings.fault("mean_drop_rate", "must be given: only an automatic threshold with preempt = \"discard\" knows it");
+    settings.fault("mean_drop_rate",
+                   "must be given: only an automatic threshold with preempt = \"discard\" predicts it");
 }
 
-// Reports faults of keys that make no sense if layers of a dropped micro-batch are kept.
+// Reports faults of keys that have no meaning with preempt = "layer", which keeps layers of a dropped micro-batch.
 void check_cuts(Settings& settings, const DropComputeOptions& options) {
   if (options.normalisation == Normalisation::mean_rate)
     settings.fault("normalisation",
-                   "must be \"constant\" or \"computed\" with preempt = \"layer\": each tensor has a "
-                   "mean number of its own");
+                   "must be \"constant\" or \"computed\" with preempt = \"layer\": the mean number of micro-batches "
+                   "differs between tensors");
   if (options.compensation->computes_dropped)
     settings.fault("compensation",
                    "must be \"none\", \"extra-steps\" or \"larger-batch\" with preempt = \"layer\": "
-                   "layers of what is computed again would count twice");
+                   "finished layers of a recomputed micro-batch would count twice");
 }
 
 }  // namespace
@@ -178,7 +181,7 @@ double DropCompute::divisor(const Worker& worker, const Gradient& sum, int offer
   return static_cast<double>(std::max<std::int64_t>(sum.micro_batches(), 1));  // an empty sum is zero
 }
 
-// Workers that compensate, or divide by what they have computed, use lists and numbers of their own.
+// Workers behave alike unless they compensate for their own drops or divide by the number that was computed.
 Traits DropCompute::traits() const {
   const bool alike = options_.compensation->is_none && options_.normalisation != Normalisation::computed;
   const ThresholdTraits rule = options_.threshold->traits();
@@ -191,7 +194,7 @@ Traits DropCompute::traits() const {
           .can_overlap_backward = true,
           .drops = Drops::uncomputed,
           .held = {.models = 0, .moments = 0, .timed_steps = rule.searched_steps},
-          .exchanged_whole = "a gradient that is cut within a layer is a sum of other workers in each tensor"};
+          .exchanged_whole = "with preempt = \"layer\" each tensor's sum is over different workers"};
 }
 
 // Eq. 6 with the expectations of Eq. 4, or sampled ones, and of Eq. 5, which uses normal sums. If these disagree with
@@ -223,7 +226,7 @@ Forecast DropCompute::forecast(const PredictionInput& input) const {
   if (!options_.threshold->forecast({.micro_batches = input.micro_batches, .law = input.times.law}))
     return Forecast::of(std::move(predictions), Forecast::none().why_none);
   return Forecast::of(std::move(predictions), input.times.has_variance
-                                                  ? "its workers differ, and are too many to draw them all"
+                                                  ? "its workers differ, and there are too many to draw them all"
                                                   : has_no_variance);
 }
 
@@ -234,8 +237,8 @@ std::unique_ptr<Algorithm> make_drop_compute(Settings& settings, const Algorithm
   options.forward_share = settings.number(
       {"forward_share", "Share of a micro-batch's time that its forward pass takes, for \"backward\" and \"layer\"."},
       Range::between(0, 1), Stated(options.forward_share, "1/3"));
-  // A micro-batch that has begun finishes with preempt = "microbatch", and after its forward pass with "backward"; with
-  // "layer" a part of it remains after that.
+  // The share of a micro-batch's time after which it can count. With "microbatch" it finishes once it has begun, with
+  // "backward" once its forward pass is over; with "layer" a part of it can count from then on.
   const double needed = options.preempt == Preempt::discard      ? 1
                         : options.preempt == Preempt::microbatch ? 0
                                                                  : options.forward_share;
@@ -249,7 +252,9 @@ std::unique_ptr<Algorithm> make_drop_compute(Settings& settings, const Algorithm
                                                            .learning_rate = context.learning_rate});
   if (options.normalisation == Normalisation::mean_rate && !options.mean_drop_rate &&
       options.compensation->carries_over)
-    settings.fault("mean_drop_rate", "must be given with compensation = \"carry-over\": what is carried is kept later");
+    settings.fault("mean_drop_rate",
+                   "must be given with compensation = \"carry-over\": carried micro-batches are kept later, which the "
+                   "threshold's prediction ignores");
   if (options.preempt == Preempt::layer) check_cuts(settings, options);
   return std::make_unique<DropCompute>(std::move(options));
 }

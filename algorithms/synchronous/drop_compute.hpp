@@ -1,17 +1,19 @@
 // DropCompute: stop accumulating micro-batches after tau seconds, then all-reduce what is there.
 // Source:  Giladi et al. 2023, "DropCompute", Algorithm 1.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: threshold_s (tau) in seconds.
-// Cost:    one all-reduce of P floats per step (one number more for normalisation = "computed", with preempt = "layer"
-//          one per tensor); at most M gradients per worker; what the threshold's rule and the compensation add.
-// Differs: preempt = "discard" (the paper, default: the micro-batch in flight is lost), "microbatch" or "backward" (the
-//          two reference codes: it finishes, or finishes once its backward pass began), "layer" (the paper's future
-//          work: it stops, tensors that have their gradient count, and it still counts as dropped). normalisation =
-//          "constant" (paper and code, default: N x M, of a larger batch N x M'), "computed" or "mean-rate" (ours).
+// Cost:    one all-reduce of P floats per step (normalisation = "computed" adds one number, or one per tensor with
+//          preempt = "layer"); at most M gradients per worker; plus the cost of the threshold's rule and of the
+//          compensation.
+// Differs: preempt says what happens to the micro-batch in flight: "discard" (the paper, default: it is lost),
+//          "microbatch" or "backward" (the two reference codes: it finishes, or finishes if its backward pass has
+//          begun), "layer" (the paper's future work: it stops, tensors whose gradient is finished count, and it still
+//          counts as dropped). normalisation = "constant" (paper and code, default: the divisor is N x M, or N x M' of
+//          a larger batch), "computed" or "mean-rate" (ours).
 //          With "layer", "constant" divides all tensors by N x M, and "computed" each tensor by the number of
 //          micro-batches that reached it, at least 1. Both reference codes drop nothing in their first steps; here a
 //          fixed threshold holds from the first one.
-// Checks:  threshold = inf equals synchronous SGD bit for bit; kept micro-batches by Eq. 5; each divisor; of a cut
-//          micro-batch exactly the last tensors.
+// Checks:  threshold = inf equals synchronous SGD bit for bit; kept micro-batches by Eq. 5; each divisor; a cut
+//          micro-batch contributes exactly its last tensors.
 #pragma once
 
 #include "algorithms/method/algorithm.hpp"
@@ -25,7 +27,7 @@ struct DropComputeOptions {
   enum class Normalisation {
     constant,   // N x M; for a larger batch N x M': a dropped micro-batch counts as zero
     computed,   // the number of computed micro-batches; with Preempt::layer, for each tensor
-    mean_rate,  // the average number, by the mean drop rate
+    mean_rate,  // the mean number of computed micro-batches, N x M x (1 - mean drop rate)
   };
   std::shared_ptr<const DropThreshold> threshold{};
   Preempt preempt = Preempt::discard;
@@ -54,7 +56,7 @@ class DropCompute : public Algorithm {
     if (options_.normalisation != Normalisation::computed) return Counted::none;
     return options_.preempt == Preempt::layer ? Counted::by_tensor : Counted::micro_batches;
   }
-  // The divisor of the sum over all workers, if each was offered this many micro-batches.
+  // The divisor of the sum over all workers. `offered`: as in StepWork.
   double divisor(const Worker& worker, const Gradient& sum, int offered, double drop_rate) const;
 
   DropComputeOptions options_;

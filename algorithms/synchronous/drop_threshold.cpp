@@ -14,7 +14,8 @@ namespace {
 
 constexpr int grid_points = 200;
 
-// Only positive ends: a micro-batch without duration is kept under any threshold. Both 0 if no micro-batch takes time.
+// The range of thresholds to search. Ends at time 0 are ignored, since a micro-batch without duration is kept under any
+// threshold. Both limits are 0 if no micro-batch takes time.
 struct SearchedRange {
   double lowest = std::numeric_limits<double>::infinity();
   double highest = 0;
@@ -31,7 +32,7 @@ SearchedRange searched_range(const MicroBatchTimes& recorded) {
   return range;
 }
 
-// Both ends included; lowest > 0.
+// A geometric grid from `lowest` (above 0) to `highest`, both included.
 std::vector<double> grid_in_equal_ratios(double lowest, double highest) {
   std::vector<double> grid(grid_points, highest);
   const double step = std::log(highest / lowest) / (grid_points - 1);
@@ -62,7 +63,7 @@ class FixedThreshold final : public DropThreshold {
   Duration threshold_;
 };
 
-// The number of updates of u steps that fill the window.
+// The number of updates, of u steps each, that fill the window.
 std::int64_t updates_in_window(const AdaptiveThresholdOptions& options) {
   const std::int64_t u = options.update_every_steps.value();
   return (options.window_steps.value() + u - 1) / u;
@@ -159,7 +160,7 @@ class AutomaticThreshold final : public DropThreshold {
             .goes_on = false,
             .searched_steps = options_.calibration_steps};
   }
-  // The threshold that the search finds in drawn steps, or, by Eqs. 5 and 6, for the distribution.
+  // The threshold that the search finds in the drawn steps; without drawn steps, from the distribution by Eqs. 5 and 6.
   std::optional<ThresholdForecast> forecast(const ThresholdQuestion& q) const override {
     const double most = options_.maximum_drop_rate.value_or(1);
     const double threshold_s =
@@ -187,7 +188,8 @@ class AutomaticThreshold final : public DropThreshold {
         const Duration by_step = step.ends[m] - std::exchange(before, step.ends[m]);
         times_.push_back(to_seconds(times_micro_batches() ? step.times[m] : by_step));
       }
-      // Micro-batches that only a longer step has count as 0 s, and are kept if this step's last one is.
+      // Steps may differ in length. The micro-batches that only a longer step has count as 0 s here, so they are kept
+      // whenever this step's last one is.
       for (auto m = std::ssize(step.ends); m < step.offered_at_most; ++m) times_.push_back(0);
       // Includes the time to the start of the next step, so that everything except computing and waiting is T^c.
       duration_ += worker.now() - step.start;
@@ -218,10 +220,10 @@ std::shared_ptr<const DropThreshold> read_fixed(Settings& settings, const DropTh
 std::shared_ptr<const DropThreshold> read_window(Settings& settings, AdaptiveThresholdOptions options) {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const std::size_t faults = settings.faults_so_far();
-  options.window_steps = settings.integer({"window_steps", "Over how many steps times are looked at.", "steps"}, 1,
+  options.window_steps = settings.integer({"window_steps", "How many of the last steps' times are used.", "steps"}, 1,
                                           most, options.window_steps.value());
   options.update_every_steps =
-      settings.integer({"update_every_steps", "After how many steps the threshold is set anew.", "steps"}, 1, most,
+      settings.integer({"update_every_steps", "After how many steps the threshold is updated.", "steps"}, 1, most,
                        options.update_every_steps.value());
   if (settings.faults_so_far() == faults && options.update_every_steps > options.window_steps)
     settings.fault("update_every_steps", "must be at most window_steps");
@@ -232,13 +234,13 @@ std::shared_ptr<const DropThreshold> read_quantile_threshold(Settings& settings,
   AdaptiveThresholdOptions options{.statistic = AdaptiveThresholdOptions::Statistic::quantile};
   constexpr Range inside{.low = 0, .high = 1, .low_open = true, .high_open = true};
   options.quantile =
-      settings.number({"quantile", "Which quantile of the step times the threshold is."}, inside, options.quantile);
+      settings.number({"quantile", "The quantile of the step times that is the threshold."}, inside, options.quantile);
   return read_window(settings, options);
 }
 
 std::shared_ptr<const DropThreshold> read_deviation_threshold(Settings& settings, const DropThresholdContext&) {
   AdaptiveThresholdOptions options{.statistic = AdaptiveThresholdOptions::Statistic::median_and_deviations};
-  options.deviations = settings.number({"deviations", "How many deviations above the median the threshold is."},
+  options.deviations = settings.number({"deviations", "Threshold minus median, in median absolute deviations."},
                                        {.low = 0, .high_open = true}, options.deviations);
   return read_window(settings, options);
 }
@@ -257,26 +259,27 @@ std::shared_ptr<const DropThreshold> read_automatic_threshold(Settings& settings
       options.form);
   options.warmup_steps = settings.integer({"warmup_steps", "First steps, which are not measured.", "steps"}, 0, most,
                                           options.warmup_steps.value());
-  options.calibration_steps = settings.integer({"calibration_steps", "Steps that are measured then.", "steps"}, 1, most,
+  options.calibration_steps = settings.integer({"calibration_steps", "Steps measured after these.", "steps"}, 1, most,
                                                options.calibration_steps.value());
   options.maximum_drop_rate =
-      settings.optional_number({"maximum_drop_rate", "Share of micro-batches that the threshold may drop.", "", "any"},
+      settings.optional_number({"maximum_drop_rate", "Largest share of micro-batches that may be dropped.", "", "any"},
                                {.low = 0, .high = 1, .low_open = true, .high_open = true});
   if (settings.has("calibration_clock"))
     options.clock = settings.choice(
-        {"calibration_clock", "Whether micro-batches are timed by the step's clock, or each by a timer of its own."},
+        {"calibration_clock", "Whether micro-batches are timed by the step's clock or each by a separate timer."},
         {{"step", Clock::step}, {"micro-batch", Clock::micro_batch}}, options.clock);
   const bool is_clean = settings.faults_so_far() == faults;
   if (is_clean && context.total_steps && options.warmup_steps + options.calibration_steps >= *context.total_steps)
-    settings.fault("calibration_steps", "must, with warmup_steps, end before the budget does");
+    settings.fault("calibration_steps",
+                   "must be smaller: warmup_steps + calibration_steps must be less than the budget's steps");
   return make_automatic_threshold(options);
 }
 
 constexpr std::array rules = {
-    DropThresholdRow{"fixed", "the same `threshold_s` for ever", read_fixed},
+    DropThresholdRow{"fixed", "`threshold_s` in every step", read_fixed},
     DropThresholdRow{"automatic",
-                     "measured without a threshold for `calibration_steps`, then the one with the best effective "
-                     "speed-up for good",
+                     "none while `calibration_steps` are measured, then always the one with the best effective "
+                     "speed-up in these",
                      read_automatic_threshold},
     DropThresholdRow{"adaptive-quantile", "a quantile of the workers' step times over the last `window_steps`",
                      read_quantile_threshold},
@@ -353,14 +356,14 @@ std::span<const DropThresholdRow> drop_thresholds() { return rules; }
 std::shared_ptr<const DropThreshold> read_drop_threshold(Settings& settings, const DropThresholdContext& context) {
   const bool has_table = settings.has("threshold");
   if (has_table && settings.has("threshold_s"))
-    settings.fault("threshold_s", "must not stand beside a table `threshold`, which says it all");
+    settings.fault("threshold_s", "must not be given together with a table `threshold`");
   if (!has_table && !settings.has("threshold_s")) {
-    settings.fault("threshold_s", "must be a number above 0, or a rule must be given: threshold = { rule = ... }");
+    settings.fault("threshold_s", "must be a number above 0, unless a rule is given: threshold = { rule = ... }");
     return make_fixed_threshold(longest_duration);
   }
   if (!has_table) return read_fixed(settings, context);
   Settings table =
-      settings.section({"threshold", "A rule that finds the threshold; either it or threshold_s must be given."});
+      settings.section({"threshold", "A rule that finds the threshold; give either this table or threshold_s."});
   const auto* const row = table.row({"rule", "Which rule."}, rules);
   return row ? row->make(table, context) : make_fixed_threshold(longest_duration);
 }
@@ -368,8 +371,8 @@ std::shared_ptr<const DropThreshold> read_drop_threshold(Settings& settings, con
 void check_threshold(Settings& settings, Duration threshold, double shortest_s) {
   if (threshold >= from_seconds(shortest_s)) return;
   Settings table = settings.has("threshold") ? settings.section("threshold") : settings;
-  table.fault("threshold_s", fmt::format("must be at least {:.6g} s, the shortest that a micro-batch can take: under "
-                                         "{:.6g} s nobody would ever finish one",
+  table.fault("threshold_s", fmt::format("must be at least {:.6g} s: within {:.6g} s not even the shortest micro-batch "
+                                         "could count",
                                          shortest_s, to_seconds(threshold)));
 }
 

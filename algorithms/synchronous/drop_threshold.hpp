@@ -1,14 +1,14 @@
-// DropThreshold: after how many seconds of a step a worker stops computing (tau of DropCompute).
+// DropThreshold: the number of seconds after which a worker stops computing in a step (tau of DropCompute).
 // Source:  Giladi et al. 2023, "DropCompute" (fixed; automatic); the adaptive rules are ours. Kaplan and Meier 1958 for
 //          quantiles of censored times.
 // Shapes:  scalars; the rules that measure gather each worker's times.   Units: seconds.
 // Cost:    fixed: none. Automatic: I steps without a threshold, one all-gather of N (I M + 1) numbers, and one search
 //          per process. Adaptive: every u steps one all-gather of N u numbers and one sort of N W times per process.
 // Differs: automatic: the search uses the clock that enforces tau, which runs from the step's start, so that its
-//          prediction comes true; T^c is a step's remaining time. The reference code searches in the times of a
-//          separate timer around each micro-batch: calibration_clock = "micro-batch". It measures the same steps, 6 to
-//          49, and drops from step 51 on, here from 50. search = "throughput" (default), "s-eff" (Eq. 6) or
-//          "reference". The cap on the drop rate is ours.
+//          prediction holds in the run; T^c is the time of a step apart from computing and waiting. The reference code
+//          uses a separate timer around each micro-batch: calibration_clock = "micro-batch". It measures the same
+//          steps, 6 to 49, and drops from step 51 on, here from 50. search = "throughput" (default), "s-eff" (Eq. 6)
+//          or "reference". The cap on the drop rate is ours.
 // Checks:  each rule's threshold against a closed form, and against the durations of the steps that follow.
 #pragma once
 
@@ -24,18 +24,19 @@
 
 namespace syncopate {
 
-// The reference code's 200 equally spaced thresholds, both ends included. It starts at the earliest end of a 6th
-// micro-batch. For M < 6 the grid here starts after the first half of them, and never at 0.
+// The reference code's 200 equally spaced thresholds, both ends included. Its grid starts at the earliest end of a 6th
+// micro-batch. For M < 6 the grid here starts after half of a step's micro-batches; it never starts at 0.
 std::vector<double> threshold_grid(const MicroBatchTimes& recorded);
 
-// Threshold search: the first tau with the highest effective speed-up on micro-batch times recorded without one, among
-// those that drop at most `maximum_drop_rate`; infinite if none gains anything.
+// Threshold search: the tau with the highest effective speed-up on micro-batch times recorded without a threshold. Only
+// thresholds that drop at most `maximum_drop_rate` are allowed, and the first of equally good ones is taken. Infinite
+// if no threshold gains anything.
 // Shapes:  times (N, I, M): workers, steps, micro-batches, in any one unit of time.   Cost: O(N I M log G), G
 //          thresholds.
 // Differs: Eq. 6 and the reference code's measure search the reference code's grid. Throughput, micro-batches per time
-//          over all steps, searches 200 thresholds in equal ratios, and then 200 between the best one's neighbours: in
-//          a mean of steps' own speed-ups the few longest steps outweigh all others if times have a heavy tail, and the
-//          best threshold then lies between two points of an equally spaced grid.
+//          over all steps, searches 200 thresholds in equal ratios, and then 200 between the best one's neighbours. The
+//          reason is times with a heavy tail: in a mean of steps' own speed-ups the few longest steps outweigh all
+//          others, and the best threshold is between two points of an equally spaced grid.
 // Checks:  thresholds, drop rates and speed-ups of an independent computation (tests/golden).
 ThresholdEffect search_threshold(const MicroBatchTimes& recorded, double serial_time, SpeedupForm form,
                                  std::optional<double> maximum_drop_rate = {});
@@ -46,8 +47,8 @@ struct TimedStep {
   std::vector<Time> ends{};       // ends of the computed micro-batches
   std::vector<Duration> times{};  // their durations, each by its own timer, if the rule needs them
   Time arrival{};                 // at the all-reduce
-  int offered = 0;                // micro-batches in a usual step without a threshold
-  int offered_at_most = 0;        // in the longest such step, if they alternate
+  int offered = 0;                // micro-batches of the step, except those carried over to it
+  int offered_at_most = 0;        // the maximum of `offered` over all steps
   bool is_timed = false;          // whether the rule needs `times`
 
   void begin(Time now, int micro_batches, int at_most, bool timed) {
@@ -58,7 +59,7 @@ struct TimedStep {
     offered_at_most = at_most;
     is_timed = timed;
   }
-  // Adds the last computed micro-batch, unless a deadline has cut it.
+  // Adds the micro-batch that was computed last, unless a deadline has cut it.
   void add(const Worker& worker, const Gradient& gradient) {
     if (gradient.cut()) return;
     ends.push_back(worker.now());
@@ -73,7 +74,7 @@ struct ThresholdQuestion {
   double slowest_s = 0;                    // E[T], without a threshold
   double serial_s = 0;                     // T^c
   double shortest_s = 0;                   // lower bound for micro-batches
-  std::optional<MicroBatchTimes> drawn{};  // steps of the run; they replace `law`
+  std::optional<MicroBatchTimes> drawn{};  // times in steps of the run, which replace `law`
 };
 struct ThresholdForecast {
   double threshold_s = 0;  // infinite: no threshold
@@ -83,7 +84,7 @@ struct ThresholdForecast {
 struct ThresholdTraits {
   Step begins_after{};    // number of steps before the first lasting threshold
   bool goes_on = true;    // whether the rule sets further thresholds later
-  Step searched_steps{};  // steps in which it searches the threshold, and predicts its drop rate; 0: no search
+  Step searched_steps{};  // steps from which it finds the threshold and predicts the drop rate; 0: no search
   bool searches() const { return searched_steps > Step{0}; }
 };
 
@@ -95,23 +96,23 @@ class DropThreshold {
     virtual ~State() = default;
     // The threshold of the step that begins now, counted from its start; longest_duration: none.
     virtual Duration current() const = 0;
-    // The share of micro-batches that the rule expects to lose under it; 0 also if it makes no prediction.
+    // The share of micro-batches that the rule expects the current threshold to drop; 0 also if it expects nothing.
     virtual double drop_rate() const { return 0; }
-    // Whether it uses TimedStep::times.
+    // Whether the rule uses TimedStep::times.
     virtual bool times_micro_batches() const { return false; }
-    // Learns from the step that has just ended. All workers call it after the same steps, so it may gather.
+    // Learns from the step that has just ended. All workers call it after the same steps, so it may use collectives.
     virtual void learn(Worker&, const TimedStep&) {}
   };
 
   virtual ~DropThreshold() = default;
-  // Each run begins with a separate state: runs do not share what their thresholds have learned.
+  // Creates the state of one worker in one run. Runs do not share what their thresholds have learned.
   virtual std::unique_ptr<State> begin() const = 0;
   virtual ThresholdTraits traits() const = 0;
   // None if no formula predicts it.
   virtual std::optional<ThresholdForecast> forecast(const ThresholdQuestion&) const { return std::nullopt; }
 };
 
-// The same threshold always; longest_duration: none.
+// The same threshold in every step; longest_duration: none.
 std::shared_ptr<const DropThreshold> make_fixed_threshold(Duration threshold);
 
 // Adaptive thresholds: tau follows the workers' step times over a sliding window, by a quantile or by median + k MAD
@@ -122,28 +123,28 @@ struct AdaptiveThresholdOptions {
   double quantile = 0.9;        // in (0, 1)
   double deviations = 3;        // k
   Step window_steps{40};        // no threshold until the window is full
-  Step update_every_steps{10};  // u; the window is made of whole updates
+  Step update_every_steps{10};  // u; window_steps is rounded up to a multiple of it
 };
 std::shared_ptr<const DropThreshold> make_adaptive_threshold(const AdaptiveThresholdOptions& options);
 
-// How long all micro-batches of a usual step took a worker. If the step was cut, this is a lower bound: the time it
-// had.
+// How long a worker took for all micro-batches of a usual step. If the threshold cut the step, the time until then is a
+// lower bound.
 using StepTime = CensoredTime;
 StepTime time_of(const TimedStep& step);
 
-// The threshold from a window's times (at least one). Quantiles use the Kaplan-Meier estimate, which treats cut-off
-// times as lower bounds: the first time that no more than 1 - q exceed. If too many are cut off to tell, the result
-// exceeds the longest time by the excess share. So a threshold that is too low for most rises by up to 1 + q with each
-// update.
+// The threshold from a window's times (at least one). A quantile is the smallest time that a share of at most 1 - q
+// exceeds, by the Kaplan-Meier estimate, which treats the times of cut steps as lower bounds. If too many steps are cut
+// to determine it, the result exceeds the longest time by the share that is missing. So a threshold that is too low for
+// most workers rises with each update, by a factor of up to 1 + q.
 double adaptive_threshold(std::vector<StepTime> times, const AdaptiveThresholdOptions& options);
 
-// The automatic threshold: all workers record their micro-batches for some steps and gather the records; each finds the
-// same tau by the same search. It applies from the step after the last measured one.
+// The automatic threshold: all workers record the times of their micro-batches for some steps and gather the records;
+// each finds the same tau by the same search. It applies from the step after the last recorded one.
 struct AutomaticThresholdOptions {
   // Which times of micro-batches the search uses.
   enum class Clock {
     step,         // their ends by the clock that enforces tau; includes everything in a step
-    micro_batch,  // each by its own timer: excludes what is between micro-batches or runs on after them
+    micro_batch,  // each by its own timer; excludes the time between micro-batches, and work that ends after them
   };
   SpeedupForm form = SpeedupForm::throughput;
   Step warmup_steps{6};        // number of first steps that are not recorded
@@ -166,12 +167,12 @@ struct DropThresholdRow {
 };
 std::span<const DropThresholdRow> drop_thresholds();
 
-// Reads `threshold_s = 0.05`, a fixed threshold, or a table such as threshold = { rule = "automatic" }. Never null: a
-// faulty one reads as no threshold.
+// Reads `threshold_s = 0.05`, a fixed threshold, or a table such as threshold = { rule = "automatic" }. Never returns
+// null: after a fault the result is no threshold.
 std::shared_ptr<const DropThreshold> read_drop_threshold(Settings& settings, const DropThresholdContext& context);
 
-// Reports a fault of the key threshold_s, which may be in a table `threshold`, if no micro-batch can meet the
-// threshold: the shortest takes `shortest_s`.
+// Reports a fault of the key threshold_s, which may be in a table `threshold`, if no micro-batch can count under this
+// threshold: the shortest one needs `shortest_s`.
 void check_threshold(Settings& settings, Duration threshold, double shortest_s);
 
 }  // namespace syncopate

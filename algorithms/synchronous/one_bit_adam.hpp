@@ -1,10 +1,10 @@
-// 1-bit Adam: Adam for some steps, then with a frozen second moment. Workers then exchange first moments, for which
-// signs and a scale are enough.
+// 1-bit Adam: ordinary Adam for the first steps; then the second moment is frozen, and workers exchange first moments
+// instead of gradients. Signs and a scale are enough for these.
 // Source:  Tang et al. 2021, "1-bit Adam: Communication Efficient Large-Scale Training with Adam's Convergence Speed",
 //          and DeepSpeed's code.
 // Shapes:  gradient, parameters, moments, residual: (P,) flat float32.
 // Cost:    one all-reduce of P floats in each of the first `freeze_step` steps; then, in two phases, 2 (N - 1) packets
-//          of an Nth of P signs, or what `compression` names.
+//          of P / N signs, or of what the table `compression` selects.
 // Differs: m_i = beta1 m + (1 - beta1) g_i;  m = mean of what was sent of m_i + residual_i, compressed again by each
 //          chunk's owner with its own residual;  x -= rate m / (sqrt(v) + epsilon), plus weight decay. The scale is the
 //          root mean square of a whole chunk unless `scope` says otherwise (the code: of each tensor by its padded
@@ -60,14 +60,15 @@ class OneBitAdam : public Algorithm {
 
 inline std::unique_ptr<Algorithm> make_one_bit_adam(Settings& settings, const AlgorithmContext& context) {
   const auto freeze_step = settings.integer(
-      {"freeze_step", "Steps of Adam before the second moment is frozen; of the paper's code 100,000.", "steps"}, 1,
+      {"freeze_step", "Steps of Adam before the second moment is frozen; 100,000 in the paper's code.", "steps"}, 1,
       1'000'000'000);
   if (!context.frozen_beta1)
     settings.fault("algorithm",
                    "needs training.optimizer \"adam\" or \"adamw\" with bias_correction = false, and no weight decay "
                    "in the gradient (of adam)");
   if (context.clips_gradients)
-    settings.fault("algorithm", "needs training.clip_norm = 0: what comes back once frozen is made of moments");
+    settings.fault("algorithm",
+                   "needs training.clip_norm = 0: after `freeze_step` workers exchange moments instead of gradients");
   return std::make_unique<OneBitAdam>(Step{freeze_step});
 }
 

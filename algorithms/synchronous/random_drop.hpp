@@ -2,12 +2,12 @@
 // dropping does to accuracy, without stragglers; it saves no time.
 // Source:  Giladi et al. 2023, the ResNet-50 study and its reference code (resnet_sgd, resnet_lars).
 // Shapes:  gradient, parameters: (P,) flat float32.
-// Cost:    one all-reduce of P floats per step; with `statistics = "all"` one number more.
+// Cost:    one all-reduce of P floats per step, of P + 1 with `statistics = "all"`.
 // Differs: dropped batches are not computed, so only kept ones enter BatchNorm statistics; `statistics = "all"` runs
 //          them forward, as the reference code does. With compressed sums, `dropped = "fold"` computes a dropped batch
 //          and keeps it for later steps; it counts as dropped. Statistics are averaged over the workers; in the
-//          reference code each worker keeps its own. Dropping starts in the third epoch, as in the reference code, and
-//          without a data set in the first step.
+//          reference code each worker keeps its own. By default dropping starts in the third epoch, as in the reference
+//          code, or in the first step if there is no data set.
 // Checks:  p = 0 equals synchronous SGD bit for bit; the divisor is always N x M.
 #pragma once
 
@@ -61,17 +61,18 @@ class RandomDrop : public Algorithm {
 inline std::unique_ptr<Algorithm> make_random_drop(Settings& settings, const AlgorithmContext& context) {
   using Statistics = RandomDrop::Statistics;
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
-  const double rate = settings.number({"drop_rate", "How likely a worker's batch is to be left out."},
+  const double rate = settings.number({"drop_rate", "Probability that a worker's batch is left out of a step."},
                                       Range{.low = 0, .high = 1, .high_open = true});
   const Statistics statistics = settings.choice(
-      {"statistics", "Which batches BatchNorm statistics see: those kept alone, or all, dropped ones run forward."},
+      {"statistics", "Batches in BatchNorm statistics: only kept ones, or all (dropped ones run forward only)."},
       {{"kept", Statistics::of_kept}, {"all", Statistics::of_all}}, Statistics::of_kept);
   constexpr std::int64_t usual_epoch = 2;
   std::optional<std::int64_t> epoch = settings.optional_integer(
       {"from_epoch", "The first epoch in which batches are left out.", "epochs", "2 with a data set"}, 0, most);
-  const auto step = settings.optional_integer(
-      {"from_step", "The first step in which batches are left out, instead of from_epoch.", "steps", "0 without one"},
-      0, most);
+  const auto step =
+      settings.optional_integer({"from_step", "The first step in which batches are left out, instead of from_epoch.",
+                                 "steps", "0 without a data set"},
+                                0, most);
   if (epoch && !context.has_epochs) settings.fault("from_epoch", "needs a data set; without one, give from_step");
   if (epoch && step) settings.fault("from_step", "must not be given together with from_epoch");
   if (!epoch && !step && context.has_epochs) epoch = usual_epoch;

@@ -1,9 +1,9 @@
-// Stale SGD: synchronous SGD with gradients of an old model; shows the effect of staleness alone on a training. One
-// worker is enough.
+// Stale SGD: synchronous SGD with gradients of an old model, to show the effect of staleness alone. One worker is
+// enough.
 // Source:  Chen et al. 2016, "Revisiting Distributed Synchronous SGD", section 2.1 and Figure 2: old gradients on one
 //          machine, their staleness ramped up over the first three epochs.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: staleness in steps.
-// Cost:    the same as synchronous SGD; the worker stores as many models as its gradients are old.
+// Cost:    that of synchronous SGD; each worker also stores one model per step of staleness.
 // Differs: how staleness varied in the paper is not known. Here it is uniform over `staleness` +- `spread`, the same
 //          for all workers, rounded to whole steps; the ramp is linear.
 // Checks:  a staleness of 0 equals synchronous SGD bit for bit; the recurrence of delayed SGD in double precision; on a
@@ -67,17 +67,17 @@ class StaleSgd : public Algorithm {
 inline std::unique_ptr<Algorithm> make_stale_sgd(Settings& settings, const AlgorithmContext& context) {
   constexpr double most = 10'000;
   StaleOptions options;
-  options.staleness =
-      settings.number({"staleness", "How old gradients are on average.", "steps"}, Range::between(0, most));
-  options.spread = settings.number({"spread", "How much more or less that may be, all as likely.", "steps"},
+  options.staleness = settings.number({"staleness", "Mean age of the model that gradients are computed at.", "steps"},
+                                      Range::between(0, most));
+  options.spread = settings.number({"spread", "Staleness is drawn uniformly from `staleness` +- this.", "steps"},
                                    Range::between(0, most), 0.0);
-  if (options.spread > options.staleness) settings.fault("spread", "must be at most the staleness");
+  if (options.spread > options.staleness) settings.fault("spread", "must be at most `staleness`");
   constexpr double usual_epochs = 3;
   std::optional<double> epochs = settings.optional_number(
-      {"ramp_epochs", "In how many epochs the staleness grows from 0.", "epochs", "3 with a data set"},
+      {"ramp_epochs", "Over how many epochs the staleness grows linearly from 0.", "epochs", "3 with a data set"},
       {.low = 0, .high = 1e6});
   const auto steps = settings.optional_integer(
-      {"ramp_steps", "In how many steps it does, instead of ramp_epochs.", "steps", "0 without one"}, 0, 1'000'000'000);
+      {"ramp_steps", "The same in steps, instead of ramp_epochs.", "steps", "0 without a data set"}, 0, 1'000'000'000);
   if (epochs && !context.has_epochs) settings.fault("ramp_epochs", "needs a data set; without one, give ramp_steps");
   if (epochs && steps) settings.fault("ramp_steps", "must not be given together with ramp_epochs");
   if (!epochs && !steps && context.has_epochs) epochs = usual_epochs;

@@ -34,7 +34,7 @@ class SyncSgd : public Algorithm {
 
   Forecast forecast(const PredictionInput& input) const override {
     const std::optional<double> visible_s = input.visible_all_reduce_s();
-    if (!visible_s) return Forecast::none("too many micro-batches to follow when each worker has each bucket");
+    if (!visible_s) return Forecast::none("too many micro-batches to compute when each gradient bucket is ready");
     Forecast forecast{.why_none = has_no_variance, .minds_overlap = true};
     for (const SlowestWorker& slowest : slowest_workers(input)) {
       forecast.why_none.clear();

@@ -206,8 +206,8 @@ TEST(AdPsgdSettings, BipartiteGraphsAreRead) {
   EXPECT_EQ(faults("overlap_steps = 0\ngraph = { kind = \"ring\" }", 6), "");
   EXPECT_EQ(faults("graph = { kind = \"hypercube\" }", 8), "");
   EXPECT_THAT(faults("graph = { kind = \"ring\" }", 5), HasSubstr("test.toml:2:9: graph"));
-  EXPECT_THAT(faults("graph = { kind = \"ring\" }", 5), HasSubstr("must have two sides"));
-  EXPECT_THAT(faults("graph = { kind = \"ring\" }", 65'538), HasSubstr("is for at most 65536 workers, found 65538"));
+  EXPECT_THAT(faults("graph = { kind = \"ring\" }", 5), HasSubstr("must be bipartite"));
+  EXPECT_THAT(faults("graph = { kind = \"ring\" }", 65'538), HasSubstr("allows at most 65536 workers, found 65538"));
   EXPECT_THAT(faults("overlap_steps = -1", 4), HasSubstr("overlap_steps = -1; must be"));
   EXPECT_THAT(faults("graph = { kind = \"torus\", weights = \"given\" }", 4), HasSubstr("weights"));
 }

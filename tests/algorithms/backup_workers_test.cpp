@@ -357,7 +357,7 @@ TEST(BackupWorkersSettings, AreReadAndChecked) {
   EXPECT_THAT(faults_of("backups = 1\nlate = \"later\""), HasSubstr("late = \"later\""));
   EXPECT_THAT(faults_of("backups = 1\naverage = { decay = 1.0 }"), HasSubstr("decay = 1"));
   EXPECT_THAT(faults_of("backups = 1\nservers = 2\nlate = \"cancel\""), HasSubstr("must be 1 with late"));
-  EXPECT_THAT(faults_of("backups = 1\nservers = 2\naverage = {}"), HasSubstr("must be 1 with average"));
+  EXPECT_THAT(faults_of("backups = 1\nservers = 2\naverage = {}"), HasSubstr("must be 1 with `average`"));
 }
 
 // Backup workers with the parameters divided among several servers.

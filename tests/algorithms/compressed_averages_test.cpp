@@ -411,7 +411,7 @@ TEST(CompressedAveragesSettings, AreRefusedWithTheirPlace) {
   EXPECT_THAT(average_faults("{ name = \"int8\" }",
                              "algorithm = \"hierarchical-sgd\"\ngroup_size = 2\ngroup_period = 1\n"
                              "period = { rule = \"constant\", steps = 3 }"),
-              HasSubstr("averages of groups and of all would each need a residual of their own"));
+              HasSubstr("averages of groups and averages of all would need separate residuals"));
   EXPECT_THAT(average_faults("{ name = \"int8\", range_std = 0 }", local_sgd), HasSubstr("range_std = 0"));
   EXPECT_THAT(average_faults("{ name = \"fp4\", bucket = 0 }", local_sgd), HasSubstr("bucket = 0"));
   EXPECT_THAT(average_faults("{ name = \"fp4\", rounding = \"down\" }", local_sgd), HasSubstr("nearest"));

@@ -406,9 +406,9 @@ TEST(DecoupledSettings, WrongOnesAreFaultsWithTheirPlace) {
         "fragments = 0", "local_steps = 0", "minimum_steps = 0", "merge = \"median\"", "anchor = \"worker\"",
         "late = \"maybe\""})
     EXPECT_NE(faults(outer + keys), "") << keys;
-  EXPECT_THAT(faults(outer + "grace = { margin = 0.5 }"), testing::HasSubstr("needs a quorum"));
+  EXPECT_THAT(faults(outer + "grace = { margin = 0.5 }"), testing::HasSubstr("needs a `quorum`"));
   EXPECT_THAT(faults(outer + "quorum = 4\ngrace = { margin = 0.5 }"),
-              testing::HasSubstr("must be left out: a quorum of all workers leaves nobody to wait for"));
+              testing::HasSubstr("must be left out: with a quorum of all workers there is nobody left to wait for"));
   EXPECT_THAT(faults(outer + "quorum = 5"), testing::HasSubstr("test.toml:3"));
 }
 

@@ -260,7 +260,7 @@ TEST(DynamicAveraging, ReadsItsKeys) {
   EXPECT_EQ(gathered.faults, "");
   EXPECT_EQ(steps_of(setup.run(*gathered.algorithm)), steps_of(setup.run(above(0.5, 3))));
   EXPECT_THAT(read_method(name + "threshold = 0.5\ncheck_every = 3\nmoments = \"average\"").faults,
-              HasSubstr("must be \"gathered\" where moments are not kept"));
+              HasSubstr("must be \"gathered\" unless moments are kept"));
   EXPECT_EQ(read_method(name + "threshold = inf\ncheck_every = 3").faults, "");
   EXPECT_THAT(read_method(name + "threshold = -1\ncheck_every = 0").faults,
               AllOf(HasSubstr("threshold = -1"), HasSubstr("check_every = 0")));

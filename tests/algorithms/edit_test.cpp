@@ -284,9 +284,10 @@ TEST(Edit, WhatItMustBeGivenIsAsked) {
   EXPECT_EQ(faults(period + outer + "outlier_factor = inf\ntemperature = inf\nclip_norm = inf"), "");
   EXPECT_THAT(faults(outer),
               AllOf(HasSubstr("test.toml:1:"), HasSubstr("needs a table `period` (EDiT), or sync_seconds")));
-  EXPECT_THAT(faults(period + time + outer), AllOf(HasSubstr("test.toml:3:"), HasSubstr("must not stand beside")));
+  EXPECT_THAT(faults(period + time + outer),
+              AllOf(HasSubstr("test.toml:3:"), HasSubstr("must not be given together with `period`")));
   for (const std::string key : {"minimum_steps = 4", "warmup_steps = 3", "counted_from = \"end\""})
-    EXPECT_THAT(faults(period + outer + key), HasSubstr("must not stand where rounds end by steps"));
+    EXPECT_THAT(faults(period + outer + key), HasSubstr("needs sync_seconds instead of `period`"));
   for (const std::string key : {"temperature = 0", "temperature = -1", "outlier_factor = 0", "outlier_warmup = 0",
                                 "outlier_smoothing = 0", "outlier_smoothing = 1", "clip_norm = 0", "step_share = 1.1",
                                 "step_share = -0.1", "scope = \"layer\"", "clip_scope = \"module\"", "temperatur = 1"})

@@ -451,8 +451,8 @@ TEST(BudgetCheck, AFaultOfOneKeyIsNoneOfAnother) {
       read_method("algorithm = 'async-local-sgd'\nlocal_steps = 1000\nupdate.name = 'buffered'\nupdate.size = 3",
                   forty_steps())
           .faults;
-  EXPECT_THAT(report, HasSubstr("local_steps = 1000; must be at most 40: the whole budget has 640 gradients, and each "
-                                "of these takes 16"));
+  EXPECT_THAT(report, HasSubstr("local_steps = 1000; must be at most 40: the whole budget has 640 gradients, and one "
+                                "unit of this key needs 16"));
   EXPECT_THAT(report, testing::Not(HasSubstr("update.size")));
 }
 
@@ -930,7 +930,7 @@ TEST(MovingAverage, OfAnEnsembleIsAFault) {
     return read_method(text + more, {.workers = 2, .total_steps = Step{4}}).faults;
   };
   EXPECT_EQ(faults(""), "");
-  EXPECT_THAT(faults("average = { decay = 0.9 }"), testing::HasSubstr("must be left out where merge"));
+  EXPECT_THAT(faults("average = { decay = 0.9 }"), testing::HasSubstr("must be left out with merge"));
 }
 
 // SWAP publishes its only merge at the very end, and branch-train-merge nothing else: the average contains half of it.

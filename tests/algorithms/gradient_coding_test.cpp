@@ -251,7 +251,7 @@ TEST(CodedSgd, AnExactCodeOutlivesAsManyLeaversAsItAllowsStragglers) {
       setup.run(coded(code));
       ADD_FAILURE() << "two workers have left";
     } catch (const RunFailure& failure) {
-      EXPECT_THAT(failure.what(), HasSubstr("cannot be decoded any more"));
+      EXPECT_THAT(failure.what(), HasSubstr("can no longer be decoded"));
     }
   }
 }
@@ -332,7 +332,7 @@ TEST(CodedSgdSettings, TheShareOfStragglersFollowsFromTheirNumber) {
 
 TEST(CodedSgdSettings, ACodeThatDoesNotFitTheWorkerCountIsAFault) {
   EXPECT_THAT(read("code = \"fractional\"\nstragglers = 4").faults,
-              HasSubstr("stragglers = 4; plus 1 must divide the number of workers, 12"));
+              HasSubstr("stragglers = 4; stragglers + 1 must divide the number of workers, 12"));
   EXPECT_THAT(read("code = \"cyclic\"\nstragglers = 12").faults, HasSubstr("stragglers = 12; must be"));
   EXPECT_THAT(read("code = \"cyclic\"\nstragglers = 1", 600).faults, HasSubstr("at most 512 workers, found 600"));
   EXPECT_THAT(read("code = \"stochastic\"\ncopies = 13\nstragglers = 1").faults, HasSubstr("copies = 13; must be"));
@@ -340,7 +340,7 @@ TEST(CodedSgdSettings, ACodeThatDoesNotFitTheWorkerCountIsAFault) {
               HasSubstr("must not be given together with stragglers"));
   EXPECT_THAT(read("code = \"stochastic\"\ncopies = 2").faults, HasSubstr("stragglers"));
   EXPECT_THAT(read("code = \"ignore-stragglers\"\nstragglers = 1", 262'145).faults,
-              HasSubstr("code = \"ignore-stragglers\"; is for at most 262144 workers, found 262145"));
+              HasSubstr("code = \"ignore-stragglers\"; allows at most 262144 workers, found 262145"));
   EXPECT_THAT(read("code = \"fountain\"\nstragglers = 1").faults, HasSubstr("code = \"fountain\""));
 }
 

@@ -162,7 +162,7 @@ TEST(WeightedGraph, WeightsOfPushSumGoToTheFixedPoint) {
   EXPECT_NEAR(graph.second_eigenvalue(), 0.25, 1e-9);  // the trace, 5/4, less the 1
   EXPECT_FALSE(graph.why_not_column_stochastic());
   EXPECT_THAT(*graph.why_not_doubly_stochastic(),
-              testing::HasSubstr("worker 0 gives others 0.5 of its model and takes 0.25"));
+              testing::HasSubstr("worker 0 sends shares of 0.5 in all and receives 0.25"));
 }
 
 // A star of three: the hub has two neighbours, the others one.
@@ -231,7 +231,7 @@ TEST_F(GraphSettings, WorkersThatDoNotFitTheGraphAreFaults) {
       HasSubstr("test.toml:2:34: graph.rows = 3; must divide the number of workers, 8, into rows of at least 2"));
   EXPECT_THAT(reading(sgp, "kind = \"torus\", rows = 4", 4).faults, HasSubstr("into rows of at least 2"));
   EXPECT_THAT(reading(d_psgd, "kind = \"torus\"", 7).faults,
-              HasSubstr("needs a number of workers that can be laid into rows of at least 2, found 7"));
+              HasSubstr("needs a number of workers that forms rows and columns of at least 2, found 7"));
   EXPECT_THAT(reading(d_psgd, "kind = \"hypercube\"", 12).faults,
               HasSubstr("graph.kind = \"hypercube\"; needs a power of two workers, found 12"));
   EXPECT_THAT(reading(d_psgd, "kind = \"rings\"", 4).faults, HasSubstr("did you mean \"ring\""));
@@ -242,7 +242,7 @@ TEST_F(GraphSettings, WorkersThatDoNotFitTheGraphAreFaults) {
 TEST_F(GraphSettings, GraphsForPairsNeedABipartition) {
   const auto faults = [](const std::string& table) { return reading("ad-psgd", table, 4).faults; };
   EXPECT_EQ(faults(file("from,to\n1,0\n1,2\n3,1\n")), "");
-  EXPECT_THAT(faults(file("from,to\n1,0\n1,2\n0,2\n2,3\n")), HasSubstr("must have two sides"));
+  EXPECT_THAT(faults(file("from,to\n1,0\n1,2\n0,2\n2,3\n")), HasSubstr("must be bipartite"));
   EXPECT_THAT(faults(file("from,to\n0,1\n2,3\n")), HasSubstr("must be connected"));
   EXPECT_THAT(faults("kind = \"complete\""), HasSubstr("kind = \"complete\"; must be"));
   EXPECT_THAT(faults(file("from,to\n1,0\n1,2\n3,1\n", ", weights = \"given\"")), HasSubstr("graph.weights"));
@@ -275,20 +275,21 @@ TEST_F(GraphSettings, AGraphThatDoesNotMixAsItsMethodNeedsIsAFault) {
     return reading(method, table, 4).faults;
   };
   const std::string halves = "from,to\n0,1\n2,3\n";
-  EXPECT_THAT(faults(d_psgd, file(halves)), HasSubstr("must be connected: nothing comes from worker 0 to worker 2"));
+  EXPECT_THAT(faults(d_psgd, file(halves)), HasSubstr("must be connected: there is no path from worker 0 to worker 2"));
   EXPECT_THAT(faults(sgp, file(halves)), HasSubstr("must be connected"));
   EXPECT_THAT(faults(sgp, file("from,to\n0,1\n1,2\n2,0\n1,3\n", ", directed = true")),
-              HasSubstr("must be connected: nothing comes from worker 3 to worker 0"));
+              HasSubstr("must be connected: there is no path from worker 3 to worker 0"));
 
   const std::string star = "from,to\n1,0\n1,2\n3,1\n";
-  EXPECT_THAT(faults(d_psgd, file(star)),
-              HasSubstr("must be doubly stochastic: worker 0 gives others 0.5 of its model and takes 0.25; weights = "
-                        "\"metropolis\" are"));
+  EXPECT_THAT(
+      faults(d_psgd, file(star)),
+      HasSubstr("must be doubly stochastic: worker 0 sends shares of 0.5 in all and receives 0.25; use weights = "
+                "\"metropolis\""));
   EXPECT_EQ(faults(sgp, file(star)), "");
 
   const std::string heavy = "from,to,weight\n0,1,0.5\n1,2,0.5\n2,3,0.5\n";
   EXPECT_THAT(faults(sgp, file(heavy, ", weights = \"given\"")),
-              HasSubstr("must leave each worker a part of its own: worker 1 gives others 1 of its model"));
+              HasSubstr("must leave each worker a share of its own model: worker 1 sends shares of 1 in all"));
 }
 
 TEST_F(GraphSettings, AFileThatIsNoGraphIsAFaultOfItsLine) {
@@ -298,21 +299,22 @@ TEST_F(GraphSettings, AFileThatIsNoGraphIsAFaultOfItsLine) {
   EXPECT_THAT(faults("a,b\n0,1\n"), HasSubstr("links.csv:1: the column from is missing"));
   EXPECT_THAT(faults("from,to\n0,1\n", ", weights = \"given\""), HasSubstr("the column weight is missing"));
   const std::string weighted = "# a path\nweight,from,to\n0.5,0,1\n0.5,1,2\n0.5,2,3\n";
-  EXPECT_THAT(faults(weighted), HasSubstr("links.csv:2: there is a column weight; set weights = \"given\" to read it"));
+  EXPECT_THAT(faults(weighted), HasSubstr("links.csv:2: has a column weight; set weights = \"given\" to use it"));
   EXPECT_EQ(faults(weighted, ", weights = \"metropolis\""), "");
   EXPECT_EQ(reading("ad-psgd", file(weighted), 4).faults, "") << "where pairs meet there are no weights";
   EXPECT_THAT(faults("from,to\n0,4\n"), HasSubstr("links.csv:2: to = 4; must be an integer from 0 to 3"));
   EXPECT_THAT(faults("from,to\n0,x\n"), HasSubstr("links.csv:2: to = x; must be a finite number"));
-  EXPECT_THAT(faults("from,to\n0,1\n1,0\n"), HasSubstr("links.csv:3: the link of 1 and 0 stands twice"));
-  EXPECT_THAT(faults("from,to\n2,2\n"), HasSubstr("links.csv:2: links worker 2 with itself; must link two workers"));
+  EXPECT_THAT(faults("from,to\n0,1\n1,0\n"), HasSubstr("links.csv:3: lists the link between 1 and 0 again"));
+  EXPECT_THAT(faults("from,to\n2,2\n"),
+              HasSubstr("links.csv:2: links worker 2 with itself; must link two different workers"));
   EXPECT_THAT(faults("from,to,weight\n0,1,1.5\n", ", weights = \"given\""),
               HasSubstr("links.csv:2: weight = 1.5; must be above 0 and below 1"));
   EXPECT_THAT(faults(""), HasSubstr("the file is empty"));
   EXPECT_THAT(reading(d_psgd, "kind = \"file\", file = \"nowhere.csv\"", 4).faults, HasSubstr("there is no file"));
   EXPECT_THAT(reading(d_psgd, "kind = \"file\"", 4).faults, HasSubstr("graph.file"));
   EXPECT_THAT(faults("from,to\n0,1\n1,2\n2,3\n", ", directed = true, weights = \"metropolis\""),
-              HasSubstr("must be \"degree\" or \"given\" where links go one way"));
-  EXPECT_THAT(reading(d_psgd, file("from,to\n0,1\n"), 513).faults, HasSubstr("file is for at most 512 workers"));
+              HasSubstr("must be \"degree\" or \"given\" with directed = true"));
+  EXPECT_THAT(reading(d_psgd, file("from,to\n0,1\n"), 513).faults, HasSubstr("file allows at most 512 workers"));
 }
 
 // D-PSGD and SGP on graphs other than their own.

@@ -213,24 +213,24 @@ TEST(LocalRounds, RefuseWhatHasNoMeaning) {
   EXPECT_THAT(faults_of(rounds + drop + "\nlocal_phase = { micro_batches = 1 }"), HasSubstr("local_phase"));
   EXPECT_THAT(faults_of(rounds + "\nweights = 'steps'"), HasSubstr("weights"));
   EXPECT_THAT(faults_of(rounds + "\nsteps = { kind = 'trian' }"), HasSubstr("\"train\""));
-  EXPECT_THAT(faults_of(rounds + drop + "\ncompression = { name = 'int8' }"), HasSubstr("unequal numbers of steps"));
+  EXPECT_THAT(faults_of(rounds + drop + "\ncompression = { name = 'int8' }"), HasSubstr("different numbers of steps"));
   EXPECT_THAT(faults_of(rounds + "\nlate = { next = 'own-steps' }\nouter = { name = 'plain' }"),
-              HasSubstr("no model that all share"));
-  EXPECT_THAT(faults_of(rounds + "\nlate = { next = 'eager' }"), HasSubstr("the aim of an outer step"));
-  EXPECT_THAT(faults_of(rounds + "\nfragments = 2"), HasSubstr("the aim of an outer step"));
+              HasSubstr("do not begin the next round at a shared model"));
+  EXPECT_THAT(faults_of(rounds + "\nlate = { next = 'eager' }"), HasSubstr("an outer step uses the average"));
+  EXPECT_THAT(faults_of(rounds + "\nfragments = 2"), HasSubstr("an outer step uses the average"));
   EXPECT_THAT(faults_of(rounds + "\nlate = { next = 'own-steps' }\ngroups = { size = 2, period = 1 }"),
-              HasSubstr("under way"));
+              HasSubstr("would wait for their group"));
   EXPECT_THAT(faults_of(rounds + "\nlate = { next = 'eager' }\nfragments = 2\nouter = { name = 'plain' }"),
-              HasSubstr("a delay of their own"));
+              HasSubstr("a `delay` of their own"));
   EXPECT_THAT(faults_of(rounds + "\ngroups = { size = 5, period = 1 }"), HasSubstr("groups.size"));
   const std::string by_loss = "'rounds'\nperiod = { rule = 'loss', initial_period = 6 }";
   const std::string per_moment = "'rounds'\nperiod = { rule = 'per-moment', steps = 4 }";
-  EXPECT_THAT(faults_of(by_loss + "\nlate = { next = 'own-steps' }"), HasSubstr("by a plan of all rounds"));
-  EXPECT_THAT(faults_of(by_loss + drop), HasSubstr("a step that is passed over has none"));
-  EXPECT_THAT(faults_of(per_moment + "\nlate = { next = 'own-steps' }"), HasSubstr("together here"));
-  EXPECT_THAT(faults_of(per_moment + drop), HasSubstr("together here"));
+  EXPECT_THAT(faults_of(by_loss + "\nlate = { next = 'own-steps' }"), HasSubstr("need all periods in advance"));
+  EXPECT_THAT(faults_of(by_loss + drop), HasSubstr("skipped steps have no loss"));
+  EXPECT_THAT(faults_of(per_moment + "\nlate = { next = 'own-steps' }"), HasSubstr("averaged together"));
+  EXPECT_THAT(faults_of(per_moment + drop), HasSubstr("averaged together"));
   EXPECT_THAT(faults_of(per_moment + "\nmoments = 'average'"), HasSubstr("unknown key"));
-  EXPECT_THAT(faults_of(per_moment + "\ncompression = { name = 'int8' }"), HasSubstr("steps of their own"));
+  EXPECT_THAT(faults_of(per_moment + "\ncompression = { name = 'int8' }"), HasSubstr("with separate periods"));
   EXPECT_THAT(faults_of("'local-sgd'\nperiod = { rule = 'loss', initial_period = 6 }"), HasSubstr("must be one of"));
   EXPECT_THAT(read_method("algorithm = " + by_loss, {.workers = 4, .time_only = true}).faults,
               HasSubstr("needs a model"));

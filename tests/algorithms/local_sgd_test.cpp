@@ -406,8 +406,8 @@ TEST(LocalPhaseSettings, TheTableIsRead) {
   EXPECT_THAT(faults("sampling = \"own-order\"", {.workers = 4, .total_steps = 12}),
               HasSubstr("sampling = \"own-order\"; needs a data set"));
   EXPECT_THAT(faults("sampling = \"own-order\"", {.workers = 4, .steps_per_epoch = 3, .divides_data = true}),
-              HasSubstr("must be \"shards\" where training.partition"));
-  EXPECT_THAT(faults("peak = 0.1, schedule = \"linear\"", {.workers = 4}), HasSubstr("must be constant where"));
+              HasSubstr("must be \"shards\" if training.partition"));
+  EXPECT_THAT(faults("peak = 0.1, schedule = \"linear\"", {.workers = 4}), HasSubstr("must be \"constant\" if"));
   EXPECT_THAT(faults("micro_batches = 0", {.workers = 4}), HasSubstr("micro_batches = 0; must be"));
 }
 

@@ -163,7 +163,7 @@ TEST(Mindflayer, ALimitThatNobodyMeetsEndsTheRun) {
     setup.run(Mindflayer({.usual = {.limit = from_seconds(0.5), .arrival_probability = 0.5}}));
     FAIL();
   } catch (const std::exception& failure) {
-    EXPECT_THAT(failure.what(), testing::HasSubstr("was done by limit_s (0.5 s)"));
+    EXPECT_THAT(failure.what(), testing::HasSubstr("finished within limit_s (0.5 s)"));
   }
 }
 
@@ -223,8 +223,9 @@ TEST(Mindflayer, TakesGroupsOfWorkersThatDiffer) {
   EXPECT_EQ(setup.run(*reading.algorithm).log, setup.run(Mindflayer(options)).log);
   EXPECT_THAT(with("{ workers = [] }").faults, HasSubstr("must name at least one worker"));
   EXPECT_THAT(with("{ workers = [4] }").faults, HasSubstr("workers"));
-  EXPECT_THAT(with("{ workers = [1] }, { workers = [2, 1] }").faults, HasSubstr("1 stands twice"));
-  EXPECT_THAT(with("{ workers = [1], limit_s = 2 }").faults, HasSubstr("must be given beside a limit"));
+  EXPECT_THAT(with("{ workers = [1] }, { workers = [2, 1] }").faults, HasSubstr("worker 1 is listed twice"));
+  EXPECT_THAT(with("{ workers = [1], limit_s = 2 }").faults,
+              HasSubstr("must be given, because the group has its own limit_s"));
   EXPECT_EQ(with("{ workers = [1], limit_s = inf }").faults, "");
 }
 
@@ -330,7 +331,7 @@ TEST(ClippingRennala, ALimitThatNobodyMeetsEndsTheRun) {
     setup.run(ClippingRennala({.trials = 3, .limit = from_seconds(0.5)}));
     FAIL();
   } catch (const std::exception& failure) {
-    EXPECT_THAT(failure.what(), testing::HasSubstr("was done by limit_s (0.5 s)"));
+    EXPECT_THAT(failure.what(), testing::HasSubstr("finished within limit_s (0.5 s)"));
   }
 }
 

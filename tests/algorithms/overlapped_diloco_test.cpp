@@ -256,7 +256,7 @@ TEST(Co2, OfBlockingRoundsHasNoAnchor) {
   const std::string period = "period = { rule = \"constant\", steps = 2 }\n";
   EXPECT_EQ(read_method(blocking + period).faults, "");
   EXPECT_THAT(read_method(blocking + "anchor = \"round-start\"\n" + period).faults,
-              testing::HasSubstr("must not be given with rounds = \"blocking\""));
+              testing::HasSubstr("must be left out with rounds = \"blocking\""));
 }
 
 // Each model is the average of the round before the last, which began at the model before it. Of six rounds the even

@@ -669,7 +669,7 @@ TEST(ManyWorkers, WhoDifferGetNoThresholdThatOneLawWouldFind) {
   const PredictedRun setting{.workers = many, .factors = slow_ones(1), .delays = {exponential_delay(0.001)}};
   const auto read = read_method("algorithm = \"dropcompute\"\nthreshold = { rule = \"automatic\" }\n");
   EXPECT_TRUE(setting.predict(*read.algorithm).empty());
-  EXPECT_EQ(setting.why_not_predicted(*read.algorithm), "its workers differ, and are too many to draw them all");
+  EXPECT_EQ(setting.why_not_predicted(*read.algorithm), "its workers differ, and there are too many to draw them all");
 }
 
 // A drift is not part of the declared law, so the sample counts: the drift rises from 0 to 0.2 s over the run, 0.1 s on

@@ -351,7 +351,7 @@ TEST(ModelWeights, BySamplesAreRefusedWhereTheyMeanNothing) {
   EXPECT_THAT(faults("\"overlapped-diloco\"" + every_3 + diloco, true),
               HasSubstr("must be \"equal\" with update = \"eager\""));
   EXPECT_THAT(faults("\"local-sgd\"\ncompression = { name = \"sign\" }" + every_3, true),
-              HasSubstr("must be \"equal\" with a table compression"));
+              HasSubstr("must be \"equal\" with a table `compression`"));
   EXPECT_THAT(faults("\"branch-train-merge\"\nmerge = \"ensemble\"", true), HasSubstr("weights"));
   EXPECT_THAT(faults("\"sync-sgd\"", true), HasSubstr("weights"));
 }

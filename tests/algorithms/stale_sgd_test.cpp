@@ -114,7 +114,8 @@ TEST(StaleSgdSettings, AreRead) {
             setup.run(StaleSgd({.staleness = 4, .ramp_steps = 15})).parameters);  // three epochs
   EXPECT_EQ(setup.run(*read_method(name + "staleness = 4", {.workers = 2}).algorithm).parameters,
             setup.run(StaleSgd({.staleness = 4})).parameters);
-  EXPECT_THAT(read_method(name + "staleness = 1\nspread = 2").faults, HasSubstr("spread = 2; must be at most the"));
+  EXPECT_THAT(read_method(name + "staleness = 1\nspread = 2").faults,
+              HasSubstr("spread = 2; must be at most `staleness`"));
   EXPECT_THAT(read_method(name + "staleness = 1\nramp_epochs = 2").faults, HasSubstr("needs a data set"));
   EXPECT_THAT(read_method(name).faults, HasSubstr("staleness"));
 }

@@ -525,19 +525,19 @@ TEST(SyncPeriodSettings, WhatCannotBeSolvedIsOneFault) {
               HasSubstr("steps.rounds = 1001; must be at most the run's 1000 steps"));
   EXPECT_THAT(faults(R"("constant", steps = { rounds = 0 })"),
               HasSubstr("steps.rounds = 0; must be an integer from 1"));
-  EXPECT_THAT(faults(R"("constant", steps = { share = 1e-4 })"), HasSubstr("of 1000 steps these are 0"));
+  EXPECT_THAT(faults(R"("constant", steps = { share = 1e-4 })"), HasSubstr("in 1000 steps it gives 0"));
   EXPECT_THAT(faults(R"("constant", steps = { share = 1.5 })"), HasSubstr("at most 1"));
   EXPECT_THAT(faults(R"("constant", steps = { rounds = 5, share = 0.5 })"),
               HasSubstr("steps.share = 0.5; must not be given together with rounds"));
-  EXPECT_THAT(faults(R"("constant", steps = {})"), HasSubstr("have rounds or share"));
+  EXPECT_THAT(faults(R"("constant", steps = {})"), HasSubstr("must be a number, or a table { rounds = 470 }"));
   EXPECT_THAT(faults(R"("constant", steps = { round = 5 })"), HasSubstr("did you mean \"rounds\"?"));
-  EXPECT_THAT(faults(R"("swap", switch_step = 10, steps = { rounds = 5 })"), HasSubstr("follow from its switch_step"));
+  EXPECT_THAT(faults(R"("swap", switch_step = 10, steps = { rounds = 5 })"), HasSubstr("\"swap\" has a single round"));
   EXPECT_THAT(faults(R"("swap", switch_step = 10, coefficient = { rounds = 5 })"), HasSubstr("must be left out"));
   EXPECT_THAT(faults(R"("constant", steps = 5, coefficient = { rounds = 5 })"), HasSubstr("unknown key"));
   EXPECT_THAT(faults(R"("constant", steps = { rounds = 5 }, solved_for = { found = 5 })"),
               HasSubstr("must be left out"));
   EXPECT_THAT(read(R"({ rule = "constant", steps = { rounds = 5 } })", {.counts_steps = false}).faults,
-              HasSubstr("not counted in steps or epochs"));
+              HasSubstr("if the budget is not in steps or epochs"));
 }
 
 // Every row of the table can be chosen by its name and its keys.

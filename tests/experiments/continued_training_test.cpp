@@ -138,7 +138,7 @@ TEST_F(ContinuedTraining, AnOrderOfEachWorkersOwnOfDataThatAreDividedIsAFault) {
   EXPECT_THAT(faults({"training.partition={kind='size',alpha=100}",
                       "methods=[{algorithm='local-sgd',period={rule='swap',switch_step=0},"
                       "local_phase={sampling='own-order'}}]"}),
-              HasSubstr("must be \"shards\" where training.partition"));
+              HasSubstr("must be \"shards\" if training.partition"));
 }
 
 // Moments start at zero, so with momentum the two differ.

@@ -126,7 +126,7 @@ TEST(Listing, OfAnotherWordHasAllThatMentionItAndWhere) {
   EXPECT_THAT(slow,
               HasSubstr("algorithms: [[methods]] algorithm sync-sgd Synchronous SGD: all gradients are averaged"));
   EXPECT_THAT(slow, HasSubstr("cluster.slow_workers.count How many workers are slow"));
-  EXPECT_THAT(slow, HasSubstr("methods.steps_by_speed Slower workers take fewer steps"));
+  EXPECT_THAT(slow, HasSubstr("methods.steps_by_speed Whether slower workers take fewer local steps"));
   EXPECT_THAT(slow, testing::Not(HasSubstr(" cnn "))) << "it mentions nothing slow";
   const std::string rack = unwrapped(listing_of("rack"));
   EXPECT_THAT(

@@ -725,8 +725,8 @@ TEST_F(SolvedNumbers, GoByTheRateThatTheMethodHasForItself) {
 
 TEST_F(SolvedNumbers, NeedABudgetThatCountsSteps) {
   write_period(in_twelve_rounds);
-  EXPECT_THAT(faults({"budget={seconds=10}"}), HasSubstr("methods.2.period.steps = a table; must be a number where the "
-                                                         "budget is not counted in steps or epochs"));
+  EXPECT_THAT(faults({"budget={seconds=10}"}), HasSubstr("methods.2.period.steps = a table; must be a number if the "
+                                                         "budget is not in steps or epochs"));
 }
 
 // [methods.training]: a method with its own keys of [training] is trained as if all methods had them, and shows them.
