@@ -40,13 +40,13 @@ constexpr const char* examples = R"(Examples:
   syncopate list algorithms
   syncopate list dropcompute
 
-Under MPI an experiment needs a rank per worker, and per server. `./dev mpirun FILE` works the number out. By itself,
-Open MPI's mpirun refuses root (OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 allows it), and more ranks than
-cores (mpirun --oversubscribe, and --bind-to none, allow them). `run` refuses more than four ranks per core, where a
-machine has more than sixteen, unless it is started with --oversubscribe.
+Under MPI an experiment needs one rank per worker and one per server; `./dev mpirun FILE` starts the right number.
+Open MPI's mpirun refuses to run as root unless OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 are set. It
+refuses more ranks than cores without mpirun --oversubscribe --bind-to none. `run` refuses more than four ranks per core
+if a machine has more than sixteen ranks; its own option --oversubscribe allows them.
 
 Exit status:
-  0    all right
+  0    success
   1    something failed while running
   2    bad usage or configuration; nothing was run
   130  interrupted (Ctrl-C)
@@ -61,8 +61,7 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
-// Checks that the value is a whole number in the range. If the number is missing, CLI11 passes the next option as its
-// text.
+// Checks that the value is a whole number in the range. If the number is missing, CLI11 passes the next option instead.
 CLI::Validator count_between(std::int64_t low, std::int64_t high) {
   return CLI::Validator(
       [low, high](std::string& text) -> std::string {
@@ -81,19 +80,19 @@ void add_experiment(CLI::App& command, CommandLine& line, const char* file = "th
   command.add_option("key_value", line.overrides,
                      "set a key of the file, such as training.learning_rate.peak=0.1; sweep it with key=a,b,c; "
                      "remove it with ~key");
-  command.add_option("--profile", line.profiles, "put the keys of the file's [profiles.NAME] into it")
+  command.add_option("--profile", line.profiles, "apply the keys of the file's [profiles.NAME]")
       ->allow_extra_args(false)
       ->option_text("NAME ...");
-  command.add_option("--only", line.only, "only the runs of this method or variant, or whose hash begins so")
+  command.add_option("--only", line.only, "only the runs of this method or variant, or whose hash begins with NAME")
       ->allow_extra_args(false)
       ->option_text("NAME ...");
-  command.add_option("--limit", line.most_runs, "refuse an experiment of more runs")
+  command.add_option("--limit", line.most_runs, "refuse an experiment with more runs than this")
       ->check(count_between(1, std::numeric_limits<std::int64_t>::max()))
       ->option_text(fmt::format("N [{}]", line.most_runs));
 }
 
 void add_results_directory(CLI::App& command, RunOptions& options) {
-  command.add_option("--results", options.results_directory, "where the runs' directories go")
+  command.add_option("--results", options.results_directory, "directory for the runs' results")
       ->check([](const std::string& name) { return name.empty() ? "must not be empty" : ""; })
       ->option_text(fmt::format("DIR [{}]", options.results_directory));
 }
@@ -104,9 +103,9 @@ void add_threads(CLI::App& command, RunOptions& options, const char* help) {
 
 void add_run_options(CLI::App& command, RunOptions& options) {
   add_results_directory(command, options);
-  add_threads(command, options, "threads that compute; 0: one per core");
-  command.add_flag("--rerun", options.rerun, "repeat runs that are already there");
-  command.add_flag("--quiet", options.quiet, "only the final table and errors");
+  add_threads(command, options, "number of computing threads; 0: one per core");
+  command.add_flag("--rerun", options.rerun, "repeat finished runs");
+  command.add_flag("--quiet", options.quiet, "print only the final table and errors");
 }
 
 void add_memory(CLI::App& command, CommandLine& line) {
@@ -116,7 +115,7 @@ void add_memory(CLI::App& command, CommandLine& line) {
   command
       .add_option_function<std::string>(
           "--memory", [&line](const std::string& text) { line.memory_bytes = *memory_size(text); },
-          "refuse runs for which a process would need more, such as 8GiB; --jobs divide it")
+          "refuse runs that need more memory per process, such as 8GiB; --jobs divides this between its processes")
       ->check(is_size)
       ->option_text("SIZE");
 }
@@ -127,14 +126,14 @@ void add_choice_of_cluster(CLI::App& command, CommandLine& line) {
   command
       .add_option_function<std::string>(
           "--cluster", [&line, clusters](const std::string& name) { line.options.cluster = clusters.at(name); },
-          "auto: mpi when started by mpirun or srun, else simulated")
+          "auto: mpi if started by mpirun or srun, otherwise simulated")
       ->check(CLI::IsMember(std::set<std::string>{"auto", "simulated", "mpi"}))
       ->option_text("auto|simulated|mpi [auto]");
 }
 
 void add_oversubscribe(CLI::App& command, CommandLine& line) {
   command.add_flag("--oversubscribe", line.oversubscribes,
-                   "under MPI: start also with more than four ranks per core and more than sixteen on a machine");
+                   "under MPI: allow more than four ranks per core even if a machine has more than sixteen ranks");
 }
 
 // Checks that the value is a number in the range. CLI::Range alone accepts "nan".
@@ -153,25 +152,26 @@ void add_side_by_side(CLI::App& command, CommandLine& line) {
     return is_right ? "" : fmt::format("must be a number from 1 to 9999, or auto; found {}", text);
   };
   command
-      .add_option("--jobs", options.jobs,
-                  "make so many runs side by side, in processes that divide threads and memory; auto: as many as there "
-                  "are cores, runs, and room in memory for")
+      .add_option(
+          "--jobs", options.jobs,
+          "number of runs at the same time, in processes that divide threads and memory; auto: as many as cores, "
+          "runs and memory allow")
       ->check(is_number_or_auto)
       ->option_text("N|auto [1]");
   command.add_flag("--share", options.shares,
-                   "make the runs together with other processes, here or on other machines, that are started so too");
+                   "share the runs with other processes that are started with --share, here or on other machines");
   command.add_flag_callback(
       "--no-wait", [&options] { options.waits = false; },
-      "with --share: end when no run is left to take, without a table");
+      "with --share: end when no run is left to start, without waiting for other processes and without a table");
   command
       .add_option("--lease-timeout", options.time_out_s,
-                  "another process takes a run over from one that has been silent for so long")
+                  "time after which another process takes over the run of a silent process")
       ->check(number_between(0.1, 86400))
       ->option_text(fmt::format("SECONDS [{}]", options.time_out_s));
-  command.add_option("--retry", line.options.retries, "try a run that has failed so many times more")
+  command.add_option("--retry", line.options.retries, "how often to retry a failed run")
       ->check(count_between(0, 1000))
       ->option_text("N [0]");
-  // For the children of --jobs; not shown by --help.
+  // Options for the children of --jobs, hidden from --help.
   command.add_option("--job-of", options.job_of)->group("");
   command.add_option("--token", options.token)->group("");
   command.add_option("--memory-part", options.memory_part_bytes)->group("");
@@ -185,15 +185,16 @@ void add_compare_options(CLI::App& command, CompareOptions& options) {
         ->check(number_between(0, 100))
         ->option_text(fmt::format("PERCENT [{}]", 100 * tolerance));
   };
-  add_tolerance("--step-time-tolerance", options.tolerances.step_time, "how far times per step may differ");
-  add_tolerance("--drop-rate-tolerance", options.tolerances.drop_rate, "and drop rates, in percentage points");
-  command.add_flag("--check", options.check, "exit status 1 also where something differs by more");
-  command.add_flag("--all-seeds", options.all_seeds, "all seeds of the file; default: the first");
-  command.add_option("--mpiexec", options.mpiexec, "what starts MPI programs; default: MPIEXEC, or as built")
+  add_tolerance("--step-time-tolerance", options.tolerances.step_time, "tolerated difference of times per step");
+  add_tolerance("--drop-rate-tolerance", options.tolerances.drop_rate,
+                "tolerated difference of drop rates, in percentage points");
+  command.add_flag("--check", options.check, "exit with status 1 if a difference exceeds its tolerance");
+  command.add_flag("--all-seeds", options.all_seeds, "compare all seeds of the file; default: only the first");
+  command.add_option("--mpiexec", options.mpiexec, "command that starts MPI programs; default: $MPIEXEC, or as built")
       ->option_text("COMMAND");
-  command.add_option("--json", options.json, "also write the result there; it always stands beside the runs")
+  command.add_option("--json", options.json, "also write the result to FILE (besides compare.json in the results)")
       ->option_text("FILE");
-  command.add_option("--markdown", options.markdown, "also write it there, as a table for readers")
+  command.add_option("--markdown", options.markdown, "also write the result to FILE as a Markdown table")
       ->option_text("FILE");
 }
 
@@ -204,14 +205,17 @@ void add_thresholds_options(CLI::App& command, ThresholdsOptions& options) {
       ->required();
   command
       .add_option("--serial-s", options.serial_s,
-                  "what a step takes besides computing (T^c); default: what the run's steps.csv says, or 0")
+                  "time of a step outside of its micro-batches (T^c); default: from the run's steps.csv, or 0")
       ->check(CLI::Range(0.0, 1e9))
       ->option_text("SECONDS");
-  command.add_option("--maximum-drop-rate", options.maximum_drop_rate, "of the thresholds that are called best")
+  command
+      .add_option("--maximum-drop-rate", options.maximum_drop_rate,
+                  "consider only thresholds with at most this drop rate as the best")
       ->check(CLI::Range(0.0, 1.0))
       ->option_text("SHARE");
-  command.add_option("--json", options.json, "also write all there; `./dev plot FILE` draws it")->option_text("FILE");
-  command.add_option("--csv", options.csv, "also write all thresholds there, a row each")->option_text("FILE");
+  command.add_option("--json", options.json, "also write the report to FILE; `./dev plot FILE` draws it")
+      ->option_text("FILE");
+  command.add_option("--csv", options.csv, "also write all thresholds to FILE, one row each")->option_text("FILE");
 }
 
 void add_format(CLI::App& command, TableFormat& format, const std::string& help) {
@@ -227,18 +231,20 @@ void add_format(CLI::App& command, TableFormat& format, const std::string& help)
 }
 
 void add_tables_options(CLI::App& command, TablesOptions& options) {
-  command.add_option("DIR", options.directory, "a directory above runs, such as results/runs/quickstart")->required();
+  command.add_option("DIR", options.directory, "a directory that contains runs, such as results/runs/quickstart")
+      ->required();
   command
       .add_option("--against", options.against,
-                  "also how the others differ from this method (or row), paired by seed, with 95 % intervals")
+                  "also print the differences to this method (or row), paired by seed, with 95 % intervals")
       ->option_text("METHOD");
   command
-      .add_option("--measure", options.measures, "what is compared, such as final_test_loss; default: the usual ones")
+      .add_option("--measure", options.measures,
+                  "measures to compare, such as final_test_loss; default: the most common ones")
       ->allow_extra_args(false)
       ->option_text("NAME ...");
-  command.add_option("--rank", options.rank, "also which method is best at each point of what varies, by this measure")
+  command.add_option("--rank", options.rank, "also print the best method at each sweep point by this measure")
       ->option_text("NAME");
-  add_format(command, options.format, "csv: a row per row and measure, with all measures");
+  add_format(command, options.format, "csv: one line per row of the table and measure, with all measures");
 }
 
 void add_commands(CLI::App& app, CommandLine& line) {
@@ -255,78 +261,79 @@ void add_commands(CLI::App& app, CommandLine& line) {
   add_side_by_side(*run, line);
   add_memory(*run, line);
   run->add_option("--accept", line.accepted,
-                  "where claims.json is of the same claims and runs, in the experiment's folder there, nothing is run")
+                  "run nothing if the experiment's folder in DIR contains a claims.json for the same claims and runs")
       ->excludes("--rerun")
       ->option_text("DIR");
   CLI::App* status = app.add_subcommand(
-      "status", "how far an experiment's runs are: finished, running where, failed, remaining, and when they end");
+      "status", "print the progress of an experiment: finished, running, failed and remaining runs, and the time left");
   add_experiment(*status, line, "the experiment, a TOML file; or a directory such as results/runs/quickstart");
   add_results_directory(*status, line.options);
-  status->add_flag("--json", line.json, "for programs");
+  status->add_flag("--json", line.json, "print JSON");
   CLI::App* check = app.add_subcommand("check", "print the resolved experiment and its runs, run nothing");
   add_experiment(*check, line);
   check->add_flag("--ranks", line.ranks, "print only the number of processes that it needs under MPI");
   add_memory(*check, line);
   add_choice_of_cluster(*check, line);
   add_results_directory(*check, line.options);
-  add_threads(*check, line.options, "threads that will compute; 0: one per core");
+  add_threads(*check, line.options, "number of threads to assume; 0: one per core");
   check->add_flag("--measure", line.measures,
-                  "time a micro-batch of runs of which nothing is known, for some seconds, to say how long all take");
+                  "time micro-batches for some seconds, for a better estimate of runs of unknown duration");
   CLI::App* foretell = app.add_subcommand(
-      "predict", "what the methods will take, by formulas and a short simulation of time; nothing is trained");
+      "predict", "predict time and communication of the methods by formulas and short simulations, without training");
   add_experiment(*foretell, line);
-  foretell->add_flag("--json", line.json, "for programs; `./dev plot` draws what a sweep has of it");
+  foretell->add_flag("--json", line.json, "print JSON; `./dev plot` draws predictions of a sweep from it");
   foretell->add_option("--against", line.against, "compare with this method of the file; default: synchronous SGD")
       ->check([](const std::string& label) { return label.empty() ? "must not be empty" : ""; })
       ->option_text("METHOD");
   foretell
-      ->add_option(
-          "--to-target", line.target_runs,
-          "time to the target of a method's finished runs below DIR, by the noise scale that they have measured")
+      ->add_option("--to-target", line.target_runs,
+                   "also predict the time to the target of the finished runs in DIR, from their measured noise scale")
       ->option_text("DIR");
   CLI::App* both = app.add_subcommand(
-      "compare", "run an experiment on the simulated cluster and under mpirun, and print the error of the first");
+      "compare", "run an experiment on the simulated cluster and under MPI, and print the error of the simulation");
   add_experiment(*both, line);
   add_run_options(*both, line.options);
   add_compare_options(*both, line.compare);
   add_oversubscribe(*both, line);
   CLI::App* thresholds = app.add_subcommand(
-      "thresholds", "what DropCompute's thresholds would have done to a recorded run: drops, speed-up, S_eff");
+      "thresholds", "print what DropCompute's thresholds would have changed in a recorded run: drops, speed-up, S_eff");
   add_thresholds_options(*thresholds, line.thresholds);
-  CLI::App* table = app.add_subcommand("table", "the table of runs that are there, and differences paired by seed");
+  CLI::App* table = app.add_subcommand("table", "print the table of finished runs, and differences paired by seed");
   add_tables_options(*table, line.tables);
   CLI::App* exported =
-      app.add_subcommand("export", "runs that are there as runs.csv and evaluations.csv, a row each, for analyses");
-  exported->add_option("DIR", line.exported.directory, "a directory above runs")->required();
-  exported->add_option("--to", line.exported.to, "where the files go; default: DIR")->option_text("DIR");
-  exported->add_flag("--trials", line.exported.with_trials,
-                     "also the trials of tuning, in a column of their own: trial");
-  CLI::App* claims = app.add_subcommand("claims", "the claims of experiments that have been run, and their verdicts");
+      app.add_subcommand("export", "write finished runs to runs.csv and evaluations.csv, for your own analyses");
+  exported->add_option("DIR", line.exported.directory, "a directory that contains runs")->required();
+  exported->add_option("--to", line.exported.to, "directory for the files; default: DIR")->option_text("DIR");
+  exported->add_flag("--trials", line.exported.with_trials, "include the trials of tuning, marked in a column `trial`");
+  CLI::App* claims = app.add_subcommand("claims", "print the claims of finished experiments, and their verdicts");
   claims
-      ->add_option("DIR", line.claims.directories, "directories above experiments; of one in several the first counts")
+      ->add_option("DIR", line.claims.directories,
+                   "directories that contain experiments; an experiment in several of them is read from the first")
       ->option_text("[results/runs] ...");
-  add_format(*claims, line.claims.format, "csv: a row per claim");
+  add_format(*claims, line.claims.format, "csv: one line per claim");
   claims->add_flag_callback(
       "--markdown", [&line] { line.claims.format = TableFormat::markdown; }, "short for --format markdown");
-  CLI::App* list = app.add_subcommand("list", "what an experiment file may name, and every key of a name");
-  list->add_option("NAME", line.listed,
-                   "algorithms, delays, networks, models, datasets, schedules or optimizers; or the name of one of "
-                   "them, or a key; another word is sought in the sentences of all; all kinds if left out");
+  CLI::App* list = app.add_subcommand("list", "print the names that an experiment file may use, and their keys");
+  list->add_option(
+      "NAME", line.listed,
+      "algorithms, delays, networks, models, datasets, schedules or optimizers; or a name from these lists, "
+      "or a key; any other word is searched for in all descriptions; default: all lists");
   list->add_flag("--write-pages", line.writes_pages,
-                 "in a checkout: write experiments/reference.md and the table in algorithms/README.md anew");
+                 "in a checkout: rewrite experiments/reference.md and the table in algorithms/README.md");
 }
 
-// Commands that the script `dev` has, but not the program.
+// Commands of the script `dev` that the program does not have.
 constexpr std::array commands_of_dev = {"build",  "mpirun", "test",  "bench", "plot",
                                         "report", "lint",   "paper", "format"};
 
-// Throws if the first word is no command, and names it. CLI11 would only say that a command is missing.
+// Throws if the first argument is not a command. The message names it, while CLI11 would only say that a command is
+// missing.
 void check_command(const CLI::App& app, int argc, char** argv) {
   const std::string word = argc > 1 ? argv[1] : "";
   if (word.empty() || word.front() == '-') return;
   if (std::ranges::find(commands_of_dev, word) != commands_of_dev.end())
     throw ConfigurationFault(
-        fmt::format("{0}: a command of the script in a checkout, not of the program: ./dev {0}", word));
+        fmt::format("{0}: is not a command of this program, but of the script `dev` in a checkout: ./dev {0}", word));
   std::vector<std::string> known;
   for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
   if (std::ranges::find(known, word) == known.end())
@@ -334,7 +341,8 @@ void check_command(const CLI::App& app, int argc, char** argv) {
         fmt::format("{}: unknown command; must be one of {}{}", word, fmt::join(known, ", "), suggestion(word, known)));
 }
 
-// A line for each option that the command (the first of these words) does not have; empty if it has all of them.
+// Returns a line for each option that the command (the first of these words) does not have; empty if it has all of
+// them.
 std::string unknown_options(const CLI::App& app, std::span<char* const> words) {
   const std::vector<const CLI::App*> commands = app.get_subcommands([](const CLI::App*) { return true; });
   const auto found = std::ranges::find_if(
@@ -383,7 +391,7 @@ void choose_runs(Experiment& experiment, const std::vector<std::string>& names) 
     if (const std::string variant = variant_of(run); !variant.empty()) known_variants.insert(variant);
   }
   for (const std::string& name : names) {
-    // The hashes of runs that are still to be tuned are not known yet.
+    // Before tuning, the hashes of runs are not known.
     const auto begins_hash = [&](const Run& run) {
       return !experiment.tuning && !name.empty() && run.hash.starts_with(name);
     };
@@ -396,17 +404,17 @@ void choose_runs(Experiment& experiment, const std::vector<std::string>& names) 
     } else {
       std::vector<std::string> known(known_methods.begin(), known_methods.end());
       known.insert(known.end(), known_variants.begin(), known_variants.end());
-      throw ConfigurationFault(
-          fmt::format("--only {}: must be the label of a method or a variant, or how a run's hash begins, as `check` "
-                      "shows it{}",
-                      name, suggestion(name, known)));
+      throw ConfigurationFault(fmt::format(
+          "--only {}: must be the label of a method or variant, or the beginning of a run's hash as printed "
+          "by `check`{}",
+          name, suggestion(name, known)));
     }
   }
   std::erase_if(experiment.runs, [&](const Run& run) {
     const bool has_hash = hashes.empty() || std::ranges::any_of(hashes, [&](const std::string& begin) {
                             return run.hash.starts_with(begin);
                           });
-    // A run to which no variant applies has none.
+    // A run that no variant affects matches all variants.
     const std::string variant = variant_of(run);
     const bool has_variant = variants.empty() || variant.empty() || variants.contains(variant);
     return !(has_hash && has_variant && (methods.empty() || methods.contains(run.method)));
@@ -424,12 +432,12 @@ CommandLine parse_command_line(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     line.command = app.get_subcommands().front()->get_name();
-  } catch (const CLI::ParseError& outcome) {  // also for --help and --version
+  } catch (const CLI::ParseError& outcome) {  // CLI11 throws this for --help and --version as well
     std::ostringstream text;
     app.exit(outcome, text, text);
     line.answer = text.str();
     if (outcome.get_exit_code() == 0) return line;
-    // The last option lacks its value; CLI11 says "1 required TEXT missing".
+    // The last option has no value. CLI11's message would be "1 required TEXT missing".
     if (const std::string what = outcome.what(); outcome.get_name() == "ArgumentMismatch" && what.ends_with("missing"))
       throw ConfigurationFault(
           fmt::format("{}: needs a value\nRun with --help for more information.", what.substr(0, what.find(':'))));
@@ -447,9 +455,9 @@ void refuse_keys_of_file(const CommandLine& line) {
   if (line.options.results_directory != RunOptions().results_directory)
     found.push_back("--results " + line.options.results_directory);
   if (found.empty()) return;
-  throw ConfigurationFault(
-      fmt::format("{}: a directory, of which all runs are shown; {} {} for an experiment's file, and must be left out",
-                  line.file, fmt::join(found, ", "), found.size() == 1 ? "is" : "are"));
+  throw ConfigurationFault(fmt::format(
+      "{}: is a directory, so all of its runs are shown; {} {} only for experiment files, and must be left out",
+      line.file, fmt::join(found, ", "), found.size() == 1 ? "is" : "are"));
 }
 
 std::string version_text() {

@@ -31,102 +31,108 @@ struct CommandLine;
 // simulation.
 struct CompareOptions {
   RunOptions run;                      // its `cluster` and `mpi` are not used
-  std::vector<std::string> arguments;  // changes and profiles of the file, for the processes under MPI
-  std::string mpiexec;                 // starts MPI programs; empty: $MPIEXEC, or as built
+  std::vector<std::string> arguments;  // the command line's overrides and profiles, for the processes under MPI
+  std::string mpiexec;                 // command that starts MPI programs; empty: $MPIEXEC, or the one found at build
   Tolerances tolerances;
-  bool all_seeds = false;  // false: only the first one
-  bool check = false;      // exit status 1 also if an error exceeds its tolerance
-  std::string json;        // files to which the result is also written; empty: none
-  std::string markdown;
+  bool all_seeds = false;  // false: only the first seed
+  bool check = false;      // whether an error above its tolerance makes the exit status 1
+  std::string json;        // further file for the result; empty: none
+  std::string markdown;    // further file for the result as a table; empty: none
 };
 
 // The experiment must be loaded with this override, so that models can be compared.
 inline constexpr const char* compare_override = "recording.parameters=true";
 
-// Makes missing runs in the usual directories, prints the table, and writes compare.json beside the runs. Every run
-// under MPI is a separate launch, so that a failure does not affect the others.
-// Exit status: 0 all runs could be compared (with `check`: and are within the tolerances), 1 if not, 2 the results
-// directory, the launcher or a file cannot be used, 130 interrupted.
+// Executes missing runs in the usual directories, prints the table, and writes compare.json into the experiment's
+// directory. Every run under MPI is a separate launch, so that a failure does not affect the other runs.
+// Exit status:
+//   0    all runs could be compared and, with `check`, are within the tolerances
+//   1    a run could not be compared or, with `check`, exceeds a tolerance
+//   2    the results directory, the launcher or a file cannot be used
+//   130  interrupted
 int compare(const Experiment& experiment, const CompareOptions& options);
 
-// `run --jobs N` and `run --share`: several processes make an experiment's runs (execution/runner.hpp).
+// `run --jobs N` and `run --share`: several processes execute an experiment's runs (execution/runner.hpp).
 //
-// Jobs are processes, not threads: LibTorch's pools and settings are per process, and a crash or a lack of memory costs
-// only one run. They are children that share runs as with `--share`, so that other processes may join them. This
-// process shows progress, restarts crashed children, and prints the tables.
+// Jobs are processes, not threads, because LibTorch's thread pools and settings are per process, and because a crash or
+// a lack of memory then costs only one run. Jobs are children of this process and share runs as with `--share`, so
+// other processes may join them. This process shows progress, replaces crashed children, and prints the tables.
 struct SideBySideOptions {
   std::string jobs{};                  // --jobs: a number, "auto", or empty
   bool shares = false;                 // --share
   bool waits = true;                   // false: --no-wait
   double time_out_s = 120;             // --lease-timeout
-  std::string job_of{};                // for a child: its parent's call; empty: no child
+  std::string job_of{};                // for a child: its parent's Sharing::call; empty: this process is not a child
   int token = -1;                      // for a child: descriptor of its parent's SharedToken
   std::int64_t memory_part_bytes = 0;  // for a child: its memory limit; 0: none
 };
 
-// Throws ConfigurationFault for options that exclude each other. `under_mpi`: MPI has started this process.
+// Throws ConfigurationFault for options that exclude each other. `under_mpi`: whether MPI has started this process.
 void check_side_by_side(const CommandLine& line, bool under_mpi);
-// The same for an experiment that measures micro-batches, or tunes.
+// Throws ConfigurationFault if the options exclude experiments that measure micro-batches or tune, and this one does.
 void check_side_by_side(const CommandLine& line, const Experiment& experiment);
 
-// Runs the experiment in this process or with others. Returns the exit status.
+// Executes the experiment in this process or together with other processes. Returns the exit status.
 int run_side_by_side(const Experiment& experiment, const CommandLine& line);
 
-// `syncopate list`: names for methods, delays, models and so on that an experiment file may use. The names come from
-// the tables that read the file.
+// `syncopate list`: the names of methods, delays, models and so on that an experiment file may use. They come from the
+// same tables with which the file is read.
 inline constexpr std::array<std::string_view, 7> listed_kinds = {"algorithms", "delays",    "networks",  "models",
                                                                  "datasets",   "schedules", "optimizers"};
 
 struct ListedName {
   std::string_view name;
   std::string sentence;
-  std::string_view family{};  // heading under which names are listed together
+  std::string_view family{};  // heading under which names are grouped; empty: none
   std::string_view paper{};
-  std::string_view evaluated{};  // for a method: which model it publishes
+  std::string_view evaluated{};  // for a method: which model is evaluated
 };
 
-// Names that may stand at the same place of a file.
+// The names that one key of a file accepts as values.
 struct NameGroup {
   std::string_view kind;   // one of listed_kinds
-  std::string_view title;  // title that contains the place
-  std::string_view place;  // the key that takes these words
-  std::string prefix;      // prefix of a name's own keys; {} stands for the name
+  std::string_view title;  // includes the key
+  std::string_view place;  // the key
+  std::string prefix;      // prefix of a name's own keys; {} is replaced by the name
   std::vector<ListedName> names{};
-  std::map<std::string, std::string> around{};  // other keys on which the place depends
-  bool own_keys_only = false;                   // keys that do not depend on the name have this prefix, too, and are
-                                                // left out
+  std::map<std::string, std::string> around{};  // values of other keys that are needed for the key to exist
+  bool own_keys_only = false;                   // whether to leave out keys with the prefix that do not depend on the
+                                                // name
 };
 std::vector<NameGroup> name_groups();
 
-// The keys of a name: those of its table, or those that exist only with it. `all`: all keys, if they are known already.
+// Returns the keys of a name: those in its table, or those that exist only with this name. `all`: all keys of the file,
+// if the caller has them.
 std::vector<KeyDescription> keys_of(const NameGroup& group, std::string_view name);
 std::vector<KeyDescription> keys_of(const std::vector<KeyDescription>& all, const NameGroup& group,
                                     std::string_view name);
 
-// Names and sentences in lines of readable width. `kind` is one of listed_kinds, or empty for all of them.
+// Returns names and sentences in lines of readable width. `kind` is one of listed_kinds, or empty for all of them.
 std::string listing(std::string_view kind);
 
-// The description of a name with its keys, of a key, or of a kind. For any other word: all names and keys whose
-// sentences contain it. Empty if there are none; unlisted() then says so.
+// Returns the description of a name with its keys, of a key, or of a kind. For any other word, returns all names and
+// keys whose sentences contain it. If there are none, listing_of returns an empty text, and unlisted() the message for
+// it.
 std::string listing_of(std::string_view name);
 std::string unlisted(std::string_view name);
 
-// `syncopate --version`, one line per part: Syncopate, compiler, LibTorch, BLAS kernel, MPI, toml++, Boost.
+// Returns the output of `syncopate --version`, one line each for Syncopate, compiler, LibTorch, BLAS kernel, MPI, ...
 std::string version_text();
 
-// `list --write-pages`: pages that are generated from the tables that read experiment files.
+// `list --write-pages`: pages that are generated from the tables with which experiment files are read.
 inline constexpr const char* command_that_writes = "./dev list --write-pages";
 
-// All keys of an experiment file: experiments/reference.md.
+// Returns experiments/reference.md, which describes all keys of an experiment file.
 std::string reference_page();
 
-// algorithms/README.md with the registry's table between two marks. Throws std::runtime_error without the marks.
+// Returns algorithms/README.md with the table of methods between its two marks. Throws std::runtime_error without the
+// marks.
 std::string with_table_of_methods(std::string page);
 
 // Writes both pages in a checkout. Throws std::runtime_error if one is missing or cannot be written.
 void write_pages(const std::filesystem::path& checkout);
 
-// For `check` and --memory: how many processes make the runs, with how many threads each.
+// The processes that execute runs, for estimates of their memory (`check`, --memory).
 struct MemoryUse {
   int threads = 1;
   int processes = 1;             // processes of `--jobs`, which divide --memory
@@ -138,35 +144,36 @@ struct MemoryUse {
 // no launcher.
 MemoryUse memory_use(const CommandLine& line, int ranks);
 
-// "memory of a process: about 0.51 GiB, most of all for "Local SGD": ...", the largest over all runs and trials; empty
-// without any.
+// Returns the largest need over all runs and trials: "memory of a process: about 0.51 GiB (for "Local SGD"): ...".
+// Empty without runs.
 std::string memory_line(const Experiment& experiment, const MemoryUse& use);
 
-// Throws ConfigurationFault if a run or trial that is still to be made needs more than each process may use under the
-// limit.
+// Throws ConfigurationFault if a run or trial that must still be executed needs more memory than the limit of --memory
+// leaves for each process.
 void refuse_beyond_memory(const Experiment& experiment, const CommandLine& line, const MemoryUse& use);
 
-// The bytes of "8GiB", "0.5 GiB", "500MB" or "1000000", in upper or lower case. K, M, G, T and KB, ... are powers of
-// 1000, KiB (or Ki), ... of 1024. nullopt for other texts, sizes below a byte, and sizes that do not fit.
+// Returns the number of bytes of "8GiB", "0.5 GiB", "500MB" or "1000000", in upper or lower case. K, M, G, T and KB,
+// ... are powers of 1000; KiB (or Ki), ... are powers of 1024. Returns nullopt for other texts, sizes below one byte,
+// and sizes that do not fit.
 std::optional<std::int64_t> memory_size(std::string_view text);
 
 // --- `syncopate predict`: time and communication of methods, by formulas and a short simulation; nothing is trained
 
-// Communication of the whole run.
+// The communication of a whole run.
 struct PredictedCommunication {
   double rounds = 0;      // rows of steps.csv: synchronisations
   double bytes = 0;       // sent by all workers
   bool is_exact = false;  // from a whole simulation or a closed form; false: extrapolated from the first steps
 };
 
-// Steps and time to a target, according to the noise scale that a finished run has measured before it reached the
-// target.
+// Predicted steps and time to a target, according to the noise scale that finished runs have measured before they
+// reached the target.
 struct PredictedTarget {
   double batch = 0;  // mean number of samples of a step
   double steps = 0;
   double step_time_s = 0;  // mean time of these steps
   double time_s = 0;
-  bool is_bound = false;  // local steps, which count as if each were along the mean of all gradients
+  bool is_bound = false;  // lower bounds: a local step counts as if it were along the mean of all gradients
 };
 
 struct PredictedMethod {
@@ -179,34 +186,35 @@ struct PredictedMethod {
   std::optional<double> simulated_speedup;  // S_eff against synchronous SGD's simulation
   double simulated_speedup_error = 0;       // standard error if the two have independent delays
   std::string not_simulated;                // why it was not simulated; empty if it was
-  bool failed = false;                      // the simulation failed
+  bool failed = false;                      // whether the simulation failed
   std::optional<PredictedCommunication> communicated{};
-  std::optional<PredictedTarget> target{};  // none: not requested, or unknown for the method
+  std::optional<PredictedTarget> target{};  // nullopt: not requested, or unknown for the method
   std::vector<FormulaTime> formulas;        // compared with the same method as the simulation
-  std::string why_no_formula;               // empty if there are formulas, or if no paper has one
+  std::string why_no_formula;               // empty if there are formulas, or if no paper has one for this method
   std::string remark{};                     // Algorithm::remark
-  std::string solved{};                     // solved_note of the method; empty: it has no solved number
+  std::string solved{};                     // solved_note of the method; empty: no number was solved for
   bool has_unshared_links = false;          // NetworkModel::has_unshared_links
-  std::string compared_with{};              // the method that S_eff refers to; empty: none
+  std::string compared_with{};              // the method to which S_eff refers; empty: none
 };
 
-// A row for each method's simulation, and one for each formula of its paper or for the reason why there is none.
-// `width`: terminal width at which tables are split and text is folded; 0: no terminal.
+// Returns a table with a row for each method's simulation, and a row for each formula of its paper (or the reason why
+// there is no formula). `width`: terminal width at which tables are split and text is folded; 0: no terminal.
 std::string prediction_table(std::span<const PredictedMethod> methods, std::size_t width = 0);
 std::string predictions_json(const std::string& experiment, std::span<const PredictedMethod> methods);
 
-// Predicts each sweep point and method with the first seed. S_eff refers to the method with the label `against` at the
-// same sweep point, or without a label to synchronous SGD. Throws Interrupted.
+// Predicts each sweep point and method with the first seed. S_eff is relative to the method with the label `against` at
+// the same sweep point; without a label, to synchronous SGD. Throws Interrupted.
 std::vector<PredictedMethod> predict(const Experiment& experiment, const std::string& against = "");
 
-// Throws ConfigurationFault, with the nearest label, unless `against` is a method's label or empty.
+// Throws ConfigurationFault if `against` is neither empty nor a method's label; the message suggests the nearest label.
 void check_against(const Experiment& experiment, const std::string& against);
 
-// `predict --to-target RUN`: the time to a target as the product of two numbers: the simulated time of a step, and the
-// number of steps that its batch needs according to the noise scale of gradients in finished runs
-// (results/statistics.hpp). Waiting for fewer gradients saves time per step and needs more steps.
+// `predict --to-target RUN`: the time to a target is the product of two numbers. One is the simulated time of a step.
+// The other is the number of steps that a method's batch needs, according to the noise scale of gradients in finished
+// runs (results/statistics.hpp). A method that waits for fewer gradients takes less time per step, but needs more
+// steps.
 
-// The mean over finished runs of one method that reached their target.
+// The mean over the finished runs of one method that reached their target.
 struct TargetRuns {
   std::string method;
   std::optional<double> accuracy{}, loss{};  // the target
@@ -215,35 +223,34 @@ struct TargetRuns {
 };
 
 // Reads the runs below the directory. Throws ConfigurationFault if there are no runs, several methods or targets, no
-// noise scale, no target, or no run that reached it.
+// noise scale, no target, or no run that reached its target.
 TargetRuns read_target_runs(const std::string& directory);
 
-// Throws ConfigurationFault if a run of the experiment has another target.
+// Throws ConfigurationFault if a run of the experiment has a different target.
 void check_target(const Experiment& experiment, const TargetRuns& target);
 
-// Adds a PredictedTarget to each of the experiment's methods that was simulated.
+// Adds a PredictedTarget to each simulated method.
 void predict_target(std::span<PredictedMethod> methods, const Experiment& experiment, const TargetRuns& target);
 
-// The table with the best setting first, and a line that names this setting and those of its values that lie at the
-// edge of a sweep. `width`: as for prediction_table.
+// Returns a table with the best setting first. A line below names this setting, and its values at an edge of the sweep.
+// `width`: as for prediction_table.
 std::string target_table(std::span<const PredictedMethod> methods, const TargetRuns& target, std::size_t width = 0);
 
-// `syncopate status`: progress of an experiment's runs, also while other processes make them.
+// `syncopate status`: the progress of an experiment's runs, which other processes may be executing.
 struct RunningRun {
   PlannedRun run{};
   std::string host{};
   long process = 0;
   std::string since{};    // ISO 8601, by that host's clock
   double share_done = 0;  // share of the budget
-  bool is_lost = false;   // its process was on this machine and is gone; another process will take the run over
-  double silent_s = 0;    // seconds since the lease was last written, by the clocks of the file system and of this
-                          // machine
+  bool is_lost = false;   // its process was on this machine and has ended; another process will take over the run
+  double silent_s = 0;  // seconds since the lease was written: this machine's clock minus the file system's time stamp
   double time_out_s = 0;
 
   bool is_silent() const { return is_lost || (time_out_s > 0 && silent_s > time_out_s); }
 };
 
-// A run with a checkpoint or temporary files: it is in progress in a process without a lease, or was left unfinished.
+// A run with a checkpoint or temporary files. A process without a lease is executing it, or it was left unfinished.
 struct UnfinishedRun {
   PlannedRun run{};
   bool has_checkpoint = false;
@@ -259,54 +266,55 @@ struct ExperimentStatus {
   std::string name{};
   std::filesystem::path directory{};
   std::optional<std::size_t> runs{};  // unknown if no process has shared the runs and no file was given
-  std::size_t of_other_launches = 0;  // those of `runs` that are on the disk, but not among the runs shared last
+  std::size_t of_other_launches = 0;  // part of `runs`: on the disk, but not in the list of runs that was shared last
   std::size_t finished = 0;
-  std::size_t finished_under_mpi = 0;  // finished runs of the file under MPI, which do not count otherwise
+  std::size_t finished_under_mpi = 0;  // finished runs of the file under MPI, which are not in the other numbers
   std::vector<RunningRun> running{};
   std::vector<RunningRun> running_elsewhere{};  // runs of another launch, or common phases; not part of `runs`
   std::vector<FailedRun> failed{};
-  std::optional<std::size_t> remaining{};   // none of the above
-  std::vector<UnfinishedRun> unfinished{};  // part of those that remain, and common phases
-  std::optional<double> left_s{};           // estimate from finished runs of the same method (otherwise of any), and
-                                            // the number of working processes
+  std::optional<std::size_t> remaining{};   // runs that are not finished, running or failed
+  std::vector<UnfinishedRun> unfinished{};  // part of the remaining runs, and common phases
+  std::optional<double> left_s{};           // estimated from finished runs of the same method (or else of any method)
+                                            // and from the number of working processes
   std::vector<std::string> faults{};        // damaged or unreadable files, one line each
 };
 
-// Status of the file's runs. With [tune]: of the trials, and of the runs as far as they are known.
+// Returns the status of the file's runs. With [tune], returns the status of the trials and, as far as they are known,
+// of the runs.
 std::vector<ExperimentStatus> status_of(const Experiment& experiment, const std::filesystem::path& results);
-// Status of each experiment in or below the directory: the runs that were shared last, and all other runs on the disk.
-// Throws ConfigurationFault if there is none.
+// Returns the status of each experiment in or below the directory. It covers the runs that were shared last, and all
+// other runs on the disk. Throws ConfigurationFault if there is no experiment.
 std::vector<ExperimentStatus> status_of_directory(const std::filesystem::path& directory);
 
 std::string status_text(const std::vector<ExperimentStatus>& experiments);
 std::string status_json(const std::vector<ExperimentStatus>& experiments);
 
-// `syncopate table`: the table of existing runs, and differences between methods and one of them.
+// `syncopate table`: the table of existing runs, and the differences of methods to one of them.
 enum class TableFormat { text, markdown, csv, latex };
 
 struct TablesOptions {
   std::string directory;
-  std::string against;                // the method or row with which the others are compared; empty: none
+  std::string against;                // the method or row with which to compare the others; empty: none
   std::string rank;                   // the measure by which methods are ranked at each point; empty: none
   std::vector<std::string> measures;  // empty: the usual ones
   TableFormat format = TableFormat::text;
 };
 
-// For each experiment below the directory: its table, with `against` also the differences paired by seed, and with
-// `rank` the best method at each point. As CSV: all measures of all rows. `width`: terminal width in columns; 0: no
-// terminal. Throws ConfigurationFault if there is no such directory, method or measure.
+// Returns the table of each experiment below the directory. With `against`, adds the differences paired by seed. With
+// `rank`, adds the best method at each sweep point. In CSV, returns all measures of all rows instead. `width`: terminal
+// width in columns; 0: no terminal. Throws ConfigurationFault if there is no such directory, method or measure.
 std::string tables_of(const TablesOptions& options, std::size_t width);
 
 // `syncopate claims`: the scoreboard of experiments that have been run.
 struct ClaimsOptions {
-  std::vector<std::string> directories{};  // an experiment that is in several counts in the first one; none:
+  std::vector<std::string> directories{};  // an experiment in several of them is read from the first one; empty:
                                            // results/runs
   TableFormat format = TableFormat::text;
 };
 
-// The scoreboard from all claims.json at or below the directories, sorted by experiment. Throws ConfigurationFault if
-// there is no such directory, no claims, or a file of another format. `width`: terminal width in columns; 0: no
-// terminal.
+// Returns the scoreboard from all claims.json at or below the directories, sorted by experiment. Throws
+// ConfigurationFault if there is no such directory, no claims, or a file of another format. `width`: terminal width in
+// columns; 0: no terminal.
 std::string claims_of(const ClaimsOptions& options, std::size_t width);
 
 // `syncopate export`: existing runs as two CSV files.
@@ -316,7 +324,7 @@ struct ExportOptions {
   bool with_trials = false;  // include trials of tuning
 };
 
-// The files to write. prepare_export throws ConfigurationFault: no runs, damaged runs, or no such folder.
+// The files to write. prepare_export throws ConfigurationFault if there are no runs, damaged runs, or no such folder.
 struct Export {
   std::string runs_file, runs_csv;
   std::string evaluations_file, evaluations_csv;
@@ -326,52 +334,53 @@ Export prepare_export(const ExportOptions& options);
 // Writes both files. Throws std::system_error.
 void write_export(const Export& tables);
 
-// --- `syncopate thresholds`: effects that DropCompute's thresholds would have had on a recorded run
+// --- `syncopate thresholds`: the effect that each threshold of DropCompute would have had on a recorded run
 // Source:  Giladi et al. 2023, Eq. 6 and Figure 3c; the reference code's search.
+// T^c is the time of a step outside of its micro-batches (communication and update).
 
 // Micro-batch times recorded without a threshold.
 struct RecordedTimes {
-  std::vector<double> times;  // (N, I, M): workers, whole steps, micro-batches, in seconds
+  std::vector<double> times;  // (N, I, M): workers, complete steps, micro-batches; in seconds
   int workers = 1;
-  int steps = 1;                   // I: steps in which every worker has all micro-batches
-  int micro_batches = 1;           // M: the largest number in a step
+  int steps = 1;                   // I: number of steps in which every worker has all micro-batches
+  int micro_batches = 1;           // M: the largest number of a worker's micro-batches in a step
   int left_out = 0;                // number of other steps
-  std::optional<double> serial_s;  // T^c, if steps.csv has it
-  std::string why_no_serial_s;     // set if serial_s is not
+  std::optional<double> serial_s;  // T^c, if it follows from steps.csv
+  std::string why_no_serial_s;     // set if serial_s is not set
 
   MicroBatchTimes view() const { return {times, workers, steps, micro_batches}; }
 };
 
 struct ThresholdsOptions {
-  // A CSV file with worker, step, micro_batch, duration_s, plain or compressed, or a run's directory with a
+  // A CSV file (plain or compressed) with columns worker, step, micro_batch, duration_s, or a run's directory with
   // durations.csv.gz.
   std::string source;
-  std::optional<double> serial_s{};           // T^c; none: the recorded one, or 0
-  std::optional<double> maximum_drop_rate{};  // limit for the best thresholds
-  std::string json;                           // files to write; empty: none
-  std::string csv;
+  std::optional<double> serial_s{};           // T^c; nullopt: the recorded one, or 0
+  std::optional<double> maximum_drop_rate{};  // limit on the drop rate of the best thresholds
+  std::string json;                           // file for the report; empty: none
+  std::string csv;                            // file for the thresholds; empty: none
 };
 
-// Results for the reference code's grid of thresholds, judged in three ways.
+// The effects of the reference code's grid of thresholds, and the best threshold by each of three criteria (`ways`).
 struct ThresholdReport {
   std::string source;
   RecordedTimes recorded;  // without the times themselves
   double serial_s = 0;     // T^c
-  double step_s = 0;       // E[T]: time of the slowest worker, without T^c
-  double worker_s = 0;     // E[T_n]: time of one worker
-  bool is_equal = false;   // all micro-batches take equally long
+  double step_s = 0;       // E[T]: mean time of the slowest worker per step, without T^c
+  double worker_s = 0;     // E[T_n]: mean time of a worker per step
+  bool is_equal = false;   // whether all micro-batches take equally long
   struct Way {
     const char* name;  // value of the key `search` of the automatic threshold
     const char* sentence;
     std::vector<ThresholdEffect> effects;  // by threshold
-    ThresholdEffect best;                  // an infinite threshold: no finite one gains anything
+    ThresholdEffect best;                  // its threshold is infinite if no threshold improves on dropping nothing
     LargestDropper dropper_of_best{};
   };
   std::vector<Way> ways;                 // throughput, s-eff, reference
   std::vector<LargestDropper> droppers;  // by threshold
 };
 
-// Throws Interrupted, and ConfigurationFault, with file and line, if the source cannot be read.
+// Throws ConfigurationFault, with file and line, if the source cannot be read. Throws Interrupted.
 ThresholdReport report_thresholds(const ThresholdsOptions& options);
 
 std::string threshold_table(const ThresholdReport& report);
@@ -380,14 +389,15 @@ std::string thresholds_json(const ThresholdReport& report);
 // largest_worker_share
 std::string thresholds_csv(const ThresholdReport& report);
 
-// --only: keeps runs by labels of methods or variants, or by the first digits of their hashes; without names keeps all.
-// If several kinds are named, a run must match one name of each: --only DropCompute --only "slow server" --only "no
-// delay" keeps DropCompute's runs of two variants. Throws ConfigurationFault if no run has one of the names.
+// --only: keeps the runs whose method, variant or beginning of the hash is among the names. Without names keeps all
+// runs. If the names are of several kinds, a run must match a name of each kind: --only DropCompute --only "slow
+// server" --only "no delay" keeps DropCompute's runs of two variants. Throws ConfigurationFault for a name that no run
+// has.
 void choose_runs(Experiment& experiment, const std::vector<std::string>& names);
 
 struct CommandLine {
-  std::string command;  // empty for --help and --version, which CLI11 answers
-  std::string answer;   // text of that answer
+  std::string command;  // empty for --help and --version
+  std::string answer;   // output of --help and --version
   std::string file;
   std::vector<std::string> overrides;  // key=value, key=a,b,c, ~key
   std::vector<std::string> profiles;
@@ -395,13 +405,13 @@ struct CommandLine {
   bool writes_pages = false;
   bool ranks = false;
   bool json = false;
-  std::string against;  // label of the method with which `predict` compares; empty: synchronous SGD
+  std::string against;  // predict --against: a method's label; empty: synchronous SGD
   std::vector<std::string> only;
   std::string target_runs;        // predict --to-target; empty: none
   std::int64_t memory_bytes = 0;  // --memory; 0: no limit
   bool measures = false;          // check --measure
   bool oversubscribes = false;    // --oversubscribe
-  std::string accepted;           // directory with accepted claims.json of experiments; empty: none
+  std::string accepted;           // run --accept: directory with claims.json of experiments; empty: none
   RunOptions options;
   SideBySideOptions side_by_side;
   CompareOptions compare;
@@ -412,10 +422,10 @@ struct CommandLine {
   std::int64_t most_runs = LoadOptions().most_runs;
 };
 
-// Parses the words. Throws ConfigurationFault.
+// Throws ConfigurationFault if the arguments are not valid.
 CommandLine parse_command_line(int argc, char** argv);
 
-// Throws ConfigurationFault if `status` of a directory has options that select or change a file's runs.
+// Throws ConfigurationFault if there are options that select or change a file's runs, for `status` of a directory.
 void refuse_keys_of_file(const CommandLine& line);
 
 }  // namespace syncopate

@@ -48,9 +48,9 @@ bool can_be_found(const std::string& program) {
   return false;
 }
 
-// The command that starts MPI programs, split at blanks: `chosen` if not empty, else $MPIEXEC, else the launcher of the
-// MPI this program was built with. Open MPI's launcher gets options for more processes than cores and for root. Throws
-// std::runtime_error if it cannot be found.
+// Returns the command that starts MPI programs, split at blanks: `chosen` if it is not empty, otherwise $MPIEXEC,
+// otherwise the launcher of the MPI with which this program was built. For Open MPI's launcher, adds options that allow
+// more processes than cores, and root. Throws std::runtime_error if the launcher cannot be found.
 std::vector<std::string> mpi_launcher(const std::string& chosen) {
   const char* from_environment = std::getenv("MPIEXEC");
   std::string text = chosen;
@@ -60,7 +60,7 @@ std::vector<std::string> mpi_launcher(const std::string& chosen) {
   for (std::string word; words >> word;) launcher.push_back(word);
   if (launcher.empty() || !can_be_found(launcher.front()))
     throw std::runtime_error(
-        fmt::format("{}: no such program to start MPI with; name one with --mpiexec or MPIEXEC, or install Open MPI",
+        fmt::format("{}: no such MPI launcher; set one with --mpiexec or MPIEXEC, or install Open MPI",
                     launcher.empty() ? text : launcher.front()));
   const std::string name = fs::path(launcher.front()).filename();
   if (!is_open_mpi || (name.find("mpirun") == std::string::npos && name.find("mpiexec") == std::string::npos &&
@@ -77,9 +77,10 @@ std::vector<std::string> mpi_launcher(const std::string& chosen) {
   return launcher;
 }
 
-// Runs `launcher -n <ranks> <this program> <arguments>`, without input and with its output on standard error. Passes
-// one interrupt on, waits for the end, and throws Interrupted. Returns the exit status, or 128 + the signal that ended
-// it. Throws std::runtime_error if it cannot be started. Call it from the main thread, without a lock on the end.
+// Runs `launcher -n <ranks> <this program> <arguments>`, without input and with its output on standard error. If
+// interrupted, sends one interrupt to the launcher, waits for its end, and throws Interrupted. Returns the exit status,
+// or 128 + the signal that killed the launcher. Throws std::runtime_error if it cannot be started. Must be called from
+// the main thread, which must not hold hold_off_end().
 int run_under_mpi(const std::vector<std::string>& launcher, int ranks, const std::vector<std::string>& arguments) {
   using namespace std::chrono_literals;
   std::vector<std::string> command = launcher;
@@ -88,7 +89,7 @@ int run_under_mpi(const std::vector<std::string>& launcher, int ranks, const std
   const auto held = hold_off_end();  // this process must not end before the launcher
   const pid_t child = start_child(std::move(command));
   int status = 0;
-  std::optional<Clock::time_point> killed_at;  // when it was interrupted
+  std::optional<Clock::time_point> killed_at;  // after an interruption: the time at which to kill the launcher
   while (true) {
     const pid_t ended = waitpid(child, &status, WNOHANG);
     if (ended == child) break;
@@ -106,7 +107,7 @@ int run_under_mpi(const std::vector<std::string>& launcher, int ranks, const std
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// The measured time as TOML.
+// Returns the measured time as TOML.
 std::string measured_text(const ClusterPlan& cluster) {
   if (!cluster.content_cost) return fmt::format("{}", *cluster.measured_micro_batch_s);
   const ContentCost& cost = *cluster.content_cost;
@@ -114,7 +115,7 @@ std::string measured_text(const ClusterPlan& cluster) {
                      cost.per_token_s, cost.per_padded_token_s, cost.per_squared_length_s);
 }
 
-// |a - b|| / ||b|| for the models that both runs have saved.
+// Returns ||a - b|| / ||b|| for the models that both runs have saved.
 std::optional<double> distance_of_models(const fs::path& simulated, const fs::path& mpi) {
   const auto a_bytes = read_file(simulated / "parameters.npy", any_size);
   const auto b_bytes = read_file(mpi / "parameters.npy", any_size);
@@ -153,7 +154,7 @@ class Comparison {
       return exit_usage;
     }
     if (const int status = simulate(); status == exit_usage || status == exit_interrupted) return status;
-    LastAct report([] { standard_error.write("interrupted; what is finished is kept\n"); });
+    LastAct report([] { standard_error.write("interrupted; finished runs are kept\n"); });
     try {
       return run_under_mpi_and_compare();
     } catch (const Interrupted&) {
@@ -168,7 +169,7 @@ class Comparison {
       run_under_mpi_what_is_missing();
     } catch (const Interrupted&) {
       throw;
-    } catch (const std::exception& problem) {  // no launcher
+    } catch (const std::exception& problem) {  // there is no launcher
       standard_error.write(fmt::format("{}\n", printable_lines(problem.what())));
       return exit_usage;
     }
@@ -213,13 +214,14 @@ class Comparison {
     }
   }
 
-  // The other process resolves the same file to the same run, which is selected by its hash.
+  // Starts a run under MPI. Its processes read the same file, and --only selects the run by its hash.
   void launch(const std::vector<std::string>& launcher, const Run& run) {
     const int ranks = ranks_needed(run.cluster.workers, run.algorithm->traits().servers);
     std::vector<std::string> arguments{"run", experiment_.file};
-    arguments.insert(arguments.end(),
-                     {"--limit", std::to_string(std::numeric_limits<std::int64_t>::max())});  // the number of runs has
-                                                                                              // been checked already
+    arguments.insert(
+        arguments.end(),
+        {"--limit", std::to_string(std::numeric_limits<std::int64_t>::max())});  // this process has checked
+                                                                                 // the number of runs
     arguments.insert(arguments.end(), options_.arguments.begin(), options_.arguments.end());
     if (run.cluster.measured_micro_batch_s) {  // so that it is not measured again
       arguments.push_back("cluster.micro_batch_s=" + measured_text(run.cluster));
@@ -251,12 +253,13 @@ class Comparison {
       } else if (summary && summary->status != RunStatus::finished) {
         result.failure = fmt::format("{}: {}", cluster, summary->reason);
       } else if (!launch_failure.empty() || !summary) {
-        result.failure = fmt::format("{}: {}", cluster, launch_failure.empty() ? "there is no result" : launch_failure);
+        result.failure = fmt::format("{}: {}", cluster, launch_failure.empty() ? "no result" : launch_failure);
       }
       if (!result.failure.empty()) return result;
       (mpi ? result.mpi : result.simulated) = *summary;
     }
-    const bool computes = result.mpi.final_test_loss.has_value();  // without a model every micro-batch is a sleep
+    const bool computes =
+        result.mpi.final_test_loss.has_value();  // without a model, workers sleep instead of computing
     const ComputeTime& declared = *run.cluster.compute_time;
     if (run.cluster.pace == Pace::inject && !run.cluster.measured_micro_batch_s && computes)
       result.replaced_micro_batch_s = to_seconds(declared.base(Rank{0})) / declared.factor(Rank{0});
@@ -273,7 +276,7 @@ class Comparison {
                          comparison_markdown(experiment_.name, experiment_.file, runs, options_.tolerances, machine_));
   }
 
-  Experiment experiment_;  // only with the requested seeds
+  Experiment experiment_;  // contains only the requested seeds
   const CompareOptions& options_;
   ComparisonMachine machine_;
   std::vector<std::string> launch_failures_;  // by run; empty: no failure

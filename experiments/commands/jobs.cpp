@@ -30,7 +30,7 @@ bool has_crashed(int status) {
 }
 
 std::string how_it_ended(int status) {
-  return WIFSIGNALED(status) ? fmt::format("was ended by signal {}", WTERMSIG(status))
+  return WIFSIGNALED(status) ? fmt::format("was killed by signal {}", WTERMSIG(status))
                              : fmt::format("ended with status {}", WEXITSTATUS(status));
 }
 
@@ -46,7 +46,7 @@ class JobProcesses {
 
   explicit JobProcesses(Options options) : options_(std::move(options)) {}
 
-  // Ends children that are still running, and waits a few seconds for them at most.
+  // Ends children that are still running, and waits for them for at most a few seconds.
   ~JobProcesses() {
     for (const pid_t job : jobs_) kill(job, SIGTERM);
     const auto until = std::chrono::steady_clock::now() + time_to_end_by_itself;
@@ -61,14 +61,14 @@ class JobProcesses {
   JobProcesses(const JobProcesses&) = delete;
   JobProcesses& operator=(const JobProcesses&) = delete;
 
-  // Starts the children at the first call. Call it from the main thread. Throws std::runtime_error if they cannot be
-  // started.
+  // Starts the children at the first call. Must be called from the main thread. Throws std::runtime_error if they
+  // cannot be started.
   void start() {
     if (std::exchange(has_started_, true)) return;
     while (std::ssize(jobs_) < options_.number) jobs_.push_back(started());
   }
 
-  // Whether any child is running. Replaces a child that was killed or crashed while it made a run.
+  // Whether any child is running. Replaces a child that was killed or crashed while it executed a run.
   bool are_there() {
     std::vector<pid_t> there;
     for (const pid_t job : jobs_) {
@@ -78,18 +78,18 @@ class JobProcesses {
       if (ended != job || !has_crashed(status)) continue;
       const bool is_replaced = was_making_a_run(job);
       standard_error.write(fmt::format("process {} {}{}\n", job, how_it_ended(status),
-                                       is_replaced ? " while it made a run; another one takes its place" : ""));
+                                       is_replaced ? " during a run; a new process replaces it" : ""));
       if (is_replaced) there.push_back(started());
     }
     jobs_ = std::move(there);
     return !jobs_.empty();
   }
 
-  // True for the first caller among this process and its children.
+  // Returns true for the first caller among this process and its children.
   bool take_token() { return token_.take(); }
 
  private:
-  // Whether the process was making a run: one that crashes leaves its lease behind.
+  // Whether the process was executing a run when it crashed: then its lease still exists.
   bool was_making_a_run(pid_t job) const {
     const Leases leases(options_.experiment_directory / share_folder / leases_folder, std::chrono::seconds(1));
     return std::ranges::any_of(leases.held(), [job](const LeaseNote& note) { return note.process.number == job; });
@@ -140,8 +140,9 @@ std::size_t runs_left(const Experiment& experiment, const RunOptions& options) {
   return std::max(count(trials), experiment.tuning ? experiment.runs.size() : count(experiment.runs));
 }
 
-// "auto": as many processes as there are threads, runs to do, and room in memory (execution/cost.hpp). The room is the
-// free memory, limited by --memory (0: no limit).
+// Returns the number of processes, and the threads and memory of each. For "auto", the number of threads, the runs to
+// do and the free memory (execution/cost.hpp) each limit the number of processes. `memory_bytes`: --memory; 0: no
+// limit.
 Division division_of(const Experiment& experiment, std::size_t to_do, const std::string& jobs, int threads,
                      std::int64_t memory_bytes) {
   const int most = static_cast<int>(std::min<std::size_t>(to_do, std::numeric_limits<int>::max()));
@@ -162,7 +163,7 @@ Division division_of(const Experiment& experiment, std::size_t to_do, const std:
           .memory_bytes = static_cast<std::int64_t>(memory / number)};
 }
 
-// "in 4 processes of 1 thread and at most 5.2 GB each".
+// Returns "in 4 processes of 1 thread and at most 5.2 GB each".
 std::string division_text(const Division& division) {
   return fmt::format("in {} processes of {} thread{} and at most {:.2g} GB each", division.jobs, division.threads,
                      division.threads == 1 ? "" : "s", 1e-9 * static_cast<double>(division.memory_bytes));
@@ -178,7 +179,8 @@ Sharing sharing_of(const SideBySideOptions& options) {
   return sharing;
 }
 
-// Adds the runs that are `to_do` (empty: all runs), and the common phases from which they start.
+// Adds the runs whose entry in `to_do` is not 0 (if it is empty: all runs), and the common phases from which they
+// start.
 void add(std::span<const Run> runs, std::span<const int> to_do, std::vector<const Run*>& all) {
   for (std::size_t i = 0; i < runs.size(); ++i) {
     if (!to_do.empty() && !to_do[i]) continue;
@@ -191,7 +193,7 @@ MemoryOptions options_of(const MemoryUse& use) {
   return {.threads = use.threads, .dividing = use.dividing, .is_mpi_rank = use.is_mpi_rank};
 }
 
-// Advice how to make the largest part smaller.
+// Returns advice on how to reduce the largest part of the memory.
 std::string advice(const MemoryNeed& need, const MemoryUse& use) {
   std::string text = need.models >= need.passes ? "fewer workers, a smaller model or an optimizer with fewer moments"
                                                 : "smaller micro-batches or a smaller model";
@@ -205,7 +207,7 @@ std::string advice(const MemoryNeed& need, const MemoryUse& use) {
   return text;
 }
 
-// Bytes of a unit: "b", "k", "kb", "ki", "kib", and so on; 0: no such unit.
+// Returns the bytes of a unit: "b", "k", "kb", "ki", "kib", and so on. Returns 0 if there is no such unit.
 double unit_bytes(std::string unit) {
   if (unit.ends_with('b')) unit.pop_back();
   if (unit.empty()) return 1;
@@ -222,24 +224,30 @@ void check_side_by_side(const CommandLine& line, bool under_mpi) {
   const char* const name = options.shares ? "--share" : "--jobs";
   if (divides && line.options.cluster == ClusterChoice::mpi)
     throw ConfigurationFault(
-        fmt::format("{} divides runs among processes, and --cluster mpi a run's workers: leave one of them out", name));
+        fmt::format("{} cannot be combined with --cluster mpi: the first assigns whole runs to processes, the second "
+                    "the workers of each run",
+                    name));
   if (divides && under_mpi)
     throw ConfigurationFault(
-        "--jobs starts processes by itself: leave it out under mpirun, whose processes divide the runs with --share");
+        "--jobs cannot be used under mpirun, because it starts processes itself; use --share to assign runs to "
+        "mpirun's "
+        "processes");
   if (options.shares && line.options.rerun && options.job_of.empty())
     throw ConfigurationFault(
-        "--rerun with --share: each process would repeat what another has just made; use --jobs, or remove the runs");
-  if (!options.waits && !options.shares) throw ConfigurationFault("--no-wait is for --share");
+        "--rerun cannot be combined with --share: each process would repeat the results of the others; use --jobs, or "
+        "remove the runs' directories first");
+  if (!options.waits && !options.shares) throw ConfigurationFault("--no-wait needs --share");
   if (options.time_out_s != SideBySideOptions().time_out_s && !divides)
-    throw ConfigurationFault("--lease-timeout is for --share and --jobs");
+    throw ConfigurationFault("--lease-timeout needs --share or --jobs");
   if (!options.waits && !options.jobs.empty())
-    throw ConfigurationFault("--no-wait with --jobs: leave one of them out; the processes of --jobs are waited for");
+    throw ConfigurationFault("--no-wait cannot be combined with --jobs, which waits for its processes");
   if (!options.waits && launched_by_mpi())
-    throw ConfigurationFault("--no-wait: a launcher waits for all its processes, or ends them with the first one");
+    throw ConfigurationFault(
+        "--no-wait cannot be used with a launcher: it waits for all processes, or ends them when the first one ends");
   if (line.options.retries > 0 && under_mpi && line.options.cluster == ClusterChoice::simulated)
-    throw ConfigurationFault("--retry is for processes that make runs of their own: leave it out, or add --share");
+    throw ConfigurationFault("--retry cannot be used if processes divide each run: leave it out, or add --share");
   if (line.options.retries > 0 && (under_mpi || line.options.cluster == ClusterChoice::mpi))
-    throw ConfigurationFault("--retry is for the simulated cluster: under MPI a run that fails ends all ranks");
+    throw ConfigurationFault("--retry needs the simulated cluster: under MPI, a failed run ends all ranks");
 }
 
 void check_side_by_side(const CommandLine& line, const Experiment& experiment) {
@@ -248,12 +256,12 @@ void check_side_by_side(const CommandLine& line, const Experiment& experiment) {
   const auto is_measured = [](const Run& run) { return run.cluster.to_be_measured; };
   if (std::ranges::any_of(experiment.runs, is_measured))
     throw ConfigurationFault(
-        fmt::format("{}: cluster.micro_batch_s = \"measured\"; with --share it must be a number, since each machine "
-                    "would measure another one, and make other runs",
+        fmt::format("{}: cluster.micro_batch_s = \"measured\"; must be a number with --share, because each machine "
+                    "would measure a different time and execute different runs",
                     line.file));
   if (experiment.tuning && !options.waits)
     throw ConfigurationFault(
-        fmt::format("{}: tune; --no-wait must be left out: runs begin when all trials have ended", line.file));
+        fmt::format("{}: tune; --no-wait must be left out, because runs begin only after all trials", line.file));
 }
 
 MemoryUse memory_use(const CommandLine& line, int ranks) {
@@ -276,8 +284,8 @@ std::string memory_line(const Experiment& experiment, const MemoryUse& use) {
   if (!largest.run) return {};
   const std::string whose =
       use.dividing > 1 ? fmt::format("each of {} processes that divide a run", use.dividing) : "a process";
-  return fmt::format("memory of {}: about {}, most of all for \"{}\": {}", whose, memory_text(largest.need.total()),
-                     printable(run_label(largest.run->method, largest.run->sweep)),
+  return fmt::format("memory of {}: about {} for \"{}\", which needs the most: {}", whose,
+                     memory_text(largest.need.total()), printable(run_label(largest.run->method, largest.run->sweep)),
                      parts_text(*largest.run, largest.need, use.threads));
 }
 
@@ -290,7 +298,7 @@ void refuse_beyond_memory(const Experiment& experiment, const CommandLine& line,
   const std::vector<Run> trials = experiment.tuning ? first_trials(experiment) : std::vector<Run>{};
   std::vector<const Run*> all;
   add(trials, to_do(trials), all);
-  // Before tuning, nobody knows which runs are finished.
+  // Before tuning, it is not known which runs are finished.
   add(experiment.runs, experiment.tuning ? std::vector<int>{} : to_do(experiment.runs), all);
   const LargestNeed largest = largest_need(all, options_of(use));
   const double limit = static_cast<double>(use.limit_bytes) / use.processes;
@@ -301,11 +309,12 @@ void refuse_beyond_memory(const Experiment& experiment, const CommandLine& line,
                                   ? fmt::format(" of {} that {} processes divide",
                                                 memory_text(static_cast<double>(use.limit_bytes)), use.processes)
                                   : "";
-  throw ConfigurationFault(
-      fmt::format("{}: \"{}\" needs about {}: {}; --memory leaves a process {}{}; must be more, or the need less: {}",
-                  line.file, printable(run_label(largest.run->method, largest.run->sweep)),
-                  memory_text(largest.need.total(), digits), parts_text(*largest.run, largest.need, use.threads),
-                  memory_text(limit, digits), divided, advice(largest.need, use)));
+  throw ConfigurationFault(fmt::format(
+      "{}: \"{}\" needs about {}: {}; --memory allows a process only {}{}; increase it, or reduce the need: "
+      "{}",
+      line.file, printable(run_label(largest.run->method, largest.run->sweep)),
+      memory_text(largest.need.total(), digits), parts_text(*largest.run, largest.need, use.threads),
+      memory_text(limit, digits), divided, advice(largest.need, use)));
 }
 
 std::optional<std::int64_t> memory_size(std::string_view text) {

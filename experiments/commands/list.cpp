@@ -36,7 +36,7 @@ std::string joined(const std::vector<std::string>& parts, std::string_view last_
   return text;
 }
 
-// Whether a condition need not be shown: it is on the table that has the key, or on the key `given`.
+// Whether a condition need not be shown, because it is on the key's own table or on the key `given`.
 bool goes_without_saying(const Condition& condition, const KeyDescription& key, std::string_view given) {
   if (condition.key == given) return true;
   if (!condition.key.ends_with('?')) return false;
@@ -53,7 +53,7 @@ std::string text_of(const Condition& condition, std::string_view prefix) {
   return fmt::format("with `{} = {}`", without(condition.key, prefix), joined(words, " or "));
 }
 
-// "a number above 0, in s": the values that the key takes.
+// Returns the values that the key takes: "a number above 0, in s".
 std::string what_it_takes(const KeyDescription& key) {
   std::vector<std::string> words;
   for (const auto& [name, sentence] : key.words) words.push_back(fmt::format("\"{}\"", name));
@@ -62,15 +62,15 @@ std::string what_it_takes(const KeyDescription& key) {
   return text;
 }
 
-// A text on leaving the key out: "required", "default 0.9", "left out: all workers" or "may be left out".
+// Returns what happens without the key: "required", "default 0.9", "left out: all workers" or "may be left out".
 std::string what_if_left_out(const KeyDescription& key) {
   if (key.fallback) return fmt::format("default {}", *key.fallback);
   if (key.required) return "required";
   return key.left_out.empty() ? "may be left out" : fmt::format("left out: {}", key.left_out);
 }
 
-// The key's sentence, after the conditions under which it exists: "With `rule = "power"`: ...". Keys are named without
-// `prefix`. Conditions on the key `given` are not shown.
+// Returns the key's sentence after the conditions under which the key exists: "With `rule = "power"`: ...". Names keys
+// without `prefix`. Omits conditions on the key `given`.
 std::string what_it_means(const KeyDescription& key, std::string_view prefix, std::string_view given = {}) {
   std::vector<std::string> ways;
   for (const auto& conditions : key.conditions) {
@@ -86,7 +86,7 @@ std::string what_it_means(const KeyDescription& key, std::string_view prefix, st
   return fmt::format("{}: {}", where, key.sentence);
 }
 
-// The words that have a sentence: "\"carry-over\": dropped micro-batches come ...".
+// Returns the key's values that have a sentence, with it: "\"carry-over\": dropped micro-batches come ...".
 std::vector<std::string> what_its_words_mean(const KeyDescription& key) {
   std::vector<std::string> meanings;
   for (const auto& [word, sentence] : key.words)
@@ -94,7 +94,7 @@ std::vector<std::string> what_its_words_mean(const KeyDescription& key) {
   return meanings;
 }
 
-// The prefix of the name's own keys.
+// Returns the prefix of the name's own keys.
 std::string prefix_of(const NameGroup& group, std::string_view name) {
   return fmt::format(fmt::runtime(group.prefix), name);
 }
@@ -106,7 +106,7 @@ std::vector<ListedName> names_of(const Rows& registry) {
   return names;
 }
 
-// Names of algorithms by family, in the order of the families' first rows.
+// Returns the names of algorithms grouped by family, in the order of the families' first rows.
 std::vector<ListedName> algorithm_names() {
   std::vector<std::string_view> families;
   for (const AlgorithmRow& row : algorithms())
@@ -119,8 +119,8 @@ std::vector<ListedName> algorithm_names() {
   return names;
 }
 
-// The key with the conditions under which it exists beside this name. nullopt if it does not exist beside the name.
-// With own_keys_only also nullopt if it does not depend on the name.
+// Returns the key with the conditions under which it exists together with this name. Returns nullopt if it never does.
+// With own_keys_only, also returns nullopt if the key does not depend on the name.
 std::optional<KeyDescription> key_with(KeyDescription key, const NameGroup& group, std::string_view name) {
   if (key.conditions.empty()) return group.own_keys_only ? std::nullopt : std::optional(std::move(key));
   std::erase_if(key.conditions, [&](const std::vector<Condition>& all) {
@@ -133,7 +133,7 @@ std::optional<KeyDescription> key_with(KeyDescription key, const NameGroup& grou
 
 constexpr std::size_t line_width = 110;
 
-// `text` in lines that end before `line_width`; all lines except the first are indented.
+// Returns `text` in lines of at most `line_width` characters. All lines except the first are indented.
 std::string wrapped(std::string_view text, std::size_t indent) {
   std::string result;
   std::size_t column = indent;
@@ -186,14 +186,15 @@ std::string listing_of(const NameGroup& group, const ListedName& name) {
   const std::string prefix = prefix_of(group, name.name);
   std::string keys;
   for (const KeyDescription& key : keys_of(group, name.name)) keys += key_lines(key, prefix, group.place);
-  return result + (keys.empty() ? "  It has no keys of its own.\n" : "\n" + keys);
+  return result + (keys.empty() ? "  No keys.\n" : "\n" + keys);
 }
 
 bool is_called(const KeyDescription& key, std::string_view name) {
   return key.path == name || key.path.ends_with(fmt::format(".{}", name));
 }
 
-// Keys by their whole names or last parts, tables with their keys, and words of choices.
+// Returns the keys whose whole name or last part is `name`, the keys of tables of that name, and the keys that accept
+// it as a value.
 std::string listing_of_key(std::string_view name) {
   std::string result;
   const std::vector<KeyDescription>& keys = keys_of_file();
@@ -210,8 +211,8 @@ std::string listing_of_key(std::string_view name) {
 
 char small(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
 
-// Whether a word of the text begins with `beginning`, in either case: "slow" is in "slower", but "rack" is not in
-// "track".
+// Whether a word of the text begins with `beginning`, ignoring case. "slow" is found in "slower", but "rack" is not
+// found in "track".
 bool has_word(std::string_view text, std::string_view beginning) {
   const auto is_same = [](char a, char b) { return small(a) == small(b); };
   for (std::size_t at = 0; at + beginning.size() <= text.size(); ++at) {
@@ -235,8 +236,8 @@ std::string lines_of(std::string_view title, const std::vector<Mention>& mention
   return text;
 }
 
-// Keys, and words of keys, whose names or sentences contain the word. Leaves out keys of that name, and keys in a table
-// of that name.
+// Returns keys, and values of keys, whose names or sentences contain the word. Omits keys of that name, and keys in a
+// table of that name.
 std::vector<Mention> keys_that_mention(std::string_view word) {
   std::vector<Mention> found;
   const auto add = [&](std::string_view name, std::string path, const std::string& sentence) {
@@ -249,7 +250,7 @@ std::vector<Mention> keys_that_mention(std::string_view word) {
     if (is_called(key, word) || fmt::format(".{}", key.path).find(fmt::format(".{}.", word)) != std::string::npos)
       continue;
     add(key.path, key.path, key.sentence);
-    // Names of methods, delays, networks or models are listed by their groups.
+    // Names of methods, delays, networks or models are listed with their groups instead.
     const bool is_of_group = std::ranges::find(groups, key.path, &NameGroup::place) != groups.end();
     for (const auto& [name, sentence] : key.words)
       if (!is_of_group && name != word) add(name, fmt::format("{} = \"{}\"", key.path, name), sentence);
@@ -257,7 +258,7 @@ std::vector<Mention> keys_that_mention(std::string_view word) {
   return found;
 }
 
-// Names and other keys whose sentences have a word that begins with `word`; empty if there are none.
+// Returns names and keys whose names or sentences contain a word that begins with `word`; empty if there are none.
 std::string mentions_of(std::string_view word) {
   std::string text;
   for (const NameGroup& group : name_groups()) {
@@ -275,7 +276,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* columns = "| key | what it takes | left out | what it means |\n|---|---|---|---|\n";
 
-// Escapes bars, which would end the cell of a table.
+// Escapes vertical bars, which would end the table's cell.
 std::string cell(std::string text) {
   for (std::size_t at = 0; (at = text.find('|', at)) != text.npos; at += 2) text.insert(at, 1, '\\');
   return text;
@@ -303,7 +304,7 @@ std::string table_of(const KeyDescription& key) {
   return dot == key.path.npos ? "" : key.path.substr(0, dot);
 }
 
-// The tables in the order of the file; each table precedes its own tables.
+// Returns the tables in the order of the file; each table precedes the tables within it.
 std::vector<std::string> tables_of(const std::vector<KeyDescription>& keys) {
   std::vector<std::string> found, sorted;
   for (const KeyDescription& key : keys) {
@@ -330,7 +331,7 @@ std::string heading(const std::vector<KeyDescription>& keys, const std::string& 
   return text + what_it_means(*described, "") + "\n\n";
 }
 
-// The section of a table whose keys do not depend on a name.
+// Returns the section of a table whose keys do not depend on a name.
 std::string plain_section(const std::vector<KeyDescription>& keys, const std::string& table) {
   std::string rows;
   const std::string prefix = table.empty() ? "" : table + ".";
@@ -340,7 +341,8 @@ std::string plain_section(const std::vector<KeyDescription>& keys, const std::st
   return (table.empty() ? "\n## Above all tables\n\n" : heading(keys, table)) + columns + rows;
 }
 
-// The section of a table whose keys depend on a name: first the keys that it always has, then those of each name.
+// Returns the section of a table whose keys depend on a name: first the keys that the table always has, then those of
+// each name.
 std::string section_by_names(const std::vector<KeyDescription>& keys, const NameGroup& group) {
   const std::string table = group.prefix.substr(0, group.prefix.size() - 1);
   const auto depends_on_name = [&](const KeyDescription& key) {
@@ -366,7 +368,8 @@ std::string contents_of(const fs::path& file) {
   std::ifstream stream(file, std::ios::binary);
   std::ostringstream text;
   text << stream.rdbuf();
-  if (!stream) throw std::runtime_error(fmt::format("{}: cannot be read; must be a page of a checkout", file.string()));
+  if (!stream)
+    throw std::runtime_error(fmt::format("{}: cannot be read; run this command in a checkout", file.string()));
   return text.str();
 }
 
@@ -438,8 +441,8 @@ std::string listing_of(std::string_view name) {
   const std::string keys = listing_of_key(name), mentions = mentions_of(name);
   if (mentions.empty()) return keys;
   return keys +
-         (keys.empty() ? fmt::format("nothing is called \"{}\"; it is mentioned here:\n", name)
-                       : "\nit is mentioned here too:\n") +
+         (keys.empty() ? fmt::format("no name or key is called \"{}\"; it is mentioned here:\n", name)
+                       : "\nit is also mentioned here:\n") +
          mentions;
 }
 
@@ -449,8 +452,8 @@ std::string unlisted(std::string_view name) {
     for (const ListedName& row : group.names) known.emplace_back(row.name);
   for (const KeyDescription& key : keys_of_file()) known.push_back(key.path);
   return fmt::format(
-      "list {}: nothing has this name, and no sentence this word; must be one of {}, or a name or key of an experiment "
-      "file{}",
+      "list {}: no such name, and no description contains this word; must be one of {}, or a name or key of an "
+      "experiment file{}",
       name, fmt::join(listed_kinds, ", "), suggestion(name, known));
 }
 
@@ -463,10 +466,10 @@ std::string reference_page() {
 
   std::string text = fmt::format(
       "# Every key of an experiment file\n\n"
-      "Written by `{}` from the tables that read these keys: do not change it by hand.\n"
-      "[`experiments/README.md`](README.md) has an example with the keys that are needed first; `./dev list NAME` "
-      "shows one of these parts.\nThe third column says what holds without the key. A dash: it may be left out, and "
-      "nothing takes its place. For a table, see its keys.\n",
+      "Written by `{}` from the code that reads these keys: do not change it by hand.\n"
+      "[`experiments/README.md`](README.md) has an example with the most important keys; `./dev list NAME` prints one "
+      "of these parts.\nThe third column says what applies without the key. A dash: the key may be left out, without a "
+      "default. For a table, see its keys.\n",
       command_that_writes);
   for (const std::string& table : tables_of(keys)) {
     const auto group =

@@ -1,4 +1,4 @@
-// The commands. Under mpirun all ranks first agree on the same one; only rank 0 prints.
+// The program. Under mpirun all ranks first agree that they execute the same command; only rank 0 prints.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/ioctl.h>
@@ -35,7 +35,7 @@ std::string describe(const Run& run, bool is_tuned) {
   for (const auto& [key, value] : run.sweep) sweep += fmt::format(", {}={}", key, value);
   return fmt::format("{}, seed={}, {}", printable(run.method + sweep), run.seed,  // printable: on one line
                      is_tuned                     ? "to be tuned"
-                     : run.cluster.to_be_measured ? "its micro-batch to be measured"
+                     : run.cluster.to_be_measured ? "micro-batch to be measured"
                                                   : run.hash);
 }
 
@@ -55,14 +55,14 @@ RunPlan work_of(std::span<const Run> runs, std::span<const Run> later, const Com
 std::string text_of(const RunPlan& work, const CommandLine& line, const std::string& noun) {
   const bool may_measure = work.may_measure && !line.measures;
   return plan_text(work, noun) +
-         (may_measure ? "; with --measure a micro-batch is timed for some seconds to tell" : "");
+         (may_measure ? "; --measure times a micro-batch for some seconds to improve this" : "");
 }
 
-// The settings that are tried for each method, and the measure that judges them.
+// Returns the settings to try for each method, and the measure that judges them.
 std::string checked_tuning(const Experiment& experiment, const CommandLine& line) {
   const TuningPlan& plan = *experiment.tuning;
-  std::string text =
-      fmt::format("# Tried before, with the seeds {}, judged by {}:\n", fmt::join(plan.seeds, ", "), plan.measure);
+  std::string text = fmt::format("# Trials before the runs, with the seeds {}, judged by {}:\n",
+                                 fmt::join(plan.seeds, ", "), plan.measure);
   for (const TuningGroup& group : plan.groups) {
     std::string axes;
     for (const VariedKey& axis : group.axes)
@@ -86,14 +86,14 @@ std::string note_of_links(std::span<const Run> runs) {
   return unshared_links_text(labels, are_all);
 }
 
-// The resolved experiment as TOML, with the runs as comments: the output is an experiment file, too.
+// Returns the resolved experiment as TOML, with the runs as comments. The output is a valid experiment file.
 std::string checked(const Experiment& experiment, const CommandLine& line, const MemoryUse& use) {
   std::string result = experiment.resolved_toml;
   result += fmt::format("\n# {} {}:\n", experiment.runs.size(), experiment.runs.size() == 1 ? "run" : "runs");
   int number = 0;
   for (const Run& run : experiment.runs)
     result += fmt::format("# {:>4}  {}\n", ++number, describe(run, experiment.tuning != nullptr));
-  std::string last;  // runs of other seeds would repeat the line
+  std::string last;  // to print equal lines of several seeds only once
   for (const Run& run : experiment.runs) {
     if (run.solved.empty()) continue;
     std::string solved = fmt::format("# {}: {}\n", printable(run_label(run.method, run.sweep)), run.solved);
@@ -109,21 +109,21 @@ std::string checked(const Experiment& experiment, const CommandLine& line, const
   return memory.empty() ? result : result + fmt::format("# {}\n", memory);
 }
 
-// A line for each finished run whose files have changed.
+// Returns a line for each finished run or common phase whose files have changed.
 std::string damaged(const Experiment& experiment, const std::string& results) {
   std::string text;
   for (const Run& run : experiment.runs)
     if (const std::string damage = damage_of(run_directory(results, run, false)); !damage.empty())
-      text += fmt::format("{}; the next start repeats the run\n", damage);
+      text += fmt::format("{}; the next `run` repeats the run\n", damage);
   std::set<std::string> seen;
   for (const Run& run : experiment.runs)
     if (run.common_phase && seen.insert(run.common_phase->hash).second)
       if (const std::string damage = damage_of(run_directory(results, *run.common_phase, false)); !damage.empty())
-        text += fmt::format("{}; the next start repeats the common phase\n", damage);
+        text += fmt::format("{}; the next `run` repeats the common phase\n", damage);
   return text;
 }
 
-// The width of standard output; 0 if it is no terminal.
+// Returns the width of standard output; 0 if it is not a terminal.
 std::size_t terminal_width() {
   winsize size{};
   const bool is_known = isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
@@ -156,7 +156,7 @@ int print_predictions(const Experiment& experiment, const CommandLine& line, con
 // Loads the experiment. `check` measures nothing, and `predict` writes no files.
 Experiment loaded(const CommandLine& line, const MpiSession& session) {
   const bool predicts = line.command == "predict";
-  // Shared, because tuned runs are planned later.
+  // Shared, because the experiment's functions use it later, to plan tuned runs.
   const auto meter = std::make_shared<MicroBatchTimer>(
       MicroBatchTimer::Options{.results_directory = line.options.results_directory,
                                .remeasure = line.options.rerun && line.side_by_side.job_of.empty(),
@@ -178,7 +178,7 @@ Experiment loaded(const CommandLine& line, const MpiSession& session) {
   return *std::move(experiment);
 }
 
-// A command with its input, which has been read and checked.
+// A command and its input after reading and checking it.
 struct Task {
   CommandLine line;
   std::optional<Experiment> experiment{};
@@ -188,7 +188,7 @@ struct Task {
   std::optional<Export> exported{};
 };
 
-// Called before any file is read, since reading takes minutes on many ranks.
+// Checks the number of ranks before any file is read, because reading takes minutes with many ranks.
 void check_ranks(const CommandLine& line, const MpiSession& session) {
   if (!session.active()) return;
   if (const std::string why = why_alone(session); !why.empty()) throw ConfigurationFault(why);
@@ -200,8 +200,7 @@ void check_ranks(const CommandLine& line, const MpiSession& session) {
 void prepare_experiment(Task& task, const MpiSession& session) {
   CommandLine& line = task.line;
   if (line.command == "compare") {
-    if (session.active())
-      throw ConfigurationFault("compare starts processes under MPI itself: start it without mpirun");
+    if (session.active()) throw ConfigurationFault("compare starts MPI processes itself: start it without mpirun");
     line.compare.run = line.options;
     line.compare.arguments = line.overrides;
     for (const std::string& profile : line.profiles)
@@ -211,14 +210,15 @@ void prepare_experiment(Task& task, const MpiSession& session) {
   }
   if (!line.accepted.empty() && !std::filesystem::is_directory(line.accepted))
     throw ConfigurationFault(fmt::format(
-        "--accept: {}: no such directory; expected one above experiments that have been judged", line.accepted));
+        "--accept: {}: no such directory; must contain directories of experiments with claims.json", line.accepted));
   check_side_by_side(line, session.active());
   if (line.command == "run") check_ranks(line, session);
   task.experiment = loaded(line, session);
   check_side_by_side(line, *task.experiment);
   if (line.command == "compare" && task.experiment->tuning)
     throw ConfigurationFault(fmt::format(
-        "{}: tune; compare tunes nothing: must be left out, with ~tune and the keys that tuning has found", line.file));
+        "{}: tune; must be left out, because compare does not tune: use ~tune, and set the keys that tuning has found",
+        line.file));
   if (line.command == "run" && !task.experiment->claims.empty())
     task.experiment->differs = difference_from_file(*task.experiment, line.overrides,
                                                     {.most_runs = line.most_runs, .profiles = line.profiles});
@@ -280,13 +280,13 @@ RankHandshake own_handshake(const Task& task, const MpiSession& session) {
                        .results_directory = line.options.results_directory});
 }
 
-// Returns the same on all ranks, or throws CannotRun on all. nullopt, with a message, if interrupted, since large files
-// and sweeps take a while to read.
+// Reads and checks the input. Returns the same task on all ranks, or throws CannotRun on all ranks. If interrupted
+// (large files and sweeps take a while to read), prints a message and returns nullopt.
 std::optional<Task> prepare_together(int argc, char** argv, const MpiSession& session) {
   install_interrupt_handlers();
   session.expect_to_stay();
   LastAct report([&session] {
-    const std::string nothing_begun = "nothing was begun";
+    const std::string nothing_begun = "nothing was run";
     if (session.active()) session.abort_as_asked(nothing_begun);
     standard_error.write(fmt::format("interrupted; {}\n", nothing_begun));
   });
@@ -330,12 +330,13 @@ int execute(Task& task, const MpiSession& session) {
     return exit_success;
   }
   const Experiment& experiment = *task.experiment;
-  // A child of --jobs prints no notes: its parent has printed them.
+  // A child of --jobs prints no notes, because its parent has printed them.
   if (!line.ranks && !line.options.quiet && line.side_by_side.job_of.empty())
     for (const std::string& note : experiment.file_notes)
       print(session, standard_error, fmt::format("note: {}\n", printable(note)));
   if (line.command == "predict" && experiment.tuning)
-    print(session, standard_error, "predicted with the file's own values of what [tune] tunes\n");
+    print(session, standard_error,
+          "predicted with the file's own values of the tuned keys, not with those of [tune]\n");
   if (line.command == "predict") return print_predictions(experiment, line, task.target, session);
   if (line.command == "check") {
     const auto [workers, servers] = participants(experiment);
@@ -354,12 +355,12 @@ int execute(Task& task, const MpiSession& session) {
   if (std::ranges::any_of(experiment.runs, trains_network)) {
     load_torch();
     const MemoryUse use = memory_use(line, session.active() ? session.size() : 0);
-    // The main thread may compute, too. Children of --jobs reserve their own memory.
+    // One thread more, because the main thread may compute as well. Children of --jobs reserve their own memory.
     if (line.side_by_side.jobs.empty()) reserve_blas_memory(use.is_mpi_rank ? 1 : use.threads + 1);
   }
   if (blas_is_reference())
     print(session, standard_error,
-          "warning: BLAS is the reference library, slower by an order of magnitude; install OpenBLAS\n");
+          "warning: BLAS is the reference library, which is about ten times slower than OpenBLAS; install OpenBLAS\n");
   if (line.command == "compare") return compare(experiment, line.compare);
   line.options.mpi = &session;
   line.options.plan = true;
@@ -373,10 +374,10 @@ int execute(Task& task, const MpiSession& session) {
 
 int run_program(int argc, char** argv) {
   try {
-    // Processes that divide whole runs need no MPI.
+    // Processes that share whole runs need no MPI.
     const bool shares =
         std::any_of(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--share"; });
-    const MpiSession session(!shares);  // ends on all ranks together, after rank 0 has printed
+    const MpiSession session(!shares);  // its end waits for all ranks, so rank 0 has printed before any rank ends
     try {
       std::optional<Task> task = prepare_together(argc, argv, session);
       return task ? execute(*task, session) : exit_interrupted;
@@ -392,14 +393,14 @@ int run_program(int argc, char** argv) {
   }
 }
 
-std::terminate_handler end_with_reason = nullptr;  // the library's own handler
+std::terminate_handler end_with_reason = nullptr;  // the standard library's handler
 
-// Reports lack of memory where no exception can pass: while a library is loaded, or in another thread.
+// Reports lack of memory where exceptions cannot be caught: while a library is loaded, or in another thread.
 [[noreturn]] void end_without_memory() {
   try {
     if (const auto problem = std::current_exception()) std::rethrow_exception(problem);
   } catch (const std::bad_alloc&) {
-    constexpr std::string_view said = "syncopate: the memory does not suffice\n";
+    constexpr std::string_view said = "syncopate: not enough memory\n";
     [[maybe_unused]] const auto written = write(STDERR_FILENO, said.data(), said.size());
     _exit(exit_failure);
   } catch (...) {

@@ -20,7 +20,8 @@ namespace syncopate {
 
 namespace {
 
-// The communication, if it is known in advance: for some runs that end by steps and in which all workers take part.
+// Returns the communication of the whole run. It is exact if the whole run was simulated. It is also exact if it
+// follows from the method's schedule, the budget is in steps, and all workers take part.
 std::optional<PredictedCommunication> communication_of(const Run& run, const std::optional<SimulatedTime>& simulated) {
   if (simulated && simulated->whole) return PredictedCommunication{simulated->rounds, simulated->bytes, true};
   const Budget& budget = run.budget;
@@ -55,19 +56,20 @@ PredictedMethod simulated_and_communicated(const Run& run, const Simulation& sim
 
 bool is_baseline(const Run& run) { return run.algorithm->traits().is_baseline; }
 
-// The run with synchronous SGD as its method, otherwise unchanged.
+// Returns the run with synchronous SGD as its method, and everything else unchanged.
 Run as_baseline(Run run) {
   run.algorithm = make_baseline();
   return run;
 }
 
-// Whether the run is at the other's sweep point, judged by the keys that apply to it.
+// Whether the run is at the sweep point of `other`, judged by the swept keys that apply to `run`.
 bool is_at_point_of(const Run& run, const Run& other) {
   return std::ranges::all_of(
       run.sweep, [&](const auto& swept) { return std::ranges::find(other.sweep, swept) != other.sweep.end(); });
 }
 
-// For each run the run of this label with which it is compared: itself, or the best match by setting and sweep point.
+// Returns for each run the index of the run with this label with which it is compared: itself, or the best match by
+// setting and sweep point.
 std::vector<std::size_t> find_labelled(const std::vector<Run>& runs, const std::string& label) {
   std::vector<std::size_t> chosen;
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -84,9 +86,9 @@ std::vector<std::size_t> find_labelled(const std::vector<Run>& runs, const std::
   return chosen;
 }
 
-// For each run the baseline with which it is compared: the first one of its setting, otherwise the first one at its
-// sweep point. (A baseline that is unaffected by a swept key appears once for all its values.) If there is none,
-// appends a baseline that is trained as the first run of the setting.
+// Returns for each run the index of the baseline with which it is compared: the first baseline with the same setting,
+// or else the first one at its sweep point. (A baseline that a swept key does not affect appears once for all values of
+// the key.) If there is none, appends a baseline that is trained like the first run of the setting.
 std::vector<std::size_t> add_baselines(std::vector<Run>& runs) {
   std::map<std::string, std::size_t> of_setting;
   std::vector<std::size_t> all;
@@ -109,15 +111,15 @@ std::vector<std::size_t> add_baselines(std::vector<Run>& runs) {
   return chosen;
 }
 
-// Everything that determines sampled compute times. A method's own training keys may change the number of steps, and
-// times that depend on lengths or are measured.
+// Returns everything that determines sampled compute times. A method's own training keys may change the number of
+// steps, and compute times that depend on lengths or are measured.
 auto drawn_by(const Run& run) {
   return std::tuple(run.setting, run.own_training, planned_steps(run), run.cluster.measured_micro_batch_s);
 }
 
-// Relates formulas to the baseline. Scales each formula's time of synchronous SGD by the ratio of a baseline step to a
-// step of synchronous SGD trained as the method is (1 if both are trained in the same way). Uses the distribution whose
-// time is nearest to the formula's.
+// Makes formulas relative to the baseline. The baseline may be trained differently than the method. So each formula's
+// time of synchronous SGD is multiplied by the time of a baseline step, divided by the time of a step of synchronous
+// SGD trained like the method (`trained_alike`). Uses the distribution whose time is nearest to the formula's.
 void relate(std::vector<FormulaTime>& formulas, const std::vector<FormulaTime>& trained_alike,
             const std::vector<FormulaTime>& baseline) {
   if (trained_alike.empty() || baseline.empty()) return;
@@ -134,8 +136,8 @@ void relate(std::vector<FormulaTime>& formulas, const std::vector<FormulaTime>& 
   }
 }
 
-// Relates formulas to those of another method: to the one of the same distribution, otherwise to one that is sampled in
-// the same way. Without formulas of the other method there is no S_eff.
+// Makes formulas relative to those of another method: to the formula with the same distribution, or else to one that is
+// sampled in the same way. If the other method has no formulas, there is no S_eff.
 void relate_to_method(std::vector<FormulaTime>& formulas, const std::vector<FormulaTime>& of_other) {
   for (FormulaTime& formula : formulas) {
     Prediction& prediction = formula.prediction;
@@ -155,7 +157,7 @@ void relate_to_method(std::vector<FormulaTime>& formulas, const std::vector<Form
   }
 }
 
-// The other method, with those of its swept values that the run does not share.
+// Returns the other method's name, followed by its swept values that differ from the run's.
 std::string named(const Run& other, const Run& run) {
   std::string values;
   for (const auto& swept : other.sweep)
@@ -166,10 +168,10 @@ std::string named(const Run& other, const Run& run) {
 
 std::string named(const Run& baseline, bool is_of_file) {
   return is_of_file ? fmt::format("\"{}\", the file's first sync-sgd", baseline.method)
-                    : fmt::format("sync-sgd trained as \"{}\" is; the file has none", baseline.method);
+                    : fmt::format("sync-sgd, trained like \"{}\" (the file contains no sync-sgd)", baseline.method);
 }
 
-// Sets the ratio of micro-batches per second to the baseline's; exactly 1 for the baseline itself.
+// Sets S_eff, the ratio of micro-batches per second to the baseline's. It is exactly 1 for the baseline itself.
 void compare_with(const SimulatedTime& baseline, bool is_baseline, PredictedMethod& method) {
   method.simulated_speedup = method.simulated->micro_batches_per_s / baseline.micro_batches_per_s;
   const auto own = method.simulated->pace_error, other = baseline.pace_error;
@@ -181,7 +183,7 @@ void compare_with(const SimulatedTime& baseline, bool is_baseline, PredictedMeth
 
 constexpr std::size_t leading_columns = 2;  // method and source
 
-// Seconds as text. Leaves out an error that six digits do not show.
+// Returns seconds as text. Omits an error that would not be visible in six digits.
 std::string seconds(std::optional<double> value, double error = 0) {
   if (!value) return "-";
   return mean_and_deviation({1, *value, error > 1e-6 * *value ? error : 0});
@@ -189,14 +191,14 @@ std::string seconds(std::optional<double> value, double error = 0) {
 
 std::string percent(std::optional<double> share) { return share ? with_decimals(100 * *share, 1) : "-"; }
 
-// A speed-up with as many digits as its error justifies.
+// Returns a speed-up with the number of digits that its error justifies.
 std::string speedup(std::optional<double> value, double error) {
   if (!value) return "-";
   if (error > 1e-6 * *value) return mean_and_deviation({1, *value, error});
   return with_decimals(*value, 3);
 }
 
-// "~" marks a number that is not exact.
+// Marks a number that is not exact with "~".
 std::string rounds_of(const std::optional<PredictedCommunication>& communicated) {
   if (!communicated) return "-";
   return fmt::format("{}{:.0f}", communicated->is_exact ? "" : "~", communicated->rounds);
@@ -317,7 +319,8 @@ std::optional<double> number_of(const std::string& value) {
   return is_number ? std::optional(number) : std::nullopt;
 }
 
-// The swept numbers of the best setting beyond which the file tries none: a better setting may lie there.
+// Returns a line for each swept number of the best setting that is at the edge of the sweep, since a better setting may
+// be beyond it.
 std::string edges_of(const PredictedMethod& best, std::span<const PredictedMethod> methods) {
   std::string text;
   for (const auto& [key, value] : best.sweep) {
@@ -332,14 +335,14 @@ std::string edges_of(const PredictedMethod& best, std::span<const PredictedMetho
         is_alone &= *own == *number;
       }
     if (!is_alone && (is_least || is_most))
-      text += fmt::format("{} = {} is the {} that the file sweeps: a better one may lie beyond\n", printable(key),
-                          printable(value), is_least ? "least" : "most");
+      text += fmt::format("{} = {} is the {} swept value: a better one may be beyond it\n", printable(key),
+                          printable(value), is_least ? "smallest" : "largest");
   }
   return text;
 }
 
-// Simulates only the steps that are needed, if the whole run has a different pace or batch or is too long to simulate.
-// nullopt if the needed steps are too many, too.
+// Predicts the way to the target. If the whole run is too long to simulate, or has a different pace or batch than its
+// first steps, simulates only the steps that are needed. Returns nullopt if these are too many as well.
 std::optional<PredictedTarget> way_to_target(const Run& run, const std::optional<SimulatedTime>& whole,
                                              const StepsByBatch& target) {
   constexpr int most_rounds = 4;  // iterations that improve the guess
@@ -372,7 +375,7 @@ std::optional<PredictedTarget> way_to_target(const Run& run, const std::optional
 
 void check_against(const Experiment& experiment, const std::string& against) {
   if (against.empty() || std::ranges::find(experiment.methods, against) != experiment.methods.end()) return;
-  throw ConfigurationFault(fmt::format("--against {}: no method of {} is called so; {}", against, experiment.file,
+  throw ConfigurationFault(fmt::format("--against {}: {} has no such method; {}", against, experiment.file,
                                        must_be_one_of(against, experiment.methods, "\"")));
 }
 
@@ -399,7 +402,7 @@ std::vector<PredictedMethod> predict(const Experiment& experiment, const std::st
     methods.back().formulas = std::move(formulas.all);
     methods.back().why_no_formula = std::move(formulas.why_none);
   }
-  std::vector<std::vector<FormulaTime>> by_formula;  // formulas of each method before they are related
+  std::vector<std::vector<FormulaTime>> by_formula;  // formulas of each method before they are made relative
   for (const PredictedMethod& method : methods) by_formula.push_back(method.formulas);
   for (std::size_t i = 0; i < shown; ++i) {
     const std::size_t baseline = baselines[i];
@@ -413,7 +416,7 @@ std::vector<PredictedMethod> predict(const Experiment& experiment, const std::st
       relate_to_method(methods[i].formulas, by_formula[baseline]);
     }
     if (!methods[baseline].simulated)
-      methods[i].compared_with += ", which is not simulated";
+      methods[i].compared_with += ", which cannot be simulated";
     else if (methods[i].simulated)
       compare_with(*methods[baseline].simulated, baseline == i, methods[i]);
   }
@@ -455,13 +458,13 @@ std::string prediction_table(std::span<const PredictedMethod> methods, std::size
   }
   if (std::ranges::any_of(methods,
                           [](const PredictedMethod& m) { return m.communicated && !m.communicated->is_exact; }))
-    notes += "~: as in the steps that were simulated, drawn out\n";
-  for (const std::string& baseline : compared_with) notes += fmt::format("S_eff: against {}\n", baseline);
+    notes += "~: extrapolated from the simulated steps\n";
+  for (const std::string& baseline : compared_with) notes += fmt::format("S_eff: relative to {}\n", baseline);
   std::vector<std::string> of_unshared;
   for (const PredictedMethod& method : methods)
     if (method.has_unshared_links) of_unshared.push_back(label_of(method));
   notes += unshared_links_text(of_unshared, of_unshared.size() == methods.size());
-  if (has_bounds) notes += "Lower bound: a step takes at least so long, and S_eff is at most so large.\n";
+  if (has_bounds) notes += "Lower bound: a step takes at least this time, so S_eff is at most this large.\n";
   if (is_sampled) notes += note_of_sampled();
   const std::string text =
       width == 0 || table.width() <= width ? table.text() : narrow.folded_text(width, leading_columns);
@@ -488,12 +491,12 @@ TargetRuns read_target_runs(const std::string& directory) {
   TargetRuns target;
   std::set<std::string> methods;
   for (const FoundRun& run : runs) methods.insert(run.summary.method);
-  if (methods.size() > 1) throw fault("has runs of several methods; must be the directory of one method's runs");
+  if (methods.size() > 1) throw fault("contains runs of several methods; must be the directory of one method's runs");
   target.method = *methods.begin();
   std::set<std::string> targets;
   for (const FoundRun& run : runs) {
     if (!run.summary.time_to_target)
-      throw fault("its runs have no target; evaluation.target_accuracy or evaluation.target_loss sets one");
+      throw fault("its runs have no target; set evaluation.target_accuracy or evaluation.target_loss");
     target.accuracy = run.summary.time_to_target->target_accuracy;
     target.loss = run.summary.time_to_target->target_loss;
     targets.insert(target_text(target.accuracy, target.loss));
@@ -504,11 +507,11 @@ TargetRuns read_target_runs(const std::string& directory) {
     target.steps.mean_noise_scale += run.summary.steps_by_batch->mean_noise_scale;
   }
   if (targets.size() > 1)
-    throw fault(fmt::format("its runs have several targets, {}; must have one", fmt::join(targets, ", ")));
+    throw fault(fmt::format("its runs have different targets, {}; all must have the same", fmt::join(targets, ", ")));
   if (target.count == 0)
     throw fault(
-        fmt::format("none of its {} runs has both reached its target and measured noise scales before "
-                    "(measurements.noise_scale = true)",
+        fmt::format("none of its {} runs has reached its target and measured noise scales before that; set "
+                    "measurements.noise_scale = true",
                     runs.size()));
   target.steps.least /= target.count;
   target.steps.times_batch /= target.count;
@@ -521,11 +524,11 @@ void check_target(const Experiment& experiment, const TargetRuns& target) {
     const EvaluationPlan& plan = run.evaluation;
     const bool is_other = plan.target_accuracy != target.accuracy || plan.target_loss != target.loss;
     if (!is_other || (!plan.target_accuracy && !plan.target_loss)) continue;
-    throw ConfigurationFault(
-        fmt::format("--to-target: {} has a target of {}, and the runs of \"{}\" had one of {}: must be the same, or "
-                    "left out in the file (~evaluation.target_accuracy, ~evaluation.target_loss)",
-                    experiment.file, target_text(plan.target_accuracy, plan.target_loss), printable(target.method),
-                    target_text(target.accuracy, target.loss)));
+    throw ConfigurationFault(fmt::format(
+        "--to-target: {} has a target of {}, but the runs of \"{}\" had {}: use the same target, or leave it "
+        "out of the file (~evaluation.target_accuracy, ~evaluation.target_loss)",
+        experiment.file, target_text(plan.target_accuracy, plan.target_loss), printable(target.method),
+        target_text(target.accuracy, target.loss)));
   }
 }
 
@@ -565,8 +568,8 @@ std::string target_table(std::span<const PredictedMethod> methods, const TargetR
                    mark + shown_number(to_target.time_s)});
   }
   const std::string heading = fmt::format(
-      "To {}, the target of \"{}\": at a batch of B samples {:.0f} + {:.0f} / B steps,\n"
-      "by a mean noise scale of {:.0f} samples ({} run{})\n\n",
+      "To {}, the target of \"{}\": {:.0f} + {:.0f} / B steps with a batch of B samples,\n"
+      "from a mean noise scale of {:.0f} samples ({} run{})\n\n",
       target_text(target.accuracy, target.loss), printable(target.method), target.steps.least, target.steps.times_batch,
       target.steps.mean_noise_scale, target.count, target.count == 1 ? "" : "s");
   std::string text;
@@ -575,10 +578,12 @@ std::string target_table(std::span<const PredictedMethod> methods, const TargetR
   if (best != known.end())
     text += fmt::format("Best: {}, {} s\n{}", label_of(**best), shown_number((*best)->target->time_s),
                         edges_of(**best, methods));
-  if (has_bound) text += ">=: local steps, as if they were as good as steps along the mean of all gradients\n";
+  if (has_bound) text += ">=: lower bound, as if local steps were as good as steps along the mean of all gradients\n";
   for (const std::string& label : unknown)
     text += fmt::format(
-        "{}: of gradients of an older model, or of what is not simulated, the noise scale says nothing\n", label);
+        "{}: not predicted, because it uses stale gradients (which the noise scale does not cover) or is not "
+        "simulated\n",
+        label);
   return fold_lines(heading, width) + (width > 0 ? table.folded_text(width) : table.text()) + "\n" +
          fold_lines(text, width);
 }

@@ -19,7 +19,7 @@ namespace syncopate {
 namespace fs = std::filesystem;
 namespace {
 
-// Host time of finished runs, by label, and for all together by nullopt.
+// Host times of finished runs. The keys of PastCosts are labels; nullopt is for all runs together.
 struct Mean {
   double sum_s = 0;
   int count = 0;
@@ -54,7 +54,7 @@ RunningRun running(const PlannedRun& run, const LeaseNote& note, const fs::path&
           .time_out_s = note.time_out_s};
 }
 
-// The directory of the same run on the simulated cluster, which has the same parent.
+// Returns the directory of the same run on the simulated cluster, which is in the same folder.
 fs::path without_mpi(fs::path directory) {
   const std::string name = directory.filename().string();
   return name.ends_with("-mpi") ? directory.replace_filename(name.substr(0, name.size() - 4)) : directory;
@@ -66,7 +66,7 @@ bool is_finished_under_mpi(PlannedRun run) {
   return summary && summary->status == RunStatus::finished && damage_of(run.directory).empty();
 }
 
-// The run according to the names of its folders, for lack of a plan.
+// Returns what the names of a run's folders say about it, for runs that are not in a plan.
 PlannedRun by_folders(const fs::path& directory) {
   PlannedRun run{.label = directory.parent_path().filename().string(), .directory = directory};
   const std::string name = directory.filename().string();  // seed=<number>-<hash>
@@ -79,7 +79,8 @@ std::vector<LeaseNote> held_in(const fs::path& directory) {
   return Leases(directory / share_folder / leases_folder, std::chrono::seconds(1)).held();
 }
 
-// Unfinished runs for which `belongs` is true, without those that have ended meanwhile and those that have a lease.
+// Returns the unfinished runs for which `belongs` is true, except for runs that have ended in the meantime or have a
+// lease.
 template <class Belongs>
 std::vector<UnfinishedRun> unfinished_in(const ExperimentFolder& folder, std::span<const PlannedRun> known,
                                          const Belongs& belongs) {
@@ -120,7 +121,7 @@ void add_found(ExperimentStatus& status, const FoundRun& run) {
                            .reason = run.summary.reason.empty() ? to_string(run.summary.status) : run.summary.reason});
 }
 
-// The status of these runs in one experiment's directory.
+// Returns the status of these runs in one experiment's directory.
 ExperimentStatus status_of(const std::string& name, const fs::path& directory, const std::vector<PlannedRun>& runs) {
   const fs::path shared = directory / share_folder;
   std::map<std::string, LeaseNote> held;
@@ -128,7 +129,7 @@ ExperimentStatus status_of(const std::string& name, const fs::path& directory, c
   const AttemptRecords attempts(shared / failed_folder, "", 0);
   ExperimentStatus status{.name = name, .directory = directory, .runs = runs.size()};
   PastCosts costs;
-  std::vector<std::pair<const PlannedRun*, double>> left;  // with the share that remains to be done
+  std::vector<std::pair<const PlannedRun*, double>> left;  // runs that have not ended, with the share that is left
   for (const PlannedRun& run : runs) {
     const auto summary = summary_in(run);
     const bool is_whole = summary && damage_of(run.directory).empty();
@@ -165,7 +166,7 @@ ExperimentStatus status_of(const std::string& name, const fs::path& directory, c
   return status;
 }
 
-// Leases on runs of another launch, or on common phases; only their hashes are known.
+// Returns the leases on runs of other launches or on common phases, of which only the hashes are known.
 std::vector<RunningRun> running_elsewhere(const fs::path& directory, std::span<const PlannedRun> plan,
                                           std::span<const FoundRun> found) {
   std::vector<RunningRun> others;
@@ -184,7 +185,8 @@ bool says_something(const ExperimentStatus& status) {
          !status.running_elsewhere.empty() || !status.faults.empty();
 }
 
-// The status of trials and of runs separately, as for a file. `above`: the directory that the user named.
+// Returns the status of trials and the status of runs separately, as for a file. `above`: the directory that the user
+// named.
 std::vector<ExperimentStatus> status_of_folder(const ExperimentFolder& folder, const fs::path& above) {
   const fs::path& directory = folder.directory;
   const std::string name = directory == above ? fs::canonical(directory).filename().string()
@@ -222,7 +224,7 @@ std::vector<ExperimentStatus> status_of_folder(const ExperimentFolder& folder, c
   return parts;
 }
 
-// The common phases of the runs, each once.
+// Returns the common phases of the runs, without repetitions.
 std::vector<PlannedRun> common_phases(const fs::path& results, std::span<const Run> runs) {
   std::vector<Run> phases;
   for (const Run& run : runs)
@@ -231,7 +233,7 @@ std::vector<PlannedRun> common_phases(const fs::path& results, std::span<const R
   return planned_runs(results, phases);
 }
 
-// The status, including unfinished runs.
+// Returns the status of these runs, including unfinished runs.
 ExperimentStatus status_of(const std::string& name, const fs::path& directory, std::vector<PlannedRun> runs,
                            std::vector<PlannedRun> phases) {
   ExperimentStatus status = status_of(name, directory, runs);
@@ -255,16 +257,16 @@ std::string local_time(std::chrono::system_clock::time_point time) {
 
 std::string heading(const ExperimentStatus& status) {
   if (!status.runs)
-    return fmt::format("{}: {} finished, {} failed; how many it has, its file says: syncopate status FILE\n",
+    return fmt::format("{}: {} finished, {} failed; for the total number, use the file: syncopate status FILE\n",
                        status.name, status.finished, status.failed.size());
   const std::string of_others =
-      status.of_other_launches > 0 ? fmt::format(" ({} not of the last launch)", status.of_other_launches) : "";
+      status.of_other_launches > 0 ? fmt::format(" ({} of earlier launches)", status.of_other_launches) : "";
   std::string text = fmt::format("{}: {} run{}{}: {} finished, {} running, {} failed, {} remaining", status.name,
                                  *status.runs, *status.runs == 1 ? "" : "s", of_others, status.finished,
                                  status.running.size(), status.failed.size(), status.remaining.value_or(0));
   if (!status.left_s) return text + "\n";
   if (number_at_work(status) == 0)
-    return text + fmt::format("; nobody shares them now, one process takes about {}\n", clock_text(*status.left_s));
+    return text + fmt::format("; no process is running; one process would need about {}\n", clock_text(*status.left_s));
   const auto end = std::chrono::system_clock::now() + std::chrono::seconds(std::llround(*status.left_s));
   return text + fmt::format("; about {} left, until {}\n", clock_text(*status.left_s), local_time(end));
 }
@@ -277,9 +279,9 @@ Json json_of(const RunningRun& run) {
 }
 
 std::string line_of(const RunningRun& run, const std::string& name) {
-  const std::string who = run.host.empty() ? "a process that left no name"
+  const std::string who = run.host.empty() ? "an unknown process"
                                            : fmt::format("{}, process {}, since {}", run.host, run.process, run.since);
-  const std::string lost = run.is_lost       ? "; it is gone, and who looks next takes the run over"
+  const std::string lost = run.is_lost       ? "; it has ended, and the next process takes over the run"
                            : run.is_silent() ? fmt::format("; silent for {}", clock_text(run.silent_s))
                                              : "";
   return fmt::format("  running  {:>3.0f} %  {}: {}{}\n", std::floor(100 * run.share_done), name, who, lost);
@@ -321,7 +323,7 @@ std::vector<ExperimentStatus> status_of(const Experiment& experiment, const fs::
   const auto all = [&](const std::string& name, const std::vector<Run>& runs) {
     return status_of(name, directory, planned_runs(results, runs), common_phases(results, runs));
   };
-  const auto faults = [&directory] {  // reports unreadable folders, whose runs count as missing
+  const auto faults = [&directory] {  // lines about unreadable folders, whose runs count as missing
     std::vector<std::string> lines;
     for (ExperimentFolder& folder : experiment_folders(directory))
       std::ranges::move(folder.faults, std::back_inserter(lines));
@@ -334,7 +336,7 @@ std::vector<ExperimentStatus> status_of(const Experiment& experiment, const fs::
   }
   const TuningSoFar so_far = tuning_so_far(experiment, results.string());
   std::vector<ExperimentStatus> both = {all(experiment.name + ", trials", so_far.trials)};
-  // The runs are known once all trials have ended; before, only their number.
+  // The runs are known once all trials have ended. Before that, only their number is known.
   if (so_far.runs)
     both.push_back(all(experiment.name, *so_far.runs));
   else
@@ -347,7 +349,7 @@ std::vector<ExperimentStatus> status_of(const Experiment& experiment, const fs::
 }
 
 std::vector<ExperimentStatus> status_of_directory(const fs::path& directory) {
-  const std::string expected = "expected an experiment's file, or a directory such as results/runs/<experiment>";
+  const std::string expected = "must be an experiment's file, or a directory such as results/runs/<experiment>";
   std::error_code error;
   if (!fs::is_directory(directory, error))
     throw ConfigurationFault(fmt::format("{}: no such directory; {}", directory.string(), expected));
@@ -358,7 +360,7 @@ std::vector<ExperimentStatus> status_of_directory(const fs::path& directory) {
   if (all.empty()) {
     const bool is_kept = fs::is_regular_file(directory / "claims.json", error);
     throw ConfigurationFault(
-        fmt::format("{}: holds neither runs (directories named seed=<number>-<hash>) nor checkpoints of any{}; {}",
+        fmt::format("{}: contains neither runs (directories named seed=<number>-<hash>) nor their checkpoints{}; {}",
                     directory.string(),
                     is_kept ? "; these are kept summaries of finished runs, which ./dev report shows" : "", expected));
   }
@@ -373,10 +375,10 @@ std::string status_text(const std::vector<ExperimentStatus>& experiments) {
       text += fmt::format("  under MPI       {} of {} finished\n", status.finished_under_mpi, status.runs.value_or(0));
     for (const RunningRun& run : status.running) text += line_of(run, name_of(run.run));
     for (const RunningRun& run : status.running_elsewhere)
-      text += line_of(run, fmt::format("{:.8}, of another launch or a common phase", run.run.hash));
+      text += line_of(run, fmt::format("{:.8}, a run of another launch or a common phase", run.run.hash));
     for (const UnfinishedRun& run : status.unfinished)
-      text += fmt::format("  unfinished      {}: under way or left unfinished; {} written {} ago\n", name_of(run.run),
-                          run.has_checkpoint ? "its checkpoint was" : "it has no whole checkpoint, other files were",
+      text += fmt::format("  unfinished      {}: running or interrupted; {} written {} ago\n", name_of(run.run),
+                          run.has_checkpoint ? "its checkpoint was" : "it has no complete checkpoint; other files were",
                           clock_text(run.written_s_ago));
     for (const FailedRun& run : status.failed)
       text += fmt::format("  failed          {}: {}\n", name_of(run.run), run.reason);

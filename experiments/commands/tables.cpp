@@ -25,7 +25,7 @@ std::vector<fs::path> files_below(const fs::path& directory) {
   try {
     if (!fs::is_directory(directory))
       throw ConfigurationFault(
-          fmt::format("{}: no such directory; expected one above experiments that have been run", directory.string()));
+          fmt::format("{}: no such directory; must contain experiments that have been run", directory.string()));
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(directory))
       if (entry.path().filename() == claims_file) files.push_back(entry.path());
   } catch (const fs::filesystem_error& fault) {
@@ -35,8 +35,8 @@ std::vector<fs::path> files_below(const fs::path& directory) {
   return files;
 }
 
-// The fault of runs by which claims were judged, if any is missing or damaged. Empty if there is no fault, or if the
-// claims are kept without runs (results/paper).
+// Returns a message if any of the runs by which claims were judged is missing or damaged. Empty if there is none, or if
+// the claims are stored without runs (results/paper).
 std::string fault_of_runs(const fs::path& directory, const JudgedClaims& claims) {
   const auto is_directory = [](const fs::directory_entry& entry) { return entry.is_directory(); };
   const bool are_kept = fs::exists(directory / "runs.csv") &&
@@ -47,10 +47,10 @@ std::string fault_of_runs(const fs::path& directory, const JudgedClaims& claims)
     const std::vector<FoundRun> runs = find_runs(directory);
     found = static_cast<std::size_t>(std::ranges::count(runs, false, &FoundRun::on_wall_clock));
   } catch (const ResultsDirectoryFault& fault) {
-    return fmt::format("{}; it was judged by {} runs", fault.what(), *claims.judged_runs);
+    return fmt::format("{}; the claims were judged by {} runs", fault.what(), *claims.judged_runs);
   }
   if (found >= *claims.judged_runs) return {};
-  return fmt::format("{}: was judged by {} runs, of which {} are there; the experiment's next start judges it anew",
+  return fmt::format("{}: was judged by {} runs, of which only {} exist; run the experiment again to judge it",
                      (directory / claims_file).string(), *claims.judged_runs, found);
 }
 
@@ -82,27 +82,27 @@ std::vector<const Measure*> chosen_measures(const std::vector<std::string>& name
   return chosen;
 }
 
-// Runs on one clock; each clock has a separate table.
+// Returns the runs on one clock, since each clock has a separate table.
 std::vector<RunSummary> runs_on(const std::vector<ResultRow>& rows, bool wall_clock) {
   std::vector<RunSummary> runs;
   for (const ResultRow& row : rows)
     if (row.on_wall_clock == wall_clock)
       for (RunSummary run : row.runs) {
-        run.method = row.label;  // rows may differ in more than the sweep
+        run.method = row.label;  // the label says more than the sweep, since rows may differ in other keys as well
         run.sweep.clear();
         runs.push_back(std::move(run));
       }
   return runs;
 }
 
-// Methods by the rows' labels.
+// Returns methods by the rows' labels.
 std::map<std::string, std::string> methods_of(const std::vector<ResultRow>& rows) {
   std::map<std::string, std::string> methods;
   for (const ResultRow& row : rows) methods.emplace(row.label, row.method);
   return methods;
 }
 
-// Width 0: there is no terminal.
+// Returns the table in the format. `width`: terminal width in columns; 0: no terminal.
 std::string written(const TextTable& wide, const TextTable& narrow, TableFormat format, std::size_t width) {
   if (format == TableFormat::markdown) return wide.markdown();
   if (format == TableFormat::latex) return wide.latex();
@@ -110,19 +110,19 @@ std::string written(const TextTable& wide, const TextTable& narrow, TableFormat 
   return width > 0 ? narrow.folded_text(width) : narrow.text(usual_width);
 }
 
-// The notes, with the marks that Markdown and LaTeX need for lines below a table.
+// Returns the notes with the marks that Markdown and LaTeX need for lines below a table.
 std::string written_notes(const std::string& notes, TableFormat format, std::size_t width) {
   if (format == TableFormat::text || notes.empty()) return fold_lines(notes, width);
   std::string text = "\n";
   for (std::size_t begin = 0, end = 0; (end = notes.find('\n', begin)) != std::string::npos; begin = end + 1) {
     const bool is_last = end + 1 == notes.size();
     text += (format == TableFormat::latex ? "% " : "") + notes.substr(begin, end - begin);
-    text += format == TableFormat::markdown && !is_last ? "\\\n" : "\n";  // keeps line breaks on a page
+    text += format == TableFormat::markdown && !is_last ? "\\\n" : "\n";  // a backslash is a line break in Markdown
   }
   return text;
 }
 
-// A line for each requested measure that no row has.
+// Returns a line for each requested measure that no row has.
 std::string missing_of(const std::vector<PairedRow>& rows, const std::vector<std::string>& asked) {
   std::string text;
   for (const std::string& name : asked) {
@@ -132,13 +132,13 @@ std::string missing_of(const std::vector<PairedRow>& rows, const std::vector<std
     const bool is_told = name == "time_to_target_s" && std::ranges::any_of(rows, &PairedRow::nobody_reached);
     if (!is_told && std::ranges::none_of(rows, has))
       text += fmt::format("{}: {}\n", name,
-                          name.find("_to_target") != std::string::npos ? "no run reached the target, or has one"
-                                                                       : "no two runs of a seed have it");
+                          name.find("_to_target") != std::string::npos ? "no run has a target and reached it"
+                                                                       : "no two runs of the same seed have it");
   }
   return text;
 }
 
-// Calls `call` and rethrows a Fault as a ConfigurationFault.
+// Returns the result of `call`. Rethrows a Fault as a ConfigurationFault, with `before` in front of its message.
 template <typename Fault, typename Call>
 auto configured(const std::string& before, const Call& call) {
   try {
@@ -162,7 +162,8 @@ std::string ranked(const std::vector<ResultRow>& rows, const Measure& measure, T
   });
 }
 
-// The number of runs that missed their target, and the end of the first of them to end.
+// Returns a row with the number of runs that missed their target, and the time at which the first of these ended. Empty
+// if none missed it.
 std::string missed_target_of_csv(const std::string& experiment, const ResultRow& row, bool is_compared) {
   std::size_t missed = 0;
   double until_s = std::numeric_limits<double>::infinity();
@@ -176,7 +177,7 @@ std::string missed_target_of_csv(const std::string& experiment, const ResultRow&
                      csv_field(row.method), missed, until_s, is_compared ? ",,,,,,," : "");
 }
 
-// The columns against,pairs,difference,low,high,t_p,sign_flip_p, each preceded by a comma.
+// Returns the columns against,pairs,difference,low,high,t_p,sign_flip_p, each preceded by a comma.
 std::string difference_of_csv(const std::vector<PairedRow>& compared, const ResultRow& row, const Measure& measure) {
   const std::string none = ",,,,,,,";
   const auto paired = std::ranges::find(compared, &row, &PairedRow::row);
@@ -225,7 +226,8 @@ std::string claims_of(const ClaimsOptions& options, std::size_t width) {
   if (directories.empty()) {
     if (!fs::is_directory("results/runs") && fs::is_directory("results/paper"))
       throw ConfigurationFault(
-          "results/runs: no such directory, since nothing has been run here; results/paper has verdicts that are kept: "
+          "results/runs: no such directory, since nothing has been run here; results/paper contains stored verdicts: "
+          "use "
           "`syncopate claims results/paper`");
     directories.emplace_back("results/runs");
   }
@@ -234,15 +236,15 @@ std::string claims_of(const ClaimsOptions& options, std::size_t width) {
       std::optional<JudgedClaims> claims;
       try {
         claims = claims_from_json(read_file(file).value_or(""));
-      } catch (const std::runtime_error& fault) {  // not one of our files
+      } catch (const std::runtime_error& fault) {  // a file that Syncopate did not write
         add_fault(fault.what());
         continue;
       }
       if (!claims)
-        add_fault(
-            fmt::format("{}: is no list of claims of schema version {}, or is no longer as it was written; the "
-                        "experiment's next start judges them anew",
-                        file.string(), claims_schema_version));
+        add_fault(fmt::format(
+            "{}: is not a list of claims of schema version {}, or was modified; run the experiment again to "
+            "judge its claims",
+            file.string(), claims_schema_version));
       else if (const std::string fault = fault_of_runs(file.parent_path(), *claims); !fault.empty())
         add_fault(fault);
       else if (names.insert(claims->experiment).second)
@@ -251,7 +253,7 @@ std::string claims_of(const ClaimsOptions& options, std::size_t width) {
   if (!faults.empty()) throw ConfigurationFault(faults);
   if (experiments.empty())
     throw ConfigurationFault(
-        fmt::format("{}: holds no claims; `syncopate run` judges those that an experiment file has in [[claim]]",
+        fmt::format("{}: contains no claims; `syncopate run` judges the claims in [[claim]] of an experiment file",
                     fmt::join(directories, ", ")));
   std::ranges::sort(experiments, {}, &JudgedClaims::experiment);
   const std::string notes = scoreboard_notes(experiments);
@@ -283,7 +285,7 @@ Export prepare_export(const ExportOptions& options) {
   }
   std::error_code problem;
   fs::create_directories(folder, problem);
-  if (problem) throw ConfigurationFault(fmt::format("{}: cannot be made: {}", folder.string(), problem.message()));
+  if (problem) throw ConfigurationFault(fmt::format("{}: cannot be created: {}", folder.string(), problem.message()));
   for (const std::string& file : {result.runs_file, result.evaluations_file})
     if (const std::string why = why_not_replaceable(file); !why.empty())
       throw ConfigurationFault(fmt::format("{}: cannot be written: {}", file, why));
@@ -298,10 +300,12 @@ void write_export(const Export& tables) {
 std::string tables_of(const TablesOptions& options, std::size_t width) {
   const std::vector<const Measure*> measures = chosen_measures(options.measures);
   if (!options.measures.empty() && options.against.empty())
-    throw ConfigurationFault("--measure: chooses what --against compares: must stand beside it; --rank takes its own");
+    throw ConfigurationFault(
+        "--measure: selects the measures for --against, and needs that option; --rank NAME has its own measure");
   const Measure* const rank = options.rank.empty() ? nullptr : known_measure("--rank", options.rank);
   if (rank && options.format == TableFormat::csv)
-    throw ConfigurationFault("--rank: as CSV a table has all measures of all rows, and no ranking");
+    throw ConfigurationFault(
+        "--rank: cannot be combined with --format csv, which prints all measures without a ranking");
   const auto experiments =
       configured<ResultsDirectoryFault>("", [&] { return by_experiment(find_runs(options.directory)); });
   std::string text;

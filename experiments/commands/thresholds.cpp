@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 constexpr const char* wanted =
     "must be a CSV file with worker,step,duration_s (and micro_batch), or a run's directory with durations.csv.gz";
 
-// The recorded steps in which every worker has all M micro-batches.
+// Returns the recorded steps in which every worker has all M micro-batches.
 std::vector<Step> whole_steps(const Trace& trace) {
   const auto most = static_cast<std::size_t>(trace.micro_batches());
   std::vector<Step> whole;
@@ -46,7 +46,7 @@ std::vector<double> times_of(const Trace& trace, const std::vector<Step>& steps)
   return times;
 }
 
-// E[T] and E[T_n].
+// Returns E[T] and E[T_n].
 std::pair<double, double> mean_times(const MicroBatchTimes& recorded) {
   std::vector<double> slowest(static_cast<std::size_t>(recorded.steps), 0.0);
   double of_workers = 0, of_steps = 0;
@@ -59,7 +59,7 @@ std::pair<double, double> mean_times(const MicroBatchTimes& recorded) {
   return {of_steps / recorded.steps, of_workers / recorded.steps / recorded.workers};
 }
 
-// Finds T^c from those rows of steps.csv that are one whole step each.
+// Sets T^c from steps.csv, whose rows must be one step each.
 void find_serial_time(const fs::path& file, const std::vector<Step>& whole, RecordedTimes& recorded) {
   const std::string content = file_content(file);
   CsvRows rows(file.string(), content, {"step", "duration_s", "period_steps"});
@@ -71,14 +71,14 @@ void find_serial_time(const fs::path& file, const std::vector<Step>& whole, Reco
   }
   rows.check();
   if (has_rounds) {
-    recorded.why_no_serial_s = "the run's rounds have several steps";
+    recorded.why_no_serial_s = "unknown, because the run's rounds have several steps";
     return;
   }
   double sum_s = 0;
   for (const Step step : whole) {
     const auto found = duration_s.find(step.value());
     if (found == duration_s.end()) {
-      recorded.why_no_serial_s = fmt::format("steps.csv has no step {}", step.value() + 1);
+      recorded.why_no_serial_s = fmt::format("unknown, because steps.csv has no step {}", step.value() + 1);
       return;
     }
     sum_s += found->second;
@@ -86,17 +86,17 @@ void find_serial_time(const fs::path& file, const std::vector<Step>& whole, Reco
   recorded.serial_s = std::max(sum_s / static_cast<double>(whole.size()) - mean_times(recorded.view()).first, 0.0);
 }
 
-// Reads the recorded times. T^c is a step's time in steps.csv minus its slowest worker's micro-batches, averaged over
-// the whole steps, as in DropCompute's reference code, and at least 0.
+// Reads the recorded times. T^c is the time of a step in steps.csv minus that of its slowest worker's micro-batches,
+// averaged over complete steps, as in DropCompute's reference code, and at least 0.
 RecordedTimes read(const fs::path& source) {
   std::error_code ignored;
   const bool is_run = fs::is_directory(source, ignored);
   const fs::path file = is_run ? source / "durations.csv.gz" : source;
   if (!fs::exists(file, ignored))
     throw ConfigurationFault(
-        is_run ? fmt::format("{}: there is no durations.csv.gz: let the run record it, [recording] durations = true",
+        is_run ? fmt::format("{}: no durations.csv.gz: repeat the run with durations = true in [recording]",
                              source.string())
-               : fmt::format("{}: there is no such file; {}", source.string(), wanted));
+               : fmt::format("{}: no such file; {}", source.string(), wanted));
   if (fs::is_character_file(file, ignored))
     throw ConfigurationFault(fmt::format("{}: is a device; {}", source.string(), wanted));
   const std::string content = file_content(file);
@@ -104,8 +104,8 @@ RecordedTimes read(const fs::path& source) {
   const std::vector<Step> whole = whole_steps(trace);
   if (whole.empty())
     throw ConfigurationFault(
-        fmt::format("{}: in none of its {} steps every worker has all {} micro-batches; must be of a run that drops "
-                    "nothing",
+        fmt::format("{}: none of its {} steps has all {} micro-batches of every worker; must be a recording of a run "
+                    "that drops nothing",
                     file.string(), trace.steps().value(), trace.micro_batches()));
   RecordedTimes recorded{.times = times_of(trace, whole),
                          .workers = trace.workers(),
@@ -113,7 +113,7 @@ RecordedTimes read(const fs::path& source) {
                          .micro_batches = trace.micro_batches(),
                          .left_out = static_cast<int>(trace.steps().value()) - static_cast<int>(whole.size()),
                          .serial_s = {},
-                         .why_no_serial_s = "a trace does not say it"};
+                         .why_no_serial_s = "unknown, because a trace does not contain it"};
   if (is_run) find_serial_time(source / "steps.csv", whole, recorded);
   return recorded;
 }
@@ -139,7 +139,7 @@ std::string heading(const ThresholdReport& report) {
   const RecordedTimes& recorded = report.recorded;
   std::string text = fmt::format("{}: {} workers, {} steps of {} micro-batches", report.source, recorded.workers,
                                  recorded.steps, recorded.micro_batches);
-  if (recorded.left_out > 0) text += fmt::format(" ({} others lack some, and are left out)", recorded.left_out);
+  if (recorded.left_out > 0) text += fmt::format(" ({} incomplete steps are left out)", recorded.left_out);
   text +=
       fmt::format("\na worker computes {} s per step, the slowest {} s; T^c = {} s", shown_number(report.worker_s, 6),
                   shown_number(report.step_s, 6), shown_number(report.serial_s, 6));
@@ -160,7 +160,7 @@ Json json_of(const ThresholdEffect& effect, const LargestDropper& dropper) {
 }  // namespace
 
 std::string threshold_table(const ThresholdReport& report) {
-  if (report.is_equal) return heading(report) + "All micro-batches take equally long: no threshold gains anything.\n";
+  if (report.is_equal) return heading(report) + "All micro-batches take equally long, so no threshold helps.\n";
   TextTable table;
   for (const char* column : {"threshold\ns", "dropped\n%", "steps'\nspeed-up", "S_eff by\nthroughput",
                              "S_eff by\nEq. 6", "S_eff by\nref. code", "one worker's\ndrops %"})
@@ -172,7 +172,7 @@ std::string threshold_table(const ThresholdReport& report) {
   for (const auto& way : report.ways) {
     const ThresholdEffect& best = way.best;
     if (std::isinf(best.threshold))
-      text += fmt::format("best by {}: none gains anything\n", way.sentence);
+      text += fmt::format("best by {}: none, since no threshold helps\n", way.sentence);
     else
       text += fmt::format("best by {}: {} s drops {} %, S_eff {}{}\n", way.sentence, shown_number(best.threshold, 6),
                           with_decimals(100 * best.drop_rate, 2), with_decimals(best.effective_speedup, 4),
@@ -223,8 +223,7 @@ ThresholdReport report_thresholds(const ThresholdsOptions& options) {
   } catch (const FileFault& fault) {
     throw ConfigurationFault(fault.what());
   } catch (const std::bad_alloc&) {
-    throw ConfigurationFault(
-        fmt::format("{}: the memory does not suffice for what it holds; {}", options.source, wanted));
+    throw ConfigurationFault(fmt::format("{}: not enough memory for its contents; {}", options.source, wanted));
   }
   const MicroBatchTimes recorded = report.recorded.view();
   report.serial_s = options.serial_s.value_or(report.recorded.serial_s.value_or(0));

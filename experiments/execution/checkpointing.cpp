@@ -27,14 +27,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double last_part = 0.9;            // share of the interval after which the end of a round suffices
+constexpr double last_part = 0.9;            // share of the interval after which the next end of a round is used
 constexpr std::chrono::seconds patience{5};  // time-out for a file system that shows another host's files late
-constexpr auto look_interval = std::chrono::milliseconds(20);  // interval between two looks for ranks' parts
-constexpr double longest_wait_s = 30;                          // waiting time for ranks' parts before a newer
-                                                               // checkpoint
-constexpr const char* nobody = "none";                         // as the name of the process that wrote the common file
-constexpr int no_rank = -1;                                    // as its rank, under MPI
-constexpr const char* is_it_one = "is the results directory one for all?";
+constexpr auto look_interval = std::chrono::milliseconds(20);  // interval between two checks for ranks' parts
+constexpr double longest_wait_s = 30;   // time to wait for ranks' parts before the next checkpoint is started
+constexpr const char* nobody = "none";  // name of the process that wrote the common file, in the file's identity
+constexpr int no_rank = -1;             // rank that wrote the common file, under MPI
+constexpr const char* is_it_one = "is the results directory shared?";
 constexpr std::int64_t any_number = std::numeric_limits<std::int64_t>::max();
 
 double seconds(std::chrono::steady_clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
@@ -49,11 +48,10 @@ void report(const CheckpointUse& use, const std::string& what) {
 }
 
 void report_resumption(Progress& progress, double host_s_before) {
-  progress.note(fmt::format("goes on from its checkpoint, which it wrote after {} of this machine's time",
-                            clock_text(host_s_before)));
+  progress.note(fmt::format("resumes from its checkpoint, written after {} of real time", clock_text(host_s_before)));
 }
 
-// Names the parameters that a run starts from; its configuration contains only their place.
+// Returns the identity of the parameters from which a run starts, since its configuration contains only their path.
 std::string start_of(const Run& run) {
   if (!run.training.options.start) return "the model's own";
   const auto hash = [](const std::vector<float>& values) {
@@ -62,7 +60,7 @@ std::string start_of(const Run& run) {
   return hash(run.training.options.start->parameters) + hash(run.training.options.start->buffers);
 }
 
-// The commit identifies what a program computes, unless the source has changes.
+// Returns the identity of the program: its commit, and a hash of the executable if the source has uncommitted changes.
 std::string program() {
   const BuildInfo& build = build_info();
   static const std::string changes =
@@ -79,9 +77,10 @@ std::string kernel_of_blas() {
   return blas_says_its_kernel() ? blas_kernel() : fmt::format("{}, on {}", blas_kernel(), processor_name());
 }
 
-// Everything that determines a run's results to the bit, and the log of its checkpoint: a program resumes only at a
-// checkpoint of the same identity. `besides`: entries about the processes of the run. `is_common`: one process writes
-// the file for several, whose processors may differ; the entries that depend on processors are then in the parts.
+// Returns everything that determines a run's results to the bit, and the log in its checkpoint. A run resumes only from
+// a checkpoint with the same identity. `besides`: entries about the processes of the run. `is_common`: the identity of
+// the file that names the parts. Processes may have different processors, so entries that depend on the processor are
+// only in the parts.
 CheckpointIdentity checkpoint_identity(const Run& run, const CheckpointIdentity& besides, bool is_common = false) {
   CheckpointIdentity identity{{"run", run.hash},
                               {"program", program()},
@@ -148,7 +147,7 @@ Recorder::Evaluated take_evaluated(ByteSource& in) {
   return evaluated;
 }
 
-// Numbers followed by a text, as processes exchange them.
+// Returns the numbers followed by the text's characters. Processes exchange them in this form.
 DividedWork::Numbers with_text(DividedWork::Numbers numbers, const std::string& text) {
   numbers.insert(numbers.end(), text.begin(), text.end());
   return numbers;
@@ -158,8 +157,8 @@ std::string text_behind(const DividedWork::Numbers& exchanged, std::ptrdiff_t nu
   return {exchanged.begin() + numbers, exchanged.end()};
 }
 
-// The first text that follows the numbers, with its process unless all processes have the same text; empty if none has
-// one.
+// Returns the first text that follows the numbers, preceded by its process unless all processes have the same text.
+// Empty if no process has a text.
 std::string first_problem(const std::vector<DividedWork::Numbers>& exchanged, std::ptrdiff_t numbers) {
   std::vector<std::string> texts;
   for (const auto& of_one : exchanged) texts.push_back(text_behind(of_one, numbers));
@@ -180,18 +179,18 @@ bool comes_to_be_there(const fs::path& file, std::chrono::seconds within) {
 
 }  // namespace
 
-// The checkpoint of a run that several processes divide. Each process writes a part. Once the first one sees all parts,
-// it writes a file that names them. If one process cannot write its part, the others remove theirs. The previous
-// checkpoint stays until a new one is complete. All processes call the functions in the same order.
+// The checkpoint of a run that several processes divide. Each process writes a part. Once the first process sees all
+// parts, it writes a file that names them. If one process cannot write its part, the others remove their parts. The
+// previous checkpoint is kept until a new one is complete. All processes call the functions in the same order.
 class SimulatedRunCheckpoints::Parts {
  public:
-  // `file`: the file that names the parts; `below`: a directory above it, which is not created. The arguments must
-  // outlive it.
+  // `file`: the file that names the parts. `below`: a directory above it, which is not created if it is missing. The
+  // arguments must outlive this object.
   Parts(const Run& run, const fs::path& file, const fs::path& below, DividedWork& divided)
       : run_(run), file_(file), below_(below), divided_(divided) {}
 
-  // This process's part of the checkpoint that all processes have. Null: the run starts from the beginning; then
-  // `problem` is the reason, the same on all processes, if there is one.
+  // Returns this process's part of the existing checkpoint. Null if the run must start from the beginning; if there is
+  // a reason, sets `problem`, equally on all processes.
   std::unique_ptr<CheckpointReader> open(bool resumes, std::string& problem) {
     std::unique_ptr<CheckpointReader> part;
     std::int64_t number = 0;  // number of the checkpoint that this process finds
@@ -205,19 +204,20 @@ class SimulatedRunCheckpoints::Parts {
     return problem.empty() ? std::move(part) : nullptr;
   }
 
-  // This process's part of a new checkpoint. `number`: must be higher than all before.
+  // Returns a writer for this process's part of a new checkpoint. `number` must be higher than those of all earlier
+  // ones.
   std::unique_ptr<CheckpointWriter> part(std::int64_t number) const {
     if (divided_.self() != 0 && !below_.empty() && !is_there(below_))
-      throw std::runtime_error(fmt::format("{} is not there: {}", below_.string(), is_it_one));
+      throw std::runtime_error(fmt::format("{} does not exist: {}", below_.string(), is_it_one));
     return std::make_unique<CheckpointWriter>(own_part(number), own_identity(), below_);
   }
 
-  // Writes the common file of parts that are on the disk, and removes older parts. `digest`: digest of this process's
-  // part; `problem`: why it has none, or empty. Returns why there is no new checkpoint, or an empty text; the same on
-  // all processes.
+  // Writes the file that names the parts, which are on the disk, and removes older parts. `digest`: digest of this
+  // process's part. `problem`: why this process has no part, or empty. Returns why there is no new checkpoint, or an
+  // empty text. All processes get the same result.
   std::string publish(std::int64_t number, std::uint64_t digest, const std::string& problem) {
     constexpr int half = 32;
-    constexpr std::uint64_t low = 0xffffffff;  // an exchanged number holds 53 bits
+    constexpr std::uint64_t low = 0xffffffff;  // splits the digest, because an exchanged number holds only 53 bits
     const auto exchanged = divided_.exchanged_numbers(divided_.all(), [&] {
       return with_text({static_cast<double>(digest >> half), static_cast<double>(digest & low)}, problem);
     });
@@ -251,14 +251,14 @@ class SimulatedRunCheckpoints::Parts {
     number = static_cast<std::int64_t>(take<std::uint64_t>(common));
     std::vector<std::uint64_t> digests;
     for (int process = 0; process < divided_.processes(); ++process) digests.push_back(take<std::uint64_t>(common));
-    if (!is_there(own_part(number))) throw CheckpointFault("its part is not there");
+    if (!is_there(own_part(number))) throw CheckpointFault("its part is missing");
     auto reader = std::make_unique<CheckpointReader>(own_part(number), own_identity());
     if (reader->digest() != digests[static_cast<std::size_t>(divided_.self())])
-      throw CheckpointFault("its part is of another one");
+      throw CheckpointFault("its part belongs to a different checkpoint");
     return reader;
   }
 
-  // Why the processes cannot resume. Empty: they can, or none finds a checkpoint (`number` 0).
+  // Returns why the processes cannot resume. Empty if they can, or if none of them finds a checkpoint (`number` 0).
   std::string problem_of_all(std::int64_t number, const std::string& own) const {
     const auto exchanged =
         divided_.exchanged_numbers(divided_.all(), [&] { return with_text({static_cast<double>(number)}, own); });
@@ -266,7 +266,7 @@ class SimulatedRunCheckpoints::Parts {
     if (!problem.empty()) return problem;
     const bool find_the_same =
         std::ranges::all_of(exchanged, [&](const auto& of_one) { return of_one == exchanged.front(); });
-    return find_the_same ? "" : fmt::format("some processes do not find it: {}", is_it_one);
+    return find_the_same ? "" : fmt::format("some processes cannot see it: {}", is_it_one);
   }
 
   // Only on process 0: writes the file that names the parts. Returns why it cannot, or an empty text.
@@ -276,20 +276,19 @@ class SimulatedRunCheckpoints::Parts {
       for (int process = 0; process < divided_.processes(); ++process) {
         is_patient_ = comes_to_be_there(part_of_checkpoint(file_, number, process),
                                         is_patient_ ? patience : std::chrono::seconds(0));
-        if (!is_patient_)
-          return fmt::format("the part of process {} is not to be seen by process 0: {}", process, is_it_one);
+        if (!is_patient_) return fmt::format("process 0 cannot see the part of process {}: {}", process, is_it_one);
       }
       writer.emplace(file_, identity(nobody), below_);
       put(*writer, static_cast<std::uint64_t>(number));
       for (const std::uint64_t digest : digests) put(*writer, digest);
       writer->finish();
       writer->publish();
-      remove_parts(file_, any_number, number);  // no process writes the next one before all know this one
+      remove_parts(file_, any_number, number);  // safe: processes write their next part only after this call
       return {};
     } catch (const Interrupted&) {
       throw;
     } catch (const std::exception& problem) {
-      // The published file names these parts. The older ones stay, too, in case the disk still has the older file.
+      // The published file names these parts. Older parts are kept as well, in case the disk still has the older file.
       return writer && writer->is_published() ? "" : disk_problem(problem);
     }
   }
@@ -298,10 +297,11 @@ class SimulatedRunCheckpoints::Parts {
   const fs::path& file_;
   const fs::path& below_;
   DividedWork& divided_;
-  bool is_patient_ = true;  // the last look saw all parts, so the next one waits for them
+  bool is_patient_ = true;  // whether all parts appeared the last time; if not, the next check does not wait for them
 };
 
-// Time-only simulations have none, since replaying one takes as long as running it; under MPI a replay skips the waits.
+// Time-only simulations have no checkpoints, because replaying one takes as long as running it. Under MPI a replay
+// skips the waits.
 bool has_checkpoints(const Run& run, bool mpi) { return run.checkpoint.is_written && (mpi || !run.training.time_only); }
 
 SimulatedRunCheckpoints::SimulatedRunCheckpoints(const Run& run, const CheckpointUse& use, CheckpointLog& log,
@@ -318,11 +318,12 @@ SimulatedRunCheckpoints::~SimulatedRunCheckpoints() {
   log_.at_position = log_.between_steps = nullptr;
   try {
     wait_for_disk();
-  } catch (const std::exception&) {  // an interruption
+  } catch (const std::exception&) {  // an interruption, or a disk fault at the run's end
   }
 }
 
-// The identity with the entries of a divided run, so that a mismatch between the two kinds is explained.
+// Returns the identity with the entries that divided runs have, so that messages can explain why an undivided run does
+// not resume from the checkpoint of a divided one.
 CheckpointIdentity SimulatedRunCheckpoints::own_identity() const {
   return checkpoint_identity(run_, {{"number of processes", "1"}, {"process", "none"}});
 }
@@ -343,17 +344,16 @@ void SimulatedRunCheckpoints::open(Progress& progress) {
       report_resumption(progress, host_s_before_);
     }
   } catch (const CheckpointFault& fault) {
-    if (divided_) throw ReplayMismatch(fault.what());  // tells the other processes
+    if (divided_) throw ReplayMismatch(fault.what());  // execute() notifies the other processes
     problem = fault.what();
     host_s_before_ = 0;
   }
-  if (!problem.empty() && is_first()) report(use_, fmt::format("{}; the run begins anew", problem));
+  if (!problem.empty() && is_first()) report(use_, fmt::format("{}; the run starts from the beginning", problem));
 }
 
-// Called in the middle of a program; all its tasks so far have been skipped.
+// Called during the program at the checkpoint's step. All tasks before it have been skipped.
 void SimulatedRunCheckpoints::resume() {
-  if (!recorder_.restore(evaluated_before_))
-    throw ReplayMismatch("it has evaluated more models, or fewer, than it had");
+  if (!recorder_.restore(evaluated_before_)) throw ReplayMismatch("the replay evaluated a different number of models");
   try {
     log_.read_values(*reader_);
   } catch (const CheckpointFault& fault) {
@@ -366,7 +366,7 @@ void SimulatedRunCheckpoints::resume() {
 }
 
 void SimulatedRunCheckpoints::check_end() const {
-  if (log_.replays()) throw ReplayMismatch("it ends before the step that it had come to");
+  if (log_.replays()) throw ReplayMismatch("the replay ended before the checkpoint's step");
 }
 
 // Whether to stop and consult the clock. A single process also reads the clock here.
@@ -377,7 +377,7 @@ bool SimulatedRunCheckpoints::is_looked_at() const {
          (!divided_ && seconds(HostClock::now() - last_) >= part * run_.checkpoint.every_s);
 }
 
-// When it returns true, no task is outstanding.
+// Whether to write a checkpoint now. If it returns true, no task is pending.
 bool SimulatedRunCheckpoints::due() {
   const bool is_looked_at = use_.due ? use_.due(log_.steps()) : this->is_looked_at();
   has_round_ended_ = false;
@@ -408,7 +408,7 @@ void SimulatedRunCheckpoints::write_if_due() {
   const auto begin = HostClock::now();
   if (!due()) return;
   const auto computed = HostClock::now();
-  if (recorder_.has_diverged()) return;  // the run is about to end
+  if (recorder_.has_diverged()) return;  // the run ends shortly
   if (use_.is_mine && !use_.is_mine()) return;
   std::optional<CheckpointCost> cost;
   std::string problem;
@@ -422,7 +422,7 @@ void SimulatedRunCheckpoints::write_if_due() {
   }
   if (parts_) problem = parts_->publish(log_.steps(), cost ? cost->digest : 0, problem);
   if (!problem.empty() && !std::exchange(has_failed_, true) && is_first())
-    report(use_, fmt::format("there is no newer one, and the run goes on: {}", problem));
+    report(use_, fmt::format("no new one was written, and the run continues: {}", problem));
   if (cost && problem.empty()) {
     cost->tasks_s = seconds(computed - begin);
     cost->written_s = seconds(HostClock::now() - computed);
@@ -491,28 +491,29 @@ CheckpointIdentity MpiRunCheckpoints::identity(int rank) const {
                              rank == no_rank);
 }
 
-// The number of the checkpoint at which the run resumes; 0: it starts from the beginning.
+// Returns the number of the checkpoint from which the run resumes; 0: it starts from the beginning.
 std::int64_t MpiRunCheckpoints::open(Progress& progress) {
   const bool is_wanted = session_.rank() == 0 && use_.resumes && is_there(use_.file);
   if (from_rank_0(session_, is_wanted ? 1.0 : 0.0) == 0) return 0;
   Common common;
   std::string problem;
   try {
-    if (!is_there(use_.file)) throw CheckpointFault(fmt::format("it is not there: {}", is_it_one));
+    if (!is_there(use_.file)) throw CheckpointFault(fmt::format("the file is missing: {}", is_it_one));
     CheckpointReader reader(use_.file, identity(no_rank));
     StateArchive archive(static_cast<ByteSource&>(reader));
     archive(common.number, common.digests, host_s_before_);
     if (takes_part()) problem = open_part(common.number);
     if (reader_ && reader_->digest() != common.digests.at(static_cast<std::size_t>(session_.rank())))
-      problem = "it is of another checkpoint";
+      problem = "it belongs to a different checkpoint";
     if (!problem.empty()) problem = fmt::format("the part of rank {}: {}", session_.rank(), problem);
   } catch (const std::exception& fault) {
     problem = fault.what();
     if (session_.rank() > 0) problem = fmt::format("rank {}: {}", session_.rank(), problem);
   }
-  // A rank that finds another file than rank 0 does has no part.
+  // A rank that finds a different file than rank 0 cannot resume.
   const auto number = static_cast<std::int64_t>(from_rank_0(session_, static_cast<double>(common.number)));
-  if (problem.empty() && common.number != number) problem = fmt::format("rank {} finds another one", session_.rank());
+  if (problem.empty() && common.number != number)
+    problem = fmt::format("rank {} finds a different one", session_.rank());
   const std::vector<std::string> problems = texts_on_rank_0(session_, problem);
   const auto first = std::ranges::find_if(problems, [](const std::string& text) { return !text.empty(); });
   resumes_ = from_rank_0(session_, first == problems.end() ? 1.0 : 0.0) != 0;
@@ -522,12 +523,12 @@ std::int64_t MpiRunCheckpoints::open(Progress& progress) {
   }
   reader_ = nullptr;
   host_s_before_ = 0;
-  if (session_.rank() == 0) report(use_, fmt::format("{}; the run begins anew", *first));
+  if (session_.rank() == 0) report(use_, fmt::format("{}; the run starts from the beginning", *first));
   return 0;
 }
 
 std::string MpiRunCheckpoints::open_part(std::int64_t number) {
-  if (!is_there(part_file(number))) return "it is not there";
+  if (!is_there(part_file(number))) return "it is missing";
   try {
     reader_ = std::make_unique<CheckpointReader>(part_file(number), identity(session_.rank()));
     return "";
@@ -551,8 +552,8 @@ void MpiRunCheckpoints::resumed() {
   if (use_.on_resumed) use_.on_resumed();
 }
 
-// Between two checkpoints the run continues for at least as long as the last one took. So it ends, however slow ranks
-// or their disks are.
+// Returns the number of a checkpoint that is due now. Between two checkpoints the run continues for at least as long as
+// the last checkpoint took, so that it makes progress even if ranks or their disks are slow.
 std::optional<std::int64_t> MpiRunCheckpoints::due() {
   const auto now = HostClock::now();
   if (open_ && now - last_look_ > look_interval) {
@@ -568,7 +569,7 @@ std::optional<std::int64_t> MpiRunCheckpoints::due() {
   if (const auto given_up = std::exchange(open_, std::nullopt)) {
     remove_parts(use_.file, given_up->number, named_);
     report_failure(
-        fmt::format("parts of ranks have not come to the disk in {:.0f} s: {}", seconds(now - last_), is_it_one));
+        fmt::format("parts of ranks did not appear on the disk within {:.0f} s: {}", seconds(now - last_), is_it_one));
   }
   called_ = now;
   return ++number_;
@@ -577,7 +578,8 @@ std::optional<std::int64_t> MpiRunCheckpoints::due() {
 CheckpointStore::Written MpiRunCheckpoints::write(std::int64_t number, const std::function<void(ByteSink&)>& contents) {
   try {
     wait_for_disk();
-    // On another machine's local disk no file names the parts. A shared file system may show that file late.
+    // Without a shared directory, no file names this rank's parts, so it removes old ones itself. It keeps the last
+    // few, because a shared file system may show that file late.
     if (session_.rank() > 0 && !is_there(use_.file)) remove_parts(use_.file, number - 3);
     auto writer = std::make_shared<CheckpointWriter>(part_file(number), identity(session_.rank()), use_.below);
     contents(*writer);
@@ -588,8 +590,8 @@ CheckpointStore::Written MpiRunCheckpoints::write(std::int64_t number, const std
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& problem) {
-    report_failure(
-        fmt::format("there is no newer one, and the run goes on: rank {}: {}", session_.rank(), disk_problem(problem)));
+    report_failure(fmt::format("no new one was written, and the run continues: rank {}: {}", session_.rank(),
+                               disk_problem(problem)));
     return {.problem = disk_problem(problem)};
   }
 }
@@ -620,7 +622,8 @@ void MpiRunCheckpoints::publish_if_there() {
   publish(*std::exchange(open_, std::nullopt));
 }
 
-// Removes older parts once no file names them. Removes these parts if the file cannot be written.
+// Writes the file that names the parts, and then removes older parts. If the file cannot be written, removes the new
+// parts.
 void MpiRunCheckpoints::publish(const Common& common) {
   settle_published();
   const double host_s = host_s_before_ + seconds(HostClock::now() - begin_);
@@ -636,7 +639,7 @@ void MpiRunCheckpoints::publish(const Common& common) {
       writer->finish();
       writer->publish();
     } catch (...) {
-      const bool is_named = writer && writer->is_published();  // the file that names them may not be on the disk yet
+      const bool is_named = writer && writer->is_published();  // the file exists, but may not be on the disk yet
       if (!is_named) remove_parts(file, common.number, named);
       throw;
     }
@@ -653,7 +656,7 @@ void MpiRunCheckpoints::settle_published() {
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& problem) {
-    report_failure(fmt::format("there is no newer one, and the run goes on: {}", disk_problem(problem)));
+    report_failure(fmt::format("no new one was written, and the run continues: {}", disk_problem(problem)));
   }
 }
 
@@ -662,7 +665,7 @@ void MpiRunCheckpoints::settle() {
   try {
     wait_for_disk();
     if (published_.valid()) published_.get();
-  } catch (const std::exception&) {  // the run has ended
+  } catch (const std::exception&) {  // ignored: the run has ended, so the checkpoint is no longer needed
   }
   reduced(session_, 0.0, MPI_SUM);
   if (session_.rank() > 0 && !is_there(use_.file)) remove_parts(use_.file, any_number);

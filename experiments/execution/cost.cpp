@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 
 bool trains(const Run& run) { return !run.training.time_only && run.training.parameter_bytes > Bytes{0}; }
 
-// The steps of the budget; 0 if unknown. A budget in seconds has as many as a worker makes that never waits.
+// Returns the number of steps of the budget; 0 if unknown. For a budget in seconds, it is the number of steps of a
+// worker that never waits.
 double steps_of(const Run& run) {
   if (const auto planned = planned_steps(run)) return static_cast<double>(planned->value());
   if (!run.budget.seconds || !run.cluster.compute_time) return 0;
@@ -44,8 +45,8 @@ struct Numbers {
         moments(run.training.optimizer ? run.training.optimizer->moments() : 0) {}
 
   double workers;
-  double steps;          // 0: the budget does not determine them
-  double micro_batches;  // number over all workers and steps
+  double steps;          // 0: the budget does not determine the number of steps
+  double micro_batches;  // of all workers and steps
   double evaluations;
   double spans;  // spans of the trace
   double vector_bytes;
@@ -54,8 +55,8 @@ struct Numbers {
 
 // --- Time ---
 
-// The time of the run in the directory. nullopt if it has not finished, ran on another kind of processor, or is very
-// large. Throws if it is damaged or being written.
+// Returns the time of the run in the directory. Returns nullopt if it has not finished, ran on a different kind of
+// processor, or is very large. Throws if the directory is damaged or being written.
 std::optional<KnownTime> time_in(const fs::path& directory) {
   constexpr std::uintmax_t longest_summary = 1'000'000;  // bytes; about ten thousand workers
   static const std::string processor = processor_name();
@@ -69,9 +70,9 @@ std::optional<KnownTime> time_in(const fs::path& directory) {
                    .host_s = summary->host_s};
 }
 
-// Times of finished runs. If there are very many, an evenly spaced selection of them.
+// Returns the times of finished runs. If there are very many, reads an evenly spaced selection.
 std::vector<KnownTime> known_times(const fs::path& experiment_directory, bool mpi) {
-  constexpr std::size_t most_runs_read = 200;  // reading them takes a tenth of a second
+  constexpr std::size_t most_runs_read = 200;  // reading this number takes a tenth of a second
   std::vector<fs::path> finished;
   for (const ExperimentFolder& folder : experiment_folders(experiment_directory))
     std::ranges::copy_if(folder.runs, std::back_inserter(finished),
@@ -86,7 +87,7 @@ std::vector<KnownTime> known_times(const fs::path& experiment_directory, bool mp
   return known;
 }
 
-// The time as text. Two digits suffice for an estimate.
+// Returns the time as text, with two digits, since it is an estimate.
 std::string about(double seconds) {
   if (seconds < 1) return "less than a second";
   if (seconds < 99.5) return fmt::format("about {:.2g} s", seconds);
@@ -110,14 +111,14 @@ std::string size_text(double bytes) {
 // --- Memory ---
 
 constexpr int most_own_stacks = 8192;      // as in SimulatedOptions
-constexpr int most_guarded_stacks = 1024;  // as in StackPool; so are the next two
+constexpr int most_guarded_stacks = 1024;  // this and the next two constants as in StackPool
 constexpr double guarded_stack_bytes = 132 * 1024;
 constexpr double dense_stack_bytes = 33 * 1024;
 
-// Bytes that are resident before a run begins. Measured at the first call, since LibTorch may be loaded between two
-// calls.
+// Returns the bytes that are resident before a run begins. They are measured at the first call only, because LibTorch
+// may be loaded later.
 double program_bytes(bool trains_network) {
-  static constexpr double least = 15e6;    // above the real size, so that small experiments show equal numbers
+  static constexpr double least = 15e6;    // slightly more than the real size, so that outputs are reproducible
   constexpr double library_bytes = 170e6;  // LibTorch 1.13 with OpenBLAS after a first gradient
   static const double resident = [] {
     std::ifstream file("/proc/self/statm");
@@ -129,8 +130,9 @@ double program_bytes(bool trains_network) {
   return trains_network && !has_library ? resident + library_bytes : resident;
 }
 
-// Vectors per worker for compressed exchanges: the values that it has not sent, and two packets, one that it sends and
-// one that is read. Rows of embeddings, whose number no plan knows, are few.
+// Returns the number of vectors per worker for compressed exchanges: residuals (values that the worker has not sent
+// yet) and two packets, one being sent and one being received. Rows of embeddings do not count: their number is not
+// known in advance, but small.
 double compression_vectors(const Run& run) {
   if (!run.algorithm->compression()) return 0;
   const KnownExchanges known = known_exchanges(run);
@@ -147,43 +149,45 @@ double vectors_of(const Run& run, const MemoryOptions& options) {
   const Traits traits = run.algorithm->traits();
   const double state = 1 + numbers.moments;
   const double workers = options.is_mpi_rank ? 1 : std::ceil(numbers.workers / options.dividing);
-  // The workers' or servers' state and the next one, a sum, and a gradient.
+  // The current and the next state of workers or servers, a sum, and a gradient.
   double vectors = (2 + traits.held.states) * state + 2;
   double own = traits.held.models + traits.held.moments * numbers.moments + compression_vectors(run);
-  // Models that come and go with each message may wait for threads, whose arenas keep the memory of released models.
+  // Models in messages are often allocated and released, and may wait for a free thread. In addition, the allocator's
+  // arena of each thread keeps memory of released models.
   if (!traits.sums_gradients && !traits.averages_models && !traits.publishes_rounds)
     own *= (traits.sends_gradients ? 1.4 : 1) + 0.4 * (options.threads - 1);
   vectors += own * workers;
-  // Evaluations run beside the next steps, so those cannot update the model in place.
+  // Evaluations run in parallel with the next steps, so these cannot update the model in place.
   vectors += state;
   // Each thread holds a gradient.
   vectors += options.threads;
-  // Sums and parts of sums that are sent to other processes and received from them.
+  // Buffers for sums and parts of sums, sent to and received from other processes.
   if (options.dividing > 1) vectors += 4;
   return vectors;
 }
 
-// Bytes of a simulated worker besides its vectors: its stack and accounts.
+// Returns the bytes of a simulated worker without its vectors: its stack and accounts.
 double worker_bytes(const Run& run) {
   if (trains(run)) return 30e3;  // tests/README.md: 28 to 31 KB, with a model
   if (run.lockstep_from_step() == Step{0}) return 0.5e3;
-  if (run.cluster.workers > most_own_stacks) return 3.2e3;  // they take turns on one stack
-  // With guarded stacks only touched pages are resident; other stacks lie in huge pages, which are resident as a whole.
+  if (run.cluster.workers > most_own_stacks) return 3.2e3;  // workers take turns on one stack
+  // With guarded stacks only touched pages are resident. Other stacks are in huge pages, which are resident as a whole.
   return run.cluster.workers > most_guarded_stacks ? dense_stack_bytes : 6.5e3;
 }
 
-// Bytes of rows. Vectors grow by doubling, and a file's text is in memory beside them: 100 bytes a row.
+// Returns the bytes of rows. Vectors grow by doubling. In addition, the text of a file is in memory when it is written,
+// 100 bytes per row.
 double record_bytes(const Run& run, bool mpi) {
   const Numbers numbers(run);
   const auto rows = [](double count, std::size_t size) { return count * (2 * static_cast<double>(size) + 100); };
   double bytes = rows(numbers.steps, sizeof(StepRow)) + rows(numbers.evaluations, sizeof(MetricsRow));
-  if (mpi) bytes += numbers.evaluations * numbers.vector_bytes;  // kept until the end
+  if (mpi) bytes += numbers.evaluations * numbers.vector_bytes;  // models to evaluate are kept until the run's end
   if (run.recording.records_durations(mpi)) bytes += rows(numbers.micro_batches, sizeof(MicroBatchTime));
   if (run.recording.arrivals) bytes += rows(numbers.steps * numbers.workers, sizeof(GradientArrival));
-  // Times that workers keep for a search: in vectors that grow by doubling, and once more in one place at its end.
+  // Times that workers record for a threshold search: in vectors that grow by doubling, and copied once at its end.
   const double timed = static_cast<double>(run.algorithm->traits().held.timed_steps.value());
   bytes += 3 * sizeof(double) * timed * run.cluster.micro_batches * (mpi ? 1 : numbers.workers);
-  // The sample of times that formulas use: a million at most.
+  // The sample of times for predictions by formula has at most a million elements.
   if (run.algorithm->traits().has_formulas && !run.cluster.outages && !run.cluster.pauses && !mpi)
     bytes += sizeof(double) * std::min(1e6, most_sampled_steps * numbers.workers * run.cluster.micro_batches);
   return bytes + rows(numbers.spans, sizeof(Span));
@@ -211,7 +215,7 @@ std::optional<double> time_by_finished_runs(const Run& run, std::span<const Know
 }
 
 std::optional<double> time_by_arithmetic(const Run& run, int threads, std::optional<double> micro_batch_s) {
-  // Typical rates of a core and its memory, and costs of the simulation per worker and step (tests/README.md).
+  // Typical rates of one core and its memory, and the simulation's costs per worker and step (tests/README.md).
   constexpr double operations_per_s = 75e9, bytes_per_s = 10e9, fiber_s = 0.4e-6, lockstep_s = 0.05e-6, drawn_s = 5e-9;
   const Numbers numbers(run);
   if (numbers.steps == 0) return {};
@@ -224,7 +228,7 @@ std::optional<double> time_by_arithmetic(const Run& run, int threads, std::optio
   const double gradient_s =
       micro_batch_s.value_or(3 * forward_s * static_cast<double>(run.training.samples_per_micro_batch));
   const double evaluated = static_cast<double>(objective.test_samples + run.evaluation.train_samples);
-  // A step reads and writes its parameters, gradient and moments; workers that step separately each have their own.
+  // A step reads and writes parameters, gradient and moments. If workers have their own models, each worker does so.
   const HeldVectors held = run.algorithm->traits().held;
   const double descents = numbers.steps * (held.models >= 1 ? numbers.workers : 1);
   const double descent_s = (3 + 2 * numbers.moments) * numbers.vector_bytes / bytes_per_s;
@@ -234,7 +238,7 @@ std::optional<double> time_by_arithmetic(const Run& run, int threads, std::optio
 }
 
 std::optional<double> disk_bytes(const Run& run, bool mpi) {
-  // Bytes of rows, plain or compressed, and of the files that every run has.
+  // Bytes per row, plain or compressed, and bytes of the files of every run.
   constexpr double row = 40, evaluation = 110, zipped_row = 9, span = 12, files = 8000, of_worker = 95;
   const Numbers numbers(run);
   if (numbers.steps == 0) return {};
@@ -311,14 +315,13 @@ std::string plan_text(const RunPlan& plan, const std::string& noun) {
   if (plan.later > 0) text += fmt::format(", then {} run{}", plan.later, plan.later == 1 ? "" : "s");
   if (plan.finished == plan.runs && plan.later == 0) return text;
   if (!plan.division.empty()) text += fmt::format(", {}", plan.division);
-  if (!plan.time_s && !plan.bytes)
-    return text + "; how long they take, and how much space, is not known before some are finished";
+  if (!plan.time_s && !plan.bytes) return text + "; time and disk space are unknown until some are finished";
   constexpr std::array sources = {"arithmetic", "the time of a micro-batch", "finished runs"};
   text += plan.time_s ? fmt::format("; {} on this machine, by {}", about(*plan.time_s / plan.side_by_side),
                                     sources[static_cast<std::size_t>(plan.time_by)])
-                      : "; how long they take is not known before some are finished";
+                      : "; the time is unknown until some are finished";
   return text + (plan.bytes ? fmt::format("; {} on the disk", size_text(*plan.bytes))
-                            : "; how much space is not known beforehand");
+                            : "; the disk space is not known in advance");
 }
 
 MemoryNeed memory_need(const Run& run, const MemoryOptions& options) {
@@ -363,14 +366,12 @@ std::string parts_text(const Run& run, const MemoryNeed& need, int threads) {
   const auto parameters = static_cast<double>(run.training.parameter_bytes.value()) / sizeof(float);
   add(fmt::format("models, optimizer states and gradients ({:.0f} times {:.3g} parameters)", need.vectors, parameters),
       need.models);
-  add(fmt::format("what {} thread{} computing gradients hold{}", threads, threads == 1 ? "" : "s",
-                  threads == 1 ? "s" : ""),
-      need.passes);
+  add(fmt::format("gradient computation on {} thread{}", threads, threads == 1 ? "" : "s"), need.passes);
   add("data", need.data);
   add(fmt::format("{} simulated workers", run.cluster.workers), need.workers);
   add("rows", need.records);
   add("program", need.program);
-  return parts + (need.is_complete ? "" : "; what the module's own layers hold is not known");
+  return parts + (need.is_complete ? "" : "; without the module's activations, which are not known");
 }
 
 }  // namespace syncopate

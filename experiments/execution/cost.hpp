@@ -1,5 +1,5 @@
-// Costs of runs on this machine, estimated before they begin: time, disk space and memory, by arithmetic. Also the
-// measured time of a micro-batch.
+// Estimates of what runs will cost on this machine: time, disk space and memory. Also measures the time of a
+// micro-batch.
 #pragma once
 
 #include <cstddef>
@@ -19,24 +19,26 @@ namespace syncopate {
 
 // The time of a finished run.
 struct KnownTime {
-  std::string kind;          // its timing_class
-  std::string method;        // its label
+  std::string kind;          // timing_class of the run: runs of one class take equally long per micro-batch
+  std::string method;        // the method's label
   double micro_batches = 0;  // computed by all workers
   double host_s = 0;
 };
 
-// The time according to finished runs of the same kind, and of the same method if there are any. It is in proportion to
-// micro-batches, or their mean time if the budget does not determine the number of steps. nullopt if none is known.
+// Estimates the run's time, in seconds, from finished runs of the same kind (of the same method, if there are any). The
+// time is proportional to the number of micro-batches. If the budget does not determine this number, returns the mean
+// time of these runs. Returns nullopt if there are no such runs.
 std::optional<double> time_by_finished_runs(const Run& run, std::span<const KnownTime> known);
 
-// The time according to the operations of gradients, evaluations and steps, and the events of the simulation. On usual
-// processors it is right within a factor of three. It is too long for sequences, all of which count with the longest
-// length. `micro_batch_s`: measured time of a gradient on one thread. nullopt if the budget does not determine the
-// number of steps, and for a user's module without a measured time.
+// Estimates the run's time, in seconds, from the number of operations of gradients, evaluations and steps, and from the
+// number of simulated events. On usual processors it is right within a factor of three. For sequences it is too long,
+// because each sequence counts with the longest length. `micro_batch_s`: measured time of a gradient on one thread.
+// Returns nullopt if the budget does not determine the number of steps, and for a user's module without a measured
+// time.
 std::optional<double> time_by_arithmetic(const Run& run, int threads, std::optional<double> micro_batch_s = {});
 
-// Bytes on the disk according to the number of rows and files, within a factor of about two. nullopt if the budget does
-// not count steps.
+// Estimates the bytes on the disk from the number of rows and files, within a factor of about two. Returns nullopt if
+// the budget does not determine the number of steps.
 std::optional<double> disk_bytes(const Run& run, bool mpi);
 
 // The plan that is printed before runs begin: how many runs, how long, how much space.
@@ -44,48 +46,49 @@ struct RunPlan {
   enum class TimeBy { arithmetic, micro_batches, finished_runs };
   std::size_t runs = 0;
   std::size_t finished = 0;
-  std::size_t later = 0;                   // runs that will follow these
-  std::optional<double> time_s{};          // for the runs to do; none if it is unknown for one of them
-  TimeBy time_by = TimeBy::finished_runs;  // the least certain method of estimation over all runs
-  bool may_measure = false;                // measuring a micro-batch would improve the estimate of one of them
+  std::size_t later = 0;                   // number of runs that follow these trials
+  std::optional<double> time_s{};          // of all runs to do, one after the other; none if one is unknown
+  TimeBy time_by = TimeBy::finished_runs;  // the least certain kind of estimate among all runs
+  bool may_measure = false;                // whether a measured micro-batch would improve the estimate
   std::optional<double> bytes{};           // on the disk
-  int side_by_side = 1;                    // runs at a time
-  std::string division{};                  // for users: the processes that divide the runs
+  int side_by_side = 1;                    // number of runs that are executed at the same time
+  std::string division{};                  // text for users about the processes that divide the runs
   std::map<std::string, double> host_s{};  // by hashes of runs and common phases
 };
 
 struct PlanOptions {
   std::filesystem::path results{};  // directory that contains finished runs
   bool mpi = false;
-  int threads = 0;  // 0: only finished runs are used to estimate time
-  // Measures a micro-batch on one thread. Called once for each kind of runs. If empty, arithmetic is used instead.
+  int threads = 0;  // 0: time is estimated only from finished runs
+  // Measures the time of a micro-batch on one thread. Called once for each kind of runs. If empty, operations are
+  // counted instead.
   std::function<double(const Run&)> measure{};
 };
 
-// The plan for the runs that are `to_do` (not 0), and for missing common phases. `later`: runs that will follow, if
-// these are trials.
+// Returns the plan for the runs whose entry in `to_do` is not 0, and for missing common phases. `later`: if the runs
+// are trials, the runs that follow.
 RunPlan plan_of(std::span<const Run> runs, std::span<const int> to_do, std::span<const Run> later,
                 const PlanOptions& options);
 
-// For each run 0 if it is finished in the results directory, otherwise 1.
+// Returns for each run 0 if it is finished in the results directory, otherwise 1.
 std::vector<int> runs_to_do(std::span<const Run> runs, const std::filesystem::path& results, bool mpi);
 
-// "24 trials, then 12 runs; ...", or "12 runs, 3 finished; about 4 min on this machine, by finished runs; about 2.1
-// MB". `noun`: "run" or "trial".
+// Returns "24 trials, then 12 runs; ...", or "12 runs, 3 finished; about 4 min on this machine, by finished runs; about
+// 2.1 MB". `noun`: "run" or "trial".
 std::string plan_text(const RunPlan& plan, const std::string& noun = "run");
 
-// The peak resident memory, in bytes, of a process that makes a run. It is known in advance, so that a run that does
-// not fit is refused and not killed.
+// The estimated peak of resident memory, in bytes, of a process that executes a run. A run that does not fit can thus
+// be refused before it starts, instead of being killed.
 // Checks:  against the peaks of real runs (tests/experiments/memory_test.cpp has the bounds).
 struct MemoryNeed {
   double program = 0;  // the process itself, and the libraries that train networks
   double data = 0;     // the data set
   double models = 0;   // models, optimizer states, gradients, residuals
-  double passes = 0;   // memory of threads that compute gradients
+  double passes = 0;   // activations and other memory of threads that compute gradients
   double workers = 0;  // stacks and accounts of simulated workers
   double records = 0;  // rows and other records
   double vectors = 0;  // number of vectors of the model's length in `models`
-  // False if a part is unknown and counts as 0, such as the activations of a user's module.
+  // False if a part is unknown and counts as 0, for example the activations of a user's module.
   bool is_complete = true;
 
   double total() const { return program + data + models + passes + workers + records; }
@@ -93,9 +96,9 @@ struct MemoryNeed {
 
 struct MemoryOptions {
   int threads = 1;
-  int dividing = 1;          // processes that divide the simulated workers; each holds its workers' models and
+  int dividing = 1;          // processes that divide the simulated workers; each holds its own workers' models and
                              // gradients
-  bool is_mpi_rank = false;  // one worker of an MPI cluster; threads do not count
+  bool is_mpi_rank = false;  // whether the process is one worker of an MPI cluster; then `threads` is ignored
 };
 
 MemoryNeed memory_need(const Run& run, const MemoryOptions& options);
@@ -107,33 +110,38 @@ struct LargestNeed {
 };
 LargestNeed largest_need(std::span<const Run* const> runs, const MemoryOptions& options);
 
-// Memory that a process maps but hardly touches: stacks of the workers that one of these runs simulates.
+// Returns the bytes of address space for the stacks of simulated workers, the largest over the runs. Most of it is
+// never touched.
 double stack_room(std::span<const Run> runs);
 
-// "0.51 GiB", and its parts: "models, optimizer states and gradients (34 times 1.86e+06 parameters) 0.24 GiB, ...".
+// Return "0.51 GiB", and the parts "models, optimizer states and gradients (34 times 1.86e+06 parameters) 0.24 GiB,
+// ...".
 std::string memory_text(double bytes, int digits = 2);
 std::string parts_text(const Run& run, const MemoryNeed& need, int threads);
 
-// cluster.micro_batch_s = "measured": the time of a micro-batch of the experiment's model on this machine. Other cores
-// compute micro-batches meanwhile, in total as many at once as there are workers or cores. It is measured once and kept
-// in the experiment's directory of results, so that a second run has the same configuration.
+// Measures the time of a micro-batch of the experiment's model on this machine, for cluster.micro_batch_s = "measured".
+// Meanwhile other cores compute micro-batches as well: in total one core per worker, as far as there are cores. The
+// time is measured once and stored in the experiment's results directory, so that later runs have the same
+// configuration.
 class MicroBatchTimer {
  public:
   struct Options {
     std::string results_directory;
-    bool remeasure = false;  // ignore kept times
-    bool keep = true;        // write to <results>/<experiment>/measured.json
-    // Rank 0 measures while other workers compute. All ranks must make the same calls in the same order.
+    bool remeasure = false;  // ignore stored times
+    bool keep = true;        // store the time in <results>/<experiment>/measured.json
+    // If not null, rank 0 measures while the other workers' ranks compute. All ranks must make the same calls in the
+    // same order.
     const MpiSession* mpi = nullptr;
   };
   explicit MicroBatchTimer(Options options) : options_(std::move(options)) {}
 
-  // Throws ConfigurationFault if the time cannot be measured or kept, CannotRun if other ranks measure something else.
+  // Throws ConfigurationFault if the time cannot be measured or stored, and CannotRun if ranks would measure different
+  // micro-batches.
   MeasuredMicroBatch time(const MicroBatchWork& work);
 
  private:
   const MpiSession* session() const;  // null: this process is the only one
-  // Calls `on_measure` before it measures.
+  // Returns the stored time, or measures it. Calls `on_measure` before it measures.
   MeasuredMicroBatch kept_or_measured(const MicroBatchWork& work, const std::function<void()>& on_measure) const;
 
   Options options_;
@@ -142,15 +150,15 @@ class MicroBatchTimer {
 
 double wall_clock_s();
 
-// The median time of some dozens of gradients on this thread, after a warm-up. It takes under ten seconds if a
-// micro-batch takes less than one. `at_once`: number of threads that compute gradients, including this one; throws
-// std::runtime_error if they cannot be started. Each thread holds the gradients of a step, as a worker does, but at
-// most one gradient and 256 MiB of others. Releasing them is not timed. `now_s`: a clock in seconds.
+// Returns the median time of some dozens of gradients on this thread, after a warm-up. If a micro-batch takes less than
+// one second, measuring takes less than ten. `at_once`: number of threads that compute gradients, including this one;
+// throws std::runtime_error if they cannot be started. Each thread holds the gradients of a step, as a worker does, but
+// at most one gradient and 256 MiB of further ones. Releasing gradients is not timed. `now_s`: a clock in seconds.
 double measure_micro_batch_s(const Objective& objective, const MicroBatchWork& work, int at_once = 1,
                              const std::function<double()>& now_s = wall_clock_s);
 
-// The same for micro-batches of sequences. Times 24 micro-batches with different numbers of tokens in turn, several
-// times each, and fits the medians. They come from `calibration_epoch`, which no run reaches.
+// Measures micro-batches of sequences. Times 24 micro-batches with different numbers of tokens in turn, several times
+// each, and fits the medians. These micro-batches come from `calibration_epoch`, which no run reaches.
 LengthFit measure_by_lengths(const Objective& objective, const MicroBatchWork& work, int at_once = 1,
                              const std::function<double()>& now_s = wall_clock_s);
 inline constexpr std::int64_t calibration_epoch = 1'000'000;

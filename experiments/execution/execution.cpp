@@ -30,10 +30,10 @@ namespace {
 
 constexpr AveragePolicy parameters_and_buffers{.buffers = StatePolicy::average};
 
-// Under MPI, combines workers' own models (gossip) after the run, when no clock runs. The models are those after the
-// evaluated steps, or at the evaluated times. The recorder of rank `root` gets the rows. That rank evaluates the mean,
-// or each rank evaluates its own model. Does nothing without own models. Collective, before recorders finish; throws
-// Interrupted.
+// Evaluates the workers' models under MPI if each worker has its own (gossip). This happens after the run, so it takes
+// no time on the clock. The models are those after the evaluated steps, or at the evaluated times. Rank `root`
+// evaluates their mean, or each rank evaluates its own model. The recorder of rank `root` gets the rows. Does nothing
+// if workers have no own models. Collective; called before recorders finish. Throws Interrupted.
 class IndividualModelsOfRanks {
  public:
   IndividualModelsOfRanks(const MpiSession& session, int root, Training& training, Recorder& recorder)
@@ -88,7 +88,7 @@ class IndividualModelsOfRanks {
     return least >= static_cast<double>(none.value()) ? none : Step{static_cast<Step::Rep>(least)};
   }
 
-  // `own`: null if this rank has none.
+  // `own`: this rank's model; null if it has none.
   void put_together(const WorkerModel* own, Step step) {
     MetricsRow row = recorder_.row_of(publication_of(own, step));
     std::optional<double> distance;
@@ -156,15 +156,15 @@ class IndividualModelsOfRanks {
 
 using HostClock = std::chrono::steady_clock;
 
-// The rank that publishes the model: the first server, but worker 0 if several servers hold parts of the model.
+// Returns the rank that publishes the model: the first server, or worker 0 if servers hold only slices of the model.
 int publishing_rank(const Run& run) {
   const Servers servers = run.algorithm->traits().servers;
   return servers > 0 && !servers.hold_slices() ? run.cluster.workers : 0;
 }
-// The rank that closes rows of steps.csv: the first server if there is one, otherwise worker 0.
+// Returns the rank that completes rows of steps.csv: the first server if there is one, otherwise worker 0.
 int booking_rank(const Run& run) { return run.algorithm->traits().servers > 0 ? run.cluster.workers : 0; }
 
-// Returns the same on all ranks.
+// Returns an equal record on all ranks.
 RunRecord make_record(const Run& run, const ExecutionBackend& backend) {
   const RecordingPlan& plan = run.recording;
   RunRecord record;
@@ -200,8 +200,8 @@ std::unique_ptr<Cluster> make_cluster(const Run& run, const ExecutionBackend& ba
   return std::make_unique<MpiCluster>(options);
 }
 
-// Computes one gradient. A process's first gradient takes several times as long as others, because libraries initialise
-// themselves. On the wall clock it would be an undeclared straggler.
+// Computes one gradient before the clock starts. A process's first gradient takes several times as long as later ones,
+// because libraries initialise themselves. On the wall clock, that worker would seem to be a straggler.
 void warm_up(const Run& run, const Objective& objective) {
   const MicroBatch micro_batch{};
   const auto parameters = objective.initial_parameters(run.seed);
@@ -209,16 +209,16 @@ void warm_up(const Run& run, const Objective& objective) {
   objective.gradient(parameters.data(), buffers.empty() ? nullptr : buffers.data(), std::span(&micro_batch, 1));
 }
 
-// Failure message for an exception that ended the run.
+// Returns the failure message for an exception that ended the run.
 std::string reason_of(const std::exception& problem, const Run& run) {
   if (!dynamic_cast<const std::bad_alloc*>(&problem)) return problem.what();
-  if (run.training.time_only) return fmt::format("the memory does not suffice for {} workers", run.cluster.workers);
-  if (run.training.parameter_bytes == Bytes{0}) return "the memory does not suffice";
+  if (run.training.time_only) return fmt::format("not enough memory for {} workers", run.cluster.workers);
+  if (run.training.parameter_bytes == Bytes{0}) return "not enough memory";
   const double model_gb = 1e-9 * static_cast<double>(run.training.parameter_bytes.value()) *
                           (1 + run.training.optimizer->moments());  // models with their optimizer states
   return fmt::format(
-      "the memory does not suffice: the model and its optimizer's state take {:.3g} GB, and where the {} workers hold "
-      "models of their own {:.3g} GB, beside gradients",
+      "not enough memory: the model and its optimizer's state take {:.3g} GB; if each of the {} workers holds a model, "
+      "these take {:.3g} GB; gradients come on top",
       model_gb, run.cluster.workers, model_gb * run.cluster.workers);
 }
 
@@ -244,7 +244,7 @@ void run_recorded(const Run& run, const ExecutionBackend& backend, RunTraining& 
     throw;
   } catch (const ReplayMismatch&) {
     throw;
-  } catch (const Diverged&) {  // the recording shows it
+  } catch (const Diverged&) {  // the recording already shows the divergence
   } catch (const std::exception& problem) {
     outcome.failure = reason_of(problem, run);
   }
@@ -259,7 +259,7 @@ void run_recorded(const Run& run, const ExecutionBackend& backend, RunTraining& 
   }
 }
 
-// Combines the recordings of the rank that publishes and the rank that closes rows of steps.csv.
+// Combines, on rank 0, the recordings of the rank that publishes and the rank that completes rows of steps.csv.
 Recording gather_on_rank_0(const MpiSession& session, const Run& run, const Recording& own) {
   Recording gathered = move_to_rank_0(session, publishing_rank(run), own);
   if (booking_rank(run) == publishing_rank(run)) return gathered;
@@ -268,9 +268,10 @@ Recording gather_on_rank_0(const MpiSession& session, const Run& run, const Reco
   return gathered;
 }
 
-// Counts the kinds of samples that go into the model, if they are to be recorded. In a time-only run there are no
-// gradients to name their micro-batches, so it counts finished ones if the same number was kept. It gives no numbers if
-// a server decides, or if finished micro-batches were dropped.
+// Counts the kinds of samples (classes, lengths) whose gradients go into the model, for recording.samples. In a
+// time-only run there are no gradients that name their micro-batches. So it counts finished micro-batches, provided
+// that their number equals that of kept ones. It gives no numbers if a server decides, or if finished micro-batches
+// were dropped.
 class KeptCounter {
  public:
   explicit KeptCounter(const Run& run) : run_(run) {
@@ -285,7 +286,7 @@ class KeptCounter {
     if (!counts()) return {};
     return [this](const MicroBatch& micro_batch) { kinds_->add(micro_batch, kept_); };
   }
-  // Returns false if these are not the kept ones.
+  // Counts finished micro-batches. Returns false if their number is not that of kept ones.
   bool add(const std::vector<MicroBatchTime>& durations, const RunTotals& totals) {
     if (std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}) != std::ssize(durations)) return false;
     for (const MicroBatchTime& time : durations) kinds_->add({time.worker, time.step, time.index}, kept_);
@@ -300,7 +301,7 @@ class KeptCounter {
     for (std::vector<std::int64_t>* const kinds : {&kept_.by_class, &kept_.by_length})
       for (std::int64_t& kind : *kinds) kind = static_cast<std::int64_t>(*next++);
   }
-  // Whether the last model must be evaluated by lengths.
+  // Whether the last model must be evaluated separately for each range of lengths.
   bool needs_model(const Objective* objective) const {
     return counts() && objective && objective->buffers() == 0 && !kinds_->longest().empty();
   }
@@ -323,7 +324,7 @@ class KeptCounter {
   }
 
  private:
-  // The offered samples; empty if the accounts do not determine them.
+  // Returns the counts of all samples, kept or dropped; empty if the accounts do not determine them.
   KindCounts offered_in(Step steps, const RunTotals& totals) const {
     if (are_of_file(steps, totals)) return kinds_->of_steps(steps);
     if (!run_.algorithm->traits().takes_data_in_turn || run_.cluster.outages) return {};
@@ -332,14 +333,14 @@ class KeptCounter {
       of_workers.push_back(totals.kept[worker] + totals.dropped[worker]);
     return kinds_->of_first(of_workers);
   }
-  // Whether every worker's account has exactly the micro-batches that the file gives to this number of steps.
+  // Whether every worker has exactly the number of micro-batches that the file gives to this number of steps.
   bool are_of_file(Step steps, const RunTotals& totals) const {
     const std::int64_t each = steps.value() * run_.cluster.micro_batches;
     for (std::size_t worker = 0; worker < totals.kept.size(); ++worker)
       if (totals.kept[worker] + totals.dropped[worker] != each) return false;
     return true;
   }
-  // False if the method took micro-batches of other steps. If none is dropped, all must be kept.
+  // False if the method used micro-batches of other steps. If nothing is dropped, kept and offered must be equal.
   bool agrees(const KindCounts& offered, const RunTotals& totals) const {
     const bool drops = std::ranges::any_of(totals.dropped, [](std::int64_t count) { return count != 0; });
     if (!drops) return kept_.by_class == offered.by_class && kept_.by_length == offered.by_length;
@@ -352,7 +353,7 @@ class KeptCounter {
   KindCounts kept_;
 };
 
-// Sets rank 0's outcome. Collective under MPI.
+// Sets the kept samples in rank 0's outcome. Collective under MPI.
 void report_samples(const ExecutionBackend& backend, const Objective* objective, KeptCounter& kept, Outcome& outcome) {
   if (backend.mpi && !kept.needs_durations()) kept.add_up(*backend.mpi);
   if (!outcome.totals || (backend.together() && backend.together()->rank() > 0)) return;
@@ -422,8 +423,7 @@ void execute_into(Outcome& outcome, const Run& run, const ExecutionBackend& back
 Outcome execute(const Run& run, const ExecutionBackend& backend, Progress& progress,
                 const std::function<void(const Outcome&)>& before_abort, const CheckpointUse* checkpoints) {
   if (!has_checkpoints(run, backend.mpi != nullptr)) checkpoints = nullptr;
-  // Processes that divide a run tell each other about a mismatch with the replayed log in the same way as about a
-  // failure.
+  // Processes that divide a run report a mismatch with the replayed log to each other in the same way as a failure.
   constexpr const char* of_replay_mismatch = "its replay differs";
   std::optional<std::string> replay_mismatch;
   Outcome outcome;
@@ -442,13 +442,13 @@ Outcome execute(const Run& run, const ExecutionBackend& backend, Progress& progr
   }
   if (backend.processes) {
     outcome.failure = backend.processes->close(outcome.failure);
-    // Otherwise a process has really failed, and with it all others.
+    // Any other failure of one process makes the run fail on all processes.
     const bool is_replay_mismatch = checkpoints && outcome.failure.find(of_replay_mismatch) != std::string::npos;
     replay_mismatch = is_replay_mismatch ? std::optional(outcome.failure) : std::nullopt;
   }
   if (replay_mismatch) {
-    const std::string why =
-        fmt::format("checkpoint {}: {}; the run begins anew", checkpoints->file.string(), *replay_mismatch);
+    const std::string why = fmt::format("checkpoint {}: {}; the run starts from the beginning",
+                                        checkpoints->file.string(), *replay_mismatch);
     if (!backend.together() || backend.together()->rank() == 0) standard_error.write(printable_lines(why) + "\n");
     CheckpointUse anew = *checkpoints;
     anew.resumes = false;
@@ -473,7 +473,7 @@ RunSummary summarise(const Run& run, const Outcome& outcome) {
   summary.recorded.durations = outcome.durations.has_value();
   summary.recorded.arrivals = outcome.arrivals.has_value();
   if (outcome.arrivals) summary.arrivals = mean_arrivals(*outcome.arrivals);
-  summary.recorded.samples = run.recording.samples;  // also if there are no numbers
+  summary.recorded.samples = run.recording.samples;  // even if there are no numbers
   summary.samples_kept = outcome.samples;
   summary.recorded.parameters = !outcome.recording.parameters.empty();
   return summary;

@@ -1,4 +1,4 @@
-// One run from its plan to its rows: builds objective, training, executor and cluster, and runs the algorithm on them.
+// Executes one run: builds objective, training, executor and cluster, runs the algorithm on them, and returns the rows.
 #pragma once
 
 #include <chrono>
@@ -25,25 +25,25 @@ namespace syncopate {
 struct ExecutionBackend {
   int threads = 1;                  // threads of the executor; only for the simulated cluster
   const MpiSession* mpi = nullptr;  // null: the simulated cluster
-  std::string call{};               // call of the processes that share the runs, for the metadata; empty: one process
+  std::string call{};               // Sharing::call, for the metadata; empty: runs are not shared between processes
   // Processes that divide each simulation, and the session that started them; null: one process.
   ProcessGroup* processes = nullptr;
   const MpiSession* divided_by = nullptr;
 
-  // The session of processes that make a run together, on either cluster; null: one process.
+  // Returns the session of the processes that execute a run together, on either cluster; null: one process.
   const MpiSession* together() const { return mpi ? mpi : divided_by; }
   bool is_rank_0() const { return !together() || together()->rank() == 0; }
 };
 
 struct Outcome {
   Recording recording;
-  std::optional<RunTotals> totals;  // set, like the next two, only for runs that reached their end
+  std::optional<RunTotals> totals;  // totals, timeline and durations are set only for runs that reached their end
   std::optional<Timeline> timeline;
   std::optional<std::vector<MicroBatchTime>> durations;
   std::optional<std::vector<GradientArrival>> arrivals;  // sorted by round and arrival
   std::optional<KeptSamples> samples;
   std::string failure;           // empty: finished or diverged
-  bool on_virtual_clock = true;  // false: on a wall clock
+  bool on_virtual_clock = true;  // false: times are those of the wall clock
   std::int64_t samples_per_micro_batch = 1;
   double host_s = 0;  // seconds of host time, without loading data
   std::chrono::system_clock::time_point start;
@@ -52,32 +52,33 @@ struct Outcome {
 
 struct CheckpointUse;
 
-// Makes a run. A failed run is an outcome; only Interrupted is thrown.
-// Under MPI all ranks call it, and the recording is complete on rank 0. A failure ends all ranks after `before_abort`
-// has received rank 0's recording. Processes that divide a simulation all call it and have the recording; if one fails,
-// all fail. With `checkpoints` (null: none) the run resumes at one and writes others (checkpointing.hpp). The caller
-// must remove them once it has saved the outcome.
+// Executes a run. Returns failures as an outcome; throws only Interrupted.
+// Under MPI all ranks call this function, and the recording is complete on rank 0. A failure ends all ranks after
+// `before_abort` has received rank 0's recording. Processes that divide a simulation all call this function and all get
+// the recording; if one of them fails, all fail. With `checkpoints` (null: none) the run resumes from an existing
+// checkpoint and writes new ones (checkpointing.hpp). The caller must remove them after saving the outcome.
 Outcome execute(const Run& run, const ExecutionBackend& backend, Progress& progress,
                 const std::function<void(const Outcome&)>& before_abort, const CheckpointUse* checkpoints = nullptr);
 
 RunSummary summarise(const Run& run, const Outcome& outcome);
 
-// All files of the run's directory.
+// Returns all files of the run's directory.
 FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& summary,
                       const ExecutionBackend& backend);
 
-// The largest numbers of workers and servers of the experiment's runs, and so the processes to start under MPI.
+// The largest numbers of workers and servers of the experiment's runs. Their sum is the number of processes to start
+// under MPI.
 struct Participants {
   int workers = 0;
   int servers = 0;
 };
 Participants participants(const Experiment& experiment);
 
-// Everything that the participants of a run train with. Members are destroyed in reverse order: the executor before the
-// objects to which its tasks refer.
+// The objects with which workers and servers of a run train. Members are destroyed in reverse order, so the executor is
+// destroyed before the objects to which its tasks refer.
 struct RunTraining {
   // Without an objective the run is time-only. `threads`: threads of the executor. `on_kept`: see Training.
-  // `processes`: those that divide the simulation; null: one process.
+  // `processes`: the processes that divide the simulation; null: one process.
   RunTraining(const Run& run, std::shared_ptr<const Objective> objective, int threads,
               std::function<void(const MicroBatch&)> on_kept = {}, ProcessGroup* processes = nullptr);
   ~RunTraining() { training->leave_processes(); }

@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Parameters of a fit by their names in measured.json.
+// Parameters and qualities of a fit, with their names in measured.json.
 constexpr std::pair<const char*, double ContentCost::*> costs[] = {
     {"base_s", &ContentCost::base_s},
     {"per_token_s", &ContentCost::per_token_s},
@@ -37,7 +37,7 @@ constexpr std::pair<const char*, double LengthFit::*> qualities[] = {
     {"largest_residual_s", &LengthFit::largest_residual_s},
     {"typical_residual_s", &LengthFit::typical_residual_s}};
 
-// `meanwhile`: called repeatedly by this rank until the first number arrives.
+// Returns rank 0's value on all ranks. `meanwhile`: called repeatedly by this rank until the first number arrives.
 MeasuredMicroBatch shared_from_rank_0(const MpiSession& session, MeasuredMicroBatch value,
                                       const std::function<void()>& meanwhile) {
   const double fitted = value.fit ? 1.0 : 0.0;
@@ -52,7 +52,7 @@ MeasuredMicroBatch shared_from_rank_0(const MpiSession& session, MeasuredMicroBa
   return value;
 }
 
-// [{"host", "work", "micro_batch_s"}, ...]; empty without the file.
+// Returns the entries [{"host", "work", "micro_batch_s", ...}, ...] of the file; empty without a file.
 Json entries_of(const fs::path& file) {
   const auto text = read_file(file);
   if (!text) return Json::array();
@@ -61,23 +61,23 @@ Json entries_of(const fs::path& file) {
   return entries;
 }
 
-// The number of workers that compute at once on this machine.
+// Returns the number of workers that compute at the same time on this machine.
 int at_once_of(const MicroBatchWork& work) {
   return std::min(work.workers, static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
 }
 
-// The number of cores of this process; a launcher may have bound it to some of them.
+// Returns the number of cores that this process may use; a launcher may have bound it to some of them.
 int cores_of_this_process() {
   cpu_set_t set;
   CPU_ZERO(&set);
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
-// More bytes than caches hold.
+// A number of bytes that exceeds all caches.
 constexpr std::size_t beyond_caches = std::size_t{1} << 28;
 
-// Computes gradients as a worker does: it keeps those of a step in memory until its end, so that the next gradients use
-// memory outside the caches. It keeps only as many large gradients as that needs, at least one.
+// Computes gradients as a worker does, which keeps the gradients of a step in memory until the step ends, so that later
+// gradients use memory outside the caches. This class keeps only enough gradients to exceed the caches, at least one.
 class GradientsOfSteps {
  public:
   GradientsOfSteps(const Objective& objective, std::uint64_t seed, int micro_batches)
@@ -104,8 +104,8 @@ class GradientsOfSteps {
   std::size_t next_ = 0;
 };
 
-// Returns a function that computes a gradient per call, as another worker does. It is empty if the data cannot be
-// loaded, which rank 0 reports.
+// Returns a function that computes one gradient per call, as another worker would. It is empty if the data cannot be
+// loaded; rank 0 reports that.
 std::function<void()> neighbour_of(const MicroBatchWork& work) {
   try {
     const auto objective = work.load();
@@ -126,11 +126,11 @@ bool is_of(const Json& entry, const MicroBatchWork& work) {
          entry.value("at_once", 0) == at_once_of(work) && entry.value("micro_batches", 0) == work.micro_batches;
 }
 
-// Threads that compute gradients during its lifetime, as other workers of the machine would: they share memory, caches
-// and power. Each begins with a different micro-batch.
+// Threads that compute gradients during the lifetime of this object. They compete for memory, caches and power as other
+// workers on the machine would. Each thread begins with a different micro-batch.
 class Neighbours {
  public:
-  // Throws std::runtime_error if a thread cannot be started; earlier threads end.
+  // Throws std::runtime_error if a thread cannot be started; then threads that were already started end.
   Neighbours(int count, const Objective& objective, const MicroBatchWork& work,
              const std::vector<MicroBatch>& micro_batches) {
     for (int i = 1; i <= count; ++i) {
@@ -148,9 +148,9 @@ class Neighbours {
       try {
         threads_.emplace_back(compute);
       } catch (const std::system_error& problem) {
-        throw std::runtime_error(
-            fmt::format("of {} threads that compute beside the one that is timed only {} start: {}", count, i - 1,
-                        problem.code().message()));
+        throw std::runtime_error(fmt::format(
+            "needs {} more threads to compute in parallel with the timed one, but only {} can be started: {}", count,
+            i - 1, problem.code().message()));
       }
     }
   }
@@ -165,7 +165,8 @@ struct TimedMicroBatch {
   std::vector<double> times_s{};
 };
 
-// Micro-batches from the fewest to the most tokens; padded tokens count if they are computed.
+// Returns micro-batches in ascending order of their tokens, from the fewest to the most. Padded tokens count if they
+// are computed.
 std::vector<TimedMicroBatch> spread_by_length(const MicroBatchWork& work) {
   constexpr int looked_at = 512, chosen = 24;
   const BatchLengths& batches = *work.lengths;
@@ -196,7 +197,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// The fit as in measured.json.
+// Returns the fit in the form of measured.json.
 Json json_of(const LengthFit& fit) {
   Json json;
   for (const auto& [key, cost] : costs) json[key] = fit.cost.*cost;
@@ -205,19 +206,18 @@ Json json_of(const LengthFit& fit) {
   return json;
 }
 
-// Throws if the entry is not as written. Entries of earlier versions have no digest.
+// Throws if the entry does not match its digest. Entries of earlier versions have no digest.
 void check_as_written(Json entry) {
   if (!entry.contains("crc32")) return;
   const Json digest = entry.at("crc32");
   entry.erase("crc32");
-  if (digest != json_digest(entry))
-    throw std::runtime_error("what was measured is no longer as it was written; --rerun measures again");
+  if (digest != json_digest(entry)) throw std::runtime_error("the stored time was modified; --rerun measures again");
 }
 
 MeasuredMicroBatch time_of(const Json& value) {
   if (value.is_number()) {
     const double seconds = value;
-    if (!(seconds > 0)) throw std::runtime_error("a time that is not above 0");
+    if (!(seconds > 0)) throw std::runtime_error("the stored time is not above 0");
     return {.micro_batch_s = seconds};
   }
   LengthFit fit;
@@ -225,7 +225,7 @@ MeasuredMicroBatch time_of(const Json& value) {
   for (const auto& [key, quality] : qualities) fit.*quality = value.at(key);
   fit.points = value.at("points");
   for (const auto& [key, cost] : costs)
-    if (!(fit.cost.*cost >= 0)) throw std::runtime_error("a cost that is not at least 0");
+    if (!(fit.cost.*cost >= 0)) throw std::runtime_error("a stored cost is negative");
   return {.micro_batch_s = 0, .fit = fit};
 }
 
@@ -313,7 +313,7 @@ MeasuredMicroBatch MicroBatchTimer::kept_or_measured(const MicroBatchWork& work,
       return time_of(found->at("micro_batch_s"));
     }
     on_measure();
-    // Under MPI other ranks compute meanwhile.
+    // Under MPI the other ranks compute gradients meanwhile, so no threads are needed.
     const Json measured = measure(work, session() ? 1 : std::min(at_once_of(work), cores_of_this_process()));
     Json entry = {{"host", host_name()},
                   {"work", work.key},

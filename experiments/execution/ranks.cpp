@@ -29,11 +29,11 @@ namespace {
 
 constexpr int recording_tag = 1;
 
-constexpr bool cores_suffice = false;  // leaves cores to other ranks
+constexpr bool cores_suffice = false;  // waiting ranks yield their cores to other ranks
 
 void wait_for(MPI_Request& request) { wait_politely_for(request, cores_suffice); }
 
-// Replaces the values by those of rank 0.
+// Replaces the values on all ranks by those of rank 0.
 void broadcast(const MpiSession& session, void* values, int count, MPI_Datatype type) {
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Ibcast(values, count, type, 0, session.communicator(), &request);
@@ -42,7 +42,7 @@ void broadcast(const MpiSession& session, void* values, int count, MPI_Datatype 
 
 using Ranks = std::vector<int>;
 
-constexpr std::size_t most_lines = 10;  // lines of faults or of differing keys
+constexpr std::size_t most_lines = 10;  // of faults or of differing keys in a message
 
 // "rank 3 (host b)", "ranks 0-2 (hosts a, b, ... and 7 more)".
 std::string name_of(const Ranks& ranks, const std::vector<RankReport>& reports) {
@@ -57,7 +57,7 @@ std::string name_of(const Ranks& ranks, const std::vector<RankReport>& reports) 
   return text + ")";
 }
 
-// Ranks grouped by `of` their reports, in the order of the groups' first ranks.
+// Returns groups of ranks for which `of` returns the same text. Groups are in the order of their first ranks.
 template <typename Of>
 std::vector<std::pair<std::string, Ranks>> grouped(const std::vector<RankReport>& reports, Of of) {
   std::vector<std::pair<std::string, Ranks>> groups;
@@ -79,7 +79,7 @@ std::string indented(const std::string& text) {
 
 std::string explain_faults(const std::vector<RankReport>& reports) {
   auto groups = grouped(reports, [](const RankHandshake& handshake) { return handshake.fault; });
-  if (groups.size() == 1) return groups.front().first;  // all have the same
+  if (groups.size() == 1) return groups.front().first;  // all ranks have the same fault
   std::string text, rest;
   std::size_t shown = 0;
   for (const auto& [fault, ranks] : groups) {
@@ -92,7 +92,7 @@ std::string explain_faults(const std::vector<RankReport>& reports) {
   return text + "nothing was run" + rest;
 }
 
-// "key: this on rank 0 (host a), that on ranks 1-3 (host b)"; empty if all have the same.
+// Returns "key: this on rank 0 (host a), that on ranks 1-3 (host b)"; empty if the value is equal on all ranks.
 template <typename Of>
 std::string line_of(const std::string& key, const std::vector<RankReport>& reports, Of of) {
   const auto groups = grouped(reports, of);
@@ -112,8 +112,8 @@ std::string value_in(const RankHandshake& handshake, const std::string& key) {
   return found == handshake.plan.end() ? "not set" : found->second;
 }
 
-// One line per key whose values differ. A rank may know fewer keys than others. Keys that only some ranks know are
-// reported only if no others differ.
+// Returns one line per key whose values differ. Keys that only some ranks have are reported only if no other keys
+// differ.
 std::vector<std::string> explain_keys(const std::vector<RankReport>& reports) {
   std::vector<std::string> keys, lines_of_all, lines_of_some;
   std::map<std::string, std::size_t> ranks_with;
@@ -132,9 +132,9 @@ std::string explain_difference(const std::vector<RankReport>& reports) {
   std::vector<std::string> lines = explain_keys(reports);
   if (lines.empty()) {
     const auto digest = [](const RankHandshake& handshake) { return fmt::format("{:016x}", hash_of(handshake)); };
-    lines.push_back(line_of("digest of the chosen runs and the files they use", reports, digest));
+    lines.push_back(line_of("digest of the runs and of the files that they use", reports, digest));
   }
-  std::string text = "the ranks of this launch would not run the same:";
+  std::string text = "the ranks of this launch would run different experiments:";
   for (std::size_t i = 0; i < std::min(lines.size(), most_lines); ++i) text += "\n  " + lines[i];
   if (lines.size() > most_lines) text += fmt::format("\n  ... and {} other keys", lines.size() - most_lines);
   return text + "\nnothing was run";
@@ -166,7 +166,7 @@ bool all_agree(const MpiSession& session, const RankHandshake& own) {
 
 using Plan = std::vector<std::pair<std::string, std::string>>;
 
-// Adds keys as on the command line: methods."Local SGD".period, delays.0.kind.
+// Adds the keys within the node as written on the command line: methods."Local SGD".period, delays.0.kind.
 void add_keys(const TomlNode& node, const std::string& path, Plan& plan) {
   const std::string prefix = path.empty() ? "" : path + ".";
   if (node.is_table()) {
@@ -182,7 +182,8 @@ void add_keys(const TomlNode& node, const std::string& path, Plan& plan) {
   }
 }
 
-// A run's hash covers what it computes. What it records determines which messages ranks exchange.
+// Returns what must be equal on all ranks. A run's hash determines what it computes. What it records is not in the
+// hash, but determines which messages ranks exchange.
 std::string identity_of(const std::vector<Run>& runs) {
   std::string text;
   for (const Run& run : runs)
@@ -193,8 +194,9 @@ std::string identity_of(const std::vector<Run>& runs) {
   return text;
 }
 
-// "./results/" becomes "results". The path stays relative, because hosts may name working directories differently. Only
-// rank 0 writes there, but ranks with different directories were not meant to run together.
+// Turns "./results/" into "results". The path stays relative, because working directories may have different names on
+// different hosts. Only rank 0 writes results, but ranks with different directories were probably not meant to run
+// together.
 std::string normalised(const std::string& directory) {
   const std::filesystem::path normal = std::filesystem::path(directory).lexically_normal();
   return (normal.has_filename() || !normal.has_relative_path() ? normal : normal.parent_path()).string();
@@ -299,7 +301,7 @@ void agree(const MpiSession& session, const RankHandshake& own) {
   std::vector<RankReport> reports;
   for (const std::string& text : texts_on_rank_0(session, to_text({host_name(), own})))
     reports.push_back(from_text(text));
-  throw CannotRun(reports.empty() ? "the ranks of this launch do not agree; rank 0 says why"
+  throw CannotRun(reports.empty() ? "the ranks of this launch do not agree; rank 0 prints the reason"
                                   : explain_disagreement(reports));
 }
 

@@ -41,12 +41,12 @@ namespace syncopate {
 std::string why_not_under_mpi(const Experiment& experiment) {
   const auto has_run = [&](auto which) { return std::ranges::any_of(experiment.runs, which); };
   if (has_run([](const Run& run) { return run.cluster.pauses != nullptr; }))
-    return "delays that are sleeps, and cluster.trailing_s, are for the simulated cluster alone";
+    return "delays with sleep = true, and cluster.trailing_s, work only on the simulated cluster";
   if (has_run([](const Run& run) { return run.cluster.network->overlap().has_value(); }))
-    return "network.overlap is for the simulated cluster alone: under MPI a gradient is exchanged once it is whole";
+    return "network.overlap works only on the simulated cluster: under MPI, gradients are exchanged when complete";
   if (has_run(
           [](const Run& run) { return run.measurements.step_gradient_norm || run.measurements.consensus_distance; }))
-    return "measurements.step_gradient_norm and measurements.consensus_distance are for the simulated cluster alone";
+    return "measurements.step_gradient_norm and measurements.consensus_distance work only on the simulated cluster";
   return {};
 }
 
@@ -55,14 +55,15 @@ namespace {
 namespace fs = std::filesystem;
 using Make = std::function<int(const ExecutionBackend&)>;
 
-// Why the experiment cannot run under MPI on the ranks that mpirun started; empty if it can.
+// Returns why the experiment cannot run under MPI on the ranks that mpirun started; empty if it can.
 std::string wrong_for_mpi(const Experiment& experiment, const MpiSession& session) {
   if (std::string why = why_not_under_mpi(experiment); !why.empty()) return why;
   const auto [workers, servers] = participants(experiment);
   return wrong_number_of_ranks(session.size(), workers, servers);
 }
 
-// Threads per process. Processes of one machine divide its cores, unless a launcher has done so.
+// Returns the number of threads per process. Processes on one machine divide its cores, unless a launcher has already
+// bound each of them to some cores.
 int threads_of(const RunOptions& options, int processes_here) {
   if (options.threads > 0) return options.threads;
   const int allowed = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
@@ -111,9 +112,9 @@ int on_chosen_backend(const Experiment& experiment, const RunOptions& options, c
   return on_mpi_cluster(experiment, options, own_session, make);
 }
 
-// The end of a common first phase.
+// The result of a common phase ([training.common]).
 struct CommonPhase {
-  std::shared_ptr<const StartingPoint> end{};  // null: it has not ended yet, or it has failed
+  std::shared_ptr<const StartingPoint> end{};  // the last model; null: the phase has not ended yet, or has failed
   std::string failure{};                       // empty: it has not failed
 };
 
@@ -123,11 +124,12 @@ std::vector<float> one_after_the_other(const std::vector<std::vector<float>>& mo
   return all;
 }
 
-// `end`: parameters of one model. Several models (an ensemble) are a failure.
+// Returns the result of a phase that ended with these parameters. Several models (an ensemble) are a failure.
 CommonPhase end_of(const Run& run, StartingPoint end) {
   const auto one = static_cast<std::size_t>(run.training.parameter_bytes.value()) / sizeof(float);
   if (end.parameters.size() == one) return {.end = std::make_shared<const StartingPoint>(std::move(end))};
-  return {.failure = fmt::format("it leaves an ensemble of {} models; must leave one", end.parameters.size() / one)};
+  return {.failure = fmt::format("it ends with an ensemble of {} models; must end with one model",
+                                 end.parameters.size() / one)};
 }
 
 void start_at(Run& run, const CommonPhase& phase) {
@@ -138,16 +140,17 @@ void start_at(Run& run, const CommonPhase& phase) {
   run.training.options.start = std::make_shared<const StartingPoint>(std::move(start));
 }
 
-// First phases from which several runs start. Each phase is computed once, as a separate run in the results directory,
-// where later starts find it.
+// The common phases from which runs start. Each phase is executed once, as a separate run in the results directory,
+// where later commands find it.
 class CommonPhases {
  public:
-  // The arguments outlive it.
+  // The arguments must outlive this object.
   CommonPhases(const RunOptions& options, const ExecutionBackend& backend, ReusableRuns& reusable)
       : options_(options), backend_(backend), reusable_(reusable) {}
 
-  // The phase's end. Runs the phase unless this experiment or another one has done so; with --rerun in any case.
-  // `before_run`: number of the run that needs it, for the progress. Collective under MPI. Throws Interrupted.
+  // Returns the phase's result. Executes the phase unless this experiment or another one has already done so; with
+  // --rerun executes it in any case. `before_run`: number of the run that needs it, for the progress. Collective under
+  // MPI. Throws Interrupted.
   const CommonPhase& phase(const Run& run, std::size_t before_run, Progress& progress) {
     const auto [place, is_new] = known_.try_emplace(run.hash);
     if (!is_new) return place->second;
@@ -168,8 +171,8 @@ class CommonPhases {
     return place->second;
   }
 
-  // The next three are the steps of phase() for processes that share runs.
-  // The known end. If `may_be_there`, also looks in the phase's directory. Null: the phase must be made.
+  // The functions find, make and fail are the steps of phase() for processes that share runs.
+  // Returns the known result. If `may_be_there`, also looks in the phase's directory. Null: it must be executed.
   const CommonPhase* find(const Run& run, bool may_be_there) {
     const auto known = known_.find(run.hash);
     if (known != known_.end()) return &known->second;
@@ -179,8 +182,8 @@ class CommonPhases {
     return &(known_[run.hash] = std::move(phase));
   }
 
-  // Copies the phase from another experiment, or runs it. `publish` returns false if another process has published it.
-  // In that case, and after a failure, there is no end.
+  // Copies the phase from another experiment, or executes it. `publish` returns false if another process has published
+  // it. In that case, and after a failure, the result has no `end`.
   using Publish = std::function<bool(const FileContents&)>;
   CommonPhase make(const Run& run, std::size_t before_run, Progress& progress, const Publish& publish) const {
     CommonPhase phase;
@@ -195,13 +198,13 @@ class CommonPhases {
   CommonPhase found(const fs::path& directory, const Run& run) const {
     try {
       if (!finished_before(directory, run)) return {};
-      remove_checkpoint(checkpoint_of(directory));  // left by a process that was killed after it wrote the results
+      remove_checkpoint(checkpoint_of(directory));  // exists if a process was killed right after it wrote the results
       const auto parameters = read_file(directory / "parameters.npy", any_size);
       const auto buffers = read_file(directory / "buffers.npy", any_size);
       if (!parameters) return {};
       return end_of(run, {.parameters = floats_from_npy(*parameters),
                           .buffers = buffers ? floats_from_npy(*buffers) : std::vector<float>{}});
-    } catch (const std::exception&) {  // unreadable: the phase is run again
+    } catch (const std::exception&) {  // unreadable, so the phase is executed again
       return {};
     }
   }
@@ -230,7 +233,7 @@ class CommonPhases {
       if (summary.status != RunStatus::failed) remove_checkpoint(checkpoints.file);
     } catch (const Interrupted&) {
       throw;
-    } catch (const fs::filesystem_error& problem) {  // later runs could not be written either
+    } catch (const fs::filesystem_error& problem) {  // ends the command, because later runs could not be written either
       throw ResultsDirectoryFault(
           disk_fault(experiment_directory(options_.results_directory, run.experiment), problem));
     } catch (const std::exception& problem) {
@@ -242,7 +245,7 @@ class CommonPhases {
                         .buffers = one_after_the_other(outcome.recording.buffers)});
   }
 
-  // Rank 0's result, on all ranks.
+  // Returns rank 0's result on all ranks.
   CommonPhase shared(CommonPhase phase) const {
     const MpiSession& session = *backend_.together();
     const bool has_failed = from_rank_0(session, std::vector<int>{!phase.failure.empty()}).front() != 0;
@@ -260,11 +263,11 @@ class CommonPhases {
 
 bool is_finished(const std::optional<RunSummary>& summary) { return summary && summary->status == RunStatus::finished; }
 
-// Which of an experiment's runs exist, how they ended, and which must be made. If ranks make runs together, only rank 0
-// reads directories and knows how runs end; the others get `to_do` from it.
+// The state of an experiment's runs: which exist, how they ended, and which must be executed. If ranks execute runs
+// together, only rank 0 reads directories and knows how runs end; the others get `to_do` from it.
 class RunsSoFar {
  public:
-  // The arguments must outlive it. Reads nothing yet: all runs count as runs to make.
+  // The arguments must outlive this object. Reads nothing: at first all runs count as runs to execute.
   RunsSoFar(const Experiment& experiment, const RunOptions& options, bool under_mpi)
       : experiment_(experiment),
         options_(options),
@@ -307,7 +310,7 @@ class RunsSoFar {
     count_finished();
   }
 
-  // A line for each damaged directory of a run that must be made.
+  // Returns a line for each damaged directory among the runs to execute.
   std::vector<std::string> damage() const {
     std::vector<std::string> found;
     for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
@@ -318,8 +321,8 @@ class RunsSoFar {
     return found;
   }
 
-  // Damage of common phases' directories, also if all their runs are finished, by the first run that starts from each
-  // phase. Empty with --rerun.
+  // Returns the damage of common phases' directories, even of phases whose runs are all finished. The keys are indices
+  // of the first run that starts from each phase. Empty with --rerun.
   std::map<std::size_t, std::string> damaged_phases() const {
     std::map<std::size_t, std::string> found;
     std::set<std::string> seen;
@@ -339,11 +342,11 @@ class RunsSoFar {
   void remove_checkpoint_of(const Run& run) const { remove_checkpoint(checkpoint_of(directory_of(run))); }
 
   const std::vector<std::optional<RunSummary>>& summaries() const { return summaries_; }  // by run
-  std::vector<int>& to_do() { return to_do_; }  // by run, 1: must be made; finished ones keep it
+  std::vector<int>& to_do() { return to_do_; }  // by run, 1: must be executed by this command, or has been
   bool is_to_do(std::size_t index) const { return to_do_[index] != 0; }
   std::size_t number_to_do() const { return static_cast<std::size_t>(std::ranges::count(to_do_, 1)); }
   std::ptrdiff_t number_copied() const { return copied_; }             // copied from other experiments
-  std::ptrdiff_t number_finished() const { return finished_.load(); }  // any thread may call it
+  std::ptrdiff_t number_finished() const { return finished_.load(); }  // any thread may call this function
 
  private:
   void count_finished() { finished_ = std::ranges::count_if(summaries_, is_finished); }
@@ -357,7 +360,7 @@ class RunsSoFar {
   std::atomic<std::ptrdiff_t> finished_ = 0;  // number of finished summaries
 };
 
-// Whether the file has these contents. False for a link or an unreadable file, which save_tables replaces.
+// Whether the file has these contents. False for links and unreadable files, which save_tables replaces.
 bool holds(const fs::path& file, const std::string& contents) {
   try {
     return !fs::is_symlink(file) && read_file(file, contents.size()) == contents;
@@ -366,9 +369,9 @@ bool holds(const fs::path& file, const std::string& contents) {
   }
 }
 
-// Writes table.txt, as `run` prints it with `notes` below it, and table.md; under MPI table-mpi.txt and table-mpi.md.
-// Writes nothing if no run has finished or the files are up to date. Returns why they cannot be written, or an empty
-// text.
+// Writes table.txt (the table as `run` prints it, followed by `notes`) and table.md; under MPI, table-mpi.txt and
+// table-mpi.md. Writes nothing if no run has finished or the files are up to date. Returns why the files cannot be
+// written, or an empty text.
 std::string save_tables(const fs::path& directory, std::span<const RunSummary> runs, bool under_mpi,
                         const std::string& notes) {
   const std::string clock = under_mpi ? "wall" : "virtual";
@@ -392,9 +395,9 @@ std::string save_tables(const fs::path& directory, std::span<const RunSummary> r
 }
 
 // Judges the claims by the experiment's simulated runs in the results directory. Returns the scoreboard, folded at
-// `width` unless that is 0; empty without claims. Writes claims.json beside the runs, unless the experiment differs
-// from its file: overrides must not replace the file's verdicts. Throws std::runtime_error (a damaged run) or
-// std::system_error (claims.json cannot be written).
+// `width` unless that is 0; empty without claims. Writes claims.json into the experiment's directory. Does not write it
+// if the command line changes the experiment, because the file's own verdicts must not be replaced. Throws
+// std::runtime_error (a damaged run) or std::system_error (claims.json cannot be written).
 std::string judge_claims(const Experiment& experiment, const std::filesystem::path& results, std::size_t width) {
   if (experiment.claims.empty()) return {};
   const std::filesystem::path directory = experiment_directory(results, experiment.name);
@@ -419,14 +422,14 @@ std::string judge_claims(const Experiment& experiment, const std::filesystem::pa
     return text;
   }
   return text +
-         fold_lines(fmt::format("These verdicts are not kept, since they are not those of the file as it is: it was "
-                                "run {}.\n",
+         fold_lines(fmt::format("These verdicts are not saved, because the experiment was changed: it was run {}.\n",
                                 experiment.differs),
                     width);
 }
 
-// Prints the table of results, the runs that did not finish, and on virtual time the judged claims. Saves the tables
-// beside the runs. Does nothing of this without RunOptions::tables. Returns the exit status: 1 if a run did not finish.
+// Prints the table of results, the runs that did not finish and, for simulated runs, the judged claims. Saves the
+// tables in the experiment's directory. Without RunOptions::tables only returns the exit status: 1 if a run did not
+// finish.
 int print_final_tables(const Experiment& experiment, const RunOptions& options, const RunsSoFar& made, bool under_mpi) {
   std::vector<RunSummary> runs;
   for (const auto& summary : made.summaries())
@@ -441,11 +444,11 @@ int print_final_tables(const Experiment& experiment, const RunOptions& options, 
           fold_lines(overrun_warnings(runs) + printable_lines(magnitudes + experiment.notes), options.table_width));
     const auto directory = experiment_directory(options.results_directory, experiment.name);
     const std::string fault = save_tables(directory, runs, under_mpi, experiment.notes);
-    // An old experiment may lie in a read-only directory.
+    // Without new runs there is no warning, since an old experiment may be in a read-only directory.
     if (!fault.empty() && made.number_to_do() > 0)
-      standard_error.write(fmt::format("warning: the table is not saved: {}\n", printable_lines(fault)));
+      standard_error.write(fmt::format("warning: the table cannot be saved: {}\n", printable_lines(fault)));
     if (!failures.empty())
-      standard_output.write(fmt::format("\nRuns that did not finish; they are repeated next time:\n\n{}", failures));
+      standard_output.write(fmt::format("\nRuns that did not finish; the next `run` repeats them:\n\n{}", failures));
     if (!under_mpi)
       if (const std::string claims = judge_claims(experiment, options.results_directory, options.table_width);
           !claims.empty())
@@ -454,7 +457,8 @@ int print_final_tables(const Experiment& experiment, const RunOptions& options, 
   return failures.empty() ? exit_success : exit_failure;
 }
 
-// The identity of a directory on the disk. A published directory is always a new one, so its identity changes.
+// Returns the identity of a directory on the disk. Publishing results replaces the directory, which changes its
+// identity.
 std::string identity_of(const fs::path& directory) {
   struct stat found {};
   if (stat(directory.c_str(), &found) != 0) return {};
@@ -468,30 +472,31 @@ Outcome failed_outcome(std::string reason) {
   return outcome;
 }
 
-// Marks a run as failed whose results could not be written for another reason than the disk.
+// Marks a run as failed because its results could not be written, for a reason other than the disk.
 void set_unwritten(RunSummary& summary, const std::exception& problem) {
   summary.status = RunStatus::failed;
   summary.reason = dynamic_cast<const std::bad_alloc*>(&problem)
-                       ? "the memory does not suffice to write its results"
+                       ? "not enough memory to write its results"
                        : fmt::format("its results cannot be written: {}", problem.what());
 }
 
 void print_line(const std::string& text) { standard_error.write(fmt::format("{}\n", printable_lines(text))); }
 
 // Shares an experiment's runs among several processes, on one machine or on many. Each process takes the next run that
-// no other process has taken, and reads from the results directory what the others have made.
+// no other process has taken. It finds the results of other processes in the results directory.
 //
-//   for each run that is not done, in their order, again and again until all are:
-//     its directory is there and whole        -> done
-//     it has failed as often as may be        -> done, with the reason
-//     nobody has its lease, or a lost process -> take the lease, look once more, make it, publish it if still the owner
-//     somebody has it                         -> later
+//   repeat until all runs are done, for each run in order:
+//     its directory is complete                      -> done
+//     it has failed as often as --retry allows       -> done, with the reason
+//     its lease is free, or its owner has been lost  -> take the lease, check once more whether it is done, execute it,
+//                                                       and publish it if this process still has the lease
+//     another process has the lease                  -> look again later
 //
-// Two processes never publish the same run. Only one can take over a lease (results/lease.hpp). A process checks that
-// it still has its lease before it publishes. And publish_directory fails if a finished run is there.
+// Two processes never publish the same run: only one can take over a lease (results/lease.hpp), a process checks that
+// it still has the lease before it publishes, and publish_directory fails if the finished run already exists.
 class SharedRuns {
  public:
-  // All members must outlive it. `settled` is called for each run that is done, however it ended.
+  // All members must outlive the SharedRuns. `settled` is called for each run that is done, whether or not it failed.
   struct Work {
     const Experiment& experiment;
     const RunOptions& options;
@@ -512,10 +517,10 @@ class SharedRuns {
     if (sharing_.speaks) save_plan(folder_, work.experiment.runs);
   }
 
-  // Makes the `open` runs, or waits until other processes have made them. Returns how many are left to others. That is
-  // 0, unless this process must not wait or all processes that were to make them have ended. Throws Interrupted. Throws
-  // ResultsDirectoryFault if the folders are gone or cannot be written. `damaged_phases`: first runs of damaged common
-  // phases, which are repeated even if no run needs them.
+  // Executes the `open` runs, or waits until other processes have done so. Returns the number of runs that are not
+  // done: it is 0, except if this process must not wait, or if all processes that execute runs have ended.
+  // `damaged_phases`: the first run of each damaged common phase; these phases are repeated even if no run needs them.
+  // Throws Interrupted. Throws ResultsDirectoryFault if the folders have been deleted or cannot be written.
   std::size_t make(std::vector<std::size_t> open, const std::vector<std::size_t>& damaged_phases, Progress& progress) {
     using Clock = std::chrono::steady_clock;
     ended_ = work_.experiment.runs.size() - open.size();
@@ -539,7 +544,7 @@ class SharedRuns {
         is_last_look = !sharing_.takes && !sharing_.others_are_there();
         if (!is_last_look) wait_for_others(progress, std::chrono::duration<double>(Clock::now() - begin).count());
       }
-      for (const std::size_t index : damaged_phases)  // another process may be repeating it
+      for (const std::size_t index : damaged_phases)  // does nothing if another process is repeating the phase
         if (sharing_.takes) ready_phase(index, progress);
       remove_finished_leases();
       remove_leftovers(work_.options.results_directory, work_.experiment.runs);
@@ -578,24 +583,24 @@ class SharedRuns {
     if (!lease) return Turn::others;
     if (const auto settled = settle_if_done(index, progress))
       return *settled;  // the last owner of the lease may have
-                        // done it
+                        // finished it
     if (gives_up_after_loss(run.hash, *lease)) return Turn::tried;
     attempt(index, *lease, phase, progress);
     return settle_if_done(index, progress).value_or(Turn::tried);
   }
 
-  // Makes the run. The result goes to the run's directory or to the records of attempts.
+  // Executes the run. Publishes its results, or adds its failure to the records of attempts.
   void attempt(std::size_t index, Lease& lease, const CommonPhase* phase, Progress& progress) {
     Run run = work_.experiment.runs[index];
     if (copy_reusable(run, lease)) return;
     if (phase) start_at(run, *phase);
     if (const LeaseNote* const former = lease.taken_from(); former && !former->host.empty())
       progress.note(fmt::format("{}: taken over from {}, which {}", name_of(run), former->owner(),
-                                lease.former_is_gone() ? "is gone" : "was silent for too long"));
-    // Before begin_run, because the listener determines how often the lease is renewed.
+                                lease.former_is_gone() ? "has ended" : "was silent for too long"));
+    // Set before begin_run, because the listener determines how often the lease is renewed.
     progress.set_listener([&lease](double share) { lease.report_progress(share); });
     progress.begin_run(index + 1, run);
-    // A run taken over from a lost process resumes at that process's checkpoint.
+    // A run that was taken over from a lost process resumes from that process's checkpoint.
     const CheckpointUse checkpoints{.file = checkpoint_of(directory_of(run)),
                                     .below = folder_,
                                     .resumes = !work_.options.rerun,
@@ -610,7 +615,7 @@ class SharedRuns {
         return;
       }
       if (summary.status != RunStatus::failed) remove_checkpoint(checkpoints.file);
-    } catch (const fs::filesystem_error&) {  // later runs could not be written either
+    } catch (const fs::filesystem_error&) {  // ends the command, because later runs could not be written either
       throw;
     } catch (const std::exception& problem) {
       set_unwritten(summary, problem);
@@ -639,13 +644,13 @@ class SharedRuns {
     require_there(folder_);
     if (!lease.is_mine()) {
       print_line(fmt::format(
-          "{}: another process has taken it over while this one, process {}, was silent for longer than {} s; "
-          "what this one has computed is dropped",
+          "{}: another process has taken it over, because this process ({}) was silent for longer than {} s; the "
+          "results of this process are discarded",
           name_of(run), this_process().number, std::chrono::duration<double>(sharing_.time_out).count()));
       return false;
     }
     if (publish_directory(directory_of(run), files, is_this_done)) return true;
-    print_line(fmt::format("{}: another process has published it; what process {} has computed is dropped",
+    print_line(fmt::format("{}: another process has published it; the results of process {} are discarded",
                            name_of(run), this_process().number));
     return false;
   }
@@ -662,11 +667,11 @@ class SharedRuns {
     const bool has_record = recorded && recorded->status != RunStatus::finished;
     RunSummary summary = has_record ? *std::move(recorded) : summarise(run, failed_outcome(reason));
     if (!sharing_.takes)
-      progress.end_elsewhere(index + 1, run, summary, true);  // otherwise the process that made it reports it
+      progress.end_elsewhere(index + 1, run, summary, true);  // otherwise the process that executed the run reports it
     settle(index, std::move(summary));
   }
 
-  // nullopt: the run must still be made.
+  // Returns nullopt if the run must still be executed.
   std::optional<Turn> settle_if_done(std::size_t index, Progress& progress) {
     const Run& run = work_.experiment.runs[index];
     if (auto summary = done(index)) {
@@ -680,7 +685,7 @@ class SharedRuns {
     return Turn::settled;
   }
 
-  // The end of the common phase from which a run starts, or its failure; null: another process makes it.
+  // Returns the result of the common phase from which a run starts; null: another process is executing the phase.
   const CommonPhase* ready_phase(std::size_t index, Progress& progress) {
     const Run& phase = *work_.experiment.runs[index].common_phase;
     const auto may_be_found = [&] { return !work_.options.rerun || was_made_by(directory_of(phase), sharing_.call); };
@@ -704,15 +709,16 @@ class SharedRuns {
     return nullptr;
   }
 
-  // Counts an attempt of a lost process that had the lease before. Returns true if the run has no attempts left. A
-  // silent process does not count: it was stopped, or its machine is unreachable, which is not the run's fault.
+  // If the former owner of the lease has ended, counts that as a failed attempt. Returns true if the run has no
+  // attempts left. A silent owner does not count: it was stopped, or its machine is unreachable, which is not the run's
+  // fault.
   bool gives_up_after_loss(const std::string& what, const Lease& lease) const {
     if (!lease.former_is_gone()) return false;
     attempts_.add_lost(what, lease.taken_from()->owner());
     return attempts_.are_used_up(attempts_.of(what));
   }
 
-  // With --rerun earlier results do not count.
+  // With --rerun, only results of this launch count.
   std::optional<RunSummary> summary_if_done(const fs::path& directory, const Run& run) const {
     if (work_.options.rerun && !was_made_by(directory, sharing_.call)) return {};
     return run.is_trial ? tried_before(directory, run) : finished_before(directory, run);
@@ -737,7 +743,7 @@ class SharedRuns {
     return fmt::format("{}, seed {}", run_label(run.method, run.sweep), run.seed);
   }
 
-  // Waits nine times as long as the last look at the others took (`look_s`), so that looks take at most a tenth of the
+  // Waits nine times as long as the last check of all runs took (`look_s`), so that checks take at most a tenth of the
   // time.
   void wait_for_others(Progress& progress, double look_s) {
     const std::vector<LeaseNote> held = leases_.held();
@@ -753,7 +759,7 @@ class SharedRuns {
     }
   }
 
-  // Common phases that other processes are making. Counts phases that have ended there, once each.
+  // Returns the common phases that other processes are executing. Counts each phase that ended in another process once.
   std::vector<Progress::Elsewhere> common_phases_elsewhere(const std::vector<LeaseNote>& held, Progress& progress) {
     std::vector<Progress::Elsewhere> under_way;
     std::set<std::string> seen;
@@ -771,8 +777,8 @@ class SharedRuns {
     return under_way;
   }
 
-  // Removes leases of finished runs, whose owners were killed or silent. Also removes leases of lost processes on runs
-  // of other launches.
+  // Removes leases that remain although their runs are finished, because their owners were killed or silent. Also
+  // removes leases of ended processes on runs that this experiment does not contain.
   void remove_finished_leases() const {
     std::map<std::string, const Run*> own;
     for (const Run& run : work_.experiment.runs) {
@@ -792,7 +798,7 @@ class SharedRuns {
   fs::path folder_;
   Leases leases_;
   AttemptRecords attempts_;
-  std::map<std::size_t, std::string> looked_at_{};  // identities of directories that are not done
+  std::map<std::size_t, std::string> looked_at_{};  // by run: identity of a directory that is known not to be done
   std::size_t ended_ = 0;
   std::set<std::string> counted_phases_{};  // common phases whose end the progress has counted
 };
@@ -804,7 +810,7 @@ void report_error(const RunOptions& options, const std::string& text) {
 
 class ExperimentRunner {
  public:
-  // `later`: runs that will follow these, for the plan.
+  // `later`: runs that will follow these, to be printed in the plan.
   ExperimentRunner(const Experiment& experiment, const RunOptions& options, const ExecutionBackend& backend,
                    std::span<const Run> later = {})
       : experiment_(experiment), options_(options), later_(later), backend_(backend) {}
@@ -825,7 +831,7 @@ class ExperimentRunner {
   const std::vector<std::optional<RunSummary>>& summaries() const { return runs_.summaries(); }
 
  private:
-  // Rank 0's status, returned on all ranks.
+  // Returns rank 0's status on all ranks.
   int agreed(int status) const {
     const auto* const all = backend_.together();
     return all ? from_rank_0(*all, std::vector{status}).front() : status;
@@ -834,7 +840,8 @@ class ExperimentRunner {
   int run_all() {
     look_for_finished_runs();
     std::map<std::string, double> expected_s;
-    if (runs_.number_to_do() > 0 || !damaged_phases_.empty()) {  // otherwise nothing is read or written
+    if (runs_.number_to_do() > 0 ||
+        !damaged_phases_.empty()) {  // without work, no data are read and nothing is written
       agree_on(fault_of_data());
       if (const int status = agreed(is_rank_0() ? prepare() : exit_success); status != exit_success) return status;
       report_plan();
@@ -864,7 +871,7 @@ class ExperimentRunner {
   const char* noun() const { return !experiment_.runs.empty() && experiment_.runs.front().is_trial ? "trial" : "run"; }
   const char* clock() const { return backend_.mpi ? "wall" : "virtual"; }
 
-  // Only rank 0 reads the results.
+  // Only rank 0 reads the results directory.
   void look_for_finished_runs() {
     std::string fault;
     try {
@@ -903,7 +910,7 @@ class ExperimentRunner {
       const int restored = remove_leftovers(options_.results_directory, experiment_.runs);
       if (restored > 0 && !options_.rerun) runs_.find_finished();
       if (speaks()) report_damaged();
-      // Copies runs only on virtual time: wall-clock times belong to the run that measured them.
+      // Copies only simulated runs: wall-clock times belong to the run that measured them.
       if (!options_.rerun && !backend_.mpi && !options_.sharing) runs_.copy_from(reusable_);
       return exit_success;
     } catch (const std::exception& problem) {
@@ -913,9 +920,9 @@ class ExperimentRunner {
     }
   }
 
-  // Every rank loads the data before the first run, and all ranks learn of a fault: faulty data affect the whole
-  // experiment. Loaded data stay in memory for the runs. Other problems, such as lack of memory, may affect only one
-  // run, which then fails.
+  // Loads the data on every rank before the first run, because a data fault ends the whole experiment on all ranks. The
+  // data remain in memory for the runs. Other problems, such as lack of memory, may affect only one run, which then
+  // fails.
   std::string fault_of_data() const {
     for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
       if (!runs_.is_to_do(index) || !experiment_.runs[index].training.make_objective) continue;
@@ -929,7 +936,7 @@ class ExperimentRunner {
     return {};
   }
 
-  // Reports also with --quiet: the owner of the results must learn that they have changed on the disk.
+  // Reports damage even with --quiet, because users must learn that results have changed on the disk.
   void report_damaged() const {
     if (options_.rerun) return;
     for (const std::string& damage : runs_.damage())
@@ -956,13 +963,13 @@ class ExperimentRunner {
     if (skipped == 0) return;
     const std::string copied =
         runs_.number_copied() > 0 ? fmt::format(" ({} copied from other experiments)", runs_.number_copied()) : "";
-    progress.note(fmt::format("{} of {} {}s are there already, in {}{}; --rerun repeats them", skipped,
+    progress.note(fmt::format("{} of {} {}s already exist in {}{}; --rerun repeats them", skipped,
                               experiment_.runs.size(), noun(), options_.results_directory, copied));
     const auto is_older = [](const auto& summary) { return summary && summary->commit != build_info().commit; };
     const auto older = std::ranges::count_if(runs_.summaries(), is_older);
     if (older == 0) return;
     progress.note(
-        fmt::format("warning: {} of them {} made by another commit of Syncopate; --rerun repeats them with this one",
+        fmt::format("warning: {} of them {} made by another commit of Syncopate; --rerun repeats them with this commit",
                     older, older == 1 ? "was" : "were"));
   }
 
@@ -978,7 +985,7 @@ class ExperimentRunner {
     for (int retries = 0;; ++retries) {
       const Outcome outcome = execute(run, backend_, progress, save_what_is_there, &checkpoints);
       if (!is_rank_0()) return;
-      // No later run could be saved either.
+      // Ends the command, because later runs could not be saved either.
       if (const std::string fault = save(index, outcome); !fault.empty()) throw ResultsDirectoryFault(fault);
       progress.end_run(*runs_.summaries()[index]);
       if (runs_.summaries()[index]->status != RunStatus::failed || retries >= options_.retries) return;
@@ -986,8 +993,7 @@ class ExperimentRunner {
     }
   }
 
-  // Skips phases that a run of this start needed, since they are repeated already. Returns false, with a message, if
-  // one fails.
+  // Repeats damaged phases that no run has needed so far. Prints a message and returns false if one fails.
   bool repeat_damaged_phases(Progress& progress) {
     bool are_well = true;
     for (const auto& [index, damage] : damaged_phases_) {
@@ -1001,7 +1007,7 @@ class ExperimentRunner {
     return are_well;
   }
 
-  // Makes the runs with other processes, and prints tables once all are done, if this process speaks.
+  // Executes the runs together with other processes. Prints tables once all are done, if Sharing::speaks.
   int make_shared(Progress& progress) {
     std::vector<std::size_t> open;
     for (std::size_t index = 0; index < experiment_.runs.size(); ++index)
@@ -1016,17 +1022,17 @@ class ExperimentRunner {
     }
     if (left == 0 && speaks()) return print_tables();
     if (left > 0 && options_.sharing->takes)
-      progress.note(fmt::format("nothing is left to take; {} {}{} under way in other processes", left, noun(),
-                                left == 1 ? " is" : "s are"));
+      progress.note(fmt::format("no {} is left to start; {} {}{} still running in other processes", noun(), left,
+                                noun(), left == 1 ? " is" : "s are"));
     if (left > 0 && !options_.sharing->takes)
-      report_error(options_, fmt::format("{} of {} {}s were not made: the processes that were to make them have ended",
+      report_error(options_, fmt::format("{} of {} {}s were not executed, because all processes for them have ended",
                                          left, experiment_.runs.size(), noun()));
     const bool all_well =
         std::ranges::all_of(runs_.summaries(), [](const auto& one) { return !one || is_finished(one); });
     return all_well && (left == 0 || options_.sharing->takes) ? exit_success : exit_failure;
   }
 
-  // Saves a run. One that cannot be written is made again at the next start. Returns the disk's fault, if there is one.
+  // Saves a run. If it cannot be written, the next command repeats it. Returns the disk's fault, if there is one.
   std::string save(std::size_t index, const Outcome& outcome) {
     const Run& run = experiment_.runs[index];
     RunSummary summary = summarise(run, outcome);
@@ -1046,7 +1052,7 @@ class ExperimentRunner {
     return fault;
   }
 
-  // Lets the run start at the end of its common phase. If the phase has failed, saves the run as failed and returns
+  // Lets the run start from the model of its common phase. If the phase has failed, saves the run as failed and returns
   // false.
   bool starts(Run& run, std::size_t index, Progress& progress) {
     const CommonPhase& phase = common_phases_.phase(*run.common_phase, index + 1, progress);
@@ -1067,7 +1073,7 @@ class ExperimentRunner {
                                      runs_.number_finished(), experiment_.runs.size(), noun()));
   }
 
-  // Throws if a finished run's directory was deleted while others ran: its results would exist only in memory.
+  // Throws if a finished run's directory was deleted while other runs were executed: its results exist only in memory.
   void require_finished_there() const {
     std::size_t gone = 0;
     for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
@@ -1077,7 +1083,7 @@ class ExperimentRunner {
     }
     if (gone > 0)
       throw ResultsDirectoryFault(
-          fmt::format("{}: {} of {} {}s {} removed while others were made; the next start makes what is missing",
+          fmt::format("{}: {} of {} {}s {} removed while others were running; the next `run` repeats what is missing",
                       own_directory().string(), gone, experiment_.runs.size(), noun(), gone == 1 ? "was" : "were"));
   }
 
@@ -1092,12 +1098,11 @@ class ExperimentRunner {
   ExecutionBackend backend_;
   ReusableRuns reusable_{options_.results_directory};
   CommonPhases common_phases_{options_, backend_, reusable_};
-  RunsSoFar runs_{experiment_, options_, backend_.mpi != nullptr};  // the runs to make are the same on every rank
-  std::map<std::size_t, std::string> damaged_phases_{};             // by the first run of each phase; the reason, on
-                                                                    // rank 0
+  RunsSoFar runs_{experiment_, options_, backend_.mpi != nullptr};  // its `to_do` is equal on every rank
+  std::map<std::size_t, std::string> damaged_phases_{};             // damage (on rank 0) by the phase's first run
 };
 
-// Tunes first if the file has [tune].
+// Executes the experiment; tunes first if the file contains [tune].
 int start(const Experiment& experiment, const RunOptions& options, const ExecutionBackend& backend) {
   std::string fault;
   try {
@@ -1110,11 +1115,11 @@ int start(const Experiment& experiment, const RunOptions& options, const Executi
                      });
   } catch (const ResultsDirectoryFault& problem) {
     fault = problem.what();
-  } catch (const fs::filesystem_error& problem) {  // from files beside the runs
+  } catch (const fs::filesystem_error& problem) {  // from files in the experiment's directory
     fault = disk_fault(experiment_directory(options.results_directory, experiment.name), problem);
   }
   if (const auto* all = backend.together())
-    all->abort(fault, exit_failure);  // the other ranks do not know of the
+    all->abort(fault, exit_failure);  // the other ranks do not know about the
                                       // fault
   report_error(options, fault);
   return exit_failure;
@@ -1135,8 +1140,8 @@ std::string accepted_claims(const Experiment& experiment, const std::filesystem:
   if (!std::ranges::equal(judged->results, experiment.claims, {}, &ClaimResult::claim)) return {};
   return scoreboard_text(std::span(&*judged, 1), width) +
          fold_lines(
-             fmt::format("\n{}: judged {} by the same runs (commit {}, {}, {} cores); nothing was run\n", file.string(),
-                         judged->at.time, judged->at.commit, judged->at.processor, judged->at.cores),
+             fmt::format("\n{}: judged {} from the same runs (commit {}, {}, {} cores); nothing was run\n",
+                         file.string(), judged->at.time, judged->at.commit, judged->at.processor, judged->at.cores),
              width);
 }
 

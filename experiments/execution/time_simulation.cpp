@@ -17,8 +17,8 @@ namespace syncopate {
 
 namespace {
 
-// The first step in (low, high] for which `holds` is true. It must be true at `high`, and at all steps after the first
-// one.
+// Returns the first step in (low, high] for which `holds` is true. `holds` must be true at `high`, and at all steps
+// after the first step for which it is true.
 template <typename Holds>
 Step first_in(Step low, Step high, const Holds& holds) {
   while (low + Step{1} < high) {
@@ -39,11 +39,11 @@ std::optional<Communicated> communicated(const Run& run, const KnownExchanges& e
                                        .packet = exchanges.packet});
 }
 
-// Bounds in units of work_of, for three things: the first steps of all runs together; the settling of one method, which
-// is additional; and further work of all runs, to end with a round or to be simulated as a whole.
-constexpr std::int64_t most_work = 8'000'000;
-constexpr std::int64_t most_work_of_one = 12'000'000;
-constexpr std::int64_t most_further_work = 12'000'000;
+// Bounds in units of work_of.
+constexpr std::int64_t most_work = 8'000'000;          // the first steps of all runs together
+constexpr std::int64_t most_work_of_one = 12'000'000;  // in addition, the steps until one method has settled
+constexpr std::int64_t most_further_work =
+    12'000'000;  // of all runs together, to end a round or to simulate whole runs
 constexpr std::int64_t fewest_steps = 8;
 
 Step steps_after_settling(const Run& run) {
@@ -51,8 +51,8 @@ Step steps_after_settling(const Run& run) {
   return std::max(fewest, run.algorithm->traits().cycle);
 }
 
-// The number of steps for which each run is simulated, if it has that many. Work that short runs do not need is given
-// to long ones. A budget in samples may last for more steps than planned, because drops use no samples.
+// Returns for each run the number of steps to simulate (a run may have fewer). Work that short runs do not need is
+// given to long runs. A budget in samples may last for more steps than planned, because dropped samples do not count.
 std::vector<Step> shared_out(const std::vector<Run>& runs) {
   constexpr std::int64_t unplanned = std::numeric_limits<std::int32_t>::max();
   const auto needed = [&](std::size_t i) { return planned_steps(runs[i]).value_or(unplanned); };
@@ -103,8 +103,8 @@ class Simulator {
     Step all = std::llround(std::min(1e15, *first.total_time_s / first.step_time_s));
     if (run.budget.steps) all = std::min(all, *run.budget.steps);
     if (rounds.stand_for_all(first.steps, all)) return {.time = first};
-    // For other limits than steps, the pace of the first steps, which may be too slow, gives only an estimate of the
-    // number.
+    // If the budget is not in steps, the number of steps is an estimate from the pace of the first steps, which may be
+    // too slow.
     const Step expected{all.value() / (ends_by_steps(run.budget) ? 1 : 2)};
     const Step most = affordable(run);
     if (expected <= most && most > first.steps) {
@@ -113,12 +113,12 @@ class Simulator {
       if (whole.whole) return {.time = whole};
     }
     const auto sampled = sample_time(run, rounds, std::max(most, steps));
-    if (!sampled) return {.why_none = "too long: its first steps do not stand for the rest"};
+    if (!sampled) return {.why_none = "too long: its first steps do not represent the rest"};
     further_work_ -= std::min(further_work_, work_of(run, sampled->steps));
     return {.time = sampled};
   }
 
-  // The number of steps up to the end of a round.
+  // Returns the number of steps to simulate: `steps`, changed so that the last one ends a round.
   Step part_of(const Run& run, const ScheduledRounds& rounds, Step steps) const {
     const Step all = run.budget.steps.value_or(Step{std::numeric_limits<Step::Rep>::max() / 2});
     if (steps >= all) return steps;
@@ -131,7 +131,7 @@ class Simulator {
   std::int64_t further_work_ = most_further_work;
 };
 
-// The state of the run after a publication of the global model; the budget is counted by these states.
+// The state of the run when the global model was published. The budget is compared with these states.
 struct Waypoint {
   double step = 0, time_s = 0, micro_batches = 0, bytes = 0;
 };
@@ -152,15 +152,15 @@ class Waypoints : public RunObserver {
                    static_cast<double>(publication.bytes.value())});
   }
 
-  // The rows of steps.csv.
+  // A row of steps.csv.
   struct Counts {
     double step, time_s, kept, dropped;
   };
   std::vector<Counts> rows{};
   double longest_s = 0;
-  std::vector<Waypoint> all{{}};  // ascending; the first is the start
+  std::vector<Waypoint> all{{}};  // in ascending order; the first one is the start of the run
 
-  // Waypoints without bytes, from rows or from publications, whichever are more numerous.
+  // Returns waypoints from rows or from publications, whichever are more numerous. Those from rows have no bytes.
   std::vector<Waypoint> finest() const {
     if (rows.size() < all.size()) return all;
     std::vector<Waypoint> ends{{}};
@@ -176,7 +176,7 @@ class Waypoints : public RunObserver {
   double samples_;
 };
 
-// The pace between two waypoints.
+// The mean pace between two waypoints.
 struct Rates {
   double step_s = 0, micro_batches_per_s = 0, bytes_per_s = 0;
 };
@@ -187,8 +187,8 @@ Rates rates_between(const Waypoint& from, const Waypoint& to) {
           (to.bytes - from.bytes) / time_s};
 }
 
-// Standard error of a rate, from the means of batches of consecutive steps. These are nearly independent even if single
-// steps are not. It includes a lasting change of pace.
+// Returns the standard error of a rate, computed from the means of batches of consecutive steps. Batch means are nearly
+// independent even if single steps are not. A lasting change of pace increases the error.
 std::optional<double> standard_error_of(double Rates::*rate, const std::vector<Waypoint>& all, std::size_t first) {
   constexpr int most_batches = 25;
   constexpr std::size_t fewest_batches = 4;
@@ -208,7 +208,7 @@ std::optional<double> standard_error_of(double Rates::*rate, const std::vector<W
   return std::sqrt(squares / (count - 1) / count);
 }
 
-// When a run that continues at this pace reaches the first limit of its budget.
+// Returns the time at which a run that continues at this pace reaches the first limit of its budget.
 std::optional<double> end_of_budget(const Run& run, const Waypoint& so_far, const Rates& rates) {
   double time_s = std::numeric_limits<double>::infinity();
   const auto limit = [&](double left, double per_s) {
@@ -227,8 +227,8 @@ std::optional<double> end_of_budget(const Run& run, const Waypoint& so_far, cons
   return time_s;
 }
 
-// Whether something other than the bound on simulated steps ended the run. Workers may be ahead of the last published
-// step.
+// Whether the run ended by itself and not because of the bound on simulated steps. Workers may be ahead of the last
+// published step.
 bool has_ended(const Run& run, Step at_most, const Waypoint& last, double kept, const RunTotals& totals) {
   const Budget& budget = run.budget;
   if (budget.steps && at_most >= *budget.steps) return true;
@@ -248,7 +248,8 @@ RunTotals run_time_only(const Run& run, const Budget& budget, RunObserver& obser
   return run_algorithm(*run.algorithm, context);
 }
 
-// The share of dropped micro-batches. Rounds after `settled_s` also represent the rest of the run.
+// Returns the share of dropped micro-batches. The rest of the run is like the rounds after `settled_s`, and
+// `times_the_rest` times as long as these.
 double drop_rate(const RunTotals& totals, const Waypoints& waypoints, double settled_s, double times_the_rest) {
   const auto sum = [](const std::vector<std::int64_t>& counts) {
     double result = 0;
@@ -273,7 +274,7 @@ double share_of(std::initializer_list<Activity> activities, const RunTotals& tot
   return all_s > 0 ? spent_s / all_s : 0;
 }
 
-// Rounds of a run, simulated at places that are spread over its steps.
+// A sample of a run's rounds, simulated at places that are spread over its steps.
 class SampleOfRounds {
  public:
   static std::optional<SampleOfRounds> of(const Run& run, const ScheduledRounds& rounds, Step all, Step affordable) {
@@ -285,7 +286,7 @@ class SampleOfRounds {
     return sample;
   }
 
-  // Results per step of the run. The totals of the run are left out.
+  // Returns the results per step, without the run's totals.
   SimulatedTime time() const {
     SimulatedTime result{.steps = simulated_, .is_sampled = true, .longest_round_s = longest_round_s_};
     double kept = 0, dropped = 0, communicating_s = 0, computing_s = 0;
@@ -334,9 +335,10 @@ class SampleOfRounds {
         .computing_s = time_s * share_of({Activity::compute, Activity::discarded}, totals)};
   }
 
-  // Measures the round with this step, and as many whole rounds after it as there is time for. Two simulations begin
-  // one round before: one ends at the end of these rounds, the other at their beginning. The difference is their cost.
-  // So averages that overlap rounds cost as much as in the run, and the wait for the last one does not count.
+  // Measures the round that contains this step, and further whole rounds within `affordable` steps. Two simulations
+  // begin one round earlier: one ends after the measured rounds, the other before them. The difference of their times
+  // is the time of the rounds. So averages that overlap rounds cost as much as in the run, and waiting for the last one
+  // does not count.
   bool add(const Run& run, const ScheduledRounds& rounds, Step step, Step all, Step affordable) {
     const ScheduledRounds::Span first = rounds.round_with(step, all);
     const Step begin = first.begin, long_enough = std::min(begin + affordable, all - Step{1});
@@ -353,25 +355,25 @@ class SampleOfRounds {
     return true;
   }
 
-  std::vector<Totals> all_{};  // per step; one for each place
+  std::vector<Totals> all_{};  // one for each place; totals per step
   Step simulated_{};
   double longest_round_s_ = 0;
 };
 
-// With servers and gossip, much of a message's time counts as waiting. The share left for computing is then more
-// informative than the share of communication. Communication must also take much longer, since workers wait for slow
-// ones, too.
-constexpr double nearly_all = 0.99;     // communication, as a share of the time
-constexpr double hardly_any = 0.01;     // computing, as a share of the time
-constexpr double much_longer = 10;      // communication, in multiples of computing
-constexpr double beyond_longest = 1.2;  // in multiples of the longest round
-constexpr double beyond_mean = 3;       // in multiples of the mean round, if the longest is unknown
+// When notes are printed. With servers and gossip, much of a message's time counts as waiting, so the share of
+// computing says more than the share of communication. But workers also wait for slow workers. So communication must in
+// addition take much longer than computing.
+constexpr double nearly_all = 0.99;     // least share of communication in the time
+constexpr double hardly_any = 0.01;     // or: largest share of computing in the time,
+constexpr double much_longer = 10;      // with communication taking at least this multiple of computing
+constexpr double beyond_longest = 1.2;  // least threshold, as a multiple of the longest round
+constexpr double beyond_mean = 3;       // least threshold, as a multiple of the mean round, if the longest is unknown
 
-constexpr double busy_link = 0.5;  // share of the time for which a server's link is busy, averaged over both ways
+constexpr double busy_link = 0.5;  // least share of the time for which a server's link is busy, mean of both directions
 
 struct Round {
   double time_s = 0;
-  double beyond = 0;  // multiples of time_s that chance does not explain
+  double beyond = 0;  // multiple of time_s above which a threshold is noted, because chance does not explain it
   const char* words = "a round takes";
 };
 
@@ -383,13 +385,13 @@ struct SimulatedSteps {
   double drop_rate = 0;
   double communication_share = 0;
   double computing_share = 0;
-  double link_share = 0;    // share of the time for which a server's link is busy each way; 0: none is shared
-  double uplink_share = 0;  // the same for a group's uplink
+  double link_share = 0;  // share of the time for which a server's link is busy, mean of both directions; 0: not shared
+  double uplink_share = 0;  // share of the time for which a group's uplink is busy
   Round round{};
   std::string steps{};  // "200 simulated steps"
 };
 
-// Sets shares, averaged over both ways, if the workers that send `bytes` in this time share servers' links.
+// Sets the shares of links if workers share the servers' links. `bytes`: sent by all workers within `time_s`.
 void set_link_shares(SimulatedSteps& simulated_steps, const Run& run, double bytes, double time_s) {
   const Servers servers = run.algorithm->traits().servers;
   const NetworkModel& network = *run.cluster.network;
@@ -407,7 +409,7 @@ void set_link_shares(SimulatedSteps& simulated_steps, const Run& run, double byt
     if (hop.uplinks > 0) simulated_steps.uplink_share = share_of(hop, hop.uplink / 2 + 1);
 }
 
-// The key threshold_s, for methods that drop by it.
+// Returns the key threshold_s of the DropCompute methods; nullopt for other methods.
 std::optional<double> threshold_of(const Run& run) {
   if (run.resolved_toml.find("threshold_s = ") == std::string::npos) return {};
   const TomlNode configuration = parse_toml(run.resolved_toml, run.experiment);
@@ -424,13 +426,13 @@ std::string threshold_note(const Run& run, const SimulatedSteps& simulated_steps
   if (simulated_steps.drop_rate > 0) return {};
   const auto threshold_s = threshold_of(run);
   if (!threshold_s || *threshold_s < simulated_steps.round.beyond * simulated_steps.round.time_s) return {};
-  return fmt::format("threshold_s = {} drops nothing in {}, where {} {} s; it is in seconds",
+  return fmt::format("threshold_s = {} drops nothing in {}, where {} {} s; is the threshold in seconds?",
                      shown_number(*threshold_s), simulated_steps.steps, simulated_steps.round.words,
                      shown_number(simulated_steps.round.time_s, 3));
 }
 
 std::string communication_note(const SimulatedSteps& simulated_steps) {
-  constexpr const char* units = "latencies are in seconds, bandwidths in bytes per second";
+  constexpr const char* units = "are latencies in seconds and bandwidths in bytes per second?";
   if (simulated_steps.communication_share >= nearly_all)
     return fmt::format("communication takes {} % of the time in {}; {}",
                        with_decimals(100 * simulated_steps.communication_share, 1), simulated_steps.steps, units);
@@ -446,20 +448,19 @@ std::string link_note(const SimulatedSteps& simulated_steps) {
   const double share = std::max(simulated_steps.link_share, simulated_steps.uplink_share);
   if (share < busy_link) return {};
   return fmt::format(
-      "{} busy for {} % of the time, on average over both ways, in {}, and workers wait for {}",
+      "{} busy for {} % of the time (mean of both directions) in {}, and workers wait for {}",
       is_uplink ? "its groups' uplinks are" : "its server's link is", with_decimals(100 * share, 0),
       simulated_steps.steps,
-      is_uplink
-          ? "them; wider uplinks or fewer bytes shorten that"
-          : "it; a wider link of the server, fewer bytes or more servers, where the method has them, shorten that");
+      is_uplink ? "them; faster uplinks or fewer bytes shorten the wait"
+                : "it; a faster server link, fewer bytes, or more servers (if the method allows) shorten the wait");
 }
 
-// One line per method and kind of note, at the first sweep point that has it.
+// Collects one line per method and kind of note, for the first sweep point with such a note.
 class Notes {
  public:
   void add(const Run& run, const SimulatedSteps& simulated_steps) {
     add(run, 0, threshold_note(run, simulated_steps));
-    const std::string of_link = link_note(simulated_steps);  // explains slow communication
+    const std::string of_link = link_note(simulated_steps);  // replaces the note on communication, since it explains it
     if (of_link.empty()) add(run, 1, communication_note(simulated_steps));
     add(run, 2, of_link);
   }
@@ -494,18 +495,19 @@ class Notes {
   std::vector<Note> notes_;
 };
 
-// Bounds on steps, and on work in units of work_of.
+// Bounds on the simulated steps of a run, and on all work in units of work_of.
 constexpr std::int64_t most_noted_steps = 100, fewest_noted_steps = 10, most_noted_work = 4'000'000;
 
-// At most most_noted_steps, within the remaining work `left`; 0: too few to draw conclusions.
+// Returns the number of steps to simulate: at most most_noted_steps, within the remaining work `left`. 0 if they would
+// be too few to draw conclusions.
 Step steps_within(const Run& run, std::int64_t left) {
   const std::int64_t affordable = std::min(most_noted_steps, left / 4 / work_of(run, 1));
   return affordable < fewest_noted_steps ? Step{0}
                                          : std::min(Step{affordable}, run.budget.steps.value_or(Step{affordable}));
 }
 
-// Summaries have only the mean round. If a threshold has dropped nothing, the longest round comes from simulated first
-// steps.
+// Returns the time of a round. Summaries contain only the mean round. If a threshold has dropped nothing, simulates the
+// first steps to find the longest round.
 Round round_of(const Run& run, const RunSummary& summary, std::int64_t& left) {
   const Round mean{.time_s = summary.end_time_s / static_cast<double>(summary.rounds), .beyond = beyond_mean};
   if (summary.drop_rate() > 0 || threshold_of(run).value_or(0) < beyond_longest * mean.time_s) return mean;
@@ -552,9 +554,9 @@ Step ScheduledRounds::end_of_round(Step at_least, Step at_most, Step limit) cons
   return first_in(at_most, limit, [&](Step steps) { return until(steps).rounds > rounds; }) - Step{1};
 }
 
-// The relative error of counts that are extrapolated from `first` to `all` steps.
+// Returns the relative error of rounds and bytes (the larger one) if they are extrapolated from `first` to `all` steps.
 double ScheduledRounds::misfit(Step first, Step all) const {
-  constexpr std::int64_t most_rounds = 1'000'000;  // counting more takes long and changes nothing
+  constexpr std::int64_t most_rounds = 1'000'000;  // counting more rounds takes long and hardly changes the error
   const Step settled = settles_after(run_);
   const Communicated before = until(settled), part = until(first);
   const Step longest{first.value() * std::max<std::int64_t>(1, most_rounds / std::max<std::int64_t>(1, part.rounds))};
@@ -608,7 +610,7 @@ std::optional<SimulatedTime> simulate_first_steps(const Run& run, Step steps) {
 }
 
 std::int64_t work_of(const Run& run, Step steps) {
-  constexpr std::int64_t meeting = 15;  // cost of a worker's step besides its micro-batches
+  constexpr std::int64_t meeting = 15;  // cost of a worker's step, without micro-batches, in multiples of a micro-batch
   return steps.value() * run.cluster.workers * (run.cluster.micro_batches + meeting);
 }
 
@@ -620,9 +622,9 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
   const std::vector<Waypoint>& all = waypoints.all;
   const Waypoint& last = all.back();
   const double end_s = to_seconds(totals.end);
-  if (last.step == 0 || end_s == 0) throw RunFailure("its simulation has come to no step");
+  if (last.step == 0 || end_s == 0) throw RunFailure("its simulation has completed no step");
 
-  // The rest is extrapolated at the pace that the method has after it has settled.
+  // Extrapolates the rest of the run at the pace that the method has after it has settled.
   const auto settled_step = static_cast<double>(settles_after(run).value());
   std::size_t first = 0;
   while (first + 1 < all.size() && all[first].step < settled_step) ++first;
@@ -640,7 +642,7 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
   const auto from = static_cast<std::size_t>(settled - finest.begin());
   result.error_s = standard_error_of(&Rates::step_s, finest, from);
   result.pace_error = standard_error_of(&Rates::micro_batches_per_s, finest, from);
-  if (result.whole) {  // counted as in a summary, including rows after the last publication
+  if (result.whole) {  // counts as in a run's summary, including rows after the last publication
     const double steps = std::max(last.step, finest.back().step);
     result.steps = static_cast<Step::Rep>(steps);
     result.total_time_s = end_s;
@@ -668,7 +670,7 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
   const double settled_rows = rows_until(last.time_s) - rows_until(all[first].time_s);
   result.rounds = rows_until(last.time_s) + rest_steps / settled_steps * settled_rows;
   result.bytes = last.bytes + rest_steps / settled_steps * (last.bytes - all[first].bytes);
-  // The same time per step, at the pace of the rest.
+  // The time for communication and computing per step stays constant, but the time per step changes.
   const double slower = (last.time_s / last.step) / result.step_time_s;
   result.communication_share = communicating * slower;
   result.computing_share = computing * slower;
@@ -679,9 +681,9 @@ std::optional<SimulatedTime> sample_time(const Run& run, const ScheduledRounds& 
   constexpr int most_corrections = 6;
   constexpr double close = 1e-3;
   if (!rounds.are_known() || run.cluster.outages || !run.cluster.data_of.empty()) return std::nullopt;
-  // A budget without steps allows a number of steps that depends on the pace, and the pace depends on this number. So
-  // the number is the root of needed - all, found by the secant method.
-  std::optional<std::pair<double, double>> before;  // another number of steps, and how many more it needs
+  // If the budget does not limit steps, their number depends on the pace. The pace also depends on their number,
+  // because rounds change over the run. The secant method finds the number for which both agree.
+  std::optional<std::pair<double, double>> before;  // the previous number of steps, and how many were missing
   Step all = run.budget.steps.value_or(planned_steps(run).value_or(affordable));
   for (int correction = 1;; ++correction) {
     if (!rounds.are_countable(all)) return std::nullopt;

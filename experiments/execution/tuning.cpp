@@ -26,7 +26,7 @@ std::set<std::size_t> groups_of(const Experiment& experiment) {
   return groups;
 }
 
-// Removes runs that --only leaves out of the experiment.
+// Removes runs that --only excludes from the experiment.
 void keep_wanted(std::vector<Run>& runs, const Experiment& experiment) {
   const auto identity = [](const Run& run) { return std::tuple(run.method_index, run.sweep, run.seed); };
   std::set<decltype(identity(runs.front()))> wanted;
@@ -59,7 +59,7 @@ class TunedExperiment {
   bool speaks() const { return backend_.is_rank_0() && (!options_.sharing || options_.sharing->speaks); }
   std::filesystem::path directory() const { return experiment_directory(options_.results_directory, experiment_.name); }
 
-  // Makes trials until no grid grows. A failed trial is a result; any other bad exit status ends tuning.
+  // Executes trials until no grid grows. Failed trials (exit status 1) are results; other errors end the tuning.
   int make_trials() {
     RunOptions options = options_;
     options.tables = false;
@@ -76,7 +76,7 @@ class TunedExperiment {
     return exit_success;
   }
 
-  // Rank 0's number.
+  // Returns rank 0's number on all ranks.
   std::optional<double> on_all_ranks(std::optional<double> number) const {
     const MpiSession* const all = backend_.together();
     if (!all) return number;
@@ -101,13 +101,13 @@ class TunedExperiment {
       const TuningGroup& of = experiment_.tuning->groups[group];
       if (speaks())
         standard_error.write(printable_lines(
-            fmt::format("{}: not tuned, and not run: of no setting have all trials a {}; the first that has none: {}\n",
+            fmt::format("{}: skipped, since no setting has a {} in all of its trials; the first trial without it: {}\n",
                         run_label(of.method, of.point), experiment_.tuning->measure, reasons_[group])));
     }
     return all;
   }
 
-  // Results of tuning. Keeps earlier results of methods that --only leaves out.
+  // Returns the results of tuning. Includes earlier results of methods that --only excludes.
   Tuning results() const {
     const TuningPlan& plan = *experiment_.tuning;
     Tuning tuning{.experiment = experiment_.name, .measure = plan.measure, .seeds = plan.seeds, .where = plan.where};
@@ -130,7 +130,7 @@ class TunedExperiment {
     tuned.tuning = nullptr;
     tuned.notes = std::move(notes);
     if (groups_of(experiment_).size() < experiment_.tuning->groups.size() && tuned.differs.empty())
-      tuned.differs = "for some of its methods alone";
+      tuned.differs = "for only some of its methods";
     tuned.runs = experiment_.tuning->runs(tuner_.chosen());
     tuned.hashes.clear();
     for (const Run& run : tuned.runs) tuned.hashes.push_back(run.hash);
@@ -143,10 +143,10 @@ class TunedExperiment {
   const ExecutionBackend& backend_;
   const MakeRuns& make_;
   Tuner tuner_;
-  std::map<std::size_t, std::string> reasons_;  // by group: why its first trial without a value has none
+  std::map<std::size_t, std::string> reasons_;  // by group: why the first trial without a value has no value
 };
 
-// The run's summary, however the run ended; nullopt if its files are damaged or unreadable.
+// Returns the run's summary, even of a failed run; nullopt if there is none, or if its files are damaged or unreadable.
 std::optional<RunSummary> ended_in(const std::filesystem::path& directory, const Run& run) {
   try {
     return damage_of(directory).empty() ? summary_of(directory, run) : std::nullopt;
@@ -159,7 +159,8 @@ std::vector<std::vector<std::size_t>> places(const std::vector<VariedKey>& axes)
   return combinations(axes, [](const VariedKey& axis) { return axis.values.size(); });
 }
 
-// The edges at which the value lies: false below, true above. Empty for a single value, or if a value is no number.
+// Returns the edges of the axis at which the value is: false for the lower, true for the upper edge. Empty if the axis
+// has only one value, or a value that is not a number.
 std::vector<bool> edges_of(const VariedKey& axis, std::size_t value) {
   const auto numbers = numbers_of(axis);
   if (!numbers || numbers->size() < 2) return {};
@@ -169,8 +170,8 @@ std::vector<bool> edges_of(const VariedKey& axis, std::size_t value) {
   return edges;
 }
 
-// The distance to the target, by the last validation, or by the test for a model without data. 0 if it is no number or
-// the target is met.
+// Returns the distance to the target according to the last validation (for a model without data, the last test).
+// Returns 0 if the target is met, or if the distance is not a number.
 double shortfall(const RunSummary& summary) {
   const TimeToTarget& target = *summary.time_to_target;
   const auto last = [&summary](const char* validated, const char* tested) {
@@ -187,7 +188,7 @@ double shortfall(const RunSummary& summary) {
   return std::isfinite(missed_by) ? std::max(0.0, missed_by) : 0;
 }
 
-// A lower bound of the measure if the run had continued.
+// Returns a lower bound of the measure for a run that ended before it reached its target.
 double until_end(const RunSummary& summary, const std::string& measure) {
   if (measure == "steps_to_target") return static_cast<double>(summary.steps);
   if (measure == "samples_to_target") return static_cast<double>(summary.samples);
@@ -307,7 +308,7 @@ std::optional<Tuner::Place> Tuner::best(const State& state) const {
   return best;
 }
 
-// Whether the file allows the value in combination with all values of other axes.
+// Whether the file is valid with this value in combination with all values of other axes.
 bool Tuner::is_allowed(std::size_t group, const State& state, std::size_t axis, const TomlNode& value) const {
   try {
     for (const Place& place : places(state.axes)) {
@@ -322,7 +323,8 @@ bool Tuner::is_allowed(std::size_t group, const State& state, std::size_t axis, 
   }
 }
 
-// The next value; if the key does not allow it, one closer to the edge: 0.95 after a momentum of 0.9.
+// Returns the next value beyond the edge. If the key does not allow it, returns a value closer to the edge, such as a
+// momentum of 0.95 after 0.9.
 std::optional<TomlNode> Tuner::next_allowed(std::size_t group, const State& state, std::size_t axis, bool above) const {
   for (const double share : {1.0, 1.0 / 2, 1.0 / 4, 1.0 / 8}) {
     const std::optional<TomlNode> next = next_beyond(state.axes[axis], above, share);

@@ -30,7 +30,7 @@ std::optional<fs::path> reference_folder(const std::string& file) {
   return fs::is_directory(folder, error) ? std::optional<fs::path>(folder) : std::nullopt;
 }
 
-// The names of the papers that have a file in the folder.
+// Returns the names of the papers in the folder, which contains one file per paper.
 std::vector<std::string> papers_in(const fs::path& directory) {
   std::vector<std::string> papers;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory))
@@ -45,18 +45,20 @@ class References {
     if (folder_) papers_ = papers_in(*folder_);
   }
 
-  // Returns nullopt and adds a fault at `written`, whose key is `name`, if there is no such entry.
+  // Returns the table `paper` for a reference. If there is no such entry, returns nullopt and adds a fault at
+  // `written`, the value of the key `name`.
   std::optional<TomlNode> find(const std::string& reference, const TomlNode& written, const std::string& name) {
     const auto fault = [&](const std::string& what) {
       faults_.add(written.place, fmt::format("{} = \"{}\"; {}", name, reference, what));
       return std::nullopt;
     };
-    if (!folder_) return fault(fmt::format("no folder {} above the experiment file or the working directory", folder));
+    if (!folder_)
+      return fault(fmt::format("found no folder {} above the experiment file or in the working directory", folder));
     const std::size_t point = reference.find('.');
-    if (point == reference.npos) return fault("must be a paper and a figure of it, such as \"dropcompute.figure-1\"");
+    if (point == reference.npos) return fault("must name a paper and its figure, such as \"dropcompute.figure-1\"");
     const std::string paper = reference.substr(0, point), entry = reference.substr(point + 1);
     if (std::ranges::find(papers_, paper) == papers_.end())
-      return fault(fmt::format("must begin with one of {}, as {} has them{}", fmt::join(papers_, ", "),
+      return fault(fmt::format("must begin with one of {} (the files in {}){}", fmt::join(papers_, ", "),
                                folder_->string(), suggestion(paper, papers_)));
     const TomlNode* const entries = entries_of(paper);
     if (!entries) return std::nullopt;
@@ -64,13 +66,13 @@ class References {
     for (const TomlNode::Member& member : entries->table()) known.push_back(member.key);
     const TomlNode* const found = entries->find(entry);
     if (!found || !found->is_table())
-      return fault(
-          fmt::format("{} has no such figure{}", (*folder_ / (paper + ".toml")).string(), suggestion(entry, known)));
+      return fault(fmt::format("{} contains no such figure{}", (*folder_ / (paper + ".toml")).string(),
+                               suggestion(entry, known)));
     return published(*found, reference);
   }
 
  private:
-  // The paper's entries; null after a fault.
+  // Returns the paper's entries; null after a fault.
   const TomlNode* entries_of(const std::string& paper) {
     const auto [known, is_new] = files_.emplace(paper, std::nullopt);
     if (is_new) try {
@@ -81,7 +83,7 @@ class References {
     return known->second ? &*known->second : nullptr;
   }
 
-  // The table `paper` of a claim.
+  // Returns the table `paper` of a claim, without the entry's unit and note.
   TomlNode published(const TomlNode& entry, const std::string& reference) {
     TomlNode paper{TomlNode::Table{}, entry.place};
     constexpr std::array taken = {"figure", "source", "certainty", "value"};
@@ -110,9 +112,11 @@ std::vector<std::string> names_of_measures() {
 
 Criterion read_criterion(Settings& table) {
   Criterion criterion;
-  criterion.above = table.optional_number({"above", "Reproduced where the 95 % interval lies above it."}, Range::any());
-  criterion.below = table.optional_number({"below", "Reproduced where the 95 % interval lies below it."}, Range::any());
-  const Key within{"within", "Reproduced where the 95 % interval lies within: the lowest and the highest number."};
+  criterion.above =
+      table.optional_number({"above", "Reproduced if the whole 95 % interval is above this."}, Range::any());
+  criterion.below =
+      table.optional_number({"below", "Reproduced if the whole 95 % interval is below this."}, Range::any());
+  const Key within{"within", "Reproduced if the 95 % interval is within these two bounds, the lower one first."};
   const std::vector<double> bounds = table.numbers(within, Range::any(), std::vector<double>{});
   if (bounds.empty()) table.leave_out("within");
   if (bounds.size() == 2 && bounds[0] < bounds[1])
@@ -120,46 +124,46 @@ Criterion read_criterion(Settings& table) {
   else if (!bounds.empty())
     table.fault("within", "must be two numbers, the lower one first");
   criterion.margin = table.optional_number(
-      {"margin", "Alike: reproduced where the 90 % interval lies within so much of no effect (0; 1 of a ratio)."},
+      {"margin", "Equivalent if the 90 % interval is within this distance of no effect (0, or 1 for a ratio)."},
       Range::positive());
   return criterion;
 }
 
 std::optional<PublishedFigure> read_published(Settings& table) {
-  if (!table.has({"paper", "The paper's figure, to stand beside ours."})) return {};
+  if (!table.has({"paper", "The paper's figure, shown next to the measured one."})) return {};
   Settings paper = table.section("paper");
   PublishedFigure published;
-  published.figure = paper.text({"figure", "As the scoreboard shows it, such as \"18 %\"."});
-  published.source = paper.text({"source", "Where it stands: a paper's section, figure or table."});
+  published.figure = paper.text({"figure", "The figure as the scoreboard shows it, such as \"18 %\"."});
+  published.source = paper.text({"source", "Where it is published: a paper's section, figure or table."});
   const auto certainty =
       paper.choice<std::string>({"certainty",
-                                 "Whether the paper's text says it, code or logs that come with it, a review of it, or "
-                                 "it is derived from these."},
+                                 "Its origin: the paper's text, its code or logs, a review of it, or derived from "
+                                 "these."},
                                 {{"stated", "stated"}, {"code", "code"}, {"review", "review"}, {"derived", "derived"}});
   published.certainty = certainty.value_or("");
   published.value = paper.optional_number(
-      {"value", "The figure as a number of what is claimed, in the measure's unit: drawn beside ours."}, Range::any());
+      {"value", "The claimed number, in the measure's unit, to plot next to the measured one."}, Range::any());
   return published;
 }
 
 void check_effect(Settings& table, const Claim& claim) {
   const bool is_of_two = claim.effect == Effect::difference || claim.effect == Effect::ratio;
-  if (claim.against.empty() && is_of_two) table.fault("as", "needs another method: must stand beside against");
+  if (claim.against.empty() && is_of_two) table.fault("as", "compares two methods: set the other one with `against`");
   if (!claim.against.empty() && !is_of_two)
-    table.fault("against", "must be left out where as = \"value\" or \"best\", which are of one method");
+    table.fault("against", "must be left out if as = \"value\" or \"best\", which concern only one method");
   if (!claim.against.empty() && claim.against == claim.method)
-    table.fault("against", "must be another method: nothing differs from itself");
+    table.fault("against", "must be a different method than `method`");
   if (claim.effect == Effect::best) {
     const Measure* measure = measure_named(claim.measure);
-    if (claim.over.empty()) table.fault("as", "\"best\" is a value of a swept key: must stand beside over");
+    if (claim.over.empty()) table.fault("as", "\"best\" is a value of a swept key: name this key with `over`");
     if (!measure || measure->better == Better::neither)
-      table.fault("measure", "must be one of which less or more is better, where as = \"best\"");
-    if (claim.per_doubling) table.fault("per_doubling", "is about a slope: must be left out where as = \"best\"");
+      table.fault("measure", "must be a measure with a better direction (less or more), because as = \"best\"");
+    if (claim.per_doubling) table.fault("per_doubling", "applies to slopes only: must be left out if as = \"best\"");
   }
   if (claim.everywhere && !claim.over.empty())
-    table.fault("everywhere", "must be left out beside over, which makes one number of all points");
+    table.fault("everywhere", "cannot be combined with `over`, which turns all points into one number");
   if (is_equal_loss(claim.measure) && claim.against.empty())
-    table.fault("measure", "is up to another method's loss: must stand beside against");
+    table.fault("measure", "is the time or steps to another method's loss: name that method with `against`");
 }
 
 // "none", "above", "above, below and margin"
@@ -178,14 +182,14 @@ void check_criterion(Settings& table, const Claim& claim) {
   if (criterion.margin) given.emplace_back("margin");
   if (!claim.order.empty()) {
     if (!given.empty())
-      table.fault("order", "must stand without above, below, within and margin: the order is what is claimed");
+      table.fault("order", "cannot be combined with above, below, within or margin: the claim is the order itself");
     return;
   }
   if (given.size() != 1)
-    table.fault("", fmt::format("must have one of above, below, within and margin, what counts as reproduced; found {}",
-                                listed(given)));
+    table.fault(
+        "", fmt::format("must have exactly one criterion of above, below, within and margin; found {}", listed(given)));
   else if (criterion.margin && (claim.effect == Effect::best || (claim.effect == Effect::value && claim.over.empty())))
-    table.fault("margin", "is about a difference: must stand beside against");
+    table.fault("margin", "applies to a difference: name the other method with `against`");
 }
 
 Claim read_claim(Settings& table) {
@@ -196,35 +200,37 @@ Claim read_claim(Settings& table) {
   const std::vector<std::string> known = names_of_measures();
   if (!claim.measure.empty() && std::ranges::find(known, claim.measure) == known.end())
     table.fault("measure", must_be_one_of(claim.measure, known));
-  const Key order{"order", "Labels of methods by ascending measure, each above the one before; instead of method."};
+  const Key order{"order", "Instead of method: labels of methods, each with a larger measure than the one before."};
   claim.order = table.texts(order, std::vector<std::string>{});
   if (claim.order.empty()) {
     table.leave_out("order");
     claim.method = table.text({"method", "Label of the method whose measure it is."});
-    claim.against = table.text({"against", "Label of the method that it is compared with, seed by seed."}, "");
+    claim.against = table.text({"against", "Label of the method to compare it with, seed by seed."}, "");
     if (claim.against.empty()) table.leave_out("against");
-    claim.effect = table.choice<Effect>(
-        {"as",
-         "The claimed number: the measure, its difference or ratio to the other's, or where over `over` it is best."},
-        {{"value", Effect::value},
-         {"difference", Effect::difference},
-         {"ratio", Effect::ratio},
-         {"best", Effect::best}},
-        claim.against.empty() ? Effect::value : Effect::difference, "difference, or value without against");
-    claim.over = table.text({"over", "A swept key of numbers: the slope over it, or its best value, is claimed."}, "");
+    claim.effect = table.choice<Effect>({"as",
+                                         "What is claimed: the measure, its difference or ratio to `against`, or the "
+                                         "value of `over` where it is best."},
+                                        {{"value", Effect::value},
+                                         {"difference", Effect::difference},
+                                         {"ratio", Effect::ratio},
+                                         {"best", Effect::best}},
+                                        claim.against.empty() ? Effect::value : Effect::difference,
+                                        "difference, or value without against");
+    claim.over = table.text({"over", "A swept key of numbers; the claim is the slope over it, or its best value."}, "");
     if (claim.over.empty()) table.leave_out("over");
     if (!claim.over.empty())
       claim.per_doubling = table.flag({"per_doubling", "The slope is per doubling of the key, not per 1."}, false);
     claim.everywhere = table.flag(
-        {"everywhere", "At every point of what is swept: reproduced where all are; not beside over."}, false);
+        {"everywhere", "The claim holds at every sweep point, and is reproduced if it is at all; not with over."},
+        false);
   } else if (claim.order.size() < 2) {
-    table.fault("order", "must hold at least two methods");
+    table.fault("order", "must list at least two methods");
   } else if (std::set<std::string>(claim.order.begin(), claim.order.end()).size() < claim.order.size()) {
-    table.fault("order", "must hold no method twice");
+    table.fault("order", "must not list a method twice");
   }
-  table.keep_as_written({"where", "Values of what is swept, which choose points: { \"cluster.workers\" = 64 }."});
+  table.keep_as_written({"where", "Swept keys with values that select sweep points: { \"cluster.workers\" = 64 }."});
   const Key reference{"reference",
-                      "Instead of paper: a figure of results/reference, such as \"dropcompute.figure-1\"."};
+                      "Instead of paper: a figure in results/reference, such as \"dropcompute.figure-1\"."};
   if (table.text(reference, "").empty()) table.leave_out("reference");
   claim.criterion = read_criterion(table);
   claim.published = read_published(table);
@@ -238,7 +244,7 @@ std::vector<Settings> tables_of(Settings& root) {
   return root.sections({"claim", "Claims about the runs, and when they count as reproduced; `claims` judges them."});
 }
 
-// The claims, read without the rest of the file.
+// Reads the claims without the rest of the file.
 std::vector<Claim> read_alone(const TomlNode& written, FaultList& faults) {
   TomlNode alone;
   alone.set("claim", written.place, written);
@@ -261,7 +267,7 @@ std::optional<double> number_of(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
-// Orders numbers by their size, before other values.
+// Orders numbers by their size. Other values come after all numbers.
 bool comes_before(const std::string& a, const std::string& b) {
   const auto x = number_of(a), y = number_of(b);
   if (x && y && *x != *y) return *x < *y;
@@ -281,7 +287,7 @@ bool is_of_command_line(const TomlNode& root, const std::string& key) {
          });
 }
 
-constexpr const char* or_several = ", or say everywhere = true, or over what a slope goes";
+constexpr const char* or_several = "; for all points use everywhere = true, for a slope use `over`";
 
 // Checks the names in claims against the runs.
 class Names {
@@ -312,7 +318,8 @@ class Names {
       const std::string why = why_not_(claim.measure, method);
       if (!why.empty())
         faults_.add(written.find("measure")->place,
-                    fmt::format("{}.measure = \"{}\"; \"{}\" has none: it {}", name, claim.measure, method, why));
+                    fmt::format("{}.measure = \"{}\"; \"{}\" does not have this measure: it {}", name, claim.measure,
+                                method, why));
       return;
     }
     const NamesToChoose choice = names_to_choose(method, methods_);
@@ -325,9 +332,9 @@ class Names {
     std::vector<std::string> known;
     for (const auto& [other, values] : swept_) known.push_back(other);
     const NamesToChoose choice = names_to_choose(key, known);
-    const std::string list = known.empty() ? ": the file sweeps none" : fmt::format(", one of {}", choice.list);
-    faults_.add(node.place, fmt::format("{}; {}\"{}\" must be a key that is swept{}{}{}", name, choice.before, key,
-                                        list, choice.after, or_no_claims(key)));
+    const std::string list = known.empty() ? ", but the file sweeps none" : fmt::format(", one of {}", choice.list);
+    faults_.add(node.place, fmt::format("{}; {}\"{}\" must be a swept key{}{}{}", name, choice.before, key, list,
+                                        choice.after, or_no_claims(key)));
     return false;
   }
 
@@ -354,14 +361,14 @@ class Names {
         if (is_meant) points.insert(run.sweep);
       }
       if (points.size() > 1 && !claim.everywhere && claim.over.empty())
-        faults_.add(written.place, fmt::format("{}; means {} points of \"{}\": must choose one with where{}", name,
+        faults_.add(written.place, fmt::format("{}; selects {} points of \"{}\": select one with `where`{}", name,
                                                points.size(), method, claim.order.empty() ? or_several : ""));
     }
   }
 
-  // A hint for users who sweep other values than the file: they may not need its claims.
+  // Returns a hint for users whose command line sweeps other values: they may not need the file's claims.
   const char* or_no_claims(const std::string& key) const {
-    return is_of_command_line(root_, key) ? "; ~claim leaves the claims out" : "";
+    return is_of_command_line(root_, key) ? "; add ~claim to the command to leave out the claims" : "";
   }
 
   const TomlNode& root_;
@@ -373,7 +380,7 @@ class Names {
   FaultList& faults_;
 };
 
-// A scoreboard identifies a claim only by its sentence.
+// Reports repeated claims. Sentences must be unique, because a scoreboard identifies a claim only by its sentence.
 void check_none_twice(std::span<const Claim> claims, const TomlNode& written, FaultList& faults) {
   const auto sentence = [&](std::size_t i) -> const TomlNode& { return *written.array()[i].find("sentence"); };
   for (std::size_t i = 0; i < claims.size(); ++i)
@@ -383,8 +390,8 @@ void check_none_twice(std::span<const Claim> claims, const TomlNode& written, Fa
       reworded.sentence = claims[i].sentence;
       reworded.published = claims[i].published;
       if (!is_same && claims[i] != reworded) continue;
-      const char* const why = is_same ? "must say what makes it another one than the claim with this sentence"
-                                      : "claims in other words what is claimed";
+      const char* const why =
+          is_same ? "must differ from the sentence of the claim" : "makes the same claim in other words as the claim";
       faults.add(sentence(i).place, fmt::format("claim.{}.sentence = {}; {} at {}", i, inline_toml(sentence(i)), why,
                                                 sentence(before).place.text()));
       break;
@@ -405,7 +412,7 @@ void apply_references(TomlNode& root, const std::string& file, FaultList& faults
     if (!text) continue;
     const std::string name = fmt::format("claim.{}.reference", i);
     if (claim.find("paper")) {
-      faults.add(written->place, fmt::format("{}; must stand without paper, which says the same", name));
+      faults.add(written->place, fmt::format("{}; cannot be combined with `paper`, which has the same purpose", name));
       continue;
     }
     if (!references) references.emplace(file, faults);

@@ -26,12 +26,12 @@ namespace {
 
 struct DefinitionOptions {
   std::string file;                                      // the experiment's default name
-  bool finite_means = false;                             // delays without an expected value are faults
+  bool finite_means = false;                             // whether delays without a finite mean are faults
   bool looks_for_data = true;                            // false: reads keys, but does not look for data sets
   bool reads_methods = true;                             // false: reads everything except methods
-  bool takes_common = true;                              // false: [training] has no [training.common]
-  std::optional<Step> after_common_phase{};              // first step in the data, if there is such a phase
-  std::vector<std::shared_ptr<const Definition>> own{};  // by method; null, or empty as a whole: none
+  bool takes_common = true;                              // whether [training.common] is allowed
+  std::optional<Step> after_common_phase{};              // the run's first step in the data, if there is such a phase
+  std::vector<std::shared_ptr<const Definition>> own{};  // by method: Method::own; may be empty
 };
 
 // Whether each server holds the whole model.
@@ -47,18 +47,18 @@ void check_who_leaves(Settings& root, const Definition& definition) {
   for (const Method& method : definition.methods) {
     if (!method.algorithm || has_servers_of_whole_models(method)) continue;
     root.section("cluster").fault(
-        "leave", fmt::format("must not name worker 0, whose model is the one that \"{}\" has evaluated", method.label));
+        "leave", fmt::format("must not name worker 0, because \"{}\" evaluates worker 0's model", method.label));
     return;
   }
 }
 
-// Checks that methods with servers have no pauses: a server accounts only for micro-batches, and may end one under way.
+// Checks that no method has a server if workers pause: a server accounts only for micro-batches, and may cut one short.
 void check_pauses(Settings& root, const Definition& definition) {
   if (!definition.cluster.plan.pauses) return;
   for (const Method& method : definition.methods)
     if (method.algorithm && method.algorithm->traits().servers > 0)
-      return root.fault("methods", fmt::format("\"{}\" has a server, which needs delays that are part of the "
-                                               "computation: no delays that are sleeps, and no cluster.trailing_s",
+      return root.fault("methods", fmt::format("\"{}\" has a server, so all delays must be part of the computation: "
+                                               "without sleep = true in [[delays]] and without cluster.trailing_s",
                                                method.label));
 }
 
@@ -67,18 +67,18 @@ void fault_of_optimizer(Settings& root, const Definition& definition, const Meth
                         const std::string& message) {
   if (!method.own) return root.section("training").section("optimizer").fault("name", message);
   const auto place = static_cast<std::size_t>(&method - definition.methods.data());
-  root.sections("methods")[place].fault("training", fmt::format("its name {}", message));
+  root.sections("methods")[place].fault("training", fmt::format("its optimizer {}", message));
 }
 
-// Checks the use of norms: each of several servers has only parts of tensors. (Workers, which have whole gradients,
-// clip them.)
+// Checks that no optimizer needs norms of tensors if there are several servers, because each server has only parts of
+// tensors. (Clipping is possible, because workers do it and have whole gradients.)
 void check_norms(Settings& root, const Definition& definition) {
   for (const Method& method : definition.methods) {
     if (!method.algorithm || !method.algorithm->traits().servers.hold_slices()) continue;
     if (definition.of(method).training.plan.optimizer->passes() > 0)
       return fault_of_optimizer(root, definition, method,
-                                fmt::format("must be an optimizer that looks at each parameter alone: with the servers "
-                                            "of \"{}\" nobody has the norm of a whole tensor",
+                                fmt::format("must be one that updates each parameter independently: a server of "
+                                            "\"{}\" has only a slice of the model, and no norms of whole tensors",
                                             method.label));
   }
 }
@@ -105,15 +105,15 @@ void check_overlap(Settings& root, const Definition& definition) {
   }
   Settings network = root.section("network");
   if (const auto count = of_others.size(); count > 0)
-    network.fault("overlap", fmt::format("must be left out: {} exchange{} something else than sums of a step's "
-                                         "gradients, which alone begin during the backward pass",
+    network.fault("overlap", fmt::format("must be left out: {} exchange{} other data than sums of a step's gradients, "
+                                         "and only these can start during the backward pass",
                                          fmt::join(of_others, ", "), count == 1 ? "s" : ""));
   if (const auto count = compressed.size(); count > 0)
-    network.fault("overlap", fmt::format("must be left out: {} compress{} whole gradients", fmt::join(compressed, ", "),
-                                         count == 1 ? "es" : ""));
+    network.fault("overlap", fmt::format("must be left out: {} compress{} whole gradients, after the backward pass",
+                                         fmt::join(compressed, ", "), count == 1 ? "es" : ""));
 }
 
-// Checks combinations of a method with other parts of an experiment that do not work.
+// Reports methods that do not work in combination with other parts of the experiment.
 void check_methods(Settings& root, const Definition& definition) {
   check_who_leaves(root, definition);
   check_pauses(root, definition);
@@ -130,24 +130,24 @@ std::string read_name(Settings& root, const std::string& file) {
                       std::ranges::none_of(name, [](unsigned char c) { return c == '/' || c < 0x20; });
   if (!usable)
     root.fault("name",
-               "must name a directory: not empty, neither \".\" nor \"..\", without \"/\" and control characters");
+               "must be a directory name: not empty, not \".\" or \"..\", and without \"/\" and control characters");
   return name;
 }
 
 std::vector<std::uint64_t> read_seeds(Settings& root) {
   const std::size_t faults = root.faults_so_far();
   const std::vector<std::int64_t> written =
-      root.integers({"seeds", "A run for each; delays, data and initial models are a function of the seed."}, 0,
+      root.integers({"seeds", "One run per seed; the seed determines delays, data and initial models."}, 0,
                     std::numeric_limits<std::int64_t>::max(), std::vector<std::int64_t>{1});
   std::vector<std::uint64_t> seeds(written.begin(), written.end());
-  if (seeds.empty() && root.faults_so_far() == faults) root.fault("seeds", "must hold at least one seed");
-  if (std::set(seeds.begin(), seeds.end()).size() < seeds.size()) root.fault("seeds", "must hold no seed twice");
+  if (seeds.empty() && root.faults_so_far() == faults) root.fault("seeds", "must list at least one seed");
+  if (std::set(seeds.begin(), seeds.end()).size() < seeds.size()) root.fault("seeds", "must not list a seed twice");
   if (seeds.empty()) seeds.push_back(1);
   return seeds;
 }
 
 constexpr const char* costs_need_sequences =
-    "goes by the lengths of sequences: training.dataset must name a data set of tokens, such as \"wordnet-glosses\"";
+    "depends on the lengths of sequences: training.dataset must be a data set of tokens, such as \"wordnet-glosses\"";
 
 double shortest_micro_batch_s(const ClusterSection& cluster) {
   double shortest_s = std::numeric_limits<double>::infinity();
@@ -156,7 +156,7 @@ double shortest_micro_batch_s(const ClusterSection& cluster) {
   return shortest_s;
 }
 
-// The limits up to the first one that counts work.
+// Returns the budget's limits on steps and gradients, against which methods check their keys. Empty after faults.
 BudgetCheck work_in(const Definition& definition) {
   if (!definition.is_clean) return {};
   const ClusterPlan& cluster = definition.cluster.plan;
@@ -208,7 +208,7 @@ std::vector<Method> read_methods(Settings& root, const Definition& definition,
     const bool labelled = table.has("label");  // read first, so that it is the first key of the resolved document
     Method method;
     if (methods.size() < own.size()) method.own = own[methods.size()];
-    table.keep_as_written({"training", "Keys of [training] that are otherwise for this method."});
+    table.keep_as_written({"training", "Keys that override those of [training] for this method."});
     method.algorithm = make_algorithm(table, algorithm_context(definition.of(method)));
     if (method.algorithm)
       check_tensors(table, method.algorithm->compression(), definition.of(method).training.objective.tensors);
@@ -228,7 +228,7 @@ bool is_number(const std::string& part) {
   return !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
 }
 
-// The key of a fault "<key> is missing; ..."; nullopt for others.
+// Returns the key of a fault that reads "<key> is missing; ..."; nullopt for other faults.
 std::optional<Path> missing_key(const std::string& fault) {
   const std::size_t end = fault.find(" is missing; ");
   if (end == std::string::npos) return {};
@@ -239,7 +239,7 @@ std::optional<Path> missing_key(const std::string& fault) {
   }
 }
 
-// The path as in descriptions: "methods.1.algorithm" becomes "methods.algorithm".
+// Returns the path without indices, as in descriptions of keys: "methods.1.algorithm" becomes "methods.algorithm".
 std::string described(const Path& path) {
   std::string name;
   for (const std::string& part : path)
@@ -247,7 +247,7 @@ std::string described(const Path& path) {
   return name;
 }
 
-// The path of a condition's key in the same list elements as the missing key.
+// Returns the path of a condition's key, with indices of the same list elements as in the missing key's path.
 Path beside(const std::string& condition_key, const Path& missing) {
   Path path;
   std::size_t at = 0;
@@ -261,16 +261,17 @@ Path beside(const std::string& condition_key, const Path& missing) {
   return path;
 }
 
-// The value of the condition's key if the condition is true.
+// Returns the value of the condition's key if the condition is true.
 std::optional<std::string> value_if_true(const Condition& condition, const Path& path, const TomlNode& resolved) {
   const std::string_view word = text_in(found_at(resolved, path));
   const bool is_true = std::ranges::find(condition.words, word) != condition.words.end();
   return is_true ? std::optional<std::string>(word) : std::nullopt;
 }
 
-// The conditions that ask for the key, such as `kind = "ring"`; nullopt if one is false. Names a key by its last part
-// if it is in the same table. Names a key of another table only if a single value asks for the missing key: it would
-// explain nothing that all models but "none" need a rate. Skips conditions on tables.
+// Returns the conditions under which the missing key is required, such as `kind = "ring"`; nullopt if one is false. A
+// condition on a key of the same table names only the last part of that key. A condition on a key of another table is
+// included only if a single value of that key requires the missing one. (That all models except "none" need a learning
+// rate would explain nothing.) Skips conditions on tables.
 std::optional<std::vector<std::string>> texts_if_true(const std::vector<Condition>& conditions, const Path& missing,
                                                       const TomlNode& resolved) {
   std::vector<std::string> texts;
@@ -287,8 +288,9 @@ std::optional<std::vector<std::string>> texts_if_true(const std::vector<Conditio
   return texts;
 }
 
-// The algorithm whose keys are explored: that of the method that lacks the key, otherwise that of the first method.
-// Exploring all algorithms would take seconds.
+// Returns the algorithm whose keys are searched for the missing key: that of the method without the key. If the key
+// does not belong to a method, it is the first method's algorithm. (To search the keys of all algorithms would take
+// seconds.)
 std::string algorithm_of(const Path& missing, const TomlNode& resolved) {
   const bool is_of_method = missing.size() > 2 && missing.front() == "methods" && is_number(missing[1]);
   return std::string(text_in(found_at(resolved, {"methods", is_of_method ? missing[1] : "0", "algorithm"})));
@@ -301,7 +303,7 @@ std::string what_asks(const Path& missing, const TomlNode& resolved) {
   const bool is_algorithms = name.starts_with("methods.") && !name.starts_with("methods.training.");
   for (const KeyDescription& key : keys_of_file(fixed)) {
     if (key.path != name) continue;
-    // Without conditions besides that on the algorithm, there is one empty list of them.
+    // A key that is always required has a single, empty list of conditions.
     const auto ways = key.conditions.empty() ? std::vector<std::vector<Condition>>(1) : key.conditions;
     for (const std::vector<Condition>& conditions : ways) {
       auto texts = texts_if_true(conditions, missing, resolved);
@@ -309,14 +311,14 @@ std::string what_asks(const Path& missing, const TomlNode& resolved) {
       if (is_algorithms && !algorithm.empty())
         texts->insert(texts->begin(), fmt::format("algorithm = \"{}\"", algorithm));
       if (!texts->empty())
-        return fmt::format(": {} {} for it", fmt::join(*texts, " and "), texts->size() == 1 ? "asks" : "ask");
+        return fmt::format(": {} {} it", fmt::join(*texts, " and "), texts->size() == 1 ? "requires" : "require");
     }
   }
   return {};
 }
 
-// Extends messages about missing keys by the other key's value that asks for them: `training.model = "none"` for
-// training.parameters. `resolved`: the faulty document as resolved.
+// Extends messages about missing keys by the value of another key that requires them: `training.model = "none"`
+// requires training.parameters. `resolved`: the faulty document as resolved.
 void say_what_asks(FaultList& faults, const TomlNode& resolved) {
   faults.explain([&](const std::string& fault) {
     const auto missing = missing_key(fault);
@@ -371,18 +373,18 @@ Definition read_definition(Settings& root, const DefinitionOptions& options) {
   if (is_clean()) steps.steps = result.budget.steps;
   if (result.cluster.plan.to_be_measured && result.training.plan.time_only)
     root.section("cluster").fault(
-        "micro_batch_s", "must be a number of seconds where training.model = \"none\": there is no model to measure");
+        "micro_batch_s", "must be a number of seconds if training.model = \"none\": there is no model to measure");
   Settings training = root.section("training");
   result.training.plan.learning_rate = read_learning_rate(training, steps, epoch, result.training.plan.time_only);
   result.evaluation = read_evaluation(root, result.training);
   result.measurements = read_measurements(root, result.training);
   result.recording = read_recording(root);
   result.checkpoint = read_checkpoint(root);
-  root.keep_as_written({"sweep", "Keys that take several values: a run for every combination."});
+  root.keep_as_written({"sweep", "Keys with several values; every combination of values is run."});
   root.keep_as_written(
-      {"variants", "Named sets of keys, [[variants]]: each with a label, and what a run has otherwise."});
+      {"variants", "Named sets of keys, [[variants]]: each has a label, and keys that override the file's."});
   root.keep_as_written(
-      {"profiles", "Sets of keys, [profiles.NAME], that take their places with --profile NAME alone."});
+      {"profiles", "Sets of keys, [profiles.NAME], that override the file's only with --profile NAME."});
   if (options.looks_for_data)
     for (const char* const key : {"claim", "tune"}) root.keep_as_written({key});  // other functions read these
   result.is_clean = is_clean();
@@ -403,7 +405,7 @@ Reading read_tables(TomlNode written, const DefinitionOptions& options) {
   return result;
 }
 
-// The methods' tables [methods.training]; null for a method without one.
+// Returns each method's table [methods.training]; null for a method without such a table.
 std::vector<const TomlNode*> own_training_tables(const TomlNode& written, FaultList& faults) {
   std::vector<const TomlNode*> tables;
   const TomlNode* methods = written.find("methods");
@@ -418,7 +420,7 @@ std::vector<const TomlNode*> own_training_tables(const TomlNode& written, FaultL
   return tables;
 }
 
-// The document with the method's keys of [methods.training] put into [training].
+// Returns the document with the method's keys of [methods.training] written into [training].
 TomlNode with_training_of(const TomlNode& written, std::size_t method, const TomlNode& own, bool has_common_phase,
                           FaultList& faults) {
   TomlNode document = without_keys_of_file(written);
@@ -432,12 +434,13 @@ TomlNode with_training_of(const TomlNode& written, std::size_t method, const Tom
   return document;
 }
 
-// Adds the faults that only methods' own readings have, and writes their differences into the resolved methods.
+// Adds the faults of the readings with [methods.training], and writes the keys in which they differ from [training]
+// into the resolved methods.
 void join_own(Reading& reading) {
   for (std::size_t i = 0; i < reading.own.size(); ++i) {
     if (!reading.own[i]) continue;
     reading.faults.add(reading.own[i]->faults, "training.", fmt::format("methods.{}.training.", i));
-    if (!reading.faults.empty()) continue;  // after faults nobody uses the resolved document
+    if (!reading.faults.empty()) continue;  // after faults the resolved document is not used
     TomlNode& method = reading.resolved.find("methods")->array()[i];
     TomlNode differs = difference(*reading.resolved.find("training"), *reading.own[i]->resolved.find("training"));
     method.erase("training");
@@ -445,7 +448,7 @@ void join_own(Reading& reading) {
   }
 }
 
-// Reads the document's first phase as a separate experiment.
+// Reads the document's common phase as a separate experiment.
 std::shared_ptr<const Reading> read_common_phase(const TomlNode& written, DefinitionOptions how, FaultList& faults) {
   const TomlNode* table = common_phase_table(written, faults);
   if (!table) return nullptr;
@@ -453,8 +456,8 @@ std::shared_ptr<const Reading> read_common_phase(const TomlNode& written, Defini
   return std::make_shared<const Reading>(read_tables(with_common_phase_alone(written, *table, faults), how));
 }
 
-// Reads a training that begins after the phase. Its first step in the data is counted in its own steps, which are known
-// only after a first reading.
+// Reads a training that begins after the common phase. Its first step in the data is counted in steps of its own
+// length, which is known only after a first reading.
 Reading read_behind(const std::shared_ptr<const Reading>& common_phase, const TomlNode& written,
                     DefinitionOptions how) {
   if (!common_phase || !common_phase->definition.steps.steps) return read_tables(written, how);
@@ -491,25 +494,25 @@ void resolve_common_phase(Reading& reading) {
                resolved_common_phase(*training.find("common"), reading.resolved, reading.common_phase->resolved));
 }
 
-// [training.common] of `reading`, as resolved.
+// Returns the resolved [training.common] of `reading`.
 const TomlNode& common_table(const Reading& reading) { return *reading.resolved.find("training")->find("common"); }
 
-// Why the method's training cannot begin at the end of its common phase; empty if it can.
+// Returns why the method's training cannot start from the model of its common phase; empty if it can.
 std::string misfit(const Reading& own, const std::string& method) {
   const ObjectivePlan& phase = own.common_phase->definition.training.objective;
   const ObjectivePlan& objective = own.definition.training.objective;
   const bool is_body = takes_body_alone(common_table(own));
   if (is_body && objective.body_tensors == 0)
-    return fmt::format("takes the body of its model; that of \"{}\" has none", method);
+    return fmt::format("takes = \"body\" needs a model with a body, but that of \"{}\" has none", method);
   if (is_body && taken_body(phase, objective).empty())
-    return fmt::format("takes the body of its model; must be the same as that of \"{}\", tensor by tensor", method);
+    return fmt::format("takes = \"body\": the body of its model must equal that of \"{}\", tensor by tensor", method);
   if (phase.buffers == objective.buffers && (is_body || phase.parameters == objective.parameters)) return {};
   return fmt::format(
-      "its model has {} parameters and {} statistics of normalisation; must have as many as that of \"{}\", {} and {}",
+      "its model has {} parameters and {} normalisation statistics; must equal those of \"{}\", {} and {}",
       phase.parameters, phase.buffers, method, objective.parameters, objective.buffers);
 }
 
-// The place of the method's own phase, otherwise that of the file's.
+// Returns the position of the method's own [methods.training.common] or, if it is missing, of [training.common].
 SourcePlace place_of_common_phase(const TomlNode& written, std::size_t method) {
   const TomlNode* training = written.find("methods")->array()[method].find("training");
   const TomlNode* common = training && training->is_table() ? training->find("common") : nullptr;
@@ -528,7 +531,7 @@ void check_models(Reading& reading, const TomlNode& written) {
   }
 }
 
-// The reading of a method with [methods.training].
+// Reads the document for a method with [methods.training].
 std::shared_ptr<Reading> read_own(const TomlNode& written, std::size_t method, const TomlNode& table,
                                   const std::shared_ptr<const Reading>& common_phase, DefinitionOptions how) {
   const bool has_own_phase = table.find("common") != nullptr;
@@ -544,7 +547,7 @@ std::shared_ptr<Reading> read_own(const TomlNode& written, std::size_t method, c
   return own;
 }
 
-// All resolved tables for the document's one method, except that [training] and its difference in [methods] stay
+// Returns the resolved tables that apply to the document's only method. [training] and [methods.training] stay
 // separate.
 TomlNode resolved_for_method(const Reading& reading) {
   TomlNode resolved = reading.resolved;
@@ -554,7 +557,7 @@ TomlNode resolved_for_method(const Reading& reading) {
   return resolved;
 }
 
-// Erases the described models and data sets that are not used.
+// Erases tables [models.*] and [datasets.*] that are not used.
 void keep_what_is_trained(TomlNode& resolved) {
   const TomlNode& training = *resolved.find("training");
   for (const auto& [described, chosen] : {std::pair{"models", "model"}, std::pair{"datasets", "dataset"}}) {
@@ -566,7 +569,7 @@ void keep_what_is_trained(TomlNode& resolved) {
   }
 }
 
-// The reading of the document's one method.
+// Returns the reading that applies to the document's only method.
 const Reading& own_of(const Reading& reading) {
   return reading.own.empty() || !reading.own.front() ? reading : *reading.own.front();
 }
@@ -575,8 +578,8 @@ std::shared_ptr<const Reading> phase_of(const Reading& reading) { return own_of(
 
 bool takes_body(const Reading& reading) { return phase_of(reading) && takes_body_alone(common_table(own_of(reading))); }
 
-// A hash of the settings. It is taken before a micro-batch's time is measured: methods' own times would make settings
-// differ.
+// Returns a hash of all keys outside [[methods]], to find runs of the same setting. It is computed before a
+// micro-batch's time is measured, because each method's measured time would make a different setting.
 std::string setting_of(const Reading& reading) {
   TomlNode setting = reading.resolved;
   setting.erase("methods");
@@ -670,7 +673,8 @@ std::string what_was_replaced(const Path& missing, const TomlNode& document, con
   const std::string deciding = deciding_key(*then, *now);
   if (!value || now->find(missing.back()) || deciding.empty()) return {};
   const std::string where = value->place.line > 0 ? fmt::format("line {}", value->place.line) : "the command line";
-  return fmt::format("; another {} starts its own table, without the {} of {}", deciding, missing.back(), where);
+  return fmt::format("; a different {} replaces the whole table, so the {} from {} does not apply", deciding,
+                     missing.back(), where);
 }
 
 }  // namespace
@@ -784,8 +788,8 @@ std::string why_not_measured(const std::string& measure, const Definition& defin
   if (definition.training.plan.time_only && (is_accuracy || has("_loss") || is_equal_loss || is_to_target))
     return "trains no model";
   if (has("validation") && definition.training.objective.validation_samples == 0)
-    return "needs a validation split: must stand beside training.validation_samples";
-  if (is_accuracy && !definition.training.objective.has_accuracy) return "has no accuracy, but a loss alone";
+    return "needs a validation split: set training.validation_samples";
+  if (is_accuracy && !definition.training.objective.has_accuracy) return "has a loss, but no accuracy";
   if (is_to_target && !evaluation.target_accuracy && !evaluation.target_loss)
     return "needs evaluation.target_accuracy or target_loss";
   if (has("largest_eigenvalue") && !measured.model.largest_eigenvalue) return "needs measurements.largest_eigenvalue";

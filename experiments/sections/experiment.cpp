@@ -19,7 +19,7 @@ namespace syncopate {
 
 namespace {
 
-// Checks that each axis makes a difference to some method.
+// Checks that each axis (the variants, or swept keys) changes the runs of at least one method.
 void check_axes(const std::vector<SweepAxis>& axes, const std::vector<Run>& runs) {
   FaultList faults;
   for (const SweepAxis& axis : axes) {
@@ -31,8 +31,8 @@ void check_axes(const std::vector<SweepAxis>& axes, const std::vector<Run>& runs
     const std::string& key = axis.entries.front().names.front().name.first;
     faults.add(axis.place,
                key == "variant"
-                   ? "variants; must make a difference to a method: they make the same runs"
-                   : fmt::format("sweep.\"{}\"; must be a key that a method uses: its values make the same runs", key));
+                   ? "variants; must differ in a key that a method uses: all of them make the same runs"
+                   : fmt::format("sweep.\"{}\"; must be a key that a method uses: all values make the same runs", key));
   }
   throw_if_any(faults);
 }
@@ -59,19 +59,18 @@ void require_memory_for(std::uint64_t runs, const SourcePlace& place) {
   const double needed = least_bytes_of_run * static_cast<double>(runs);
   const auto free = static_cast<double>(free_memory_bytes());
   if (needed <= free) return;
-  throw ConfigurationFault(fmt::format(
-      "{}: {} runs; the memory does not suffice to list them: it takes at least {:.2g} GB, and {:.2g} GB are "
-      "free",
-      place.text(), runs, 1e-9 * needed, 1e-9 * free));
+  throw ConfigurationFault(
+      fmt::format("{}: {} runs; not enough memory to list them: they need at least {:.2g} GB, and {:.2g} GB are free",
+                  place.text(), runs, 1e-9 * needed, 1e-9 * free));
 }
 
-// Expands a number to a list: seeds = 5 means 1 to 5. Lists at most `most`, since check_number_of_runs refuses more.
-// Returns the number of seeds.
+// Replaces a number of seeds by a list: seeds = 5 means 1 to 5. Lists at most `most` seeds, because
+// check_number_of_runs refuses larger numbers. Returns the number of seeds.
 std::uint64_t list_seeds(TomlNode& root, std::int64_t most) {
   TomlNode* seeds = root.find("seeds");
   const auto* number = seeds ? std::get_if<std::int64_t>(&seeds->value) : nullptr;
   if (number && *number < 1)
-    throw ConfigurationFault(fmt::format("{}: seeds = {}; must be at least 1, how many there are, or a list of them",
+    throw ConfigurationFault(fmt::format("{}: seeds = {}; must be a number of seeds, at least 1, or a list of seeds",
                                          seeds->place.text(), *number));
   if (!number) return elements(root, "seeds");
   const std::int64_t count = *number;
@@ -82,8 +81,8 @@ std::uint64_t list_seeds(TomlNode& root, std::int64_t most) {
   return static_cast<std::uint64_t>(count);
 }
 
-// Reads the file without its variants, at the first values of swept keys, so that what `check` prints reads back to
-// itself.
+// Reads the file without its variants, at the first values of swept keys. `check` prints this reading, so its output
+// can be read as an experiment file again.
 Reading read_without_variants(TomlNode root, const std::vector<SweepAxis>& axes, const std::string& file,
                               const LoadOptions& options, FaultList& faults) {
   const std::vector<SweepAxis> swept(axes.begin() + 1, axes.end());  // variants come first
@@ -97,7 +96,8 @@ std::string counted(std::uint64_t count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-// Refuses too many runs: each point of a sweep is read with all methods, and each run once more.
+// Refuses too many runs, because reading takes long: each sweep point is read with all methods, and then each run
+// alone.
 void check_number_of_runs(const TomlNode& root, const std::vector<SweepAxis>& axes,
                           const std::optional<TuneSection>& tune, std::uint64_t seeds, std::int64_t most) {
   const std::uint64_t points = number_of_points(axes), methods = elements(root, "methods");
@@ -105,17 +105,17 @@ void check_number_of_runs(const TomlNode& root, const std::vector<SweepAxis>& ax
   const std::uint64_t trials = tune ? number_of_trials(*tune, axes) : 0;
   if (runs <= static_cast<std::uint64_t>(most) && trials > static_cast<std::uint64_t>(most) - runs)
     throw ConfigurationFault(
-        fmt::format("{}: tune; {} trials beside {} runs; must be together at most {}, or as many as --limit allows",
+        fmt::format("{}: tune; {} trials and {} runs; must be at most {} together; --limit N changes this limit",
                     tune->place.text(), trials, runs, most));
   const TomlNode* sweep = root.find("sweep") ? root.find("sweep") : root.find("seeds");
   const SourcePlace& place = sweep ? sweep->place : root.place;
   if (runs <= static_cast<std::uint64_t>(most)) return require_memory_for(runs + trials, place);
-  throw ConfigurationFault(fmt::format("{}: {}{} x {} are {} runs; must be at most {}, or as many as --limit allows",
+  throw ConfigurationFault(fmt::format("{}: {}{} x {} are {} runs; must be at most {}; --limit N changes this limit",
                                        place.text(), points > 1 ? fmt::format("{} points of a sweep x ", points) : "",
                                        counted(methods, "method"), counted(seeds, "seed"), runs, most));
 }
 
-// A method must have the measure at one point at least.
+// Returns the check that at least one sweep point of a method has a measure.
 WhyNot why_not_measured_in(const std::vector<Reading>& points) {
   return [&points](const std::string& measure, const std::string& method) {
     std::string why;
@@ -136,7 +136,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// The lines of `text` that `other` does not have.
+// Returns the lines of `text` that are not in `other`.
 std::string lines_without(const std::string& text, const std::string& other) {
   const std::vector<std::string> known = lines_of(other);
   std::vector<std::string> lines = lines_of(text);
@@ -144,7 +144,7 @@ std::string lines_without(const std::string& text, const std::string& other) {
   return fmt::format("{}", fmt::join(lines, "\n"));
 }
 
-// Checks that some method has a server if there is a [network.server].
+// Checks that at least one method has a server if the file contains [network.server].
 void check_server_link(const TomlNode& root, const std::vector<Reading>& readings, FaultList& faults) {
   const TomlNode* const network = root.find("network");
   const TomlNode* const server = network && network->is_table() ? network->find("server") : nullptr;
@@ -157,7 +157,7 @@ void check_server_link(const TomlNode& root, const std::vector<Reading>& reading
              fmt::format("network.server = {}; must be left out: no method has a server", inline_toml(*server)));
 }
 
-// Adds the notes on all methods' data and models, each once.
+// Adds the notes about the data sets and models of all methods, without repetitions.
 void add_file_notes(const Reading& reading, std::vector<std::string>& notes) {
   for (const std::string& note : reading.definition.training.objective.notes)
     if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
@@ -179,16 +179,16 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
   const std::uint64_t seeds = list_seeds(root, options.most_runs);
   const std::vector<SweepAxis> axes = read_sweep(root, faults);
   const std::optional<TuneSection> tune = read_tune(root, axes, faults);
-  if (root.find("tune") && !tune && faults.empty()) root.erase("tune");  // the command line sets all of its keys
+  if (root.find("tune") && !tune && faults.empty()) root.erase("tune");  // the command line sets all tuned keys
   check_number_of_runs(root, axes, tune, seeds, options.most_runs);
 
-  // All points are read with all methods first, so that all faults appear together, with the methods' places in the
-  // file.
+  // Reads every sweep point with all methods before any single run, so that all faults are reported together and with
+  // the methods' positions in the file.
   const std::vector<SweepPoint> points = sweep_points(axes);
   std::vector<TomlNode> documents;
   std::vector<Reading> readings;
-  TomlNode of_further_points = root;  // without the lists of all values, whose total memory would grow with their
-                                      // square
+  // Later points omit the lists of all values: a copy per point would take memory quadratic in the number of points.
+  TomlNode of_further_points = root;
   for (const char* const of_file : {"sweep", "variants", "claim", "tune"}) of_further_points.erase(of_file);
   for (const SweepPoint& point : points) {
     documents.push_back(documents.empty() ? root : of_further_points);
@@ -237,13 +237,13 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
   throw_if_any(faults);
   return experiment;
 } catch (const std::bad_alloc&) {
-  throw std::runtime_error(fmt::format("{}: the memory does not suffice to read it and expand its runs", file));
+  throw std::runtime_error(fmt::format("{}: not enough memory to read the file and expand its runs", file));
 }
 
 std::string difference_from_file(const Experiment& experiment, const std::vector<std::string>& overrides,
                                  LoadOptions options) {
   if (overrides.empty()) return {};
-  options.measure = {};  // measures nothing: both are compared with their times unmeasured
+  options.measure = {};  // compares both with micro_batch_s = "measured" itself, because measured times vary
   const auto is_measured = [](const Run& run) { return run.cluster.measured_micro_batch_s.has_value(); };
   try {
     const Experiment plain = load_experiment(experiment.file, {}, options);

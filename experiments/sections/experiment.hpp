@@ -20,27 +20,27 @@
 
 namespace syncopate {
 
-using Setting = std::vector<TomlNode>;  // one value per axis
+using Setting = std::vector<TomlNode>;  // values to try for the tuned keys, one per key
 
-// A method at a sweep point, which is tuned separately.
+// One method at one sweep point. Each group is tuned separately.
 struct TuningGroup {
   std::size_t method_index = 0;
   std::string method;
-  std::vector<std::pair<std::string, std::string>> point{};  // the point's name beside the method
-  std::vector<VariedKey> axes{};
+  std::vector<std::pair<std::string, std::string>> point{};  // swept keys and their values, as shown to users
+  std::vector<VariedKey> axes{};                             // the tuned keys with the values to try
 };
 
 struct TuningPlan {
   std::vector<std::uint64_t> seeds;
-  std::string measure;
-  int extensions = 0;
+  std::string measure;                                       // judges settings; see results/summary.hpp
+  int extensions = 0;                                        // how often a grid may grow beyond its edge
   std::vector<std::pair<std::string, std::string>> where{};  // the sweep values at which methods are tuned
   std::vector<TuningGroup> groups{};
   std::map<std::string, std::size_t> group_of_run{};  // group of each of the experiment's runs, by the run's hash
 
-  // Makes the run of a trial. Throws ConfigurationFault if the file cannot be read with this setting.
+  // Returns the run of a trial. Throws ConfigurationFault if the file cannot be read with this setting.
   std::function<Run(std::size_t group, const Setting& setting, std::uint64_t seed)> trial{};
-  // Makes the experiment's runs of these groups with these settings.
+  // Returns the experiment's runs for the groups in `settings`, with the setting of each.
   std::function<std::vector<Run>(const std::map<std::size_t, Setting>& settings)> runs{};
 };
 
@@ -49,50 +49,51 @@ struct Experiment {
   std::string description;
   std::string file;                  // as the user named it
   std::string resolved_toml;         // the whole experiment, as printed by `check`
-  std::vector<KnownKey> known_keys;  // keys that the file may have outside of its tables
+  std::vector<KnownKey> known_keys;  // keys that are valid in the file, outside of its tables
   std::vector<Run> runs;             // ordered by sweep point, method and seed
   std::vector<std::string> methods;  // labels in the order of the file
   std::vector<std::uint64_t> seeds;
   std::vector<Claim> claims{};
   std::vector<std::string> hashes{};  // hashes of all runs, including those that --only leaves out
-  std::string digest{};               // digest of the runs, and of the tuning that precedes them
-  // Null: nothing is tuned. Before tuning, the runs have the file's own values.
+  std::string digest{};               // digest of all hashes and of [tune]
+  // Null: nothing is tuned. Before tuning, `runs` have the file's own values.
   std::shared_ptr<const TuningPlan> tuning{};
-  std::string notes{};                    // lines printed below the table of results
-  std::vector<std::string> file_notes{};  // lines about files of data and models
-  // Why its runs or claims differ from the file's, such as "with seeds=2". Empty if they do not.
+  std::string notes{};                    // lines to print below the table of results
+  std::vector<std::string> file_notes{};  // lines about the files of data sets and models
+  // The command line's overrides, such as "with seeds=2", if they change runs or claims. Otherwise empty.
   std::string differs{};
 };
 
-// A micro-batch whose time is to be measured.
+// Describes a micro-batch whose computation time is to be measured.
 struct MicroBatchWork {
   std::string experiment;
   std::string key;  // everything that determines the time except the machine: model, batch size, data set
   std::function<std::shared_ptr<const Objective>()> load;
   std::uint64_t seed = 0;
-  int workers = 1;                                // workers that compute at once, at most the number of cores
-  int micro_batches = 1;                          // M: a step's gradients are in memory together
-  std::shared_ptr<const BatchLengths> lengths{};  // lengths of sequences, over which the time is fitted; otherwise null
-  bool pads = false;                              // see ContentCost; `load` then computes padded
+  int workers = 1;                                // simultaneous measurements, but at most one per core
+  int micro_batches = 1;                          // M per step: all their gradients are in memory at the same time
+  std::shared_ptr<const BatchLengths> lengths{};  // the time is fitted to these sequence lengths; null: no sequences
+  bool pads = false;                              // see ContentCost; then the objective of `load` pads sequences
   bool asks_for_tokens = false;                   // whether unpadded tokens have a cost although sequences are padded
 };
 
 struct MeasuredMicroBatch {
-  double micro_batch_s = 0;        // in whole nanoseconds; 0 if there is a fit
-  std::optional<LengthFit> fit{};  // the fit by lengths, for sequences
+  double micro_batch_s = 0;        // rounded to whole nanoseconds; 0 if there is a fit
+  std::optional<LengthFit> fit{};  // for sequences: the time as a function of their lengths
 };
 
-// Bad configuration: `what()` is the complete report, one fault per line. Exit status 2.
+// An invalid experiment file. `what()` is the complete report with one fault per line. Exit status 2.
 struct ConfigurationFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Reads an experiment file, applies overrides (key.sub=value), checks and expands it. Throws ConfigurationFault with
-// all faults at once, std::runtime_error if memory does not suffice. Reads the sizes of data sets (for epochs), and
-// also their contents if no digest of them is known yet (for the hash).
-// finite_means: delays without an expected value are faults, because predictions need one.
-// measure: returns the time for cluster.micro_batch_s = "measured"; without it such runs stay to_be_measured.
-// most_runs: an experiment with more runs or seeds is refused before it is expanded.
+// Options of load_experiment, which reads an experiment file, applies overrides (key.sub=value), checks the file and
+// expands it into runs. It throws ConfigurationFault with all faults at once, and std::runtime_error if there is not
+// enough memory. It reads the sizes of data sets (for the lengths of epochs). It also reads their contents if their
+// digest is not known yet (for the hashes of runs).
+// finite_means: reports delays without a finite mean, because predictions need the mean.
+// measure: returns the time for cluster.micro_batch_s = "measured". Without it such runs remain to_be_measured.
+// most_runs: an experiment with more runs or seeds than this is refused before it is expanded.
 struct LoadOptions {
   bool finite_means = false;
   std::int64_t most_runs = 10'000;
@@ -102,13 +103,13 @@ struct LoadOptions {
 Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides,
                            const LoadOptions& options = {});
 
-// Experiment::differs for an experiment that was loaded with these overrides. Empty if the file without them, under the
-// same profiles, has the same runs and claims.
+// Returns Experiment::differs for an experiment that was loaded with these overrides. Empty if the file has the same
+// runs and claims without the overrides, under the same profiles.
 std::string difference_from_file(const Experiment& experiment, const std::vector<std::string>& overrides,
                                  LoadOptions options);
 
-// Also reads the file under each profile that the options do not apply. Throws ConfigurationFault with `faults_without`
-// first, and then the faults that only one profile has.
+// Reads the file once under each profile that `options` do not apply. If there are faults, throws ConfigurationFault
+// with `faults_without` (the faults without a further profile), followed by the faults that only occur under a profile.
 void check_profiles(const std::string& file, const LoadOptions& options, const std::string& faults_without = {});
 
 }  // namespace syncopate

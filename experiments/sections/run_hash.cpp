@@ -21,10 +21,11 @@ namespace syncopate {
 
 namespace {
 
-// A key that was added later. The hash leaves it out at the value that held before, so that older runs keep their hash.
+// A key that was added after the first release. The hash ignores the key if its value means what the program did
+// before, so older runs keep their hash.
 struct LaterKey {
   std::string_view key;
-  std::string_view value_before;                        // as TOML
+  std::string_view value_before;                        // the value, as TOML, that means the behaviour before
   std::array<std::string_view, 2> algorithms_before{};  // methods that already had a key of this name
 };
 constexpr LaterKey later_keys[] = {
@@ -35,8 +36,8 @@ constexpr LaterKey later_keys[] = {
     {"weights", "\"equal\"", {"dropcompute-local-sgd", "stsyn"}},  // methods that average models
 };
 
-// Erases keys that do not affect results. Contents of files affect them (`file_hash`, `directory_hash`, `start_hash`),
-// but their places do not. A solved number does, but its target does not.
+// Erases keys that do not affect results. The contents of files affect results (`file_hash`, `directory_hash`,
+// `start_hash`), but their paths do not. A solved number affects results, but its target does not.
 void erase_what_decides_nothing(TomlNode& node) {
   if (node.is_array())
     for (TomlNode& element : node.array()) erase_what_decides_nothing(element);
@@ -53,21 +54,21 @@ void erase_what_decides_nothing(TomlNode& node) {
   for (TomlNode::Member& member : node.table()) erase_what_decides_nothing(member.value);
 }
 
-// A program change that altered the results of some runs. If the exact set is hard to determine, list too many runs:
-// they are only repeated. Changes do not count if only rows show them, such as the learning rate of the first row, or
-// if they affect only diverged runs.
+// A program change that altered the results of some runs. If the exact set of these runs is hard to determine, `alters`
+// may return true for too many: they are then repeated without need. A change is not listed if it affects only what
+// rows of the output show, such as the learning rate of the first row, or if it affects only diverged runs.
 struct ResultsChange {
   int version;
   bool (*alters)(const TomlNode& resolved);
 };
 
-// A run's one method; null in a document without methods.
+// Returns the run's only method; null in a document without methods.
 const TomlNode* method_of(const TomlNode& resolved) {
   const TomlNode* const methods = resolved.find("methods");
   return methods && methods->is_array() && !methods->array().empty() ? &methods->array().front() : nullptr;
 }
 
-// A key of [training], or of the method's own; null if neither has it.
+// Returns the value of a key in [methods.training] or, if it is absent there, in [training]; null if it is in neither.
 const TomlNode* training_key(const TomlNode& resolved, std::string_view key) {
   const TomlNode* const method = method_of(resolved);
   const TomlNode* const own = method ? method->find("training") : nullptr;
@@ -76,7 +77,7 @@ const TomlNode* training_key(const TomlNode& resolved, std::string_view key) {
   return training ? training->find(key) : nullptr;
 }
 
-// The number; 0 if the node is no number.
+// Returns 0 if the node is not a number.
 double number(const TomlNode* node) {
   if (!node) return 0;
   if (const auto* const whole = std::get_if<std::int64_t>(&node->value)) return static_cast<double>(*whole);
@@ -86,8 +87,8 @@ double number(const TomlNode* node) {
 
 bool has_a_model(const TomlNode& resolved) { return text_in(training_key(resolved, "model")) != "none"; }
 
-// Workers clip the gradients that they send. Before, the server clipped each step's gradient after weighing and
-// averaging.
+// The change: workers clip the gradients that they send. Before, the server clipped each step's gradient after it had
+// weighted and averaged the workers' gradients.
 bool clips_what_workers_send(const TomlNode& resolved) {
   static constexpr std::string_view servers_of_gradients[] = {
       "backup-workers", "backup-tokens", "backup-timeout", "dynamic-backup",    "k-sync",        "k-batch-sync",
@@ -99,7 +100,7 @@ bool clips_what_workers_send(const TomlNode& resolved) {
          std::ranges::find(servers_of_gradients, text_in(method->find("algorithm"))) != std::end(servers_of_gradients);
 }
 
-// The weight of a stale gradient, or of a repeated one, scales the rate. Before, it scaled the gradient.
+// The change: the weight of a stale or repeated gradient scales the learning rate. Before, it scaled the gradient.
 bool weighs_updates(const TomlNode& resolved) {
   const TomlNode* const method = method_of(resolved);
   if (!method || !has_a_model(resolved)) return false;
@@ -112,7 +113,7 @@ bool weighs_updates(const TomlNode& resolved) {
   return !rule.empty() && rule != "none";
 }
 
-// Whether any table in the node gives this text to this key.
+// Whether the key has this text as its value in any table within the node.
 bool says(const TomlNode& node, std::string_view key, std::string_view word) {
   if (node.is_array())
     return std::ranges::any_of(node.array(), [&](const TomlNode& each) { return says(each, key, word); });
@@ -122,9 +123,9 @@ bool says(const TomlNode& node, std::string_view key, std::string_view word) {
          });
 }
 
-// Whether the run is affected by the new bias correction. Before, one step count corrected the bias of both moments. It
-// continued when one moment was reset, or lost with a worker's state, and each worker had its own when moments were
-// averaged.
+// The change: each moment has its own step count for bias correction. Before, one count served both moments: it
+// continued after one of them had been reset or lost with a worker's state. Moments that were averaged over workers
+// kept each worker's own count.
 bool corrects_bias_otherwise(const TomlNode& resolved) {
   const auto names = {"adam", "adamw", "lamb", "lans", "rmsprop"};
   if (std::ranges::none_of(names, [&](const char* name) { return says(resolved, "name", name); })) return false;
@@ -134,8 +135,8 @@ bool corrects_bias_otherwise(const TomlNode& resolved) {
   return one_is_reset || is_averaged || says(resolved, "state", "lost");
 }
 
-// Whether messages of the run share links; before, each message had them alone. On all networks a worker without other
-// work now communicates until its message has arrived; before, it waited.
+// The change: messages share links; before, each message had its links to itself. In addition, on all networks an idle
+// worker now counts as communicating until its message has arrived; before, it counted as waiting.
 bool sends_messages(const TomlNode& resolved) {
   static constexpr std::string_view collectives_alone[] = {
       "sync-sgd",
@@ -164,17 +165,17 @@ bool sends_messages(const TomlNode& resolved) {
   if (!network || !method) return false;
   const std::string_view kind = text_in(network->find("kind")), algorithm = text_in(method->find("algorithm"));
   if (kind == "free") return false;
-  // Jitter multiplies each of a star's two ways, which are rounded to nanoseconds separately.
+  // On a star, jitter now multiplies the ways to and from the hub separately, each rounded to nanoseconds.
   if (kind == "parameter-server" && number(network->find("jitter")) > 0) return true;
-  // Averages within its groups share links only on networks with groups: the uplinks.
+  // Its averages within groups share links only on networks with groups (racks), namely the uplinks.
   if (algorithm == "hierarchical-sgd") return kind == "two-level";
-  // These have no server.
+  // These two variants have no server.
   if (algorithm == "elastic-averaging" && text_in(method->find("exchange")) == "synchronous") return false;
   if (algorithm == "dynamic-averaging" && text_in(method->find("checks")) == "gathered") return false;
   return std::ranges::find(collectives_alone, algorithm) == std::end(collectives_alone);
 }
 
-// Workers and servers begin their slices with different partners. Before, all began with the first one.
+// The change: workers and servers start their slices with different partners. Before, all started with the first one.
 bool sends_slices(const TomlNode& resolved) {
   const TomlNode* const method = method_of(resolved);
   return method && number(method->find("servers")) > 1;
@@ -185,9 +186,9 @@ constexpr ResultsChange results_changes[] = {
     {6, clips_what_workers_send},
     {6, weighs_updates},
     {6, corrects_bias_otherwise},
-    // buffers.npy contained the statistics before they were recalibrated.
+    // Before, buffers.npy contained the statistics from before their recalibration.
     {6, [](const TomlNode& resolved) { return says(resolved, "buffers", "recalibrate"); }},
-    // Parameters without gradients moved by the scale of the others.
+    // Before, parameters without gradients moved by the scale of the other parameters.
     {6, [](const TomlNode& resolved) { return says(resolved, "algorithm", "one-bit-adam"); }},
     {7, sends_messages},
     {7, sends_slices},

@@ -8,17 +8,18 @@
 
 namespace syncopate {
 
-// The hash of a run: 16 hexadecimal digits of the resolved configuration and the version of its results. It excludes
-// the description, [recording], [checkpoint], places of files, and targets for which numbers were solved; it includes
-// contents of files. It excludes keys that were added later if they have the value that held before.
+// Returns the hash of a run: 16 hexadecimal digits that depend on the resolved configuration and on the version of the
+// run's results. The hash depends on the contents of files, but not on their paths. It ignores the description,
+// [recording], [checkpoint], and targets for which numbers were solved. It also ignores keys that were added to the
+// program later, if their value means what the program did before.
 std::string configuration_hash(TomlNode resolved);
 
-// 16 hexadecimal digits for a set of hashes, independent of their order.
+// Returns 16 hexadecimal digits for a set of hashes, independent of their order.
 std::string digest_of_hashes(std::vector<std::string> hashes);
 
-// The version of the results of the run with this resolved configuration: that of the newest program change that
-// altered what the run computes. Only altered runs get another hash; all others stay valid. At least
-// `first_selective_results_version`, at most `results_version`.
+// Returns the version of the results of a run: that of the newest program change that altered what a run with this
+// resolved configuration computes. A program change therefore alters the hashes of affected runs only; the results of
+// all other runs remain valid. At least `first_selective_results_version`, at most `results_version`.
 int results_version_of(const TomlNode& resolved);
 
 }  // namespace syncopate

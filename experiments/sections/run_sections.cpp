@@ -17,7 +17,8 @@ namespace {
 constexpr Range positive{.low = 0, .high = longest_delay, .low_open = true};
 constexpr int most_micro_batches = 1 << 24;
 
-// A factor per worker; empty if all are equal. `known`: whether the number of workers is known.
+// Returns one factor per worker; empty if all workers are equally fast. `known`: whether the number of workers is
+// known.
 std::vector<double> read_worker_factors(Settings& cluster, int workers, bool known) {
   const bool listed = cluster.has("worker_factors");
   const bool slow = cluster.has("slow_workers");
@@ -25,7 +26,7 @@ std::vector<double> read_worker_factors(Settings& cluster, int workers, bool kno
   if (listed) {
     const std::size_t faults = cluster.faults_so_far();
     factors = cluster.numbers(
-        {"worker_factors", "How many times as long each worker takes, one factor per worker.", "", "1 for all"},
+        {"worker_factors", "One factor per worker, by which its micro-batches take longer.", "", "1 for all"},
         positive);
     const bool right = std::ssize(factors) == workers;
     if (!right && known && cluster.faults_so_far() == faults)
@@ -34,13 +35,14 @@ std::vector<double> read_worker_factors(Settings& cluster, int workers, bool kno
     if (!right) factors.clear();
   }
   if (slow) {
-    if (listed) cluster.fault("slow_workers", "must not be given together with worker_factors");
+    if (listed) cluster.fault("slow_workers", "cannot be combined with worker_factors");
     Settings slow_workers =
-        cluster.section({"slow_workers", "Some workers that are slower than the others all the time."});
+        cluster.section({"slow_workers", "Workers that are slower than the others during the whole run."});
     const std::int64_t count =
         slow_workers.integer({"count", "How many workers are slow: those with the highest ranks."}, 0,
                              Stated(known ? workers : most_workers, "cluster.workers"));
-    const double factor = slow_workers.number({"factor", "How many times as long a slow worker takes."}, positive);
+    const double factor =
+        slow_workers.number({"factor", "The factor by which slow workers' micro-batches take longer."}, positive);
     if (!known) return {};
     factors.assign(static_cast<std::size_t>(workers), 1.0);
     for (std::int64_t i = workers - count; i < workers; ++i) factors[static_cast<std::size_t>(i)] = factor;
@@ -50,38 +52,40 @@ std::vector<double> read_worker_factors(Settings& cluster, int workers, bool kno
 
 double largest(const std::vector<double>& factors) { return factors.empty() ? 1 : std::ranges::max(factors); }
 
-// Checks a delay's length, since a product of keys may exceed their own ranges.
+// Checks a delay's mean, which may be too long although each key is within its range.
 void check_length(Settings& delay, const DelayProcess& process) {
   const double mean_s = process.mean_s();
   if (std::isnan(mean_s) || (std::isfinite(mean_s) && mean_s > longest_delay))
-    delay.fault("kind", fmt::format("must give delays a mean of at most {:g} s; found {:g} s", longest_delay, mean_s));
+    delay.fault("kind", fmt::format("must have a mean of at most {:g} s; found {:g} s", longest_delay, mean_s));
 }
 
-// Checks that the mean is finite. A maximum is at most the sum, so the slowest worker's time has an expected value
-// exactly if each worker's time has one.
+// Checks that the mean is finite. (The slowest worker's time has a finite mean exactly if each worker's time has one,
+// because a maximum is at most the sum.)
 void check_mean(Settings& delay, const DelayProcess& process) {
   if (std::isfinite(process.mean_s())) return;
   const char* const key = delay.has("shape") ? "shape" : "kind";
-  delay.fault(key,
-              "must give delays a finite mean (a Pareto law has one above shape 1): without it no worker's step has an "
-              "expected time, and neither has the slowest of them, so there is nothing to predict; a run can be made");
+  delay.fault(
+      key,
+      "must have a finite mean (a Pareto distribution needs shape > 1): without it a step has no expected time, "
+      "so there is nothing to predict; the experiment can still be run");
 }
 
-// All durations from a trace, in place of micro_batch_s; null without a trace, or after a fault.
+// Reads [cluster.trace], which replaces micro_batch_s by recorded durations. Returns null without a trace, or after a
+// fault.
 std::shared_ptr<const DelayProcess> read_base_durations(Settings& cluster, ClusterSection& result) {
   if (!cluster.has("trace")) return nullptr;
   if (cluster.has("micro_batch_s"))
-    cluster.fault("micro_batch_s", "must not be given together with cluster.trace, which has all durations");
+    cluster.fault("micro_batch_s", "cannot be combined with cluster.trace, which contains all durations");
   if (result.plan.pace == Pace::inject && cluster.has("pace"))
-    cluster.fault("pace", "must be \"emulate\" or left out: cluster.trace has whole durations, not what to add");
+    cluster.fault("pace", "must be \"emulate\" or left out: cluster.trace contains whole durations, not added delays");
   result.plan.pace = Pace::emulate;
   Settings table =
-      cluster.section({"trace", "A recorded run whose durations are all durations, instead of micro_batch_s."});
+      cluster.section({"trace", "A recording that contains all micro-batches' durations, instead of micro_batch_s."});
   return read_base_trace(table, result.workers_known ? result.plan.workers : 0, result.plan.micro_batches,
                          result.traces);
 }
 
-// [[delays]]: those that lengthen a micro-batch's computation, and sleeps that follow it.
+// The entries of [[delays]]: delays that lengthen a micro-batch's computation, and sleeps after it.
 struct Delays {
   std::vector<std::shared_ptr<const DelayProcess>> computing;
   std::vector<std::shared_ptr<const DelayProcess>> sleeps;
@@ -91,59 +95,59 @@ Delays read_delays(Settings& root, double micro_batch_s, bool finite_means, Clus
   constexpr std::size_t most_delays = 255;  // each needs a separate random stream
   Delays delays;
   const int workers = result.workers_known ? result.plan.workers : 0;
-  for (Settings& delay : root.sections({"delays", "Times that are added to a micro-batch's; any number of entries."})) {
+  for (Settings& delay : root.sections({"delays", "Times added to that of each micro-batch; any number of entries."})) {
     const std::size_t faults = delay.faults_so_far();
     auto process = make_delay(delay, {micro_batch_s, workers, &result.traces, result.plan.micro_batches});
     if (delay.faults_so_far() == faults) check_length(delay, *process);
     if (finite_means) check_mean(delay, *process);
-    const Key sleep{"sleep", "Whether the worker sleeps so long after the micro-batch, instead of computing longer.",
-                    "", "false"};
+    const Key sleep{"sleep", "Whether the worker sleeps for this time after the micro-batch, instead of computing.", "",
+                    "false"};
     const bool is_sleep = delay.optional_flag(sleep).value_or(false);
     (is_sleep ? delays.sleeps : delays.computing).push_back(std::move(process));
   }
   if (delays.computing.size() + delays.sleeps.size() > most_delays) {
-    root.fault("delays", fmt::format("must be at most {} entries", most_delays));
+    root.fault("delays", fmt::format("must have at most {} entries", most_delays));
     delays = {};
   }
   return delays;
 }
 
-// Which workers leave the run, and after how many of their own steps.
+// Returns for each worker the number of its own steps after which it leaves the run; nullopt if it stays.
 std::vector<std::optional<Step>> read_leaving(Settings& cluster, int workers, bool known) {
   constexpr std::int64_t most_steps = 100'000'000'000;  // times micro_batches it still fits into an integer
   std::vector<std::optional<Step>> data_of;
   for (Settings& leaving :
-       cluster.sections({"leave", "Workers whose own data end early; collectives need everybody."})) {
+       cluster.sections({"leave", "Workers whose data end early (not for methods with collectives of all workers)."})) {
     const std::size_t faults = leaving.faults_so_far();
     const auto ranks = leaving.integers({"workers", "The workers that leave the run."}, 0,
                                         Stated(known ? workers - 1 : most_workers, "cluster.workers - 1"));
     if (ranks.empty() && leaving.faults_so_far() == faults) leaving.fault("workers", "must name at least one worker");
-    const Step steps =
-        leaving.integer({"after_steps", "After how many steps of their own they leave.", "steps"}, 0, most_steps);
+    const Step steps = leaving.integer(
+        {"after_steps", "The number of their own steps after which they leave.", "steps"}, 0, most_steps);
     if (!known) continue;
     data_of.resize(static_cast<std::size_t>(workers));
     for (const std::int64_t rank : ranks) {
       std::optional<Step>& data = data_of[static_cast<std::size_t>(rank)];
-      if (data) leaving.fault("workers", fmt::format("must not name worker {}, which leaves already", rank));
+      if (data) leaving.fault("workers", fmt::format("must not name worker {}, which already leaves", rank));
       data = steps;
     }
   }
   return data_of;
 }
 
-// Checks the sum of means. A micro-batch takes at least a nanosecond, whatever is drawn; with a smaller mean, times
-// would be meaningless.
+// Checks that the mean time of a micro-batch is positive although delays may be negative. Drawn times are at least a
+// nanosecond, so with a mean of 0 or less all times would be meaningless.
 void check_sum_of_means(Settings& root, double micro_batch_s,
                         const std::vector<std::shared_ptr<const DelayProcess>>& delays) {
   double sum_s = micro_batch_s;
   for (const auto& delay : delays) sum_s += delay->mean_s();
   if (sum_s <= 0)
     root.fault("delays",
-               fmt::format("must leave a micro-batch some time: its {:g} s and the delays' means add up to {:g} s",
+               fmt::format("must leave a positive time: a micro-batch's {:g} s and the delays' means sum to {:g} s",
                            micro_batch_s, sum_s));
 }
 
-// The sum of mean delays. A delay without a mean counts with its minimum, although it is usually longer.
+// Returns the sum of mean delays. A delay without a finite mean counts with its minimum, although it is usually longer.
 double sum_of_usual_delays(const std::vector<std::shared_ptr<const DelayProcess>>& delays) {
   double sum_s = 0;
   for (const auto& delay : delays)
@@ -153,12 +157,12 @@ double sum_of_usual_delays(const std::vector<std::shared_ptr<const DelayProcess>
 
 bool was_measured(Settings& cluster) {
   return cluster
-      .optional_flag({"micro_batch_measured", "Written by the program: whether micro_batch_s was measured.", "",
-                      "it was declared"})
+      .optional_flag(
+          {"micro_batch_measured", "Written by the program: whether micro_batch_s was measured.", "", "false"})
       .value_or(false);
 }
 
-// The declared time; 1 if it is still to be measured.
+// Returns the time in the file; 1 if it is still to be measured.
 double read_micro_batch_s(Settings& cluster, ClusterSection& result) {
   if (const auto word = cluster.word("micro_batch_s")) {
     result.plan.to_be_measured = cluster.text("micro_batch_s") == "measured";
@@ -169,24 +173,26 @@ double read_micro_batch_s(Settings& cluster, ClusterSection& result) {
   }
   const double micro_batch_s = cluster.number(
       {"micro_batch_s",
-       "Time of a micro-batch without delay; \"measured\": on this machine; a table: by its sequences' lengths.", "s"},
+       "A micro-batch's time without delays; \"measured\" (on this machine); or a table of costs of sequences.", "s"},
       positive);
   if (was_measured(cluster)) result.plan.measured_micro_batch_s = micro_batch_s;
   return micro_batch_s;
 }
 
-// [cluster.micro_batch_s]: a micro-batch's time as a function of its sequences' lengths.
+// Reads the table [cluster.micro_batch_s]: a micro-batch's time as a function of its sequences' lengths.
 ContentCost read_content_cost(Settings& cluster) {
   constexpr Range cost{.low = 0, .high = longest_delay};
   Settings table = cluster.section("micro_batch_s");
   const ContentCost costs = {
       .base_s = table.number({"base_s", "The time of every micro-batch.", "s"}, cost, 0.0),
-      .per_token_s = table.number({"per_token_s", "For each of its tokens.", "s"}, cost, 0.0),
-      .per_padded_token_s =
-          table.number({"per_padded_token_s", "For each of its sequences times the longest's tokens.", "s"}, cost, 0.0),
-      .per_squared_length_s = table.number(
-          {"per_squared_length_s", "For each sequence's length squared; of the longest, where they are padded.", "s"},
-          cost, 0.0)};
+      .per_token_s = table.number({"per_token_s", "Additional time per token.", "s"}, cost, 0.0),
+      .per_padded_token_s = table.number(
+          {"per_padded_token_s", "Additional time per token if all sequences are padded to the longest.", "s"}, cost,
+          0.0),
+      .per_squared_length_s =
+          table.number({"per_squared_length_s",
+                        "Additional time per squared length of each sequence (the longest's if padded).", "s"},
+                       cost, 0.0)};
   if (costs.base_s + costs.per_token_s + costs.per_padded_token_s + costs.per_squared_length_s <= 0)
     cluster.fault("micro_batch_s", "must have a cost above 0, such as per_token_s");
   return costs;
@@ -206,7 +212,8 @@ std::shared_ptr<const DelayProcess> plan_content_time(ContentCost cost, const Le
   return times;
 }
 
-// The longest time of a collective or message, at mean costs. Links of workers and servers may differ.
+// Returns the longest time of an all-reduce or a message, at mean costs. Checks every worker's link to a server,
+// because links may differ.
 Duration longest_time(const NetworkModel& network, int workers, Bytes payload) {
   const auto message = [&](Rank from, Rank to) {
     return network.message({.from = from, .to = to, .payload = payload});
@@ -216,7 +223,7 @@ Duration longest_time(const NetworkModel& network, int workers, Bytes payload) {
   return longest;
 }
 
-// The tables of [network] that may describe links.
+// Returns the tables within [network] that may describe links.
 std::vector<Settings> tables_of_links(Settings& network) {
   std::vector<Settings> tables = {network};
   for (const char* key : {"inside", "racks", "server"})
@@ -252,32 +259,32 @@ constexpr Range from_zero{.low = 0, .high = longest_delay};
 constexpr double shortest_mean_s = 1e-6;
 constexpr Range means = Range::between(shortest_mean_s, longest_delay);
 
-// Whether the entry describes random outages, by their frequency; otherwise it schedules one. It must not do both.
+// Whether the entry describes random outages by their frequency, or one scheduled outage. Both are a fault.
 bool is_random(Settings& table) {
   const bool scheduled = table.has("at_s") || table.has("duration_s");
   const bool random = table.has("mean_time_between_s") || table.has("mean_duration_s");
   if (scheduled && random) {
     const char* const other = table.has("mean_time_between_s") ? "mean_time_between_s" : "mean_duration_s";
-    table.fault(other, "must not be given together with at_s or duration_s: an outage is scheduled or random");
+    table.fault(other, "cannot be combined with at_s or duration_s: an outage is either scheduled or random");
   }
   return random && !scheduled;
 }
 
-// For outages that lose state: the largest ratio of a micro-batch's time to the mean time between outages. Work is
-// begun e^ratio times on average. For micro-batches with heavy-tailed delays the times are known only once they are
-// drawn: see most_restarts.
+// The largest ratio of a micro-batch's time to the mean time between outages that lose state. On average, the work is
+// then started e^ratio times. (Heavy-tailed delays may draw longer times; these are limited during the run by
+// most_restarts.)
 constexpr double most_losses = 8;
-// For outages that keep state: the largest mean number of them during a mean micro-batch.
+// The largest mean number of outages that keep state during a micro-batch of mean length.
 constexpr double most_breaks = 1000;
 
-// Checks that `what`, which takes `time_s`, meets at most `most` outages on average.
+// Checks that on average at most `most` outages occur within `time_s`, the duration of `what`.
 void check_frequency(Settings& table, const RandomOutages& outages, double time_s, double most,
                      const std::string& what) {
   const double least_s = std::max(shortest_mean_s, time_s / most);
   if (outages.mean_time_between_s >= least_s) return;
-  table.fault(
-      "mean_time_between_s",
-      fmt::format("must be at least {:g} s, 1/{} of {}: the run would make hardly any progress", least_s, most, what));
+  table.fault("mean_time_between_s",
+              fmt::format("must be at least {:g} s, 1/{} of {}, or the run would make hardly any progress", least_s,
+                          most, what));
 }
 
 OutageEntry read_entry(Settings& table, int most_rank, double micro_batch_s) {
@@ -301,29 +308,30 @@ OutageEntry read_entry(Settings& table, int most_rank, double micro_batch_s) {
   } else {
     const double at_s =
         table.number({"at_s", "When a scheduled outage begins, since the start of the run.", "s"}, from_zero);
-    const double duration_s = table.number({"duration_s", "How long it lasts.", "s"}, positive);
+    const double duration_s = table.number({"duration_s", "How long a scheduled outage lasts.", "s"}, positive);
     entry.when = ScheduledOutage{.at = from_seconds(at_s), .duration = from_seconds(duration_s)};
   }
-  entry.loses_state = table.choice({"state", "Whether the worker goes on where it was, or loses its state."},
+  entry.loses_state = table.choice({"state", "Whether the worker keeps its state and continues, or loses its state."},
                                    {{"kept", false}, {"lost", true}}, false);
   if (random && table.faults_so_far() == faults_before)
-    check_frequency(table, std::get<RandomOutages>(entry.when), micro_batch_s,
-                    entry.loses_state ? most_losses : most_breaks,
-                    entry.loses_state ? "a micro-batch's time, where the state is lost" : "a micro-batch's time");
+    check_frequency(
+        table, std::get<RandomOutages>(entry.when), micro_batch_s, entry.loses_state ? most_losses : most_breaks,
+        entry.loses_state ? "a micro-batch's time, because outages lose the state" : "a micro-batch's time");
   return entry;
 }
 
-// The tables [[outages]]; null without them. `micro_batch_s`: mean time of the slowest worker's micro-batch, which
-// limits the frequency of outages.
+// Reads the tables [[outages]]; returns null without them. `micro_batch_s`: the mean time of the slowest worker's
+// micro-batch, which limits the frequency of outages.
 std::shared_ptr<const OutagePlan> read_outages(Settings& root, std::uint64_t seed, int workers, bool workers_known,
                                                double micro_batch_s) {
   const std::size_t faults = root.faults_so_far();
   std::vector<OutageEntry> entries;
-  for (Settings& table : root.sections({"outages", "Times in which workers make no progress; any number of entries."}))
+  for (Settings& table :
+       root.sections({"outages", "Times during which workers make no progress; any number of entries."}))
     entries.push_back(read_entry(table, workers_known ? workers - 1 : std::numeric_limits<int>::max(), micro_batch_s));
   if (entries.size() > OutagePlan::most_entries)
-    root.fault("outages", fmt::format("must be at most {} entries", OutagePlan::most_entries));
-  // After a fault the entries need not make a valid plan.
+    root.fault("outages", fmt::format("must have at most {} entries", OutagePlan::most_entries));
+  // After a fault the entries may not be a valid plan.
   if (entries.empty() || root.faults_so_far() > faults) return nullptr;
   return std::make_shared<OutagePlan>(seed, std::move(entries));
 }
@@ -354,7 +362,7 @@ ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_mean
                       most_micro_batches, 1));
   result.plan.data_of = read_leaving(cluster, result.plan.workers, result.workers_known);
   result.plan.pace = cluster.choice(
-      {"pace", "Under MPI: sleep the added delay alone (inject), or until the whole drawn time is over (emulate)."},
+      {"pace", "Under MPI: sleep for the drawn delay (inject), or until the whole drawn time is over (emulate)."},
       {{"inject", Pace::inject}, {"emulate", Pace::emulate}}, cluster.has("trace") ? Pace::emulate : Pace::inject,
       "\"inject\"; with a trace \"emulate\"");
   std::vector<double> factors = read_worker_factors(cluster, result.plan.workers, result.workers_known);
@@ -365,13 +373,13 @@ ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_mean
   const double slowest_s = micro_batch_s * largest(factors);
   if (slowest_s > longest_delay)
     cluster.fault(cluster.has("slow_workers") ? "slow_workers" : "worker_factors",
-                  fmt::format("must keep the slowest worker's micro-batch within {:g} s; it takes {:g} s",
+                  fmt::format("is too large: the slowest worker's micro-batch must take at most {:g} s; found {:g} s",
                               longest_delay, slowest_s));
   auto [delays, sleeps] = read_delays(root, micro_batch_s, finite_means, result);
   check_sum_of_means(root, micro_batch_s, delays);
   if (!result.plan.to_be_measured) result.usual_micro_batch_s = slowest_s + sum_of_usual_delays(delays);
   const auto trailing_s = cluster.optional_number(
-      {"trailing_s", "Work that a micro-batch leaves running: the next one and a collective wait for it.", "s", "0"},
+      {"trailing_s", "Asynchronous work after a micro-batch; the next one and collectives wait for it.", "s", "0"},
       Range::between(0, longest_delay));
   if (trailing_s || !sleeps.empty())
     result.plan.pauses = std::make_shared<Pauses>(seed, trailing_s.value_or(0), std::move(sleeps), delays.size());
@@ -381,7 +389,7 @@ ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_mean
 
   result.plan.outages = read_outages(root, seed, result.plan.workers, result.workers_known, result.usual_micro_batch_s);
   if (result.plan.outages && result.plan.pauses)
-    root.fault("outages", "must not be given together with delays that are sleeps, or with cluster.trailing_s");
+    root.fault("outages", "cannot be combined with delays that are sleeps, or with cluster.trailing_s");
 
   Settings network = root.section({"network", "The cost of communication on the virtual clock."});
   const auto workers = result.workers_known ? std::optional(result.plan.workers) : std::nullopt;
@@ -396,8 +404,8 @@ void fit_budget_to_traces(ClusterSection& cluster, Budget& budget) {
       budget.steps = std::min(budget.steps.value_or(trace.steps), trace.steps);
     } else if (budget.steps && *budget.steps > trace.steps) {
       trace.table.fault(
-          "end", fmt::format("{} ends after {} steps, and the budget is of {}; must be \"wrap\" to start again there, "
-                             "\"stop\" to end the run there, or budget.steps at most {}",
+          "end", fmt::format("{} ends after {} steps, but the budget is {} steps; use \"wrap\" to repeat the trace, "
+                             "\"stop\" to end the run there, or budget.steps of at most {}",
                              trace.file, trace.steps.value(), budget.steps->value(), trace.steps.value()));
     }
   }
@@ -407,10 +415,10 @@ void check_network_times(Settings& root, const NetworkModel& network, int worker
   const Duration longest = longest_time(network, workers, payload);
   if (longest <= from_seconds(longest_delay)) return;
   const std::string found =
-      longest < longest_duration ? fmt::format("{:g} s", to_seconds(longest)) : "longer than the clock";
+      longest < longest_duration ? fmt::format("{:g} s", to_seconds(longest)) : "longer than the clock's range";
   name_the_key(
       root.section("network"), network, workers, payload,
-      fmt::format("must let a model of {} bytes reach all {} workers, and a server, within {:g} s; it takes {}",
+      fmt::format("must let a model of {} bytes reach all {} workers (and a server) within {:g} s; it takes {}",
                   payload.value(), workers, longest_delay, found));
 }
 
@@ -422,27 +430,29 @@ void check_outages_of_steps(Settings& root, const OutagePlan& plan, int micro_ba
     const auto* const outages = std::get_if<RandomOutages>(&entry.when);
     if (!outages || !entry.loses_state) continue;
     check_frequency(tables[i], *outages, micro_batches * micro_batch_s, most_losses,
-                    fmt::format("the time of a step of {} micro-batches, which \"{}\" begins anew as a whole where the "
-                                "state is lost",
+                    fmt::format("the time of a step of {} micro-batches, which \"{}\" repeats as a whole if a worker "
+                                "loses its state",
                                 micro_batches, method));
   }
 }
 
 BudgetSection read_budget(Settings& root, const EpochLength& epoch) {
   Budget result;
-  Settings budget = root.section({"budget", "When a run ends: at the first limit that is reached; at least one."});
+  Settings budget =
+      root.section({"budget", "When a run ends: at the first of these limits that it reaches. At least one."});
   result.steps = budget.optional_integer({"steps", "Optimizer steps.", "steps", "no limit"}, 1, most);
-  const Key in_epochs{"epochs", "Times that all workers together see the training data.", "epochs", "no limit"};
+  const Key in_epochs{"epochs", "Passes of all workers together over the training data.", "epochs", "no limit"};
   if (const auto epochs = budget.optional_number(in_epochs, positive_and_finite)) {
     if (const auto steps = steps_of_epochs(budget, "epochs", *epochs, epoch))
       result.steps = std::min(result.steps.value_or(most), at_least_one(*steps));
   }
   const bool counts_steps = result.steps || budget.has("epochs");
   result.samples = budget.optional_integer(
-      {"samples", "Samples whose gradients were used, of all workers.", "samples", "no limit"}, 1, most);
+      {"samples", "Samples of all workers whose gradients were used.", "samples", "no limit"}, 1, most);
   result.seconds =
       budget.optional_number({"seconds", "Time on the cluster's clock.", "s", "no limit"}, positive_and_finite);
-  result.bytes = budget.optional_integer({"bytes", "The bytes that all workers send.", "bytes", "no limit"}, 1, most);
+  result.bytes =
+      budget.optional_integer({"bytes", "Bytes that all workers together send.", "bytes", "no limit"}, 1, most);
   const bool is_limited = counts_steps || result.samples || result.seconds || result.bytes;
   if (!is_limited) root.fault("budget", "must set at least one of steps, epochs, samples, seconds, bytes");
   return {result, counts_steps || !is_limited};
@@ -451,38 +461,39 @@ BudgetSection read_budget(Settings& root, const EpochLength& epoch) {
 EvaluationPlan read_evaluation(Settings& root, const TrainingSection& training) {
   constexpr std::int64_t default_steps = 100;
   EvaluationPlan plan;
-  Settings evaluation = root.section({"evaluation", "When the model is looked at; it takes no time on the clock."});
-  const Key in_epochs{"every_epochs", "After how many epochs models are evaluated, instead of every_steps.", "epochs"};
-  const Key in_seconds{"every_seconds", "After how much time on the cluster's clock, instead of every_steps.", "s"};
+  Settings evaluation = root.section({"evaluation", "When the model is evaluated; it takes no time on the clock."});
+  const Key in_epochs{"every_epochs", "Evaluates the model at this interval in epochs, instead of every_steps.",
+                      "epochs"};
+  const Key in_seconds{"every_seconds", "The interval in time on the cluster's clock, instead of every_steps.", "s"};
   constexpr Range clock_ticks{.low = 1e-9, .high = longest_delay};
   if (const auto seconds = evaluation.optional_number(in_seconds, clock_ticks)) {
     for (const char* const other : {"every_steps", "every_epochs"})
-      if (evaluation.has(other)) evaluation.fault(other, "must not be given together with every_seconds");
+      if (evaluation.has(other)) evaluation.fault(other, "cannot be combined with every_seconds");
     plan.every_duration = from_seconds(*seconds);
   } else if (const auto epochs = evaluation.optional_number(in_epochs, positive_and_finite)) {
-    if (evaluation.has("every_steps")) evaluation.fault("every_steps", "must not be given together with every_epochs");
+    if (evaluation.has("every_steps")) evaluation.fault("every_steps", "cannot be combined with every_epochs");
     plan.every_steps = at_least_one(steps_of_epochs(evaluation, "every_epochs", *epochs, training.epoch).value_or(1));
   } else {
-    plan.every_steps = evaluation.integer(
-        {"every_steps", "The model is evaluated each time so many steps are passed, and at the end.", "steps"}, 1, most,
-        default_steps);
+    plan.every_steps =
+        evaluation.integer({"every_steps", "Evaluates the model at this interval in steps, and at the end.", "steps"},
+                           1, most, default_steps);
   }
   plan.train_samples =
-      evaluation.integer({"train_samples", "How many training samples the training loss is taken of.", "samples"}, 1,
-                         most, plan.train_samples);
+      evaluation.integer({"train_samples", "The number of training samples for the training loss.", "samples"}, 1, most,
+                         plan.train_samples);
   plan.target_accuracy = evaluation.optional_number(
-      {"target_accuracy", "The accuracy of \"time to target\", as a fraction.", "", "no target"},
+      {"target_accuracy", "The accuracy to reach for \"time to target\", as a fraction.", "", "no target"},
       {.low = 0, .high = 1, .low_open = true});
   if (plan.target_accuracy) {
     if (!training.plan.time_only && training.objective.load && !training.objective.has_accuracy) {
       evaluation.fault("target_accuracy", "must be left out: this model has no accuracy");
     }
   }
-  plan.target_loss =
-      evaluation.optional_number({"target_loss", "The loss of \"time to target\".", "", "no target"}, Range::any());
+  plan.target_loss = evaluation.optional_number(
+      {"target_loss", "The loss to reach for \"time to target\".", "", "no target"}, Range::any());
   if (!plan.target_accuracy && !plan.target_loss) return plan;
   plan.targets_validation =
-      evaluation.choice({"target_of", "Which samples the targets are of: training.validation_samples are held out."},
+      evaluation.choice({"target_of", "The split for the targets; validation needs training.validation_samples."},
                         {{"test", false}, {"validation", true}}, false);
   if (plan.targets_validation && training.objective.load && training.objective.validation_samples == 0)
     evaluation.fault("target_of", "must be \"test\": there are no training.validation_samples");
@@ -493,12 +504,11 @@ CheckpointPlan read_checkpoint(Settings& root) {
   CheckpointPlan plan;
   if (!root.has("checkpoint")) return plan;
   Settings checkpoint = root.section({"checkpoint",
-                                      "Files from which a killed run resumes: of runs under MPI, and of simulated ones "
-                                      "with a model."});
-  plan.every_s =
-      checkpoint.number({"every_s", "A checkpoint each time that so much of this machine's time has passed.", "s"},
-                        Range::positive(), plan.every_s);
-  plan.is_written = checkpoint.flag({"write", "Whether there are checkpoints at all."}, plan.is_written);
+                                      "Files from which an interrupted run resumes: for runs under MPI, and for "
+                                      "simulated runs with a model."});
+  plan.every_s = checkpoint.number({"every_s", "The interval between checkpoints, in real time.", "s"},
+                                   Range::positive(), plan.every_s);
+  plan.is_written = checkpoint.flag({"write", "Whether checkpoints are written."}, plan.is_written);
   return plan;
 }
 
@@ -507,32 +517,34 @@ MeasurementPlan read_measurements(Settings& root, const TrainingSection& trainin
   MeasurementPlan plan;
   if (!root.has("measurements")) return plan;
   Settings table = root.section({"measurements", "Measurements at chosen steps; they take no time on the clock."});
-  plan.every_steps = table.integer({"every_steps", "After how many steps; also before the first.", "steps"}, 1, most);
+  plan.every_steps =
+      table.integer({"every_steps", "The interval in steps; also measures before the first step.", "steps"}, 1, most);
   MeasureOptions& model = plan.model;
   model.gradient_norm = table.flag(
-      {"gradient_norm", "The gradient's norm of the loss on `samples`, without augmentation, smoothing and dropout."},
+      {"gradient_norm", "The norm of the loss's gradient on `samples`, without augmentation, smoothing and dropout."},
       false);
   model.noise_scale = table.flag(
-      {"noise_scale", "The variance of single samples' gradients over the square of their mean, in samples."}, false);
+      {"noise_scale", "Gradient variance between samples divided by the squared mean gradient, in samples."}, false);
   plan.step_gradient_norm = table.flag(
-      {"step_gradient_norm", "The norm of a step's gradient, worker 0's or a server's, before clipping."}, false);
+      {"step_gradient_norm", "The norm of a step's gradient on worker 0 or a server, before clipping."}, false);
   plan.consensus_distance = table.flag(
-      {"consensus_distance", "Root mean square distance of the workers' models from their mean, after own steps."},
+      {"consensus_distance", "Root mean square distance of workers' models from their mean, after local steps."},
       false);
   model.largest_eigenvalue = table.flag(
-      {"largest_eigenvalue", "The largest eigenvalue of the same loss's Hessian, by power iteration."}, false);
+      {"largest_eigenvalue", "The largest eigenvalue of the loss's Hessian on `samples`, by power iteration."}, false);
   model.hessian_trace = table.flag({"hessian_trace", "The trace of that Hessian, by Hutchinson's estimator."}, false);
-  model.samples = table.integer({"samples", "The first so many training samples.", "samples"}, 1, most, model.samples);
+  model.samples =
+      table.integer({"samples", "Measures on this many first training samples.", "samples"}, 1, most, model.samples);
   model.most_products = static_cast<int>(
-      table.integer({"most_products", "Products of the Hessian and a vector, at most, for each of the two."}, 1,
+      table.integer({"most_products", "Limit of Hessian-vector products for the eigenvalue, and for the trace."}, 1,
                     100'000, model.most_products));
-  model.tolerance = table.number({"tolerance", "Both stop once their estimate changes by less than this part of it."},
+  model.tolerance = table.number({"tolerance", "Eigenvalue and trace stop at a relative change below this."},
                                  {.low = 0, .high = 1, .high_open = true}, model.tolerance);
   if (const std::string& why = training.objective.why_no_derivative; model.any() && !why.empty())
     table.fault("every_steps",
-                "must go without gradient_norm, noise_scale, largest_eigenvalue and hessian_trace: " + why);
+                "cannot be combined with gradient_norm, noise_scale, largest_eigenvalue or hessian_trace: " + why);
   if (model.noise_scale && training.objective.load && training.objective.steps_per_epoch == 0)
-    table.fault("noise_scale", "must be false: this model has no samples, whose gradients could differ");
+    table.fault("noise_scale", "must be false: this model has no samples whose gradients could differ");
   if (training.plan.time_only) table.fault("every_steps", "needs a model to measure");
   return plan;
 }
@@ -540,26 +552,27 @@ MeasurementPlan read_measurements(Settings& root, const TrainingSection& trainin
 RecordingPlan read_recording(Settings& root) {
   RecordingPlan plan;
   if (!root.has("recording")) return plan;
-  Settings recording = root.section({"recording", "More files of each run."});
+  Settings recording = root.section({"recording", "Additional files to write for each run."});
   plan.trace = recording.flag({"trace", "Whether trace.json.gz is written: what every worker does when."}, false);
-  plan.trace_events = recording.integer({"trace_events", "The trace ends after so many spans.", "spans"}, 1,
+  plan.trace_events = recording.integer({"trace_events", "The trace ends after this number of spans.", "spans"}, 1,
                                         std::numeric_limits<std::int64_t>::max(), plan.trace_events);
   plan.trace_seconds = recording.optional_number(
       {"trace_seconds", "The trace ends at this time on the cluster's clock.", "s", "no bound"},
       {.low = 0, .low_open = true, .high_open = true});
   plan.durations = recording.optional_flag(
-      {"durations", "Whether durations.csv.gz is written, a row per micro-batch.", "", "under MPI alone"});
+      {"durations", "Whether durations.csv.gz is written, a row per micro-batch.", "", "only under MPI"});
   plan.arrivals =
       recording
           .optional_flag(
-              {"arrivals", "Whether arrivals.csv.gz is written: when each round's k-th gradient comes.", "", "false"})
+              {"arrivals", "Whether arrivals.csv.gz is written: the time of each round's k-th gradient.", "", "false"})
           .value_or(false);
-  plan.samples = recording
-                     .optional_flag({"samples", "Whether summary.json has shares of kept samples, by class and length.",
-                                     "", "false"})
-                     .value_or(false);
+  plan.samples =
+      recording
+          .optional_flag(
+              {"samples", "Whether summary.json contains the shares of kept samples by class and length.", "", "false"})
+          .value_or(false);
   plan.parameters =
-      recording.optional_flag({"parameters", "Whether parameters.npy is written, the last model.", "", "false"})
+      recording.optional_flag({"parameters", "Whether parameters.npy, the final model, is written.", "", "false"})
           .value_or(false);
   return plan;
 }

@@ -24,7 +24,7 @@ constexpr const char* common_phase_label = "common phase";
 
 TomlNode text(std::string value) { return {std::move(value), {}}; }
 
-// Whether the phase's method can be read; adds a fault if not.
+// Whether the common phase's method can be read. Adds a fault if it cannot.
 bool check_method(const TomlNode& common, FaultList& faults) {
   const TomlNode* method = common.find("method");
   if (!method) return true;
@@ -36,8 +36,9 @@ bool check_method(const TomlNode& common, FaultList& faults) {
   }
   for (const char* const key : {"label", "training"})
     if (const TomlNode* own = method->find(key))
-      faults.add(own->place, fmt::format("training.common.method.{}; must be left out: the phase has {}", key,
-                                         std::string(key) == "label" ? "a name" : "its keys in training.common"));
+      faults.add(own->place, fmt::format("training.common.method.{}; must be left out: {}", key,
+                                         std::string(key) == "label" ? "the phase already has a name"
+                                                                     : "write these keys into training.common"));
   return true;
 }
 
@@ -48,13 +49,13 @@ constexpr Range non_negative{.low = 0, .high_open = true};
 constexpr std::array learning_rate_rows = {
     LearningRateRow{"constant", "stays at `peak`", Shape::constant},
     LearningRateRow{"step", "is multiplied by `factor` at each of `decay_epochs` or `decay_steps`", Shape::step},
-    LearningRateRow{"exponential", "is multiplied by `factor` every so many steps, gradually or at once (a staircase)",
+    LearningRateRow{"exponential", "is multiplied by `factor` at a fixed interval, gradually or at once (a staircase)",
                     Shape::exponential},
     LearningRateRow{"linear", "falls from `peak` to `final` on a straight line", Shape::linear},
-    LearningRateRow{"polynomial", "falls from `peak` to `final` as a power of what is left of the way",
+    LearningRateRow{"polynomial", "falls from `peak` to `final` as a power of the remaining share of steps",
                     Shape::polynomial},
     LearningRateRow{"cosine", "falls from `peak` to `final` on half a cosine", Shape::cosine},
-    LearningRateRow{"modified-cosine", "falls on half a cosine, and stays where it is from a step on",
+    LearningRateRow{"modified-cosine", "falls on half a cosine, and stays constant from a given step on",
                     Shape::modified_cosine},
     LearningRateRow{"cosine-step", "falls on half a cosine, rounded to the nearest power of `base`",
                     Shape::cosine_step},
@@ -64,10 +65,10 @@ bool has_hold(Shape shape) { return shape != Shape::constant && shape != Shape::
 bool has_end(Shape shape) { return has_hold(shape) && shape != Shape::exponential; }
 
 void exclusive(Settings& settings, std::string_view key, std::string_view other) {
-  settings.fault(key, fmt::format("must not be given together with {}", other));
+  settings.fault(key, fmt::format("cannot be combined with {}", other));
 }
 
-// A part of the schedule, in steps, in epochs or as a share of all steps.
+// The length of a part of the schedule. Files give it in steps, in epochs or as a share of all steps.
 struct Length {
   std::string_view key;  // as written
   Step steps{};
@@ -81,11 +82,12 @@ struct LengthKeys {
 const LengthKeys warmup_keys{
     .steps = {"warmup_steps", "Steps in which the rate rises to `peak` on a straight line.", "steps"},
     .epochs = {"warmup_epochs", "Length of the warm-up in epochs, instead of warmup_steps.", "epochs", "warmup_steps"},
-    .share = {"warmup_share", "The same as a share of all steps; may end between two.", "", "warmup_steps"}};
+    .share = {"warmup_share", "Length of the warm-up as a share of all steps; not rounded to a step.", "",
+              "warmup_steps"}};
 const LengthKeys hold_keys{
     .steps = {"hold_steps", "Steps after the warm-up in which the rate stays at `peak`.", "steps"},
     .epochs = {"hold_epochs", "Length of the hold in epochs, instead of hold_steps.", "epochs", "hold_steps"},
-    .share = {"hold_share", "The same as a share of all steps; may end between two.", "", "hold_steps"}};
+    .share = {"hold_share", "Length of the hold as a share of all steps; not rounded to a step.", "", "hold_steps"}};
 
 Length read_length(Settings& rate, const LengthKeys& keys, const EpochLength& epoch) {
   const auto epochs = rate.optional_number(keys.epochs, non_negative);
@@ -108,7 +110,7 @@ std::vector<Step> read_decay_points(Settings& rate, const EpochLength& epoch) {
   std::vector<Step> points;
   const std::size_t faults = rate.faults_so_far();
   if (in_epochs) {
-    const Key described{key, "At which epochs the rate is multiplied, instead of decay_steps.", "epochs"};
+    const Key described{key, "Epochs at which the rate is multiplied by `factor`, instead of decay_steps.", "epochs"};
     for (const double epochs : rate.numbers(described, non_negative)) {
       const auto point = steps_of_epochs(rate, key, epochs, epoch);
       if (!point) return {};
@@ -119,31 +121,30 @@ std::vector<Step> read_decay_points(Settings& rate, const EpochLength& epoch) {
     for (const std::int64_t step : rate.integers(described, 0, no_limit)) points.emplace_back(step);
   }
   if (std::ranges::adjacent_find(points, std::greater_equal<>{}) != points.end()) {
-    if (rate.faults_so_far() == faults) rate.fault(key, "must ascend, at least a step apart");
+    if (rate.faults_so_far() == faults) rate.fault(key, "must be in ascending order, at least one step apart");
     points.clear();
   }
   return points;
 }
 
-// T, the total number of steps: declared, or that of a budget in steps or epochs; nullopt after a fault.
+// Returns T, the total number of steps: total_steps or, without that key, the budget's. Returns nullopt after a fault.
 std::optional<Step> read_total(Settings& rate, const StepBudget& budget, std::string_view schedule) {
-  const Key total{"total_steps", "The step at which the schedule ends; left out: that at which the budget does.",
-                  "steps"};
+  const Key total{"total_steps", "The step at which the schedule ends; by default the end of the budget.", "steps"};
   if (const auto steps = rate.optional_integer(total, 1, no_limit)) return *steps;
   if (budget.is_counted) return budget.steps;
-  rate.fault("total_steps", fmt::format("must be given: the {} schedule ends there, and the budget counts neither "
-                                        "steps nor epochs",
+  rate.fault("total_steps", fmt::format("is required: the {} schedule needs an end, and the budget is not in steps or "
+                                        "epochs",
                                         schedule));
   return std::nullopt;
 }
 
-// The interval after which the rate is multiplied by `factor`.
+// Returns the interval at which the rate is multiplied by `factor`.
 Step read_decay_every(Settings& rate, const EpochLength& epoch) {
   const auto epochs = rate.optional_number(
-      {"decay_every_epochs", "The same in epochs, instead of decay_every_steps.", "epochs", "decay_every_steps"},
+      {"decay_every_epochs", "The interval in epochs, instead of decay_every_steps.", "epochs", "decay_every_steps"},
       {.low = 0, .low_open = true, .high_open = true});
   if (!epochs)
-    return rate.integer({"decay_every_steps", "Steps in which the rate is multiplied by `factor` once.", "steps"}, 1,
+    return rate.integer({"decay_every_steps", "The interval at which the rate is multiplied by `factor`.", "steps"}, 1,
                         no_limit);
   if (rate.has("decay_every_steps")) exclusive(rate, "decay_every_steps", "decay_every_epochs");
   return std::max(steps_of_epochs(rate, "decay_every_epochs", *epochs, epoch).value_or(1), Step{1});
@@ -151,10 +152,11 @@ Step read_decay_every(Settings& rate, const EpochLength& epoch) {
 
 Step read_constant_from(Settings& rate, const EpochLength& epoch) {
   const auto epochs = rate.optional_number(
-      {"constant_from_epoch", "The same in epochs, instead of constant_from_step.", "epochs", "constant_from_step"},
+      {"constant_from_epoch", "The epoch from which on the rate stays constant.", "epochs", "constant_from_step"},
       non_negative);
   if (!epochs)
-    return rate.integer({"constant_from_step", "The step from which on the rate stays.", "steps"}, 0, no_limit);
+    return rate.integer({"constant_from_step", "The step from which on the rate stays constant.", "steps"}, 0,
+                        no_limit);
   if (rate.has("constant_from_step")) exclusive(rate, "constant_from_step", "constant_from_epoch");
   return steps_of_epochs(rate, "constant_from_epoch", *epochs, epoch).value_or(0);
 }
@@ -165,9 +167,11 @@ void read_decay(Settings& rate, const EpochLength& epoch, LearningRate::Options&
   if (options.shape == Shape::step) options.decay_steps = read_decay_points(rate, epoch);
   if (options.shape == Shape::exponential) options.decay_every = read_decay_every(rate, epoch);
   if (options.shape == Shape::step || options.shape == Shape::exponential)
-    options.decay_factor = rate.number({"factor", "The factor of the rate then."}, positive, options.decay_factor);
+    options.decay_factor =
+        rate.number({"factor", "The factor by which the rate is multiplied."}, positive, options.decay_factor);
   if (options.shape == Shape::exponential)
-    options.staircase = rate.flag({"staircase", "Whether it falls at once, and stays in between."}, options.staircase);
+    options.staircase = rate.flag({"staircase", "Whether the rate falls once per interval, instead of at each step."},
+                                  options.staircase);
   if (options.shape == Shape::polynomial)
     options.power = rate.number({"power", "The power; 1 is a straight line."}, positive, options.power);
   if (options.shape == Shape::modified_cosine) options.constant_from = read_constant_from(rate, epoch);
@@ -176,8 +180,8 @@ void read_decay(Settings& rate, const EpochLength& epoch, LearningRate::Options&
                                {.low = 1, .low_open = true, .high_open = true}, options.base);
 }
 
-// Removes lengths that do not fit from the options. They are faults unless they may be consequences of other faults
-// (`is_certain` is false).
+// Removes lengths from `options` that do not fit into the schedule. Reports them if `is_certain`. (If it is false, they
+// may be consequences of faults that are already reported.)
 void check_lengths(Settings& rate, const Length& warmup, const Length& hold, bool is_certain,
                    LearningRate::Options& options) {
   const auto T = static_cast<double>(options.total_steps.value());
@@ -203,30 +207,30 @@ constexpr Range share{.low = 0, .high = 1, .high_open = true};
 
 WeightDecay read_weight_decay(Settings& optimizer, WeightDecay decay) {
   decay.rate = optimizer.number({"weight_decay", "Rate of the weight decay; 0: none."}, at_least_zero, decay.rate);
-  decay.scope =
-      optimizer.choice({"decay", "Which parameters decay: weights alone, or biases and normalisation as well."},
-                       {{"weights", DecayScope::weights}, {"all", DecayScope::all}}, decay.scope);
+  decay.scope = optimizer.choice({"decay", "Which parameters decay: only weights, or also biases and normalisation."},
+                                 {{"weights", DecayScope::weights}, {"all", DecayScope::all}}, decay.scope);
   decay.exclude = optimizer.texts(
-      {"exclude", "Tensors whose names contain one of these do not decay either; one at least must fit."},
+      {"exclude", "Parts of tensors' names; these tensors do not decay either. At least one must match."},
       std::vector<std::string>{});
   return decay;
 }
 
 DecayForm read_decay_form(Settings& optimizer, DecayForm form) {
   const bool decoupled =
-      optimizer.flag({"decoupled", "Whether weights decay beside the gradient (as in AdamW), not as a part of it."},
+      optimizer.flag({"decoupled", "Whether weights decay separately (as in AdamW), not as a part of the gradient."},
                      form == DecayForm::decoupled);
   return decoupled ? DecayForm::decoupled : DecayForm::coupled;
 }
 
 double read_momentum(Settings& optimizer, double momentum) {
-  return optimizer.number({"momentum", "Share of the last update that the next one keeps; 0: none."}, share, momentum);
+  return optimizer.number(
+      {"momentum", "The momentum coefficient: the share of the momentum that a step keeps; 0: none."}, share, momentum);
 }
 
 MomentumOf read_momentum_of(Settings& optimizer, MomentumOf of) {
   return optimizer.choice(
       {"momentum_of",
-       "What momentum sums up: gradients (PyTorch), or gradients times the learning rate (TensorFlow, MLPerf)."},
+       "What momentum accumulates: gradients (PyTorch), or gradients times learning rate (TensorFlow, MLPerf)."},
       {{"gradients", MomentumOf::gradients}, {"updates", MomentumOf::updates}}, of);
 }
 
@@ -236,9 +240,8 @@ TrustScope read_trust_scope(Settings& optimizer, TrustScope scope) {
 }
 
 double read_max_norm(Settings& optimizer, double norm) {
-  return optimizer.number(
-      {"max_norm", "Global norm to which larger gradients of all tensors together are scaled down; 0: none are."},
-      at_least_zero, norm);
+  return optimizer.number({"max_norm", "Clips the gradient to this global norm; 0: does not clip."}, at_least_zero,
+                          norm);
 }
 
 template <typename Options>
@@ -312,14 +315,14 @@ std::unique_ptr<Optimizer> read_lars(Settings& optimizer) {
 std::unique_ptr<Optimizer> read_lamb(Settings& optimizer) {
   LambOptions options;
   read_betas(optimizer, options);
-  options.averages_gradients =
-      optimizer.flag({"grad_averaging", "Whether a gradient joins the first moment times 1 - beta1, or whole."},
-                     options.averages_gradients);
+  options.averages_gradients = optimizer.flag(
+      {"grad_averaging", "Whether gradients are multiplied by 1 - beta1 when added to the first moment."},
+      options.averages_gradients);
   options.max_norm = read_max_norm(optimizer, options.max_norm);
   options.trust = read_trust_scope(optimizer, options.trust);
   const std::size_t faults = optimizer.faults_so_far();
   options.ratio_min = optimizer.number({"ratio_min", "The smallest trust ratio."}, at_least_zero, options.ratio_min);
-  options.ratio_max = optimizer.number({"ratio_max", "The largest."}, Range::positive(), options.ratio_max);
+  options.ratio_max = optimizer.number({"ratio_max", "The largest trust ratio."}, Range::positive(), options.ratio_max);
   if (options.ratio_max < options.ratio_min) {
     if (optimizer.faults_so_far() == faults) optimizer.fault("ratio_max", "must be at least ratio_min");
     options.ratio_max = options.ratio_min;
@@ -357,23 +360,24 @@ std::string some_of(const std::vector<std::string>& names) {
   return fmt::format("{} and {} others", fmt::join(std::span(names).first(most), ", "), names.size() - most);
 }
 
-// Checks the list of excluded tensors. Published lists have names from several codes and are shared by models, so some
-// names may fit no tensor. But a list of which no name fits would silently exclude nothing.
+// Checks that the list of excluded tensors matches at least one tensor. Published lists contain names from several code
+// bases and are used for several models, so some of the names may match no tensor. But a list without any match would
+// silently exclude nothing.
 void check_excluded(Settings& optimizer, const Optimizer& made, const std::vector<ParameterTensor>& tensors) {
   const std::vector<std::string>& parts = made.weight_decay().exclude;
   std::vector<std::string> names;
   for (const ParameterTensor& tensor : tensors) names.push_back(tensor.name);
   const auto fits = [&](const std::string& name) { return is_named(name, parts); };
   if (parts.empty() || names.empty() || std::ranges::any_of(names, fits)) return;
-  optimizer.fault("exclude", fmt::format("{} in no tensor's name; one must be in one of {}",
-                                         parts.size() == 1 ? "is" : "are all", some_of(names)));
+  optimizer.fault("exclude", fmt::format("{} no tensor's name; at least one must be a part of one of {}",
+                                         parts.size() == 1 ? "is a part of" : "are parts of", some_of(names)));
 }
 
-// The table [training.optimizer]. Never null.
+// Reads [training.optimizer]. Never returns null.
 std::unique_ptr<Optimizer> read_optimizer(Settings& training, const ObjectivePlan& objective) {
   Settings optimizer = training.section({"optimizer", "Which optimizer, and its settings."});
   const auto* const row = optimizer.row({"name", "Which optimizer."}, optimizer_rows, objective.time_only ? "sgd" : "");
-  auto made = row ? row->make(optimizer) : make_sgd({});  // a stand-in after a fault in the name
+  auto made = row ? row->make(optimizer) : make_sgd({});  // a placeholder if the name is faulty
   check_excluded(optimizer, *made, objective.tensors);
   return made;
 }
@@ -389,7 +393,7 @@ void add_leaves(const TomlNode& table, const std::string& prefix,
   }
 }
 
-// Resolves a table of [training] from these keys.
+// Returns the table of [training] with this name, resolved by `read` from `keys`: that is, with all defaults.
 template <typename Read>
 TomlNode resolved_with(std::string_view table, TomlNode keys, const Read& read) {
   TomlNode training;
@@ -407,7 +411,7 @@ TomlNode only(std::initializer_list<const char*> names, const TomlNode& table) {
   return result;
 }
 
-// Erases keys that have the same value as in `usual`, except for the deciding key.
+// Erases keys that have the same value as in `usual`, except for the key `deciding`, which names the table's kind.
 void leave_out(TomlNode& table, std::string_view deciding, const TomlNode& usual) {
   std::erase_if(table.table(), [&](const TomlNode::Member& member) {
     return member.key != deciding && is_same(usual.find(member.key), &member.value);
@@ -430,7 +434,7 @@ void leave_out_defaults_of_method(TomlNode& method) {
   leave_out(method, "algorithm", usual);
 }
 
-// Erases keys that have the same value as in the file's complete table `common`.
+// Erases keys of a method's learning rate that have the same value as in the file's complete table `common`.
 void leave_out_same(TomlNode& rate, const TomlNode& common) {
   const auto starts_at_its_end = [](const TomlNode& one) {
     return is_same(one.find("warmup_start"), one.find("final"));
@@ -450,13 +454,13 @@ std::vector<float> floats_in(const std::filesystem::path& file) {
     const NpyArray array(file);
     if (array.shape().size() != 1 || array.type() != "<f4")
       throw NpyFault(
-          fmt::format("has {} dimensions and elements of type {}; must be one model's parameters, (n,) of "
-                      "float32: numpy.save(\"{}\", a.astype(\"<f4\").ravel())",
+          fmt::format("has {} dimensions and elements of type {}; must contain one model's parameters, float32 of "
+                      "shape (n,): numpy.save(\"{}\", a.astype(\"<f4\").ravel())",
                       array.shape().size(), described_type(array.type()), file.filename().string()));
     std::vector<float> values(array.data<float>(), array.data<float>() + array.shape().front());
     const auto wrong = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
     if (wrong != values.end())
-      throw NpyFault(fmt::format("its number {} is {}; must be finite", wrong - values.begin(), *wrong));
+      throw NpyFault(fmt::format("element {} is {}; must be finite", wrong - values.begin(), *wrong));
     return values;
   } catch (const NpyFault& problem) {
     throw std::runtime_error(fmt::format("{}: {}", file.string(), problem.what()));
@@ -481,27 +485,27 @@ std::string digest_of(const StartingPoint& start) {
   return content_hash(bytes);
 }
 
-// Why the start does not fit the model; empty if it does, or if the model is unknown.
+// Returns why the start does not fit the model; empty if it fits, or if the model is unknown.
 std::string misfit(const StartingPoint& start, const ObjectivePlan& objective) {
   const auto parameters = static_cast<std::int64_t>(start.parameters.size());
   const auto buffers = static_cast<std::int64_t>(start.buffers.size());
   if (objective.parameters == 0) return {};
   if (parameters != objective.parameters)
-    return fmt::format("holds {} parameters; the model has {}", parameters, objective.parameters);
+    return fmt::format("contains {} parameters, but the model has {}", parameters, objective.parameters);
   if (buffers > 0 && buffers != objective.buffers)
-    return fmt::format("has beside it a buffers.npy that holds {} numbers; the model has {}", buffers,
-                       objective.buffers);
+    return fmt::format("fits the model, but buffers.npy in the same folder contains {} numbers; the model has {}",
+                       buffers, objective.buffers);
   return {};
 }
 
-// training.start: the parameters of a finished run, from which a training starts. Null without the key or after a
-// fault.
+// Reads training.start, the file of a finished run's parameters from which the training starts. Returns null without
+// this key, or after a fault.
 std::shared_ptr<const StartingPoint> read_start(Settings& training, const ObjectivePlan& objective, bool time_only) {
-  const Key key{"start", "A finished run's parameters.npy: where the training starts, with buffers.npy beside it.", "",
-                "the model's own first values"};
-  const Key hash{"start_hash", "Written by the program: the digest of these files, which must still be that.", "",
+  const Key key{"start", "A finished run's parameters.npy, from which to start (with buffers.npy in its folder).", "",
+                "the model's initial values"};
+  const Key hash{"start_hash", "Written by the program: the digest of these files, to notice changed contents.", "",
                  "any content"};
-  static_cast<void>(training.has(hash));  // makes the key known, also without a file
+  static_cast<void>(training.has(hash));  // declares the key even if there is no file
   if (!training.has(key)) return nullptr;
   const std::filesystem::path file = training.file("start");
   if (file.empty()) return nullptr;
@@ -513,8 +517,8 @@ std::shared_ptr<const StartingPoint> read_start(Settings& training, const Object
     auto start = std::make_shared<const StartingPoint>(load(file));
     const std::string digest = digest_of(*start);
     if (training.text("start_hash", digest) != digest)
-      training.fault("start_hash",
-                     fmt::format("the content of {} is another, {}; left out, any is right", file.string(), digest));
+      training.fault("start_hash", fmt::format("the digest of {} is now {}: restore the file, or leave out start_hash",
+                                               file.string(), digest));
     const std::string wrong = misfit(*start, objective);
     if (wrong.empty()) return start;
     training.fault("start", fmt::format("{} {}", file.string(), wrong));
@@ -537,7 +541,7 @@ const TomlNode* common_phase_table(const TomlNode& written, FaultList& faults) {
     return nullptr;
   }
   if (const TomlNode* own = common->find("common"))
-    faults.add(own->place, "training.common.common; must be left out: there is one first phase");
+    faults.add(own->place, "training.common.common; must be left out: a common phase has no common phase");
   const TomlNode* takes = common->find("takes");
   if (takes && !takes_body_alone(*common) && inline_toml(*takes) != inline_toml(text("all")))
     faults.add(takes->place,
@@ -548,8 +552,8 @@ const TomlNode* common_phase_table(const TomlNode& written, FaultList& faults) {
   const bool has_method = check_method(*common, faults);
   const TomlNode *steps = common->find("steps"), *epochs = common->find("epochs");
   if (steps && epochs)
-    faults.add(epochs->place, fmt::format("training.common.epochs = {}; must be left out beside steps, the same length",
-                                          inline_toml(*epochs)));
+    faults.add(epochs->place,
+               fmt::format("training.common.epochs = {}; cannot be combined with steps", inline_toml(*epochs)));
   else if (!steps && !epochs)
     faults.add(common->place, "training.common; must have steps or epochs, the length of the phase");
   return (steps || epochs) && has_method ? common : nullptr;
@@ -630,12 +634,12 @@ void describe_common_phase(Settings& root) {
                           std::numeric_limits<std::int64_t>::max());
   common.optional_number({"epochs", "Length of the phase, in passes over the training data.", "epochs", "steps"},
                          Range{.low = 0, .low_open = true, .high_open = true});
-  common.keep_as_written({"method", "Its algorithm and that one's keys; left out: synchronous SGD."});
+  common.keep_as_written({"method", "The phase's algorithm with its keys; by default synchronous SGD."});
   static_cast<void>(
-      common.choice({"takes", "The part of the phase's model that a method starts with: all, or all but the head."},
+      common.choice({"takes", "The part of the phase's model that methods start from: all, or all but the head."},
                     {{"all", false}, {"body", true}}, false));
   for (const char* const tables : described_tables)
-    common.keep_as_written({tables, "Tables [models.*] or [datasets.*], with what is otherwise in the phase."});
+    common.keep_as_written({tables, "Tables [models.*] or [datasets.*] with keys that differ in the phase."});
 }
 
 std::span<const LearningRateRow> learning_rate_schedules() { return learning_rate_rows; }
@@ -644,17 +648,17 @@ std::shared_ptr<const LearningRate> read_learning_rate(Settings& training, const
                                                        const EpochLength& epoch, bool time_only) {
   Settings rate = training.section({"learning_rate", "The learning rate as a function of the step."});
   LearningRate::Options options;
-  const auto* const row =
-      rate.row({"schedule", "Its course after the warm-up."}, learning_rate_rows, time_only ? "constant" : "");
+  const auto* const row = rate.row({"schedule", "How the rate changes after the warm-up."}, learning_rate_rows,
+                                   time_only ? "constant" : "");
   if (row) options.shape = row->shape;
   options.peak =
       rate.number({"peak", "The highest rate, after the warm-up."}, {.low = 0, .low_open = true, .high_open = true},
                   time_only ? std::optional(options.peak) : std::nullopt);
-  options.final = rate.number({"final", "The rate at the end of a schedule that has one."}, non_negative, 1e-6);
+  options.final = rate.number({"final", "The rate at the end of a schedule with an end."}, non_negative, 1e-6);
   options.warmup_start = rate.number({"warmup_start", "The rate of the warm-up's first step."}, non_negative,
                                      Stated(options.final, "final"));
   options.counter = rate.choice(
-      {"counter", "The counter: steps done, the next step's number, or an optimizer's counter (1, 1, 2, ...)."},
+      {"counter", "What the schedule counts: steps done, the next step, or an optimizer's counter (1, 1, 2, ...)."},
       {{"done", LearningRate::Counter::done},
        {"next", LearningRate::Counter::next},
        {"optimizer", LearningRate::Counter::optimizer}},
@@ -701,7 +705,7 @@ TrainingSection read_training(Settings& root, ObjectiveContext context, std::opt
   TrainingSection result;
   Settings training = root.section({"training", "The model, its data, and the optimizer."});
   const Step start_steps = training.integer(
-      {"start_steps", "Steps that lie before the first one: samples, and what is drawn for them, go on from there.",
+      {"start_steps", "Skips the data (and random draws) of this many steps, to continue an earlier run's data.",
        "steps"},
       0, most_start_steps, 0);
   result.first_step = context.first_step = after_common_phase.value_or(start_steps);
@@ -713,7 +717,7 @@ TrainingSection read_training(Settings& root, ObjectiveContext context, std::opt
     if (!training.has("dataset")) training.leave_out("dataset");
     const std::int64_t most = std::numeric_limits<std::int32_t>::max();
     const std::int64_t parameters =
-        training.integer({"parameters", "Size of the model that a run without one sends, in parameters of 4 bytes."}, 0,
+        training.integer({"parameters", "Without a model: the size of the model to send, in parameters of 4 bytes."}, 0,
                          most * std::int64_t{sizeof(float)});
     result.objective.parameters = parameters;
   }
@@ -721,7 +725,7 @@ TrainingSection read_training(Settings& root, ObjectiveContext context, std::opt
   plan.tensors = result.objective.tensors;
   plan.memory = result.objective.memory;
   plan.options.clip_norm = training.number(
-      {"clip_norm", "Largest global norm of a gradient, 0: none; algorithms/README.md says which one a family clips."},
+      {"clip_norm", "Largest global norm of gradients; 0: none. See algorithms/README.md for which gradients."},
       {.low = 0, .high_open = true}, 0.0);
   plan.optimizer = read_optimizer(training, result.objective);
   plan.samples_per_micro_batch = result.objective.samples_per_micro_batch;
@@ -729,8 +733,8 @@ TrainingSection read_training(Settings& root, ObjectiveContext context, std::opt
   plan.options.start = read_start(training, result.objective, plan.time_only);
   if (takes_common)
     training.keep_as_written({"common",
-                              "A first phase of all methods: keys of [training] that are otherwise in it, and "
-                              "steps or epochs."});
+                              "A first phase that all methods share: its length in steps or epochs, and its own "
+                              "keys of [training]."});
   if (takes_common && plan.time_only && training.has("common"))
     training.fault("common", "must be left out: there is no model");
   plan.make_objective = result.objective.load;
@@ -742,7 +746,7 @@ TrainingSection read_training(Settings& root, ObjectiveContext context, std::opt
 std::optional<Step> steps_of_epochs(Settings& settings, std::string_view key, double epochs, const EpochLength& epoch) {
   constexpr double most = 1e15;
   if (epoch.steps) return Step{std::llround(std::min(epochs * static_cast<double>(epoch.steps->value()), most))};
-  if (!epoch.is_faulty) settings.fault(key, "must not count epochs: there is no data set that fixes their length");
+  if (!epoch.is_faulty) settings.fault(key, "cannot be in epochs: without a data set an epoch has no length");
   return std::nullopt;
 }
 

@@ -14,7 +14,7 @@ namespace syncopate {
 
 namespace {
 
-// The point at which methods are tuned for the given point.
+// Returns the point at which methods are tuned for the given point: axes in `where` have the entry named there.
 SweepPoint tuning_point(SweepPoint point, const TuneSection& tune) {
   for (const auto& [axis, entry] : tune.fixed) point[axis] = entry;
   return point;
@@ -30,8 +30,8 @@ std::vector<Patch> patches_to(const std::vector<VariedKey>& axes, const Setting&
   return patches;
 }
 
-// Aims a trial's target at the validation split if there is one. Settings are judged by held-out samples, but runs by
-// the test set, as the file says.
+// Sets a trial's target on the validation split if there is one, because settings must be judged by held-out samples.
+// The runs after tuning keep the file's own target, which may be on the test set.
 void aim_at_validation(TomlNode& root, std::size_t method, const SourcePlace& place) {
   const auto holds_out = [](const TomlNode* training) {
     return training && training->is_table() && training->find("validation_samples");
@@ -44,7 +44,7 @@ void aim_at_validation(TomlNode& root, std::size_t method, const SourcePlace& pl
     evaluation->set("target_of", place, {std::string("validation"), place});
 }
 
-// The document of a trial, without [recording].
+// Returns the document of a trial, without [recording].
 TomlNode document_of_trial(const Expansion& all, std::size_t point, std::size_t method,
                            const std::vector<VariedKey>& axes, const Setting& setting, std::uint64_t seed,
                            const TuneSection& tune) {
@@ -64,24 +64,24 @@ std::vector<Setting> settings_of(const std::vector<VariedKey>& axes) {
   return settings;
 }
 
-// Whether the model's loss is a formula, such as the quadratic's: it has no samples to hold out, and its test reveals
-// nothing.
+// Whether the model's loss is a formula, such as the quadratic's. Such a model has no samples to hold out, and its test
+// loss may judge settings.
 bool is_formula(const ObjectivePlan& objective) { return objective.load && !objective.load_kinds; }
 
-// Why the measure cannot judge settings; empty if it can.
+// Returns why the measure cannot judge settings; empty if it can.
 std::string why_not_judged_by(const std::string& name, const Definition& trained) {
   const bool has_data = !is_formula(trained.training.objective);
-  if (measure_named(name)->better == Better::neither) return "must be one of which less or more is better";
+  if (measure_named(name)->better == Better::neither) return "must be a measure with a better direction (less or more)";
   if (has_data && name.find("test_") != std::string::npos)
-    return "must be none of the test set, on which the best settings are evaluated";
+    return "must not be a measure of the test set, on which the best settings are evaluated";
   const std::string why = why_not_measured(name, trained);
   if (!why.empty()) return why;
   if (has_data && name.find("to_target") != std::string::npos && !trained.evaluation.targets_validation)
-    return "goes by the validation split: must stand beside training.validation_samples";
+    return "uses the validation split: set training.validation_samples";
   return "";
 }
 
-// The measure's name; empty after a fault.
+// Returns the name of the measure that judges settings; empty after a fault.
 std::string measure_of_tuning(const TuneSection& tune, const std::vector<Definition>& methods, FaultList& faults) {
   const auto all_have = [&methods](const char* measure) {
     return std::ranges::all_of(methods, [&](const Definition& one) { return why_not_measured(measure, one).empty(); });
@@ -98,24 +98,24 @@ std::string measure_of_tuning(const TuneSection& tune, const std::vector<Definit
     return {};
   }
   if (!all_have("final_train_loss")) {
-    faults.add(tune.place, "tune.measure is missing; must be named where no model is trained, such as step_time_s");
+    faults.add(tune.place, "tune.measure is missing; must be set if no model is trained, for example to step_time_s");
     return {};
   }
   if (std::ranges::all_of(methods, [](const Definition& one) { return is_formula(one.training.objective); }))
     return "final_test_loss";
   if (!all_have("final_validation_loss")) {
     faults.add(tune.place,
-               "tune; judges by the validation split: must stand beside training.validation_samples, or name a measure "
-               "that needs none");
+               "tune; uses the validation split: set training.validation_samples, or a `measure` that does not need "
+               "the split");
     return {};
   }
   return all_have("final_validation_accuracy") ? "final_validation_accuracy" : "final_validation_loss";
 }
 
-// The groups of all methods at their tuning points.
+// The tuning groups of all methods at their tuning points.
 class Groups {
  public:
-  // The first two arguments must outlive it.
+  // `all` and `tune` must outlive this object.
   Groups(const Expansion& all, const TuneSection& tune, FaultList& faults) : all_(all), tune_(tune) {
     for (std::size_t point = 0; point < all.points.size(); ++point)
       if (tuning_point(all.points[point], tune) == all.points[point]) {
@@ -126,7 +126,7 @@ class Groups {
 
   std::vector<TuningGroup> groups{};
   std::vector<std::size_t> points{};  // point of each group
-  std::vector<Definition> trained{};
+  std::vector<Definition> trained{};  // by method, at the first tuning point
 
   std::size_t of(std::size_t point, std::size_t method) const {
     return found_.at({numbers_.at(tuning_point(all_.points[point], tune_)), method});
@@ -143,7 +143,7 @@ class Groups {
     return names;
   }
 
-  // The fingerprint of a setting's first trial; nullopt after faults, which it adds.
+  // Returns the fingerprint of a setting's first trial. Adds the faults of its document; then returns nullopt.
   std::optional<std::string> fingerprint(std::size_t point, std::size_t method, const Setting& setting,
                                          FaultList& faults) {
     const Reading one =
@@ -156,8 +156,8 @@ class Groups {
     return fmt::format("{} {}", method, fingerprint_of(one));
   }
 
-  // Adds a group. If the sweep does not affect the method, its trials are those of an earlier point, and it shares that
-  // group.
+  // Adds a group. If the sweep does not affect the method, its trials equal those of an earlier point, and both points
+  // share that group.
   void add(std::size_t point, std::size_t method, FaultList& faults) {
     const std::vector<Setting> settings = settings_of(tune_.axes[method]);
     const std::optional<std::string> first = fingerprint(point, method, settings.front(), faults);
@@ -174,7 +174,8 @@ class Groups {
     for (std::size_t i = 1; i < settings.size(); ++i) {
       const std::optional<std::string> next = fingerprint(point, method, settings[i], faults);
       if (next && !fingerprints.insert(*next).second)
-        faults.add(tune_.place, fmt::format("tune; settings of \"{}\" make the same run: must hold no value twice",
+        faults.add(tune_.place, fmt::format("tune; two settings of \"{}\" make the same run: each value must be listed "
+                                            "once, and must affect the method",
                                             tune_.methods[method]));
     }
     found_[{point, method}] = groups.size();
@@ -201,12 +202,12 @@ void read_own_keys(Settings& table, TuneSection& section) {
                                                 0, std::numeric_limits<std::int64_t>::max()))
     section.seeds.push_back(static_cast<std::uint64_t>(seed));
   section.measure =
-      table.text({"measure", "The measure that judges settings: one of `table`'s, but none of the test set."},
-                 Stated<std::string>("", "final_validation_accuracy, or the loss where there is none"));
+      table.text({"measure", "The measure that judges settings, named as in `table`; not of the test set."},
+                 Stated<std::string>("", "final_validation_accuracy, or the loss without an accuracy"));
   if (section.measure.empty()) table.leave_out("measure");
   section.extensions = static_cast<int>(table.integer(
-      {"extend", "How often a grid grows by another value where its best setting is at an edge, at most."}, 0, 100, 2));
-  table.keep_as_written({"where", "Values of what varies at which methods are tuned, for all of its values."});
+      {"extend", "How often a grid may grow by one value while its best setting is at an edge."}, 0, 100, 2));
+  table.keep_as_written({"where", "Swept keys with the one value at which methods are tuned, for all of its values."});
 }
 
 std::string text_of(const TomlNode& value) {
@@ -224,14 +225,14 @@ class TuneReader {
     section_.place = tune.place;
     read_settings(tune);
     read_methods();
-    if (section_.methods.empty()) return {};  // reported elsewhere
+    if (section_.methods.empty()) return {};  // definition.cpp reports it
     if (const TomlNode* where = tune.find("where")) read_where(*where);
     read_keys(tune);
     check_seeds(tune);
     if (faults_.size() > faults_before) return {};
     join();
     if (!section_.axes.empty() && std::ranges::all_of(section_.axes, &std::vector<VariedKey>::empty)) {
-      if (!left_out_) faults_.add(tune.place, "tune; must have keys with the values that they are tried with");
+      if (!left_out_) faults_.add(tune.place, "tune; must contain at least one key with the values to try");
       return {};
     }
     check_numbers(tune);
@@ -262,11 +263,11 @@ class TuneReader {
     section_.axes.resize(section_.methods.size());
   }
 
-  // Reads `where`: axes are named by the names of their entries.
+  // Reads `where`, whose members name an axis and one of its values.
   void read_where(const TomlNode& where) {
     if (!where.is_table())
-      return faults_.add(where.place,
-                         fmt::format("tune.where = {}; must be a table of what varies", inline_toml(where)));
+      return faults_.add(
+          where.place, fmt::format("tune.where = {}; must be a table of swept keys or `variant`", inline_toml(where)));
     for (const TomlNode::Member& member : where.table()) {
       const std::string value = text_of(member.value);
       std::vector<std::string> keys, values;
@@ -286,15 +287,15 @@ class TuneReader {
     }
   }
 
-  // `keys`: all keys that vary; `values`: values of the member's key, empty if it does not vary.
+  // `keys`: all swept keys; `values`: the values of the member's key, empty if it is not swept.
   void add_fault_of_where(const TomlNode::Member& member, const std::string& value, const std::set<std::string>& keys,
                           const std::vector<std::string>& values) {
     if (values.empty()) {
       const NamesToChoose choice = names_to_choose(member.key, std::vector<std::string>(keys.begin(), keys.end()));
       const std::string list =
-          keys.empty() ? ": the file sweeps nothing and has no variants" : ", one of " + choice.list;
-      faults_.add(member.place, fmt::format("tune.where; {}\"{}\" must be what varies{}{}", choice.before, member.key,
-                                            list, choice.after));
+          keys.empty() ? ", but the file sweeps nothing and has no variants" : ", one of " + choice.list;
+      faults_.add(member.place, fmt::format("tune.where; {}\"{}\" must be a swept key or \"variant\"{}{}",
+                                            choice.before, member.key, list, choice.after));
       return;
     }
     const NamesToChoose choice = names_to_choose(value, values);
@@ -322,25 +323,25 @@ class TuneReader {
       throw KeyPathFault("must be a key of [training] or of a method: methods.LABEL.key");
     if (!is_of_method) return;
     static_cast<void>(element_index(*root_.find("methods"), path[1]));  // throws if there is no such method
-    if (path[2] == "label" || path[2] == "algorithm")
-      throw KeyPathFault("must not be tuned: it says which method it is");
+    if (path[2] == "label" || path[2] == "algorithm") throw KeyPathFault("must not be tuned: it identifies the method");
   }
 
-  // Whether a sweep or variant sets the key. That is a fault, unless the command line sweeps the key.
+  // Whether a sweep or variant sets the key. This is a fault, except if the command line sweeps the key.
   bool is_swept(const VariedKey& axis, const Path& path) {
     for (const SweepAxis& varies : swept_)
       for (const SweepEntry& entry : varies.entries)
         for (const Patch& patch : entry.patches) {
           if (!begins_with(path, patch.path) && !begins_with(patch.path, path)) continue;
           if (patch.place.source == command_line_source) return true;
-          faults_.add(axis.place, fmt::format("tune.\"{}\"; must not be tuned: \"{}\" varies, which sets it", axis.key,
-                                              entry.names.front().name.first == "variant" ? "variant" : patch.key));
+          faults_.add(axis.place,
+                      fmt::format("tune.\"{}\"; must not be tuned: the sweep or variants set it (\"{}\")", axis.key,
+                                  entry.names.front().name.first == "variant" ? "variant" : patch.key));
           return true;
         }
     return false;
   }
 
-  // Gives each method the common axes and its own.
+  // Sets each method's axes: the keys of [training], except those that the method overrides, and the method's own keys.
   void join() {
     const auto add_unless_swept = [&](std::size_t method, VariedKey axis, const Path& written) {
       if (is_swept(axis, written) || is_swept(axis, axis.path))
@@ -365,21 +366,21 @@ class TuneReader {
 
   void check_seeds(const TomlNode& tune) {
     const TomlNode *own = tune.find("seeds"), *seeds = root_.find("seeds");
-    if (!own || !own->is_array()) return;  // reported elsewhere
+    if (!own || !own->is_array()) return;  // read_settings reports it
     std::set<std::uint64_t> others, seen;
     if (!seeds) others = {1};
     if (seeds && seeds->is_array())
       for (const TomlNode& seed : seeds->array())
         if (const auto* number = std::get_if<std::int64_t>(&seed.value))
           others.insert(static_cast<std::uint64_t>(*number));
-    if (own->array().empty()) faults_.add(own->place, "tune.seeds = []; must have at least one seed");
+    if (own->array().empty()) faults_.add(own->place, "tune.seeds = []; must list at least one seed");
     for (const std::uint64_t seed : section_.seeds)
       if (others.contains(seed) || !seen.insert(seed).second)
-        faults_.add(
-            own->place,
-            fmt::format("tune.seeds = {}; {}", inline_toml(*own),
-                        others.contains(seed) ? fmt::format("must be none of the experiment's seeds, such as {}", seed)
-                                              : fmt::format("must hold {} once", seed)));
+        faults_.add(own->place,
+                    fmt::format("tune.seeds = {}; {}", inline_toml(*own),
+                                others.contains(seed)
+                                    ? fmt::format("must not contain the experiment's own seeds, such as {}", seed)
+                                    : fmt::format("must not list {} twice", seed)));
   }
 
   void check_numbers(const TomlNode& tune) {
@@ -390,7 +391,7 @@ class TuneReader {
           fmt::format("{}\"{}\" has {}", text.empty() ? "" : ", ", section_.methods[method], section_.settings(method));
       differ |= section_.settings(method) != section_.settings(0);
     }
-    if (differ) faults_.add(tune.place, fmt::format("tune; must try all methods with as many settings: {}", text));
+    if (differ) faults_.add(tune.place, fmt::format("tune; must try equally many settings for each method: {}", text));
   }
 
   const TomlNode& root_;
@@ -399,7 +400,7 @@ class TuneReader {
   TuneSection section_;
   std::vector<VariedKey> common_;
   std::vector<std::pair<std::size_t, VariedKey>> own_;  // by method
-  bool left_out_ = false;                               // a key was left to the command line
+  bool left_out_ = false;                               // whether a key is not tuned because the command line sets it
 };
 
 }  // namespace
@@ -468,8 +469,8 @@ std::optional<TuneSection> read_tune(const TomlNode& root, const std::vector<Swe
 
 void describe_tune(Settings& root) {
   TuneSection ignored;
-  Settings table = root.section(
-      {"tune", "Keys of [training] and of methods, each with the values that it is tried with before the runs."});
+  Settings table =
+      root.section({"tune", "Keys of [training] and of methods, each with values to try before the runs."});
   read_own_keys(table, ignored);
 }
 

@@ -14,7 +14,8 @@ namespace syncopate {
 
 namespace {
 
-// Keys of [sweep] in groups, as `zip` makes them: keys of a group vary together and have equal numbers of values.
+// Keys of [sweep] in groups. `zip` defines groups of several keys: these vary together, and each has the same number of
+// values. Every other key is a group of its own.
 using SweptKeys = std::vector<std::vector<VariedKey>>;
 
 constexpr const char* zip = "zip";
@@ -22,13 +23,13 @@ constexpr const char* zip = "zip";
 void check_swept(const VariedKey& swept) {
   const std::string& key = swept.path.front();
   const auto must_not = [](const char* reason) { throw KeyPathFault(fmt::format("must not be swept: {}", reason)); };
-  if (key == "seeds") must_not("the list of seeds has a run for each of them");
-  if (key == "name") must_not("it names the directory of all the runs");
-  if (key == "description") must_not("it is the title of plots; a text with commas stands in quotes");
-  if (key == "sweep" || key == "variants" || key == "profiles" || key == "tune") must_not("it is no key of a run");
+  if (key == "seeds") must_not("each seed in the list is run anyway");
+  if (key == "name") must_not("it names the directory of all runs");
+  if (key == "description") must_not("it is the title of plots; put quotes around a text with commas");
+  if (key == "sweep" || key == "variants" || key == "profiles" || key == "tune") must_not("it is not a key of a run");
 }
 
-// Removes keys of the file that the command line sweeps, too.
+// Removes keys of the file's [sweep] that the command line sweeps as well.
 void leave_to_command_line(std::vector<VariedKey>& keys) {
   std::set<std::vector<std::string>> paths;
   const auto is_of_command_line = [](const VariedKey& key) { return key.place.source == command_line_source; };
@@ -37,7 +38,7 @@ void leave_to_command_line(std::vector<VariedKey>& keys) {
   std::erase_if(keys, [&](const VariedKey& key) { return !is_of_command_line(key) && paths.contains(key.path); });
 }
 
-// zip = ["a", "b"], or several such lists.
+// Returns the lists of keys in zip = ["a", "b"] or zip = [["a", "b"], ["c", "d"]].
 std::vector<TomlNode> lists_to_zip(const TomlNode& root, FaultList& faults) {
   const TomlNode* node = root.find("sweep")->find(zip);
   if (!node) return {};
@@ -54,7 +55,8 @@ std::vector<TomlNode> lists_to_zip(const TomlNode& root, FaultList& faults) {
   return {};
 }
 
-// Indices of the list's keys. Empty if one is not swept, which the command line may have caused.
+// Returns the indices in `keys` of the keys in the list. Empty if one of them is not swept: that is a fault, unless the
+// command line sets that key.
 std::vector<std::size_t> named_by(const TomlNode& root, const TomlNode& list, const std::vector<VariedKey>& keys,
                                   FaultList& faults) {
   std::vector<std::size_t> named;
@@ -81,7 +83,8 @@ std::vector<std::size_t> named_by(const TomlNode& root, const TomlNode& list, co
   if (is_left_out) return {};
   for (const std::size_t key : named)
     if (keys[key].values.size() != keys[named.front()].values.size()) {
-      faults.add(list.place, fmt::format("sweep.zip = {}; must be keys of as many values: \"{}\" has {}, \"{}\" has {}",
+      faults.add(list.place, fmt::format("sweep.zip = {}; must be keys with equal numbers of values: \"{}\" has {}, "
+                                         "\"{}\" has {}",
                                          inline_toml(list), keys[named.front()].key, keys[named.front()].values.size(),
                                          keys[key].key, keys[key].values.size()));
       return {};
@@ -89,15 +92,15 @@ std::vector<std::size_t> named_by(const TomlNode& root, const TomlNode& list, co
   return named;
 }
 
-// Whether the table of [sweep], or one within it, names nothing to sweep.
+// Whether the table [sweep] is empty, or contains only empty tables.
 bool sweeps_nothing(const TomlNode& table) {
   return std::ranges::all_of(table.table(), [](const TomlNode::Member& member) {
     return member.value.is_table() && !is_range(member.value) && sweeps_nothing(member.value);
   });
 }
 
-// Reads [sweep] in the order of the file; a group stands at its first key. Leaves out faulty keys, and keys that the
-// command line sets.
+// Reads [sweep] in the order of the file. A group has the position of its first key. Leaves out faulty keys, and keys
+// that the command line sets.
 SweptKeys read_swept_keys(const TomlNode& root, FaultList& faults) {
   const TomlNode* sweep = root.find("sweep");
   if (!sweep) return {};
@@ -106,14 +109,14 @@ SweptKeys read_swept_keys(const TomlNode& root, FaultList& faults) {
     return {};
   }
   if (sweeps_nothing(*sweep)) {
-    faults.add(sweep->place, "sweep; must hold a key with its values, such as \"cluster.workers\" = [2, 4]");
+    faults.add(sweep->place, "sweep; must contain a key with its values, such as \"cluster.workers\" = [2, 4]");
     return {};
   }
   const std::size_t faults_before = faults.size();
   std::vector<VariedKey> keys = read_varied_keys(
       root, *sweep, "sweep", [](const std::string& member) { return member == zip; }, check_swept, faults);
   std::erase_if(keys, [&root](const VariedKey& key) { return is_set_by_command_line(root, key.path); });
-  if (faults.size() > faults_before) return {};  // keys are missing, so groups would look faulty, too
+  if (faults.size() > faults_before) return {};  // keys are missing, so the check of groups would report false faults
   leave_to_command_line(keys);
   std::vector<std::optional<std::size_t>> group_of(keys.size());
   std::size_t groups = 0;
@@ -121,7 +124,7 @@ SweptKeys read_swept_keys(const TomlNode& root, FaultList& faults) {
     for (const std::size_t key : named_by(root, list, keys, faults)) {
       if (group_of[key])
         faults.add(list.place,
-                   fmt::format("sweep.zip = {}; \"{}\" stands there twice", inline_toml(list), keys[key].key));
+                   fmt::format("sweep.zip = {}; must not list \"{}\" twice", inline_toml(list), keys[key].key));
       group_of[key] = groups;
     }
     ++groups;
@@ -139,7 +142,7 @@ SweptKeys read_swept_keys(const TomlNode& root, FaultList& faults) {
   return result;
 }
 
-// The table [sweep] that would be read as these keys.
+// Returns a table [sweep] that reads back as these keys.
 TomlNode written(const SweptKeys& groups, const SourcePlace& place) {
   TomlNode sweep{TomlNode::Table{}, place};
   TomlNode::Array zips;
@@ -167,7 +170,7 @@ TomlNode written(const SweptKeys& groups, const SourcePlace& place) {
   return sweep;
 }
 
-// Indices of the methods that the patches affect; empty: all.
+// Returns the indices of the methods that the patches affect; empty: all methods.
 std::set<std::size_t> methods_of(std::span<const Patch> patches) {
   std::set<std::size_t> methods;
   for (const Patch& patch : patches) {
@@ -186,7 +189,8 @@ std::string text_of(const std::vector<PointName>& sweep) {
   return text;
 }
 
-// `places`: indices of runs by fingerprint.
+// Adds the runs of a sweep point, except for runs that an earlier point already has. `places`: indices in `made.runs`
+// by fingerprint and method.
 void add_runs(const Expansion& all, std::size_t point, const Tuned& tuned, std::map<std::string, std::size_t>& places,
               ExpandedRuns& made) {
   std::vector<Run>& runs = made.runs;
@@ -205,8 +209,8 @@ void add_runs(const Expansion& all, std::size_t point, const Tuned& tuned, std::
         keep_what_is_equal(runs[place->second].sweep, run.sweep);
       else if (!is_new && runs[place->second].sweep != run.sweep)
         throw ConfigurationFault(fmt::format(
-            "{}: sweep; {} and {} make the same run of \"{}\"; must hold no value twice", all.axes.front().place.text(),
-            text_of(runs[place->second].sweep), text_of(run.sweep), run.method));
+            "{}: sweep; {} and {} make the same run of \"{}\"; must not list a value twice",
+            all.axes.front().place.text(), text_of(runs[place->second].sweep), text_of(run.sweep), run.method));
       if (!is_new) continue;
       runs.push_back(std::move(run));
       made.points.push_back(point);
@@ -230,14 +234,15 @@ SweepAxis axis_of(const std::vector<VariedKey>& group) {
   return axis;
 }
 
-// Checks that a variant or profile has no keys that belong to the whole file.
+// Checks that a variant or profile does not set keys that concern the whole file.
 void check_keys(const TomlNode& table, const std::string& name, FaultList& faults) {
   for (const char* const key : {"name", "seeds", "sweep", "variants", "profiles", "claim", "tune"}) {
     const std::string_view of_file = key;
     const bool is_of_profile = name.starts_with("profiles") && (of_file == "seeds" || of_file == "tune");
     const TomlNode* found = table.find(key);
     if (found && !is_of_profile)
-      faults.add(found->place, fmt::format("{}.{}; must be a key of a run: this one is the whole file's", name, key));
+      faults.add(found->place,
+                 fmt::format("{}.{}; must be a key of a run: this key concerns the whole file", name, key));
   }
 }
 
@@ -249,14 +254,14 @@ std::string label_of(const TomlNode& variant, const std::string& name, FaultList
   return "";
 }
 
-// Reads [[variants]]: label = "...", and keys as patches_of reads them. nullopt if there are none, or after a fault: no
-// label, a repeated label, a key that cannot be resolved.
+// Reads [[variants]]: label = "..." and further keys (see patches_of). Returns nullopt if there are no variants, or
+// after a fault: a missing or repeated label, or a key that cannot be resolved.
 std::optional<SweepAxis> read_variants(const TomlNode& root, FaultList& faults) {
   const TomlNode* variants = root.find("variants");
   if (!variants) return {};
   const std::size_t faults_before = faults.size();
   if (!variants->is_array_of_tables()) {
-    faults.add(variants->place, "variants; must be tables, [[variants]], at least one");
+    faults.add(variants->place, "variants; must be tables, [[variants]]");
     return {};
   }
   SweepAxis axis{.place = variants->place, .entries = {}};
@@ -279,7 +284,7 @@ std::optional<SweepAxis> read_variants(const TomlNode& root, FaultList& faults) 
   return axis;
 }
 
-// Checks that no axis changes a key, or a part of a table, that another one changes.
+// Checks that no axis changes a key, or a part of a table, that another axis changes.
 void check_overlaps(const SweptKeys& groups, const std::optional<SweepAxis>& variants, FaultList& faults) {
   struct Named {
     Path path;
@@ -302,7 +307,7 @@ void check_overlaps(const SweptKeys& groups, const std::optional<SweepAxis>& var
       if (inner == outer || both_of_variants || (same && inner < outer)) continue;
       if (!begins_with(all[inner].path, all[outer].path)) continue;
       faults.add(all[inner].place, fmt::format("{}; must not be swept together with {}, which {}", all[inner].text,
-                                               all[outer].text, same ? "is the same" : "holds it"));
+                                               all[outer].text, same ? "is the same key" : "contains this key"));
     }
 }
 
@@ -328,7 +333,7 @@ std::string solved_note(const TomlNode& method) {
   const auto asked = std::get<std::int64_t>(rounds->value), made = std::get<std::int64_t>(found->value);
   std::string note = fmt::format("period.{} = {} makes {} {}", key, inline_toml(*period->find(key)), made,
                                  made == 1 ? "round" : "rounds");
-  if (made != asked) note += fmt::format(", the nearest to {} that there is", asked);
+  if (made != asked) note += fmt::format(", the nearest possible number to {}", asked);
   return note;
 }
 
@@ -405,7 +410,7 @@ void apply_profiles(TomlNode& root, std::span<const std::string> names, FaultLis
       continue;
     }
     check_keys(member.value, name, faults);
-    patches_of(root, member.value, name, "", faults);  // also reports faults of profiles that are not requested
+    patches_of(root, member.value, name, "", faults);  // reports faults even of profiles that are not requested
   }
   for (const std::string& name : names) {
     const TomlNode* profile = profiles.find(name);

@@ -1,9 +1,11 @@
 // Sweeps, variants, profiles and tuning: everything that varies over the runs of an experiment.
-//   [sweep]       keys with several values, "training.learning_rate.peak" = [0.1, 0.2]: a run for each combination, the
-//                 last key varying fastest; keys that `zip` names together take their n-th values together
-//   [[variants]]  named sets of keys, which vary slowest; each run has one
-//   [profiles]    named sets of keys, [profiles.NAME], that the command line applies
-//   [tune]        values that each method is tried with before the runs are made
+//   [sweep]       Keys with several values, such as "training.learning_rate.peak" = [0.1, 0.2]. Each combination of
+//                 values is run; the last key varies fastest. Keys in one list of `zip` take their n-th values
+//                 together.
+//   [[variants]]  Named sets of keys. Each run has one of them. They vary slowest.
+//   [profiles]    Named sets of keys, [profiles.NAME], that `--profile NAME` applies.
+//   [tune]        Values to try for each method before the runs: the runs take the best ones.
+// An axis is what varies independently: the variants, a swept key, or swept keys in one list of `zip`.
 #pragma once
 
 #include <cstddef>
@@ -28,11 +30,11 @@ namespace syncopate {
 // A key or "variant", and its value, as shown to users.
 using PointName = std::pair<std::string, std::string>;
 
-// One of the values of an axis.
+// One value of an axis.
 struct SweepEntry {
   struct Name {
     PointName name;
-    std::set<std::size_t> methods{};  // indices of the methods that it affects; empty: all
+    std::set<std::size_t> methods{};  // indices of the methods that the value affects; empty: all
   };
   std::vector<Patch> patches;
   std::vector<Name> names;
@@ -43,21 +45,22 @@ struct SweepAxis {
   std::vector<SweepEntry> entries;
 };
 
-// One combination: an entry per axis.
+// One combination of values: the index of an entry for each axis.
 using SweepPoint = std::vector<std::size_t>;
 
-// The axes of the document. Repeated values, and axes within other axes, are faults. A key that the command line sets
-// is no longer swept or changed by variants. Rewrites [sweep] accordingly: each key in quotes, with its values and
-// their names.
+// Returns the axes of the document. Repeated values are faults, and so is an axis that changes a part of another axis's
+// table. Keys that the command line sets are neither swept nor changed by variants. Rewrites [sweep] accordingly: each
+// key in quotes, with its values and their labels.
 std::vector<SweepAxis> read_sweep(TomlNode& root, FaultList& faults);
 
-// The product; the largest number if it does not fit.
+// Returns the product, or the largest number if it overflows.
 constexpr std::uint64_t saturated_product(std::uint64_t a, std::uint64_t b) {
   constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
   return b != 0 && a > most / b ? most : a * b;
 }
 
-// All combinations of one index per axis; the last axis varies fastest. `size`: the number of values of an axis.
+// Returns all combinations of one index per axis. The last axis varies fastest. `size` returns the number of values of
+// an axis.
 template <typename Axis, typename Size>
 std::vector<std::vector<std::size_t>> combinations(const std::vector<Axis>& axes, const Size& size) {
   std::vector<std::vector<std::size_t>> all = {{}};
@@ -73,19 +76,19 @@ std::vector<std::vector<std::size_t>> combinations(const std::vector<Axis>& axes
   return all;
 }
 
-// The number of combinations; saturated_product's largest number if it does not fit.
+// Returns the number of combinations, or the largest number if it overflows.
 std::uint64_t number_of_points(const std::vector<SweepAxis>& axes);
 
-// All combinations; without axes one empty point.
+// Returns all combinations. Without axes, that is one empty point.
 std::vector<SweepPoint> sweep_points(const std::vector<SweepAxis>& axes);
 
-// Puts the point's values into the document.
+// Sets the point's values in the document.
 void apply_sweep(TomlNode& root, const std::vector<SweepAxis>& axes, const SweepPoint& point, FaultList& faults);
 
-// Names of the point for the method with this index. Leaves out names that concern only other methods.
+// Returns the names of the point's values. Leaves out values that affect only methods other than the given one.
 std::vector<PointName> describe_point(const std::vector<SweepAxis>& axes, const SweepPoint& point, std::size_t method);
 
-// An experiment file at every point, from which runs_of makes the runs.
+// An experiment file at every sweep point, the input of runs_of.
 struct Expansion {
   std::string file;
   LoadOptions options;
@@ -96,64 +99,67 @@ struct Expansion {
   std::vector<std::uint64_t> seeds;
 };
 
-// The tuned values of a method at a point; nullopt: its runs are not made.
+// Returns the tuned values of a method at a point; nullopt: there are none, so its runs are skipped.
 using Tuned = std::function<std::optional<std::vector<Patch>>(std::size_t point, std::size_t method)>;
 
 struct ExpandedRuns {
   std::vector<Run> runs;
-  std::vector<std::size_t> points;  // by run: the first point that makes this run
+  std::vector<std::size_t> points;  // by run: the first point with this run
 };
 
-// Ordered by point, method and seed. Leaves out runs that an earlier point makes already, because the swept key affects
-// another method or this method overrides it. Throws ConfigurationFault, also if different values make the same run.
+// Returns the runs, ordered by point, method and seed. A run that is equal to a run of an earlier point is left out:
+// the swept key affects only other methods, or this method overrides it. Throws ConfigurationFault if a run cannot be
+// read, or if different values of a swept key that affects the method make the same run.
 ExpandedRuns runs_of(const Expansion& all, const Tuned& tuned = {});
 
-// Removes keys in which the two differ: they do not affect the method.
+// Removes from `sweep` the keys whose values differ in `other`. Call it for two points that make the same run, which
+// therefore does not depend on these keys.
 void keep_what_is_equal(std::vector<PointName>& sweep, const std::vector<PointName>& other);
 
-// The key, in a method's resolved table, that records the target of a solved number
-// (algorithms/local_sgd/sync_period.hpp).
+// A file may ask for a number of rounds instead of a coefficient or period, which is then solved for
+// (algorithms/local_sgd/sync_period.hpp). This key of a method's resolved table records what was asked for.
 inline constexpr const char* solved_for = "solved_for";
 
-// A note for users about an entry of [[methods]]: "period.coefficient = 0.0627 makes 470 rounds". It includes the
-// requested number if that differs. Empty if no number was solved for.
+// Returns a note for users about an entry of [[methods]], such as "period.coefficient = 0.0627 makes 470 rounds". The
+// note includes the requested number if it differs from that. Empty if no number was solved for.
 std::string solved_note(const TomlNode& method);
 
-// The document with targets, such as { rounds = 470 }, in place of solved numbers: its runs solve for them again, over
-// their own steps and rates.
+// Returns the document with the requested targets, such as { rounds = 470 }, in place of solved numbers. Whoever runs
+// that document with other steps or learning rates gets numbers that are solved for these.
 TomlNode with_numbers_as_asked(TomlNode document);
 
-// Puts the keys of these profiles into the document, in this order, and removes [profiles]. A missing profile is a
+// Sets the keys of these profiles in the document, in this order, and removes [profiles]. An unknown profile is a
 // fault.
 void apply_profiles(TomlNode& root, std::span<const std::string> names, FaultList& faults);
 
 struct TuneSection {
   SourcePlace place{};
   std::vector<std::uint64_t> seeds;
-  std::string measure;                       // empty: the measure of the validation split
-  int extensions = 0;                        // how often a grid may grow at most
-  std::map<std::size_t, std::size_t> fixed;  // sweep axes, and the entry of each at which methods are tuned
-  std::vector<std::vector<VariedKey>> axes;  // by method
-  std::vector<std::string> methods;          // names of the methods, for faults
+  std::string measure;                       // empty: accuracy on the validation split, or else the loss
+  int extensions = 0;                        // how often a grid may grow beyond its edge
+  std::map<std::size_t, std::size_t> fixed;  // `where`: sweep axes with the one entry at which methods are tuned
+  std::vector<std::vector<VariedKey>> axes;  // by method: the tuned keys
+  std::vector<std::string> methods;          // names of the methods, for messages
 
-  std::uint64_t settings(std::size_t method) const;  // number of settings of its grid as written
+  std::uint64_t settings(std::size_t method) const;  // number of settings of the method's grid before it grows
 };
 
 // Reads keys of [training] and of methods (methods.LABEL.key), written as in [sweep]. A key of [training] is tuned for
-// each method separately, as its own [methods.training]; methods.LABEL.training takes precedence. Keys that the command
-// line sets or sweeps are not tuned. nullopt if nothing is tuned, or after a fault: another key, an unknown method, a
-// key that is also swept, no seeds or one of the experiment's, methods with different numbers of settings.
+// each method separately, as the method's [methods.training]; methods.LABEL.training takes precedence. Keys that the
+// command line sets or sweeps are not tuned. Returns nullopt if nothing is tuned. Returns nullopt after these faults:
+// other keys, unknown methods, keys that are also swept, no seeds or seeds of the experiment, and methods with
+// different numbers of settings.
 std::optional<TuneSection> read_tune(const TomlNode& root, const std::vector<SweepAxis>& swept, FaultList& faults);
 
-// Declares the keys of [tune], for the lists of keys.
+// Declares the keys of [tune], so that `list` and the reference can print them.
 void describe_tune(Settings& root);
 
-// The number of trials of the grids as written, at every point except for fixed axes.
+// Returns the number of trials of the grids before they grow, at all points that differ in axes outside `where`.
 std::uint64_t number_of_trials(const TuneSection& tune, const std::vector<SweepAxis>& axes);
 
-// `points`: by run, the first point that makes it. Null after faults: settings that cannot be read or make the same
-// run; a measure that does not exist, is of the test set, or needs a model or a held-out validation split that is
-// missing.
+// Returns the plan of all trials. `points`: by run, the first point with this run. Returns null after faults: settings
+// that cannot be read or make the same run, and a measure that does not exist or cannot be used. (Measures of the test
+// set are not allowed. A measure may also need a model or a validation split that the file does not have.)
 std::shared_ptr<const TuningPlan> plan_tuning(const std::shared_ptr<const Expansion>& all, const TuneSection& tune,
                                               std::span<const Run> runs, std::span<const std::size_t> points,
                                               FaultList& faults);

@@ -22,11 +22,11 @@ namespace syncopate {
 
 namespace {
 
-// A plain value within tables and lists of tables.
+// A plain value within tables and lists of tables. Examples are for a swept delay with bursts = { mean_on_steps = 5 }.
 struct Leaf {
-  std::string member;   // first part of the key, within the swept table: bursts
-  std::string key;      // bursts.mean_on_steps
-  std::string written;  // 5
+  std::string member;   // first part of the key: "bursts"
+  std::string key;      // within the swept value: "bursts.mean_on_steps"
+  std::string written;  // the value as text: "5"
 };
 
 void add_leaves(const TomlNode& node, const std::string& member, const std::string& path, std::vector<Leaf>& leaves) {
@@ -36,7 +36,7 @@ void add_leaves(const TomlNode& node, const std::string& member, const std::stri
   if (node.is_table()) {
     for (const TomlNode::Member& child : node.table()) add_child(toml_key(child.key), child.value);
   } else if (node.is_array_of_tables() && node.array().size() == 1 && path.empty()) {
-    add_leaves(node.array().front(), member, path, leaves);  // a single delay needs no number
+    add_leaves(node.array().front(), member, path, leaves);  // keys of a single delay need no index
   } else if (node.is_array_of_tables()) {
     for (std::size_t i = 0; i < node.array().size(); ++i) add_child(std::to_string(i), node.array()[i]);
   } else {
@@ -46,7 +46,7 @@ void add_leaves(const TomlNode& node, const std::string& member, const std::stri
   }
 }
 
-// Keys that determine which other keys a table has: delays and networks have kinds, optimizers have names, and so on.
+// Keys that determine which other keys a table has. For example, delays and networks have kinds, optimizers have names.
 constexpr std::array<std::string_view, 4> keys_of_kinds = {"kind", "name", "rule", "schedule"};
 
 struct Value {
@@ -66,7 +66,7 @@ Value read_value(const TomlNode& node) {
   return value;
 }
 
-// How many values have each kind, each member, and each leaf.
+// Counts the values with each kind, each member of a kind, and each leaf of a kind.
 struct Counts {
   explicit Counts(const std::vector<Value>& values) {
     for (const Value& value : values) {
@@ -84,7 +84,7 @@ struct Counts {
   std::map<std::tuple<std::string, std::string, std::string>, int> with_leaf;
 };
 
-// Whether all values of this kind that have the member have the same leaves in it.
+// Whether the member has the same leaves in all values of this kind that contain it.
 bool is_alike(const std::string& member, const Value& value, const Counts& counts) {
   return std::ranges::all_of(value.leaves, [&](const Leaf& leaf) {
     return leaf.member != member ||
@@ -92,7 +92,7 @@ bool is_alike(const std::string& member, const Value& value, const Counts& count
   });
 }
 
-// "1.25e+09" for 1250000000.0, if it reads back to the same number and is shorter.
+// Returns "1.25e+09" for 1250000000.0, provided that it is shorter and reads back as the same number.
 std::string short_number(const std::string& written) {
   constexpr double shortened_from = 1e4;
   double number = 0, shown = 0;
@@ -106,8 +106,8 @@ std::string short_number(const std::string& written) {
   return is_same && text.size() < written.size() ? text : written;
 }
 
-// The leaves in which values of this kind differ. A table that only some of them have, with the same leaves, is
-// represented by its name.
+// Returns a label from the leaves in which values of this kind differ. A table that only some values contain, with
+// equal leaves, is represented by its name alone.
 std::string label_of(const Value& value, const Counts& counts, bool is_only_one) {
   if (value.is_plain) return value.leaves.front().written;
   std::string label = value.kind, last;
@@ -126,7 +126,7 @@ std::string label_of(const Value& value, const Counts& counts, bool is_only_one)
 }
 
 constexpr int most_of_a_range = 1'000'000;
-constexpr double slack = 1e-9;  // tolerance for rounding of the last value
+constexpr double slack = 1e-9;  // tolerance for rounding errors at the range's end, in steps
 
 __extension__ using Wide = __int128;  // holds one step beyond the end of std::int64_t
 
@@ -143,7 +143,7 @@ std::optional<double> number_at(const TomlNode& table, const char* key) {
   throw RangeFault(fmt::format("{} must be a number", key));
 }
 
-// The values from, from + step, ... or from, from x factor, ... up to `to`.
+// Returns the values from, from + step, ... or from, from x factor, ... up to `to`.
 std::vector<double> numbers_of(const TomlNode& table) {
   constexpr std::array known = {"from", "to", "step", "factor"};
   for (const TomlNode::Member& member : table.table())
@@ -152,22 +152,21 @@ std::vector<double> numbers_of(const TomlNode& table) {
   const auto from = number_at(table, "from"), to = number_at(table, "to"), step = number_at(table, "step"),
              factor = number_at(table, "factor");
   if (!from || !to || step.has_value() == factor.has_value())
-    throw RangeFault(
-        "must be a list, or a range: { from = 1, to = 9, step = 2 }, or a factor in the place of the step");
+    throw RangeFault("must be a list, or a range: { from = 1, to = 9, step = 2 } or { from = 1, to = 8, factor = 2 }");
   if (factor && !(*factor > 0 && *factor != 1)) throw RangeFault("factor must be above 0 and not 1");
-  if (factor && !(*from > 0 && *to > 0)) throw RangeFault("from and to must be above 0 beside a factor");
+  if (factor && !(*from > 0 && *to > 0)) throw RangeFault("from and to must be above 0 in a range with a factor");
   if (step && *step == 0) throw RangeFault("step must not be 0");
   const double steps = factor ? std::log(*to / *from) / std::log(*factor) : (*to - *from) / *step;
   if (steps < -slack)
-    throw RangeFault(fmt::format("holds no value: {} leads away from `to`", factor ? "factor" : "step"));
-  if (steps > most_of_a_range) throw RangeFault(fmt::format("must hold at most {} values", most_of_a_range));
+    throw RangeFault(fmt::format("contains no value: {} leads away from `to`", factor ? "factor" : "step"));
+  if (steps > most_of_a_range) throw RangeFault(fmt::format("must contain at most {} values", most_of_a_range));
   std::vector<double> numbers;
   for (int i = 0; i <= static_cast<int>(steps + slack); ++i)
     numbers.push_back(nearest_written(factor ? *from * std::pow(*factor, i) : *from + i * *step));
   return numbers;
 }
 
-// The end of the range as a whole number: rounded down, or up if the range descends.
+// Returns the end of the range, rounded down to a whole number (or up if the range descends).
 Wide whole_end(const TomlNode& to, bool upwards) {
   if (const auto* integer = std::get_if<std::int64_t>(&to.value)) return *integer;
   constexpr double beyond = 0x1p63;  // beyond any value
@@ -175,7 +174,7 @@ Wide whole_end(const TomlNode& to, bool upwards) {
   return static_cast<Wide>(upwards ? std::floor(end + slack) : std::ceil(end - slack));
 }
 
-// The values of a range of whole numbers, within std::int64_t.
+// Returns the values of a range of whole numbers, limited to std::int64_t.
 std::vector<std::int64_t> whole_numbers_of(const TomlNode& table) {
   const auto integer = [&](const char* key) -> Wide { return std::get<std::int64_t>(table.find(key)->value); };
   const bool multiplies = table.find("factor") != nullptr;
@@ -187,7 +186,7 @@ std::vector<std::int64_t> whole_numbers_of(const TomlNode& table) {
   for (Wide value = integer("from"); upwards ? value <= end : value >= end;
        value = multiplies ? value * change : value + change)
     numbers.push_back(static_cast<std::int64_t>(value));
-  if (numbers.empty()) throw RangeFault("holds no value: `to` is on the other side of `from`");
+  if (numbers.empty()) throw RangeFault("contains no value: `to` is on the other side of `from`");
   return numbers;
 }
 
@@ -196,7 +195,7 @@ bool is_whole(const TomlNode& table, const char* key) {
   return !node || std::holds_alternative<std::int64_t>(node->value);
 }
 
-// The values of a range: whole numbers if all of them are.
+// Returns the values of a range. They are whole numbers if from, step and factor are.
 TomlNode::Array values_of_range(const TomlNode& table) {
   const std::vector<double> numbers = numbers_of(table);
   TomlNode::Array values;
@@ -207,13 +206,13 @@ TomlNode::Array values_of_range(const TomlNode& table) {
   return values;
 }
 
-// The name of an element { label = "...", value = ... }; null if it is a value itself.
+// Returns the label of an element { label = "...", value = ... }; null if the element is a plain value.
 const TomlNode* name_of(const TomlNode& element) {
   const bool is_named = element.is_table() && element.table().size() == 2 && element.find("value");
   return is_named ? element.find("label") : nullptr;
 }
 
-// The value as text, equal for values that are read as the same: 1 and 1.0 are one number.
+// Returns the value as text. The text is equal for values with the same meaning, such as 1 and 1.0.
 std::string as_read(const TomlNode& value) {
   const auto* const number = std::get_if<double>(&value.value);
   if (number && *number == std::round(*number) && *number >= -0x1p63 && *number < 0x1p63)
@@ -240,7 +239,7 @@ std::vector<std::string> swept_labels(const TomlNode::Array& nodes) {
   }
   for (std::size_t i = 0; i < labels.size(); ++i) {
     std::string label = shortened(labels[i]);
-    // Values with equal beginnings, and different spellings of one value, get numbers.
+    // Numbers distinguish long values that are equal after shortening, and values whose tables are all equal.
     const bool is_alone = uses.at(label) == 1 && !label.empty();
     labels[i] = is_alone ? std::move(label) : fmt::format("{}{}({})", label, label.empty() ? "" : " ", i + 1);
   }
@@ -263,7 +262,7 @@ bool read_values(const TomlNode& node, std::string_view table, VariedKey& key, F
   } else if (!node.is_array()) {
     fault(node.place, node, "must be a list of values");
   } else if (node.array().empty()) {
-    fault(node.place, node, "must hold a value");
+    fault(node.place, node, "must contain at least one value");
   } else {
     for (const TomlNode& element : node.array()) {
       const TomlNode* name = name_of(element);
@@ -275,13 +274,13 @@ bool read_values(const TomlNode& node, std::string_view table, VariedKey& key, F
   }
   std::set<std::string> seen;
   for (const TomlNode& value : key.values)
-    if (!seen.insert(as_read(value)).second) fault(value.place, value, "must hold no value twice");
+    if (!seen.insert(as_read(value)).second) fault(value.place, value, "must not be listed twice");
   if (faults.size() > faults_before) return false;
   key.labels = swept_labels(key.values);
   for (std::size_t i = 0; i < names.size(); ++i)
     if (names[i]) key.labels[i] = *names[i];
   if (std::set(key.labels.begin(), key.labels.end()).size() < key.labels.size())
-    fault(node.place, node, "must hold no label twice");
+    fault(node.place, node, "must not repeat a label");
   return faults.size() == faults_before;
 }
 

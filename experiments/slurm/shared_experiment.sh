@@ -1,7 +1,8 @@
 #!/bin/bash
-# An experiment's runs on any number of nodes: sbatch experiments/slurm/shared_experiment.sh FILE [options of run]
-# As an array of jobs, each of which takes runs as it starts: sbatch --array=1-20 --ntasks=1 ...
-# Submitted again, it makes what is missing. From the top of the checkout, with a program that is built.
+# Shares an experiment's runs between any number of nodes:
+#   sbatch experiments/slurm/shared_experiment.sh FILE [options of run]
+# As an array of jobs, each of which takes the next runs when it starts: sbatch --array=1-20 --ntasks=1 ...
+# If it is submitted again, it executes the missing runs. Submit it from the top of the checkout, after building.
 #SBATCH --job-name=syncopate
 #SBATCH --ntasks=8
 #SBATCH --cpus-per-task=4
@@ -9,6 +10,7 @@
 #SBATCH --time=04:00:00
 set -euo pipefail
 
-# Without MPI: the processes meet in the results directory alone, which all nodes must see. One that fails ends no other.
+# Without MPI: processes share runs only through the results directory, which must be visible on all nodes. If one of
+# them fails, the others continue.
 srun --mpi=none --kill-on-bad-exit=0 --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" \
   "${SYNCOPATE_PROGRAM:-build/bin/syncopate}" run "$@" --share --threads "${SLURM_CPUS_PER_TASK:-1}"

@@ -130,10 +130,10 @@ class CheckpointProgram : public ProgramTest {
 TEST_F(CheckpointProgram, KilledGoesOnAndLeavesTheSameFilesAndNoCheckpoint) {
   ASSERT_TRUE(stop(SIGKILL)) << "it had ended";
   ASSERT_TRUE(stop(SIGKILL)) << "it had ended";
-  EXPECT_THAT(read("err.txt"), HasSubstr("goes on from its checkpoint"));
+  EXPECT_THAT(read("err.txt"), HasSubstr("resumes from its checkpoint"));
   const auto last = syncopate("run e.toml --threads 2");
   EXPECT_EQ(last.status, 0) << last.err;
-  EXPECT_THAT(last.err, HasSubstr("goes on from its checkpoint"));
+  EXPECT_THAT(last.err, HasSubstr("resumes from its checkpoint"));
   EXPECT_EQ(checkpoint(), fs::path());
   expect_undisturbed("results/runs");
 }
@@ -142,7 +142,7 @@ TEST_F(CheckpointProgram, InterruptedKeepsTheNewest) {
   ASSERT_TRUE(stop(SIGINT)) << "it had ended";
   EXPECT_THAT(read("err.txt"), HasSubstr("interrupted"));
   ASSERT_NE(checkpoint(), fs::path());
-  EXPECT_THAT(syncopate("run e.toml").err, HasSubstr("goes on from its checkpoint"));
+  EXPECT_THAT(syncopate("run e.toml").err, HasSubstr("resumes from its checkpoint"));
   EXPECT_EQ(checkpoint(), fs::path());
 }
 
@@ -154,7 +154,7 @@ TEST_F(CheckpointProgram, OfADamagedOneItBeginsAnew) {
   std::ofstream(file, std::ios::binary) << bytes;
   const auto outcome = syncopate("run e.toml --quiet");
   EXPECT_EQ(outcome.status, 0);
-  EXPECT_THAT(outcome.err, HasSubstr(": it is damaged or cut off; the run begins anew\n"));
+  EXPECT_THAT(outcome.err, HasSubstr(": it is damaged or cut off; the run starts from the beginning\n"));
   EXPECT_THAT(outcome.err, HasSubstr(file.filename().string()));
   expect_undisturbed("results/runs");
 }
@@ -171,7 +171,7 @@ TEST_F(CheckpointProgram, OfOtherKernelsOfLibTorchItBeginsAnew) {
   const auto outcome = syncopate("run e.toml --quiet");
   EXPECT_EQ(outcome.status, 0);
   EXPECT_THAT(outcome.err, HasSubstr("LibTorch's kernels"));
-  EXPECT_THAT(outcome.err, HasSubstr("; the run begins anew\n"));
+  EXPECT_THAT(outcome.err, HasSubstr("; the run starts from the beginning\n"));
   expect_undisturbed("results/runs");
   const auto metadata = [this] {
     for (const auto& entry : fs::recursive_directory_iterator(directory / "results"))
@@ -184,7 +184,7 @@ TEST_F(CheckpointProgram, OfOtherKernelsOfLibTorchItBeginsAnew) {
 
 TEST_F(CheckpointProgram, RepeatedFromTheBeginningItTakesNoneUp) {
   ASSERT_TRUE(stop(SIGKILL)) << "it had ended";
-  EXPECT_THAT(syncopate("run e.toml --rerun").err, Not(HasSubstr("goes on")));
+  EXPECT_THAT(syncopate("run e.toml --rerun").err, Not(HasSubstr("resumes")));
   EXPECT_EQ(checkpoint(), fs::path());
 }
 
@@ -212,7 +212,7 @@ TEST_F(CheckpointProgram, ResultsThatAreRemovedMeanwhileAreSaid) {
               HasSubstr("long: the results directory was removed while runs were made; the next start"));
   EXPECT_FALSE(fs::exists(directory / "results/runs/long"));
   run_and_remove("results/runs/long/local-sgd");
-  EXPECT_THAT(read("err.txt"), HasSubstr("long: 1 of 2 runs was removed while others were made; the next start"));
+  EXPECT_THAT(read("err.txt"), HasSubstr("long: 1 of 2 runs was removed while others were running; the next"));
 }
 
 TEST_F(CheckpointProgram, APipeInItsPlaceIsNotWaitedFor) {
@@ -222,7 +222,7 @@ TEST_F(CheckpointProgram, APipeInItsPlaceIsNotWaitedFor) {
   ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
   const auto outcome = syncopate("run e.toml --quiet");
   EXPECT_EQ(outcome.status, 0);
-  EXPECT_THAT(outcome.err, HasSubstr(": it is not a regular file; the run begins anew\n"));
+  EXPECT_THAT(outcome.err, HasSubstr(": it is not a regular file; the run starts from the beginning\n"));
 }
 
 // Parts that processes dividing a run have left before their first checkpoint was complete.
@@ -252,7 +252,7 @@ TEST_F(CheckpointProgram, WhatCannotBeWrittenIsSaidOnceAndTheRunGoesOn) {
   ASSERT_EQ(first.status, 0) << first.err;
   const std::string limited = "ulimit -f 8; trap '' XFSZ; '" SYNCOPATE_PROGRAM "' run e.toml --threads 1 2>&1";
   const auto outcome = shell("bash -c \"" + limited + "\"");
-  const std::string word = "there is no newer one, and the run goes on";
+  const std::string word = "no new one was written, and the run continues";
   const auto at = outcome.out.find(word);
   ASSERT_NE(at, std::string::npos) << outcome.out;
   EXPECT_EQ(outcome.out.find(word, at + 1), std::string::npos);
@@ -376,10 +376,10 @@ TEST_F(RankCheckpointsProgram, KilledAsAWholeItGoesOnFromTheLastCommonCheckpoint
   };
   EXPECT_LT(stop(kill_all, std::chrono::milliseconds(150)), interval_s + slack_s);
   EXPECT_LT(stop(kill_all, std::chrono::milliseconds(300)), interval_s + slack_s);
-  EXPECT_THAT(outcome_.err, HasSubstr("goes on from its checkpoint"));
+  EXPECT_THAT(outcome_.err, HasSubstr("resumes from its checkpoint"));
   const auto last = syncopate("run e.toml --results results", 3);
   EXPECT_EQ(last.status, 0) << last.err;
-  EXPECT_THAT(last.err, HasSubstr("goes on from its checkpoint"));
+  EXPECT_THAT(last.err, HasSubstr("resumes from its checkpoint"));
   expect_undisturbed();
 }
 
@@ -392,7 +392,7 @@ TEST_F(RankCheckpointsProgram, WhereARankIsKilledAllGoOnFromTheLastCommonCheckpo
   }
   const auto last = syncopate("run e.toml --results results", 3);
   EXPECT_EQ(last.status, 0) << last.err;
-  EXPECT_THAT(last.err, HasSubstr("goes on from its checkpoint"));
+  EXPECT_THAT(last.err, HasSubstr("resumes from its checkpoint"));
   expect_undisturbed();
 }
 
@@ -407,7 +407,8 @@ TEST_F(RankCheckpointsProgram, OfADamagedPartItBeginsAnew) {
   std::ofstream(part, std::ios::binary) << bytes;
   const auto outcome = syncopate("run e.toml --quiet --results results", 3);
   EXPECT_EQ(outcome.status, 0);
-  EXPECT_THAT(outcome.err, HasSubstr(": the part of rank 1: it is damaged or cut off; the run begins anew\n"));
+  EXPECT_THAT(outcome.err,
+              HasSubstr(": the part of rank 1: it is damaged or cut off; the run starts from the beginning\n"));
   expect_undisturbed();
 }
 
@@ -429,7 +430,7 @@ TEST_F(RankCheckpointsProgram, WhereARankCannotWriteNoPartsPileUp) {
   launcher.join();
   EXPECT_EQ(outcome_.status, 0) << outcome_.err;
   EXPECT_THAT(outcome_.err,
-              HasSubstr("there is no newer one, and the run goes on: rank 2: File too large; allow larger"));
+              HasSubstr("no new one was written, and the run continues: rank 2: File too large; allow larger"));
   EXPECT_GT(most, 0U);
   EXPECT_LE(most, 6U) << "of each rank the last one and the one before, or what they have not got their names yet";
   expect_undisturbed();
@@ -441,7 +442,7 @@ TEST_F(RankCheckpointsProgram, WhereWhatNamesThePartsCannotBeWrittenTheRunGoesOn
   fs::create_directories(directory / "results" / place / "in-its-place");
   const auto outcome = syncopate("run e.toml --results results", 3);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
-  const std::string word = "there is no newer one, and the run goes on: Is a directory; remove the directory";
+  const std::string word = "no new one was written, and the run continues: Is a directory; remove the directory";
   const auto at = outcome.err.find(word);
   ASSERT_NE(at, std::string::npos) << outcome.err;
   EXPECT_EQ(outcome.err.find(word, at + 1), std::string::npos) << "once";
@@ -450,7 +451,7 @@ TEST_F(RankCheckpointsProgram, WhereWhatNamesThePartsCannotBeWrittenTheRunGoesOn
 
 TEST_F(RankCheckpointsProgram, RepeatedFromTheBeginningItTakesNoneUp) {
   stop([](const std::vector<pid_t>& ranks) { kill(ranks[0], SIGKILL); }, std::chrono::milliseconds(0));
-  EXPECT_THAT(syncopate("run e.toml --rerun --results results", 3).err, Not(HasSubstr("goes on")));
+  EXPECT_THAT(syncopate("run e.toml --rerun --results results", 3).err, Not(HasSubstr("resumes")));
   EXPECT_THAT(checkpoint_files(), testing::IsEmpty());
 }
 

@@ -109,7 +109,7 @@ TEST_F(CheckpointedMethods, OfAnotherCourseBeginAnew) {
   ASSERT_TRUE(fs::exists(checkpoint()));
   testing::internal::CaptureStderr();
   const Outcome outcome = run(other, 1, [](std::int64_t) { return false; });
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::EndsWith("; the run begins anew\n"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::EndsWith("; the run starts from the beginning\n"));
   EXPECT_EQ(all_of(other, outcome), all_of(other, outcome_of(other)));
 }
 

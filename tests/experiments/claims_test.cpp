@@ -67,7 +67,7 @@ TEST_F(ClaimsProgram, RunsNothingWhereAClaimIsAtFault) {
   const ProgramOutcome run = syncopate("run " + file + " " + both);
   EXPECT_EQ(run.status, 2);
   EXPECT_EQ(run.out, "");
-  EXPECT_THAT(run.err, AllOf(HasSubstr("everywhere"), HasSubstr("must be left out beside over")));
+  EXPECT_THAT(run.err, AllOf(HasSubstr("everywhere"), HasSubstr("cannot be combined with `over`")));
   EXPECT_FALSE(std::filesystem::exists(directory / "results"));
 }
 
@@ -76,10 +76,11 @@ TEST_F(ClaimsProgram, AcceptsWhatTheSameRunsHaveShown) {
   const std::string accepting = "run " + file + " --results fresh --accept kept ";
   const ProgramOutcome same = syncopate(accepting);
   EXPECT_EQ(same.status, 0) << same.err;
-  EXPECT_THAT(same.out, AllOf(HasSubstr("reproduced      A step takes a micro-batch"), HasSubstr("by the same runs")));
+  EXPECT_THAT(same.out,
+              AllOf(HasSubstr("reproduced      A step takes a micro-batch"), HasSubstr("from the same runs")));
   EXPECT_FALSE(std::filesystem::exists(directory / "fresh"));
   for (const char* const other : {"seeds=3", "budget.steps=3", "'claim.0.within=[1,2]'"})
-    EXPECT_THAT(syncopate(accepting + other).out, Not(HasSubstr("by the same runs"))) << other;
+    EXPECT_THAT(syncopate(accepting + other).out, Not(HasSubstr("from the same runs"))) << other;
   EXPECT_TRUE(std::filesystem::exists(directory / "fresh"));
   EXPECT_EQ(syncopate(accepting + "--rerun").status, 2);
 }
@@ -105,7 +106,7 @@ TEST_F(ClaimsProgram, JudgesAnewWhatIsClaimedAnew) {
   syncopate("run " + file);
   write("e.toml", with_claim("[1, 2]"));
   const ProgramOutcome again = syncopate("run " + file);
-  EXPECT_THAT(again.err, HasSubstr("4 of 4 runs are there already"));
+  EXPECT_THAT(again.err, HasSubstr("4 of 4 runs already exist"));
   EXPECT_THAT(again.out, HasSubstr("not reproduced  A step takes a micro-batch"));
   EXPECT_THAT(syncopate("claims results").out, HasSubstr("not reproduced  A step"));
 }
@@ -118,12 +119,12 @@ TEST_F(ClaimsProgram, AnOverrideReplacesNoVerdictOfTheFile) {
     const ProgramOutcome run = syncopate("run " + file + " " + other);
     EXPECT_EQ(run.status, 0) << run.err;
     EXPECT_THAT(run.out, HasSubstr("not reproduced  A step takes a micro-batch")) << other;
-    EXPECT_THAT(run.out, HasSubstr("These verdicts are not kept, since they are not those of the file as it is"));
+    EXPECT_THAT(run.out, HasSubstr("These verdicts are not saved, because the experiment was changed"));
     EXPECT_EQ(read("results/runs/time/claims.json"), judged) << other;
   }
   EXPECT_THAT(syncopate("claims").out, HasSubstr("\n1 reproduced, 0 not reproduced, 0 inconclusive."));
   EXPECT_EQ(syncopate("run " + file + " seeds=3 --results fresh").status, 0);
-  EXPECT_THAT(syncopate("claims fresh").err, HasSubstr("holds no claims"));
+  EXPECT_THAT(syncopate("claims fresh").err, HasSubstr("contains no claims"));
   EXPECT_THAT(syncopate("run " + file + " description=other recording.trace=true --results fresh").out,
               Not(HasSubstr("not kept")));
   EXPECT_THAT(syncopate("claims fresh").out, HasSubstr("1 reproduced"));
@@ -159,7 +160,7 @@ TEST_F(ClaimsProgram, TakesNoVerdictWhoseRunsAreGone) {
   const ProgramOutcome outcome = syncopate("claims");
   EXPECT_EQ(outcome.status, 2);
   EXPECT_EQ(outcome.out, "");
-  EXPECT_THAT(outcome.err, HasSubstr("was judged by 4 runs, of which 3 are there"));
+  EXPECT_THAT(outcome.err, HasSubstr("was judged by 4 runs, of which only 3 exist"));
   std::filesystem::remove_all(directory / "results/runs/time/sync-sgd");
   for (const auto& entry : std::filesystem::directory_iterator(directory / "results/runs/time"))
     if (entry.is_directory()) std::filesystem::remove_all(entry.path());
@@ -173,7 +174,7 @@ TEST_F(ClaimsProgram, SaysWhereNothingIsClaimed) {
     EXPECT_EQ(outcome.out, "");
   }
   write("claims.json", "{");
-  EXPECT_THAT(syncopate("claims .").err, HasSubstr("claims.json: is no list of claims of schema version 2"));
+  EXPECT_THAT(syncopate("claims .").err, HasSubstr("claims.json: is not a list of claims of schema version 2"));
 }
 
 // [[claim]]: its keys and its faults.
@@ -266,18 +267,19 @@ TEST_F(ReferenceSection, ClaimsQuoteAFigureThatStandsThereOnce) {
 TEST_F(ReferenceSection, WrongNamesAreFaultsWithTheNearest) {
   EXPECT_THAT(faults_with("dropcompute.abstrct"),
               AllOf(HasSubstr("claim.0.reference = \"dropcompute.abstrct\"; "),
-                    HasSubstr("dropcompute.toml has no such figure"), HasSubstr("did you mean \"abstract\"?")));
+                    HasSubstr("dropcompute.toml contains no such figure"), HasSubstr("did you mean \"abstract\"?")));
   EXPECT_THAT(faults_with("dropcompte.abstract"),
               AllOf(HasSubstr("must begin with one of dropcompute, qsr"), HasSubstr("did you mean \"dropcompute\"?")));
-  EXPECT_THAT(faults_with("dropcompute"), HasSubstr("must be a paper and a figure of it"));
+  EXPECT_THAT(faults_with("dropcompute"), HasSubstr("must name a paper and its figure"));
   EXPECT_THAT(faults_with("dropcompute.figure-5"), HasSubstr("claim.0.paper.certainty = \"guessed\"; must be one of"));
   EXPECT_THAT(faults_with("dropcompute.figure-6"),
               HasSubstr("dropcompute.figure-6.figur; must be one of figure, source, certainty, value, unit, note"));
   EXPECT_THAT(faults_of(right + "reference = \"dropcompute.abstract\"\npaper = { figure = \"1\", source = \"s\", "
                                 "certainty = \"stated\" }\n"),
-              HasSubstr("claim.0.reference; must stand without paper"));
+              HasSubstr("claim.0.reference; cannot be combined with `paper`"));
   std::filesystem::remove_all(root_ / "results");
-  EXPECT_THAT(faults_with("dropcompute.abstract"), HasSubstr("no folder results/reference above the experiment file"));
+  EXPECT_THAT(faults_with("dropcompute.abstract"),
+              HasSubstr("found no folder results/reference above the experiment file"));
 }
 
 TEST_F(ClaimSection, NamesWhatIsThere) {
@@ -289,13 +291,13 @@ TEST_F(ClaimSection, NamesWhatIsThere) {
   EXPECT_THAT(with("\"drop\"", "\"dorp\""),
               HasSubstr("must be a method of the file, one of sync-sgd, drop; did you mean"));
   EXPECT_THAT(with("\"sync-sgd\"", "\"sync\""), HasSubstr("claim.0.against; \"sync\" must be a method"));
-  EXPECT_THAT(with("\"sync-sgd\"", "\"drop\""), HasSubstr("claim.0.against = \"drop\"; must be another method"));
+  EXPECT_THAT(with("\"sync-sgd\"", "\"drop\""), HasSubstr("claim.0.against = \"drop\"; must be a different method"));
   EXPECT_THAT(with("step_time_s", "step_time"), HasSubstr("did you mean \"step_time_s\"?"));
   EXPECT_THAT(with("below = 0", "below = 0\nwhere = { \"cluster.worker\" = 2 }"),
-              HasSubstr("\"cluster.worker\" must be a key that is swept, one of cluster.workers; did you mean"));
+              HasSubstr("\"cluster.worker\" must be a swept key, one of cluster.workers; did you mean"));
   EXPECT_THAT(with("below = 0", "below = 0\nwhere = { \"cluster.workers\" = 3 }"),
               HasSubstr("\"cluster.workers\" = 3 must be a value of the sweep, one of 2, 4"));
-  EXPECT_THAT(with("below = 0", "below = 0\nover = \"seed\""), HasSubstr("\"seed\" must be a key that is swept"));
+  EXPECT_THAT(with("below = 0", "below = 0\nover = \"seed\""), HasSubstr("\"seed\" must be a swept key"));
   EXPECT_THAT(with("below = 0", "below = 0\nblow = 1"), HasSubstr("claim.0.blow = 1; unknown key"));
 }
 
@@ -303,9 +305,9 @@ TEST_F(ClaimSection, SaysHowTheCommandLineLeavesClaimsOut) {
   write(std::string(small) + "[sweep]\n\"cluster.workers\" = [2, 4, 16]\n[[claim]]\n" + right +
         "where = { \"cluster.workers\" = 2 }\n");
   EXPECT_THAT(faults({"cluster.workers=32,8,16"}),
-              HasSubstr("= 2 must be a value of the sweep, one of 8, 16, 32; ~claim leaves the claims out"));
+              HasSubstr("= 2 must be a value of the sweep, one of 8, 16, 32; add ~claim to the command"));
   EXPECT_THAT(faults({"cluster.workers=8"}),
-              HasSubstr("must be a key that is swept: the file sweeps none; ~claim leaves the claims out"));
+              HasSubstr("must be a swept key, but the file sweeps none; add ~claim to the command"));
   EXPECT_EQ(faults({"cluster.workers=8", "~claim"}), "");
   write(small + sweep + "[[claim]]\n" + right + "where = { \"cluster.workers\" = 3, \"a..b\" = 1 }\n");
   EXPECT_THAT(faults({"seeds=1,2"}), Not(HasSubstr("~claim"))) << "the file is wrong by itself";
@@ -313,33 +315,32 @@ TEST_F(ClaimSection, SaysHowTheCommandLineLeavesClaimsOut) {
 
 TEST_F(ClaimSection, SaysWhatCountsAsReproduced) {
   const std::string open = right.substr(0, right.find("below"));
-  EXPECT_THAT(faults_of(open), HasSubstr("must have one of above, below, within and margin"));
+  EXPECT_THAT(faults_of(open), HasSubstr("must have exactly one criterion of above, below, within and margin"));
   EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"step_time_s\"\nmethod = \"nobody\""),
-              testing::AllOf(HasSubstr("must have one of above, below, within and margin"),
+              testing::AllOf(HasSubstr("must have exactly one criterion of above, below, within and margin"),
                              HasSubstr("\"nobody\" must be a method of the file")))
       << "all at once";
-  EXPECT_THAT(faults_of(open), HasSubstr("claim.0; must have one of above, below, within and margin, what counts as "
-                                         "reproduced; found none"));
+  EXPECT_THAT(faults_of(open), HasSubstr("claim.0; must have exactly one criterion of above, below, within and "
+                                         "margin; found none"));
   const std::string three = faults_of(open + "above = 1\nbelow = 2\nmargin = 3\n");
   EXPECT_THAT(three, EndsWith("found above, below and margin"));
   EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"step_time_s\"\nmethod = \"drop\"\nabove = 1\nmargin = 1\n"),
               AllOf(EndsWith("found above and margin"), Not(HasSubstr("\n"))))
       << "several criteria are one fault";
-  EXPECT_THAT(
-      faults_of(right + "above = 1"),
-      HasSubstr("must have one of above, below, within and margin, what counts as reproduced; found above and below"));
+  EXPECT_THAT(faults_of(right + "above = 1"),
+              HasSubstr("must have exactly one criterion of above, below, within and margin; found above and below"));
   EXPECT_THAT(faults_of(open + "within = [2, 1]"), HasSubstr("must be two numbers, the lower one first"));
   EXPECT_THAT(faults_of(open + "margin = 0"), HasSubstr("margin = 0; must be"));
   EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"step_time_s\"\nmethod = \"drop\"\nmargin = 1"),
-              HasSubstr("is about a difference: must stand beside against"));
+              HasSubstr("applies to a difference: name the other method with `against`"));
   EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"time_to_equal_loss_s\"\nmethod = \"drop\"\nbelow = 1"),
-              HasSubstr("is up to another method's loss: must stand beside against"));
+              HasSubstr("is the time or steps to another method's loss: name that method with `against`"));
   EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"step_time_s\"\norder = [\"drop\", \"sync-sgd\"]\nbelow = 1"),
-              HasSubstr("must stand without above"));
+              HasSubstr("cannot be combined with above"));
   EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"step_time_s\"\norder = [\"drop\"]"),
-              HasSubstr("must hold at least two methods"));
+              HasSubstr("must list at least two methods"));
   EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"step_time_s\"\norder = [\"drop\", \"sync-sgd\", \"drop\"]"),
-              HasSubstr("claim.0.order = [\"drop\", \"sync-sgd\", \"drop\"]; must hold no method twice"));
+              HasSubstr("claim.0.order = [\"drop\", \"sync-sgd\", \"drop\"]; must not list a method twice"));
 }
 
 TEST_F(ClaimSection, NamesTheNearestMeasureAndNotAll) {
@@ -359,9 +360,8 @@ TEST_F(ClaimSection, IsAboutWhatTheRunsWillHave) {
   const auto about = [&](const std::string& measure, const std::string& rest = "") {
     return faults_of("sentence = \"s\"\nmethod = \"drop\"\nbelow = 1\nmeasure = \"" + measure + "\"\n", rest);
   };
-  EXPECT_THAT(
-      about("time_to_target_s"),
-      HasSubstr("claim.0.measure = \"time_to_target_s\"; \"drop\" has none: it needs evaluation.target_accuracy"));
+  EXPECT_THAT(about("time_to_target_s"), HasSubstr("claim.0.measure = \"time_to_target_s\"; \"drop\" does not have "
+                                                   "this measure: it needs evaluation.target_accuracy"));
   EXPECT_EQ(about("time_to_target_s", "[evaluation]\ntarget_accuracy = 0.5\n"), "");
   EXPECT_THAT(about("final_validation_accuracy"), HasSubstr("needs a validation split"));
   EXPECT_THAT(about("final_largest_eigenvalue"), HasSubstr("needs measurements.largest_eigenvalue"));
@@ -374,14 +374,15 @@ TEST_F(ClaimSection, IsAboutWhatTheRunsWillHave) {
 TEST_F(ClaimSection, IsAboutTheBestValueOfAKey) {
   const std::string best = "sentence = \"s\"\nmeasure = \"step_time_s\"\nmethod = \"drop\"\nas = \"best\"\n";
   EXPECT_EQ(faults_of(best + "over = \"cluster.workers\"\nwithin = [1, 3]\n", sweep), "");
-  EXPECT_THAT(faults_of(best + "above = 1\n"), HasSubstr("is a value of a swept key: must stand beside over"));
-  EXPECT_THAT(faults_of(best + "over = \"cluster.workers\"\nmargin = 1\n", sweep), HasSubstr("is about a difference"));
+  EXPECT_THAT(faults_of(best + "above = 1\n"), HasSubstr("is a value of a swept key: name this key with `over`"));
+  EXPECT_THAT(faults_of(best + "over = \"cluster.workers\"\nmargin = 1\n", sweep),
+              HasSubstr("applies to a difference"));
   EXPECT_THAT(faults_of(best + "over = \"cluster.workers\"\nper_doubling = true\nabove = 1\n", sweep),
-              HasSubstr("is about a slope"));
+              HasSubstr("applies to slopes only"));
   EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"steps\"\nmethod = \"drop\"\nas = \"best\"\nover = "
                         "\"cluster.workers\"\nabove = 1\n",
                         sweep),
-              HasSubstr("must be one of which less or more is better"));
+              HasSubstr("must be a measure with a better direction"));
 }
 
 TEST_F(ClaimSection, ComparesWithARowOfTheTable) {
@@ -402,12 +403,12 @@ TEST_F(ClaimSection, ShowsFiguresThatAreKnown) {
 }
 
 TEST_F(ClaimSection, MeansOnePointUnlessItSaysOtherwise) {
-  EXPECT_THAT(faults_of(right, sweep), HasSubstr("claim.0; means 2 points of \"drop\": must choose one with where"));
+  EXPECT_THAT(faults_of(right, sweep), HasSubstr("claim.0; selects 2 points of \"drop\": select one with `where`"));
   EXPECT_EQ(faults_of(right + "everywhere = true", sweep), "");
   EXPECT_EQ(faults_of(right + "over = \"cluster.workers\"", sweep), "");
   EXPECT_EQ(faults_of(right + "where = { \"cluster.workers\" = 2 }", sweep), "");
   const std::string order = "sentence = \"s\"\nmeasure = \"step_time_s\"\norder = [\"drop\", \"sync-sgd\"]\n";
-  EXPECT_THAT(faults_of(order, sweep), EndsWith("means 2 points of \"sync-sgd\": must choose one with where"))
+  EXPECT_THAT(faults_of(order, sweep), EndsWith("selects 2 points of \"sync-sgd\": select one with `where`"))
       << "an order knows no other way";
   EXPECT_THAT(faults_of(order + "everywhere = true", sweep), HasSubstr("claim.0.everywhere = true; unknown key"));
 }
@@ -416,7 +417,7 @@ TEST_F(ClaimSection, MeansOnePointUnlessItSaysOtherwise) {
 TEST_F(ClaimSection, IsEitherOverAKeyOrEverywhere) {
   const std::string both = "over = \"cluster.workers\"\neverywhere = true\n";
   const char* const fault =
-      "claim.0.everywhere = true; must be left out beside over, which makes one number of all points";
+      "claim.0.everywhere = true; cannot be combined with `over`, which turns all points into one number";
   EXPECT_THAT(faults_of(right + both, sweep), HasSubstr(fault));
   EXPECT_THAT(
       faults_of("sentence = \"s\"\nmeasure = \"step_time_s\"\nmethod = \"drop\"\nas = \"best\"\nabove = 1\n" + both,
@@ -435,17 +436,16 @@ TEST_F(ClaimSection, StandsThereOnce) {
   const std::string at_2 = right + "where = { \"cluster.workers\" = 2 }\n";
   std::string at_4 = right + "where = { \"cluster.workers\" = 4 }\n";
   const std::string same = two(at_2, at_4);
-  EXPECT_THAT(same, AllOf(HasSubstr("claim.1.sentence = \"s\"; must say what makes it another one than the claim with "
-                                    "this sentence at "),
+  EXPECT_THAT(same, AllOf(HasSubstr("claim.1.sentence = \"s\"; must differ from the sentence of the claim at "),
                           Not(HasSubstr("\n"))));
   const auto line_of = [](const std::string& text) { return std::stoi(text.substr(text.find(".toml:") + 6)); };
-  EXPECT_EQ(line_of(same), line_of(same.substr(same.rfind("sentence at "))) + 7) << same;
+  EXPECT_EQ(line_of(same), line_of(same.substr(same.rfind("the claim at "))) + 7) << same;
   at_4.replace(at_4.find("\"s\""), 3, "\"t\"");
   EXPECT_EQ(two(at_2, at_4), "");
   std::string in_other_words = at_2;
   in_other_words.replace(in_other_words.find("\"s\""), 3, "\"t\"");
   EXPECT_THAT(two(at_2, in_other_words),
-              HasSubstr("claim.1.sentence = \"t\"; claims in other words what is claimed at "));
+              HasSubstr("claim.1.sentence = \"t\"; makes the same claim in other words as the claim at "));
 }
 
 // Faults of methods and of claims are reported together.

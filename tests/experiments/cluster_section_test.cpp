@@ -121,8 +121,8 @@ TEST_F(MagnitudeNotes, ALatencyThatServersAndGossipWaitForIsNoted) {
       return std::string(one).replace(one.find("LATENCY"), 7, latency);
     };
     EXPECT_THAT(notes(with("5000")),
-                AllOf(HasSubstr("# " + algorithm), HasSubstr("\n" + algorithm), HasSubstr("latencies are in seconds")));
-    EXPECT_THAT(notes(with("0.05")), Not(HasSubstr("latencies are in seconds"))) << algorithm;
+                AllOf(HasSubstr("# " + algorithm), HasSubstr("\n" + algorithm), HasSubstr("are latencies in seconds")));
+    EXPECT_THAT(notes(with("0.05")), Not(HasSubstr("are latencies in seconds"))) << algorithm;
   }
 }
 
@@ -182,11 +182,11 @@ TEST_F(ExperimentFile, FaultsOfOutagesAreToldWithTheirPlace) {
   fault("workers=[1], at_s=1, duration_s=1, state=\"gone\"", "outages.0.state = \"gone\"; must be one of");
   fault("mean_time_between_s=0, mean_duration_s=1", "outages.0.mean_time_between_s = 0; must be");
   fault("mean_time_between_s=5", "outages.0.mean_duration_s is missing");
-  fault("workers=[1], at_s=1, duration_s=1, mean_duration_s=1", "an outage is scheduled or random");
+  fault("workers=[1], at_s=1, duration_s=1, mean_duration_s=1", "an outage is either scheduled or random");
   fault("workers=[1], at_s=1, duration=1", "did you mean \"duration_s\"?");
   std::string many;
   for (int i = 0; i < 256; ++i) many += "{workers=[1], at_s=1, duration_s=1},";
-  EXPECT_THAT(faults({"outages=[" + many + "]"}), HasSubstr("must be at most 255 entries"));
+  EXPECT_THAT(faults({"outages=[" + many + "]"}), HasSubstr("must have at most 255 entries"));
   EXPECT_THAT(faults({"outages=3"}), HasSubstr("must be an array of tables, [[outages]]"));
   // A consequence of a fault is not reported.
   const std::string report = faults({entry("workers=[3], at_s=1, duration_s=1"), "cluster.workers=0"});

@@ -38,7 +38,7 @@ TEST_F(CommandLine, AnotherDescriptionDoesNotRepeatRuns) {
   ASSERT_EQ(syncopate(command).status, 0);
   const Outcome again = syncopate(command + " 'description=\"under another title\"'");
   EXPECT_EQ(again.status, 0) << again.err;
-  EXPECT_THAT(again.err, HasSubstr("1 of 1 runs are there already"));
+  EXPECT_THAT(again.err, HasSubstr("1 of 1 runs already exist"));
 }
 
 // Images of one pixel in the layout of MNIST; the last training image is missing.
@@ -97,7 +97,7 @@ TEST_F(CommandLine, PredictComparesWithAMethodThatIsNamed) {
                                                "period = { rule = \"constant\", steps = 5 }\n");
   const Outcome local = syncopate("predict " + file + " --against local");
   EXPECT_EQ(local.status, 0) << local.err;
-  EXPECT_THAT(local.out, HasSubstr("S_eff: against \"local\"\n"));
+  EXPECT_THAT(local.out, HasSubstr("S_eff: relative to \"local\"\n"));
   const Outcome unknown = syncopate("predict " + file + " --against locla");
   EXPECT_EQ(unknown.status, 2);
   EXPECT_THAT(unknown.err, HasSubstr("did you mean \"local\"?"));
@@ -117,7 +117,7 @@ TEST_F(CommandLine, CheckSaysWhatANumberWasSolvedFor) {
   EXPECT_THAT(check.out, HasSubstr("\n# local-sgd: period.steps = 2 makes 3 rounds\n"));
   EXPECT_EQ(syncopate("check " + write("resolved.toml", check.out)).out, check.out);
   EXPECT_THAT(syncopate("check " + with("4")).out,
-              HasSubstr("\n# local-sgd: period.steps = 2 makes 3 rounds, the nearest to 4 that there is\n"));
+              HasSubstr("\n# local-sgd: period.steps = 2 makes 3 rounds, the nearest possible number to 4\n"));
   const Outcome fault = syncopate("check " + with("6"));
   EXPECT_EQ(fault.status, 2);
   EXPECT_THAT(fault.err, HasSubstr("methods.1.period.steps.rounds = 6; must be at most the run's 5 steps"));
@@ -293,15 +293,16 @@ TEST_F(CommandLine, ACommandOfTheScriptIsFoundThere) {
   for (const std::string command : {"report", "plot", "paper", "mpirun"}) {
     const Outcome outcome = syncopate(command + " results/runs");
     EXPECT_EQ(outcome.status, 2);
-    EXPECT_EQ(outcome.err,
-              command + ": a command of the script in a checkout, not of the program: ./dev " + command + "\n");
+    EXPECT_EQ(
+        outcome.err,
+        command + ": is not a command of this program, but of the script `dev` in a checkout: ./dev " + command + "\n");
   }
 }
 
 TEST_F(CommandLine, FaultsSayWhatWouldBeRight) {
   const std::string file = write("e.toml", std::string(time_only) + "[[methods]]\nalgorithm = \"sync-sgd\"\n");
   EXPECT_THAT(syncopate("check " + file + " name=..").err,
-              HasSubstr("name = \"..\"; must name a directory: not empty, neither \".\" nor \"..\""));
+              HasSubstr("name = \"..\"; must be a directory name: not empty, not \".\" or \"..\""));
   const std::string pareto = syncopate("check " + file + " 'delays=[{kind=\"pareto\", shape=2, scale=1}]'").err;
   EXPECT_THAT(
       pareto,

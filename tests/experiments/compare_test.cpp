@@ -272,7 +272,7 @@ TEST_F(Compare, WhatCannotBeRunIsSaid) {
   const std::string file = write("e.toml", two_methods);
   const auto missing = syncopate("compare " + file + " --results results --mpiexec /nowhere/mpirun");
   EXPECT_EQ(missing.status, 2);
-  EXPECT_THAT(missing.err, HasSubstr("/nowhere/mpirun: no such program to start MPI with"));
+  EXPECT_THAT(missing.err, HasSubstr("/nowhere/mpirun: no such MPI launcher"));
   EXPECT_EQ(syncopate("compare " + file, 2).status, 2);  // under mpirun itself
   EXPECT_EQ(syncopate("run " + file + " --only 0123456789").status, 2);
 
@@ -360,7 +360,7 @@ TEST_F(Compare, AMeasuredMicroBatchIsMeasuredOnceAndTheSameOnAllRanks) {
   // Kept times are used for the same runs by every command.
   const auto again =
       syncopate("run " + file + " --results results cluster.micro_batch_s=measured methods.served.backups=1");
-  EXPECT_THAT(again.err, HasSubstr("2 of 2 runs are there already"));
+  EXPECT_THAT(again.err, HasSubstr("2 of 2 runs already exist"));
   ASSERT_EQ(syncopate("run " + file + options, 3).status, 0) << read("err.txt");
   EXPECT_EQ(files_named("metadata.json").size(), 4u);
   EXPECT_EQ(json::parse(read("results/two/measured.json")), kept);

@@ -107,7 +107,7 @@ class DataInHash : public IdxFiles {
 
 TEST_F(DataInHash, InvertedImagesOfTheSameNameAndSizeAreAnotherRun) {
   EXPECT_THAT(start(), HasSubstr("run 1 of 1"));
-  EXPECT_THAT(start(), HasSubstr("1 of 1 runs are there already"));
+  EXPECT_THAT(start(), HasSubstr("1 of 1 runs already exist"));
   const std::string before = hash();
   write_images(inverted(pixels(64)), "train");
   EXPECT_NE(hash(), before);
@@ -257,7 +257,7 @@ TEST_F(DataInHash, ResultsOfAnotherEvaluationAreNotTakenForThisOne) {
     EXPECT_EQ(std::ranges::count(hashes, hash({key})), 0) << key;
     hashes.push_back(hash({key}));
     EXPECT_THAT(start({key}), testing::Not(HasSubstr("already"))) << key;
-    EXPECT_THAT(start({key}), HasSubstr("1 of 1 runs are there already")) << key;
+    EXPECT_THAT(start({key}), HasSubstr("1 of 1 runs already exist")) << key;
   }
   EXPECT_THAT(start(), HasSubstr("already")) << "and the first are still there";
 }

@@ -185,11 +185,12 @@ TEST_F(ContinuedTraining, WhatIsInTheFilesIsPartOfTheHashAndNotTheirPlace) {
 TEST_F(ContinuedTraining, AFileThatIsNotThisModelsIsAFault) {
   EXPECT_THAT(faults({"training.start='absent.npy'"}),
               testing::AllOf(HasSubstr("training.start = \"absent.npy\""), HasSubstr("there is no file")));
-  EXPECT_THAT(faults({start({.parameters = {{1, 2, 3}}})}), HasSubstr("holds 3 parameters; the model has 330"));
+  EXPECT_THAT(faults({start({.parameters = {{1, 2, 3}}})}), HasSubstr("contains 3 parameters, but the model has 330"));
   EXPECT_THAT(faults({start({.parameters = {{1, 2}, {3, 4}}})}), HasSubstr("has 2 dimensions"));
   Recording right = recording_of({"budget={steps=1}"});
   right.buffers = {{1}};
-  EXPECT_THAT(faults({start(right, "buffers")}), HasSubstr("buffers.npy that holds 1 numbers; the model has 0"));
+  EXPECT_THAT(faults({start(right, "buffers")}),
+              HasSubstr("buffers.npy in the same folder contains 1 numbers; the model has 0"));
   Recording broken = recording_of({"budget={steps=1}"});
   broken.parameters.front().at(3) = NAN;
   EXPECT_THAT(faults({start(broken, "broken")}), HasSubstr("parameters.npy: its number 3 is nan; must be finite"));
@@ -295,7 +296,7 @@ TEST_F(ContinuedTraining, ADamagedPhaseIsRepeatedAndTablesDoWithoutIt) {
 TEST_F(ContinuedTraining, AFaultyCommonPhaseIsAFaultOfItsKeys) {
   EXPECT_THAT(faults({"training.common.clip_norm=1"}), HasSubstr("training.common; must have steps or epochs"));
   EXPECT_THAT(faults({"training.common={steps=2,epochs=1}"}),
-              HasSubstr("training.common.epochs = 1; must be left out beside steps"));
+              HasSubstr("training.common.epochs = 1; cannot be combined with steps"));
   EXPECT_THAT(faults({"training.common=7"}), HasSubstr("training.common = 7; must be a table"));
   EXPECT_THAT(faults({"training.common={steps=0}"}), HasSubstr("training.common.steps = 0"));
   EXPECT_THAT(faults({"training.common={steps=2,clip_nrm=1}"}), HasSubstr("training.common.clip_nrm"));
@@ -399,10 +400,11 @@ TEST_F(ContinuedTraining, ABodyIsTakenAndTheHeadIsTheMethodsOwn) {
 
 TEST_F(ContinuedTraining, ABodyThatIsAnotherOrNoneIsAFault) {
   const Overrides model = {"training.model='mlp'", "models.mlp.hidden=[8]"};
-  EXPECT_THAT(faults({"training.model='linear'", "training.common={steps=2,takes='body'}"}),
-              HasSubstr("training.common; takes the body of its model; that of \"sync-sgd\" has none"));
+  EXPECT_THAT(
+      faults({"training.model='linear'", "training.common={steps=2,takes='body'}"}),
+      HasSubstr("training.common; takes = \"body\" needs a model with a body, but that of \"sync-sgd\" has none"));
   EXPECT_THAT(faults({model[0], model[1], "training.common={steps=2,takes='body',models={mlp={hidden=[9]}}}"}),
-              HasSubstr("must be the same as that of"));
+              HasSubstr("the body of its model must equal that of"));
   EXPECT_THAT(faults({model[0], model[1], "training.common={steps=2,datasets={gaussian-mixture={classes=5}}}"}),
               HasSubstr("its model has 309 parameters"));
 }
@@ -413,7 +415,7 @@ TEST_F(ContinuedTraining, APhaseThatLeavesAnEnsembleIsNoBeginning) {
                  "budget={steps=2}", "cluster.workers=4"});
   EXPECT_EQ(run(experiment), 1);
   EXPECT_THAT(read(directory(experiment.runs[0]) / "summary.json"),
-              HasSubstr("it leaves an ensemble of 4 models; must leave one"));
+              HasSubstr("it ends with an ensemble of 4 models; must end with one model"));
   EXPECT_EQ(run(experiment), 1) << "nor when it is there already";
 }
 

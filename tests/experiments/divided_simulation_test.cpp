@@ -275,7 +275,7 @@ TEST_F(DividedCheckpoints, OfAnotherCourseBeginAnew) {
   ASSERT_TRUE(fs::exists(checkpoint()));
   testing::internal::CaptureStderr();
   const Outcome outcome = first_of(other, 3, [](std::int64_t) { return false; });
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::EndsWith("; the run begins anew\n"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::EndsWith("; the run starts from the beginning\n"));
   EXPECT_EQ(all_of(other, outcome), all_of(other, divided_outcomes(other, 3).front()));
 }
 

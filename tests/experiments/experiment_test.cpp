@@ -121,7 +121,7 @@ TEST_F(ExperimentFile, BudgetsAreStepsEpochsSamplesSecondsOrBytes) {
   EXPECT_EQ(budget.seconds, 2.5);
   EXPECT_EQ(budget.bytes, Bytes{7});
   EXPECT_THAT(faults({"budget={}"}), HasSubstr("budget = a table; must set at least one of steps, epochs"));
-  EXPECT_THAT(faults({"budget={seconds=1}"}), HasSubstr("training.learning_rate.total_steps; must be given"));
+  EXPECT_THAT(faults({"budget={seconds=1}"}), HasSubstr("training.learning_rate.total_steps; is required"));
 }
 
 TEST_F(ExperimentFile, LearningRateSchedulesAreThoseOfTheFile) {
@@ -136,7 +136,7 @@ TEST_F(ExperimentFile, LearningRateSchedulesAreThoseOfTheFile) {
   EXPECT_THAT(faults({"training.learning_rate.warmup_steps=60"}),
               HasSubstr("must end before the schedule does, at step 60"));
   EXPECT_THAT(faults({"training.learning_rate={schedule=\"step\", peak=1, decay_steps=[5,5]}"}),
-              HasSubstr("must ascend"));
+              HasSubstr("must be in ascending order"));
 }
 
 TEST_F(ExperimentFile, OptimizersAreThoseOfTheFile) {
@@ -201,11 +201,11 @@ TEST_F(ExperimentFile, WhoLeavesMustBeAWorkerAndLeaveOnce) {
   EXPECT_THAT(faults({"cluster.leave=[{workers=[2], after_steps=-1}]"}),
               HasSubstr("cluster.leave.0.after_steps = -1; must be an integer from 0"));
   EXPECT_THAT(faults({"cluster.leave=[{workers=[1,2], after_steps=1}, {workers=[2], after_steps=5}]"}),
-              HasSubstr("cluster.leave.1.workers = [2]; must not name worker 2, which leaves already"));
+              HasSubstr("cluster.leave.1.workers = [2]; must not name worker 2, which already leaves"));
   EXPECT_THAT(faults({"cluster.leave=[{workers=[1,1], after_steps=1}]"}), HasSubstr("must not name worker 1"));
   EXPECT_THAT(faults({"cluster.leave=[{workers=[], after_steps=1}]"}), HasSubstr("must name at least one worker"));
   EXPECT_THAT(faults({"cluster.micro_batch_s=0.5", "delays=[{kind=\"normal\", mean=-5, standard_deviation=1}]"}),
-              HasSubstr("its 0.5 s and the delays' means add up to -4.5 s"));
+              HasSubstr("a micro-batch's 0.5 s and the delays' means sum to -4.5 s"));
   EXPECT_THAT(faults({"cluster.leave=[{worker=[1], after_steps=1}]"}),
               testing::AllOf(HasSubstr("cluster.leave.0.workers is missing"), HasSubstr("did you mean \"workers\"?")));
   EXPECT_THAT(faults({"cluster.leave=3"}), HasSubstr("must be an array of tables, [[cluster.leave]]"));
@@ -318,7 +318,7 @@ TEST_F(ExperimentFaults, WhatFollowsFromAFaultIsNotReported) {
 TEST_F(ExperimentFaults, WhatIsMissingOnTheCommandLineIsReportedOnce) {
   EXPECT_EQ(
       faults({"sweep.network=[{kind=\"ring\",latency_s=1},{kind=\"ring\",latency_s=2}]"}),
-      "command line: network.bandwidth_bytes_per_s is missing; must be a number above 0: kind = \"ring\" asks for it");
+      "command line: network.bandwidth_bytes_per_s is missing; must be a number above 0: kind = \"ring\" requires it");
   EXPECT_EQ(faults({"sweep.cluster=[{workers=4},{workers=8},{workers=8,micro_batches=2}]"}),
             "command line: cluster.micro_batch_s is missing; must be a number above 0 and at most 1000000000");
 }
@@ -355,19 +355,18 @@ TEST_F(ExperimentFaults, ALinkOfTheServerNeedsAServer) {
 TEST_F(ExperimentFaults, AMissingKeySaysWhichOtherKeyAsksForIt) {
   EXPECT_THAT(faults({"training.model=none"}),
               testing::AllOf(HasSubstr("training.parameters is missing; must be an integer from 0 to 8589934588"),
-                             HasSubstr(": model = \"none\" asks for it")));
-  EXPECT_THAT(
-      faults({"network={kind=\"two-level\", latency_s=1, bandwidth_bytes_per_s=1, inside={latency_s=1, "
-              "bandwidth_bytes_per_s=1}}"}),
-      HasSubstr("network.group_size is missing; must be an integer from 2 to 1048576: kind = \"two-level\" asks "
-                "for it"));
+                             HasSubstr(": model = \"none\" requires it")));
+  EXPECT_THAT(faults({"network={kind=\"two-level\", latency_s=1, bandwidth_bytes_per_s=1, inside={latency_s=1, "
+                      "bandwidth_bytes_per_s=1}}"}),
+              HasSubstr("network.group_size is missing; must be an integer from 2 to 1048576: kind = \"two-level\" "
+                        "requires it"));
   EXPECT_THAT(faults({"methods.0.algorithm=local-sgd", "methods.0.period={rule=\"constant\"}"}),
               testing::AllOf(HasSubstr("methods.0.period.steps is missing"), HasSubstr("rule = \"constant\"")));
   EXPECT_THAT(
       faults({"delays=[{kind=\"bernoulli\"}]"}),
-      testing::AllOf(HasSubstr("delays.0.probability is missing"), HasSubstr(": kind = \"bernoulli\" asks for it")));
-  EXPECT_EQ(faults({"~training.learning_rate.peak"}).find("for it"), std::string::npos) << "all models need one";
-  EXPECT_THAT(faults({"~cluster.workers"}), testing::Not(HasSubstr("for it"))) << "every file needs it";
+      testing::AllOf(HasSubstr("delays.0.probability is missing"), HasSubstr(": kind = \"bernoulli\" requires it")));
+  EXPECT_EQ(faults({"~training.learning_rate.peak"}).find("requires it"), std::string::npos) << "all models need one";
+  EXPECT_THAT(faults({"~cluster.workers"}), testing::Not(HasSubstr("requires it"))) << "every file needs it";
 }
 
 // The file has keys of a network, but its variant has another kind of network, which starts without them.
@@ -382,14 +381,15 @@ TEST_F(ExperimentFaults, ATableOfAnotherKindSaysThatItReplacesTheFiles) {
   const std::string variant = faults();
   EXPECT_THAT(variant,
               HasSubstr("network.latency_s is missing; must be a number of at least 0 and at most 1000000000: kind "
-                        "= \"parameter-server\" asks for it; another kind starts its own table, without the "
-                        "latency_s of line 10"));
-  EXPECT_THAT(variant, HasSubstr("without the bandwidth_bytes_per_s of line 11"));
+                        "= \"parameter-server\" requires it; a different kind replaces the whole table, so the "
+                        "latency_s from line 10 does not apply"));
+  EXPECT_THAT(variant, HasSubstr("so the bandwidth_bytes_per_s from line 11 does not apply"));
   write(file_of_ring + "[profiles.server]\nnetwork.kind = \"parameter-server\"\n");
-  EXPECT_THAT(faults({}, {.profiles = {"server"}}), HasSubstr("without the latency_s of line 10"));
+  EXPECT_THAT(faults({}, {.profiles = {"server"}}), HasSubstr("so the latency_s from line 10 does not apply"));
   write(file_of_ring + "[methods.training.learning_rate]\nschedule = \"constant\"\n");
   EXPECT_THAT(faults(), HasSubstr("methods.1.training.learning_rate.peak is missing; must be a finite number above 0; "
-                                  "another schedule starts its own table, without the peak of line 18"));
+                                  "a different schedule replaces the whole table, so the peak from line 18 does not "
+                                  "apply"));
   write(std::string(small) +
         "[[variants]]\nlabel = \"a\"\n[[variants]]\nlabel = \"b\"\nremove = [\"network.latency_s\"]\n");
   EXPECT_THAT(faults(),
@@ -414,7 +414,7 @@ TEST_F(ExperimentFaults, MethodsAreCheckedAgainstTheRestOfTheFile) {
     const std::string layer_wise = fmt::format("training.optimizer.name={}", name);
     EXPECT_EQ(with("algorithm=\"backup-workers\", backups=0", {layer_wise}), "");
     EXPECT_THAT(with(sharded, {layer_wise}),
-                HasSubstr(fmt::format("training.optimizer.name = \"{}\"; must be an optimizer that", name)));
+                HasSubstr(fmt::format("training.optimizer.name = \"{}\"; must be one that updates each", name)));
   }
 
   const std::string distance = "algorithm=\"dynamic-averaging\", threshold=1, check_every=2";
@@ -450,14 +450,16 @@ TEST_F(ExperimentFaults, OneOfTheExcludedTensorsMustBeThere) {
   };
   EXPECT_EQ(with("'bias', 'linear2'"), "");
   EXPECT_EQ(with("'bias', 'gamma', 'beta', 'LayerNorm'"), "");
-  EXPECT_THAT(with("'norm'"), HasSubstr("[\"norm\"]; is in no tensor's name; one must be in one of linear1.weight, "
-                                        "linear2.weight, linear1.bias, linear2.bias"));
+  EXPECT_THAT(
+      with("'norm'"),
+      HasSubstr("[\"norm\"]; is a part of no tensor's name; at least one must be a part of one of linear1.weight, "
+                "linear2.weight, linear1.bias, linear2.bias"));
   EXPECT_THAT(with("'norm', 'gamma'"),
-              HasSubstr("; are all in no tensor's name; one must be in one of linear1.weight"));
+              HasSubstr("; are parts of no tensor's name; at least one must be a part of one of linear1.weight"));
   EXPECT_THAT(with("1"), HasSubstr("each element must be a string"));
   EXPECT_THAT(
       with("'gamma'", "4,4,4,4,4,4"),
-      testing::ContainsRegex("must be in one of (linear[1-7].weight, ){7}(linear[1-3].bias,? ){3}and 4 others"));
+      testing::ContainsRegex("must be a part of one of (linear[1-7].weight, ){7}(linear[1-3].bias,? ){3}and 4 others"));
 }
 
 // Two matrices, of 16 x 12 and 10 x 16. Factors of rank r have 28 r and 26 r numbers instead of 192 and 160.
@@ -519,7 +521,7 @@ TEST_F(ExperimentFaults, ARoundThatNeedsMoreThanTheWholeBudgetIsAFault) {
 }
 
 TEST_F(ExperimentFaults, EmptyListsOfSeedsAndMethodsAreFaults) {
-  EXPECT_THAT(faults({"seeds=[]"}), HasSubstr("seeds = []; must hold at least one seed"));
+  EXPECT_THAT(faults({"seeds=[]"}), HasSubstr("seeds = []; must list at least one seed"));
   EXPECT_THAT(faults({"methods=[]"}), HasSubstr("methods = []; must have at least one entry"));
 }
 
@@ -532,7 +534,7 @@ TEST_F(ExperimentFaults, AnUnknownMethodIsReportedWithTheNearestAndNothingElse) 
 
 TEST_F(ExperimentFaults, EpochsNeedADataSet) {
   const std::string report = faults({"training.model=quadratic"});
-  EXPECT_THAT(report, HasSubstr("budget.epochs = 6; must not count epochs"));
+  EXPECT_THAT(report, HasSubstr("budget.epochs = 6; cannot be in epochs"));
 }
 
 TEST_F(ExperimentFaults, AnAccuracyTargetNeedsAModelWithAccuracy) {
@@ -568,7 +570,7 @@ TEST_F(Bounds, MoreRunsThanTheLimitAreRefusedBeforeAnythingIsExpanded) {
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(faults({}), file.string() +
                             ":30:1: 1000000 points of a sweep x 2 methods x 2 seeds are 4000000 runs; must be at most "
-                            "10000, or as many as --limit allows");
+                            "10000; --limit N changes this limit");
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
@@ -616,10 +618,10 @@ TEST_F(Bounds, TimesBeyondTheLimitOfDelaysAreRefusedWithIt) {
   refused("cluster.worker_factors=[1, 1, 1, 1e300]", "each element must be a number above 0 and at most 1");
   // Products of values that are each allowed.
   refused("cluster={workers=4, micro_batch_s=1e6, slow_workers={count=1, factor=1e6}}",
-          "must keep the slowest worker's micro-batch within 1e+09 s; it takes 1e+12 s");
+          "is too large: the slowest worker's micro-batch must take at most 1e+09 s; found 1e+12 s");
   refused("cluster={workers=2, micro_batch_s=1e6, worker_factors=[1, 1e6]}", "cluster.worker_factors = [1, 1");
   refused("delays=[{kind=\"gamma\", shape=1e6, scale=1e6}]",
-          "delays.0.kind = \"gamma\"; must give delays a mean of at most 1e+09 s; found 1e+12 s");
+          "delays.0.kind = \"gamma\"; must have a mean of at most 1e+09 s; found 1e+12 s");
   refused("delays=[{kind=\"constant\", value=1e9}, {kind=\"lognormal\", mu=50, sigma=1}]", "delays.1.kind");
   // A model of 650 floats over a link that is too slow for it.
   refused("network={kind=\"ring\", latency_s=0, bandwidth_bytes_per_s=1e-300}",
@@ -749,9 +751,9 @@ TEST_F(Bounds, DelaysAndOutagesAreAtMost255) {
   };
   const std::string delay = "{kind=\"constant\",value=0.1}", outage = "{workers=[1],at_s=1,duration_s=1}";
   EXPECT_EQ(faults(entries("delays", delay, 255)), "");
-  EXPECT_THAT(faults(entries("delays", delay, 256)), HasSubstr("must be at most 255 entries"));
+  EXPECT_THAT(faults(entries("delays", delay, 256)), HasSubstr("must have at most 255 entries"));
   EXPECT_EQ(faults(entries("outages", outage, 255)), "");
-  EXPECT_THAT(faults(entries("outages", outage, 256)), HasSubstr("must be at most 255 entries"));
+  EXPECT_THAT(faults(entries("outages", outage, 256)), HasSubstr("must have at most 255 entries"));
 }
 
 TEST_F(Bounds, DelaysInMicroBatchesAreBoundedInSeconds) {
@@ -760,7 +762,7 @@ TEST_F(Bounds, DelaysInMicroBatchesAreBoundedInSeconds) {
                    "delays=[{kind=\"constant\", unit=\"micro_batch\", value=" + value + "}]"});
   };
   EXPECT_EQ(with("1e6"), "");
-  EXPECT_THAT(with("1.1e6"), HasSubstr("must give delays a mean of at most 1e+09 s; found 1.1e+09 s"));
+  EXPECT_THAT(with("1.1e6"), HasSubstr("must have a mean of at most 1e+09 s; found 1.1e+09 s"));
 }
 
 TEST_F(Bounds, OutagesSoFrequentThatARunHardlyGoesOnAreRefused) {
@@ -802,7 +804,7 @@ TEST_F(Bounds, OutagesAreRareEnoughForWhatBeginsAnewAsAWhole) {
   EXPECT_THAT(
       with(async, "6.24e-3", "lost"),
       HasSubstr("outages.1.mean_time_between_s = 0.00624; must be at least 0.00625 s, 1/8 of the time of a step "
-                "of 5 micro-batches, which \"async-sgd\" begins anew as a whole"));
+                "of 5 micro-batches, which \"async-sgd\" repeats as a whole"));
   EXPECT_EQ(with(async, "1e-5", "kept"), "");
   EXPECT_EQ(with("algorithm=\"sync-sgd\"", "1.25e-3", "lost"), "");
   EXPECT_EQ(with("algorithm=\"local-sgd\", period={rule=\"constant\", steps=4}", "1.25e-3", "lost"), "");
@@ -898,21 +900,23 @@ TEST_F(Bounds, OneSweepAxisMustNotHoldAnother) {
   const std::string cluster = "\"cluster\" = [{workers = 4, micro_batch_s = 0.01, micro_batches = 2}]";
   EXPECT_THAT(
       sweep(cluster + ", \"cluster.workers\" = [2, 4]"),
-      HasSubstr("sweep.\"cluster.workers\"; must not be swept together with sweep.\"cluster\", which holds it"));
-  EXPECT_THAT(sweep("\"cluster.workers\" = [2, 4], " + cluster), HasSubstr("with sweep.\"cluster\", which holds it"));
+      HasSubstr(
+          "sweep.\"cluster.workers\"; must not be swept together with sweep.\"cluster\", which contains this key"));
+  EXPECT_THAT(sweep("\"cluster.workers\" = [2, 4], " + cluster),
+              HasSubstr("with sweep.\"cluster\", which contains this key"));
   EXPECT_THAT(
       sweep("\"methods.drop.threshold_s\" = [1.5], \"methods.1.threshold_s\" = [2.5]"),
       HasSubstr("sweep.\"methods.1.threshold_s\"; must not be swept together with sweep.\"methods.drop.threshold_s\", "
-                "which is the same"));
+                "which is the same key"));
   EXPECT_EQ(sweep("\"cluster.workers\" = [2, 4], \"cluster.micro_batches\" = [1, 2]"), "");
 }
 
 TEST_F(Bounds, AValueMustNotBeSweptTwice) {
   const auto sweep = [&](const std::string& values) { return faults({"sweep.\"training.clip_norm\"=" + values}); };
-  EXPECT_THAT(sweep("[0.5, 1, 0.5]"), HasSubstr("sweep.\"training.clip_norm\" = 0.5; must hold no value twice"));
-  EXPECT_THAT(sweep("[1, 1.0]"), HasSubstr("= 1.0; must hold no value twice"));
+  EXPECT_THAT(sweep("[0.5, 1, 0.5]"), HasSubstr("sweep.\"training.clip_norm\" = 0.5; must not be listed twice"));
+  EXPECT_THAT(sweep("[1, 1.0]"), HasSubstr("= 1.0; must not be listed twice"));
   EXPECT_THAT(faults({"sweep.\"models.mlp.hidden\"=[[1, 2], [1, 2]]"}),
-              HasSubstr("= [1, 2]; must hold no value twice"));
+              HasSubstr("= [1, 2]; must not be listed twice"));
   EXPECT_EQ(sweep("[0.5, 1, 1.5]"), "");
 }
 

@@ -190,7 +190,7 @@ TEST_F(InterruptionTest, WhileASweepIsRead) {
                             "\n\"budget.steps\" = " + list_of_a_hundred() + "\n";
   for (const char* command : {"run", "check", "predict"}) {
     expect_soon(interrupt({command, "--limit", "1000000"}, sweep));
-    EXPECT_EQ(read("err.txt"), "interrupted; nothing was begun\n") << command;
+    EXPECT_EQ(read("err.txt"), "interrupted; nothing was run\n") << command;
     EXPECT_EQ(read("out.txt"), "");
     EXPECT_FALSE(std::filesystem::exists(directory / "results"));
   }
@@ -278,8 +278,8 @@ TEST_F(InterruptedCompare, EndsAfterItsLauncherAndSaysItOnce) {
   EXPECT_EQ(launchers(), 0U);
   EXPECT_LT(Clock::now() - begin, seconds(15));
   EXPECT_TRUE(all_end_soon());
-  EXPECT_THAT(without_launcher(read("err.txt")), testing::EndsWith("\ninterrupted; what is finished is kept\n"));
-  EXPECT_EQ(read("err.txt").find("what is finished is kept"), read("err.txt").rfind("what is finished is kept"));
+  EXPECT_THAT(without_launcher(read("err.txt")), testing::EndsWith("\ninterrupted; finished runs are kept\n"));
+  EXPECT_EQ(read("err.txt").find("finished runs are kept"), read("err.txt").rfind("finished runs are kept"));
 }
 
 TEST_F(InterruptedCompare, TakesItsRanksWithItWhereASecondSignalEndsItAtOnce) {

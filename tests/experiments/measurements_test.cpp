@@ -246,7 +246,8 @@ TEST(MeasurementsWithoutDerivatives, AreRefusedWhereTheyNeedThem) {
     return document.check().report();
   };
   for (const std::string key : {"gradient_norm", "largest_eigenvalue", "hessian_trace"})
-    EXPECT_THAT(faults_of(key), HasSubstr("measurements.every_steps = 2; must go without gradient_norm")) << key;
+    EXPECT_THAT(faults_of(key), HasSubstr("measurements.every_steps = 2; cannot be combined with gradient_norm"))
+        << key;
   EXPECT_EQ(faults_of("consensus_distance"), "");
   EXPECT_EQ(faults_of("step_gradient_norm"), "");
 }
@@ -262,7 +263,7 @@ TEST_F(Measurements, NeedAModuleOfOnesOwnThatHasDerivatives) {
   };
   EXPECT_EQ(faults_with("return torch.linear(x, self.weight)"), "");
   EXPECT_THAT(faults_with("return torch.linear(x.float(), self.weight)"),
-              testing::AllOf(HasSubstr("measurements.every_steps = 4; must go without gradient_norm, "),
+              testing::AllOf(HasSubstr("measurements.every_steps = 4; cannot be combined with gradient_norm, "),
                              HasSubstr("its forward fails on inputs of shape [4, 5]: ")));
   std::filesystem::remove(module);
 }
@@ -405,8 +406,8 @@ TEST_F(EvaluationTimes, TimeToTargetGoesByThem) {
 
 TEST_F(EvaluationTimes, ItStandsInsteadOfOtherIntervals) {
   EXPECT_THAT(faults({"evaluation.every_steps=5"}),
-              HasSubstr("evaluation.every_steps = 5; must not be given together with every_seconds"));
-  EXPECT_THAT(faults({"evaluation.every_epochs=1"}), HasSubstr("must not be given together with every_seconds"));
+              HasSubstr("evaluation.every_steps = 5; cannot be combined with every_seconds"));
+  EXPECT_THAT(faults({"evaluation.every_epochs=1"}), HasSubstr("cannot be combined with every_seconds"));
   for (const char* wrong : {"0", "-3", "1e-10", "inf", "'often'"})
     EXPECT_THAT(faults({std::string("evaluation.every_seconds=") + wrong}),
                 HasSubstr("must be a number of at least 1e-09 and at most 1000000000"))

@@ -284,7 +284,7 @@ int measure_without_room() {
     measure_micro_batch_s(CountedGradients(), work_of(1), 32);
   } catch (const std::runtime_error& problem) {
     const std::string message = problem.what();
-    return message.starts_with("of 31 threads that compute beside the one that is timed only ") ? 0 : 2;
+    return message.starts_with("needs 31 more threads to compute in parallel with the timed one, but only ") ? 0 : 2;
   }
   return 1;
 }

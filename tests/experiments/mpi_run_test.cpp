@@ -286,14 +286,14 @@ TEST_F(MpiRun, WhatOnlyTheSimulatedClusterKnowsIsBadUsage) {
   const auto outcome =
       syncopate("run " + file + " --results results cluster.trailing_s=0.1 \"methods=[{algorithm='sync-sgd'}]\"", 2);
   EXPECT_EQ(outcome.status, 2);
-  EXPECT_THAT(outcome.err, testing::HasSubstr("cluster.trailing_s, are for the simulated cluster alone"));
+  EXPECT_THAT(outcome.err, testing::HasSubstr("cluster.trailing_s, work only on the simulated cluster"));
   const auto overlapped = syncopate("run " + file +
                                         " --results results \"methods=[{algorithm='sync-sgd'}]\" "
                                         "\"network={kind='ring', latency_s=0, bandwidth_bytes_per_s=1e9, "
                                         "overlap={buckets=2}}\"",
                                     2);
   EXPECT_EQ(overlapped.status, 2);
-  EXPECT_THAT(overlapped.err, testing::HasSubstr("network.overlap is for the simulated cluster alone"));
+  EXPECT_THAT(overlapped.err, testing::HasSubstr("network.overlap works only on the simulated cluster"));
   EXPECT_FALSE(std::filesystem::exists(directory / "results"));
 }
 

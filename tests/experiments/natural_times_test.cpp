@@ -219,8 +219,8 @@ TEST_F(NaturalTimes, FaultsHavePlaces) {
   EXPECT_THAT(faults({"cluster.micro_batch_s={base_s=0}"}), HasSubstr("must have a cost above 0"));
   EXPECT_THAT(faults({"cluster.micro_batch_s=[1]"}), HasSubstr("cluster.micro_batch_s = [1]"));
   EXPECT_THAT(faults({"training={model='none',parameters=10}"}),
-              AllOf(HasSubstr("cluster.micro_batch_s"), HasSubstr("must name a data set of tokens")));
-  EXPECT_THAT(faults({"training.dataset='gaussian-mixture'"}), HasSubstr("must name a data set of tokens"));
+              AllOf(HasSubstr("cluster.micro_batch_s"), HasSubstr("must be a data set of tokens")));
+  EXPECT_THAT(faults({"training.dataset='gaussian-mixture'"}), HasSubstr("must be a data set of tokens"));
   EXPECT_THAT(faults({"training.dataset='gaussian-mixture'", "cluster.micro_batch_s=1", "training.batching='padded'"}),
               AllOf(HasSubstr("training.batching"), HasSubstr("not sequences")));
   EXPECT_THAT(faults({"training.batching='packed'"}), HasSubstr("training.token_budget is missing"));
@@ -308,7 +308,7 @@ TEST_F(TraceReplayFile, TakesTheRecordedDurations) {
 TEST_F(TraceReplayFile, EndsInTheChosenWay) {
   EXPECT_THAT(faults({"budget.steps=5"}),
               AllOf(HasSubstr(".toml:7:"), HasSubstr("cluster.trace.end"), HasSubstr("ends after 4 steps"),
-                    HasSubstr("the budget is of 5"), HasSubstr("\"stop\"")));
+                    HasSubstr("the budget is 5"), HasSubstr("\"stop\"")));
   EXPECT_DOUBLE_EQ(seconds({"budget.steps=7", "cluster.trace.end=wrap", "cluster.trace.like.1=0"}),
                    2 * (3 + 13 + 23 + 33 + 3 + 13 + 23));
   const Overrides stop = {"cluster.trace.end=stop", "cluster.trace.like.1=0"};
@@ -330,7 +330,7 @@ TEST_F(TraceReplayFile, WhatTheRecordedRunDroppedIsMissedOnlyByWhoNeedsIt) {
 }
 
 TEST_F(TraceReplayFile, FaultsHavePlaces) {
-  EXPECT_THAT(faults({"cluster.micro_batch_s=0.1"}), HasSubstr("together with cluster.trace"));
+  EXPECT_THAT(faults({"cluster.micro_batch_s=0.1"}), HasSubstr("cannot be combined with cluster.trace"));
   EXPECT_THAT(faults({"cluster.workers=4"}), AllOf(HasSubstr("worker 3"), HasSubstr("3 workers"), HasSubstr("like")));
   EXPECT_EQ(faults({"cluster.workers=4", "cluster.trace.like.3=0"}), "");
   EXPECT_EQ(faults({"cluster.workers=2"}), "");

@@ -63,7 +63,7 @@ TEST(SampleLines, OfStatusAreItsOwn) {
       .runs = 12,
       .finished = 5,
       .running = {{.run = run, .host = "node1", .process = 4711, .since = "2024-05-01T12:00:00Z", .share_done = 0.45}},
-      .failed = {{.run = other, .reason = "the memory does not suffice"}},
+      .failed = {{.run = other, .reason = "not enough memory"}},
       .remaining = 5,
       .left_s = 190};
   const std::string text = status_text({status});

@@ -202,7 +202,7 @@ TEST_F(Predict, DelaysWithoutAMeanAreRefusedWithTheirPlace) {
     load_experiment(file, {}, {.finite_means = true});
     ADD_FAILURE() << "must be refused";
   } catch (const ConfigurationFault& fault) {
-    EXPECT_THAT(fault.what(), HasSubstr(file.string() + ":32:9: delays.0.shape = 0.9; must give delays a finite mean"));
+    EXPECT_THAT(fault.what(), HasSubstr(file.string() + ":32:9: delays.0.shape = 0.9; must have a finite mean"));
   }
   EXPECT_NO_THROW(load_experiment(file, {"delays.0.shape=1.1"}, {.finite_means = true}));
 }
@@ -613,8 +613,8 @@ TEST_F(PredictedCommunicationOf, RunsThatAreNotSimulatedWholeIsStillExactWhereTh
   EXPECT_FALSE(methods[2].communicated->is_exact);
   const auto payload = static_cast<double>(experiment.runs[2].training.parameter_bytes.value());
   EXPECT_NEAR(methods[2].communicated->bytes / (200'000 * 4 * 2 * payload), 1, 0.01);
-  EXPECT_THAT(prediction_table(methods),
-              AllOf(HasSubstr(" 200000 "), HasSubstr(" 28572 "), HasSubstr("~"), HasSubstr("drawn out")));
+  EXPECT_THAT(prediction_table(methods), AllOf(HasSubstr(" 200000 "), HasSubstr(" 28572 "), HasSubstr("~"),
+                                               HasSubstr("extrapolated from the simulated steps")));
 }
 
 TEST_F(PredictedCommunicationOf, DynamicMethodsIsNotKnown) {
@@ -638,7 +638,7 @@ TEST_F(PredictedCommunicationOf, RulesThatAreSolvedForIsWhatWasAskedFor) {
   EXPECT_THAT(
       prediction_table(methods),
       AllOf(HasSubstr("constant: period.steps = 5 makes 12 rounds\n"), HasSubstr("power: period.coefficient = "),
-            HasSubstr("odd: period.steps = 1 makes 60 rounds, the nearest to 50 that there is\n")));
+            HasSubstr("odd: period.steps = 1 makes 60 rounds, the nearest possible number to 50\n")));
 }
 
 class PredictedAgainst : public PredictedCommunicationOf {
@@ -665,7 +665,7 @@ TEST_F(PredictedAgainst, AnyMethodSpeedUpsAreRatiosOfPaces) {
       EXPECT_NEAR(formula.prediction.effective_speedup(), 1, 1e-12) << formula.prediction.formula;
       EXPECT_EQ(formula.prediction.effective_speedup_error(), 0);
     }
-    EXPECT_THAT(prediction_table(methods), HasSubstr("S_eff: against \"" + label + "\"\n"));
+    EXPECT_THAT(prediction_table(methods), HasSubstr("S_eff: relative to \"" + label + "\"\n"));
   }
 }
 
@@ -720,8 +720,8 @@ TEST_F(PredictedAgainst, AnUnknownMethodIsAFaultThatNamesTheNearest) {
     check_against(experiment, "locl");
     ADD_FAILURE() << "must be refused";
   } catch (const ConfigurationFault& fault) {
-    EXPECT_THAT(fault.what(), AllOf(HasSubstr("--against locl: no method of "),
-                                    HasSubstr("\"sync\", \"drop\", \"local\""), HasSubstr("did you mean \"local\"?")));
+    EXPECT_THAT(fault.what(), AllOf(HasSubstr("--against locl: "), HasSubstr("\"sync\", \"drop\", \"local\""),
+                                    HasSubstr("did you mean \"local\"?")));
   }
 }
 
@@ -771,7 +771,7 @@ TEST_F(PredictedFormulas, TheTableNamesMethodsAndSources) {
   const std::string table = prediction_table(methods);
   for (const char* text :
        {"sync-sgd", "simulation", "Eq. 4", "sampled E[T]", "Eqs. 4 to 6", "order statistic (lower bound)",
-        "rounds of normal sums", "needs training", "S_eff", "+-", "S_eff is at most so large"})
+        "rounds of normal sums", "needs training", "S_eff", "+-", "S_eff is at most this large"})
     EXPECT_THAT(table, HasSubstr(text));
   EXPECT_THAT(table, testing::Not(HasSubstr("no formula")));
   const auto json = nlohmann::json::parse(predictions_json("small", methods));
@@ -1052,7 +1052,7 @@ TEST_F(PredictedSpeedup, OfSeveralBaselinesTheFirstOneCounts) {
     for (const FormulaTime& formula : methods[i].formulas)
       EXPECT_NEAR(formula.prediction.effective_speedup(), speedup(i), 1e-6) << methods[i].method;
   }
-  EXPECT_THAT(prediction_table(methods), HasSubstr("S_eff: against \"a\", the file's first sync-sgd\n"));
+  EXPECT_THAT(prediction_table(methods), HasSubstr("S_eff: relative to \"a\", the file's first sync-sgd\n"));
 }
 
 // If the file has no synchronous SGD, both are compared with one that is trained as the first method is.
@@ -1071,7 +1071,8 @@ TEST_F(PredictedSpeedup, WithoutABaselineAllAreComparedWithOneThatIsTrainedAsThe
     for (const FormulaTime& formula : methods[i].formulas)
       EXPECT_NEAR(formula.prediction.effective_speedup(), expected[i], 1e-6);
   }
-  EXPECT_THAT(prediction_table(methods), HasSubstr("S_eff: against sync-sgd trained as \"a\" is; the file has none\n"));
+  EXPECT_THAT(prediction_table(methods),
+              HasSubstr("S_eff: relative to sync-sgd, trained like \"a\" (the file contains no sync-sgd)\n"));
 }
 
 // Micro-batches of 8 and of 4 samples, which are measured separately: 10 and 4 ms.
@@ -1229,7 +1230,7 @@ TEST(PredictionTable, MarksWhatIsNotExact) {
   const std::string table = prediction_table(methods);
   EXPECT_THAT(table, HasSubstr("~60"));
   EXPECT_THAT(table, HasSubstr("~2.5G"));
-  EXPECT_THAT(table, HasSubstr("~: as in the steps that were simulated, drawn out\n"));
+  EXPECT_THAT(table, HasSubstr("~: extrapolated from the simulated steps\n"));
 }
 
 TEST(PredictionTable, SaysHowMuchOfTheRunWasSimulated) {
@@ -1352,9 +1353,11 @@ TEST_F(TargetPrediction, TakesThePaceAndTheBatchOfTheStepsThatAreNeeded) {
 TEST_F(TargetPrediction, NamesTheBestSettingAndWhatItDoesNotKnow) {
   ASSERT_EQ(syncopate("run " + file).status, 0);
   const ProgramOutcome predicted = syncopate("predict " + file + " --to-target results/runs/noise/sync-sgd" + methods);
-  EXPECT_THAT(predicted.out, HasSubstr("To an accuracy of 0.8, the target of \"sync-sgd\": at a batch of B samples"));
+  EXPECT_THAT(
+      predicted.out,
+      testing::ContainsRegex("To an accuracy of 0.8, the target of \"sync-sgd\": .* steps with a batch of B samples"));
   EXPECT_THAT(predicted.out, HasSubstr("\nBest: "));
-  EXPECT_THAT(predicted.out, HasSubstr("\nasync-sgd: of gradients of an older model"));
+  EXPECT_THAT(predicted.out, HasSubstr("\nasync-sgd: not predicted, because it uses stale gradients"));
 }
 
 TEST_F(TargetPrediction, SaysWhatIsMissing) {
@@ -1366,7 +1369,7 @@ TEST_F(TargetPrediction, SaysWhatIsMissing) {
   };
   EXPECT_THAT(fault("nowhere"), HasSubstr("--to-target nowhere"));
   syncopate("run " + file + " --results none evaluation.target_accuracy=1 measurements.noise_scale=true");
-  EXPECT_THAT(fault("none"), HasSubstr("none of its 2 runs has both reached its target and measured noise scales"));
+  EXPECT_THAT(fault("none"), HasSubstr("none of its 2 runs has reached its target and measured noise scales"));
   syncopate("run " + file + " --results unmeasured measurements.noise_scale=false");
   EXPECT_THAT(fault("unmeasured"), HasSubstr("measurements.noise_scale = true"));
   syncopate("run " + file + " --results aimless ~evaluation.target_accuracy");
@@ -1374,7 +1377,7 @@ TEST_F(TargetPrediction, SaysWhatIsMissing) {
   syncopate("run " + file + " --results several" + methods);
   EXPECT_THAT(fault("several"), HasSubstr("runs of several methods"));
   syncopate("run " + file + " --results targets evaluation.target_accuracy=0.7,0.8");
-  EXPECT_THAT(fault("targets"), HasSubstr("several targets, an accuracy of 0.7, an accuracy of 0.8"));
+  EXPECT_THAT(fault("targets"), HasSubstr("different targets, an accuracy of 0.7, an accuracy of 0.8"));
 }
 
 TEST_F(TargetPrediction, IsForTheRunsTargetAlone) {
@@ -1382,8 +1385,8 @@ TEST_F(TargetPrediction, IsForTheRunsTargetAlone) {
   const std::string predict = "predict " + file + " --to-target results/runs/noise/sync-sgd ";
   const ProgramOutcome other = syncopate(predict + "evaluation.target_accuracy=0.7");
   EXPECT_EQ(other.status, 2);
-  EXPECT_THAT(other.err, HasSubstr("e.toml has a target of an accuracy of 0.7, and the runs of \"sync-sgd\" had one of "
-                                   "an accuracy of 0.8: must be the same"));
+  EXPECT_THAT(other.err, HasSubstr("e.toml has a target of an accuracy of 0.7, but the runs of \"sync-sgd\" had "
+                                   "an accuracy of 0.8: use the same target"));
   EXPECT_EQ(syncopate(predict + "evaluation.target_loss=0.1").status, 2);
   EXPECT_EQ(syncopate(predict + "~evaluation.target_accuracy").status, 0) << "the file says nothing else";
 }
@@ -1404,11 +1407,11 @@ TEST(TargetTable, SaysWhereTheBestIsAtTheEdgeOfASweep) {
   EXPECT_THAT(target_table(methods, target), HasSubstr("To a loss of 0.5, the target of \"m\""));
   EXPECT_THAT(target_table(methods, target),
               HasSubstr("\nBest: m, workers = 128, delays = heavy, micro_batches = 2, 10 s\n"
-                        "cluster.workers = 128 is the most that the file sweeps: a better one may lie beyond\n"));
+                        "cluster.workers = 128 is the largest swept value: a better one may be beyond it\n"));
   methods.back().target->time_s = 40;
-  EXPECT_THAT(target_table(methods, target), testing::Not(HasSubstr("that the file sweeps")));
+  EXPECT_THAT(target_table(methods, target), testing::Not(HasSubstr("swept value: a better one")));
   methods.front().target->time_s = 5;
-  EXPECT_THAT(target_table(methods, target), HasSubstr("cluster.workers = 8 is the least that the file sweeps"));
+  EXPECT_THAT(target_table(methods, target), HasSubstr("cluster.workers = 8 is the smallest swept value"));
 }
 
 // The standard error of a simulated time per step, compared with one computed from the drawn times; and extrapolation

@@ -112,7 +112,7 @@ TEST(Listing, OfAKeyOrAWordIsThatOfTheKeysThatHaveIt) {
   EXPECT_THAT(listing_of("emulate"), HasSubstr("cluster.pace"));
   EXPECT_EQ(listing_of("frobnicate"), "");
   const std::string staleness = unwrapped(listing_of("staleness"));
-  EXPECT_THAT(staleness, AllOf(HasSubstr("methods.staleness: a number"), HasSubstr("it is mentioned here too:"),
+  EXPECT_THAT(staleness, AllOf(HasSubstr("methods.staleness: a number"), HasSubstr("it is also mentioned here:"),
                                HasSubstr("methods.staleness_weight")));
   const std::string text = listing_of("text");
   EXPECT_THAT(text, AllOf(HasSubstr("models.text-transformer.task"), testing::Not(HasSubstr(".norm = \"post\""))))

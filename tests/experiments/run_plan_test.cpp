@@ -67,7 +67,7 @@ TEST(PlanText, HasNoMoreDigitsThanAnEstimate) {
   EXPECT_THAT(text(100, 999.9e6), AllOf(HasSubstr("about 1.7 min"), HasSubstr("about 1 GB")));
   EXPECT_THAT(text(7000, 1e3), AllOf(HasSubstr("about 1.9 h"), HasSubstr("about 1 kB")));
   EXPECT_THAT(text(1e6, 1e3), HasSubstr("about 278 h"));
-  EXPECT_THAT(plan_text({.runs = 1}), StartsWith("1 run; how long they take"));
+  EXPECT_THAT(plan_text({.runs = 1}), StartsWith("1 run; time and disk space are unknown"));
   EXPECT_EQ(plan_text({.runs = 2, .finished = 2}, "trial"), "2 trials, 2 finished");
 }
 
@@ -191,7 +191,7 @@ algorithm = "sync-sgd"
 )");
   EXPECT_THAT(syncopate("check " + file).out,
               AllOf(HasSubstr(" on this machine, by arithmetic; about "),
-                    HasSubstr(" kB on the disk; with --measure a micro-batch is timed for some seconds to tell")));
+                    HasSubstr(" kB on the disk; --measure times a micro-batch for some seconds to improve this")));
   EXPECT_THAT(syncopate("check --measure " + file).out, HasSubstr(" on this machine, by the time of a micro-batch; "));
   EXPECT_FALSE(std::filesystem::exists(directory / "results")) << "nothing is kept of it";
 }

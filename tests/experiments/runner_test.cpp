@@ -95,7 +95,7 @@ TEST_F(RunnerTest, RepeatsOnlyWhatIsMissing) {
   add("A", 2, algorithm);
   EXPECT_EQ(start(), 0);
   EXPECT_EQ(algorithm->runs, 2 * 2) << "two workers of two runs";
-  EXPECT_THAT(err_, HasSubstr("1 of 2 runs are there already"));
+  EXPECT_THAT(err_, HasSubstr("1 of 2 runs already exist"));
   EXPECT_THAT(out_, testing::ContainsRegex("A .* 2\n")) << "the table counts both";
   EXPECT_EQ(start(), 0);
   EXPECT_EQ(algorithm->runs, 2 * 2);
@@ -213,12 +213,12 @@ TEST_F(RunnerTest, MemoryThatIsNotThereIsToldWithWhatIsNeeded) {
   run.training.optimizer = make_sgd({.momentum = 0.5});
   EXPECT_EQ(start(), 1);
   EXPECT_EQ(summary(0)["reason"],
-            "the memory does not suffice: the model and its optimizer's state take 2 GB, and where the 2 workers hold "
-            "models of their own 4 GB, beside gradients");
+            "not enough memory: the model and its optimizer's state take 2 GB; if each of the 2 workers holds a model, "
+            "these take 4 GB; gradients come on top");
   // Without a model the payload of collectives is not a model.
   run.training.time_only = true;
   EXPECT_EQ(start(), 1);
-  EXPECT_EQ(summary(0)["reason"], "the memory does not suffice for 2 workers");
+  EXPECT_EQ(summary(0)["reason"], "not enough memory for 2 workers");
 }
 
 TEST_F(RunnerTest, ReportsDivergence) {
@@ -343,7 +343,7 @@ TEST_F(RunnerTest, ATableThatCannotBeSavedIsAWarningOfANewRunAlone) {
   add("A", 1, std::make_shared<Synchronous>());
   fs::create_directories(experiment_directory(options_.results_directory, experiment_.name) / "table.txt");
   EXPECT_EQ(start(), 0);
-  EXPECT_THAT(err_, HasSubstr("warning: the table is not saved: "));
+  EXPECT_THAT(err_, HasSubstr("warning: the table cannot be saved:  "));
   EXPECT_EQ(start(), 0);
   EXPECT_THAT(err_, Not(HasSubstr("warning: the table")));
 }
@@ -427,7 +427,7 @@ TEST_F(FinishedRuns, AreRepeatedWhereAFileIsDamagedWhichIsNamed) {
     EXPECT_THAT(err_, HasSubstr((directory(1) / name).string() + ": ")) << name;
     EXPECT_THAT(err_, HasSubstr("the run is repeated\n"));
     EXPECT_THAT(err_, Not(HasSubstr(directory(0).string())));
-    EXPECT_THAT(err_, HasSubstr("1 of 2 runs are there already"));
+    EXPECT_THAT(err_, HasSubstr("1 of 2 runs already exist"));
     EXPECT_EQ(damage_of(directory(1)), "") << name;
     EXPECT_EQ(repeated(), 0) << name;
   }
@@ -469,7 +469,7 @@ TEST_F(FinishedRuns, NeedNoDataToBeTabulated) {
 TEST_F(FinishedRuns, OfAnotherConfigurationAreNotBelieved) {
   experiment_.runs[0].hash.back() = 'f';
   EXPECT_EQ(repeated(), 1);
-  EXPECT_THAT(err_, HasSubstr("1 of 2 runs are there already"));
+  EXPECT_THAT(err_, HasSubstr("1 of 2 runs already exist"));
   EXPECT_EQ(repeated(), 0);
 }
 
@@ -506,7 +506,7 @@ TEST_F(FinishedRuns, AreFoundUnderTheNameThatAKilledProcessLeft) {
   fs::rename(directory(0), hidden_sibling(directory(0), replaced_kind, killed));
   fs::remove_all(directory(1));
   EXPECT_EQ(repeated(), 1);
-  EXPECT_THAT(err_, HasSubstr("1 of 2 runs are there already"));
+  EXPECT_THAT(err_, HasSubstr("1 of 2 runs already exist"));
 }
 
 TEST_F(FinishedRuns, CannotBeBehindALinkThatLeadsNowhere) {
@@ -588,8 +588,7 @@ class ReusableRuns : public ProgramTest {
 TEST_F(ReusableRuns, AreCopiedUnderTheNewNames) {
   const ProgramOutcome second = start("second", file("second", "two"));
   EXPECT_EQ(second.status, 0);
-  EXPECT_THAT(second.err,
-              HasSubstr("1 of 1 runs are there already, in results/runs (1 copied from other experiments)"));
+  EXPECT_THAT(second.err, HasSubstr("1 of 1 runs already exist in results/runs (1 copied from other experiments)"));
   EXPECT_THAT(second.err, Not(HasSubstr("begins")));
   EXPECT_THAT(second.out, HasSubstr("two"));
   const fs::path from = directory_of("first", "one");
@@ -621,7 +620,7 @@ TEST_F(ReusableRuns, AreWhatWouldHaveBeenComputed) {
 TEST_F(ReusableRuns, AreTakenForFinishedOnes) {
   start("second", file("second", "two"));
   const ProgramOutcome again = start("second", file("second", "two"));
-  EXPECT_THAT(again.err, HasSubstr("1 of 1 runs are there already, in results/runs; --rerun"));
+  EXPECT_THAT(again.err, HasSubstr("1 of 1 runs already exist in results/runs; --rerun"));
   EXPECT_EQ(syncopate("table results/runs/second").status, 0);
 }
 

@@ -126,7 +126,7 @@ TEST_F(SideBySide, JobsLeaveWhatOneProcessLeaves) {
                               HasSubstr("run 12 of 12: dropcompute, workers = 4, seed 2: finished after")));
   EXPECT_THAT(leases(), IsEmpty());
   const ProgramOutcome again = syncopate("run e.toml --jobs 3");
-  EXPECT_THAT(again.err, HasSubstr("12 of 12 runs are there already"));
+  EXPECT_THAT(again.err, HasSubstr("12 of 12 runs already exist"));
   EXPECT_EQ(again.out, jobs.out);
 }
 
@@ -184,16 +184,16 @@ TEST_F(SideBySide, WhatDoesNotGoTogetherIsRefused) {
   refused("--jobs -1", "must be a number from 1 to 9999, or auto; found -1");
   refused("--share --lease-timeout 0", "--lease-timeout");
   refused("--retry -1", "--retry");
-  refused("--share --rerun", "--rerun with --share");
-  refused("--share --cluster mpi", "--share divides runs among processes, and --cluster mpi a run's workers");
-  refused("--jobs 2 --cluster mpi", "--jobs divides runs among processes, and --cluster mpi a run's workers");
-  refused("--jobs 2", "leave it out under mpirun", 2);
-  refused("--no-wait", "--no-wait is for --share");
-  refused("--lease-timeout 5", "--lease-timeout is for --share and --jobs");
-  refused("--share --no-wait --jobs 2", "--no-wait with --jobs");
-  refused("--share --no-wait", "a launcher waits for all its processes", 2);
-  refused("--retry 1 cluster.workers=2", "--retry is for the simulated cluster", 2);
-  refused("--share cluster.micro_batch_s=measured", "with --share it must be a number");
+  refused("--share --rerun", "--rerun cannot be combined with --share");
+  refused("--share --cluster mpi", "--share cannot be combined with --cluster mpi");
+  refused("--jobs 2 --cluster mpi", "--jobs cannot be combined with --cluster mpi");
+  refused("--jobs 2", "--jobs cannot be used under mpirun", 2);
+  refused("--no-wait", "--no-wait needs --share");
+  refused("--lease-timeout 5", "--lease-timeout needs --share or --jobs");
+  refused("--share --no-wait --jobs 2", "--no-wait cannot be combined with --jobs");
+  refused("--share --no-wait", "--no-wait cannot be used with a launcher", 2);
+  refused("--retry 1 cluster.workers=2", "--retry needs the simulated cluster", 2);
+  refused("--share cluster.micro_batch_s=measured", "must be a number with --share");
 }
 
 TEST_F(SideBySide, RerunRepeatsAllOnce) {
@@ -312,7 +312,7 @@ TEST_F(SideBySide, StatusSaysWhoRunsWhatAndWhatIsLeft) {
   EXPECT_THAT(syncopate("status e.toml").out,
               AllOf(StartsWith("e: 12 runs: 6 finished, 2 running, 0 failed, 4 remaining; about 0:0"),
                     HasSubstr("  running    0 %  sync-sgd, workers = 2, seed 1: "),
-                    HasSubstr("; it is gone, and who looks next takes the run over\n")));
+                    HasSubstr("; it has ended, and the next process takes over the run\n")));
 }
 
 TEST_F(SideBySide, StatusOfRunsThatNobodyShared) {
@@ -321,7 +321,7 @@ TEST_F(SideBySide, StatusOfRunsThatNobodyShared) {
   const auto told = status("results/runs/e")[0];
   EXPECT_EQ(told["finished"], 3);
   EXPECT_TRUE(told["runs"].is_null());
-  EXPECT_THAT(syncopate("status results/runs/e").out, EndsWith("its file says: syncopate status FILE\n"));
+  EXPECT_THAT(syncopate("status results/runs/e").out, EndsWith("use the file: syncopate status FILE\n"));
 }
 
 TEST_F(SideBySide, NoWaitEndsWhenAllIsTaken) {
@@ -335,7 +335,7 @@ TEST_F(SideBySide, NoWaitEndsWhenAllIsTaken) {
   const ProgramOutcome outcome = syncopate("run e.toml --share --no-wait");
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(outcome.out, "");
-  EXPECT_THAT(outcome.err, EndsWith("nothing is left to take; 1 run is under way in other processes\n"));
+  EXPECT_THAT(outcome.err, EndsWith("no run is left to start; 1 run is still running in other processes\n"));
 }
 
 TEST_F(SideBySide, HowFarARunIsStandsInItsLeaseWithoutATerminalToo) {

@@ -103,11 +103,10 @@ TEST_F(Status, WhatIsLeftOfAnUnfinishedRunIsShown) {
   }
   EXPECT_EQ(of("e.toml")[0]["unfinished"].size(), 0u) << "of other seeds";
   EXPECT_EQ(of("e.toml seeds=[1,2,3]")[0]["remaining"], 2);
-  EXPECT_THAT(
-      syncopate("status e.toml seeds=[1,2]").out,
-      AllOf(Not(HasSubstr("nobody is at work")),
-            ContainsRegex("  unfinished      sync-sgd, seed 2: under way or left unfinished; its checkpoint was "
-                          "written [0-9:]+ ago\n")));
+  EXPECT_THAT(syncopate("status e.toml seeds=[1,2]").out,
+              AllOf(Not(HasSubstr("nobody is at work")),
+                    ContainsRegex("  unfinished      sync-sgd, seed 2: running or interrupted; its checkpoint was "
+                                  "written [0-9:]+ ago\n")));
 }
 
 TEST_F(Status, AllThatIsInADirectoryCountsWhoeverMadeIt) {
@@ -118,12 +117,12 @@ TEST_F(Status, AllThatIsInADirectoryCountsWhoeverMadeIt) {
   EXPECT_EQ(told["finished"], 5);
   EXPECT_EQ(told["of_other_launches"], 3);
   EXPECT_THAT(syncopate("status results/runs/time").out,
-              StartsWith("time: 5 runs (3 not of the last launch): 5 finished, 0 running, 0 failed, 0 remaining"));
+              StartsWith("time: 5 runs (3 of earlier launches): 5 finished, 0 running, 0 failed, 0 remaining"));
   Leases leases(directory / "results/runs/time/.shared/leases", std::chrono::seconds(100));
   const auto lease = leases.take("0123456789abcdef");
   ASSERT_TRUE(lease);
   EXPECT_THAT(syncopate("status results/runs/time").out,
-              HasSubstr("  running    0 %  01234567, of another launch or a common phase: "));
+              HasSubstr("  running    0 %  01234567, a run of another launch or a common phase: "));
 }
 
 TEST_F(Status, OfAFileHowManyHaveFinishedUnderMpiIsSaidBesides) {
@@ -297,7 +296,7 @@ TEST_F(Status, OfADirectoryWhatChoosesRunsIsRefused) {
     const ProgramOutcome outcome = syncopate(std::string("status results/runs/time ") + what);
     EXPECT_EQ(outcome.status, 2) << what;
     EXPECT_EQ(outcome.out, "") << what;
-    EXPECT_THAT(outcome.err, HasSubstr(" for an experiment's file, and must be left out")) << what;
+    EXPECT_THAT(outcome.err, HasSubstr(" only for experiment files, and must be left out")) << what;
   }
   fs::create_directories(directory / "results/other");
   write("results/other/notes.txt", "no runs");

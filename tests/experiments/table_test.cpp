@@ -101,9 +101,9 @@ TEST_F(Table, ComparesWhatIsAskedFor) {
   EXPECT_THAT(misspelt.err, HasSubstr("did you mean \"end_time_s\"?"));
   const Outcome alone = syncopate("table " + results + " --measure end_time_s");
   EXPECT_EQ(alone.status, 2);
-  EXPECT_THAT(alone.err, HasSubstr("--measure: chooses what --against compares: must stand beside it"));
+  EXPECT_THAT(alone.err, HasSubstr("--measure: selects the measures for --against, and needs that option"));
   EXPECT_THAT(syncopate("table " + results + " --against A --measure final_validation_loss").out,
-              HasSubstr("final_validation_loss: no two runs of a seed have it"));
+              HasSubstr("final_validation_loss: no two runs of the same seed have it"));
 }
 
 TEST_F(Table, SaysWhatIsWrong) {
@@ -265,7 +265,7 @@ TEST_F(Table, IsExportedWholeOrNotAtAll) {
   EXPECT_EQ(read("new/folder/runs.csv"), runs);
   const Outcome nowhere = syncopate("export " + results + " --to new/folder/runs.csv/below");
   EXPECT_EQ(nowhere.status, 2);
-  EXPECT_THAT(nowhere.err, HasSubstr("new/folder/runs.csv/below: cannot be made: "));
+  EXPECT_THAT(nowhere.err, HasSubstr("new/folder/runs.csv/below: cannot be created: "));
   EXPECT_EQ(syncopate("export nowhere").status, 2);
 }
 

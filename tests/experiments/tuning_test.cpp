@@ -401,13 +401,13 @@ TEST_F(TuningProgram, TriesChoosesRunsAndSaysSo) {
 TEST_F(TuningProgram, ComputesNothingTwice) {
   ASSERT_EQ(syncopate("run " + file + " tune.extend=0").status, 0);
   const ProgramOutcome again = syncopate("run " + file + " tune.extend=0");
-  EXPECT_THAT(again.err, AllOf(HasSubstr("12 of 12 trials are there already"),
-                               HasSubstr("4 of 4 runs are there already"), Not(HasSubstr("begins"))));
+  EXPECT_THAT(again.err, AllOf(HasSubstr("12 of 12 trials already exist"), HasSubstr("4 of 4 runs already exist"),
+                               Not(HasSubstr("begins"))));
   const ProgramOutcome extended = syncopate("run " + file);
-  EXPECT_THAT(extended.err, AllOf(HasSubstr("12 of 12 trials are there already"), HasSubstr("trial 1 of 4: ")));
+  EXPECT_THAT(extended.err, AllOf(HasSubstr("12 of 12 trials already exist"), HasSubstr("trial 1 of 4: ")));
   // The chosen setting is one run, however it is requested.
   const ProgramOutcome by_hand = syncopate("run " + file + " ~tune methods.A.threshold_s=0.05 --only A");
-  EXPECT_THAT(by_hand.err, HasSubstr("2 of 2 runs are there already"));
+  EXPECT_THAT(by_hand.err, HasSubstr("2 of 2 runs already exist"));
 }
 
 TEST_F(TuningProgram, TrialsAreNoResults) {
@@ -435,7 +435,7 @@ TEST_F(TuningProgram, CheckPrintsWhatWillBeTried) {
   const ProgramOutcome check = syncopate("check " + file);
   EXPECT_THAT(check.out,
               AllOf(HasSubstr("A, seed=1, to be tuned"),
-                    HasSubstr("# Tried before, with the seeds 7, 8, judged by step_time_s:\n"),
+                    HasSubstr("# Trials before the runs, with the seeds 7, 8, judged by step_time_s:\n"),
                     HasSubstr("A: methods.A.threshold_s = 0.05, 0.06, 0.055\n"),
                     HasSubstr("\n# 12 trials, then 4 runs; less than a second on this machine, by arithmetic")));
   EXPECT_EQ(syncopate("check " + write("again.toml", check.out)).out, check.out);
@@ -481,12 +481,12 @@ methods.bad.training.learning_rate.peak = [1e8, 1e9]
   const ProgramOutcome run = syncopate("run " + diverging);
   EXPECT_EQ(run.status, 1);
   EXPECT_THAT(run.err,
-              HasSubstr("bad: not tuned, and not run: of no setting have all trials a final_train_loss; the first "
-                        "that has none: "));
+              HasSubstr("bad: skipped, since no setting has a final_train_loss in all of its trials; the first "
+                        "trial without it: "));
   EXPECT_THAT(run.out, AllOf(HasSubstr("good: tuned, peak = 0.01 is the best of 2 settings in 2 trials"),
                              HasSubstr("bad: not tuned: none of 2 settings in 2 trials has a final_train_loss"),
                              Not(HasSubstr("\nbad "))));
-  EXPECT_THAT(syncopate("run " + diverging).err, HasSubstr("4 of 4 trials are there already")) << "also what diverged";
+  EXPECT_THAT(syncopate("run " + diverging).err, HasSubstr("4 of 4 trials already exist")) << "also what diverged";
 }
 
 // No model is right about every sample after 20 steps. Both rates end at the same time, and one comes nearer.
@@ -553,16 +553,16 @@ TEST_F(TuningProgram, WorksUnderMpi) {
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("A: tuned, threshold_s = "));
   EXPECT_TRUE(fs::exists(directory / "results/runs/e/tuning-mpi.json"));
-  EXPECT_THAT(syncopate("run " + file + small, 2).err, HasSubstr("6 of 6 trials are there already"));
+  EXPECT_THAT(syncopate("run " + file + small, 2).err, HasSubstr("6 of 6 trials already exist"));
 }
 
 TEST_F(TuningProgram, ComparesNothingThatIsNotTuned) {
   const ProgramOutcome compare = syncopate("compare " + file);
   EXPECT_EQ(compare.status, 2);
-  EXPECT_THAT(compare.err, HasSubstr("compare tunes nothing"));
+  EXPECT_THAT(compare.err, HasSubstr("compare does not tune"));
   const ProgramOutcome predict = syncopate("predict " + file);
   EXPECT_EQ(predict.status, 0);
-  EXPECT_THAT(predict.err, HasSubstr("with the file's own values of what [tune] tunes"));
+  EXPECT_THAT(predict.err, HasSubstr("with the file's own values of the tuned keys"));
 }
 
 // [tune]: its keys, the trials, and the resulting runs.
@@ -649,7 +649,7 @@ TEST_F(TuneTable, AMethodsOwnKeysStandInThePlaceOfAllMethods) {
 
 TEST_F(TuneTable, GivesAllMethodsAsManySettings) {
   EXPECT_THAT(faults_of(rates + "\"methods.drop.threshold_s\" = [0.015, 0.02]\n"),
-              HasSubstr("tune; must try all methods with as many settings: \"sync-sgd\" has 3, \"drop\" has 6"));
+              HasSubstr("tune; must try equally many settings for each method: \"sync-sgd\" has 3, \"drop\" has 6"));
   EXPECT_THAT(faults_of("seeds = [11]\n\"methods.drop.threshold_s\" = [0.015, 0.02]\n"),
               HasSubstr("\"sync-sgd\" has 1, \"drop\" has 2"));
 }
@@ -657,28 +657,28 @@ TEST_F(TuneTable, GivesAllMethodsAsManySettings) {
 TEST_F(TuneTable, ItsSeedsAreItsOwn) {
   EXPECT_THAT(faults_of("\"training.clip_norm\" = [0, 1]\n"), HasSubstr("tune.seeds is missing"));
   EXPECT_THAT(faults_of("seeds = [11, 5]\n\"training.clip_norm\" = [0, 1]\n"),
-              HasSubstr("tune.seeds = [11, 5]; must be none of the experiment's seeds, such as 5"));
-  EXPECT_THAT(faults_of("seeds = [11, 11]\n\"training.clip_norm\" = [0, 1]\n"), HasSubstr("must hold 11 once"));
-  EXPECT_THAT(faults_of("seeds = []\n\"training.clip_norm\" = [0, 1]\n"), HasSubstr("must have at least one seed"));
+              HasSubstr("tune.seeds = [11, 5]; must not contain the experiment's own seeds, such as 5"));
+  EXPECT_THAT(faults_of("seeds = [11, 11]\n\"training.clip_norm\" = [0, 1]\n"), HasSubstr("must not list 11 twice"));
+  EXPECT_THAT(faults_of("seeds = []\n\"training.clip_norm\" = [0, 1]\n"), HasSubstr("must list at least one seed"));
   EXPECT_THAT(faults_of(rates, "", {"seeds=11"}), HasSubstr("such as 11")) << "seeds = 11 means 1 to 11";
 }
 
 TEST_F(TuneTable, JudgesByWhatIsHeldOut) {
   EXPECT_THAT(faults_of(rates, "", {"~training.validation_samples"}),
-              HasSubstr("tune; judges by the validation split: must stand beside training.validation_samples"));
-  EXPECT_THAT(faults_of(rates + "measure = \"final_test_loss\"\n"), HasSubstr("must be none of the test set"));
+              HasSubstr("tune; uses the validation split: set training.validation_samples"));
+  EXPECT_THAT(faults_of(rates + "measure = \"final_test_loss\"\n"), HasSubstr("must not be a measure of the test set"));
   EXPECT_THAT(faults_of(rates + "measure = \"final_validation_los\"\n"), HasSubstr("did you mean"));
-  EXPECT_THAT(faults_of(rates + "measure = \"steps\"\n"), HasSubstr("must be one of which less or more is better"));
+  EXPECT_THAT(faults_of(rates + "measure = \"steps\"\n"), HasSubstr("must be a measure with a better direction"));
   EXPECT_THAT(faults_of(rates + "measure = \"time_to_target_s\"\n"), HasSubstr("needs evaluation.target_accuracy"));
   EXPECT_THAT(faults_of(rates + "measure = \"time_to_target_s\"\n", "", {"evaluation.target_loss=0.1"}), IsEmpty());
   EXPECT_THAT(faults_of(rates + "measure = \"time_to_target_s\"\n", "",
                         {"evaluation.target_loss=0.1", "~training.validation_samples"}),
-              HasSubstr("goes by the validation split: must stand beside training.validation_samples"));
+              HasSubstr("uses the validation split: set training.validation_samples"));
   EXPECT_EQ(faults_of(rates + "measure = \"final_train_loss\"\n", "", {"~training.validation_samples"}), "");
   EXPECT_THAT(
       faults_of(rates, "",
                 {"training.model=none", "training.parameters=10", "~training.validation_samples", "budget={steps=5}"}),
-      HasSubstr("tune.measure is missing; must be named where no model is trained"));
+      HasSubstr("tune.measure is missing; must be set if no model is trained"));
 }
 
 // A model whose loss is a formula has no samples to hold out.
@@ -714,17 +714,19 @@ TEST_F(TuneTable, TunesKeysThatAreThere) {
   EXPECT_THAT(faults_of("seeds = [11]\n\"training.learning_rate.peek\" = [2, 4]\n"), HasSubstr("unknown key"));
   EXPECT_THAT(faults_of("seeds = [11]\n\"training.learning_rate.peak\" = [0.1, -1]\n"),
               HasSubstr("learning_rate.peak = -1; must be"));
-  EXPECT_THAT(faults_of("seeds = [11]\n\"training.learning_rate.peak\" = []\n"), HasSubstr("must hold a value"));
-  EXPECT_THAT(faults_of("seeds = [11]\n\"methods.drop.label\" = [\"a\"]\n"), HasSubstr("says which method it is"));
-  EXPECT_THAT(faults_of("seeds = [11]\n"), HasSubstr("tune; must have keys with the values"));
+  EXPECT_THAT(faults_of("seeds = [11]\n\"training.learning_rate.peak\" = []\n"),
+              HasSubstr("must contain at least one value"));
+  EXPECT_THAT(faults_of("seeds = [11]\n\"methods.drop.label\" = [\"a\"]\n"), HasSubstr("it identifies the method"));
+  EXPECT_THAT(faults_of("seeds = [11]\n"), HasSubstr("tune; must contain at least one key with the values"));
   EXPECT_THAT(faults_of("sees = [11]\n"), HasSubstr("sees"));
 }
 
 TEST_F(TuneTable, DoesNotTuneWhatVaries) {
   EXPECT_THAT(faults_of(rates, "[sweep]\n\"training.learning_rate\" = [{ schedule = \"constant\", peak = 0.1 }]\n"),
-              HasSubstr("tune.\"training.learning_rate.peak\"; must not be tuned: \"training.learning_rate\" varies"));
+              HasSubstr("tune.\"training.learning_rate.peak\"; must not be tuned: the sweep or variants set it "
+                        "(\"training.learning_rate\")"));
   EXPECT_THAT(faults_of(rates, "[[variants]]\nlabel = \"a\"\ntraining.learning_rate.peak = 1.0\n"),
-              HasSubstr("must not be tuned: \"variant\" varies, which sets it"));
+              HasSubstr("must not be tuned: the sweep or variants set it (\"variant\")"));
 }
 
 TEST_F(TuneTable, TheCommandLineWins) {
@@ -758,7 +760,7 @@ TEST_F(TuneTable, MayBeTunedAtOneVariantForAll) {
       faults_of(rates + "where = { variant = \"noon\" }\n", variants),
       HasSubstr("tune.where; \"variant\" = noon must be a value of the sweep, one of none, slow; did you mean"));
   EXPECT_THAT(faults_of(rates + "where = { varant = \"none\" }\n", variants),
-              HasSubstr("must be what varies, one of variant"));
+              HasSubstr("must be a swept key or \"variant\", one of variant"));
   EXPECT_THAT(faults_of(rates + "where = { variant = \"none\" }\n"), HasSubstr("sweeps nothing and has no variants"));
 }
 
@@ -786,7 +788,7 @@ TEST_F(TuneTable, TrialsCountForTheLimit) {
     }
     return "";
   };
-  EXPECT_THAT(fault(15), HasSubstr("tune; 12 trials beside 4 runs; must be together at most 15"));
+  EXPECT_THAT(fault(15), HasSubstr("tune; 12 trials and 4 runs; must be at most 15 together"));
   EXPECT_EQ(fault(16), "");
 }
 

@@ -112,20 +112,20 @@ TEST_F(SweepLanguage, ARangeThatMeansNothingIsAFault) {
   EXPECT_THAT(refusal("{from=1,to=4,step=1,factor=2}"), HasSubstr("must be a list, or a range"));
   EXPECT_THAT(refusal("{to=4,step=1}"), HasSubstr("must be a list, or a range"));
   EXPECT_THAT(refusal("{from=1,to=4,step=0}"), HasSubstr("step must not be 0"));
-  EXPECT_THAT(refusal("{from=1,to=4,step=-1}"), HasSubstr("holds no value: step leads away from `to`"));
+  EXPECT_THAT(refusal("{from=1,to=4,step=-1}"), HasSubstr("contains no value: step leads away from `to`"));
   EXPECT_THAT(refusal("{from=1,to=4,factor=1}"), HasSubstr("factor must be above 0 and not 1"));
-  EXPECT_THAT(refusal("{from=0,to=4,factor=2}"), HasSubstr("from and to must be above 0 beside a factor"));
+  EXPECT_THAT(refusal("{from=0,to=4,factor=2}"), HasSubstr("from and to must be above 0 in a range with a factor"));
   EXPECT_THAT(refusal("{from=1,to=\"x\",step=2}"), HasSubstr("to must be a number"));
   EXPECT_THAT(refusal("{from=1,to=4,stepp=2}"), HasSubstr("stepp; unknown key; must be one of from, to, step, factor"));
-  EXPECT_THAT(refusal("{from=1,to=1e9,step=1}"), HasSubstr("must hold at most 1000000 values"));
-  EXPECT_THAT(refusal("[]"), HasSubstr("sweep.\"cluster.micro_batches\" = []; must hold a value"));
+  EXPECT_THAT(refusal("{from=1,to=1e9,step=1}"), HasSubstr("must contain at most 1000000 values"));
+  EXPECT_THAT(refusal("[]"), HasSubstr("sweep.\"cluster.micro_batches\" = []; must contain at least one value"));
   EXPECT_THAT(refusal("3"), HasSubstr("must be a list of values"));
 }
 
 TEST_F(SweepLanguage, ASweepOfNothingIsAFault) {
   for (const char* const nothing : {"[sweep]\n", "[sweep.cluster]\n", "[sweep]\ncluster = {}\n"}) {
     add(nothing);
-    EXPECT_THAT(faults({}), HasSubstr("sweep; must hold a key with its values, such as ")) << nothing;
+    EXPECT_THAT(faults({}), HasSubstr("sweep; must contain a key with its values, such as ")) << nothing;
     EXPECT_EQ(micro_batches({"cluster.micro_batches=2,3"}).size(), 2u) << "the command line sweeps one";
   }
   add("[sweep]\n\"cluster.workers\" = [2, 4]\n");
@@ -138,7 +138,7 @@ TEST_F(SweepLanguage, ValuesMayHaveNames) {
       "value=1e-3}]}]");
   EXPECT_THAT(names(), ElementsAre(ElementsAre(Pair("delays", "quiet")), ElementsAre(Pair("delays", "loud"))));
   add("[sweep]\n\"cluster.micro_batches\" = [{ label = \"a\", value = 1 }, { label = \"a\", value = 2 }]");
-  EXPECT_THAT(faults({}), HasSubstr("must hold no label twice"));
+  EXPECT_THAT(faults({}), HasSubstr("must not repeat a label"));
   add("[sweep]\n\"cluster.micro_batches\" = [{ label = 3, value = 1 }, 2]");
   EXPECT_THAT(faults({}), HasSubstr("label must be a text"));
 }
@@ -159,7 +159,7 @@ TEST_F(SweepLanguage, KeysThatGoTogetherTakeTheirValuesTogether) {
 TEST_F(SweepLanguage, KeysThatGoTogetherMustBeSweptAndHaveAsManyValues) {
   const std::string two = "[sweep]\n\"cluster.micro_batches\" = [1, 2]\n\"cluster.workers\" = [2, 3, 4]\n";
   add(two + "zip = [\"cluster.micro_batches\", \"cluster.workers\"]");
-  EXPECT_THAT(faults({}), HasSubstr("must be keys of as many values: \"cluster.micro_batches\" has 2, "
+  EXPECT_THAT(faults({}), HasSubstr("must be keys with equal numbers of values: \"cluster.micro_batches\" has 2, "
                                     "\"cluster.workers\" has 3"));
   add(two + "zip = [\"cluster.micro_batches\", \"cluster.wrokers\"]");
   EXPECT_THAT(faults({}), HasSubstr("must be a key of [sweep]; did you mean \"cluster.workers\"?"));
@@ -233,7 +233,7 @@ TEST_F(SweepLanguage, AVariantHasANameOfItsOwn) {
   add("[[variants]]\ncluster.workers = 2");
   EXPECT_THAT(faults({}), HasSubstr("variants.0.label; must be the variant's name"));
   add("[[variants]]\nlabel = \"a\"\nseeds = [4]");
-  EXPECT_THAT(faults({}), HasSubstr("variants.0.seeds; must be a key of a run: this one is the whole file's"));
+  EXPECT_THAT(faults({}), HasSubstr("variants.0.seeds; must be a key of a run: this key concerns the whole file"));
   add("[[variants]]\nlabel = \"a\"\nmethods.dorp.threshold_s = 1");
   EXPECT_THAT(faults({}), AllOf(HasSubstr("variants.0.methods.dorp"), HasSubstr("did you mean \"drop\"?")));
   add("[[variants]]\nlabel = \"a\"\n\"cluster.workers\" = 0");
@@ -243,7 +243,7 @@ TEST_F(SweepLanguage, AVariantHasANameOfItsOwn) {
 TEST_F(SweepLanguage, VariantsAndSweepsMustNotSetTheSameKey) {
   const std::string variants = "[[variants]]\nlabel = \"a\"\n[[variants]]\nlabel = \"b\"\nnetwork.kind = \"free\"\n";
   add(variants + "[sweep]\n\"network.latency_s\" = [1, 2]");
-  EXPECT_THAT(faults({}), HasSubstr("must not be swept together with variants, \"network\", which holds it"));
+  EXPECT_THAT(faults({}), HasSubstr("must not be swept together with variants, \"network\", which contains this key"));
   add(variants + "[sweep]\n\"cluster.workers\" = [1, 2]");
   EXPECT_EQ(load({"seeds=[1]"}).runs.size(), 8u);
 }
@@ -352,7 +352,7 @@ TEST_F(SweepLanguage, TheCommandLineSweepsByCommas) {
   add("[sweep]\n\"methods.drop.threshold_s\" = [1, 2]");
   EXPECT_EQ(load({"methods.1.threshold_s=3,4,5", "seeds=1"}).runs.size(), 4u);
   EXPECT_THAT(faults({"cluster.micro_batches=1,,4"}), HasSubstr("an element of the list is empty"));
-  EXPECT_THAT(faults({"description=a, b"}), HasSubstr("a text with commas stands in quotes"));
+  EXPECT_THAT(faults({"description=a, b"}), HasSubstr("put quotes around a text with commas"));
   EXPECT_EQ(load({"description=\"a, b\""}).description, "a, b");
 }
 
@@ -498,9 +498,9 @@ TEST_F(ExperimentFile, SweptValuesThatMeanTheSameAreRefused) {
   };
   const std::string constant = "{kind=\"constant\", value=1}";
   for (const char* same : {"{value=1.0, kind=\"constant\"}", "{kind=\"constant\", value=1, unit=\"seconds\"}"})
-    EXPECT_THAT(refusal(constant, same), HasSubstr("make the same run of \"sync-sgd\"; must hold no value twice"))
+    EXPECT_THAT(refusal(constant, same), HasSubstr("make the same run of \"sync-sgd\"; must not list a value twice"))
         << same;
-  EXPECT_THAT(refusal(constant, constant), HasSubstr("must hold no value twice"));
+  EXPECT_THAT(refusal(constant, constant), HasSubstr("must not be listed twice"));
   EXPECT_EQ(refusal(constant, "{kind=\"constant\", value=1, unit=\"micro_batch\"}"), "");
 }
 
@@ -520,7 +520,7 @@ TEST_F(ExperimentFile, FaultsOfAllSweepPointsAreReportedAtOnce) {
   EXPECT_THAT(report, HasSubstr(file.string() + ":31:43: [sweep]: training.learning_rate.peak = \"x\"; must be"));
   EXPECT_THAT(faults({"sweep.seeds=[[1],[2]]"}), HasSubstr("sweep.\"seeds\"; must not be swept"));
   EXPECT_THAT(faults({"sweep.name=[\"a\",\"b\"]"}),
-              HasSubstr("sweep.\"name\"; must not be swept: it names the directory of all the runs"));
+              HasSubstr("sweep.\"name\"; must not be swept: it names the directory of all runs"));
 }
 
 TEST_F(ExperimentFile, SweptTablesAreShownByTheirKindsWhereTheseDiffer) {
@@ -700,7 +700,7 @@ TEST_F(SolvedNumbers, RoundsMayBeSwept) {
 
 TEST_F(SolvedNumbers, ThatMakeTheSameRunAreTheSameValue) {
   write_period(in_twelve_rounds, "[sweep]\n\"methods.local.period.steps\" = [{ rounds = 12 }, { share = 0.2 }]\n");
-  EXPECT_THAT(faults({}), HasSubstr("make the same run of \"local\"; must hold no value twice"));
+  EXPECT_THAT(faults({}), HasSubstr("make the same run of \"local\"; must not list a value twice"));
 }
 
 TEST_F(SolvedNumbers, AVariantSaysTheOneOrTheOther) {
@@ -918,7 +918,7 @@ TEST_F(OwnTraining, AndTheCommonPhaseTellOneValuesFaultOnce) {
 // A training that starts at the phase's end adopts its parameters.
 TEST_F(OwnTraining, BehindACommonPhaseHasItsSize) {
   EXPECT_EQ(faults({"training.common={steps=2}"}), "");
-  const std::string of_other = "must have as many as that of ";
+  const std::string of_other = "must equal those of ";
   EXPECT_THAT(faults({"training.common={steps=2,model='mlp'}"}), HasSubstr(of_other + "\"sync-sgd\""));
   const std::string found = faults({"training.common={steps=2}", "methods.drop.training.model='mlp'"});
   EXPECT_THAT(found, HasSubstr("training.common; its model has"));
@@ -938,7 +938,7 @@ TEST_F(OwnTraining, IsWhatAMethodIsCheckedAgainst) {
               HasSubstr("methods.0.momentum = 0.9;"));
   const std::string sharded = "algorithm='backup-workers',backups=0,servers=2";
   EXPECT_THAT(faults({"methods=[{" + sharded + ",training={optimizer={name='lamb'}}}]"}),
-              HasSubstr("its name must be an optimizer that looks at each parameter alone"));
+              HasSubstr("its optimizer must be one that updates each parameter independently"));
   EXPECT_EQ(faults({"training.optimizer.name='lamb'", "methods=[{" + sharded + ",training={optimizer={name='sgd'}}}]"}),
             "");
 }

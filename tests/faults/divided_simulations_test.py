@@ -120,8 +120,8 @@ class Killed(Divided):
             _, said = launch.communicate(timeout=60)
             self.assertEqual(self.of_program(), [], "none stays behind")
             self.check_published()
-            goes_on += said.count("goes on from its checkpoint")
-            begins_anew += said.count("the run begins anew")
+            goes_on += said.count("resumes from its checkpoint")
+            begins_anew += said.count("the run starts from the beginning")
             if launch.returncode == 0:  # it was sooner
                 self.check_ended(reference)
                 shutil.rmtree(self.results)
@@ -147,7 +147,7 @@ class OneOfThem(Divided):
             time.sleep(0.02)
         _, said = launch.communicate(timeout=60)
         self.assertEqual(launch.returncode, 0, said)
-        self.assertEqual(said.count("there is no newer one, and the run goes on: "), 1, said)
+        self.assertEqual(said.count("no new one was written, and the run continues: "), 1, said)
         self.assertRegex(said, why)
         self.assertLessEqual(most, PROCESSES + 1, "parts do not pile up")
         self.assertEqual(self.checkpoints(), [])
@@ -160,12 +160,12 @@ class OneOfThem(Divided):
 
     def test_has_another_results_directory(self):
         (self.directory / "elsewhere").mkdir()
-        self.goes_on_without(r"process 1: results/sweep is not there: is the results directory one for all\?", "cd elsewhere",
-                             Path("results"))
+        self.goes_on_without(r"process 1: results/sweep does not exist: is the results directory shared\?",
+                             "cd elsewhere", Path("results"))
 
     def test_has_another_results_directory_with_the_same_experiment(self):
         (self.directory / "elsewhere" / "results" / NAME).mkdir(parents=True)
-        self.goes_on_without(r"the part of process 1 is not to be seen by process 0: is the results directory one for all\?",
+        self.goes_on_without(r"process 0 cannot see the part of process 1: is the results directory shared\?",
                              "cd elsewhere", Path("results"))
 
     def test_has_another_processor(self):
@@ -183,7 +183,7 @@ class OneOfThem(Divided):
         launch.communicate(timeout=60)
         self.assertNotEqual(launch.returncode, 0, "it had ended")
         _, said = self.finish(self.start(file, second=second))
-        self.assertEqual(said.count("goes on from its checkpoint"), 1, said)
+        self.assertEqual(said.count("resumes from its checkpoint"), 1, said)
         self.assertEqual(files_below(self.results / NAME, "metrics.csv"), files_below(undisturbed / NAME, "metrics.csv"))
 
 

@@ -112,7 +112,7 @@ class Names(Hostile):
         if done.returncode == 0:
             return name
         self.assertEqual(done.returncode, 2)
-        self.assertIn("must name a directory", done.stderr)
+        self.assertIn("must be a directory name", done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1)
         file.write_text('name = "e"\n' + text.format(name=toml(name)).partition("\n")[2], encoding="utf-8")
         return "e"

@@ -160,7 +160,7 @@ class Jobs(SharedSweep):
         process, jobs = self.start_jobs()
         os.kill(jobs[0], signal.SIGKILL)
         _, err = self.finish(process)
-        self.assertIn(f"process {jobs[0]} was ended by signal 9 while it made a run; another one takes its place", err)
+        self.assertIn(f"process {jobs[0]} was killed by signal 9 during a run; a new process replaces it", err)
         self.check_ended(reference)
 
     def test_their_parent_is_killed_and_they_end(self):
