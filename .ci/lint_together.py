@@ -1,11 +1,11 @@
-"""What clang-tidy says of some sources, in less time than of each by itself.
+"""Runs clang-tidy on several sources, in less time than on each source alone.
 
   lint_together.py BUILD_DIRECTORY JOBS SOURCE ...
 
-Most of clang-tidy's time goes to headers of others, so it is shown up to six sources as one. Where these do not compile
-as one, since two have a name of their own alike, or where something is found, it is shown each half, and so on: what is
-printed is said of a source by itself. Whether each source includes all that it uses is not seen here; ./dev lint without
---since sees it. Exit status: 1 where something is found.
+Clang-tidy spends most of its time on other people's headers, so this script joins up to six sources into one file. If
+the joined sources do not compile (two define the same local name), or if clang-tidy finds something, it repeats this
+with each half, and so on. So all printed findings are those of a single source. It does not find missing includes;
+./dev lint without --since does. Exit status: 1 if clang-tidy finds something.
 """
 import json
 import os
@@ -27,7 +27,7 @@ def run(command):
 
 
 def said_of(sources, options, batches):
-    """Findings, or nothing."""
+    """The findings; empty if there are none."""
     shown = sources[0]
     if len(sources) > 1:
         shown = str(batches / f"{Path(sources[0]).parent.name}_{Path(sources[0]).stem}_{len(sources)}.cpp")

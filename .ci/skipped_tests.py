@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Names the tests that were skipped, and how to run them. Use: skipped_tests.py [--all] REPORT, which ctest
---output-junit wrote.
+"""Names the skipped tests, and says how to run them. Usage: skipped_tests.py [--all] REPORT, where REPORT was written
+by ctest --output-junit.
 
-A test may be skipped only for what the machine lacks at the moment, and must say so: REASONS. What a test needs from
-its own configuration (a number of ranks, say) is no reason: then there must be no such test.
+A test may be skipped only because the machine lacks something at the moment, and must give one of REASONS. If a test's
+own configuration (such as its number of ranks) does not allow it, it must not exist instead of being skipped.
 
-Exit status: 1 where a test was skipped that this machine could have run; with --all, where any was.
+Exit status: 1 if a test was skipped that this machine could have run; with --all, 1 if any test was skipped.
 """
 
 import re
@@ -13,18 +13,19 @@ import sys
 import xml.etree.ElementTree
 
 REASONS = ("machine is not quiet",  # tests of wall-clock times
-           "this processor has one kind of kernels",  # what resumes under others
-           "mounts of one's own are not allowed",  # small disks; root may have them, and who may have namespaces
-           "chromium is not installed", "Slurm is not")  # `dev` installs them on Debian alone; and slurmd needs root
+           "this processor has one kind of kernels",  # tests that resume a run with other kernels
+           "mounts of one's own are not allowed",  # tests with small disks, which need root or user namespaces
+           "chromium is not installed", "Slurm is not")  # `dev` installs both only on Debian, and slurmd needs root
 
-# GoogleTest prints "file:line: Skipped" and the reason below it; unittest "skipped 'reason'" or "OK (skipped=3)".
+# GoogleTest prints "file:line: Skipped" and the reason on the next line. unittest prints "skipped 'reason'", or only the
+# number: "OK (skipped=3)".
 GOOGLETEST = re.compile(r"^(\S+:\d+): Skipped\n(.*)$", re.MULTILINE)
 UNITTEST = re.compile(r"^(.*)\.\.\. skipped ['\"](.*)['\"]$", re.MULTILINE)
 UNITTEST_COUNT = re.compile(r"^(?:OK|FAILED) \(.*\bskipped=(\d+)", re.MULTILINE)
 
 
 def skips(case):
-    """The skips of one of ctest's tests: pairs of place and reason."""
+    """The skips in one of ctest's tests, as pairs of place and reason."""
     if case.get("status") not in ("run", "fail"):
         element = case.find("skipped")
         reason = element.get("message", "") if element is not None else ""

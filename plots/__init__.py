@@ -1,1 +1,1 @@
-"""Figures of Syncopate's results. Reads only result directories; see README.md for their layout."""
+"""Figures of Syncopate's results, drawn from result directories; README.md describes their layout."""

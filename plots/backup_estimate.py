@@ -1,8 +1,8 @@
-"""The best number of backups as Chen et al. 2016 estimated it (Figure 6), beside the measured one.
+"""The best number of backups as estimated by Chen et al. 2016 (Figure 6), and as measured.
 
-The estimate is the steps to the target, interpolated between the measured N, times the mean arrival of the N-th gradient.
-Both come from kept rows of two experiments. Use: python -m plots.backup_estimate results/paper, which writes
-paper-backup-optimum/estimate.png there.
+The estimate is the number of steps to the target, interpolated between the measured N, times the mean arrival of the
+N-th gradient. The data are kept rows of two experiments. Usage: python -m plots.backup_estimate results/paper, which
+writes paper-backup-optimum/estimate.png there.
 """
 
 import csv
@@ -20,7 +20,7 @@ from plots.numbers import mean_and_half
 from plots.sheet import Place, Sheet, save
 
 STEPS, OPTIMUM = "paper-backup-steps", "paper-backup-optimum"
-STEPS_BACKUPS = 2  # the backups of each run in STEPS: its N gradients are those of N + 2 workers
+STEPS_BACKUPS = 2  # backups of each run in STEPS, so that N gradients need N + 2 workers
 EXPERIMENT = Path(__file__).resolve().parents[1] / "experiments" / "paper" / "backup_optimum.toml"
 MEASURED, ESTIMATED = "measured", "estimated as in the paper"
 LOOKS = {MEASURED: {"color": "#0072B2", "linestyle": "solid", "marker": "o"},
@@ -28,15 +28,16 @@ LOOKS = {MEASURED: {"color": "#0072B2", "linestyle": "solid", "marker": "o"},
 
 
 def mean_arrival(k: int, workers: int, minimum: float, shape: float) -> float:
-    """The mean arrival of the k-th of `workers` gradients that follow a power law: a ratio of Gamma functions."""
+    """The mean arrival of the k-th of `workers` gradients whose times follow a power law: a ratio of Gamma
+    functions."""
     later = workers - k
     return minimum * math.exp(math.lgamma(workers + 1) - math.lgamma(workers + 1 - 1 / shape) +
                               math.lgamma(later + 1 - 1 / shape) - math.lgamma(later + 1))
 
 
 def estimated_times(steps: dict[str, dict[int, float]], plan: dict) -> dict[int, list[float]]:
-    """Estimated seconds to the target by b, for each seed, where N lies between measured ones. `steps`: of each seed, by
-    N."""
+    """Estimated seconds to the target of each seed by b, if N is within the range of the measured N. `steps`: steps of
+    each seed, by N."""
     workers, delay, = plan["cluster"]["workers"], plan["delays"][0]
     times = {}
     for b in plan["sweep"]["methods.backup workers.backups"]:
@@ -49,7 +50,7 @@ def estimated_times(steps: dict[str, dict[int, float]], plan: dict) -> dict[int,
 
 
 def measured_times(rows: list[dict[str, str]]) -> dict[int, list[float]]:
-    """Measured seconds to the target by b, for each seed, without those b at which a seed missed it."""
+    """Measured seconds to the target of each seed by b. Leaves out every b at which a seed missed the target."""
     times = defaultdict(list)
     for row in rows:
         times[int(row["method.backups"])].append(float(row["time_to_target_s"] or "nan"))
@@ -104,7 +105,7 @@ def rows_of(kept: Path, experiment: str) -> list[dict[str, str]]:
 
 
 def kept_times(kept: Path) -> tuple[dict, dict, dict]:
-    """Measured and estimated times, and the experiment's file."""
+    """Measured and estimated times, and the contents of the experiment file."""
     plan = tomllib.loads(EXPERIMENT.read_text(encoding="utf-8"))
     return measured_times(rows_of(kept, OPTIMUM)), estimated_times(steps_by_gradients(rows_of(kept, STEPS)), plan), plan
 

@@ -1,5 +1,5 @@
-"""The claims of an experiment: reading claims.json (results/claims.hpp), the page's table, the figure, and the papers'
-figures that other figures mark with stars."""
+"""The claims of an experiment: reads claims.json (results/claims.hpp), and makes the page's table, the figure, and the
+stars with which other figures mark numbers from papers."""
 
 import re
 from collections.abc import Iterable
@@ -17,17 +17,17 @@ from plots.sheet import Place, Sheet
 from plots.terminal import printable, say
 
 SCHEMA_VERSION = 2
-VERDICTS = {"reproduced": "yes", "not reproduced": "no", "inconclusive": "open"}  # with the classes of their badges
+VERDICTS = {"reproduced": "yes", "not reproduced": "no", "inconclusive": "open"}  # with CSS classes of their badges
 HOUR_S, LEAST_HOURS = 3600, 2
 SHOWN_POINTS = 4  # most points of a claim in the table; of more points only the lowest and the highest are shown
 
-SURE = {"stated", "established"}  # in the paper's own words; only these figures are drawn
+SURE = {"stated", "established"}  # certainties of numbers in the paper's own words; only these get stars
 FIGURE = re.compile(r"([-+]?\d+(?:\.\d+)?)\s*(%|x|times|×|s)?")
 LOOK = {"marker": "*", "linestyle": "none", "markeredgewidth": 0.7, "markeredgecolor": "black", "zorder": 6}
 
-ROW, COLUMN_ROW = 0.17, 0.21  # inches per point of a claim; in a column its name stands above it
-MOST_POINTS = 12  # points of a claim in the figure
-SMALL = 0.83  # letters of a sentence in a column, as a share of the usual ones
+ROW, COLUMN_ROW = 0.17, 0.21  # inches per point of a claim; in a paper's column the point's name is above it
+MOST_POINTS = 12  # most points of a claim in the figure
+SMALL = 0.83  # size of the letters of a sentence in a column, as a share of the usual size
 LABEL = 0.066  # inches per letter of a point's label
 COUNTED = {"steps", "rounds"}  # units that are whole numbers
 COUNTS = plt.FuncFormatter(lambda value, _: f"{value:,.0f}")
@@ -36,11 +36,11 @@ WANTED = {"color": "#009E73", "alpha": 0.16, "linewidth": 0}
 
 
 def read_claims(directories: Iterable[Path]) -> list[dict]:
-    """The claims of all directories that have such a file. Raises ResultsFault for a file that the page could not show."""
+    """The contents of all claims.json in the directories. Raises ResultsFault for a file that the page cannot show."""
     claims = []
     for directory in dict.fromkeys(directories):
         path = directory / CLAIMS
-        expected = f"expected the claims of schema version {SCHEMA_VERSION} that `run` writes; the experiment's next start does"
+        expected = f"expected claims of schema version {SCHEMA_VERSION}; the experiment's next start writes them again"
         try:
             document = read_digested(path, {"claims", "judged_runs"})
             if document["schema_version"] != SCHEMA_VERSION:
@@ -55,15 +55,15 @@ def read_claims(directories: Iterable[Path]) -> list[dict]:
 
 
 def claims_of(comparisons: list[Comparison]) -> dict[str, list[dict]]:
-    """The claims of each experiment, as their files have them. If claims cannot be read, such as those of another version,
-    a message says so and figures are drawn without them."""
+    """The claims of each experiment, as in their files. If claims cannot be read, such as those of another version, a
+    message says so and figures are drawn without them."""
     found = {}
     for experiment in experiments_among(comparisons):
         runs = [run for comparison in comparisons if comparison.experiment == experiment for run in comparison.runs]
         try:
             found[experiment] = read_claims(sorted({run.directory.parent.parent for run in runs}))
         except ResultsFault as fault:
-            say(f"figures have no marks of papers: {fault}")
+            say(f"figures do not mark numbers from papers: {fault}")
             found[experiment] = []
     return found
 
@@ -74,7 +74,7 @@ class Published:
 
     method: str
     measure: str
-    against: str  # the other method of a ratio; else empty
+    against: str  # the other method of a ratio; otherwise empty
     where: dict[str, str]  # values of swept keys
     value: float  # in the measure's own unit
     source: str
@@ -84,8 +84,8 @@ class Published:
 
 
 def published_in(claims: dict[str, list[dict]]) -> dict[str, list[Published]]:
-    """The papers' figures of each experiment. A figure that is no plain number ("about 5", a difference, a range) cannot be
-    placed and is left out."""
+    """The numbers from papers for each experiment. Leaves out those that are not a single number ("about 5", a
+    difference, a range), because they have no place in a figure."""
     return {experiment: [one for claim in of_experiment if (one := published(claim)) is not None]
             for experiment, of_experiment in claims.items()}
 
@@ -104,14 +104,14 @@ def published(claim: dict) -> Published | None:
 
 
 def claimed_value(claim: dict) -> float | None:
-    """The paper's figure as a number of the claimed measure, if the claim gives one."""
+    """The paper's number in the unit of the claimed measure, if the claim gives one."""
     value = (claim.get("paper") or {}).get("value")
     return None if value is None else float(value)
 
 
 def value_of(figure: str, effect: str | None) -> float | None:
-    """The number of a figure; a percentage is a share. None for a percentage as a ratio, which may mean the part that is
-    saved."""
+    """The number in the text of a paper's figure; a percentage becomes a share. None for a percentage if the effect is
+    a ratio, because it may mean the part that is saved."""
     found = FIGURE.fullmatch(figure.strip())
     if not found or effect not in ("value", "ratio") or (effect == "ratio" and found[2] in ("%", "s")):
         return None
@@ -119,7 +119,7 @@ def value_of(figure: str, effect: str | None) -> float | None:
 
 
 def paper_legend(sources: list[str], begin: str = "") -> list:
-    """A legend's entry for each paper of which figures have marks."""
+    """A legend entry for each paper whose numbers are marked."""
     return [plt.Line2D([], [], color=style.INK, **LOOK, markersize=1.6 * style.page.marker, label=begin + source)
             for source in dict.fromkeys(sources)]
 
@@ -128,9 +128,9 @@ def claims_table(claims: list[dict]) -> str:
     """The page's table, as markup."""
     heads = "".join(f'<th scope="col">{head}</th>' for head in ("claim", "paper", "ours", "verdict"))
     return (table_markup("Table of claims", "claims", heads, claims_rows(claims)) +
-            '<p class="note">What counts as reproduced was fixed in the experiment file. In brackets: the 95 % interval of the '
-            "mean over n seeds, 90 % where the claim is that two are alike. With 6 to 20 seeds a sign-flip test agrees, or the "
-            "claim is inconclusive.</p>")
+            '<p class="note">The experiment file fixed the criteria before the runs. In brackets: the 95 % interval of the '
+            "mean over n seeds (90 % for claims that two methods are alike). With 6 to 20 seeds the verdict also needs a "
+            "sign-flip test; if the test does not agree, the claim is inconclusive.</p>")
 
 
 def claims_rows(claims: list[dict]) -> str:
@@ -146,7 +146,7 @@ def claims_rows(claims: list[dict]) -> str:
 
 
 def judged_by(claim: dict) -> str:
-    """The measure of a claim, and its criterion."""
+    """The measure and the criterion of a claim in words."""
     if order := claim.get("order"):
         return f"{claim['measure']}: {' < '.join(order)}"
     own, other, measure = claim["method"], claim.get("against"), claim["measure"]
@@ -198,7 +198,8 @@ def points_text(claim: dict) -> str:
 
 
 def point_text(point: dict, times: float = 1, unit: str = "") -> str:
-    """The mean to two digits of half its interval (or else four digits), the interval and the number of seeds, as markup."""
+    """The mean to two digits of half its interval (to four digits without an interval), the interval and the number of
+    seeds, as markup."""
     mean, interval = times * float(point["mean"]), point["interval"] and [times * end for end in point["interval"]]
     half = (interval[1] - interval[0]) / 2 if interval else 0
     text = SamePlace.of(mean, half)
@@ -210,7 +211,7 @@ def point_text(point: dict, times: float = 1, unit: str = "") -> str:
 
 
 def restriction_text(restricted: dict | None, unit: str = "s") -> str:
-    """The remark on times to a target that not all seeds reached."""
+    """The remark about times to a target that not all seeds reached."""
     if not restricted:
         return ""
     own, other = int(restricted["own_reached"]), int(restricted["other_reached"])
@@ -220,13 +221,14 @@ def restriction_text(restricted: dict | None, unit: str = "s") -> str:
 
 
 def claims_figure(claims: list[dict], heading: str, subtitle: str):
-    """The figure of an experiment's claims: our mean with its interval, the wanted range and the paper's figure. Each claim
-    has an axis of its own, since units differ. `claims`: as in claims.json. None if no claim has a number."""
+    """The figure of an experiment's claims: our mean with its interval, the range that the claim wants, and the paper's
+    number. Each claim has an axis of its own, since units differ. `claims`: as in claims.json. None if no claim has a
+    number."""
     shown = [claim for claim in claims if claim["points"]]
     if not shown:
         return None
     are_alike = any("margin" in claim["criterion"] for claim in shown)
-    subtitle += "  ·  mean and its 95 % interval" + ", 90 % where two are to be alike" * are_alike
+    subtitle += "  ·  mean and its 95 % interval" + ", 90 % for claims that two are alike" * are_alike
     if without := len(claims) - len(shown):
         subtitle += f"  ·  {without} claim{'s' * (without > 1)} without a value"
     across = 2 if len(shown) > 4 and not style.page.is_column else 1
@@ -246,7 +248,7 @@ def claims_figure(claims: list[dict], heading: str, subtitle: str):
 
 
 def points_of(claim: dict) -> list[dict]:
-    """The points to draw; of more than MOST_POINTS the lowest and the highest, whose labels say so."""
+    """The points to draw. If there are more than MOST_POINTS, only the lowest and the highest, whose labels say so."""
     points = claim["points"]
     if len(points) <= MOST_POINTS:
         return points
@@ -293,7 +295,8 @@ def draw_claim(panel, claim: dict) -> None:
 
 
 def wanted(claim: dict) -> tuple[float | None, float | None]:
-    """The bounds for the interval; None: none on that side. Neighbours of an order must differ by more than 0."""
+    """The bounds within which the interval must lie; None: no bound on that side. Neighbours of an order must differ by
+    more than 0."""
     criterion = claim["criterion"]
     if claim.get("order"):
         return 0, None
@@ -332,7 +335,7 @@ def legend_of(claims: list[dict]) -> list:
     entries = [plt.Line2D([], [], linestyle="none", marker=marker, color=style.INK, markerfacecolor=face,
                           markeredgecolor=style.INK, markeredgewidth=1, label=f"ours: {verdict}", **size)
                for verdict, (marker, face) in MARKS.items() if verdict in verdicts]
-    entries.append(plt.Rectangle((0, 0), 1, 1, label="where it was wanted", **WANTED))
+    entries.append(plt.Rectangle((0, 0), 1, 1, label="range that reproduces the claim", **WANTED))
     said = {claim["paper"]["certainty"] in SURE: claim for claim in claims if claimed_value(claim) is not None}
     return entries + [plt.Line2D([], [], color=style.INK, **star(claim), **size,
                                  label="the paper" if sure else "by the paper's code, or derived from it")

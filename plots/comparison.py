@@ -1,4 +1,5 @@
-"""Runs that belong in one picture: the methods of an experiment at one point of what varies, and how these are called."""
+"""Groups runs that belong in one picture, the methods of an experiment at one point of a sweep, and gives them
+names."""
 
 import re
 from collections import defaultdict
@@ -13,11 +14,11 @@ BANDWIDTH = "bandwidth_bytes_per_s"
 SIZES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 SAY_LITTLE = {"peak", "final", "minimum", "coefficient", "power"}  # last parts of keys, unclear without their table
 
-MPI = " (MPI)"  # ends the label of a method that ran on a wall clock
+MPI = " (MPI)"  # ends the label of a method that ran under MPI
 BASELINE = "sync-sgd"
 OWN = "method."  # prefix of a method's own swept keys
 
-COMMON_PHASE = "common phase"  # the label of a run at whose end others start
+COMMON_PHASE = "common phase"  # the label of a run from whose last model others start
 NOT_COMPARED = {"name", "description", "seeds", "methods", "recording", "checkpoint"}
 DECIDING = ("name", "schedule", "kind", "rule", "form")  # keys that make a table another one (experiments/sections/variation.cpp)
 DESCRIBED = {"models": "model", "datasets": "dataset"}  # tables of the file, and the key of [training] that chooses among them
@@ -26,7 +27,7 @@ BETWEEN = "  ·  "  # parts of a subtitle
 
 
 def flat(table: dict, prefix: str = "") -> dict[str, str]:
-    """Nested tables as one: {"a": {"b": 1}} becomes {"a.b": "1"}."""
+    """Flattens nested tables: {"a": {"b": 1}} becomes {"a.b": "1"}."""
     result = {}
     for key, value in table.items():
         if isinstance(value, dict):
@@ -39,39 +40,41 @@ def flat(table: dict, prefix: str = "") -> dict[str, str]:
 
 
 def number_text(value: float) -> str:
-    """The shortest usual notation that reads back as the same number, so that unequal numbers have unequal texts."""
+    """The shortest usual notation that reads back as the same number, so that different numbers have different
+    texts."""
     short = f"{value:g}"
     return short if float(short) == value else repr(value)
 
 
 def varying(tables: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Each table with only the keys whose value is not the same in all tables; "none" where it lacks such a key."""
+    """Each table with only those keys whose values are not equal in all tables; "none" for a key that the table
+    lacks."""
     keys = list(dict.fromkeys(key for table in tables for key in table))
     differing = [key for key in keys if len({table.get(key) for table in tables}) > 1]
     return [{key: table.get(key, "none") for key in differing} for table in tables]
 
 
 def as_words(point: dict[str, str], between: str = " ", equals: str = "=") -> str:
-    """{"cluster.workers": "8"} as workers=8. A value that explains itself stands without its key: see alone()."""
+    """{"cluster.workers": "8"} as workers=8. A value that is clear without its key appears alone (see alone())."""
     return printable(between.join(alone(key, value) or f"{key.rsplit('.', 1)[-1]}{equals}{short_value(value)}"
                                   for key, value in point.items()))
 
 
 def alone(key: str, value: str) -> str:
-    """The text of a value that needs no key, as in the program's tables (results/run.cpp): a variant's label, or
-    "10 Gbit/s" for a bandwidth, also one in bytes per second. Empty for all other values."""
+    """The text of a value that is clear without its key, as in the program's tables (results/run.cpp): a variant's
+    label, or a bandwidth as "10 Gbit/s", even if the file gives it in bytes per second. Empty for other values."""
     if key == "variant" or key.endswith(BANDWIDTH) and RATE.fullmatch(value):
         return value
     return bits_per_s(value) if key.endswith(BANDWIDTH) else ""
 
 
 def value_text(key: str, value: str) -> str:
-    """The value as an axis of that key shows it."""
+    """The value as shown along an axis of its key."""
     return alone(key, value) or value
 
 
 def bits_per_s(value: str) -> str:
-    """125000000.0 bytes as "1 Gbit/s"; empty if the text is no number, or needs more than six digits."""
+    """125000000.0 bytes per second as "1 Gbit/s"; empty if the text is not a number, or needs more than six digits."""
     if not is_number(value) or not float(value) > 0:
         return ""
     bits = 8 * float(value)
@@ -88,7 +91,8 @@ def in_words(point: dict[str, str], between: str = ", ") -> str:
 
 
 def worded(key: str, value: str) -> str:
-    """threshold = 12 to 26 s. The unit is left out if the value is a name, which has its own."""
+    """A key and its value in words: threshold = 12 to 26 s. Without the unit if the value is a name, which contains its
+    own."""
     found = re.fullmatch(r"(.+?)(?:_(?:(bytes)_)?(?:per_)?s)?", key)
     words = found[1].replace("_", " ")
     has_unit = found[1] != key and all(is_number(re.sub("[kMG]$", "", end)) for end in value.split(" to "))
@@ -97,12 +101,12 @@ def worded(key: str, value: str) -> str:
 
 
 def as_label(name: str, point: dict[str, str]) -> str:
-    """A label as in the program's tables (results/run.hpp): DropCompute, threshold_s = 0.07."""
+    """A label as in the program's tables (run_label in results/run.hpp): DropCompute, threshold_s = 0.07."""
     return ", ".join(part for part in (name, as_words(point, ", ", " = ")) if part)
 
 
 def short_value(text: str) -> str:
-    """1250000000.0 as 1.25G; a number that needs more than six digits stays as it is."""
+    """1250000000.0 as 1.25G; a number that needs more than six digits is unchanged."""
     if not is_number(text) or abs(number := float(text)) < 1e4:
         return text
     size, letter = next((size, letter) for size, letter in SIZES if abs(number) >= size)
@@ -127,7 +131,7 @@ def key_label(key: str) -> str:
 
 
 def is_same_value(one: str, other: str) -> bool:
-    """Whether two texts are equal, or the same number: 0.010 is 0.01."""
+    """Whether two texts are equal or represent the same number, such as 0.010 and 0.01."""
     try:
         return float(one) == float(other)
     except ValueError:
@@ -135,7 +139,7 @@ def is_same_value(one: str, other: str) -> bool:
 
 
 def are_one_to_one(pairs: set[tuple]) -> bool:
-    """Whether each first member has one second member, and the other way round."""
+    """Whether each first member occurs with only one second member, and each second one with only one first member."""
     return len(pairs) == len({first for first, _ in pairs}) == len({second for _, second in pairs})
 
 
@@ -143,16 +147,16 @@ def are_one_to_one(pairs: set[tuple]) -> bool:
 class Method:
     """A method at one point of a sweep, with one run per seed."""
 
-    label: str  # the same at every point
+    label: str  # equal at all points
     runs: list[Run] = field(default_factory=list)  # ascending in seed
-    older: list[Run] = field(default_factory=list)  # left out: a newer run has the same seed
-    lacks_seeds: bool = False  # another method of the picture has more seeds
+    older: list[Run] = field(default_factory=list)  # runs that are left out because a newer run has the same seed
+    lacks_seeds: bool = False  # whether another method of the picture has more seeds
     base: str = ""  # the label without the method's own swept keys
     own: dict[str, str] = field(default_factory=dict)  # these keys, each with its value or the name that the sweep gives it
 
     @property
     def name(self) -> str:
-        """The label as figures show it."""
+        """The label in figures."""
         return f"{self.label} ({seeds_text(len(self.runs))})" if self.lacks_seeds else self.label
 
     @property
@@ -161,13 +165,14 @@ class Method:
 
     @property
     def index(self) -> int | None:
-        """The position in the experiment file; None if no summary has it."""
+        """The method's position in the experiment file; None if no summary contains it."""
         known = [run.summary["method_index"] for run in self.runs if isinstance(run.summary.get("method_index"), int)]
         return min(known, default=None)
 
 
 def group_methods(runs: list[Run]) -> list[Method]:
-    """One method per label. If the settings under one label differ, the differing values become part of the label."""
+    """Groups runs into methods, one per label. If runs of one label have different settings, these become part of the
+    label."""
     labelled = defaultdict(list)
     for run in runs:
         labelled[method_label(run)].append(run)
@@ -187,8 +192,8 @@ def group_methods(runs: list[Run]) -> list[Method]:
 
 
 def own_values(runs: list[Run]) -> list[dict[str, str]]:
-    """For each run of one method the settings that differ among them. Values have the names that the sweep gives them, if
-    each name stands for one value."""
+    """For each run of one method, the settings that differ among the runs. If the names that the sweep gives to values
+    are unique, they replace the values."""
     differing = varying([flat(settings(run)) for run in runs])
     named = [{key.removeprefix(OWN): value for key, value in swept(run).items() if key.startswith(OWN)} for run in runs]
     pairs = {(tuple(names.items()), tuple(values.items())) for names, values in zip(named, differing)}
@@ -212,8 +217,8 @@ def column_of(key: str) -> str:
 
 
 def newest_runs(label: str, runs: list[Run]) -> Method:
-    """The newest run of each seed. A seed that was run again, say under another description, has two directories, and must
-    count once."""
+    """The newest run of each seed. A seed that was run again, such as under another description, has two directories,
+    but must count once."""
     seeds = defaultdict(list)
     for run in sorted(runs, key=lambda run: (run.written, run.directory)):
         seeds[run.seed].append(run)
@@ -222,7 +227,7 @@ def newest_runs(label: str, runs: list[Run]) -> Method:
 
 
 def in_order(methods: list[Method]) -> list[Method]:
-    """The order of the experiment file; if that is not known, the baseline first and the others by label."""
+    """The methods in the order of the experiment file. If it is unknown, the baseline first and the others by label."""
     if all(method.index is not None for method in methods):
         return sorted(methods, key=lambda method: (method.index, sortable(method.label)))
     return sorted(methods, key=lambda method: (method.algorithm != BASELINE, sortable(method.label)))
@@ -239,7 +244,7 @@ def method_label(run: Run) -> str:
 
 
 def settings(run: Run) -> dict:
-    """The table of the configuration for the run's own method."""
+    """The table of the run's method in the configuration."""
     return (run.config.get("methods") or [{}])[0]
 
 
@@ -249,7 +254,8 @@ def seeds_text(count: int) -> str:
 
 @dataclass
 class Comparison:
-    """All methods of an experiment at one point of what varies: a sweep, or overrides such as training.model=cnn."""
+    """All methods of an experiment at one point. Points differ by a sweep, or by overrides such as
+    training.model=cnn."""
 
     experiment: str
     point: dict[str, str]  # keys that vary among the runs, except method and seed, and values here
@@ -275,32 +281,32 @@ def compare(runs: list[Run]) -> list[Comparison]:
 
 @dataclass
 class Placed:
-    """A run, and the keys that decide to which points it belongs."""
+    """A run, and the keys by which it is assigned to points."""
 
     run: Run
     names: dict[str, str]  # the keys that the experiment file varies, except its method's own, and their values
     config: dict[str, str]  # the keys in which runs differ; "none" where the run has no such key
-    unused: frozenset[str]  # those of these keys that do not affect the run
+    unused: frozenset[str]  # keys of config that do not affect the run
     label: str
     own: tuple  # the settings of its method
 
 
 @dataclass
 class Point:
-    """A configuration, and the runs at it."""
+    """A configuration, and the runs that belong to it."""
 
     names: dict[str, str]
     config: dict[str, str]
     runs: list[Run] = field(default_factory=list)
     own: dict[str, set[tuple]] = field(default_factory=lambda: defaultdict(set))  # by label: settings of runs with all names
     is_beside: bool = False  # made outside the sweep
-    name: dict[str, str] = field(default_factory=dict)  # keys and values that no other point has
+    name: dict[str, str] = field(default_factory=dict)  # keys and values that distinguish the point from all others
 
 
 def points_of(runs: list[Run]) -> list[Point]:
-    """Puts each run at the point of its own configuration. A run without a name for a swept key is at all values of the key
-    if the key does not concern its method. Otherwise it was made beside the sweep and has a point of its own. The
-    program's tables have the same rule (results/result_rows.hpp)."""
+    """Assigns each run to the point of its own configuration. A run that lacks a swept key belongs to all values of the
+    key if the key does not apply to its method. Otherwise it was made outside the sweep and has a point of its own. The
+    program's tables use the same rule (results/result_rows.hpp)."""
     placed = placed_runs(runs)
     keys = list(dict.fromkeys(key for one in placed for key in one.names))
     points: dict[tuple, Point] = {}
@@ -357,8 +363,8 @@ def placed_runs(runs: list[Run]) -> list[Placed]:
 
 
 def unused_keys(run: Run, config: dict[str, str]) -> frozenset[str]:
-    """Keys of the configuration that do not concern the run: its method overrides them, or they describe a model or a data
-    set that it does not use."""
+    """Keys of the configuration that do not apply to the run: its method overrides them, or they describe a model or
+    data set that it does not use."""
     own = own_training(run)
     training = {**flat(run.config.get("training", {})), **flat(settings(run).get("training", {}))}
     trained = {kind: {value for key, value in training.items() if key.rsplit(".", 1)[-1] == kind} for kind in DESCRIBED.values()}
@@ -368,7 +374,7 @@ def unused_keys(run: Run, config: dict[str, str]) -> frozenset[str]:
 
 
 def points_with(one: Placed, points: list[Point]) -> list[Point]:
-    """The points at which the run stands, too."""
+    """Further points to which the run belongs."""
     stands = any(agrees(one, point) and all(one.config[key] == point.config[key] for key in point.config if key not in one.unused)
                  for point in points)
 
@@ -378,7 +384,7 @@ def points_with(one: Placed, points: list[Point]) -> list[Point]:
         differing = {key for key in point.config if key not in one.unused and one.config[key] != point.config[key]}
         if one.label in point.own:  # the keys affect its method
             return not differing and one.own in point.own[one.label]
-        # At one of the points the file has the same value as the method's override, which is invisible there.
+        # At one of the points the file's value may equal the method's override. Then the configurations do not differ there.
         return not differing or (stands and len(one.names) < len(point.names) and all(key.startswith(MAY_BE_OTHERWISE) for key in differing))
 
     return [point for point in points if is_there(point)]
@@ -389,15 +395,15 @@ def agrees(one: Placed, point: Point) -> bool:
 
 
 def names_by_config(one: Placed, keys: list[str], named: list[Point]) -> dict[str, str]:
-    """The values of the swept keys for a run beside the sweep, by the names that the sweep has for them."""
+    """The values of the swept keys for a run outside the sweep, with the names that the sweep gives to them."""
     known = {key: {point.config[key]: point.names[key] for point in named if key in point.config} for key in keys}
     config = flat(one.run.config)
     return {key: one.names.get(key) or known[key].get(config.get(key)) or config.get(key) or f"no {key}" for key in keys}
 
 
 def named_points(points: list[Point], keys: list[str]) -> list[Point]:
-    """The points in order, with their names: the sweep's names, and those other keys that distinguish points of the same
-    names, or in which a point beside the sweep differs from all others."""
+    """The points in order, with their names. These are the sweep's names, and further keys if points have equal names,
+    or if a point outside the sweep differs from all others in them."""
     by_names = defaultdict(list)
     for point in points:
         by_names[tuple(point.names.items())].append(point)
@@ -425,8 +431,8 @@ def points_in_order(comparisons: list[Comparison]) -> list[Comparison]:
 
 
 def places_in_order(firsts: list[Run], named: list[dict[str, str]], keys: list[str]) -> list[int]:
-    """Positions in ascending order of the keys' values. `firsts`: the first run of each; `named`: its value of each key.
-    Values that are no numbers, such as variants, have the order in which they were run first."""
+    """Positions in ascending order of the keys' values. `firsts`: the first run of each position; `named`: its value of
+    each key. Values that are not numbers, such as variants, are in the order in which they were first run."""
     places = range(len(firsts))
     numeric = {key: all(is_number(name[key]) for name in named) for key in keys}
     begun = {(key, value): min(run.written for run, name in zip(firsts, named) if name[key] == value)
@@ -436,20 +442,22 @@ def places_in_order(firsts: list[Run], named: list[dict[str, str]], keys: list[s
 
 
 def own_training(run: Run) -> tuple[str, ...]:
-    """Beginnings of the keys of [training] that the run's method overrides; a whole table if it names another kind of it."""
+    """Prefixes of the keys of [training] that the run's method overrides. If the method names another kind of a table,
+    such as another schedule, the whole table is overridden."""
     keys = flat(settings(run).get("training", {}), "training.")
     return tuple(key.rsplit(".", 1)[0] + "." if key.count(".") > 1 and key.rsplit(".", 1)[-1] in DECIDING else key for key in keys)
 
 
 def without_common_phases(runs: list[Run]) -> list[Run]:
-    """The runs without common phases: methods count steps and time from the end of theirs, so it is no method beside them."""
+    """The runs without common phases. A common phase is not comparable with methods, which count steps and time from
+    its end."""
     if not any("common" in run.config.get("training", {}) for run in runs):
         return runs
     return [run for run in runs if method_label(run) != COMMON_PHASE]
 
 
 def in_common(comparisons: list[Comparison]) -> dict[str, str]:
-    """The varying keys that have the same value in all of the comparisons."""
+    """The varying keys whose values are equal in all of these comparisons."""
     first, *others = (comparison.point for comparison in comparisons)
     return {key: value for key, value in first.items() if all(other.get(key) == value for other in others)}
 
@@ -465,8 +473,8 @@ def heading(comparison: Comparison) -> str:
 
 
 def subtitle(comparison: Comparison, point: str, methods: list[Method] | None = None) -> str:
-    """The experiment, its workers, model and point, and over how many seeds lines go. `methods`: those in the figure; None:
-    all."""
+    """The subtitle: the experiment, its workers, model and point, and the number of seeds. `methods`: the methods in
+    the figure; None: all."""
     config = comparison.runs[0].config
     training, parts = config.get("training", {}), [comparison.experiment]
     workers = config.get("cluster", {}).get("workers")
@@ -486,7 +494,7 @@ def subtitle(comparison: Comparison, point: str, methods: list[Method] | None = 
 
 
 def without_band(text: str) -> str:
-    """A subtitle without its explanation of lines and bands, for figures that have none."""
+    """A subtitle without the explanation of lines and bands, for figures without these."""
     return BETWEEN.join(part for part in text.split(BETWEEN) if not part.startswith("line: mean"))
 
 
@@ -499,7 +507,7 @@ def panel_name(comparison: Comparison, comparisons: list[Comparison], without: s
 
 
 def described(comparisons: list[Comparison], key: str = "") -> str:
-    """The subtitle of a figure with a panel for each comparison. `key`: the key of the panels' horizontal axis."""
+    """The subtitle of a figure with one panel per comparison. `key`: the key of the panels' horizontal axis."""
     shown = subtitle(comparisons[0], "", [method for comparison in comparisons for method in comparison.methods])
     parts = shown.split(BETWEEN)
     if len(experiments_among(comparisons)) > 1:
@@ -513,5 +521,5 @@ def described(comparisons: list[Comparison], key: str = "") -> str:
 
 
 def bars_described(comparisons: list[Comparison]) -> str:
-    """The same for bars with intervals in place of lines with bands."""
+    """Like described(), for bars with intervals instead of lines with bands."""
     return described(comparisons).replace("line: ", "").replace("band: lowest to highest", "its 95 % interval")

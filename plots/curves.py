@@ -10,18 +10,18 @@ from plots.comparison import Comparison, Method, described, panel_name
 from plots.numbers import typeset_number
 from plots.sheet import Place, Sheet, shared_out
 
-# A few methods far off would determine the scale, and the others would overlap. If without them (at most this share of
-# all) the others cover less than that share of the whole range, they leave the panel.
+# A few methods far from the others would determine the scale, so that the others overlap. Such methods, at most MOST_BEYOND
+# of all, leave the panel if the others cover less than CROWDED of the whole range.
 CROWDED, MOST_BEYOND = 0.4, 0.25
-WIDTH = 3.5  # inches of a panel
-LEFT = 0.9  # inches left of the first panel: losses may have four digits
-FEWEST_EVALUATIONS = 3  # a line from the first model's evaluation to the last one's shows nothing
-ACROSS = 3  # panels side by side on a screen
+WIDTH = 3.5  # width of a panel in inches
+LEFT = 0.9  # inches left of the first panel, enough for losses of four digits
+FEWEST_EVALUATIONS = 3  # fewest evaluations of a curve: a straight line from the first to the last one shows nothing
+ACROSS = 3  # most panels side by side on a screen
 
 
 @dataclass
 class Curve:
-    """The mean over seeds, the lowest and the highest value at each x. All arrays have one length."""
+    """The mean over seeds, the lowest and the highest value at each x. All arrays have the same length."""
 
     x: np.ndarray
     mean: np.ndarray
@@ -30,8 +30,9 @@ class Curve:
 
 
 def common_grid(xs: list[np.ndarray]) -> np.ndarray:
-    """Points at which all of several ascending sequences can be interpolated: their own points, from the latest beginning to
-    the earliest end. So a curve has points, and marks, only where something was measured. Empty if they do not overlap."""
+    """Points at which several ascending sequences can all be interpolated: the points of the sequences between the
+    latest beginning and the earliest end. So a curve has points and marks only where something was measured. Empty if
+    the sequences do not overlap."""
     if all(np.array_equal(x, xs[0]) for x in xs):
         return xs[0]
     begin, end = max(x[0] for x in xs), min(x[-1] for x in xs)
@@ -40,8 +41,8 @@ def common_grid(xs: list[np.ndarray]) -> np.ndarray:
 
 
 def mean_curve(xs: list[np.ndarray], ys: list[np.ndarray]) -> Curve | None:
-    """The curve of several (x, y) sequences, each ascending in x. Values that are not finite are left out, and so is a
-    sequence that has no others (its run diverged). None if nothing remains."""
+    """The curve of several (x, y) sequences, each ascending in x. Leaves out values that are not finite, and sequences
+    without finite values (the run diverged). None if nothing remains."""
     finite = [np.isfinite(x) & np.isfinite(y) for x, y in zip(xs, ys)]
     pairs = [(x[kept], y[kept]) for x, y, kept in zip(xs, ys, finite) if kept.any()]
     grid = common_grid([x for x, _ in pairs]) if pairs else np.array([])
@@ -58,8 +59,8 @@ def method_curve(method: Method, x_column: str, y_column: str) -> Curve | None:
 
 
 def shown_range(curves: list[Curve], skip: float = 0.18) -> tuple[float, float]:
-    """The range of the curves' values after the first share `skip` of each curve, whose steep beginning would squeeze the
-    rest, and without a few methods that are far off."""
+    """The range of the curves' values. Ignores the first share `skip` of each curve, because its steep beginning would
+    squeeze the rest, and a few methods that are far from the others."""
     ranges = []
     for curve in curves:
         kept = curve.x >= curve.x[0] + skip * (curve.x[-1] - curve.x[0])
@@ -84,7 +85,7 @@ class Horizontal:
     label: str
 
     def scale(self, longest: float) -> tuple[float, str]:
-        """The divisor and the label of an axis up to `longest`."""
+        """The divisor and the label of an axis whose largest value is `longest`."""
         unit = {"time_s": style.time_unit, "communicated_bytes": style.byte_unit}.get(self.column)
         if unit is None:
             return 1, self.label
@@ -149,12 +150,13 @@ def curves_figure(methods: list[Method], looks: dict[str, dict], heading: str, s
                 sheet.name_lines(panel, {name: (curve.x[-1] / scale, curve.mean[-1]) for name, curve in lines.items()}, styles)
     if dots:
         several = any(len(method.runs) > 1 for method in methods)
-        sheet.subtitle += "  ·  on the target's line: first evaluation at target" + (", mean of seeds" if several else "")
+        sheet.subtitle += "  ·  marks on the target's line: first evaluation at target" + (", mean of seeds" if several else "")
     return sheet.finish()
 
 
 def curve_panels(comparisons: list[Comparison], looks: dict[str, dict], heading: str, axes: tuple[str, ...], row: Row):
-    """Curves of several comparisons side by side, with rows of panels for each of the axes. None if there are no lines."""
+    """Curves of several comparisons side by side, with a row of panels for each of the axes. None if there are no
+    lines."""
     names = dict.fromkeys(method.label for comparison in comparisons for method in comparison.methods)
     cells = []
     for axis in axes:
@@ -188,20 +190,20 @@ def curve_panels(comparisons: list[Comparison], looks: dict[str, dict], heading:
             ends = {label: (curve.x[-1] / scale, curve.mean[-1]) for label, curve in lines.items()}
             sheet.name_lines(panel, ends, looks)
     if dots:
-        sheet.subtitle += "  ·  on the target's line: first evaluation at target"
+        sheet.subtitle += "  ·  marks on the target's line: first evaluation at target"
     return sheet.finish()
 
 
 def present(methods: list[Method], names: tuple[str, ...]) -> list[Horizontal]:
-    """The axes of these names along which anything happens: a single worker sends nothing."""
+    """The axes with these names, without axes along which all values are 0, such as bytes of a single worker."""
     return [HORIZONTALS[name] for name in names
             if any((run.metrics[HORIZONTALS[name].column] > 0).any() for method in methods for run in method.runs)
             or name == "steps"]
 
 
 def at_target(method: Method, column: str) -> float | None:
-    """The mean over seeds of a column of METRICS at the first evaluation at the target, as in the table of results. None if
-    a seed never reached the target, for then no mean is known."""
+    """The mean over seeds of a column of METRICS at the first evaluation that meets the target, as in the table of
+    results. None if a seed never reached the target, because the mean is then unknown."""
     reached = [at_target_of(run, column) for run in method.runs]
     return None if None in reached else float(np.mean(reached))
 
@@ -215,7 +217,7 @@ def at_target_of(run, column: str) -> float | None:
 
 
 def target_of(methods: list[Method], row: Row) -> float | None:
-    """The target of the test set."""
+    """The target of the row's value on the test set; None without one."""
     evaluation = methods[0].runs[0].config.get("evaluation", {})
     return evaluation.get(row.target_key) if evaluation.get("target_of", "test") == "test" else None
 
@@ -234,7 +236,7 @@ def draw_curves(panel, lines: dict[str, Curve], styles, scale: float, label: str
 
 
 def set_axis(panel, longest: float, label: str) -> None:
-    """An axis from 0 on."""
+    """Lets the horizontal axis begin at 0."""
     panel.set_xlim(0, 1.02 * longest or 1)
     panel.xaxis.set_major_formatter(style.SHORT)
     panel.xaxis.set_major_locator(MaxNLocator(style.page.ticks - 1))
@@ -242,7 +244,7 @@ def set_axis(panel, longest: float, label: str) -> None:
 
 
 def mark_beyond(panel, lines: dict[str, Curve], styles, scale: float, percent: bool) -> None:
-    """Writes the values of lines that end outside of the panel at its edge."""
+    """Writes the last values of lines that end outside the panel at the panel's edge."""
     low, high = sorted(panel.get_ylim())
     for name, curve in lines.items():
         end = curve.mean[-1]
@@ -265,7 +267,7 @@ def mark_target(panel, places: dict[str, float], styles, target: float, scale: f
 
 
 def limit_values(line, curves: list[dict[str, Curve]], row: Row, target: float | None) -> None:
-    """Sets one range of values for the panels of a row, from the lines after their beginning."""
+    """Sets a common range of values for the panels of a row, without the beginnings of the lines."""
     low, high = shown_range([curve for lines in curves for curve in lines.values()])
     if target is not None:
         low, high = min(low, target), max(high, target)

@@ -1,4 +1,4 @@
-"""Which figures there are for some runs, and drawing them: each kind by its own function, with one look per method in all
+"""Plans and draws the figures of some runs. Each kind of figure has its own function. A method has the same look in all
 figures of an experiment."""
 
 import re
@@ -20,15 +20,15 @@ from plots.style import line_styles
 from plots.sweeps import Sweep, find_sweeps, looks_of_sweeps, sweep_figure, sweeps_figure
 from plots.timeline import accounts_figure, has_accounts, timeline_figure, times_figure, titles_of
 
-OF_ENDS = ["bars", "pareto", "accounts", "distributions"]  # a sweep has its own figure in place of these for each point
-MOST_REGIMES = 12  # in one picture
+OF_ENDS = ["bars", "pareto", "accounts", "distributions"]  # not for a sweep's points: it has its own figure
+MOST_REGIMES = 12  # most comparisons in one picture
 SIMPLE = {"rounds": rounds_figure, "measurements": measurements_figure, "arrivals": arrivals_figure,
           "kept": kept_figure, "lengths": lengths_figure, "timeline": timeline_figure, "accounts": accounts_figure}
 
 
 @dataclass
 class Planned:
-    """A figure, unless the tables turn out to have nothing for it."""
+    """A figure to draw; it is left out if the runs' tables have no data for it."""
 
     kind: str
     shown: Sweep | Grid | Comparison | list[Sweep] | list[Comparison]
@@ -36,7 +36,8 @@ class Planned:
 
 
 def plan_figures(comparisons: list[Comparison], kinds: list[str], asked: bool = False) -> list[Planned]:
-    """The figures of these kinds, as far as the runs' documents tell. `asked`: the user has named the kinds."""
+    """The figures of these kinds for which, by the runs' documents, there may be data. `asked`: the user has named the
+    kinds."""
     several = mixed(comparisons)
 
     def planned(kind: str, shown: Sweep | Grid | Comparison, point: dict[str, str], along: str = "") -> Planned:
@@ -64,7 +65,8 @@ def plan_figures(comparisons: list[Comparison], kinds: list[str], asked: bool = 
 
 
 def variant_beside(comparison: Comparison, comparisons: list[Comparison], before: bool = False) -> Comparison | None:
-    """The other one of exactly two variants, if it comes after this one (or before it), since one picture shows both."""
+    """Of exactly two variants, the other one if it comes after this one (or before it), since one picture shows
+    both."""
     def without(one: Comparison) -> tuple:
         return one.experiment, {key: value for key, value in one.point.items() if key != "variant"}
     pair = [one for one in comparisons if "variant" in one.point and without(one) == without(comparison)]
@@ -78,7 +80,8 @@ def has_claims(comparison: Comparison) -> bool:
 
 
 def alike(sweeps: list[Sweep]) -> dict[tuple[str, str], list[Sweep]]:
-    """Sweeps that share a key, by its last part, and by their experiment if they are of one among several."""
+    """Groups of sweeps along the same key, by the key's last part. If there are several experiments, groups of a single
+    experiment also have its name."""
     several = len({sweep.experiment for sweep in sweeps}) > 1
     keys = defaultdict(list)
     for sweep in sweeps:
@@ -88,7 +91,7 @@ def alike(sweeps: list[Sweep]) -> dict[tuple[str, str], list[Sweep]]:
 
 
 def is_of_configuration(sweep: Sweep) -> bool:
-    """Whether the key belongs to the configuration, not to a method."""
+    """Whether the swept key belongs to the configuration, not to a method."""
     return sweep.key in sweep.where.point
 
 
@@ -97,8 +100,8 @@ def mixed(comparisons: list[Comparison]) -> bool:
 
 
 def regimes(comparisons: list[Comparison], sweeps: list[Sweep]) -> list[list[Comparison]]:
-    """Groups of comparisons that stand side by side: the variants of an experiment, for each value of its other keys; the
-    points of an experiment that is swept along no number; and experiments of one point each."""
+    """Groups of comparisons that are shown side by side: the variants of an experiment, for each value of its other
+    keys; the points of an experiment without a swept number; and experiments that have one point each."""
     swept = {sweep.experiment for sweep in sweeps if is_of_configuration(sweep)}
     groups = defaultdict(list)
     for comparison in comparisons:
@@ -125,14 +128,15 @@ def kinds_of(comparison: Comparison) -> list[str]:
 
 
 def file_name(*parts: str) -> str:
-    """The parts that are not empty, in characters that suit every file system. A long name ends with a digest. A plus is
-    dropped: 1e+06 must not become 1e-06."""
+    """The parts that are not empty, joined by hyphens, in characters that suit every file system. A long name ends in a
+    digest. A plus sign is dropped, since 1e+06 must not become 1e-06."""
     name = re.sub(r"[^\w.=-]+", "-", "-".join(part for part in parts if part).replace("+", ""))
     return name if len(name) <= 100 else f"{name[:90]}-{crc32(name.encode()):08x}"
 
 
 class Drawing:
-    """Draws planned figures. `axes`: of curves and fronts; `axes_side_by_side`: of curves of several comparisons."""
+    """Draws planned figures. `axes`: axes of curves and fronts; `axes_side_by_side`: axes of curves of several
+    comparisons."""
 
     def __init__(self, comparisons: list[Comparison], axes: tuple[str, ...], axes_side_by_side: tuple[str, ...], every_formula: bool):
         self.comparisons, self.axes, self.axes_side_by_side = comparisons, axes, axes_side_by_side
@@ -180,16 +184,18 @@ class Drawing:
         return regimes_figure(shown, looks_of(shown), name, self.axes_side_by_side, claims, published)
 
     def looks_of_lines(self, sweep: Sweep) -> dict[str, dict]:
-        """The looks of methods. Along a method's own key its points are one line with another label and look."""
+        """The looks of lines by label. Along a method's own swept key its points form one line, which has another label
+        and look."""
         looks = self.looks[sweep.experiment]
         return looks if all(line.label in looks for line in sweep.lines) else looks_of_sweeps([sweep])
 
 
 def regimes_figure(comparisons: list[Comparison], looks: dict[str, dict], heading: str, axes: tuple[str, ...],
                    claims: list[dict] = (), published: list[Published] = ()):
-    """Comparisons side by side: accuracy or loss, with a row of panels for each of the axes. Without a model the times of the
-    runs, if claims are about these; else the period, if a method changes it; else speeds. None if there is nothing to show.
-    `looks`: by label, of all their methods; `claims`: those of their experiments; `published`: papers' figures."""
+    """Comparisons side by side: accuracy or loss, with a row of panels for each of the axes. Without a model: the times
+    of the runs if claims are about these, otherwise the period if a method changes it, otherwise speeds. None if there
+    is nothing to show. `looks`: by label, of all methods; `claims`: claims of the experiments; `published`: numbers
+    from papers."""
     row = next((row for row in ROWS if any(method_curve(method, "step", row.column)
                                            for comparison in comparisons for method in comparison.methods)), None)
     if row:
@@ -205,7 +211,7 @@ def regimes_figure(comparisons: list[Comparison], looks: dict[str, dict], headin
 
 
 def looks_of(comparisons: list[Comparison]) -> dict[str, dict]:
-    """One look for each label of all their methods."""
+    """One look for each label of all methods."""
     algorithms: dict[str, str] = {}
     for comparison in comparisons:
         for method in comparison.methods:

@@ -1,4 +1,4 @@
-"""Runs as pandas frames: `runs, evaluations = frames("results/runs/quickstart")`, in a checkout that is built."""
+"""Runs as pandas frames: `runs, evaluations = frames("results/runs/quickstart")`. Needs the built program."""
 
 import subprocess
 import tempfile
@@ -12,16 +12,16 @@ PROGRAM = Path(__file__).resolve().parent.parent / "build" / "bin" / "syncopate"
 
 
 def frames(directory: str | Path, program: str | Path = PROGRAM) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Two tables of all runs at or below `directory`: a row per run, and a row per evaluation.
+    """Two tables of all runs at or below `directory`: one with a row per run, and one with a row per evaluation.
 
-    Every varied key is a column; all columns are those of `syncopate export` (results/result_table.hpp). Raises ResultsFault
-    with the program's message.
+    The columns are those of `syncopate export` (results/result_table.hpp); every varied key has one. Raises
+    ResultsFault with the program's message.
     """
     with tempfile.TemporaryDirectory() as folder:
         try:
             subprocess.run([program, "export", str(directory), "--to", folder], check=True, capture_output=True, text=True)
         except FileNotFoundError:
-            raise ResultsFault(f"{program}: not there; ./dev build makes it") from None
+            raise ResultsFault(f"{program}: not there; ./dev build builds it") from None
         except subprocess.CalledProcessError as fault:
             raise ResultsFault(fault.stderr.strip()) from None
         return tuple(pd.read_csv(Path(folder) / name, dtype={"hash": str}) for name in ("runs.csv", "evaluations.csv"))

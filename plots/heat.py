@@ -1,4 +1,5 @@
-"""Grids: runs of an experiment that differ in two numbers, and their figure: a map per method with its best place marked."""
+"""Grids: runs of an experiment that differ in two numbers. Their figure is a heat map per method, with the best place
+marked."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -15,9 +16,9 @@ from plots.sheet import Place, Sheet, shared_out
 from plots.sweeps import FEWEST_POINTS, along_axis, number_of, size_text_of, span
 from plots.terminal import printable
 
-FEWEST_ROWS = 2  # in a map
-COLOURS = "cividis"  # has even steps, also on grey pages and for colour-blind readers
-MOST_NUMBERS = 64  # places of a map whose values are written into them
+FEWEST_ROWS = 2  # fewest rows of a map
+COLOURS = "cividis"  # perceptually uniform, also in grey and for colour-blind readers
+MOST_NUMBERS = 64  # values are written into the places of a map if there are at most this many
 
 
 @dataclass
@@ -29,7 +30,7 @@ class Grid:
     others: dict[str, str]
     where: Comparison
     methods: dict[str, dict[tuple[float, float], Method]] = field(default_factory=dict)  # by label, then place
-    baselines: dict[tuple[float, float], Method] = field(default_factory=dict)  # synchronous SGD beside them
+    baselines: dict[tuple[float, float], Method] = field(default_factory=dict)  # synchronous SGD at the same places
     x_names: dict[float, str] = field(default_factory=dict)  # the values' names in the sweep
     y_names: dict[float, str] = field(default_factory=dict)
 
@@ -39,7 +40,7 @@ class Grid:
 
     @property
     def labels(self) -> list[str]:
-        """The labels of the maps; the method that others are divided by has none."""
+        """The labels of methods with a map; the baseline by which others are divided has no map."""
         against = {method.base for method in self.baselines.values()} if self.quantity.against_baseline else set()
         return [label for label in self.methods if label not in against]
 
@@ -53,7 +54,8 @@ class Grid:
 
     @property
     def quantity(self) -> Quantity:
-        """Accuracy or loss, or else speed: S_eff if synchronous SGD is at every place."""
+        """The quantity of the maps: accuracy or loss; without a model, S_eff if synchronous SGD is at every place,
+        otherwise speed."""
         runs = [run for places in self.methods.values() for method in places.values() for run in method.runs]
         places = {place for of_method in self.methods.values() for place in of_method}
         has_others = any(method.algorithm != BASELINE for of_method in self.methods.values() for method in of_method.values())
@@ -62,7 +64,7 @@ class Grid:
 
     @property
     def quantities(self) -> list[Quantity]:
-        """The quantity, and bytes beside accuracy or loss if they depend on the place."""
+        """The quantity, and also bytes if it is accuracy or loss and the bytes depend on the place."""
         sent = [value for label in self.labels for value in self.values(label, BYTES).ravel() if np.isfinite(value)]
         return [self.quantity] + [BYTES] * (self.quantity in (ACCURACY, LOSS) and len({round(value) for value in sent}) > 1)
 
@@ -81,8 +83,8 @@ class Grid:
 
 
 def find_grids(comparisons: list[Comparison]) -> list[Grid]:
-    """The grids of each method's two keys with the most values, at least three and two. Methods with the same keys share a
-    grid."""
+    """The grids along the two keys of each method that have the most values, at least three and two. Methods with the
+    same keys share a grid."""
     entries = defaultdict(list)
     for comparison in comparisons:
         for method in comparison.methods:
@@ -108,8 +110,8 @@ def find_grids(comparisons: list[Comparison]) -> list[Grid]:
 
 
 def numbers_of(places: list[tuple]) -> dict[str, dict[str, float]]:
-    """The keys of which all values are numbers, at least two, and that follow no earlier key, each with the number of each
-    value."""
+    """The keys that have at least two values, all of them numbers, and that do not follow an earlier key one to one.
+    Returns the number of each value, by key."""
     found: dict[str, dict[str, float]] = {}
     for key in dict.fromkeys(key for place, _, _ in places for key in place):
         if not all(key in place for place, _, _ in places):
@@ -155,7 +157,7 @@ def heat_figure(grid: Grid):
 
 
 def range_of(maps: list[np.ndarray]) -> tuple[float, float]:
-    """The range of all maps that share their colours."""
+    """The range of values of all maps, which share their colours."""
     low, high = (reduce([reduce(found[np.isfinite(found)]) for found in maps if np.isfinite(found).any()])
                  for reduce in (np.min, np.max))
     return low, high

@@ -1,7 +1,7 @@
-"""Numbers: what a run comes to, means over seeds with 95 % intervals, and how figures and pages write numbers.
+"""Numbers: the quantities of a run, means over seeds with 95 % intervals, and how figures and pages write numbers.
 
-Written numbers have enough digits to tell them apart, and scientific form where a plain number would be all zeros or very
-long. workers/base/terminal_text.cpp has the same rule for tables and messages.
+Written numbers have enough digits to tell them apart. They have scientific form if a plain number would be all zeros or
+very long. workers/base/terminal_text.cpp uses the same rule for tables and messages.
 """
 
 import re
@@ -21,7 +21,8 @@ MINUS, TIMES = "\u2212", "\u00d7"
 RAISED = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
 POWER = re.compile(r"e([-+]\d+)")
 
-# Student's t for 1 to 30 degrees of freedom: 95 % lie within plus and minus that. From Fisher's table.
+# Student's t for 1 to 30 degrees of freedom: 95 % of the distribution lie between minus and plus this number (Fisher's
+# table).
 QUANTILES = [12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
              2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860,
              2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423]
@@ -29,8 +30,8 @@ NORMAL = 1.959964
 
 
 def shown_number(value: float, digits: int = DIGITS, sign: str = "") -> str:
-    """The value with `digits` significant digits, without zeros at the end: 0.52, 12346, 1.25e-07. Plain from 1e-4 to 1e7,
-    with all digits before the point. `sign`: "+" shows that of positive numbers, too."""
+    """The value with `digits` significant digits, without zeros at the end: 0.52, 12346, 1.25e-07. From 1e-4 to 1e7 it
+    is a plain number with all digits before the point. `sign`: "+" writes the sign of positive numbers, too."""
     value = inf - inf if isnan(value) else value
     if 10**digits <= abs(value) < FIRST_SCIENTIFIC:
         return f"{value:{sign}.0f}"
@@ -38,8 +39,8 @@ def shown_number(value: float, digits: int = DIGITS, sign: str = "") -> str:
 
 
 def with_decimals(value: float, decimals: int, sign: str = "") -> str:
-    """The value with `decimals` decimals: 0.50. If these would show fewer than two of its digits, or if it is 1e7 or more, it
-    is written by shown_number."""
+    """The value with `decimals` decimals, such as 0.50. If these would show fewer than two of its digits, or if it is
+    1e7 or more, shown_number writes it."""
     if is_plain(value, decimals):
         return f"{value:{sign}.{decimals}f}"
     return shown_number(value, min(max(decimals, 2), DIGITS), sign)
@@ -59,7 +60,8 @@ class SamePlace:
 
     @classmethod
     def of(cls, mean: float, uncertainty: float | None) -> "SamePlace":
-        """Ends at the second digit of the uncertainty (a deviation, or half an interval), or at the fourth of the mean."""
+        """The place of the second digit of the uncertainty (a deviation, or half an interval); without uncertainty,
+        that of the fourth digit of the mean."""
         has_any = bool(uncertainty) and uncertainty > 0 and isfinite(uncertainty)
         shown = uncertainty if has_any else abs(mean)
         if not shown > 0 or not isfinite(shown):
@@ -83,12 +85,12 @@ class SamePlace:
 
 
 def place_of(value: float) -> int:
-    """The power of ten of the first digit. 9.999999999999998 counts as 10."""
+    """The power of ten of the value's first digit. 9.999999999999998 counts as 10."""
     return floor(log10(abs(value) * (1 + ROUNDING)))
 
 
 def typeset(text: str, minus: str = MINUS) -> str:
-    """1.25e-07 as 1.25×10⁻⁷, 1e-07 as 10⁻⁷."""
+    """Writes powers of ten: 1.25e-07 as 1.25×10⁻⁷, and 1e-07 as 10⁻⁷."""
     def power(found: re.Match) -> str:
         return f"{TIMES}10{str(int(found[1])).translate(RAISED)}"
 
@@ -117,15 +119,15 @@ def mean_and_half(values: list[float]) -> tuple[float, float | None]:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number of a finished run, from its summary and by its method's formulas. nan or None: it is not known."""
+    """A number of a finished run, computed from its summary or from its method's formulas. nan or None: unknown."""
 
     title: str
-    measure: str  # as `syncopate table --measure` and claims name it
+    measure: str  # the name in `syncopate table --measure` and claims
     value: Callable[[Run], float]
     formula: Callable[[Run, dict], float | None] = lambda run, by_formula: None
-    linear: Callable[[float, float], float] | None = None  # linear scaling: from the workers N and the value of one worker
+    linear: Callable[[float, float], float] | None = None  # linear scaling, from N workers and one worker's value
     best: Callable | None = None  # max or min
-    times: float = 1.0  # the measure is multiplied with this to be shown
+    times: float = 1.0  # factor for display
     against_baseline: bool = False  # divided by the value of synchronous SGD, seed by seed
 
 
@@ -179,7 +181,7 @@ END_TIME = Quantity("Time of the run (s)", "end_time_s", lambda run: number(run.
 
 
 def claimed_quantity(claim: dict) -> Quantity:
-    """The quantity that a claim is about; its value is nan if summaries do not have it."""
+    """The quantity of a claim's measure; its value is nan if summaries do not contain it."""
     measure, times = claim["measure"], float((claim.get("shown") or {}).get("times", 1))
     of_target = {"steps_to_target": "step", "samples_to_target": "samples"}.get(measure)
 
@@ -191,7 +193,8 @@ def claimed_quantity(claim: dict) -> Quantity:
 
 
 def best_of(points: dict[float, float], quantity: Quantity) -> float | None:
-    """The x at which the quantity is best; None if it has no best, fewer than two points, or one value everywhere."""
+    """The x at which the quantity is best; None if neither direction is better, or with fewer than two different
+    values."""
     there = {x: y for x, y in points.items() if isfinite(y)}
     if quantity.best is None or len(there) < 2 or max(there.values()) == min(there.values()):
         return None
@@ -199,8 +202,8 @@ def best_of(points: dict[float, float], quantity: Quantity) -> float | None:
 
 
 def values_of(methods: list[Method], quantity: Quantity) -> dict[str, list[float]]:
-    """The values of all seeds by method; empty if a seed has none, such as one that never reached the target: a mean of the
-    other seeds would flatter the method."""
+    """The values of all seeds by method. Empty for a method if one of its seeds has no value, such as a seed that never
+    reached the target, because a mean of the other seeds would flatter the method."""
     found = {}
     for method in methods:
         values = [quantity.value(run) for run in method.runs]
@@ -209,5 +212,5 @@ def values_of(methods: list[Method], quantity: Quantity) -> dict[str, list[float
 
 
 def means(methods: list[Method], quantity: Quantity) -> dict[str, float]:
-    """The mean over the seeds by method, for methods of which all seeds have the quantity."""
+    """The mean over the seeds by method, for methods whose seeds all have the quantity."""
     return {name: float(np.mean(values)) for name, values in values_of(methods, quantity).items() if values}

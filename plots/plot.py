@@ -1,7 +1,7 @@
 """The command `./dev plot`: draws figures of the runs below a directory into <directory>/plots.
 
-Exit status: 0 figures written; 1 the figures or their names could not be written; 2 wrong usage, unreadable results or more
-figures than the limit; 130 interrupted.
+Exit status: 0: figures written; 1: the figures or their names could not be written; 2: wrong usage, unreadable results, or
+more figures than the limit; 130: interrupted.
 """
 
 import os
@@ -19,8 +19,8 @@ from plots.terminal import folder_aside, followed, list_written, say
 
 NEEDS = {  # the data that each kind of figure needs
     "claims": "claims that have been judged", "sweep": "a swept number with at least three values",
-    "sweeps": "a number that is swept at several values of something else",
-    "heat": "two swept numbers, with three and two values at least", "regimes": "variants, or several experiments",
+    "sweeps": "a number that is swept at several values of another key",
+    "heat": "two swept numbers, with at least three and two values", "regimes": "variants, or several experiments",
     "paretos": "variants, or several experiments, with evaluations",
     "rankings": "variants, or several experiments, with evaluations of three methods", "curves": "evaluations",
     "rounds": "a period that changes", "measurements": "[measurements]", "arrivals": "recording.arrivals",
@@ -28,9 +28,9 @@ NEEDS = {  # the data that each kind of figure needs
     "bars": "two methods", "pareto": "evaluations", "accounts": "steps", "distributions": "at least 50 steps"}
 KINDS = tuple(NEEDS)
 FORMATS, COLUMNS, AXES = ("pdf", "svg", "png"), ("single", "double"), ("steps", "samples", "time", "bytes")
-AXES_OF = {"screen": AXES, "double": ("steps", "time", "bytes"), "single": ("time", "bytes")}  # unless --axis names others
-MOST_FIGURES = 100  # unless --limit says otherwise: each takes about a second
-RUNS_PER_LINE, FIGURES_PER_LINE = 1000, 25  # lines of progress where there is no terminal
+AXES_OF = {"screen": AXES, "double": ("steps", "time", "bytes"), "single": ("time", "bytes")}  # unless --axis is given
+MOST_FIGURES = 100  # default of --limit; each figure takes about a second
+RUNS_PER_LINE, FIGURES_PER_LINE = 1000, 25  # one line of progress after this many, if there is no terminal
 SHOWN = 8  # values or labels in a message
 
 
@@ -48,8 +48,8 @@ class Request:
 
     @property
     def axes_side_by_side(self) -> tuple[str, ...]:
-        """The axes of curves that stand side by side, where each axis repeats all panels: time, unless the user names
-        some."""
+        """The axes of curves of several comparisons side by side. Each axis repeats all panels, so it is only time
+        unless the user names axes."""
         return ("time",) if self.axes == AXES_OF[self.page] else self.axes
 
 
@@ -62,27 +62,28 @@ class Parser(ArgumentParser):
 def read_request(arguments: list[str]) -> Request:
     """Raises SystemExit, after a message, if the arguments are wrong or ask for help."""
     parser = Parser(prog="./dev plot", allow_abbrev=False,
-                    description="Figures of the runs below a directory, as PNG and SVG in DIRECTORY/plots; or of "
-                                "what `thresholds --json FILE.json` has written or `predict --json` printed, beside that.",
+                    description="Draws figures of the runs below a directory, as PNG and SVG files in DIRECTORY/plots. Given "
+                                "FILE.json, the output of `thresholds --json FILE.json` or `predict --json`, draws it beside "
+                                "the file.",
                     epilog="for example: ./dev plot results/runs/quickstart --only curves --axis time --column single "
                            "--format pdf")
     parser.add_argument("directory", metavar="DIRECTORY", type=directory, help="or FILE.json")
     parser.add_argument("wanted", metavar="key=value", nargs="*", default=[], type=key_and_value,
                         help="only runs whose configuration has this value, such as cluster.workers=8")
     parser.add_argument("--every-formula", action="store_true",
-                        help="in figures of sweeps every formula of a method, not only the one that assumes least")
+                        help="in figures of sweeps draw every formula of a method, not only that with the fewest assumptions")
     parser.add_argument("--only", metavar="KIND", dest="kinds", action="append", choices=KINDS,
-                        help=f"only figures of this kind, or of several: {', '.join(KINDS)}")
+                        help=f"only figures of these kinds: {', '.join(KINDS)}")
     parser.add_argument("--format", metavar="F,F", dest="formats", type=one_or_more(FORMATS), default=("png", "svg"),
-                        help=f"of the files: {', '.join(FORMATS)} [png,svg]")
+                        help=f"formats of the files: {', '.join(FORMATS)} [png,svg]")
     parser.add_argument("--axis", metavar="A,A", dest="axes", type=one_or_more(AXES),
-                        help=f"what curves stand against, in this order, and what results are weighed against: "
-                             f"{', '.join(AXES)} [all; in columns those for which there is room]")
+                        help=f"horizontal axes of curves, in this order, and of fronts of final results: "
+                             f"{', '.join(AXES)} [all; with --column those for which there is room]")
     parser.add_argument("--methods", metavar="M,M", action="append", type=labels, default=[],
                         help='only these methods, by their labels: --methods "synchronous SGD,DropCompute"; one whose '
                              "label has a comma in an option of its own, with a backslash before the comma")
-    parser.add_argument("--column", choices=COLUMNS, help="for one or both columns of a paper, 3.4 and 7 inches wide: small "
-                                                          "letters, no heading, names of lines in one legend below")
+    parser.add_argument("--column", choices=COLUMNS, help="draw for one or both columns of a paper, 3.4 or 7 inches wide: "
+                                                          "small letters, no heading, names of lines in one legend below")
     parser.add_argument("--limit", metavar="N", type=positive, default=MOST_FIGURES,
                         help=f"refuse to draw more figures than this [{MOST_FIGURES}]")
     given = parser.parse_intermixed_args(arguments)
@@ -94,13 +95,13 @@ def read_request(arguments: list[str]) -> Request:
 
 def directory(text: str) -> Path:
     if text == "":  # Path("") is the working directory
-        raise ArgumentTypeError('the name of the directory is empty (""); expected a directory above runs, such as '
+        raise ArgumentTypeError('the name of the directory is empty (""); expected one that contains runs, such as '
                                 "results/runs/<experiment>, or . for the working directory")
     return Path(text)
 
 
 def one_or_more(names: tuple[str, ...]):
-    """A reader of arguments such as "png,svg": some of the names, separated by commas."""
+    """Returns a function that reads arguments such as "png,svg": one or more of the names, separated by commas."""
     def read(text: str) -> tuple[str, ...]:
         asked = [part.strip() for part in text.split(",")]
         for part in asked:
@@ -149,7 +150,8 @@ def choose(comparisons: list[Comparison], wanted: dict[str, str]) -> list[Compar
 
 
 def choose_methods(runs: list[Run], labels: tuple[str, ...]) -> list[Run]:
-    """The runs of the methods with these labels; all runs if `labels` is empty. Raises ResultsFault for an unknown label."""
+    """The runs of the methods with these labels, or all runs if `labels` is empty. Raises ResultsFault for an unknown
+    label."""
     there = list(dict.fromkeys(method_label(run) for run in runs))
     for label in labels:
         if label not in there:
@@ -162,7 +164,7 @@ def choose_methods(runs: list[Run], labels: tuple[str, ...]) -> list[Run]:
 
 
 def and_more(found: list[str]) -> str:
-    """The first of them, and how many more there are."""
+    """The first texts, and how many more there are."""
     return ", ".join(found[:SHOWN]) + (f" and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
 
 
@@ -174,10 +176,10 @@ def read_comparisons(directory: Path, labels: tuple[str, ...] = ()) -> list[Comp
             say(f"left out, because it failed: {run.directory}")
     runs = [run for run in runs if run.summary.get("status") != "failed"]
     if not runs:
-        raise ResultsFault(f"{directory}: all its runs have failed; expected at least one that has not")
+        raise ResultsFault(f"{directory}: all runs have failed; expected at least one that has not")
     comparisons = compare(choose_methods(runs, labels))
     older = [run.directory for comparison in comparisons for method in comparison.methods for run in method.older]
-    for directory in dict.fromkeys(older):  # one may belong to several points
+    for directory in dict.fromkeys(older):  # a run may belong to several points
         say(f"left out, because a newer run has the same method and seed: {directory}")
     return comparisons
 
@@ -190,7 +192,7 @@ def plot(request: Request) -> list[Path]:
 
         return write_json_figure(request.directory, request.formats, request.page)
     comparisons = choose(read_comparisons(request.directory, request.methods), request.wanted)
-    from plots.figures import plan_figures  # takes a second, so messages come first
+    from plots.figures import plan_figures  # the import takes a second, so messages come first
 
     plan = plan_figures(comparisons, request.kinds, asked=set(request.kinds) != set(KINDS))
     if len(plan) > request.limit:
@@ -200,7 +202,7 @@ def plot(request: Request) -> list[Path]:
         read_tables(run)
     written = write_figures(draw_figures(plan, comparisons, request), request.directory / "plots", request.formats)
     if not written:
-        raise ResultsFault(f"{request.directory}: its runs have nothing for figures of the kinds "
+        raise ResultsFault(f"{request.directory}: its runs have no data for figures of the kinds "
                            f"{', '.join(request.kinds)}; expected {expected_by(request.kinds)}")
     return written
 
@@ -227,7 +229,7 @@ def texts(comparisons: list[Comparison]) -> set[str]:
 
 
 def numbered(name: str, taken: set[str]) -> str:
-    """The first of name, name-2, name-3 and so on that is not taken, which is taken then. Case does not matter."""
+    """The first of name, name-2, name-3 and so on that is not in use, ignoring case. Marks it as used."""
     number, unique = 1, name
     while unique.casefold() in taken:
         number += 1
@@ -237,13 +239,13 @@ def numbered(name: str, taken: set[str]) -> str:
 
 
 def write_figures(figures, directory: Path, formats: tuple[str, ...]) -> list[Path]:
-    """Writes all figures to another folder and then moves them, so that a failure leaves no incomplete files."""
+    """Writes all figures into a temporary folder and then moves them, so that a failure leaves no incomplete files."""
     from plots.sheet import save
 
     written, taken = [], set()
     if directory.is_symlink():
-        raise ResultsFault(f"{directory}: is a link to {os.readlink(directory)}, where somebody else's files may be; figures "
-                           "are not written through links: remove it")
+        raise ResultsFault(f"{directory}: is a link to {os.readlink(directory)}; remove it, because figures are not written "
+                           "through links, which may lead to somebody else's files")
     with folder_aside(directory.parent) as incomplete:
         for name, figure in figures:
             save(figure, incomplete, numbered(name, taken), formats)
@@ -268,8 +270,8 @@ def refusal(request: Request, plan: list, comparisons: list[Comparison]) -> str:
     if point := comparisons[0].point:
         ways.append(f"key=value, such as {'='.join(next(iter(point.items())))}")
     counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    return (f"{request.directory}: {len(plan)} figures ({counts}); must be at most {request.limit}, or as many as "
-            f"--limit allows{'; fewer with ' if ways else ''}{' or '.join(ways)}")
+    return (f"{request.directory}: {len(plan)} figures ({counts}); must be at most {request.limit} (--limit raises this)"
+            f"{'; fewer with ' if ways else ''}{' or '.join(ways)}")
 
 
 def main(arguments: list[str]) -> int:

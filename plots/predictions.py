@@ -1,5 +1,5 @@
-"""Figures of what commands write as JSON: the predictions of `syncopate predict FILE --json`, and what `syncopate thresholds
---json` has found. `./dev plot FILE.json` writes FILE.png and FILE.svg beside the file."""
+"""Figures of the JSON output of two commands: the predictions of `syncopate predict FILE --json`, and the thresholds of
+`syncopate thresholds --json`. `./dev plot FILE.json` writes FILE.png and FILE.svg beside the file."""
 
 import json
 from dataclasses import dataclass, field
@@ -35,14 +35,14 @@ def read_json(path: Path):
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as fault:
-        raise ResultsFault(f"{path}: {in_words(fault)}; expected what `syncopate thresholds SOURCE --json "
-                           f"{path}` writes, or `syncopate predict FILE --json` prints") from None
+        raise ResultsFault(f"{path}: {in_words(fault)}; expected the output of `syncopate thresholds SOURCE --json "
+                           f"{path}` or `syncopate predict FILE --json`") from None
 
 
 @dataclass
 class Line:
-    """The predictions for a method at the values of the key, by simulation and by the formula that assumes least. If the key
-    does not concern the method there is a single one, at None."""
+    """The predictions for a method at the values of the key, by simulation and by the formula with the fewest
+    assumptions. If the key does not apply to the method, there is a single prediction, at None."""
 
     algorithm: str = ""
     method: str = ""  # decides the colour
@@ -55,15 +55,15 @@ class Line:
 
 
 def read_lines(report: dict, path: Path) -> tuple[str, dict[str, Line]]:
-    """The swept number with the most values, and the lines by name; other swept keys are part of a name. Raises
-    ResultsFault."""
+    """The swept number with the most values, and the lines by name. Values of other swept keys are part of the name.
+    Raises ResultsFault."""
     try:
         points = [({key: value for key, value in one["sweep"]}, one) for one in report["predictions"]]
         keys = {key: {sweep[key] for sweep, _ in points if key in sweep} for sweep, _ in points for key in sweep}
         numeric = [key for key in keys if len(keys[key]) > 1 and all(map(is_number, keys[key]))]
         if not numeric:
-            raise ResultsFault(f"{path}: no number is swept in these predictions; expected an experiment with [sweep] "
-                               "over at least two values of a number")
+            raise ResultsFault(f"{path}: no number is swept in these predictions; expected an experiment whose [sweep] has "
+                               "at least two values of a number")
         along = max(numeric, key=lambda key: len(keys[key]))
         lines = {}
         for sweep, one in points:
@@ -76,7 +76,7 @@ def read_lines(report: dict, path: Path) -> tuple[str, dict[str, Line]]:
             if one["formulas"]:
                 line.formula[x] = numbers_of(one["formulas"][-1])
     except (ValueError, KeyError, TypeError, AttributeError) as fault:
-        raise ResultsFault(f"{path}: {in_words(fault)}; expected what `syncopate predict FILE --json` prints") from None
+        raise ResultsFault(f"{path}: {in_words(fault)}; expected the output of `syncopate predict FILE --json`") from None
     lines = {name: line for name, line in lines.items() if line.simulated or line.formula}
     if not lines:
         raise ResultsFault(f"{path}: none of its methods has a prediction; nothing can be drawn")
@@ -88,8 +88,8 @@ def numbers_of(prediction: dict) -> dict[str, float | None]:
 
 
 def predictions_figure(report: dict, path: Path):
-    """S_eff and the time per step against the swept number: a line for each method, its formula as a thin line, the best
-    S_eff in a ring. `report`: the JSON; `path`: its file, for messages. Raises ResultsFault."""
+    """S_eff and the time per step against the swept number: a line per method, a thin line for its formula, and a ring
+    around the best S_eff. `report`: the JSON; `path`: its file, for messages. Raises ResultsFault."""
     along, lines = read_lines(report, path)
     looks = looks_of_lines(lines)
     thin = {"linestyle": THIN[0], "linewidth": 0.58 * style.page.line}
@@ -134,7 +134,7 @@ def looks_of_lines(lines: dict[str, Line]) -> dict[str, dict]:
 
 
 def draw(panel, values: dict[float | None, float], xs: list[float], look: dict) -> None:
-    """Draws a line; the value at None is the same everywhere."""
+    """Draws a line; a value at None is drawn at all xs."""
     if None in values:
         panel.plot([xs[0], xs[-1]], [values[None]] * 2, **look)
     elif values:
@@ -142,7 +142,7 @@ def draw(panel, values: dict[float | None, float], xs: list[float], look: dict) 
 
 
 def checked_thresholds(report: dict, path: Path) -> dict:
-    """The report itself, if it has all that the figure needs. Raises ResultsFault."""
+    """Returns the report if it contains everything that the figure needs. Raises ResultsFault if not."""
     try:
         for way in ("throughput", "s-eff"):
             for effect in report["by"][way]["thresholds"]:
@@ -150,8 +150,8 @@ def checked_thresholds(report: dict, path: Path) -> dict:
         report["source"], report["workers"], report["steps"], report["micro_batches"], float(report["serial_s"])
         report["by"]["throughput"]["best"]
     except (ValueError, KeyError, TypeError, IndexError) as fault:
-        raise ResultsFault(f"{path}: {in_words(fault)}; expected what `syncopate thresholds SOURCE --json "
-                           f"{path}` writes") from None
+        raise ResultsFault(f"{path}: {in_words(fault)}; expected the output of `syncopate thresholds SOURCE --json "
+                           f"{path}`") from None
     return report
 
 
@@ -182,7 +182,7 @@ def thresholds_figure(report: dict):
         dropped = typeset(with_decimals(100 * best["drop_rate"], 1))
         panel.annotate(f"{typeset_number(at)} {unit}: {typeset(with_decimals(height, 3))}, {dropped} % dropped", (at, height), (0, -9),
                        textcoords="offset points", ha="center", va="top", fontsize="small")
-    # The speed-up grows without bound if little is kept: the other lines set the range.
+    # The speed-up grows without bound if few micro-batches are kept, so the other lines set the range.
     panel.set_ylim(0, 1.35 * max(1.0, max(lines["S_eff"].max(), lines["S_eff by Eq. 6"].max())))
     panel.set_xlim(thresholds[0] / scale, thresholds[-1] / scale)
     panel.set_xlabel(f"threshold ({unit})")

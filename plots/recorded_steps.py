@@ -1,7 +1,7 @@
-"""Step times of a recorded run beside those of its simulations. Use: recorded_steps.py DIRECTORY LOG NOISE PICTURE
+"""Plots step times of a recorded run and of its simulations. Usage: recorded_steps.py DIRECTORY LOG NOISE PICTURE
 
-DIRECTORY holds the runs of experiments/examples/reference_run.toml; LOG (iteration, step_time_s) and NOISE (worker, step,
-micro_batch, duration_s) are the files beside it. Exit status: as that of plot.py.
+DIRECTORY contains the runs of experiments/examples/reference_run.toml; LOG (iteration, step_time_s) and NOISE (worker, step,
+micro_batch, duration_s) are the files beside this experiment file. Exit status: as for plot.py.
 """
 
 import sys
@@ -13,11 +13,11 @@ from plots.comparison import Method, group_methods
 from plots.runs import ResultsFault, Run, read_table, read_tables, runs_below
 
 TWO_CLOCKS = "two clocks"  # the label of the method that simulates the recorded run
-SHOWN_S = 6, 12  # other times, such as that of a first step that compiles, are cut off
+SHOWN_S = 6, 12  # range of shown seconds; longer times, such as that of a first step that compiles, are cut off
 
 
 def own_sleeps(noise: Path, run: Run) -> np.ndarray:
-    """[step]: the sleep of worker 0 after its last micro-batch, in seconds."""
+    """[step]: seconds that worker 0 sleeps after its last micro-batch."""
     sleeping, = [delay for delay in run.config["delays"] if delay.get("sleep")]
     rows = read_table(noise, ["worker", "step", "micro_batch", "duration_s"])
     last = rows[(rows["worker"] == 0) & (rows["micro_batch"] == rows["micro_batch"].max())]
@@ -25,7 +25,8 @@ def own_sleeps(noise: Path, run: Run) -> np.ndarray:
 
 
 def as_logged(run: Run, sleeps: np.ndarray, threshold_from: int) -> np.ndarray:
-    """Step times as worker 0 logs them, after its sleep; from step `threshold_from` on a threshold cuts that sleep."""
+    """Step times as worker 0 logs them, which is after its sleep. From step `threshold_from` on a threshold cuts that
+    sleep."""
     shift = np.where(np.arange(len(sleeps)) < threshold_from, sleeps, 0.0)
     return run.steps["duration_s"].to_numpy() + np.diff(shift[:len(run.steps)], prepend=0.0)
 
@@ -37,7 +38,8 @@ def threshold_from(run: Run) -> int:
 
 
 def step_figure(methods: list[Method], log, noise: Path):
-    """Draws the whole run above, and below its steps without a threshold, in which all methods are the same."""
+    """Draws the whole run in the upper panel, and the steps without a threshold, where all methods are equal, in the
+    lower one."""
     import matplotlib.pyplot as plt
 
     from plots import style
@@ -63,20 +65,20 @@ def step_figure(methods: list[Method], log, noise: Path):
         panel.plot(iterations[shown], logged[shown], linewidth=1.0, **looks["log"])
         panel.set_ylabel("step time (s)")
     whole.set(xlim=(1, len(logged) + 1), ylim=SHOWN_S)
-    whole.set_title(f"The whole run; the log's iteration {begin + 1} holds the search for the threshold", loc="left",
+    whole.set_title(f"The whole run; the log's iteration {begin + 1} includes the search for the threshold", loc="left",
                     fontsize=10)
     zoom.set(xlim=(1, begin + 1), ylim=(SHOWN_S[0] + 1, SHOWN_S[1]), xlabel="iteration of the log")
-    zoom.set_title("Before the threshold, where all methods are one", loc="left", fontsize=10)
+    zoom.set_title("Before the threshold, where all methods are equal", loc="left", fontsize=10)
     style.label_lines(whole, ends | {"log": (iterations[-1], logged[-20:].mean())}, looks)
     style.label_lines(zoom, zoom_ends | {"log": (iterations[begin - 1], logged[begin - 1])}, looks)
     style.title(figure, "The reference code's run and its simulation",
                 f"16 workers, 12 micro-batches; simulated: mean over {len(methods[0].runs)} seeds of the jitter, "
-                "shaded: all of them")
+                "shaded: their range")
     return figure
 
 
 def look_of(methods: list[Method]) -> tuple[dict[str, str], dict[str, dict]]:
-    """The name of each method in the figure, and the colours of these names and of the log."""
+    """The name of each method in the figure, and the colours of the methods and the log."""
     from plots import style
 
     palette = iter([style.ALGORITHMS["backup-workers"], style.ALGORITHMS["local-sgd"], *style.OTHERS])

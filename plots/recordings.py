@@ -1,4 +1,4 @@
-"""Recordings of runs beside their results: measurements, arrivals of gradients, kept samples, and losses by length of text."""
+"""Figures of optional recordings: measurements, arrivals of gradients, kept samples, and losses by length of text."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -11,7 +11,7 @@ from plots.curves import ACROSS, Curve, draw_curves, mean_curve
 from plots.runs import ARRIVALS, read_table
 from plots.sheet import Place, Sheet, shared_out
 
-PANEL = 5.2  # inches of a panel's width
+PANEL = 5.2  # width of a panel in inches
 
 MEASUREMENTS = {"gradient_norm": "norm of the gradient", "step_gradient_norm": "norm of a step's gradient",
                 "largest_eigenvalue": "largest eigenvalue of the Hessian", "hessian_trace": "trace of the Hessian",
@@ -20,7 +20,7 @@ MEASUREMENTS = {"gradient_norm": "norm of the gradient", "step_gradient_norm": "
                 "evaluated_consensus_distance": "distance of evaluated models"}
 
 COLUMNS = ["step", "k", "worker", "arrival_s"]
-FEW = 20  # gradients of a round: each has room
+FEW = 20  # up to this many gradients of a round, each has room on the axis
 ALIKE = 0.03  # the mean arrivals of two methods that wait for the same workers differ by less than this share
 
 SPLITS = ("by_length", "by_class")
@@ -49,7 +49,7 @@ def measurements_figure(methods: list[Method], looks: dict[str, dict], heading: 
 
 
 def measured_quantities(methods: list[Method]) -> list[str]:
-    """The quantities that any run has, in the order of MEASUREMENTS."""
+    """The quantities that at least one run has, in the order of MEASUREMENTS."""
     found = {quantity for method in methods for run in method.runs if run.measurements is not None
              for quantity in run.measurements["quantity"]}
     return [quantity for quantity in MEASUREMENTS if quantity in found] + sorted(found - set(MEASUREMENTS))
@@ -80,9 +80,9 @@ def limit_measurements(panel, lines: dict[str, Curve]) -> None:
 
 
 def arrivals_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str):
-    """When the k-th gradient of a round arrives (Chen et al. 2016, Figures 3 and 4): its time against k, and the share of the
-    rounds in which it has come by then, of the method with the most gradients per round. None if no run has recorded
-    arrivals. `looks`: by label."""
+    """When the k-th gradient of a round arrives (Chen et al. 2016, Figures 3 and 4): its mean time against k and, for
+    the method with the most gradients per round, the share of rounds in which it has arrived by a given time. None if
+    no run recorded arrivals. `looks`: by label."""
     tables = {method.name: table for method in methods if len(table := arrivals_of(method))}
     if not tables:
         return None
@@ -104,29 +104,29 @@ def arrivals_of(method: Method) -> pd.DataFrame:
 
 
 def quantiles(table: pd.DataFrame) -> pd.DataFrame:
-    """A row for each k: the mean arrival, and the quantiles as columns 0.1 and 0.9."""
+    """A table with a row for each k: the mean arrival, and its quantiles in columns 0.1 and 0.9."""
     by_k = table.groupby("k")["arrival_s"]
     return pd.DataFrame({"mean": by_k.mean(), 0.1: by_k.quantile(0.1), 0.9: by_k.quantile(0.9)})
 
 
 def last_of(table: pd.DataFrame) -> tuple[int, float]:
-    """The most gradients of a round, and the mean arrival of the last of these."""
+    """The largest number of gradients of a round, and the mean arrival of the last of them."""
     most = int(table["k"].max())
     return most, float(table.loc[table["k"] == most, "arrival_s"].mean())
 
 
 def draw_means(sheet: Sheet, panel, tables: dict[str, pd.DataFrame], styles: dict[str, dict], widest: str, scale: float,
                unit: str) -> None:
-    """Draws the mean arrival against k. With many gradients the axis is logarithmic in those still to come, so that the last
-    few have room. A method whose gradients arrive like those of the widest has a mark at its end and no line, which
-    would hide the other."""
+    """Draws the mean arrival against k. With many gradients the axis is logarithmic in the number of gradients still to
+    arrive, so that the last few have room. `widest` is the method with the most gradients. A method whose gradients
+    arrive at nearly the same times gets only a mark at its end, since its line would hide the other one."""
     most, ends = int(tables[widest]["k"].max()), {}
     of_methods = {name: quantiles(table) / scale for name, table in tables.items()}
     for name, of_k in sorted(of_methods.items(), key=lambda entry: entry[0] != widest):
         x, look = most + 1 - of_k.index.to_numpy(), styles[name]
         if name == widest or not comes_alike(of_k, of_methods[widest]):
             panel.plot(x, of_k["mean"], **style.without_marker(look), gid="mean")
-        if name == widest:  # several would hide each other and the lines
+        if name == widest:  # several bands would hide each other and the lines
             panel.fill_between(x, of_k[0.1], of_k[0.9], color=look["color"], alpha=0.16, linewidth=0)
         panel.plot(x[-1], of_k["mean"].iloc[-1], **{**look, "linestyle": "none"},
                    markersize=1.5 * style.page.marker, zorder=4, gid="end")
@@ -137,23 +137,23 @@ def draw_means(sheet: Sheet, panel, tables: dict[str, pd.DataFrame], styles: dic
     ticks = ticks_of(most)
     panel.set_xticks([most + 1 - k for k in ticks], [str(k) for k in ticks])
     panel.set_xlim(most * 1.1 if most > FEW else most + 0.3, 0.9 if most > FEW else 0.7)  # the last ones at the right
-    panel.set_xlabel("k-th gradient of a round" + (", by how many are still to come" if most > FEW else ""))
+    panel.set_xlabel("k-th gradient of a round" + (", by the number still to arrive" if most > FEW else ""))
     panel.set_ylabel(f"time since the round began ({unit})")
     of_widest = f" of {widest}" if len(tables) > 1 else ""
-    sheet.entitle(panel, f"When it arrives: mean, and 10 to 90 % of the rounds{of_widest}; marks: the last one")
+    sheet.entitle(panel, f"Arrival: mean, and 10 to 90 % of the rounds{of_widest}; marks: the last gradient")
     sheet.name_lines(panel, ends, {name: look if name == widest or not comes_alike(of_methods[name], of_methods[widest])
                                    else {**look, "linestyle": "none"} for name, look in styles.items() if name in ends})
 
 
 def comes_alike(one: pd.DataFrame, other: pd.DataFrame) -> bool:
-    """Whether the mean arrivals of `one` are nearly those of `other`, up to its own last gradient."""
+    """Whether the mean arrivals of `one` nearly equal those of `other`, up to the last gradient of `one`."""
     there = one.index.intersection(other.index)
     means, others = one["mean"], other["mean"][there]
     return len(there) == len(one) and bool(np.all(np.abs(means - others) <= ALIKE * others))
 
 
 def ticks_of(most: int) -> list[int]:
-    """The k to label: all if they are few, or else those with 1, 2, 5, 10, 20 ... gradients still to come."""
+    """The k to label: all if they are few, otherwise those with 1, 2, 5, 10, 20 ... gradients still to arrive."""
     if most <= FEW:
         return list(range(1, most + 1))
     left = [1, 2, 5]
@@ -163,20 +163,20 @@ def ticks_of(most: int) -> list[int]:
 
 
 def shown_ks(table: pd.DataFrame) -> dict[int, str]:
-    """At most seven k with their names: the first one, those at a half and at nine tenths, and the last four."""
+    """At most seven k with their names: the first one, those at half and at nine tenths of all, and the last four."""
     most = int(table["k"].max())
     wanted = [1, most // 2, round(0.9 * most), most - 3, most - 2, most - 1, most]
     return {k: ordinal(k) for k in sorted({k for k in wanted if k >= 1})}
 
 
 def ordinal(number: int) -> str:
-    """1st, 2nd, ...: the name of a gradient, since a method may itself be called "k = 90"."""
+    """The name of a gradient: 1st, 2nd, ... It is not "k = 90", which may be the name of a method."""
     ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if number % 100 not in (11, 12, 13) else "th"
     return f"{number}{ending}"
 
 
 def draw_shares(sheet: Sheet, panel, name: str, table: pd.DataFrame, scale: float, unit: str) -> None:
-    """Draws for some k the share of the rounds in which the k-th gradient has come."""
+    """Draws for some k the share of the rounds in which the k-th gradient has arrived by a given time."""
     ks = shown_ks(table)
     colours = plt.get_cmap("viridis")(np.linspace(0, 0.82, len(ks)))
     looks = {label: {"color": colour, "linestyle": dashes} for label, colour, dashes
@@ -191,7 +191,7 @@ def draw_shares(sheet: Sheet, panel, name: str, table: pd.DataFrame, scale: floa
     panel.set_ylim(0, 1.02)
     panel.set_xlabel(f"time since the round began ({unit})")
     panel.set_ylabel("share of the rounds")
-    sheet.entitle(panel, f"{name}: rounds in which the gradient has come")
+    sheet.entitle(panel, f"{name}: rounds in which the gradient has arrived")
     beside = {"loc": "lower right"} if style.page.is_column else {"loc": "upper left", "bbox_to_anchor": (1.01, 1)}
     panel.legend([plt.Line2D([], [], **looks[label]) for label in times], list(times), **beside, frameon=False,
                  labelcolor="linecolor", handlelength=2, title="gradient",
@@ -199,7 +199,7 @@ def draw_shares(sheet: Sheet, panel, name: str, table: pd.DataFrame, scale: floa
 
 
 def kept_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str):
-    """The share of samples that dropping has kept, by length and by class; None if no run recorded it. `looks`: by label."""
+    """The share of samples that were kept, by length and by class; None if no run recorded it. `looks`: by label."""
     styles = {method.name: looks[method.label] for method in methods}
     kinds = {kind: shares for kind in SPLITS if (shares := {method.name: share for method in methods
                                                             if (share := shares_of(method, kind)) is not None})}
@@ -213,13 +213,13 @@ def kept_figure(methods: list[Method], looks: dict[str, dict], heading: str, sub
         bottom = min(panel.get_ylim()[0], most - 0.01)
         panel.set_ylim(bottom, most + 0.05 * (most - bottom))
         panel.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
-        sheet.entitle(panel, "Share of the samples that is kept")
+        sheet.entitle(panel, "Share of kept samples")
     sheet.name_lines(panel, ends, shown)
     return sheet.finish()
 
 
 def shares_of(method: Method, kind: str):
-    """(places, shares) of all seeds together; None if no run has recorded them, or no samples were offered."""
+    """(places, shares) of all seeds together; None if no run recorded kept samples, or no samples were offered."""
     recorded = [kinds for run in method.runs if "offered" in (kinds := run.summary.get("samples_kept", {}).get(kind, {}))]
     if not recorded:
         return None
@@ -261,7 +261,8 @@ def lengths_figure(methods: list[Method], looks: dict[str, dict], heading: str, 
 
 
 def draw_by_length(panel, lines: dict, styles: dict[str, dict]) -> dict[str, tuple[float, float]]:
-    """Draws lines of (longest of each eighth, values), with the eighths at equal distances; returns the ends of the lines."""
+    """Draws lines of (largest length of each eighth, values), with eighths at equal distances; returns the ends of the
+    lines."""
     ends = {}
     for name, (longest, values) in lines.items():
         places = np.arange(len(longest))
@@ -279,7 +280,8 @@ def ranges(longest) -> list[str]:
 
 
 def means_by_length(method: Method, quantity: str):
-    """(longest of each eighth, mean over the seeds with test samples of these lengths); None if no run has any."""
+    """(largest length of each eighth, mean over the seeds with test samples of these lengths); None if no run has
+    any."""
     recorded = [kinds for run in method.runs if (kinds := run.summary.get("samples_kept", {}).get("by_length", {})).get(quantity)]
     if not recorded or not any(np.isfinite(np.array(kinds[quantity], dtype=float)).any() for kinds in recorded):
         return None

@@ -14,13 +14,13 @@ from plots.runs import read_table
 from plots.sheet import Place, Sheet, shared_out
 
 EVERY_STEP = "others: 1"
-WINDOWS = 40  # a drop rate is that of a window of the run, since a single step drops only a handful
+WINDOWS = 40  # windows of a run, over which drop rates are averaged, since a single step drops only a few micro-batches
 
 DURATIONS = "durations.csv.gz"
 INTERVALS = 60
 DASHED = {"linestyle": (0, (2, 1.5)), "linewidth": 1, "alpha": 0.8}
-MOST_NUMBERS = 4  # beside lines that leave a panel
-FEWEST_TIMES = 50  # in a distribution
+MOST_NUMBERS = 4  # most peaks that are written beside lines that leave a panel
+FEWEST_TIMES = 50  # fewest times in a distribution
 ITERATIONS, WORKERS = "Iterations: time per optimizer step", "Workers: a step's computation"
 
 
@@ -45,7 +45,8 @@ def rounds_figure(methods: list[Method], looks: dict[str, dict], heading: str, s
 
 
 def period_panels(comparisons: list[Comparison], looks: dict[str, dict], heading: str):
-    """The period H over the steps, a panel for each comparison that has periods. `looks`: by label, of all their methods."""
+    """The period H over the steps, one panel per comparison with changing periods. `looks`: by label, of all
+    methods."""
     shown = [comparison for comparison in comparisons if any(map(has_periods, comparison.methods))]
     rows = shared_out(shown, ACROSS)
     sheet = Sheet([[Place([*(method.name for method in one.methods), EVERY_STEP], width=3.6, height=2.5) for one in line]
@@ -60,8 +61,8 @@ def period_panels(comparisons: list[Comparison], looks: dict[str, dict], heading
 
 
 def step_times(method: Method) -> np.ndarray:
-    """Seconds per optimizer step, of all seeds. The steps of a round share its duration equally, so that the mean is the time
-    per step of the table of results. A row without steps counts as one."""
+    """Seconds per optimizer step, of all seeds. The steps of a round share its duration equally, so that the mean is
+    the time per step in the table of results. A row with 0 steps counts as one step."""
     times = []
     for run in method.runs:
         steps = run.steps["period_steps"].to_numpy(int).clip(min=1)
@@ -94,7 +95,7 @@ def draw_drop_rates(sheet: Sheet, panel, methods: list[Method], styles) -> None:
         xs, ys = zip(*(windowed_drop_rate(run.steps) for run in method.runs))
         curve = mean_curve(list(xs), list(ys))
         if curve is None or not curve.high.any():
-            continue  # lines along zero would only overlap
+            continue  # lines of methods that drop nothing would only overlap
         panel.plot(curve.x, 100 * curve.mean, **style.marked_here_and_there(styles[method.name]))
         panel.fill_between(curve.x, 100 * curve.low, 100 * curve.high, color=styles[method.name]["color"], alpha=0.16,
                            linewidth=0)
@@ -107,7 +108,8 @@ def draw_drop_rates(sheet: Sheet, panel, methods: list[Method], styles) -> None:
 
 
 def windowed_drop_rate(steps) -> tuple[np.ndarray, np.ndarray]:
-    """Mean step and drop rate of windows of a run's rows. All have one length but the last, which may differ by a half."""
+    """Mean step and drop rate of windows of a run's rows. All windows have the same length, except that the last one
+    may differ by half of it."""
     length = -(-len(steps) // WINDOWS)
     count = max(1, round(len(steps) / length)) if length else 0
     windows = [np.arange(k * length, len(steps) if k + 1 == count else (k + 1) * length) for k in range(count)]
@@ -119,8 +121,8 @@ def windowed_drop_rate(steps) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw_periods(sheet: Sheet, panel, methods: list[Method], styles) -> None:
-    """Draws the period of one seed per method: it follows the schedule, so seeds hardly differ. A shorter last round is thin,
-    since the end of training has usually cut it off."""
+    """Draws the period of one seed per method, since it follows the schedule and hardly differs between seeds. A
+    shorter last round is thin, because usually the end of training has cut it off."""
     shown = [method for method in methods if has_periods(method)]
     ends = {}
     for method in shown:
@@ -135,7 +137,7 @@ def draw_periods(sheet: Sheet, panel, methods: list[Method], styles) -> None:
             panel.plot(x[whole - 1:], y[whole - 1:], color=styles[method.name]["color"], linewidth=0.4 * style.page.line,
                        linestyle=(0, (1, 2)), gid="last")
         ends[method.name] = (x[:whole][-1], y[:whole][-1])
-    if len(shown) < len(methods):  # lines along one would only overlap
+    if len(shown) < len(methods):  # the other methods' constant lines would only overlap
         styles = styles | {EVERY_STEP: {"color": style.FAINT}}
         ends[EVERY_STEP] = (max(x for x, _ in ends.values()), 1)
         panel.plot([0, ends[EVERY_STEP][0]], [1, 1], linewidth=1.2, zorder=1.5, **styles[EVERY_STEP])
@@ -150,12 +152,12 @@ def draw_periods(sheet: Sheet, panel, methods: list[Method], styles) -> None:
 
 
 def first_steps(method: Method):
-    """The steps of the first seed that has any."""
+    """The steps of the first seed with recorded steps."""
     return next((run.steps for run in method.runs if len(run.steps)), method.runs[0].steps)
 
 
 def changes_period(method: Method) -> bool:
-    """Whether the period changes before the last round, which takes the steps that are left."""
+    """Whether the period changes before the last round, which has only the remaining steps."""
     return len(first_steps(method)["period_steps"].iloc[:-1].unique()) > 1
 
 
@@ -178,8 +180,8 @@ def first_seed_described(comparisons: list[Comparison]) -> str:
 
 def distributions_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str,
                          other: Comparison | None = None):
-    """The share of steps, and of workers' computations if they were recorded, in equal intervals of time. None with fewer
-    than FEWEST_TIMES steps. `looks`: by label. `other`: another variant, whose methods are dashed on the same axes."""
+    """Histograms of step times, and of the times of workers' computations if they were recorded. None with fewer than
+    FEWEST_TIMES steps. `looks`: by label. `other`: another variant, whose methods are dashed on the same axes."""
     styles = {method.name: looks[method.label] for method in methods}
     times_of = {WORKERS: worker_times, ITERATIONS: step_times}
     panels = {title: lines for title, of_method in times_of.items()
@@ -201,7 +203,7 @@ def distributions_figure(methods: list[Method], looks: dict[str, dict], heading:
 
 
 def worker_times(method: Method) -> np.ndarray:
-    """Seconds of computation of each worker in each step, of runs that recorded their micro-batches."""
+    """Seconds of computation of each worker in each step, from runs that recorded their micro-batches."""
     tables = [read_table(path, ["worker", "step", "duration_s"]) for run in method.runs
               if (path := run.directory / DURATIONS).exists()]
     sums = [table.groupby(["worker", "step"])["duration_s"].sum() for table in tables]
@@ -228,8 +230,8 @@ def draw_distributions(panel, lines: dict[str, np.ndarray], styles, dashed: dict
         highest[name] = (middles[shares.argmax()], shares.max())
         ends[name] = (middles[-1], shares[-1])
     panel.set_xlim(edges[0], edges[-1])
-    # A threshold can make nearly all iterations equal. Such a line may leave the panel, since it would flatten the
-    # others.
+    # A threshold can make nearly all iterations equally long. Such a line may leave the panel, because the other lines
+    # would otherwise look flat.
     shares = [share for _, share in highest.values()]
     top = 1.15 * min(max(shares), 4 * min(shares))
     panel.set_ylim(0, top)
@@ -241,7 +243,7 @@ def draw_distributions(panel, lines: dict[str, np.ndarray], styles, dashed: dict
 
 
 def say_beyond(panel, peaks: dict[str, tuple[float, float]], styles) -> None:
-    """Writes the peaks of lines that leave the panel, beside each line if there are few."""
+    """Writes the peaks of lines that leave the panel: beside each line if there are few, otherwise their range."""
     look = {"xycoords": panel.get_xaxis_transform(), "textcoords": "offset points", "va": "top", "gid": "beyond",
             "fontsize": 0.85 * style.page.font}
     if len(peaks) > MOST_NUMBERS:
@@ -255,7 +257,7 @@ def say_beyond(panel, peaks: dict[str, tuple[float, float]], styles) -> None:
 
 
 def where_any(middles: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The intervals without the empty ones at both ends, but for one: lines along zero would hide each other."""
+    """The intervals, with only one empty interval at each end, since lines along zero would hide each other."""
     some = np.flatnonzero(shares)
     shown = slice(max(0, some[0] - 1), some[-1] + 2) if len(some) else slice(None)
     return middles[shown], shares[shown]

@@ -1,7 +1,7 @@
 """Finding and reading runs.
 
-A run is a directory <experiment>/<what varies>/seed=<seed>-<hash>/ with config.toml, summary.json, metrics.csv, steps.csv and
-what the experiment records beside these. ResultsFault says what is wrong with one.
+A run is a directory <experiment>/<method and swept values>/seed=<seed>-<hash>/ with config.toml, summary.json, metrics.csv,
+steps.csv and optional recordings. If a run is damaged or misplaced, ResultsFault says how.
 """
 
 import gzip
@@ -20,19 +20,19 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-MPI = "-mpi"  # ends the name of a run's directory: on a wall clock, not the simulated cluster
+MPI = "-mpi"  # ends the directory name of a run under MPI, which has wall-clock times
 RUN_DIRECTORY = re.compile(rf"seed=(\d+)-[0-9a-f]+({MPI})?")
 UNFINISHED = re.compile(rf"{RUN_DIRECTORY.pattern}(\.checkpoint|(\.\d+\.\d+)?\.(partial|replaced)\.).*")
 COMMON_PHASE = re.compile(r"common-phase(_.*)?")  # the folder of the phase that an experiment's runs start from, if any
-TRIALS = "Trials"  # the folder of an experiment's trials, which are no part of its results
-CLAIMS = "claims.json"  # beside the runs of an experiment
+TRIALS = "Trials"  # the folder of an experiment's tuning trials, which are not part of its results
+CLAIMS = "claims.json"  # in the directory of an experiment
 
-DOCUMENTS = {"summary.json", "config.toml", "metadata.json"}  # short files; the others may have any length
-MEASURED = "measurements.csv"  # only if something is measured beside the evaluations
+DOCUMENTS = {"summary.json", "config.toml", "metadata.json"}  # short files, read at once; the others may have any length
+MEASURED = "measurements.csv"  # only of runs with [measurements]
 TRACE = "trace.json.gz"  # a timeline of every worker, if it was recorded
 ARRIVALS = "arrivals.csv.gz"  # arrival times of gradients, if they were recorded
 
-MOST_BYTES = 1 << 28  # in a file that is parsed at once
+MOST_BYTES = 1 << 28  # largest size of a file that is parsed at once
 END = b"\n}\n"  # the last bytes of a JSON file that the program writes
 REPEATS = "the experiment's next start repeats the run"  # the advice for a damaged file
 
@@ -46,15 +46,15 @@ STEPS = ["step", "time_s", "duration_s", "kept_micro_batches", "dropped_micro_ba
 
 
 def in_words(fault: Exception) -> str:
-    """The fault in a sentence without the names of Python's exceptions."""
+    """The fault in words, without the names of Python's exceptions."""
     if isinstance(fault, KeyError):
         return f"it lacks {fault}"
     if isinstance(fault, json.JSONDecodeError):
-        return f"it is no JSON: line {fault.lineno}, column {fault.colno}: {fault.msg}"
+        return f"it is not JSON: line {fault.lineno}, column {fault.colno}: {fault.msg}"
     if isinstance(fault, OSError):
         return fault.strerror or str(fault)
     if isinstance(fault, (TypeError, AttributeError, IndexError)):
-        return "something in it is of another kind than it should be"
+        return "a value in it has the wrong type"
     return str(fault)
 
 
@@ -70,7 +70,7 @@ class Run:
     seed: int
     config: dict  # the resolved configuration
     summary: dict
-    written: str = ""  # the end of the run, or else its beginning: in ISO 8601, UTC, so that texts compare as times
+    written: str = ""  # when the run ended, or began if that is unknown: ISO 8601, UTC, so that texts compare as times
     metrics: pd.DataFrame | None = None  # columns METRICS, a row per evaluation, ascending in step; set by read_tables
     steps: pd.DataFrame | None = None  # columns STEPS, a row per step or round; set by read_tables
     measurements: pd.DataFrame | None = None  # columns MEASUREMENTS and quantity, if there are any; set by read_tables
@@ -82,8 +82,8 @@ class Run:
 
 
 def read_table(path: Path, columns: list[str], texts: tuple[str, ...] = ()) -> pd.DataFrame:
-    """Reads numeric `columns` and columns of `texts` from a CSV file. Lines that begin with # (the schema's version) are
-    comments. Raises ResultsFault."""
+    """Reads the numeric columns `columns` and the text columns `texts` from a CSV file. Lines that begin with # (the
+    schema version) are comments. Raises ResultsFault."""
     expected = f"expected a CSV file with the columns {', '.join(columns)}"
     try:
         table = pd.read_csv(path, comment="#")
@@ -95,7 +95,7 @@ def read_table(path: Path, columns: list[str], texts: tuple[str, ...] = ()) -> p
     if missing:
         raise ResultsFault(f"{path}: has no column {', '.join(missing)}; {expected}")
     for column in columns:
-        if is_numeric_dtype(table[column]):  # the rest takes ten times as long as reading a short table
+        if is_numeric_dtype(table[column]):  # the checks below take ten times as long as reading a short table
             continue
         numbers = pd.to_numeric(table[column], errors="coerce")
         words = table[column].notna() & numbers.isna() & ~table[column].astype(str).str.lower().isin(["nan", "-nan"])
@@ -110,16 +110,17 @@ def read_table(path: Path, columns: list[str], texts: tuple[str, ...] = ()) -> p
 
 
 def runs_below(directory: Path, follow: Callable[[list[Path]], Iterable[Path]] = lambda paths: paths) -> list[Run]:
-    """The runs at or below the directory, without their tables, by the rules of the program's tables
-    (results/found_runs.hpp): a run in another run's directory and a copy are faults. Directories with one hash but several
-    names of swept values are one run. `follow` wraps the paths to report progress. Raises ResultsFault."""
+    """The runs at or below the directory, without their tables. Uses the rules of the program's tables
+    (results/found_runs.hpp): a run in another run's directory is a fault, and so is a copy. Directories with the same
+    hash but different numbers of swept values are one run. `follow` wraps the paths to report progress. Raises
+    ResultsFault."""
     runs = read_all_documents(follow(find_run_directories(directory)))
     strange = [run for run in runs if is_misplaced(run)]
     runs = [run for run in runs if not is_misplaced(run)]
     faults = [fault_of_misplaced(run, runs) for run in strange]
     alike = defaultdict(list)
     for run in runs:
-        if digest := run.summary.get("hash"):  # results of early versions have none
+        if digest := run.summary.get("hash"):  # results of early versions have no hash
             alike[digest, run.on_wall_clock].append(run)
     left_out, copies = set(), defaultdict(list)
     for members in alike.values():
@@ -132,15 +133,15 @@ def runs_below(directory: Path, follow: Callable[[list[Path]], Iterable[Path]] =
                 copies[best.directory.parent, run.directory.parent].append((best, run))
     for (one, other), *more in copies.values():
         count = f" ({len(more) + 1} runs are in both folders)" if more else ""
-        faults.append(f"{one.directory} and {other.directory}: are the same run, by its hash; it must be there once: remove the "
-                      f"copy{count}")
+        faults.append(f"{one.directory} and {other.directory}: contain the same run (their hashes are equal); remove one of "
+                      f"the two{count}")
     if faults:
         raise ResultsFault("\n".join(faults))
     return [run for run in runs if run.directory not in left_out]
 
 
 def own_name(run: Run) -> str:
-    """The name that the run's directory should have; empty if the summary does not tell it."""
+    """The name that the run's directory should have; empty if the summary lacks the hash."""
     seed, digest = run.summary.get("seed", run.seed), run.summary.get("hash")
     return f"seed={seed}-{digest[:8]}{MPI if run.on_wall_clock else ''}" if digest else ""
 
@@ -150,14 +151,15 @@ def is_misplaced(run: Run) -> bool:
 
 
 def fault_of_misplaced(run: Run, others: list[Run]) -> str:
-    """The message about a run in a wrong place. `others`: the runs in their own places."""
+    """The message about a run in the wrong directory. `others`: the runs in the right directories."""
     same = next((other for other in others if (other.summary.get("hash"), other.on_wall_clock) ==
                  (run.summary.get("hash"), run.on_wall_clock)), None) if run.summary.get("hash") else None
     is_named_as_a_run = RUN_DIRECTORY.fullmatch(run.directory.name)
     if same and not is_named_as_a_run:
-        return f"{run.directory}: holds the run of {same.directory}; it must be there once: remove the copy"
+        return f"{run.directory}: contains a copy of the run in {same.directory}; remove one of the two"
     own = own_name(run) or f"seed {run.seed}"
-    return (f"{run.directory}: holds the run of {own}; must {'hold its own' if is_named_as_a_run else 'have its name'}, or be "
+    return (f"{run.directory}: contains the run {own}; must "
+            f"{'contain the run of its name' if is_named_as_a_run else 'have the name of this run'}, or be "
             f"removed: {f'that run is in {same.directory}' if same else REPEATS}")
 
 
@@ -179,7 +181,7 @@ def read_documents(directory: Path) -> Run:
 
 
 def read_all_documents(paths: Iterable[Path]) -> list[Run]:
-    """Reads runs without their tables. A damaged common phase is left out, for nothing of it is shown. Raises
+    """Reads runs without their tables. Leaves out damaged common phases, because figures do not show them. Raises
     ResultsFault."""
     runs, phases = [], []
     for path in paths:
@@ -212,7 +214,7 @@ class Trace:
     names: dict[int, str]  # participants by thread, workers first
     workers: int
     until_s: float  # the end of the recording
-    capped: bool  # whether the run went on after that
+    capped: bool  # whether the run continued after the recording
 
 
 def read_trace(path: Path) -> Trace:
@@ -235,7 +237,8 @@ def read_trace(path: Path) -> Trace:
 
 
 def check_files(directory: Path, summary: dict, is_asked: Callable[[str], bool]) -> None:
-    """Raises ResultsFault if a file is not as the program wrote it. A missing file may not have been copied along."""
+    """Raises ResultsFault if a file differs from what the program wrote. Accepts missing files: a partial copy may lack
+    them."""
     check_version(directory / "summary.json", summary)
     if not (directory / "files.json").exists() and summary.get("schema_version") in UNLISTED:
         return
@@ -250,11 +253,11 @@ def check_files(directory: Path, summary: dict, is_asked: Callable[[str], bool])
         raise ResultsFault(f"{path}: damaged; expected {expected}; {REPEATS}") from None
     for name, (size, digest) in written.items():
         if Path(name).name != name:
-            raise ResultsFault(f"{path}: lists {name!r}, which leads elsewhere; expected {expected}; {REPEATS}")
+            raise ResultsFault(f"{path}: lists {name!r}, which is outside the run's directory; expected {expected}; {REPEATS}")
         if not is_asked(name):
             continue
         if (directory / name).exists() and not (directory / name).is_file():  # reading a pipe would block
-            raise ResultsFault(f"{directory / name}: is no file; expected one of {size} bytes; {REPEATS}")
+            raise ResultsFault(f"{directory / name}: is not a file; expected one of {size} bytes; {REPEATS}")
         try:
             if (has := (directory / name).stat().st_size) != size:
                 raise ResultsFault(f"{directory / name}: damaged: has {has} bytes; expected {size}, as they were written; "
@@ -285,8 +288,8 @@ def size_and_digest(path: Path) -> tuple[int, int]:
 
 
 def own_bytes(path: Path) -> bytes:
-    """The content of a file that the program writes. Somebody may have put a pipe or a huge file in its place, which must
-    not block or fill the memory. Raises OSError, ValueError."""
+    """The content of a file that the program writes. Refuses a pipe or a huge file in its place, because reading it
+    would block or fill the memory. Raises OSError, ValueError."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
@@ -297,22 +300,23 @@ def own_bytes(path: Path) -> bytes:
 
 
 def read_digested(path: Path, last: set[str]) -> dict:
-    """Reads a JSON file whose last member is the CRC-32 of the rest (results/summary.hpp). Files of earlier programs have
-    none; their last member is one of `last`. Raises OSError, ValueError."""
+    """Reads a JSON file whose last member is the CRC-32 of the text before it (results/summary.hpp). Files of earlier
+    programs have no CRC-32; their last member is one of `last`. Raises OSError, ValueError."""
     content = own_bytes(path)
     document = json.loads(content)
     if not isinstance(document, dict) or not document:
-        raise ValueError("is no object")
+        raise ValueError("is not an object")
     found = next(reversed(document))
     head, mark, tail = content.rpartition(b',\n  "crc32": "')
     written = mark + f"{zlib.crc32(head + END):08x}".encode() + b'"' + END
     if found not in last and (found != "crc32" or mark + tail != written):
-        raise ValueError("has other contents than were written")
+        raise ValueError("has changed since it was written")
     return document
 
 
 def read_time(path: Path) -> str:
-    """When the run ended, or else began. Empty without metadata, as in a partial copy: any other run is newer."""
+    """When the run ended, or began if that is unknown. Empty without metadata, as in a partial copy, so that any other
+    run counts as newer."""
     metadata = read_document(path, json.loads, "the run's metadata") if path.exists() else {}
     return str(metadata.get("end") or metadata.get("start") or "")
 
@@ -330,8 +334,8 @@ def read_document(path: Path, parse, what: str) -> dict:
 
 
 def misnamed_runs(directory: Path) -> list[Path]:
-    """Directories at or below this one that hold a run's files under another name, such as copies. The program has the same
-    rule (is_misnamed_run in results/found_runs.hpp)."""
+    """Directories at or below this one that contain a run's files but have another name, such as copies. The program uses
+    the same rule (is_misnamed_run in results/found_runs.cpp)."""
     found = []
     for place, folders, files in os.walk(directory):
         folders[:] = [name for name in folders if not name.startswith(".") and name != TRIALS]
@@ -345,8 +349,8 @@ def misnamed_runs(directory: Path) -> list[Path]:
 
 
 def find_run_directories(directory: Path) -> list[Path]:
-    """All run directories at or below `directory`, sorted. Raises ResultsFault if there is none."""
-    expected = "expected a directory above runs, such as results/runs/<experiment>"
+    """All run directories at or below `directory`, sorted. Raises ResultsFault if there are none."""
+    expected = "expected a directory that contains runs, such as results/runs/<experiment>"
     if not directory.exists():
         raise ResultsFault(f"{directory}: no such directory; {expected}")
     if not directory.is_dir():
@@ -362,5 +366,5 @@ def find_run_directories(directory: Path) -> list[Path]:
     found += misnamed_runs(directory)
     if not found:
         kept = "; these are kept summaries of finished runs, which ./dev report shows" if (directory / CLAIMS).is_file() else ""
-        raise ResultsFault(f"{directory}: holds no runs (directories named seed=<number>-<hash>){kept}; {expected}")
+        raise ResultsFault(f"{directory}: contains no runs (directories named seed=<number>-<hash>){kept}; {expected}")
     return sorted(found)

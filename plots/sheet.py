@@ -1,7 +1,8 @@
-"""The panels of a figure on their page, and the file of a figure.
+"""Arranges the panels of a figure on a page, and writes the file of a figure.
 
-On a screen panels stand in rows, with the names of lines beside them and a heading above. In a paper's column they fill its
-width, with one legend below all; heading and subtitle, which the paper's caption has, become the file's description.
+On a screen, panels are in rows, with the names of lines beside them and a heading above. In a paper's column they fill
+its width, with one legend below all panels. There, heading and subtitle become the file's description, since a paper
+has a caption.
 """
 
 import re
@@ -17,18 +18,18 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 
 from plots import style
 
-HEIGHT = 3.1  # inches of a panel's height on a screen
-ABOVE, BELOW = 0.42, 0.68  # inches for its title and its axis
+HEIGHT = 3.1  # height of a panel on a screen in inches
+ABOVE, BELOW = 0.42, 0.68  # inches for the panel's title and its axis
 SLANTED = 0.3  # inches for slanted names of values
 HEADING = 0.82  # inches for heading and subtitle
 IN_COLUMN = {"left": 0.5, "right": 0.13, "above": 0.36, "below": 0.42}  # inches around a panel in a paper's column
-EDGE = 0.04  # inches that stay free to the left of text
-LARGEST_PANEL = 2.3  # inches of height in a column
-LONGEST = 9.0  # inches of a figure in a column: a page has no more
-MOST_LINES, SMALLEST = 2, 0.7  # lines of a panel's title, and its smallest letters as a share of the usual ones
+EDGE = 0.04  # free inches left of text
+LARGEST_PANEL = 2.3  # largest height of a panel in a column in inches
+LONGEST = 9.0  # largest height of a figure in a column in inches: that of a page
+MOST_LINES, SMALLEST = 2, 0.7  # most lines of a panel's title, and its smallest letters as a share of the usual size
 SAMPLE, GAP, BETWEEN = 2.6, 0.8, 1.2  # widths in a legend, in letters: a mark, the gap to its text, the gap between columns
 
-NO_DATE = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}  # equal figures are equal files
+NO_DATE = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}  # no dates, so that equal figures give equal files
 DESCRIPTION = {"pdf": "Subject", "svg": "Description", "png": "Description"}
 
 
@@ -40,13 +41,13 @@ class Place:
     width: float = 4.15
     left: float = 0.75
     height: float = HEIGHT
-    in_column: float | None = None  # its height there; None: by its width
-    is_wide: bool = False  # has text inside, so it stands alone in a narrow column
+    in_column: float | None = None  # height in a column in inches; None: derived from the width
+    is_wide: bool = False  # has text inside, so a narrow column has no second panel beside it
 
 
 class Sheet:
     def __init__(self, rows: list[list[Place]], heading: str, subtitle: str, entitled: bool = True):
-        """`rows`: the panels of each row; `entitled`: whether they will have titles."""
+        """`rows`: the panels of each row; `entitled`: whether panels will have titles."""
         self.heading, self.subtitle = heading, subtitle
         self.figure = plt.figure()
         self.named: dict[str, dict] = {}  # lines in the legend of a column
@@ -76,7 +77,7 @@ class Sheet:
         return IN_COLUMN["below"] if style.page.is_column else BELOW + self.slanted
 
     def pages(self) -> list[list[int]]:
-        """The numbers of the panels of each page: in a column no figure is longer than a page."""
+        """The numbers of the panels of each page, since figures in a column must not be longer than a page."""
         pages, begin = [[]], 0.0
         for number, (_, top, _, high, _) in enumerate(self.boxes):
             if style.page.is_column and pages[-1] and top - begin + high + self.below() + self.bottom > LONGEST:
@@ -86,8 +87,8 @@ class Sheet:
         return pages
 
     def entitle(self, panel, text: str, most_lines: int = MOST_LINES, points: float | None = None) -> None:
-        """Writes a title above the panel, in up to `most_lines` lines and then in smaller letters. In a column, unless
-        `points` sets the letters, a title that is too long is cut behind its first part."""
+        """Writes a title above the panel. If it does not fit into `most_lines` lines, its letters become smaller. In a
+        column a title that is too long is cut after its first part, unless `points` sets the size of the letters."""
         _, _, inches, _, right = self.boxes[self.panels.index(panel)]
         room, is_whole = inches + right - 0.1, points is not None
         points = points or style.page.font
@@ -100,15 +101,15 @@ class Sheet:
         panel.set_title("\n".join(lines), loc="left", fontsize=points)
 
     def name_lines(self, panel, ends: dict[str, tuple[float, float]], looks: dict[str, dict]) -> None:
-        """Writes the names of lines that end at these points beside the panel; in a column, or if there are too many, in
-        the legend."""
+        """Writes the names of lines that end at these points beside the panel. In a column, or if there are too many
+        lines, the names are in the legend."""
         if style.page.is_column or not fit_beside(len(ends), self.boxes[self.panels.index(panel)][3]):
             self.named |= {name: looks[name] for name in ends}
         elif ends:
             style.label_lines(panel, ends, looks)
 
     def finish(self):
-        """Completes the figure. Its `page_count` and `turn_to(page)` serve figures of several pages."""
+        """Completes the figure. Sets its `page_count` and `turn_to(page)`, for figures of several pages."""
         self.make_room()
         self.draw_legend()
         self.figure.page_count, self.figure.turn_to = len(self.pages()), self.arrange
@@ -121,8 +122,8 @@ class Sheet:
         return self.figure
 
     def make_room(self) -> None:
-        """Makes room for wide text to the left of panels: on a screen panels move to the right; a column has its width, and
-        all of its panels get narrower."""
+        """Makes room for wide text to the left of panels. On a screen the panels move to the right. In a column, whose
+        width is fixed, all panels get narrower."""
         lacks = [self.lack_of(number) for number in range(len(self.boxes))]
         if max(lacks, default=0) <= 0:
             return
@@ -147,7 +148,8 @@ class Sheet:
         return need + EDGE - (left - begin)
 
     def draw_legend(self) -> None:
-        """Draws the legends below all panels: that of lines, if they are named there, and that of other marks."""
+        """Draws the legends below all panels: one of lines, unless their names are beside the panels, and one of other
+        marks."""
         if any(text.get_rotation() % 90 for panel in self.panels for text in panel.get_xticklabels()):
             self.slanted = SLANTED
         lines = [plt.Line2D([], [], label=name, **look) for name, look in self.named.items()]
@@ -168,8 +170,8 @@ class Sheet:
 
 
 def save(figure, directory: Path, name: str, formats: tuple[str, ...]) -> list[Path]:
-    """Writes the figure as `name` in each format, a file for each of its pages, closes it and returns the files. The label
-    of a figure without a heading becomes the file's description. Raises OSError."""
+    """Writes the figure as `name` in each format, with one file per page, closes it and returns the files. The label of
+    a figure without a heading becomes the file's description. Raises OSError."""
     written = []
     pages = getattr(figure, "page_count", 1)
     for number in range(pages):
@@ -184,8 +186,8 @@ def save(figure, directory: Path, name: str, formats: tuple[str, ...]) -> list[P
 
 
 def arrange_entries(marks: list, inches: float) -> tuple[list, int, int]:
-    """Arranges marks in as many columns as fit; text that is too long for one column is broken. Returns the marks, the
-    number of columns and the number of text lines in the longest column."""
+    """Arranges marks in as many columns as fit. Breaks text that is too long for a single column. Returns the marks,
+    the number of columns and the number of text lines in the longest column."""
     for columns in range(len(marks), 0, -1):
         filled = np.array_split(np.arange(len(marks)), columns)  # as the legend fills them
         widths = [max(entry_inches(marks[number].get_label()) for number in column) for column in filled]
@@ -204,12 +206,12 @@ def entry_inches(text: str) -> float:
 
 
 def letter_points() -> float:
-    """The size of a legend's letters."""
+    """The size of a legend's letters in points."""
     return FontProperties(size=plt.rcParams["legend.fontsize"]).get_size_in_points()
 
 
 def fit_beside(names: int, inches: float) -> bool:
-    """Whether so many names fit beside a panel of this height."""
+    """Whether this number of names fits beside a panel of this height."""
     return names * style.NAME <= inches
 
 
@@ -228,8 +230,8 @@ def screen_boxes(rows: list[list[Place]], entitled: bool) -> list[tuple]:
 
 
 def column_boxes(rows: list[list[Place]], entitled: bool) -> list[tuple]:
-    """Breaks rows that are too long; all panels of a figure have one width. If panels below each other would not fit a page,
-    two stand side by side."""
+    """Breaks rows that are too long, so that all panels of a figure have the same width. If panels below each other
+    would not fit a page, two are placed side by side."""
     across = min(style.page.across, max(map(len, rows)))
     if max(map(len, rows)) == across + 1 and across > 2:
         across -= 1  # two and two look better than three and one
@@ -272,7 +274,7 @@ def crowded(panel) -> bool:
     ticks = sorted(tick for tick in panel.xaxis.get_major_locator()() if low <= tick <= high)
     middles = panel.transData.transform([(tick, panel.get_ylim()[0]) for tick in ticks])[:, 0] / panel.figure.dpi if ticks else []
     halves = [text_inches(text, style.page.font) / 2 for text in panel.xaxis.get_major_formatter().format_ticks(ticks)]
-    texts = sorted(zip(middles, halves))  # an axis may run to the left
+    texts = sorted(zip(middles, halves))  # an axis may be reversed
     return any(middle + half + 0.04 > following - next_half
                for (middle, half), (following, next_half) in zip(texts, texts[1:]))
 
@@ -297,7 +299,7 @@ def line_inches(line: str, points: float, bold: bool, families: tuple[str, ...])
 
 
 def wrapped(text: str, inches: float, points: float) -> list[str]:
-    """The text in lines of at most this width, broken between words. A longer word has a line of its own."""
+    """The text in lines of at most this width, broken between words. A word that is wider has a line of its own."""
     lines: list[str] = []
     for word in text.split(" "):
         longer = f"{lines[-1]} {word}" if lines else word

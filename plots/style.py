@@ -1,4 +1,4 @@
-"""The look that all figures share: the page they are drawn for, fonts, colours, axes, labels beside the lines."""
+"""The common look of all figures: the page for which they are drawn, fonts, colours, axes, and labels beside lines."""
 
 import warnings
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ from plots.comparison import BETWEEN, MPI
 from plots.numbers import typeset
 
 FONT = "DejaVu Sans"
-DRAWS_BOXES = "LastResort"  # fonts of that name have a box for every character
-MOST_NAMED = 8  # characters in a message
+DRAWS_BOXES = "LastResort"  # fonts with this in their name draw a box for every character
+MOST_NAMED = 8  # most characters that a message lists
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow (too pale for lines).
 ALGORITHMS = {"sync-sgd": "#000000", "dropcompute": "#D55E00", "backup-workers": "#0072B2", "local-sgd": "#009E73"}
 OTHERS = ["#CC79A7", "#E69F00", "#56B4E9"]
 FURTHER = ["#882255", "#999933", "#332288", "#8C510A"]  # Paul Tol's wine, olive and indigo, and brown: for many methods
-# Dashes and markers tell lines apart also on a grey page.
+# Dashes and markers distinguish lines on grey pages, too.
 DASHES = ["solid", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 1, 1, 1, 1, 1)), (0, (9, 2))]
 MARKERS = "osD^vPX<>p"
-MARKS = 0.13  # from one marker of a curve to the next, as a share of the axes' diagonal
-NAME = 14 / 72  # inches from one name beside lines to the next
+MARKS = 0.13  # distance of a curve's markers, as a share of the axes' diagonal
+NAME = 14 / 72  # distance of names beside lines in inches
 SAMPLE = 0.4  # inches of a line sample beside its name: a dash, a marker and more
 LARGEST_WITH_LETTER = 1e12  # larger numbers are written in scientific notation, since the next would be 1000G
 INK, FAINT = "#333333", "#8a8a8a"
@@ -34,7 +34,7 @@ INK, FAINT = "#333333", "#8a8a8a"
 
 @dataclass(frozen=True)
 class Page:
-    """The page that figures are drawn for: a screen, or one or two columns of a paper."""
+    """The page for which figures are drawn: a screen, or one or two columns of a paper."""
 
     width: float | None  # inches of all figures; None: as wide as their panels need
     across: int  # most panels side by side
@@ -51,11 +51,11 @@ class Page:
 
 PAGES = {"screen": Page(None, 4, 10.5, 1.9, 5.5, 7, 150), "single": Page(3.4, 1, 7.5, 1.2, 3.8, 6, 300),
          "double": Page(7.0, 3, 7.5, 1.2, 3.8, 5, 300)}
-page = PAGES["screen"]  # the page that is drawn for; use_page sets it
+page = PAGES["screen"]  # the current page; use_page sets it
 
 
 def use_page(name: str) -> None:
-    """Sets the page for all figures from now on. `name`: one of PAGES."""
+    """Sets the page for all later figures. `name`: a key of PAGES."""
     global page
     page = PAGES[name]
     plt.rcParams.update({"font.size": page.font, "lines.linewidth": page.line, "lines.markersize": page.marker,
@@ -69,7 +69,7 @@ plt.rcParams.update({
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
     "grid.color": "#e6e6e6", "grid.linewidth": 0.7, "axes.axisbelow": True,
     "xtick.color": FAINT, "ytick.color": FAINT, "xtick.labelcolor": INK, "ytick.labelcolor": INK,
-    "text.parse_math": False,  # labels may contain dollars, and numbers on axes are no formulas either
+    "text.parse_math": False,  # labels may contain dollar signs
     "lines.solid_capstyle": "round", "lines.markeredgecolor": "white", "lines.markeredgewidth": 0.6, "pdf.fonttype": 42,
     "svg.fonttype": "none", "svg.hashsalt": "syncopate",
 })
@@ -77,8 +77,8 @@ use_page("screen")
 
 
 def use_fonts_for(text: str) -> str:
-    """Adds installed fonts for characters that FONT lacks, such as Chinese ones. Returns the characters that no font has.
-    Matplotlib's warnings about these are silenced: there would be one each time a character is drawn or measured."""
+    """Adds installed fonts for characters that FONT lacks, such as Chinese ones. Returns the characters that no font
+    has, and silences Matplotlib's warnings about them, which would appear whenever a character is drawn or measured."""
     missing, families = {character for character in text if not character.isspace()} - glyphs(FONT), [FONT]
     for family in sorted({font.name for font in fontManager.ttflist}) if missing else []:
         if DRAWS_BOXES in family.replace(" ", "") or not (found := missing & glyphs(family)):
@@ -92,7 +92,7 @@ def use_fonts_for(text: str) -> str:
 
 
 def glyphs(family: str) -> set[str]:
-    """The characters that the family has both in normal and in bold letters."""
+    """The characters that the font family has in both normal and bold weight."""
     files = [findfont(FontProperties(family=family, weight=weight)) for weight in ("normal", "bold")]
     return set.intersection(*({chr(code) for code in FT2Font(file).get_charmap()} for file in files))
 
@@ -107,10 +107,10 @@ def without_font(missing: str) -> str:
 def line_styles(algorithms: dict[str, str]) -> dict[str, dict]:
     """The colour, line and marker of each label. `algorithms`: the algorithm of each label.
 
-    The first method of a known algorithm has that algorithm's colour in all figures; others take the rest of the palette.
-    Line and marker follow from the method's place. No two of the first 30 methods share both colour and line, or both
-    colour and marker, so that figures of points alone tell them apart, too. "X (MPI)" has the colour and the marker of "X",
-    and another line.
+    The first method of an algorithm in ALGORITHMS has that algorithm's colour in all figures; other methods use the rest of the
+    palette. Line and marker depend on the method's position. No two of the first 30 methods have the same colour and line, or
+    the same colour and marker, so that they also differ in figures of points. "X (MPI)" has the colour and the marker of "X",
+    but another line.
     """
     methods = {label.removesuffix(MPI): algorithm for label, algorithm in algorithms.items()}
     first = {algorithm: label for label, algorithm in reversed(methods.items())}
@@ -134,14 +134,15 @@ def looks_alike(place: int, other: int) -> bool:
 
 
 def next_colour(given: list[str], alike: list[str]) -> str:
-    """The least used colour of the palette that is not in `alike`, the colours of methods with the same line or marker."""
+    """The least used colour of the palette that is not in `alike`: the colours of methods with the same line or
+    marker."""
     palette = [*OTHERS, *ALGORITHMS.values(), *FURTHER]
     free = [colour for colour in palette if colour not in alike] or palette
     return min(free, key=given.count)
 
 
 def marked_here_and_there(look: dict) -> dict:
-    """The look of a curve of many points: markers at equal distances, which begin elsewhere on each line."""
+    """The look of a curve of many points: markers at equal distances, which begin at another place on each line."""
     place = MARKERS.index(look["marker"]) if look.get("marker") in [*MARKERS] else 0
     return {**look, "markevery": (0.04 + MARKS * place / len(MARKERS), MARKS)}
 
@@ -151,18 +152,18 @@ def without_marker(look: dict) -> dict:
 
 
 def label_inches(labels) -> float:
-    """The width of the longest label in bold, with a little room."""
+    """The width in inches of the longest label in bold letters, with a little room."""
     return 0.3 + SAMPLE + 0.093 * max(columns(label) for label in labels)
 
 
 def columns(text: str) -> int:
-    """The width on a terminal, where Chinese characters are two columns wide."""
+    """The width in columns of a terminal, where Chinese characters are two columns wide."""
     return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def label_lines(axes, ends: dict[str, tuple[float, float]], styles: dict[str, dict]) -> None:
-    """Writes each line's name to the right of the axes, after a piece of the line. The name stands at the height of the
-    line's end (x, y), or as near as the other names allow, and a thin line connects the two."""
+    """Writes each line's name to the right of the axes, after a piece of the line. The name is at the height of the
+    line's end (x, y), or as near as the other names allow. A thin line connects the two."""
     axes.figure.canvas.draw()
     to_axes = axes.transData + axes.transAxes.inverted()
     window = axes.get_window_extent()
@@ -173,7 +174,7 @@ def label_lines(axes, ends: dict[str, tuple[float, float]], styles: dict[str, di
     for label, height in zip(order, spread(heights, distance)):
         x, y = to_axes.transform(ends[label])
         look = {"transform": axes.transAxes, "clip_on": False, "scalex": False, "scaley": False}
-        # Dotted if the line ends early, so that it does not seem to continue.
+        # The connection is dotted if the line ends early, so that the line does not seem to continue.
         axes.plot([x, begin], [min(max(y, 0), 1), height], **look, color=styles[label]["color"], linewidth=0.7, alpha=0.6,
                   linestyle="solid" if x > 0.93 else (0, (1, 3)))
         axes.plot([begin, (begin + end) / 2, end], [height] * 3, **look, **styles[label], markevery=[1])
@@ -182,7 +183,8 @@ def label_lines(axes, ends: dict[str, tuple[float, float]], styles: dict[str, di
 
 
 def name_rows(panel, names: list[str], styles: dict[str, dict]) -> None:
-    """Writes names of methods to the left of rows, the first above. In a paper's column they stand above their rows."""
+    """Writes names of methods to the left of their rows, the first at the top. In a paper's column, above their
+    rows."""
     panel.set_ylim(len(names) - 0.4, -0.6)
     panel.grid(axis="y", visible=False)
     panel.tick_params(axis="y", length=0)
@@ -199,13 +201,13 @@ def name_rows(panel, names: list[str], styles: dict[str, dict]) -> None:
 
 
 def last_point(x, y) -> tuple[float, float]:
-    """The last point of a line that is finite; at least one must be."""
+    """The last finite point of a line, which must have one."""
     last = np.flatnonzero(np.isfinite(y))[-1]
     return x[last], y[last]
 
 
 def spread(heights: list[float], distance: float) -> list[float]:
-    """Ascending heights in [0, 1], moved apart by relaxation to at least `distance`."""
+    """The ascending heights in [0, 1], moved apart (by relaxation) until they differ by at least `distance`."""
     heights = list(heights)
     for _ in range(200):
         for below in range(len(heights) - 1):
@@ -221,8 +223,8 @@ def spread(heights: list[float], distance: float) -> list[float]:
 
 
 def title(figure, heading: str, subtitle: str) -> None:
-    """Writes heading and subtitle above the panels, in smaller letters if they do not fit the width. A subtitle that would
-    be too small to read has two lines."""
+    """Writes heading and subtitle above the panels, in smaller letters if they do not fit the width. A subtitle whose
+    letters would be too small to read gets two lines."""
     height = figure.get_figheight()
     smallest = 8
 
@@ -240,14 +242,14 @@ def title(figure, heading: str, subtitle: str) -> None:
 
 
 def in_two_lines(text: str) -> str:
-    """The text broken between two parts, so that the longer line is as short as possible."""
+    """The text broken into two lines between two of its parts, so that the longer line is as short as possible."""
     parts = text.split(BETWEEN)
     breaks = [(BETWEEN.join(parts[:n]), BETWEEN.join(parts[n:])) for n in range(1, len(parts))]
     return "\n".join(min(breaks, key=lambda lines: max(map(len, lines)), default=(text,)))
 
 
 def short_number(value: float, _=None, digits: int = 4) -> str:
-    """1500 as 1.5k, 2000000 as 2M; 24,792 if more than four digits are asked for; 8×10²⁹ at the extremes."""
+    """A short form: 1500 as 1.5k, 2000000 as 2M, 24,792 if `digits` is above 4, and 8×10²⁹ for very large numbers."""
     if digits > 4 and 1e3 <= abs(value) < 1e6:
         decimals = max(0, digits - len(f"{abs(value):.0f}"))
         return f"{value:,.{decimals}f}".rstrip("0").rstrip(".") if decimals else f"{value:,.0f}"
@@ -258,7 +260,7 @@ def short_number(value: float, _=None, digits: int = 4) -> str:
 
 
 class ShortNumbers(Formatter):
-    """Numbers along an axis, with the digits that its even steps need: 42.25G, 42.275G, 42.3G."""
+    """Formats numbers along an axis with as many digits as its equal steps need: 42.25G, 42.275G, 42.3G."""
 
     digits = 4
 
@@ -274,7 +276,7 @@ class ShortNumbers(Formatter):
 
 
 def decade(value: float, _=None) -> str:
-    """Powers of ten as text, 10⁻⁴, since text.parse_math is off."""
+    """Formats powers of ten as text, such as 10⁻⁴, because text.parse_math is off."""
     return typeset(f"{value:.0e}") if 0 < value < 0.01 else short_number(value)
 
 
@@ -283,7 +285,7 @@ DECADES = FuncFormatter(decade)
 
 
 def time_unit(longest_s: float) -> tuple[float, str]:
-    """Divisor and name of the unit that suits times up to this one."""
+    """Divisor and name of the unit that suits times up to `longest_s`."""
     if longest_s <= 0:
         return 1, "s"
     for seconds, unit, least in ((3600, "h", 3), (60, "min", 3), (1, "s", 1), (1e-3, "ms", 1)):
@@ -293,7 +295,7 @@ def time_unit(longest_s: float) -> tuple[float, str]:
 
 
 def byte_unit(most: float) -> tuple[float, str]:
-    """Divisor and name of the unit that suits up to so many bytes."""
+    """Divisor and name of the unit that suits numbers of bytes up to this one."""
     for size, unit in ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if most >= size:
             return size, unit

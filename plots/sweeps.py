@@ -1,5 +1,5 @@
-"""Sweeps: runs of an experiment that differ in one number, of the configuration or of a method's own, and their figures:
-panels with lines of means, bands, formulas, linear scaling, best points and papers' figures."""
+"""Sweeps: runs of an experiment that differ in one number of the configuration or of a method. Their figures have
+panels with lines of means, bands, formulas, linear scaling, best points and numbers from papers."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -23,19 +23,19 @@ from plots.terminal import printable
 FEWEST_POINTS = 3
 OF_TIMES = (SPEED, STEP_TIME, SPEED_UP, DROPPED)
 THIN = [(0, (1, 1.3)), (0, (5, 1.5, 1, 1.5)), (0, (5, 1.5, 1, 1.5, 1, 1.5)), (0, (2, 3))]  # dashes of formulas, the last first
-MISSED = {"linestyle": "none", "marker": "x", "markeredgewidth": 1.3}  # at least one seed missed the target
-MISSED_ROW = 0.05  # a share of the panel's height
+MISSED = {"linestyle": "none", "marker": "x", "markeredgewidth": 1.3}  # the mark if at least one seed missed the target
+MISSED_ROW = 0.05  # height of a row of these marks, as a share of the panel's height
 ALIKE = 1e-4  # values that differ by less than this share are shown as one
-LEAST_ASSUMED = ""  # stands, at each point of the sweep, for the formula of a method that assumes least
+LEAST_ASSUMED = ""  # represents, at each point of the sweep, a method's formula with the fewest assumptions
 
 
 @dataclass
 class Line:
-    """A method along the key."""
+    """A method along the swept key."""
 
     label: str
     methods: dict[float, Method] = field(default_factory=dict)  # ascending in the key's number
-    everywhere: Method | None = None  # used instead if the key does not affect the method
+    everywhere: Method | None = None  # used instead of `methods` if the key does not affect the method
 
     @property
     def all_methods(self) -> list[Method]:
@@ -57,7 +57,7 @@ class Sweep:
     key: str
     others: dict[str, str]
     lines: list[Line]
-    names: dict[float, str]  # names of the key's values: their own, or those that the sweep gives them
+    names: dict[float, str]  # texts of the key's values, or the names that the sweep gives to them
     where: Comparison  # one of its points
 
     @property
@@ -78,8 +78,8 @@ class Sweep:
 
 
 def find_sweeps(comparisons: list[Comparison]) -> list[Sweep]:
-    """The sweeps of each experiment: along the numeric key of the configuration with the most values, one for each value of
-    the other keys, and along each numeric key of methods' own."""
+    """The sweeps of each experiment. Of the configuration's numeric keys, the one with the most values has a sweep for
+    each value of the other keys. Each numeric key of a method also has sweeps."""
     experiments = defaultdict(list)
     for comparison in comparisons:
         experiments[comparison.experiment].append(comparison)
@@ -101,7 +101,7 @@ def along_the_longest(points: list[Comparison]) -> list[Sweep]:
 
 
 def numeric_keys(points: list[Comparison]) -> dict[str, dict[str, float]]:
-    """The keys of which all values are numbers, each with the number of each of its values."""
+    """The keys whose values are all numbers; for each key, the number of each of its values."""
     found = {}
     for key in points[0].point:
         numbers = {point.point[key]: number_of(point.point[key], point.config.get(key) or flat(point.runs[0].config).get(key))
@@ -112,7 +112,7 @@ def numeric_keys(points: list[Comparison]) -> dict[str, dict[str, float]]:
 
 
 def number_of(name: str, value: str | None) -> float | None:
-    """The name as a number, or else the value that has this name; None if neither is a number."""
+    """The name as a number; otherwise the value with this name as a number; None if neither is a number."""
     return next((float(text) for text in (name, value) if text is not None and is_number(text)), None)
 
 
@@ -136,8 +136,9 @@ def along_own_keys(points: list[Comparison]) -> list[Sweep]:
 
 
 def along_own_key(point: Comparison, key: str) -> Sweep | None:
-    """The sweep along a key of methods' own at one point; None if it has too few values. Methods without own keys are the
-    same everywhere; those with other keys have other sweeps. A key that follows an earlier one of its method has no sweep."""
+    """The sweep along a method's own key at one point; None if the key has too few values. Methods without own swept
+    keys have equal values along the whole sweep. Methods with other keys have their own sweeps. A key that follows an
+    earlier key of its method one to one has no sweep."""
     lines, names = defaultdict(dict), {}
     for method in point.methods:
         if key not in method.own:
@@ -162,7 +163,7 @@ def in_file_order(lines: list[Line]) -> list[Line]:
 
 
 def follows_another(methods: list[Method], base: str, key: str) -> bool:
-    """Whether this key's values correspond one to one to those of an earlier key of the method."""
+    """Whether this key's values correspond one to one to the values of an earlier key of the method."""
     owns = [method.own for method in methods if method.base == base and key in method.own]
     for earlier in owns[0]:
         if earlier == key:
@@ -174,9 +175,9 @@ def follows_another(methods: list[Method], base: str, key: str) -> bool:
 
 def sweep_figure(sweep: Sweep, looks: dict[str, dict], every_formula: bool = False, published: list[Published] = (),
                  claims: list[dict] = ()):
-    """A panel of each quantity against the key's value. `looks`: by label. `every_formula`: draws all formulas of a method,
-    not only the one that assumes least. `published`: papers' figures. `claims`: those of the experiment, whose measures have
-    panels, too."""
+    """A panel per quantity, against the key's value. `looks`: by label. `every_formula`: draws all formulas of a
+    method, not only the one with the fewest assumptions. `published`: numbers from papers. `claims`: claims of the
+    experiment; their measures have panels, too."""
     names = shown_names(sweep)
     styles = looks_of_lines(sweep, names, looks)
     dashes, colours = dashes_of(sweep.runs, every_formula), defaultdict(set)
@@ -202,8 +203,8 @@ def sweep_figure(sweep: Sweep, looks: dict[str, dict], every_formula: bool = Fal
 
 
 def sweeps_figure(sweeps: list[Sweep], looks: dict[str, dict], published: dict[str, list[Published]]):
-    """The most telling quantity of at least two sweeps along one key, a panel for each. `looks`: by label, of all lines;
-    `published`: by experiment."""
+    """The most informative quantity of at least two sweeps along one key, with a panel per sweep. `looks`: by label, of
+    all lines; `published`: by experiment."""
     quantity = most_telling(sweeps)
     rows = shared_out(sweeps, ACROSS)
     names = {label: name for sweep in sweeps for label, name in shown_names(sweep).items()}
@@ -246,7 +247,7 @@ def looks_of_sweeps(sweeps: list[Sweep]) -> dict[str, dict]:
 
 
 def share_values(panels) -> None:
-    """Gives all panels one range of values, so that effects can be compared."""
+    """Gives all panels the same range of values, so that effects can be compared."""
     if len({panel.get_yscale() for panel in panels}) > 1:
         return
     low, high = (reduce(end) for reduce, end in zip((min, max), zip(*(panel.get_ylim() for panel in panels))))
@@ -255,7 +256,7 @@ def share_values(panels) -> None:
 
 
 def most_telling(sweeps: list[Sweep]) -> Quantity:
-    """The quantity that says most of those that any sweep has."""
+    """The most informative of the quantities that at least one sweep has."""
     there = {quantity for sweep in sweeps for quantity in shown_quantities(sweep)}
     return next((quantity for quantity in (ACCURACY, LOSS, SPEED_UP, SPEED_OF_ONE) if quantity in there), STEP_TIME)
 
@@ -266,7 +267,7 @@ def span(names: dict[float, str]) -> str:
 
 
 def shown_quantities(sweep: Sweep, claims: list[dict] = ()) -> list[Quantity]:
-    """The quantities that have values to show; those of claims come first."""
+    """The quantities that have values to show, beginning with those of claims."""
     scales_workers = sweep.key == "cluster.workers"
     wanted = [SPEED, *([SPEED_OF_ONE] if scales_workers else []), STEP_TIME, SPEED_UP, DROPPED, ACCURACY, LOSS, TIME_TO_TARGET, BYTES]
     shown = [quantity for quantity in wanted
@@ -276,7 +277,7 @@ def shown_quantities(sweep: Sweep, claims: list[dict] = ()) -> list[Quantity]:
         shown.remove(LOSS)
     if BYTES in shown and (scales_workers or not has_model(sweep) or not differ(sweep, BYTES)):
         shown.remove(BYTES)
-    if has_model(sweep) and not scales_workers:  # keys of the training, for example, do not change the times
+    if has_model(sweep) and not scales_workers:  # many keys, such as those of [training], do not change times
         claimed = {claim["measure"] for claim in claims}
         shown = [quantity for quantity in shown if quantity not in OF_TIMES or quantity.measure in claimed
                  or not is_one_value(sweep, quantity)]
@@ -284,7 +285,7 @@ def shown_quantities(sweep: Sweep, claims: list[dict] = ()) -> list[Quantity]:
 
 
 def claimed_quantities(sweep: Sweep, claims: list[dict], known: list[str]) -> list[Quantity]:
-    """The measures of claims that are not among the `known` ones."""
+    """The quantities of claims that are not among the `known` quantities."""
     found = {claim["measure"]: claimed_quantity(claim) for claim in claims
              if claim["measure"] not in known}
     return [quantity for quantity in found.values() if any(values_of(sweep, line, quantity) for line in sweep.lines)]
@@ -301,21 +302,21 @@ def differ(sweep: Sweep, quantity: Quantity) -> bool:
 
 
 def is_one_value(sweep: Sweep, quantity: Quantity) -> bool:
-    """Whether the quantity has one mean for all methods and along the key."""
+    """Whether the quantity has the same mean for all methods and all values of the key."""
     values = [of_seeds for line in sweep.lines for of_seeds in values_of(sweep, line, quantity).values()]
     return len({round(np.mean(of_seeds), 9) for of_seeds in values}) < 2
 
 
 def explain_marks(sheet: Sheet, runs: list[Run], dashes: dict[str, tuple], colours: dict[str, set[str]],
                   sources: list[str]) -> None:
-    """Fills the legend with the lines without dots and the marks without lines. A formula of a single method has the method's
-    colour."""
+    """Fills the legend with lines that have no dots, and marks that have no lines. A formula of a single method has the
+    method's colour."""
     kinds = {line.get_gid() for panel in sheet.panels for line in panel.lines}
     entries = [({"linestyle": dash, "color": min(colours[name]) if len(colours[name]) == 1 else style.INK,
                  "linewidth": 0.58 * style.page.line}, formula_text(name, runs)) for name, dash in dashes.items() if colours[name]]
     if "linear" in kinds:
         entries.append(({"linestyle": style.DASHES[1], "color": style.FAINT, "linewidth": 0.58 * style.page.line},
-                        "linear scaling: nobody waits"))
+                        "linear scaling: no worker waits"))
     if "missed" in kinds:
         entries.append(({**MISSED, "markeredgecolor": style.INK, "markersize": 1.2 * style.page.marker},
                         "target not reached by all seeds"))
@@ -328,7 +329,8 @@ def explain_marks(sheet: Sheet, runs: list[Run], dashes: dict[str, tuple], colou
 
 
 def formula_text(name: str, runs: list[Run]) -> str:
-    """The formula's name; for LEAST_ASSUMED the names of all formulas that it stands for, by method if these differ."""
+    """The formula's name. For LEAST_ASSUMED, the names of all formulas that it represents, by method if these
+    differ."""
     if name != LEAST_ASSUMED:
         return name
     names = defaultdict(dict)
@@ -344,7 +346,7 @@ def formula_text(name: str, runs: list[Run]) -> str:
 
 
 def shown_names(sweep: Sweep) -> dict[str, str]:
-    """The names of the lines by label. A line with fewer seeds than others has their number in its name."""
+    """The names of the lines by label. If a line has fewer seeds than others, its name contains the number of seeds."""
     counts = {line.label: sorted({len(method.runs) for method in line.all_methods}) for line in sweep.lines}
     most = max(max(of_line) for of_line in counts.values())
     names = {}
@@ -360,19 +362,20 @@ class Drawn:
 
     ends: dict[str, tuple[float, float]] = field(default_factory=dict)  # ends of lines, by name
     values: list[float] = field(default_factory=list)
-    formulas: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # the colours of each
-    sources: list[str] = field(default_factory=list)  # sources of papers' figures
+    formulas: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # colours of each formula's lines
+    sources: list[str] = field(default_factory=list)  # sources of numbers from papers
 
 
 def draw_quantity(axis, sweep: Sweep, quantity: Quantity, names: dict[str, str], styles: dict[str, dict],
                   dashes: dict[str, tuple], published: list[Published]) -> Drawn:
-    """Draws the lines of a quantity. `names`: of lines, by label; `styles`: by name; `dashes`: of formulas, by name."""
+    """Draws the lines of a quantity. `names`: names of lines by label; `styles`: looks by name; `dashes`: dashes of
+    formulas by name."""
     drawn = Drawn()
     rows = 0
     for line in sweep.lines:
         values, missed = without_missed(sweep, line, quantity, values_of(sweep, line, quantity))
         if missed:
-            height = 0.97 - MISSED_ROW * rows  # each method has a row: they miss it at equal values
+            height = 0.97 - MISSED_ROW * rows  # a row per method, since several may miss the target at the same value
             rows += 1
             axis.plot(missed, [height] * len(missed), transform=axis.get_xaxis_transform(), gid="missed",
                       **MISSED, markeredgecolor=styles[names[line.label]]["color"], markersize=1.2 * style.page.marker)
@@ -385,8 +388,8 @@ def draw_quantity(axis, sweep: Sweep, quantity: Quantity, names: dict[str, str],
 
 
 def without_missed(sweep: Sweep, line: Line, quantity: Quantity, values: dict) -> tuple[dict, list[float]]:
-    """The values without the points at which a seed missed the target, since a mean of the others would flatter the method,
-    and these points."""
+    """Two results: the values without points at which a seed missed the target, and these points. A mean over the other
+    seeds would flatter the method."""
     if "_to_target" not in quantity.measure:
         return values, []
     missed = [x for x in sweep.xs if len(values.get(x, [])) < len(line.runs(x))]
@@ -394,7 +397,7 @@ def without_missed(sweep: Sweep, line: Line, quantity: Quantity, values: dict) -
 
 
 def looks_of_lines(sweep: Sweep, names: dict[str, str], looks: dict[str, dict]) -> dict[str, dict]:
-    """The looks by name; without markers if the key does not concern the method."""
+    """The looks by name, without markers if the key does not apply to the method."""
     return {names[line.label]: style.without_marker(looks[line.label]) if line.everywhere else looks[line.label]
             for line in sweep.lines}
 
@@ -419,8 +422,8 @@ def draw_method(axis, sweep: Sweep, line: Line, quantity: Quantity, values: dict
 
 
 def formulas_of(run: Run, every: bool) -> dict[str, dict]:
-    """The predictions of a run by formula. The first one assumes least; it is the last in the summary, and the one in the
-    table of results. Without `every` it is the only one, under the name LEAST_ASSUMED."""
+    """The predictions of a run by formula. The first one makes the fewest assumptions; it is the last one in the
+    summary, and the one in the table of results. Without `every` it is the only one, and its name is LEAST_ASSUMED."""
     formulas = (run.summary.get("predicted") or [])[::-1]
     if every:
         return {formula["formula"]: formula for formula in formulas}
@@ -428,13 +431,13 @@ def formulas_of(run: Run, every: bool) -> dict[str, dict]:
 
 
 def trivially_best(key: str, quantity: Quantity) -> bool:
-    """Whether the best point says nothing: more workers are faster."""
+    """Whether the best point is trivial, because more workers are always faster."""
     return key == "cluster.workers" and quantity in (SPEED, SPEED_UP)
 
 
 def values_of(sweep: Sweep, line: Line, quantity: Quantity) -> dict[float, list[float]]:
-    """The values of all seeds by the key's number. A quantity against the baseline has those of seeds that both have, and
-    none if the baseline is missing or alone."""
+    """The values of all seeds by the key's number. For a quantity relative to the baseline, only common seeds, and no
+    values if the baseline is missing or the only method."""
     values = {}
     baseline = next((other for other in sweep.lines if other.first.algorithm == BASELINE), None)
     if quantity.against_baseline and (baseline is None or len(sweep.lines) < 2):
@@ -450,7 +453,8 @@ def values_of(sweep: Sweep, line: Line, quantity: Quantity) -> dict[float, list[
 
 
 def dashes_of(runs: list[Run], every: bool) -> dict[str, tuple]:
-    """The dashes of each formula by name. Formulas of one run have different ones, and a formula has the same everywhere."""
+    """The dashes of each formula by name. Formulas of one run have different dashes, and a formula has the same dashes
+    everywhere."""
     places = {}
     for run in runs:
         for place, name in enumerate(formulas_of(run, every)):
@@ -472,11 +476,11 @@ def draw_formula(axis, name: str, sweep: Sweep, line: Line, quantity: Quantity, 
 
 
 def draw_linear(axis, sweep: Sweep, quantity: Quantity) -> list[float]:
-    """Draws linear scaling: the workers' speed if nobody waited, from synchronous SGD on the fewest workers. Returns its
-    values."""
+    """Draws linear scaling: the workers' speed if no worker waited, extrapolated from synchronous SGD on the fewest
+    workers. Returns its values."""
     fewest = sweep.xs[0]
     there = [line for line in sweep.lines if line.runs(fewest)]
-    # If synchronous SGD is missing, the fastest method takes its place: others leave work out, or wait.
+    # If synchronous SGD is missing, the fastest method is used instead: slower ones drop work, or wait.
     chosen = [line for line in there if line.first.algorithm == BASELINE] or there
     one = max(float(np.mean([samples_per_s(run) / busy_share(run) for run in line.runs(fewest)])) for line in chosen) / fewest
     values = [quantity.linear(x, one) for x in sweep.xs]
@@ -486,13 +490,13 @@ def draw_linear(axis, sweep: Sweep, quantity: Quantity) -> list[float]:
 
 
 def busy_share(run: Run) -> float:
-    """The share of their time in which workers do not wait; 1 if the summary does not have it."""
+    """The share of time in which workers do not wait; 1 if the summary has no accounts."""
     seconds = (run.summary.get("worker_seconds") or {}).get("summed")
     return 1 - seconds["wait"] / seconds["total"] if seconds and seconds["total"] > 0 else 1.0
 
 
 def stated_at(sweep: Sweep, line: Line, quantity: Quantity, published: list[Published]) -> list[Published]:
-    """Papers' figures for this method along the key, at this place of the other keys."""
+    """Numbers from papers for this method along the key, at these values of the other keys."""
     baseline = next((other.label for other in sweep.lines if other.first.algorithm == BASELINE), "")
     return [one for one in published
             if one.is_of(quantity) and one.method == line.first.base and one.against in ("", baseline)
@@ -502,7 +506,7 @@ def stated_at(sweep: Sweep, line: Line, quantity: Quantity, published: list[Publ
 
 
 def where_of(where: dict[str, str], key: str) -> str | None:
-    """The value of the key, of which claims may name only the end."""
+    """The value of the key; claims may give only the last part of its name."""
     return next((value for name, value in where.items() if name == key or name.endswith("." + key)), None)
 
 
@@ -523,8 +527,8 @@ def ring(panel, means: dict[float, float], quantity: Quantity, look: dict) -> No
 
 
 def scale_axes(panel, xs: list[float], values: list[float], names: dict[float, str] | None = None) -> None:
-    """Sets scales, ticks and their texts; axes are logarithmic if values are spaced by factors. `names`: of the key's
-    values."""
+    """Sets scales, ticks and their texts. Axes are logarithmic if values are spaced by factors. `names`: names of the
+    key's values."""
     if is_spaced_by_factors(xs):
         panel.set_xscale("log", base=2)
         panel.xaxis.set_major_locator(FixedLocator(legible(xs)))
@@ -540,7 +544,7 @@ def scale_axes(panel, xs: list[float], values: list[float], names: dict[float, s
         panel.yaxis.set_minor_locator(NullLocator())
         if max(values) / min(values) < 100:
             panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    elif values and max(values) - min(values) <= ALIKE * max(map(abs, values)):  # differences in late digits
+    elif values and max(values) - min(values) <= ALIKE * max(map(abs, values)):  # values differ only in late digits
         panel.set_ylim(values[0] - 0.1 * (abs(values[0]) or 1), values[0] + 0.1 * (abs(values[0]) or 1))
     else:
         panel.yaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))  # 42.2 and 42.25, not 42.225
@@ -557,7 +561,7 @@ def is_spaced_by_factors(xs: list[float]) -> bool:
 
 
 def legible(xs: list[float]) -> list[float]:
-    """Ascending values without those of which the texts would overlap on a logarithmic axis; the last one stays."""
+    """Ascending values without those whose texts would overlap on a logarithmic axis; the last value is kept."""
     digit = 0.02 if not style.page.is_column else 0.035  # a share of a panel's width
     kept = xs[-1:]
     for x in reversed(xs[:-1]):
@@ -568,7 +572,8 @@ def legible(xs: list[float]) -> list[float]:
 
 
 def along_axis(key: str, names: dict[float, str]) -> tuple[str, dict[float, str]]:
-    """The axis's label, and the values' names. Bandwidths are plain numbers in one unit, which the label has."""
+    """The axis's label, and the values' names. For bandwidths these are plain numbers in one unit, which is in the
+    label."""
     if not key.endswith(BANDWIDTH) or not all(RATE.fullmatch(name) for name in names.values()):
         label = key_label(key)
         return (label if all(map(is_number, names.values())) else label.split(" (")[0]), names

@@ -1,4 +1,4 @@
-"""The user's terminal: printable text, messages, progress, and an end at Ctrl-C.
+"""The user's terminal: printable text, messages, progress, and the end of a command at Ctrl-C.
 
 The commands import this module before they block signals, so it imports little.
 """
@@ -13,21 +13,21 @@ from shutil import rmtree
 from time import monotonic
 from zlib import crc32
 
-# C0, DEL and C1; characters that no terminal shows or that change the direction of writing; surrogates, which represent
-# bytes that are no UTF-8. workers/base/terminal_text.cpp has the same list.
+# Control characters (C0, DEL and C1), characters that no terminal shows or that change the direction of writing, and
+# surrogates, which represent bytes that are not UTF-8. workers/base/terminal_text.cpp has the same list.
 COMMANDS = re.compile("[\0-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
                       "\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
                       "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]")
 CLEAR = "\r\x1b[K"
-INTERVAL_S = 0.1  # between two states of the line of progress
+INTERVAL_S = 0.1  # seconds between updates of the progress line
 INTERRUPTIONS = {signal.SIGINT, signal.SIGTERM}
 
-messages_lost = False  # standard error could not be written
+messages_lost = False  # whether a message could not be written to standard error
 command = "plot"  # begins each message
 
 
 def printable(text: str) -> str:
-    """The text with control and invisible characters as escapes: \\n, \\t, \\u001B. Escapes in it stay as they are."""
+    """The text with control and invisible characters as escapes: \\n, \\t, \\u001B. Existing escapes are unchanged."""
     return COMMANDS.sub(lambda found: escape(found[0]), text)
 
 
@@ -43,7 +43,7 @@ def say(text: str) -> None:
 
 
 def write(text: str) -> None:
-    """Writes to standard error. Figures matter more than messages: if these cannot be written, work goes on."""
+    """Writes to standard error. Does not fail if the message cannot be written, because figures matter more."""
     global messages_lost
     try:
         print(text, end="", file=sys.stderr, flush=True)
@@ -56,8 +56,8 @@ def on_terminal() -> bool:
 
 
 def followed(items: list, what: str, every: int):
-    """Yields the items and reports progress. A terminal shows one line that is overwritten; elsewhere a line is written
-    before the first item and after every `every` items, unless there are no more than that."""
+    """Yields the items and reports progress. A terminal gets one line that is overwritten. Other outputs get a line
+    before the first item and after every `every` items, but none if there are at most `every` items."""
     terminal, next_s = on_terminal(), 0.0
     try:
         for done, item in enumerate(items):
@@ -83,7 +83,7 @@ def list_written(written: list[Path], told: str) -> int:
             print(path)
         sys.stdout.flush()
     except OSError as fault:
-        # Python would flush once more at its end, and fail with a traceback and a different status.
+        # Otherwise Python would flush standard output again when it exits, and fail with a traceback and another status.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         say(f"{told}, but standard output cannot be written: {fault.strerror}")
         return 1
@@ -91,13 +91,13 @@ def list_written(written: list[Path], told: str) -> int:
 
 
 def aside(directory: Path, process: int) -> Path:
-    """The folder in which a process writes incomplete files. Its name tells machines and containers apart."""
+    """The folder in which a process writes incomplete files. Its name differs between machines and containers."""
     return directory / f".plots-{process}-{crc32(this_machine().encode()):08x}"
 
 
 @contextmanager
 def folder_aside(directory: Path):
-    """An empty folder in `directory` for files that are not complete yet; it is removed at the end."""
+    """A context manager: an empty folder in `directory` for incomplete files, which is removed at the end."""
     folder = aside(directory, os.getpid())
     rmtree(folder, ignore_errors=True)  # a killed process may have had the same number
     folder.mkdir()
@@ -108,7 +108,7 @@ def folder_aside(directory: Path):
 
 
 def this_machine() -> str:
-    """The id of the boot and of the process namespace, since containers may share a directory."""
+    """The ids of the boot and of the process namespace, which tell containers apart that share a directory."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8") + os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -118,9 +118,9 @@ def this_machine() -> str:
 def run_interruptibly(work, directories: list[Path]) -> int:
     """Runs work() in a child process and returns its exit status.
 
-    Ctrl-C or SIGTERM kills the child at once: Python itself handles a signal only between two instructions, and one that
-    reads a large file takes seconds. Then, or if another signal ends the child, the incomplete files in `directories` are
-    removed. An interruption prints one line and returns 130; another signal is named and returns 1.
+    Ctrl-C or SIGTERM kills the child at once. Python itself would handle a signal only between two instructions, and an
+    instruction that reads a large file takes seconds. If a signal ends the child, its incomplete files in `directories` are
+    removed. An interruption prints one line and returns 130. For another signal a message names it, and 1 is returned.
     """
     heard = INTERRUPTIONS | {signal.SIGCHLD}
     signal.pthread_sigmask(signal.SIG_BLOCK, heard)
@@ -151,7 +151,7 @@ def run_interruptibly(work, directories: list[Path]) -> int:
 
 
 def drop_lost_messages() -> None:
-    """Discards buffered messages that cannot be written: Python 3.13 and later would end with 120 instead of the status."""
+    """Discards buffered messages that cannot be written. Otherwise Python 3.13 and later would exit with status 120."""
     try:
         sys.stderr.flush()
     except OSError:

@@ -22,21 +22,21 @@ WORDS = {"compute": "computing", "discarded": "dropped work", "wait": "waiting",
          "communicate": "communicating", "down": "down"}
 HATCHES = {"discarded": "/////", "communicate": "...."}  # their colours look like others on grey pages
 
-ROUNDS = 4  # rounds of the method with the shortest ones
-MOST_ROWS = 32  # in a panel
-SCREEN = 13.0  # inches of the figure's width
-SMALLEST_EDGE = 4  # points; narrower bars (on average) have no edges
+ROUNDS = 4  # rounds to show of the method with the shortest rounds
+MOST_ROWS = 32  # most rows of a panel
+SCREEN = 13.0  # width of the figure in inches
+SMALLEST_EDGE = 4  # points; bars that are narrower (on average) are drawn without edges
 
 UNITS = ((3600, "h"), (60, "min"), (1, "s"))
 ACROSS = 2  # panels of times side by side on a screen
 HOURS_FROM_S = 7200
-ROW = 0.46  # inches of a row of times
+ROW = 0.46  # height of a row of times in inches
 
 
 @dataclass
 class Margins:
-    """Inches: the figure's width, the room around the panels (above them with heading and legend), and the gap between
-    them."""
+    """The figure's width, the room around the panels (above them with heading and legend), and the gap between panels,
+    in inches."""
 
     width: float
     left: float = 0.95
@@ -61,23 +61,25 @@ class Panel:
     trace: Trace
 
     def rows(self) -> list[int]:
-        """The threads to draw: of many workers the first and the last, since slow ones stand there, and then the servers."""
+        """The threads to draw: workers, then servers. Of many workers only the first and the last, since slow workers
+        are usually among them."""
         threads = sorted(self.trace.names)
         workers, servers = threads[:self.trace.workers], threads[self.trace.workers:]
         rows = sum(self.trace.names[thread].startswith(self.trace.names[servers[0]]) for thread in servers) if servers else 1
-        servers = servers[:MOST_ROWS // 4 // rows * rows]  # whole servers: each may have rows for its link, in and out
+        servers = servers[:MOST_ROWS // 4 // rows * rows]  # only complete servers, each with the two rows of its link, if any
         left_out = max(0, len(workers) + len(servers) - MOST_ROWS)
         first = (len(workers) - left_out) // 2
         return workers[:first] + workers[first + left_out:] + servers
 
     def round_end(self, number: int) -> float:
-        """The end of that round of the run, or of its last one; nan without rounds."""
+        """The end of this round, or of the run's last round if there are fewer; nan without rounds."""
         ends = self.run.steps["time_s"].to_numpy(float)
         return ends[min(number, len(ends)) - 1] if len(ends) else np.nan
 
 
 def timeline_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str):
-    """The first rounds of each method's first seed, all on one scale of time; None without traces. `looks`: by label."""
+    """The first rounds of each method's first seed, with one time scale for all methods; None without traces. `looks`:
+    by label."""
     panels = recorded_panels(methods)
     if not panels:
         return None
@@ -106,14 +108,14 @@ def timeline_figure(methods: list[Method], looks: dict[str, dict], heading: str,
 
 
 def recorded_panels(methods: list[Method]) -> list[Panel]:
-    """The first seed of each method that has a trace."""
+    """A panel for each method with a trace: that of its first seed with one."""
     return [Panel(method, run, read_trace(run.directory / TRACE)) for method in methods
             if (run := next((run for run in method.runs if (run.directory / TRACE).exists()), None))]
 
 
 def window_s(panels: list[Panel]) -> float:
-    """The length of time to draw: ROUNDS rounds of the method with the shortest ones, at least one of each, at most the
-    traces."""
+    """The seconds to draw: ROUNDS rounds of the method with the shortest rounds, but at least one round of each method,
+    and at most the length of the traces."""
     some = np.nanmin([panel.round_end(ROUNDS) for panel in panels] + [np.inf])
     one = np.nanmax([panel.round_end(1) for panel in panels] + [0])
     longest = max(panel.trace.until_s for panel in panels)
@@ -199,7 +201,7 @@ def draw_legend(figure, panels: list[Panel], height: float, margins: Margins) ->
 
 
 def parts_shown(panels: list[Panel]) -> str:
-    """The part of the subtitle about what the figure leaves out."""
+    """The part of the subtitle that says what the figure leaves out."""
     parts = ["the first rounds"]
     most = max(len(panel.trace.names) for panel in panels)
     if any(len(panel.rows()) < len(panel.trace.names) for panel in panels):
@@ -210,7 +212,7 @@ def parts_shown(panels: list[Panel]) -> str:
 
 
 def seconds_of(method: Method) -> dict[str, float]:
-    """The worker-seconds of each activity, and their total, as means over the seeds; empty if no run has accounts."""
+    """Worker-seconds by activity, and their total, as means over the seeds; empty if no run has accounts."""
     accounts = [summed for run in method.runs
                 if (summed := (run.summary.get("worker_seconds") or {}).get("summed") or {}).get("total")]
     return {name: float(np.mean([summed.get(name) or 0 for summed in accounts])) for name in (*ACTIVITIES, "total")
@@ -218,7 +220,7 @@ def seconds_of(method: Method) -> dict[str, float]:
 
 
 def accounts_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str):
-    """Stacked bars of worker-seconds and of shares; None if no run has accounts. `looks`: by label."""
+    """Stacked bars of worker-seconds and of their shares; None if no run has accounts. `looks`: by label."""
     seconds = {method.name: found for method in methods if (found := seconds_of(method))}
     if not seconds:
         return None
@@ -250,7 +252,7 @@ def draw_bar(panel, row: int, found: dict[str, float], scale: float) -> None:
 
 
 def activity_legend(found: list[dict[str, float]]) -> list:
-    """A legend's entry for each activity in any of the accounts."""
+    """A legend entry for each activity that occurs in the accounts."""
     return [Patch(facecolor=colour, hatch=HATCHES.get(name, ""), edgecolor="white", linewidth=0, label=WORDS[name])
             for name, colour in ACTIVITIES.items() if any(seconds[name] for seconds in found)]
 
@@ -261,9 +263,9 @@ def has_accounts(comparisons: list[Comparison]) -> bool:
 
 def times_figure(titles: dict[str, Comparison], looks: dict[str, dict], heading: str, subtitle: str,
                  published: list[Published] = ()):
-    """How long runs take, a panel for each comparison: a bar per method, divided as the mean worker's time is, and the
-    paper's figure if a claim has one. `titles`: the comparison of each panel, of which all methods have accounts; `looks`: by
-    label."""
+    """How long runs take, with a panel per comparison: a bar per method, divided like the time of the mean worker, and
+    the paper's number if a claim has one. `titles`: the comparison of each panel by its title; all of its methods must
+    have accounts. `looks`: by label."""
     comparisons = list(titles.values())
     labels = list(dict.fromkeys(method.label for one in comparisons for method in one.methods))
     high = max(1.3, ROW * len(labels) + 0.3)
@@ -288,7 +290,8 @@ def times_figure(titles: dict[str, Comparison], looks: dict[str, dict], heading:
 
 
 def titles_of(comparisons: list[Comparison], names: list[str]) -> dict[str, Comparison]:
-    """The comparisons by their panels' titles. These have the number of steps if it differs: fewer steps would look fast."""
+    """The comparisons by their panels' titles. If the numbers of steps differ, titles contain them, because fewer steps
+    would look faster."""
     steps = [most_steps(one) for one in comparisons]
     return {f"{name}: {count:,} steps" if len(set(steps)) > 1 else name: one
             for name, count, one in zip(names, steps, comparisons)}
@@ -329,5 +332,5 @@ def draw_times(panel, comparison: Comparison, labels: list[str], scale: float, u
 
 
 def three_digits(value: float) -> str:
-    """Three digits, also zeros at the end: 20.0, not 20."""
+    """The value with three digits, including zeros at the end: 20.0, not 20."""
     return f"{value:#.3g}".rstrip(".") if LEAST_PLAIN <= value < FIRST_SCIENTIFIC else typeset_number(value, 3)

@@ -19,7 +19,7 @@ constexpr std::string_view checkpoint_ending = ".checkpoint";
 constexpr std::string_view magic = "SYNCKPT\n";
 constexpr std::uint64_t format = 1;
 constexpr std::size_t piece = 1 << 20;
-constexpr std::size_t longest_text = 1 << 16;  // bytes of a name or text of an identity
+constexpr std::size_t longest_text = 1 << 16;  // bytes of a name or value of CheckpointIdentity
 
 void put_number(ByteSink& out, std::uint64_t number) { out.write(&number, sizeof(number)); }
 
@@ -42,10 +42,10 @@ std::string take_text(ByteSource& in) {
 
 void check_identity(ByteSource& in, const CheckpointIdentity& identity) {
   if (const auto names = take_number(in); names != identity.size())
-    throw CheckpointFault("it is by another version of Syncopate");
+    throw CheckpointFault("another version of Syncopate wrote it");
   for (const auto& [name, own] : identity) {
     const std::string its_name = take_text(in), its = take_text(in);
-    if (its_name != name) throw CheckpointFault("it is by another version of Syncopate");
+    if (its_name != name) throw CheckpointFault("another version of Syncopate wrote it");
     if (its != own) throw CheckpointFault(fmt::format("its {} is {}, not {}", name, its, own));
   }
 }
@@ -143,9 +143,9 @@ CheckpointReader::CheckpointReader(const fs::path& file, const CheckpointIdentit
 
   std::string begin(magic.size(), '\0');
   read(begin.data(), begin.size());
-  if (begin != magic) throw CheckpointFault("it is none of Syncopate's");
+  if (begin != magic) throw CheckpointFault("it is not a checkpoint of Syncopate");
   if (written != XXH3_64bits_digest(&digest)) throw CheckpointFault("it is damaged or cut off");
-  if (take_number(*this) != format) throw CheckpointFault("it is by another version of Syncopate");
+  if (take_number(*this) != format) throw CheckpointFault("another version of Syncopate wrote it");
   check_identity(*this, identity);
 }
 

@@ -1,5 +1,5 @@
 // The checkpoint file of a run. It may be as large as all models of a cluster, so it is written in pieces. It has a
-// hidden name until it is synced: readers find a complete file or none.
+// hidden name until it is synced, so readers find a complete file or none.
 //
 // Bytes:   "SYNCKPT\n", the format's number, the identity, the content, and XXH3 (64 bits) of everything before it.
 //          Numbers have the machine's byte order.
@@ -23,7 +23,8 @@ struct CheckpointFault : std::runtime_error {
 // All functions throw std::filesystem::filesystem_error for problems of the disk.
 class CheckpointWriter : public ByteSink {
  public:
-  // Creates the file's folder, but not `below`: if that is missing, somebody has deleted it.
+  // Creates the folders between `below` and the file. Throws if `below` is missing, because then somebody has deleted
+  // it.
   CheckpointWriter(std::filesystem::path file, const CheckpointIdentity& identity,
                    const std::filesystem::path& below = {});
   ~CheckpointWriter() override;  // removes an unpublished file
@@ -32,8 +33,8 @@ class CheckpointWriter : public ByteSink {
 
   void write(const void* data, std::size_t size) override;
   void finish();                                       // no write() may follow
-  void publish();                                      // syncs the file and gives it its name; any thread may call it
-  bool is_published() const { return is_published_; }  // true once it has its name, even if publish() threw after that
+  void publish();                                      // syncs and renames the file; any thread may call it
+  bool is_published() const { return is_published_; }  // true once it is renamed, even if publish() threw after that
   std::int64_t bytes() const { return bytes_; }
   std::uint64_t digest() const { return finished_digest_; }  // valid after finish()
 
@@ -72,11 +73,11 @@ class CheckpointReader : public ByteSource {
 std::filesystem::path checkpoint_of(const std::filesystem::path& run_directory);
 // With several processes `file` holds the checkpoint's number, and each process writes a part of it beside `file`.
 std::filesystem::path part_of_checkpoint(const std::filesystem::path& file, std::int64_t number, int rank);
-// Removes parts with numbers up to `last`, except `but`. Ignores errors.
+// Removes parts of checkpoints numbered up to `last`, except those of checkpoint `but`. Ignores errors.
 void remove_parts(const std::filesystem::path& file, std::int64_t last, std::int64_t but = -1);
-// Whether the folder has parts of any run.
+// Whether the folder contains parts of any run's checkpoint.
 bool has_parts(const std::filesystem::path& folder);
-// Removes a checkpoint and the parts of all attempts.
+// Removes a checkpoint and all of its parts.
 void remove_checkpoint(const std::filesystem::path& file);
 
 }  // namespace syncopate

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* both_answers = "the interval holds both answers";  // the default reason
 
-// Why a claim cannot be judged.
+// Thrown if a claim cannot be judged; what() is the reason.
 struct Inconclusive : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -37,7 +37,7 @@ double number_of(const Claim& claim, const ResultRow& row, std::size_t run) {
   throw Inconclusive(fmt::format("\"{}\", seed {}: has no {}", row.label, row.runs[run].seed, claim.measure));
 }
 
-// Throws if some runs did not reach `what`, since their times are unknown.
+// Throws if some runs did not reach `what` (the target, or a loss), because their times are unknown.
 void require_reached(std::size_t missed, std::size_t runs, const std::string& label, const std::string& what) {
   if (missed > 0 && missed == runs) throw Inconclusive(fmt::format("no run of \"{}\" reached {}", label, what));
   if (missed > 0)
@@ -45,17 +45,17 @@ void require_reached(std::size_t missed, std::size_t runs, const std::string& la
 }
 
 double effect_of(Effect effect, double own, double other) {
-  if (effect == Effect::ratio && other == 0) throw Inconclusive("a ratio to 0");
+  if (effect == Effect::ratio && other == 0) throw Inconclusive("the ratio has the divisor 0");
   return effect == Effect::value ? own : effect == Effect::difference ? own - other : own / other;
 }
 
-// Whether the claim is that an effect lies above or below zero (for a ratio: one).
+// Whether the claim is only that an effect lies above or below 0 (for a ratio: 1).
 bool is_direction(const Claim& claim) {
   const double none = claim.effect == Effect::ratio ? 1 : 0;
   return claim.over.empty() && (claim.criterion.above == none || claim.criterion.below == none);
 }
 
-// The row's value of a swept or configured key; empty if it has none.
+// The row's value of a swept or configured key; empty if the row has no such key.
 std::string value_at(const ResultRow& row, const std::string& key) {
   for (const auto& [swept, value] : row.runs.front().sweep)
     if (swept == key) return value;
@@ -68,8 +68,8 @@ bool is_same_value(const std::string& a, const std::string& b) {
   return a == b || (x && y && *x == *y) || "\"" + a + "\"" == b;
 }
 
-// Whether the row has these values. If a key does not apply to its method, the row has no value of it and is at every
-// point.
+// Whether the row has these values. A row without one of the keys matches any value: the key does not apply to its
+// method.
 bool is_at(const ResultRow& row, const std::map<std::string, std::string>& where) {
   return std::ranges::all_of(where, [&](const auto& wanted) {
     const std::string value = value_at(row, wanted.first);
@@ -79,7 +79,7 @@ bool is_at(const ResultRow& row, const std::map<std::string, std::string>& where
 
 double at_key(const Claim& claim, const ResultRow& row) {
   if (const auto at = number_in(value_at(row, claim.over))) return *at;
-  throw Inconclusive(fmt::format("\"{}\" has no number at {}", row.label, claim.over));
+  throw Inconclusive(fmt::format("\"{}\" has no numeric value of {}", row.label, claim.over));
 }
 
 struct Pair {
@@ -129,8 +129,8 @@ std::vector<Point> points_of(const std::filesystem::path& directory) {
   return points;
 }
 
-// The effect on the time or the steps: until a run first reaches the other's last test loss, compared with the other's
-// end.
+// For time_to_equal_loss_s and steps_to_equal_loss: compares the time or steps until a run first reaches the other
+// run's last test loss with the other run's time or steps at its end.
 BySeed at_equal_loss(const Claim& claim, const ResultRow& row, const ResultRow& other, const std::vector<Pair>& pairs) {
   const auto number = [&](const Point& at) { return claim.measure == time_to_equal_loss ? at.time_s : at.step; };
   BySeed found;
@@ -146,7 +146,8 @@ BySeed at_equal_loss(const Claim& claim, const ResultRow& row, const ResultRow& 
   return found;
 }
 
-// For each seed the row's measure, or for each common seed its difference or ratio to the other row's.
+// Without another row: the row's measure for each seed. With another row: their difference or ratio for each common
+// seed.
 BySeed effects(const Claim& claim, const ResultRow& row, const ResultRow* other) {
   const std::vector<Pair> pairs = other ? common_seeds(row, *other) : all_of(row);
   if (pairs.empty())
@@ -168,14 +169,15 @@ BySeed effects(const Claim& claim, const ResultRow& row, const ResultRow* other)
   return found;
 }
 
-// Effects on times to the target that count up to a horizon.
+// Effects on times to the target that are restricted to a horizon.
 struct RestrictedEffects {
   BySeed of_seeds;
   Restriction restriction;
 };
 
-// For claims that one method reaches the target sooner or later than another, if only some seeds reached it. Restricted
-// times lie closer together than the unknown ones, so they show a direction, but no size. nullopt for other claims.
+// For claims that one method reaches the target sooner or later than another one, if only some seeds reached it.
+// Restricted times differ by less than the unknown times, so they show the direction of the effect, but not its size.
+// nullopt for other claims.
 std::optional<RestrictedEffects> restricted_effects(const Claim& claim, const ResultRow& row, const ResultRow* other) {
   if (!other || !is_direction(claim) || claim.measure != "time_to_target_s") return {};
   std::vector<std::uint64_t> seeds;
@@ -222,7 +224,7 @@ const ResultRow* other_of(const Claim& claim, const ResultRow& row, std::span<co
       fmt::format("there is no finished run of \"{}\" to compare \"{}\" with", claim.against, row.label));
 }
 
-// Slopes of the effect over a swept key, fitted by least squares.
+// For each seed the slope of the effect over a swept key, fitted by least squares.
 BySeed slopes(const Claim& claim, const std::vector<const ResultRow*>& own, std::span<const ResultRow> rows) {
   std::map<std::uint64_t, std::vector<std::pair<double, double>>> points;
   for (const ResultRow* row : own) {
@@ -245,17 +247,17 @@ BySeed slopes(const Claim& claim, const std::vector<const ResultRow*>& own, std:
     }
     if (xx > 0) found[seed] = xy / xx;
   }
-  if (found.empty()) throw Inconclusive(fmt::format("there are no two points of {}", claim.over));
+  if (found.empty()) throw Inconclusive(fmt::format("no seed has the two points of {} that a slope needs", claim.over));
   return found;
 }
 
-// For each seed the value of the swept key at which the measure is best; the lowest if several are. A run that did not
-// reach its target is never the best.
+// For each seed, the value of the swept key with the best measure (the lowest such value if several are best). A run
+// that missed its target is never the best.
 BySeed best_values(const Claim& claim, const std::vector<const ResultRow*>& own) {
   const bool is_lowest = measure_named(claim.measure)->better == Better::less;
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  const double worst = is_lowest ? infinity : -infinity;     // value for runs that did not reach their target
-  std::map<std::uint64_t, std::map<double, double>> points;  // for each seed: numbers by value of the key
+  const double worst = is_lowest ? infinity : -infinity;     // measure of runs that did not reach their target
+  std::map<std::uint64_t, std::map<double, double>> points;  // by seed: the measure by value of the key
   for (const ResultRow* row : own)
     for (std::size_t run = 0; run < row->runs.size(); ++run) {
       std::map<double, double>& of_seed = points[row->runs[run].seed];
@@ -299,8 +301,8 @@ bool varies(const JudgedPoint& point) {
 
 bool contradicts(const JudgedPoint& point) { return point.sign_flip_p && *point.sign_flip_p > significance_level; }
 
-// The bounds of the criterion on which a verdict by the interval depends. Empty for a margin, whose interval is
-// equivalent to two one-sided tests, and for an inconclusive verdict.
+// The bounds of the criterion that the interval excludes, so that the verdict depends on them. Empty for an
+// inconclusive verdict, and for a margin, whose interval is equivalent to two one-sided tests.
 std::vector<double> bounds_of(const Criterion& criterion, Verdict verdict, const Interval& interval) {
   if (verdict == Verdict::inconclusive || criterion.margin) return {};
   if (criterion.above) return {*criterion.above};
@@ -353,11 +355,11 @@ std::vector<JudgedPoint> judge_points(const Claim& claim, std::span<const Result
   if (claim.effect == Effect::best) return {judged(claim, "", best_values(claim, own))};
   if (!claim.over.empty()) {
     Claim slope = claim;
-    slope.effect = Effect::difference;  // without an effect slopes are 0, even those of ratios
+    slope.effect = Effect::difference;  // a slope of 0 is no effect, even for ratios
     return {judged(slope, "", slopes(claim, own, rows))};
   }
   if (own.size() > 1 && !claim.everywhere)
-    throw Inconclusive(fmt::format("\"{}\" has {} rows; the claim must choose one", claim.method, own.size()));
+    throw Inconclusive(fmt::format("\"{}\" has {} rows; the claim must select one", claim.method, own.size()));
   std::vector<JudgedPoint> points;
   for (const ResultRow* row : own)
     points.push_back(judged(claim, own.size() > 1 ? row->label : "", *row, other_of(claim, *row, rows)));
@@ -424,7 +426,7 @@ Json json_of(const ClaimResult& result) {
                      {"certainty", claim.published->certainty}};
     if (claim.published->value) json["paper"]["value"] = *claim.published->value;
   }
-  const ShownEffect shown = shown_effect(claim);  // derived from the claim, for programs that display it
+  const ShownEffect shown = shown_effect(claim);  // derived from the claim, for programs that display claims.json
   json["shown"] = {{"times", shown.times}, {"unit", shown.unit}};
   json["verdict"] = to_string(result.verdict);
   json["reason"] = result.reason;
@@ -481,7 +483,7 @@ ClaimResult result_of(const Json& json) {
   return result;
 }
 
-// The displayed unit for readers: hours if a wanted or measured time is at least two hours.
+// The unit for readers: hours instead of seconds if a wanted or measured time is at least two hours.
 ShownEffect readable_effect(const Claim& claim, std::span<const JudgedPoint> points) {
   constexpr double hour_s = 3600, least_hours = 2;
   const ShownEffect effect = shown_effect(claim);
@@ -518,7 +520,7 @@ std::string figure_of(const JudgedPoint& judged, const ShownEffect& effect) {
   return figure;
 }
 
-// Marks claims judged before the sign-flip test was introduced.
+// A mark for claims judged before the sign-flip test was introduced; otherwise empty.
 const char* rule_of(const ClaimResult& result) {
   const bool has_margin = result.claim.order.empty() && result.claim.criterion.margin.has_value();
   const auto is_by_interval_alone = [&](const JudgedPoint& point) {
@@ -591,7 +593,7 @@ Verdict verdict_of(const Criterion& criterion, Effect effect, const std::optiona
   if (!interval) return Verdict::inconclusive;
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const double none = effect == Effect::ratio ? 1 : 0;
-  // The bounds of a direction are open: an effect of exactly this size does not count.
+  // The bounds of `above` and `below` are open: an effect of exactly this size does not meet the criterion.
   if (criterion.above)
     return interval->low > *criterion.above     ? Verdict::reproduced
            : interval->high <= *criterion.above ? Verdict::not_reproduced

@@ -16,13 +16,13 @@ namespace syncopate {
 namespace fs = std::filesystem;
 namespace {
 
-// A file that shows an unfinished run.
+// A file that belongs to an unfinished run.
 struct Sign {
   std::string run{};  // name of the run's directory
   bool is_checkpoint = false;
 };
 
-// Recognises a checkpoint, a rank's part of one, and a hidden file that is still being written.
+// Recognises a checkpoint, a rank's part of a checkpoint, and a hidden file that is still being written.
 std::optional<Sign> sign_in(const std::string& name) {
   static const std::regex of_unfinished(
       "\\.?(seed=[0-9]+-[0-9a-f]+(?:-mpi)?)(\\.checkpoint)?(\\.[0-9]+\\.[0-9]+)?(\\.(?:partial|replaced)\\..*)?");
@@ -37,8 +37,8 @@ bool is_name_of_run(const std::string& name) {
   return std::regex_match(name, of_run);
 }
 
-// Whether the directory has a run's files and another name, such as "seed=1-20c62185.bak": a copy, or a renamed run.
-// Links and hidden or unfinished directories do not count.
+// Whether the directory contains a run's files but has another name, such as "seed=1-20c62185.bak". It is then a copy
+// or a renamed run. Links and hidden or unfinished directories do not count.
 bool is_misnamed_run(const fs::path& directory) {
   const std::string name = directory.filename().string();
   if (name.starts_with('.') || is_name_of_run(name) || sign_in(name)) return false;
@@ -66,14 +66,14 @@ class Look {
     return folders_.try_emplace(directory, ExperimentFolder{.directory = directory}).first->second;
   }
 
-  // <experiment>/<method>/<run>, or with the trials' folder after the experiment.
+  // The folder of the run's experiment. Paths are <experiment>/<method>/<run> or <experiment>/Trials/<method>/<run>.
   ExperimentFolder& folder_of(const fs::path& run) {
     fs::path within = run.lexically_relative(above_).parent_path().parent_path();
     if (within.filename() == trials_folder) within = within.parent_path();
     return folder(within.empty() ? above_ : above_ / within);
   }
 
-  // False inside an experiment, where methods have their folders.
+  // Whether an experiment could be in this directory. False inside an experiment, where methods have their folders.
   bool is_place_of_experiment(const fs::path& directory) const {
     if (directory == above_) return true;
     const fs::path parent = directory.parent_path();
@@ -84,9 +84,9 @@ class Look {
 
   void into(const fs::path& directory) {
     std::error_code error;
-    if (!seen_.insert(fs::canonical(directory, error)).second) return;  // links may lead in circles
+    if (!seen_.insert(fs::canonical(directory, error)).second) return;  // links may form a cycle
     std::vector<fs::path> entries = paths_in(directory, error);
-    // An unreadable directory may be an experiment or a method of one, so the fault is reported for the folder above.
+    // An unreadable directory may be an experiment or one of its methods, so the folder above gets the fault.
     if (error)
       folder(directory == above_ ? directory : directory.parent_path())
           .faults.push_back(fmt::format("{}: {}", directory.string(), error.message()));
@@ -122,7 +122,7 @@ class Look {
 
 constexpr const char* common_phase = "common phase";
 
-// `above`: the directory of the search.
+// `above`: the directory in which the user searches for runs.
 bool is_run_directory(const fs::path& path, const fs::path& above) {
   if (is_name_of_run(path.filename().string())) return fs::is_directory(path);
   const auto is_hidden = [](const fs::path& part) { return part != "." && part.string().starts_with('.'); };
@@ -135,7 +135,7 @@ bool is_among(const fs::path& path, const char* folder) {
 }
 
 std::vector<fs::path> run_directories(const fs::path& directory, bool with_trials) {
-  const std::string expected = "; expected a directory above runs, such as results/runs/<experiment>";
+  const std::string expected = "; expected a directory that contains runs, such as results/runs/<experiment>";
   std::error_code problem;
   if (!fs::exists(directory, problem))
     throw ResultsDirectoryFault(fmt::format("{}: no such directory{}", directory.string(), expected));
@@ -157,7 +157,7 @@ std::vector<fs::path> run_directories(const fs::path& directory, bool with_trial
   if (found.empty()) {
     const bool is_kept = fs::is_regular_file(directory / "claims.json", problem);
     throw ResultsDirectoryFault(
-        fmt::format("{}: holds no runs (directories named seed=<number>-<hash>){}{}", directory.string(),
+        fmt::format("{}: contains no runs (directories named seed=<number>-<hash>){}{}", directory.string(),
                     is_kept ? "; these are kept summaries of finished runs, which ./dev report shows" : "", expected));
   }
   std::ranges::sort(found);
@@ -180,7 +180,7 @@ void add_leaves(const TomlNode& node, const std::string& key, Leaves& leaves) {
 
 std::pair<Leaves, Leaves> configuration_of(const fs::path& file) {
   const auto text = read_file(file);
-  if (!text) throw ResultsDirectoryFault(file.string() + ": not there; expected the run's resolved configuration");
+  if (!text) throw ResultsDirectoryFault(file.string() + ": is missing; expected the run's resolved configuration");
   try {
     TomlNode document = parse_toml(*text, file.string());
     std::pair<Leaves, Leaves> leaves;
@@ -203,8 +203,8 @@ bool may_be_common_phase(const fs::path& directory) {
 
 fs::path experiment_of(const fs::path& run) { return fs::absolute(run).parent_path().parent_path(); }
 
-// Prefixes of the [training] keys that the method overrides. A table that the method names again is overridden as a
-// whole (experiments/sections/variation.cpp).
+// Prefixes of the [training] keys that the method overrides. If the method gives a table's name, it overrides the whole
+// table (experiments/sections/variation.cpp).
 std::vector<std::string> own_training(const Leaves& of_method) {
   constexpr std::array deciding = {"name", "schedule", "kind", "rule", "form"};
   std::vector<std::string> keys;
@@ -240,7 +240,7 @@ void erase_overridden(Leaves& configuration, const Leaves& of_method) {
     });
 }
 
-// A run made by another version of the program. One fault counts all such runs of an experiment.
+// A run with files of another schema version. All such runs of an experiment are reported in one fault.
 struct OtherSchema {
   std::string version;
   std::string experiment;  // its name in quotes, or its path
@@ -272,11 +272,11 @@ FoundRun read_run(const fs::path& directory) {
   const fs::path file = directory / "summary.json";
   const auto text = read_file(file);
   if (!text)
-    throw ResultsDirectoryFault(file.string() + ": not there; expected the run's summary: copy whole directories");
+    throw ResultsDirectoryFault(file.string() + ": is missing; if you copied the run, copy its whole directory");
   std::optional<RunSummary> summary = summary_from_json(*text);
   if (!summary)
     throw ResultsDirectoryFault(
-        fmt::format("{}: is no run's summary; the experiment's next start repeats the run", file.string()));
+        fmt::format("{}: is not the summary of a run; the experiment's next start repeats the run", file.string()));
   auto [configuration, of_method] = configuration_of(directory / "config.toml");
   erase_unused(configuration, of_method);
   erase_overridden(configuration, of_method);
@@ -298,11 +298,11 @@ std::string fault_of_misplaced(const FoundRun& misplaced, std::span<const FoundR
   });
   const bool is_named_as_a_run = is_name_of_run(name_of(misplaced.directory));
   if (same != runs.end() && !is_named_as_a_run)
-    return fmt::format("{}: holds the run of {}; it must be there once: remove the copy", misplaced.directory.string(),
+    return fmt::format("{}: contains a copy of the run in {}; remove one of the two", misplaced.directory.string(),
                        same->directory.string());
   return fmt::format(
-      "{}: holds the run of {}; must {}, or be removed: {}", misplaced.directory.string(), own_name(misplaced),
-      is_named_as_a_run ? "hold its own" : "have its name",
+      "{}: contains the run {}; must {}, or be removed: {}", misplaced.directory.string(), own_name(misplaced),
+      is_named_as_a_run ? "contain the run of its name" : "have the name of this run",
       same != runs.end() ? "that run is in " + same->directory.string() : "the experiment's next start repeats it");
 }
 
@@ -313,15 +313,15 @@ std::vector<FoundRun> without(std::vector<FoundRun> runs, const std::set<std::si
   return counted;
 }
 
-// Applies the rules for runs with one hash. A copy and its original are both left out, since either may be the one to
-// keep.
+// Applies the rules for runs with the same hash. Leaves out both a copy and its original, because nothing shows which
+// one is the copy.
 void settle_same_hash(RunsAndFaults& read) {
   std::map<std::tuple<std::string, bool, bool>, std::vector<std::size_t>> places;
   for (std::size_t i = 0; i < read.runs.size(); ++i)
     places[{read.runs[i].summary.hash, read.runs[i].on_wall_clock, read.runs[i].is_trial}].push_back(i);
   std::set<std::size_t> left_out;
-  std::map<std::pair<std::string, std::string>, std::pair<std::string, int>> copies;  // text and count, by the folders
-                                                                                      // above the runs
+  // For each pair of folders with copies of runs: the message about the first copy, and the number of copies.
+  std::map<std::pair<std::string, std::string>, std::pair<std::string, int>> copies;
   for (const auto& [hash, alike] : places) {
     if (alike.size() < 2) continue;
     const auto named = [&](std::size_t i) { return read.runs[i].summary.sweep.size(); };
@@ -334,7 +334,7 @@ void settle_same_hash(RunsAndFaults& read) {
       left_out.insert(best);
       auto& [text, count] = copies[{one.directory.parent_path().string(), other.directory.parent_path().string()}];
       if (count++ == 0)
-        text = fmt::format("{} and {}: are the same run, by its hash; it must be there once: remove the copy",
+        text = fmt::format("{} and {}: contain the same run (their hashes are equal); remove one of the two",
                            one.directory.string(), other.directory.string());
     }
   }
@@ -344,7 +344,8 @@ void settle_same_hash(RunsAndFaults& read) {
   read.runs = without(std::move(read.runs), left_out);
 }
 
-// The run's end in ISO 8601, UTC, so that texts compare as times; else its start, and empty if that is unknown, too.
+// The run's end in ISO 8601, UTC, so that texts compare as times. If it is unknown, the start; if that is unknown, too,
+// an empty text.
 std::string end_of(const FoundRun& run) {
   const auto json = Json::parse(read_file(run.directory / "metadata.json").value_or(""), nullptr, false);
   for (const char* const key : {"end", "start"})
@@ -389,7 +390,7 @@ std::vector<fs::path> folders_in(const fs::path& directory) {
   return folders;
 }
 
-// Directories <results>/<experiment>/<method>/<run>, and the same in the trials' folder.
+// All directories <results>/<experiment>/<method>/<run> and <results>/<experiment>/Trials/<method>/<run>.
 std::vector<fs::path> run_folders(const fs::path& results) {
   std::vector<fs::path> runs;
   const auto add_runs_of = [&](const fs::path& experiment) {
@@ -414,7 +415,8 @@ FileContents files_in(const fs::path& directory) {
   return files;
 }
 
-// The files with the names of `run`. Empty unless their run finished and recorded everything that `run` asks for.
+// The files, with the names of experiment and method changed to those of `run`. Empty unless their own run finished and
+// recorded everything that `run` asks for.
 FileContents renamed(FileContents files, const Run& run, const std::string& copied_from) {
   const auto summary = summary_from_json(files.at("summary.json"));
   if (!summary || summary->status != RunStatus::finished || !covers(summary->recorded, run.recording)) return {};
@@ -529,7 +531,7 @@ std::optional<RunSummary> summary_of(const fs::path& directory, const Run& run) 
   std::optional<std::string> text;
   try {
     text = read_file(directory / "summary.json");
-  } catch (const std::runtime_error&) {  // damage_of reports it
+  } catch (const std::runtime_error&) {  // damage_of reports an unreadable file
   }
   auto summary = text ? summary_from_json(*text) : std::nullopt;
   if (!summary || summary->hash != run.hash) return {};
@@ -584,8 +586,8 @@ RunsAndFaults read_runs(std::span<const fs::path> directories, const fs::path& a
   for (const FoundRun& run : misplaced) add_fault(run.directory, fault_of_misplaced(run, runs));
   for (const auto& [kind, count] : of_others)
     read.faults.push_back(
-        fmt::format("{}: {} of {} {} {}; read them with the program that made them: the experiment's next start "
-                    "repeats them",
+        fmt::format("{}: {} of {} {} {}; read them with the program that made them, because the experiment's next "
+                    "start repeats them",
                     above.string(), count == 1 ? "1 run" : fmt::format("{} runs", count), kind.first,
                     count == 1 ? "is" : "are", of_other_schema(kind.second)));
   settle_same_hash(read);
@@ -661,7 +663,7 @@ std::vector<std::string> varied_keys(std::span<const FoundRun> runs) {
 std::vector<std::string> evaluation_lines(const fs::path& directory) {
   const fs::path file = directory / "metrics.csv";
   const auto text = read_file(file, any_size);
-  if (!text) throw std::runtime_error(file.string() + ": not there; expected the run's evaluations");
+  if (!text) throw std::runtime_error(file.string() + ": is missing; expected the run's evaluations");
   std::istringstream stream(*text);
   std::vector<std::string> lines;
   for (std::string line; std::getline(stream, line);)

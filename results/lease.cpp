@@ -33,7 +33,7 @@ constexpr const char* lease_ending = ".json";
 constexpr std::uint64_t most_lease_bytes = 1 << 16;
 constexpr int last_number = 999'999'999;       // largest generation
 constexpr double longest_time_out_s = 86'400;  // largest value of --lease-timeout
-constexpr std::size_t block = 512;             // bytes; a note is written at once, padded to whole blocks
+constexpr std::size_t block = 512;             // bytes; a note is padded to whole blocks and written in one call
 
 struct LeaseFile {
   std::string what;
@@ -75,7 +75,7 @@ int last_generation(const fs::path& directory, const std::string& what) {
   return all.empty() ? 0 : all.back();
 }
 
-// Removes the last generation last, so that others see the lease as taken until then.
+// Removes the last generation last, so that other processes see the lease as taken until then.
 void remove_up_to(const fs::path& directory, const std::string& what, int generation) {
   std::error_code ignored;
   for (const int each : sorted_generations(directory, what))
@@ -93,8 +93,8 @@ std::string padded(std::string text, std::size_t size) {
   return text;
 }
 
-// Content of a file with a lease's name. For unreadable or foreign files the text is the file's status, which changes
-// when an owner beats.
+// Content of a file with a lease's name. If the file is unreadable or not a lease, the text is its status, which also
+// changes whenever an owner writes the file.
 struct Content {
   std::string text;
   std::optional<LeaseNote> note;
@@ -114,7 +114,7 @@ std::optional<Content> content_of(const fs::path& file) {
                  {}};
 }
 
-// Tries several times, since the owner may be writing the file.
+// Reads the note. Tries several times, since the owner may be writing the file.
 std::optional<LeaseNote> note_in(const fs::path& file) {
   constexpr int tries = 5;
   for (int tried = 0; tried < tries; ++tried) {
@@ -126,7 +126,7 @@ std::optional<LeaseNote> note_in(const fs::path& file) {
   return {};
 }
 
-// Removes the files only if this note is still in its own: another owner may have a file of the same name.
+// Removes the lease's files if the last one still contains this note. Otherwise another owner has a file of that name.
 void give_back(const fs::path& directory, const LeaseNote& note, int generation) {
   const auto found = note_in(directory / note.file_name);
   if (found && found->token == note.token) remove_up_to(directory, note.what, generation);
@@ -142,11 +142,11 @@ bool write_whole(int file, const std::string& text) {
   return written == static_cast<ssize_t>(text.size()) && fsync(file) == 0;
 }
 
-// Returns the file's descriptor, or -1 if the file exists already. Writes a hidden file first, so that nobody sees a
-// part of it. On NFS the result of link() is not reliable, but the number of links is.
+// Returns the file's descriptor, or -1 if the file exists already. Writes a hidden file first, so that no process reads
+// an incomplete one. On NFS the result of link() is not reliable, but the number of links is.
 int create_linked(const fs::path& directory, const std::string& name, const std::string& token,
                   const std::string& text) {
-  const auto held = hold_off_end();  // the process cannot end here, so no hidden file stays
+  const auto held = hold_off_end();  // the process cannot end here and leave a hidden file
   const fs::path aside = hidden_sibling(directory / fmt::format("{}.{}", name, token), partial_kind);
   const fs::path file = directory / name;
   const int descriptor = open(aside.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -177,7 +177,7 @@ bool stays_within(const fs::path& path) {
 std::vector<PlannedRun> runs_in(const std::string& text, const fs::path& experiment_directory) {
   Json json = Json::parse(text);
   if (json.is_object()) {
-    if (!is_as_written(text, json, {})) throw std::runtime_error("not as it was written");
+    if (!is_as_written(text, json, {})) throw std::runtime_error("changed after it was written");
     json = Json(json.at("runs"));
   }
   if (!json.is_array()) throw std::runtime_error("no list");
@@ -253,7 +253,7 @@ void AttemptRecords::add_failure(const std::string& what, const std::string& rea
 void AttemptRecords::add_lost(const std::string& what, const std::string& owner) const {
   FailedAttempts attempts = of(what).value_or(FailedAttempts{.call = call_});
   ++attempts.lost;
-  attempts.reason = fmt::format("{} of its processes {} lost (killed, or crashed), the last one: {}", attempts.lost,
+  attempts.reason = fmt::format("{} of its processes {} killed or crashed, most recently {}", attempts.lost,
                                 attempts.lost == 1 ? "was" : "were", owner);
   write(what, attempts);
 }
@@ -296,7 +296,7 @@ std::optional<LeaseNote> lease_note_from_text(const std::string& text) try {
   return {};
 }
 
-// Beats until it is destroyed, even if the file was removed.
+// Changes the lease's file every few seconds until this object is destroyed, even if the file was removed.
 class Lease::Heart {
  public:
   Heart(int file, LeaseNote note, std::size_t size, std::chrono::milliseconds interval, std::function<void()> give_back)
@@ -311,8 +311,8 @@ class Lease::Heart {
     end_.notify_one();
     thread_.join();
     try {
-      give_back_();                    // before at_last_ is destroyed, so that an end of the process cannot skip it
-    } catch (const std::exception&) {  // others see a silent owner
+      give_back_();                    // before at_last_ is destroyed, so that it also happens if the process ends
+    } catch (const std::exception&) {  // other processes notice that the owner is silent
     }
     close(file_);
   }
@@ -372,7 +372,7 @@ std::unique_ptr<Lease> Leases::take(const std::string& what) {
     if (!former) former.emplace();
     if (last == last_number)
       throw ResultsDirectoryFault(
-          fmt::format("{}: has the last number that a lease may have, and no process keeps it; remove it",
+          fmt::format("{}: has the largest number that a lease can have, and no process uses it; remove the file",
                       (directory_ / name).string()));
   }
   using Seconds = std::chrono::duration<double>;
@@ -399,8 +399,8 @@ std::unique_ptr<Lease> Leases::take(const std::string& what) {
   return lease;
 }
 
-// Measures silence from the moment when this process first saw the content. For unreadable notes this process's own
-// time-out applies.
+// Whether the owner's time-out has passed since this process first read the content. For unreadable notes this
+// process's own time-out applies.
 bool Leases::is_lost(const std::string& file, const std::string& text, const std::optional<LeaseNote>& note) {
   if (note && state_of(note->process) == ProcessState::gone) return true;
   const auto now = std::chrono::steady_clock::now();
@@ -472,7 +472,7 @@ std::optional<std::vector<PlannedRun>> saved_plan(const fs::path& experiment_dir
       if (faults)
         faults->push_back(
             file.string() +
-            ": is no list of runs, or is no longer as it was written; the next process that shares writes it");
+            ": is not a list of runs, or was changed after it was written; the next process that shares writes it");
     }
   }
   return plan;

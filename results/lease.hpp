@@ -1,11 +1,14 @@
-// Leases divide runs among processes on one or many machines that share a directory. Each lease is a file for one run.
+// Leases divide runs among processes on one or many machines that share a directory. A process that owns the lease of a
+// run makes this run.
 //
-// A lease is the file <what>.<generation>. link() creates it, which succeeds for only one process, also on shared file
-// systems. Its owner changes it in place every few seconds (`beat`). Others watch it by their monotonic clocks. They
-// may take the next generation, which again only one gets, in two cases: the content has not changed for the owner's
-// time-out, or the owner was a process of this machine and is gone. No process changes another owner's file. Files are
-// removed only after their run is published, or given up by the owner of a later generation. So an owner that returns
-// late finds that its lease is no longer the last. Clocks of other hosts are never read.
+// - A lease is the file <what>.<generation>, where <what> is the run's hash. link() creates it, which succeeds for only
+//   one process, even on shared file systems.
+// - The owner changes the file in place every few seconds (`beat`). Other processes watch it by their own monotonic
+//   clocks, and never read clocks of other hosts.
+// - Another process may create the file of the next generation in two cases: the content has not changed for the
+//   owner's time-out, or the owner was a process of this machine and is gone. Again only one process succeeds.
+// - No process changes another owner's file. Files are removed only after their run is published, or when the owner of
+//   a later generation gives the lease back. So an owner that resumes late notices that a later generation exists.
 #pragma once
 
 #include <chrono>
@@ -18,14 +21,14 @@
 
 namespace syncopate {
 
-// Attempts at a run that failed or lost their process. Processes share these records, so that each run is tried as
-// often as requested in total, and not that often by every process.
+// Attempts at a run that failed or lost their process. Processes share these records, so the limit on retries applies
+// to the total over all processes.
 //
-// Attempts count for one call: all processes of one launch (mpirun, a Slurm job or array, `--jobs`), or a single
-// process. Attempts recorded before the call's start do not count, so that the run is tried again.
+// Attempts count for one call, that is, for all processes of one launch (mpirun, a Slurm job or array, `--jobs`).
+// Attempts of earlier calls do not count, so a new call tries the run again.
 struct FailedAttempts {
-  std::string call{};     // attempts that failed
-  int failures = 0;       // attempts whose process was killed or crashed
+  std::string call{};     // the call to which the attempts belong
+  int failures = 0;       // attempts that failed
   int lost = 0;           // attempts whose process was killed or crashed
   bool is_final = false;  // another attempt would fail in the same way: the run diverged
   std::string reason{};   // reason of the last attempt
@@ -35,13 +38,13 @@ struct FailedAttempts {
 
 class AttemptRecords {
  public:
-  // Reads existing records. The directory must exist. `retries`: how often a failed run is tried again.
+  // Reads existing records. The directory must exist. `retries`: how many times a failed run is retried.
   AttemptRecords(std::filesystem::path directory, std::string call, int retries);
 
   std::optional<FailedAttempts> of(const std::string& what) const;
-  // The recorded attempts of any call. An unreadable record counts as none.
+  // The recorded attempts, whichever call made them; nullopt if the record is missing or unreadable.
   std::optional<FailedAttempts> last(const std::string& what) const;
-  // Whether the run must not be tried again. A lost process is replaced at least once.
+  // Whether the run must not be retried. After a lost process it is retried at least once.
   bool are_used_up(const std::optional<FailedAttempts>& attempts) const;
   // Only for the owner of the lease. Both throw std::system_error.
   void add_failure(const std::string& what, const std::string& reason, bool is_final) const;
@@ -66,7 +69,7 @@ struct LeaseNote {
   std::string since{};      // ISO 8601, by the owner's clock; only for readers
   double time_out_s = 0;    // an owner that is silent for longer counts as lost
   double share_done = 0;    // share of the run's budget
-  std::int64_t beat = 0;    // a counter
+  std::int64_t beat = 0;    // counter that the owner increments
   std::string file_name{};  // not written into the file
 
   std::string owner() const;  // "node3, process 4711"
@@ -82,14 +85,14 @@ class Lease {
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
-  // False if another process has taken it over, or the directory is gone.
+  // False if another process has taken the lease over, or the directory is gone.
   bool is_mine() const;
   // Sets the run's progress for the next beat. Any thread may call it.
   void report_progress(double share_done);
-  // The note of the lost owner from whom it was taken over; empty if unreadable. Null without such an owner.
+  // The note of the lost owner whose lease was taken over (an empty note if unreadable); null if nobody owned it.
   const LeaseNote* taken_from() const { return former_ ? &*former_ : nullptr; }
-  // Whether the former owner was a process of this machine that ended without giving the lease back. Otherwise it was
-  // silent.
+  // True if the former owner was a process of this machine that ended without giving the lease back. False if its
+  // time-out passed.
   bool former_is_gone() const { return former_is_gone_; }
 
  private:
@@ -107,16 +110,16 @@ class Lease {
 
 class Leases {
  public:
-  // The directory must exist. Owners beat ten times within their time-out, and at least every ten seconds.
+  // The directory must exist. An owner changes its lease file ten times per time-out, and at least every ten seconds.
   Leases(std::filesystem::path directory, std::chrono::milliseconds time_out);
 
-  // Null: another process has it. An unreadable file, or a dangling link or pipe with a lease's name, counts as lost if
-  // it has not changed for this process's time-out. Throws std::filesystem::filesystem_error if the lease cannot be
-  // written. Throws ResultsDirectoryFault, which names the file, if generations are used up.
+  // Returns null if another process has the lease. An unreadable file, or a dangling link or pipe with a lease's name,
+  // counts as lost if it has not changed for this process's time-out. Throws std::filesystem::filesystem_error if the
+  // lease cannot be written. Throws ResultsDirectoryFault, which names the file, if generations are used up.
   std::unique_ptr<Lease> take(const std::string& what);
   // The last generation of each lease.
   std::vector<LeaseNote> held() const;
-  // For a finished run: nobody needs its lease any longer, and a late owner finds the run published.
+  // Removes the lease of a finished run. If another process still makes the run, it finds the run published.
   void remove(const std::string& what) const;
 
  private:
@@ -131,7 +134,7 @@ class Leases {
   std::map<std::string, Seen> seen_;  // by file name
 };
 
-// A run that processes share, for readers without the experiment's file.
+// An entry of the list of shared runs, for programs that do not have the experiment file.
 struct PlannedRun {
   std::string hash{};
   std::string label{};  // method and swept values

@@ -19,8 +19,8 @@ Agreement agreement(double step_time_error, double drop_rate_error, const Tolera
           .drop_rate_is_off = !(std::abs(drop_rate_error) <= tolerances.drop_rate)};
 }
 
-// The simulation's errors over the seeds of a row. If the clock decides what a method does next, two correct runs
-// differ by more than the simulation's tolerance. Only their mean shows whether the simulation is wrong.
+// The simulation's mean errors over the seeds of a row. If a method's computation depends on the clock, single correct
+// runs may differ by more than the tolerances. Only the mean shows whether the simulation is wrong.
 struct MeanError {
   std::string label;             // method and sweep point
   PairedDifference step_time{};  // relative errors
@@ -31,7 +31,7 @@ struct MeanError {
   }
 };
 
-// For rows with at least two seeds that could all be compared, in the order of their first runs.
+// Mean errors of rows with at least two seeds that could all be compared, in the order of their first runs.
 std::vector<MeanError> mean_errors(std::span<const ComparedRun> runs) {
   std::vector<std::string> labels;
   for (const ComparedRun& run : runs)
@@ -73,7 +73,7 @@ TextTable table_of(std::span<const MeanError> errors, const Tolerances& toleranc
   return table;
 }
 
-const char* const mean_errors_note = "Means over seeds, and in brackets their 95 % intervals (Student's t).\n";
+const char* const mean_errors_note = "Means over seeds, with their 95 % intervals in brackets (Student's t).\n";
 
 std::optional<double> seconds_to_target(const RunSummary& run) {
   return run.time_to_target ? run.time_to_target->time_s : std::nullopt;
@@ -102,7 +102,7 @@ std::vector<std::string> cells_of(const RunSummary& run) {
           std::string{}};
 }
 
-// The error in brackets if the model depends on arrival order.
+// The relative error of the parameters. It is in brackets if the model depends on the order of arrivals.
 std::string parameters(const ComparedRun& run) {
   if (!run.parameter_error) return "-";
   return fmt::format(fmt::runtime(run.depends_on_clock ? "({:.1e})" : "{:.1e}"), *run.parameter_error);
@@ -135,7 +135,7 @@ std::string label_of(const ComparedRun& run, bool with_seed) {
 
 std::string largest_text(double error) { return error_text(error).substr(1); }
 
-// The share of the relative error per step that communication alone explains; nullopt if unknown.
+// The relative error of the step time that the difference in communication time alone would cause; nullopt if unknown.
 std::optional<double> communication_error(const ComparedRun& run) {
   const auto simulated = run.simulated.communication_s(), mpi = run.mpi.communication_s();
   if (!simulated || !mpi) return {};
@@ -153,11 +153,10 @@ std::string notes(std::span<const ComparedRun> runs, const Tolerances& tolerance
     return !run.failure.empty() || (has_missed(run.simulated) && has_missed(run.mpi));
   };
   if (!mpi.empty() && std::ranges::all_of(runs, both_missed))
-    text += "No run reached the target, neither simulated nor under MPI: times to it are not compared.\n";
+    text += "No run reached the target, neither simulated nor under MPI, so times to the target are not compared.\n";
   if (std::ranges::any_of(runs, [](const auto& run) { return run.depends_on_clock && run.parameter_error; }))
     text +=
-        "Parameters in brackets: what the method computes depends on who comes first, so that two runs differ "
-        "rightly.\n";
+        "Parameters in brackets: the method's result depends on the order of arrivals, so correct runs differ, too.\n";
   return text;
 }
 
@@ -205,7 +204,7 @@ Json json_of(const ComparedRun& run, const Tolerances& tolerances) {
 constexpr std::string_view time_to_target = "time_to_target_s";
 constexpr std::string_view exact = "(exact)";  // replaces the interval
 
-// The runs of two rows, seed by seed.
+// The runs of two rows for their common seeds: own[i] and other[i] have the same seed.
 struct Pairs {
   std::vector<const RunSummary*> own, other;
 };
@@ -246,7 +245,7 @@ bool none_reached(const std::vector<const RunSummary*>& runs) {
       runs, [](const RunSummary* run) { return run->time_to_target && !time_to_reach(*run).is_reached; });
 }
 
-// A lower bound of the difference if none of the row's runs reached the target before its end.
+// The lower bound of the difference for a row whose runs all missed the target.
 std::optional<PairedMeasure> least_difference(const Measure& measure, const Pairs& pairs) {
   PairedMeasure result{.measure = &measure, .is_bound = true};
   std::vector<double> differences;
@@ -359,9 +358,10 @@ std::string pace_note(std::span<const ComparedRun> runs, const Tolerances& toler
   const double declared_s = *off.front().replaced_micro_batch_s;
   const bool one = std::ranges::all_of(off, [&](const auto& run) { return run.replaced_micro_batch_s == declared_s; });
   return fmt::format(
-      "With cluster.pace = \"inject\" a micro-batch takes under MPI what its arithmetic takes; the simulation alone "
-      "goes by\nthe declared cluster.micro_batch_s{}. Set cluster.pace = \"emulate\", so that MPI sleeps up to it, or\n"
-      "cluster.micro_batch_s = \"measured\", so that what the arithmetic takes is simulated.\n",
+      "With cluster.pace = \"inject\", a micro-batch under MPI takes as long as its arithmetic; only the simulation "
+      "uses\nthe declared cluster.micro_batch_s{}. Set cluster.pace = \"emulate\", so that MPI ranks sleep until that "
+      "time,\n"
+      "or cluster.micro_batch_s = \"measured\", so that the simulation uses the time of the arithmetic.\n",
       one ? " = " + shown_number(declared_s, 6) : "");
 }
 
@@ -378,10 +378,10 @@ std::string network_note(std::span<const ComparedRun> runs, const Tolerances& to
   if (!most) return "";
   const double simulated_s = *most->simulated.communication_s();
   const char* const advice =
-      simulated_s > 0 ? "Set network.kind = \"free\" to compare\nall but communication, or declare" : "Declare";
+      simulated_s > 0 ? "Set network.kind = \"free\" to compare\neverything but communication, or declare" : "Declare";
   return fmt::format(
-      "MPI's ranks do not have the declared [network], by which only the simulation goes:\n{} communicates for {} s "
-      "per step simulated, for {} s under MPI. {} in [network] the latency and bandwidth that the ranks have.\n",
+      "Only the simulation uses the declared [network]; MPI ranks use the real one:\n{} communicates for {} s "
+      "per step in the simulation, but {} s under MPI. {} in [network] the latency and bandwidth between the ranks.\n",
       printable(label_of(*most, several_seeds(runs))), shown_number(simulated_s),
       shown_number(*most->mpi.communication_s()), advice);
 }
@@ -457,8 +457,8 @@ std::string comparison_markdown(const std::string& experiment, const std::string
                                 const ComparisonMachine& machine) {
   std::string text = fmt::format(
       "# {}: simulated against MPI\n\nWritten by `./dev compare {} --markdown ...`, commit {:.10}, {}; {} cores, {}, "
-      "load {:.1f} when it began.\nErrors are those of the simulation, relative to MPI (drop rates: in percentage "
-      "points). Bars: {:.3g} % and {:.3g} points.\n\n",
+      "load {:.1f} at the start.\nErrors are those of the simulation, relative to MPI (drop rates: in percentage "
+      "points). Tolerances: {:.3g} % and {:.3g} points.\n\n",
       experiment, file, build_info().commit, iso_time(std::chrono::system_clock::now()), machine.cores,
       machine.processor, machine.load, 100 * tolerances.step_time, 100 * tolerances.drop_rate);
   text +=
@@ -517,7 +517,7 @@ std::vector<PairedRow> paired_rows(std::span<const ResultRow> rows, const std::s
     std::set<std::string> known;
     for (const ResultRow& row : rows) known.insert(row.method);
     throw std::invalid_argument(
-        fmt::format("\"{}\" is no method of these runs; {}", against,
+        fmt::format("\"{}\" is not a method of these runs; {}", against,
                     must_be_one_of(against, std::vector<std::string>(known.begin(), known.end()))));
   }
   std::vector<PairedRow> result;
@@ -550,8 +550,8 @@ std::vector<PairedRow> paired_rows(std::span<const ResultRow> rows, const std::s
         asks_for_times && !paired.nobody_reached && have_target(pairs.own) && none_reached(pairs.other);
   }
   if (!has_common_seed)
-    throw std::invalid_argument(any_other ? fmt::format("no run has a seed in common with one of \"{}\"", against)
-                                          : fmt::format("there is nothing to compare with \"{}\"", against));
+    throw std::invalid_argument(any_other ? fmt::format("no run has a seed in common with a run of \"{}\"", against)
+                                          : fmt::format("there is no other method to compare with \"{}\"", against));
   return result;
 }
 
@@ -582,23 +582,23 @@ TextTable paired_table(std::span<const PairedRow> rows) {
 
 std::string paired_notes(std::span<const PairedRow> rows, const std::string& against) {
   std::string text = fmt::format(
-      "Against \"{}\": the mean, and its difference over common seeds; of S_eff, speed-up and bytes the mean ratio.\n"
-      "In brackets: the 95 % interval of the mean (Student's t). *: it excludes that both are alike, and so does the\n"
-      "sign-flip test, where 6 seeds or more let it.\n",
+      "Against \"{}\": the mean and the mean difference over common seeds; for S_eff, speed-up and bytes the mean "
+      "ratio.\nIn brackets: the 95 % interval (Student's t). *: significant, that is, the interval excludes equality, "
+      "and so does\nthe sign-flip test (with 6 to 20 seeds).\n",
       against);
   const auto has_one_seed = [](const PairedRow& row) {
     return !row.measures.empty() && row.measures.front().difference.n < 2;
   };
-  if (std::ranges::any_of(rows, has_one_seed)) text += "One common seed has no interval.\n";
+  if (std::ranges::any_of(rows, has_one_seed)) text += "Rows with one common seed have no interval.\n";
   const auto add_rows = [&](const std::string& what, const auto& concerns) {
     std::string labels;
     for (const PairedRow& row : rows)
       if (concerns(row)) labels += (labels.empty() ? "" : ", ") + row.row->label;
     if (!labels.empty()) text += fmt::format("{}: {}.\n", what, labels);
   };
-  add_rows("Without a seed in common, and so without a difference", std::not_fn(&PairedRow::has_common_seed));
-  const std::string no_time = "No time to the target is compared, since no run of ";
-  add_rows(no_time + "either side reached it", std::mem_fn(&PairedRow::nobody_reached));
+  add_rows("No difference, because there is no common seed", std::not_fn(&PairedRow::has_common_seed));
+  const std::string no_time = "Times to the target are not compared, because no run of ";
+  add_rows(no_time + "either method reached it", std::mem_fn(&PairedRow::nobody_reached));
   add_rows(fmt::format("{}\"{}\" reached it", no_time, against), std::mem_fn(&PairedRow::other_missed));
   const auto has_exact = [](const PairedRow& row) {
     return std::ranges::any_of(row.measures, [](const PairedMeasure& measure) {
@@ -606,7 +606,7 @@ std::string paired_notes(std::span<const PairedRow> rows, const std::string& aga
     });
   };
   if (std::ranges::any_of(rows, has_exact))
-    text += "(exact): it is the same for every seed, so there is no interval.\n";
+    text += "(exact): the difference is the same for every seed, so there is no interval.\n";
   std::set<double> horizons;
   bool has_bound = false;
   for (const PairedRow& row : rows)
@@ -620,14 +620,14 @@ std::string paired_notes(std::span<const PairedRow> rows, const std::string& aga
                                   : fmt::format("{} to {} s, point by point", shown_number(*horizons.begin()),
                                                 shown_number(*horizons.rbegin()));
     text += fmt::format(
-        "Times to the target are means restricted to {}, up to which they are known of all runs of\n"
-        "methods that reached it; (k/n): k of n runs reached it by then.\n",
+        "Times to the target are restricted means: times that are later than {}, or unknown, count as this\n"
+        "time. (k/n): k of n runs reached the target by then.\n",
         until);
   }
   if (has_bound)
     text +=
-        "> T (0/n): no run reached the target, and the first of them ended at T. The difference is the least that\n"
-        "it can be: it has no interval and no star.\n";
+        "> T (0/n): no run reached the target, and the first of them ended at T. The difference is a lower bound\n"
+        "without an interval or a star.\n";
   return text;
 }
 

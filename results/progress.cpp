@@ -16,7 +16,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// A line longer than the terminal would wrap and could not be rewritten.
+// The columns of the terminal. A longer line would wrap and could not be rewritten.
 std::size_t terminal_width() {
   winsize size{};
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
@@ -35,7 +35,8 @@ std::string fit(std::string text, std::size_t width) {
   return text;
 }
 
-// Trials are judged by the validation samples, so they show nothing of the test set.
+// The accuracy and loss for a progress line. Trials are judged by the validation samples, so their lines do not show
+// results on the test set.
 std::string quality(const Run& run, const Evaluation& evaluation) {
   const bool validated = run.is_trial && !std::isnan(evaluation.validation_loss);
   const double accuracy = validated ? evaluation.validation_accuracy : evaluation.test_accuracy;
@@ -89,7 +90,7 @@ std::chrono::milliseconds Progress::usual_interval(Style style) {
 
 Progress::Progress(Style style, std::size_t runs, std::size_t to_do, std::string clock)
     : style_(style), runs_(runs), clock_(std::move(clock)), all_(static_cast<double>(to_do)), clears_line_([style] {
-        if (style == Style::terminal) standard_error.write("\r\x1b[K");  // other messages get a separate line
+        if (style == Style::terminal) standard_error.write("\r\x1b[K");  // other messages then begin on an empty line
       }) {}
 
 Progress::~Progress() { clear_line(); }
@@ -132,10 +133,10 @@ bool Progress::due() {
   return true;
 }
 
-// Extrapolates the pace so far, in seconds per expected second. The expected times of the plan weigh as much as ten
-// seconds, so that there is an estimate from the beginning. If the work is faster than planned, these are ten expected
-// seconds. If it is slower, they are ten seconds of the host: otherwise a plan that is far too short would outweigh
-// minutes of work.
+// Extrapolates the speed so far, in host seconds per expected second. The plan counts as if ten seconds of work had
+// gone as expected, so that there is an estimate from the beginning. If the work is faster than planned, these are ten
+// expected seconds. If it is slower, they are ten seconds of the host, because a plan that is far too short would
+// otherwise outweigh minutes of work.
 std::string Progress::remaining_text(double under_way) const {
   constexpr double weight_of_plan_s = 10;
   const double plan_s = expected_s_.empty() ? 0 : std::min(all_, weight_of_plan_s);
@@ -147,7 +148,7 @@ std::string Progress::remaining_text(double under_way) const {
   return clock_text(pace * (all_ - done));
 }
 
-// The share comes first because a terminal cuts off the end of the line.
+// The share comes first in the line, because `fit` may cut off the end.
 void Progress::show(const RunPosition& position) {
   const double share = share_done(run_->budget, position);
   if (listener_) listener_(share);
@@ -168,7 +169,7 @@ void Progress::show(const RunPosition& position) {
 }
 
 std::string Progress::ended_text(const Run& run, const RunSummary& summary) const {
-  // The records of a failed run may end much earlier than the time of the failure in its reason.
+  // The last record of a failed run may be much earlier than the failure, whose time is in the reason.
   const char* const until = summary.status == RunStatus::failed ? ", recorded until" : " after";
   return fmt::format("{}: {}{} {} s {}, {} s host{}", name_of(run), to_string(summary.status), until,
                      shown_number(summary.end_time_s), clock_, shown_number(summary.host_s, 3), quality(run, summary));

@@ -1,5 +1,5 @@
-// Progress of an experiment on standard error. A terminal has one line that is rewritten, and a line for each finished
-// run. Otherwise a plain line is written when a run begins and ends, and every minute.
+// Shows the progress of an experiment on standard error. A terminal gets one line that is rewritten, and a line for
+// each finished run. Other outputs get a line when a run begins, when it ends, and every minute.
 #pragma once
 
 #include <chrono>
@@ -9,21 +9,21 @@
 
 namespace syncopate {
 
-// The used share of the budget, by the limit that is nearest; within [0, 1].
+// The used share of the budget, in [0, 1]. If there are several limits, the one with the largest share counts.
 double share_done(const Budget& budget, const RunPosition& position);
 
-// 75 -> "1:15", 3700 -> "1:01:40".
+// Formats seconds: 75 as "1:15", 3700 as "1:01:40".
 std::string clock_text(double seconds);
 
 class Progress {
  public:
   enum class Style { silent, lines, terminal };
 
-  // The style that suits standard error.
+  // The style for standard error: `terminal` if it is one, otherwise `lines`; `silent` if `quiet`.
   static Style style_of_stderr(bool quiet);
 
-  // `runs`: number of the experiment's runs, for "run k of n". `to_do`: how many of them are made. `clock`: the clock's
-  // name.
+  // `runs`: the number n of the experiment's runs, shown as "run k of n". `to_do`: the number of runs that are still to
+  // be made. `clock`: the name of the cluster's clock.
   Progress(Style style, std::size_t runs, std::size_t to_do, std::string clock = "virtual");
 
   // Time between updates.
@@ -34,24 +34,24 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Sets the expected seconds of runs and common phases, by their hashes. Without this call all runs count the same,
-  // and the remaining time is unknown at first.
+  // Sets the expected host seconds of runs and common phases, by their hashes. Without this call all runs have equal
+  // weight, and the remaining time is unknown at first.
   void expect(std::map<std::string, double> host_s);
 
   void begin_run(std::size_t number, const Run& run) { begin(number, run, false); }
-  // A common phase of runs, made before the first of them.
+  // For a common phase, which is made before the first run that starts from it.
   void begin_common_phase(std::size_t before_run, const Run& phase) { begin(before_run, phase, true); }
   void end_common_phase() { done_ += work(); }
-  // True once per interval; cheap enough to call at every event.
+  // Whether the next update is due; true once per interval. Cheap enough to call at every event.
   bool due();
   void show(const RunPosition& position);
   void end_run(const RunSummary& summary);
 
-  // The listener receives the current run's used share of the budget whenever an update is due, in every style. Empty:
-  // none.
+  // In every style, the listener is called with the current run's used share of the budget whenever an update is due.
+  // May be empty.
   void set_listener(std::function<void(double)> listener) { listener_ = std::move(listener); }
 
-  // For runs and common phases of other processes: finished (shown, or only counted), or in progress.
+  // For finished runs and common phases of other processes. `is_shown`: whether to write a line for the run.
   void end_elsewhere(std::size_t number, const Run& run, const RunSummary& summary, bool is_shown);
   void end_common_phase_elsewhere(const Run& phase) { done_ += work_of_common_phase(phase); }
   struct Elsewhere {
@@ -61,7 +61,7 @@ class Progress {
   };
   void show_elsewhere(std::size_t ended, std::span<const Elsewhere> under_way);
 
-  // Writes a separate line in place of the rewritten one. Does nothing in the silent style.
+  // Writes a line of its own and clears the rewritten one. Does nothing in the silent style.
   void note(const std::string& text);
 
  private:
@@ -82,7 +82,7 @@ class Progress {
   std::string clock_;
   std::chrono::milliseconds interval_ = usual_interval(style_);
   std::map<std::string, double> expected_s_{};
-  double all_ = 0;  // all work to do, in expected seconds or in runs
+  double all_ = 0;  // all work to do, in expected seconds if they are known, otherwise in runs
   double done_ = 0;
   std::function<void(double)> listener_{};
   bool is_common_phase_ = false;
@@ -91,7 +91,7 @@ class Progress {
   HostClock::time_point start_ = HostClock::now();
   HostClock::time_point run_start_ = start_;
   HostClock::time_point next_;
-  HostClock::time_point next_line_;  // the listener may be called more often
+  HostClock::time_point next_line_;  // when a line is due; the listener may be called more often
   bool line_shown_ = false;
   LastAct clears_line_;
 };

@@ -35,8 +35,8 @@ constexpr const char* evaluated_consensus_distance_name = "evaluated_consensus_d
   throw Diverged(fmt::format("the model is not finite after step {}", step.value()));
 }
 
-// The publication of the workers' own models as they are evaluated. It has the largest step, and time and counts of the
-// latest model. Time-only runs have no models. The mean is not filled in.
+// Makes one publication from the workers' own models. It has the largest step, and the time and counts of the latest
+// model. Its list of models is empty in time-only runs. The mean model is not filled in.
 Publication as_publication(const std::map<Rank, WorkerModel>& models) {
   Publication publication;
   for (const auto& [worker, own] : models) {
@@ -52,7 +52,7 @@ Publication as_publication(const std::map<Rank, WorkerModel>& models) {
   return publication;
 }
 
-// The weighted mean. Weights need not sum to 1.
+// The weighted mean of the models. Weights need not sum to 1.
 ModelStatePtr mean_of(std::vector<WeightedState> models, Training& training) {
   double sum = 0;
   for (const WeightedState& model : models) sum += model.weight;
@@ -60,7 +60,8 @@ ModelStatePtr mean_of(std::vector<WeightedState> models, Training& training) {
   return training.combine(models);
 }
 
-// The part of the state that an evaluation reads. It excludes the moments, so that the optimizer can continue in place.
+// A copy of the state without the optimizer's moments, which evaluations do not read. So the optimizer can update the
+// moments in place.
 ModelStatePtr without_moments(const ModelStatePtr& state) {
   auto evaluated = std::make_shared<ModelState>(*state);
   evaluated->moments = {};
@@ -184,7 +185,8 @@ std::string arrivals_csv(std::span<const GradientArrival> arrivals) {
 // evaluated.
 class Recorder::EvaluatedRows {
  public:
-  // `training` outlives this object. Evaluations may outlive it: one may end after a failed run is gone.
+  // `training` must outlive this object. Evaluations may outlive this object: after a failed run one may still be
+  // running.
   explicit EvaluatedRows(Training& training) : training_(training) {}
 
   // Returns the new row's index. Called by one thread at a time.
@@ -195,7 +197,7 @@ class Recorder::EvaluatedRows {
     return shared_->all.size() - 1;
   }
 
-  // Inserts a row that is already evaluated before the rows of later steps, none of which may be evaluated yet.
+  // Inserts an evaluated row in front of the rows of later steps. None of these may be evaluated yet.
   void insert(const MetricsRow& row, std::optional<double> consensus_distance) {
     const std::lock_guard lock(shared_->mutex);
     if (row.evaluation && !row.evaluation->finite && !shared_->diverged_at) shared_->diverged_at = row.step;
@@ -211,7 +213,7 @@ class Recorder::EvaluatedRows {
     if (!shared_->all.empty()) shared_->all.front().asked.row.learning_rate = learning_rate;
   }
 
-  // Requests the evaluation unless that was done before.
+  // Requests the evaluation of the row unless it was requested before.
   void evaluate(std::size_t index);
 
   void evaluate_all() {
@@ -225,10 +227,10 @@ class Recorder::EvaluatedRows {
     if (shared_->diverged_at) fail_as_diverged(*shared_->diverged_at);
   }
 
-  // Waits for all evaluations except the last one, then checks. Processes that divide the work then stop at the same
-  // row, however fast each of them is.
+  // Waits for all evaluations except the last one, and throws Diverged if one of them is not finite. So processes that
+  // divide the work stop at the same row, even if some are faster than others.
   void check_earlier() {
-    if (CheckpointLog::replays_here()) return;  // the original run continued after these evaluations
+    if (CheckpointLog::replays_here()) return;  // while replaying: the original run did not throw here
     for (; checked_ + 1 < tasks_.size(); ++checked_) {
       for (const auto& task : std::exchange(tasks_[checked_], {})) training_.executor().wait(task);
       const std::lock_guard lock(shared_->mutex);
@@ -325,7 +327,7 @@ class Recorder::EvaluatedRows {
     std::optional<Step> diverged_at;
     std::optional<MetricsRow> latest;  // row of the newest evaluated model
     std::size_t latest_index = 0;
-    std::mutex call;                     // held during calls and changes of the next member
+    std::mutex call;                     // held while on_evaluated is called or changed
     std::function<void()> on_evaluated;  // may be null
   };
 
@@ -337,7 +339,7 @@ class Recorder::EvaluatedRows {
 
   Training& training_;
   std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
-  // Only if processes divide the work: the tasks of each row, until they have been waited for.
+  // Only if processes divide the work: the tasks of each row until check_earlier() has waited for them.
   std::vector<std::vector<std::shared_ptr<Task>>> tasks_;
   std::size_t checked_ = 0;  // rows whose tasks have been waited for
 };
@@ -405,7 +407,8 @@ class Recorder::ModelsByStep {
 
   void end(Rank worker) { ended_.insert(worker); }
 
-  // The models of the earliest step, by worker, if it is complete (`at_the_end`: in any case).
+  // Removes and returns the models of the earliest step, by worker. nullopt if the step is not complete, unless
+  // `at_the_end`.
   std::optional<std::map<Rank, WorkerModel>> take_first(bool at_the_end = false) {
     if (open_.empty()) return std::nullopt;
     const auto& models = open_.begin()->second;
@@ -421,7 +424,7 @@ class Recorder::ModelsByStep {
   std::map<Step, std::map<Rank, WorkerModel>> open_;
 };
 
-// Measures models and gradients along a run, in addition to the evaluations, as often as the plan says.
+// Measures models and gradients during a run, in addition to the evaluations, at the plan's steps.
 class Recorder::ModelMeasurements {
  public:
   using Sink = std::function<void(Measurement)>;  // called by any thread, also after this object is destroyed
@@ -433,8 +436,8 @@ class Recorder::ModelMeasurements {
         sink_(std::move(sink)),
         worker_models_(options.workers) {}
 
-  // Measures the first publication, and the first one at or after each multiple of the plan's steps. With `defer`
-  // finish() measures them. An ensemble has no single model to measure.
+  // Measures the first publication, and the first one at or after each multiple of the plan's steps. With `defer`,
+  // finish() does the measuring. Ensembles are not measured, because they have no single model.
   void publish(const Publication& publication) {
     if (!plan_.model.any() || training_.time_only() || !publication.ensemble.empty()) return;
     const std::int64_t every = plan_.every_steps.value();
@@ -638,7 +641,7 @@ void Recorder::add_individual_models() {
   };
   while (const auto models = take_first()) {
     Publication publication = as_publication(*models);
-    if (publication.step <= newest_step_) continue;  // from workers that continued after the last model of all
+    if (publication.step <= newest_step_) continue;  // some workers continued after the last common step
     publication.time = std::max(publication.time, newest_time_);
     if (!publication.own.models.empty()) publication.model = mean_of(publication.own.models, training_);
     on_publish(publication);
@@ -656,7 +659,7 @@ void Recorder::add_publication(const Publication& publication) {
   newest_time_ = time;
   position_.reached = {std::max(position_.reached.step, step), std::max(position_.reached.time, time),
                        publication.samples, publication.bytes};
-  // Several steps of the method may form one step of the file, so a later model may have the same number.
+  // Several steps of the method may have the same step number in the files, so a later model may have the same number.
   const bool is_newer = step > recorded_step_ || (step == recorded_step_ && time > recorded_time_);
   if (!is_newer) return;
   Asked asked{.row = row_of(publication)};
@@ -690,7 +693,7 @@ MetricsRow Recorder::row_of(const Publication& publication) const {
   return row;
 }
 
-// The first publication, and the first one at or after each multiple of the interval.
+// Whether this is the first publication, or the first one at or after a multiple of the plan's interval.
 bool Recorder::due(Step step, Time time) const {
   if (recorded_step_ < Step{0}) return true;
   if (const Duration every = options_.plan.every_duration; every > Duration{})

@@ -1,4 +1,4 @@
-// Records a run: a row when a step ends, and an evaluation of the global model whenever the plan asks for one.
+// Records a run: a row whenever a step ends, and an evaluation of the global model whenever the plan asks for one.
 #pragma once
 
 #include <deque>
@@ -13,7 +13,7 @@
 
 namespace syncopate {
 
-// The k-th arrival of a gradient, averaged over the rounds.
+// The mean time, over rounds, at which the k-th gradient of a round arrives.
 struct MeanArrival {
   double mean_s = 0;        // seconds since the start of the round
   std::int64_t rounds = 0;  // rounds with at least k arrivals
@@ -23,13 +23,13 @@ struct MeanArrival {
 // Sorted by round, then by arrival; simultaneous arrivals are sorted by rank.
 std::vector<GradientArrival> in_order(std::vector<GradientArrival> arrivals);
 
-// The mean of the k-th arrival has index k - 1. Requires sorted arrivals.
+// Element k - 1 is the mean of the k-th arrivals. Requires arrivals that are sorted by in_order.
 std::vector<MeanArrival> mean_arrivals(std::span<const GradientArrival> arrivals);
 
-// arrivals.csv: step,k,worker,arrival_s; k counts from 1 in every round.
+// The text of arrivals.csv, with columns step,k,worker,arrival_s. k counts from 1 in every round.
 std::string arrivals_csv(std::span<const GradientArrival> arrivals);
 
-// A row of metrics.csv: the global model at one point of the run.
+// A row of metrics.csv: the global model at one time of the run.
 struct MetricsRow {
   Step step{};
   std::optional<double> epoch;  // passes over the data; none without a data set
@@ -37,7 +37,7 @@ struct MetricsRow {
   Time time{};
   std::optional<Evaluation> evaluation;  // none in time-only runs
   double learning_rate = 0;
-  Bytes bytes{};  // sent so far, over all workers
+  Bytes bytes{};  // bytes sent so far by all workers
 };
 
 // A row of measurements.csv: one number that was measured in addition to the evaluations.
@@ -53,42 +53,42 @@ struct Recording {
   std::vector<StepRow> rows{};              // in the order in which they ended
   std::vector<Measurement> measurements{};  // ascending in step and time
   bool diverged = false;                    // the last row of `metrics` is the first one that is not finite
-  // (P,) of the last model, or of each member of the last ensemble; empty unless asked for.
+  // (P,) parameters of the last model, or of each member of the last ensemble; empty unless requested.
   std::vector<std::vector<float>> parameters{};
-  std::vector<std::vector<float>> buffers{};  // (buffers,) of the same models, if they have normalisation statistics
+  std::vector<std::vector<float>> buffers{};  // (buffers,) normalisation statistics of the same models
 };
 
-// Ends the recording at its first model that is not finite. How far a run continues after it depends on when the
-// evaluation is ready, so nothing beyond it may be reported.
+// Ends the recording at its first model that is not finite. How long a run continues after this model depends on when
+// the evaluation is ready, so nothing later may be reported.
 void cut_after_divergence(Recording& recording);
 
-// Whole files with a header line; column names contain the units. Numbers have the shortest form
-// that reads back to the same value. An empty cell is a value that does not exist for this run.
+// Whole files with a header line; column names contain the units. Numbers have the shortest form that reads back to the
+// same value. An empty cell is a value that does not exist for this run.
 std::string metrics_csv(std::span<const MetricsRow> rows);
 std::string steps_csv(std::span<const StepRow> rows);
 std::string measurements_csv(std::span<const Measurement> rows);
 
-// The model is no longer finite; continuing would cost time and show nothing.
+// Thrown to end a run whose model is no longer finite.
 struct Diverged : RunFailure {
   using RunFailure::RunFailure;
 };
 
-// Effect of dropping on the data: samples of each class and length that went into the model, and that would have gone
-// into it without dropping.
+// Effect of dropping on the data: for each class and length, how many samples went into the model, and how many would
+// have gone into it without dropping.
 struct KeptSamples {
   struct Kinds {
     std::vector<std::int64_t> kept;
     // Samples in all workers' micro-batches of the run's steps. For methods that take the data in turn
-    // (Traits::takes_data_in_turn): samples of each worker's first micro-batches, as many as were kept or dropped.
-    // Empty if other processes keep the accounts.
+    // (Traits::takes_data_in_turn): samples in the first n micro-batches of each worker, where n is the number of its
+    // kept and dropped micro-batches. Empty if other processes keep the accounts.
     std::vector<std::int64_t> offered;
     bool operator==(const Kinds&) const = default;
   };
   Kinds by_class;
   Kinds by_length;                    // by length bin; empty if samples have no length
-  std::vector<std::int32_t> longest;  // [bin]
-  // [bin]: mean loss and accuracy of the last model on the bin's test samples; NaN for a bin without any. Empty without
-  // a model.
+  std::vector<std::int32_t> longest;  // [bin]: largest length in the bin
+  // [bin]: mean loss and accuracy of the last model on the bin's test samples; NaN for a bin without test samples.
+  // Empty without a model.
   std::vector<double> test_loss{};
   std::vector<double> test_accuracy{};
   bool operator==(const KeptSamples&) const = default;
@@ -96,8 +96,8 @@ struct KeptSamples {
 
 // Combines the workers' own models at multiples of an interval of the cluster's clock. Each worker contributes the
 // model after its first step that ends at or after the multiple. Multiples before the slowest worker's model are
-// skipped. Once a worker has ended without contributing, there are no more combinations: the other workers do not
-// represent all.
+// skipped. Once a worker has ended without contributing, there are no more combinations, because the models of the
+// other workers do not represent all workers.
 class ModelsByTime {
  public:
   ModelsByTime(int workers, Duration every) : every_(every), workers_(workers), of_(workers) {}
@@ -107,9 +107,9 @@ class ModelsByTime {
   void add(WorkerModel&& model);  // requires wants()
   void end(Rank worker) { of_[worker].has_ended = true; }
 
-  // The next model of each worker, if every worker has one; otherwise nullopt.
+  // Removes and returns the next model of each worker if every worker has one; otherwise nullopt.
   std::optional<std::map<Rank, WorkerModel>> take_first();
-  // All remaining models, worker by worker.
+  // Removes and returns all remaining models, worker by worker.
   std::vector<WorkerModel> take_all();
 
  private:
@@ -127,7 +127,7 @@ class ModelsByTime {
   bool is_over_ = false;
 };
 
-// Position of a run, for a progress line.
+// How far a run has come, for a progress line.
 struct RunPosition {
   struct Point {
     Step step{};
@@ -136,7 +136,7 @@ struct RunPosition {
     Bytes bytes{};
   };
   Point reached;   // by the cluster's clock
-  Point computed;  // progress of the arithmetic: at least up to the latest evaluated model
+  Point computed;  // of the arithmetic, which is finished at least up to the latest evaluated model
   std::int64_t synchronisations = 0;
   std::optional<Evaluation> latest;  // result of the latest evaluated model
 };
@@ -147,12 +147,12 @@ class Recorder : public RunObserver {
     EvaluationPlan plan;
     MeasurementPlan measurements{};
     int workers = 1;  // number of workers whose own models are combined, for methods that have them
-    // True: keeps states until finish() evaluates them. For runs on a wall clock, which evaluations would slow down.
-    // False: the executor evaluates them during the run.
+    // True: finish() evaluates the models, which are kept until then. For runs on a wall clock, which evaluations would
+    // slow down. False: the executor evaluates the models during the run.
     bool defer = false;
     bool keep_parameters = false;  // finish() then reads the parameters of the last model
-    // Called after each round and publication, and after each evaluation that finish() waits for; may be null. One
-    // thread at a time calls it.
+    // Called after each round and publication, and after each evaluation that finish() waits for. Only one thread at a
+    // time calls it. May be null.
     std::function<void()> on_change;
   };
 
@@ -160,15 +160,15 @@ class Recorder : public RunObserver {
   Recorder(Options options, Training& training);
   ~Recorder() override;
 
-  // Records the model that all workers start from (null in time-only runs) as step 0.
+  // Records the initial model of all workers (null in time-only runs) as step 0.
   void begin(const ModelStatePtr& initial, double learning_rate);
 
   void on_row(const StepRow& round) override;
 
   // Throws Diverged once an evaluation has shown that the model is not finite. If processes divide the work, all of
-  // them throw at the same publication: when the next model but one is evaluated.
+  // them throw at the same publication, which comes two evaluations after that of the model.
   void on_publish(const Publication& publication) override;
-  // Sets the rate of the row of step 0, which exists already.
+  // Sets the learning rate in the row of step 0, which exists already.
   void on_first_rate(double learning_rate) override;
 
   bool wants_step_gradient(Step step) const override;
@@ -179,8 +179,8 @@ class Recorder : public RunObserver {
   void on_individual_model(WorkerModel&& model) override;
   void on_individual_models_end(Rank worker) override;
 
-  // Requires `defer`; call both before finish(). The first takes this process's own models, the second adds rows
-  // evaluated from all processes' models.
+  // For runs with Options::defer, before finish(). take_individual_models() removes and returns this process's models.
+  // add() inserts a row that was evaluated from the models of all processes.
   std::vector<WorkerModel> take_individual_models();
   void add(const MetricsRow& row, std::optional<double> consensus_distance);
   MetricsRow row_of(const Publication& publication) const;
@@ -189,7 +189,7 @@ class Recorder : public RunObserver {
   void finish();
 
   // Results of evaluations, for checkpoints. evaluated() requires that all requested evaluations have ended. restore()
-  // puts the results into a resumed run; it returns false if that run has not requested the same number of evaluations.
+  // sets the results of a resumed run. It returns false if that run has requested another number of evaluations.
   struct Evaluated {
     std::vector<Evaluation> entries{};  // in the order of the requests
     std::vector<Measurement> measurements{};
@@ -198,7 +198,7 @@ class Recorder : public RunObserver {
   bool restore(const Evaluated& before);
   bool has_diverged() const;
 
-  // Everything recorded so far, except for rows that are not evaluated yet.
+  // Everything recorded so far, except rows that are not evaluated yet.
   Recording recording() const;
   RunPosition position() const;
 
@@ -209,9 +209,9 @@ class Recorder : public RunObserver {
 
   struct Asked {
     MetricsRow row;
-    std::vector<ModelStatePtr> models{};      // the members of an ensemble, or one; none in time-only runs
+    std::vector<ModelStatePtr> models{};      // one model, or the members of an ensemble; empty in time-only runs
     std::vector<MicroBatch> recalibration{};  // data to recalibrate the normalisation statistics before the evaluation;
-                                              // may be empty
+                                              // empty: no recalibration
     ModelsOfWorkers own{};                    // if not empty, their distance from their mean is measured
   };
 
@@ -225,10 +225,10 @@ class Recorder : public RunObserver {
   std::unique_ptr<EvaluatedRows> evaluated_;
   std::unique_ptr<ModelMeasurements> measurements_;
   std::unique_ptr<ModelsByStep> individual_models_;
-  std::optional<ModelsByTime> individual_models_by_time_;  // used instead if the plan goes by time
+  std::optional<ModelsByTime> individual_models_by_time_;  // used instead if the plan has every_duration
   std::vector<StepRow> rows_;
-  std::optional<Asked> last_;                   // the newest publication, if it is not recorded yet
-  std::vector<ModelStatePtr> last_models_;      // models of the newest publication, if parameters are kept
+  std::optional<Asked> last_;                   // the newest publication, unless it is recorded already
+  std::vector<ModelStatePtr> last_models_;      // models of the newest publication, for keep_parameters
   std::vector<MicroBatch> last_recalibration_;  // data to recalibrate these models
   std::vector<std::vector<float>> parameters_;  // parameters of these models
   std::vector<std::vector<float>> buffers_;     // buffers of these models
@@ -239,7 +239,7 @@ class Recorder : public RunObserver {
   RunPosition position_;
 };
 
-// A recording as CBOR, to send it from the recording process to the writing one.
+// A recording as CBOR, to be sent to the process that writes the files.
 std::vector<std::uint8_t> to_bytes(const Recording& recording);
 
 // Throws std::runtime_error if the bytes are not those of a recording.

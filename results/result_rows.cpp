@@ -11,7 +11,7 @@ namespace {
 
 using Sweep = std::vector<std::pair<std::string, std::string>>;
 
-// A row, and all that distinguishes it from others.
+// A row, and everything that distinguishes it from other rows.
 struct Group {
   std::size_t method_index = 0;
   std::size_t point_index = 0;
@@ -28,7 +28,8 @@ bool is_part(const Sweep& part, const Sweep& whole) {
   return std::ranges::all_of(part, [&](const auto& value) { return std::ranges::find(whole, value) != whole.end(); });
 }
 
-// Names of points. A run made without the file's sweep, at one of the sweep's points, gets the names of that point.
+// The swept keys and values by which a point is named. A run that was made without the file's sweep, but at one of its
+// points, gets the names of that point.
 class Names {
  public:
   void add(const Group& group) {
@@ -36,7 +37,7 @@ class Names {
     if (std::ranges::find(known, group.sweep) == known.end()) known.push_back(group.sweep);
   }
 
-  // The names of the group's point; the group's own names if several points match.
+  // The names of the matching point of the sweep; the group's own names if no point or several points match.
   Sweep of(const Group& group) const {
     std::vector<const Sweep*> longer;
     for (const Sweep& other : of_configurations_.at(configuration(group)))
@@ -53,7 +54,7 @@ class Names {
   std::map<Configuration, std::vector<Sweep>> of_configurations_{};
 };
 
-// Order of swept values: numbers by size, texts in the order of the sweep, or alphabetically if that is unknown.
+// Order of swept values: numbers by size, texts in the order of the sweep, or alphabetically if it is unknown.
 class SweepOrder {
  public:
   explicit SweepOrder(const std::vector<Group>& groups) {
@@ -83,7 +84,7 @@ class SweepOrder {
   std::map<Value, std::size_t> first_points_;  // for each value
 };
 
-// The keys and values of `own` that differ in some of the groups.
+// The keys of `own` whose values differ in some of the groups, with these values, as a text for a label.
 std::string differences(const std::map<std::string, std::string>& own, const std::vector<const Group*>& alike,
                         const std::map<std::string, std::string>& (*of)(const Group&)) {
   std::string text;
@@ -97,7 +98,7 @@ std::string differences(const std::map<std::string, std::string>& own, const std
   return text;
 }
 
-// Extends labels that several rows share, and labels of rows made outside the sweep.
+// Appends the differing keys to labels that several rows share, and to labels of rows made outside the sweep.
 void tell_apart(std::vector<Group>& groups) {
   std::map<std::string, std::vector<const Group*>> by_label, by_method;
   for (const Group& group : groups) {
@@ -120,7 +121,7 @@ void tell_apart(std::vector<Group>& groups) {
   for (std::size_t i = 0; i < groups.size(); ++i) groups[i].row.label += additions[i];
 }
 
-// Whether a method can override the key, or only some methods' models or data sets need it.
+// Whether the key may apply to some methods only, because a method can override it or use another model or data set.
 bool may_not_concern_all(const std::string& key) {
   return key.starts_with("training.") || key.starts_with("models.") || key.starts_with("datasets.");
 }
@@ -155,14 +156,14 @@ Sweep common_point(const ResultRow& row) {
 bool is_at_point_of(const ResultRow& row, const ResultRow& there, std::span<const ResultRow* const> rows) {
   const Sweep own = common_point(row), point = common_point(there);
   if (!is_part(own, point)) return false;
-  // If another row of the method has the point's names, the keys apply to the method.
+  // If another row of the method is at this point by its names, the keys apply to the method.
   const auto is_rival = [&](const ResultRow* other) {
     return other != &row && other->method == row.method && common_point(*other) == point;
   };
   if (std::ranges::any_of(rows, is_rival)) return false;
   const std::vector<std::string> differing = differing_keys(row, there);
   if (differing.empty()) return true;
-  // At one point the file may have the same value as the method's override.
+  // At one point of the sweep the file's value may equal the method's override.
   const auto stands_at = [&](const ResultRow* other) {
     return common_point(*other).size() == point.size() && differing_keys(row, *other).empty();
   };
@@ -240,7 +241,7 @@ const ResultRow* row_to_compare_with(std::span<const ResultRow> rows, const Resu
   if (found.size() < 2) return found.empty() ? nullptr : found.front();
   std::string labels;
   for (const ResultRow* other : found) labels += fmt::format("{}\"{}\"", labels.empty() ? "" : ", ", other->label);
-  throw std::invalid_argument(fmt::format("\"{}\" is one of several: {}; name one of them", against, labels));
+  throw std::invalid_argument(fmt::format("\"{}\" is ambiguous: it can mean {}; name one of them", against, labels));
 }
 
 }  // namespace syncopate

@@ -38,15 +38,14 @@ std::vector<double> values_of(const ResultRow& row, const Measure& measure, std:
 
 bool is_time_to_target(const Measure& measure) { return std::string_view(measure.name) == "time_to_target_s"; }
 
-// The earliest end of the row's runs if none reached the target; else nullopt.
+// The earliest end of the row's runs if none of them reached the target; otherwise nullopt.
 std::optional<double> missed_until_s(const ResultRow& row) {
   const std::vector<TimeToReach> times = times_to_target(row);
   if (times.empty() || std::ranges::any_of(times, &TimeToReach::is_reached)) return {};
   return std::ranges::min(times, {}, &TimeToReach::time_s).time_s;
 }
 
-// Whether each of the row's runs ended no earlier than the other row's run of the same seed reached the target. Seeds
-// that only one row has do not count.
+// Whether, for each common seed, the row's run ended at or after the time when the other row's run reached the target.
 bool outlasts(const ResultRow& row, const ResultRow& other) {
   return std::ranges::all_of(row.runs, [&](const RunSummary& run) {
     const auto found = std::ranges::find(other.runs, run.seed, &RunSummary::seed);
@@ -55,8 +54,7 @@ bool outlasts(const ResultRow& row, const ResultRow& other) {
   });
 }
 
-// Ranks rows by the measure. For times to the target, rows without a run that reached it rank last, since they have no
-// time.
+// Ranks rows by the measure. In rankings by time to the target, rows without a run that reached it rank last.
 Ranking ranking_of(const Named& point, const std::vector<const ResultRow*>& rows, const Measure& measure) {
   Ranking ranking{.point = run_label("", point), .rows = {}};
   ranking.point.erase(0, std::min(ranking.point.size(), ranking.point.find_first_not_of(", ")));
@@ -88,13 +86,13 @@ struct PointRows {
   std::vector<const ResultRow*> rows;
 };
 
-// Whether two rows of one name are at one point, which no single file can have made.
+// Whether two rows of a point have the same name. One experiment file cannot make such rows, but several can.
 bool has_twins(const std::vector<const ResultRow*>& rows) {
   std::set<std::string> known;
   return std::ranges::any_of(rows, [&](const ResultRow* row) { return !known.insert(name_of(*row)).second; });
 }
 
-// Adds the row to the place with its configuration, or to a new place that is named after the configuration.
+// Adds the row to the point with its configuration, or to a new point that is named after the configuration.
 void add_by_configuration(std::vector<PointRows>& places, const ResultRow* row) {
   const auto is_same = [&](const PointRows& place) { return differing_keys(*row, *place.rows.front()).empty(); };
   const auto found = std::ranges::find_if(places, is_same);
@@ -106,7 +104,7 @@ void add_by_configuration(std::vector<PointRows>& places, const ResultRow* row) 
   places.push_back(std::move(place));
 }
 
-// Points that have all names of swept keys, then points of runs made outside the sweep.
+// The points of the sweep, followed by points of runs that were made outside the sweep.
 std::vector<PointRows> places_of(const std::vector<const ResultRow*>& rows) {
   std::size_t names = 0;
   for (const ResultRow* row : rows) names = std::max(names, common_point(*row).size());
@@ -184,7 +182,7 @@ Statistics over(std::span<const RunSummary> seeds, const Value& value) {
 // The mean with three digits and an SI prefix, so that a column of counts stays narrow.
 std::string scaled_text(const Statistics& statistics) {
   if (statistics.n == 0) return "-";
-  constexpr double rounds_to_1 = 0.9995;  // three digits round it to 1
+  constexpr double rounds_to_1 = 0.9995;  // numbers from here on round to 1 with three digits
   for (const auto& [factor, prefix] :
        {std::pair{1e18, "E"}, {1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}})
     if (std::abs(statistics.mean) >= rounds_to_1 * factor)
@@ -202,13 +200,13 @@ struct Column {
   std::string heading;
   std::string (*text)(const Statistics&);
   Value value;
-  bool shows_zeros = true;                                         // false: left out if it is 0 in all rows
-  std::string (*of_seeds)(std::span<const RunSummary>) = nullptr;  // replaces `text` for values that are no means
-  bool shows_alone = true;                                         // false: left out if no run has a prediction
+  bool shows_zeros = true;                                         // false: omitted if it is 0 in all rows
+  std::string (*of_seeds)(std::span<const RunSummary>) = nullptr;  // replaces `text` for columns that are not means
+  bool shows_alone = true;                                         // false: omitted if no run has a prediction
 };
 
 // The simulated time, and in brackets the time by the method's formula, as means over seeds. If there are several
-// formulas, the last one is shown, which assumes least.
+// formulas, the last one is shown, because it makes the fewest assumptions.
 std::string step_time_text(std::span<const RunSummary> seeds) {
   const auto simulated = over(seeds, &RunSummary::step_time_s);
   const auto predicted = over(seeds, [](const RunSummary& run) {
@@ -225,7 +223,7 @@ std::vector<Column> columns_of_values(const std::string& clock) {
       {"accuracy\n%", in_percent, &RunSummary::final_test_accuracy},
       {"test\nloss", mean_and_deviation, &RunSummary::final_test_loss},
       {"time\ns", mean_and_deviation, &RunSummary::end_time_s},
-      {"to target\ns", nullptr, {}, true, time_to_target_text},  // not a mean over seeds, because times are censored
+      {"to target\ns", nullptr, {}, true, time_to_target_text},  // no mean over seeds, because times are censored
       {"s/step\n(formula)", nullptr, {}, true, step_time_text, false},
       {"dropped\n%", in_percent, &RunSummary::drop_rate},
       {"staleness\nsteps", mean_and_deviation, &RunSummary::mean_staleness, false},
@@ -236,14 +234,14 @@ std::vector<Column> columns_of_values(const std::string& clock) {
   };
 }
 
-using Methods = std::map<std::string, std::string>;  // names by the names that runs use
+using Methods = std::map<std::string, std::string>;  // shown names by the names in the runs
 const std::string& method_of(const RunSummary& run, const Methods& named) {
   const auto found = named.find(run.method);
   return found == named.end() ? run.method : found->second;
 }
 
-// Lists the formulas of the times in brackets, one per line, with the methods that use them. A method with several
-// formulas is listed by rows.
+// Lists the formulas of the times in brackets, one per line, with the methods that use them. If rows of a method use
+// different formulas, lists the rows instead of the method.
 std::string formulas_text(std::span<const RunSummary> runs, const Methods& named) {
   std::map<std::string, std::set<std::string>> formulas_of;  // by method
   const auto formula_of = [](const RunSummary& run) { return run.predicted.back().prediction.formula; };
@@ -291,8 +289,8 @@ std::string own_training_of(const RunSummary& run) {
   return keys;
 }
 
-// Overrides of [training], one line per row. Three or more rows of a method with the same overrides share a line.
-// Leaves out swept keys, which the table shows.
+// Lists the rows' overrides of [training], one line per row. Three or more rows of a method with the same overrides
+// share a line. Leaves out swept keys, which the table shows.
 std::string own_training_text(const std::vector<std::pair<std::string, Seeds>>& rows, const Methods& named) {
   std::map<std::string, int> number;                             // rows by method
   std::map<std::pair<std::string, std::string>, int> with_keys;  // rows by method and overrides
@@ -347,18 +345,19 @@ std::string cell(const Column& column, const Seeds& seeds) {
 
 using Columns = std::map<std::string, std::string>;
 
-// A text without TOML's quotes; other values are unchanged.
+// The value without TOML's quotes if it is a text; other values are unchanged.
 std::string plain(const std::string& value) {
   const bool is_text = value.size() >= 2 && value.front() == '"' && value.back() == '"';
   return is_text ? value.substr(1, value.size() - 2) : value;
 }
 
-// "method.threshold_s" for methods.DropCompute.threshold_s: the method has a separate column.
+// The column of a swept key: "method.threshold_s" for methods.DropCompute.threshold_s, since the method has a column of
+// its own.
 std::string column_of(const std::string& swept_key) {
   std::vector<std::string> path;
   try {
     path = split_key(swept_key);
-  } catch (const KeyPathFault&) {  // the program did not write this key, so it stays as it is
+  } catch (const KeyPathFault&) {  // a key that this program did not write is unchanged
   }
   if (path.size() < 3 || path.front() != "methods") return swept_key;
   std::string column = "method";
@@ -385,7 +384,7 @@ std::string short_names(const std::vector<std::string>& keys) {
   return text;
 }
 
-// Explains the mean if trials missed their target; otherwise empty.
+// Says how the mean is restricted if trials missed their target; otherwise empty.
 std::string restriction(const TunedMethod& method, const TriedSetting& chosen) {
   if (!method.horizon) return {};
   return fmt::format(", restricted to {}, by which {} of its {} trials reached the target",
@@ -414,7 +413,8 @@ bool RankedRow::is_behind() const {
 
 std::vector<Ranking> rankings(std::span<const ResultRow> rows, const Measure& measure) {
   if (measure.better == Better::neither)
-    throw std::invalid_argument(fmt::format("of {} neither more nor less is better", measure.name));
+    throw std::invalid_argument(
+        fmt::format("cannot rank by {}: neither larger nor smaller values are better", measure.name));
   std::vector<const ResultRow*> ranked;
   for (const ResultRow& row : rows) {
     const bool has_times = is_time_to_target(measure) && !times_to_target(row).empty();
@@ -468,20 +468,18 @@ TextTable which_when_table(std::span<const Ranking> rankings) {
 std::string ranking_notes(const Measure& measure) {
   const std::string restricted =
       is_time_to_target(measure)
-          ? "Times to the target are restricted means, up to when they are known of all runs of a point's methods "
-            "that\n"
-            "reached it; (k/n): k of n runs reached it. > T (0/n): no run did, and the first ended at T; the method "
-            "is\n"
-            "behind if all its runs went on beyond the best's times, and its difference has no interval.\n"
+          ? "Times to the target are restricted means: later and unknown times count as the time of the first run that "
+            "ended\nwithout reaching the target, at each point. (k/n): k of n runs reached the target by then. "
+            "> T (0/n): no run of the\nmethod reached it, and the first one ended at T; its difference has no "
+            "interval, and it is behind if all its runs\nended later than the best method reached the target.\n"
           : "";
   return restricted +
          fmt::format(
-             "By {}, {} is better. In brackets: the 95 % interval of the mean difference over common seeds (Student's "
-             "t).\n"
-             "*, and \"behind\": it excludes that both are alike, and so does the sign-flip test, where 6 seeds or "
-             "more let "
-             "it;\n"
-             "else the two are not told apart. That the best was chosen by the same runs is not in the intervals.\n",
+             "Ranked by {}; {} is better. In brackets: the 95 % interval of the mean difference over common seeds "
+             "(Student's\nt). A method with * is behind the best one: the interval excludes 0, and with 6 to 20 seeds "
+             "so "
+             "does the sign-flip\ntest. The other methods are not told apart from the best one. The intervals "
+             "ignore that the same runs chose it.\n",
              measure.name, measure.better == Better::more ? "more" : "less");
 }
 
@@ -564,9 +562,9 @@ ResultTable result_columns(std::span<const RunSummary> runs, const std::string& 
   const auto has_target = [](const RunSummary& run) { return run.time_to_target.has_value(); };
   const auto has_reached = [&](const RunSummary& run) { return has_target(run) && run.time_to_target->time_s; };
   if (censored && std::ranges::none_of(runs, has_reached))
-    result.notes += "No run reached the target: > T (0/n): none of n seeds had by time T.\n";
+    result.notes += "No run reached the target. > T (0/n): none of n seeds reached it by time T.\n";
   else if (censored)
-    result.notes += "> T (k/n): k of n seeds reached the target; the others had not by time T.\n";
+    result.notes += "> T (k/n): k of n seeds reached the target; the others did not reach it by time T.\n";
   return result;
 }
 
@@ -604,9 +602,8 @@ std::string failure_table(std::span<const RunSummary> runs, std::size_t width) {
 
 std::string note_of_sampled() {
   return fmt::format(
-      "\"sampled\": by the delays of up to {} of the run's own steps; where a run has no more steps than that, "
-      "agreement\n"
-      "with the formula shows nothing.\n",
+      "\"sampled\": the formula uses the delays of up to {} of the run's own steps. For runs with no more steps than "
+      "that,\nagreement with the formula is no evidence.\n",
       most_sampled_steps);
 }
 
@@ -666,7 +663,7 @@ std::string tuning_lines(const Tuning& tuning) {
   std::string text;
   for (const TunedMethod& method : tuning.methods) text += line_of(method, tuning);
   if (!text.empty() && !tuning.where.empty())
-    text += fmt::format("Settings were found at \"{}\", and kept elsewhere.\n", values_text(tuning.where));
+    text += fmt::format("Settings were tuned at \"{}\" and used at all points.\n", values_text(tuning.where));
   return text;
 }
 
@@ -676,8 +673,8 @@ std::string tuning_lines(const std::filesystem::path& experiment_directory, bool
   if (!text) return {};
   if (const auto tuning = tuning_from_json(*text)) return tuning_lines(*tuning);
   throw ResultsDirectoryFault(fmt::format(
-      "{}: is no list of trials of schema version {}, or is no longer as it was written; the experiment's next start "
-      "writes it anew",
+      "{}: is not a list of trials of schema version {}, or was changed after it was written; the experiment's next "
+      "start writes it again",
       file.string(), tuning_schema_version));
 }
 

@@ -22,7 +22,8 @@ std::optional<Step> planned_steps(const Run& run) {
 
 namespace {
 
-// "threshold_s" for methods.drop.threshold_s; "delays.0" for delays.0, since a number alone says nothing.
+// The last part of a key: "threshold_s" for methods.drop.threshold_s. "delays.0" for delays.0, since a number alone
+// says nothing.
 std::string_view last_name(std::string_view key) {
   const std::size_t dot = key.rfind('.');
   if (dot == key.npos) return key;
@@ -33,7 +34,7 @@ std::string_view last_name(std::string_view key) {
 
 constexpr std::array<std::pair<double, char>, 3> sizes = {{{1e9, 'G'}, {1e6, 'M'}, {1e3, 'k'}}};
 
-// "1.25G"; nullopt if six digits are not exact, or the number is below 1000.
+// "1.25G" for 1250000000; nullopt if six digits would round the number, or if it is below 1000.
 std::optional<std::string> in_thousands(double number) {
   constexpr double rounding = 1e-12;
   for (const auto& [size, letter] : sizes) {
@@ -45,7 +46,7 @@ std::optional<std::string> in_thousands(double number) {
   return {};
 }
 
-// "1.25G" for 1250000000.0, as in figures.
+// Shortens numbers from 10000 as figures do: "1.25G" for 1250000000.0.
 std::string short_value(const std::string& value) {
   constexpr double shortened_from = 1e4;
   const std::optional<double> number = number_in(value);
@@ -60,8 +61,8 @@ bool is_rate(const std::string& value) {
   return unit == "bit/s" || unit == "B/s" || unit == "bytes/s";
 }
 
-// The text of a value that needs no key: a variant, or "10 Gbit/s" for a bandwidth, also if it is given in bytes. Empty
-// for other values. Figures have the same rule (plots/comparison.py).
+// The text of a value that is clear without its key: a variant, or a bandwidth as "10 Gbit/s", even if the file gives
+// it in bytes. Empty for other values. Figures use the same rule (plots/comparison.py).
 std::string alone(const std::string& key, const std::string& value) {
   if (key == "variant") return value;
   if (!key.ends_with("bandwidth_bytes_per_s")) return {};
@@ -107,7 +108,7 @@ std::optional<SampledTimes> sample_times(const Run& run) {
   if (!run.cluster.compute_time->has_finite_mean()) return std::nullopt;
   try {
     return sample_times(*run.cluster.compute_time, run.cluster.workers, run.cluster.micro_batches, planned_steps(run));
-  } catch (const RunFailure&) {  // a trace ends, although the run may need fewer steps than the sample
+  } catch (const RunFailure&) {  // a trace is shorter than the sample; the run itself may need fewer steps
     return std::nullopt;
   }
 }
@@ -116,9 +117,9 @@ KnownExchanges known_exchanges(const Run& run) {
   const auto& compression = run.algorithm->compression();
   const std::vector<ParameterTensor>& tensors = run.training.tensors;
   if (compression && compression->needs_tensors && tensors.empty())
-    return {.why_none = "its packets depend on the model's tensors, which are not known before it is made"};
+    return {.why_none = "its messages depend on the model's tensors, which are unknown before the model is built"};
   if (compression && compression->follows_values)
-    return {.why_none = "what it sends depends on the tokens of each step"};
+    return {.why_none = "the sizes of its messages depend on the tokens of each step"};
   try {
     const int workers = run.cluster.workers, slices = run.algorithm->traits().compressed_slices();
     const Bytes bytes = run.training.parameter_bytes;
@@ -150,19 +151,19 @@ bool ends_by_steps(const Budget& budget) { return budget.steps && !budget.second
 FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes>& times) {
   const Traits traits = run.algorithm->traits();
   if (!traits.has_formulas) return {};
-  // Without a worker the maximum is over fewer workers, which no formula models.
-  if (!run.cluster.data_of.empty()) return {.why_none = "workers that run out of data change who is waited for"};
-  if (run.cluster.outages) return {.why_none = "outages change who is waited for"};
-  if (run.cluster.pauses) return {.why_none = "sleeps and trailing work overlap with what comes next"};
+  // Once a worker has run out of data, a step waits for the slowest of fewer workers. No formula models this.
+  if (!run.cluster.data_of.empty()) return {.why_none = "workers run out of data, so later steps wait for fewer"};
+  if (run.cluster.outages) return {.why_none = "outages change which workers a step waits for"};
+  if (run.cluster.pauses) return {.why_none = "sleeps and trailing work overlap with the next step"};
   KnownExchanges exchanges = known_exchanges(run);
   if (!exchanges.why_none.empty()) return {.why_none = exchanges.why_none};
   if (!times && !run.cluster.compute_time->has_finite_mean())
-    return {.why_none = "a micro-batch has no expected duration"};
-  if (!times) return {.why_none = "the trace is too short for a sample of its steps"};
-  // The warm-up's share of the steps is unknown without their number.
+    return {.why_none = "the duration of a micro-batch has no finite mean"};
+  if (!times) return {.why_none = "the trace has too few steps for a sample"};
+  // Without the number of steps, the warm-up's share of them is unknown.
   if (const auto& compression = run.algorithm->compression();
       compression && compression->warmup_steps > 0 && !ends_by_steps(run.budget))
-    return {.why_none = "how much of it is its compression's warm-up is known where steps alone end it"};
+    return {.why_none = "the share of the compression's warm-up is unknown unless budget.steps is the only limit"};
   const PredictionInput input{.workers = run.cluster.workers,
                               .micro_batches = run.cluster.micro_batches,
                               .times = *times,
@@ -178,7 +179,7 @@ FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes
   FormulaTimes result;
   Forecast forecast = run.algorithm->forecast(input);
   if (run.cluster.network->overlap() && !forecast.minds_overlap && !forecast.predictions.empty())
-    return {.why_none = "what is left of an exchange depends on when each worker has each bucket"};
+    return {.why_none = "the time that overlap hides depends on when each worker finishes each bucket"};
   if (traits.sends_messages() && run.cluster.network->has_shared_links() && !forecast.predictions.empty())
     return {.why_none = "messages wait on shared links"};
   for (Prediction& prediction : forecast.predictions) {

@@ -1,5 +1,5 @@
-// A run: a method on a cluster, with network, model, budget, and the plan of its records. Plain data: the sections of
-// an experiment file fill it in, and the clusters execute it.
+// A run is one method on one cluster, with its network, model and budget, and the plan of what is recorded. It is plain
+// data: the sections of an experiment file fill it in, and the clusters execute it.
 #pragma once
 
 #include <cstddef>
@@ -37,10 +37,10 @@ struct ClusterPlan {
   int micro_batches = 1;
   std::vector<std::optional<Step>> data_of{};  // steps after which a worker has used up its data; empty: never
   Pace pace = Pace::inject;
-  bool to_be_measured = false;                     // micro_batch_s is not known yet, so the run cannot be made
+  bool to_be_measured = false;                     // micro_batch_s is not measured yet, so the run cannot start
   std::optional<double> measured_micro_batch_s{};  // measured micro_batch_s; the mean if it depends on lengths
   std::optional<ContentCost> content_cost{};       // micro_batch_s as a function of lengths
-  std::optional<LengthFit> measured_fit{};         // how well that line fits, if it was measured for this run
+  std::optional<LengthFit> measured_fit{};         // how well content_cost fits, if it was measured for this run
   std::shared_ptr<const ComputeTime> compute_time{};
   std::shared_ptr<const Pauses> pauses{};       // null: none; only on the simulated cluster
   std::shared_ptr<const OutagePlan> outages{};  // null: none
@@ -52,7 +52,7 @@ struct TrainingPlan {
   bool trains_network = false;                                         // LibTorch computes the model
   std::function<std::shared_ptr<const Objective>()> make_objective{};  // loads data; null result: time-only
   std::function<std::shared_ptr<const SampleKinds>()> make_kinds{};    // loads data; empty: none
-  Bytes parameter_bytes{};                                             // 4 P: what collectives carry
+  Bytes parameter_bytes{};                                             // 4 P, for P parameters
   ObjectiveMemory memory{};                                            // memory that the objective needs; not hashed
   std::vector<ParameterTensor> tensors{};                              // empty: unknown before the objective exists
   std::int64_t samples_per_micro_batch = 1;
@@ -64,12 +64,12 @@ struct TrainingPlan {
 struct EvaluationPlan {
   Step every_steps{};  // write a row of metrics.csv whenever this many steps have passed, and at the end
   // Or write a row at each multiple of this time on the cluster's clock (0: not by time). The row evaluates the first
-  // model that is published at or after the multiple, at that model's time. Workers with own models contribute the one
-  // after their first step that ends at or after it (ModelsByTime). Nothing is interpolated: if no model is published
-  // between two multiples, they share one row.
+  // model that is published at or after the multiple, at that model's time. If workers have their own models, each
+  // contributes its model after its first step that ends at or after the multiple (ModelsByTime). Nothing is
+  // interpolated: if no model is published between two multiples, they share one row.
   Duration every_duration{};
   std::int64_t train_samples = 10000;
-  std::optional<double> target_accuracy;  // for "time to target", fraction
+  std::optional<double> target_accuracy;  // for the time to the target; a fraction
   std::optional<double> target_loss;
   bool targets_validation = false;  // targets refer to the validation samples, not to the test set
 };
@@ -82,10 +82,10 @@ struct MeasurementPlan {
   bool consensus_distance = false;
 };
 
-// Files that a run writes beside its rows. They do not change what a run computes, so they are not hashed: a finished
-// run is repeated only if it lacks a requested file.
+// Optional files of a run's directory. They do not change what the run computes, so they are not part of its hash. A
+// finished run is repeated only if it lacks a requested file.
 struct RecordingPlan {
-  bool trace = false;                     // trace.json.gz; it ends at the first of the next two limits
+  bool trace = false;                     // trace.json.gz; it ends at one of the next two limits
   std::optional<double> trace_seconds{};  // seconds on the cluster's clock
   std::int64_t trace_events = 100'000;
   std::optional<bool> durations{};  // durations.csv.gz; not set: only under MPI
@@ -113,8 +113,8 @@ struct Run {
   std::uint64_t seed = 0;
   std::string resolved_toml;   // the whole resolved configuration of this run alone
   std::string hash;            // its configuration_hash, which names its directory
-  std::string setting;         // hash without the method, and without times that are still to be measured: runs that
-                               // share it have the same delays
+  std::string setting;         // hash without the method, and without times that are still to be measured; runs with
+                               // the same setting have the same delays
   std::string fingerprint{};   // hash of the computation, without the names of experiment and method
   std::string timing_class{};  // the text of timing_class()
   bool is_trial = false;       // whether it is a trial of tuning; not hashed
@@ -127,11 +127,11 @@ struct Run {
   RecordingPlan recording;      // not hashed
   CheckpointPlan checkpoint{};  // not hashed
   std::shared_ptr<const Algorithm> algorithm;
-  std::shared_ptr<const Run> common_phase{};  // the run from whose end this one starts; null: none
-  std::vector<TakenElements> taken{};         // the parameters that this run takes from that phase; empty: all
-  std::string solved{};                       // the target and result of a solved number of the method; empty: none
+  std::shared_ptr<const Run> common_phase{};  // the run whose last model this one starts from
+  std::vector<TakenElements> taken{};         // parameters to take from common_phase; empty: all
+  std::string solved{};                       // "period.steps = 9 makes 60 rounds", if solved for; empty: none
 
-  // The step from which all workers behave alike (Traits).
+  // The step from which on all workers behave identically between collectives (Traits); nullopt: never.
   std::optional<Step> lockstep_from_step() const {
     return cluster.data_of.empty() ? algorithm->traits().lockstep_under(budget) : std::nullopt;
   }
@@ -140,21 +140,22 @@ struct Run {
 // The steps of the run's budget, if it limits steps or samples.
 std::optional<Step> planned_steps(const Run& run);
 
-// The number that the whole text represents; nullopt for other texts.
+// Parses a text that is a number and nothing else; nullopt for other texts.
 std::optional<double> number_in(std::string_view text);
 
-// A run's label in tables and lines: the method and the swept values with the last part of their keys, "DropCompute,
-// threshold_s = 0.07". Variants, and rates with a unit, have no key: "DropCompute, 10 Gbit/s".
+// A run's label in tables and progress lines: the method, and each swept value with the last part of its key, as in
+// "DropCompute, threshold_s = 0.07". Variants and bandwidths appear without their key: "DropCompute, 10 Gbit/s".
 std::string run_label(const std::string& method, const std::vector<std::pair<std::string, std::string>>& sweep);
 
 // The part of a resolved configuration that determines how long this machine takes for a micro-batch: model and data
-// set with their settings, and the size of a micro-batch. Equal texts take about the same time.
+// set with their settings, and the size of a micro-batch. Micro-batches of runs with equal texts take about equally
+// long.
 std::string timing_class(const TomlNode& resolved);
 
 // Version of the program's results. It is part of every run's hash, so that outdated results are not reused. Raise it
-// with each change that alters the times, models or accounts of some run; changes of file formats belong to
-// results_schema_version. The test that compares with tests/golden/results_by_version/ shows when that is needed. List
-// the changed runs in experiments/sections/run_hash.cpp: all others keep their hash.
+// with each change that alters the times, models or accounts of some run. For changes of file formats raise
+// results_schema_version instead. The test that compares with tests/golden/results_by_version/ fails if you must raise
+// it. List the changed runs in experiments/sections/run_hash.cpp: all others keep their hash.
 inline constexpr int results_version = 7;
 
 // From this version on, a run's hash contains the version of the newest change that altered this run.
@@ -166,10 +167,11 @@ struct FormulaTime {
   std::optional<double> total_time_s;  // time until the budget is used up; none if only bytes limit it
 };
 
-// A sample of the run's compute times; nullopt if a micro-batch has no expected duration, or a trace is too short.
+// Samples the run's compute times. nullopt if a micro-batch has no finite expected duration, or a trace is too short.
 std::optional<SampledTimes> sample_times(const Run& run);
 
-// Exchanges of a run's compressed communication; none if it is dense, or unknown before the model exists.
+// The messages of a run's compressed communication. Without compression all members are empty. If the messages are
+// unknown before the model exists, why_none says so.
 struct KnownExchanges {
   std::vector<ExchangesFrom> all{};    // exchanges of sums
   std::vector<Exchange> of_average{};  // exchanges of averages, slice after slice
@@ -178,9 +180,9 @@ struct KnownExchanges {
 };
 KnownExchanges known_exchanges(const Run& run);
 
-// The number of steps after which the run's pace is constant.
+// The number of steps at the start, such as a warm-up, after which the mean time of a step no longer changes.
 Step settles_after(const Run& run);
-// Whether only a number of steps ends the run.
+// Whether the number of steps is the budget's only limit.
 bool ends_by_steps(const Budget& budget);
 
 struct FormulaTimes {
@@ -188,7 +190,7 @@ struct FormulaTimes {
   std::string why_none;  // if there are none
 };
 
-// All formulas of the run's method. `times`: a sample of its compute times, if there is one.
+// Evaluates all formulas of the run's method. `times`: a sample of the run's compute times, if there is one.
 FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes>& times);
 
 }  // namespace syncopate

@@ -41,13 +41,13 @@ const char* what_helps(int error) {
     case EFBIG:
       return "allow larger files (ulimit -f), or name another directory with --results";
     case EISDIR:
-      return "remove the directory that has its name";
+      return "remove the directory of that name";
     case EROFS:
     case EACCES:
     case EPERM:
-      return "make it readable and writable, with the folders above, or name another directory with --results";
+      return "make it and the folders above readable and writable, or name another directory with --results";
     default:
-      return "see to the disk, or name another directory with --results";
+      return "check the disk, or name another directory with --results";
   }
 }
 
@@ -62,7 +62,7 @@ void remove_aside(const fs::path& aside) {
   fs::remove(aside, ignored);
 }
 
-// The file system's own time, since the clocks of hosts may differ.
+// The time by the file system's clock, because the clocks of hosts may differ.
 std::optional<fs::file_time_type> time_of_file_system(const fs::path& directory) {
   std::error_code error, ignored;
   const fs::path probe = hidden_sibling(directory / "clock", partial_kind);
@@ -72,8 +72,8 @@ std::optional<fs::file_time_type> time_of_file_system(const fs::path& directory)
   return error ? std::nullopt : std::optional(now);
 }
 
-// Files of an unknown process count as leftovers after this time. A process that writes changes its files, or names
-// them, within seconds.
+// Files of an unknown process count as leftovers if they have not changed for this time. A living process changes or
+// renames its files within seconds.
 constexpr std::chrono::hours lost_after{24};
 
 bool has_not_changed_lately(const fs::path& path) {
@@ -84,7 +84,7 @@ bool has_not_changed_lately(const fs::path& path) {
   return !error && now && *now - changed > lost_after;
 }
 
-// The hidden name if no process works on the file or directory any more; else nullopt.
+// The hidden name if no process works on the file or directory any more; otherwise nullopt.
 std::optional<HiddenName> as_leftover(const fs::path& path) {
   auto hidden = read_hidden_name(path.filename().string());
   if (!hidden || hidden->state == ProcessState::gone) return hidden;
@@ -95,7 +95,8 @@ void sync_directory(const fs::path& directory) {
   Descriptor(directory.empty() ? fs::path(".") : directory, O_RDONLY | O_DIRECTORY).sync();
 }
 
-// Holds off the end of the process: a last act then finds every name, and no name appears after it.
+// Creates the file while the end of the process is held off. So the cleanup at the end (LastAct) finds every file that
+// was created, and no file appears after it.
 Descriptor create_file(const fs::path& path) {
   const auto held = hold_off_end();
   return {path, O_WRONLY | O_CREAT | O_EXCL};
@@ -107,7 +108,7 @@ void write_file(const fs::path& path, std::string_view contents) {
   file.sync();
 }
 
-// Only one thread removes a directory at a time: two at once would leave part of it.
+// Only one thread may remove a directory at a time: two at once would leave part of it.
 void remove_hidden(const fs::path& directory) {
   const auto held = hold_off_end();
   std::error_code ignored;  // remove_leftovers removes the rest
@@ -136,9 +137,9 @@ void give_name(const fs::path& written, const fs::path& directory, const fs::pat
 }
 
 // Returns false if a finished directory has the name already. A plain rename fails on an existing directory, so only
-// one of several processes succeeds. A directory that was moved away is checked again: without a lock, another process
-// may have published a finished run after the first check. While it is away, a third process could publish; only the
-// lock prevents it.
+// one of several processes succeeds. An unfinished directory is moved away and then checked again: without a lock,
+// another process may have published a finished run after the first check. While the directory is away, a third process
+// could publish. Only the lock prevents this.
 bool give_free_name(const fs::path& written, const fs::path& directory, const fs::path& former, const IsDone& is_done) {
   const Descriptor above(directory.parent_path(), O_RDONLY | O_DIRECTORY);
   above.lock();
@@ -157,14 +158,14 @@ bool give_free_name(const fs::path& written, const fs::path& directory, const fs
     if (error) throw fs::filesystem_error("cannot replace", directory, former, error);
     if (is_done(former)) {
       fs::rename(former, directory, error);
-      if (error) fs::remove_all(former, ignored);  // another process has published one meanwhile
+      if (error) fs::remove_all(former, ignored);  // another process has published the run meanwhile
       return false;
     }
     fs::remove_all(former, ignored);
   }
 }
 
-// Creates the directory and those above it, and syncs each name.
+// Creates the directory and missing ones above it, and syncs each name.
 void create_lasting(const fs::path& directory) {
   if (directory.empty() || fs::exists(directory)) return;
   create_lasting(directory.parent_path());
@@ -175,7 +176,8 @@ void create_lasting(const fs::path& directory) {
   throw ResultsDirectoryFault(fmt::format("{}: {}: {}", path.string(), what, error.message()));
 }
 
-// Throws a fault that names the first part of the path that is no directory; "Not a directory" alone does not name it.
+// Creates the directory. The fault that it throws names the first part of the path that is not a directory; the
+// system's "Not a directory" does not name it.
 void create(const fs::path& path) {
   std::error_code error;
   fs::create_directories(path, error);
@@ -200,7 +202,8 @@ void require_access(const fs::path& directory) {
   };
   if (is_missing()) return;
   if (const std::string why = why_no_directory(directory); !why.empty() && !is_missing())  // another process renamed it
-    throw ResultsDirectoryFault(fmt::format("{}: {}; results belong there", directory.string(), why));
+    throw ResultsDirectoryFault(
+        fmt::format("{}: {}; must be a directory, because results are written there", directory.string(), why));
   if (access(directory.c_str(), R_OK | W_OK | X_OK) != 0 && errno != ENOENT)
     fault(directory, "cannot read and write the results directory (--results names another one)",
           std::error_code(errno, std::generic_category()));
@@ -217,7 +220,8 @@ std::string with_hash(std::string slug, std::string_view text) {
   return (slug.empty() ? "unnamed" : slug) + hash;
 }
 
-// give(written, former) names the new directory and returns whether it did. Afterwards `written` is gone in any case.
+// give(written, former) gives the new directory its name and returns true, or returns false. In both cases `written` no
+// longer exists after this function.
 template <class Give>
 bool write_and_name(const fs::path& directory, const FileContents& files, const Give& give) {
   const fs::path written = hidden_sibling(directory, partial_kind), former = hidden_sibling(directory, replaced_kind);
@@ -257,17 +261,17 @@ struct Digest {
   std::string text() const { return fmt::format("{:08x}", crc); }
 };
 
-// How the file differs from its entry in the list; empty if it does not.
+// How the file differs from its entry in the list of files; empty if it does not.
 std::string wrong_with(const fs::path& path, const Json& entry) {
   const auto bytes = entry.at("bytes").get<std::uint64_t>();
   const auto crc = entry.at("crc32").get<std::string>();
   try {
     OwnFile file(path);
-    if (file.size() != bytes) return fmt::format("has {} bytes, where {} were written", file.size(), bytes);
+    if (file.size() != bytes) return fmt::format("has {} bytes, but {} were written", file.size(), bytes);
     Digest digest;
     std::vector<char> piece(1 << 18);  // durations and traces may be large
     while (const std::size_t got = file.read(piece.data(), piece.size())) digest.add({piece.data(), got});
-    return digest.text() == crc ? "" : "has other contents than were written: its digest differs";
+    return digest.text() == crc ? "" : "has changed since it was written: its digest differs";
   } catch (const std::runtime_error& problem) {
     return problem.what();
   }
@@ -280,7 +284,7 @@ constexpr int process = 1;  // viewers show process and thread 0 as idle
 constexpr std::array<const char*, activities> colours = {"thread_state_running", "terrible", "grey",
                                                          "thread_state_runnable", "black"};
 
-// A double that gives the right nanosecond whether a reader rounds or truncates.
+// The time as a double from which a reader gets the right nanosecond, whether it rounds or truncates.
 double microseconds(Time time) {
   const auto exact_ns = static_cast<double>(time.time_since_epoch().count());
   double us = exact_ns / 1e3;
@@ -288,7 +292,7 @@ double microseconds(Time time) {
   return us;
 }
 
-// A duration for which begin + duration, added as doubles, does not exceed the next event's begin.
+// The duration of an event, chosen so that begin + duration in doubles does not exceed the next event's begin.
 double microseconds(Time from, Time to) {
   const double begin = microseconds(from), end = microseconds(to);
   double us = static_cast<double>((to - from).count()) / 1e3;
@@ -328,7 +332,7 @@ void append(std::string& text, const Span& span, int thread) {
   append(text, span.activity, category, thread, span.begin, span.end, span.what, more);
 }
 
-// Appends the transfers of a server's link as communication events.
+// Appends the transfers of a server's link as events of communication.
 void append(std::string& text, const Timeline& timeline, const std::vector<LinkUse>& transfers, bool is_in,
             int thread) {
   for (const LinkUse& transfer : transfers) {
@@ -353,7 +357,7 @@ Json other_data(const Timeline& timeline, const TraceTitle& title) {
           {"capped", timeline.capped}};
 }
 
-// Removes and returns the number before the next dot; nullopt for other texts.
+// Removes the number before the next dot from the text and returns it; nullopt if there is none.
 template <typename Number>
 std::optional<Number> take_number(std::string_view& text) {
   Number number = 0;
@@ -381,7 +385,7 @@ void Descriptor::write(std::string_view contents) const {
 }
 
 void Descriptor::sync() const {
-  if (fsync(number_) != 0 && errno != EINVAL) fail("cannot put on the disk", path_);
+  if (fsync(number_) != 0 && errno != EINVAL) fail("cannot sync", path_);
 }
 
 bool Descriptor::lock() const {
@@ -403,10 +407,10 @@ std::string disk_fault(const fs::path& directory, const fs::filesystem_error& pr
   if (problem.code() == std::errc::no_such_file_or_directory ||
       fs::status(directory, unknown).type() == fs::file_type::not_found)
     return fmt::format(
-        "{}: the results directory was removed while runs were made; the next start makes what is missing",
+        "{}: the results directory was removed while runs were made; the next start repeats the missing runs",
         directory.string());
   return fmt::format(
-      "{}: results cannot be written there: {}; {}; what is finished stays, and the next start makes the "
+      "{}: results cannot be written there: {}; {}; finished runs are kept, and the next start makes the "
       "rest",
       directory.string(), problem.code().message(), what_helps(problem.code().value()));
 }
@@ -558,10 +562,10 @@ fs::path run_directory(const fs::path& results, const Run& run, bool mpi) {
 void require_no_link(const fs::path& directory) {
   std::error_code error;
   if (!fs::is_symlink(directory, error)) return;
-  throw ResultsDirectoryFault(fmt::format(
-      "{}: is a link to {}; below the directory that --results names, results are not written through links: put a "
-      "directory there, or name another one with --results",
-      directory.string(), fs::read_symlink(directory, error).string()));
+  throw ResultsDirectoryFault(
+      fmt::format("{}: is a link to {}; results are not written through links below the directory of --results: put a "
+                  "directory there, or name another one with --results",
+                  directory.string(), fs::read_symlink(directory, error).string()));
 }
 
 void require_usable(const fs::path& results, std::span<const Run> runs) {
@@ -653,7 +657,7 @@ std::string damage_of(const fs::path& directory) {
     for (const auto& [name, entry] : json.at("files").items()) {
       const fs::path path = directory / name;
       if (name.empty() || path.filename() != name || name == "..")
-        return fmt::format("{}: lists {}, which leads elsewhere", list.string(), printable(name));
+        return fmt::format("{}: lists {}, which is outside the run's directory", list.string(), printable(name));
       if (const std::string wrong = wrong_with(path, entry); !wrong.empty())
         return fmt::format("{}: {}", path.string(), wrong);
     }
@@ -681,7 +685,7 @@ std::string trace_events(const Timeline& timeline, const TraceTitle& title) {
   text += ",\"traceEvents\":[\n";
   const std::string name = fmt::format("{}: {}, seed {}", title.experiment, title.method, title.seed);
   text += naming("process_name", 0, {{"name", name}});
-  // A thread for each participant; after a server's come those of its link.
+  // One thread per worker and server; a server's thread is followed by those of its link.
   const auto workers = static_cast<std::size_t>(timeline.workers);
   const auto thread_of = [&](std::size_t rank) {
     return static_cast<int>(rank + 1 + (rank > workers && !timeline.links.empty() ? 2 * (rank - workers) : 0));

@@ -28,8 +28,8 @@ class Descriptor {
   void write(std::string_view contents) const;
   // Ignores EINVAL: some file systems cannot sync directories, and need not.
   void sync() const;
-  // Waits until no other process, and no other Descriptor of this one, holds the lock. This object's destruction or the
-  // end of the process releases it. Returns false if the file system cannot lock directories (NFS).
+  // Waits until no other process and no other Descriptor of this process holds the lock. The lock is released when this
+  // object is destroyed or the process ends. Returns false if the file system cannot lock directories (NFS).
   bool lock() const;
 
  private:
@@ -40,22 +40,23 @@ class Descriptor {
 // Paths in a directory, unsorted. Stops at the first error and sets `error`.
 std::vector<std::filesystem::path> paths_in(const std::filesystem::path& directory, std::error_code& error);
 
-// One line that names the path that the disk refused, the reason and a remedy. `directory`: the experiment's directory,
-// below which a write failed.
+// A message of one line about a failed write below `directory`, the experiment's directory: the path, the reason and a
+// remedy.
 std::string disk_fault(const std::filesystem::path& directory, const std::filesystem::filesystem_error& problem);
 
-// Why a file of a run could not be written, and a remedy; what() alone for problems that do not concern the disk.
+// Why a file of a run could not be written, and a remedy. Only what() if the problem does not concern the disk.
 std::string disk_problem(const std::exception& problem);
 
-// Throws std::filesystem::filesystem_error if the directory is gone: a deleted directory is not recreated in part.
+// Throws std::filesystem::filesystem_error if the directory is gone, so that a deleted directory is not recreated in
+// part.
 void require_there(const std::filesystem::path& directory);
 
-// durations.csv: the duration of each completed micro-batch, for replay. Stopped micro-batches have no row.
-// worker,step,micro_batch,duration_s,added_s: sorted by the first three, repeated micro-batches by end. Seconds have
-// nine decimals, so that nanoseconds read back exactly.
+// durations.csv: the duration of each completed micro-batch, for replay. Stopped micro-batches have no row. The columns
+// are worker,step,micro_batch,duration_s,added_s. Rows are sorted by the first three, and those of a repeated
+// micro-batch by its end. Seconds have nine decimals, so that nanoseconds read back exactly.
 std::string durations_csv(std::vector<MicroBatchTime> durations);
 
-// metadata.json: machine, program and time of a run. No other file of a run contains times of the host.
+// metadata.json: machine, program and time of a run. It is the run's only file with times of the host.
 struct RunMetadata {
   std::string cluster;  // "simulated" or "mpi"
   int threads = 1;      // threads of the executor, per process
@@ -68,20 +69,21 @@ struct RunMetadata {
   std::string exit;                                // status of the run: finished, diverged, failed
   std::string hash;                                // hash of the resolved configuration
   std::string fingerprint{};                       // hash of what the run computes (Run)
-  std::string call{};                              // call of the processes that shared it; empty: one process made it
+  std::string call{};                              // launch whose processes shared runs (FailedAttempts); empty: none
   std::optional<double> measured_micro_batch_s{};  // cluster.micro_batch_s, if it was measured
-  std::optional<LengthFit> measured_fit{};         // how well lengths explain the times, if it is a function of them
+  std::optional<LengthFit> measured_fit{};         // how well lengths explain the times, if micro_batch_s is a function
+                                                   // of lengths
 };
 
 // Adds properties of the build and the machine.
 std::string to_json(const RunMetadata& metadata);
 
 // Replaces the file: writes and syncs a hidden sibling, then renames it. Replaces links and pipes of that name, too,
-// because in a shared folder they may lead to another user's file. The folder must exist. Throws std::system_error,
-// which names the file; the file is then unchanged.
+// because in a shared folder they may lead to another user's file. The folder must exist. If it throws
+// std::system_error, which names the file, the file is unchanged.
 void replace_file(const std::filesystem::path& file, std::string_view contents);
 
-// The same for a file that the user named: follows links, and writes to pipes and devices.
+// Like replace_file, but for a file that the user named: follows links, and writes to pipes and devices.
 void replace_named_file(const std::filesystem::path& file, std::string_view contents);
 
 // Why replace_named_file would fail, as a check before the work; empty if it would succeed.
@@ -89,24 +91,24 @@ std::string why_not_replaceable(const std::filesystem::path& file);
 
 using FileContents = std::map<std::string, std::string>;  // name -> contents
 
-// files.json: files of a run's directory with sizes and CRC-32s, which reveal damage, but no forgery. It is CRC-32
-// because both zlib and Python's standard library have it.
+// files.json: the files of a run's directory with sizes and CRC-32s, which reveal damage, but no forgery. CRC-32 is
+// used because both zlib and Python's standard library provide it.
 inline constexpr const char* list_of_files = "files.json";
 
 // Contents of files.json for these files.
 std::string listed(const FileContents& files);
 
-// The first damaged file: "<path>: <what>". Empty if no file is damaged, or there is no directory.
+// A line about the first damaged file, "<path>: <damage>". Empty if no file is damaged, or there is no directory.
 std::string damage_of(const std::filesystem::path& directory);
 
-// The results directory cannot be used: what() names the path and the reason. Exit status 2.
+// The results directory cannot be used. what() names the path and the reason; the program exits with status 2.
 struct ResultsDirectoryFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A portable file name of at most 100 characters, neither empty nor hidden. It has lower-case letters, digits, dots,
-// equals signs and underscores; each sequence of other characters becomes one hyphen. Texts that are too long, or
-// contain other scripts, end in 8 digits of a hash, so that they stay distinct.
+// A portable file name of at most 100 characters, neither empty nor hidden. It contains lower-case letters, digits,
+// dots, equals signs and underscores; each sequence of other characters becomes one hyphen. Names of texts that are too
+// long or contain other scripts end in 8 digits of a hash, so that they stay distinct.
 std::string slug(std::string_view text);
 
 // <results>/<experiment>. If a name is not its own slug, 8 digits of a hash are always appended, so that experiments do
@@ -115,7 +117,7 @@ std::filesystem::path experiment_directory(const std::filesystem::path& results,
 
 inline constexpr const char* trials_folder = "Trials";  // distinct from all methods' folders: slugs have no capital
                                                         // letters
-// Messages between processes that share an experiment's runs: <results>/<experiment>/.shared/
+// Folder for files of processes that share an experiment's runs: <results>/<experiment>/.shared/
 inline constexpr const char* share_folder = ".shared";
 inline constexpr const char* leases_folder = "leases";
 inline constexpr const char* failed_folder = "failed";
@@ -127,13 +129,13 @@ std::filesystem::path run_directory(const std::filesystem::path& results, const 
 // Throws ResultsDirectoryFault if a directory below that of --results is a link: it may lead to another user's files.
 void require_no_link(const std::filesystem::path& directory);
 
-// The last part of a run's directory, and the part of the hash in it.
+// The last part of a run's directory, and the part of the hash that it contains.
 std::string run_directory_name(std::uint64_t seed, const std::string& hash, bool mpi);
 std::string begin_of_hash(const std::string& hash);
 
-// Creates <results>/<experiment>. Checks that it, and existing directories of these runs of one experiment, can be read
-// and written without links that lead elsewhere. Call it only for runs that are still to be made: results of a finished
-// experiment may be read-only. Throws ResultsDirectoryFault.
+// Creates <results>/<experiment>, for runs of one experiment. Throws ResultsDirectoryFault if this directory, or an
+// existing directory of the runs, cannot be read and written or is a link. Call it only for runs that are still to be
+// made: results of a finished experiment may be read-only.
 void require_usable(const std::filesystem::path& results, std::span<const Run> runs);
 
 // Removes leftovers of killed processes in the directories of an experiment's runs, and returns their number. Keeps
@@ -141,17 +143,17 @@ void require_usable(const std::filesystem::path& results, std::span<const Run> r
 // until they have not changed for a day.
 int remove_leftovers(const std::filesystem::path& results, std::span<const Run> runs);
 
-// Replaces `directory` by one with exactly these files, which are synced before it gets its name. Throws
-// std::filesystem::filesystem_error or std::system_error. `directory` is then unchanged, unless only the sync of its
-// new name failed.
+// Replaces `directory` by one with exactly these files, which are synced before it gets its name. If it throws
+// std::filesystem::filesystem_error or std::system_error, `directory` is unchanged, unless only the sync of its new
+// name failed.
 void write_directory(const std::filesystem::path& directory, const FileContents& files);
 
-// The same if several processes may have computed the same run. Keeps an existing directory for which `is_done` holds.
-// Exactly one process publishes and gets true; the others get false.
+// Like write_directory, if several processes may have computed the same run. Keeps an existing directory for which
+// `is_done` is true. Returns true for exactly one process, whose files are published, and false for the others.
 using IsDone = std::function<bool(const std::filesystem::path&)>;
 bool publish_directory(const std::filesystem::path& directory, const FileContents& files, const IsDone& is_done);
 
-// The schema version of a JSON text, if it differs from results_schema_version.
+// The schema version of a JSON text if it differs from results_schema_version; otherwise nullopt.
 std::optional<std::string> other_schema_version(const std::string& text);
 
 // "of schema version 3, and this program knows 2"
@@ -166,16 +168,16 @@ struct TraceTitle {
   std::string cluster;  // "simulated" or "mpi": the cluster of the clock
 };
 
-// A JSON object with a complete event per span, and names for the process and for a thread per participant. A server
-// with a shared link has two more threads, for its incoming and outgoing transfers. Times are in microseconds with
-// nanosecond digits; events of a thread never overlap, even after a viewer has rounded them. `otherData` has the end of
-// the timeline, and whether a limit cut it.
+// A JSON object with one complete event per span. Each worker and server has a named thread. A server with a shared
+// link has two more threads, for its incoming and outgoing transfers. Times are in microseconds with nanosecond digits;
+// events of a thread never overlap, even after a viewer has rounded them. `otherData` contains the end of the timeline,
+// and whether a limit cut it.
 std::string trace_events(const Timeline& timeline, const TraceTitle& title);
 
-// Hidden names of files and directories. They contain the process's identity, as leases do: containers may share a host
-// name and a file system, and each has a process 1.
-inline constexpr std::string_view partial_kind = "partial";    // is being written
-inline constexpr std::string_view replaced_kind = "replaced";  // former contents, until the new ones have their name
+// Hidden names of files and directories. They contain the process's identity, as leases do. A host's name and a process
+// number would not suffice: containers may share a host name and a file system, and each has a process 1.
+inline constexpr std::string_view partial_kind = "partial";    // not completely written yet
+inline constexpr std::string_view replaced_kind = "replaced";  // the former contents, until the new ones are renamed
 
 // ".<name>.<kind>.<process number>.<its start>.<digest of its machine>", beside `path`.
 std::filesystem::path hidden_sibling(const std::filesystem::path& path, std::string_view kind,
@@ -183,9 +185,9 @@ std::filesystem::path hidden_sibling(const std::filesystem::path& path, std::str
 
 struct HiddenName {
   std::string name{};        // without the hidden parts
-  bool is_replaced = false;  // false: it is being written
-  // State of the process that made it. Unknown for other machines and containers, and for names made by earlier
-  // versions, which contain only the host's name.
+  bool is_replaced = false;  // true: replaced_kind; false: partial_kind
+  // State of the process that created the file. Unknown for processes of other machines and containers, and for names
+  // from earlier versions, which contain only the host's name.
   ProcessState state = ProcessState::unknown;
 };
 // nullopt for other names.

@@ -10,7 +10,7 @@ namespace syncopate {
 
 namespace {
 
-constexpr std::size_t most_sign_flips = 20;  // a million choices of signs
+constexpr std::size_t most_sign_flips = 20;  // number of differences; about a million choices of signs
 
 using StudentsT = boost::math::students_t_distribution<double>;
 
@@ -24,7 +24,7 @@ double upper_tail(std::size_t n, double difference, double error) {
   return boost::math::cdf(boost::math::complement(students_t(n), difference / error));
 }
 
-// One sign changes from each choice to the next (Gray code), so that each costs one addition.
+// From each choice of signs to the next only one sign changes (Gray code), so each choice costs one addition.
 double sign_flip_p_of(std::span<const double> differences) {
   double sum = 0, size = 0;
   for (const double difference : differences) {

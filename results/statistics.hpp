@@ -20,20 +20,21 @@ struct Interval {
   bool operator==(const Interval&) const = default;
 };
 
-// Whether the sign-flip test applies: n differences can reach the significance level (at least 6 of them), and all
-// choices of signs can be enumerated (at most 20).
+// Whether the sign-flip test applies to n differences. At least 6 are needed to reach the significance level, and at
+// most 20 so that all choices of signs can be enumerated.
 bool can_flip_signs(std::size_t n);
 
-// How much two methods differ over common seeds. A seed gives both methods the same delays, data and first parameters,
-// whose effects cancel in its difference.
+// How much two methods differ over common seeds. A seed gives both methods the same delays, data and initial
+// parameters, so these effects cancel in the difference.
 struct PairedDifference {
   std::size_t n = 0;
   double mean = 0;                      // NaN without seeds
   std::optional<Interval> interval{};   // 95 % interval of the mean by Student's t; none below two seeds
   std::optional<double> t_p{};          // two-sided p that the mean is 0; none if all differences are equal
-  std::optional<double> sign_flip_p{};  // the same by sign flips; none beyond 20 seeds
+  std::optional<double> sign_flip_p{};  // p of the sign-flip test; none below 2 and beyond 20 seeds
 
-  // Whether the methods differ at 5 %: by the interval, and also by sign flips if that test applies.
+  // Whether the difference is significant at 5 %: the interval excludes 0, and so does the sign-flip test where it
+  // applies.
   bool is_significant() const;
 };
 
@@ -41,7 +42,7 @@ struct PairedDifference {
 // share of the 2^n choices of signs whose mean is at least as far from 0, and never below 2 / 2^n.
 PairedDifference paired_difference(std::span<const double> differences);
 
-// The sign-flip test's p that `values` have this mean; none if the test does not apply.
+// p of the sign-flip test for the hypothesis that `values` have this mean; none if the test does not apply.
 std::optional<double> sign_flip_p(std::span<const double> values, double mean);
 
 // Confidence interval of the mean by Student's t; none below two values.
@@ -49,20 +50,20 @@ std::optional<Interval> interval_of_mean(std::span<const double> values, double 
 
 // When a run reached a target, or when it ended without reaching it.
 struct TimeToReach {
-  double time_s = 0;  // the run's end if it did not reach it
+  double time_s = 0;  // the run's end if it did not reach the target
   bool is_reached = false;
 };
 
-// Times to a target up to a horizon, which replaces later and unknown times. Their mean is the restricted mean time
-// (Royston and Parmar 2013). Its differences need no assumption about later times.
+// Times to a target, with later and unknown times replaced by a horizon. Their mean is the restricted mean time
+// (Royston and Parmar 2013). Differences of such means need no assumption about times after the horizon.
 struct RestrictedTimes {
   double horizon_s = 0;
   std::size_t reached = 0;      // number of runs that reached the target by the horizon
   std::vector<double> times_s;  // in the order of the runs
 };
 
-// The horizon up to which all runs are known: the earliest end of a run that missed the target. If none missed it, the
-// latest time at which one reached it. nullopt without runs.
+// The time up to which it is known of every run whether it has reached the target: the earliest end of a run that
+// missed it. If no run missed it, the latest time at which a run reached it. nullopt without runs.
 std::optional<double> common_horizon_s(std::span<const TimeToReach> runs);
 
 // Throws std::invalid_argument if horizon_s is beyond the end of a run that missed the target.
@@ -78,9 +79,10 @@ struct Statistics {
 Statistics statistics(std::span<const double> values);
 
 // Steps to a target at other batches, from one run with measured noise scales of gradients.
-// Source:  McCandlish et al. 2018, "An Empirical Model of Large-Batch Training": a step of batch B has 1 / (1 + N / B)
-//          of the progress of a full-gradient step at noise scale N, so S(B) = S_min (1 + N / B) for constant N. Here N
-//          is the last one measured before each step; sums over the run's steps at its batch b give a line in 1 / B.
+// Source:  McCandlish et al. 2018, "An Empirical Model of Large-Batch Training": at noise scale N, a step of batch B
+//          makes 1 / (1 + N / B) of the progress of a full-gradient step, so S(B) = S_min (1 + N / B) for constant N.
+//          Here N is the last noise scale measured before each step; sums over the run's steps at its batch b give a
+//          line in 1 / B.
 // Differs: assumes that the learning rate suits every batch equally, and that gradients are of the current model.
 // Units:   batches and noise scales in samples.
 // Checks:  the closed form for constant N; the run's own batch takes the run's own steps.
@@ -90,8 +92,8 @@ struct MeasuredNoise {
 };
 
 struct StepsByBatch {
-  double least = 0;             // steps with full gradients
-  double times_batch = 0;       // b: steps(B) = least + b / B
+  double least = 0;             // S_min: steps with full gradients
+  double times_batch = 0;       // slope in 1 / B: steps(B) = least + times_batch / B
   double mean_noise_scale = 0;  // mean over the run's steps
 
   double steps(double batch) const { return least + times_batch / batch; }

@@ -31,7 +31,7 @@ TimeToTarget target_of(const Json& json) {
           .samples = optional_at<std::int64_t>(json, "samples")};
 }
 
-// {"compute": ..., ...} summed over the workers, and for each activity a list with one number per worker.
+// Seconds by activity: "summed" over the workers, and "per_worker" as a list for each activity.
 Json worker_seconds(const std::vector<Account>& accounts) {
   Json summed = Json::object();
   Json per_worker = Json::object();
@@ -130,7 +130,7 @@ KeptSamples samples_of(const Json& json) {
     json.at(key).at("kept").get_to(kinds->kept);
     if (json.at(key).contains("offered")) json.at(key).at("offered").get_to(kinds->offered);
     if (!kinds->offered.empty() && kinds->offered.size() != kinds->kept.size())
-      throw std::invalid_argument("as many kinds of samples must be offered as are kept");
+      throw std::invalid_argument("\"kept\" and \"offered\" must have equal lengths");
   }
   if (!json.contains("by_length")) return samples;
   json.at("by_length").at("longest").get_to(samples.longest);
@@ -170,7 +170,7 @@ std::string digest_of(const std::string& text) {
                      crc32_z(crc32_z(0, nullptr, 0), reinterpret_cast<const Bytef*>(text.data()), text.size()));
 }
 
-// The end of a text with a digest; replaces `end`.
+// The end of a text with a digest, which replaces `end`.
 std::string last_member(const std::string& digest) { return fmt::format(",\n  \"{}\": \"{}\"{}", key, digest, end); }
 
 std::int64_t sum(const std::vector<std::int64_t>& values) {
@@ -208,7 +208,7 @@ Number formula_share(Summary run, bool is_first) {
   return formula.prediction.step_time_s / run.step_time_s();
 }
 
-// nullopt if a step's micro-batch may be neither kept nor dropped: then the drop rate does not give the kept share.
+// nullopt if micro-batches of a step can be neither kept nor dropped, because the kept share is then not 1 - drop rate.
 Number formula_throughput_share(Summary run) {
   if (run.predicted.empty() || run.step_time_s() <= 0 || run.kept_micro_batches <= 0) return {};
   const Prediction& formula = run.predicted.front().prediction;
@@ -301,7 +301,7 @@ std::optional<TimeToTarget> time_to_target(const EvaluationPlan& plan, const Rec
   return result;
 }
 
-// Fills in what the rows alone show, which is enough for a run that ended early.
+// Fills in the progress that the rows show, for a run that ended early.
 void add_progress(RunSummary& summary, const Recording& recording) {
   Time end{};
   for (const StepRow& row : recording.rows) {
@@ -521,72 +521,74 @@ bool is_as_written(std::string_view text, const Json& object, std::string_view l
 std::span<const Measure> measures() {
   using enum Better;
   static const std::vector<Measure> all = {
-      {"final_test_accuracy", "accuracy %", "%", "Share of the test set that the last model has right.", more, 100,
-       &RunSummary::final_test_accuracy},
-      {"best_test_accuracy", "best accuracy %", "%", "The highest of all evaluations.", more, 100,
+      {"final_test_accuracy", "accuracy %", "%", "Share of the test samples that the last model classifies correctly.",
+       more, 100, &RunSummary::final_test_accuracy},
+      {"best_test_accuracy", "best accuracy %", "%", "The highest test accuracy of all evaluations.", more, 100,
        &RunSummary::best_test_accuracy},
-      {"final_test_loss", "test loss", "", "The last model's.", less, 1, &RunSummary::final_test_loss},
-      {"best_test_loss", "best test loss", "", "The lowest of all evaluations.", less, 1, &RunSummary::best_test_loss},
-      {"final_train_loss", "training loss", "", "The last model's, on evaluation.train_samples.", less, 1,
+      {"final_test_loss", "test loss", "", "Test loss of the last model.", less, 1, &RunSummary::final_test_loss},
+      {"best_test_loss", "best test loss", "", "The lowest test loss of all evaluations.", less, 1,
+       &RunSummary::best_test_loss},
+      {"final_train_loss", "training loss", "", "Loss of the last model on evaluation.train_samples.", less, 1,
        &RunSummary::final_train_loss},
-      {"final_validation_accuracy", "validation accuracy %", "%", "The last model's, on held-out samples.", more, 100,
-       &RunSummary::final_validation_accuracy},
-      {"best_validation_accuracy", "best validation accuracy %", "%", "The highest of all evaluations.", more, 100,
-       &RunSummary::best_validation_accuracy},
-      {"final_validation_loss", "validation loss", "", "The last model's, on held-out samples.", less, 1,
+      {"final_validation_accuracy", "validation accuracy %", "%", "Accuracy of the last model on held-out samples.",
+       more, 100, &RunSummary::final_validation_accuracy},
+      {"best_validation_accuracy", "best validation accuracy %", "%",
+       "The highest validation accuracy of all evaluations.", more, 100, &RunSummary::best_validation_accuracy},
+      {"final_validation_loss", "validation loss", "", "Loss of the last model on held-out samples.", less, 1,
        &RunSummary::final_validation_loss},
-      {"best_validation_loss", "best validation loss", "", "The lowest of all evaluations.", less, 1,
+      {"best_validation_loss", "best validation loss", "", "The lowest validation loss of all evaluations.", less, 1,
        &RunSummary::best_validation_loss},
       {"final_largest_eigenvalue", "largest eigenvalue", "",
-       "The Hessian's, at the last measurement; needs `[measurements]`.", less, 1,
+       "Largest eigenvalue of the Hessian at the last measurement; needs `[measurements]`.", less, 1,
        &RunSummary::final_largest_eigenvalue, ComparedBy::ratio, "eigenvalues, times"},
-      {"final_hessian_trace", "trace", "", "The Hessian's, at the last measurement; needs `[measurements]`.", less, 1,
-       &RunSummary::final_hessian_trace, ComparedBy::ratio, "traces, times"},
+      {"final_hessian_trace", "trace", "", "Trace of the Hessian at the last measurement; needs `[measurements]`.",
+       less, 1, &RunSummary::final_hessian_trace, ComparedBy::ratio, "traces, times"},
       {"longest_test_accuracy", "accuracy of the longest %", "%",
-       "In the last of eight bins of lengths; needs `recording.samples`.", more, 100,
+       "Test accuracy on the longest of eight bins of sample lengths; needs `recording.samples`.", more, 100,
        [](Summary run) { return of_longest(run, &KeptSamples::test_accuracy); }},
       {"longest_kept_share", "the longest among kept %", "%",
-       "The share of the last of these bins among the samples in the model; needs `recording.samples`.", neither, 100,
+       "Share of the longest bin among the samples that went into the model; needs `recording.samples`.", neither, 100,
        kept_share_of_longest},
-      {"time_to_target_s", "to target s", "s", "Until the first evaluation that met the target.", less, 1,
+      {"time_to_target_s", "to target s", "s", "Time until the first evaluation that meets the target.", less, 1,
        [](Summary run) { return of_target(run, &TimeToTarget::time_s); }},
-      {"steps_to_target", "steps to target", "steps", "Steps until then.", less, 1,
-       [](Summary run) { return of_target(run, &TimeToTarget::step); }},
-      {"samples_to_target", "samples to target", "samples", "Samples until then.", less, 1,
-       [](Summary run) { return of_target(run, &TimeToTarget::samples); }},
+      {"steps_to_target", "steps to target", "steps", "Steps until the first evaluation that meets the target.", less,
+       1, [](Summary run) { return of_target(run, &TimeToTarget::step); }},
+      {"samples_to_target", "samples to target", "samples", "Samples until the first evaluation that meets the target.",
+       less, 1, [](Summary run) { return of_target(run, &TimeToTarget::samples); }},
       {"mean_squared_gradient_norm", "squared gradient norm", "",
-       "Mean over models, weighted by the samples of the steps from there; measured at every step.", less, 1,
+       "Mean squared gradient norm before each step, weighted by kept micro-batches; measured at every step.", less, 1,
        &RunSummary::mean_squared_gradient_norm},
-      {"end_time_s", "time s", "s", "The end of the run, on the cluster's clock.", less, 1, &RunSummary::end_time_s},
-      {"step_time_s", "s/step", "s", "That, per step.", less, 1, &RunSummary::step_time_s, ComparedBy::speed_up,
-       "speed-up of steps"},
+      {"end_time_s", "time s", "s", "Time at the end of the run, on the cluster's clock.", less, 1,
+       &RunSummary::end_time_s},
+      {"step_time_s", "s/step", "s", "The run's time divided by its steps.", less, 1, &RunSummary::step_time_s,
+       ComparedBy::speed_up, "speed-up of steps"},
       {"first_formula_over_step_time", "formula / measured", "",
-       "A step's time by the paper's formula, divided by the measured one.", neither, 1,
+       "Time of a step by the paper's formula, divided by the measured time.", neither, 1,
        [](Summary run) { return formula_share(run, true); }},
       {"last_formula_over_step_time", "best formula / measured", "",
-       "The same of the formula that assumes least, which the table shows.", neither, 1,
+       "Time of a step by the formula with the fewest assumptions, divided by the measured time.", neither, 1,
        [](Summary run) { return formula_share(run, false); }},
       {"first_formula_over_throughput", "formula / measured throughput", "",
-       "Micro-batches/s by that formula, divided by the measured ones; a ratio to synchronous SGD's is one of S_eff.",
+       "Micro-batches/s by the paper's formula / measured; relative to synchronous SGD's it is the ratio of S_eff.",
        neither, 1, formula_throughput_share},
-      {"communication_s", "communication s/step", "s", "Per step, the mean over the workers.", less, 1,
-       &RunSummary::communication_s},
+      {"communication_s", "communication s/step", "s", "Communication time per step, averaged over the workers.", less,
+       1, &RunSummary::communication_s},
       {"steps", "steps", "steps", "Optimizer steps of a worker, or of the server.", neither, 1, &RunSummary::steps},
-      {"rounds", "syncs", "rounds", "Synchronisations.", less, 1, &RunSummary::rounds},
-      {"largest_period", "largest period", "steps", "Most steps from one synchronisation to the next.", neither, 1,
+      {"rounds", "syncs", "rounds", "Number of synchronisations.", less, 1, &RunSummary::rounds},
+      {"largest_period", "largest period", "steps", "Largest number of steps between two synchronisations.", neither, 1,
        &RunSummary::largest_period},
-      {"samples", "samples", "samples", "That ended up in the model.", neither, 1, &RunSummary::samples},
-      {"communicated_bytes", "sent bytes", "bytes", "By all workers and servers together.", less, 1,
+      {"samples", "samples", "samples", "Samples that went into the model.", neither, 1, &RunSummary::samples},
+      {"communicated_bytes", "sent bytes", "bytes", "Bytes sent by all workers and servers.", less, 1,
        &RunSummary::communicated_bytes, ComparedBy::ratio, "bytes, times"},
-      {"drop_rate", "dropped %", "%", "Share of the micro-batches that did not end up in the model.", neither, 100,
+      {"drop_rate", "dropped %", "%", "Share of the micro-batches that were dropped.", neither, 100,
        &RunSummary::drop_rate},
-      {"mean_staleness", "staleness steps", "steps", "Steps between the model of a gradient and its use.", neither, 1,
-       &RunSummary::mean_staleness},
+      {"mean_staleness", "staleness steps", "steps",
+       "Mean number of steps between the model of a gradient and its use.", neither, 1, &RunSummary::mean_staleness},
       {"micro_batches_per_s", "micro-batches/s", "micro-batches/s",
-       "That end up in the model, per second of the cluster's clock.", more, 1,
+       "Micro-batches that go into the model, per second of the cluster's clock.", more, 1,
        [](Summary run) { return per_virtual_s(run, run.kept_micro_batches); }, ComparedBy::ratio, "S_eff"},
-      {"samples_per_s", "samples/s", "samples/s", "That end up in the model, per second of the cluster's clock.", more,
-       1, [](Summary run) { return per_virtual_s(run, run.samples); }},
+      {"samples_per_s", "samples/s", "samples/s", "Samples that go into the model, per second of the cluster's clock.",
+       more, 1, [](Summary run) { return per_virtual_s(run, run.samples); }},
   };
   return all;
 }
@@ -630,7 +632,8 @@ std::string RunSummary::overrun_warning() const {
   constexpr double most_share = 0.01;
   const double share = ratio(static_cast<double>(overruns), static_cast<double>(emulated_micro_batches));
   if (share <= most_share) return {};
-  return fmt::format("times are not those declared: {:.1f} % of the micro-batches took longer than drawn", 100 * share);
+  return fmt::format("{:.1f} % of the micro-batches took longer than their drawn durations, so times are too long",
+                     100 * share);
 }
 
 TimeToReach time_to_reach(const RunSummary& run) {

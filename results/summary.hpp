@@ -1,4 +1,4 @@
-// A run's result in numbers: summary.json, which is also the input of the final table.
+// The summary of a run's results: summary.json, from which the final table is made.
 #pragma once
 
 #include <cmath>
@@ -11,8 +11,8 @@
 
 namespace syncopate {
 
-// Version of summary.json, metadata.json, metrics.csv and steps.csv together. Raise it when a reader of the old files
-// would misread the new ones. Since version 2 a run is complete only with files.json, which lists them.
+// Version of summary.json, metadata.json, metrics.csv and steps.csv together. Raise it when a program that reads the
+// old files would misread the new ones. Since version 2 a run is complete only with files.json, which lists the others.
 inline constexpr int results_schema_version = 2;
 
 enum class RunStatus {
@@ -22,8 +22,8 @@ enum class RunStatus {
 };
 std::string to_string(RunStatus status);
 
-// The first evaluation that meets every target of the plan. It is never interpolated or extrapolated: a run that did
-// not meet them is censored at its end.
+// The first evaluation that meets every target of the plan. Times are never interpolated or extrapolated. A run without
+// such an evaluation is censored at its end.
 struct TimeToTarget {
   std::optional<double> target_accuracy;
   std::optional<double> target_loss;
@@ -57,21 +57,21 @@ struct RunSummary {
   std::optional<double> final_validation_loss{};
   std::optional<double> best_validation_accuracy{};
   std::optional<double> best_validation_loss{};
-  // The last ones measured by [measurements], at any step of the run.
-  std::optional<double> final_largest_eigenvalue{};
+  // The last values measured by [measurements], at any step of the run.
+  std::optional<double> final_largest_eigenvalue{};  // of the Hessian
   std::optional<double> final_hessian_trace{};
 
   double end_time_s = 0;                         // T, on the cluster's clock
   std::optional<TimeToTarget> time_to_target;    // none: the plan has no target
   std::optional<StepsByBatch> steps_by_batch{};  // steps to a reached target at other batches, from measured noise
                                                  // scales
-  // At the starting models of steps, weighted by the micro-batches that each step kept. None unless
+  // Measured at the model before each step, and weighted by the micro-batches that the step kept. None unless
   // measurements.gradient_norm was measured at every step and each step has a row.
   std::optional<double> mean_squared_gradient_norm{};
 
   std::int64_t steps = 0;
   std::int64_t rounds = 0;
-  std::optional<std::int64_t> largest_period{};  // in steps; none: there was no round
+  std::optional<std::int64_t> largest_period{};  // in steps; none if no round ended
   std::int64_t samples = 0;
   std::int64_t kept_micro_batches = 0;
   std::int64_t dropped_micro_batches = 0;
@@ -92,55 +92,56 @@ struct RunSummary {
   std::vector<std::int64_t> kept_per_worker;
   std::vector<std::int64_t> dropped_per_worker;
 
-  // [k]: number of gradients applied k steps after the model they were computed at; the last is not 0. Empty for
-  // methods without a server.
+  // [k]: number of gradients that were applied k steps after the model at which they were computed. The last element is
+  // not 0. Empty for methods without a server.
   std::vector<std::int64_t> staleness;
   std::optional<double> mean_staleness() const;
 
-  // The run's time by formulas, the paper's own first; empty without a formula, and on the wall clock.
+  // The run's time by formulas, starting with the paper's own. Empty without a formula, and under MPI.
   std::vector<FormulaTime> predicted;
 
-  // For pace = "emulate", where real arithmetic must fit into drawn durations; summed over all workers. Otherwise 0.
+  // For pace = "emulate", where the real arithmetic of a micro-batch must fit into its drawn duration. Summed over all
+  // workers; 0 for other values of pace.
   std::int64_t emulated_micro_batches = 0;
   std::int64_t overruns = 0;  // micro-batches that took longer than their drawn durations
   double overrun_excess_s = 0;
-  // Explains that the run's times are not the declared ones; empty if they are.
+  // Warns that too many micro-batches took longer than drawn; otherwise empty.
   std::string overrun_warning() const;
 
   // [k - 1]: the mean k-th arrival of a round; empty if arrivals were not recorded.
   std::vector<MeanArrival> arrivals;
 
-  // Messages did not wait for each other (network.contention = false), as if each server had a separate link to each
-  // worker.
+  // Whether network.contention = false: messages did not wait for each other, as if each server had a separate link to
+  // each worker.
   bool has_unshared_links = false;
 
-  // Which samples went into the model, if recorded.
+  // Counts of samples that went into the model, if recorded.
   std::optional<KeptSamples> samples_kept;
 
-  // Files recorded beside the rows: a run is repeated only if others are requested.
+  // Optional files of the run's directory. A finished run is repeated only if it lacks a requested file.
   RecordingPlan recorded{.durations = false};
 };
 
-// When a run with a target reached it; if it did not, when it ended.
+// The time when a run reached its target, or when it ended without reaching it. The run must have a target.
 TimeToReach time_to_reach(const RunSummary& run);
 
 // Whether a run recorded with plan `recorded` has all files that `wanted` asks for.
 bool covers(const RecordingPlan& recorded, const RecordingPlan& wanted);
 
-// `totals` is null for a run that ended early: its rows and last evaluation show how far it came.
+// `totals` is null for a run that ended early. The summary then shows the progress in its rows and evaluations.
 RunSummary summarise(const Run& run, const Recording& recording, const RunTotals* totals,
                      std::int64_t samples_per_micro_batch, double host_s);
 
-// Value of "links" in summary.json for runs with has_unshared_links; others have no such key.
+// Value of "links" in summary.json for runs with has_unshared_links; other runs lack this key.
 inline constexpr const char* unshared_links = "not shared";
 
 std::string to_json(const RunSummary& summary);
 
-// nullopt if the text is no summary of this schema version: such a run is repeated.
+// nullopt if the text is not a summary of this schema version; the run is then repeated.
 std::optional<RunSummary> summary_from_json(const std::string& text);
 
-// JSON of result files, with strict whole numbers: the library alone reads 1.5 as 1 and -1 as 2^64 - 1, and its
-// behaviour is undefined for 1e300.
+// Conversion of JSON in result files that reads whole numbers strictly. The library's own conversion reads 1.5 as 1 and
+// -1 as 2^64 - 1, and is undefined for 1e300.
 template <typename Value, typename = void>
 struct JsonConversion : nlohmann::adl_serializer<Value> {};
 
@@ -171,37 +172,37 @@ using Json = nlohmann::basic_json<nlohmann::ordered_map, std::vector, std::strin
 // CRC-32 of a value written on one line, in 8 hexadecimal digits.
 std::string json_digest(const Json& value);
 
-// The text of a non-empty object, to which it adds a last member: the CRC-32 of all text before it. Like the CRC-32s of
-// files.json it reveals accidents, not forgeries.
+// The text of a non-empty object with one more member at its end: the CRC-32 of all text before this member. Like the
+// CRC-32s of files.json it reveals accidental changes, not forgeries.
 std::string with_digest(const Json& object);
 
-// Whether a text matches the digest in the object parsed from it. Earlier programs wrote files without a digest, which
-// end in a member `last` or `or_last`; they are accepted.
+// Whether a text matches the digest in `object`, which was parsed from it. Accepts files of earlier programs, which
+// have no digest and end in a member `last` or `or_last`.
 bool is_as_written(std::string_view text, const Json& object, std::string_view last, std::string_view or_last = {});
 
-// Seconds for files. Division rounds correctly, unlike multiplication by 1e-9: 70 ms print as 0.07, without a stray
-// last digit.
+// Seconds for files. Division rounds correctly, unlike multiplication by 1e-9, so 70 ms prints as 0.07 and not with a
+// wrong last digit.
 inline double exact_seconds(Duration duration) { return static_cast<double>(duration.count()) / 1e9; }
 inline double exact_seconds(Time time) { return exact_seconds(time.time_since_epoch()); }
 
-// A formula's times in summary.json, and back; reading throws nlohmann's exceptions.
+// Conversion of a formula's times to and from summary.json. formula_of throws nlohmann's exceptions.
 Json json_of(const FormulaTime& formula);
 FormulaTime formula_of(const Json& json);
 Json json_with_errors(const FormulaTime& formula);  // with standard errors, for `predict --json`
 Json json_of_error(double error);                   // null if the time was not sampled
 
-// The sign of a NaN depends on the machine: with this, NaN prints as "nan", never as "-nan".
+// Clears the sign of a NaN, which depends on the machine: NaN then prints as "nan", never as "-nan".
 inline double without_sign_of_nan(double value) {
   return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }
 
-// NaN stands for a missing measurement: the accuracy of an objective that has none, the validation loss without
-// samples.
+// nullopt for NaN, which marks a missing value: the accuracy of an objective without one, or a validation loss without
+// validation samples.
 inline std::optional<double> unless_nan(double value) {
   return std::isnan(value) ? std::nullopt : std::optional(value);
 }
 
-// An optional value as JSON: null if it is empty.
+// The value as JSON; null if it is empty.
 template <typename Value>
 Json or_null(const std::optional<Value>& value) {
   return value ? Json(*value) : Json(nullptr);
@@ -215,13 +216,13 @@ std::optional<Value> optional_at(const Json& json, const char* key) {
 
 enum class Better { less, more, neither };
 
-// The value of a key that may be absent, but is never null.
+// The value of a key that may be absent but is never null; nullopt if absent.
 template <typename Value>
 std::optional<Value> written_at(const Json& json, const char* key) {
   return json.contains(key) ? std::optional(json.at(key).get<Value>()) : std::nullopt;
 }
 
-// How tables compare two methods: by difference, by own / other, or by other / own.
+// How tables compare a method with another one: by difference, by own / other (ratio), or by other / own (speed_up).
 enum class ComparedBy { difference, ratio, speed_up };
 
 // A quantity of a run by which tables, claims and tuning compare methods.
@@ -231,15 +232,14 @@ struct Measure {
   const char* unit;         // "%"; empty: a plain number
   const char* description;  // one sentence
   Better better = Better::neither;
-  double shown_times = 1;                                         // factor for display; 100: a share displayed in
-                                                                  // percent
+  double shown_times = 1;                                         // factor for display, such as 100 for percent
   std::function<std::optional<double>(const RunSummary&)> value;  // nullopt: the run has no such number
   ComparedBy compared_by = ComparedBy::difference;
   const char* compared_heading = nullptr;  // heading of the compared column, for a ratio
 };
 
-// In the order of listings. time_to_target_s is nullopt if the target was not reached, so averages over seeds need
-// restricted times.
+// All measures in the order of listings. time_to_target_s is nullopt if the target was not reached, so means over seeds
+// need RestrictedTimes.
 std::span<const Measure> measures();
 
 const Measure* measure_named(std::string_view name);

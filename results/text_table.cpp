@@ -181,7 +181,8 @@ std::string TextTable::folded_text(std::size_t most, std::size_t leading) const 
   return broken(widths_within(most, leading), most, leading);
 }
 
-// Leading columns get at most half of the room, and leave enough for any other column.
+// Widths of columns so that a part of the table fits into `most`. Leading columns get at most half of it, and leave
+// enough room for any other column.
 std::vector<std::size_t> TextTable::widths_within(std::size_t most, std::size_t leading) const {
   std::vector<std::size_t> widths = column_widths();
   if (width() <= most) return widths;

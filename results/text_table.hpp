@@ -1,4 +1,4 @@
-// A table of texts: plain, with aligned columns, or as Markdown, LaTeX or CSV.
+// A table of texts, written as plain text with aligned columns, Markdown, LaTeX or CSV. Also folds long lines.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace syncopate {
 
-enum class LongWords { whole, cut };  // whole: a word wider than a line has a separate line and exceeds the width
+enum class LongWords { whole, cut };  // whole: a word wider than the width gets a line of its own, which is too wide
 
 // Breaks a line at blanks to fit a width. All lines except the first begin with `indent` blanks.
 std::vector<std::string> folded(std::string_view line, std::size_t width, std::size_t indent, LongWords long_words);
@@ -18,11 +18,11 @@ std::vector<std::string> folded(std::string_view line, std::size_t width, std::s
 // Folds each line of a text. Width 0 (no terminal): returns the text unchanged.
 std::string fold_lines(const std::string& text, std::size_t width, std::size_t indent = 2);
 
-// The first line of a failure's reason, for a table's cell. A line of more than about 60 columns is cut at the end of a
-// clause or word, with "...".
+// The first line of a failure's reason, for a cell of a table. If it has more than about 60 columns, it is cut after a
+// clause or word and ends in "...".
 std::string short_reason(const std::string& reason);
 
-// The complete first line, after `whose`, to print below the table; empty if short_reason is complete.
+// A note for below the table: `whose`, and the complete first line of the reason. Empty if short_reason is complete.
 std::string note_of_reason(const std::string& whose, const std::string& reason);
 
 enum class Align { left, right };
@@ -36,7 +36,7 @@ class TextTable {
 
   // A heading may have several lines, separated by '\n' and aligned at the bottom.
   void add_column(std::string heading, Align align);
-  void add_row(std::vector<std::string> cells);  // one per column, made `printable`
+  void add_row(std::vector<std::string> cells);  // one cell per column; control characters are made `printable`
 
   std::size_t width() const;  // in columns of the terminal
 
@@ -44,20 +44,20 @@ class TextTable {
   // Each part repeats the first column.
   std::string text(std::size_t most = std::numeric_limits<std::size_t>::max()) const;
 
-  // The same, but each part repeats the first `leading` columns, and cells of left-aligned columns that are too wide
-  // are folded.
+  // Like text(), but each part repeats the first `leading` columns, and too wide cells of left-aligned columns are
+  // folded.
   std::string folded_text(std::size_t most, std::size_t leading = 1) const;
 
   std::string markdown() const;
   std::string latex() const;  // a tabular with booktabs' rules
-  std::string csv() const;    // RFC 4180's
+  std::string csv() const;    // as in RFC 4180
 
  private:
   struct Column {
     std::vector<std::string> heading;
     Align align;
   };
-  // Lines of the columns' headings, aligned at the bottom.
+  // Rows of heading lines of these columns, aligned at the bottom.
   std::vector<std::vector<std::string>> heading_rows(const std::vector<std::size_t>& columns) const;
   std::vector<std::size_t> column_widths() const;
   std::vector<std::size_t> widths_within(std::size_t most, std::size_t leading) const;

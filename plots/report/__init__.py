@@ -1,6 +1,6 @@
-"""One page of HTML about finished runs, complete in itself; here is how texts of files get into it.
+"""A self-contained HTML page about finished runs. This file has the functions through which texts of files get into it.
 
-Nothing of such a text becomes markup, and nothing names a place on this machine.
+No part of such a text becomes markup, and paths on this machine are shortened.
 """
 
 import html
@@ -8,7 +8,7 @@ import re
 
 from plots.terminal import printable
 
-# Two names at least, so that "and/or" stays; not behind a letter or another slash, so that a link stays.
+# At least two names, so that "and/or" is no match; not after a letter or another slash, so that a link is no match.
 ABSOLUTE_PATH = re.compile(r"(?<![\w./:~-])~?/(?:[^/\s\"'<>|]+/)+([^/\s\"'<>|]*)")
 
 
@@ -23,7 +23,7 @@ def escaped(text: str) -> str:
 
 
 def escaped_lines(text: str) -> str:
-    """A text of several lines as markup."""
+    """The lines of a text as markup."""
     return "\n".join(escaped(line) for line in text.splitlines())
 
 
@@ -35,5 +35,5 @@ def table_markup(label: str, classes: str, heads: str, rows: str, foot: str = ""
 
 
 def rows_markup(rows: list[tuple[str, str]]) -> str:
-    """Rows of a head and a cell each, which are markup."""
+    """Table rows; each has a head and a cell, which are markup."""
     return "".join(f'<tr><th scope="row">{head}</th><td>{cell}</td></tr>' for head, cell in rows)

@@ -1,6 +1,6 @@
-"""The command `./dev report`, which page.py carries out; here are its arguments.
+"""Arguments of the command `./dev report`; page.py does the work.
 
-The arguments are read before signals are handled, so little is imported here.
+The arguments are read before signals are handled, so this file imports little.
 """
 
 import os
@@ -31,16 +31,16 @@ class Parser(ArgumentParser):
 def read_request(arguments: list[str]) -> Request:
     """Raises SystemExit, after a message, if the arguments are wrong or ask for help."""
     parser = Parser(prog="./dev report", allow_abbrev=False,
-                    description="One page of HTML about the runs below a directory, complete in itself: it opens in a "
-                                "browser from the disk, without a network.",
+                    description="Writes a self-contained HTML page about the runs below a directory. It opens in a browser "
+                                "from the disk, without a network.",
                     epilog="for example: ./dev report results/runs/quickstart -o quickstart.html")
-    parser.add_argument("directory", metavar="DIRECTORY", help="above runs, such as results/runs/<experiment>")
-    parser.add_argument("-o", "--output", metavar="FILE", help=f"the page [DIRECTORY/{PAGE}]")
+    parser.add_argument("directory", metavar="DIRECTORY", help="contains runs, such as results/runs/<experiment>")
+    parser.add_argument("-o", "--output", metavar="FILE", help=f"where the page is written [DIRECTORY/{PAGE}]")
     parser.add_argument("--against", metavar="METHOD",
-                        help="what the others are compared with [the first sync-sgd, or else the first method]")
+                        help="the method to compare the others with [the first sync-sgd, otherwise the first method]")
     given = parser.parse_args(arguments)
     if given.directory == "":  # Path("") is the working directory
-        parser.error('the name of the directory is empty (""); expected a directory above runs, such as '
+        parser.error('the name of the directory is empty (""); expected one that contains runs, such as '
                      "results/runs/<experiment>, or . for the working directory")
     if given.output == "":
         parser.error('-o: the name of the file is empty (""); expected a file, such as report.html')
@@ -56,13 +56,13 @@ def read_request(arguments: list[str]) -> Request:
 def why_not_writable(file: Path) -> str:
     """The reason why a page cannot be written there; empty if it can."""
     if file.is_dir():
-        return "is a directory; expected a file in it, such as report.html"
+        return "is a directory; expected a file, such as report.html"
     if file.exists() and not file.is_file():  # the page would replace a device
         return "is not a regular file; expected one, such as report.html"
     if not file.parent.is_dir():
-        return f"there is no directory {file.parent}; expected a file in one that is there"
+        return f"there is no directory {file.parent}; create it, or name a file in another directory"
     if not os.access(file.parent, os.W_OK):
-        return f"the directory {file.parent} may not be written to"
+        return f"no permission to write into the directory {file.parent}"
     return ""
 
 

@@ -1,5 +1,5 @@
-"""Charts of the page: looks of lines, and the numbers that its script draws (curves, costs of the target, sweeps, timelines);
-accounts of worker-seconds as a table with bars."""
+"""Charts on the page: looks of lines, and the numbers that its script draws (curves, costs of the target, sweeps,
+timelines). Also the accounts of worker-seconds, as a table with bars."""
 
 import numpy as np
 
@@ -21,9 +21,9 @@ SYMBOLS = {"o": "circle", "s": "square", "^": "triangle-up", "v": "triangle-down
 WIDTH = 2  # pixels of a line
 
 POINTS = 240  # most points of a line
-NUMBERS = 450_000  # on a page: about 1.6 MB of it
-FEWEST_POINTS = 16  # points that a line may have at least
-# Curves open on the first axis, because the question is how much is learned in a given time.
+NUMBERS = 450_000  # most numbers on a page: about 1.6 MB
+FEWEST_POINTS = 16  # a line may always have this many points
+# Curves are first shown along the first of these axes, time, since the question is what is learned in a given time.
 AXES = [("time_s", "time"), ("communicated_bytes", "bytes"), ("step", "steps"), ("samples", "samples"), ("epoch", "epochs")]
 VALUES = [("test_accuracy", "test accuracy", "target_accuracy"), ("test_loss", "test loss", "target_loss"),
           ("train_loss", "training loss", None)]
@@ -46,7 +46,7 @@ def pixels(linestyle) -> list[float]:
 
 
 def page_look(look: dict) -> dict:
-    """The look of a method in the page, on a light or a dark screen, from that of style.line_styles."""
+    """The look of a method on the page, on a light or a dark screen. `look`: from style.line_styles."""
     colour = look.get("color", style.INK)
     found = {"light": colour, "dark": dark(colour), "dash": pixels(look.get("linestyle", "solid"))}
     if look.get("marker") in SYMBOLS:
@@ -63,7 +63,7 @@ def swatch(look: dict) -> str:
 
 
 def five_digits(value: float) -> float:
-    """A screen does not show more."""
+    """The value rounded to five digits; a screen does not show more."""
     return float(f"{value:.5g}")
 
 
@@ -76,7 +76,7 @@ def shortened(value: float) -> float | int | None:
 
 
 class Numbers:
-    """Lists of numbers without duplicates: lines share the points of their axes."""
+    """Lists of numbers, each stored once, since lines share the points of their axes."""
 
     def __init__(self):
         self.lists: list[list] = []
@@ -92,19 +92,19 @@ class Numbers:
 
 
 def list_count(comparisons: list[Comparison]) -> int:
-    """How many lists of numbers all lines together need."""
+    """The number of lists of numbers that all lines together need."""
     return len(AXES) * len(VALUES) * sum(4 if len(method.runs) > 1 else 2
                                          for comparison in comparisons for method in comparison.methods)
 
 
 def points_per_line(lists: int) -> int:
-    """How many points a line may have, so that the page stays small. `lists`: of numbers on the page."""
+    """The number of points that a line may have so that the page stays small. `lists`: number of lists on the page."""
     return int(np.clip(NUMBERS // max(1, lists), FEWEST_POINTS, POINTS))
 
 
 def kept_points(values: np.ndarray, most: int) -> np.ndarray:
-    """Positions of at most `most` points (at least 4): both ends, and the lowest and the highest of equal pieces between
-    them, so that no spike is lost."""
+    """Positions of at most `most` (at least 4) points to show: both ends, and the lowest and the highest point of equal
+    pieces between them, so that no spike is lost."""
     if len(values) <= most:
         return np.arange(len(values))
     pieces = np.array_split(np.arange(1, len(values) - 1), (most - 2) // 2)
@@ -132,7 +132,7 @@ def lines_of(comparison: Comparison, looks: dict[str, dict], numbers: Numbers, m
 
 
 def clock_of(comparison: Comparison) -> str:
-    """The name of the clock that the runs' times are from."""
+    """The name of the clock of the runs' times."""
     clocks = {run.on_wall_clock for run in comparison.runs}
     return {frozenset([False]): "virtual time", frozenset([True]): "wall-clock time"}.get(frozenset(clocks), "time")
 
@@ -142,7 +142,8 @@ def has_values(comparison: Comparison, column: str) -> bool:
 
 
 def curves_of(method: Method, numbers: Numbers, most: int) -> dict[str, list[int]]:
-    """By "axis|value": the places of x and mean, and, with several seeds, of the lowest and the highest value."""
+    """By "axis|value": positions in Numbers of the lists of x and mean and, with several seeds, of the lowest and the
+    highest values."""
     curves = {}
     for axis, _ in AXES:
         for value, _, _ in VALUES:
@@ -158,8 +159,8 @@ def places(curve: Curve, numbers: Numbers, most: int, band: bool) -> list[int]:
 
 
 def costs_of(comparison: Comparison, looks: dict[str, dict]) -> dict | None:
-    """The time until the target was reached against the bytes that all had sent by then, for the page's script. None if fewer
-    than two methods have reached the target with every seed, or nothing is sent."""
+    """The time to the target against the bytes that all workers had sent by then, for the page's script. None if fewer
+    than two methods reached the target with every seed, or if nothing was sent."""
     reached, missed = {}, []
     for method in comparison.methods:
         values = [[at_target_of(run, column) for run in method.runs] for column in (TIME, BYTES)]
@@ -179,13 +180,13 @@ def costs_of(comparison: Comparison, looks: dict[str, dict]) -> dict | None:
 
 
 def scaled(mean_and_half_width: tuple[float, float | None], divisor: float) -> list[float]:
-    """The mean, and half its interval if there is one."""
+    """The scaled mean, and half of its interval if there is one."""
     return [shortened(value / divisor) for value in mean_and_half_width if value is not None]
 
 
 def sweeps_of(comparisons: list, looks: dict[str, dict], claims: list[dict]) -> list[dict]:
-    """A line per method along each swept number, for the page's script. `looks`: by label of a method; along a method's own
-    key its points are one line, which has another label and look."""
+    """A line per method along each swept number, for the page's script. `looks`: by label of a method. Along a method's
+    own swept key its points form one line, which has another label and look."""
     found = []
     for sweep in find_sweeps(comparisons):
         own = looks if all(line.label in looks for line in sweep.lines) else looks_of_sweeps([sweep])
@@ -201,7 +202,7 @@ def sweeps_of(comparisons: list, looks: dict[str, dict], claims: list[dict]) -> 
 
 
 def line_of(sweep: Sweep, line: Line, quantity: Quantity, look: dict) -> dict | None:
-    """The line of a method; None if it has no value, or seeds missed the target everywhere."""
+    """The line of a method; None if it has no value, or if at every point a seed missed the target."""
     values, _ = without_missed(sweep, line, quantity, values_of(sweep, line, quantity))
     if not values:
         return None

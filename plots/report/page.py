@@ -1,8 +1,8 @@
-"""The page: reads the results below a directory, frames the sections and writes the file. A directory that keeps summaries
-without runs, as results/paper does, has a page of what lies there.
+"""The page of a report: reads the results below a directory, puts the sections together and writes the file. A
+directory with kept summaries but without runs, such as results/paper, gets a page of these summaries.
 
-Exit status: 0 written; 1 it could not be written or plotly.js is not there; 2 wrong usage or unreadable results; 130
-interrupted.
+Exit status: 0: written; 1: the page could not be written, or plotly.js is missing; 2: wrong usage or unreadable
+results; 130: interrupted.
 """
 
 import base64
@@ -35,14 +35,14 @@ from plots.style import line_styles
 from plots.terminal import folder_aside, followed, list_written, say
 
 HERE = Path(__file__).parent
-# The page fetches nothing, whatever a label or a library requests.
+# The browser must not load anything for the page, even if a label or the library requests it.
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
 PLOTLY = [Path("/usr/share/python3-plotly/plotly.js"), Path("/usr/share/python3-plotly/plotly.min.js")]
 VERSION = re.compile(rb"plotly\.js v([\d.]+)")
 
 TABLE, ROWS = "table.md", "runs.csv"  # kept summaries have one of these, or claims
-MOST_FIGURES = 4_200_000  # bytes of a page's figures; in letters they are a third more
+MOST_FIGURES = 4_200_000  # bytes of a page's figures; base64 makes them a third larger
 
 
 def main(request) -> int:
@@ -63,10 +63,11 @@ def main(request) -> int:
 
 
 def report(request) -> None:
-    """Reads everything first: a fault is found before anything is written. Raises ResultsFault, MissingLibrary, OSError."""
+    """Returns the page. Reads everything first, so that a fault is found before anything is written. Raises
+    ResultsFault, MissingLibrary, OSError."""
     if is_kept(request.directory):
         if request.against:
-            say("--against needs runs; here are kept summaries alone, and the page has the table as it was kept")
+            say("--against is ignored: the directory contains only kept summaries, whose table is shown unchanged")
         return write_page(kept_page(request.directory.resolve()), request.output)
     library = read_library()
     directories = find_run_directories(request.directory)
@@ -92,7 +93,8 @@ class MissingLibrary(Exception):
 
 
 def read_library() -> bytes:
-    """plotly.js of the distribution's package python3-plotly, or of an installed Python package. Raises MissingLibrary."""
+    """The text of plotly.js, from the distribution's package python3-plotly or an installed Python package. Raises
+    MissingLibrary."""
     found = find_spec("plotly")
     own = [Path(found.origin).parent / "package_data" / "plotly.min.js"] if found and found.origin else []
     for path in [*PLOTLY, *own]:
@@ -100,7 +102,7 @@ def read_library() -> bytes:
             return path.read_bytes()
         except OSError:
             continue
-    raise MissingLibrary("plotly.js is not there; the package python3-plotly has it")
+    raise MissingLibrary("plotly.js is missing; install the package python3-plotly, which contains it")
 
 
 def library_name(library: bytes) -> str:
@@ -151,7 +153,7 @@ def directory_of(comparisons: list[Comparison]) -> Path:
 
 
 def read_part(comparisons: list[Comparison], asked_against: str | None) -> ExperimentPart:
-    """Reads what a page needs of one experiment, but for its curves."""
+    """Reads everything except curves that a page shows of one experiment."""
     methods = [method for comparison in comparisons for method in comparison.methods]
     against = asked_against or baseline(methods)
     directory = directory_of(comparisons)
@@ -177,7 +179,7 @@ def drawn(parts: list[ExperimentPart], points: int) -> dict:
 
 
 def packed(text: str | bytes) -> str:
-    """The text compressed, in letters that no markup has; the page unpacks it. Equal texts give equal letters."""
+    """The compressed text in base64, which contains no markup; the page's script unpacks it. Deterministic."""
     content = text.encode("utf-8", "replace") if isinstance(text, str) else text
     return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode()
 
@@ -187,13 +189,13 @@ def compact(document) -> str:
 
 
 def page(parts: list[ExperimentPart], data: str, library: bytes, runs: list[Run], left_out: int, points: int) -> str:
-    """The page of experiments with runs. `data`: the packed data of its script; `left_out`: how many runs are not on it;
-    `points`: most points of a line."""
+    """The page of experiments with runs. `data`: the packed data for its script; `left_out`: number of runs that are
+    not on the page; `points`: largest number of points of a line."""
     title = heading(parts[0].comparisons[0]) if len(parts) == 1 else f"{len(parts)} experiments"
     sections = [experiment_article(part, number, len(parts) > 1) for number, part in enumerate(parts)]
     draws = any(curves_frame(part) or timeline_frame(part) or part.sweeps for part in parts)
     about = section("about", "About these runs", metadata_section(runs, left_out, points, library_name(library) if draws else ""))
-    main = f"""<noscript><p class="note">Curves and timelines need scripts; tables do without.</p></noscript>
+    main = f"""<noscript><p class="note">Curves and timelines need JavaScript; tables do not.</p></noscript>
 <p class="fault" role="alert" hidden></p>
 {"".join(sections)}{about}"""
     scripts = f"""<script type="text/plain" id="data">{data}</script>
@@ -244,7 +246,7 @@ def header_facts(parts: list[ExperimentPart]) -> str:
 
 
 def own_facts(part: ExperimentPart) -> str:
-    """Experiment, workers, model and seeds; of several points their number."""
+    """The facts of an experiment: workers, model and seeds, and the number of points if there are several."""
     first = part.comparisons[0]
     facts = [fact for fact in subtitle(first, "").split(BETWEEN) if not fact.startswith(("line: mean", "one seed"))]
     if len(part.comparisons) > 1:
@@ -271,7 +273,7 @@ def is_target_missed(comparisons: list[Comparison]) -> bool:
 
 
 def ends_by_time(comparisons: list[Comparison]) -> bool:
-    """Whether all runs end by a budget in seconds, so that their ends say nothing of the methods."""
+    """Whether a budget in seconds ends all runs, so that the times of their ends do not depend on the methods."""
     nearly = 0.99  # a run may end before a step that would exceed its budget
     def ends_by_it(run: Run) -> bool:
         seconds = run.config.get("budget", {}).get("seconds")
@@ -280,10 +282,10 @@ def ends_by_time(comparisons: list[Comparison]) -> bool:
 
 
 def named_sections(part: ExperimentPart) -> list[tuple[str, str, str]]:
-    """Key, name and content of the sections that have any."""
+    """Key, name and content of all sections that are not empty."""
     results = [("results", "Results", results_section(part)), ("claims", "Claims", claims_table(part.claims) if part.claims else "")]
     curves = [("curves", "Curves", curves_frame(part)), ("costs", "Cost of the target", costs_frame(part))]
-    of_all_points = len(part.comparisons) > 1  # results and claims stand above the choice of one point
+    of_all_points = len(part.comparisons) > 1  # results and claims are above the choice of one point
     return [(key, name, content) for key, name, content in (
         ("summary", "What came out", summary_section(part)),
         ("sweep", "Sweep", sweep_frame(part)),
@@ -296,7 +298,7 @@ def named_sections(part: ExperimentPart) -> list[tuple[str, str, str]]:
 
 
 def summary_section(part: ExperimentPart) -> str:
-    """Sentences, and for a single point bars."""
+    """Sentences about the results, and bars if there is a single point."""
     first = part.comparisons[0]
     outcome = Outcome(part.rows, part.against, target_text(first.runs[0].config.get("evaluation", {})), clock_of(first),
                       ends_by_time(part.comparisons), len(part.comparisons))
@@ -325,7 +327,7 @@ def section(key: str, name: str, content: str, level: int = 2) -> str:
 
 
 def point_choice(part: ExperimentPart) -> str:
-    """The choice of the point that curves, accounts and timeline show; empty for a single point."""
+    """The menu for the point that curves, accounts and timeline show; empty if there is only one point."""
     if len(part.comparisons) < 2:
         return ""
     options = "".join(f'<option value="{number}">{escaped(as_words(comparison.point, ", ", " = "))}</option>'
@@ -334,7 +336,7 @@ def point_choice(part: ExperimentPart) -> str:
 
 
 def sweep_frame(part: ExperimentPart) -> str:
-    """Empty if no number is swept."""
+    """The section of sweeps; empty if no number is swept."""
     if not part.sweeps:
         return ""
     band = any("low" in line for sweep in part.sweeps for value in sweep["values"] for line in value["lines"])
@@ -343,7 +345,7 @@ def sweep_frame(part: ExperimentPart) -> str:
 
 
 def curves_frame(part: ExperimentPart) -> str:
-    """Empty without a model: then there are no evaluations."""
+    """The section of curves; empty without a model, because there are no evaluations."""
     if not any(run.config.get("training", {}).get("model", "none") != "none"
                for comparison in part.comparisons for run in comparison.runs):
         return ""
@@ -354,7 +356,7 @@ def curves_frame(part: ExperimentPart) -> str:
 
 
 def costs_frame(part: ExperimentPart) -> str:
-    """Empty if no point has costs: see costs_of."""
+    """The section of the target's costs; empty if no point has costs (costs_of)."""
     if not any(costs_of(comparison, part.looks) for comparison in part.comparisons):
         return ""
     several = any(len(method.runs) > 1 for comparison in part.comparisons for method in comparison.methods)
@@ -381,14 +383,14 @@ def timeline_frame(part: ExperimentPart) -> str:
 
 
 def is_kept(directory: Path) -> bool:
-    """Whether the directory has summaries, and no runs below."""
+    """Whether the directory contains kept summaries, but no runs."""
     if not any((directory / name).is_file() for name in (CLAIMS, TABLE, ROWS)):
         return False
     return not any(RUN_DIRECTORY.fullmatch(path.name) for path in directory.rglob("seed=*-*"))
 
 
 def kept_page(directory: Path) -> str:
-    """The page of summaries without runs."""
+    """The page of kept summaries."""
     sections = kept_sections(directory)
     links = "".join(f'<a href="#{key}">{escaped(name)}</a>' for key, name, _ in sections)
     return framed(directory.name, "kept summaries of finished runs", f"<nav>{links}</nav>",
@@ -396,7 +398,7 @@ def kept_page(directory: Path) -> str:
 
 
 def kept_sections(directory: Path) -> list[tuple[str, str, str]]:
-    """Key, name and content of the sections that have any."""
+    """Key, name and content of all sections that are not empty."""
     claims = read_claims([directory])
     return [(key, name, content) for key, name, content in (
         ("claims", "Claims", claims_table(claims) if claims else ""), ("results", "Results", kept_table(directory)),
@@ -410,7 +412,7 @@ def kept_table(directory: Path) -> str:
     except FileNotFoundError:
         return ""
     except (OSError, ValueError) as fault:
-        raise ResultsFault(f"{directory / TABLE}: {fault}; expected the table that `run` writes") from None
+        raise ResultsFault(f"{directory / TABLE}: {fault}; expected a table that `run` has written") from None
     parts = []
     for block in re.split(r"\n\s*\n", text.strip("\n")):
         lines = block.split("\n")
@@ -433,7 +435,7 @@ def kept_rows(lines: list[str]) -> str:
 
 
 def cell_markup(cell: str) -> str:
-    """A cell as markup; the line does not break before a deviation."""
+    """A cell as markup, without a line break before a deviation."""
     return escaped(cell).replace("+- ", "\u00b1\u00a0")
 
 
@@ -448,12 +450,12 @@ def figures_of(directory: Path) -> str:
         parts.append(f'<figure><img alt="{escaped(path.stem)}" src="data:image/png;base64,{base64.b64encode(content).decode()}">'
                      f"<figcaption>{escaped(path.stem)}</figcaption></figure>")
     if left_out:
-        parts.append(f'<p class="note">Left out, lest the page be too large: {escaped(", ".join(left_out))}.</p>')
+        parts.append(f'<p class="note">Left out, because the page would be too large: {escaped(", ".join(left_out))}.</p>')
     return "".join(parts)
 
 
 def about_kept(directory: Path) -> str:
-    """The commands that make the runs, and what claims.json says of how they were made."""
+    """The commands that make the runs, and the facts in claims.json about how they were made."""
     command = f"<pre>./dev run {escaped(file)}\n./dev report results/runs/{escaped(directory.name)}</pre>" if (
         file := file_of(directory.name)) else ""
     return ('<p class="note">These are kept summaries of finished runs; the runs themselves are not here, and so there are no '

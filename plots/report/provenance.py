@@ -1,4 +1,5 @@
-"""Origin of the runs: configuration, tuning, machine, and the commands that make them again. No names of hosts, no paths."""
+"""Origin of the runs: configuration, tuning, machine, and the commands that repeat them, without names of hosts and
+paths."""
 
 import json
 import re
@@ -35,7 +36,7 @@ def configuration_section(comparisons: list[Comparison], file_name: str) -> str:
     at = f" (at {escaped(', '.join(f'{key} = {value}' for key, value in first.point.items()))})" if first.point else ""
     return ('<p class="note">What differs between the methods; what is left out is the same for all.</p>'
             + method_settings(all_methods(comparisons))
-            + (f'<p class="note">What varies beside them:</p>{point}' if point else "")
+            + (f'<p class="note">Other settings that vary:</p>{point}' if point else "")
             + f'<details><summary>The whole resolved configuration{at}</summary>'
             + '<p class="note">All keys with their defaults; a file that can be run. Of paths outside of it the last name is left.</p>'
             + f'<button type="button" class="save" data-name="{escaped(file_name)}.toml">Save as {escaped(file_name)}.toml'
@@ -43,7 +44,7 @@ def configuration_section(comparisons: list[Comparison], file_name: str) -> str:
 
 
 def all_methods(comparisons: list[Comparison]) -> list[Method]:
-    """The methods of all points, each label once."""
+    """The methods of all points, one per label."""
     methods = {}
     for comparison in comparisons:
         for method in comparison.methods:
@@ -52,7 +53,7 @@ def all_methods(comparisons: list[Comparison]) -> list[Method]:
 
 
 def method_settings(methods: list[Method]) -> str:
-    """A row per method with the settings that not all methods share."""
+    """A table with a row per method, of the settings that not all methods share."""
     tables = [{key: value for key, value in flat(settings(method.runs[0])).items() if key != "label"} for method in methods]
     everywhere = Counter(item for table in tables for item in table.items())
     lines = []
@@ -64,7 +65,7 @@ def method_settings(methods: list[Method]) -> str:
 
 
 def varied(comparisons: list[Comparison]) -> str:
-    """A row per key that varies beside method and seed; empty if none does."""
+    """A table with a row per key, other than method and seed, that varies; empty if no key varies."""
     keys = list(dict.fromkeys(key for comparison in comparisons for key in comparison.point))
     lines = []
     for key in keys:
@@ -85,7 +86,7 @@ def experiment_file(comparison: Comparison) -> str:
 
 
 def read_tunings(directories: Iterable[Path]) -> list[dict]:
-    """The tunings of all directories that have such files. Raises ResultsFault for a file that the page could not show."""
+    """The contents of all tuning files in the directories. Raises ResultsFault for a file that the page cannot show."""
     tunings = []
     for path in (directory / name for directory in dict.fromkeys(directories) for name in TUNINGS):
         try:
@@ -96,8 +97,8 @@ def read_tunings(directories: Iterable[Path]) -> list[dict]:
         except FileNotFoundError:
             continue
         except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as fault:
-            raise ResultsFault(f"{path}: {in_words(fault)}; expected the trials of schema version "
-                               f"{SCHEMA_VERSION} that `run` writes; the experiment's next start does") from None
+            raise ResultsFault(f"{path}: {in_words(fault)}; expected trials of schema version {SCHEMA_VERSION}; the "
+                               "experiment's next start writes them again") from None
         tunings.append(document)
     return tunings
 
@@ -107,7 +108,7 @@ def tuning_section(tunings: list[dict]) -> str:
 
 
 def tuning_table(tuning: dict) -> str:
-    """The settings that each method was tried with, and the chosen ones, as markup."""
+    """The settings that were tried for each method, and the chosen ones, as markup."""
     lines = "".join(method_row(method) for method in tuning["methods"])
     where = f", at {escaped(as_words(tuning['where'], ', '))} for all" if tuning["where"] else ""
     seeds = ", ".join(str(int(seed)) for seed in tuning["seeds"])
@@ -135,7 +136,8 @@ def mean_text(mean: float | None) -> str:
 
 
 def remarks(method: dict) -> str:
-    """The number of settings and trials, and whether the grid grew, or the best setting is at its edge."""
+    """The numbers of settings and trials, whether the grid was extended, and whether the best setting is at its
+    edge."""
     words = [f"of {len(method['settings'])} settings, {int(method['number_of_trials'])} trials"]
     words += [f"grid of {escaped(last_name(key))} extended" for key in method["extended"]]
     words += [f"{escaped(last_name(key))} at the edge of the grid" for key in method["at_edge"]]
@@ -154,7 +156,7 @@ def metadata_of(run: Run) -> dict:
 
 
 def facts_of(metadata: list[dict]) -> list[tuple[str, str]]:
-    """The facts of FACTS with their values among the runs, and when these were made."""
+    """The facts in FACTS with their values in the runs, and the times when the runs were made."""
     facts = []
     for key, name in FACTS.items():
         values = [fact_text(document, key) for document in metadata if document.get(key) not in (None, "")]
@@ -189,14 +191,15 @@ def metadata_section(runs: list[Run], left_out: int, points: int, plotly: str) -
         scale, unit = time_unit(host_s)
         facts.append(("time they took", f"{host_s / scale:.2g} {unit}"))
     if plotly:
-        facts.append(("curves", f"thinned to at most {points} points per line, the lowest and the highest kept; the runs’ own "
-                                "files have all"))
+        facts.append(("curves", f"thinned to at most {points} points per line, including the lowest and the highest; the runs’ "
+                                "own files contain all points"))
         facts.append(("charts", plotly))
     return table_markup("About these runs", "settings", "", rows_markup([(escaped(name), escaped(value)) for name, value in facts]))
 
 
 def file_of(experiment: str) -> str | None:
-    """The experiment file with this name in this copy of the project, from its root; None if there is none."""
+    """The experiment file of this experiment in this copy of the project, relative to its root; None if there is
+    none."""
     for path in sorted(EXPERIMENTS.rglob("*.toml")):
         try:
             if tomllib.loads(path.read_text(encoding="utf-8")).get("name") == experiment:
@@ -214,9 +217,9 @@ def reproduce_section(comparisons: list[Comparison], file_name: str) -> str:
     commands = [f"git checkout {commits[-1]}"] if commits else []
     commands += [f"./dev run {file or f'{file_name}.toml'}", f"./dev report results/runs/{experiment}"]
     saved = f"the whole configuration above, saved as {file_name}.toml"
-    note = (f"Keys that were set on the command line are not in {file}; {saved}, has them." if file else
+    note = (f"Keys that were set on the command line are not in {file}, but in {saved}." if file else
             f"{file_name}.toml is {saved}.")
     if len(comparisons) > 1:
-        note += " It has the first point; the others differ in what varies, which can be set behind the file, as key=value."
+        note += " It describes the first point. For other points, append the keys that vary to the command, as key=value."
     return (f'<pre tabindex="0">{escaped_lines(chr(10).join(commands))}</pre>'
             f'<p class="note">{escaped(note)} The same seeds give the same numbers, on the simulated cluster byte for byte.</p>')

@@ -1,5 +1,5 @@
-"""Results of the page: the numbers of `syncopate table`, the tables of them, and before these what came out, in sentences and
-bars."""
+"""Results on the page: reads the numbers of `syncopate table`, and writes a summary of sentences and bars, and
+tables."""
 
 import csv
 import io
@@ -21,9 +21,9 @@ from plots.runs import ResultsFault, in_words
 from plots.style import byte_unit, time_unit
 
 ROUNDING = 1e-9
-FLIPS_CAN_TELL = 6  # fewest seeds with which a sign-flip test can reach 5 %
+FLIPS_CAN_TELL = 6  # smallest number of seeds with which a sign-flip test can reach 5 %
 
-UNDER_MPI = ", under MPI"  # ends a row's label if others are on the simulated cluster
+UNDER_MPI = ", under MPI"  # ends a row's label if there are also simulated rows
 TOO_FAR = 1e4  # values that differ by this factor have no common unit in which all are at least 1
 PLUS_MINUS = "\u00b1"
 
@@ -31,18 +31,18 @@ ACCURACY, LOSS, SPEED, BYTES = "final_test_accuracy", "final_test_loss", "sample
 TIME_TO_TARGET, TIME_OF_RUN, STEP_TIME, DROP_RATE = "time_to_target_s", "end_time_s", "step_time_s", "drop_rate"
 RISING = {ACCURACY, SPEED}  # more is better
 MOST_NAMED, MOST_BARS = 4, 40
-CLOSE = 1.001  # bars that differ by no more than this factor show nothing
-WIDE = 1e3  # a bar this many times longer than usual would hide the others
+CLOSE = 1.001  # bars are omitted if they differ by no more than this factor
+WIDE = 1e3  # a bar that is longer than the others by this factor would make them invisible
 
 
 @dataclass
 class Measured:
-    """A measure of one row over its seeds, and its difference from the row compared with, paired by seed."""
+    """A measure of one row over its seeds, and its difference from another row, paired by seed."""
 
     n: int
     mean: float
     std: float
-    against: str = ""  # the label of the row compared with
+    against: str = ""  # the label of the other row
     pairs: int = 0
     difference: float | None = None
     low: float | None = None  # the 95 % interval of the mean difference, by Student's t
@@ -51,13 +51,13 @@ class Measured:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the difference is the same for every seed, but for rounding: an interval says nothing then."""
+        """Whether the difference is the same for every seed up to rounding, so that an interval means nothing."""
         return (self.low is not None and self.high is not None
                 and self.high - self.low <= ROUNDING * max(abs(self.difference), abs(self.mean)))
 
     @property
     def is_significant(self) -> bool:
-        """Whether the interval excludes zero, and so does a sign-flip test if there are seeds enough for it."""
+        """Whether the interval excludes zero, and so does a sign-flip test if there are enough seeds for it."""
         if self.low is None or self.high is None or self.low <= 0 <= self.high or self.is_exact:
             return False
         return self.pairs < FLIPS_CAN_TELL or self.sign_flip_p is None or self.sign_flip_p <= 0.05
@@ -71,7 +71,7 @@ class Row:
 
     @property
     def missed(self) -> Measured | None:
-        """The seeds that missed the target: how many, and as mean when the first of them ended."""
+        """The seeds that missed the target: `n` is their number, and `mean` the time when the first of them ended."""
         return self.measures.get("target_missed_until_s")
 
 
@@ -134,14 +134,14 @@ COLUMNS = [*OUTCOME, *COST]
 
 
 def baseline(methods: list[Method]) -> str:
-    """The label of the method to compare with, if the user names none: the first synchronous SGD, or else the first
+    """The label of the method to compare with if the user names none: the first synchronous SGD, otherwise the first
     method."""
     return next((method for method in methods if method.algorithm == BASELINE), methods[0]).label
 
 
 def read_results(program: str, directory: Path, experiment: str, against: str, asked: bool) -> tuple[list[Row], str, str]:
-    """The rows, their CSV, and why there are no differences, if so. `asked`: the user has named `against`, which must exist
-    then. Raises ResultsFault."""
+    """The rows, their CSV, and the reason if there are no differences. `asked`: the user has named `against`, so it
+    must exist. Raises ResultsFault."""
     why = ""
     try:
         text = table_csv(program, directory, against)
@@ -172,7 +172,7 @@ class Scale:
         return set_in_page(f"{value * self.times:{'+' if sign else ''},.{self.decimals}f}")
 
     def mean(self, value: float) -> str:
-        """The value in scientific form if the column's decimals would not show it."""
+        """The value, in scientific form if the column's decimals would show only zeros."""
         value *= self.times
         return self(value / self.times) if is_plain(value, self.decimals) else typeset_number(value)
 
@@ -181,7 +181,7 @@ class Scale:
         return SamePlace.of(self.times * max(values, key=abs), self.times * uncertainty)
 
     def together(self, uncertainty: float, *values: float) -> SamePlace | None:
-        """The same if the column's decimals do not suit the values; or else None."""
+        """The common last place if the column's decimals do not suit the values; otherwise None."""
         place = self.place(uncertainty, *values)
         return place if uncertainty > 0 and (not place.is_plain or place.last_place < -MOST_DECIMALS) else None
 
@@ -214,8 +214,8 @@ def scale_of(column: Column, values: list[float]) -> Scale:
 
 
 def results_table(rows: list[Row], swatches: dict[str, str], ends_by_time: bool = False) -> str:
-    """Two tables, of the last models and of their costs: one would be too wide for a screen. `swatches`: a piece of each
-    method's line, by label. `ends_by_time`: a budget in seconds ends all runs."""
+    """Two tables, one of the last models and one of their costs, since a single table would be too wide for a screen.
+    `swatches`: a piece of each method's line, by label. `ends_by_time`: whether a budget in seconds ends all runs."""
     tables = []
     for name, columns in (("outcome", OUTCOME), ("cost", COST)):
         known = [(column, known_means(column, rows)) for column in columns]
@@ -249,8 +249,8 @@ def swatch_of(row: Row, swatches: dict[str, str]) -> str:
 
 
 def label_of_row(row: Row, labels: Iterable[str]) -> str | None:
-    """The label of the row's method: the longest one of which all parts are in the row's label. Runs under MPI have a label
-    of their own if there are both."""
+    """The label of the row's method: the longest label whose parts are all in the row's label. If there are simulated
+    and MPI runs, those under MPI have a separate label."""
     parts = set(row.label.removesuffix(UNDER_MPI).split(", "))
     own = [label for label in labels if set(label.removesuffix(MPI).split(", ")) <= parts]
     clocked = [label for label in own if label.endswith(MPI) == row.label.endswith(UNDER_MPI)]
@@ -312,7 +312,7 @@ def difference(measured: Measured, scale: Scale) -> str:
 
 
 def one_difference(measured: Measured, scale: Scale) -> str:
-    """A difference without an interval. It is zero if it is tiny beside the numbers that differ."""
+    """The text of a difference without an interval. It is zero if it is tiny compared with the two numbers."""
     value = measured.difference
     is_rounding = abs(value) <= ROUNDING * abs(measured.mean)
     if is_rounding or is_plain(scale.times * value, scale.decimals):
@@ -321,14 +321,14 @@ def one_difference(measured: Measured, scale: Scale) -> str:
 
 
 def finer(scale: Scale, width: float, digits: int = 2) -> Scale:
-    """The scale with decimals that show so many digits of a deviation, or of half an interval."""
+    """The scale with decimals that suit the uncertainty `width`: a deviation, or half an interval."""
     if not width > 0:
         return scale
     return Scale(scale.times, scale.unit, min(max(scale.decimals, digits - 1 - floor(log10(width * scale.times))), 7))
 
 
 def results_notes(rows: list[Row], against: str, why: str, missed: bool = False) -> str:
-    """The notes below the tables. `missed`: there is a target, which no run reached."""
+    """The notes below the tables. `missed`: whether there is a target that no run reached."""
     several = any(measured.n > 1 for row in rows for measured in row.measures.values())
     notes = [f"First line: the mean over the seeds, {PLUS_MINUS} the standard deviation." if several else
              "One seed each, so there are no intervals."]
@@ -336,24 +336,25 @@ def results_notes(rows: list[Row], against: str, why: str, missed: bool = False)
         notes.append(f"There are no differences: {escaped(why)}.")
     elif several:
         notes.append(f"Second line: the mean difference from <b>{escaped(against)}</b> over the seeds that both have, seed by "
-                     "seed, with the 95 % interval of that mean by Student’s t. A star: the interval excludes no "
-                     "difference, and where six seeds or more let a sign-flip test tell, so does that." +
-                     (" Exact: it is the same for every seed, so there is no interval." if any(
+                     "seed, with the 95 % interval of that mean by Student’s t. A star marks a significant difference: the "
+                     "interval excludes zero, and with six seeds or more so does the sign-flip test." +
+                     (" Exact: the difference is the same for every seed, so there is no interval." if any(
                          measured.is_exact for row in rows for measured in row.measures.values()) else ""))
     else:
         notes.append(f"Second line: the difference from <b>{escaped(against)}</b>.")
     if any(TIME_TO_TARGET in row.measures for row in rows):
-        notes.append("Differences of times to the target are of means restricted to the time up to which all runs are known.")
+        notes.append("Times to the target are compared by restricted means: times after the end of the first run that missed "
+                     "the target count as that end.")
     if missed:
-        notes.append("No run reached the target: there are no times to it.")
+        notes.append("No run reached the target, so there are no times to it.")
     if any(row.missed for row in rows):
-        notes.append("&gt; T (k/n): k of n seeds reached the target; the others had not by time T.")
+        notes.append("&gt; T (k/n): k of n seeds reached the target; the others did not reach it by time T.")
     return f'<p class="note">{" ".join(notes)}</p>'
 
 
 @dataclass
 class Outcome:
-    """The results that sentences and bars are about."""
+    """The results that the sentences and bars show."""
 
     rows: list[Row]
     against: str
@@ -393,7 +394,7 @@ def target_text(evaluation: dict) -> str:
 
 
 def sentences(outcome: Outcome) -> list[str]:
-    """Sentences on the target, the costs and the last models, as markup."""
+    """Sentences about the target, the costs and the last models, as markup."""
     if outcome.points > 1:
         return over_points(outcome)
     found = [about_target(outcome)] if outcome.target else []
@@ -452,7 +453,7 @@ def about_quality(outcome: Outcome) -> str:
     if not base or measure not in base.measures or not compared_rows:
         order = max if measure in RISING else min
         best = order(rows, key=lambda row: row.measures[measure].mean)
-        one = " (one seed each: nothing says how certain that is)" * all(row.measures[measure].n == 1 for row in rows)
+        one = " (with one seed each, the uncertainty is unknown)" * all(row.measures[measure].n == 1 for row in rows)
         return (f"The last model of {strong(best)} has the {'highest' if measure in RISING else 'lowest'} {word}, "
                 f"{amount(best.measures[measure], scale)}{one}.")
     apart = [row for row in compared_rows if row.measures[measure].is_significant]
@@ -469,7 +470,7 @@ def about_quality(outcome: Outcome) -> str:
 
 
 def over_points(outcome: Outcome) -> list[str]:
-    """The sentence on several points: the range of the ratios to the method compared with."""
+    """The sentence about several points: the range of ratios to the method `outcome.against`."""
     found = []
     for measure, words in ((TIME_TO_TARGET, "Time to the target"), (outcome.cost, "Samples per second" if outcome.cost == SPEED else
                                                                     "Time of the run")):
@@ -492,7 +493,7 @@ def range_text(values: list[float]) -> str:
 
 
 def compared(row: Row, outcome: Outcome, measure: str, scale: Scale, less: str, more: str) -> str:
-    """The clause on the difference, with its interval, and whether the seeds tell it from zero."""
+    """The clause about the difference, with its interval, and whether it is significant."""
     measured, base = row.measures[measure], outcome.base
     if measured.difference is None or row is base:
         return ""
@@ -508,7 +509,7 @@ def compared(row: Row, outcome: Outcome, measure: str, scale: Scale, less: str, 
 
 
 def difference_words(measured: Measured, scale: Scale) -> str:
-    """−25.4 s, 95 % interval −73.7 to +22.9."""
+    """The difference in words, such as "−25.4 s, 95 % interval −73.7 to +22.9"."""
     place = scale.place((measured.high - measured.low) / 2, measured.difference, measured.low, measured.high)
     mean, low, high = (typeset(place(scale.times * end, "+")) for end in (measured.difference, measured.low, measured.high))
     unit = {"%": " points"}.get(scale.unit, f" {scale.unit}".rstrip())
@@ -528,7 +529,7 @@ def strong(row: Row) -> str:
 
 
 def names(rows: list[Row], remark=lambda row: "") -> str:
-    """A, B (remark) and C; beyond MOST_NAMED how many more."""
+    """The names of rows, "A, B (remark) and C"; at most MOST_NAMED, and the number of the others."""
     shown = [escaped(row.label) + (f" ({text})" if (text := remark(row)) else "") for row in rows[:MOST_NAMED]]
     if len(rows) > MOST_NAMED:
         shown.append(f"{len(rows) - MOST_NAMED} more")
@@ -550,8 +551,8 @@ def half_of(measured: Measured) -> float:
 
 
 def bars_table(outcome: Outcome, looks: dict[str, dict], swatches: dict[str, str]) -> str:
-    """A row of bars per method, as markup; empty if there is nothing to compare, or too much. `looks`, `swatches`: by
-    label."""
+    """A table with a row of bars per method, as markup. Empty if there are too few or too many methods to compare.
+    `looks`, `swatches`: by label."""
     measures = shown_measures(outcome)
     if outcome.points > 1 or not measures or not 1 < len(outcome.rows) <= MOST_BARS:
         return ""
@@ -572,7 +573,7 @@ def bars_table(outcome: Outcome, looks: dict[str, dict], swatches: dict[str, str
 
 
 def far_above(means: dict[str, float]) -> set[str]:
-    """The labels of bars that would leave nothing of the others."""
+    """The labels of bars that are so long that the others would be invisible."""
     above_zero = sorted(mean for mean in means.values() if mean > 0)
     return {label for label, mean in means.items() if above_zero and mean > WIDE * above_zero[(len(above_zero) - 1) // 2]}
 

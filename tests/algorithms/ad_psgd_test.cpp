@@ -106,8 +106,8 @@ TEST(AdPsgd, WithoutOverlapAnActiveWorkerWaitsInEachStep) {
 }
 
 // Worker 0 takes 10 s per step, worker 1 takes 1 s. Worker 1 asks at 0 s and has the answer at 10.5 s. If it waits for
-// the answer after a second step, that step ends then; otherwise it waits after its last step, whose time is not
-// checked.
+// the answer after a second step, that step ends then. Without the bound it waits after its last step, whose time is
+// not checked.
 TEST(AdPsgd, OverlapStepsBoundForHowLongAWorkerGoesOn) {
   const SimulatedRun setup{
       .workers = 2, .budget = {.steps = 3}, .delays = delays({9, 0}), .individual_models_every = Step{1}};

@@ -74,7 +74,7 @@ std::shared_ptr<const ServerUpdate> nesterov(double rate, double momentum) {
   return make_nesterov_update(rate, momentum);
 }
 
-// Expects the same steps; the arithmetic may be in another order.
+// Expects equal results up to rounding, because the arithmetic may be in another order.
 void expect_the_same(const SimulatedRun::Outcome& found, const SimulatedRun::Outcome& expected) {
   EXPECT_THAT(found.parameters, Pointwise(FloatNear(2e-5f), expected.parameters));
   EXPECT_EQ(found.log, expected.log);
@@ -277,8 +277,8 @@ TEST(AsyncLocalSgd, ABufferTakesTheMeanOrTheSumOfWeightedDifferences) {
   }
 }
 
-// The rate of a local step is that of the schedule at the mean progress of all when the model was sent, plus the own
-// steps since.
+// The learning rate of a local step is that of the schedule at this progress: the mean progress of all workers when the
+// model was sent, plus the worker's own steps since then.
 TEST(AsyncLocalSgd, TheScheduleGoesByTheStepsOfAllAndTheOwnOnesSince) {
   SimulatedRun setup = three_workers(4);
   setup.learning_rate = std::make_shared<LearningRate>(
@@ -329,8 +329,8 @@ TEST(AsyncLocalSgd, NoSampleIsComputedTwice) {
   EXPECT_EQ(static_cast<std::int64_t>(objective->evaluated.size()), objective->evaluations);
 }
 
-// Rounds of asynchronous Local SGD that do not end as planned: grace windows; data and budgets that end within them;
-// workers that leave, are down, or lose their state.
+// Special rounds of asynchronous Local SGD: grace windows, data and budgets that end within a round, and workers that
+// leave, are down, or lose their state.
 
 std::shared_ptr<const OutagePlan> outage(int worker, double at_s, double duration_s, bool loses_state) {
   return std::make_shared<OutagePlan>(

@@ -1,5 +1,5 @@
 // Asynchronous SGD on three workers (three_workers.hpp) in double precision: nine updates, each along one gradient that
-// was taken at an earlier model.
+// was computed at an earlier model.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,9 @@ namespace syncopate {
 
 using Vector = std::array<double, 4>;
 
-// The worker, its step, the version of the model, and how many earlier gradients the worker has sent since all workers
-// have sent one (throttle.hpp). Gradients arrive at 1.5, 1.6, 3.0 | 3.1, 3.2, 4.5 | 4.8, 6.0, 6.2 s.
+// One update: the worker, its step, the version of the gradient's model, and the number of earlier gradients that the
+// worker has sent since all workers have sent one (throttle.hpp). Gradients arrive at 1.5, 1.6, 3.0 | 3.1, 3.2, 4.5 |
+// 4.8, 6.0, 6.2 s.
 struct AsynchronousUpdate {
   int worker, own_step, version, repeats;
 };
@@ -31,7 +32,8 @@ inline Vector clipped(Vector gradient, double most) {
   return gradient;
 }
 
-// Optimizers: step(parameters, gradient, weight), where the weight multiplies the rate of this update.
+// Optimizers have a function step(parameters, gradient, weight), whose weight multiplies the learning rate of this
+// update.
 struct PlainSgd {
   double rate;
   double momentum = 0;
@@ -66,7 +68,7 @@ struct PlainAdamW {
   }
 };
 
-// The parameters after the nine updates, which have the weights weight_of(update, staleness).
+// The parameters after the nine updates. weight_of(update, staleness) returns the weight of an update.
 template <typename Optimizer, typename WeightOf>
 Vector after_updates(Optimizer optimizer, const WeightOf& weight_of, double clip_norm = HUGE_VAL) {
   std::vector<Vector> versions = {{1, 1, 1, 1}};

@@ -29,8 +29,8 @@ TEST(BackupTokens, WithoutBackupsAndInitialTokensEqualsSynchronousSgdBitForBit) 
   expect_exact_accounts(outcome);
 }
 
-// Each step brings as many tokens as the cluster has workers, also after some have left: with left-over tokens the
-// others compute for a step that is over.
+// Each step creates one token per worker of the cluster, also for workers that have left. So some tokens are left over,
+// and with these the remaining workers compute gradients for a step that is over.
 TEST(BackupTokens, TheNumberOfTokensIsThatOfAllWorkersAlsoOfThoseThatHaveLeft) {
   const SimulatedRun setup{.workers = 4, .budget = {.steps = 60}, .data_of = {Step{2}, {}, {}, {}}};
   const auto outcome = setup.run(BackupTokens(3));

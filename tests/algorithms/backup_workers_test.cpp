@@ -106,7 +106,8 @@ TEST(BackupWorkers, DroppedGradientsAreNeverComputed) {
   EXPECT_EQ(objective->evaluations, 20);
 }
 
-// The samples of a version do not depend on who is late: a worker does not take those of versions that it misses.
+// The samples of a version do not depend on which workers are late. A worker skips the samples of versions that it
+// misses.
 TEST(BackupWorkers, ALateWorkerSkipsTheSamplesOfTheVersionsThatItHasMissed) {
   for (const Late late : {Late::finish, Late::cancel}) {
     auto objective = std::make_shared<PullObjective>();
@@ -459,7 +460,7 @@ TEST(ShardedServers, EachSliceIsTheMeanOfThoseWhoReachedItsServerFirst) {
   expect_exact_accounts(outcome);
 }
 
-// Workers that adopted slices of different versions could wait for each other for ever.
+// If workers adopted slices of different versions, they could wait for each other for ever.
 TEST(ShardedServers, WhereServersSeeDifferentOrdersWorkersStillComputeAtSlicesOfOneVersion) {
   for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6, 7, 8}) {
     const auto objective = std::make_shared<Counter>(12, 12);

@@ -59,7 +59,7 @@ TEST(CompressedAverages, OfPalSgdAndAdaCommAreThoseOfTheirLimitCases) {
   }
 }
 
-// The rounds follow from the loss, which is that of the dense run.
+// If everything is sent, losses equal those of the dense run, and so do the rounds, which depend on losses.
 TEST(CompressedAverages, OfEverythingLeaveAdaCommsRoundsAsTheyAre) {
   SimulatedRun setup{.workers = 3, .rate = 0.05, .budget = {.steps = 60}};
   setup.objective = std::make_shared<Quadratic>(QuadraticOptions{.dimension = 4, .condition = 1, .noise = 0}, 3);
@@ -103,7 +103,8 @@ TEST(CompressedAverages, TopOneHasTheGoldenSteps) {
   }
 }
 
-// Held-back values are sent later, whatever the rate does meanwhile: differences are steps.
+// Held-back values are sent later. A change of the learning rate has no effect on them, because differences are whole
+// steps.
 TEST(CompressedAverages, ErrorFeedbackLosesNothing) {
   SimulatedRun setup{.workers = 4, .objective = noise_at_first(24, 12)};
   setup.learning_rate = std::make_shared<LearningRate>(LearningRate::Options{
@@ -131,7 +132,7 @@ TEST(CompressedAverages, ErrorFeedbackLosesNothing) {
   }
 }
 
-// With residuals of workers and of owners.
+// In two phases, both workers and owners have residuals.
 TEST(CompressedAverages, ErrorFeedbackInTwoPhasesLosesNothing) {
   SimulatedRun setup{.workers = 4, .objective = noise_at_first(400, 12)};  // an owner's 100 values share some bins
   LocalSgd local(make_constant_period(3), {});

@@ -13,7 +13,7 @@
 
 namespace syncopate {
 
-// Two workers' gradients, four in turn, and the steps along their mean under top-1 with error feedback.
+// Four gradients for each of two workers, and the steps along their mean under top-1 compression with error feedback.
 inline const std::vector<std::vector<std::vector<float>>> golden = {
     {{1, -0.5f, 0.25f}, {0.2f, 0.4f, -0.6f}, {0.3f, 0.3f, 0.3f}, {-1, 0.1f, 0.2f}},
     {{0, 1, -1}, {0.5f, 0.5f, 0.5f}, {-0.2f, 0.9f, 0.1f}, {0.4f, -0.4f, 0.8f}}};
@@ -25,7 +25,7 @@ inline float noise_of(const MicroBatch& at, std::size_t i) {
   return std::uniform_real_distribution<float>(-1, 1)(engine);
 }
 
-// In each worker's first `active` steps gradients are noise, and then zeros, so that residuals are sent.
+// Gradients are noise in each worker's first `active` steps and zero after that, so that only residuals are sent.
 inline std::shared_ptr<const Objective> noise_at_first(std::size_t size, int active,
                                                        std::vector<ParameterTensor> tensors = {}) {
   const auto listed = [size, active](const MicroBatch& at) {

@@ -91,7 +91,7 @@ std::vector<Written> all_written() {
        "{ name = \"plain\" }\nmerge_every = 2\nmixing = 0.5"}};
 }
 
-// All workers have different paces, so that some gradients are old.
+// Workers have different speeds, so that some gradients are stale.
 SimulatedRun unlike_workers() {
   return {.workers = 4,
           .micro_batches = 2,
@@ -212,7 +212,7 @@ TEST(CompressedMessages, WhatAServerRejectsIsLostOrReturned) {
   EXPECT_LE(models, returned.totals.messages);
 }
 
-// All sent values end in the model, whichever arrived too late.
+// All sent values end in the model, even those of gradients that arrived too late.
 TEST(CompressedMessages, NothingIsLostWhereAllIsReturned) {
   SimulatedRun setup{.workers = 4, .objective = noise_at_first(24, 6)};
   setup.delays = {exponential_delay(1.0)};

@@ -75,7 +75,7 @@ TEST(Compression, TopOneHasTheGoldenSteps) {
   }
 }
 
-// With a constant rate held-back values are sent later, and the run ends at the dense run's model.
+// With a constant learning rate, held-back values are sent later, and the run ends with the model of the dense run.
 TEST(Compression, ErrorFeedbackLosesNothing) {
   SimulatedRun setup{.workers = 4, .objective = noise_at_first(24, 10, {{"m", 0, 24, 0, 4}})};
   setup.budget = {.steps = 10};
@@ -157,7 +157,8 @@ TEST(Compression, StatisticsAreTheDenseOnes) {
   }
 }
 
-// One worker's majority is its own sign, also with several micro-batches and with a divisor by computed ones.
+// The majority of a single worker is its own sign, even with several micro-batches and with a divisor by computed
+// micro-batches.
 TEST(Compression, TheMajoritysStepsAreAsLongAsTheRate) {
   const SimulatedRun setup{.workers = 3, .micro_batches = 2, .rate = 0.25, .budget = {.steps = 4}};
   for (const float value : setup.run(compressed(compression("majority"))).parameters)
@@ -276,7 +277,7 @@ TEST(CompressionDrops, ANotANumberReachesTheModel) {
   }
 }
 
-// With ScaleCom it is sent once its worker leads: worker 1 leads at steps 1, 4, ...
+// ScaleCom sends a NaN once its worker leads: worker 1 leads at steps 1, 4, ...
 TEST(CompressionDrops, ANotANumberIsSentByItsLeader) {
   const auto listed = [](const MicroBatch& at) {
     std::vector<float> values(8, 1.0f);
@@ -305,7 +306,7 @@ TEST(CompressionDrops, DroppedBatchesAreLostAndResidualsAreNot) {
   EXPECT_GT(largest_difference(whole, dense), 1e-3);
 }
 
-// Folded in, dropped gradients come later: the run ends where one without drops ends, however much is dropped.
+// Dropped gradients that are folded in are sent later. So the run ends with the same model as a run without drops.
 TEST(CompressionDrops, FoldedBatchesComeLater) {
   SimulatedRun setup{.workers = 4, .objective = noise_at_first(24, 10, {{"m", 0, 24, 0, 4}})};
   setup.budget = {.steps = 10};
@@ -356,8 +357,8 @@ TEST(CompressionDrops, ALostStateTakesItsResidualAlong) {
   }
 }
 
-// An owner's residual of the second phase is lost, too. Worker 1 owns the second half. (3, -3) and (1, 1), each exact
-// as signs, sum to (4, -2); the owner sends (3, -3), and (1, 1) later.
+// The owner's residual of the second phase is lost, too. Worker 1 owns the second half. (3, -3) and (1, 1) are each
+// exact as signs and sum to (4, -2). The owner sends (3, -3) first, and (1, 1) later.
 TEST(CompressionDrops, ALostStateTakesAnOwnersResidualAlong) {
   const auto listed = [](const MicroBatch& at) {
     if (at.step > 0) return std::vector<float>{0, 0, 0, 0};
@@ -375,7 +376,7 @@ TEST(CompressionDrops, ALostStateTakesAnOwnersResidualAlong) {
   }
 }
 
-// Nobody waits for a worker that has left: the run ends with the same reason as a dense one.
+// No worker waits for one that has left. The run ends with the same reason as a dense run.
 TEST(CompressionDrops, AWorkerThatHasLeftIsMissedAsInADenseSum) {
   const auto why = [](const Algorithm& method) -> std::string {
     const SimulatedRun setup{.workers = 3,
@@ -524,7 +525,7 @@ TEST(CompressionTimes, TimesNeedNoModel) {
   }
 }
 
-// Compressed sums of gradients that share a backward pass, compared with gradients that have a pass each.
+// Compressed sums of gradients that share a backward pass, compared with gradients that have separate passes.
 
 std::vector<CompressionOptions> some_kinds() {
   return {top_k(0.25),
@@ -585,8 +586,8 @@ TEST(CompressionTogether, OfExactGradientsIsThatOfSingleOnes) {
   }
 }
 
-// Signs and indices of values that differ by rounding may differ, and then everything else does: only the first steps
-// count.
+// If values differ by rounding, their signs and indices may differ, and after that everything else. So only the first
+// steps are compared.
 TEST(CompressionTogether, OfANetworkIsThatOfSinglePassesUpToRounding) {
   const auto objective = network();
   ASSERT_TRUE(objective->has_batched_gradients());
@@ -930,7 +931,7 @@ TEST(CompressionSettings, OfWhatIsNewAreRefusedWithTheirPlace) {
               HasSubstr("reuses the previous step's factor"));
 }
 
-// A file without these keys has the same configuration as before they existed, so its finished runs stay valid.
+// A file without these keys has the same configuration as before they were introduced, so its finished runs stay valid.
 TEST(CompressionSettings, OfFormsAreInNoFileThatDoesNotWriteThem) {
   for (const char* compression :
        {"{ name = \"dgc\", ratio = 0.1 }", "{ name = \"one-bit\" }", "{ name = \"powersgd\" }"}) {

@@ -37,7 +37,7 @@ void expect_times(const SimulatedRun::Outcome& outcome, const std::vector<double
   EXPECT_THAT(times_s, Pointwise(testing::DoubleNear(1e-9), expected_s));
 }
 
-// Each worker has its own target for all samples: overwritten steps leave no trace.
+// Each worker has one target for all samples, so that overwritten steps have no effect.
 class OwnTargets : public PullObjective {
  public:
   PartialGradient gradient(const float* parameters, const float* buffers,
@@ -48,7 +48,7 @@ class OwnTargets : public PullObjective {
   }
 };
 
-// A round's steps up to the answer are DiLoCo's; those after it are overwritten.
+// Steps of a round up to the answer are those of DiLoCo. Steps after the answer are overwritten.
 TEST(DecoupledDiLoCo, OfAllWorkersWithEqualStepsIsDiLoCo) {
   for (const Anchor anchor : {Anchor::server, Anchor::base})
     for (const std::vector<double>& delays_s : {std::vector{0.0, 0.0, 0.0}, std::vector{0.0, 0.1, 1.6}}) {
@@ -278,8 +278,8 @@ TEST(DecoupledDiLoCo, RunsWithoutAModel) {
   EXPECT_EQ(outcome.totals.kept, expected.totals.kept);
 }
 
-// Rounds of Decoupled DiLoCo that do not go as planned: workers that leave, are down, or lose their state, within a
-// grace window or while a fragment is under way; and invalid settings.
+// Special rounds of Decoupled DiLoCo: workers that leave, are down, or lose their state, within a grace window or while
+// a fragment is being sent. Also invalid settings.
 
 std::shared_ptr<const OutagePlan> outage(int worker, double at_s, double duration_s, bool loses_state) {
   return std::make_shared<OutagePlan>(
@@ -321,7 +321,8 @@ TEST(DecoupledEnds, WhenAllHaveLeftWhatTheyAnsweredCounts) {
   }
 }
 
-// Worker 1 is down from 1 to 61 s. The others' window ends without it; only a quorum of all waits for it.
+// Worker 1 is down from 1 to 61 s. The window of the other workers ends without it. Only a quorum of all workers waits
+// for it.
 TEST(DecoupledEnds, OneThatIsDownIsWaitedForByAQuorumOfAllAlone) {
   for (const bool loses_state : {false, true}) {
     SimulatedRun setup = three_workers(2);
@@ -355,7 +356,8 @@ TEST(DecoupledEnds, ALostStateTakesTheStepsSinceTheLastAnswerAndTheWorkerAsksWhi
   expect_exact_accounts(outcome);
 }
 
-// A state is lost at various times, with anything under way: the run always ends, and each second is booked once.
+// A state is lost at various times, with messages of all kinds in progress. The run always ends, and each second is
+// booked once.
 TEST(DecoupledEnds, LossesAtAnyTimeHangNothing) {
   for (const int fragments : {1, 3})
     for (const std::optional<int> quorum : {std::optional<int>{}, std::optional(1), std::optional(2)})

@@ -169,7 +169,7 @@ TEST(LargerBatch, OfAFractionalNumberOffersNoSampleTwice) {
   expect_all_evaluated(*objective, 3, 6, 3);
 }
 
-// Each step goes along the mean of its micro-batches: without drops no further than a step of M micro-batches.
+// Each step is along the mean of its micro-batches, so without drops it is as long as a step of M micro-batches.
 TEST(LargerBatch, IsDividedByWhatEachStepOffers) {
   constexpr double rate = 0.25;
   SimulatedRun setup{.workers = 1, .micro_batches = 3, .rate = rate, .budget = {.steps = 2}};
@@ -200,7 +200,7 @@ TEST(LargerBatch, WhatIsPublishedCountsWhatEachStepHasBeyondTheFiles) {
       EXPECT_EQ(publication.surplus_steps, 0);
 }
 
-// Equal micro-batches of 1 s and a collective of 0.5 s: dropping never pays, whether a step has 4 or 5.
+// All micro-batches take 1 s, and a collective 0.5 s. So dropping never pays in steps of 4 or 5 micro-batches.
 TEST(LargerBatch, OfAFractionalNumberIsSearchedForAThreshold) {
   const SimulatedRun setup{.workers = 3, .micro_batches = 3, .budget = {.steps = 30}, .objective = nullptr};
   const auto outcome = setup.run(
@@ -258,7 +258,7 @@ TEST(Recomputation, AdditionalStepsHoldTheLearningRateAndDivideByTheSame) {
   EXPECT_NEAR(outcome.parameters[0], x, 1e-4);
 }
 
-// Additional steps have no threshold, so the mean drop rate does not apply to them.
+// Additional steps have no threshold, so they are not divided by the mean drop rate.
 TEST(Recomputation, TheMeanRateDividesUsualStepsAlone) {
   DropComputeOptions options;
   options.threshold = make_fixed_threshold(from_seconds(3.1));

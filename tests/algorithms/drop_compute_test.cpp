@@ -147,8 +147,8 @@ TEST(DropCompute, AStepOfNothingIsAZeroGradientForEveryNormalisation) {
   }
 }
 
-// All steps take equally long, so the drop rate is the one that the automatic threshold expects: the mean rate and the
-// count give the same divisor.
+// All steps take equally long, so the drop rate is what the automatic threshold expects. Therefore the mean rate and
+// the count give the same divisor.
 TEST(DropCompute, TheMeanRateIsTheOneThatTheAutomaticThresholdExpects) {
   SimulatedRun setup{.workers = 6,
                      .micro_batches = 3,
@@ -203,7 +203,8 @@ TEST(DropCompute, AStepThatLosesEverythingGoesOnAlongTheMomentum) {
 }
 
 TEST(DropCompute, AStepWithoutAnyMicroBatchKeepsWorkersInConsensus) {
-  // Twice, nobody finishes anything in time. The workers keep a common state, and later steps are the same for all.
+  // In two steps no worker finishes a micro-batch in time. The workers still have a common state, so later steps are
+  // equal for all.
   SimulatedRun setup{.workers = 6, .momentum = 0.9, .budget = {.steps = 2}};
   Executor executor(0);
   auto objective = std::make_shared<PullObjective>();
@@ -214,7 +215,8 @@ TEST(DropCompute, AStepWithoutAnyMicroBatchKeepsWorkersInConsensus) {
   EXPECT_EQ(setup.run(DropCompute(from_seconds(0.5), Preempt::discard, 1.0 / 3)).rounds.size(), 2u);
 }
 
-// Each round wastes 0.5 s of work and takes 0.5 s of network. The guard is for budgets that would never be used up.
+// Each round wastes 0.5 s of computation and takes 0.5 s of communication. Without a check the budget would never be
+// used up.
 TEST(DropCompute, AThresholdBelowEveryMicroBatchEndsABudgetOfSamplesWithAReason) {
   const DropCompute nothing_in_time(from_seconds(0.5), Preempt::discard, 1.0 / 3);
   SimulatedRun setup{.budget = {.samples = 1000}, .objective = nullptr};
@@ -294,8 +296,9 @@ TEST(DropComputeSettings, TheMeanRateIsGivenOrExpectedByTheThreshold) {
   EXPECT_EQ(faults_of(automatic + "compensation = \"carry-over\"\nmean_drop_rate = 0.1"), "");
 }
 
-// If the shortest micro-batch takes 0.4 s, a threshold of 0.4 s can be met. If part of a micro-batch counts after its
-// forward pass, of a quarter, a threshold of 0.1 s can be met; if started micro-batches are finished, any threshold.
+// If the shortest micro-batch takes 0.4 s, a threshold of 0.4 s can be met. If parts of a micro-batch count once its
+// forward pass, a quarter of it, is done, a threshold of 0.1 s can be met. If started micro-batches are finished, any
+// threshold can be met.
 TEST(DropComputeSettings, AThresholdThatNoMicroBatchCanMeetIsAFault) {
   struct Case {
     const char* preempt;
@@ -448,7 +451,7 @@ TEST(PartialGradients, TensorsThatNobodyHasReachedStayWhereTheyAre) {
   }
 }
 
-// Whole micro-batches are evaluated together, and so are those cut at the same tensor.
+// Whole micro-batches are evaluated together, and so are micro-batches that are cut at the same tensor.
 TEST(PartialGradients, CostOneEvaluationPerCut) {
   const SimulatedRun setup = layered(4, 3, delays_s);
   const auto objective = std::make_shared<LayeredPullObjective>();
@@ -503,7 +506,7 @@ TEST(PartialGradients, GoOnAfterAnOutageThatKeepsTheState) {
   EXPECT_EQ(outcome.rounds.front().kept, 1);
 }
 
-// As with preempt = "discard", except for the last layers: several steps, with momentum, and workers stay in consensus.
+// Over several steps with momentum, all workers keep the same model, as with preempt = "discard".
 TEST(PartialGradients, MakeOneStepForAllWorkers) {
   for (const Normalisation normalisation : {Normalisation::constant, Normalisation::computed}) {
     SimulatedRun setup = layered(4, 3, delays_s);

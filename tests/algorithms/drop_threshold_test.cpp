@@ -84,7 +84,7 @@ TEST(AutomaticThreshold, PredictedAndRealisedDropRatesAgree) {
   const auto times = times_of(setup, 6, 44);
   const auto expected = search_threshold({times, 64, 44, 12}, setup.network_s, SpeedupForm::throughput);
   EXPECT_EQ(outcome.rounds[49].dropped, 0);
-  // Some worker is always late, so every step lasts exactly until the threshold. The first one also includes the
+  // Some worker is always late, so every step lasts exactly until the threshold. The first step also includes the
   // gather.
   const Duration step = from_seconds(expected.threshold) + from_seconds(0.5);
   EXPECT_NEAR(to_seconds(outcome.rounds[50].duration), to_seconds(step) + 0.5, 2e-9);
@@ -124,8 +124,8 @@ TEST(AutomaticThreshold, TheOtherSearchesAndTheCapAreThoseOfTheSearch) {
   }
 }
 
-// Sleeps distinguish the clocks: a timer around micro-batches includes the sleep after a step's last one, and the
-// step's clock does not.
+// Sleeps distinguish the two clocks. A timer around micro-batches includes the sleep after the last micro-batch of a
+// step; the step's clock does not.
 TEST(AutomaticThreshold, TheCalibrationTakesTheClockItIsGiven) {
   using Clock = AutomaticThresholdOptions::Clock;
   constexpr int warmup = 2, steps = 30, workers = 16, micro_batches = 4;
@@ -164,7 +164,7 @@ TEST(AutomaticThreshold, TheCalibrationTakesTheClockItIsGiven) {
 }
 
 TEST(AutomaticThreshold, WarmUpStepsAreNotRecorded) {
-  // The first two steps are ten times as long; if recorded, they would be all that a threshold could cut.
+  // The first two steps are ten times as long. If they were recorded, a threshold would cut only these.
   class SlowStart : public DelayProcess {
    public:
     void add(const RandomStream& stream, std::uint32_t, std::span<double> added_s) const override {
@@ -235,9 +235,9 @@ TEST(AdaptiveThreshold, DeviationsAreMedianAbsoluteDeviations) {
   EXPECT_DOUBLE_EQ(adaptive_threshold(times, options), 7);
 }
 
-// 1 and 2 are only known to be exceeded, by little or by much: they do not show how far they lie from the median of 7.
-// Of the others 1, 3/4, 1/2, 1/4 and none exceed 4, 6, 7, 9.5 and 20. 6/7 of all deviate by more than 0. Of these 3/4
-// deviate by more than 1, and 1/2 by more than 2.5: less than half of all.
+// Two times are only known to be longer than 1 and 2, so their distances from the median of 7 are unknown. Of the other
+// times 1, 3/4, 1/2, 1/4 and none exceed 4, 6, 7, 9.5 and 20. 6/7 of all deviate by more than 0. Of these 3/4 deviate
+// by more than 1, and 1/2 by more than 2.5, which is less than half of all.
 TEST(AdaptiveThreshold, WhatWasCutOffBeforeTheMedianMayHaveEndedAnywhereFromThere) {
   std::vector<StepTime> times = exact({4, 6, 7, 9.5, 20});
   for (const double time : {1, 2}) times.push_back({.seconds = time, .at_least = true});
@@ -280,7 +280,7 @@ TEST(AdaptiveThreshold, InTheLongRunTheQuantileIsTheShareOfWorkersInTime) {
   const SimulatedRun setup{
       .workers = 64, .budget = {.steps = 1040}, .delays = {exponential_delay(0.5)}, .objective = nullptr};
   const auto outcome = setup.run(with(make_adaptive_threshold({.quantile = 0.9})));
-  EXPECT_EQ(outcome.rounds[39].dropped, 0);  // no threshold before the window is full
+  EXPECT_EQ(outcome.rounds[39].dropped, 0);  // there is no threshold before the window is full
   // 64,000 worker-steps under the threshold, and the same number that set it: the standard error is 0.3 sqrt(2 / 64000)
   // = 0.0017. The tolerance is four of these.
   EXPECT_NEAR(dropped_share(outcome, 40), 0.1, 4 * 0.0017);
@@ -617,7 +617,7 @@ TEST(ThresholdSearch, UnderHeavyTailsItComesCloseToTheBestFixedThreshold) {
   }
 }
 
-// One of four workers takes 10 instead of 1: dropping it takes a threshold just above 1.
+// One of four workers takes 10 instead of 1. A threshold that drops it must be just above 1.
 TEST(ThresholdSearch, TheSecondGridComesCloserThanTheFirst) {
   const std::vector<double> times = {1, 1, 1, 10};
   const auto found = search_threshold({times, 4, 1, 1}, 0, SpeedupForm::throughput);
@@ -631,7 +631,7 @@ TEST(ThresholdSearch, WhatEndsAtTheThresholdIsDropped) {
   for (const SpeedupForm form : {SpeedupForm::throughput, SpeedupForm::effective, SpeedupForm::reference}) {
     const auto effect = threshold_effects({times, 1, 1, 2}, 0, form, std::vector<double>{1, 2})[0];
     EXPECT_EQ(effect.drop_rate, 1);
-    EXPECT_EQ(effect.effective_speedup, 0);  // also if the rest of the step takes no time
+    EXPECT_EQ(effect.effective_speedup, 0);  // even if the rest of the step takes no time
   }
 }
 
@@ -727,7 +727,7 @@ PredictedRun run_with(const std::shared_ptr<const DelayProcess>& delay, int seed
 
 DropCompute automatic() { return DropCompute(DropComputeOptions{.threshold = make_automatic_threshold({})}); }
 
-// The prediction by the sampled law, which comes last, if thresholds by the normal law do not fit it.
+// The last prediction, which uses drawn steps instead of normal times if the two differ.
 Prediction predicted(const PredictedRun& setting, const DropCompute& method) {
   const auto predictions = setting.predict(method);
   return predictions.empty() ? Prediction{} : predictions.back();
@@ -749,7 +749,7 @@ TEST(SearchedThresholds, DoInARunWhatIsPredictedWithinThreeErrors) {
 }
 
 // On average over many runs, predictions promise no more gain over synchronous SGD (by the same E[T]) than runs reach.
-// This matters most if a threshold is found in few steps, which it fits better than any others.
+// This matters most if a threshold is searched in few steps, because it then fits these better than later steps.
 TEST(SearchedThresholds, AreNotPredictedTooWellOnAverage) {
   for (const int searched_steps : {44, 4}) {
     double predicted_gain = 0, simulated_gain = 0;

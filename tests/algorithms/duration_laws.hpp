@@ -1,4 +1,5 @@
-// Laws of durations for statistics about methods. A micro-batch adds them to a base of a nanosecond or a second.
+// Distributions of durations for statistical tests of methods. They are added to a base time of a nanosecond or a
+// second.
 #pragma once
 
 #include <cmath>
@@ -13,7 +14,7 @@ namespace syncopate {
 
 class DurationLaw : public DelayProcess {
  public:
-  // Gives the duration for two uniform numbers.
+  // Returns the duration in seconds for two uniform numbers.
   using Law = std::function<double(double, double)>;
   explicit DurationLaw(Law law) : law_(std::move(law)) {}
   void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
@@ -28,7 +29,7 @@ class DurationLaw : public DelayProcess {
   Law law_;
 };
 
-// By Box and Muller's method.
+// A standard normal number from two uniform numbers, by the Box-Muller transform.
 inline double standard_normal(double u, double v) {
   return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
 }
@@ -36,7 +37,7 @@ inline double standard_normal(double u, double v) {
 inline std::shared_ptr<const DelayProcess> exponential_law() {
   return std::make_shared<DurationLaw>([](double u, double) { return -std::log(u); });
 }
-// 0.67 + exponential of rate 3: mean 1.
+// 0.67 + an exponential number of rate 3: mean 1.
 inline std::shared_ptr<const DelayProcess> shifted_exponential_law() {
   return std::make_shared<DurationLaw>([](double u, double) { return 0.67 - std::log(u) / 3; });
 }

@@ -226,7 +226,8 @@ TEST(BestGradients, TheLargerTheStepTheMoreNoiseCosts) {
   EXPECT_EQ(best_gradients(moments, 1.5, arrival_s), 18);
 }
 
-// Of n exponential times of mean 1 the k-th is 1/n + ... + 1/(n - k + 1) on average. The rule observes these means, and
+// The k-th smallest of n exponential times of mean 1 is 1/n + ... + 1/(n - k + 1) on average. The rule observes these
+// means, and
 // constant moments; a product of rate and smoothness of 1 gives the variance weight 1.
 TEST(ObservedGradients, OfAConstantSettingWantTheNumberThatGainsMostPerTime) {
   constexpr int n = 16;

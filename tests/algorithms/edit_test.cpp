@@ -1,4 +1,4 @@
-// EDiT's penalty: limit cases bit for bit, the whole penalty against a recursion in double precision, outliers,
+// EDiT: limit cases bit for bit, the whole penalty compared with a recursion in double precision, outliers, and
 // settings.
 #include "algorithms/local_sgd/edit.hpp"
 
@@ -82,7 +82,7 @@ TEST(Edit, WithEqualNormsEqualsDiLoCoBitForBit) {
   EXPECT_EQ(run_kicked(setup, Edit(options)).outcome.parameters, std::vector(5, 1.0f / 5));
 }
 
-// The same in double precision: four tensors of 2, 4, 1 and 1 elements, and three workers whose rounds have the given
+// EDiT in double precision, with four tensors of 2, 4, 1 and 1 elements, and three workers whose rounds have the given
 // numbers of steps.
 struct Recursion {
   static constexpr int workers = 3, rounds = 8, most = 4;
@@ -238,7 +238,7 @@ TEST(Edit, WhereAllAreOutliersNothingMoves) {
   EXPECT_NE(setup.run(Edit(options)).parameters, before);
 }
 
-// Worker 1's steps are far too long: it is left out, and values that are no numbers do not spread.
+// Worker 1's steps are far too long, so its model is left out. Its NaN values do not spread to other workers.
 class WildWorker : public LayeredPullObjective {
  public:
   explicit WildWorker(float value) : value_(value) {}
@@ -364,7 +364,7 @@ TEST(EditByTime, ASynchronisationWithTooFewStepsIsPutOff) {
   EXPECT_EQ(outcome.totals.collectives, 3);
 }
 
-// Its second round continues with its third sample, not with its fifth, which belongs to its step number.
+// A worker's second round continues with its third sample, not with the fifth, to which the step's number would lead.
 TEST(EditByTime, ByTimeAWorkerTakesItsDataInTurn) {
   SimulatedRun setup = uneven;
   const auto objective = std::make_shared<PullObjective>();
@@ -435,7 +435,8 @@ TEST(EditEnds, OutagesHoldUpARoundAndNothingElse) {
       EXPECT_EQ(sum(outcome.totals.kept) + sum(outcome.totals.dropped), 3 * 12);
       expect_exact_accounts(outcome);
     }
-  // The worker is down, and then continues with its state: by steps the round takes 3 s more, and nothing else differs.
+  // The worker is down and then continues with its state. With rounds by steps the round takes 3 s longer, and nothing
+  // else changes.
   const SimulatedRun setup{.budget = {.steps = 12}};
   SimulatedRun down = setup;
   down.outages = outage(6.5, 3, false);
@@ -461,7 +462,8 @@ TEST(EditEnds, AWorkerWhoseDataAreUsedUpEndsTheRunWithAReason) {
   }
 }
 
-// However short a budget is, and whatever it counts, all workers meet; a round that was put off ends with the budget.
+// With any length and kind of budget, all workers take part in the last round. A round that was postponed ends with the
+// budget.
 TEST(EditEnds, EndsTogetherUnderEveryBudget) {
   std::vector<Budget> budgets;
   for (const double seconds : {0.5, 2.0, 5.2, 7.2, 20.0}) budgets.push_back({.seconds = seconds});
@@ -589,7 +591,7 @@ TEST(NormStatistics, ANormIsAnOutlierFromThreeDeviationsAboveTheMeanOn) {
   EXPECT_FALSE(statistics.is_outlier(1e9, {.outlier_factor = infinity, .outlier_warmup = 10}));
 }
 
-// The same, computed from a list of all norms that were added.
+// An independent implementation, which stores all norms that were added.
 struct ListedNorms {
   std::vector<double> norms{};
 
@@ -683,8 +685,8 @@ TEST(Penalty, AModuleIsRolledBackWhereAllAreOutliers) {
   EXPECT_EQ(penalty.factors_of(Rank{1})[0], 0);
 }
 
-// Nothing in such a round is worth keeping, but a run that returned to its beginning for ever would seem to be
-// finished.
+// A module without a finite norm is not rolled back. Such a round is worthless, but a run that rolled it back for ever
+// would seem to be finished.
 TEST(Penalty, AModuleInWhichNoNormIsFiniteIsNotRolledBack) {
   for (const double norm : {infinity, not_a_number}) {
     const Penalty first = penalise({}, std::vector{norm, 1.0, infinity, norm}, {}, 2, {});
@@ -723,7 +725,7 @@ TEST(Penalty, APartOfTheWeightsMayGoBySteps) {
   const Penalty penalty = penalise({}, norms, steps, 1, {.step_share = 0.4});
   for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(penalty.factors[i], 3 * (0.6 / 3 + 0.4 * steps[i] / 8), 1e-12);
   EXPECT_EQ(penalise({}, norms, std::vector{0.0, 0.0, 0.0}, 1, {.step_share = 0.4}).factors, std::vector(3, 1.0));
-  // The weight of an outlier's steps is given to nobody.
+  // The weight of an outlier's steps is not given to other workers.
   const std::vector<double> one_lost = {1, not_a_number, 1};
   const Penalty without = penalise({}, one_lost, steps, 1, {.step_share = 0.4});
   EXPECT_NEAR(without.factors[0], 3 * (0.6 / 2 + 0.4 * 4 / 8), 1e-12);

@@ -1,5 +1,5 @@
-// Values in [[methods]] reach the method: it runs like the method that is made in code with those values.
-// tests/experiments/keys_test.cpp shows that each value makes a difference, and each method's own tests show which.
+// Values in [[methods]] reach the method: it runs like the method that code creates with these values.
+// tests/experiments/keys_test.cpp shows that each value has an effect, and each method's own tests show which effect.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -445,7 +445,7 @@ TEST(BudgetCheck, WhereItIsNotKnownNothingIsRefused) {
   for (const Case& of : cases) EXPECT_EQ(faults(of, 100'000, {.workers = 16}), "") << of.method;
 }
 
-// A consequence of a fault is not a fault of its own.
+// If one fault causes another one, only the first is reported.
 TEST(BudgetCheck, AFaultOfOneKeyIsNoneOfAnother) {
   const std::string report =
       read_method("algorithm = 'async-local-sgd'\nlocal_steps = 1000\nupdate.name = 'buffered'\nupdate.size = 3",
@@ -619,7 +619,7 @@ TEST(Clipping, OfEveryMethodThatSendsGradientsIsKnown) {
   }
 }
 
-// Clipping would undo a weight, a share or a correction that was applied before it.
+// Gradients are clipped before they are weighted or corrected, since clipping after that would undo the weights.
 TEST(Clipping, LeavesWeightsOfStaleGradientsAsTheyAre) {
   SimulatedRun setup = three_workers(3);
   setup.rate = rate;
@@ -663,7 +663,7 @@ TEST(Clipping, OfAGradientThatIsShortEnoughChangesNothing) {
   EXPECT_EQ(with.log, without.log);
 }
 
-// Each worker has the whole gradient, and so its norm, no matter how many servers have a slice of the model.
+// Each worker has the whole gradient, so it knows the norm, even if several servers have slices of the model.
 TEST(Clipping, DoesNotDependOnHowManyServersShareTheModel) {
   SimulatedRun setup{.micro_batches = 2, .momentum = 0.9, .clip_norm = 2, .budget = {.steps = 8}};
   const auto expected = setup.run(BackupWorkers(3)).parameters;
@@ -748,8 +748,8 @@ TEST(DependsOnClock, IsSaidOfWhatOthersDelaysChangeAndOfNothingElse) {
   }
 }
 
-// One program may represent all workers if none decides anything alone: neither by its own clock, as with a budget of
-// seconds within a round of several steps, nor by what it has dropped or computed.
+// One program may represent all workers if no worker decides anything by its own clock (as with a budget of seconds
+// within a round of several steps) or by its own dropped or computed micro-batches.
 TEST(WorkersActAlike, WhereNoneDecidesAnythingAlone) {
   const Budget steps{.steps = 12}, samples{.samples = 100}, bytes{.bytes = Bytes{1000}}, seconds{.seconds = 20},
       both{.steps = 12, .seconds = 20};
@@ -843,7 +843,7 @@ TEST(LongTimes, TheTimeThatASumTookStopsAtTheLongest) {
   EXPECT_EQ(sum.micro_batches(), 3);
 }
 
-// Each worker's clock holds 292 years; three of them have 600.
+// Each worker's clock can reach 292 years. Together three workers have more: 600.
 TEST(LongTimes, SecondsOfAllWorkersTogetherMayBeMore) {
   constexpr double worker_s = 200 * 365.25 * 24 * 3600;
   RunSummary summary;
@@ -904,7 +904,8 @@ TEST(MovingAverage, OfAsynchronousSgdIsThatOfChensAlgorithm2OrOneUpdateLater) {
     }
 }
 
-// Without memory the average is the published model or, one update late, the model published before.
+// With a decay of 0 the average is the published model or, if it is one update late, the model that was published
+// before.
 TEST(MovingAverage, OfEveryMethodIsOfWhatItPublishes) {
   const SimulatedRun setup{.workers = 4, .micro_batches = 2, .momentum = 0.5, .budget = {.steps = 12}};
   for (const AlgorithmRow& row : algorithms()) {
@@ -933,7 +934,8 @@ TEST(MovingAverage, OfAnEnsembleIsAFault) {
   EXPECT_THAT(faults("average = { decay = 0.9 }"), testing::HasSubstr("must be left out with merge"));
 }
 
-// SWAP publishes its only merge at the very end, and branch-train-merge nothing else: the average contains half of it.
+// SWAP publishes its only merge at the very end, and branch-train-merge publishes only its merge. The average must
+// contain half of it.
 TEST(MovingAverage, OfRoundsTakesInTheLastOne) {
   const SimulatedRun setup{.workers = 3, .momentum = 0.5, .budget = {.steps = 6}};
   for (const std::string method :

@@ -1,4 +1,4 @@
-// A property of every run: each worker-second is booked exactly once.
+// Checks a property of every run: each worker-second is booked exactly once.
 #pragma once
 
 #include <gtest/gtest.h>

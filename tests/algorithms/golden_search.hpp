@@ -1,4 +1,4 @@
-// The times of tests/golden/dropcompute_search.json, made by its recipe.
+// The searches of tests/golden/dropcompute_search.json, and their times, which are made by the recipe in that file.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ inline const nlohmann::json& golden_searches(const std::string& checkout) {
   return read;
 }
 
-// Number k = 1, 2, ... of the recipe's uniform numbers.
+// The k-th uniform number of the recipe, for k = 1, 2, ...
 inline double splitmix_uniform(std::uint64_t seed, std::uint64_t k) {
   std::uint64_t z = seed + k * 0x9E3779B97F4A7C15u;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;

@@ -110,7 +110,7 @@ TEST(CodedSgd, ADecodedStepEvaluatesEachMicroBatchOnce) {
   }
 }
 
-// With all messages every part arrives. Each is evaluated once, though two workers have computed it.
+// Every part arrives. It is evaluated only once, although two workers have computed it.
 TEST(CodedSgd, AStochasticStepEvaluatesEachMicroBatchOnce) {
   auto objective = std::make_shared<PullObjective>();
   const SimulatedRun setup{.workers = 6, .budget = {.steps = 5}, .objective = objective};
@@ -460,7 +460,7 @@ TEST(GradientCode, IgnoredStragglersAreMadeUpForByTheOthers) {
   EXPECT_EQ(weights[1] + weights[2], 0);
 }
 
-// If others have left, fewer messages may arrive than the code needs.
+// If workers have left, fewer messages may arrive than the code needs.
 TEST(GradientCode, OfIgnoredStragglersTheMeanIsThatOfWhoeverHasCome) {
   const auto weights = weights_of_parts(ignore_stragglers(5, 2), {Rank{4}, Rank{1}});
   EXPECT_DOUBLE_EQ(weights[1], 5.0 / 2);
@@ -499,7 +499,7 @@ TEST(StochasticCode, ABalancedPlacementFindsTheFanoPlane) {
     for (int b = 0; b < a; ++b) EXPECT_EQ(shared_workers(code, a, b), 1);
 }
 
-// Over all sets of stragglers with their probabilities, so the only error is rounding.
+// The expectation is over all sets of stragglers with their probabilities, so the only error is rounding.
 TEST(StochasticCode, TheSumIsUnbiased) {
   constexpr int workers = 9;
   constexpr double p = 0.3;

@@ -1,4 +1,4 @@
-// Graphs of workers without a centre: who sends to whom, and how fast that makes models agree.
+// Graphs for gossip: which workers send to each other, and how fast their models agree.
 #include "algorithms/gossip/graph.hpp"
 
 #include <fmt/format.h>
@@ -85,7 +85,8 @@ std::vector<GossipGraphPtr> all_of(int workers) {
   return graphs;
 }
 
-// A worker's receivers take what it sends. Each worker gives away the same share of its model as it takes of others'.
+// Senders and receivers describe the same links. Each worker gives away the same share of its model as it takes from
+// others.
 TEST(GossipGraph, SendersAndReceiversAreTheSameLinks) {
   for (const int workers : {1, 2, 3, 5, 6, 8, 9, 12, 16})
     for (const GossipGraphPtr& graph : all_of(workers)) {
@@ -238,7 +239,7 @@ TEST_F(GraphSettings, WorkersThatDoNotFitTheGraphAreFaults) {
   EXPECT_THAT(reading(d_psgd, "rows = 2", 4).faults, HasSubstr("graph.kind"));
 }
 
-// Only graphs with this property are accepted for exchanges in pairs.
+// Exchanges in pairs require a bipartite graph.
 TEST_F(GraphSettings, GraphsForPairsNeedABipartition) {
   const auto faults = [](const std::string& table) { return reading("ad-psgd", table, 4).faults; };
   EXPECT_EQ(faults(file("from,to\n1,0\n1,2\n3,1\n")), "");
@@ -374,7 +375,7 @@ double spread(const KickedRun& run) {
   return std::sqrt(sum);
 }
 
-// Without gradients differences shrink by |lambda_2| per exchange once only the slowest of them are left.
+// Without gradients, differences shrink by |lambda_2| per exchange once the slowest component dominates.
 TEST(GossipOnGraphs, WithoutGradientsModelsComeTogetherAtTheRateOfTheSpectralGap) {
   struct Case {
     GossipGraphPtr graph;

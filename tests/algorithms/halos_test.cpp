@@ -25,8 +25,8 @@
 namespace syncopate {
 namespace {
 
-// HALoS in double precision, for the first coordinate. The replay has its own calendar of events, for workers of
-// constant speed whose arrivals never coincide.
+// HALoS in double precision, for the first coordinate. This implementation has its own event queue, and assumes workers
+// of constant speed whose messages never arrive at the same time.
 
 // A server's delayed Nesterov momentum; n = 1 is Nesterov's step, beta = 0 the plain step at rate / n.
 struct ReplayedUpdate {
@@ -386,7 +386,7 @@ TEST(HalosEnds, ARegionGoesOnWithItsLastWorker) {
   expect_exact_accounts(outcome);
 }
 
-// Every computed difference is sent, also those that arrived while an answer was due: the last updates contain them.
+// Every computed difference is sent. The last updates contain those that arrived while the server waited for an answer.
 TEST(HalosEnds, AllDataUsedUpAreAllSamples) {
   for (const double between_s : {0.0, 3.0, 100.0})
     for (const int merge_every : {1, 3, 1000}) {

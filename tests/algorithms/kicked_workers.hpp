@@ -1,5 +1,5 @@
-// A training that shows how models are mixed. Worker i's only gradient, in step 0, moves its model from 0 to the unit
-// vector e_i. From then on a model shows the share of each worker's model in it.
+// A training that shows how models are mixed. Worker i has only one gradient that is not zero: step 0 moves its model
+// from 0 to the unit vector e_i. From then on the components of a model are the shares of the workers' models in it.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Averages for which workers wait some steps after their begin, as a recursion over drawn steps.
+// Averages for which workers wait only some steps after they begin, as a recursion over drawn step times.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 namespace syncopate {
 
 struct LateAverage {
-  std::size_t begin;  // number of steps before it begins
-  std::size_t due;    // steps before it is due; those beyond the last step are due at the end
+  std::size_t begin;  // number of steps before the average begins
+  std::size_t due;    // number of steps before workers wait for it; beyond the last step: at the end
   double average_s;
 };
 
-// The end of a run with the drawn steps. Averages begin in this order, once all workers have arrived; the network makes
-// one at a time.
+// The time of the end of a run with these step times. Averages begin in this order, each once all workers have arrived.
+// The network makes one average at a time.
 inline double end_with_late_averages(const SampledTimes& times, std::span<const LateAverage> averages) {
   std::vector<double> at(static_cast<std::size_t>(times.workers)), ends;
   std::size_t waited_for = 0;

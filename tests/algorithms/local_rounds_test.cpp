@@ -91,8 +91,8 @@ TEST(LocalRounds, AreTheMethodsThatHaveNames) {
   }
 }
 
-// A choice without effect changes nothing: a time limit that is never reached, pulls that are never drawn, an outer
-// step of the whole way, groups whose turn never comes. Each is combined with another choice.
+// An option without effect changes nothing: a time limit that is never reached, pulls that are never drawn, an outer
+// step that goes the whole way to the mean, groups whose averages are never due. Each is combined with another option.
 TEST(LocalRounds, AChoiceThatDoesNothingLeavesTheOthersAsTheyAre) {
   const std::string slowmo = "'rounds'\nouter = { name = 'slowmo', momentum = 0.5 }" + std::string(every_4);
   const std::string groups = "'rounds'\ngroups = { size = 2, period = 1 }" + std::string(every_4);

@@ -231,7 +231,7 @@ TEST(PostLocal, IsPredictedToSendGradientsBeforeTheSwitchAndModelsAfterIt) {
   EXPECT_NEAR(setting.predict(method).at(0).communication_s.value(), expected, 1e-8);
 }
 
-// SWAP's second phase has its own batch, order of the data and learning rate.
+// The local phase (SWAP's second phase) has its own batch size, order of data and learning rate.
 
 using testing::HasSubstr;
 
@@ -342,7 +342,7 @@ TEST(LocalPhase, RoundsThatGoByTheRateGoByThatOfThePhase) {
   EXPECT_EQ(ends, (std::vector<Step>{4, 8, 12}));
 }
 
-// The prediction, too: an average of 0.5 s every 4 steps.
+// The prediction uses the phase's rate, too: an average of 0.5 s every 4 steps.
 TEST(LocalPhase, FormulasGoByTheRateOfThePhase) {
   const PredictedRun setting{.micro_batches = 1};
   const LocalSgd method(make_power_period({.coefficient = 0.4000001}), {},

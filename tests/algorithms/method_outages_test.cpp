@@ -180,7 +180,7 @@ TEST(OutageRuns, LocalSgdLosesItsLocalSteps) {
   }
 }
 
-// Every method by its row's example, and with options that make some behave differently.
+// Every method with the example of its registry row, and some methods with options that change their behaviour.
 std::vector<std::string> methods() {
   std::vector<std::string> all = {
       "algorithm = \"backup-workers\"\nbackups = 1\nlate = \"cancel\"",
@@ -253,8 +253,8 @@ TEST(OutageRuns, DownIsTheOverlapOfTheOutagesWithTheRun) {
   }
 }
 
-// Worker 1 meets all its outages in one micro-batch, which takes too long. Its work between them is discarded at the
-// run's end.
+// All outages of worker 1 interrupt one micro-batch, which does not end within the run. Its work between the outages is
+// discarded at the end.
 TEST(OutageRuns, AMicroBatchThatIsCutOffWithinSeveralIsDownInThemUntilTheEnd) {
   const auto of_worker_1 = [](double at_s, double duration_s) {
     return OutageEntry{.workers = {Rank{1}}, .when = ScheduledOutage{from_seconds(at_s), from_seconds(duration_s)}};
@@ -272,7 +272,7 @@ TEST(OutageRuns, AMicroBatchThatIsCutOffWithinSeveralIsDownInThemUntilTheEnd) {
   expect_exact_accounts(outcome);
 }
 
-// State that methods keep in their own variables is lost with a worker's state; compared with iterations in double
+// If a worker loses its state, state in the method's own variables is lost, too. Compared with iterations in double
 // precision.
 
 std::shared_ptr<const OutagePlan> one_outage(int worker, double at_s, double duration_s, bool loses_state) {
@@ -557,7 +557,7 @@ TEST(StateLoss, WagmaBeginsItsMomentumAnew) {
   EXPECT_NEAR(outcome.parameters[0], mean, 1e-5);
 }
 
-// Endless outages in one micro-batch, or while a worker waits for one: the run fails within seconds and gives the
+// If outages never end within a micro-batch, or while a worker waits, the run fails within seconds and gives the
 // reason.
 
 using testing::AllOf;
@@ -604,7 +604,7 @@ TEST(EndlessOutages, AreMoreThanManyOfThem) {
   EXPECT_NEAR(to_seconds(outcome.totals.accounts[0][Activity::down]), 1e4, 4 * 0.1 * std::sqrt(2e5));
 }
 
-// Micro-batches that outages never let end: the run fails with the reason, instead of restarting them for ever.
+// If a micro-batch never ends because of outages, the run fails with a reason instead of restarting it for ever.
 
 using testing::AllOf;
 using testing::HasSubstr;

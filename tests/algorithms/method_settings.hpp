@@ -1,4 +1,4 @@
-// A method as written in an experiment file.
+// Reads a method as written in an experiment file.
 #pragma once
 
 #include <memory>

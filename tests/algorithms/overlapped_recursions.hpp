@@ -1,5 +1,5 @@
-// Methods with averages one round late, in double precision and independent of their programs: workers that are pulled
-// to their targets (PullObjective), rounds of two steps, one coordinate at a time.
+// Independent implementations, in double precision, of methods whose averages arrive one round late: workers that are
+// pulled to their targets (PullObjective), rounds of two steps, one coordinate at a time.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,9 @@ struct Pulled {
   static constexpr int period = 2;
   int workers = 3;
   int rounds = 4;
-  std::vector<double> rates{};  // by step; empty means 0.1
+  std::vector<double> rates{};  // learning rates by step; empty: 0.1
   std::size_t coordinate = 0;
-  std::pair<int, int> lost{-1, -1};  // worker and round; an outage takes the first step
+  std::pair<int, int> lost{-1, -1};  // worker and round whose first step an outage takes
 
   using Models = std::vector<double>;  // one number per worker
 
@@ -28,7 +28,7 @@ struct Pulled {
     for (int k = 0; k < period; ++k) sum += rate(round * period + k);
     return sum / period;
   }
-  // The models after a round's steps.
+  // The models after the steps of a round.
   Models trained(Models models, int round) const {
     for (int w = 0; w < workers; ++w)
       for (int k = 0; k < period; ++k) {
@@ -63,7 +63,7 @@ inline double cocod_model(const Pulled& run) {
   return mean(sent);
 }
 
-// `scaled`: the momentum changes with the rate.
+// The result of Overlap-Local-SGD. `scaled`: the momentum changes with the learning rate.
 inline double overlap_anchor(const Pulled& run, double mixing, double momentum, bool scaled) {
   Pulled::Models y = run.initial(), v(y.size(), 0.0), sent;
   double z = 1;
@@ -81,7 +81,7 @@ inline double overlap_anchor(const Pulled& run, double mixing, double momentum, 
   return mean(sent);
 }
 
-// The next model from the last one, the model that an average would give, and the rate.
+// An outer step: the next model from the last one, the model that an average would give, and the learning rate.
 using PulledOuter = std::function<double(double last, double average, double rate)>;
 
 // `outer` has its own momentum: each call begins with a copy.

@@ -149,7 +149,7 @@ TEST(OverlappedRounds, AnAverageLongerThanARoundSetsThePace) {
         << keys;
 }
 
-// Worker 1 is down for 1 s in its first round, and from then on 1 s later than the others, which wait for it only at
+// Worker 1 is down for 1 s in its first round, and after that always 1 s behind the others, which wait for it only at
 // the end.
 TEST(OverlappedRounds, WhoIsLateByLessThanWhatAnAverageLeavesDelaysNobody) {
   SimulatedRun setup{.network_s = 1, .budget = {.steps = 8}};
@@ -207,8 +207,8 @@ TEST(OverlappedRoundsSettings, FaultsNameTheKey) {
   EXPECT_THAT(faults("\"cocod-sgd\"\nmoments = \"average\""), HasSubstr("moments"));
 }
 
-// Runs with averages one round late that do not go as usual: workers that lose their state or leave, and budgets that
-// do not count steps.
+// Special cases of averages that are one round late: workers that lose their state or leave, and budgets that do not
+// count steps.
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -275,7 +275,7 @@ TEST(OverlappedRuns, AnOutageThatKeepsTheStateChangesTimeAlone) {
   }
 }
 
-// A worker that has left takes no part in collectives: the run says so, and nobody waits for ever.
+// A worker that has left cannot take part in collectives. The run ends with this reason, and no worker waits for ever.
 TEST(OverlappedRuns, AWorkerWhoseDataAreUsedUpEndsTheRunWithAReason) {
   SimulatedRun setup{.budget = {.steps = 8}, .data_of = {std::nullopt, Step{5}, std::nullopt}};
   const auto reason = [&](const Algorithm& algorithm) -> std::string {
@@ -299,7 +299,7 @@ TEST(OverlappedRuns, AWorkerWhoseDataAreUsedUpEndsTheRunWithAReason) {
   }
 }
 
-// However short a budget is, and whatever it counts, all workers take part in the same averages.
+// With any length and kind of budget, all workers take part in the same averages.
 TEST(OverlappedRuns, EndTogetherUnderEveryBudget) {
   std::vector<Budget> budgets;
   for (const double seconds : {0.5, 2.0, 3.0, 7.2, 20.0}) budgets.push_back({.seconds = seconds});

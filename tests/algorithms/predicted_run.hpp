@@ -1,4 +1,4 @@
-// A small cluster, with its formulas and its simulation.
+// A small cluster on which tests compare a method's formulas with its simulation.
 #pragma once
 
 #include <memory>
@@ -45,7 +45,7 @@ struct PredictedRun {
   std::vector<Prediction> predict(const Algorithm& algorithm) const;
   std::string why_not_predicted(const Algorithm& algorithm) const;
 
-  // Seconds per step of a simulation, and its drops.
+  // Results of a simulation.
   struct Simulated {
     double step_s;
     double drop_rate;

@@ -1,5 +1,5 @@
-// Formulas compared with the simulated cluster. If the durations follow the formula's law exactly, the two agree within
-// the simulation's standard error; otherwise the test states the difference.
+// Formulas compared with the simulated cluster. If durations have exactly the distribution that the formula assumes,
+// the two agree within the simulation's standard error. Otherwise the test states the difference.
 #include "algorithms/method/prediction.hpp"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,8 @@ TEST(Prediction, DropComputeWithAFixedThreshold) {
   EXPECT_NEAR(simulated.drop_rate, 1 - kept, 0.004);
 }
 
-// Without spread there is no threshold to find. With spread, steps before it is set take as long as synchronous SGD's.
+// If all times are equal, there is no threshold to find. If they differ, steps before the threshold is set take as long
+// as those of synchronous SGD.
 TEST(Prediction, DropComputeWithAnAutomaticThreshold) {
   const Setting setting{.micro_batches = 12, .steps = 400};
   const AutomaticThresholdOptions options{.warmup_steps = 10, .calibration_steps = 90};
@@ -226,7 +227,7 @@ TEST(PredictionParts, WithoutSpreadTimeAndCommunicationAreThoseOfTheAccounts) {
   }
 }
 
-// For quorums nobody knows beforehand whose late work is lost, though here nobody is late.
+// For quorums a formula cannot know whose late work will be lost, even though no worker is late here.
 TEST(PredictionParts, WhatDropsNothingSaysSo) {
   for (const auto& [name, algorithm, communication_s] : methods()) {
     const bool has_quorum = algorithm->traits().servers > 0;
@@ -250,7 +251,7 @@ TEST(PredictionParts, SpeedUpsAreOverASynchronousStepWithItsAllReduce) {
     }
 }
 
-// The same sample under another budget or schedule, with 8 samples per micro-batch.
+// Predictions with the same sample of times, but another budget or schedule, and 8 samples per micro-batch.
 std::vector<Prediction> under(const PredictedRun& setting, const Algorithm& algorithm, const Budget& budget,
                               const LearningRate& rate = LearningRate(LearningRate::Options{.peak = 0.1})) {
   return setting.with_input([&](const PredictionInput& input) {
@@ -357,7 +358,7 @@ TEST(PredictionParts, AThresholdIsSearchedWithTheTimeOfTheCommunication) {
   expect_drops({pareto_delay(1.5, 0.5)}, 0.05);  // only by drawn steps, some of which are extreme
 }
 
-// The rule's prediction equals that of its search, or of the formulas, for the same options.
+// The prediction for an automatic threshold equals that of its search, or of the formulas, with the same options.
 TEST(PredictionParts, TheForecastOfAnAutomaticThresholdIsThatOfItsOptions) {
   constexpr int steps = 40, drawn_workers = 6;
   std::vector<double> times(drawn_workers * steps * micro_batches);
@@ -386,7 +387,7 @@ TEST(PredictionParts, TheForecastOfAnAutomaticThresholdIsThatOfItsOptions) {
   EXPECT_EQ(found.size(), 6u);
 }
 
-// If only some workers were drawn and steps have no variance, a quorum has no formula for the number of workers.
+// If only some of the workers were drawn and steps have no variance, a quorum of all workers has no formula.
 TEST(PredictionParts, WhereThereIsNoFormulaTheReasonIsTheMethods) {
   const PredictedRun many{.workers = 5000, .delays = {pareto_delay(1.5, 0.5)}, .steps = 64};
   for (const auto& [name, algorithm, communication_s] : methods()) {
@@ -492,7 +493,7 @@ TEST(HeavyTails, WithoutAVarianceTheSampledLawAloneIsUsedAndNamed) {
   }
 }
 
-// By normal sums the best threshold would lie before the first micro-batch can end, with a gain of several times.
+// With normal sums the best threshold would be shorter than any micro-batch, with a predicted gain of several times.
 TEST(HeavyTails, TheAutomaticThresholdGainsWhatTheSimulationGains) {
   PredictedRun setting = heavy;
   setting.micro_batches = 12;
@@ -521,7 +522,8 @@ TEST(HeavyTails, ByNormalSumsTooNoThresholdIsShorterThanAMicroBatch) {
   EXPECT_EQ(predictions[2].formula, "Eq. 6, sampled law");
 }
 
-// With a variance the paper's formulas exist, too. If they differ from the drawn steps, the drawn law comes last.
+// With a variance the paper's formulas exist, too. If they differ from the drawn steps, the prediction by drawn steps
+// comes last.
 TEST(HeavyTails, FarFromNormalTheSampledLawComesLast) {
   const PredictedRun setting{.micro_batches = 1, .delays = {exponential_delay(1)}};
   const DropCompute method(from_seconds(3), Preempt::discard, 1.0 / 3);
@@ -553,7 +555,7 @@ TEST(HeavyTails, ShortRoundsAreSampledAsWell) {
   EXPECT_GT(std::abs(predictions[0].step_time_s - expected), 0.1);
 }
 
-// Eq. 5 uses one law for all workers. If workers differ permanently, the sample contains all of them.
+// Eq. 5 assumes one distribution for all workers. If workers differ permanently, the sample contains all of them.
 TEST(HeavyTails, AnAutomaticThresholdOfUnlikeWorkersIsFoundInTheSample) {
   const PredictedRun setting{.micro_batches = 12,
                              .delays = {noise, scoped_delay(constant_delay(1), {.workers = {15}})}};
@@ -566,7 +568,7 @@ TEST(HeavyTails, AnAutomaticThresholdOfUnlikeWorkersIsFoundInTheSample) {
   EXPECT_NEAR(*predictions[0].drop_rate, simulated.drop_rate, 0.01);
 }
 
-// Without either law there is no formula: 100 steps do not make 8 rounds of 20.
+// There is no formula if times have no variance and the sample is too short: 100 steps do not make 8 rounds of 20.
 TEST(HeavyTails, RoundsThatAreTooLongForTheSampleHaveNoFormulaWithoutAVariance) {
   PredictedRun setting = heavy;
   setting.steps = 100;
@@ -574,7 +576,7 @@ TEST(HeavyTails, RoundsThatAreTooLongForTheSampleHaveNoFormulaWithoutAVariance) 
   EXPECT_TRUE(setting.predict(LocalSgd(every(20), {})).empty());
 }
 
-// Only some of 5,000 workers are drawn, and no law gives the times of the slowest.
+// Only some of 5,000 workers are drawn, and without a variance no formula gives the time of the slowest.
 TEST(HeavyTails, WhereOnlyASampleCouldTellTheReasonIsTheVariance) {
   const PredictedRun many{.workers = 5000, .delays = {pareto_delay(1.5, 0.5)}, .steps = 100};
   PredictedRun milder = many, long_rounds = heavy;
@@ -672,8 +674,8 @@ TEST(ManyWorkers, WhoDifferGetNoThresholdThatOneLawWouldFind) {
   EXPECT_EQ(setting.why_not_predicted(*read.algorithm), "its workers differ, and there are too many to draw them all");
 }
 
-// A drift is not part of the declared law, so the sample counts: the drift rises from 0 to 0.2 s over the run, 0.1 s on
-// average. The one worker that takes 3 s longer is the slowest in each step.
+// A drift is not part of the declared distribution, so the sample is used. The drift rises from 0 to 0.2 s over the
+// run, 0.1 s on average. The one worker that takes 3 s longer is the slowest in each step.
 TEST(ManyWorkers, CountWhereTheSampleDoesTooNotTheDeclaredLaw) {
   const PredictedRun setting{
       .workers = many,
@@ -684,7 +686,7 @@ TEST(ManyWorkers, CountWhereTheSampleDoesTooNotTheDeclaredLaw) {
   EXPECT_NEAR(setting.predict(SyncSgd()).at(0).step_time_s, 1 + 0.1 + 3 + 0.5, 0.001);
 }
 
-// Each worker has its own law: the maximum over all of them, one by one, is the expected value.
+// Each worker has its own distribution. The expected value is that of the maximum over all workers.
 TEST(ManyWorkers, MayAllDiffer) {
   std::vector<double> factors;
   std::vector<NormalTime> each;

@@ -1,4 +1,4 @@
-// Moments and BatchNorm statistics at synchronisations, compared with computations that are written out here.
+// Moments and BatchNorm statistics at synchronisations, compared with independent computations.
 #include "algorithms/local_sgd/rounds.hpp"
 
 #include <gmock/gmock.h>
@@ -228,7 +228,7 @@ TEST(StatePolicies, StatisticsAreOfWorker0WhereKeptAndTheMeanWhereAveraged) {
   EXPECT_EQ(reset, setup.objective->initial_buffers());
 }
 
-// Averages in which models count by their workers' training samples, as in FedAvg.
+// Averages in which models are weighted by their workers' training samples, as in FedAvg.
 
 using testing::HasSubstr;
 
@@ -281,8 +281,8 @@ const std::vector<std::string> methods = {"\"local-sgd\"\nmoments = \"average\""
                                           "\"overlapped-diloco\"\nupdate = \"delayed\"" + every_3 + diloco,
                                           "\"streaming-diloco\"\nfragments = 2\ndelay = 1" + every_3 + diloco};
 
-// Two workers, the first with twice as many samples, equal three workers of equal weight, two of which are like the
-// first.
+// Two workers, of which the first has twice as many samples, are equivalent to three workers of equal weight, two of
+// which are copies of the first.
 TEST(ModelWeights, OfTwiceTheSamplesAreThoseOfTwoWorkers) {
   const auto weighted = std::make_shared<DividedPull>(std::vector<std::int64_t>{40, 20}, std::vector{0, 1});
   const auto repeated = std::make_shared<DividedPull>(std::vector<std::int64_t>{1, 1, 1}, std::vector{0, 0, 1});
@@ -411,7 +411,7 @@ TEST(Fragments, MoreThanParametersAreAFaultAtTheirPlace) {
   }
 }
 
-// Refused as soon as the number of parameters is known, before the model exists.
+// The fault is reported as soon as the number of parameters is known, before the model is built.
 TEST(Fragments, MoreThanParametersAreRefusedWithTheirPlace) {
   const auto report = [](std::int64_t parameters) {
     SettingsDocument document(parse_toml("fragments = 5", "test.toml"));

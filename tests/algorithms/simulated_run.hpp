@@ -34,7 +34,7 @@ struct SimulatedRun {
   int micro_batches = 1;
   int threads = 2;
   double base_s = 1.0;
-  double network_s = 0.5;                         // per collective and per message
+  double network_s = 0.5;                         // cost of a collective, and of a message
   std::shared_ptr<const NetworkModel> network{};  // replaces the fixed cost
   double momentum = 0;
   double rate = 0.1;
@@ -44,10 +44,10 @@ struct SimulatedRun {
   Budget budget{.steps = 2};
   std::vector<double> worker_factors{};
   std::vector<std::shared_ptr<const DelayProcess>> delays{};
-  std::vector<std::optional<Step>> data_of{};                                      // steps after which workers leave
-  std::shared_ptr<const OutagePlan> outages{};                                     // null: none
-  bool in_lockstep = false;                                                        // if the method allows it
-  std::shared_ptr<const Pauses> pauses{};                                          // null: none
+  std::vector<std::optional<Step>> data_of{};   // steps after which workers leave
+  std::shared_ptr<const OutagePlan> outages{};  // null: none
+  bool in_lockstep = false;                     // simulate in lockstep if the method allows it
+  std::shared_ptr<const Pauses> pauses{};       // null: none
   std::shared_ptr<const Objective> objective = std::make_shared<PullObjective>();  // null: time-only
   std::uint64_t seed = 1;                                                          // seed of the delays
   Step individual_models_every{0};  // steps at which workers' own models are kept; 0: none
@@ -56,7 +56,7 @@ struct SimulatedRun {
   struct Outcome : RunObserver {
     std::vector<StepRow> rounds;
     std::vector<float> parameters;            // parameters of the last publication
-    std::vector<float> buffers;               // its buffers, recalibrated if it asks for that
+    std::vector<float> buffers;               // buffers of the last publication, recalibrated if requested
     std::vector<std::vector<float>> members;  // parameters of the last publication's ensemble, if it has one
     std::vector<std::string> log;             // one line per round, with virtual times
     Step published{};
@@ -65,8 +65,8 @@ struct SimulatedRun {
     std::vector<Publication> publications;  // without their models
     RunTotals totals;
     Step individual_models_every{};
-    std::vector<WorkerModel> individual_models;  // without their models, in the order in which they came
-    std::map<Step, std::map<Rank, std::vector<float>>> own_values;  // the values of these models
+    std::vector<WorkerModel> individual_models;                     // without their models, in the order of arrival
+    std::map<Step, std::map<Rank, std::vector<float>>> own_values;  // parameters of these models
     std::function<std::vector<float>(const ModelStatePtr&)> read;
     ModelStatePtr last;
     std::vector<ModelStatePtr> last_members;

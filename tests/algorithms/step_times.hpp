@@ -1,5 +1,5 @@
-// Mean step times in the two settings in which the rules for late workers are compared: 1 s plus an exponential delay
-// of 0.5 s on average, and a few workers that are always ten times slower than the others.
+// Mean step times in the two settings in which tests compare rules for late workers: times of 1 s plus an exponential
+// delay of 0.5 s on average, and a few workers that are always ten times slower than the others.
 #pragma once
 
 #include <fmt/format.h>
@@ -35,7 +35,7 @@ class SlowWorkers : public DelayProcess {
   int first_slow_;
 };
 
-// Four standard errors: one run in 16,000 would fail by chance, but these have a fixed seed.
+// Checks the mean within four standard errors. One run in 16,000 would fail by chance, but seeds are fixed here.
 inline void expect_mean_step(const StepTimeCase& c, const Algorithm& algorithm,
                              const std::shared_ptr<const DelayProcess>& delay) {
   const SimulatedRun setup{
@@ -56,8 +56,8 @@ inline void expect_mean_step_with_slow_workers(const StepTimeCase& c, const Algo
   expect_mean_step(c, algorithm, std::make_shared<SlowWorkers>(c.quorum));
 }
 
-// Mean and standard deviation of the k-th smallest of n times of 1 s + Exp(2): the exponential's order
-// statistics are sums of independent exponentials of rates 2 i, i = n - k + 1 .. n.
+// Mean and standard deviation of the k-th smallest of n times of 1 s + Exp(2). The order statistics of exponential
+// numbers are sums of independent exponential numbers of rates 2 i, i = n - k + 1 .. n.
 struct OrderStatistic {
   double mean_s;
   double deviation_s;

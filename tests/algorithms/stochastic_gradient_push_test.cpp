@@ -85,7 +85,7 @@ TEST(StochasticGradientPush, NeitherModelsNorWeightsAreLostOnTheWay) {
     }
 }
 
-// If data end with the budget, no worker leaves early: the mean is over all models.
+// If data end together with the budget, no worker leaves early, and the mean is over all models.
 TEST(StochasticGradientPush, WorkersWhoseDataEndWithTheBudgetAreInTheMean) {
   SimulatedRun setup{.workers = 3, .budget = {.steps = 5}};
   const auto expected = setup.run(StochasticGradientPush());
@@ -251,9 +251,9 @@ TEST(StochasticGradientPushSettings, TheOverlapIsRead) {
               testing::HasSubstr("overlap = \"released\"; needs overlap_steps of at least 1"));
 }
 
-// Stochastic gradient push, compared with a second implementation in double precision that keeps x and w, as in the
-// paper's Algorithm 1, and the times of all messages. Workers differ in speed, so with overlap messages are early or
-// late, and weights differ much from 1 while gradients are taken.
+// Stochastic gradient push, compared with a second implementation in double precision, which stores x and w (as in the
+// paper's Algorithm 1) and the times of all messages. Workers differ in speed, so with overlap messages are early or
+// late, and weights differ much from 1 when gradients are computed.
 
 using Vector = std::array<double, 4>;
 
@@ -348,8 +348,8 @@ struct PushSum {
     if (overlap > 0) absorb(i, [&](const Push& other) { return other.arrival_ns <= now_ns; });
   }
 
-  // Continues once all messages of the exchanges except the last have been sent, since it waits for them; without
-  // overlap it waits for the last, too.
+  // Continues once all messages for which the worker waits have been sent: those of all exchanges except the last one,
+  // and without overlap also those of the last one.
   void go_on_if_possible(int i) {
     Peer& peer = peers[at(i)];
     if (peer.computed_at_ns || peer.step == steps) return;

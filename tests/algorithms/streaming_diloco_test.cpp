@@ -266,8 +266,8 @@ TEST(StreamingDiloco, StallsForWhatADelayDoesNotHide) {
                                 "step 6 at 11.500 s: kept 6, dropped 0", "step 8 at 15.000 s: kept 6, dropped 0"}));
 }
 
-// The same with three steps: the second average starts while the first is under way, and follows it. Nobody waits
-// before the end.
+// With three steps to hide an average, the second average is requested while the first is in progress, and follows it.
+// No worker waits before the end.
 TEST(StreamingDiloco, HasSeveralAveragesUnderWay) {
   const SimulatedRun setup{.network_s = 2.5, .budget = {.steps = 8}};
   const auto outcome = setup.run(streaming(4, {.fragments = 2, .delay = 3}));
@@ -280,8 +280,8 @@ TEST(StreamingDiloco, HasSeveralAveragesUnderWay) {
   }
 }
 
-// Worker 1 is down for 1 s in its second step, and from then on 1 s later than the others. An average of 0.5 s that is
-// used two steps after its turn leaves them 1.5 s.
+// Worker 1 is down for 1 s in its second step, and after that always 1 s behind the others. An average takes 0.5 s and
+// is used two steps after its turn, so the other workers can tolerate 1.5 s.
 TEST(StreamingDiloco, WhoIsLateByLessThanADelayLeavesHoldsNobodyUp) {
   SimulatedRun setup{.budget = {.steps = 12}};
   setup.outages = std::make_shared<OutagePlan>(
@@ -360,8 +360,8 @@ TEST(StreamingDilocoSettings, MoreFragmentsThanParametersAreFoundOutWithTheModel
   }
 }
 
-// Runs of Streaming DiLoCo that do not go as usual: workers that lose their state or leave while averages are under
-// way, and budgets that do not count steps.
+// Special cases of Streaming DiLoCo: workers that lose their state or leave while averages are in progress, and budgets
+// that do not count steps.
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -443,8 +443,8 @@ TEST(StreamingRuns, WorkersWhoseDataAreUsedUpTogetherEndTogether) {
     }
 }
 
-// However short a budget is, and whatever it counts, all workers take part in the same averages, also if one is still
-// within a budget of seconds and another is not.
+// With any length and kind of budget, all workers take part in the same averages, even if a budget of seconds has ended
+// for only some of them.
 TEST(StreamingRuns, EndTogetherUnderEveryBudget) {
   std::vector<Budget> budgets;
   for (const double seconds : {0.5, 2.0, 3.0, 4.5, 7.2, 20.0}) {
@@ -632,7 +632,7 @@ TEST(CompressedFragments, OfEverythingAreDense) {
       }
 }
 
-// Packets have their own residuals, and outer steps are the same everywhere.
+// Packets have their own residuals, and all workers make the same outer steps.
 TEST(CompressedFragments, OfOneWithoutDelayIsCompressedDiLoCo) {
   const SimulatedRun setup{.workers = 4, .momentum = 0.9, .rate = 0.02, .budget = {.steps = 24}};
   for (const std::string_view kind : {"top-k", "random-k", "sign", "qsgd", "int8", "fp4"}) {

@@ -222,7 +222,8 @@ TEST(Stsyn, ALostStateTakesTheRoundsStepsWithIt) {
   expect_exact_accounts(outcome);
 }
 
-// Also in a later round the worker goes back to that round's model: the second one's, from 4 s on.
+// A worker that loses its state in a later round goes back to the model of that round, here the second one's, which
+// begins at 4 s.
 TEST(Stsyn, AStateLostInALaterRoundIsThatRounds) {
   SimulatedRun setup{.workers = 2, .network_s = 0.25, .budget = {.steps = 6}, .outages = outage(1, 5.5, 0.5, true)};
   const auto outcome = setup.run(Stsyn({.quorum = 1, .local_steps = 3}));
@@ -234,8 +235,8 @@ TEST(Stsyn, AStateLostInALaterRoundIsThatRounds) {
   expect_exact_accounts(outcome);
 }
 
-// Worker 2 is down from 1 to 11 s, with or without its state. Nobody waits for it until the round's end. But it may
-// have done steps, which it reports once it is up.
+// Worker 2 is down from 1 to 11 s, and keeps or loses its state. Nobody waits for it until the round's end. It may have
+// done steps before, which it reports once it is up.
 TEST(Stsyn, AWorkerThatIsDownAtTheEndOfARoundIsHeardOnceItIsUp) {
   for (const bool loses_state : {false, true}) {
     SimulatedRun setup = three_workers(3);

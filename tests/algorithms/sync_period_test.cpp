@@ -128,8 +128,8 @@ TEST(SyncPeriod, TrainingsOfThePaperTakeTheDerivedNumberOfRounds) {
   }
 }
 
-// From the same derivation: other schedules and coefficients (c = alpha / peak for equal communication, printed with
-// four digits, so the volume has four digits, too).
+// Other schedules and coefficients of the same derivation. (c = alpha / peak for equal communication is printed with
+// four digits, so the volume has only four digits, too.)
 TEST(SyncPeriod, CommunicationVolumesMatchTheDerivedPercentages) {
   struct Row {
     Training training;
@@ -156,7 +156,8 @@ TEST(SyncPeriod, CommunicationVolumesMatchTheDerivedPercentages) {
   }
 }
 
-// The reference code's cosine, rounded to powers of two, after a warm-up to the unrounded rate; for the same trainings.
+// The same trainings with the reference code's cosine, which is rounded to powers of two after a warm-up to the
+// unrounded rate.
 TEST(SyncPeriod, CommunicationVolumesUnderACosineInStepsMatchTheDerivedPercentages) {
   struct Row {
     Training training;
@@ -557,8 +558,8 @@ TEST(SyncPeriodSettings, EveryRuleOfTheTableCanBeWritten) {
   }
 }
 
-// Requested numbers of rounds: closed forms, the golden sequences' own coefficients, and the nearest number if none is
-// exact.
+// Periods that are solved for a number of rounds, compared with closed forms and with the golden sequences'
+// coefficients. If no period gives the exact number, the nearest one is taken.
 
 std::int64_t rounded_up(std::int64_t steps, std::int64_t period) { return (steps + period - 1) / period; }
 
@@ -577,7 +578,7 @@ TEST(RoundsOfRule, AConstantPeriodMakesTheStepsOverItsLengthRoundedUp) {
   EXPECT_EQ(count_rounds(*make_constant_period(1), rate, 1'000'000'000, 12), 12) << "no more than were asked about";
 }
 
-// Compared with a search over all periods.
+// Compares the solution with a search over all periods.
 TEST(RoundsOfRule, TheConstantPeriodIsTheShortestOfTheNearest) {
   for (const std::int64_t steps : {1, 2, 30, 97, 100})
     for (std::int64_t asked = 1; asked <= steps; ++asked) {

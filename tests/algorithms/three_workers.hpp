@@ -11,8 +11,8 @@ namespace syncopate {
 using Log = std::vector<std::string>;
 using Counts = std::vector<std::int64_t>;
 
-// A model takes 0.25 s down, a gradient 0.25 s up; the workers need 1, 1.1 and 2.6 s, so that their gradients
-// arrive 1.5, 1.6 and 3.1 s after their models were sent.
+// A model takes 0.25 s to a worker, and a gradient 0.25 s back. The workers compute for 1, 1.1 and 2.6 s, so their
+// gradients arrive 1.5, 1.6 and 3.1 s after their models were sent.
 inline SimulatedRun three_workers(int steps) {
   return {.network_s = 0.25,
           .budget = {.steps = steps},

@@ -109,8 +109,8 @@ const std::filesystem::path& lines_of_one_length() {
   return file;
 }
 
-// Only the definitions of 16 tokens, with a word for each token. Nothing is padded, so the difference is the cost of a
-// step besides its arithmetic.
+// Only the definitions of 16 tokens, with a word for each token. Nothing is padded, so the difference is what a step
+// costs in addition to its arithmetic.
 void write_lines_of_one_length() {
   if (std::filesystem::exists(lines_of_one_length())) return;
   constexpr std::ptrdiff_t length = 16;

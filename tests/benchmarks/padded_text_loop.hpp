@@ -1,5 +1,5 @@
-// A typical training loop for texts in LibTorch: its own encoder layers, batches drawn from a shuffled epoch and padded
-// to the longest text of each. If all texts have the same length, there is no mask.
+// A typical training loop for texts with LibTorch's encoder layers. Batches are drawn from a shuffled epoch and padded
+// to their longest text. If all texts have the same length, there is no mask.
 #pragma once
 
 #include <torch/torch.h>
@@ -34,7 +34,7 @@ struct TextTensors {
   }
 };
 
-// As in BERT: classification by the first token.
+// Classifies a text by its first token, as in BERT.
 class PaddedTextTransformer : public torch::nn::Module {
  public:
   PaddedTextTransformer(std::int64_t vocabulary, std::int64_t classes, const TextTransformerOptions& options) {
@@ -52,7 +52,7 @@ class PaddedTextTransformer : public torch::nn::Module {
     out_ = register_module("out", Linear(d, classes));
   }
 
-  // Tokens (n, longest of them), lengths (n,); undefined: all have the same length.
+  // Tokens (n, longest text), lengths (n,). If `lengths` is undefined, all texts have the same length.
   torch::Tensor forward(const torch::Tensor& tokens, const torch::Tensor& lengths) {
     const auto places = torch::arange(tokens.size(1));
     const auto padding = lengths.defined() ? places.unsqueeze(0).ge(lengths.unsqueeze(1)) : torch::Tensor();

@@ -1,4 +1,4 @@
-// The competitors: typical training loops in LibTorch, without any cluster.
+// Baselines of benchmarks: typical training loops in LibTorch, without a cluster.
 #pragma once
 
 #include <torch/torch.h>

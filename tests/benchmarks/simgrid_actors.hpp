@@ -7,8 +7,9 @@
 
 namespace syncopate {
 
-// Host seconds that SimGrid takes for `gradients` gradients: each is a message to the server and one back, which take
-// `message_s`, between computations of the given times. Call it once per process: SimGrid has one engine.
+// Host seconds that SimGrid takes for `gradients` gradients. For each, a worker computes for the given time, sends a
+// message to the server and receives one; a message takes `message_s`. Call it only once per process, because SimGrid
+// has one engine.
 double run_on_simgrid(int workers, std::int64_t gradients, const ComputeTime& compute_time, double message_s);
 
 }  // namespace syncopate

@@ -1,5 +1,5 @@
-// Both sides of a comparison: a method with real arithmetic on the simulated cluster, and plain loops. The model is
-// the MLP 784-256-10 on Fashion-MNIST.
+// Both sides of a comparison: a method that trains on the simulated cluster, and plain training loops. The model is the
+// MLP 784-256-10 on Fashion-MNIST.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -39,7 +39,7 @@ inline std::shared_ptr<const Objective> mlp(int workers, int micro_batches, int 
   return experiment.runs.front().training.make_objective();
 }
 
-// Host seconds that the algorithm takes for `steps` on the simulated cluster, arithmetic included.
+// Host seconds that the algorithm takes for `steps` on the simulated cluster, including arithmetic.
 inline double simulate(const Algorithm& algorithm, std::shared_ptr<const Objective> objective, int workers,
                        int micro_batches, int steps, double momentum = 0.9) {
   static const auto experiment = load_experiment(SYNCOPATE_SOURCE_DIR "/experiments/quickstart.toml", {});

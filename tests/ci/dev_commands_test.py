@@ -1,4 +1,4 @@
-"""What dev says, builds and shows; with other programs in the place of ninja, cmake and ctest where it would build."""
+"""Messages, builds and output of `dev`. Fake programs replace ninja, cmake and ctest, so that nothing is built."""
 
 import os
 import pty
@@ -53,7 +53,7 @@ class Commands(unittest.TestCase):
 
 
 class Builds(unittest.TestCase):
-    """Of a build folder of its own, with a ninja that says what `self.ninja` is."""
+    """Builds in a separate build folder, with a fake ninja whose script `self.ninja` sets."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -94,7 +94,7 @@ class Builds(unittest.TestCase):
         self.assertEqual({name for name in TARGETS if name in built}, {"bin/apple_test", "bin/pear_mpi_test", "bin/syncopate"})
         self.assertIn("-R fruit", self.calls("ctest")[-1])
         packages = (self.build / "packages-chosen.stamp").read_text().split(" | ")[0].split()
-        self.assertIn("python3-matplotlib", packages)  # a Python test is among them
+        self.assertIn("python3-matplotlib", packages)  # one of the tests is a Python test
         self.assertFalse({"slurmd", "chromium", "munge"} & set(packages))
 
     def test_all_tests_are_built_where_none_is_chosen(self):
@@ -117,7 +117,7 @@ class Builds(unittest.TestCase):
         try:
             while part := os.read(parent, 4096):
                 shown += part
-        except OSError:  # the terminal's other end is closed
+        except OSError:  # the other end of the terminal is closed
             pass
         os.close(parent)
         self.assertEqual(done.wait(), 0)

@@ -1,4 +1,5 @@
-"""Every preset configures, with its tests: most are used by hand alone."""
+"""Every preset configures, with its tests. Most presets are only used by hand, so no other test would notice a
+fault."""
 
 import json
 import os
@@ -17,7 +18,7 @@ class Presets(unittest.TestCase):
         for preset in json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"]:
             compiler = preset["cacheVariables"].get("CMAKE_CXX_COMPILER")
             if compiler and not shutil.which(compiler):
-                continue  # the linter's need not be there
+                continue  # the linter's compiler may be missing
             with self.subTest(preset["name"]), tempfile.TemporaryDirectory() as build:
                 configure = [CMAKE, "--preset", preset["name"], "-S", ROOT, "-B", build, "-DSYNCOPATE_TESTS=ON"]
                 result = subprocess.run(configure, cwd=ROOT, capture_output=True, text=True)

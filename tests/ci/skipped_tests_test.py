@@ -1,4 +1,4 @@
-"""What .ci/skipped_tests.py makes of what ctest --output-junit writes."""
+"""Output and status of .ci/skipped_tests.py for reports of ctest --output-junit."""
 
 import pathlib
 import subprocess

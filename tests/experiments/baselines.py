@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares what the program prints and computes with a file of digests, before and after a change that alters neither.
+"""Compares the program's output and results with a file of digests, to check a change that must alter neither.
 
   baselines.py PROGRAM FILE                    compare with FILE and print each difference
   baselines.py PROGRAM FILE --write            write FILE
@@ -9,25 +9,26 @@
 
 Kinds:
   results    every run of every file in experiments/: each column of its CSV files and each total of summary.json
-  predicted  of the same runs, what formulas predict (`predicted` in summary.json)
-  check      what `check` prints for every file
-  list       what `list` prints: everything, each kind, each name, each top-level key with all keys below it
+  predicted  predictions by formulas for the same runs (`predicted` in summary.json)
+  check      the output of `check` for every file
+  list       the output of `list`: everything, each kind, each name, each top-level key with all keys below it
   predict    each value that `predict --json` prints for every file
 
 Runs are short: seed 1, at most 60 steps, no tuning. Runs without a model take no time to train and keep their length.
-A file that needs its whole length, such as one with a given number of rounds, keeps it too. Step times that a file asks
-the program to measure are replaced by fixed ones. LEFT_OUT names the files whose runs take more than two minutes
-of processor time together even so.
+A file that needs its whole length, such as one with a given number of rounds, keeps it, too. Step times that a file
+asks the program to measure are replaced by fixed ones. LEFT_OUT names files whose shortened runs together still take
+more than two minutes of processor time.
 
-Digests leave out what is measured: computing time, memory, disk space. Losses round differently with another LibTorch
-or another processor, so `results` compare only where both agree with the machine that wrote FILE. The script says if
-they do not; then write FILE with the old program first. The other kinds do not depend on the machine.
+Digests leave out measured values: computing time, memory, disk space. Losses round differently with another LibTorch or
+another processor, so `results` are compared only if both are the same as on the machine that wrote FILE. If they are
+not, the script says so; then write FILE with the old program first. The other kinds do not depend on the machine.
 
-A digest covers lines of text. FILE also has 12 bits of each line, which tell which line changed but not what it was.
-With `--texts DIR`, `--write` puts the lines into DIR, and comparing with the same DIR shows old and new values.
+A digest covers lines of text. FILE also contains 12 bits of each line, which show which line has changed, but not its
+old text. With `--texts DIR`, `--write` puts the lines into DIR, and comparing with the same DIR shows old and new
+values.
 
-Exit status: 0 nothing differs (or all is written), 1 something differs or could not be run, 2 wrong use,
-130 interrupted.
+Exit status: 0: nothing differs (or everything is written); 1: something differs or could not be run; 2: wrong usage;
+130: interrupted.
 """
 
 import argparse
@@ -60,8 +61,8 @@ LEFT_OUT = {
 OF_THIS_MACHINE = {"schema_version", "hash", "commit", "host_s", "samples_per_host_s"}
 FIXED_TIMES = "cluster.micro_batch_s={base_s=1e-3,per_token_s=3e-5}"
 LIST_KINDS = ("algorithms", "delays", "networks", "models", "datasets", "schedules", "optimizers")
-LIST_WORDS = ("staleness", "no-such-name")  # found in sentences; found nowhere
-COMMAND = "(command)"  # beside the runs of an experiment: how they were shortened
+LIST_WORDS = ("staleness", "no-such-name")  # a word that occurs in sentences, and one that does not occur
+COMMAND = "(command)"  # the entry of an experiment that says how its runs were shortened
 
 
 class CannotRun(Exception):
@@ -71,7 +72,7 @@ class CannotRun(Exception):
 # --- Digests ----------------------------------------------------------------------------------------------------------
 
 WHOLE, PART = 10, 2  # base64 characters, of 6 bits each
-LONG = 160  # characters of a line that are shown
+LONG = 160  # most characters of a line that are shown
 
 
 def hashed(text: str, characters: int) -> str:
@@ -79,7 +80,7 @@ def hashed(text: str, characters: int) -> str:
 
 
 def digest(lines: list[str]) -> str:
-    """Of all lines together, then of each."""
+    """The digest of all lines together, followed by that of each line."""
     return hashed("\n".join(lines), WHOLE) + "".join(hashed(line, PART) for line in lines)
 
 
@@ -105,7 +106,7 @@ def called(program: str, *arguments: str) -> tuple[int, str, str]:
 
 
 def ended(program: str, *arguments: str) -> tuple[int, str, str]:
-    """As `called`, where the program ended by itself: Ctrl-C and crashes have no digests."""
+    """Like `called`, but raises if the program crashed or was interrupted, because there are no digests for that."""
     status, output, errors = called(program, *arguments)
     if status < 0 or status == 130:
         raise CannotRun(f"status {status}: {errors.strip()[-500:]}")
@@ -114,7 +115,7 @@ def ended(program: str, *arguments: str) -> tuple[int, str, str]:
 
 def printed(program: str, *arguments: str) -> list[str]:
     status, output, errors = ended(program, *arguments)
-    # Files that an experiment names are shown with their whole paths.
+    # Output contains whole paths of the files that an experiment names.
     lines = [f"exit status: {status}", *output.splitlines(), *errors.splitlines()]
     return [line.replace(f"{ROOT}/", "") for line in lines]
 
@@ -124,10 +125,10 @@ def with_fixed_times(file: str) -> list[str]:
 
 
 def of_check(program: str, file: str) -> list[str]:
-    # An empty directory of results, so that finished runs play no part; one thread, because threads take memory.
+    # Uses an empty results directory, so that finished runs have no effect, and one thread, since threads take memory.
     lines = printed(program, "check", f"experiments/{file}", *with_fixed_times(file), "--threads", "1", "--results",
                     "no-results")
-    return [line for line in lines if not line.startswith("# memory of a process")]  # which is measured
+    return [line for line in lines if not line.startswith("# memory of a process")]  # memory is measured
 
 
 def of_predict(program: str, file: str) -> list[str]:
@@ -143,7 +144,7 @@ def of_predict(program: str, file: str) -> list[str]:
 
 
 def names_of_lists(program: str) -> list[str]:
-    """Kinds, names and top-level keys. The list of a key has the keys below it, so these cover every key."""
+    """Kinds, names and top-level keys. The list of a key contains all keys below it, so these cover every key."""
     output = called(program, "list")[1]
     families = re.findall(r"^  \S.*:$", output, re.MULTILINE)
     names = {line.split()[0] for line in output.splitlines()
@@ -161,7 +162,7 @@ def of_list(program: str, name: str) -> list[str]:
 
 def shortened(program: str, file: str) -> list[str]:
     text = (EXPERIMENTS / file).read_text()
-    if 'model = "none"' in text:  # time alone takes next to none
+    if 'model = "none"' in text:  # runs without a model take almost no time
         return ["seeds=[1]"]
     shorter = [*(["~tune"] if "[tune]" in text else []), "seeds=[1]", f"budget={{ steps = {STEPS} }}"]
     if "every_epochs" not in text and "every_seconds" not in text:
@@ -171,11 +172,11 @@ def shortened(program: str, file: str) -> list[str]:
         shorter.append("training.learning_rate.warmup_steps=10")
     if called(program, "check", f"experiments/{file}", *shorter)[0] == 0:
         return shorter
-    return ["seeds=[1]", *with_fixed_times(file)]  # something in it, such as a number of rounds, needs its whole length
+    return ["seeds=[1]", *with_fixed_times(file)]  # a key, such as a number of rounds, needs the whole length
 
 
 def columns(table: Path) -> list[str]:
-    """A line for each column of a CSV file."""
+    """One line per column of a CSV file."""
     with (gzip.open if table.suffix == ".gz" else open)(table, "rt", newline="") as file:
         header, *rows = csv.reader(file)
     return [f"{table.name} {name}: {' '.join(values)}" for name, *values in zip(header, *rows)]
@@ -190,8 +191,8 @@ def of_run(directory: Path) -> dict[str, list[str]]:
 
 
 def by_run(directories: list[Path], command: list[str]) -> dict[str, dict[str, list[str]]]:
-    """By kind and by the run's directory, without the hash in its name. Runs that share a name, such as phases that
-    several methods begin with, are numbered in the order of their results."""
+    """Results by kind and by the run's directory, without the hash in its name. Runs with equal names, such as common
+    phases of several methods, are numbered in the order of their results."""
     found = {"results": {COMMAND: command}, "predicted": {}}
     by_name: dict[str, list[dict[str, list[str]]]] = {}
     for directory in directories:
@@ -206,7 +207,7 @@ def by_run(directories: list[Path], command: list[str]) -> dict[str, dict[str, l
 def of_runs(program: str, file: str, threads: int, limit_s: int) -> dict[str, dict[str, list[str]]]:
     changes = shortened(program, file)
     with tempfile.TemporaryDirectory() as results:
-        # Processor time does not depend on what else the machine does.
+        # Limits processor time, which does not depend on other programs.
         limited = ["bash", "-c", f'ulimit -S -t {limit_s} && exec "$@"', "bash"]
         done = subprocess.run([*limited, program, "run", f"experiments/{file}", *changes, "--quiet", "--cluster",
                                "simulated", "--threads", str(threads), "--results", results],
@@ -214,7 +215,7 @@ def of_runs(program: str, file: str, threads: int, limit_s: int) -> dict[str, di
         if done.returncode == -signal.SIGXCPU:
             raise CannotRun(f"takes more than {limit_s} s of processor time")
         directories = [path.parent for path in Path(results).rglob("summary.json")]
-        # 1: some runs failed. Where they are meant to, as in a study of divergence, that is a result too.
+        # 1: some runs failed. If they are meant to, as in a study of divergence, this is a result, too.
         if done.returncode not in (0, 1) or not directories:
             raise CannotRun(f"status {done.returncode}: {done.stderr.strip()[-500:]}")
         return by_run(directories, [*changes, f"exit status: {done.returncode}"])
@@ -223,13 +224,13 @@ def of_runs(program: str, file: str, threads: int, limit_s: int) -> dict[str, di
 # --- Differences ------------------------------------------------------------------------------------------------------
 
 def name_and_value(line: str) -> tuple[str, str]:
-    """Of `name: value` and of TOML's `name = value`; the name has what stands between them."""
+    """Splits `name: value` or TOML's `name = value`; the name includes the separator."""
     found = re.match(r".*?(?:: | = )", line)
     return (found[0], line[found.end():]) if found else (line, "")
 
 
 def shown(old: str | None, new: str) -> str:
-    """The new line, and the old one if it is known; of long ones what follows the first difference."""
+    """The new line, and the old line if it is known. Long lines are shown from the first difference on."""
     name, value = name_and_value(new)
     if old is None:
         return new if len(new) <= LONG else f"{new[:LONG]} ..."
@@ -242,7 +243,7 @@ def shown(old: str | None, new: str) -> str:
 
 
 def difference(old: str | None, new: list[str] | None, old_lines: list[str] | None = None) -> str | None:
-    """In words; none where an item is as it was."""
+    """The differences of an item in words; empty if it is unchanged."""
     if old is None:
         return "is new"
     if new is None:
@@ -254,7 +255,7 @@ def difference(old: str | None, new: list[str] | None, old_lines: list[str] | No
     if len(before) == len(after):
         changed = [i for i, (a, b) in enumerate(zip(before, after)) if a != b]
         if not changed:
-            return "differs"  # a line whose few bits are the same by chance
+            return "differs"  # the few bits of the changed line are equal by chance
         others = list(dict.fromkeys(name_and_value(new[i])[0][:60].rstrip(" :=") for i in changed[1:]))
         first = shown(old_lines[changed[0]] if old_lines else None, new[changed[0]])
         also = f"; also {', '.join(others[:8])}{' ...' if len(others) > 8 else ''}" if others else ""
@@ -275,20 +276,20 @@ def difference(old: str | None, new: list[str] | None, old_lines: list[str] | No
 # --- The file of digests ----------------------------------------------------------------------------------------------
 
 def write(file: Path, kept: dict) -> None:
-    """At once, so that an interruption leaves the old file or the new one."""
+    """Writes the file atomically, so that an interruption leaves either the old or the new file."""
     temporary = file.with_name(f"{file.name}.{os.getpid()}")
     temporary.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
     temporary.replace(file)
 
 
 def kernels(program: str) -> str:
-    """What losses depend on."""
+    """The versions and processor features on which losses depend."""
     said = re.findall(r"^(?:LibTorch|BLAS kernel|kernels) +([^(\n]*)", called(program, "--version")[1], re.MULTILINE)
     return "; ".join(part.strip() for part in said)
 
 
 class Texts:
-    """The lines of items as files in a directory; nothing without one."""
+    """Stores the lines of items as files in a directory. Does nothing without a directory."""
 
     def __init__(self, directory: Path | None):
         self.directory = directory
@@ -302,7 +303,7 @@ class Texts:
             self.path(kind, subject, item).write_text("\n".join(lines))
 
     def read(self, kind: str, subject: str, item: str, old: str | None) -> list[str] | None:
-        """Those that the digest is of, if they are there."""
+        """The lines to which the digest belongs, if they are stored."""
         if not self.directory or not old or not self.path(kind, subject, item).exists():
             return None
         lines = self.path(kind, subject, item).read_text().split("\n")
@@ -310,7 +311,7 @@ class Texts:
 
 
 def items_of(kept: dict, kind: str, subject: str) -> dict[str, str]:
-    """By the run's name; of kinds without runs the one item, without a name."""
+    """Stored items by the run's name. Kinds without runs have one item, whose name is empty."""
     entry = kept.get(kind, {}).get(subject, {})
     return entry if isinstance(entry, dict) else {"": entry}
 
@@ -321,7 +322,7 @@ Found = dict[str, dict[str, list[str]]]  # lines by kind and item
 
 
 def tasks_of(program: str, options: argparse.Namespace, kept: dict) -> dict[tuple[str, ...], dict[str, object]]:
-    """Functions that return Found, by the kinds and the subject that they are of."""
+    """Functions that return Found, by kinds and subject."""
     files = sorted(str(path.relative_to(EXPERIMENTS)) for path in EXPERIMENTS.rglob("*.toml"))
     runs = tuple(kind for kind in ("results", "predicted") if kind in options.kinds)
     threads = max(1, (os.cpu_count() or 1) // options.jobs)
@@ -348,7 +349,7 @@ def tasks_of(program: str, options: argparse.Namespace, kept: dict) -> dict[tupl
 
 
 class Outcome:
-    """Writes what was found into the file, or compares it with that, and counts."""
+    """Writes results into the file, or compares them with the file and counts differences."""
 
     def __init__(self, options: argparse.Namespace, kept: dict):
         self.options, self.kept, self.texts = options, kept, Texts(options.texts)
@@ -380,7 +381,7 @@ class Outcome:
         self.kept.setdefault(kind, {})[subject] = digests[""] if list(digests) == [""] else digests
 
     def drop(self, kind: str, there: set[str]) -> None:
-        """What no longer exists."""
+        """Reports items that no longer exist."""
         for subject in sorted(self.kept.get(kind, {}).keys() - there):
             if self.options.write:
                 del self.kept[kind][subject]
@@ -446,7 +447,7 @@ def parsed() -> argparse.Namespace:
 
 
 def faults(options: argparse.Namespace, kept: dict, tasks: dict, machine: str) -> str | None:
-    """Of what was asked, in words."""
+    """The request in words."""
     if not tasks and not options.missing:
         return f"--only: nothing matches {' '.join(options.only)}"
     is_part = options.only or options.missing

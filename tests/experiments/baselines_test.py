@@ -1,4 +1,5 @@
-"""baselines.py: a comparison with what it has just written finds nothing, and every change is found and placed.
+"""baselines.py: a comparison with a file that was just written finds no difference, and every change is found and
+located.
 
 Needs SYNCOPATE_PROGRAM.
 """
@@ -15,7 +16,7 @@ sys.path[:0] = [str(Path(__file__).parent)]
 
 import baselines
 
-SMALL = ["examples/timeline.toml", "examples/outages.toml", "slowmo"]  # without models, and a name of `list`
+SMALL = ["examples/timeline.toml", "examples/outages.toml", "slowmo"]  # files without models, and a name for `list`
 
 
 class Baselines(unittest.TestCase):
@@ -26,14 +27,14 @@ class Baselines(unittest.TestCase):
         self.file = self.directory / "kept.json"
 
     def call(self, *arguments: str, program: str | None = None) -> tuple[int, str]:
-        """Status and standard output."""
+        """Calls baselines.py; returns the exit status and standard output."""
         done = subprocess.run([sys.executable, "-B", baselines.__file__, program or os.environ["SYNCOPATE_PROGRAM"],
                                str(self.file), *arguments], capture_output=True, text=True, check=False, timeout=300)
         self.assertNotIn("Traceback", done.stderr)
         return done.returncode, done.stdout
 
     def changed_program(self, name: str, change: str) -> str:
-        """A program that prints what the true one does, changed by sed."""
+        """A program that prints the output of the real one, changed by sed."""
         program = self.directory / name
         true_one = os.environ["SYNCOPATE_PROGRAM"]
         program.write_text(f"#!/bin/bash\nset -o pipefail\n'{true_one}' \"$@\" | sed '{change}'\n")

@@ -225,7 +225,7 @@ TEST_F(CheckpointProgram, APipeInItsPlaceIsNotWaitedFor) {
   EXPECT_THAT(outcome.err, HasSubstr(": it is not a regular file; the run starts from the beginning\n"));
 }
 
-// Parts that processes dividing a run have left before their first checkpoint was complete.
+// When several processes divide a run and end before their first checkpoint is complete, parts of it are left over.
 TEST_F(CheckpointProgram, PartsThatNothingNamesDoNotStayBesideAFinishedRun) {
   const std::string run = "run e.toml budget.steps=50 --quiet ";
   ASSERT_EQ(syncopate(run + "--results first").status, 0);
@@ -328,7 +328,7 @@ class RankCheckpointsProgram : public ProgramTest {
     return std::chrono::duration<double>(age).count();
   }
 
-  // The program may rename and remove them meanwhile.
+  // The program may rename or remove these files while they are listed.
   std::vector<fs::path> checkpoint_files() const {
     std::vector<fs::path> files;
     std::error_code gone;
@@ -412,12 +412,12 @@ TEST_F(RankCheckpointsProgram, OfADamagedPartItBeginsAnew) {
   expect_undisturbed();
 }
 
-// Then the parts of the other ranks are of no use.
+// If one rank cannot write its part of a checkpoint, the other ranks' parts are useless and must be removed.
 TEST_F(RankCheckpointsProgram, WhereARankCannotWriteNoPartsPileUp) {
   const std::string run = std::string(SYNCOPATE_PROGRAM) + " run e.toml --results results";
   std::atomic<bool> has_ended = false;
   std::thread launcher([&] {
-    // Not from the beginning, because MPI makes large files of its own.
+    // The limit is set only once results exist, because MPI itself creates large files at the start.
     const std::string limit = "(until [ -e results ]; do sleep 0.01; done; prlimit --fsize=512 --pid $$) & ";
     outcome_ = mpirun({{2, run}, {1, "sh -c '" + limit + "exec " + run + "'"}});
     has_ended = true;

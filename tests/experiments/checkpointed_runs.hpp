@@ -1,4 +1,4 @@
-// Runs that are stopped at a checkpoint, and texts by which they are compared.
+// Runs that are stopped at a checkpoint, and texts for comparing them.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 
 namespace syncopate::checkpointed {
 
-// Four different workers; everything that can be recorded is recorded.
+// Four workers of different speed; all recordings are switched on.
 inline const std::string cluster = R"(name = "checkpoints"
 [cluster]
 workers = 4

@@ -1,4 +1,4 @@
-// The program's output about claims: at the end of `run`, and by `claims`.
+// Claims in the output of `run` and `claims`.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -101,7 +101,7 @@ TEST_F(ClaimsProgram, OfAnExperimentInSeveralDirectoriesTheFirstCounts) {
   EXPECT_THAT(syncopate("claims second first").out, HasSubstr("0 reproduced, 1 not reproduced"));
 }
 
-// No new run is needed: claims are no part of a run.
+// Claims are not part of a run's configuration, so no new runs are needed.
 TEST_F(ClaimsProgram, JudgesAnewWhatIsClaimedAnew) {
   syncopate("run " + file);
   write("e.toml", with_claim("[1, 2]"));
@@ -147,8 +147,8 @@ TEST_F(ClaimsProgram, TakesNoVerdictBesideCopiesOfRuns) {
                         std::filesystem::copy_options::recursive);
   const ProgramOutcome outcome = syncopate("claims");
   EXPECT_EQ(outcome.status, 2);
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("/sync-sgd/seed="), HasSubstr("/sync-sgd.bak/seed="),
-                                 HasSubstr("are the same run, by its hash")));
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("/sync-sgd/seed="), HasSubstr("/sync-sgd.bak/seed="), HasSubstr("contain the same run")));
 }
 
 TEST_F(ClaimsProgram, TakesNoVerdictWhoseRunsAreGone) {
@@ -355,7 +355,7 @@ TEST_F(ClaimSection, NamesTheNearestMeasureAndNotAll) {
       << "nothing is near, so all are named";
 }
 
-// Otherwise a user would wait for the runs and then learn that they do not have the number.
+// Otherwise users would learn only after the runs that these do not contain the number.
 TEST_F(ClaimSection, IsAboutWhatTheRunsWillHave) {
   const auto about = [&](const std::string& measure, const std::string& rest = "") {
     return faults_of("sentence = \"s\"\nmethod = \"drop\"\nbelow = 1\nmeasure = \"" + measure + "\"\n", rest);
@@ -393,7 +393,7 @@ TEST_F(ClaimSection, ComparesWithARowOfTheTable) {
   EXPECT_THAT(faults_of(at_two + "\"drop, workers = 3\"\n", sweep), HasSubstr("must be a method of the file"));
 }
 
-// An unconfirmed figure must not be shown as the paper's; there is no word for such a certainty.
+// An unconfirmed figure must not be shown as the paper's, so `certainty` has no word for it.
 TEST_F(ClaimSection, ShowsFiguresThatAreKnown) {
   const std::string paper = "paper = { figure = \"1\", source = \"x\", certainty = \"";
   EXPECT_THAT(faults_of(right + paper + "hearsay\" }"),
@@ -428,7 +428,7 @@ TEST_F(ClaimSection, IsEitherOverAKeyOrEverywhere) {
   EXPECT_EQ(faults({}), "") << "what check prints says everywhere = false";
 }
 
-// In a table the claims could not be distinguished, or one claim would count twice.
+// Two equal claims could not be distinguished in a table, or one claim would count twice.
 TEST_F(ClaimSection, StandsThereOnce) {
   const auto two = [&](const std::string& first, const std::string& second) {
     return faults_of(first + "[[claim]]\n" + second, sweep);

@@ -1,4 +1,4 @@
-// Numbers that are a thousand or eight times the intended ones get a note, and others do not.
+// Numbers that are probably in the wrong unit (a thousand or eight times the intended ones) get a note; others do not.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -188,7 +188,7 @@ TEST_F(ExperimentFile, FaultsOfOutagesAreToldWithTheirPlace) {
   for (int i = 0; i < 256; ++i) many += "{workers=[1], at_s=1, duration_s=1},";
   EXPECT_THAT(faults({"outages=[" + many + "]"}), HasSubstr("must have at most 255 entries"));
   EXPECT_THAT(faults({"outages=3"}), HasSubstr("must be an array of tables, [[outages]]"));
-  // A consequence of a fault is not reported.
+  // A fault that only follows from another fault is not reported.
   const std::string report = faults({entry("workers=[3], at_s=1, duration_s=1"), "cluster.workers=0"});
   EXPECT_THAT(report, testing::StartsWith("command line: cluster.workers = 0"));
   EXPECT_EQ(std::count(report.begin(), report.end(), '\n'), 0) << report;

@@ -461,7 +461,7 @@ label = "again"
   EXPECT_EQ(times(syncopate("run e.toml --results results --quiet").err), 0);
 }
 
-// The built program when its output cannot be written: a full device, a closed stream, a reader that disappears.
+// The built program if its output cannot be written: a full device, a closed stream, or a reader that disappears.
 
 using testing::HasSubstr;
 
@@ -515,7 +515,8 @@ TEST_F(LostOutput, OfStandardErrorDoesNotEndAnExperiment) {
 }
 
 TEST_F(LostOutput, OfAReaderThatGoesAwayDoesNotEndAnExperiment) {
-  // The status goes to a file: the status of a pipeline is that of its reader, which ends at once without reading.
+  // The exit status is written to a file, because a pipeline's status is that of its reader, which ends without
+  // reading.
   const std::string run = "'" SYNCOPATE_PROGRAM "' run --results results " + file_ + " </dev/null 2>&1";
   shell("{ sleep 0.2; " + run + "; echo $? >status.txt; } | true");
   EXPECT_EQ(read("status.txt"), "1\n");

@@ -56,8 +56,8 @@ class Compare : public ProgramTest {
   json result() const { return json::parse(read("results/two/compare.json")); }
 };
 
-// Only the order of a sum of two terms depends on who is first. The loose upper bound on the time allows for a busy
-// machine; the lower bound is the sum of the drawn times.
+// Which worker is first affects only the order of a sum of two terms. The tolerance of the step time is wide because
+// the machine may be busy; the lower bound is the sum of the drawn times.
 TEST_F(Compare, BothClustersAreRunOnceAndStandSideBySide) {
   const std::string file = write("e.toml", two_methods);
   const std::string command = "compare " + file + " --results results ";
@@ -68,7 +68,7 @@ TEST_F(Compare, BothClustersAreRunOnceAndStandSideBySide) {
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("sync-sgd"), HasSubstr("served"), HasSubstr("within")));
   EXPECT_THAT(outcome.err, HasSubstr("under MPI, 2 of 2: served"));
   EXPECT_THAT(read("table.md"), HasSubstr("| sync-sgd | "));
-  EXPECT_EQ(read("old.md"), "old");  // which is replaced at once, never half-written
+  EXPECT_EQ(read("old.md"), "old");  // table.md was replaced by a renamed file, not overwritten
   EXPECT_EQ(read("table.json"), read("results/two/compare.json"));
 
   const json compared = result();
@@ -87,7 +87,7 @@ TEST_F(Compare, BothClustersAreRunOnceAndStandSideBySide) {
   ASSERT_EQ(saved.size(), 4u);
   EXPECT_FALSE(floats_from_npy(read(saved[0])).empty());
 
-  // Everything exists already: nothing is started, so a missing launcher is not noticed.
+  // All results exist already. Nothing is started, so the missing launcher causes no error.
   const auto again = syncopate(command + "--mpiexec /nowhere/mpirun --step-time-tolerance 0 --check");
   EXPECT_EQ(again.status, 1) << again.err;
   EXPECT_THAT(again.err, Not(HasSubstr("under MPI")));
@@ -294,7 +294,7 @@ TEST_F(Compare, WhatCannotBeRunIsSaid) {
   EXPECT_EQ(result()["runs"][1]["verdict"], "failed");
 }
 
-// Ranks compare their runs before any begins: different costs would be a fault.
+// Ranks compare their runs before they begin, so different costs on two ranks would be reported as a fault.
 TEST_F(Compare, CostsThatAreMeasuredByLengthsAreTheSameOnAllRanks) {
   std::string lines;
   for (int i = 0; i < 200; ++i) {

@@ -181,7 +181,7 @@ struct WorkingDirectory {
   const fs::path before = fs::current_path();
 };
 
-// Two data sets of the same name, beside the experiment file and in the working directory.
+// Two data sets of the same name: one in the folder of the experiment file, and one in the working directory.
 class RelativeDirectory : public DataInHash {
  protected:
   void SetUp() override {
@@ -214,7 +214,7 @@ TEST_F(RelativeDirectory, IsSoughtBesideTheExperimentFileFirstWhereverItIsNamed)
               HasSubstr(fmt::format("directory = \"{}\"", (directory_ / "beside/data").string())));
   EXPECT_EQ(hash_in("data"), hash_in(directory_ / "beside/data")) << "on the command line";
   EXPECT_NO_THROW(as_written.runs.at(0).training.make_objective());
-  // From the folder of the experiment file, so that its name has no folder.
+  // Loaded from the folder of the experiment file, so that the file's path has no folder.
   fs::current_path(directory_ / "beside");
   EXPECT_EQ(load_experiment("images.toml", {}).runs.at(0).hash, hash_in(directory_ / "beside/data"));
 }
@@ -222,7 +222,7 @@ TEST_F(RelativeDirectory, IsSoughtBesideTheExperimentFileFirstWhereverItIsNamed)
 TEST_F(RelativeDirectory, IsSoughtInTheWorkingDirectoryNext) {
   fs::remove_all(directory_ / "beside/data");
   EXPECT_EQ(load_experiment(file_.string(), {}).runs.at(0).hash, hash_in(directory_ / "working/data"));
-  // The file does not have this table.
+  // Now the file has no table [datasets.fashion-mnist].
   std::ofstream(file_) << on_images;
   EXPECT_EQ(hash_in("data"), hash_in(directory_ / "working/data"));
   EXPECT_EQ(hash_in("./data/../data"), hash_in(directory_ / "working/data"));
@@ -242,7 +242,7 @@ TEST_F(RelativeDirectory, ThatIsNowhereIsSaidToBeInNeitherPlace) {
   // If there is only one possible place, it is named once.
   fs::current_path(directory_ / "beside");
   EXPECT_THAT(message_of<ConfigurationFault>([&] { load({}, "nowhere"); }), testing::Not(HasSubstr("nor ")));
-  // A file in a possible place that is no data set is named, not skipped.
+  // If a file that is not a data set is in one of the places, the fault names it; it is not skipped.
   fs::current_path(directory_ / "working");
   EXPECT_THAT(message_of<ConfigurationFault>([&] { load({}, "images.toml"); }),
               HasSubstr(file_.string() + ": is a file; must be a directory"));

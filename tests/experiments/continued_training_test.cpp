@@ -123,7 +123,7 @@ TEST_F(ContinuedTraining, EpochsFollowTheSamplesOfAPhaseWithAnotherBatch) {
   EXPECT_EQ(recording.metrics.back().epoch, 1.5);
 }
 
-// Passes over all samples begin at an epoch, no matter how much of an epoch precedes.
+// Passes over all samples begin at the start of an epoch, even if the phase ended within an epoch.
 TEST_F(ContinuedTraining, PassesInAnOrderOfEachWorkersOwnAreWhole) {
   const auto passes = [&](const std::string& start_steps) {
     return recording_of({"budget={steps=6}", "training.start_steps=" + start_steps,
@@ -266,7 +266,7 @@ TEST_F(ContinuedTraining, AFailedPhaseFailsTheRunsThatStartFromIt) {
   EXPECT_THAT(read(directory(experiment.runs[1]) / "summary.json"), HasSubstr("its common phase failed: "));
 }
 
-// No table needs the phase, and the next start repeats it, though all its runs are finished.
+// Tables do not need a damaged phase. The next start repeats it, although all runs that start from it are finished.
 TEST_F(ContinuedTraining, ADamagedPhaseIsRepeatedAndTablesDoWithoutIt) {
   const Experiment experiment = continued({"training.common={steps=4}", "budget={steps=2}"});
   ASSERT_EQ(run(experiment), 0);
@@ -283,7 +283,7 @@ TEST_F(ContinuedTraining, ADamagedPhaseIsRepeatedAndTablesDoWithoutIt) {
     options_.sharing = shares ? std::optional(Sharing{.call = "a call"}) : std::nullopt;
     EXPECT_EQ(run(experiment), 0) << err_;
     EXPECT_EQ(out_, table);
-    EXPECT_THAT(err_, HasSubstr((phase / "parameters.npy").string() + ": has other contents than were written"));
+    EXPECT_THAT(err_, HasSubstr((phase / "parameters.npy").string() + ": has changed since it was written"));
     EXPECT_THAT(err_, HasSubstr("; the common phase is repeated\n"));
     EXPECT_EQ(damage_of(phase), "");
     EXPECT_EQ(read(phase / "parameters.npy"), parameters);

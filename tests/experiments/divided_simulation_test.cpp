@@ -266,7 +266,7 @@ TEST_F(DividedCheckpoints, OfAModelWithBatchNormalisation) {
   for (const syncopate::Run& of : load(text).runs) expect_same_after_interruption(of, 2);
 }
 
-// All processes learn of the one that detects the difference, and start from the beginning.
+// If one process detects that its checkpoint does not fit, all processes learn of it and start from the beginning.
 TEST_F(DividedCheckpoints, OfAnotherCourseBeginAnew) {
   Experiment experiment = load(cluster + linear + held::text_of({held::sync_sgd, held::local_sgd}));
   syncopate::Run &one = experiment.runs.front(), &other = experiment.runs.back();

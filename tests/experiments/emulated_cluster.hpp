@@ -1,4 +1,4 @@
-// Parts of experiments for MPI, whose ranks sleep for almost all of a micro-batch's time.
+// Parts of experiments for MPI whose ranks sleep for most of a micro-batch's time.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@ inline std::string emulated_cluster(int workers, double micro_batch_s) {
   return fmt::format("[cluster]\nworkers = {}\nmicro_batch_s = {}\npace = \"emulate\"\n", workers, micro_batch_s);
 }
 
-// The model, and everything else that is left out, follow in separate tables.
+// Training by plain SGD. The model and other settings follow in separate tables.
 inline constexpr const char* plain_sgd = R"([training.learning_rate]
 schedule = "constant"
 peak = 0.1

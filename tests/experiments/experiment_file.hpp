@@ -1,4 +1,4 @@
-// A small experiment file to change and to load.
+// A small experiment file that tests change and load.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -188,7 +188,7 @@ TEST_F(ExperimentFile, WhoseModelIsEvaluatedMustNotLeave) {
   };
   EXPECT_EQ(with_servers("1"), "");
   EXPECT_THAT(with_servers("2"), HasSubstr("must not name worker 0"));
-  // With servers of servers, each has it.
+  // With servers of regions, each server has the whole model.
   EXPECT_EQ(faults({"cluster.leave=[{workers=[0], after_steps=5}]",
                     "methods=[{algorithm=\"halos\",regions=2,local_steps=2,merge_every=2,mixing=0.5,"
                     "local_update={name=\"plain\"},global_update={name=\"plain\"}}]"}),
@@ -314,7 +314,8 @@ TEST_F(ExperimentFaults, WhatFollowsFromAFaultIsNotReported) {
   only_fault({"training.optimizer={name=\"sgd\", momentum=2, nesterov=true}"}, "training.optimizer.momentum = 2");
 }
 
-// Two values of a sweep lack the same key; the place on the command line is not given.
+// At two values of a sweep the same key is missing. The message has no line and column, because the sweep is on the
+// command line.
 TEST_F(ExperimentFaults, WhatIsMissingOnTheCommandLineIsReportedOnce) {
   EXPECT_EQ(
       faults({"sweep.network=[{kind=\"ring\",latency_s=1},{kind=\"ring\",latency_s=2}]"}),
@@ -442,7 +443,8 @@ TEST_F(ExperimentFaults, LabelsAreSmoothedWhereThereAreSome) {
               HasSubstr("training.label_smoothing = 0.1; must be 0: this model has no labels"));
 }
 
-// A list that fits no tensor would silently exclude nothing. Published lists have names from several codes.
+// A list of names that match no tensor would silently exclude nothing. Some names may match nothing, since published
+// lists contain names from several codes.
 TEST_F(ExperimentFaults, OneOfTheExcludedTensorsMustBeThere) {
   const auto with = [&](const std::string& words, const std::string& hidden = "4") {
     return faults({"training.optimizer={name='lamb',exclude=[" + words + "]}", "training.model=mlp",
@@ -606,7 +608,7 @@ TEST_F(Bounds, ANumberOfRunsBeyondAllIntegersIsAsLargeAsPossible) {
   EXPECT_EQ(number_of_points(std::vector(7, thousand)), std::numeric_limits<std::uint64_t>::max());
 }
 
-// Each would end as a clock that cannot continue, or as a micro-batch that never ends.
+// Each of these values would lead to a clock that cannot advance, or to a micro-batch that never ends.
 TEST_F(Bounds, TimesBeyondTheLimitOfDelaysAreRefusedWithIt) {
   const auto refused = [&](const std::string& override, const std::string& what) {
     EXPECT_THAT(faults({override}), HasSubstr(what)) << override;
@@ -791,8 +793,8 @@ TEST_F(Bounds, OutagesSoFrequentThatARunHardlyGoesOnAreRefused) {
               HasSubstr("must be at least 0.125 s, 1/8 of a micro-batch's time"));
 }
 
-// A step of 5 micro-batches takes 0.05 s. With a server a worker restarts the whole step, whatever it sends. Without a
-// server it restarts only a micro-batch, also with local steps.
+// A step of 5 micro-batches takes 0.05 s. After an outage, a worker of a method with a server restarts the whole step.
+// Without a server it restarts only a micro-batch, even with local steps.
 TEST_F(Bounds, OutagesAreRareEnoughForWhatBeginsAnewAsAWhole) {
   const auto with = [&](const std::string& method, const std::string& between, const std::string& state) {
     return faults({"cluster.micro_batches=5", "methods=[{" + method + "}]",

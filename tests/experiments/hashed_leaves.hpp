@@ -62,7 +62,7 @@ inline TomlNode changed(TomlNode leaf) {
   return leaf;
 }
 
-// Why a leaf is not part of the hash; "" for a leaf that is.
+// Why a leaf is not part of the hash; "" if it is part of it.
 inline std::string_view why_not_hashed(const std::string& path, const TomlNode& table) {
   if (path == "description") return "it is the title of plots";
   if (path.starts_with("recording.")) return "what is recorded beside a run decides nothing of it";
@@ -74,7 +74,8 @@ inline std::string_view why_not_hashed(const std::string& path, const TomlNode& 
   return "";
 }
 
-// Returns the reasons why leaves of the run's configuration are not hashed.
+// Checks that every leaf of the run's configuration changes its hash, unless why_not_hashed gives a reason. Returns
+// these reasons.
 inline std::set<std::string_view> expect_every_leaf_hashed(const Run& run) {
   TomlNode resolved = parse_toml(run.resolved_toml, "resolved");
   EXPECT_EQ(configuration_hash(resolved), run.hash);
@@ -91,7 +92,7 @@ inline std::set<std::string_view> expect_every_leaf_hashed(const Run& run) {
   return reasons;
 }
 
-// The document of an experiment as written, at the first point of its sweep.
+// The document of an experiment as its file has it, at the first point of its sweep.
 inline TomlNode written_document(const std::string& file, const std::vector<std::string>& overrides = {}) {
   TomlNode document = load_toml(file);
   FaultList faults;
@@ -106,7 +107,7 @@ inline TomlNode written_document(const std::string& file, const std::vector<std:
 inline void expect_every_written_leaf_resolved(TomlNode written, const Run& run) {
   TomlNode method = written.find("methods")->array().at(run.method_index);
   written.find("methods")->array() = {std::move(method)};
-  for (const char* expanded : {"seeds", "sweep", "variants", "profiles", "tune", "claim"})  // to runs
+  for (const char* expanded : {"seeds", "sweep", "variants", "profiles", "tune", "claim"})  // these have become runs
     written.erase(expanded);
   TomlNode resolved = parse_toml(run.resolved_toml, "resolved");
   std::map<std::string, std::string> values;
@@ -114,7 +115,7 @@ inline void expect_every_written_leaf_resolved(TomlNode written, const Run& run)
     values[path] = inline_toml(leaf);
   });
   for_each_leaf(written, [&](std::string path, const TomlNode& leaf, const TomlNode&) {
-    // The target of a solved number stands beside the number.
+    // The target of a solved number is kept in `solved_for`.
     for (const std::string solved : {".coefficient.", ".steps."})
       if (const auto at = path.find(".period" + solved); at != std::string::npos)
         path.replace(at, 7 + solved.size(), ".period.solved_for.");

@@ -1,6 +1,6 @@
-// Experiments with methods, and with all state that workers may have besides a model. Tests take whole runs through
-// something, such as a division or a checkpoint, and check that results stay the same. Each test has its own cluster,
-// with micro-batches of one second.
+// Experiments whose methods together use every kind of state that workers may have in addition to a model. Tests run
+// them with and without something, such as a checkpoint or a division among processes, and check that results are
+// equal. Each test has its own cluster, with micro-batches of one second.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 
 namespace syncopate::held {
 
-// Precedes each text of methods: a linear model with this number of samples, evaluated during the run.
+// The text before the methods: a linear model with this number of samples, evaluated during the run.
 inline std::string linear_training(int samples) {
   return fmt::format(R"([training]
 model = "linear"
@@ -41,8 +41,8 @@ consensus_distance = true
 samples = 40
 )";
 
-// Its statistics are a second kind of value that is sent with gradients, and its steps consist of several tasks. An
-// optimizer by layers has passes.
+// A model with batch normalisation: its statistics are a second kind of value that is sent with gradients, and its
+// steps consist of several tasks. The optimizer works by layers, so it needs several passes.
 inline constexpr const char* batch_normalised_training = R"([training]
 model = "cnn"
 dataset = "fashion-mnist"
@@ -72,11 +72,11 @@ inline constexpr const char* averaged_moments = R"(algorithm = "local-sgd"
 period = { rule = "constant", steps = 3 }
 moments = "average")";
 
-// These methods train a model with batch normalisation.
+// Methods that train a model with batch normalisation.
 inline const Methods families = {sync_sgd, local_sgd, async_sgd, R"(algorithm = "dropcompute"
 threshold_s = 2.5)"};
 
-// Methods for outages that take the workers' state.
+// Methods for clusters with outages in which workers lose their state.
 inline const Methods that_lose_state = {sync_sgd,
                                         local_sgd,
                                         async_sgd,
@@ -88,7 +88,7 @@ inline const Methods that_lose_state = {sync_sgd,
 maximum_staleness = 2
 compression = { name = "top-k", ratio = 0.1, rejected = "return" })"};
 
-// One method for each kind of state besides a model.
+// One method for each kind of state other than a model.
 inline const Methods with_state = {R"(algorithm = "sync-sgd"
 training = { clip_norm = 1.0 }
 compression = { name = "top-k", ratio = 0.1 })",
@@ -129,7 +129,7 @@ average = { decay = 0.9 })",
 backups = 1
 servers = 3)",   averaged_moments};
 
-// The remaining compressions.
+// Methods with the compressions that are not in the lists above.
 inline const Methods with_more_compressions = {R"(algorithm = "sync-sgd"
 compression = { name = "dgc", ratio = 0.1 })",
                                                R"(algorithm = "sync-sgd"
@@ -151,7 +151,7 @@ backups = 1
 servers = 3
 compression = { name = "sign" })"};
 
-// Each method gets its own label.
+// The text of [[methods]] for these methods. Each gets its own label.
 inline std::string text_of(const Methods& methods) {
   std::string text;
   for (std::size_t i = 0; i < methods.size(); ++i) {
@@ -162,8 +162,8 @@ inline std::string text_of(const Methods& methods) {
   return text;
 }
 
-// The experiment of a method with the example in its row of the registry, after `begin`; with Adam if the method needs
-// it. `load` makes an experiment from a text.
+// The experiment of a method by the example in its row of the registry, after the text `begin`. Uses Adam if the method
+// needs it. `load` makes an experiment from a text.
 template <typename Load>
 Experiment of_example(const std::string& begin, std::string_view algorithm, std::string_view example,
                       const Load& load) {

@@ -1,8 +1,8 @@
-// A walk over the keys of experiment files: each key, changed alone, must change a run's results and its hash.
+// A walk over the keys of experiment files: changing a single key must change a run's results and its hash.
 //
 // The list of keys is complete by construction. Every key that a reader requests while the walk's experiments are
-// loaded, and every word of a choice, needs a case, or a place among the keys without an effect. So the results of all
-// cases' runs show whether a program computes something else than an earlier one; tables record them.
+// loaded, and every word of a choice, needs a case or an entry in the list of keys without an effect. So the results of
+// all cases, which tables record, show whether the program computes something else than an earlier version.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,8 +33,8 @@
 
 namespace syncopate {
 
-// An experiment, and "key=value" overrides as on the command line. Each override is applied alone. A $ stands for the
-// folder of the walk's files.
+// An experiment, and "key=value" overrides as on the command line. Each override is applied alone. A $ in the texts is
+// replaced by the folder of the walk's files.
 struct KeyCase {
   std::vector<std::string> given;
   std::vector<std::string> changes;
@@ -61,7 +61,7 @@ class KeyWalk : public testing::Test {
     std::ofstream(folder_ / name, std::ios::binary) << text;
   }
 
-  // A folder of MNIST's four files: 240 and 40 images of 6 x 6 in 10 classes.
+  // Writes MNIST's four files into a folder: 240 and 40 images of 6 x 6 in 10 classes.
   void write_images(const std::string& name, std::size_t stride) const {
     std::filesystem::create_directories(folder_ / name);
     const auto write_file = [&](const char* file, const std::vector<std::uint32_t>& dimensions, std::size_t step,
@@ -77,7 +77,7 @@ class KeyWalk : public testing::Test {
     write_file("t10k-labels-idx1-ubyte", {40}, 7, 10);
   }
 
-  // CIFAR's files: 48 and 20 images; and NumPy's arrays: 240 and 40 vectors of 5 numbers in 10 classes.
+  // Writes CIFAR's files (48 and 20 images) and NumPy arrays (240 and 40 vectors of 5 numbers in 10 classes).
   void write_own(const std::string& name, std::size_t stride) const {
     std::filesystem::create_directories(folder_ / name);
     const auto bytes_of = [&](std::size_t size) {
@@ -109,7 +109,7 @@ class KeyWalk : public testing::Test {
     put("y_test.npy", npy_file("|u1", "(40,)", classes));
   }
 
-  // Vectors of 4 features, with 3 numbers each.
+  // Writes vectors of 4 features, with 3 target numbers each.
   void write_numbers(const std::string& name) const {
     std::filesystem::create_directories(folder_ / name);
     const auto put = [&](const std::string& file, std::size_t rows, std::size_t columns) {
@@ -123,7 +123,7 @@ class KeyWalk : public testing::Test {
     put("x_test.npy", 40, 4);
     put("y_test.npy", 40, 3);
   }
-  // Sequences of up to 6 tokens, padded with 0, and a label for each token; every second token has none.
+  // Writes sequences of up to 6 tokens, padded with 0. Every second token has a label.
   void write_token_labels(const std::string& name) const {
     std::filesystem::create_directories(folder_ / name);
     const auto put = [&](const std::string& split, std::int64_t rows) {
@@ -142,7 +142,8 @@ class KeyWalk : public testing::Test {
     put("train", 240);
     put("test", 40);
   }
-  // 300 lines with labels; and NumPy's arrays of tokens, 240 and 40 sequences of `shortest` to 6 tokens, padded with 0.
+  // Writes 300 lines with labels, and NumPy arrays of tokens: 240 and 40 sequences of `shortest` to 6 tokens, padded
+  // with 0.
   void write_texts(const std::string& name, int stride, std::int32_t shortest = 1) const {
     std::string text;
     for (int i = 0; i < 300; ++i) {
@@ -169,7 +170,7 @@ class KeyWalk : public testing::Test {
     put("test", 40);
   }
 
-  // WordNet's files, with 300 definitions in 45 categories.
+  // Writes WordNet's files, with 300 definitions in 45 categories.
   void write_glosses(const std::string& name, int stride) const {
     std::filesystem::create_directories(folder_ / name);
     for (const char* file : {"data.noun", "data.verb", "data.adj", "data.adv"}) {
@@ -180,7 +181,7 @@ class KeyWalk : public testing::Test {
     }
   }
 
-  // Loads the experiments of the cases from this file, and runs the first run of each.
+  // Loads the experiment of each case from this file, and runs its first run.
   void walk(const std::string& toml, const std::vector<KeyCase>& cases, const std::vector<IdleKey>& idle = {}) {
     write("experiment.toml", toml);
     for (const IdleKey& key : idle) idle_.emplace(key.key, key.hash);
@@ -207,7 +208,7 @@ class KeyWalk : public testing::Test {
     }
   }
 
-  // Checks that the walk has met all keys of these sections; with `others`, of all sections except these.
+  // Checks that the walk has covered all keys of these sections; with `others`, of all sections except these.
   void expect_completeness(const std::set<std::string>& sections, bool others = false) const {
     const auto is_ours = [&](const std::string& key) {
       return sections.contains(key.substr(0, key.find_first_of(".["))) != others;
@@ -222,7 +223,7 @@ class KeyWalk : public testing::Test {
             << key << " is \"" << word << "\" in no case";
   }
 
-  // Checks that all runs of the walk still compute the results that the table gives for their version.
+  // Checks that all runs of the walk still have the results that the table records for their version.
   void expect_results_by_version(const std::string& checkout, const std::string& table) const {
     ResultsByVersion(checkout, table).expect(results_);
   }
@@ -230,7 +231,7 @@ class KeyWalk : public testing::Test {
   std::filesystem::path folder_;
 
  private:
-  // Keys whose words usually determine which other keys their tables have.
+  // Keys whose words usually determine which other keys their table contains.
   static inline const std::vector<std::string_view> deciding = {"algorithm", "kind", "rule", "name", "code", "form"};
 
   struct Loaded {
@@ -263,7 +264,7 @@ class KeyWalk : public testing::Test {
     return loaded;
   }
 
-  // Everything that a run computes, as text. A digest of it is kept for the tables of versions.
+  // Everything that a run computes, as text. Records a digest of it for the tables of versions.
   std::string compute(syncopate::Run run, const std::vector<std::string>& overrides) {
     run.recording.parameters = true;
     const Outcome outcome = outcome_of(run);
@@ -286,8 +287,8 @@ class KeyWalk : public testing::Test {
     return std::ranges::find(words, text) != words.end();
   }
 
-  // A key without the numbers of entries, but with the word that determines which other keys its tables have:
-  // "delays[gamma].scale". Keys that all kinds of a table share are named without the kind.
+  // The walk's name of a key: "delays[gamma].scale". Instead of the numbers of list entries it contains the word that
+  // determines which other keys the table has. Keys that all kinds of a table share are named without the kind.
   static std::string name_of(const std::string& path, const TomlNode& document) {
     static const std::vector<std::string_view> shared = {"label",   "unit",   "scope", "group_size",
                                                          "workers", "bursts", "sleep"};
@@ -314,7 +315,7 @@ class KeyWalk : public testing::Test {
 
   bool is_covered(const std::string& key) const {
     if (covered_.contains(key) || idle_.contains(key)) return true;
-    // A table that is absent in one experiment, and has changed keys in another one.
+    // A table that is absent in one experiment counts as covered if another experiment has changed its keys.
     return std::ranges::any_of(covered_, [&](const std::string& other) {
       return other.starts_with(key) && (other[key.size()] == '.' || other[key.size()] == '[');
     });

@@ -1,5 +1,5 @@
-// Every key of training, models, data sets, budget, evaluation and recording has an effect, and so do those of the
-// root.
+// Every key of training, models, data sets, budget, evaluation and recording has an effect, and so has every key at the
+// top level.
 #include <fmt/format.h>
 
 #include "tests/experiments/compression_key_cases.hpp"

@@ -8,7 +8,7 @@
 
 namespace syncopate {
 
-// Methods that average periodically, with the keys that each needs besides its period.
+// Methods that average periodically, with the keys that they need in addition to their period.
 inline const std::vector<std::string> periodic = {"'local-sgd'",
                                                   "'rounds'",
                                                   "'outer-local-sgd',outer={name='plain'}",
@@ -16,7 +16,7 @@ inline const std::vector<std::string> periodic = {"'local-sgd'",
                                                   "'edit',outer={name='plain'}",
                                                   "'hierarchical-sgd',group_size=2,group_period=1",
                                                   "'dropcompute-local-sgd',threshold_s=0.3"};
-// The same with averages one round late, which do not average the optimizer's moments.
+// Methods whose averages arrive one round late; they do not average the optimizer's moments.
 inline const std::vector<std::string> overlapped = {"'cocod-sgd'", "'overlap-local-sgd',mixing=0.5", "'co2'",
                                                     "'overlapped-diloco',outer={name='plain'}",
                                                     "'streaming-diloco',fragments=2,outer={name='plain'}"};
@@ -99,7 +99,7 @@ inline std::vector<KeyCase> policies() {
   return cases;
 }
 
-// Averages by samples, if workers have unequal numbers of them.
+// Averages weighted by samples, for workers with unequal numbers of samples.
 inline std::vector<KeyCase> model_weights() {
   std::vector<KeyCase> cases;
   std::vector<std::string> methods = {"'adacomm',initial_period=3", "'des-loc',period=3", "'branch-train-merge'"};

@@ -210,7 +210,7 @@ TEST_F(DevMpirun, SaysWhyItsOutputIsLost) {
   EXPECT_EQ(read("said.txt"), "dev: standard output could not be written: Broken pipe\n");
 }
 
-// Every rank writes all of its output, whoever reads.
+// Every rank can write all of its output, even if nobody reads it.
 TEST_F(DevMpirun, LetsTheRanksGoOnWhereNobodyReads) {
   program("launcher", "yes | head -c 1000000; echo all >said.txt");
   EXPECT_EQ(mpirun_with(">/dev/full").status, 1);

@@ -1,4 +1,4 @@
-// Measurements at chosen steps: in measurements.csv, at no cost of time.
+// Measurements at chosen steps, which are written to measurements.csv and take no virtual time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -235,7 +235,7 @@ TEST_F(Measurements, BadKeysAreSaid) {
   EXPECT_THAT(faults({"measurements.sharpness=true"}), HasSubstr("measurements.sharpness"));
 }
 
-// For example, a user's module that takes texts. Workers' models have a distance in any case.
+// Modules that lack derivatives, such as a user's module that takes texts. Distances of models can always be measured.
 TEST(MeasurementsWithoutDerivatives, AreRefusedWhereTheyNeedThem) {
   TrainingSection training;
   training.objective.why_no_derivative = "these are not there";
@@ -415,7 +415,7 @@ TEST_F(EvaluationTimes, ItStandsInsteadOfOtherIntervals) {
   EXPECT_EQ(load().resolved_toml.find("every_steps"), std::string::npos);
 }
 
-// Methods in which each worker has its own model: the mean of all is evaluated, or each of them.
+// Methods in which each worker has its own model: either the mean of all models is evaluated, or each model.
 
 // A condition of 1: the loss is half the squared distance from the optimum.
 constexpr const char* models_experiment = R"(
@@ -472,7 +472,7 @@ TEST_F(IndividualModelsInFiles, TheMeanOfAllIsEvaluated) {
   }
 }
 
-// A model counts once the last worker has it: worker 2 takes 3 s per step.
+// The mean model of a step exists once the slowest worker has done the step. Worker 2 takes 3 s per step.
 TEST_F(IndividualModelsInFiles, ItsTimeIsThatOfTheSlowestWorker) {
   const Outcome alone = outcome_with("algorithm='dynamic-averaging',threshold=inf,check_every=2");
   for (std::size_t i = 1; i < 4; ++i)
@@ -526,7 +526,7 @@ TEST_F(IndividualModelsInFiles, RowsAscendWhereWorkersEndAtUnlikeSteps) {
   }
 }
 
-// The model oscillates without end.
+// The mean model diverges.
 TEST_F(IndividualModelsInFiles, ADivergedMeanEndsTheRun) {
   const Outcome outcome = outcome_with("algorithm='decentralized-sgd'",
                                        {"training.learning_rate.peak=1e10", "budget.steps=400", "cluster.workers=3",
@@ -546,7 +546,8 @@ struct FirstRow : ExperimentFile {
   }
 };
 
-// The rate of the next step, as in all rows. If a phase begins at once, it is that of the phase's schedule.
+// The first row has the learning rate of the next step, as all rows do. If a phase begins at once, this is the rate of
+// the phase's schedule.
 TEST_F(FirstRow, HasTheRateOfTheFirstStep) {
   EXPECT_DOUBLE_EQ(first_rate("{algorithm='sync-sgd'}"), 0.2);
   const std::string at_once = "{algorithm='local-sgd',period={rule='constant',steps=5},local_phase=";

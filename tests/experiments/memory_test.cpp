@@ -48,7 +48,7 @@ using testing::Not;
 using Outcome = ProgramOutcome;
 using MemoryLimits = ProgramTest;
 
-// A limit on the process's memory simulates a machine that has no more.
+// A limit on the process's memory simulates a machine with little memory.
 TEST_F(MemoryLimits, MemoryThatDoesNotSufficeIsSaid) {
   std::string trace = "worker,step,micro_batch,duration_s\n";
   for (int step = 0; step < 100'000; ++step) trace += "0," + std::to_string(step) + ",0,0.01\n";
@@ -66,7 +66,7 @@ TEST_F(MemoryLimits, MemoryThatDoesNotSufficeIsSaid) {
               AllOf(HasSubstr("delays.0.file = \"t.csv.gz\"; the memory does not suffice"), HasSubstr("bytes")));
 }
 
-// On fibers, in lockstep, and if nothing is run, without a model.
+// Workers on fibers, in lockstep, and without a model in a command that runs nothing.
 TEST_F(MemoryLimits, WorkersThatTheMemoryDoesNotHoldAreRefusedBeforeItIsTaken) {
   write("e.toml", std::string(time_only) + "label = \"method\"\n");
   const auto limited = [&](const std::string& command, int megabytes) {
@@ -85,7 +85,7 @@ TEST_F(MemoryLimits, WorkersThatTheMemoryDoesNotHoldAreRefusedBeforeItIsTaken) {
   }
 }
 
-// Otherwise runs that could complete would be refused.
+// An estimate above the memory that workers really take would refuse runs that could complete.
 TEST_F(MemoryLimits, WorkersTakeNoLessMemoryThanIsAskedForThem) {
   write("e.toml", std::string(time_only) + "label = \"method\"\n");
   const auto bytes_per_worker = [&](const std::string& override, int workers) {
@@ -249,7 +249,7 @@ TEST_F(MemoryLimits, ALibraryThatFindsNoRoomIsNoFaultOfTheModulesFile) {
   }
 }
 
-// Refused before any of them is listed.
+// Too many runs are refused before any of them is listed.
 TEST_F(MemoryLimits, RunsThatTheMemoryDoesNotHoldAreRefusedBeforeTheyAreListed) {
   write("e.toml", time_only);
   for (const std::string what : {"seeds=9000000000000000000",

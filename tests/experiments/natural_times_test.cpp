@@ -1,5 +1,5 @@
-// Times that depend on the lengths of sequences, from the experiment file to the run: by hand if all have one length,
-// and compared with sums over draws of the test's own sampler.
+// Times that depend on the lengths of sequences, from the experiment file to the run. Expected values are computed by
+// hand if all lengths are equal, and otherwise from draws of the test's own sampler.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -124,7 +124,7 @@ TEST_F(NaturalTimes, OfNextTokensAreThoseOfAllButTheLast) {
   }
 }
 
-// For padded micro-batches "measured" times the longest text repeated, whose gradient is that of a single such text.
+// For padded micro-batches, "measured" times a batch of copies of the longest text, whose gradient is that of one copy.
 TEST_F(NaturalTimes, WhatIsTimedOfPaddedMicroBatchesIsTheirLongestTextSoManyTimes) {
   for (const std::string batching : {"count", "padded", "bucketed"}) {
     SCOPED_TRACE(batching);
@@ -234,7 +234,7 @@ TEST_F(NaturalTimes, FaultsHavePlaces) {
   EXPECT_THAT(faults({"methods=[{algorithm='dropcompute',threshold_s=0.01}]"}), HasSubstr("0.01"));
 }
 
-// A recorded run as the durations of an experiment, from the file to the table of results.
+// An experiment that replays the durations of a recorded run, from the file to the table of results.
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -324,7 +324,8 @@ TEST_F(TraceReplayFile, EndsInTheChosenWay) {
 
 TEST_F(TraceReplayFile, WhatTheRecordedRunDroppedIsMissedOnlyByWhoNeedsIt) {
   EXPECT_THAT(failure({"budget.steps=4"}), HasSubstr("worker 1, step 3, micro-batch 1"));
-  // Nobody needs it: under a threshold of 1.5 s worker 1 does not reach it. Steps last 1.5 s each.
+  // The missing row is not needed: with a threshold of 1.5 s worker 1 does not reach this micro-batch. Steps last 1.5
+  // s.
   const std::string drop = "methods=[{algorithm='dropcompute',threshold_s=1.5}]";
   EXPECT_DOUBLE_EQ(seconds({"budget.steps=4", drop}), 4 * 1.5);
 }
@@ -526,7 +527,7 @@ TEST_F(Arrivals, AtAServerBelongToTheStepOfTheirModel) {
   EXPECT_THAT(text, HasSubstr("\n2,1,1,2\n2,2,0,4\n"));
 }
 
-// A task ends when the slowest has arrived, but each gradient has its own time.
+// A task ends when the slowest gradient has arrived, but arrivals.csv has the time of each gradient.
 TEST_F(Arrivals, AtAServerAreWhenTheyComeThoughATaskEndsLater) {
   const Overrides free_network = {"cluster={workers=2,micro_batch_s=0.125}", "network={kind='free'}",
                                   "cluster.slow_workers={count=1,factor=2}"};

@@ -5,8 +5,8 @@
 //   ...
 //   ```
 //
-// A block has a command and lines of its output. A line "..." stands for any number of lines, and "..." within a line
-// for any text.
+// A block contains a command and lines of its output. A line "..." matches any number of lines, and "..." within a line
+// matches any text.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +42,7 @@ inline std::vector<std::filesystem::path> pages() {
 
 struct Sample {
   std::string place;               // "experiments/README.md:594"
-  std::vector<std::string> lines;  // lines of a block, without its fences
+  std::vector<std::string> lines;  // lines of the block without the fences
 };
 
 // The blocks of a page that have this word after the fence.
@@ -59,7 +59,7 @@ inline std::vector<Sample> samples_of(const std::filesystem::path& page, const s
   return samples;
 }
 
-// Whether the other line matches the sample's line, in which "..." stands for any text.
+// Whether `line` matches the sample's line `shown`, in which "..." matches any text.
 inline bool is_shown_by(const std::string& shown, const std::string& line) {
   const std::string any = "...";
   std::size_t from = 0, at = 0;
@@ -73,7 +73,7 @@ inline bool is_shown_by(const std::string& shown, const std::string& line) {
   return from == 0 ? shown == line : line.size() >= at + last.size() && line.ends_with(last);
 }
 
-// The first of the sample's lines that the output does not have in this place; empty if it has all.
+// The first line of the sample that does not match the output; empty if all lines match.
 inline std::string first_difference(const std::vector<std::string>& shown, const std::vector<std::string>& output) {
   std::size_t at = 0;
   bool may_skip = false;

@@ -1,4 +1,4 @@
-// Times predicted by simulation, compared with the runs that they predict.
+// `predict`: times, rounds, bytes and speed-ups, compared with real runs and closed forms.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -56,8 +56,8 @@ check_every = 4
 )";
 
 struct AllMethods : ExperimentFile {
-  // The small experiment with delays; a network by bytes without shared links, as formulas assume it; momentum and more
-  // methods.
+  // The small experiment with delays, momentum and more methods. Its network costs bytes and has no shared links, as
+  // formulas assume.
   Experiment all_methods(Overrides overrides = {}) {
     write(std::string(small) + others + delayed);
     overrides.insert(overrides.end(),
@@ -71,7 +71,7 @@ using testing::HasSubstr;
 
 struct Predict : AllMethods {};
 
-// The real run of the same model, data and all.
+// The time of the real run, with model and data.
 double trained_time_s(const Run& run) {
   Executor executor(1);
   Training training(run.training.make_objective(), run.training.optimizer, {.seed = run.seed}, executor);
@@ -94,11 +94,11 @@ double trained_time_s(const Run& run) {
   return to_seconds(totals.end);
 }
 
-// Equal to the nanosecond: the model's size and the payload of averages are known without training.
+// Times are equal to the nanosecond, because the model's size and the bytes of averages are known without training.
 TEST_F(Predict, TheSimulatedTimeIsThatOfTheTrainedRun) {
   const Experiment experiment = all_methods();
   const auto methods = predict(experiment);
-  ASSERT_EQ(methods.size(), 6u);  // one seed of two
+  ASSERT_EQ(methods.size(), 6u);  // only one of two seeds is predicted
   for (std::size_t i = 0; i + 1 < methods.size(); ++i) {
     const syncopate::Run& run = experiment.runs[2 * i];
     SCOPED_TRACE(run.method);
@@ -147,7 +147,7 @@ TEST_F(Predict, WholeRunsCountWhatComesAfterTheLastPublication) {
   EXPECT_TRUE(has_elastic);
 }
 
-// A part of a run, extrapolated, is near the whole: within four standard errors.
+// A part of a run is extrapolated to the whole run, within four standard errors.
 TEST_F(Predict, APartOfARunIsDrawnOut) {
   const Experiment experiment = all_methods({"budget.epochs=200"});
   for (std::size_t i = 0; i + 2 < experiment.runs.size(); i += 2) {
@@ -237,7 +237,7 @@ struct PredictedSchedules : ExperimentFile {
   }
 };
 
-// For all budgets: 9,000 steps of 64 workers are 4,608,000 samples, and the budget of seconds never ends.
+// Budgets of all kinds: 9,000 steps of 64 workers are 4,608,000 samples, and the budget of seconds never ends.
 TEST_F(PredictedSchedules, AreSimulatedWholeWhateverTheBudgetCounts) {
   const PredictedMethod by_steps = predicted({});
   ASSERT_TRUE(by_steps.simulated && by_steps.simulated->whole);
@@ -273,12 +273,12 @@ TEST_F(PredictedSchedules, AnotherPhaseIsFoundUnderABudgetOfSeconds) {
   const PredictedMethod late = predicted({"methods.0.period={rule='post-local',switch_step=6000,steps=50}",
                                           "~budget.steps", "budget.seconds=8000", "cluster.workers=16"});
   ASSERT_TRUE(late.simulated) << late.not_simulated;
-  // 6,000 steps with a round each, then rounds of 6 s.
+  // 6,000 steps with one round per step, then rounds of 6 s.
   const double rest_s = 8000 - 6000 * 1.1, rounds = 6000 + std::ceil(rest_s / 6);
   EXPECT_NEAR(late.simulated->rounds, rounds, 1);
 }
 
-// Wherever the bound on work cuts the run: rounds of equal length are the same everywhere.
+// Rounds of equal length can be extrapolated from any part of the run, wherever the bound on work ends it.
 TEST_F(PredictedSchedules, RoundsOfOneLengthAreDrawnOut) {
   for (const int period : {4, 30, 100, 128, 500, 1000, 3000}) {
     const PredictedMethod constant =
@@ -329,7 +329,7 @@ TEST_F(PredictedSchedules, APartEndsWithARound) {
   EXPECT_EQ(end("{algorithm='des-loc',period=100}", 1, 1000, 9000), Step{600});
 }
 
-// If rounds are few and expensive, one more or less changes the prediction.
+// If rounds are few and expensive, a single round changes the prediction.
 TEST_F(PredictedSchedules, OfFewRoundsEachCounts) {
   for (const char* method :
        {"{algorithm='local-sgd',period={rule='constant',steps=7500}}", "{algorithm='branch-train-merge'}",
@@ -397,7 +397,8 @@ TEST_F(PredictedSchedules, MethodsWhoseCyclesAreLongerThanRoundsAreDrawnOutByCyc
   }
 }
 
-// Its server's model has fewer steps than its workers have reached. That does not mean that the run is complete.
+// The server's model has fewer steps than workers have taken. Its last step must not be mistaken for the end of the
+// run.
 TEST_F(PredictedSchedules, APartIsNotTakenForTheWholeWhereLessIsPublished) {
   const PredictedMethod part =
       predicted({"budget.steps=20000", "training.learning_rate.total_steps=20000",
@@ -421,8 +422,8 @@ TEST_F(PredictedSchedules, SamplesLastForMoreStepsWhereSomeAreDropped) {
   EXPECT_NEAR(*method.simulated->total_time_s, simulated_to_the_end_s(experiment.runs.at(0)), 1e-9);
 }
 
-// Equally many rounds, but different ones in the second phase: 1-bit Adam's have another size, and after its seed steps
-// branch-train-merge has none except the last.
+// The second phase has different rounds: those of 1-bit Adam have another size, and branch-train-merge has only one
+// round after its seed steps, the last.
 TEST_F(PredictedSchedules, TheSecondPhaseIsWhatIsDrawnOut) {
   for (const char* method : {"{algorithm='branch-train-merge',seed_steps=20000,merge='average'}",
                              "{algorithm='one-bit-adam',freeze_step=20000}"}) {
@@ -456,10 +457,10 @@ TEST_F(PredictedSchedules, OfACompressionsWarmUpThereIsNoFormulaWhereItsShareIsN
   EXPECT_FALSE(predicted({method}).formulas.empty());
   const PredictedMethod open = predicted({method, "~budget.steps", "budget.seconds=50"});
   EXPECT_TRUE(open.formulas.empty());
-  EXPECT_THAT(open.why_no_formula, HasSubstr("its compression's warm-up"));
+  EXPECT_THAT(open.why_no_formula, HasSubstr("the compression's warm-up"));
 }
 
-// To a target in the phase in which each step is a round, however long later rounds are.
+// The steps to a target are in the phase in which each step is a round. Long rounds of later phases have no effect.
 TEST_F(PredictedSchedules, FirstStepsAreSimulatedByThemselves) {
   const auto two = run({"methods.0.period={rule='post-local',switch_step=6000,steps=50}"});
   const auto first = simulate_first_steps(two, 5000);
@@ -485,7 +486,7 @@ class PredictedCommunicationOf : public ExperimentFile {
     ExperimentFile::SetUp();
     write(std::string(small) + delayed_communication);
   }
-  // With momentum, so that another vector is averaged besides the parameters; one seed.
+  // One seed, with momentum, so that averages have two vectors: parameters and momentum.
   Experiment with(const std::string& methods, Overrides overrides = {}) const {
     overrides.insert(overrides.end(), {"methods=[" + methods + "]", "training.optimizer.momentum=0.9", "seeds=[3]",
                                        "network={kind='ring',latency_s=1e-4,bandwidth_bytes_per_s=1e7}"});
@@ -558,7 +559,8 @@ TEST_F(PredictedCommunicationOf, MethodsInRoundsIsInClosedFormWhatTheRunSends) {
   }
 }
 
-// Packets that depend on tensors are known from the model's description; a run without the model takes the same time.
+// The model's description is enough to know packets that depend on tensors. A run without the model takes the same
+// time.
 TEST_F(PredictedCommunicationOf, TensorsIsKnownWithoutTraining) {
   for (const char* compression : {"{name='powersgd',rank=1,least_rate=1.0}", "{name='one-bit'}"}) {
     SCOPED_TRACE(compression);
@@ -669,7 +671,7 @@ TEST_F(PredictedAgainst, AnyMethodSpeedUpsAreRatiosOfPaces) {
   }
 }
 
-// Without randomness formulas equal the simulation, whatever the other method is.
+// Without randomness, formulas equal the simulation for any method that S_eff is compared with.
 TEST_F(PredictedAgainst, AnyMethodFormulasAreComparedWithItsOwn) {
   write(small);
   for (const PredictedMethod& method : predict(with(three), "drop")) {
@@ -698,7 +700,7 @@ TEST_F(PredictedAgainst, EachPointOfASweepIsComparedAtThatPoint) {
                      methods[i].simulated->micro_batches_per_s / methods[i / 3 * 3 + 1].simulated->micro_batches_per_s);
 }
 
-// The first value of its own key represents it.
+// A method that is swept along its own key is represented by the key's first value.
 TEST_F(PredictedAgainst, AMethodThatIsSweptItselfIsNamedWithItsValue) {
   write(std::string(small) + delayed_communication + "[sweep]\n\"methods.drop.threshold_s\" = [0.02, 0.03]\n");
   const auto methods = predict(load({"seeds=[3]"}), "drop");
@@ -725,7 +727,7 @@ TEST_F(PredictedAgainst, AnUnknownMethodIsAFaultThatNamesTheNearest) {
   }
 }
 
-// Formulas beside the simulation: their accuracy, the reasons if there is none, and their form in tables and JSON.
+// Formulas in predictions: their accuracy, the reason if no formula applies, and their form in tables and JSON.
 
 using testing::HasSubstr;
 
@@ -752,14 +754,14 @@ TEST_F(PredictedFormulas, FormulasStandBesideTheSimulation) {
   for (const PredictedMethod& method : methods) {
     SCOPED_TRACE(method.method);
     for (const FormulaTime& formula : method.formulas) {
-      // Eq. 4 is for normal times: its error for these is at most 10 %.
+      // Eq. 4 assumes normal times. For these times its error is at most 10 %.
       EXPECT_NEAR(formula.prediction.step_time_s / method.simulated->step_time_s, 1, 0.1) << formula.prediction.formula;
       EXPECT_NEAR(*formula.total_time_s, 600 * formula.prediction.step_time_s, 1e-9);
     }
   }
   const auto count = [&](std::size_t i) { return methods[i].formulas.size(); };
   EXPECT_EQ(count(0), 2u);
-  EXPECT_EQ(count(1), 3u);  // two exponential times are far from normal
+  EXPECT_EQ(count(1), 3u);  // the sum of two exponential times is far from normal
   EXPECT_EQ(count(2), 1u);
   EXPECT_EQ(count(3), 1u);
   EXPECT_EQ(count(4), 0u);
@@ -789,8 +791,8 @@ TEST_F(PredictedFormulas, TheTableNamesMethodsAndSources) {
   EXPECT_TRUE(drop["no_formula"].is_null());
 }
 
-// Texts of 1 to 12 words, 1 ms each and no other cost: a budget of 12 words is one micro-batch of at most 12 ms, and a
-// budget of 120 nearly ten times that.
+// Texts of 1 to 12 words cost 1 ms per word. With a token budget of 12 a micro-batch takes at most 12 ms, and with a
+// budget of 120 nearly ten times as long.
 TEST_F(PredictedFormulas, FormulasOfAMethodWithItsOwnBatchingAreOfItsOwnTimes) {
   const auto texts = file.parent_path() / (file.stem().string() + ".txt");
   {
@@ -819,7 +821,7 @@ TEST_F(PredictedFormulas, FormulasOfAMethodWithItsOwnBatchingAreOfItsOwnTimes) {
   EXPECT_GT(methods[1].formulas[0].prediction.step_time_s, 5 * methods[0].formulas[0].prediction.step_time_s);
 }
 
-// The slowest of so many workers is unknown without a variance.
+// Without a variance, the time of the slowest of many workers is unknown.
 TEST_F(PredictedFormulas, WithoutAVarianceAndASampleOfAllWorkersThereIsNoFormulaButAReason) {
   write(std::string(small) + "[[delays]]\nkind = \"pareto\"\nshape = 1.5\nminimum = 0.001\n");
   const Experiment few = load(), many = load({"cluster.workers=5000", "datasets.gaussian-mixture.train=80000"});
@@ -850,14 +852,14 @@ TEST_F(PredictedFormulas, WhereTheyDoNotApplyTheTableSaysWhy) {
       {backup, {"network={kind='fixed', latency_s=1e-3}"}, ""},
       {backup, {ring + ", contention=false}"}, ""},
       {backup, {ring + "}"}, "messages wait on shared links"},
-      {sync, {"outages=[{workers=[1], at_s=0.1, duration_s=0.1}]"}, "outages change who is waited for"},
-      {local, {"outages=[{workers=[1], at_s=0.1, duration_s=0.1}]"}, "outages change who is waited for"},
+      {sync, {"outages=[{workers=[1], at_s=0.1, duration_s=0.1}]"}, "outages change which workers a step waits for"},
+      {local, {"outages=[{workers=[1], at_s=0.1, duration_s=0.1}]"}, "outages change which workers a step waits for"},
       {backup,
        {"cluster.workers=5000", "datasets.gaussian-mixture.train=80000", "network={kind='free'}"},
        "too many workers to draw them all"},
       {drop,
        {ring + ", overlap={buckets=4}}"},
-       "what is left of an exchange depends on when each worker has each bucket"},
+       "the time that overlap hides depends on when each worker finishes each bucket"},
       {"algorithm='dropcompute', threshold_s=0.015, preempt='microbatch'", {}, "none for these settings"},
       {local + ", local_phase={micro_batches=1}", {}, "local steps have another number of micro-batches"}};
   for (const auto& [method, overrides, reason] : cases) {
@@ -880,7 +882,7 @@ TEST_F(PredictedFormulas, WhereTheyDoNotApplyTheTableSaysWhy) {
   }
 }
 
-// If a method's paper prints no formula, it has only the simulation's row, in all settings.
+// If a method's paper has no formula, the table has only the simulation's row, in all settings.
 TEST_F(PredictedFormulas, OfOtherMethodsThereIsTheSimulationAlone) {
   for (const char* method : {"algorithm='async-sgd'", "algorithm='k-batch-sync', gradients=2",
                              "algorithm='dynamic-averaging', threshold=0.1, check_every=4",
@@ -901,8 +903,8 @@ TEST_F(PredictedFormulas, OfOtherMethodsThereIsTheSimulationAlone) {
     }
 }
 
-// Four workers on a ring; each takes a third of its own model and of its neighbours' models: eigenvalues 1, 1/3, 1/3
-// and -1/3.
+// Four workers on a ring mix a third of their own model and a third of each neighbour's model. The eigenvalues are 1,
+// 1/3, 1/3 and -1/3.
 TEST_F(PredictedFormulas, TheGapOfAGraphIsARemarkBelowTheTable) {
   const auto methods =
       predict(load({"methods=[{algorithm='sync-sgd'},{label='gossip',algorithm='decentralized-sgd',"
@@ -987,8 +989,8 @@ TEST_F(PredictedSpeedup, SpeedUpsAndSharesAreThoseOfTheSteps) {
   }
 }
 
-// Between seeds S_eff varies by its error, or less, since methods of a seed have the same delays. The standard
-// deviation of 30 seeds has itself an error of 13 %.
+// S_eff varies between seeds by at most its error (by less, since methods of a seed have the same delays). The standard
+// deviation over 30 seeds has an error of 13 %.
 TEST_F(PredictedSpeedup, SpeedUpsOfSeedsLieAboutTheirErrorApart) {
   constexpr int seeds = 30;
   std::map<std::string, std::vector<double>> simulated, by_formula;
@@ -1019,7 +1021,7 @@ TEST_F(PredictedSpeedup, SpeedUpsOfSeedsLieAboutTheirErrorApart) {
   for (const auto& [method, speedups] : by_formula) expect_spread(method, speedups, formula_squares[method]);
 }
 
-// S_eff refers to synchronous SGD also if the file does not contain it, and separately at each point of a sweep.
+// S_eff refers to synchronous SGD at the same point of a sweep, even if the file does not contain synchronous SGD.
 TEST_F(PredictedSpeedup, EachPointOfASweepHasABaselineOfItsOwn) {
   std::string text = std::string(small) + delayed + "[sweep]\n\"cluster.workers\" = [2, 8]\n";
   text.erase(text.find("[[methods]]\nalgorithm = \"sync-sgd\""), 34);
@@ -1031,8 +1033,8 @@ TEST_F(PredictedSpeedup, EachPointOfASweepHasABaselineOfItsOwn) {
   EXPECT_THAT(prediction_table(methods), HasSubstr("drop, workers = 8"));
 }
 
-// Synchronous SGD with other micro-batches is no separate baseline: S_eff refers to the first one, wherever it is in
-// the file.
+// If the file has synchronous SGD several times, with other micro-batches, S_eff refers to the first one, at any place
+// in the file.
 TEST_F(PredictedSpeedup, OfSeveralBaselinesTheFirstOneCounts) {
   const auto methods =
       predict(load({"methods=[{algorithm='dropcompute',threshold_s=0.015},{label='a',algorithm='sync-sgd'},"
@@ -1055,7 +1057,7 @@ TEST_F(PredictedSpeedup, OfSeveralBaselinesTheFirstOneCounts) {
   EXPECT_THAT(prediction_table(methods), HasSubstr("S_eff: relative to \"a\", the file's first sync-sgd\n"));
 }
 
-// If the file has no synchronous SGD, both are compared with one that is trained as the first method is.
+// If the file has no synchronous SGD, methods are compared with one that has the training settings of the first method.
 TEST_F(PredictedSpeedup, WithoutABaselineAllAreComparedWithOneThatIsTrainedAsTheFirstMethodIs) {
   const auto methods =
       predict(load({"methods=[{label='a',algorithm='dropcompute',threshold_s=1},"
@@ -1094,7 +1096,7 @@ TEST_F(PredictedSpeedup, MethodsWhoseMicroBatchesAreMeasuredApartAreInOneSetting
     EXPECT_NEAR(formula.prediction.effective_speedup(), 2.5, 1e-6) << formula.prediction.formula;
 }
 
-// It appears once for all values of a key that is swept only for another method.
+// The baseline appears once for all values of a key that is swept only for another method.
 TEST_F(PredictedSpeedup, ABaselineThatASweptKeyDoesNotConcernStandsBehindAllItsPoints) {
   const auto methods =
       predict(load({"methods=[{algorithm='sync-sgd',training={clip_norm=1}},{label='drop',"
@@ -1326,7 +1328,7 @@ TEST_F(TargetPrediction, OfTheRunsOwnSettingIsWhatItTook) {
   EXPECT_TRUE(list.at(3).at("to_target").is_null());
 }
 
-// Until the target all these methods are still synchronous SGD, whatever they do in the rest of the run.
+// Until they reach the target, all these methods are equal to synchronous SGD; they differ only in the rest of the run.
 TEST_F(TargetPrediction, TakesThePaceAndTheBatchOfTheStepsThatAreNeeded) {
   ASSERT_EQ(syncopate("run " + file).status, 0);
   const ProgramOutcome predicted = syncopate(
@@ -1463,7 +1465,8 @@ TEST_F(TimeSimulation, OfManyStepsItIsThatOfTwentyFiveBatches) {
   EXPECT_NEAR(*simulate_time(run, 1000).error_s, error_of(means), 1e-9);
 }
 
-// Nothing is dropped in the 20 steps in which the threshold is found, and equally much in each step after them.
+// Nothing is dropped in the 20 steps in which the threshold is found. After that, every step drops equally much on
+// average.
 TEST_F(TimeSimulation, TheRestIsLikeTheSettledPart) {
   write(std::string(small) +
         "[[methods]]\nlabel = \"automatic\"\nalgorithm = \"dropcompute\"\n"

@@ -1,4 +1,4 @@
-// Finds the processes that a test of the built program has started, among all processes of the machine.
+// Finds processes that a test of the built program has started, among all processes of the machine.
 #pragma once
 
 #include <sys/types.h>
@@ -23,7 +23,8 @@ inline std::vector<pid_t> processes_in(const std::filesystem::path& directory, c
   return found;
 }
 
-// Processes of launchers in the directory. mpirun of Open MPI 5 becomes prterun, which lies beside it.
+// Processes of launchers that work in the directory. mpirun of Open MPI 5 executes prterun, which is in the same
+// folder.
 inline std::vector<pid_t> launchers_in(const std::filesystem::path& directory) {
   const std::filesystem::path mpiexec = SYNCOPATE_MPIEXEC, prterun = mpiexec.parent_path() / "prterun";
   std::vector<pid_t> found = processes_in(directory, mpiexec);

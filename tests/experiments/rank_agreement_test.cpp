@@ -121,7 +121,7 @@ TEST_F(RankAgreement, AnOverrideOfOneRankAloneIsNamedWithItsValues) {
                                      at("rank 2") + "\n"));
 }
 
-// Each of these would make its rank wait for the others, or the others for it, if they began.
+// With each of these differences a rank would wait for the others for ever, or they for it, if the run began.
 TEST_F(RankAgreement, WhatOneRankAloneWouldDoIsNamed) {
   for (const auto& [other, line] : std::vector<std::pair<std::string, std::string>>{
            {"check e.toml", "command: run on " + at("ranks 0-1") + ", check on " + at("rank 2")},

@@ -1,7 +1,7 @@
 // All ranks of a run under MPI leave it at a checkpoint and resume it. Tests every method of the registry, and all
 // other state of ranks. If a method's results do not depend on who is first, they stay the same, to the bit. The other
-// methods complete all their steps, and no micro-batch or message is lost or counted twice. Start the test with as many
-// ranks as the methods need, since there must be no idle ones. SYNCOPATE_SEED repeats the result of a seed,
+// methods complete all their steps, and no micro-batch or message is lost or counted twice. Start the test with exactly
+// the number of ranks that the methods need, since no rank may be idle. SYNCOPATE_SEED repeats the result of a seed,
 // SYNCOPATE_ONLY selects one method, and SYNCOPATE_LONG leaves each run more often.
 #include <fmt/format.h>
 #include <gmock/gmock.h>

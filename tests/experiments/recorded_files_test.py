@@ -1,6 +1,6 @@
-"""What the program records, read back with Python's own json, gzip and csv: trace.json.gz keeps to the rules of the
-viewers that open it and adds up to summary.json; durations.csv.gz has every micro-batch that came to its end;
-parameters.npy opens in NumPy.
+"""The program's recordings, read with Python's json, gzip and csv: trace.json.gz obeys the rules of the viewers that
+open it, and its times add up to those in summary.json; durations.csv.gz contains every finished micro-batch; NumPy
+reads parameters.npy.
 
 Needs SYNCOPATE_PROGRAM and SYNCOPATE_MPIEXEC.
 """
@@ -27,7 +27,7 @@ EXPERIMENT, REALITY = EXAMPLES / "timeline.toml", EXAMPLES / "reality.toml"
 
 
 def ns(microseconds: float) -> int:
-    """As viewers do that truncate: the program writes numbers that this does not change."""
+    """Nanoseconds as computed by viewers that truncate. The program writes numbers that truncation does not change."""
     return int(microseconds * 1000)
 
 
@@ -38,7 +38,7 @@ class RecordedFiles(unittest.TestCase):
         self.directory = Path(temporary.name)
 
     def run_program(self, *overrides: str, ranks: int = 0, experiment: Path = EXPERIMENT) -> list[Path]:
-        """The runs' directories."""
+        """Runs the program; returns the runs' directories."""
         environment = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         launcher = [os.environ["SYNCOPATE_MPIEXEC"], "--oversubscribe", "-n", str(ranks)] if ranks else []
         done = subprocess.run([*launcher, os.environ["SYNCOPATE_PROGRAM"], "run", str(experiment), "--results",
@@ -52,7 +52,7 @@ class RecordedFiles(unittest.TestCase):
             return json.load(file)
 
     def tracks_of(self, trace: dict) -> dict[int, list[dict]]:
-        """Complete events by thread, after a check of each event by itself."""
+        """Complete events by thread. Checks each event."""
         tracks = defaultdict(list)
         for event in trace["traceEvents"]:
             self.assertGreater(event["pid"], 0)
@@ -69,7 +69,7 @@ class RecordedFiles(unittest.TestCase):
         return tracks
 
     def check_track(self, track: list[dict], until_ns: int) -> dict[str, int]:
-        """Nanoseconds by activity of a track without gaps and overlaps."""
+        """Nanoseconds by activity of a track. Checks that it has no gaps and overlaps."""
         sums = dict.fromkeys(ACTIVITIES, 0)
         reached = 0
         for event, following in zip(track, [*track[1:], None]):
@@ -77,9 +77,9 @@ class RecordedFiles(unittest.TestCase):
             self.assertEqual(begin, reached)
             self.assertEqual(round(event["dur"] * 1000), end - begin)
             if following:
-                # Added as floating-point numbers, too, the end is not beyond the next begin.
+                # Even if added as floating-point numbers, the end is not after the next event's begin.
                 self.assertLessEqual(event["ts"] + event["dur"], following["ts"])
-                # speedscope tells what follows without a gap from what is nested by name and arguments.
+                # speedscope distinguishes adjacent events from nested ones by name and arguments.
                 self.assertNotEqual((event["name"], event["args"]), (following["name"], following["args"]))
             sums[event["name"]] += end - begin
             reached = end
@@ -87,7 +87,7 @@ class RecordedFiles(unittest.TestCase):
         return sums
 
     def check_link(self, track: list[dict], until_ns: int):
-        """A way of a link carries one thing at a time."""
+        """Checks that a direction of a link carries only one message at a time."""
         for event, following in zip(track, track[1:]):
             self.assertLessEqual(ns(event["ts"]) + round(event["dur"] * 1000), ns(following["ts"]))
         self.assertTrue(all(ns(event["ts"]) <= until_ns for event in track))
@@ -102,7 +102,7 @@ class RecordedFiles(unittest.TestCase):
         expected |= {"cluster": metadata["cluster"], "servers": servers, "end_s": summary["end_time_s"]}
         self.assertEqual({key: trace["otherData"][key] for key in expected}, expected)
         names = [event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "thread_name"]
-        of_server = ["server", "server, in", "server, out"]  # with the two ways of its link, where links are shared
+        of_server = ["server", "server, in", "server, out"]  # with both directions of its link if links are shared
         self.assertIn(names[workers:], ([], of_server[:1], of_server))
         self.assertEqual(names[:workers], [f"worker {worker}" for worker in range(workers)])
         self.assertEqual("server" in names, servers == 1)
@@ -156,8 +156,8 @@ class RecordedFiles(unittest.TestCase):
                         self.assertEqual(Decimal(round(event["dur"] * 1000)) / 10**9, took[slot])
 
     def test_parameters_are_arrays_of_numpy(self):
-        """A linear model's P = (features + 1) x classes; of an ensemble, a row for each of the four members. The mean of
-        the members is what the same training ends with where it averages them."""
+        """A linear model has P = (features + 1) x classes parameters. An ensemble has a row for each of its four
+        members. Their mean is the last model of the same training with averaging."""
         methods = ("methods=[{label='mean',algorithm='branch-train-merge'},"
                    "{label='members',algorithm='branch-train-merge',merge='ensemble'}]")
         runs = self.run_program(methods, "budget.steps=6", "recording.parameters=true", experiment=REALITY)
@@ -192,7 +192,7 @@ class RecordedFiles(unittest.TestCase):
                     self.assertGreaterEqual(Decimal(row["duration_s"]), Decimal(row["added_s"]) + Decimal("0.002"))
 
     def test_arrivals_under_mpi(self):
-        """A row for every worker and round; the row of steps.csv ends with the last of them, or after it."""
+        """There is a row for every worker and round. The row of steps.csv ends with the last of them, or later."""
         runs = self.run_program("cluster.workers=2", "methods.backup workers.backups=1", "cluster.micro_batch_s=0.002",
                                 "network.latency_s=0", "methods.DropCompute.threshold_s=0.013", "budget.steps=8",
                                 "recording.trace=false", "recording.arrivals=true", ranks=3)
@@ -271,7 +271,7 @@ algorithm = "sync-sgd"
         [second] = set(self.run_program(experiment=replayed)) - {first}
         for name in ["steps.csv", "metrics.csv"]:
             self.assertEqual((first / name).read_text(), (second / name).read_text())
-        # All like worker 0: nobody waits for anybody else, and a step takes what worker 0 takes.
+        # All workers behave like worker 0, so none waits for another one, and a step takes as long as worker 0.
         overrides = [f"cluster.trace.like.{worker}=0" for worker in [1, 2, 3]]
         [third] = set(self.run_program(*overrides, experiment=replayed)) - {first, second}
         summary = json.loads((third / "summary.json").read_text())

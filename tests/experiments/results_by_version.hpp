@@ -1,7 +1,7 @@
 // Compares results of runs with a table of results by results_version.
 //
-// The test does not check whether results are right, but whether they are unchanged: while the version stays the same,
-// finished runs count as this program's own.
+// The comparison does not check whether results are right, but whether they are unchanged. While results_version is
+// unchanged, the program reuses finished runs, so their results must not change.
 #pragma once
 
 #include <fmt/format.h>
@@ -30,8 +30,8 @@ class ResultsByVersion {
     if (!entries_.is_object()) entries_ = Json::object();
   }
 
-  // Fails if a result differs from that of the newest version with an entry for its run, if no version has an entry,
-  // and if the table has a run that no longer exists. Then it explains what to do, and writes the updated table.
+  // Fails if a result differs from that of the newest version with an entry for its run, if no version has an entry, or
+  // if the table contains a run that no longer exists. The failure explains what to do; an updated table is written.
   void expect(const Json& results) const {
     std::vector<std::string> faults;
     Json right = Json::object();
@@ -71,8 +71,9 @@ class ResultsByVersion {
     return newest;
   }
 
-  // Compares numbers computed by BLAS: kernels and versions of libraries differ in the seventh digit. Codes of a few
-  // bits sometimes turn that into a whole step. A run that diverges amplifies it, so no run here may diverge.
+  // Compares numbers that BLAS has computed. Kernels and versions of libraries differ in the seventh digit, and
+  // compression to a few bits sometimes turns this into a whole quantisation step. A diverging run amplifies the
+  // difference, so no run here may diverge.
   static bool is_same(const Json& found, const Json& before) {
     constexpr double tolerance = 3e-4;
     if (found.is_array() && before.is_array())
@@ -97,7 +98,7 @@ class ResultsByVersion {
                               written(right), table_);
   }
 
-  // Writes a file with these entries, one per line, and returns its path.
+  // Writes a file with these entries, one entry per line, and returns its path.
   std::string written(const Json& entries) const {
     const auto path =
         std::filesystem::temp_directory_path() /

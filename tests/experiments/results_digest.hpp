@@ -1,7 +1,7 @@
-// A run's results in a few characters, for tables that keep them from version to version.
+// A run's results in a few characters, for tables that record results by version.
 //
-// Times come from the counter-based streams and are the same to the nanosecond on every machine: the digest contains
-// times and all counts. Results of arithmetic differ in their last digits among C libraries and BLAS kernels.
+// The digest contains all times and counts. Times come from the counter-based streams, so they are equal to the
+// nanosecond on every machine. Results of arithmetic differ in their last digits among C libraries and BLAS kernels.
 #pragma once
 
 #include <fmt/format.h>
@@ -44,8 +44,8 @@ inline std::string digest_of(const Outcome& outcome, Losses losses) {
 
 inline double seven_digits(double number) { return std::stod(fmt::format("{:.7g}", number)); }
 
-// The digest. For a run with a model also its last losses on test and training set, and the step at which it met its
-// targets, if it has any.
+// The digest. For a run with a model also its last losses on test and training set and, if it has targets, the step at
+// which it met them.
 inline OrderedJson digest_and_losses(const syncopate::Run& run, const Outcome& outcome) {
   const std::string digest = digest_of(outcome, Losses::left_out);
   const auto& rows = outcome.recording.metrics;

@@ -1,4 +1,4 @@
-// Runs of a small experiment that is made in code, and their files.
+// A fixture with runs of a small experiment, which is built in code, and with their files.
 #pragma once
 
 #include <fmt/format.h>

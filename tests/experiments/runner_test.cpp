@@ -205,7 +205,7 @@ TEST_F(RunnerTest, MemoryThatIsNotThereFailsOneRun) {
   EXPECT_EQ(summary(1)["status"], "finished");
 }
 
-// One vector besides the model, of a gigabyte each.
+// The run needs the model and one other vector, of a gigabyte each.
 TEST_F(RunnerTest, MemoryThatIsNotThereIsToldWithWhatIsNeeded) {
   auto& run = add("large", 1, std::make_shared<Synchronous>());
   run.training.make_objective = []() -> std::shared_ptr<const Objective> { throw std::bad_alloc(); };
@@ -491,7 +491,7 @@ TEST_F(FinishedRuns, AreRepeatedWhereTheyLackWhatIsToBeRecorded) {
   }
 }
 
-// Its place determines the order of figures; methods may have been added to the file since.
+// A method's position in the file determines the order of figures. It may have changed since the run was made.
 TEST_F(FinishedRuns, HaveTheirMethodsPresentPlace) {
   experiment_.runs[0].method_index = 7;
   const auto found = finished_before(directory(0), experiment_.runs[0]);
@@ -528,10 +528,11 @@ TEST_F(FinishedRuns, CannotBeWhereAFileIs) {
   fs::remove_all(directory(0).parent_path());
   std::ofstream(directory(0).parent_path()) << "a file";
   EXPECT_EQ(start(), 2);
-  EXPECT_EQ(err_, directory(0).parent_path().string() + ": is a file; results belong there\n");
+  EXPECT_EQ(err_, directory(0).parent_path().string() +
+                      ": is a file; must be a directory, because results are written there\n");
 }
 
-// Runs that two experiments have in common are computed once.
+// A run that two experiments share is computed only once.
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;

@@ -1,7 +1,7 @@
-"""Slurm for real, on this machine's loopback address: munge, slurmctld and slurmd of the distribution's packages are
-started in a temporary folder, and srun and sbatch for both uses: workers under MPI, and processes that share runs.
+"""Tests with a real Slurm on this machine's loopback address: the distribution's munge, slurmctld and slurmd are
+started in a temporary folder. srun and sbatch then start workers under MPI, and processes that share runs.
 
-Needs SYNCOPATE_PROGRAM, and root, which slurmd does.
+Needs SYNCOPATE_PROGRAM, and root for slurmd.
 """
 
 import json

@@ -169,7 +169,7 @@ extend = 2
   EXPECT_EQ(told[1]["finished"], 1);
 }
 
-// The file determines how many runs follow; the trials determine which.
+// How many runs follow the trials is known from the file; which ones they are is known only after the trials.
 TEST_F(Status, OfATunedFileCountsTheRunsAfterTheTrials) {
   write("t.toml", R"(name = "tuned"
 seeds = [1, 2, 3]
@@ -226,7 +226,7 @@ TEST_F(Status, WhatIsDamagedIsSaidBesideTheOthers) {
     EXPECT_TRUE(without["runs"].is_null()) << plan;
     EXPECT_EQ(without["faults"].size(), 2u) << plan;
   }
-  EXPECT_THAT(syncopate("status results/runs/time").out, HasSubstr("/runs.json: is no list of runs"));
+  EXPECT_THAT(syncopate("status results/runs/time").out, HasSubstr("/runs.json: is not a list of runs"));
 }
 
 // Root may look into everything, so a child process runs as nobody.
@@ -262,7 +262,7 @@ TEST_F(Status, APlanThatIsNotAsItWasWrittenIsNone) {
   EXPECT_TRUE(told["runs"].is_null()) << told;
   EXPECT_EQ(told["finished"], 3);
   ASSERT_EQ(told["faults"].size(), 1u);
-  EXPECT_THAT(std::string(told["faults"][0]), HasSubstr("runs.json: is no list of runs, or is no longer as it was"));
+  EXPECT_THAT(std::string(told["faults"][0]), HasSubstr("runs.json: is not a list of runs, or was changed"));
   run("seeds=[1,2,3,4] --share");
   EXPECT_EQ(of("results/runs/time")[0]["runs"], 4);
 }

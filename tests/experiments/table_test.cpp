@@ -113,10 +113,10 @@ TEST_F(Table, SaysWhatIsWrong) {
     EXPECT_EQ(outcome.out, "") << arguments;
     return outcome.err;
   };
-  EXPECT_THAT(fault("nowhere"), HasSubstr("nowhere: no such directory; expected a directory above runs"));
+  EXPECT_THAT(fault("nowhere"), HasSubstr("nowhere: no such directory; expected a directory that contains runs"));
   EXPECT_THAT(fault(file_), HasSubstr("not a directory"));
   std::filesystem::create_directories(directory / "empty");
-  EXPECT_THAT(fault("empty"), AllOf(HasSubstr("holds no runs"), Not(HasSubstr("kept summaries"))));
+  EXPECT_THAT(fault("empty"), AllOf(HasSubstr("contains no runs"), Not(HasSubstr("kept summaries"))));
   std::ofstream(directory / "empty" / "claims.json") << "{}";
   EXPECT_THAT(fault("empty"), HasSubstr("these are kept summaries of finished runs, which ./dev report shows"));
   EXPECT_THAT(fault(results + " --against B"), HasSubstr("must be one of A, B, faster"));
@@ -160,9 +160,9 @@ TEST_F(Table, NamesCopiesOfRunsAndWhatTheyAreCopiesOf) {
     EXPECT_EQ(outcome.status, 2) << command;
     EXPECT_EQ(outcome.out, "") << command;
     EXPECT_THAT(outcome.err, AllOf(HasSubstr(results + "/a/seed="), HasSubstr(" and " + results + "/a.bak/seed="),
-                                   HasSubstr("are the same run, by its hash"), HasSubstr("(3 runs are in both")));
+                                   HasSubstr("contain the same run"), HasSubstr("(3 runs are in both")));
   }
-  EXPECT_THAT(syncopate("status " + results).out, HasSubstr("are the same run, by its hash"));
+  EXPECT_THAT(syncopate("status " + results).out, HasSubstr("contain the same run"));
 }
 
 TEST_F(Table, NamesARunInTheDirectoryOfAnother) {
@@ -174,10 +174,10 @@ TEST_F(Table, NamesARunInTheDirectoryOfAnother) {
   for (const std::string command : {"table ", "export "}) {
     const Outcome outcome = syncopate(command + results);
     EXPECT_EQ(outcome.status, 2) << command;
-    EXPECT_THAT(outcome.err, HasSubstr("/" + runs[1].filename().string() + ": holds the run of " +
-                                       runs[0].filename().string() + "; must hold its own"));
+    EXPECT_THAT(outcome.err, HasSubstr("/" + runs[1].filename().string() + ": contains the run " +
+                                       runs[0].filename().string() + "; must contain the run of its name"));
   }
-  EXPECT_THAT(syncopate("status " + results).out, HasSubstr("holds the run of " + runs[0].filename().string()));
+  EXPECT_THAT(syncopate("status " + results).out, HasSubstr("contains the run " + runs[0].filename().string()));
 }
 
 // Users copy a run's directory, or rename it.
@@ -192,23 +192,22 @@ TEST_F(Table, NamesDirectoriesThatHoldARunUnderAnotherName) {
       const Outcome outcome = syncopate(command + results);
       EXPECT_EQ(outcome.status, 2) << command << place;
       EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
-      EXPECT_THAT(outcome.err,
-                  AllOf(HasSubstr("/a/" + place.filename().string() + ": holds the run of "), HasSubstr(says)));
+      EXPECT_THAT(outcome.err, AllOf(HasSubstr("/a/" + place.filename().string() + ": contains "), HasSubstr(says)));
     }
     EXPECT_THAT(syncopate("status --json " + results).out,
-                AllOf(HasSubstr("/a/" + place.filename().string() + ": holds the run of "), HasSubstr(says)));
+                AllOf(HasSubstr("/a/" + place.filename().string() + ": contains "), HasSubstr(says)));
   };
   for (const std::string& name : {own + ".bak", own + " (copy)", std::string("kept")}) {
     const fs::path copy = runs.at(1).parent_path() / name;
     fs::copy(runs.at(1), copy);
-    expect_one_fault(copy, "/a/" + own + "; it must be there once: remove the copy");
+    expect_one_fault(copy, "/a/" + own + "; remove one of the two");
     fs::remove_all(copy);
   }
   for (const char* const name : {"seed=2-old", "old"}) {
     const fs::path renamed = runs.at(1).parent_path() / name;
     fs::rename(runs.at(1), renamed);
-    expect_one_fault(renamed, own + "; must have its name, or be removed");
-    EXPECT_THAT(syncopate("table '" + renamed.string() + "'").err, HasSubstr("must have its name")) << "itself";
+    expect_one_fault(renamed, own + "; must have the name of this run, or be removed");
+    EXPECT_THAT(syncopate("table '" + renamed.string() + "'").err, HasSubstr("must have the name")) << "itself";
     fs::rename(renamed, runs.at(1));
   }
 }
@@ -229,7 +228,7 @@ TEST_F(Table, LeavesOutWhatIsHiddenALinkOrOfNoRun) {
   EXPECT_EQ(outcome.out, before);
 }
 
-// Like runs of an earlier version of the results: beside the newer ones, with another hash.
+// The same runs exist twice, with different hashes, as after a change of the results version. The newest counts.
 TEST_F(Table, OfRunsThatDifferInTheirHashAloneTheNewestCounts) {
   const std::string before = syncopate("table " + results).out,
                     rows = syncopate("table " + results + " --format csv").out;

@@ -1,4 +1,4 @@
-// The trials that tuning makes, and its choice, for functions whose best settings are known.
+// The trials of tuning and its choice, for functions whose best settings are known.
 #include "experiments/execution/tuning.hpp"
 
 #include <fmt/format.h>
@@ -72,7 +72,7 @@ TEST(VariedKey, StaysWholeAndEndsWhereThereIsNoWholeNumberBeyond) {
   EXPECT_FALSE(next_beyond(axis("x", {{std::string("a"), {}}, {std::string("b"), {}}}), true));
 }
 
-// One group, whose trials have the loss `of` at the setting's numbers; NaN: the trial fails.
+// Tunes one group. A trial has the loss that a function gives for the setting's numbers; it fails if this is NaN.
 class TunerTest : public testing::Test {
  protected:
   using Loss = std::function<double(const std::vector<double>& at, std::uint64_t seed)>;
@@ -163,7 +163,8 @@ TEST_F(TunerTest, EndsWhereTheKeyEnds) {
   EXPECT_THAT(result().at_edge, IsEmpty()) << "there is nothing beyond";
 }
 
-// Beyond 0.9 the grid continues by 0.4, which the key does not allow, nor half or a quarter of that.
+// Beyond 0.9 the next value of the grid would be 0.4 further. The key does not allow this, or a half or a quarter of
+// it.
 TEST_F(TunerTest, GoesLessFarWhereTheKeyEndsBeforeTheNextValue) {
   const auto loss = [](const std::vector<double>& at, std::uint64_t) { return 1 - at[0]; };
   tune({numbers("x", {0, 0.5, 0.9})}, loss, 1, 0.99);
@@ -207,7 +208,8 @@ TEST_F(TunerTest, WhereAllDivergeNothingIsChosen) {
               HasSubstr("m: not tuned: none of 3 settings in 6 trials has a l"));
 }
 
-// Times to a target of settings 1, 2, ... with the seeds 7 and 9; for a trial that missed it, its end and the distance.
+// Times to a target of settings 1, 2, ... with the seeds 7 and 9. For a trial that missed the target: its end, and by
+// how much it missed.
 class TunedByTime : public testing::Test {
  protected:
   void tune(const std::vector<std::vector<TrialValue>>& values) {
@@ -231,7 +233,7 @@ class TunedByTime : public testing::Test {
 };
 
 TEST_F(TunedByTime, TrialsThatMissTheTargetAreRankedByRestrictedTime) {
-  // All are known until 50: means of 50 (50, and 80 cut to 50), 40 (30, and 60 cut to 50) and 50.
+  // All trials are known until 50. The means are 50 (50, and 80 cut to 50), 40 (30, and 60 cut to 50) and 50.
   tune({{{50, {}}, {80, {}}}, {{30, {}}, {60, 0.02}}, {{50, 0.1}, {90, 0.1}}});
   EXPECT_EQ(result.chosen, 1u);
   EXPECT_EQ(result.horizon, 50);
@@ -306,7 +308,7 @@ TEST_F(TunerTest, WhatWasTriedReadsBack) {
   ASSERT_TRUE(read);
   EXPECT_EQ(to_json(*read), to_json(tuning));
   EXPECT_EQ(read->methods.front().chosen, 3u);
-  EXPECT_THAT(tuning_lines(*read), HasSubstr("\nSettings were found at \"none\", and kept elsewhere.\n"));
+  EXPECT_THAT(tuning_lines(*read), HasSubstr("\nSettings were tuned at \"none\" and used at all points.\n"));
   EXPECT_FALSE(tuning_from_json("{\"schema_version\": 99}"));
   EXPECT_FALSE(tuning_from_json("nothing"));
 }
@@ -405,7 +407,7 @@ TEST_F(TuningProgram, ComputesNothingTwice) {
                                Not(HasSubstr("begins"))));
   const ProgramOutcome extended = syncopate("run " + file);
   EXPECT_THAT(extended.err, AllOf(HasSubstr("12 of 12 trials already exist"), HasSubstr("trial 1 of 4: ")));
-  // The chosen setting is one run, however it is requested.
+  // A run with the chosen setting is the same run if a user requests the setting by hand.
   const ProgramOutcome by_hand = syncopate("run " + file + " ~tune methods.A.threshold_s=0.05 --only A");
   EXPECT_THAT(by_hand.err, HasSubstr("2 of 2 runs already exist"));
 }
@@ -461,7 +463,7 @@ optimizer = { name = "sgd" }
 learning_rate = { schedule = "constant", peak = 0.01 }
 )";
 
-// A run of several steps that the model does not survive.
+// The model diverges within the run's steps.
 TEST_F(TuningProgram, AMethodOfWhichAllTrialsFailIsNotRun) {
   const std::string diverging = write("d.toml", std::string("name = \"d\"\n") + two_on_a_quadratic + R"([budget]
 steps = 400
@@ -489,7 +491,8 @@ methods.bad.training.learning_rate.peak = [1e8, 1e9]
   EXPECT_THAT(syncopate("run " + diverging).err, HasSubstr("4 of 4 trials already exist")) << "also what diverged";
 }
 
-// No model is right about every sample after 20 steps. Both rates end at the same time, and one comes nearer.
+// No model classifies every sample correctly after 20 steps. Runs with both rates end at the same time, and one of them
+// is nearer to the target.
 TEST_F(TuningProgram, AMethodWhoseTrialsMissTheTargetIsRunAllTheSame) {
   const std::string missing = write("m.toml", R"(name = "m"
 [cluster]
@@ -526,7 +529,7 @@ training.learning_rate.peak = [1e-6, 0.1]
   EXPECT_THAT(run.err, HasSubstr("run 1 of 1: sync-sgd, seed 1: finished"));
 }
 
-// The faster rate meets the target and the others miss it: only the quadratic's loss is available.
+// A quadratic has only a loss. The fastest rate reaches the target, and the others miss it.
 TEST_F(TuningProgram, AModelWithoutDataIsTunedToATarget) {
   const std::string quadratic = write("q.toml", std::string("name = \"q\"\n") + two_on_a_quadratic + R"([budget]
 steps = 60
@@ -692,7 +695,7 @@ TEST_F(TuneTable, AModelWithoutDataIsJudgedByItsLoss) {
   EXPECT_EQ(faults_of(rates + "measure = \"time_to_target_s\"\n", "[evaluation]\ntarget_loss = 0.1\n", quadratic), "");
 }
 
-// In one file trials aim at the validation split, and the runs' time to the target is for the test set.
+// With one file, targets of trials refer to the validation split, and targets of runs to the test set.
 TEST_F(TuneTable, TrialsAimAtTheValidationSplitAndRunsAsTheFileSays) {
   tune(rates + "measure = \"time_to_target_s\"\n", "[evaluation]\ntarget_loss = 0.1\n");
   const Experiment experiment = load();

@@ -1,5 +1,6 @@
-"""No function of the libraries named on the command line is empty, cold parts included: its unwind entry would have the
-address of the next function, lld keeps one entry per address, and what that function throws would find no handler."""
+"""No function in the libraries named on the command line is empty, and no cold part of a function is. The unwind entry
+of an empty function would have the address of the next function. Since lld keeps only one entry per address, exceptions
+of that function would find no handler."""
 
 import re
 import subprocess
@@ -15,7 +16,7 @@ class UnwindEntries(unittest.TestCase):
             with self.subTest(library=library):
                 frames = subprocess.run(["readelf", "--debug-dump=frames", library], check=True, text=True,
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
-                # In an archive's members only the length tells: addresses are relative to their sections.
+                # In members of an archive, addresses are relative to sections, so only the length is meaningful.
                 ranges = ENTRY.findall(frames)
                 self.assertGreater(len(ranges), 10)
                 self.assertEqual([first for first, end in ranges if first == end], [])

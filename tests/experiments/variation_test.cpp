@@ -99,7 +99,7 @@ TEST_F(SweepLanguage, ARangeWithAFactorMultiplies) {
               ElementsAre(0.1, 0.01, 0.001));
 }
 
-// 0.1 + 2 x 0.1 is 0.30000000000000004 in binary, and ten steps of 0.1 do not reach 1.
+// In binary arithmetic 0.1 + 2 x 0.1 is 0.30000000000000004, and ten steps of 0.1 do not reach 1.
 TEST_F(SweepLanguage, ARangeHasTheNumbersThatOneWouldWrite) {
   EXPECT_THAT(peaks({"sweep.\"training.learning_rate.peak\"={from=0.1,to=1.0,step=0.1}"}),
               ElementsAre(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0));
@@ -165,7 +165,7 @@ TEST_F(SweepLanguage, KeysThatGoTogetherMustBeSweptAndHaveAsManyValues) {
   EXPECT_THAT(faults({}), HasSubstr("must be a key of [sweep]; did you mean \"cluster.workers\"?"));
   add(two + "zip = [\"cluster.micro_batches\"]");
   EXPECT_THAT(faults({}), HasSubstr("must be a list of at least two swept keys"));
-  // If the command line sets one of them, the other is swept alone.
+  // If the command line sets one of the two keys, the other one is swept alone.
   add(two + "zip = [\"cluster.micro_batches\", \"cluster.workers\"]");
   EXPECT_THAT(micro_batches({"cluster.workers=2"}), ElementsAre(1, 2));
 }
@@ -310,7 +310,7 @@ TEST_F(SweepLanguage, AProfileThatIsNotThereIsAFault) {
   add("[profiles.full]\ncluster.workers = 8");
   EXPECT_THAT(refusal("fulll"), HasSubstr("must be full; did you mean \"full\"?"));
   add("[profiles.full]\nmethods.dorp.threshold_s = 8");
-  EXPECT_THAT(faults({}), HasSubstr("profiles.full.methods.dorp"));  // also if nobody requests it
+  EXPECT_THAT(faults({}), HasSubstr("profiles.full.methods.dorp"));  // even if the profile is not requested
 }
 
 TEST_F(SweepLanguage, ProfilesThatAreNotAskedForCanBeChecked) {
@@ -442,7 +442,7 @@ TEST_F(ExperimentFile, ASweptKeyOfOneMethodDoesNotRepeatTheOthers) {
   EXPECT_THAT(experiment.runs[3].sweep, ElementsAre(Pair("methods.drop.threshold_s", "inf")));
 }
 
-// A key of [training] has no effect on a method that overrides it: it adds neither runs nor a part of the label.
+// If a method overrides a swept key of [training], the sweep adds neither runs of this method nor a part of its label.
 TEST_F(ExperimentFile, ASweptKeyThatAMethodHasOtherwiseDoesNotRepeatIt) {
   const Experiment experiment =
       load({"sweep.\"training.learning_rate.peak\"=[0.05,0.1,0.2]", "sweep.cluster.micro_batches=[1,2]", "seeds=[1]",
@@ -457,7 +457,7 @@ TEST_F(ExperimentFile, ASweptKeyThatAMethodHasOtherwiseDoesNotRepeatIt) {
               ElementsAre(Pair("training.learning_rate.peak", "0.2"), Pair("cluster.micro_batches", "2")));
 }
 
-// Keys of a model that another method trains add neither runs nor a part of the label.
+// If only another method trains a model, swept keys of this model add neither runs nor a part of the label.
 TEST_F(ExperimentFile, ASweptKeyOfAModelThatAMethodDoesNotUseDoesNotRepeatIt) {
   const Experiment experiment =
       load({"sweep.\"models.mlp.hidden\"=[[4],[8]]", "seeds=[1]", "methods.drop.training.model='mlp'"});
@@ -609,7 +609,7 @@ TEST(SweptLabel, IsShortAndNobodyElses) {
   for (const std::string& label : labels) EXPECT_LE(label.size(), 70u);
 }
 
-// Solved numbers: hashes, sweeps, variants, methods' own rates, and reading experiments back.
+// Keys that are solved for: hashes, sweeps, variants, methods' own learning rates, and reading experiments back.
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -663,7 +663,7 @@ TEST_F(SolvedNumbers, StayWhenTheRunsConfigurationIsReadAgain) {
   EXPECT_THAT(shorter.resolved_toml, AllOf(HasSubstr("steps = 5\n"), Not(HasSubstr("solved_for"))));
 }
 
-// In the output of `check`, runs have numbers, but the experiment has their targets.
+// In the output of `check`, runs contain the solved numbers, but the experiment contains their targets.
 TEST_F(SolvedNumbers, AreSolvedAnewAtEachPointOfASweepAlsoOfWhatIsResolved) {
   write_period(in_twelve_rounds, "[sweep]\n\"budget.epochs\" = [6, 12, 24]\n");
   const std::vector<std::string> found{"period.steps = 5 makes 12 rounds", "period.steps = 10 makes 12 rounds",
@@ -729,7 +729,8 @@ TEST_F(SolvedNumbers, NeedABudgetThatCountsSteps) {
                                                          "budget is not in steps or epochs"));
 }
 
-// [methods.training]: a method with its own keys of [training] is trained as if all methods had them, and shows them.
+// [methods.training]: a method with its own keys of [training] trains as if the whole file had them, and its label
+// shows them.
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -750,7 +751,8 @@ class OwnTraining : public ExperimentFile {
   }
 };
 
-// Strengths of the two forms are not comparable: another form has its own default, and no form has no strength.
+// Strengths of the two forms of RandAugment are not comparable. So a method with another form gets the default of that
+// form.
 TEST_F(OwnTraining, WithAnotherFormOfRandAugmentHasNoneOfTheFilesStrength) {
   const auto differs = [&](const std::string& own) {
     return runs_with("augmentation.randaugment." + own,
@@ -899,8 +901,9 @@ TEST_F(OwnTraining, DoesNotRepeatTheFilesFaults) {
   EXPECT_EQ(std::count(found.begin(), found.end(), '\n'), 0) << found;
 }
 
-// The file's warm-up is longer than each training, of 60, 120 and 10 steps: one value, one message. If it fits the
-// method and the file, it is the phase's fault. If it fits neither the phase nor the method, it is reported once.
+// The file's warm-up applies to three trainings, of 60, 120 and 10 steps. If it is longer than all of them, there is
+// one message for the one value. If it fits the method and the file, the phase is reported. If it fits neither the
+// phase nor the method, it is reported once.
 TEST_F(OwnTraining, AndTheCommonPhaseTellOneValuesFaultOnce) {
   const auto found = [&](int warmup, const std::string& own) {
     write(std::string(small) + "[methods.training]\n" + own + "\n[training.common]\nepochs = 1\n");
@@ -915,7 +918,7 @@ TEST_F(OwnTraining, AndTheCommonPhaseTellOneValuesFaultOnce) {
   EXPECT_EQ(found(5, "micro_batch_size = 4"), "");
 }
 
-// A training that starts at the phase's end adopts its parameters.
+// A training that starts from a common phase has the phase's number of parameters.
 TEST_F(OwnTraining, BehindACommonPhaseHasItsSize) {
   EXPECT_EQ(faults({"training.common={steps=2}"}), "");
   const std::string of_other = "must equal those of ";

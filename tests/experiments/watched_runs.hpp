@@ -1,5 +1,5 @@
-// Experiments whose runs results_version_test watches: every method on virtual time alone and on a quadratic, and a few
-// methods on every network and under every law of delays.
+// Experiments whose results results_version_test compares with a table: every method without a model and on a
+// quadratic, and a few methods on every network and under every distribution of delays.
 #pragma once
 
 #include <fmt/format.h>

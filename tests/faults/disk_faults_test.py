@@ -1,8 +1,8 @@
-"""Campaigns on what the disk may do: it is full, cannot be written, files may not grow, the directory of results is removed,
-and files of results are cut off or changed. Nothing that has been finished is lost, all of it is said once, and the next
-start makes what is missing.
+"""Campaigns of disk faults: the disk is full or read-only, files may not grow, the results directory is removed, and
+files of results are truncated or changed. No finished run may be lost, each fault is reported once, and the next start
+makes the missing runs.
 
-Needs SYNCOPATE_PROGRAM; SYNCOPATE_LONG=1 is the long set. SYNCOPATE_SEED repeats what was printed.
+Needs SYNCOPATE_PROGRAM. SYNCOPATE_LONG=1 runs the long set. SYNCOPATE_SEED repeats a campaign with the printed seed.
 """
 
 import os
@@ -47,7 +47,7 @@ extend = 0
 
 
 class OnADisk(SharedSweep):
-    """Each message of the program's that names the disk is one line, and there is one."""
+    """Checks that there is exactly one message about the disk, and that it is one line."""
 
     def said_once(self, err: str, *parts: str) -> None:
         lines = [line for line in err.splitlines() if parts[0] in line]
@@ -67,7 +67,7 @@ class OnADisk(SharedSweep):
 @unittest.skipUnless(may_mount(), NOT_ALLOWED)
 class Full(OnADisk):
     def campaign(self, text: str, *how: str, rounds: int) -> None:
-        """After some runs have been finished, so many bytes are left as suffice for a part of the others."""
+        """After some runs have finished, the remaining bytes suffice only for a part of the other runs."""
         file = self.write(text)
         reference = self.reference(file)
         whole = sum(path.stat().st_size for path in (self.directory / "undisturbed").rglob("*") if path.is_file())
@@ -106,7 +106,7 @@ class Full(OnADisk):
         self.campaign(SHORT_RUNS, "--share", rounds=30 if LONG else 2)
 
     def test_while_processes_of_one_call_make_runs(self):
-        """Both meet it, and the one that has started them; one of the three says so."""
+        """Both processes and the one that started them encounter the full disk. One of the three reports it."""
         self.campaign(SHORT_RUNS, "--jobs", "2", rounds=30 if LONG else 2)
 
     def test_while_settings_are_tried(self):
@@ -202,7 +202,7 @@ class Limited(OnADisk):
 
 
 class Damaged(OnADisk):
-    """By whom damage is found. A file is cut off, has another byte, or is gone."""
+    """Which commands find damage: a file is truncated, has a changed byte, or is missing."""
 
     def damage(self, path: Path) -> str:
         content = path.read_bytes()
@@ -222,7 +222,7 @@ class Damaged(OnADisk):
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self.directory,
                               env={**os.environ, "PYTHONPATH": str(CHECKOUT)})
         self.assertEqual(done.returncode, status, f"{command}: {done.stdout}{done.stderr}")
-        # In a damaged list another digit is taken for that of the file that it is of.
+        # With a changed digit in the list of files, the fault names the file to which the digit belongs.
         named = f"{path.parent}/" if path.name == "files.json" else str(path)
         lines = [line for line in done.stderr.splitlines() if named in line]
         self.assertEqual(len(lines), 1, f"{command}: {done.stderr}")
@@ -236,7 +236,7 @@ class Damaged(OnADisk):
 
     def test_files_of_runs(self):
         file = self.write(TRAINED_RUNS + RECORDED + CLAIM)
-        # check looks where runs usually are.
+        # `check` looks in the default results directory.
         self.results = self.directory / "results" / "runs"
         self.finish(self.start(file, "--quiet"))
         reference = files_below(self.results / NAME, "metrics.csv", "steps.csv")
@@ -253,7 +253,7 @@ class Damaged(OnADisk):
             for who, command in self.readers().items():
                 draws = who in ("plot", "report")
                 if draws and how == "gone" and name not in ("summary.json", "files.json", "metrics.csv"):
-                    continue  # pictures do without what was not copied along (tests/plots/comparison_cases.py)
+                    continue  # figures accept that files were not copied (tests/plots/comparison_cases.py)
                 if LONG or not draws or name == {"plot": "metrics.csv", "report": "summary.json"}[who]:
                     self.found_by(command, run / name)
             self.assertEqual(list(self.results.rglob("plots")), [])

@@ -1,7 +1,8 @@
-"""Simulations that two processes divide: killed at random moments and started again, one of the processes or both; and one
-process that cannot write its part of a checkpoint, finds another results directory, or has another processor.
+"""Simulations that two processes divide. One or both processes are killed at random moments and started again. Other
+cases: one process cannot write its part of a checkpoint, sees another results directory, or has another processor.
 
-Needs SYNCOPATE_PROGRAM and SYNCOPATE_MPIEXEC; SYNCOPATE_LONG=1 is the long set. SYNCOPATE_SEED repeats what was printed.
+Needs SYNCOPATE_PROGRAM and SYNCOPATE_MPIEXEC. SYNCOPATE_LONG=1 runs the long set. SYNCOPATE_SEED repeats a campaign
+with the printed seed.
 """
 
 import os
@@ -63,7 +64,7 @@ algorithm = "decentralized-sgd"
 
 class Divided(SharedSweep):
     def start(self, file: Path, *arguments: str, results: Path | None = None, second: str = "true") -> subprocess.Popen:
-        """`second`: what a shell of the second process does before."""
+        """Starts both processes. `second`: shell commands that the second process runs first."""
         script = f'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then {second}; fi; exec "$@"'
         command = [os.environ["SYNCOPATE_MPIEXEC"], "--bind-to", "none", "--oversubscribe", "-n", str(PROCESSES),
                    "sh", "-c", script, "sh", PROGRAM, "run", str(file), "--cluster", "simulated", "--threads", "1",
@@ -76,7 +77,7 @@ class Divided(SharedSweep):
         return process
 
     def of_program(self) -> list[int]:
-        """The numbers of its processes that are there."""
+        """The numbers of the launch's running processes."""
         found = []
         for entry in Path("/proc").iterdir():
             try:
@@ -122,7 +123,7 @@ class Killed(Divided):
             self.check_published()
             goes_on += said.count("resumes from its checkpoint")
             begins_anew += said.count("the run starts from the beginning")
-            if launch.returncode == 0:  # it was sooner
+            if launch.returncode == 0:  # it ended before the kill
                 self.check_ended(reference)
                 shutil.rmtree(self.results)
                 sweeps += 1
@@ -137,7 +138,8 @@ class Killed(Divided):
 
 class OneOfThem(Divided):
     def goes_on_without(self, why: str, second: str, results: Path | None = None):
-        """No checkpoint can be had, which one process says once; the run comes to its end, and nothing is left."""
+        """No checkpoint can be written, and one process reports it once. The run finishes, and no files are left
+        over."""
         file = self.write(EXPERIMENT + LOCAL_SGD)
         reference = self.reference(file)
         launch = self.start(file, results=results, second=second)
@@ -154,7 +156,7 @@ class OneOfThem(Divided):
         self.assertEqual(files_below(self.results / NAME, "metrics.csv", "steps.csv"), reference)
 
     def test_cannot_write_its_part(self):
-        # Not from the beginning: MPI makes large files of its own.
+        # The limit must not apply from the beginning, because MPI makes large files of its own.
         limit = f"{{ (until [ -e '{self.results / NAME}' ]; do sleep 0.01; done; prlimit --fsize=512 --pid $$) & }}"
         self.goes_on_without(r"process 1: File too large; allow larger files \(ulimit -f\)", limit)
 
@@ -169,7 +171,7 @@ class OneOfThem(Divided):
                              "cd elsewhere", Path("results"))
 
     def test_has_another_processor(self):
-        """Its kernels compute other bits than those of the first one: each goes on with its own."""
+        """The kernels of the two processes round differently. Each process continues with its own kernels."""
         if "avx512f" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
             self.skipTest("this processor has one kind of kernels that OpenBLAS would use")
         file, second = self.write(EXPERIMENT + LOCAL_SGD), "export OPENBLAS_CORETYPE=Haswell"

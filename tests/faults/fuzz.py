@@ -1,8 +1,9 @@
-"""Fuzzes one parser: so many inputs that libFuzzer makes from the corpus, under the sanitizers of addresses and of undefined
-behaviour, and then the share of the parser's lines that they have reached.
+"""Fuzzes one parser with inputs that libFuzzer makes from the corpus, under the sanitizers of addresses and of
+undefined behaviour. Then checks which share of the parser's lines the inputs have reached.
 
-Use: fuzz.py PARSER INPUTS SOURCE... Needs SYNCOPATE_FUZZERS, the folder of `ninja fuzzers`. SYNCOPATE_SEED repeats what was
-printed. What is found is kept in that folder, in found/PARSER: mended, it belongs to tests/faults/corpus/PARSER.
+Usage: fuzz.py PARSER INPUTS SOURCE..., where INPUTS is the number of inputs. Needs SYNCOPATE_FUZZERS, the folder of
+`ninja fuzzers`. SYNCOPATE_SEED repeats a run with the printed seed. Inputs that fail are kept in found/PARSER in that
+folder. Once the fault is fixed, move them to tests/faults/corpus/PARSER.
 """
 
 import json
@@ -41,7 +42,7 @@ def fuzz(program: Path, parser: str, inputs: int, made: Path, corpus: Path, envi
 
 
 def tool(name: str) -> str:
-    """The program of LLVM that the fuzzers' compiler brings: of Debian 12's version, or of 13's."""
+    """The path of an LLVM program in the version of the fuzzers' compiler, which is that of Debian 12 or 13."""
     return next((found for version in (14, 19) if (found := shutil.which(f"{name}-{version}"))), f"{name}-14")
 
 
@@ -72,7 +73,7 @@ def main(parser: str, inputs: int, sources: list[str]) -> None:
                  "./dev test --all")
     corpus = CHECKOUT / "tests" / "faults" / "corpus" / parser
     with tempfile.TemporaryDirectory() as made:
-        # Digests of the fuzzer's own files stay out of the user's cache.
+        # Keeps digests of the fuzzer's files out of the user's cache.
         environment = {**os.environ, "XDG_CACHE_HOME": str(Path(made) / "cache"),
                        "ASAN_OPTIONS": "detect_leaks=0:quarantine_size_mb=16:allocator_may_return_null=0",
                        "UBSAN_OPTIONS": "print_stacktrace=1"}

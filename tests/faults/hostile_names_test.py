@@ -1,7 +1,7 @@
-"""Names, labels and paths that want to be elsewhere, or to be commands: of an experiment, of what it compares and varies, and
-of files that are read back. Nothing is written outside of the directory of results, and nothing is handed to a shell.
+"""Names, labels and paths that look like other directories or like shell commands: in experiments, methods, sweeps, and
+files that are read back. Nothing may be written outside the results directory, and nothing may reach a shell.
 
-Needs SYNCOPATE_PROGRAM; SYNCOPATE_LONG=1 is the long set.
+Needs SYNCOPATE_PROGRAM. SYNCOPATE_LONG=1 runs the long set.
 """
 
 import json
@@ -54,7 +54,7 @@ above = 0
 
 
 def toml(text: str) -> str:
-    """As a basic string."""
+    """The text as a basic string of TOML."""
     return '"' + "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in text) + '"'
 
 
@@ -75,7 +75,7 @@ class Hostile(unittest.TestCase):
         return done
 
     def check_places(self, *allowed: Path) -> None:
-        """All that is there is below the results, or was there before."""
+        """Checks that all files are below the results directory or existed before."""
         for path in self.outside.rglob("*"):
             if path in self.directory.parents or path == self.directory or path in allowed:
                 continue
@@ -106,7 +106,7 @@ class Names(Hostile):
         print(f"{len(PLACES + COMMANDS)} names", flush=True)
 
     def write(self, file: Path, text: str, name: str) -> str:
-        """The experiment's own name is another one where that is refused."""
+        """Runs the experiment. If its name is refused, uses another name for the experiment itself."""
         file.write_text(text.format(name=toml(name)), encoding="utf-8")
         done = self.run_program("check", file.name, status=None)
         if done.returncode == 0:
@@ -153,7 +153,7 @@ class Names(Hostile):
 
 
 class ReadBack(Hostile):
-    """Directories of results that somebody else has written."""
+    """Results directories that somebody else has written."""
 
     def a_run(self) -> Path:
         text = EXPERIMENT.format(name='"e"')
@@ -168,7 +168,7 @@ class ReadBack(Hostile):
             files = {**listed["files"], name: {"bytes": 1, "crc32": "00000000"}}
             (run / "files.json").write_text(json.dumps({**listed, "files": files}), encoding="utf-8")
             done = self.run_program("table", "results", status=2)
-            self.assertRegex(done.stderr, "files.json: lists .*, which leads elsewhere", name)
+            self.assertRegex(done.stderr, "files.json: lists .*, which is outside the run's directory", name)
 
     def test_a_plan_does_not_lead_elsewhere(self):
         self.a_run()
@@ -177,7 +177,7 @@ class ReadBack(Hostile):
         plan = [{"hash": "0", "label": "a", "seed": 1, "directory": place} for place in ("../../x", "/", "/etc", "..")]
         (shared / "runs.json").write_text(json.dumps(plan), encoding="utf-8")
         done = self.run_program("status", "results/e")
-        self.assertRegex(done.stdout, "^e: 1 finished, 0 failed;.*\n  problem .*/runs.json: is no list of runs")
+        self.assertRegex(done.stdout, "^e: 1 finished, 0 failed;.*\n  problem .*/runs.json: is not a list of runs")
 
     def test_labels_of_summaries_are_no_places(self):
         run = self.a_run()

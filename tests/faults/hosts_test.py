@@ -1,7 +1,7 @@
-"""Several hosts that share a sweep: each has a name, process numbers and a file system of its own, as containers and
-machines have, and of the others it sees the results directory alone.
+"""Several hosts that share a sweep. As with containers and machines, each has its own name, process numbers and file
+system, and they share only the results directory.
 
-Needs SYNCOPATE_PROGRAM; SYNCOPATE_LONG=1 is the long set. SYNCOPATE_SEED repeats what was printed.
+Needs SYNCOPATE_PROGRAM. SYNCOPATE_LONG=1 runs the long set. SYNCOPATE_SEED repeats a campaign with the printed seed.
 """
 
 import os
@@ -23,7 +23,7 @@ HOSTS = ("one", "two", "three")
 @unittest.skipUnless(may_mount(), NOT_ALLOWED)
 class Hosts(SharedSweep):
     def start_on(self, host: str, file: Path) -> subprocess.Popen:
-        """The program is process 1 there, and ends with the host."""
+        """Starts a host, in which the program is process 1. The program ends with the host."""
         host_of_its_own = ["unshare", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
         named = ["sh", "-c", 'hostname "$0" && exec "$@"', host]
         run = [PROGRAM, "run", str(file), "--results", str(self.results), "--threads", "1", "--share",
@@ -42,7 +42,7 @@ class Hosts(SharedSweep):
             time.sleep(0.02)
 
     def a_sweep(self, lost: int) -> None:
-        """So many of the hosts are switched off while each has a run; the others make what they had."""
+        """Some hosts are switched off while each of them makes a run. The other hosts make these runs."""
         file = self.write(EXPERIMENT.format(seeds=[1], micro_batches=200000, threshold_s=3000))
         reference = self.reference(file)
         hosts = [self.start_on(name, file) for name in HOSTS]

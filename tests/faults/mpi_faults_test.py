@@ -1,9 +1,10 @@
-"""Ranks of a run under MPI that are killed, stopped for five seconds, or late, for a method of every family.
+"""Ranks of a run under MPI are killed, stopped for five seconds, or late, for a method of every family.
 
-Killed: the job ends within ten seconds, says which rank was lost and what stays, and finished runs are whole. Stopped or
-late: the run goes on to its end, and its accounts show the time.
+If a rank is killed, the job ends within ten seconds and says which rank was lost and what is kept, and finished runs
+are complete. If a rank is stopped or late, the run continues to its end, and its accounts show the time.
 
-Needs SYNCOPATE_PROGRAM and SYNCOPATE_MPIEXEC; SYNCOPATE_LONG=1 is the long set. SYNCOPATE_SEED repeats what was printed.
+Needs SYNCOPATE_PROGRAM and SYNCOPATE_MPIEXEC. SYNCOPATE_LONG=1 runs the long set. SYNCOPATE_SEED repeats a campaign
+with the printed seed.
 """
 
 import json
@@ -23,9 +24,9 @@ LONG = os.environ.get("SYNCOPATE_LONG") == "1"
 STOPPED_S = 5
 MICRO_BATCH_S = 0.02
 WORKERS = 3
-AT_ONCE = 3  # launches, whose ranks sleep nearly all of the time
+AT_ONCE = 3  # launches at a time; their ranks sleep nearly always
 
-# Two runs: once the first is there, the second is under way.
+# Two runs: once the first one has finished, the second one is running.
 EXPERIMENT = """name = "ranks"
 [cluster]
 workers = {workers}
@@ -49,7 +50,7 @@ every_steps = 20
 [[methods]]
 {method}
 """
-# By family, and how many servers there are.
+# By family: keys of methods, and their numbers of servers.
 METHODS = {
     "synchronous": [('algorithm = "sync-sgd"', 0), ('algorithm = "dropcompute"\nthreshold_s = 1.0', 0)],
     "quorum": [('algorithm = "backup-workers"\nbackups = 1', 1), ('algorithm = "eager-sgd"\nactivation = "majority"', 0)],
@@ -62,7 +63,7 @@ METHODS = {
 
 
 class Launch:
-    """One of mpirun's, in a directory of its own."""
+    """One launch by mpirun, in its own directory."""
 
     def __init__(self, directory: Path, method: str, servers: int, steps: int, late: int | None = None):
         self.directory, self.ranks = directory, WORKERS + servers
@@ -73,17 +74,17 @@ class Launch:
         command = [MPIEXEC, "--bind-to", "none", "--oversubscribe"]
         if late is None:
             command += ["-n", str(self.ranks), *program]
-        else:  # that rank comes later
+        else:  # this rank starts later
             script = f'[ "$OMPI_COMM_WORLD_RANK" = {late} ] && sleep {STOPPED_S}; exec "$@"'
             command += ["-n", str(self.ranks), "sh", "-c", script, "sh", *program]
-        # Survivors are killed a second after they were told to end: on a busy machine before they can speak.
+        # mpirun kills surviving ranks a second after it told them to end, on a busy machine before they can print messages.
         environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                        "OMPI_MCA_odls_base_sigkill_timeout": "4", "PRTE_MCA_odls_base_sigkill_timeout": "4"}
         self.process = subprocess.Popen(command, cwd=directory, env=environment, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
 
     def rank_processes(self) -> dict[int, int]:
-        """Their numbers, by rank."""
+        """The numbers of the ranks' processes, by rank."""
         found = {}
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit():
@@ -99,7 +100,7 @@ class Launch:
         return found
 
     def finished(self) -> list[Path]:
-        # Hidden folders come and go while they are looked through, which glob does not forgive.
+        # Leaves out hidden folders: they may disappear during the search, and glob would fail.
         return sorted(self.directory.glob("results/ranks/[!.]*/seed=*/summary.json"))
 
     def wait_for_the_second_run(self) -> dict[int, int]:
@@ -133,7 +134,8 @@ class Ranks(unittest.TestCase):
         print(f"{self.id()}: SYNCOPATE_SEED={self.seed}", flush=True)
 
     def for_all_families(self, disturb, repeats: int) -> None:
-        """`disturb(name, method, servers, random)`, several at once; what any of them says ends the test."""
+        """Calls `disturb(name, method, servers, random)` for methods, several at a time. A failure of any call fails
+        the test."""
         cases = [(f"{family}-{turn}", *(methods[turn % len(methods)] if LONG else self.random.choice(methods)),
                   random.Random(self.random.random()))
                  for turn in range(repeats) for family, methods in METHODS.items()]
@@ -147,7 +149,7 @@ class Ranks(unittest.TestCase):
                     case = cases.pop()
                 try:
                     disturb(*case)
-                except BaseException as fault:  # all kinds are reported below
+                except BaseException as fault:  # failures of all kinds are reported below
                     with lock:
                         faults.append(f"{case[0]}, {case[1]}: {fault}")
 
@@ -174,7 +176,7 @@ class Killed(Ranks):
             launch.process.kill()
         self.assertNotIn(status, (0, 130), said)
         self.assertLess(took_s, 10, said)
-        # Open MPI 5 shows at most some of what ranks say then, but it names the rank itself.
+        # Open MPI 5 shows only a part of the ranks' messages, but names the rank itself.
         self.assertRegex(said, rf"rank {victim} on host \S+ was lost: killed, or crashed; finished runs stay|"
                                rf"prterun noticed that process rank {victim} with")
         self.assertNotIn("interrupted", said)
@@ -199,7 +201,7 @@ class Stopped(Ranks):
         launch = Launch(self.directory / name, method, servers, steps=400)
         try:
             ranks = launch.wait_for_the_second_run()
-            # It has begun, on a busy machine too, and takes 8 s: before that all would wait for each other uncounted.
+            # The run takes 8 s and has begun by now, even on a busy machine. Waiting before its start is not counted.
             time.sleep(own.uniform(1.5, 3.5))
             stopped = own.randrange(launch.ranks)
             os.kill(ranks[stopped], signal.SIGSTOP)
@@ -212,10 +214,10 @@ class Stopped(Ranks):
         summary = self.accounts(launch)
         seconds = summary["worker_seconds"]["per_worker"]
         each = [sum(seconds[activity][worker] for activity in seconds) for worker in range(WORKERS)]
-        for total in each:  # every second of every worker is one of five
+        for total in each:  # every second of every worker belongs to one of five activities
             self.assertAlmostEqual(total, summary["end_time_s"], delta=1e-6 * WORKERS)
-        # Others waited for it; or it took longer, also to send what it had; or all did, where they had met by then; or what it
-        # did was too late for anybody; or less of its work is kept.
+        # The stop is visible in one of these ways: other workers waited; the stopped worker took longer, also to send; all
+        # workers took longer, if they were in a collective; its work was too late for any round; or less of it was kept.
         least_s = 0.8 * STOPPED_S
         busy, kept = [sum(times) for times in zip(seconds["compute"], seconds["discarded"])], summary["kept_micro_batches_per_worker"]
         shown = {"waited": max(seconds["wait"]) > least_s, "all sent for longer": min(seconds["communicate"]) > least_s}

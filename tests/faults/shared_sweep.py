@@ -1,7 +1,7 @@
-"""What the campaigns on shared sweeps have in common: an experiment of some seconds, processes that share it, and what
-must hold of a results directory at any moment and at the end.
+"""Shared by the campaigns on shared sweeps: an experiment of some seconds, processes that share it, and checks of the
+results directory during the campaign and at its end.
 
-Needs SYNCOPATE_PROGRAM. SYNCOPATE_SEED repeats a campaign.
+Needs SYNCOPATE_PROGRAM. SYNCOPATE_SEED repeats a campaign with the printed seed.
 """
 
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 PROGRAM = os.environ["SYNCOPATE_PROGRAM"]
 NAME = "sweep"
 
-# A run takes some tenths of a second, most of it in many micro-batches of few steps, so that its files are small.
+# A run takes some tenths of a second. It has few steps of many micro-batches, so its files are small.
 EXPERIMENT = """name = "sweep"
 seeds = {seeds}
 [cluster]
@@ -78,7 +78,8 @@ period = {{ rule = "constant", steps = 4 }}
 
 
 def run_directories(results: Path) -> list[Path]:
-    """Those that have their names. Hidden ones come and go while others are looked through, which rglob does not forgive."""
+    """The run directories with their final names. Hidden folders may disappear during the search, and rglob would
+    fail."""
     found = []
     for place, folders, _ in os.walk(results):
         folders[:] = [folder for folder in folders if not folder.startswith(".")]
@@ -87,7 +88,7 @@ def run_directories(results: Path) -> list[Path]:
 
 
 def files_below(directory: Path, *names: str) -> dict[str, bytes]:
-    """By their paths below the experiment's directory; hidden folders left out."""
+    """File contents by their paths below the experiment's directory, without hidden folders."""
     found = {}
     for path in directory.rglob("*"):
         relative = path.relative_to(directory)
@@ -131,7 +132,7 @@ class SharedSweep(unittest.TestCase):
         return out, err
 
     def reference(self, file: Path) -> dict[str, bytes]:
-        """What an undisturbed sweep by one process leaves."""
+        """The results of an undisturbed sweep by one process."""
         results = self.directory / "undisturbed"
         self.finish(self.start(file, "--quiet", results=results))
         return files_below(results / NAME, "metrics.csv", "steps.csv")
@@ -142,7 +143,7 @@ class SharedSweep(unittest.TestCase):
         return json.loads(done.stdout)[0] if done.returncode == 0 else {"running": [], "finished": 0}
 
     def check_published(self):
-        """Each run whose directory has its name is whole, by its list of files."""
+        """Checks that each run directory with its final name is complete, by its list of files."""
         for directory in run_directories(self.results):
             listed = json.loads((directory / "files.json").read_text(encoding="utf-8"))
             names = {path.name for path in directory.iterdir()} - {"files.json"}
@@ -154,7 +155,7 @@ class SharedSweep(unittest.TestCase):
                 self.assertEqual(f"{zlib.crc32(content):08x}", said["crc32"], directory / name)
 
     def check_ended(self, reference: dict[str, bytes]):
-        """All as undisturbed, and nothing left of how it came about."""
+        """Checks that results equal those of the undisturbed sweep, and that no temporary files are left."""
         self.check_published()
         self.assertEqual(files_below(self.results / NAME, "metrics.csv", "steps.csv"), reference)
         self.assertEqual(list((self.results / NAME / ".shared" / "leases").iterdir()), [])

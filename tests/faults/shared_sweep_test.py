@@ -1,7 +1,7 @@
-"""Campaigns on sweeps that several processes share: killed at any moment and started again, and stopped for longer than
-the time-out of their leases.
+"""Campaigns on sweeps that several processes share. Processes are killed at random moments and started again, or
+stopped for longer than the time-out of their leases.
 
-Needs SYNCOPATE_PROGRAM; SYNCOPATE_LONG=1 is the long set. SYNCOPATE_SEED repeats what was printed.
+Needs SYNCOPATE_PROGRAM. SYNCOPATE_LONG=1 runs the long set. SYNCOPATE_SEED repeats a campaign with the printed seed.
 """
 
 import os
@@ -21,7 +21,7 @@ TIME_OUT_S = 0.6
 
 class Killed(SharedSweep):
     def campaign(self, text: str, kills: int, longest_pause_s: float):
-        """One or all of the processes are killed at a random moment, again and again, and started again."""
+        """Repeatedly, one or all processes are killed at a random moment and started again."""
         file = self.write(text)
         reference = self.reference(file)
         begin = time.monotonic()
@@ -38,7 +38,7 @@ class Killed(SharedSweep):
                 processes.remove(process)
             self.check_published()
             ended = [process for process in processes if process.poll() is not None]
-            if ended:  # the sweep is done: look at it, and begin anew
+            if ended:  # the sweep has finished: check it, and start another one
                 for process in processes:
                     process.communicate(timeout=60)
                 processes = []
@@ -62,7 +62,7 @@ class Killed(SharedSweep):
 
 class Stopped(SharedSweep):
     def a_sweep_of(self, processes: int, stops: int):
-        """One owner of a lease is stopped for longer than the time-out, and goes on."""
+        """The owner of a lease is stopped for longer than the time-out, and then continues."""
         file = self.write(EXPERIMENT.format(seeds=[1], micro_batches=100000, threshold_s=1500))
         reference = self.reference(file)
         shared = [self.start(file, "--share", "--lease-timeout", str(TIME_OUT_S)) for _ in range(processes)]
@@ -107,7 +107,7 @@ class Stopped(SharedSweep):
 
 class LateOwner(SharedSweep):
     def test_notices_and_says_so(self):
-        """There is one run: while its owner is stopped the other takes it over."""
+        """There is only one run. While its owner is stopped, the other process takes it over."""
         one = ["--only", "sync-sgd", "cluster.workers=16"]
         file = self.write(EXPERIMENT.format(seeds=[1], micro_batches=400000, threshold_s=1))
         share = [*one, "--share", "--lease-timeout", str(TIME_OUT_S)]
@@ -133,7 +133,7 @@ class LateOwner(SharedSweep):
 
 class Jobs(SharedSweep):
     def start_jobs(self, *arguments):
-        """`run --jobs 3`, once each of them makes a run."""
+        """Starts `run --jobs 3`, and waits until each process makes a run."""
         process = self.start(self.file, "--jobs", "3", *arguments)
         while len(self.status()["running"]) < 3:
             self.assertIsNone(process.poll())
@@ -173,13 +173,13 @@ class Jobs(SharedSweep):
         while any(is_running(job) for job in jobs) and time.monotonic() < until:
             time.sleep(0.05)
         self.assertEqual([job for job in jobs if is_running(job)], [])
-        # The kernel may tell them twice, and at the second signal they end at once, with their leases.
+        # The kernel may signal processes twice. At the second signal they end at once and keep their leases.
         self.finish(self.start(self.file, "--share", "--quiet"))
         self.check_ended(reference)
 
 
 def is_running(process: int) -> bool:
-    """Not if it has ended, and whoever adopted it has not heard of that."""
+    """Whether the process runs. False for a zombie, which has ended but was not yet waited for."""
     try:
         return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:

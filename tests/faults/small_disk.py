@@ -1,5 +1,6 @@
-"""File systems in memory that a campaign may fill up, lock and unlock, in mounts of this process's own: they are gone with
-it, and nobody else sees them. Root may have them, and others where users may have namespaces.
+"""File systems in memory that a campaign can fill, make read-only and make writable again. They are in a mount
+namespace of this process, so they are invisible to others and disappear with it. This needs root, or permission for
+user namespaces.
 """
 
 import os
@@ -12,7 +13,7 @@ NOT_ALLOWED = "mounts of one's own are not allowed here"  # .ci/skipped_tests.py
 
 
 def with_own_mounts() -> None:
-    """To be called first of all: the program starts itself again where it may mount."""
+    """Must be called first. Starts the program again in a namespace in which it may mount."""
     if WITHIN in os.environ:
         return
     for how in (["--mount"], ["--mount", "--map-root-user"]):
@@ -30,7 +31,7 @@ def may_mount() -> bool:
 
 
 class SmallDisk:
-    """A file system of so many bytes at the directory, which is made."""
+    """A file system of this number of bytes, mounted at a directory that this class creates."""
 
     def __init__(self, directory: Path, size: int):
         self.directory = directory
@@ -38,7 +39,7 @@ class SmallDisk:
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", directory], check=True)
 
     def fill(self, free: int) -> None:
-        """Leaves so many bytes, or none."""
+        """Fills the file system except for this number of bytes."""
         ballast = self.directory / "ballast"
         space = os.statvfs(self.directory)
         with open(ballast, "wb") as file:
@@ -48,7 +49,7 @@ class SmallDisk:
         (self.directory / "ballast").unlink()
 
     def lock(self) -> bool:
-        """False where somebody is writing at this moment."""
+        """Makes the file system read-only. Returns False if a process is writing at this moment."""
         return self._remount("ro")
 
     def unlock(self) -> None:

@@ -1,4 +1,4 @@
-"""What torchvision and Pillow make of two small images: writes image_operations.json beside this file.
+"""Applies operations of torchvision and Pillow to two small images, and writes image_operations.json beside this file.
 
 Run with an interpreter that has both (Debian: python3-torchvision): python3 image_operations.py
 """
@@ -15,7 +15,8 @@ from torchvision.transforms import functional as F
 
 
 def image(channels, height, width, low, high):
-    """Smooth in one direction, busy in the other; values in [low, high]. (channels, height, width)"""
+    """An image (channels, height, width) that is smooth in one direction and busy in the other; values in [low,
+    high]."""
     c, y, x = np.meshgrid(np.arange(channels), np.arange(height), np.arange(width), indexing="ij")
     return (low + (c * 57 + y * 19 + x * x * 7 + x * y * 3) % (high - low + 1)).astype(np.uint8)
 

@@ -1,4 +1,4 @@
-"""A report as a browser shows it: made of real runs, opened from the disk by a headless Chromium."""
+"""A report in a browser: made from real runs, and opened from the disk by a headless Chromium."""
 
 import json
 import os
@@ -98,7 +98,7 @@ class Page(unittest.TestCase):
         ran(PROGRAM, "run", file, "--quiet", "--results", cls.directory)
         cls.page = cls.directory / "page.html"
         report(cls.runs, cls.page)
-        swept = EXPERIMENT.split("[[claim]]")[0]  # which claims nothing
+        swept = EXPERIMENT.split("[[claim]]")[0]  # without claims
         file.write_text(swept.replace('name = "small"', 'name = "sweep"').replace("seeds = 3", "seeds = 1"))
         ran(PROGRAM, "run", file, "--quiet", "--results", cls.directory, "cluster.workers=2,4,16")
         cls.sweep = cls.directory / "sweep.html"
@@ -117,7 +117,7 @@ class Page(unittest.TestCase):
         return sorted((document for document in documents if document["method"] == label), key=lambda run: run["seed"])
 
     def lines(self, browser, what="name", of=".curves"):
-        """Of the means that are drawn."""
+        """A property of the lines of means that are drawn."""
         return browser.value(f"document.querySelector('{of} .plot').data.filter(trace => trace.meta).map(trace => trace.{what})")
 
     def press(self, browser, key, code):
@@ -296,7 +296,7 @@ class Page(unittest.TestCase):
         self.assertEqual(browser.value("[...document.querySelectorAll('.costs .keys > span')].map(key => key.textContent)"), LABELS)
 
     def cut(self, browser):
-        """Cells of which a part cannot be seen, and tables that go on without a sign of it."""
+        """Cells that are partly invisible, and tables that scroll without a sign of it."""
         return browser.value("""[...document.querySelectorAll('.scroll')].filter(box => box.offsetParent).flatMap(box => {
             const ends = box.getBoundingClientRect(), goesOn = box.scrollWidth > box.clientWidth + 1;
             const said = goesOn && getComputedStyle(box, '::after').content.includes('scroll');

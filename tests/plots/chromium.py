@@ -1,4 +1,4 @@
-"""A headless Chromium with one page, driven by the DevTools protocol over a pipe: messages of JSON that end with a zero
+"""A headless Chromium with one page, controlled by the DevTools protocol over pipes: JSON messages that end in a zero
 byte, on the browser's file descriptors 3 and 4."""
 
 import base64
@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from time import monotonic
 
-SOON_S = 60  # on a machine that has much else to do
+SOON_S = 60  # enough on a busy machine
 HARMLESS = ("file:", "data:", "blob:", "about:")
 
 
@@ -20,7 +20,7 @@ def executable() -> str | None:
 
 
 class Chromium:
-    """Collects what the page complains of (`errors`) and asks for (`requests`; `files` from the disk)."""
+    """Collects the page's errors (`errors`) and requests (`requests`; those for files on the disk: `files`)."""
 
     def __init__(self):
         self.number, self.buffer = 0, b""
@@ -29,7 +29,7 @@ class Chromium:
         to_browser, self.input = os.pipe()
         self.output, from_browser = os.pipe()
 
-        def connect():  # copies first: a pipe may have one of these numbers
+        def connect():  # copies first, because a pipe may have number 3 or 4
             reading, writing = os.dup(to_browser), os.dup(from_browser)
             reading, writing = (os.dup(reading) if reading < 5 else reading), (os.dup(writing) if writing < 5 else writing)
             os.dup2(reading, 3)
@@ -105,7 +105,7 @@ class Chromium:
         self.files: list[str] = []  # read from the disk
 
     def open(self, path: Path) -> None:
-        """Waits until the page's script has drawn everything, or has said why it cannot."""
+        """Opens the page and waits until its script has drawn everything, or has reported why it cannot."""
         self.call("Page.navigate", url="about:blank")
         self.forget()
         self.call("Page.navigate", url=path.as_uri())
@@ -113,7 +113,7 @@ class Chromium:
                       "!document.querySelector('.fault')?.hidden)")
 
     def value(self, expression: str):
-        """What it is in the page."""
+        """The value of a JavaScript expression in the page."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(f"{expression}: {answer['exceptionDetails'].get('exception', {}).get('description')}")

@@ -135,4 +135,4 @@ class Claims(WithDirectory):
         run = write_run(self.directory / "m", "m", 1)
         (run.parent.parent / "claims.json").write_text("{")
         status, message = self.status_and_message(self.directory)
-        self.assertEqual((status, message.count("it is no JSON")), (0, 1))
+        self.assertEqual((status, message.count("it is not JSON")), (0, 1))

@@ -1,4 +1,4 @@
-"""Reading runs, the methods they belong to, and the names and colours of these."""
+"""Reading runs, grouping them into methods, and the methods' names and colours."""
 
 import json
 import os
@@ -79,7 +79,7 @@ class Reading(WithDirectory):
 
 
 def list_files(run):
-    """As the program does since schema version 2."""
+    """Writes files.json, as the program does since schema version 2."""
     change(run / "summary.json", schema_version=2)
     found = {path.name: size_and_digest(path) for path in run.iterdir()}
     files = {name: {"bytes": size, "crc32": f"{digest:08x}"} for name, (size, digest) in found.items()}
@@ -128,7 +128,7 @@ class DamagedFiles(WithDirectory):
             self.assert_damaged(name)
             path.unlink()
             with path.open("wb") as file:
-                file.truncate(3_000_000_000)  # takes no room on the disk
+                file.truncate(3_000_000_000)  # a sparse file, which takes no disk space
             self.assert_damaged(name)
             path.write_bytes(content)
 
@@ -184,7 +184,7 @@ class DamagedFiles(WithDirectory):
 
 class Methods(WithDirectory):
     def write_again(self, run, end):
-        """A second directory of the run: another description, another hash, another end."""
+        """Writes a second directory of the run, with another description, hash and end."""
         again = shutil.copytree(run, run.with_name("seed=1-0000aaaa"))
         config = again / "config.toml"
         config.write_text(config.read_text().replace("Four methods", "Our methods"))
@@ -226,8 +226,8 @@ class Methods(WithDirectory):
         self.assertEqual(found, {"1": ["everybody", "other", "own"], "2": ["everybody", "own"]})
 
     def write_sweep_with(self, *beside):
-        """Two methods at 4, 8 and 16 workers over two seeds; and, made later without the sweep, runs (label, workers, steps)
-        of the first seed."""
+        """Writes runs of two methods at 4, 8 and 16 workers with two seeds, and runs (label, workers, steps) of the
+        first seed as if made later without the sweep."""
         for label in ("sync", "local"):
             for workers in (4, 8, 16):
                 for seed in (1, 2):
@@ -241,7 +241,7 @@ class Methods(WithDirectory):
             change(run / "metadata.json", end="2026-02-01T00:00:00Z")
 
     def found(self):
-        """By point the folders and seeds of each method's runs."""
+        """By point: folders and seeds of each method's runs."""
         return {tuple(one.point.items()): {method.label: [(run.directory.parent.name, run.seed) for run in method.runs]
                                            for method in one.methods} for one in comparisons_below(self.directory)}
 
@@ -284,13 +284,13 @@ class Methods(WithDirectory):
             config = run / "config.toml"
             config.write_text(config.read_text().replace("[training]", f"[training]\npeak = {peak}"))
             change(run / "summary.json", sweep=[["training.peak", str(peak)]])
-        own = write_run(self.directory / "own", "own", 1) / "config.toml"  # its own peak of 1 is not to be seen
+        own = write_run(self.directory / "own", "own", 1) / "config.toml"  # the method's own peak of 1 must not be visible
         own.write_text(own.read_text().replace("[training]", "[training]\npeak = 1"))
         self.assertEqual({dict(point)["training.peak"]: sorted(methods) for point, methods in self.found().items()},
                          {"1": ["m", "own"], "2": ["m", "own"]})
 
     def write_hashed(self, folder, seed, digest, of_hash=None, sweep=()):
-        """A run in the directory of `digest` whose summary says `of_hash`."""
+        """Writes a run in the directory for `digest` whose summary contains the hash `of_hash`."""
         run = write_run(self.directory / folder, "m", seed)
         run = run.rename(run.with_name(f"seed={seed}-{digest[:8]}"))
         change(run / "summary.json", hash=of_hash or digest, sweep=[list(pair) for pair in sweep])
@@ -302,7 +302,7 @@ class Methods(WithDirectory):
         shutil.copytree(one.parent, self.directory / "m.bak")
         status, message = self.status_and_message(self.directory)
         self.assertEqual(status, 2)
-        self.assertIn(f"{one} and {self.directory / 'm.bak' / one.name}: are the same run", message)
+        self.assertIn(f"{one} and {self.directory / 'm.bak' / one.name}: contain the same run", message)
         self.assertIn("(2 runs are in both folders)", message)
 
     def test_a_run_in_the_directory_of_another_is_a_fault_that_names_both(self):
@@ -310,7 +310,7 @@ class Methods(WithDirectory):
         strange = self.write_hashed("m", 2, "1123456789abcdef", of_hash="0123456789abcdef")
         status, message = self.status_and_message(self.directory)
         self.assertEqual(status, 2)
-        self.assertIn(f"{strange}: holds the run of seed=2-01234567; must hold its own", message)
+        self.assertIn(f"{strange}: contains the run seed=2-01234567; must contain the run of its name", message)
 
     def test_a_run_in_a_directory_of_another_name_is_one_fault(self):
         one = self.write_hashed("m", 1, "0123456789abcdef")
@@ -319,13 +319,13 @@ class Methods(WithDirectory):
             copy = shutil.copytree(one, one.with_name(name))
             status, message = self.status_and_message(self.directory)
             self.assertEqual((status, message.count("\n")), (2, 1))
-            self.assertIn(f"{copy}: holds the run of {one}; it must be there once: remove the copy\n", message)
+            self.assertIn(f"{copy}: contains a copy of the run in {one}; remove one of the two\n", message)
             shutil.rmtree(copy)
         for name in ("seed=1-old", "old"):
             renamed = one.rename(one.with_name(name))
             status, message = self.status_and_message(self.directory)
             self.assertEqual((status, message.count("\n")), (2, 1))
-            self.assertIn(f"{renamed}: holds the run of {one.name}; must have its name, or be removed", message)
+            self.assertIn(f"{renamed}: contains the run {one.name}; must have the name of this run, or be removed", message)
             self.assertEqual(self.status_and_message(renamed)[0], 2)
             renamed.rename(one)
 
@@ -475,7 +475,7 @@ class Printable(unittest.TestCase):
                               ("a\nb\tc\rd\a\x7f", r"a\nb\tc\u000Dd\u0007\u007F"), ("\0", r"\u0000"),
                               ("\x9b1m", r"\u009B1m"), ("\u202eabc", r"\u202Eabc")):
             self.assertEqual(printable(text), escaped)
-            self.assertEqual(printable(escaped), escaped)  # text that is already escaped stays as it is
+            self.assertEqual(printable(escaped), escaped)  # escaped text is unchanged
 
     def test_leaves_all_other_text_as_it_is(self):
         for text in ("", "plain", "Größe", "学习率", "emoji 🙂", 'a "quote" and \\', "\xa0"):
@@ -487,7 +487,7 @@ class Printable(unittest.TestCase):
 
 class Labels(WithDirectory):
     def draw(self, label, description="d", fonts=(FONT,)):
-        """What is said, and all drawings in one text; `fonts`: those that are installed."""
+        """Draws figures; returns the messages, and all drawings as one text. `fonts`: the installed fonts."""
         for workers in (4, 8, 16):
             run = write_run(self.directory / f"{workers}", "m", 1, workers=workers)
             change(run / "summary.json", method=label)

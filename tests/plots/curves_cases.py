@@ -21,7 +21,7 @@ class Interpolation(unittest.TestCase):
 
     def test_grid_lies_between_the_latest_beginning_and_the_earliest_end(self):
         grid = common_grid([np.array([0.0, 5.0, 10.0]), np.array([1.0, 6.0, 12.0])])
-        np.testing.assert_array_equal(grid, [1, 5, 6, 10])  # where one of them has a point, and nowhere else
+        np.testing.assert_array_equal(grid, [1, 5, 6, 10])  # only where one of the sequences has a point
 
     def test_sequences_that_do_not_overlap_have_no_grid(self):
         self.assertEqual(len(common_grid([np.array([0.0, 1.0]), np.array([2.0, 3.0])])), 0)
@@ -30,7 +30,7 @@ class Interpolation(unittest.TestCase):
         # y = x and y = 3 x, on different points
         curve = mean_curve([np.array([0.0, 4.0, 8.0]), np.array([0.0, 5.0, 10.0])],
                            [np.array([0.0, 4.0, 8.0]), np.array([0.0, 15.0, 30.0])])
-        self.assertEqual(curve.x[-1], 8.0)  # the shorter one's end
+        self.assertEqual(curve.x[-1], 8.0)  # the end of the shorter sequence
         np.testing.assert_allclose(curve.mean, 2 * curve.x)
         np.testing.assert_allclose(curve.low, curve.x)
         np.testing.assert_allclose(curve.high, 3 * curve.x)
@@ -101,7 +101,7 @@ class Drawing(WithDirectory):
         for panel, expected in zip(panels[:4], (400, 200000, 40, 0.4)):
             dots = [line for line in panel.lines if line.get_gid() == "target"]
             self.assertEqual([(dot.get_xdata()[0], dot.get_ydata()[0]) for dot in dots], [(expected, 0.85)] * 2)
-            self.assertEqual({dot.get_color() for dot in dots}, {"none"})  # else one would hide the other
+            self.assertEqual({dot.get_color() for dot in dots}, {"none"})  # otherwise one dot would hide the other
             self.assertEqual(len({dot.get_marker() for dot in dots}), 2)
             target, = [line for line in panel.lines if list(line.get_ydata()) == [0.85, 0.85]]
             panel.figure.canvas.draw()
@@ -285,7 +285,7 @@ class Rounds(WithDirectory):
         self.addCleanup(plt.close, "all")
 
     def write_steps(self, label, seed, rows):
-        """A run of rounds, each (duration, period, kept, dropped)."""
+        """Writes a run with these rounds, each (duration, period, kept, dropped)."""
         run = write_run(self.directory / label, label, seed)
         step, time_s, text = 0, 0.0, HEADER
         for duration_s, period, kept, dropped in rows:
@@ -299,7 +299,7 @@ class Rounds(WithDirectory):
         return rounds_figure(comparison.methods, styles, "heading", "subtitle").axes
 
     def test_dots_are_medians_and_lines_quantiles_of_all_steps_of_all_seeds(self):
-        # Steps of 1, 4, 9 to 101^2 s over two seeds: the quantile q lies at (1 + 100 q)^2, and no mean does.
+        # Steps of 1, 4, 9 to 101^2 s over two seeds: the quantile q is (1 + 100 q)^2, which differs from every mean.
         durations = [number ** 2 for number in range(1, 102)]
         self.write_steps("m", 1, [(duration, 1, 1, 0) for duration in durations[:30]])
         self.write_steps("m", 2, [(duration, 1, 1, 0) for duration in durations[30:]])
@@ -313,7 +313,7 @@ class Rounds(WithDirectory):
         np.testing.assert_allclose(thin.get_xdata() * unit_s, [6 ** 2, 96 ** 2])
 
     def test_a_rounds_duration_is_shared_by_its_steps(self):
-        # Rounds of 4 steps take as long as 4 single ones; a row that counts none stands for one.
+        # Rounds of 4 steps take as long as 4 single steps; a row with 0 steps counts as one step.
         self.write_steps("rounds", 1, [(8.0, 4, 4, 0)] * 5)
         self.write_steps("steps", 1, [(2.0, 1, 1, 0)] * 5)
         self.write_steps("uncounted", 1, [(2.0, 0, 1, 0)] * 5)
@@ -355,7 +355,7 @@ class Rounds(WithDirectory):
         np.testing.assert_allclose([heights.min(), heights.max()], [10, 60])
 
     def test_a_windows_drop_rate_is_that_of_all_its_micro_batches(self):
-        # Rounds of 90 and 10 micro-batches, of which 0 and 5 are dropped: 5 %, and not the mean of 0 and 50 %.
+        # Of rounds with 90 and 10 micro-batches 0 and 5 are dropped. The drop rate is 5 %, not the mean of 0 and 50 %.
         self.write_steps("m", 1, [(1.0, 1, 90, 0), (1.0, 1, 5, 5)] * 80)
         panel, = [panel for panel in self.panels() if panel.get_title(loc="left").startswith("Dropped")]
         line = panel.lines[0]
@@ -364,7 +364,7 @@ class Rounds(WithDirectory):
 
     def test_periods_are_stairs_from_the_end_of_the_round_before_to_that_of_the_round(self):
         self.write_steps("m", 1, [(1.0, 2, 1, 0), (1.0, 8, 1, 0), (1.0, 4, 1, 0)])
-        self.write_steps("m", 2, [(1.0, 16, 1, 0)])  # the first seed alone is drawn
+        self.write_steps("m", 2, [(1.0, 16, 1, 0)])  # only the first seed is drawn
         *_, panel = self.panels()
         self.assertEqual([tuple(point) for point in panel.lines[0].get_xydata()], [(0, 2), (2, 2), (2, 8), (10, 8)])
         last, = [line for line in panel.lines if line.get_gid() == "last"]  # shorter, since training ends

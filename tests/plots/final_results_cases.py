@@ -1,4 +1,5 @@
-"""Final results of methods, also at several points side by side: bars, rankings, the Pareto front, distributions."""
+"""Final results of methods at one point or at several points side by side: bars, rankings, Pareto fronts,
+distributions."""
 
 import gzip
 
@@ -27,7 +28,7 @@ class Ends(WithDirectory):
         self.addCleanup(plt.close, "all")
 
     def write(self, label, values, **summary):
-        """A run per accuracy."""
+        """Writes a run per accuracy."""
         for seed, accuracy in enumerate(values, 1):
             run = write_run(self.directory / label, label, seed)
             change(run / "summary.json", final_test_accuracy=accuracy, **summary)
@@ -110,7 +111,7 @@ class Ends(WithDirectory):
         better = (dear[0], {1: 81, 2: 82.1, 3: 82.9})  # by 1, 1.1 and 0.9
         self.assertEqual(side(better[1], cheap[1]), 1)
         self.assertEqual(chains({"better": better, "cheap": cheap}), [["cheap", "better"]])
-        # Costs that differ by chance alone: neither beats the other, and no line joins them.
+        # Costs differ only by chance, so neither method beats the other, and no line joins them.
         alike = ({1: 45, 2: 52, 3: 49}, {1: 81, 2: 80, 3: 82.5})
         self.assertEqual(chains({"cheap": cheap, "alike": alike}), [["alike"], ["cheap"]])
 

@@ -1,5 +1,5 @@
-"""Numbers are written by one rule in tables, figures and pages: the cases of tests/workers/terminal_text_test.cpp, and what
-pages and figures make of them."""
+"""Tables, figures and pages write numbers by the same rule: the cases of tests/workers/terminal_text_test.cpp, and the
+forms in pages and figures."""
 
 import unittest
 from math import inf, nan

@@ -80,10 +80,10 @@ class Faults(WithDirectory):
         self.assert_fault(path, path, "not a directory")
 
     def test_directory_without_runs(self):
-        self.assert_fault(self.directory, self.directory, "holds no runs", "seed=")
+        self.assert_fault(self.directory, self.directory, "contains no runs", "seed=")
 
     def test_directory_that_may_not_be_read(self):
-        # Simulated, because root may read everything.
+        # The fault is simulated, because root may read everything.
         write_run(self.directory / "open", "m", 1)
         (self.directory / "closed").mkdir()
         scandir = os.scandir
@@ -225,7 +225,7 @@ class Amount(WithDirectory):
         return sorted(path.name for path in (self.directory / "plots").glob("*.png"))
 
     def write_two_axes(self):
-        """Speed: workers times the peak."""
+        """Writes runs whose speed is the number of workers times the peak."""
         for workers in (8, 16, 4):
             for peak in (2, 1):
                 run = write_run(self.directory / f"{workers} {peak}", "m", 1, workers=workers, accuracy=False)
@@ -342,8 +342,8 @@ class Progress(WithDirectory):
         self.assertNotIn("\n", said)
 
 
-SOON_S = 20  # on a machine that has much else to do
-# One instruction that never ends: Python hears of no signal in it.
+SOON_S = 20  # enough on a busy machine
+# A single instruction that never ends, during which Python does not handle signals.
 ENDLESS = "print('begun', flush=True)\nfrom itertools import repeat\nsum(repeat(0))\n"
 DRAWS_WITHOUT_END = f"""
 import sys
@@ -356,7 +356,7 @@ def draw_figures(*_):
 plot.draw_figures = draw_figures
 sys.exit(run_interruptibly(lambda: plot.main(sys.argv[1:]), [Path(sys.argv[1])]))
 """
-# As where a file is on a disk that does not answer.
+# Reading never ends, as on a disk that does not answer.
 READS_WITHOUT_END = f"""
 import sys
 from pathlib import Path
@@ -371,7 +371,7 @@ sys.exit(run_interruptibly(lambda: plot.main(sys.argv[1:]), [Path(sys.argv[1])])
 
 class Interruption(WithDirectory):
     def start(self, *program, stderr=subprocess.PIPE, **options):
-        def block():  # as `dev` does: what is signalled while Python begins is heard later
+        def block():  # as `dev` does: a signal that comes while Python starts is handled later
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
 
         return subprocess.Popen([sys.executable, "-B", *program, self.directory], cwd=Path(__file__).parents[2],
@@ -387,7 +387,7 @@ class Interruption(WithDirectory):
         self.assert_nobody_is_left(process.pid)
 
     def assert_nobody_is_left(self, group):
-        """What an import has started for a moment (a list of fonts) may end a moment later."""
+        """Waits for short processes that an import has started, such as one that lists fonts."""
         end = monotonic() + SOON_S
         with self.assertRaises(ProcessLookupError):
             while monotonic() < end:
@@ -412,7 +412,7 @@ class Interruption(WithDirectory):
 
     def test_in_a_drawing_that_takes_long(self):
         write_run(self.directory / "m", "m", 1)
-        for send in (os.kill, os.killpg):  # to whom one started, and from a terminal
+        for send in (os.kill, os.killpg):  # a signal to the started process, and one from a terminal
             process = self.start("-c", DRAWS_WITHOUT_END)
             self.assertEqual(process.stdout.readline(), "begun\n")
             self.assertEqual(len(list(self.directory.glob(".plots-*"))), 1)

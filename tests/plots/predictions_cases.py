@@ -1,4 +1,5 @@
-"""Figures of what commands write as JSON, and of recorded runs and kept tables beside an estimate."""
+"""Figures of the JSON output of commands, of recorded runs compared with simulations, and of an estimate from kept
+tables."""
 
 import contextlib
 import io
@@ -21,14 +22,15 @@ from plots.style import ALGORITHMS
 
 
 def prediction(method, sweep, simulated, formula):
-    """Each of the two: S_eff and time per step, or None."""
+    """A prediction; `simulated` and `formula` are (S_eff, time per step) or None."""
     said = [dict(zip(("effective_speedup", "step_time_s"), one)) if one else None for one in (simulated, formula)]
     return {"method": method, "sweep": sweep, "simulated": said[0], "formulas": [said[1]] if said[1] else [],
             "against": '"synchronous SGD"'}
 
 
 def report(key="cluster.micro_batches"):
-    """A method that is best at the middle value, one without a formula, and one that the key does not concern."""
+    """Predictions of a method that is best at the middle value, of one without a formula, and of one to which the key
+    does not apply."""
     predictions = [prediction("synchronous SGD", [], (1, 0.5), (1, 0.4))]
     for value, a, b in ((2, 1.1, 1.3), (4, 1.4, 1.2), (8, 1.2, 1.0)):
         predictions.append(prediction("a", [[key, str(value)]], (a, 0.1 * value), (a - 0.05, 0.2)))
@@ -94,7 +96,7 @@ class Predictions(WithDirectory):
         self.assertEqual(colours, [ALGORITHMS["sync-sgd"], ALGORITHMS["dropcompute"], ALGORITHMS["local-sgd"]])
 
     def test_faults_do_not_speak_python(self):
-        for content, said in (({"predictions": [{}]}, "it lacks 'sweep'"), ({"predictions": 3}, "of another kind"),
+        for content, said in (({"predictions": [{}]}, "it lacks 'sweep'"), ({"predictions": 3}, "has the wrong type"),
                               ({}, "it lacks")):
             status, message = self.status_and_message(self.write(content))
             self.assertEqual(status, 2)
@@ -102,7 +104,7 @@ class Predictions(WithDirectory):
             self.assertNotIn("Error", message)
         path = self.directory / "out.json"
         path.write_text("{")
-        self.assertIn("it is no JSON: line 1", self.status_and_message(path)[1])
+        self.assertIn("it is not JSON: line 1", self.status_and_message(path)[1])
 
     def test_it_is_drawn_for_a_column_of_a_paper(self):
         path = self.write(report())
@@ -143,11 +145,11 @@ class Predictions(WithDirectory):
                                          {"method": "a", "sweep": [["k", "2"]], "simulated": 3, "formulas": []}]}):
             status, message = self.status_and_message(self.write(content))
             self.assertEqual(status, 2)
-            self.assertIn("expected what `syncopate predict FILE --json` prints", message)
+            self.assertIn("expected the output of `syncopate predict FILE --json`", message)
 
 
 def found(best=True):
-    """Three thresholds, of which the second one serves best."""
+    """Three thresholds, of which the second one is best."""
     def effects(speedups):
         return [{"threshold_s": threshold, "drop_rate": dropped, "time_saved": saved, "effective_speedup": speedup}
                 for threshold, dropped, saved, speedup in zip((5, 10, 20), (0.5, 0.1, 0), (0.6, 0.25, 0), speedups)]
@@ -194,7 +196,7 @@ class Thresholds(WithDirectory):
         for content in ({"by": {}}, [], found() | {"by": {"throughput": {"thresholds": [{"threshold_s": "x"}]}}}):
             status, message = self.status_and_message(self.write(content))
             self.assertEqual(status, 2)
-            self.assertIn("expected what `syncopate thresholds", message)
+            self.assertIn("expected the output of `syncopate thresholds", message)
         status, message = self.status_and_message(self.directory / "nowhere.json")
         self.assertEqual(status, 2)
         self.assertIn("nowhere.json", message)
@@ -210,7 +212,8 @@ class Estimate(unittest.TestCase):
         self.addCleanup(plt.close, "all")
 
     def test_an_arrival_is_the_mean_of_the_order_statistic(self):
-        """Of one worker that of the law; the least of many follows a law with as many times the shape."""
+        """For one worker it is the mean of the power law. The smallest of n times follows a power law with n times the
+        shape."""
         self.assertAlmostEqual(mean_arrival(1, 1, 1.2, 8.4), 1.2 * 8.4 / 7.4)
         self.assertAlmostEqual(mean_arrival(1, 32, 1.2, 8.4), 1.2 * 32 * 8.4 / (32 * 8.4 - 1))
         drawn = np.sort(1.2 * np.random.default_rng(1).random((20000, 32)) ** (-1 / 8.4), axis=1).mean(0)
@@ -262,7 +265,7 @@ class RecordedSteps(WithDirectory):
     def setUp(self):
         super().setUp()
         self.noise, self.log = self.directory / "noise.csv", self.directory / "log.csv"
-        # Worker 0 draws 10 step + micro_batch, worker 1 what nobody asks for.
+        # Worker 0 draws 10 step + micro_batch; the values of worker 1 are not used.
         self.noise.write_text("# a comment\nworker,step,micro_batch,duration_s\n" + "".join(
             f"{worker},{step},{micro_batch},{10 * step + micro_batch if worker == 0 else 99}\n"
             for worker in range(2) for step in range(1200) for micro_batch in range(2)))

@@ -1,4 +1,4 @@
-"""Figures of what runs record: arrivals of gradients, kept samples, losses by length, measurements."""
+"""Figures of runs' recordings: arrivals of gradients, kept samples, losses by length, measurements."""
 
 import gzip
 
@@ -12,7 +12,7 @@ from plots.style import line_styles, use_page
 
 
 def write_arrivals(run, times):
-    """times[round][k - 1], in seconds."""
+    """Writes arrival times; times[round][k - 1] in seconds."""
     with gzip.open(run / "arrivals.csv.gz", "wt", encoding="utf-8") as file:
         file.write("step,k,worker,arrival_s\n")
         for step, of_round in enumerate(times, 1):
@@ -35,10 +35,10 @@ class Arrivals(WithDirectory):
         write_arrivals(write_run(self.directory / "a", "a", 2), [[14, 22, 60]])
         means, shares = self.draw().axes
         line = means.lines[0]
-        np.testing.assert_allclose(line.get_xdata(), [3, 2, 1])  # that are still to come, with itself
+        np.testing.assert_allclose(line.get_xdata(), [3, 2, 1])  # gradients still to arrive, including the k-th
         np.testing.assert_allclose(line.get_ydata(), [12, 22, 50])
         self.assertEqual([tick.get_text() for tick in means.get_xticklabels()], ["1", "2", "3"])
-        self.assertGreater(*means.get_xlim())  # the last one at the right
+        self.assertGreater(*means.get_xlim())  # the last gradient is at the right
         # One of the three rounds has its third gradient after 40 s, two have it after 50 s, and all after 60 s.
         last = shares.lines[-1]
         np.testing.assert_allclose(last.get_xdata()[:3], [40, 50, 60])
@@ -62,7 +62,7 @@ class Arrivals(WithDirectory):
         write_arrivals(write_run(self.directory / "b", "k = 3", 1), [[1, 1, 2]])
         _, shares = self.draw().axes
         self.assertEqual(shares.get_title(loc="left"), "k = 3: rounds in which the gradient has come")
-        self.assertGreater(shares.get_xlim()[0], 0.9)  # and not an axis that is empty up to the first one
+        self.assertGreater(shares.get_xlim()[0], 0.9)  # the axis is not empty up to the first arrival
 
     def test_methods_that_wait_for_the_same_workers_hide_no_line(self):
         times = np.cumsum(np.full((2, 40), 0.1), axis=1)
@@ -120,7 +120,7 @@ class Arrivals(WithDirectory):
 
 
 def kept(by_length, by_class):
-    """Of ten samples each."""
+    """Numbers of kept samples, of ten offered samples per bin or class."""
     return {"by_length": {"kept": by_length, "offered": [10] * len(by_length), "longest": [5, 9, 40][:len(by_length)]},
             "by_class": {"kept": by_class, "offered": [10] * len(by_class)}}
 
@@ -176,7 +176,7 @@ class KeptSamples(WithDirectory):
         for number, dots in enumerate(classes.lines[:2]):
             self.assertEqual(dots.get_linestyle(), "None")
             self.assertNotEqual(dots.get_marker(), "None")
-            # Those of a class stand beside each other, and nearer to it than to the next one.
+            # Dots of a class are beside each other, and nearer to their class than to the next one.
             np.testing.assert_allclose(dots.get_xdata(), np.array([0, 1]) + (0.15 if number else -0.15))
 
     def test_long_labels_touch_no_other_panel(self):
@@ -267,7 +267,7 @@ class Measurements(WithDirectory):
         self.addCleanup(plt.close, "all")
 
     def write_measured(self, label, seed, rows):
-        """A run with rows of (step, quantity, value)."""
+        """Writes a run with rows of (step, quantity, value)."""
         run = write_run(self.directory / label, label, seed)
         text = "".join(f"{step},{step / 10},{quantity},{value}\n" for step, quantity, value in rows)
         (run / "measurements.csv").write_text("step,time_s,quantity,value\n" + text)

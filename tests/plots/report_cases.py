@@ -82,7 +82,7 @@ class Escaping(WithDirectory):
 
 
 class Kept(WithDirectory):
-    """Summaries without runs, as results/paper/ has them."""
+    """Kept summaries without runs, as in results/paper/."""
 
     def setUp(self):
         super().setUp()
@@ -275,7 +275,7 @@ class Table(WithDirectory):
                                              (0, 0, 0, "0.0000")):
             row = self.row(f"e,b,b,final_test_loss,4,0.3,0.01,a,4,{difference},{low},{high},,0.125\n")
             self.assertIn(f'<span class="difference">{shown} <small>exact</small></span>', results_table([row], {}))
-            self.assertIn("Exact: it is the same for every seed", results_notes([row], "a", ""))
+            self.assertIn("Exact: the difference is the same for every seed", results_notes([row], "a", ""))
         row = self.row("e,b,b,final_test_loss,4,0.3,0.01,a,4,-0.2,-0.3,-0.1,0.01,0.125\n")
         self.assertNotIn("Exact", results_notes([row], "a", ""))
 
@@ -471,7 +471,7 @@ class Tuning(WithDirectory):
         for document in ({}, [1], {"schema_version": 2, "methods": []}, {"schema_version": 1, "methods": 3},
                          {"schema_version": 1, "measure": "m", "seeds": ["x"], "where": {}, "methods": []}):
             self.write(document)
-            with self.assertRaisesRegex(ResultsFault, "tuning.json: .*; expected the trials of schema version 1"):
+            with self.assertRaisesRegex(ResultsFault, "tuning.json: .*; expected trials of schema version 1"):
                 read_tunings([self.directory])
 
 
@@ -479,7 +479,7 @@ TIME, ACCURACY, SPEED = "time_to_target_s", "final_test_accuracy", "samples_per_
 
 
 def rows(*lines):
-    """Of (row, measure, n, mean, std, and, if there is any, difference, low, high from "a")."""
+    """The table's CSV from tuples (row, measure, n, mean, std) or (..., difference, low, high), compared with "a"."""
     text = TABLE_HEAD
     for label, measure, n, mean, std, *compared in lines:
         difference = f"a,{n},{','.join(map(str, compared))}" if compared else ",,,,"
@@ -516,7 +516,7 @@ class Sentences(unittest.TestCase):
 
     def test_one_seed_claims_no_certainty(self):
         text = said(("a", ACCURACY, 1, 0.8, 0), ("b", ACCURACY, 1, 0.83, 0, 0.03, "", ""))
-        self.assertEqual(text, "The last model of b has the highest test accuracy, 83.00 % (one seed each: nothing says how certain that is).")
+        self.assertEqual(text, "The last model of b has the highest test accuracy, 83.00 % (with one seed each, the uncertainty is unknown).")
 
     def test_without_a_model_speed_counts(self):
         text = said(("a", SPEED, 3, 100, 1), ("b", SPEED, 3, 125, 1, 25, 20, 30))

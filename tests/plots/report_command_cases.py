@@ -1,4 +1,4 @@
-"""`dev report` as a program: what it writes, and what it refuses."""
+"""The command `dev report`: the page that it writes, and the arguments and results that it refuses."""
 
 import contextlib
 import gzip
@@ -23,7 +23,7 @@ from plots.report.charts import points_per_line
 
 
 class Command(WithDirectory):
-    """With a program that prints a table written here."""
+    """Uses a fake program that prints a table of the test."""
 
     def setUp(self):
         super().setUp()
@@ -42,7 +42,7 @@ class Command(WithDirectory):
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
     def report(self, *arguments):
-        """Status and standard error."""
+        """Exit status and standard error."""
         terminal.command = "report"
         with (contextlib.redirect_stderr(io.StringIO()) as message, contextlib.redirect_stdout(io.StringIO()),
               mock.patch.dict(os.environ, SYNCOPATE_PROGRAM=str(self.directory / "program"))):
@@ -140,7 +140,7 @@ class Command(WithDirectory):
     def test_a_report_over_nothing_is_one_message(self):
         self.assert_fault("no such directory", self.runs)
         self.runs.mkdir()
-        self.assert_fault("holds no runs", self.runs)
+        self.assert_fault("contains no runs", self.runs)
         self.assert_fault("the name of the directory is empty", arguments=("",))
 
     def test_damaged_runs_are_one_message(self):
@@ -186,7 +186,7 @@ class Command(WithDirectory):
         self.library.stop()
         with mock.patch("plots.report.page.PLOTLY", []), mock.patch("plots.report.page.find_spec", return_value=None):
             status, message = self.report(self.runs, "-o", self.page)
-        self.assertEqual((status, message), (1, "report: plotly.js is not there; the package python3-plotly has it\n"))
+        self.assertEqual((status, message), (1, "report: plotly.js is missing; install the package python3-plotly, which contains it\n"))
         self.assertFalse(self.page.exists())
 
     def test_ctrl_c_leaves_nothing(self):

@@ -1,4 +1,4 @@
-"""Figures of one or two swept numbers, also of a method's own, with papers' figures and best points."""
+"""Figures of one or two swept numbers (of the file or of a method), with numbers from papers and best points."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ class Sweeps(WithDirectory):
         return {panel.get_title(loc="left"): panel for panel in figure.axes}
 
     def write_formulas(self, predicted):
-        """Micro-batches of 4 samples, 2 per worker and step; in half of the time nobody waits."""
+        """Writes runs with micro-batches of 4 samples, 2 per worker and step; workers wait half of the time."""
         for run in sorted(write_sweep(self.directory, SIZES).glob("*/seed=*")):
             workers = int(run.parent.name.split("=")[1])
             config = run / "config.toml"
@@ -57,7 +57,7 @@ class Sweeps(WithDirectory):
         self.assertEqual(self.thin_lines(of_one), [[12] * 3] * 2)
         self.assertEqual(self.thin_lines(of_one, "linear"), [[200] * 3])
         self.assertEqual(self.thin_lines(panels["Dropped micro-batches (%)"]), [[25] * 3] * 2)
-        self.assertEqual(self.legend(speed), ["by formula: sampled E[T] or law", "linear scaling: nobody waits"])
+        self.assertEqual(self.legend(speed), ["by formula: sampled E[T] or law", "linear scaling: no worker waits"])
 
     def test_every_formula_is_drawn_on_request_each_with_its_own_dashes(self):
         self.write_formulas(lambda workers: [{"formula": "Eq. 4", "step_time_s": 2, "kept": 1},
@@ -176,7 +176,7 @@ class Sweeps(WithDirectory):
                 change(run / "summary.json", samples_per_virtual_s=speed * workers ** 0.5, method_index=label == "sync",
                        worker_seconds={"summed": {"wait": workers, "total": 80}})
         panels = self.draw()
-        # On 8 workers nobody waits in 9 of 10 parts of the time.
+        # With 8 workers, workers wait for one tenth of the time.
         one = 100 * 8 ** 0.5 / 0.9 / 8
         np.testing.assert_allclose(self.thin_lines(panels["Samples per second"], "linear"), [[n * one for n in SIZES]])
         np.testing.assert_allclose(self.thin_lines(panels["Samples per second and worker"], "linear"), [[one] * 3])
@@ -207,7 +207,7 @@ class OwnSweeps(WithDirectory):
         self.addCleanup(plt.close, "all")
 
     def write(self, label, coefficient=None, name=None, seed=1, algorithm="local-sgd", **summary):
-        """A run of the method with such a coefficient, which the sweep calls so."""
+        """Writes a run of the method with this coefficient, to which the sweep gives this name."""
         run = write_run(self.directory / "e" / f"{label}{coefficient}", label, seed, algorithm=algorithm)
         config = run / "config.toml"
         if coefficient is not None:
@@ -340,7 +340,7 @@ class Heat(WithDirectory):
 
     @staticmethod
     def speed(workers, threshold_s):
-        """The most at 16 workers and 0.3 s."""
+        """A function with its maximum at 16 workers and 0.3 s."""
         return 1000 - abs(workers - 16) - 100 * abs(threshold_s - 0.3)
 
     def test_a_map_holds_the_means_at_all_places_and_frames_the_best(self):
@@ -405,7 +405,7 @@ class Heat(WithDirectory):
             shutil.rmtree(run)
         status, message = self.status_and_message(self.directory, "--only", "heat")
         self.assertEqual(status, 2)
-        self.assertIn("heat: two swept numbers, with three and two values at least", message)
+        self.assertIn("heat: two swept numbers, with at least three and two values", message)
 
     def test_it_is_among_the_figures(self):
         self.assertEqual(self.status_and_message(self.directory, "--only", "heat"), (0, ""))

@@ -18,7 +18,7 @@ from plots.runs import read_tables, runs_below
 
 EVALUATIONS = 24
 STEPS = 1200
-# The first line of what `syncopate table --format csv` prints.
+# The first line of the output of `syncopate table --format csv`.
 TABLE_HEAD = "experiment,row,method,measure,n,mean,std,against,pairs,difference,low,high,t_p,sign_flip_p\n"
 
 # A claim of claims.json, and a method of tuning.json.
@@ -34,7 +34,7 @@ TUNED = {"method": "m", "point": {"variant": "calm"}, "chosen": {"training.learn
 
 def write_run(directory: Path, label: str, seed: int, speed: float = 1.0, period: int = 1, drop: float = 0.0,
               accuracy: bool = True, workers: int | None = None, algorithm: str = "x") -> Path:
-    """A run of STEPS steps, each 0.1 s / speed long; its accuracy tends to 0.89, its loss to 0.3."""
+    """Writes a run of STEPS steps of 0.1 s / speed; its accuracy tends to 0.89, its loss to 0.3."""
     digest = crc32(f"{label} {seed} {workers}".encode())
     run = directory / f"seed={seed}-{digest:08x}"
     run.mkdir(parents=True)
@@ -80,8 +80,8 @@ def write_run(directory: Path, label: str, seed: int, speed: float = 1.0, period
 
 def write_trace(run: Path, workers: int = 2, servers: int = 0, until_s: float = 1.0, capped: bool = False,
                 links: bool = False) -> None:
-    """Every participant, and with `links` each way of a server's link, computes for 0.3 s, loses 0.1 s and waits until the
-    end."""
+    """Writes a trace in which every participant (and with `links` each direction of a server's link) computes for 0.3
+    s, loses 0.1 s and waits until the end."""
     of_server = ("", ", in", ", out") if links else ("",)
     names = [f"worker {rank}" for rank in range(workers)]
     names += [f"server {rank}{way}" for rank in range(servers) for way in of_server]
@@ -97,7 +97,7 @@ def write_trace(run: Path, workers: int = 2, servers: int = 0, until_s: float = 
 
 
 def write_experiment(directory: Path, seeds: int = 3, accuracy: bool = True) -> Path:
-    """Four methods as the quick start has them, below directory/synthetic."""
+    """Writes runs of the quick start's four methods below directory/synthetic."""
     experiment = directory / "synthetic"
     for label, algorithm, speed, period, drop in (
             ("synchronous SGD", "sync-sgd", 1, 1, 0), ("DropCompute", "dropcompute", 1.25, 1, 0.09),
@@ -109,7 +109,8 @@ def write_experiment(directory: Path, seeds: int = 3, accuracy: bool = True) -> 
 
 
 def write_sweep(directory: Path, sizes=(8, 16, 32)) -> Path:
-    """Two methods on ever more workers; a step of the first takes longer the more there are."""
+    """Writes runs of two methods on increasing numbers of workers. Steps of the first method take longer with more
+    workers."""
     experiment = directory / "synthetic"
     for workers in sizes:
         for label, speed, drop in (("synchronous SGD", 1 - 0.05 * np.log2(workers), 0), ("DropCompute", 1, 0.1)):
@@ -125,7 +126,7 @@ class WithDirectory(unittest.TestCase):
         self.directory = Path(temporary.name).resolve()
 
     def status_and_message(self, *arguments):
-        """Exit status and standard error of a call of plot.py."""
+        """Calls plot.py; returns the exit status and standard error."""
         with (contextlib.redirect_stderr(io.StringIO()) as message, contextlib.redirect_stdout(io.StringIO()),
               warnings.catch_warnings()):
             warnings.simplefilter("error")
@@ -141,5 +142,5 @@ def comparisons_below(directory):
 
 
 def change(path, **values):
-    """Sets keys of a JSON file."""
+    """Sets keys in a JSON file."""
     path.write_text(json.dumps(json.loads(path.read_text()) | values))

@@ -1,4 +1,4 @@
-"""Figures of what every worker does, and of where the time of runs goes."""
+"""Figures of workers' activities, and of how runs spend their time."""
 
 from matplotlib.colors import to_hex
 import matplotlib.pyplot as plt
@@ -75,7 +75,7 @@ class Timelines(WithDirectory):
         labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
         rows = len(self.bars(figure.axes[0], "compute"))
         self.assertEqual(rows, 32)
-        # Eight rows are for servers: two of them, and not two thirds of a third one.
+        # Eight rows are for servers: two complete servers, without a part of a third one.
         self.assertEqual([label for label in labels if label.startswith("server")][-1], "server 1, out")
 
     def test_where_the_trace_was_cut_nothing_is_drawn(self):

@@ -1,4 +1,4 @@
-// The file of a checkpoint: readers get the complete file of this very run, or a refusal with the reason.
+// Checkpoint files: a reader gets a complete file that belongs to its own run, or an error that gives the reason.
 #include "results/checkpoint_file.hpp"
 
 #include <fmt/format.h>
@@ -119,7 +119,7 @@ TEST_F(CheckpointFile, IsRefusedWithAnyByteChanged) {
     EXPECT_THAT(refusal(), HasSubstr("damaged")) << at;
   }
   put("another" + whole.substr(7));
-  EXPECT_EQ(refusal(), "it is none of Syncopate's");
+  EXPECT_EQ(refusal(), "it is not a checkpoint of Syncopate");
 }
 
 TEST_F(CheckpointFile, IsRefusedToAnotherRunOrProgram) {

@@ -1,7 +1,8 @@
-"""The estimate of the best number of backups in results/paper/README.md follows from runs that are kept there.
+"""The estimate of the best number of backups in results/paper/README.md follows from the runs that are kept there.
 
-It is made as Chen et al. 2016 made theirs (Figure 6): steps to the target that were measured for some N, interpolated
-linearly, times the mean arrival of the N-th gradient, here by the order statistics of the power law that the file declares.
+It is computed as in Chen et al. 2016 (Figure 6): steps to the target, measured for some N and interpolated linearly,
+times the mean arrival of the N-th gradient. Here the mean arrival follows from order statistics of the power law in the
+file.
 """
 
 import csv
@@ -23,7 +24,7 @@ def rows_of(experiment):
 
 
 def mean_arrival(k, workers, minimum, shape):
-    """Of the k-th of so many that follow a power law: a ratio of Gamma functions."""
+    """The mean of the k-th of n times that follow a power law: a ratio of Gamma functions."""
     left = workers - k + 1
     logarithm = (math.lgamma(workers + 1) + math.lgamma(left - 1 / shape) - math.lgamma(left) -
                  math.lgamma(workers + 1 - 1 / shape))
@@ -42,7 +43,7 @@ def mean_and_half(values):
 
 
 def estimated():
-    """Of each number of backups the seeds' times."""
+    """The seeds' times for each number of backups."""
     plan = tomllib.loads((ROOT / "experiments/paper/backup_optimum.toml").read_text())
     delay, workers = plan["delays"][0], plan["cluster"]["workers"]
     steps = defaultdict(list)
@@ -78,7 +79,8 @@ class KeptEstimates(unittest.TestCase):
         self.assertIn("Estimated, {estimated} are best, measured {measured}.".format(**best), (KEPT / "README.md").read_text())
 
     def test_an_arrival_is_the_mean_of_the_order_statistic(self):
-        """Of one worker the mean of the law; of many the least is that of a law with as many times the shape."""
+        """For one worker it is the mean of the power law. The smallest of n times follows a power law with n times the
+        shape."""
         self.assertAlmostEqual(mean_arrival(1, 1, 1.2, 8.4), 1.2 * 8.4 / 7.4)
         self.assertAlmostEqual(mean_arrival(1, 32, 1.2, 8.4), 1.2 * 32 * 8.4 / (32 * 8.4 - 1))
 

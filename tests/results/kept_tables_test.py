@@ -1,5 +1,5 @@
-"""Tables of claims in results/paper/README.md are what `syncopate claims` prints now of the kept claims, and numbers of
-verdicts in the project's README.md are those of the same claims."""
+"""Tables of claims in results/paper/README.md equal the output of `syncopate claims` for the kept claims, and the
+project's README.md has the same numbers of verdicts."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def printed(folders):
 
 
 def sections():
-    """What stands below each heading of what `./dev paper --keep` writes."""
+    """The text below each heading of the part that `./dev paper --keep` writes."""
     written = (KEPT / "README.md").read_text().split(MARK, 1)[1].split("-->", 1)[1]
     parts = re.split(r"^### (.*)$", written, flags=re.MULTILINE)
     return {heading: text.strip() for heading, text in zip(parts[1::2], parts[2::2])}

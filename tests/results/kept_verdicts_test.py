@@ -1,10 +1,10 @@
-"""Verdicts that are kept in results/paper follow from the runs that are kept beside them.
+"""Kept verdicts in results/paper follow from the runs that are kept beside them.
 
-Each claim is judged anew here, from runs.csv, by another program than the one that judged it: the seeds' effects, their
-mean and interval (Student's t, by a table of quantiles), the sign-flip test by going through all choices of signs, and
-the verdict. What a row of runs.csv does not tell (times to an equal loss are read from evaluations) is named, and counted.
+This independent implementation judges each claim from runs.csv: the seeds' effects, their mean and interval (Student's
+t, by a table of quantiles), the sign-flip test by enumeration of all choices of signs, and the verdict. Claims that
+runs.csv cannot decide are named and counted (times to an equal loss, which need evaluations).
 
-With --write, verdicts in results/paper that were judged by another rule are judged again by this one, from the runs:
+With --write, verdicts in results/paper that were judged by another rule are replaced by those of this rule. Use this
 for kept results whose runs are gone.
 """
 
@@ -19,7 +19,7 @@ from collections import defaultdict
 from pathlib import Path
 
 KEPT = Path(os.environ.get("SYNCOPATE_KEPT", Path(__file__).resolve().parents[2] / "results/paper"))
-# By degrees of freedom: quantiles for a 95 % and a 90 % interval.
+# Quantiles of Student's t for 95 % and 90 % intervals, by degrees of freedom.
 QUANTILES = {1: (12.7062, 6.31375), 2: (4.30265, 2.91999), 3: (3.18245, 2.35336), 4: (2.77645, 2.13185),
              5: (2.57058, 2.01505), 6: (2.44691, 1.94318), 7: (2.36462, 1.89458), 9: (2.26216, 1.83311),
              11: (2.20099, 1.79588), 23: (2.06866, 1.71387)}
@@ -48,7 +48,7 @@ class Runs:
         self.rows = [row for row in rows if row["status"] == "finished" and row["clock"] == "virtual"]
 
     def column(self, key):
-        """Of a swept key; a method's own ones stand under a name of their own."""
+        """The column of a swept key; a method's own keys have columns of their own."""
         parts = key.split(".")
         own = "method." + ".".join(parts[2:])
         return key if key in self.keys else own if parts[0] == "methods" and own in self.keys else None
@@ -58,7 +58,7 @@ class Runs:
         return all(not column or row[column] == "" or is_same(row[column], value) for column, value in columns.items())
 
     def named(self, name, where=None):
-        """Rows of a method, or of a row of the table: "DropCompute, threshold_s = 0.07"."""
+        """The rows of a method, or of a row of the table, such as "DropCompute, threshold_s = 0.07"."""
         rows = [row for row in self.rows if row["method"] == name]
         if not rows:
             name, *values = name.split(", ")
@@ -93,7 +93,8 @@ def is_direction(claim):
 
 
 def effects_of(runs, rows, claim, against):
-    """A time to the target that some seed missed counts up to the first end of such a run, for a claim of a direction."""
+    """Restricted times for claims of a direction: if a seed missed the target, times count up to the first end of such
+    a run."""
     pairs = [(row, runs.beside(row, against)) for row in rows] if against else []
     missed = [number(row["end_time_s"]) for pair in pairs for row in pair if row[claim["measure"]] == ""]
     if claim["measure"] != "time_to_target_s" or not missed or not is_direction(claim):
@@ -136,7 +137,7 @@ def slopes(runs, claim):
 
 
 def effects(runs, claim):
-    """The seeds' numbers of each point."""
+    """The numbers of all seeds for each point."""
     if "order" in claim:
         difference = dict(claim, **{"as": "difference"})
         return [effects_of(runs, rows, difference, lower)
@@ -165,7 +166,7 @@ def sign_flip_p(values, bound):
 
 
 def verdict(values, criterion, effect_of):
-    """And the p of the sign flips, where they have a say."""
+    """The verdict, and p of the sign-flip test if it applies."""
     none = 1 if effect_of == "ratio" else 0
     mean, half = mean_and_half(values, 1 if "margin" in criterion else 0)
     low, high = mean - half, mean + half
@@ -188,7 +189,7 @@ def verdict(values, criterion, effect_of):
 
 
 def judged_anew(file):
-    """Of each claim the values of its points; none where runs.csv does not tell them, or there are no points."""
+    """Each claim with the values of its points; none if runs.csv does not contain them, or if there are no points."""
     runs = Runs(file.with_name("runs.csv"))
     for claim in json.loads(file.read_text())["claims"]:
         if not claim["points"] or claim["measure"] not in runs.measures:
@@ -196,7 +197,7 @@ def judged_anew(file):
             continue
         series = effects(runs, claim)
         assert len(series) == len(claim["points"]), claim["sentence"]
-        # Which one is a point's: rows of the file stand in an order of their own.
+        # Finds the values of a point by their mean, because rows of the file are in another order.
         yield claim, [min(series, key=lambda values, mean=point["mean"]: abs(sum(values) / len(values) - mean))
                       for point in claim["points"]]
 

@@ -122,7 +122,7 @@ TEST_F(LeaseTest, OfAProcessThatIsGoneIsTakenAtOnce) {
   EXPECT_THAT(names(), testing::IsEmpty()) << "also what the one before has left";
 }
 
-// The process number is used again, by this very process.
+// The earlier owner's process number has been assigned again, to this process.
 TEST_F(LeaseTest, OfAnEarlierProcessWithTheSameNumberIsTakenAtOnce) {
   LeaseNote note = foreign(3600);
   note.process = this_process();
@@ -235,7 +235,7 @@ TEST_F(LeaseTest, IsRefusedWithThePathWhereTheDirectoryIsGone) {
   }
 }
 
-// Whatever lies there: the observer waits no longer than for a lease that does not change.
+// Whatever is in place of the lease file, the observer waits no longer than for a lease that does not change.
 TEST_F(LeaseTest, WhatIsNoFileIsTakenAfterTheObserversTimeOut) {
   const auto put = [&](int kind) {
     const fs::path file = directory / "run.1";
@@ -307,7 +307,7 @@ TEST_F(LeaseTest, ItsNumberEndsWithAFaultThatNamesTheFile) {
     leases.take("run");
     FAIL();
   } catch (const ResultsDirectoryFault& fault) {
-    EXPECT_THAT(fault.what(), testing::StartsWith((directory / "run.999999999").string() + ": has the last number"));
+    EXPECT_THAT(fault.what(), testing::StartsWith((directory / "run.999999999").string() + ": has the largest number"));
   }
 }
 
@@ -321,7 +321,7 @@ TEST_F(LeaseTest, NamesThatAreNoLeasesAreLeftAlone) {
   EXPECT_EQ(names().size(), 8u);
 }
 
-// How often a run is tried if several processes know of its failures.
+// How often a run is tried if several processes record its failures.
 
 class FailedAttemptsTest : public testing::Test {
  protected:
@@ -415,7 +415,7 @@ TEST_F(FailedAttemptsTest, WhatIsNoRecordIsNone) {
   }
 }
 
-// A hidden name shows to whom a leftover belongs: by the identity of its process, not by a host's name.
+// A hidden name shows which process a leftover file belongs to. It contains the process's identity, not a host name.
 
 std::string named(const ProcessIdentity& process, std::string_view kind = partial_kind) {
   return hidden_sibling("folder/seed=1-0123abcd", kind, process).filename().string();

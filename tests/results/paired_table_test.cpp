@@ -1,4 +1,4 @@
-// Methods compared with one of them, from summaries made by hand.
+// Comparisons of methods with one method, from summaries made by hand.
 #include "results/paired_table.hpp"
 
 #include <gmock/gmock.h>
@@ -48,7 +48,8 @@ std::vector<const Measure*> named(const std::vector<std::string>& names) {
   return result;
 }
 
-// Seeds differ by points, the methods by a tenth of a point: paired by seed, the difference is nearly certain.
+// Seeds differ by whole points, but the methods only by a tenth of a point. Paired by seed, the difference is nearly
+// certain.
 TEST(PairedTable, WhatSeedsHaveInCommonCancels) {
   std::vector<FoundRun> runs;
   const std::vector<double> levels = {0.80, 0.85, 0.90}, gains = {0.0010, 0.0011, 0.0009};
@@ -98,7 +99,7 @@ TEST(PairedTable, NamesRowsWithoutACommonSeed) {
   const std::vector<PairedRow> paired = paired_rows(rows, "A", named({"final_test_accuracy"}));
   ASSERT_EQ(paired.size(), 2u);
   EXPECT_TRUE(paired[1].measures.empty());
-  EXPECT_THAT(paired_notes(paired, "A"), HasSubstr("Without a seed in common, and so without a difference: C.\n"));
+  EXPECT_THAT(paired_notes(paired, "A"), HasSubstr("No difference, because there is no common seed: C.\n"));
 }
 
 TEST(PairedTable, ComparesAtTheSamePoint) {
@@ -144,7 +145,7 @@ TEST(PairedTable, AMethodThatDoesNotVaryIsComparedWithEveryPoint) {
   EXPECT_EQ(paired_rows(result_rows(runs), "A", named({"final_test_accuracy"})).size(), 2u);
 }
 
-// Runs of two configurations with the same names, as after a change of the file.
+// Runs of two configurations have the same names, as after a change of the file.
 TEST(PairedTable, RowsThatWouldBeAlikeSayWhatDiffers) {
   const std::vector<FoundRun> runs = {run("A", 1, 0.8, {{"rate", "0.1"}}), run("A", 1, 0.7, {{"rate", "0.2"}})};
   std::vector<std::string> labels;
@@ -187,7 +188,8 @@ class TargetTimes : public testing::Test {
   std::vector<ResultRow> rows_;
 };
 
-// B missed the target once, after 60 s. C and D do not determine the horizon of the others' times, nor does B its own.
+// B missed the target once, after 60 s, and this determines the horizon of all rows that reached it. C and D have no
+// effect on the horizon.
 TEST_F(TargetTimes, HaveOneHorizonInAllRowsThatReachedIt) {
   add("A", 1, 20, 100);
   add("A", 2, 90, 100);
@@ -202,7 +204,7 @@ TEST_F(TargetTimes, HaveOneHorizonInAllRowsThatReachedIt) {
   for (const std::size_t reached_it : {0, 2}) EXPECT_EQ(rows[reached_it].measures.at(0).horizon_s, 60);
   EXPECT_DOUBLE_EQ(rows[2].measures.at(0).own.mean, 42.5);
   EXPECT_DOUBLE_EQ(rows[2].measures.at(0).other.mean, 40);  // 20 s, and 60 s instead of 90 s
-  EXPECT_THAT(paired_notes(rows, "A"), HasSubstr("restricted to 60 s, up to which"));
+  EXPECT_THAT(paired_notes(rows, "A"), HasSubstr("restricted means: times that are later than 60 s"));
 }
 
 // Each run of C lasted at least 78 s longer than A's run of the same seed took. The exact difference is unknown.
@@ -220,7 +222,7 @@ TEST_F(TargetTimes, ThatNoSeedReachedAreBoundsWithoutAStar) {
   EXPECT_THAT(text, HasSubstr("> 100 (0/3)  > +79.00"));
   EXPECT_THAT(text, Not(HasSubstr("*")));
   EXPECT_THAT(paired_notes(rows, "A"),
-              AllOf(HasSubstr("> T (0/n): no run reached the target"), Not(HasSubstr("restricted to"))));
+              AllOf(HasSubstr("> T (0/n): no run reached the target"), Not(HasSubstr("restricted means"))));
 }
 
 TEST_F(TargetTimes, AreNotComparedWithThoseOfAMethodThatNeverReachedIt) {
@@ -231,7 +233,7 @@ TEST_F(TargetTimes, AreNotComparedWithThoseOfAMethodThatNeverReachedIt) {
   const std::vector<PairedRow> rows = paired();
   EXPECT_TRUE(rows.at(0).measures.empty());
   EXPECT_THAT(paired_notes(rows, "A"),
-              HasSubstr("No time to the target is compared, since no run of \"A\" reached it: B.\n"));
+              HasSubstr("Times to the target are not compared, because no run of \"A\" reached it: B.\n"));
 }
 
 // Runs made without the sweep: the first two are at one of its points, the third is outside it.
@@ -264,7 +266,7 @@ TEST(PairedTable, SaysOfWhomNoTimeToTheTargetIsCompared) {
           TimeToTarget{0.8, {}, is_reached ? std::optional(7.0) : std::nullopt, {}, {}};
     }
   const std::vector<ResultRow> rows = result_rows(runs);
-  const char* const note = "No time to the target is compared, since no run of either side reached it: B.\n";
+  const char* const note = "Times to the target are not compared, because no run of either method reached it: B.\n";
   EXPECT_THAT(paired_notes(paired_rows(rows, "A", named({"time_to_target_s"})), "A"), HasSubstr(note));
   EXPECT_THAT(paired_notes(paired_rows(rows, "A", named({"final_test_accuracy"})), "A"), Not(HasSubstr("target")));
 }
@@ -294,7 +296,7 @@ TEST(PairedTable, RowsHaveLargeNumbersInShort) {
   for (const auto& [value, shown] : expected) EXPECT_EQ(label(value), "A, parameters = " + shown);
 }
 
-// Without randomness all seeds agree: there is no interval, and a star would say nothing.
+// Without randomness all seeds have the same difference, so there is no interval and no star.
 TEST(PairedTable, WhatIsTheSameForEverySeedIsExact) {
   std::vector<FoundRun> runs;
   for (const std::uint64_t seed : {1, 2, 3}) {
@@ -312,7 +314,7 @@ TEST(PairedTable, WhatIsTheSameForEverySeedIsExact) {
   EXPECT_THAT(text, HasSubstr("90  +10.00 (exact)"));
   EXPECT_THAT(text, HasSubstr("1.250 (exact)"));
   EXPECT_THAT(text, testing::Not(HasSubstr("*")));
-  EXPECT_THAT(paired_notes(paired, "A"), HasSubstr("(exact): it is the same for every seed"));
+  EXPECT_THAT(paired_notes(paired, "A"), HasSubstr("(exact): the difference is the same for every seed"));
 }
 
 TEST(TextTable, IsBrokenWhereItIsTooWide) {
@@ -394,7 +396,7 @@ Account communicating(double seconds) {
   return account;
 }
 
-// Two runs whose quantities all have different values, and one that failed, whose numbers mean nothing.
+// Two runs whose quantities all have different values, and a failed run, whose numbers mean nothing.
 std::vector<ComparedRun> three_runs() {
   ComparedRun first{.simulated = summary("a", 14, 56), .mpi = summary("of MPI", 8, 48)};
   first.simulated.sweep = {{"cluster.workers", "2"}};
@@ -494,8 +496,8 @@ TEST(Comparison, TablesHaveEveryValueInItsColumn) {
   const std::string markdown = comparison_markdown("e", "f.toml", runs, sixteenths, machine);
   EXPECT_THAT(markdown, HasSubstr("# e: simulated against MPI\n"));
   EXPECT_THAT(markdown, HasSubstr("./dev compare f.toml "));
-  EXPECT_THAT(markdown, HasSubstr("; 7 cores, P, load 1.5 when it began."));
-  EXPECT_THAT(markdown, HasSubstr("Bars: 6.25 % and 3.12 points."));
+  EXPECT_THAT(markdown, HasSubstr("; 7 cores, P, load 1.5 at the start."));
+  EXPECT_THAT(markdown, HasSubstr("Tolerances: 6.25 % and 3.12 points."));
   EXPECT_THAT(markdown, HasSubstr("\n| a, workers = 2, seed 3 | 0.875000 | 1.000000 | -12.50 | 43.75 | 37.50 | +6.25 | "
                                   "0.500 | 0.750 | 0.75 | 0.5 | (3.0e-03) | step time, drop rate |\n"
                                   "| b, seed 4 | 0.825000 | 0.800000 | +3.12 | 0.00 | 0.00 | +0.00 | - | - | - | - | "
@@ -527,12 +529,12 @@ TEST(Comparison, OverrunsUnderMpiAreSaid) {
   std::vector<ComparedRun> runs{compared(1, 1)};
   runs[0].simulated.emulated_micro_batches = runs[0].mpi.emulated_micro_batches = 100;
   runs[0].simulated.overruns = 60;
-  EXPECT_THAT(comparison_table(runs, {}), Not(HasSubstr("times are not those declared")));
+  EXPECT_THAT(comparison_table(runs, {}), Not(HasSubstr("took longer than their drawn durations")));
   runs[0].mpi.overruns = 50;
   for (const std::string& text : {comparison_table(runs, {}), comparison_markdown("e", "f", runs, {}, machine)})
-    EXPECT_THAT(text, HasSubstr("50.0 % of the micro-batches took longer than drawn"));
+    EXPECT_THAT(text, HasSubstr("50.0 % of the micro-batches took longer than their drawn durations"));
   runs[0].failure = "under MPI: a reason";
-  EXPECT_THAT(comparison_table(runs, {}), Not(HasSubstr("times are not those declared")));
+  EXPECT_THAT(comparison_table(runs, {}), Not(HasSubstr("took longer than their drawn durations")));
 }
 
 ComparedRun injected(double simulated_s, double mpi_s) {
@@ -554,7 +556,7 @@ TEST(Comparison, DeclaredTimesThatMpiReplacesByArithmeticAreNamedWithWhatToSet) 
   EXPECT_EQ(json["pace_note"], note);
   EXPECT_EQ(json["runs"][0]["replaced_micro_batch_s"], 0.01);
 
-  // No note if the two agree anyway, if nothing was replaced, or if a run was not compared.
+  // There is no note if the two clusters agree, if nothing was replaced, or if a run was not compared.
   ComparedRun emulated = injected(2.2, 1.0), failed = injected(2.2, 1.0);
   emulated.replaced_micro_batch_s.reset();
   failed.failure = "under MPI: a reason";
@@ -582,7 +584,7 @@ TEST(Comparison, ADeclaredNetworkThatMpiDoesNotHaveIsNamedWithWhatToSet) {
   const std::vector<ComparedRun> off{run_that_communicates("a", 1.2, 0.21, 0.01),
                                      run_that_communicates("b", 1.57, 0.58, 0.01)};
   const std::string note = network_note(off, bars);
-  for (const char* part : {"[network]", "b communicates for 0.58 s per step simulated, for 0.01 s under MPI",
+  for (const char* part : {"[network]", "b communicates for 0.58 s per step in the simulation, but 0.01 s under MPI",
                            "Set network.kind = \"free\"", "latency and bandwidth"})
     EXPECT_THAT(note, HasSubstr(part));
   EXPECT_THAT(comparison_table(off, bars), HasSubstr(note));
@@ -592,7 +594,7 @@ TEST(Comparison, ADeclaredNetworkThatMpiDoesNotHaveIsNamedWithWhatToSet) {
   // If communication costs something, it cannot be declared as free.
   const std::vector<ComparedRun> slower{run_that_communicates("a", 0.8, 0, 0.2)};
   EXPECT_THAT(network_note(slower, bars),
-              AllOf(HasSubstr("a communicates for 0 s per step simulated, for 0.2 s under MPI"),
+              AllOf(HasSubstr("a communicates for 0 s per step in the simulation, but 0.2 s under MPI"),
                     HasSubstr("latency and bandwidth"), Not(HasSubstr("free"))));
 }
 
@@ -632,7 +634,7 @@ TEST(Comparison, SeveralSeedsOfARowAreJudgedByTheirMeanErrors) {
   EXPECT_THAT(comparison_table(std::vector{runs[0]}, bars), Not(HasSubstr("over seeds")));
 }
 
-// The header is written out in NumPy's format 1.0: magic, version, length, a Python literal, blanks, a line feed.
+// The file has a header in NumPy's format 1.0: magic word, version, length, a Python literal, blanks, and a line feed.
 TEST(Comparison, ParametersAreInNumPysFormat) {
   const std::vector<float> values{1.0F, -2.5F, 3e-38F};
   const std::string bytes = npy({values});

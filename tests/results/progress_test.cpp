@@ -33,7 +33,7 @@ TEST(Progress, ClockTextReadsLikeAClock) {
   EXPECT_EQ(clock_text(3700), "1:01:40");
 }
 
-// The arithmetic counts, not the time that the clock has reached before it.
+// The share done depends on the arithmetic that is done, not on the time that the clock has reached ahead of it.
 TEST(Progress, ShareDoneKnowsEveryLimit) {
   RunPosition position;
   position.reached = {.step = 90, .time = Time{std::chrono::seconds(90)}, .samples = 90, .bytes = 90};
@@ -57,8 +57,8 @@ TEST(Progress, ClockTextTurnsAtFullMinutesAndHours) {
   EXPECT_EQ(clock_text(-5), "0:00");
 }
 
-// The remaining time is unknown until something is done. Then the progress of this run and of earlier runs determines
-// it.
+// The remaining time is unknown until some work is done. Then it is estimated from the progress of this run and of
+// earlier runs.
 TEST(Progress, WhatIsLeftIsKnownOnceSomethingIsDone) {
   syncopate::Run run;
   run.method = "A";

@@ -52,7 +52,7 @@ TEST(OverrunWarnings, NameTheFinishedRunsWhoseTimesAreNotThoseDeclared) {
   runs[1].overruns = runs[2].overruns = 5;
   runs[2].status = RunStatus::failed;
   EXPECT_EQ(overrun_warnings(runs),
-            "B, seed 2: times are not those declared: 10.0 % of the micro-batches took longer than drawn\n");
+            "B, seed 2: 10.0 % of the micro-batches took longer than their drawn durations, so times are too long\n");
 }
 
 // If all runs have unshared links, the note does not list names.
@@ -141,7 +141,7 @@ TEST(ResultTable, CensorsTheTimeToTargetAsSoonAsOneSeedDidNotReachIt) {
 
 TEST(ResultTable, SaysThatNobodyReachedTheTarget) {
   const RunSummary nobody[] = {finished("A", 1, 0.9, {}), finished("B", 1, 0.8, {})};
-  EXPECT_THAT(result_table(nobody), HasSubstr("\nNo run reached the target: > T (0/n): "));
+  EXPECT_THAT(result_table(nobody), HasSubstr("\nNo run reached the target. > T (0/n): "));
   const RunSummary one[] = {finished("A", 1, 0.9, 10.0), finished("B", 1, 0.8, {})};
   EXPECT_THAT(result_table(one), Not(HasSubstr("No run reached")));
 }
@@ -287,7 +287,7 @@ TEST(ResultTable, ShowsTheFormulasStepTimeInBracketsWhereAMethodHasOne) {
   EXPECT_THAT(table, HasSubstr("0.1000 (-)"));
 }
 
-// The table names the law behind each time in brackets; methods with the same law share a line.
+// Notes name the formula of each time in brackets. Methods with the same formula share a line.
 TEST(ResultTable, FormulasAreNamedBelowTheTable) {
   std::vector<RunSummary> runs{finished("A", 1, 0.9, 10.0), finished("A", 2, 0.9, 10.0), finished("B", 1, 0.9, 10.0),
                                finished("C", 1, 0.9, 10.0), finished("D", 1, 0.9, 10.0)};
@@ -314,8 +314,9 @@ TEST(ResultTable, FormulasAreNamedBelowTheTable) {
   runs[2].predicted[0].prediction.formula = "sampled law";
   EXPECT_THAT(result_table(runs), Not(HasSubstr("the run's own steps"))) << "by no name is a formula known";
   runs[2].predicted[0].prediction.is_sampled = true;
-  EXPECT_THAT(result_table(runs), HasSubstr("\n(formula) by sampled law: B\n\"sampled\": by the delays of up to 512 of "
-                                            "the run's own steps"));
+  EXPECT_THAT(result_table(runs),
+              HasSubstr("\n(formula) by sampled law: B\n\"sampled\": the formula uses the delays of up to 512 of "
+                        "the run's own steps"));
   runs[2].predicted[0].prediction.formula = "sampled E[T]";
   EXPECT_THAT(result_table(runs),
               HasSubstr("\nE[T]: the expected time of the slowest worker's step, without drops.\n"));
@@ -356,7 +357,8 @@ FoundRun run(const std::string& method, const Sweep& sweep, std::uint64_t seed, 
   return found;
 }
 
-// Three seeds around the mean, with deviations that all methods share, and additional ones of `spread` for this method.
+// Adds three seeds around the mean. Their deviations are equal for all methods, except for additional ones of size
+// `spread`.
 void add(std::vector<FoundRun>& runs, const std::string& method, const Sweep& sweep, double mean, double spread = 0) {
   const std::vector<double> common = {-0.02, 0.0, 0.02}, own = {1, -2, 1};
   for (std::size_t i = 0; i < 3; ++i) runs.push_back(run(method, sweep, i + 1, mean + common[i] + spread * own[i]));
@@ -386,7 +388,7 @@ TEST(Ranking, HasTheBestFirstAtEachPoint) {
   EXPECT_THAT(methods(found[1]), ElementsAre("A", "B"));
 }
 
-// For a measure of which less is better.
+// Also tests a measure whose smaller values are better.
 TEST(Ranking, FollowsTheMeasure) {
   std::vector<FoundRun> runs;
   add(runs, "A", {}, 0.8);
@@ -395,7 +397,8 @@ TEST(Ranking, FollowsTheMeasure) {
   const std::vector<ResultRow> rows = result_rows(runs);
   EXPECT_THAT(methods(rankings(rows, *measure_named("final_test_loss")).at(0)), ElementsAre("B", "A"));
   EXPECT_THAT([&] { rankings(rows, *measure_named("drop_rate")); },
-              testing::ThrowsMessage<std::invalid_argument>("of drop_rate neither more nor less is better"));
+              testing::ThrowsMessage<std::invalid_argument>(
+                  "cannot rank by drop_rate: neither larger nor smaller values are better"));
   EXPECT_THAT([&] { rankings(rows, *measure_named("final_validation_loss")); },
               testing::ThrowsMessage<std::invalid_argument>("no run has final_validation_loss"));
 }
@@ -415,7 +418,7 @@ TEST(Ranking, TellsWhoIsBehindAndWhoMayNotBe) {
   EXPECT_THAT(ranking_table(found, accuracy()).text(), HasSubstr("-1.000 ["));
 }
 
-// Whether such a row is behind is unknown, which is not a tie.
+// It is unknown whether a row without common seeds is behind. This is not a tie.
 TEST(Ranking, SaysWhichHaveNoSeedInCommon) {
   const std::vector<FoundRun> runs = {run("A", {}, 1, 0.8), run("A", {}, 2, 0.8), run("B", {}, 3, 0.7),
                                       run("B", {}, 4, 0.7)};
@@ -444,7 +447,7 @@ TEST(Ranking, PutsRowsWhereTheyBelong) {
   EXPECT_THAT(ranking_table(found, accuracy()).text(), HasSubstr("C, threshold_s = 2"));
 }
 
-// A run of the first seed only, with another number of workers: it is no row at the sweep's points.
+// A run of the first seed with another number of workers is not at any point of the sweep.
 TEST(Ranking, PutsRowsBesideTheSweepAtPointsOfTheirOwn) {
   std::vector<FoundRun> runs;
   for (const char* const workers : {"8", "16"}) {

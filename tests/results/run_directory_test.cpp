@@ -205,7 +205,7 @@ TEST_F(RunDirectoryTest, IsOneOfItsWritersWhenSeveralProcessesWriteIt) {
   EXPECT_EQ(read(directory_ / "one"), read(directory_ / "two"));
 }
 
-// Eight writers at once, each at a different point of its work.
+// Eight processes write at once and are interrupted at different points of their work.
 TEST_F(RunDirectoryTest, IsWholeAndAloneWhenTheUserInterruptsItsWriter) {
   const std::string old_text(200'000, 'o');
   const std::string new_text(200'000, 'n');
@@ -314,7 +314,7 @@ TEST_F(RunDirectoryTest, CannotBeWhereNobodyMayWrite) {
   EXPECT_THROW(require_usable("/proc/syncopate", runs_), ResultsDirectoryFault);
 }
 
-// Below the directory that --results names, which may itself be a link.
+// Applies to directories below that of --results. That directory itself may be a link.
 TEST_F(RunDirectoryTest, IsNotUsableWhereALinkLeadsElsewhere) {
   const fs::path elsewhere = results_.string() + "-elsewhere",
                  experiment = experiment_directory(results_, "Quick Start");
@@ -370,7 +370,7 @@ TEST_F(RunDirectoryTest, WithoutPermissionIsNotUsable) {
       return 2;
     }
   };
-  // Root may do everything, so the check runs as nobody.
+  // Root may write everywhere, so the check runs as user `nobody`.
   const pid_t child = fork();
   if (child == 0) _exit(getuid() == 0 && setuid(65534) != 0 ? 3 : check());
   int status = 0;
@@ -421,7 +421,7 @@ TEST_F(RunFiles, AsTheyWereWrittenAreWhole) {
 
 TEST_F(RunFiles, ThatAreEmptiedAreNamed) {
   write("metrics.csv", "");
-  EXPECT_EQ(damage_of(directory_), place("metrics.csv") + "has 0 bytes, where 9 were written");
+  EXPECT_EQ(damage_of(directory_), place("metrics.csv") + "has 0 bytes, but 9 were written");
 }
 
 TEST_F(RunFiles, WithAnotherDigitAreNamed) {
@@ -503,7 +503,7 @@ TEST_F(PublishedDirectory, WhatIsNotDoneIsReplaced) {
   EXPECT_EQ(entries(), 1u);
 }
 
-// Another process publishes below the same directory.
+// Another process that publishes a run below the same directory holds the lock.
 TEST_F(PublishedDirectory, WaitsForWhoHasLockedTheDirectoryAbove) {
   fs::create_directories(above_);
   auto other = std::make_unique<Descriptor>(above_, O_RDONLY | O_DIRECTORY);

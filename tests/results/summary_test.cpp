@@ -184,7 +184,7 @@ TEST(Summary, AModelThatIsNotFiniteIsNeitherTheBestNorAtTheTarget) {
   EXPECT_FALSE(summary.time_to_target->time_s.has_value());
 }
 
-// If there are totals, they reach further than rounds and evaluations. A diverged run ends where its rows end.
+// Totals include what comes after the last row, so they replace sums over rows. A diverged run ends with its last row.
 TEST(Summary, TotalsReplaceWhatRoundsSay) {
   RunTotals all = totals();
   all.end = Time{milliseconds(3500)};
@@ -420,7 +420,7 @@ TEST(Recorded, CoversWhatAsksForNothingElse) {
   EXPECT_TRUE(covers(all, {.trace_seconds = 9, .trace_events = 9}));
 }
 
-// summary.json and metadata.json: every value is written under its name and read back to its place.
+// summary.json and metadata.json: every value is written under its name and read back correctly.
 
 TEST(SummaryJson, AccountsForEveryWorkerSecond) {
   const RunTotals all = totals();
@@ -463,7 +463,7 @@ TEST(SummaryJson, SaysWhereTimesAreNotThoseDeclared) {
   summary.overruns = 32;
   json = nlohmann::json::parse(to_json(summary));
   EXPECT_EQ(json["overruns"]["warning"],
-            "times are not those declared: 3.2 % of the micro-batches took longer than drawn");
+            "3.2 % of the micro-batches took longer than their drawn durations, so times are too long");
   const auto again = summary_from_json(to_json(summary));
   ASSERT_TRUE(again);
   EXPECT_EQ(again->overrun_warning(), summary.overrun_warning());
@@ -566,7 +566,7 @@ TEST(SummaryJson, EveryValueStandsUnderItsOwnName) {
     "staleness": {"mean": 0.75, "max": 2, "histogram": [4, 2, 2]},
     "mean_squared_gradient_norm": 0.03125,
     "overruns": {"micro_batches": 32, "of": 1000, "excess_s": 0.375,
-                 "warning": "times are not those declared: 3.2 % of the micro-batches took longer than drawn"},
+                 "warning": "3.2 % of the micro-batches took longer than their drawn durations, so times are too long"},
     "recorded": {"trace": {"seconds": 2.25, "events": 77}, "durations": true, "parameters": true}
   })"));
 }

@@ -42,7 +42,7 @@ TEST(Verdict, GoesByTheWholeInterval) {
   EXPECT_EQ(verdict(within, Interval{0.5, 2}), Verdict::inconclusive);
 }
 
-// A difference of exactly 0 is no difference, however certain it is.
+// A difference of exactly 0 is not above or below 0, even if it is certain.
 TEST(Verdict, OfNoEffectIsNotReproduced) {
   EXPECT_EQ(verdict({.above = 0.0}, Interval{0, 0}), Verdict::not_reproduced);
   EXPECT_EQ(verdict({.below = 0.0}, Interval{0, 0}), Verdict::not_reproduced);
@@ -180,7 +180,8 @@ TEST_F(Claims, AreInconclusiveWhereSignFlipsDoNotAgreeWithTheInterval) {
   EXPECT_EQ(result.reason, "the interval excludes one answer, sign flips of the 6 seeds do not: p = 0.062");
 }
 
-// Each verdict has its own bounds: all six differences are clearly above -0.002, and 0.002 is not in doubt either.
+// The sign-flip test concerns only the bounds on which the verdict depends. All six differences are clearly above
+// -0.002 and below 0.002.
 TEST_F(Claims, SignFlipsAreAskedAboutTheBoundsThatTheVerdictRestsOn) {
   add("A", "8", {1, 1, 1, 1, 1, 1});
   add("B", "8", {0.9998, 0.9986, 1.0, 0.9994, 0.9976, 0.9981});

@@ -1,4 +1,4 @@
-"""When a build says that the program differs from its commit: results carry that as "changed"."""
+"""When a build records that the program differs from its commit. Results then mark the commit as "changed"."""
 
 import os
 import subprocess

@@ -66,7 +66,7 @@ TEST(Pages, EachFolderHasOne) {
 // Links are relative to the page's own folder, as in a browser.
 bool links_to(const fs::path& page, const std::string& name) { return fs::exists(source / page.parent_path() / name); }
 
-// Names may also be relative to the root. The files of the worked example lie beside its test.
+// Names may also be relative to the root. The files of the worked example are in the folder of its test.
 bool names(const fs::path& page, const std::string& name) {
   return links_to(page, name) || fs::exists(source / name) || fs::exists(source / "tests/worked_example" / name);
 }

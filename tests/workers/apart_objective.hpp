@@ -1,5 +1,5 @@
-// The pull objective with separate gradients. It records which lists of micro-batches shared a pass, and how many of
-// them were made as vectors.
+// PullObjective with separate gradients for the micro-batches of a pass. It records which micro-batches shared a pass,
+// and how many gradients were made as vectors.
 #pragma once
 
 #include <atomic>

@@ -114,7 +114,7 @@ TEST(Augmentation, IsTheSamplesInAnyBatchAndAnotherInEachEpoch) {
   EXPECT_NE(meet(*dataset, {9}, {0}, 2).image(0), alone.image(0));
 }
 
-// A change that is added later does not alter the draws of the others.
+// Each kind of augmentation has its own draws, so switching on another kind does not change them.
 TEST(Augmentation, EachChangeHasDrawsOfItsOwn) {
   for (std::int64_t epoch = 0; epoch < 20; ++epoch) {
     const auto cropped = meet(*augmented(stored(), {.crop = 2}), {4}, {epoch}).image(0);
@@ -230,7 +230,7 @@ TEST_F(AugmentationSettings, OfNothingIsNone) {
   EXPECT_FALSE(read_augmentation(training).changes_samples());
 }
 
-// So it can be switched off for a method, and swept.
+// Zeros switch augmentation off, for a method or at a point of a sweep.
 TEST_F(AugmentationSettings, OfAllZerosIsNone) {
   SettingsDocument document(
       parse_toml("augmentation = { crop = 0, rotate_degrees = 0, zoom = 0, mixup = 0 }", "a.toml"));

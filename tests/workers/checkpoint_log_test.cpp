@@ -1,4 +1,5 @@
-// A replay computes nothing before its position, and all values that are alive there are as they were.
+// When a run is replayed from a checkpoint, nothing before the checkpoint's position is computed again, and all values
+// that exist at that position are as they were.
 #include "workers/training/checkpoint_log.hpp"
 
 #include <gmock/gmock.h>

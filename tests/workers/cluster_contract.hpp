@@ -1,9 +1,9 @@
-// The contract of every cluster, whatever its clock: one suite, run on the simulated cluster and, under mpirun with
+// The contract of every cluster, for any clock: one suite, which runs on the simulated cluster and, under mpirun with
 // several numbers of ranks, on the MPI cluster. Inputs are chosen so that the right answer is a closed formula of rank
 // and size. Under MPI each program runs in its own process, so each checks only what it sees itself.
 //
-// Other programs may use the cores. Nevertheless a sleep ends no earlier than requested, accounts add up, and
-// everything in a call lies between the clock's readings before and after it.
+// Tests must pass while other programs use the cores. They only assume that a sleep ends no earlier than requested,
+// that accounts add up, and that times booked in a call are between the clock's readings before and after it.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -28,8 +28,8 @@
 
 namespace syncopate {
 
-// The gradient of micro-batch (w, s, i) is (w + 1)(j + 1) + 8 s + i in component j, everywhere; the
-// normalisation buffers after it are (w + 1, 8 s + i). All small integers, exact in float32.
+// At any parameters, the gradient of micro-batch (w, s, i) is (w + 1)(j + 1) + 8 s + i in component j. The
+// normalisation buffers after it are (w + 1, 8 s + i). All are small integers, which are exact in float32.
 class KnownObjective : public Objective {
  public:
   static constexpr std::size_t size = 5;
@@ -96,7 +96,7 @@ class LongStep : public DelayProcess {
   Step step_;
 };
 
-// Micro-batch i takes i times this longer.
+// Adds i times this time to micro-batch i.
 class DelayByIndex : public DelayProcess {
  public:
   explicit DelayByIndex(double delay_s) : delay_s_(delay_s) {}
@@ -132,11 +132,11 @@ struct ClusterKind {
   int participants = 1;  // ranks, or the participants that they represent
   std::function<std::unique_ptr<Cluster>(const ContractSetup&)> make;
   bool every_program_is_here = true;  // false: one participant per process
-  // The largest allowed delay of an event; a longer one is a fault.
+  // The largest allowed delay of an event; a longer delay is a fault.
   Duration tolerance{};
-  // The time that may pass between a reading of the clock and the begin of the next call.
+  // The time that may pass between a reading of the clock and the start of the next call.
   Duration hesitation{};
-  // The time between the last arrival at a collective and the time in its agreement.
+  // The time from the last arrival at a collective to the time in its agreement.
   Duration agreed_after{};
 
   friend std::ostream& operator<<(std::ostream& out, const ClusterKind& kind) { return out << kind.name; }
@@ -232,5 +232,5 @@ inline void expect_near(const std::vector<float>& found, const std::vector<float
 #include "tests/workers/cluster_contract_started.hpp"
 #include "tests/workers/cluster_contract_sums.hpp"
 
-// After the records.
+// Must come after cluster_contract_records.hpp.
 #include "tests/workers/cluster_contract_outages.hpp"

@@ -7,8 +7,8 @@ TEST_P(ClusterContract, EveryWorkerSecondIsBookedExactlyOnce) {
   const int n = participants();
   base_s = 0.1;
   const Duration cut = from_seconds(0.08);
-  std::vector<Duration> cutting(static_cast<std::size_t>(n));  // time in micro-batches that are cut; of the workers
-                                                               // here
+  std::vector<Duration> cutting(static_cast<std::size_t>(n));  // time in micro-batches that are cut off, for workers of
+                                                               // this process
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
     for (int round = 0; round < 3; ++round) {
       Gradient sum = gradient(cluster, self, 1 + self.value % 3);  // unequal work, so that some wait
@@ -26,7 +26,7 @@ TEST_P(ClusterContract, EveryWorkerSecondIsBookedExactlyOnce) {
     const Duration computed = (3 * (1 + w % 3) + (w == n - 1 ? 1 : 0)) * from_seconds(base_s);
     EXPECT_GE(account[Activity::compute], computed);
     EXPECT_LE(account[Activity::compute], computed + tolerance());
-    // The time before a micro-batch begins is not lost with it.
+    // If a micro-batch is discarded, the time before it began is not discarded.
     EXPECT_GE(account[Activity::compute] + account[Activity::discarded], computed + 3 * cut);
     EXPECT_GE(account[Activity::discarded], 3 * (cut - hesitation()));
     const Duration cutting_here = cutting[static_cast<std::size_t>(w)];
@@ -58,11 +58,11 @@ TEST_P(ClusterContract, ADeadlineStopsTheMicroBatchThatCrossesIt) {
     }
     EXPECT_GE(cluster.now(self), deadline);
     EXPECT_LE(cluster.now(self), deadline + tolerance());
-    // After the deadline nothing begins, and no time passes.
+    // After the deadline no micro-batch begins, and no time passes.
     const Time after = cluster.now(self);
     EXPECT_FALSE(compute(cluster, self, {self, 0, 1}, Deadline(deadline)));
     EXPECT_LE(cluster.now(self), after + tolerance());
-    // With preemption between micro-batches, a started one finishes and counts.
+    // With preemption between micro-batches, a started micro-batch finishes and counts.
     const Deadline soon(cluster.now(self) + from_seconds(0.05), Preempt::microbatch);
     const Time start = cluster.now(self);
     EXPECT_TRUE(compute(cluster, self, {self, 0, 7}, soon));

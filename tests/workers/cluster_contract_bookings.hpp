@@ -1,18 +1,18 @@
-// Waiting and communication, call by call: a wait ends with the last arrival, or when the message is sent; the rest is
-// communication. And the counts of each collective.
+// How each call books waiting and communication: a wait ends with the last arrival, or when the message is sent; the
+// remaining time is communication. Also tests the counts of each collective.
 #pragma once
 
 namespace syncopate {
 
 class BookingContract : public ClusterContract {
  protected:
-  static constexpr double late_s = 0.1;  // by how much the last arrival is later than the others
+  static constexpr double late_s = 0.1;  // seconds by which the last arrival is later than the others
 
-  // Readings of the clock around the calls of one worker. Workers in other processes have none here.
+  // Readings of the clock around the calls of one worker. They are empty for workers in other processes.
   struct Seen {
     bool is_here = false;
     Duration until_last{};  // from before each call until the last arrival
-    Duration after_last{};  // from there to the end of the call
+    Duration after_last{};  // from the last arrival to the end of the call
     Time end = start_time;
   };
 
@@ -92,7 +92,7 @@ TEST_P(BookingContract, ABroadcastWaitsForTheLastAndThenCommunicates) {
   });
   expect_booked(totals);
   EXPECT_EQ(totals.collectives, 2);
-  EXPECT_EQ(totals.bytes, Bytes{2 * (participants() - 1) * payload});  // the model once to each of the others
+  EXPECT_EQ(totals.bytes, Bytes{2 * (participants() - 1) * payload});  // the model once to each other worker
 }
 
 TEST_P(BookingContract, ABarrierWaitsForTheLastAndThenCommunicates) {
@@ -102,10 +102,10 @@ TEST_P(BookingContract, ABarrierWaitsForTheLastAndThenCommunicates) {
   EXPECT_EQ(totals.bytes, Bytes{0});
 }
 
-// The gathering itself returns no time. Workers gather the time before their calls.
+// An all-gather returns no time, so workers gather the times before their calls.
 TEST_P(BookingContract, AnAllGatherWaitsForTheLastAndThenCommunicates) {
   const int n = participants();
-  std::vector<Duration> earlier(static_cast<std::size_t>(n));  // than the last one; of the workers here
+  std::vector<Duration> earlier(static_cast<std::size_t>(n));  // before the last one's arrival
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
     if (self.value == n - 1) idle_until(cluster, self, start_time + from_seconds(late_s));
     const Time before = cluster.now(self);
@@ -121,10 +121,10 @@ TEST_P(BookingContract, AnAllGatherWaitsForTheLastAndThenCommunicates) {
     EXPECT_GE(account[Activity::wait], earlier[w] - hesitation()) << "worker " << w;
   }
   EXPECT_EQ(totals.collectives, 1);
-  EXPECT_EQ(totals.bytes, Bytes{(n - 1) * 8 * n});  // all numbers to each of the others
+  EXPECT_EQ(totals.bytes, Bytes{(n - 1) * 8 * n});  // all numbers to each other worker
 }
 
-// The last worker sends late. A second message contains its clock's readings around the first.
+// The last worker sends late. Its second message contains its readings of the clock around the first message.
 TEST_P(BookingContract, AReceiveWaitsUntilTheMessageIsSentAndThenCommunicates) {
   const int n = participants();
   struct Receiver {
@@ -173,7 +173,7 @@ TEST_P(BookingContract, AReceiveWaitsUntilTheMessageIsSentAndThenCommunicates) {
   EXPECT_EQ(totals.bytes, Bytes{(n - 1) * (payload + 2 * 8)});
 }
 
-// The last worker completes the quorum. Nobody is late.
+// The last worker completes the quorum. No worker is late.
 TEST_P(BookingContract, APartialAllReduceWaitsForItsQuorumAndThenCommunicates) {
   const int n = participants();
   const RunTotals totals = run_twice([&](Cluster& cluster, Rank self) {

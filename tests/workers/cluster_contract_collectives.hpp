@@ -6,7 +6,7 @@ namespace syncopate {
 TEST_P(ClusterContract, AllReduceGivesEveryWorkerTheSumOfAllGradientsAndBuffers) {
   const int n = participants();
   run(n, [&](Cluster& cluster, Rank self) {
-    // Worker w brings micro-batches 0 and 1: (w + 1)(j + 1) and (w + 1)(j + 1) + 1.
+    // Worker w contributes micro-batches 0 and 1: (w + 1)(j + 1) and (w + 1)(j + 1) + 1.
     Gradient sum = gradient(cluster, self, 2);
     const AgreedProgress agreed =
         cluster.all_reduce_sum(self, sum, {}, {.kept = 2, .planned = 2, .step = 1, .period = 1}, here());
@@ -26,7 +26,7 @@ TEST_P(ClusterContract, AllReduceGivesEveryWorkerTheSumOfAllGradientsAndBuffers)
 TEST_P(ClusterContract, WorkersMayBringDifferentNumbersOfMicroBatchesOrNone) {
   const int n = participants();
   run(n, [&](Cluster& cluster, Rank self) {
-    for (int round = 0; round < 3; ++round) {  // worker w brings (w + round) mod 2 micro-batches of step `round`
+    for (int round = 0; round < 3; ++round) {  // worker w contributes (w + round) mod 2 micro-batches
       Gradient sum = gradient(cluster, self, (self.value + round) % 2, round);
       cluster.all_reduce_sum(self, sum, {}, {.kept = sum.micro_batches(), .planned = 1}, here());
       std::vector<float> expected(KnownObjective::size, 0.0f);
@@ -91,12 +91,12 @@ TEST_P(ClusterContract, NobodyLeavesABarrierBeforeTheLastHasEntered) {
   const int n = participants();
   base_s = 0.02;
   run(n, [&](Cluster& cluster, Rank self) {
-    gradient(cluster, self, self.value);  // worker w comes after w micro-batches
+    gradient(cluster, self, self.value);  // worker w arrives after w micro-batches
     const Time entered = cluster.now(self);
     const AgreedProgress agreed = cluster.barrier(self, here());
     EXPECT_GE(agreed.time, entered);
     EXPECT_GE(cluster.now(self), agreed.time);
-    EXPECT_GE(cluster.now(self), start_time + (n - 1) * from_seconds(base_s));  // the last one's arrival
+    EXPECT_GE(cluster.now(self), start_time + (n - 1) * from_seconds(base_s));  // arrival of the last worker
   });
 }
 
@@ -108,7 +108,7 @@ TEST_P(ClusterContract, AgreementsAreTheSameOnAllWorkers) {
       const AgreedProgress agreed = cluster.all_reduce_sum(
           self, sum, {}, {.kept = 1 + self.value % 2, .planned = 2, .step = round, .period = 1}, here());
       EXPECT_EQ(agreed.micro_batches, round * (n + n / 2));
-      // The others send their agreed time to worker 0, in nanoseconds, in a message's step.
+      // The other workers send their agreed time (in nanoseconds) to worker 0, as the step of a message.
       if (self.value > 0) {
         cluster.send(self, Rank{0},
                      {.step = agreed.time.time_since_epoch().count(), .gradient = {}, .kind = Message::Kind::gradient},
@@ -125,7 +125,7 @@ TEST_P(ClusterContract, AgreementsAreTheSameOnAllWorkers) {
   });
 }
 
-// The observer of worker 0's process receives the rows.
+// Only the observer of worker 0's process receives the rows.
 TEST_P(ClusterContract, RoundsTellStepsPeriodsKeptDroppedAndBytes) {
   struct Rounds : RunObserver {
     std::vector<StepRow> rounds;

@@ -1,4 +1,4 @@
-// Messages: order, contents, time-outs, and the end of those who could send.
+// Messages: order, contents, time-outs, and receives after all possible senders have ended.
 #pragma once
 
 namespace syncopate {
@@ -28,7 +28,7 @@ TEST_P(ClusterContract, MessagesOfOneSenderArriveInOrderWithTheirContents) {
           expected[j] += KnownObjective::component({message->from, k, i}, j);
       EXPECT_EQ(training.values(message->gradient), expected);
     }
-    EXPECT_FALSE(cluster.receive(self, {}, never, here()));  // all others have ended
+    EXPECT_FALSE(cluster.receive(self, {}, never, here()));  // all other workers have ended
   });
 }
 
@@ -72,7 +72,7 @@ TEST_P(ClusterContract, AReceiveEndsAtItsTimeWhenNothingComes) {
       EXPECT_GE(cluster.now(self), until);
     }
     EXPECT_LE(cluster.now(self), until + tolerance());
-    cluster.barrier(self, here());  // until here all were alive and could have sent
+    cluster.barrier(self, here());  // until here all workers were running and could have sent
   });
 }
 
@@ -145,7 +145,7 @@ TEST_P(ClusterContract, TheEndOfTheServerEndsTheRun) {
   }
 }
 
-// Messages of other senders keep their order while those of one sender are received.
+// While messages of one sender are received, those of other senders keep their order.
 TEST_P(ClusterContract, AReceiveFromOneSenderLeavesTheOthersInOrder) {
   const int n = participants();
   run(n, [&](Cluster& cluster, Rank self) {
@@ -156,7 +156,7 @@ TEST_P(ClusterContract, AReceiveFromOneSenderLeavesTheOthersInOrder) {
       return message ? std::pair(message->from.value, static_cast<int>(message->step.value())) : std::pair(-1, -1);
     };
     if (self.value > 0) {
-      // In turn: each waits until the one before it has sent.
+      // Workers send in turn: each waits until the one before it has sent.
       if (self.value > 1) {
         EXPECT_EQ(hear(self.value - 1), std::pair(self.value - 1, 0));
       }
@@ -211,7 +211,7 @@ TEST_P(ClusterContract, NumbersTravelWithAMessageAndCostEightBytesEach) {
   EXPECT_EQ(totals.bytes, Bytes{3 * 8 + 0 + payload + 8});
 }
 
-// In a time-only run, or for a gradient without micro-batches, only the kind is visible.
+// In a time-only run, or for a gradient without micro-batches, a message shows only its kind.
 TEST_P(ClusterContract, AMessageIsOfTheKindThatItWasSentAs) {
   using Kind = Message::Kind;
   const int n = participants();
@@ -244,7 +244,7 @@ TEST_P(ClusterContract, AMessageIsOfTheKindThatItWasSentAs) {
   });
 }
 
-// A server books the sender's cost of a difference; its bytes are those of the difference alone.
+// The server counts the micro-batches that were computed for a difference of models. Bytes count only the difference.
 TEST_P(ClusterContract, ADifferenceSaysHowMuchHasBeenComputedForIt) {
   const int n = participants();
   const auto model = training.initial_state();
@@ -267,7 +267,7 @@ TEST_P(ClusterContract, ADifferenceSaysHowMuchHasBeenComputedForIt) {
   EXPECT_EQ(totals.bytes, payload);
 }
 
-// Five parameters in two slices: two and three. Values outside a slice do not matter.
+// Five parameters in slices of two and three. Values outside a slice have no effect.
 TEST_P(ClusterContract, ASliceOfAGradientOrModelIsWhatItSaysAndCostsNoMore) {
   const int n = participants();
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
@@ -370,8 +370,8 @@ TEST_P(ClusterContract, AMessageEndsAMicroBatchThatWaitsForNoMore) {
   }
 }
 
-// Worker 0 sends to the others after the second of their three micro-batches has been given up, and before the third
-// is.
+// Worker 0 sends to the other workers between two times: after their second of three micro-batches has been abandoned,
+// and before the third one is.
 TEST_P(ClusterContract, AMessageOrATimeEndsAMicroBatchWhicheverIsFirst) {
   const int n = participants();
   base_s = 0.4;

@@ -1,12 +1,12 @@
-// Outages: the same plan on every cluster, with the right bookings.
+// Outages: they happen as planned on every cluster, and their time is booked correctly.
 #pragma once
 
 namespace syncopate {
 
 class OutageContract : public RecordContract {
  protected:
-  // The second micro-batch, from 0.4 to 0.8 s, meets an outage from 0.6 to 1.0 s: worker 0 keeps its state, worker
-  // 1 loses it.
+  // An outage from 0.6 to 1.0 s interrupts the second micro-batch, which lasts from 0.4 to 0.8 s. Worker 0 keeps its
+  // state, worker 1 loses it.
   static constexpr double duration_s = 0.4;
   OutagePlan plan{1, {entry(0, false), entry(1, true)}};
 
@@ -62,7 +62,7 @@ TEST_P(OutageContract, AnOutagePausesAMicroBatchOrTakesIt) {
     EXPECT_EQ(account.total(), totals.end - start_time);
     expect_about(account[Activity::compute], 3 * base_s, w);
     expect_about(account[Activity::down], w < 2 ? duration_s : 0, w);
-    // Worker 1's part of the second micro-batch; less under MPI if it began late.
+    // Worker 1 loses the computed part of its second micro-batch; under MPI less, if the micro-batch began late.
     EXPECT_LE(account[Activity::discarded], w == 1 ? from_seconds(0.2) + tolerance() : Duration{});
     if (w == 1) {
       EXPECT_GT(account[Activity::discarded], Duration{});

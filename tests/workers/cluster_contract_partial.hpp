@@ -1,5 +1,5 @@
-// Partial all-reduces: who is in a round, who is late, and what happens to late gradients. Messages determine who may
-// arrive when; where workers wait in a round, times that differ by more than a second do.
+// Partial all-reduces: who is in a round, who is late, and what happens to late gradients. Tests control the order of
+// arrivals by messages or, while workers wait in a round, by times that differ by more than a second.
 #pragma once
 
 namespace syncopate {
@@ -77,11 +77,11 @@ TEST_P(PartialContract, AQuorumOfAllIsAnAllReduce) {
   }
 }
 
-// All workers except the last make the quorum. It arrives long after the others have ended, and its work since the
-// round does not prolong the run.
+// All workers except the last one form the quorum. The last worker arrives long after the others have ended, and its
+// work since the round does not prolong the run.
 TEST_P(PartialContract, WhoComesAfterTheQuorumIsLateAndGetsTheResultWithoutBeingInIt) {
   const int n = participants();
-  Time heard = start_time;  // time at the late worker, if it is here
+  Time heard = start_time;  // time at the late worker, if it is in this process
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
     const bool is_late = self.value == n - 1;
     if (is_late) {
@@ -121,7 +121,7 @@ TEST_P(PartialContract, ARoundCanWaitForOneWorkerWhoeverElseIsThere) {
   });
 }
 
-// Worker 0 makes four rounds alone. The others arrive between the third and the fourth.
+// Worker 0 makes four rounds alone. The other workers arrive between the third and the fourth round.
 TEST_P(PartialContract, LateGradientsAreDroppedAndResultsComeOldestFirst) {
   SeenRounds seen;
   observer = &seen;
@@ -168,8 +168,8 @@ TEST_P(PartialContract, LateGradientsAreDroppedAndResultsComeOldestFirst) {
   }
 }
 
-// Late gradients of the others are in the next round, although the others are not. Gradients that no round takes any
-// more are dropped.
+// The next round includes late gradients, although their workers are not in it. Gradients that arrive after the last
+// round are dropped.
 TEST_P(PartialContract, LateGradientsAreAddedToTheNextRound) {
   const int n = participants();
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
@@ -214,8 +214,8 @@ TEST_P(PartialContract, AnAccumulatedGradientIsBroughtWithTheNextOne) {
   });
 }
 
-// With random delays all workers are sometimes late. All get the same rounds, and every gradient is in one of them, or
-// arrives after the last.
+// With random delays all workers are sometimes late. All of them get the same rounds. Every gradient is in one round,
+// or arrives after the last one.
 TEST_P(PartialContract, EveryGradientIsInOneRoundAndAllGetTheSameRounds) {
   const int n = participants();
   constexpr int rounds = 40;
@@ -223,7 +223,7 @@ TEST_P(PartialContract, EveryGradientIsInOneRoundAndAllGetTheSameRounds) {
   for (const LateGradient late : {LateGradient::accumulate, LateGradient::drop}) {
     std::int64_t arrivals_of_all = 0, kept_of_all = 0;
     const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
-      std::vector<double> seen = {0, 0, 0};  // arrivals; a digest of the sums; their micro-batches
+      std::vector<double> seen = {0, 0, 0};  // number of arrivals, digest of the sums, micro-batches in the sums
       std::int64_t got = 0;
       while (got < rounds) {
         Gradient own = gradient(cluster, self, 1, static_cast<std::int64_t>(seen[0]++));
@@ -254,7 +254,7 @@ TEST_P(PartialContract, EveryGradientIsInOneRoundAndAllGetTheSameRounds) {
     EXPECT_EQ(kept, kept_of_all);
     EXPECT_EQ(kept + dropped, arrivals_of_all);
     if (late == LateGradient::accumulate) {
-      EXPECT_LT(dropped, 2 * n);  // only those that arrived after the last round
+      EXPECT_LT(dropped, 2 * n);  // only gradients that arrived after the last round
     }
   }
 }

@@ -1,4 +1,4 @@
-// Partial all-reduces and ends: workers that have ended, their remaining gradients, and the counts of these.
+// Partial all-reduces at the end of a run: workers that have ended, and the remaining gradients and their counts.
 #pragma once
 
 #include "tests/workers/cluster_contract_partial.hpp"
@@ -14,7 +14,7 @@ TEST_P(PartialContract, WorkersThatHaveEndedAreNotWaitedFor) {
     EXPECT_EQ(sums[0].contributors, n - 1);
     EXPECT_EQ(sums[0].arrived, n - 1);
     EXPECT_EQ(training.values(sums[0].sum), sum_of(0, n - 1, 0));
-    // The worker for which the next round would wait has ended: the first to arrive makes the round alone.
+    // The worker for which the next round would wait has ended, so the first worker to arrive makes the round alone.
     if (self.value > 0) hear(cluster, self, 0);
     const auto alone = arrive(cluster, self, 1, {.rank = Rank{n - 1}}, LateGradient::drop);
     for (int w = 1; self.value == 0 && w < n - 1; ++w) tell(cluster, self, w);
@@ -44,7 +44,7 @@ TEST_P(PartialContract, ARoundTakesPlaceWhenTheOneItWaitsForEnds) {
   });
 }
 
-// When all others have ended, nobody waits for a worker in a micro-batch that never ends.
+// Once all other workers have ended, the run does not wait for a worker in a micro-batch that never ends.
 TEST_P(PartialContract, TheRunEndsWithoutAWorkerThatNeverEnds) {
   const int n = participants();
   for (const int lost : {n - 1, 0}) {
@@ -72,7 +72,7 @@ TEST_P(PartialContract, TheRunEndsWithoutAWorkerThatNeverEnds) {
   }
 }
 
-// Both kinds of all-reduces, and received messages: an agreement in either kind contains the total moved by all.
+// With both kinds of all-reduces and received messages, an agreement of either kind contains the totals of all three.
 TEST_P(PartialContract, AnAgreementCountsWhatWasKeptAndSentInAllWays) {
   const int n = participants();
   run(n, [&](Cluster& cluster, Rank self) {
@@ -99,14 +99,14 @@ TEST_P(PartialContract, AnAgreementCountsWhatWasKeptAndSentInAllWays) {
   });
 }
 
-// If rounds do not wait for all workers, the run ends at the workers' last meeting, of whatever kind. A worker that
-// computes on after that has run ahead.
+// If rounds do not wait for all workers, the run ends at the last collective of any kind in which workers met. What a
+// worker computes after that does not prolong the run.
 TEST_P(PartialContract, TheRunEndsWhenWorkersHaveLastMet) {
   const int n = participants();
   base_s = 0.05;
   for (const std::string way : {"message", "barrier", "group", "partial all-reduce"}) {
     SCOPED_TRACE(way);
-    Time came = start_time, went_on = start_time;  // times of the workers here
+    Time came = start_time, went_on = start_time;  // times of workers in this process
     const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
       arrive(cluster, self, 0, {.quorum = n}, LateGradient::drop);
       gradient(cluster, self, 1, 1);
@@ -138,8 +138,9 @@ TEST_P(PartialContract, TheRunEndsWhenWorkersHaveLastMet) {
 }
 
 // A late gradient that remains at the end is dropped with all its planned micro-batches, not only with the computed
-// ones. If a round takes it, its uncomputed ones are dropped with that round. The others arrive after worker 0's first
-// round, with one micro-batch of three, and with none of two; then in time with all of one.
+// ones. If a round takes it, its uncomputed micro-batches are dropped with that round. Here the other workers arrive
+// after worker 0's first round, with one of three micro-batches and with none of two. Then they arrive in time with one
+// of one.
 TEST_P(PartialContract, WhatALateWorkerHadPlannedIsKeptOrDropped) {
   const int n = participants();
   for (const LateGradient late : {LateGradient::drop, LateGradient::accumulate})

@@ -1,12 +1,12 @@
-// Records of a run besides its totals: spans, which are the accounts in order, and durations of micro-batches. The
-// record is complete on rank 0 after the run.
+// Recordings of a run: spans, which are the accounts in the order of time, and durations of micro-batches. They are
+// complete on rank 0 after the run.
 #pragma once
 
 namespace syncopate {
 
 class RecordContract : public ClusterContract {
  protected:
-  // Runs, and compares the spans of all workers with their accounts. True if known, on rank 0.
+  // Runs, and compares the spans of all workers with their accounts. Returns true on rank 0, where both are known.
   bool spans_are_the_accounts(int workers, int servers, const Program& work, const Program& serve = nullptr) {
     recorded.spans.emplace(workers, servers);
     recorded.durations.emplace();
@@ -59,7 +59,7 @@ TEST_P(RecordContract, SpansOfCollectivesAndDeadlinesAreTheAccounts) {
     }
     const Gradient lost = gradient(cluster, self, 2, 7);
     cluster.discard(self, {self, lost.micro_batches(), lost.compute_time()});
-    if (self.value == n - 1) gradient(cluster, self, 3, 8);  // the others wait for the end
+    if (self.value == n - 1) gradient(cluster, self, 3, 8);  // the other workers wait for the end
   });
   if (!known) return;
   std::size_t completed = 0;
@@ -115,7 +115,7 @@ TEST_P(RecordContract, SpansShowWhoseWorkAServerKept) {
   }
 }
 
-// Only worker 0 determines when a round takes place, so the others are late for it.
+// Worker 0 alone determines when a round takes place, so the other workers are late.
 TEST_P(RecordContract, SpansShowWhatCameTooLate) {
   const int n = participants();
   for (const LateGradient late : {LateGradient::drop, LateGradient::accumulate}) {

@@ -30,7 +30,7 @@ TEST_P(ClusterContract, AServerIsToldOnceOfEachWorkerThatLeaves) {
           EXPECT_FALSE(cluster.receive(self, {}, until, here()));
           EXPECT_GE(cluster.now(self), until);
         }
-        EXPECT_FALSE(cluster.receive(self, {}, never, here()));  // nobody is left
+        EXPECT_FALSE(cluster.receive(self, {}, never, here()));  // no worker is left
       });
 }
 
@@ -55,7 +55,7 @@ TEST_P(ClusterContract, WhatAServerKeepsCountsByItsStaleness) {
           ++count;
         }
       });
-  std::vector<std::int64_t> expected(static_cast<std::size_t>(workers + 2), 1);  // one each for 2 .. workers + 1
+  std::vector<std::int64_t> expected(static_cast<std::size_t>(workers + 2), 1);  // one for each of 2 .. workers + 1
   expected[0] = workers;
   expected[1] = 0;
   EXPECT_EQ(totals.staleness, expected);
@@ -65,7 +65,7 @@ TEST_P(ClusterContract, WhatAServerKeepsCountsByItsStaleness) {
   }
 }
 
-// Needs at least three participants: two servers and a worker.
+// These tests need at least three participants: two servers and a worker.
 class TwoServersContract : public ClusterContract {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TwoServersContract);
 
@@ -121,7 +121,7 @@ TEST_P(TwoServersContract, TwoServersShareAModel) {
         EXPECT_GE(cluster.bytes_sent(), Bytes{steps * workers * payload});
       },
       2);
-  EXPECT_EQ(totals.bytes, Bytes{2 * steps * workers * payload});  // both ways, each value once
+  EXPECT_EQ(totals.bytes, Bytes{2 * steps * workers * payload});  // each value once in each direction
   EXPECT_EQ(totals.messages, 4 * steps * workers);
   EXPECT_EQ(totals.staleness, (std::vector<std::int64_t>{0, 0, 0, steps * workers}));
   for (int w = 0; w < workers; ++w) {
@@ -157,7 +157,8 @@ TEST_P(ClusterContract, AMicroBatchThatAMessageEndsIsDropped) {
   }
 }
 
-// A server knows of all sent values through anybody: here of what the worker received from the other server.
+// A server learns how many values were sent from any sender: here the worker tells it about values from the other
+// server.
 TEST_P(TwoServersContract, AServerKnowsWhatTheOtherOneHasSent) {
   const int workers = participants() - 2;
   const Slice second{.index = 1, .count = 2};
@@ -184,7 +185,7 @@ TEST_P(TwoServersContract, AServerKnowsWhatTheOtherOneHasSent) {
       2);
 }
 
-// Workers that take their own steps beside a server, as in elastic averaging: a worker keeps one of two micro-batches.
+// Workers take their own steps in addition to a server's, as in elastic averaging. Each keeps one of two micro-batches.
 TEST_P(ClusterContract, WhatWorkersKeepThemselvesBesideAServerIsKept) {
   SeenRounds seen;
   observer = &seen;
@@ -237,7 +238,7 @@ TEST_P(ClusterContract, WhatWorkersKeepThemselvesBesideAServerIsKept) {
   }
   if (!server_is_here) return;
   ASSERT_EQ(seen.rounds.size(), static_cast<std::size_t>(steps));
-  Bytes bytes{};  // in a row: bytes moved when the last worker had done the step
+  Bytes bytes{};  // of a row: bytes sent until the last worker had done the step
   for (int s = 1; s <= steps; ++s) {
     const StepRow& round = seen.rounds[static_cast<std::size_t>(s - 1)];
     EXPECT_EQ(round.step, Step{s});
@@ -248,7 +249,7 @@ TEST_P(ClusterContract, WhatWorkersKeepThemselvesBesideAServerIsKept) {
   EXPECT_EQ(bytes, totals.bytes);
 }
 
-// A worker whose server ends while it computes: the time cut off is not taken from earlier kept work.
+// The server ends while a worker computes. The time that is cut off is not subtracted from earlier kept work.
 TEST_P(ClusterContract, WhatTheEndCutsOffIsNotTakenFromWhatWasKept) {
   const int workers = participants() - 1;
   base_s = 0.02;
@@ -279,8 +280,8 @@ TEST_P(ClusterContract, WhatTheEndCutsOffIsNotTakenFromWhatWasKept) {
   }
 }
 
-// Needs at least three participants: a region's server, the global server and a worker; with five or more there are two
-// regions.
+// These tests need at least three participants: a region's server, the global server and a worker. With five or more
+// there are two regions.
 class RegionsContract : public ClusterContract {
  protected:
   int regions() { return participants() < 5 ? 1 : 2; }
@@ -290,7 +291,7 @@ class RegionsContract : public ClusterContract {
 };
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RegionsContract);
 
-// The global server knows of all sent values from the regions' servers, which know from their workers.
+// The global server learns how many values were sent from the regions' servers, which learn it from their workers.
 TEST_P(RegionsContract, ServersHaveToDoWithTheirOwnWorkersAndWithTheGlobalOne) {
   const RunTotals totals = run(
       workers(),

@@ -1,4 +1,4 @@
-// Collectives that are started, continue while their workers compute, and are finished later.
+// Non-blocking collectives: workers start them, compute meanwhile, and finish them later.
 #pragma once
 
 namespace syncopate {
@@ -24,7 +24,7 @@ TEST_P(ClusterContract, CollectivesUnderWayAreFinishedInAnyOrder) {
       started.push_back(start(first));
       started.push_back(start(second));
       gradient(cluster, self, 1 + self.value % 2);
-      const bool reversed = (self.value + round) % 2 == 0;  // differs between workers
+      const bool reversed = (self.value + round) % 2 == 0;  // workers finish in different orders
       std::vector<CollectiveResult> results(2);
       for (const std::size_t i : reversed ? std::vector<std::size_t>{1, 0} : std::vector<std::size_t>{0, 1})
         results[i] = cluster.finish(self, std::move(started[i]), here());
@@ -43,7 +43,7 @@ TEST_P(ClusterContract, CollectivesUnderWayAreFinishedInAnyOrder) {
   for (int w = 0; w < n; ++w) EXPECT_EQ(totals.kept.at(static_cast<std::size_t>(w)), 6);
 }
 
-// Values so long that under MPI they are summed in pieces, those of both at the same time.
+// The values of two collectives are so long that under MPI they are summed in pieces, both at the same time.
 TEST_P(ClusterContract, LongValuesUnderWayAreSummedPieceByPiece) {
   constexpr std::size_t count = 300'000;
   const int n = participants();
@@ -67,11 +67,11 @@ TEST_P(ClusterContract, LongValuesUnderWayAreSummedPieceByPiece) {
   });
 }
 
-// Worker 0 starts 40 ms later than the others, which compute for 50 ms meanwhile.
+// Worker 0 starts the collective 40 ms later than the other workers, which compute for 50 ms meanwhile.
 TEST_P(ClusterContract, WhoComputesMeanwhileDoesNotWait) {
   const int n = participants();
   base_s = 0.01;
-  struct Met {  // bounds of the others' waits: at the barrier, at the gathering and at the end
+  struct Met {  // bounds of the other workers' waits: at the barrier, at the gathering and at the end
     Duration time{};
     Time end = start_time;
     bool is_here = false;  // under MPI each process has only its own worker
@@ -89,7 +89,7 @@ TEST_P(ClusterContract, WhoComputesMeanwhileDoesNotWait) {
     const Time asked = cluster.now(self);
     const CollectiveResult result = cluster.finish(self, std::move(started), here());
     const Time finished = cluster.now(self);
-    // Nobody waits for a result that arrived before it was requested, nor longer than until it arrives.
+    // A worker waits only until the result arrives, and not at all if it arrived before it was requested.
     EXPECT_LE(finished, std::max(asked, result.agreement.time) + hesitation());
     if (self == Rank{0}) {
       EXPECT_GE(result.agreement.time, begin + 4 * from_seconds(base_s));
@@ -133,7 +133,7 @@ TEST_P(ClusterContract, NobodyMissesAWorkerThatLeavesAfterTheStart) {
   EXPECT_EQ(totals.collectives, 2);
 }
 
-// Of five parameters the first of two slices has two, with the buffers; the second has three.
+// Five parameters in two slices: the first slice has two parameters and the buffers, the second has three parameters.
 TEST_P(ClusterContract, ASliceIsAveragedAloneAndTheRestStays) {
   const int n = participants();
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {

@@ -14,7 +14,7 @@ TEST_P(ClusterContract, NumbersAreSummedAlongWithTheGradient) {
     for (int j = 0; j < 5; ++j) EXPECT_EQ(training.values(sum)[static_cast<std::size_t>(j)], (j + 1) * ranks);
     EXPECT_EQ(agreed.bytes, all_reduce_bytes(n, payload + 4 * 3));
 
-    Gradient none;  // numbers are exchanged without a gradient, too
+    Gradient none;  // numbers can be exchanged without a gradient
     numbers = {self.value == n - 1 ? 7.0 : 0.0};
     cluster.all_reduce_sum(self, none, numbers, {.planned = 1}, here());
     EXPECT_EQ(numbers.front(), 7);
@@ -64,7 +64,8 @@ TEST_P(ClusterContract, PacketsAreSummedOrGatheredByRank) {
                               all_gather_bytes(n, Bytes{n * (8 + 4)}));
 }
 
-// Exchanges before a sum: one worker's packet to all, and a chunk of each packet to each worker.
+// Exchanges before a sum: a broadcast of one worker's packet, and an exchange in which each worker gets a chunk of each
+// packet.
 TEST_P(ClusterContract, PacketsAreBroadcastOrExchangedInChunks) {
   const int n = participants();
   const auto values_of = [&](const Packet& packet) {
@@ -81,7 +82,7 @@ TEST_P(ClusterContract, PacketsAreBroadcastOrExchangedInChunks) {
     ASSERT_EQ(sent.packets->size(), 1u);
     EXPECT_EQ(values_of(sent.packets->front()), (std::vector<float>{7, -3}));
 
-    std::vector<float> words;  // two for each worker
+    std::vector<float> words;  // two words per worker
     for (int to = 0; to < n; ++to)
       words.insert(words.end(), {static_cast<float>(self.value), static_cast<float>(100 + to)});
     Collective chunks{.kind = Collective::Kind::exchange_chunks,
@@ -101,7 +102,7 @@ TEST_P(ClusterContract, PacketsAreBroadcastOrExchangedInChunks) {
   EXPECT_EQ(totals.collectives, 2);
 }
 
-// Gathered packets may have different sizes, which all workers learn; bytes count all of them.
+// Gathered packets may have different sizes. All workers learn the sizes, and bytes count all packets.
 TEST_P(ClusterContract, GatheredPacketsMayBeOfUnlikeSizes) {
   const int n = participants();
   std::int64_t all = 0;
@@ -126,7 +127,7 @@ TEST_P(ClusterContract, GatheredPacketsMayBeOfUnlikeSizes) {
   EXPECT_EQ(totals.bytes, Bytes{2 * all_gather_bytes(n, Bytes{all}).value()});
 }
 
-// In float32 the small gradients would be lost beside the large ones, which cancel.
+// The large gradients cancel. In float32 the small gradients would be lost in the sum.
 TEST_P(ClusterContract, AWideGradientIsSummedInDoublePrecision) {
   const int n = participants();
   run(n, [&](Cluster& cluster, Rank self) {
@@ -154,7 +155,7 @@ TEST_P(ClusterContract, AnAverageCanBeWeighted) {
       cluster.average(self, state, {.policy = {}, .weight = weight}, {.kept = 1, .planned = 1}, here());
       return state;
     };
-    // The model of worker w is 100 - rate (w + 1)(j + 1), its buffers (w + 1, 0).
+    // The model of worker w is 100 - rate (w + 1)(j + 1), and its buffers are (w + 1, 0).
     const auto expect_mean_rank = [&](const ModelStatePtr& state, double mean_rank) {
       std::vector<float> parameters;
       for (int j = 0; j < 5; ++j) parameters.push_back(static_cast<float>(100 - rate * mean_rank * (j + 1)));
@@ -169,7 +170,8 @@ TEST_P(ClusterContract, AnAverageCanBeWeighted) {
   });
 }
 
-// Groups of two consecutive ranks; the last one is smaller if the number is odd. No rows, and one collective per group.
+// Groups of two consecutive ranks; the last group is smaller if the number of ranks is odd. There are no rows, and one
+// collective per group.
 TEST_P(ClusterContract, AnAverageWithinGroupsConcernsTheirMembersAlone) {
   SeenRounds seen;
   observer = &seen;
@@ -179,7 +181,7 @@ TEST_P(ClusterContract, AnAverageWithinGroupsConcernsTheirMembersAlone) {
   const std::int64_t pair_bytes = all_reduce_bytes(2, payload + 8).value();  // parameters and two buffers
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
     const int group = self.value / 2;
-    // Groups have their own pace: each has one more average than the group before it.
+    // Groups are independent of each other: each makes one more average than the group before it.
     for (int round = 0; round <= group; ++round) {
       ModelStatePtr state = stepped(cluster, self);
       cluster.average(self, state, {.policy = {}, .group_size = 2}, {}, here());
@@ -193,7 +195,7 @@ TEST_P(ClusterContract, AnAverageWithinGroupsConcernsTheirMembersAlone) {
     const AgreedProgress agreed = cluster.barrier(self, here());
     EXPECT_EQ(agreed.bytes, Bytes{pairs * (pairs + 1) / 2 * pair_bytes});
 
-    ModelStatePtr state = stepped(cluster, self);  // weights count within a group
+    ModelStatePtr state = stepped(cluster, self);  // weights are relative within a group
     cluster.average(self, state, {.policy = {}, .weight = self.value % 2 == 0 ? 1.0 : 3.0, .group_size = 2}, {},
                     here());
     const double mean_rank = 2 * group + 1 < n ? 2 * group + 1.75 : n;
@@ -233,7 +235,8 @@ TEST_P(ClusterContract, AWorkerCanComputeOnTheSamplesOfAnother) {
   });
 }
 
-// The slot determines the time: worker 0's step 5 never ends, but another worker may compute its samples.
+// The slot determines the time, not the samples: worker 0's step 5 never ends, but another worker can compute its
+// samples.
 TEST_P(ClusterContract, TheSlotDecidesHowLongSamplesTake) {
   delays = {std::make_shared<EndlessStep>(Rank{0}, 5)};
   run(participants(), [&](Cluster& cluster, Rank self) {
@@ -245,7 +248,7 @@ TEST_P(ClusterContract, TheSlotDecidesHowLongSamplesTake) {
   });
 }
 
-// Without a model everything happens in the same way: counts and costs.
+// Runs without a model have the same counts and costs.
 TEST_P(ClusterContract, TimeOnlyRunsCountWhatTheyWouldMove) {
   const int n = participants();
   is_time_only = true;
@@ -298,7 +301,7 @@ TEST_P(ClusterContract, TimeOnlyRunsCountWhatTheyWouldMove) {
   EXPECT_EQ(totals.collectives, 4);
 }
 
-// Rows of methods without collectives: steps that all workers have done.
+// In methods without collectives a row is a step that all workers have done.
 TEST_P(ClusterContract, StepsOfEqualNumberBecomeOneRow) {
   SeenRounds seen;
   observer = &seen;
@@ -333,7 +336,7 @@ TEST_P(ClusterContract, StepsOfEqualNumberBecomeOneRow) {
     EXPECT_EQ(round.period, Step{2});
     EXPECT_EQ(round.kept, kept);
     EXPECT_EQ(round.dropped, 2 * n - kept);
-    EXPECT_GE(round.end, start_time + 2 * s * from_seconds(base_s));  // that of the slowest
+    EXPECT_GE(round.end, start_time + 2 * s * from_seconds(base_s));  // time of the slowest worker
     EXPECT_EQ(round.duration, round.end - last_end);
     last_end = round.end;
   }

@@ -44,7 +44,7 @@ class ExchangedSteps {
     for (std::size_t i = 0; i < memory.size(); ++i) compressor->accumulate(gradients[i], 0, of_memory, memory[i]);
     return exchange(step);
   }
-  // The same for the contents of the memories.
+  // Like step(), but the gradients are already in the memories.
   Vector exchange(Step step) {
     const std::vector<Exchange> exchanges = compressor->exchanges(step);
     const std::size_t workers = memory.size(), words = words_of(exchanges.front());
@@ -195,7 +195,7 @@ TEST(ScaleCom, OfEachTensorSendsOfEach) {
   EXPECT_EQ(found.memory[0], (Vector{9, 0, 9, 0, 1}));
 }
 
-// Means of both groups of each column, as in the definition.
+// 1-bit compression by its definition: the means of both groups of each column.
 Exact one_bit_of(const Exact& values, std::size_t columns) {
   Exact result(values.size());
   for (std::size_t column = 0; column < columns; ++column) {
@@ -299,7 +299,7 @@ TEST(TwoPhase, IsTheRecursionWithBothResiduals) {
   }
 }
 
-// Values with a bucket each are exact, also when their sum is rounded again.
+// If each value has a bucket of its own, packets are exact, and so is the sum that is compressed again.
 TEST(TwoPhase, OfExactPacketsIsTheSum) {
   ExchangedSteps found(whole(compression("qsgd", R"(bucket = 1, exchange = "two-phase")"), 100, 3), 3, 100);
   const auto g = normal_gradients(3, 100, 2);
@@ -307,7 +307,7 @@ TEST(TwoPhase, OfExactPacketsIsTheSum) {
   for (std::size_t i = 0; i < 100; ++i) EXPECT_NEAR(sum[i], g[0][i] + g[1][i] + g[2][i], 1e-5);
 }
 
-// Each worker's rounding and the owner's have variances of at most (norm / s)^2 / 4.
+// The roundings of each worker and of the chunk's owner have variances of at most (norm / s)^2 / 4.
 TEST(TwoPhase, OfRoundedLevelsIsRightOnAverage) {
   constexpr std::size_t size = 64;
   constexpr int draws = 4000;
@@ -327,7 +327,7 @@ TEST(TwoPhase, OfRoundedLevelsIsRightOnAverage) {
   EXPECT_LT(alike, draws / 2);  // each chunk has its own draws
 }
 
-// If a matrix is cut into chunks within a row, it keeps its columns: two values in each are exact in every piece.
+// Even if a chunk begins within a row of a matrix, the compressor still groups its values by the matrix's columns.
 TEST(TwoPhase, PiecesOfAMatrixHaveItsColumns) {
   constexpr std::size_t rows = 5, columns = 7, size = rows * columns + 3;
   Vector p(size);
@@ -405,8 +405,8 @@ TEST(Sparsifiers, WarmTheirRatioUpByAList) {
     }
 }
 
-// In each step one of four workers leaves its gradient out. The sums, the final residuals, and the counted and
-// folded-in gradients balance; gradients that are neither counted nor folded in are missing.
+// In each step one of four workers leaves out its gradient. The sums plus the final residuals equal the counted and
+// folded-in gradients. Gradients that are neither counted nor folded in are missing.
 TEST(ErrorFeedback, TelescopesWithFoldedGradients) {
   constexpr int workers = 4;
   constexpr std::size_t size = 48;
@@ -474,8 +474,8 @@ Bytes::Rep bytes_of(const Compressor& compressor, int workers) {
   return bytes;
 }
 
-// N = 16 workers, a matrix of 1000 x 1000: mean bytes per worker. Chunks have 62,500 values, whose signs are 1,954
-// words; an eighth of a byte each would be 234,375 in both phases.
+// Mean bytes per worker for N = 16 workers and a matrix of 1000 x 1000. A chunk has 62,500 values, whose signs need
+// 1,954 whole words. At exactly one bit per value both phases together would need 234,375 bytes.
 TEST(Compressors, SendAsMuchAsClosedFormsSay) {
   const auto sent = [](CompressionOptions options, Pattern pattern = Pattern::gather) {
     options.pattern = pattern;
@@ -515,7 +515,7 @@ TEST(Compressors, GatheredBitsPayForFewerThan64Workers) {
   }
 }
 
-// Packets in place of vectors, compared with golden values, independent selections and closed forms.
+// Single packets, compared with golden values, independent selections and closed forms.
 
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
@@ -561,7 +561,7 @@ TEST(TopK, IsThatOfASortWithTiesByPlace) {
       }
 }
 
-// The sample that determines the bound contains only large values, or none of them.
+// The sample that determines the bound contains only large values, or no large values.
 TEST(TopK, IsRightWhereEverySoManyValuesMislead) {
   for (const float drawn : {1000.0f, 0.0f}) {
     std::vector<float> values = normal_numbers(1 << 16, 4);
@@ -772,10 +772,11 @@ TEST(PowerSgd, SendsVectorsAndSmallMatricesWhole) {
   EXPECT_THROW(of_parts(power(16, 2), parts), RunFailure);
 }
 
-// Forms of compressors in which papers and published code differ, compared with independent recursions in double
+// Variants of compressors, where papers and published code differ, compared with independent recursions in double
 // precision.
 
-// u = m (u + g), v += u + g. Every third step leaves its gradient out and folds it in, which is equal to having it.
+// u = m (u + g), v += u + g. Every third step leaves out its gradient and folds it in, which must have the same effect
+// as including it.
 TEST(DeepGradientCompression, WithNesterovFollowsTheRecursion) {
   constexpr std::size_t size = 10;
   ExchangedSteps found(whole(compression("dgc", "ratio = 0.2, momentum = 0.8, nesterov = true"), size), 1, size);
@@ -870,9 +871,9 @@ CompressionOptions in_turn(int rank, double least_rate = 0, const std::string& k
   return power(rank, least_rate, ", factors = \"in-turn\"" + keys);
 }
 
-// The recursion of the package, from the first step's own factor as drawn by the library: the previous step's factor,
-// made orthogonal; the other factor from it; and their product, which is subtracted from the residual. A vector is sent
-// whole.
+// The recursion of the published package, started from the random factor that the library draws. In each step: make the
+// previous step's factor orthogonal, compute the other factor from it, and subtract their product from the residual.
+// Vectors are sent whole.
 TEST(PowerSgd, InTurnFollowsTheRecursion) {
   constexpr std::size_t n = 5, m = 7, r = 2, size = n * m + 3;
   constexpr int workers = 3;
@@ -975,7 +976,8 @@ Step1 sent(const CompressionOptions& options, const std::vector<float>& values, 
   return step_of(of_parts(options, parts), {values}, {}, step);
 }
 
-// In double precision: each value's bin within mean +- range x deviation, and the means of bins.
+// An independent implementation in double precision: bins within mean +- range x deviation, each value replaced by the
+// mean of its bin.
 std::vector<double> in_bins(const std::vector<float>& values, double range_std) {
   const auto size = static_cast<double>(values.size());
   const double mean = std::accumulate(values.begin(), values.end(), 0.0) / size;
@@ -1045,7 +1047,8 @@ TEST(UniformBins, OfTensorsHaveRangesOfTheirOwn) {
   EXPECT_EQ(of_parts(options, {{0, 301, 0}, {301, 299, 0}})->exchanges({}).front().packet, Bytes{2 * 1024 + 304 + 300});
 }
 
-// With the scale 4: 4, -2, 1, 3 -> 4 (a tie goes to the larger one), 2.9 -> 2, 4 / 128 -> 4 / 64, less -> 0.
+// With the scale 4: 4, -2 and 1 are exact; 3 -> 4 (a tie goes to the larger value), 2.9 -> 2, 4 / 128 -> 4 / 64, and
+// smaller values -> 0.
 TEST(FourBitFloats, AreTheNearestPowersOfTwoOfTheLargest) {
   EXPECT_EQ(sent(compression("fp4"), {4, -2, 1, 3, 2.9f, -0.09375f, 0.03125f, 0.03f, 0}).sum,
             (std::vector<float>{4, -2, 1, 4, 2, -0.125f, 0.0625f, 0, 0}));

@@ -168,7 +168,7 @@ TEST(ComputeTime, OrderOfAskingDoesNotMatter) {
   EXPECT_EQ(elsewhere, batch);
 }
 
-// Steps of many workers, or many steps of one, equal those drawn one by one, for all numbers and lengths.
+// Steps that are drawn together, of many workers or of one, equal steps drawn one by one, for all numbers and lengths.
 TEST(ComputeTime, ManyStepsAtOnceAreThoseAskedForOneByOne) {
   std::vector<double> factors;
   for (int worker = 0; worker < 1400; ++worker) factors.push_back(1 + 0.125 * (worker % 7));
@@ -308,7 +308,8 @@ TEST(ContentTime, FollowsFactorsAndAddedDelays) {
   EXPECT_EQ(out, (std::vector{from_seconds(3 * 1.5 + 0.25), from_seconds(3 * 1.7 + 0.25)}));
 }
 
-// The part of another worker or an earlier step takes the time of its samples; the delay belongs to the slot.
+// If a slot computes samples of another worker or step, its base time depends on these samples, but its delay on the
+// slot.
 TEST(ContentTime, FollowsTheSamplesAndDelaysTheSlot) {
   const auto base = content_time({.per_token_s = 0.1}, std::make_shared<WrittenLengths>());
   const ComputeTime time(1, base, {1, 3}, {constant_delay(0.25)});

@@ -1,4 +1,4 @@
-// Entries of [[delays]] that name a file, read by the program's reader.
+// A fixture for entries of [[delays]] that name a file; the program's reader reads them.
 #pragma once
 
 #include <gtest/gtest.h>

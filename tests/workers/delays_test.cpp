@@ -40,7 +40,7 @@ std::vector<double> draws(const DelayProcess& process, std::size_t n, std::uint3
   return sums;
 }
 
-// A family: the process and its theoretical properties, from Boost or written out here.
+// A family of delays: the process, and its theoretical properties from Boost or from formulas here.
 struct Family {
   std::string name;
   std::shared_ptr<const DelayProcess> process;
@@ -66,7 +66,7 @@ double bounded_moment(int power) {
   return below + std::pow(beta, power) * cdf(complement(standard, end));
 }
 
-// The reference code's weights, summed from large lengths down: in another order than in the table.
+// The reference code's weights, summed from large lengths to small ones, which is another order than in the table.
 double table_sum(double max_length, int power) {
   double sum = 0;
   for (int length = 999; length >= 1; --length) {
@@ -137,8 +137,8 @@ TEST(Delays, MomentsAndMinimumOfTheProcessAreThoseOfTheory) {
   EXPECT_EQ(bernoulli_delay(1, 3)->minimum_s(), 3);
 }
 
-// Four standard errors of the mean, and four of the variance, from the sample's own fourth moment. A correct family
-// fails with probability 1.3e-4; the seed is fixed.
+// Tolerances are four standard errors of the mean, and four of the variance, computed from the sample's fourth moment.
+// A correct family would fail with probability 1.3e-4, but the seed is fixed.
 TEST(Delays, DrawsHaveTheMomentsOfTheory) {
   constexpr std::size_t n = 400'000;
   for (const Family& family : families()) {
@@ -165,7 +165,7 @@ TEST(Delays, DrawsFollowTheExactDistributionFunction) {
     std::ranges::sort(sample);
     double distance = 0;
     for (std::size_t i = 0; i < n; ++i) {
-      if (i + 1 < n && sample[i + 1] == sample[i]) continue;  // the last of equal values gives the fraction
+      if (i + 1 < n && sample[i + 1] == sample[i]) continue;  // of equal values only the last one is compared
       const double fraction = static_cast<double>(i + 1) / n;
       distance = std::max(distance, std::abs(fraction - family.distribution_function(sample[i])));
     }
@@ -173,7 +173,7 @@ TEST(Delays, DrawsFollowTheExactDistributionFunction) {
   }
 }
 
-// Number i of the stream becomes delay i: compared with Boost's quantiles draw by draw.
+// Uniform number i of the stream becomes delay i. Compares each delay with Boost's quantile.
 TEST(Delays, EveryDrawIsTheQuantileOfItsUniformNumber) {
   const auto expect = [](const DelayProcess& process, const auto& distribution, double shift, double scale,
                          double bound, const char* name) {
@@ -288,7 +288,8 @@ TEST(Delays, AddToWhatIsThere) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(sums[i], 1.25 + i + alone[i]);
 }
 
-// Equal bit by bit, for batches of all lengths, with far tails and cells without a polynomial (a very skewed gamma).
+// Results of all instruction sets are equal bit for bit: for batches of all lengths, in far tails, and in cells of the
+// table without a polynomial (a very skewed gamma).
 TEST(Delays, InstructionSetsAgree) {
   std::vector<Family> all = families();
   all.push_back({"very skewed gamma", gamma_delay(0.05, 2), {}, 0, 0});
@@ -446,7 +447,7 @@ TEST(ScopedDelay, ScopeStepIsOneDrawBeforeTheFirstMicroBatch) {
   EXPECT_NE(added(*scoped, 0, 0), added(*scoped, 1, 0));
 }
 
-// A step's first draw applies to all of its micro-batches, in whatever pieces they are requested.
+// A step's first draw applies to all of its micro-batches, even if they are requested in several pieces.
 TEST(ScopedDelay, ScopeWholeStepIsOneDrawOnEachMicroBatch) {
   const auto plain = exponential_delay(2);
   const auto scoped = scoped_delay(plain, {.scope = DelayScope::whole_step});
@@ -468,7 +469,7 @@ TEST(ScopedDelay, ScopeWorkerIsOneDrawForTheRunOnEachMicroBatch) {
       EXPECT_THAT(added(*scoped, worker, 99, 3, 5), Each(draws.back()));
     }
   }
-  EXPECT_NE(added(*scoped, 0, 0, 4, 0, 8), added(*scoped, 0, 0));  // another seed
+  EXPECT_NE(added(*scoped, 0, 0, 4, 0, 8), added(*scoped, 0, 0));  // with another seed
   double mean = 0;
   for (const double draw : draws) mean += draw / 20'000;
   EXPECT_NEAR(mean, 2, 4 * 2 / std::sqrt(20'000));  // four standard errors of an exponential's mean
@@ -536,7 +537,7 @@ TEST(Bursts, HaveTheStationaryShareAndTheMeanLengths) {
   }
 }
 
-// Every step, also the first, is on with the stationary share, over workers, whose chains are independent.
+// In every step, including the first, the stationary share of the workers is on. Their chains are independent.
 TEST(Bursts, AreStationaryFromTheFirstStepOn) {
   constexpr int workers = 20'000;
   const Bursts bursts(8, 24, workers);
@@ -548,7 +549,7 @@ TEST(Bursts, AreStationaryFromTheFirstStepOn) {
   }
 }
 
-// A second computation: the chain forward from step 0, using only the transition probabilities.
+// Compares with the chain computed forward from step 0 with the transition probabilities alone.
 TEST(Bursts, ArePureFunctionsOfWorkerAndStepInAnyOrder) {
   constexpr int workers = 5, steps = 300;
   for (const auto& [mean_on, mean_off] : {std::pair{6.0, 18.0}, {1.25, 1.6}, {1.0, 1.0}, {1000.0, 3000.0}}) {
@@ -665,7 +666,8 @@ class Recorded final : public DelayProcess {
   bool can_run_out() const override { return true; }
 };
 
-// A delay that may run out still may when scoped. It is known ahead for the workers and times that it affects.
+// A delay that can run out of values can also do so with a scope. known_ahead() counts the workers and times that the
+// scope affects.
 TEST(ScopedDelay, IsKnownAheadAsFarAsItIsAskedFor) {
   const auto recorded = std::make_shared<Recorded>();
   const auto known = [&](const DelayReach& reach, int worker, std::uint32_t first = 0, Step step = 0) {
@@ -693,7 +695,7 @@ TEST(ScopedDelay, IsKnownAheadAsFarAsItIsAskedFor) {
   EXPECT_FALSE(scoped_delay(exponential_delay(1), {.group_size = 3})->can_run_out());
 }
 
-// A delay whose law differs between workers, as that of a trace may.
+// A delay whose distribution differs between workers, as with a trace.
 class SlowerByNumber final : public DelayProcess {
  public:
   void add(const RandomStream& stream, std::uint32_t, std::span<double> added_s) const override {

@@ -23,7 +23,7 @@ struct Engine {
   Gradient promise(const ModelStatePtr& at, int worker, int step = 0, int index = 0) {
     return Gradient(at, {Rank{worker}, step, index}, Duration{5});
   }
-  // The end of one step of plain SGD at rate 1 along one micro-batch: its target, worker + i % 5.
+  // The model after one step of plain SGD at rate 1 along one micro-batch, which is its target: worker + i % 5.
   ModelStatePtr at_target(const ModelStatePtr& from, int worker) {
     return training.descend(from, promise(from, worker), 1.0);
   }
@@ -38,7 +38,7 @@ struct Engine {
   Training training;
 };
 
-// Keeps an executor with one thread from running anything until it is released.
+// Prevents an executor with one thread from running any task until it is released.
 class Blockade {
  public:
   explicit Blockade(Executor& executor) {
@@ -50,7 +50,8 @@ class Blockade {
   std::promise<void> released_;
 };
 
-// Its two normalisation statistics after micro-batch (w, s, i) are (w, 8 s + i), both in training and in recalibration.
+// PullObjective with two normalisation statistics: (w, 8 s + i) after micro-batch (w, s, i), in training and in
+// recalibration.
 class PullWithStatistics : public PullObjective {
  public:
   using PullObjective::PullObjective;

@@ -155,7 +155,7 @@ TEST(Ensemble, ByDefaultIsTheMeanOfItsMembersLosses) {
   EXPECT_TRUE(std::isnan(found.test_accuracy));
 }
 
-// Of seven samples the model that begins with x predicts x correctly.
+// A model whose first parameter is x predicts x of the seven samples correctly.
 struct ToldRight : PullObjective {
   std::int64_t evaluation_samples(Split) const override { return 7; }
   EvaluationSums evaluate(const float* parameters, const float*, Split, std::int64_t begin,

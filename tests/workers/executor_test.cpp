@@ -49,7 +49,7 @@ TEST_F(OrderOfTasks, WhatATaskHasMadeReadyRunsNext) {
   EXPECT_EQ(run(), (std::vector{1, 3, 2, 4, 5, 6}));
 }
 
-// Otherwise gradients of a thousand workers could be computed before one of them is used.
+// Without this order, gradients of a thousand workers could be computed before one of them is used.
 TEST_F(OrderOfTasks, WhatWasSubmittedLongBeforeRunsFirst) {
   const auto first = submit(0);
   for (int i = 1; i < 500; ++i) submit(i);

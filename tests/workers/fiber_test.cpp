@@ -76,7 +76,8 @@ TEST_P(Fibers, AnExceptionIsCaughtWhereItWasThrown) {
   EXPECT_EQ(caught, 3);
 }
 
-// Throws through frames whose surroundings a sanitizer has marked, and where the next call will lie.
+// Throws an exception through stack frames whose surroundings a sanitizer has marked. The next call uses the same part
+// of the stack.
 int caught_from_below(int n) {
   struct Frames {
     static int throw_below(int n) {
@@ -124,7 +125,8 @@ struct Counted {
   int& alive;
 };
 
-// Also while another exception is in flight outside, and many times, so that leftovers of a switch would accumulate.
+// Tested also while another exception is in flight outside the fiber, and many times, so that anything that a switch
+// leaves behind would accumulate.
 TEST_P(Fibers, WhatIsDestroyedBeforeItsEndIsUnwound) {
   const StackPool pool(1, GetParam());
   int alive = 0;
@@ -143,7 +145,7 @@ TEST_P(Fibers, WhatIsDestroyedBeforeItsEndIsUnwound) {
   EXPECT_EQ(sum_below(50), 50 * 51 / 2);
 }
 
-// The last stack of the next, larger pool lies at the place of the previous pool's last stack, but begins a little
+// The last stack of the next, larger pool is at the place of the previous pool's last stack, but begins a little
 // lower, among frames from which the fiber never returned. A sanitizer must not take them for frames of the next fiber.
 TEST_P(Fibers, AStackIsCleanForTheNextOne) {
   for (std::size_t fibers = 1; fibers < 20; ++fibers) {

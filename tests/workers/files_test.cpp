@@ -225,7 +225,7 @@ TEST(GzipStream, ReadsOneOrSeveralMembersAndPlainFiles) {
   EXPECT_EQ(read_all("", 10, 10), "");
 }
 
-// gzip silently skips zeros, with which blocks are filled up, too.
+// Files may be padded with zeros to whole blocks. Like gzip, the reader skips them silently.
 TEST(GzipStream, PassesOverZerosAfterTheLastMember) {
   for (const std::size_t piece : {2, 3, 1000})
     for (const std::size_t zeros : {1, 512, 2000})
@@ -273,7 +273,7 @@ TEST(GzipStream, ATableThatUnpacksToMoreThanTheLimitIsRefused) {
             "t.csv.gz: has bytes after its compressed data that are not gzip");
 }
 
-// Refused before it is unpacked as a whole.
+// The file is refused before it is unpacked completely.
 TEST(GzipStream, AFileThatUnpacksToAHundredTimesItsSizeIsRefused) {
   std::string rows;
   for (int i = 0; i < 13'000'000; ++i) rows += "0,0,0,0.01\n";
@@ -297,7 +297,7 @@ TEST_F(IdxFiles, BytesAfterTheCompressedDataAreAFault) {
               HasSubstr("labels.gz: has bytes after its compressed data that are not gzip"));
 }
 
-// Files of ours are read whole or refused, whatever lies in their place.
+// Files that the program wrote are read completely or refused, even if something else is in their place.
 
 namespace fs = std::filesystem;
 
@@ -348,7 +348,7 @@ TEST_F(OwnFileTest, IsNoDirectoryPipeOrDevice) {
   EXPECT_EQ(fault(""), (folder_ / "").string() + ": is a directory");
 }
 
-// It uses no disk space.
+// The large file is sparse and uses no disk space.
 TEST_F(OwnFileTest, ThatIsTooLargeIsNotRead) {
   std::ofstream(folder_ / "file") << "0123456789";
   EXPECT_EQ(fault("file", 10), "");
@@ -421,7 +421,7 @@ TEST_F(WholeFile, StaysAsItWasWhereItCannotBeWritten) {
   EXPECT_THAT(names(), testing::ElementsAre("file"));
 }
 
-// Eight writers at once, each at a different point of its work.
+// Eight processes write at once and are interrupted at different points of their work.
 TEST_F(WholeFile, IsWholeAndAloneWhereTheUserInterruptsItsWriter) {
   std::map<pid_t, fs::path> writers;
   for (int i = 0; i < 8; ++i) {
@@ -445,7 +445,7 @@ TEST_F(WholeFile, IsWholeAndAloneWhereTheUserInterruptsItsWriter) {
   EXPECT_THAT(names(), testing::Each(testing::StartsWith("file-")));
 }
 
-// Otherwise a user with write access to a results directory could make others overwrite their files.
+// Otherwise a user with write access to a results directory could make other users overwrite their own files.
 TEST_F(WholeFile, TakesThePlaceOfALinkOrAPipe) {
   replace_file(directory_ / "file", "old");
   fs::create_symlink("file", directory_ / "link");
@@ -506,7 +506,7 @@ TEST_F(DiskFault, ThatIsGoneWasRemoved) {
 
 TEST_F(DiskFault, BelowAFolderThatCannotBeLookedIntoWasNotRemoved) {
   fs::permissions(above_, fs::perms::none);
-  // Root may do everything, so the check runs as nobody.
+  // Root may write everywhere, so the check runs as user `nobody`.
   const pid_t child = fork();
   if (child == 0) {
     if (getuid() == 0 && setuid(65534) != 0) _exit(3);

@@ -1,4 +1,4 @@
-// Linear combinations of states, and the memo through which equal ones share memory.
+// Linear combinations of model states, and the memo through which equal states share memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

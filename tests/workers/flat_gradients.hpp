@@ -20,7 +20,7 @@ inline std::vector<float> flatten(const PartialGradient& gradient) {
   return flat;
 }
 
-// a - b| / |b| for vectors of floats or doubles.
+// |a - b| / |b| for vectors of floats or doubles.
 template <typename A, typename B>
 double relative_distance(const A& a, const B& b) {
   EXPECT_EQ(a.size(), b.size());
@@ -32,7 +32,7 @@ double relative_distance(const A& a, const B& b) {
   return std::sqrt(difference / norm);
 }
 
-// Parameters other than the initial ones, so that those of normalisations and biases matter, too.
+// Parameters that differ from the initial ones, so that those of normalisations and biases have an effect, too.
 inline std::vector<float> some_parameters(const Objective& objective) {
   std::vector<float> flat = objective.initial_parameters(3);
   for (std::size_t i = 0; i < flat.size(); ++i) flat[i] += 0.05f * static_cast<float>(i % 5);

@@ -1,4 +1,4 @@
-// Promised gradients, which are computed when they are needed: sums, their cost, losses, norms.
+// Promised gradients, which are computed when they are needed: their sums, costs, losses and norms.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -51,7 +51,7 @@ TEST(PromisedGradients, APromiseOfSeveralMicroBatchesIsTheirSum) {
   EXPECT_EQ(engine.training.values(several), engine.training.values(sum));
 }
 
-// Stale gradients among fresh ones, in any order and with any weight: each is taken at its own model.
+// Sums may contain stale and fresh gradients in any order and with any weights. Each is computed at its own model.
 TEST(PromisedGradients, PromisesAtSeveralModelsAreEachTakenAtTheirOwn) {
   Engine engine;
   const auto start = engine.training.initial_state();  // 1, 1, 1, 1
@@ -127,7 +127,7 @@ TEST(PromisedGradients, LossAndNormOfAPromiseCanBeRead) {
   EXPECT_EQ(engine.objective->evaluations, 2);  // a value that was read is not computed again
 }
 
-// Sums of sums, like those of groups: each micro-batch counts once, whatever the weights.
+// In sums of sums, as with groups, each micro-batch counts once, with any weights.
 TEST(PromisedGradients, TheLossOfASumOfSumsIsTheMeanOverAllMicroBatches) {
   Engine engine;
   const auto state = engine.training.initial_state();
@@ -217,7 +217,7 @@ TEST(ClippedGradients, TellWhichMicroBatchesAreKept) {
   EXPECT_THAT(kept, testing::ElementsAre(MicroBatch{Rank{4}, 2, 1}));
 }
 
-// Gradients that are held back and then evaluated together: which ones share a pass, and the results.
+// Gradients that are held back and then evaluated together: which gradients share a pass, and the results.
 
 using Lists = ApartObjective::Lists;
 
@@ -316,7 +316,7 @@ TEST(SumsApart, AreMadeOnceAndOnlyForWhoNeedsThem) {
   }
 }
 
-// Equal sets have equal passes, whatever the order of arrival: then the sums are equal to the bit.
+// Equal sets of gradients have equal passes in any order of arrival, so that sums are equal to the bit.
 TEST(SumsApart, PassesDoNotGoByTheOrderOfArrival) {
   std::vector<int> workers = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
   std::multiset<Lists> first;
@@ -344,7 +344,7 @@ TEST(SumsApart, OfDifferentModelsHaveTheirOwnPasses) {
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(held.values[1][i], 2);
 }
 
-// Adopted parameters are one model, whatever other state workers have.
+// Workers that adopt the same parameters have one model, even if the rest of their state differs.
 TEST(SumsApart, OfAdoptedParametersShareAPass) {
   Held held;
   const auto a = held.engine.training.initial_state();
@@ -384,7 +384,7 @@ TEST(SumsApart, WhatIsNoPlainSumIsEvaluatedByItself) {
   EXPECT_EQ(held.values[7], pull(1, 7, 1));
 }
 
-// So that a step may reuse the memory of the model at which they were taken.
+// A sum releases its model once the pass is over, so that a step can reuse the model's memory.
 TEST(SumsApart, LetGoOfTheirModelOnceThePassIsOver) {
   Held held;
   auto state = held.engine.training.initial_state();
@@ -414,7 +414,7 @@ TEST(SumsApart, WhereNothingIsGainedNothingIsHeld) {
 
 using namespace reference;
 
-// Like those of methods that drop micro-batches: unequal numbers from several workers and steps.
+// Lists as in methods that drop micro-batches: unequal numbers from several workers and steps.
 const std::vector<std::vector<MicroBatch>> lists = {
     {{.worker = Rank{0}, .step = 0, .index = 0}, {.worker = Rank{0}, .step = 0, .index = 2}},
     {{.worker = Rank{1}, .step = 0, .index = 1}},
@@ -671,7 +671,7 @@ TEST(DoublePrecisionGradient, AStepAlongItIsTheFormula) {
   }
 }
 
-// Each worker's sum as received over a network.
+// The gradient as it is received over a network.
 Gradient received(Engine& engine, const Gradient& gradient) {
   FlatVector values(engine.training.gradient_size(gradient.wide()));
   engine.training.write_values(gradient, values.data());

@@ -56,7 +56,7 @@ class IdxFiles : public testing::Test {
   std::filesystem::path directory_;
 };
 
-// The message of the Fault that `action` throws; a test failure if it throws none.
+// Returns the message of the Fault that `action` throws. Fails the test if it throws none.
 template <typename Fault, typename Action>
 std::string message_of(Action action) {
   try {

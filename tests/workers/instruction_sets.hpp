@@ -1,4 +1,4 @@
-// Everything that draws, once with each instruction set that this processor has.
+// Runs code that draws random numbers once with each instruction set of this processor.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // PullObjective with four tensors: two layers, each with a weight matrix and a bias. In the flat vector of eight
-// elements the matrices come first; a backward pass reaches bias 2, matrix 2, bias 1, matrix 1, in this order.
+// elements the matrices come first. A backward pass reaches bias 2, matrix 2, bias 1 and matrix 1, in this order.
 #pragma once
 
 #include <vector>

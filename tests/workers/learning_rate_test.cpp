@@ -18,7 +18,7 @@ namespace {
 using Shape = LearningRate::Shape;
 using Counter = LearningRate::Counter;
 
-constexpr double seven_digits = 1e-6;  // as many as the golden values have
+constexpr double seven_digits = 1e-6;  // the golden values have seven digits
 
 void expect_near_share(double found, double golden) { EXPECT_NEAR(found, golden, seven_digits * golden); }
 

@@ -1,4 +1,4 @@
-// An objective with declared gradients for each worker and step, whatever the parameters are.
+// An objective with declared gradients for each worker and step, which do not depend on the parameters.
 #pragma once
 
 #include <functional>

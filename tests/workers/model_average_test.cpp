@@ -82,7 +82,7 @@ TEST(ModelAverage, EachMomentFollowsItsOwnPolicy) {
     }
 }
 
-// The same through bytes: the members' states are written, averaged here, and read back.
+// The same with serialised states: the members' states are written as bytes, averaged here, and read back.
 TEST(ModelAverage, EachMomentFollowsItsOwnPolicyAsBytes) {
   for (const StatePolicy first : all_policies)
     for (const StatePolicy second : all_policies) {
@@ -104,7 +104,7 @@ TEST(ModelAverage, EachMomentFollowsItsOwnPolicyAsBytes) {
     }
 }
 
-// Parameters are kept: each worker continues with its own, and they are not sent.
+// Parameters are not averaged or sent: each worker continues with its own.
 TEST(ModelAverage, MomentsMayBeAveragedAlone) {
   for (const StatePolicy first : all_policies)
     for (const StatePolicy second : all_policies) {

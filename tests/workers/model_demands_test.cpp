@@ -326,7 +326,7 @@ TEST_F(AskedRows, OfTextsKeepAWord) {
   }
 }
 
-// Remarks about files that are no faults.
+// Notes about data files, which are not faults.
 TEST_F(ModelDemands, FilesHaveTheirNotes) {
   write("x_train.npy", npy_file("<i4", "(4, 3)", bytes_of<std::int32_t>({0, 0, 1, 1, 2, 0, 0, 3, 4, 2, 2, 2})));
   write("y_train.npy", npy_file("|u1", "(4,)", {0, 1, 0, 1}));

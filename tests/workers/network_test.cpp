@@ -20,8 +20,8 @@
 namespace syncopate {
 namespace {
 
-// Collectives as transfers between ranks, round by round, with their times and bytes, to which formulas of networks are
-// compared.
+// Collectives as transfers between ranks, round by round. Their times and bytes are compared with the formulas of
+// networks.
 
 // Transfers at the same time, round by round: from, to, and how many Nths of the payload.
 struct Transfer {
@@ -30,7 +30,7 @@ struct Transfer {
 };
 using Schedule = std::vector<std::vector<Transfer>>;
 
-// The test tracks who has received from whom, so a schedule that omits somebody is detected.
+// Tracks which parts each rank has received, so that a schedule that omits a part is detected.
 Schedule gathering_on_tree(int members, bool sums) {
   Schedule schedule;
   std::vector<double> has(static_cast<std::size_t>(members), 1);
@@ -62,7 +62,7 @@ Schedule ring(int members, int passes) {
   return schedule;
 }
 
-// From each to each other member, round by round to the next place.
+// Every member sends to every other member; in each round all values move to the next place of the ring.
 Schedule all_to_all_on_ring(int members) {
   Schedule schedule;
   for (int distance = 1; distance < members; ++distance) {
@@ -72,7 +72,7 @@ Schedule all_to_all_on_ring(int members) {
   return schedule;
 }
 
-// Every part is tracked on its way, digit by digit of its distance.
+// All-to-all by the binary digits of distances. Tracks every part on its way.
 Schedule all_to_all_by_digits(int members) {
   struct OnItsWay {
     int at, to, far;
@@ -305,7 +305,7 @@ TEST(Network, AServerOfParametersStandsOnAServerOfItsOwnHoweverFullTheOthersAre)
     }
 }
 
-// Twelve workers on servers of four. Ranks from 13 on are the servers of regions, and rank 12 is the global one.
+// Twelve workers on machines of four. Rank 12 is the global server, and ranks from 13 on are the servers of regions.
 TEST(Network, ARegionsServerStandsAmongItsWorkersAndTheGlobalOneByItself) {
   constexpr Bytes payload{1'000'000};
   const auto network = make_two_level_network(12, {.group_size = 4, .inside = {0, inf}, .between = us_and_gb});
@@ -391,7 +391,7 @@ TEST(Network, JitterIsExponentialAndAddsToTheCost) {
                          std::abs(expected - static_cast<double>(i + 1) / count)});
   }
   EXPECT_LT(distance, 1.95 / std::sqrt(count));
-  // Without a number the cost is the mean.
+  // Without the number of a call the cost is the mean.
   EXPECT_EQ(network->all_reduce(3, Bytes{}), from_seconds(1.5));
   EXPECT_EQ(network->message({}), from_seconds(1.5));
   // Collectives have their own draws, by number, first member and size.
@@ -404,7 +404,7 @@ TEST(Network, JitterIsExponentialAndAddsToTheCost) {
     EXPECT_NE(network->collective(call), network->collective(different));
 }
 
-// Each link is occupied, and each hop has its latency, for the same multiple as the whole.
+// Jitter multiplies the times of a message on each link, and the latency of each hop, by the same factor.
 TEST(Network, JitterOnSharedLinksStretchesEachHop) {
   const auto star = make_parameter_server_network(4, us_and_gb);
   const auto jittery = with_jitter(make_parameter_server_network(4, us_and_gb), 2, 7);
@@ -598,7 +598,7 @@ TEST(NetworkSection, SingleLinksAreUnlikeTheOthers) {
   EXPECT_EQ(racks.network->all_reduce(4, Bytes{1000}), milliseconds(6 * 2 + 15));
 }
 
-// A wrong type, and a misspelt key, are one fault each.
+// A value of a wrong type is reported once, and so is a misspelt key.
 TEST(NetworkSection, AFaultIsSaidOnce) {
   const auto lines = [](const std::string& toml) {
     const std::string faults = read("kind = \"ring\"\n" + link + toml).faults;
@@ -671,7 +671,7 @@ TEST(NetworkSection, BadAndContradictorySettingsAreFaultsAtTheirPlace) {
        "must be below the number of workers, 4"},
   };
   for (const auto& [toml, expected] : bad) EXPECT_THAT(read(toml).faults, HasSubstr(expected)) << toml;
-  // A consequence of an unknown number of workers is not a fault of its own.
+  // If the number of workers is unknown, faults that result from this are not reported.
   EXPECT_EQ(read(two_level, std::nullopt).faults, "");
 }
 

@@ -17,8 +17,8 @@ FileBytes bytes_of(const std::vector<Element>& values) {
   return bytes;
 }
 
-// NumPy's documented format: a magic word, the version, the length of the header, a dictionary, blanks and a line feed
-// up to a multiple of 64 bytes, and the elements.
+// A file in NumPy's documented format: a magic word, the version, the length of the header, a dictionary, blanks and a
+// line feed up to a multiple of 64 bytes, and the elements.
 inline FileBytes npy_file(const std::string& type, const std::string& shape, const FileBytes& elements,
                           const std::string& fortran = "False", std::uint8_t version = 1) {
   std::string header = "{'descr': '" + type + "', 'fortran_order': " + fortran + ", 'shape': " + shape + ", }";

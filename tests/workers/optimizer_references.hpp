@@ -1,5 +1,4 @@
-// Steps of optimizers in double precision, tensor by tensor, written from the definitions and independently of the
-// program.
+// Steps of optimizers in double precision, tensor by tensor: an independent implementation of the definitions.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +15,8 @@ using Doubles = std::vector<double>;
 
 struct State {
   Doubles theta;
-  Doubles moments[2];  // empty: before the first step, or reset
-  int steps[2] = {};   // by moment, since it was empty
+  Doubles moments[2];  // empty before the first step, and after a reset
+  int steps[2] = {};   // [moment]: steps since it was empty
 };
 using Step = std::function<void(State&, const std::vector<float>& gradient, double rate)>;
 
@@ -53,7 +52,7 @@ inline Doubles clipped(const std::vector<float>& gradient, double max_norm) {
   return g;
 }
 
-// The mean square itself is kept, including its start.
+// Stores the mean square itself, including its initial value.
 inline Step rmsprop(const RmsPropOptions& o, const std::vector<Tensor>& tensors) {
   return [=](State& state, const std::vector<float>& gradient, double rate) {
     const std::size_t square = o.momentum > 0 ? 1 : 0;

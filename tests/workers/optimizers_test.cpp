@@ -116,7 +116,7 @@ TEST(Optimizer, WithoutMomentumBothFormsOfDecayAreOne) {
   EXPECT_LE(largest_relative_difference(a.theta, b.theta), 1e-6);
 }
 
-// Every other option moves the parameters by far more than that bound, so an ignored option would be detected.
+// Each option changes the parameters by far more than that bound, so an ignored option would be detected.
 TEST(Optimizer, NoTwoCombinationsOfOptionsTrainAlike) {
   std::vector<std::pair<std::string, Vector>> results;
   for (const auto& test : optimizer_cases()) {
@@ -175,7 +175,7 @@ TEST(Optimizer, RejectsOptionsWithoutAMeaning) {
   EXPECT_THROW(make_adamw({.weight_decay = {.rate = std::nan("")}}), std::invalid_argument);
 }
 
-// Optimizers bit by bit: in place, in any division into blocks, and on every processor.
+// Optimizers give equal bits in place, with any division into blocks, and on every processor.
 
 bool same_bits(const Vector& a, const Vector& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
@@ -270,8 +270,8 @@ std::vector<Vector> all_gradients() {
   return gradients;
 }
 
-// Whichever variant of the loops this processor uses, it rounds every operation once. All variants that do so agree,
-// and so do all processors.
+// Every variant of the loops, for any processor, rounds every operation exactly once. Therefore all variants and
+// processors agree.
 TEST(OptimizerBits, SgdRoundsEveryOperationOnce) {
   const auto sgd = make_sgd({.momentum = 0.9, .nesterov = true, .weight_decay = {.rate = 0.01}});
   const State ours = trained(*sgd, true);
@@ -540,7 +540,7 @@ TEST(LayerWise, TwentyStepsOfManyTensorsAgreeWithTheReferences) {
   }
 }
 
-// Sums are added range by range, whichever thread computed them first.
+// Sums are added range by range, independently of which thread finishes first.
 TEST(LayerWise, StepsAreTheSameBitsOnAnyNumberOfThreads) {
   for (const Optimized& test : all_optimizers({})) {
     std::vector<std::vector<float>> results;
@@ -573,7 +573,7 @@ TEST(LayerWise, AStepOfOnesOwnIsThatOfASharedGradient) {
   }
 }
 
-// Steps of others from a state do not change the state.
+// A step from a state that another holder still uses does not change this state.
 TEST(LayerWise, AStepFromAStateThatIsStillHeldLeavesItAsItIs) {
   for (const Optimized& test : all_optimizers({})) {
     const auto objective = std::make_shared<Layered>(sizes);
@@ -675,7 +675,7 @@ TEST(LayerWise, RejectOptionsWithoutAMeaning) {
 
 constexpr double magnitude = 0.5;
 
-// Gradients of 0.5 and -0.5 in turn, whatever the parameters are.
+// Gradients of 0.5 and -0.5 in turn, which do not depend on the parameters.
 class ConstantGradient : public PullObjective {
  public:
   using PullObjective::PullObjective;
@@ -757,7 +757,8 @@ TEST(BiasCorrection, LetsAdamStepByTheRateAfterAResetOfTheSecondMoment) {
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], i % 2 == 0 ? 0.88 : 1.12, 1e-4);
 }
 
-// Also if the workers have taken unequal numbers of steps, one of them none: their mean contains less of the gradient.
+// Workers have taken unequal numbers of steps, one of them none, so the mean of their moments contains less of the
+// gradient.
 TEST(BiasCorrection, OfAMeanOfUnequalWorkersMakesStepsOfTheRate) {
   const std::vector<std::vector<StatePolicy>> policies = {{StatePolicy::average, StatePolicy::average},
                                                           {StatePolicy::average, StatePolicy::reset},

@@ -1,4 +1,4 @@
-// One algorithm on both clusters, on 4 workers and, if needed, a server: start with mpirun -n 5.
+// Runs an algorithm on both clusters, with 4 workers and, if needed, a server. Start the tests with mpirun -n 5.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,8 +27,8 @@ struct Outcome {
   RunTotals totals;
 };
 
-// Its parameters are a matrix and a vector, for compressors that treat them differently. Workers have unequal numbers
-// of samples, for averages that count samples.
+// A quadratic whose parameters are a matrix and a vector, for compressors that treat them differently. Workers have
+// unequal numbers of samples, for averages weighted by samples.
 class MatrixQuadratic : public Quadratic, public DividedData {
  public:
   using Quadratic::Quadratic;
@@ -47,8 +47,8 @@ struct LastRow : RunObserver {
   void on_publish(const Publication&) override {}
 };
 
-// 20 steps. Micro-batches have an exponential delay of 20 ms on average. The rest of a simulated micro-batch and
-// message represents the arithmetic and the network.
+// A run of 20 steps. Micro-batches have an exponential delay of 20 ms on average. The remaining time of a simulated
+// micro-batch or message represents the arithmetic or the network.
 struct Parity {
   explicit Parity(double base_s = 1e-6, double latency_s = 50e-6,
                   std::shared_ptr<const Optimizer> optimizer = make_sgd({.momentum = 0.9}), double clip_norm = 0)
@@ -63,7 +63,7 @@ struct Parity {
   std::unique_ptr<NetworkModel> network;
   LearningRate learning_rate{
       LearningRate::Options{.shape = LearningRate::Shape::cosine, .peak = 0.05, .total_steps = Step{20}}};
-  bool server_takes_steps = true;  // false: its workers take them
+  bool server_takes_steps = true;  // false: workers take steps
 
   Outcome run(Cluster& cluster, const Algorithm& algorithm) {
     LastRow last;
@@ -79,7 +79,7 @@ struct Parity {
     const auto program = [&](Rank self) {
       Worker worker(context, self);
       algorithm.run(worker);
-      if (algorithm.traits().servers > 0) return;  // its workers end at the second-last model
+      if (algorithm.traits().servers > 0) return;  // workers end at the second-last model
       EXPECT_EQ(worker.step(), Step{20});
       if (self.value == session->rank()) outcome.parameters = training.values(worker.model());
     };
@@ -116,7 +116,7 @@ struct Parity {
   }
 };
 
-// The shortest possible time of every run on any machine: its injected delays alone.
+// The shortest possible time of a run on any machine: that of its injected delays.
 inline double least_s(const Algorithm& algorithm) {
   constexpr double nearly_nothing_s = 1e-9;
   return to_seconds(Parity(nearly_nothing_s, 0).simulated(algorithm).totals.end);

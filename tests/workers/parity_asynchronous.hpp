@@ -1,4 +1,4 @@
-// Parity of methods whose servers use gradients, or results of local steps, as they arrive.
+// Parity of methods whose servers use gradients, or results of local steps, in the order of their arrival.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST(Parity, GradientsThatWorkersClip) {
 
 TEST(Parity, ASlidingWindowInWhichTheWorkersTakeTurns) { expect_parity(SlidingWindow(0)); }
 
-// A long window that waits for all: then the first arrival only changes the order of a sum.
+// With a long window that waits for all workers, the order of arrivals only changes the order of a sum.
 TEST(Parity, AsynchronousLocalSgdInAWindowOfAll) {
   AsyncLocalOptions options{.local_steps = 5, .grace = from_seconds(1e6)};
   options.update = make_buffered_update({.size = workers, .rate = 0.7, .momentum = 0.6});
@@ -54,7 +54,7 @@ TEST(Parity, AsynchronousLocalSgdInAWindowOfAll) {
   expect_parity(AsyncLocalSgd(options));
 }
 
-// Servers that wait for all, so that arrivals only change the order of a sum; also answers to packets.
+// Servers wait for all workers, so arrivals only change the order of a sum. They also answer packets.
 TEST(Parity, CompressedMessages) {
   for (const std::string_view kind : {"top-k", "random-k", "sign", "qsgd", "int8", "fp4"}) {
     CompressionOptions options = compression(kind, Compresses::messages, 0.1);
@@ -76,7 +76,7 @@ TEST(Parity, CompressedMessages) {
   }
 }
 
-// One round of all workers: nothing depends on who is first.
+// In one round of all workers nothing depends on who is first.
 TEST(Parity, CompressedMessagesOfFragments) {
   for (const bool returns : {false, true}) {
     CompressionOptions compressed = compression("top-k", Compresses::messages, 0.1);
@@ -94,7 +94,7 @@ TEST(Parity, CompressedMessagesOfFragments) {
   }
 }
 
-// One region with one worker: nothing depends on who is first.
+// In one region with one worker nothing depends on who is first.
 TEST(Parity, HalosOfOneWorker) {
   for (const double mixing : {0.0, 0.25, 1.0}) {
     const Halos algorithm({.rounds = {.local_steps = 2},
@@ -128,7 +128,8 @@ TEST(Parity, HalosOfOneWorker) {
   }
 }
 
-// Two regions of a worker each, and one of three. The clock determines who is first, but every difference is reported.
+// Runs with two regions of one worker, and with one region of three. The clock determines who is first, but every
+// difference is reported.
 TEST(Parity, HalosKeepsItsBudgetOnBothClusters) {
   for (const int regions : {1, 2}) {
     const int workers_here = regions == 1 ? 3 : 2;
@@ -187,8 +188,8 @@ TEST(Parity, AsynchronousMethodsSendAsMuchOnBothClusters) {
   }
 }
 
-// The clock determines a worker's steps between its answer and the new model, which are overwritten. After one round
-// everything is equal; after several, kept micro-batches and bytes are.
+// The clock determines how many steps a worker takes between its answer and the new model, which overwrites them. After
+// one round everything is equal; after several rounds, kept micro-batches and bytes are.
 TEST(Parity, DecoupledDiLoCoOfAllWorkers) {
   for (const int fragments : {1, 3}) {
     DecoupledOptions options{.minimum_steps = 20, .outer = make_diloco(0.7, 0.6)};

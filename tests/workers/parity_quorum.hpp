@@ -72,7 +72,7 @@ TEST(Parity, ClippingRennalaKeepsAsMuchOnBothClustersWhereAllIsDoneInTime) {
   }
 }
 
-// With all workers, and no step beyond U, the clock has no effect.
+// With all workers and no step beyond U the clock has no effect.
 TEST(Parity, StsynOfAllWorkersThatStopAfterTheirSteps) {
   expect_parity(Stsyn({.quorum = workers, .local_steps = 5, .most_steps = 5}));
 }
@@ -99,7 +99,7 @@ TEST(Parity, BackupTimeoutThatNobodyIsLateFor) {
                                .late = TimeoutOptions::Late::cancel}));
 }
 
-// Three workers and two servers; worker 0 ends with the whole model.
+// Three workers and two servers. Worker 0 ends with the whole model.
 TEST(Parity, BackupWorkersWithTwoServers) {
   class Watched : public BackupWorkers {
    public:

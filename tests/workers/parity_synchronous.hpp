@@ -62,7 +62,8 @@ TEST(Parity, OneBitAdam) {
   }
 }
 
-// Norms of tensors, for gradients that ranks have reduced and for workers' own, and a mean square that starts at 1.
+// Optimizers with norms of tensors, for gradients that ranks have reduced and for workers' own gradients, and with a
+// mean square that starts at 1.
 TEST(Parity, OptimizersOfTheRecipes) {
   const AveragePolicy averaged{.moments = {StatePolicy::average, StatePolicy::average}};
   expect_parity(SyncSgd(), make_lamb({}));

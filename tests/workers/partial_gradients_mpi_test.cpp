@@ -1,5 +1,5 @@
 // The remaining parts of micro-batches that a deadline cuts, on both clusters: in emulated time, and in real time,
-// which consists almost entirely of injected delays. Deadlines lie so far from the end of any tensor's part that both
+// which consists almost entirely of injected delays. Deadlines are so far from the end of any tensor's part that both
 // clusters decide alike, also on a machine that is not idle. Start with mpirun -n 3.
 #include <gtest/gtest.h>
 

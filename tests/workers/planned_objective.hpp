@@ -1,4 +1,4 @@
-// Objectives planned from settings as in an experiment file, and their faults.
+// A fixture that plans objectives from settings as in an experiment file, and reports their faults.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 namespace syncopate {
 
-// Beside a directory with small image files.
+// Also has a directory with small image files.
 class PlannedObjective : public IdxFiles {
  protected:
   // Plans from overrides on an empty document; `report` contains the faults.

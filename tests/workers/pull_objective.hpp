@@ -1,5 +1,5 @@
-// An objective whose every result is a formula: micro-batch (worker, step, index) pulls all parameters towards its own
-// target, L = 1/2 |theta - target|^2, so its gradient is theta - target. It counts evaluations, to show what is not
+// An objective whose results are formulas. Micro-batch (worker, step, index) pulls all parameters towards its target:
+// L = 1/2 |theta - target|^2, so the gradient is theta - target. It counts evaluations, so that tests see what is not
 // evaluated.
 #pragma once
 
@@ -18,7 +18,7 @@ class PullObjective : public Objective {
   explicit PullObjective(std::size_t size = 4, std::size_t weights = 4, std::int64_t chunk_samples = 64)
       : size_(size), weights_(weights), chunk_samples_(chunk_samples) {}
 
-  // Small integers, exact in float32.
+  // Targets are small integers, which are exact in float32.
   static float target(const MicroBatch& micro_batch, std::size_t i) {
     return static_cast<float>(micro_batch.worker.value + 10 * (micro_batch.step.value() % 7) + 3 * micro_batch.index +
                               static_cast<int>(i % 5));

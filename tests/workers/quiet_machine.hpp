@@ -1,6 +1,6 @@
-// Whether this machine's cores are free for a test, for the few tests whose bounds require it. They run alone
-// (RUN_SERIAL), and are skipped with the reason if the machine is not quiet. A result counts if the machine was quiet
-// before, during and after the test.
+// Whether this machine's cores are free for a test. A few tests have bounds that require this. They run alone
+// (RUN_SERIAL), and are skipped with a reason if the machine is not quiet. A result counts only if the machine was
+// quiet before, during and after the test.
 #pragma once
 
 #include <sched.h>
@@ -21,7 +21,7 @@ inline int cores_here() {
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-// The least share of a core that a thread on each of them gets when all want one for a while.
+// Starts one busy thread per core, and returns the smallest share of a core that one of them gets.
 inline double share_of_the_cores(std::chrono::milliseconds spin = std::chrono::milliseconds(60)) {
   std::vector<double> shares(static_cast<std::size_t>(cores_here()));
   std::vector<std::thread> threads;
@@ -42,7 +42,7 @@ inline double share_of_the_cores(std::chrono::milliseconds spin = std::chrono::m
   return *std::min_element(shares.begin(), shares.end());
 }
 
-// Watches from its construction on: a thread sleeps repeatedly and measures how late it wakes.
+// Watches the machine from construction on: a thread sleeps repeatedly and measures how late it wakes.
 class QuietWatch {
  public:
   QuietWatch()
@@ -61,7 +61,7 @@ class QuietWatch {
     if (sleeper_.joinable()) sleeper_.join();
   }
 
-  // Ends the watch. Empty if the machine was quiet, otherwise the message of the skipped test.
+  // Ends the watch. Returns an empty text if the machine was quiet, otherwise the message of the skipped test.
   std::string disturbance() {
     stop_ = true;
     if (sleeper_.joinable()) sleeper_.join();
@@ -81,7 +81,7 @@ class QuietWatch {
   std::atomic<bool> stop_ = false;
   double late_s_ = 0, latest_s_ = 0;
   int sleeps_ = 0;
-  std::thread sleeper_;  // must begin last
+  std::thread sleeper_;  // the last member, since the thread uses the others
 };
 
 }  // namespace syncopate

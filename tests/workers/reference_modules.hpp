@@ -46,7 +46,7 @@ inline at::Tensor label_tensor(Samples& samples) {
       .clone();
 }
 
-// The parameters of a module in the order of the flat vector: matrices and filters, then the others.
+// The parameters of a module in the order of the flat vector: matrices and filters first, then all others.
 inline std::vector<at::Tensor> flat_order(const torch::nn::Sequential& module) {
   std::vector<at::Tensor> order;
   for (const auto& parameter : module->parameters())
@@ -90,7 +90,7 @@ inline std::vector<Case> cases() {
           {"cnn with batch norm", cnn_network(shape, classes, cnn_with_batch_norm), torch_cnn_with_batch_norm()}};
 }
 
-// Sets the module's parameters, now in double precision, to the flat ones.
+// Sets the module's parameters to those of the flat vector, in double precision.
 inline void set_parameters(torch::nn::Sequential& module, const std::vector<float>& flat) {
   module->to(torch::kDouble);
   torch::NoGradGuard no_grad;

@@ -68,7 +68,7 @@ class ResnetModule : public torch::nn::Module {
     return options_.activation == ResnetOptions::Activation::silu ? torch::silu(x) : torch::relu(x);
   }
 
-  // Option A: every second pixel, and new channels of zeros, half of them in front.
+  // Option A of the paper: takes every second pixel and adds channels of zeros, half of them in front.
   static torch::Tensor shortcut(torch::Tensor x, std::int64_t channels, std::int64_t stride) {
     using torch::indexing::None;
     using torch::indexing::Slice;

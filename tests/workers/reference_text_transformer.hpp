@@ -1,5 +1,5 @@
-// The transformer of texts from modules of torch::nn that see one text at a time: LibTorch's own encoder layers if sums
-// are normalised, and its attention if branches are.
+// The text transformer built from modules of torch::nn that process one text at a time: LibTorch's encoder layers with
+// normalised sums, or only its attention with normalised branches.
 #pragma once
 
 #include <torch/torch.h>
@@ -41,7 +41,7 @@ class TextTransformerModule : public torch::nn::Module {
     }
   }
 
-  // Tokens (1, length); logits (1, classes), or (places, vocabulary) for the named places.
+  // Takes tokens (1, length). Returns logits (1, classes), or (places, vocabulary) for the given places.
   torch::Tensor forward(const torch::Tensor& tokens, const std::vector<std::int64_t>& places = {}) {
     const auto length = tokens.size(1);
     auto x = words_(tokens[0]) + places_(torch::arange(length));
@@ -62,7 +62,7 @@ class TextTransformerModule : public torch::nn::Module {
     return torch::addmm(bias_, head_norm_(torch::gelu(dense_(x))), words_->weight.t());
   }
 
-  // In the order of the layers.
+  // The parameters in the order of the layers.
   std::vector<torch::Tensor> parameters_by_layer() const {
     std::vector<torch::Tensor> order = {words_->weight, places_->weight};
     const auto append = [&](std::initializer_list<torch::Tensor> more) {

@@ -28,7 +28,7 @@ TEST_F(Registry, NamesAreUniqueAndExplained) {
   for (const auto& row : datasets()) EXPECT_TRUE(names.insert(row.name).second && !row.sentence.empty());
 }
 
-// A listed name is not an unknown word, whatever its tables lack.
+// A listed name is never reported as unknown, even if the tables that it needs are missing.
 TEST_F(Registry, EveryNameOfTheListIsRead) {
   const auto report_on = [&](std::string_view model, std::string_view dataset) {
     plan({fmt::format("training.model=\"{}\"", model), fmt::format("training.dataset=\"{}\"", dataset),

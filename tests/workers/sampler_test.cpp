@@ -283,7 +283,7 @@ TEST(EpochBatches, BucketsHaveNeighboursInLength) {
       found.back().push_back(many[sample]);
     }
   }
-  // Cut from the sorted lengths: all lengths of a bucket lie between the ends of its neighbours.
+  // Buckets are cut from the sorted lengths, so the buckets, sorted and joined, are sorted lengths again.
   const bool is_shuffled = !std::ranges::is_sorted(found);
   EXPECT_TRUE(is_shuffled);
   std::ranges::sort(found);

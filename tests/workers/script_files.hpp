@@ -1,4 +1,4 @@
-// Files as saved by torch.jit.script, made without Python. No LibTorch here.
+// Files as saved by torch.jit.script, written without Python. This header does not include LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@ struct ScriptTensor {
   Type type = Type::floats;
 };
 
-// A module with these tensors. `forward` contains the lines of its forward(self, x), or of one with other arguments. It
-// also has a number, self.calls.
+// Saves a module with these tensors and a number, self.calls. `forward` contains the lines of its forward(self, x), or
+// of one with other arguments.
 void save_script(const std::string& file, const std::vector<ScriptTensor>& tensors, const std::string& forward,
                  const std::string& arguments = "x");
 
-// A linear layer from 3 features to 4 classes with dropout, in a submodule: inner.weight.
+// Saves a module whose submodule `inner` is a linear layer from 3 features to 4 classes with dropout.
 void save_nested_script(const std::string& file);
 
-// A network's layers, written out, with these values. Parameters and buffers are in the network's order.
+// Saves the layers of a network with these values. Parameters and buffers are in the network's order.
 void save_script(const std::string& file, const Network& network, const std::vector<float>& parameters);
 
 }  // namespace syncopate

@@ -1,5 +1,5 @@
-// Modules saved as TorchScript: the same network as one of layers, gradient by gradient; the state of a module that a
-// training keeps; and modules that cannot be trained.
+// Modules saved as TorchScript: their gradients equal those of the same network built from layers; the module's state
+// during training; and modules that cannot be trained.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -263,7 +263,7 @@ TEST_F(ScriptModules, RandomNumbersInEvaluationAreAFault) {
   EXPECT_THAT(fault(), HasSubstr("its forward draws random numbers in evaluation; it may do so only in training"));
 }
 
-// Faults that the few samples that are always tried do not show.
+// The reader always tries modules with a few samples. These modules fail only with the run's own batches.
 TEST_F(ScriptModules, OnesThatFailAtTheRunsOwnBatchesAreAFault) {
   const auto found = [&](std::int64_t trained, std::int64_t evaluated) {
     const ScriptOptions options{.trial = {.trained = trained, .evaluated = evaluated}};
@@ -320,7 +320,7 @@ TEST_F(ScriptModules, WhatIsNotUsedHasAGradientOfZero) {
   EXPECT_EQ(sum[21], 0);
 }
 
-// Whatever other threads compute, and whatever was computed before.
+// Dropout does not depend on other threads, or on earlier computations.
 TEST_F(ScriptModules, DropoutIsAFunctionOfTheMicroBatch) {
   save_linear("y = torch.dropout(y, 0.5, self.training)");
   const auto objective = objective_of(load());
@@ -430,7 +430,7 @@ TEST_F(ScriptModules, AForwardThatSuitsNotTheDataIsAFault) {
   EXPECT_THAT(fault(), HasSubstr("returns elements of type Double"));
 }
 
-// Detected when the file is read, or otherwise when it happens.
+// The change is detected when the file is read or, at the latest, when it happens.
 TEST_F(ScriptModules, ATensorThatChangesUnseenFailsTheRun) {
   save_linear("if x.size(0) == 5:\n    self.late.add_(1)", {{.name = "late", .shape = {4}, .kind = Kind::buffer}});
   const auto objective = objective_of(load());
@@ -492,7 +492,7 @@ TEST_F(ScriptModules, WhatATraceHasFixedIsSaid) {
 }
 
 // A user's modules that take tokens: their inputs for texts of different lengths, and the use of their outputs. The
-// references see one text at a time, and so no padding.
+// references process one text at a time, so they have no padding.
 namespace script_texts_tests {
 
 using testing::HasSubstr;

@@ -1,6 +1,6 @@
-// Reports of a server: rows of steps.csv in steps of the experiment file, and the progress that its models state. All
-// times are computed by hand: two workers take 2 s for a step's two micro-batches, and messages 0.5 s. So both
-// gradients arrive every 3 s, that of worker 0 first.
+// What a server reports: rows of steps.csv, counted in steps of the experiment file, and the progress that is sent with
+// its models. All times are computed by hand: two workers take 2 s for a step's two micro-batches, and messages 0.5 s.
+// So both gradients arrive every 3 s, that of worker 0 first.
 #include "workers/server.hpp"
 
 #include <fmt/format.h>

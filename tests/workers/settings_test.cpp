@@ -199,7 +199,7 @@ TEST(Settings, OverridesReplaceAndAddValuesAndAreReportedAsTheCommandLine) {
             "command line: nonsense; an override must be key=value");
 }
 
-// As a text it would get the wrong fault: "must be a table".
+// If the override were read as a text, the fault would be misleading: "must be a table".
 TEST(Settings, AnOverrideThatBeginsLikeATableAListOrATextInQuotesMustBeToml) {
   const auto found = [](const std::string& override) {
     TomlNode root;
@@ -269,7 +269,7 @@ TEST(NearestName, CountsInsertionsDeletionsSubstitutionsAndSwaps) {
   EXPECT_EQ(edit_distance("warm-up", "Warm_up"), 0u);
 }
 
-// Forty names before it would hide the intended one.
+// A suggestion after forty names would be overlooked.
 TEST(NearestName, StandsBeforeALongListAndAfterAShortOne) {
   const std::vector<std::string> few = {"cosine", "linear"};
   EXPECT_EQ(must_be_one_of("cosin", few), "must be one of cosine, linear; did you mean \"cosine\"?");
@@ -282,7 +282,7 @@ TEST(NearestName, StandsBeforeALongListAndAfterAShortOne) {
   EXPECT_EQ(must_be_one_of("x", many).find("algorithm10"), std::string("must be one of ").size()) << "none is near";
 }
 
-// A piece of several names prefers none of them, but names that contain it come before the rest.
+// If the typed text is a part of several names, none is suggested, but these names come first in the list.
 TEST(NearestName, NamesThatThePieceIsOfStandFirst) {
   std::vector<std::string> many;
   for (int i = 10; i < 50; ++i) many.push_back("algorithm" + std::to_string(i));
@@ -407,7 +407,7 @@ std::vector<std::string> paths(const std::vector<KeyDescription>& keys) {
   return result;
 }
 
-// A question about a key that only some words lead to: the key is described with these words only.
+// A key that is only read for some words of another key is described only with these words.
 TEST(KeyDescription, IsWhereItsQuestionIsAsked) {
   const auto keys = describe([](Settings& root) {
     const Late late = root.choice({"late", "What becomes of it."}, {{"finish", Late::finish}, {"cancel", Late::cancel}},

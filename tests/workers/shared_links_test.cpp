@@ -1,4 +1,5 @@
-// A shared link serves in the order of sending, whichever fiber runs first. Nothing overtakes on a connection.
+// A shared link transfers messages in the order of sending, even if fibers run in another order. Messages do not
+// overtake each other on a connection.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -57,7 +58,7 @@ ReceivedMessage next_message(Cluster& cluster, Rank self) {
 
 double now_s(const Cluster& cluster, Rank self) { return to_seconds(cluster.now(self)); }
 
-// On all kinds of networks the server has one link.
+// On all kinds of networks the server has a single link.
 TEST(SharedLinks, AllWhoSendAtOnceArriveOneTransferAfterTheOther) {
   const int n = 5;
   const double all_there_s = latency_s + n * transfer_s;
@@ -78,7 +79,8 @@ TEST(SharedLinks, AllWhoSendAtOnceArriveOneTransferAfterTheOther) {
           for (int k = 1; k <= n; ++k) {
             const auto message = cluster.receive(self, {}, never, here());
             ASSERT_TRUE(message);
-            // Two members of a group follow each other over its uplink, with those of other groups in between.
+            // Messages of two members of a group follow each other over its uplink, with those of other groups in
+            // between.
             if (network != networks.back()) {
               EXPECT_EQ(message->from, Rank{k - 1});
             }
@@ -98,7 +100,7 @@ TEST(SharedLinks, AQueueInFrontOfThemIsCommunication) {
         [&](Cluster& cluster, Rank self) {
           cluster.send(self, cluster.server(), model(), here());
           ASSERT_TRUE(cluster.receive(self, {}, never, here()));
-          // The next message is under way for part of its wait for something that does not arrive.
+          // The worker waits for a message that does not arrive. For part of this time its own message is being sent.
           cluster.send(self, cluster.server(), model(), here());
           const double until_s = now_s(cluster, self) + 20;
           ASSERT_FALSE(cluster.receive(self, {}, start_time + from_seconds(until_s), here()));
@@ -151,7 +153,7 @@ TEST(SharedLinks, CarryModelsForTheResultAloneWithoutATransfer) {
   EXPECT_EQ(totals.bytes, Bytes{4 * payload.value()});
 }
 
-// The earlier model: a message takes the same time, whatever else is under way.
+// Without contention, a message takes the same time whatever other messages are in progress.
 TEST(SharedLinks, AreNotSharedWithoutContention) {
   Programs setup;
   setup.network = make_ring_network(latency_s, 1000, {.contention = false});
@@ -257,7 +259,7 @@ TEST(SharedLinks, CollectivesAndMessagesWaitForEachOther) {
   run(10.5, 10, 12, 10 + transfers_s + latencies_s);
 }
 
-// A worker sends while its own collective is under way: the link serves in the order of time, whoever runs first.
+// A worker sends while its own collective is in progress. The link serves both in the order of time.
 TEST(SharedLinks, WhatIsSentBesideACollectiveComesToTheLinkInTheOrderOfTime) {
   const auto run = [&](double send_at_s, double arrives_s, double ends_s) {
     const Programs setup{.workers = 2, .network = make_ring_network(latency_s, 1000)};
@@ -418,8 +420,8 @@ TEST(SharedLinks, GroupsAverageOneAfterTheOther) {
   });
 }
 
-// Costs are up to many times the mean, but the message sent first arrives first. The last message also arrives before
-// its sender's notice of leaving.
+// Costs vary up to many times the mean, but the message that was sent first arrives first. The last message also
+// arrives before the notice that its sender has left.
 TEST(SharedLinks, NothingOvertakesOnAConnectionHoweverCostsVary) {
   constexpr int messages = 300;
   for (const int kind : {0, 1, 2}) {

@@ -1,5 +1,5 @@
-// Promises of the simulated cluster alone: order of events in virtual time, explained deadlocks, exact accounts.
-// cluster_contract.hpp has the promises of both clusters.
+// Promises that only the simulated cluster makes: order of events in virtual time, explained deadlocks, exact accounts.
+// cluster_contract.hpp tests the promises of both clusters.
 #include "workers/simulated/simulated_cluster.hpp"
 
 #include <fmt/format.h>
@@ -231,8 +231,8 @@ TEST(SimulatedCluster, AveragingByDifferentPoliciesIsExplained) {
   EXPECT_EQ(text, "worker 1 averages with a different policy than the others");
 }
 
-// Whole steps are drawn ahead, for the next workers or the next steps. In whatever order they are requested, they take
-// the time of their own micro-batches.
+// Times of whole steps are drawn ahead, for the next workers or the next steps. In any order of requests, a step takes
+// the time of its own micro-batches.
 TEST(SimulatedCluster, WholeStepsTakeWhatTheirMicroBatchesTake) {
   for (const int micro_batches : {1, 3, 12}) {
     SimulatedRun setup{.workers = 40, .micro_batches = micro_batches, .delays = {exponential_delay(0.5)}};
@@ -536,7 +536,7 @@ SimulatedRun setup(const Overlap& overlap) {
           .budget = {.steps = 5}};
 }
 
-// All workers alike: a step takes its computation and max(c(P / K), K c(P / K) - f d (K - 1) / K).
+// With equal workers a step takes its computation and max(c(P / K), K c(P / K) - f d (K - 1) / K).
 TEST(OverlappedExchange, OfEqualWorkersHasAClosedForm) {
   for (const int buckets : {1, 2, 8})
     for (const double share : {0.0, 0.2, 0.66, 1.0}) {
@@ -552,7 +552,7 @@ TEST(OverlappedExchange, OfEqualWorkersHasAClosedForm) {
     }
 }
 
-// The computed values and the bytes are the same.
+// Overlap changes neither the computed values nor the bytes.
 TEST(OverlappedExchange, ChangesTimesAlone) {
   SimulatedRun plain = setup({2, 0.66});
   plain.network = make_ring_network(latency_s, bandwidth);
@@ -650,7 +650,7 @@ void expect_ties_decided(bool in_lockstep) {
 TEST(DeadlineTies, AreDecidedAsInTheSourcesOnFibers) { expect_ties_decided(false); }
 TEST(DeadlineTies, AreDecidedAsInTheSourcesInLockstep) { expect_ties_decided(true); }
 
-// Beside others that are earlier or later, so that no worker's tie depends on another's.
+// Other workers are earlier or later than the deadline. The result of a worker at the deadline does not depend on them.
 TEST(DeadlineTies, OfOneWorkerConcernItAlone) {
   for (const bool in_lockstep : {false, true}) {
     SimulatedRun setup{.workers = 40, .micro_batches = 3, .budget = {.steps = 1}, .in_lockstep = in_lockstep};

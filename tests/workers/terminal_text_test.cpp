@@ -102,7 +102,7 @@ TEST(Printable, EscapesWhatATerminalObeys) {
             "\\u202Eabc");  // from here on right to left
 }
 
-// Otherwise two labels would look alike.
+// Without this two different labels would look the same.
 TEST(Printable, EscapesWhatTakesNoRoom) {
   EXPECT_EQ(printable("a\u200bb"), "a\\u200Bb");
   for (const auto& [text, escape] :

@@ -1,5 +1,5 @@
-// Networks on texts, compared with modules of torch::nn in double precision with the same parameters. The modules see
-// one text at a time, and so no padding.
+// Networks on texts, compared with modules of torch::nn in double precision with the same parameters. The modules
+// process one text at a time, so they have no padding.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>

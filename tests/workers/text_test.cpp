@@ -299,7 +299,8 @@ TEST_F(TextLines, WithoutAWordAreCounted) {
   EXPECT_EQ(read_text_lines(file("a\n\n***\nb\n"), false).left_out, 1) << "an empty line is none";
 }
 
-// Also if each byte is valid UTF-8, as in UTF-16 without a mark: its words would be single letters.
+// Other encodings are detected even if each byte is valid UTF-8, as in UTF-16 without a byte order mark, whose words
+// would be single letters.
 TEST_F(TextLines, OtherEncodingsAreNamed) {
   const std::string plain = "sport\tA ball and a net\nart\tcanvas\n";
   const auto widened = [&](std::size_t bytes, bool is_little) {
@@ -489,7 +490,8 @@ TEST(Masking, FollowsSeedSampleAndEpoch) {
   EXPECT_EQ(tokens(1, Split::test, 5, 3), tokens(1, Split::test, 5, 0)) << "evaluations are comparable";
 }
 
-// The training sample of the same number is another text, and training never shows the masks of its first visit.
+// A validation sample and the training sample of the same number are different texts, with different masks. The masks
+// of a validation sample are drawn once.
 TEST(Masking, OfAValidationSampleIsDrawnOnceAndOnAStreamOfItsOwn) {
   const auto text = text_of(100);
   for (const std::int64_t copies : {0, 10}) {

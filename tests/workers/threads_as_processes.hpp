@@ -1,5 +1,5 @@
-// Processes that divide a simulation, as threads of a test. Exchanges are handed over in memory, as copies. Lost or
-// slow processes cannot be tested here; the same tests under mpirun do that.
+// Processes that divide a simulation, represented by threads of a test, which exchange copies in memory. Lost or slow
+// processes cannot be tested in this way; the same tests under mpirun do that.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class ThreadsAsProcesses {
     return moved_bytes_ / sizeof(float);
   }
 
-  // Calls `program` on each process, as a thread, and waits for all.
+  // Calls `program` in one thread per process, and waits for all threads.
   void run(const std::function<void(ProcessGroup&)>& program) {
     std::vector<std::thread> threads;
     for (const auto& member : members_) threads.emplace_back([&] { program(*member); });
@@ -51,7 +51,7 @@ class ThreadsAsProcesses {
         is_forgotten_ = false;
         on_failure_ = std::move(on_failure);
       }
-      if (const auto why = all_.failure()) fail(*why);  // a faster process has failed
+      if (const auto why = all_.failure()) fail(*why);  // a process that came earlier has failed
     }
     void begin(Exchange&& exchange) override { all_.begin(self_, std::move(exchange)); }
     void settle() override { all_.settle(self_); }
@@ -81,8 +81,8 @@ class ThreadsAsProcesses {
 
   struct Open {
     std::map<int, Payload> given;
-    std::map<int, ProcessGroup::Exchange> taking;  // by process, until it has received all
-    int missing = 0;                               // number of processes that have not received all
+    std::map<int, ProcessGroup::Exchange> taking;  // by process, while it waits for messages
+    int missing = 0;                               // number of processes that wait for messages
   };
   using Calls = std::vector<std::pair<int, std::function<void()>>>;  // by process
 
@@ -114,7 +114,7 @@ class ThreadsAsProcesses {
     }
   }
 
-  // Delivers to all processes that have received all.
+  // Delivers to every process that has received everything it waits for.
   void hand_out(Open& open, Calls& calls) const {
     for (auto at = open.taking.begin(); at != open.taking.end();) {
       auto& [process, taken] = *at;
@@ -159,7 +159,8 @@ class ThreadsAsProcesses {
     return failure_;
   }
 
-  // All processes that wait for a failed one fail, too. Calls after the last process's end belong to another run.
+  // Lets all processes that wait for a failed one fail, too. Calls after the end of the last process belong to a new
+  // run.
   std::string close(const std::string& failure) {
     std::unique_lock lock(mutex_);
     if (!failure.empty() && !failure_) failure_ = failure;
@@ -191,7 +192,7 @@ class ThreadsAsProcesses {
   std::vector<int> calls_;  // calls in progress, by process
   std::size_t moved_bytes_ = 0;
   std::optional<std::string> failure_;  // failure of this run
-  std::string result_;                  // the last run's failure
+  std::string result_;                  // failure of the previous run
   int ended_ = 0, runs_ = 0;
 };
 

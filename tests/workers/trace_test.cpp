@@ -63,7 +63,7 @@ TEST(Trace, ReadsDurationsWithTheLastColumnThatRunsHaveRecordedBefore) {
   EXPECT_EQ(added(*trace_delay(read, {}), 0, 0, 1), (Seconds{1.5}));
 }
 
-// As written by R's write.csv and Python's csv.QUOTE_ALL.
+// R's write.csv and Python's csv.QUOTE_ALL write quotes.
 TEST(Trace, ReadsQuotedColumnsAndValues) {
   std::string header_alone = recorded, all;
   header_alone.replace(0, header_alone.find('\n'), "\"step\",\"worker\",\"start_s\",\"micro_batch\",\"duration_s\"");
@@ -174,7 +174,8 @@ TEST(Trace, GivesWhatIsThereWhateverIsMissing) {
   }
 }
 
-// For its number of workers and steps, at least one row in 64 must exist, otherwise the numbers are wrong.
+// At least one in 64 of the rows of all workers and steps must exist. With fewer rows, the numbers of workers or steps
+// are probably wrong.
 TEST(Trace, OfWhichNextToNothingIsThereIsAFault) {
   const auto diagonal = [](int length) {
     std::string text = "worker,step,micro_batch,duration_s\n";
@@ -424,7 +425,8 @@ TEST(TraceStretch, LawsAreThoseOfWhomAWorkerFollows) {
   EXPECT_EQ(keeps->shortest_s(Rank{3}), 1);
 }
 
-// Otherwise the base of a worker would always have the same place in the recording as its delay.
+// The base time and the first delay of a worker are drawn independently, so that they come from different places of the
+// recording.
 TEST(TraceStretch, BaseAndFirstDelayDrawApart) {
   const auto delay = stretched({.block_steps = 1}), base = stretched({.block_steps = 1, .is_base = true});
   int equal = 0;
@@ -539,7 +541,7 @@ TEST_F(HistogramFiles, AreFoundBesideTheExperimentScaledAndShifted) {
   EXPECT_NEAR(read("kind = \"histogram\"\ndata = \"dropcompute-192\"").delay->mean_s(), 8.142, 0.006);
 }
 
-// As written by spreadsheets.
+// Spreadsheets write such files.
 TEST_F(HistogramFiles, MayHaveAByteOrderMarkOtherLineEndsAndFurtherColumns) {
   write("marked.csv", "\xef\xbb\xbf bin_right_s , note, bin_left_s,density\r\n2,first,1,0.5\r\n\r\n4,,3,0.25\r\n");
   write("plain.csv", "bin_left_s,bin_right_s,density\n1,2,0.5\n3,4,0.25");

@@ -76,7 +76,7 @@ class WithoutVariance final : public DelayProcess {
   double mean_s() const override { return 0.5; }
 };
 
-// Beside others of the same mean with known variance.
+// Here together with other workers that have the same mean and a known variance.
 TEST(WorkerGroups, WhoseVarianceNobodyKnowsAreOneAllTheSame) {
   const auto known = scoped_delay(constant_delay(0.5), {.workers = numbers(10, 20)});
   const auto unknown = scoped_delay(std::make_shared<WithoutVariance>(), {.workers = numbers(0, 10)});

@@ -1,5 +1,5 @@
-// Promises of a worker besides its calls to the cluster: extended budgets, its own view of the budget, the state to
-// which it returns when it loses its own, and the end of a run without progress.
+// Promises of the class Worker: extended budgets, a worker's own view of the budget, the state from which it continues
+// after a loss of state, and the end of a run without progress.
 #include "workers/worker.hpp"
 
 #include <gmock/gmock.h>
@@ -276,7 +276,8 @@ TEST(Worker, WhoIsLateForSeveralRoundsGoesByTheLastOne) {
   EXPECT_EQ(outcome.publications[0].step, Step{3});
 }
 
-// A micro-batch usually ends, but an outage hits one of 40 in a row: the server would wait for ever.
+// A micro-batch usually ends, but in a step of 40 an outage hits at least one. So the step restarts for ever, and the
+// server would never get it.
 TEST(Worker, AServersStepThatIsAlwaysBegunAnewIsAFailureWhateverEndsOfIt) {
   const auto outages = std::make_shared<OutagePlan>(
       1, std::vector<OutageEntry>{{.workers = {}, .when = RandomOutages{2, 0.001}, .loses_state = true}});
@@ -361,8 +362,8 @@ TEST(Worker, ACollectiveIsFinishedOnce) {
   EXPECT_THAT(failure, testing::HasSubstr("already finished"));
 }
 
-// Promises of single calls of Worker and Server to a method: unusual steps, values that all workers derive alike, work
-// until a message arrives, models without moments, and gradients that are too stale to be kept.
+// Single functions of Worker and Server: unusual steps, values that all workers derive identically, computation until a
+// message arrives, models without moments, and gradients that are too stale to be kept.
 
 TEST(MethodCalls, AStepIsScaledAsItIsToldAndTheNextOneIsNot) {
   const SimulatedRun setup{.workers = 1, .rate = 0.1, .budget = {.steps = 4}};
