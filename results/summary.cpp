@@ -153,9 +153,12 @@ constexpr std::array<OptionalNumber, 4> validation_numbers{
      {"final_validation_loss", &RunSummary::final_validation_loss},
      {"best_validation_accuracy", &RunSummary::best_validation_accuracy},
      {"best_validation_loss", &RunSummary::best_validation_loss}}};
-constexpr std::array<OptionalNumber, 2> hessian_numbers{
+constexpr std::array<OptionalNumber, 5> hessian_numbers{
     {{"final_largest_eigenvalue", &RunSummary::final_largest_eigenvalue},
-     {"final_hessian_trace", &RunSummary::final_hessian_trace}}};
+     {"final_hessian_trace", &RunSummary::final_hessian_trace},
+     {"largest_eigenvalue_fall", &RunSummary::largest_eigenvalue_fall},
+     {"hessian_trace_fall", &RunSummary::hessian_trace_fall},
+     {"hessian_trace_log_change", &RunSummary::hessian_trace_log_change}}};
 
 RunStatus status_of(const std::string& name) {
   for (const RunStatus status : {RunStatus::finished, RunStatus::diverged, RunStatus::failed})
@@ -250,11 +253,40 @@ bool meets(const Evaluation& evaluation, const EvaluationPlan& plan) {
   return !plan.target_loss || loss <= *plan.target_loss;
 }
 
-std::optional<double> last_measured(std::string_view quantity, const Recording& recording) {
-  std::optional<double> last;
-  for (const Measurement& row : recording.measurements)
-    if (row.quantity == quantity) last = unless_nan(row.value);
-  return last;
+// The quantity's measurements, ascending in step.
+std::vector<Measurement> measurements_of(std::string_view quantity, const Recording& recording) {
+  std::vector<Measurement> found;
+  std::ranges::copy_if(recording.measurements, std::back_inserter(found),
+                       [&](const Measurement& row) { return row.quantity == quantity; });
+  return found;
+}
+
+std::optional<double> last_of(const std::vector<Measurement>& measurements) {
+  return measurements.empty() ? std::nullopt : unless_nan(measurements.back().value);
+}
+
+std::optional<double> fall_of(const std::vector<Measurement>& measurements) {
+  if (measurements.size() < 2) return {};
+  return unless_nan(measurements.front().value - measurements.back().value);
+}
+
+// The change of the logarithm from the second measurement to the last one, by least squares.
+std::optional<double> log_change_of(const std::vector<Measurement>& measurements) {
+  if (measurements.size() < 4) return {};
+  const std::span rest = std::span(measurements).subspan(1);
+  const auto count = static_cast<double>(rest.size());
+  const auto step_of = [](const Measurement& at) { return static_cast<double>(at.step.value()); };
+  double step = 0, logarithm = 0, square = 0, product = 0;
+  for (const Measurement& at : rest) {
+    if (!(at.value > 0)) return {};
+    step += step_of(at) / count;
+    logarithm += std::log(at.value) / count;
+  }
+  for (const Measurement& at : rest) {
+    square += (step_of(at) - step) * (step_of(at) - step);
+    product += (step_of(at) - step) * (std::log(at.value) - logarithm);
+  }
+  return product / square * (step_of(rest.back()) - step_of(rest.front()));
 }
 
 std::optional<std::int64_t> largest_period(const Recording& recording) {
@@ -518,6 +550,12 @@ bool is_as_written(std::string_view text, const Json& object, std::string_view l
   return text.substr(text.size() - added) == last_member(digest_of(digested));
 }
 
+std::optional<double> measured(const Measure& measure, const RunSummary& run) {
+  if (run.tabled.empty()) return measure.value(run);
+  const auto found = run.tabled.find(measure.name);
+  return found == run.tabled.end() ? std::nullopt : std::optional(found->second);
+}
+
 std::span<const Measure> measures() {
   using enum Better;
   static const std::vector<Measure> all = {
@@ -543,6 +581,13 @@ std::span<const Measure> measures() {
        &RunSummary::final_largest_eigenvalue, ComparedBy::ratio, "eigenvalues, times"},
       {"final_hessian_trace", "trace", "", "Trace of the Hessian at the last measurement; needs `[measurements]`.",
        less, 1, &RunSummary::final_hessian_trace, ComparedBy::ratio, "traces, times"},
+      {"largest_eigenvalue_fall", "fall of the eigenvalue", "", "The first measurement less the last one.", more, 1,
+       &RunSummary::largest_eigenvalue_fall, ComparedBy::ratio, "falls, times"},
+      {"hessian_trace_fall", "fall of the trace", "", "The first measurement less the last one.", more, 1,
+       &RunSummary::hessian_trace_fall, ComparedBy::ratio, "falls, times"},
+      {"hessian_trace_log_change", "change of ln trace", "",
+       "From the second measurement to the last, by the slope of a least-squares line.", less, 1,
+       &RunSummary::hessian_trace_log_change},
       {"longest_test_accuracy", "accuracy of the longest %", "%",
        "Test accuracy on the longest of eight bins of sample lengths; needs `recording.samples`.", more, 100,
        [](Summary run) { return of_longest(run, &KeptSamples::test_accuracy); }},
@@ -672,8 +717,13 @@ RunSummary summarise(const Run& run, const Recording& recording, const RunTotals
   summary.rounds = static_cast<std::int64_t>(recording.rows.size());
   summary.host_s = host_s;
   add_quality(summary, recording);
-  summary.final_largest_eigenvalue = last_measured("largest_eigenvalue", recording);
-  summary.final_hessian_trace = last_measured("hessian_trace", recording);
+  const auto eigenvalues = measurements_of("largest_eigenvalue", recording),
+             traces = measurements_of("hessian_trace", recording);
+  summary.final_largest_eigenvalue = last_of(eigenvalues);
+  summary.final_hessian_trace = last_of(traces);
+  summary.largest_eigenvalue_fall = fall_of(eigenvalues);
+  summary.hessian_trace_fall = fall_of(traces);
+  summary.hessian_trace_log_change = log_change_of(traces);
   summary.largest_period = largest_period(recording);
   summary.time_to_target = time_to_target(run.evaluation, recording);
   if (summary.time_to_target) summary.steps_by_batch = steps_by_batch(*summary.time_to_target, recording);

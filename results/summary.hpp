@@ -60,6 +60,12 @@ struct RunSummary {
   // The last values measured by [measurements], at any step of the run.
   std::optional<double> final_largest_eigenvalue{};  // of the Hessian
   std::optional<double> final_hessian_trace{};
+  // The first measurement less the last one: how much flatter the model has become.
+  std::optional<double> largest_eigenvalue_fall{};
+  std::optional<double> hessian_trace_fall{};
+  // How much ln(trace) changes from the second measurement to the last, by the slope of a least-squares line. It leaves
+  // out the change up to the second measurement, which one average of models makes.
+  std::optional<double> hessian_trace_log_change{};
 
   double end_time_s = 0;                         // T, on the cluster's clock
   std::optional<TimeToTarget> time_to_target;    // none: the plan has no target
@@ -117,6 +123,9 @@ struct RunSummary {
 
   // Counts of samples that went into the model, if recorded.
   std::optional<KeptSamples> samples_kept;
+
+  // Measures by name, of a run that is known from a row of a table alone (runs_of_table); else empty.
+  std::map<std::string, double, std::less<>> tabled{};
 
   // Optional files of the run's directory. A finished run is repeated only if it lacks a requested file.
   RecordingPlan recorded{.durations = false};
@@ -243,5 +252,8 @@ struct Measure {
 std::span<const Measure> measures();
 
 const Measure* measure_named(std::string_view name);
+
+// The measure of a run with files, or as its table has it.
+std::optional<double> measured(const Measure& measure, const RunSummary& run);
 
 }  // namespace syncopate

@@ -14,7 +14,7 @@
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "workers/base/process.hpp"
-#include "workers/models/architectures.hpp"
+#include "workers/models/formulas.hpp"
 #include "workers/time/outages.hpp"
 
 namespace syncopate {

@@ -160,7 +160,8 @@ TEST(BackupTokensStepTimes, MatchASeparateSimulation) {
     expect_mean_step_with_exponential_delays(c, BackupTokens(c.quorum));
 }
 
-// Half as long again as under the paper's rule: left-over tokens keep fast workers busy with steps that are over.
+// A step takes half as long again as under the paper's rule, because left-over tokens keep fast workers busy with steps
+// that are over.
 TEST(BackupTokensStepTimes, SlowWorkersCostHalfAStep) {
   for (const StepTimeCase& c : {StepTimeCase{100, 96, 2000, 1.5235, 0.015}, StepTimeCase{8, 6, 20000, 1.4776, 0.0034},
                                 StepTimeCase{4, 2, 20000, 1.8644, 0.0003}})

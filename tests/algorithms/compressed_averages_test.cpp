@@ -25,6 +25,7 @@
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/listed_gradients.hpp"
 #include "workers/models/architectures.hpp"
+#include "workers/models/formulas.hpp"
 #include "workers/time/network.hpp"
 #include "workers/time/outages.hpp"
 

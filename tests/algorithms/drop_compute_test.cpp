@@ -27,6 +27,7 @@
 #include "workers/config/settings.hpp"
 #include "workers/config/toml.hpp"
 #include "workers/models/architectures.hpp"
+#include "workers/models/formulas.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
 #include "workers/time/compute_time.hpp"
 #include "workers/time/distributions.hpp"

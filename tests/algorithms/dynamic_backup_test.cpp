@@ -14,7 +14,7 @@
 #include "tests/algorithms/duration_laws.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/three_workers.hpp"
-#include "workers/models/architectures.hpp"
+#include "workers/models/formulas.hpp"
 
 namespace syncopate {
 namespace {
@@ -227,8 +227,7 @@ TEST(BestGradients, TheLargerTheStepTheMoreNoiseCosts) {
 }
 
 // The k-th smallest of n exponential times of mean 1 is 1/n + ... + 1/(n - k + 1) on average. The rule observes these
-// means, and
-// constant moments; a product of rate and smoothness of 1 gives the variance weight 1.
+// means, and constant moments of the gradients. A product of rate and smoothness of 1 gives the variance weight 1.
 TEST(ObservedGradients, OfAConstantSettingWantTheNumberThatGainsMostPerTime) {
   constexpr int n = 16;
   int before = 0;

@@ -116,7 +116,8 @@ TEST(ElasticAveraging, AsynchronousExchangesDoNotWaitForSlowWorkers) {
 }
 
 // An exchange takes 0.5 s, steps 1 s each. At 3.5 s the budget is used up in the middle of a period. Workers can only
-// agree on that at their next exchange, from 3.5 to 4 s; with its step and the barrier the run ends at 5.5 s.
+// agree on that at their next exchange, from 3.5 to 4 s. After that exchange's step and the barrier the run ends at
+// 5.5 s.
 TEST(ElasticAveraging, ABudgetOfSecondsEndsBetweenExchangesWithEveryStepCounted) {
   const SimulatedRun setup{.workers = 2, .budget = {.seconds = 3}};
   const auto outcome = setup.run(ElasticAveraging({.alpha = 0.2, .period = 10}));

@@ -31,7 +31,8 @@ Matrix mean_of_shifts(std::size_t workers, const std::vector<std::pair<std::size
   return weights;
 }
 
-// Each worker mixes its model with others' by a row of the matrix after each step. At the end it has its given weight.
+// After each step each worker mixes its model with other workers' models, weighted by its row of the matrix. At the end
+// its model has the given weight in the published mean.
 class MixesBy : public Algorithm {
  public:
   MixesBy(Matrix weights, std::vector<double> at_the_end)
@@ -68,7 +69,7 @@ class MixesBy : public Algorithm {
 };
 
 // Worker i's model is the unit vector e_i before the first mixing, so after t mixings it is row i of the matrix's t-th
-// power. The published model is the mean of rows by the last weights.
+// power. The published model is the mean of the rows, weighted by `at_the_end`.
 TEST(Gossip, ModelsAreThePowersOfAnyMatrixAndTheirWeightedMeanIsPublished) {
   const Matrix weights = mean_of_shifts(5, {{0, 0.5}, {1, 0.25}, {3, 0.25}});
   const std::vector<double> at_the_end = {1, 0.5, 2, 0.25, 0.25};

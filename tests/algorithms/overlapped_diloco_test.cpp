@@ -259,8 +259,8 @@ TEST(Co2, OfBlockingRoundsHasNoAnchor) {
               testing::HasSubstr("must be left out with rounds = \"blocking\""));
 }
 
-// Each model is the average of the round before the last, which began at the model before it. Of six rounds the even
-// ones are one Local SGD, and the odd ones another, whose last average ends the run.
+// Each round begins at the average of the round before the previous one. So the even ones of six rounds are one
+// training by Local SGD, and the odd ones are another, whose last average is the result of the run.
 TEST(Co2, AnchoredAtTheNewestModelIsTwoTrainingsOfHalfTheRounds) {
   const Pulled run{.workers = 4, .rounds = 6};
   double odd = 1;

@@ -29,7 +29,7 @@ namespace {
 
 constexpr int workers = 5;
 constexpr double latency_s = 0.1, bytes_per_s = 40, parameter_bytes = 16;
-// On a ring a model takes a time by its bytes, and a request without values only the latency.
+// On a ring a model takes the latency and the time of its bytes; a request without values takes only the latency.
 constexpr double message_s = latency_s + parameter_bytes / bytes_per_s;
 constexpr double all_reduce_of(int members) {
   return 2 * (members - 1) * (latency_s + parameter_bytes / members / bytes_per_s);
@@ -41,7 +41,8 @@ HierarchicalSgd groups_of(int size, int group_period, int period) {
   return HierarchicalSgd({size, Step{group_period}}, every(period));
 }
 
-// Communication of groups per step: as many group averages as fit before the end of a period of 8, and one of all.
+// Seconds of communication per step with groups. In each period of 8 steps there are the group averages that fit before
+// its end, and one average over all workers.
 double of_groups(int size, int group_period) {
   double own_s = 0;  // averaged over the workers
   for (int first = 0; first < workers; first += size) {

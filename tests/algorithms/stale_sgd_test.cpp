@@ -10,7 +10,7 @@
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
-#include "workers/models/architectures.hpp"
+#include "workers/models/formulas.hpp"
 
 namespace syncopate {
 namespace {

@@ -16,6 +16,7 @@
 #include "results/run_directory.hpp"
 #include "workers/base/process.hpp"
 #include "workers/models/architectures.hpp"
+#include "workers/models/formulas.hpp"
 #include "workers/time/network.hpp"
 
 namespace syncopate {

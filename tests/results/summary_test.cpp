@@ -256,11 +256,28 @@ TEST(Summary, TellsTheLastMeasuredCurvatureAndTheLongestPeriod) {
   for (const RunSummary& each : {summary, *read}) {
     EXPECT_EQ(measure_named("final_largest_eigenvalue")->value(each), 4);
     EXPECT_EQ(measure_named("final_hessian_trace")->value(each), 50);
+    EXPECT_EQ(measure_named("largest_eigenvalue_fall")->value(each), 5);
+    EXPECT_EQ(measure_named("hessian_trace_fall")->value(each), 40);
+    EXPECT_FALSE(measure_named("hessian_trace_log_change")->value(each)) << "two measurements have no slope";
     EXPECT_EQ(measure_named("largest_period")->value(each), 20);
   }
   const auto without = summary_from_json(to_json(summarise(plan(), four_rows(), nullptr, 8, 2)));
   ASSERT_TRUE(without);
   EXPECT_FALSE(without->final_largest_eigenvalue || without->final_hessian_trace);
+}
+
+// ln(trace) falls by 0.1 per step after the second measurement; the first one is far above the line.
+TEST(Summary, TellsTheSlopeOfTheTraceWithoutTheFirstMeasurement) {
+  Recording recording = four_rows();
+  recording.measurements = {{Step{0}, {}, "hessian_trace", 1000}};
+  for (const int step : {10, 20, 30})
+    recording.measurements.push_back({Step{step}, {}, "hessian_trace", std::exp(-0.1 * step)});
+  const RunSummary summary = summarise(plan(), recording, nullptr, 8, 2);
+  EXPECT_NEAR(summary.hessian_trace_log_change.value(), -2, 1e-12);
+  recording.measurements.back().value = std::exp(-4);  // the slope of a line through three points is that of its ends
+  EXPECT_NEAR(summarise(plan(), recording, nullptr, 8, 2).hessian_trace_log_change.value(), -3, 1e-12);
+  recording.measurements.back().value = -1;
+  EXPECT_FALSE(summarise(plan(), recording, nullptr, 8, 2).hessian_trace_log_change);
 }
 
 // The formula keeps 0.9 of the micro-batches in 0.08 s; measured are 0.9 in 0.1 s.

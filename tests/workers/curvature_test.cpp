@@ -8,6 +8,7 @@
 #include "workers/base/random.hpp"
 #include "workers/data/datasets.hpp"
 #include "workers/models/architectures.hpp"
+#include "workers/models/formulas.hpp"
 #include "workers/models/torch_objective.hpp"
 #include "workers/training/training.hpp"
 

@@ -9,6 +9,7 @@
 
 #include "algorithms/method/algorithm.hpp"
 #include "workers/models/architectures.hpp"
+#include "workers/models/formulas.hpp"
 #include "workers/mpi/mpi_cluster.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
 #include "workers/time/distributions.hpp"

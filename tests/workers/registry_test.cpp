@@ -55,6 +55,8 @@ TEST_F(Registry, EachNameIsAModelOfItsOwn) {
                                45 * 128 + 45},
       {"torchscript", 10 * 784 + 3},
       {"quadratic", 100},
+      {"valley", 2},
+      {"diagonal-linear", 48},
       {"none", 0}};
   const std::string file = (directory_ / "model.pt").string();
   save_script(file, {{.name = "weight", .shape = {10, 784}}, {.name = "idle", .shape = {3}}},

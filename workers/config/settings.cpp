@@ -544,6 +544,10 @@ std::size_t Settings::faults_so_far() const { return node_->faults->size(); }
 
 void Settings::leave_out(std::string_view key) { node_->entry(key).value.reset(); }
 
+void Settings::leave_out_unwritten_table(std::string_view key) {
+  if (!node_->find(key)) node_->entry(key).children.clear();
+}
+
 Settings Settings::section(const Key& described) {
   const std::string_view key = described.name;
   const TomlNode* written = node_->find(key);
@@ -807,7 +811,7 @@ std::vector<fs::path> Settings::places_of_path(const Key& key, const char* takes
   return faults_so_far() > faults ? std::vector<fs::path>{} : node_->places_of(named);
 }
 
-fs::path Settings::file(const Key& described) {
+fs::path Settings::file(const Key& described, std::span<const std::string> names) {
   const std::string_view key = described.name;
   const std::vector<fs::path> places = places_of_path(described, "the name of a file");
   if (places.empty()) return {};
@@ -825,7 +829,8 @@ fs::path Settings::file(const Key& described) {
     fault(key, fmt::format("{} is {}; must be a file", other->string(),
                            fs::is_directory(*other, ignored) ? "a directory" : "a device or a pipe"));
   else
-    fault(key, fmt::format("there is no file {}{}", places.front().string(), second_of(places)));
+    fault(key, fmt::format("there is no file {}{}{}", places.front().string(), second_of(places),
+                           suggestion(places.front().filename().string(), names)));
   return {};
 }
 

@@ -159,7 +159,8 @@ class Settings {
 
   // Returns the path of an existing file, which is looked up first in the experiment file's folder, then in the working
   // directory. The resolved configuration contains the absolute path. Empty after a fault.
-  std::filesystem::path file(const Key& key);
+  // `names`: what could be written instead of a path; a fault suggests the nearest of them.
+  std::filesystem::path file(const Key& key, std::span<const std::string> names = {});
   // The same for a directory. If the path exists but is not a directory, returns it nevertheless; the caller must
   // reject it. Empty if nothing exists at the path.
   std::filesystem::path directory(const Key& key);
@@ -184,6 +185,9 @@ class Settings {
   // Removes a value that was read from the resolved configuration. For defaults that have no effect unless they are
   // written.
   void leave_out(std::string_view key);
+
+  // Removes a table that was read from the resolved configuration, unless the file contains it.
+  void leave_out_unwritten_table(std::string_view key);
 
   // Returns a sub-table. An absent sub-table is read like an empty one: defaults apply, and missing required keys are
   // faults.

@@ -1,4 +1,4 @@
-// Built-in models: networks for any input shape and number of classes, and a noisy quadratic.
+// Built-in networks, for any input shape and number of classes.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,6 @@
 
 #include "workers/models/models.hpp"
 #include "workers/models/network.hpp"
-#include "workers/training/objective.hpp"
 
 namespace syncopate {
 
@@ -105,54 +104,6 @@ struct VisionTransformerOptions {
 Network vision_transformer_network(const SampleShape& input, std::int64_t classes,
                                    const VisionTransformerOptions& options);
 
-// A noisy quadratic with a known optimum, for questions with closed-form answers:
-//   L(theta) = 1/2 sum_i a_i (theta_i - theta*_i)^2,  a_i log-spaced from 1 / condition to 1.
-// The loss of a micro-batch is L(theta) + noise z . (theta - theta*) with standard normal z, so its gradient is the
-// true one plus noise x z_i in each coordinate i. Needs neither LibTorch nor data.
-struct QuadraticOptions {
-  std::int64_t dimension = 100;
-  double condition = 100;  // ratio of the largest curvature to the smallest
-  double noise = 0.1;      // standard deviation of a micro-batch's gradient, per coordinate
-  Step first_step{};       // number of steps before the run's first step; it determines the noise
-};
-
-class Quadratic : public Objective {
- public:
-  // The seed determines the optimum (standard normal) and the noise.
-  Quadratic(const QuadraticOptions& options, std::uint64_t seed);
-
-  std::size_t parameters() const override { return optimum_.size(); }
-  std::size_t weights() const override { return optimum_.size(); }
-  std::vector<float> initial_parameters(std::uint64_t seed) const override;  // standard normal
-
-  PartialGradient gradient(const float* parameters, const float* buffers,
-                           std::span<const MicroBatch> micro_batches) const override;
-
-  static constexpr std::int64_t chunk = 64;
-  std::int64_t chunk_samples() const override { return chunk; }
-  std::int64_t samples_per_micro_batch() const override { return 1; }
-  std::int64_t steps_per_epoch() const override { return 0; }
-
-  // The exact loss, as if each split had one sample with this loss.
-  std::int64_t evaluation_samples(Split) const override { return 1; }
-  EvaluationSums evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
-                          std::int64_t end) const override;
-  bool has_accuracy() const override { return false; }
-  std::vector<double> derivative(const float* parameters, const float* buffers, Split split, std::int64_t begin,
-                                 std::int64_t end, std::span<const double> direction) const override;
-
-  const std::vector<double>& curvatures() const { return curvatures_; }
-  const std::vector<double>& optimum() const { return optimum_; }
-
- private:
-  double loss(const float* parameters) const;
-
-  QuadraticOptions options_;
-  std::uint64_t seed_;
-  std::vector<double> curvatures_;  // ascending
-  std::vector<double> optimum_;
-};
-
 // Readers of these models' tables [models.*].
 Model read_linear(Settings& table);
 Model read_mlp(Settings& table);
@@ -160,6 +111,5 @@ Model read_cnn(Settings& table);
 Model read_resnet(Settings& table);
 Model read_text_transformer(Settings& table);
 Model read_vision_transformer(Settings& table);
-Model read_quadratic(Settings& table);
 
 }  // namespace syncopate

@@ -11,6 +11,7 @@
 #include "workers/data/datasets.hpp"
 #include "workers/data/sampler.hpp"
 #include "workers/models/architectures.hpp"
+#include "workers/models/formulas.hpp"
 #include "workers/models/script_model.hpp"
 #include "workers/models/torch_library.hpp"
 
@@ -450,21 +451,25 @@ void plan_network(const Model& model, const Network& built, const DatasetPlan& d
 Model read_none(Settings&) { return {.time_only = true}; }
 
 constexpr ModelRow rows[] = {
-    {"linear", "softmax regression: one dense layer; for texts a bag of words", "", read_linear},
+    {"linear", "softmax regression: one dense layer; for texts a bag of words", "", read_linear, true},
     {"mlp", "fully connected layers with ReLU; [models.mlp] hidden gives the widths", "The multilayer perceptron",
-     read_mlp},
+     read_mlp, true},
     {"cnn", "convolutions with ReLU and max-pooling, then two dense layers; batch normalisation as an option",
-     "The convolutional network", read_cnn},
+     "The convolutional network", read_cnn, true},
     {"resnet", "residual network of 6 n + 2 layers for small images (ResNet-8, -14, -20); batch or group normalisation",
-     "The residual network", read_resnet},
+     "The residual network", read_resnet, true},
     {"vit", "simple vision transformer: fixed 2-d positions, pre-norm blocks, mean over the patches",
-     "The vision transformer", read_vision_transformer},
+     "The vision transformer", read_vision_transformer, true},
     {"text-transformer", "transformer for texts: classes, hidden words (BERT) or next words (GPT); post- or pre-norm",
-     "The transformer for texts", read_text_transformer},
+     "The transformer for texts", read_text_transformer, true},
     {"torchscript", "your own PyTorch module, saved by torch.jit.script; its forward returns logits",
-     "Your own PyTorch module", read_torchscript},
-    {"quadratic", "a noisy quadratic with a known optimum; needs no data", "The noisy quadratic", read_quadratic},
-    {"none", "no model: methods run on virtual time only", "", read_none},
+     "Your own PyTorch module", read_torchscript, true},
+    {"quadratic", "a noisy quadratic with a known optimum; needs no data", "The noisy quadratic", read_quadratic, true},
+    {"valley", "u^2 v^2 / 2 with noise in v, which drifts to flat minima; needs no data", "The valley of minima",
+     read_valley},
+    {"diagonal-linear", "a diagonal linear network with label noise, on generated inputs; needs no data",
+     "The diagonal linear network", read_diagonal_linear},
+    {"none", "no model: methods run on virtual time only", "", read_none, true},
 };
 
 }  // namespace
@@ -595,7 +600,10 @@ Model read_models(Settings& root, const ModelRow* chosen) {
         row.title.empty() ? "" : fmt::format("{}, training.model = \"{}\".", row.title, row.name);
     Settings table = tables.section({row.name, sentence});
     Model read = row.read(table);
-    if (&row == chosen) model = std::move(read);
+    if (&row == chosen)
+      model = std::move(read);
+    else if (!row.in_every_configuration)
+      tables.leave_out_unwritten_table(row.name);
   }
   return model;
 }

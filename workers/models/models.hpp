@@ -120,6 +120,9 @@ struct ModelRow {
   std::string_view sentence;  // one sentence that describes the model
   std::string_view title;     // describes the table [models.<name>]; empty: no keys
   Model (*read)(Settings& table);
+  // Whether runs of other models have the table's defaults in their resolved configuration, and so in their hash. False
+  // for every model that is added: it must not change other runs' hashes.
+  bool in_every_configuration = false;
 };
 std::span<const ModelRow> models();
 
