@@ -36,6 +36,7 @@ constexpr const char* examples = R"(Examples:
   mpirun -n 4 syncopate run experiments/quickstart.toml cluster.workers=4
   syncopate compare experiments/examples/reality.toml
   syncopate thresholds run.csv.gz --serial-s 0.2
+  syncopate trace import rank*.json.gz --range forward_backward -o job.csv
   syncopate table results/runs/quickstart --against "synchronous SGD"
   syncopate list algorithms
   syncopate list dropcompute
@@ -218,6 +219,30 @@ void add_thresholds_options(CLI::App& command, ThresholdsOptions& options) {
   command.add_option("--csv", options.csv, "also write all thresholds to FILE, one row each")->option_text("FILE");
 }
 
+void add_trace_import_options(CLI::App& command, TraceImportOptions& options) {
+  command
+      .add_option("FILE", options.files,
+                  "traces of the PyTorch profiler, one per rank, or a CSV file; plain or compressed with gzip")
+      ->required()
+      ->option_text("FILE ...");
+  command.add_option("-o,--output", options.output, "where the recording goes, such as run.csv or run.csv.gz")
+      ->required()
+      ->option_text("FILE");
+  command
+      .add_option("--range", options.range,
+                  "profiler: name of the record_function range around a micro-batch; default: a step is one")
+      ->option_text("NAME");
+  command.add_flag("--gpu", options.gpu, "profiler: when ranges ran on the GPU, instead of on the CPU");
+  command.add_option("--worker", options.worker, "CSV: the column of workers")->option_text("COLUMN [worker]");
+  command.add_option("--step", options.step, "CSV: the column of steps")->option_text("COLUMN [step]");
+  command.add_option("--micro-batch", options.micro_batch, "CSV: the column of micro-batches, if there is one")
+      ->option_text("COLUMN [micro_batch]");
+  command
+      .add_option("--duration", options.duration,
+                  "CSV: the column of durations, with its unit (s, ms, us or ns) before a colon, such as ms:step_time")
+      ->option_text("[UNIT:]COLUMN [duration_s]");
+}
+
 void add_format(CLI::App& command, TableFormat& format, const std::string& help) {
   const std::map<std::string, TableFormat> formats = {{"text", TableFormat::text},
                                                       {"markdown", TableFormat::markdown},
@@ -298,6 +323,12 @@ void add_commands(CLI::App& app, CommandLine& line) {
   CLI::App* thresholds = app.add_subcommand(
       "thresholds", "print what DropCompute's thresholds would have changed in a recorded run: drops, speed-up, S_eff");
   add_thresholds_options(*thresholds, line.thresholds);
+  CLI::App* trace = app.add_subcommand("trace", "convert recordings of a job's times");
+  trace->require_subcommand(1);
+  add_trace_import_options(
+      *trace->add_subcommand("import",
+                             "make a recording for [cluster.trace] from PyTorch profiler traces or a CSV file"),
+      line.trace_import);
   CLI::App* table = app.add_subcommand("table", "print the table of finished runs, and differences paired by seed");
   add_tables_options(*table, line.tables);
   CLI::App* exported =

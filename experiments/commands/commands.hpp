@@ -389,6 +389,29 @@ std::string thresholds_json(const ThresholdReport& report);
 // largest_worker_share
 std::string thresholds_csv(const ThresholdReport& report);
 
+// --- `syncopate trace import`: a recording from a PyTorch profiler, or from a CSV file with other columns
+
+struct TraceImportOptions {
+  // Profiler traces in Chrome's JSON format, one per rank, or one CSV file; plain or compressed with gzip.
+  std::vector<std::string> files;
+  std::string output;  // the recording, for [cluster.trace]; compressed if it ends in .gz
+  std::string range;   // profiler: name of the user's range around a micro-batch; empty: a step is one micro-batch
+  bool gpu = false;    // profiler: spans of ranges on the GPU, instead of those of the CPU
+  // CSV: the columns. A duration can have a unit: "ms:step_time".
+  std::string worker = "worker", step = "step", micro_batch = "micro_batch", duration = "duration_s";
+};
+
+struct ImportedTrace {
+  std::string output;
+  std::string content;  // worker,step,micro_batch,duration_s, all numbered from 0
+  std::string summary;  // for the terminal: sizes, mean, the slowest worker, and what is missing
+};
+
+// Workers are ranks of profiler traces (distributedInfo), else files in their order; numbers of a CSV file, ascending.
+// Steps that not all workers have are left out, and counted in the summary. Throws Interrupted, and ConfigurationFault
+// with all faults: no steps, no such range or column, negative, missing or repeated times, the same rank twice.
+ImportedTrace import_trace(const TraceImportOptions& options);
+
 // --only: keeps the runs whose method, variant or beginning of the hash is among the names. Without names keeps all
 // runs. If the names are of several kinds, a run must match a name of each kind: --only DropCompute --only "slow
 // server" --only "no delay" keeps DropCompute's runs of two variants. Throws ConfigurationFault for a name that no run
@@ -416,6 +439,7 @@ struct CommandLine {
   SideBySideOptions side_by_side;
   CompareOptions compare;
   ThresholdsOptions thresholds;
+  TraceImportOptions trace_import;
   TablesOptions tables;
   ExportOptions exported;
   ClaimsOptions claims;

@@ -185,6 +185,7 @@ struct Task {
   std::string text{};  // printed by list, table, claims, --help and --version
   std::optional<TargetRuns> target{};
   std::optional<ThresholdReport> thresholds{};
+  std::optional<ImportedTrace> trace{};
   std::optional<Export> exported{};
 };
 
@@ -259,6 +260,10 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
       if (const std::string why = file.empty() ? "" : why_not_replaceable(file); !why.empty())
         throw ConfigurationFault(fmt::format("{}: cannot be written: {}", file, why));
     task.thresholds = report_thresholds(line.thresholds);
+  } else if (line.command == "trace") {
+    if (const std::string why = why_not_replaceable(line.trace_import.output); !why.empty())
+      throw ConfigurationFault(fmt::format("{}: cannot be written: {}", line.trace_import.output, why));
+    task.trace = import_trace(line.trace_import);
   } else if (line.command == "status" && std::filesystem::is_directory(line.file)) {
     refuse_keys_of_file(line);
     const auto experiments = status_of_directory(line.file);
@@ -310,7 +315,7 @@ std::optional<Task> prepare_together(int argc, char** argv, const MpiSession& se
 
 int execute(Task& task, const MpiSession& session) {
   CommandLine& line = task.line;
-  if (!task.experiment && !task.thresholds && !task.exported) {
+  if (!task.experiment && !task.thresholds && !task.trace && !task.exported) {
     if (!line.writes_pages)
       print(session, standard_output, task.text);
     else if (session.rank() == 0)
@@ -322,6 +327,12 @@ int execute(Task& task, const MpiSession& session) {
     standard_output.write(printable_lines(threshold_table(*task.thresholds)));
     if (!line.thresholds.json.empty()) replace_named_file(line.thresholds.json, thresholds_json(*task.thresholds));
     if (!line.thresholds.csv.empty()) replace_named_file(line.thresholds.csv, thresholds_csv(*task.thresholds));
+    return exit_success;
+  }
+  if (task.trace) {
+    if (session.rank() != 0) return exit_success;
+    replace_named_file(task.trace->output, task.trace->content);
+    standard_output.write(printable_lines(task.trace->summary));
     return exit_success;
   }
   if (task.exported) {

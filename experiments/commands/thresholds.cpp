@@ -90,16 +90,17 @@ void find_serial_time(const fs::path& file, const std::vector<Step>& whole, Reco
 // averaged over complete steps, as in DropCompute's reference code, and at least 0.
 RecordedTimes read(const fs::path& source) {
   std::error_code ignored;
-  const bool is_run = fs::is_directory(source, ignored);
+  const EmbeddedFile* const recording = recording_named(source.string());
+  const bool is_run = !recording && fs::is_directory(source, ignored);
   const fs::path file = is_run ? source / "durations.csv.gz" : source;
-  if (!fs::exists(file, ignored))
+  if (!recording && !fs::exists(file, ignored))
     throw ConfigurationFault(
         is_run ? fmt::format("{}: no durations.csv.gz: repeat the run with durations = true in [recording]",
                              source.string())
                : fmt::format("{}: no such file; {}", source.string(), wanted));
   if (fs::is_character_file(file, ignored))
     throw ConfigurationFault(fmt::format("{}: is a device; {}", source.string(), wanted));
-  const std::string content = file_content(file);
+  const std::string content = recording ? std::string(recording->content) : file_content(file);
   const Trace trace(file.string(), content);
   const std::vector<Step> whole = whole_steps(trace);
   if (whole.empty())

@@ -259,15 +259,23 @@ constexpr Range from_zero{.low = 0, .high = longest_delay};
 constexpr double shortest_mean_s = 1e-6;
 constexpr Range means = Range::between(shortest_mean_s, longest_delay);
 
-// Whether the entry describes random outages by their frequency, or one scheduled outage. Both are a fault.
-bool is_random(Settings& table) {
+enum class OutageForm { scheduled, random, recorded };
+
+// How the entry describes outages: one by its time, random ones by their frequency, or recorded ones. Several ways are
+// a fault.
+OutageForm form_of(Settings& table) {
   const bool scheduled = table.has("at_s") || table.has("duration_s");
   const bool random = table.has("mean_time_between_s") || table.has("mean_duration_s");
+  if (table.has("file")) {
+    for (const char* const key : {"at_s", "duration_s", "mean_time_between_s", "mean_duration_s"})
+      if (table.has(key)) table.fault(key, "must not be given together with file, which has the times of all faults");
+    return OutageForm::recorded;
+  }
   if (scheduled && random) {
     const char* const other = table.has("mean_time_between_s") ? "mean_time_between_s" : "mean_duration_s";
     table.fault(other, "cannot be combined with at_s or duration_s: an outage is either scheduled or random");
   }
-  return random && !scheduled;
+  return random && !scheduled ? OutageForm::random : OutageForm::scheduled;
 }
 
 // The largest ratio of a micro-batch's time to the mean time between outages that lose state. On average, the work is
@@ -287,11 +295,37 @@ void check_frequency(Settings& table, const RandomOutages& outages, double time_
                           most, what));
 }
 
+// `workers`: how many the entry concerns; 0: unknown.
+RecordedOutages read_recorded(Settings& table, int workers) {
+  RecordedOutages recorded;
+  recorded.recording = read_data_file<FaultRecording>(table);
+  recorded.time_scale = table.number(
+      {"time_scale", "Factor of recorded starts and durations: 0.001 has a year pass in 9 hours."}, positive, 1);
+  const int known_nodes = recorded.recording ? recorded.recording->nodes() : 1;
+  const Key nodes{"nodes", "The recording's node for each of the workers, in their order.", "", "drawn by the seed"};
+  if (table.has(nodes)) {
+    for (const std::int64_t node : table.integers(nodes, 0, std::numeric_limits<int>::max()))
+      recorded.nodes.push_back(static_cast<int>(node));
+    if (workers > 0 && recorded.nodes.size() != static_cast<std::size_t>(workers))
+      table.fault("nodes", fmt::format("must be {} numbers, one for each worker of the entry", workers));
+    return recorded;
+  }
+  recorded.node_count = static_cast<int>(
+      table.integer({"node_count", "How many nodes were recorded; those without rows had no fault."}, known_nodes,
+                    1'000'000, Stated<std::int64_t>(known_nodes, "the largest node's number plus 1")));
+  if (workers > recorded.node_count)
+    table.fault("node_count", fmt::format("must be at least {}: each worker draws a node of its own; or list `nodes`, "
+                                          "which may repeat",
+                                          workers));
+  return recorded;
+}
+
 OutageEntry read_entry(Settings& table, int most_rank, double micro_batch_s) {
   OutageEntry entry;
   const std::size_t faults_before = table.faults_so_far();
-  const bool random = is_random(table);
-  if (!random || table.has("workers")) {
+  const OutageForm form = form_of(table);
+  const bool random = form == OutageForm::random;
+  if (form == OutageForm::scheduled || table.has("workers")) {
     const std::size_t faults = table.faults_so_far();
     for (const std::int64_t rank : table.integers({"workers", "The workers that are down.", "", "all"}, 0,
                                                   Stated(most_rank, "cluster.workers - 1")))
@@ -299,7 +333,11 @@ OutageEntry read_entry(Settings& table, int most_rank, double micro_batch_s) {
     if (entry.workers.empty() && table.faults_so_far() == faults)
       table.fault("workers", "must name at least one worker");
   }
-  if (random) {
+  if (form == OutageForm::recorded) {
+    const bool is_all = entry.workers.empty();
+    const int all = most_rank == std::numeric_limits<int>::max() ? 0 : most_rank + 1;
+    entry.when = read_recorded(table, is_all ? all : static_cast<int>(entry.workers.size()));
+  } else if (random) {
     const Key between{"mean_time_between_s", "Mean time from the end of an outage to the next one, exponential.", "s",
                       "the outage is scheduled"};
     const Key duration{"mean_duration_s", "Mean length of an outage, exponential.", "s", "the outage is scheduled"};

@@ -247,6 +247,13 @@ const std::vector<KeyCase> models_and_datasets = {
      {"models.torchscript.mask_copies=1"}},
     {{"training.model='quadratic'", "models.quadratic={dimension=4,condition=10,noise=0.1}"},
      {"models.quadratic.dimension=5", "models.quadratic.condition=20", "models.quadratic.noise=0.2"}},
+    {{"training.model='valley'", "models.valley={pairs=2,start=1,noise=0.1}"},
+     {"models.valley.pairs=3", "models.valley.start=1.5", "models.valley.noise=0.2"}},
+    {{"training.model='diagonal-linear'",
+      "models.diagonal-linear={dimension=8,inputs=5,active=2,label_noise=0.1,start=0.5,problem_seed=1}"},
+     {"models.diagonal-linear.dimension=9", "models.diagonal-linear.inputs=6", "models.diagonal-linear.active=3",
+      "models.diagonal-linear.label_noise=0.2", "models.diagonal-linear.start=0.6",
+      "models.diagonal-linear.problem_seed=2"}},
 };
 
 const std::vector<KeyCase> budget_and_evaluation = {
@@ -483,6 +490,13 @@ std::string recorded_run(int stride) {
   return rows;
 }
 
+// A fault of each of nine nodes, at a time of its own.
+std::string recorded_faults(double duration_s) {
+  std::string rows = "node,start_s,duration_s\n";
+  for (int node = 0; node < 9; ++node) rows += fmt::format("{},{},{}\n", node, 0.01 + 0.015 * node, duration_s);
+  return rows;
+}
+
 const std::vector<KeyCase> clusters = {
     {{},
      {"cluster.workers=3", "cluster.micro_batch_s=0.02", "cluster.micro_batches=3", "cluster.trailing_s=0.002",
@@ -613,6 +627,10 @@ const std::vector<KeyCase> delays_of_any_kind = {
 const std::vector<KeyCase> outages = {
     {{"outages=[{workers=[1],at_s=0.035,duration_s=0.02}]"},
      {"outages.0.at_s=0.05", "outages.0.duration_s=0.03", "outages.0.workers=[2]", "outages.0.state='lost'"}},
+    {{"outages=[{file='$/faults.csv',node_count=9}]"},
+     {"outages.0.file='$/more_faults.csv'", "outages.0.time_scale=0.5", "outages.0.node_count=200",
+      "outages.0.workers=[2]", "outages.0.state='lost'"}},
+    {{"outages=[{file='$/faults.csv',nodes=[0,1,2,3]}]"}, {"outages.0.nodes=[3,1,2,3]"}},
     {{"outages=[{mean_time_between_s=0.05,mean_duration_s=0.02}]"},
      {"outages.0.mean_time_between_s=0.1", "outages.0.mean_duration_s=0.03", "outages.0.workers=[2]",
       "outages.0.state='lost'"}},
@@ -649,6 +667,8 @@ const std::vector<IdleKey> idle_cluster_keys = {
 TEST_F(KeyWalk, OfClustersNetworksDelaysAndOutages) {
   write("run.csv", recorded_run(3));
   write("other.csv", recorded_run(7));
+  write("faults.csv", recorded_faults(0.02));
+  write("more_faults.csv", recorded_faults(0.05));
   write_texts("texts", 3);
   write("bins.csv", "bin_left_s,bin_right_s,density\n0.01,0.02,60\n0.02,0.03,40\n");
   write("other_bins.csv", "bin_left_s,bin_right_s,density\n0.01,0.02,40\n0.02,0.03,60\n");

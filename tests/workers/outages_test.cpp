@@ -3,8 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "workers/time/trace.hpp"
 
 namespace syncopate {
 namespace {
@@ -293,6 +299,87 @@ TEST(Outages, ThatRunBeyondATimeAreCutThere) {
   progress.add(at(50), at(57), at(45));
   EXPECT_EQ(progress.down_beyond(at(45)), Duration{7});
   EXPECT_EQ(progress.met.size(), 1u);
+}
+
+std::shared_ptr<const FaultRecording> recording(const std::string& rows) {
+  return std::make_shared<FaultRecording>("faults.csv", "level,node,start_s,duration_s\n" + rows);
+}
+
+// Begin and end in seconds of all outages of a worker.
+std::vector<std::pair<double, double>> all_of(const OutagePlan& plan, int worker) {
+  WorkerOutages outages = plan.of(Rank{worker});
+  std::vector<std::pair<double, double>> found;
+  for (Outage outage = outages.next(start_time); outage.begin != never; outage = outages.next(outage.end))
+    found.emplace_back(to_seconds(outage.begin), to_seconds(outage.end));
+  return found;
+}
+
+// Rows in any order; node 1's faults overlap, node 0 has one that takes no time, node 2 none.
+TEST(Outages, RecordedOnesAreTheFaultsOfTheWorkersNodes) {
+  const auto faults = recording("X,1,40,20\nX,0,5,0\n\"a, b\",1,10,4\nX,1,12,6\nX,3,100,1\n");
+  EXPECT_EQ(faults->nodes(), 4);
+  const OutagePlan plan(1, {{.when = RecordedOutages{.recording = faults, .time_scale = 0.5, .nodes = {1, 0, 1, 9}}}});
+  using Times = std::vector<std::pair<double, double>>;
+  EXPECT_EQ(all_of(plan, 0), (Times{{5, 9}, {20, 30}}));
+  EXPECT_EQ(all_of(plan, 1), Times{});
+  EXPECT_EQ(all_of(plan, 2), all_of(plan, 0));
+  EXPECT_EQ(all_of(plan, 3), Times{}) << "a node beyond the recording had no fault";
+  const OutagePlan of_two(
+      1, {{.workers = {Rank{4}, Rank{2}}, .when = RecordedOutages{.recording = faults, .nodes = {0, 3}}}});
+  EXPECT_EQ(all_of(of_two, 2), (Times{{100, 101}}));
+  EXPECT_EQ(all_of(of_two, 4), Times{});
+}
+
+TEST(Outages, RecordedNodesAreDrawnWithoutRepetition) {
+  std::string rows;
+  for (int node = 0; node < 8; ++node)
+    rows += "X," + std::to_string(node) + "," + std::to_string(10 * node + 1) + ",1\n";
+  const auto faults = recording(rows);
+  std::vector<std::vector<double>> orders;
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    const OutagePlan plan(seed, {{.when = RecordedOutages{.recording = faults, .node_count = 10}}});
+    std::vector<double> begins;
+    for (int worker = 0; worker < 10; ++worker)
+      for (const auto& [begin, end] : all_of(plan, worker)) begins.push_back(begin);
+    orders.push_back(begins);
+    std::ranges::sort(begins);
+    EXPECT_THAT(begins, testing::ElementsAre(1, 11, 21, 31, 41, 51, 61, 71)) << "each node's fault once";
+  }
+  EXPECT_FALSE(orders[0] == orders[1] && orders[1] == orders[2]);
+}
+
+TEST(Outages, FaultsOfRecordingsNameFileAndLine) {
+  const auto fault = [](const std::string& rows) -> std::string {
+    try {
+      recording(rows);
+    } catch (const FileFault& problem) {
+      return problem.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(fault("X,0,1,-2\nX,1,-3,2\n"),
+            "faults.csv:2: duration_s = -2; must be at least 0\nfaults.csv:3: start_s = -3; must be at least 0");
+  EXPECT_THAT(fault("X,0.5,1,2\n"), testing::HasSubstr("faults.csv:2: node = 0.5; must be an integer"));
+  EXPECT_THAT(fault("X,0,,2\n"), testing::HasSubstr("faults.csv:2"));
+  EXPECT_EQ(fault("X,0,9,1\nX,0,1,20\n"), "") << "neither order nor overlaps matter";
+}
+
+// Counts of workers/time/recordings/README.md.
+TEST(Outages, TheRecordingOfTheProgramHasItsPublishedCounts) {
+  const EmbeddedFile* const file = recording_named("gpu-cluster-faults");
+  ASSERT_TRUE(file);
+  const FaultRecording faults("", file->content);
+  std::size_t with_faults = 0, count = 0;
+  double down_s = 0;
+  for (int node = 0; node < faults.nodes(); ++node) {
+    with_faults += faults.of(node).empty() ? 0 : 1;
+    count += faults.of(node).size();
+    for (const auto& one : faults.of(node)) down_s += one.duration_s;
+  }
+  EXPECT_EQ(with_faults, 231u);
+  EXPECT_EQ(count, 584u - 14u) << "14 faults take no time";
+  constexpr double day_s = 86'400;
+  EXPECT_NEAR(down_s / day_s / 400 / 348, 0.023, 0.0005);
 }
 
 TEST(Outages, MustHaveADuration) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "workers/time/compute_time.hpp"
+#include "workers/time/trace.hpp"
 
 namespace syncopate {
 
@@ -102,13 +103,6 @@ class Histogram {
 // scale x a draw + shift_s; scale >= 0, shift_s may be negative.
 std::shared_ptr<const DelayProcess> histogram_delay(std::shared_ptr<const Histogram> histogram, double scale,
                                                     double shift_s);
-
-// Files that are compiled into the program and found without a path.
-struct EmbeddedFile {
-  std::string_view name;
-  std::string_view sentence;
-  std::string_view content;
-};
 
 // See workers/time/data/README.md.
 std::span<const EmbeddedFile> embedded_histograms();

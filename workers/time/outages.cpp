@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "workers/time/trace.hpp"
+
 namespace syncopate {
 
 namespace {
@@ -24,6 +26,8 @@ void check(const OutageEntry& entry) {
       [&](const auto& when) {
         if constexpr (std::is_same_v<std::decay_t<decltype(when)>, ScheduledOutage>)
           return when.at >= Duration{} && when.duration > Duration{};
+        else if constexpr (std::is_same_v<std::decay_t<decltype(when)>, RecordedOutages>)
+          return when.recording && positive(when.time_scale);
         else
           return positive(when.mean_time_between_s) && positive(when.mean_duration_s);
       },
@@ -43,11 +47,52 @@ MicroBatchEnd end_of_rest(Time at, Duration duration, Duration worked, const Dea
   return end_of_micro_batch(at - worked, duration, deadline);  // as if it had begun earlier by `worked`
 }
 
+// The node that the entry's worker number `place` follows. A draw is a permutation of all nodes, so that no two workers
+// have the same one.
+int node_of(const RecordedOutages& recorded, std::size_t place, RandomStream stream) {
+  if (!recorded.nodes.empty()) return recorded.nodes.at(place);
+  stream.worker = {};
+  return static_cast<int>(permutation(stream, static_cast<std::size_t>(recorded.node_count)).at(place));
+}
+
+// The outages of one node, the latest first. A fault beyond the clock is never met.
+std::vector<Outage> recorded_outages(const RecordedOutages& recorded, int node, bool loses_state) {
+  std::vector<Outage> outages;
+  for (const auto& [start_s, duration_s] : recorded.recording->of(node)) {
+    const Time begin = later(start_time, from_seconds(start_s * recorded.time_scale));
+    const Time end = later(begin, std::max(from_seconds(duration_s * recorded.time_scale), Duration{1}));
+    outages.push_back({begin, end, loses_state});
+  }
+  std::ranges::reverse(outages);
+  return outages;
+}
+
 bool concerns(const OutageEntry& entry, Rank worker) {
   return entry.workers.empty() || std::ranges::find(entry.workers, worker) != entry.workers.end();
 }
 
 }  // namespace
+
+FaultRecording::FaultRecording(const std::string& file, std::string_view content) {
+  constexpr std::int64_t most_nodes = 1'000'000;
+  CsvRows rows(file, content, {"node", "start_s", "duration_s"});
+  while (rows.next()) {
+    const auto node = rows.integer(0, most_nodes);
+    const double start_s = rows.number(1), duration_s = rows.number(2);
+    if (start_s < 0) rows.fault(fmt::format("start_s = {}; must be at least 0", start_s));
+    if (duration_s < 0) rows.fault(fmt::format("duration_s = {}; must be at least 0", duration_s));
+    if (!node || start_s < 0 || duration_s < 0) continue;
+    faults_.resize(std::max(faults_.size(), static_cast<std::size_t>(*node) + 1));
+    if (duration_s > 0) faults_[static_cast<std::size_t>(*node)].push_back({start_s, duration_s});
+  }
+  rows.check();
+  for (std::vector<Fault>& of_node : faults_) std::ranges::stable_sort(of_node, {}, &Fault::start_s);
+}
+
+const std::vector<FaultRecording::Fault>& FaultRecording::of(int node) const {
+  static const std::vector<Fault> none;
+  return node < nodes() ? faults_[static_cast<std::size_t>(node)] : none;
+}
 
 OutagePlan::OutagePlan(std::uint64_t seed, std::vector<OutageEntry> entries)
     : seed_(seed), entries_(std::move(entries)) {
@@ -62,17 +107,25 @@ WorkerOutages OutagePlan::of(Rank worker) const {
     const OutageEntry& entry = entries_[i];
     if (!concerns(entry, worker)) continue;
     WorkerOutages::Source source;
+    const RandomStream stream = {.seed = seed_,
+                                 .purpose = Purpose::outage,
+                                 .stream = static_cast<std::uint8_t>(i),
+                                 .worker = worker,
+                                 .step = Step{-1}};
     if (const auto* scheduled = std::get_if<ScheduledOutage>(&entry.when)) {
       const Time begin = later(start_time, scheduled->at);
       source.next = {begin, later(begin, scheduled->duration), entry.loses_state};
+    } else if (const auto* recorded = std::get_if<RecordedOutages>(&entry.when)) {
+      const auto place =
+          entry.workers.empty()
+              ? static_cast<std::size_t>(worker.value)
+              : static_cast<std::size_t>(std::ranges::find(entry.workers, worker) - entry.workers.begin());
+      source.following = recorded_outages(*recorded, node_of(*recorded, place, stream), entry.loses_state);
+      source.advance();
     } else {
       source.is_random = true;
       source.means = std::get<RandomOutages>(entry.when);
-      source.stream = {.seed = seed_,
-                       .purpose = Purpose::outage,
-                       .stream = static_cast<std::uint8_t>(i),
-                       .worker = worker,
-                       .step = Step{-1}};
+      source.stream = stream;
       source.next = {start_time, start_time, entry.loses_state};
       source.advance();
     }
@@ -90,7 +143,8 @@ bool OutagePlan::loses_state(Rank worker) const {
 // outage's length.
 void WorkerOutages::Source::advance() {
   if (!is_random) {
-    next = {};
+    next = following.empty() ? Outage{} : following.back();
+    if (!following.empty()) following.pop_back();
     return;
   }
   ++stream.step;

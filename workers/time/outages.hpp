@@ -1,6 +1,7 @@
-// Outages: times in which a worker makes no progress. They are scheduled, or random with exponential times up and down.
-// Each outage is a pure function of (seed, entry, worker, number), so all methods on both clusters get the same
-// outages. Outages of one worker that overlap or touch count as one outage, which loses the state if any of them does.
+// Outages: times in which a worker makes no progress. They are scheduled, recorded, or random with exponential times up
+// and down. Each outage is a pure function of (seed, entry, worker, number), so all methods on both clusters get the
+// same outages. Outages of one worker that overlap or touch count as one outage, which loses the state if any of them
+// does.
 //
 // An outage that begins while a worker computes stops its micro-batch. The time is booked as down.
 // - State kept: the micro-batch continues after the outage.
@@ -50,9 +51,35 @@ struct RandomOutages {
   double mean_duration_s = 0;      // > 0
 };
 
+// Recorded faults of a cluster's nodes.
+class FaultRecording {
+ public:
+  // Parses a file's content, compressed or not: comma-separated node, start_s, duration_s in any order, other columns
+  // ignored, nodes numbered from 0. Rows need no order, and faults of a node may overlap; one that takes no time is no
+  // fault. Throws FileFault, which names `file` and the line.
+  FaultRecording(const std::string& file, std::string_view content);
+
+  struct Fault {
+    double start_s, duration_s;
+  };
+  const std::vector<Fault>& of(int node) const;                   // by ascending start; none for nodes without rows
+  int nodes() const { return static_cast<int>(faults_.size()); }  // the largest number, plus 1
+
+ private:
+  std::vector<std::vector<Fault>> faults_;
+};
+
+// Each of the entry's workers is down when one node was, at `time_scale` times the recorded times.
+struct RecordedOutages {
+  std::shared_ptr<const FaultRecording> recording{};
+  double time_scale = 1;     // > 0
+  std::vector<int> nodes{};  // node of each of the entry's workers, in their order; empty: drawn by the seed
+  int node_count = 0;        // nodes to draw from, without repetition; those beyond the recording had no fault
+};
+
 struct OutageEntry {
   std::vector<Rank> workers{};  // empty: all
-  std::variant<ScheduledOutage, RandomOutages> when{};
+  std::variant<ScheduledOutage, RandomOutages, RecordedOutages> when{};
   bool loses_state = false;
 };
 
@@ -70,6 +97,7 @@ class WorkerOutages {
     RandomStream stream{};
     RandomOutages means{};
     Outage next{};
+    std::vector<Outage> following{};  // those after it, the latest first, if they are not random
     bool is_random = false;
     void advance();
   };

@@ -256,7 +256,7 @@ void check_micro_batches(Settings& table, const Trace& trace, int micro_batches)
 
 }  // namespace
 
-CsvRows::CsvRows(const std::string& file, std::string_view content, std::initializer_list<CsvColumn> columns)
+CsvRows::CsvRows(const std::string& file, std::string_view content, std::vector<CsvColumn> columns)
     : file_(file), text_(content, file), wanted_(columns), values_(columns.size()) {
   taken_ = text_.next();
   if (const std::string form = foreign_form(taken_); !form.empty())
@@ -393,16 +393,27 @@ void CsvRows::check() const {
   throw FileFault(all);
 }
 
+const EmbeddedFile* recording_named(std::string_view name) {
+  const auto recordings = embedded_recordings();
+  const auto found = std::ranges::find(recordings, name, &EmbeddedFile::name);
+  return found == recordings.end() ? nullptr : &*found;
+}
+
 std::optional<DataFile> find_data_file(Settings& settings) {
-  const auto path =
-      settings.file({"file", "Path of a file, relative to the experiment file or the working directory."});
+  const Key key{"file",
+                "Path of a file, relative to the experiment file or the working directory; or a built-in recording."};
+  const EmbeddedFile* const recording = recording_named(settings.word("file").value_or(""));
+  std::vector<std::string> names;
+  for (const EmbeddedFile& file : embedded_recordings()) names.emplace_back(file.name);
+  const std::filesystem::path path = recording ? std::filesystem::path(settings.text(key)) : settings.file(key, names);
   const Key hash{"file_hash",
                  "Digest of the file's content, written by the program; the content must still have this digest.", "",
                  "any content"};
   static_cast<void>(settings.has(hash));  // makes the key known even if there is no file
   if (path.empty()) return std::nullopt;
   try {
-    DataFile file{.name = path.string(), .content = file_content(path), .hash = {}};
+    DataFile file{
+        .name = path.string(), .content = recording ? std::string(recording->content) : file_content(path), .hash = {}};
     file.hash = content_hash(file.content);
     if (settings.text("file_hash", file.hash) != file.hash)
       settings.fault("file_hash",

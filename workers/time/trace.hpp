@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <initializer_list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -73,7 +72,7 @@ class CsvRows {
  public:
   // `content`, compressed or not, must outlive the object. Throws FileFault if a column is missing or repeated, or if
   // the file is not UTF-8 text or separates values by anything but commas. Also throws as TableText does.
-  CsvRows(const std::string& file, std::string_view content, std::initializer_list<CsvColumn> columns);
+  CsvRows(const std::string& file, std::string_view content, std::vector<CsvColumn> columns);
 
   // Advances to the next row whose numbers are all finite; returns false at the end. Other rows are faults. Throws as
   // TableText does.
@@ -119,15 +118,26 @@ class CsvRows {
   std::int64_t faults_left_out_ = 0;
 };
 
-// A file that an experiment names with the key `file`.
+// Files compiled into the program, which are found without a path.
+struct EmbeddedFile {
+  std::string_view name;
+  std::string_view sentence;
+  std::string_view content;
+};
+
+// Recordings of real clusters. See workers/time/recordings/README.md.
+std::span<const EmbeddedFile> embedded_recordings();
+const EmbeddedFile* recording_named(std::string_view name);  // null: there is none
+
+// A file that an experiment names with the key `file`, or an embedded recording by its name.
 struct DataFile {
   std::string name;  // path where it was found
   std::string content;
   std::string hash;
 };
 
-// Finds and reads the file. Adds its absolute path and its hash (as file_hash) to the resolved configuration. A
-// file_hash that is already given must be equal. Returns nullopt after a fault.
+// Finds and reads the file. Adds its absolute path (or the name of a built-in recording) and its hash (as file_hash) to
+// the resolved configuration. A file_hash that is already given must be equal. Returns nullopt after a fault.
 std::optional<DataFile> find_data_file(Settings& settings);
 
 void report_lack_of_memory(const std::filesystem::path& file, Settings& settings);

@@ -1,0 +1,409 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+
+#include "experiments/commands/commands.hpp"
+#include "results/text_table.hpp"
+#include "workers/base/files.hpp"
+#include "workers/base/terminal_text.hpp"
+#include "workers/config/key_path.hpp"
+#include "workers/time/trace.hpp"
+
+namespace syncopate {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ImportedRow {
+  std::int64_t worker = 0, step = 0, micro_batch = 0;
+  double duration_s = 0;
+  std::int64_t line = 0;  // of a CSV file
+};
+
+constexpr const char* step_name = "ProfilerStep#";
+constexpr double microsecond_s = 1e-6;
+
+// A file's text, unpacked piece by piece, as the characters that the JSON reader takes.
+class FileText {
+ public:
+  explicit FileText(const std::string& file)
+      : file_(file), stream_(file, std::ios::binary), packed_(1 << 16), piece_(1 << 18), unpacked_([this] {
+          stream_.read(packed_.data(), static_cast<std::streamsize>(packed_.size()));
+          return std::string_view(packed_.data(), static_cast<std::size_t>(stream_.gcount()));
+        }) {
+    std::error_code ignored;
+    if (fs::is_directory(file, ignored)) throw ConfigurationFault(file + ": is a directory; must be a file");
+    if (!stream_.is_open()) throw ConfigurationFault(file + ": there is no such file, or it cannot be read");
+  }
+
+  // The next character; at the end its eof().
+  std::char_traits<char>::int_type peek() {
+    if (place_ == size_ && !refill()) return std::char_traits<char>::eof();
+    return static_cast<unsigned char>(piece_[place_]);
+  }
+  void advance() { ++place_; }
+
+ private:
+  bool refill() {
+    throw_if_interrupted();
+    place_ = 0;
+    try {
+      size_ = unpacked_.read(piece_.data(), piece_.size());
+    } catch (const GzipFault& fault) {
+      throw ConfigurationFault(fmt::format("{}: {}", file_, fault.what()));
+    }
+    return size_ > 0;
+  }
+
+  std::string file_;
+  std::ifstream stream_;
+  std::vector<char> packed_, piece_;
+  std::size_t place_ = 0, size_ = 0;
+  GzipStream unpacked_;
+};
+
+// An input iterator over the text, which ends before the default one.
+class TextIterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = char;
+
+  TextIterator() = default;
+  explicit TextIterator(FileText& text) : text_(&text) {}
+
+  char operator*() const { return static_cast<char>(text_->peek()); }
+  TextIterator& operator++() {
+    text_->advance();
+    return *this;
+  }
+  void operator++(int) { text_->advance(); }
+  bool operator==(const TextIterator& other) const { return is_at_end() == other.is_at_end(); }
+
+ private:
+  bool is_at_end() const { return !text_ || text_->peek() == std::char_traits<char>::eof(); }
+
+  FileText* text_ = nullptr;
+};
+
+struct Span {
+  double begin_us = 0, duration_us = 0;
+};
+
+// What a profiler trace says of one rank.
+struct RankTrace {
+  std::optional<std::int64_t> rank{};
+  std::map<std::int64_t, Span> steps{};
+  std::vector<Span> micro_batches{};
+  std::set<std::string> ranges{};  // names of the user's ranges, to suggest one
+  std::set<std::int64_t> repeated{};
+};
+
+// Takes from Chrome's JSON, event by event: complete events ("ph": "X") of the user's ranges and of profiler steps.
+// Source:  the Trace Event Format; names, categories and distributedInfo as torch.profiler writes them.
+class ProfilerReader : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  ProfilerReader(RankTrace& trace, const std::string& range, bool gpu) : trace_(trace), range_(range), gpu_(gpu) {}
+
+  const std::string& problem() const { return problem_; }
+
+  bool key(string_t& name) override {
+    key_ = name;
+    if (depth_ == 1) section_ = name;
+    return true;
+  }
+  bool string(string_t& value) override {
+    if (!is_in_event()) return true;
+    if (key_ == "name") event_.name = value;
+    if (key_ == "cat") event_.category = value;
+    if (key_ == "ph") event_.phase = value;
+    return true;
+  }
+  bool number_integer(number_integer_t value) override { return number(static_cast<double>(value)); }
+  bool number_unsigned(number_unsigned_t value) override { return number(static_cast<double>(value)); }
+  bool number_float(number_float_t value, const string_t&) override { return number(value); }
+  bool start_object(std::size_t) override {
+    ++depth_;
+    if (depth_ == event_depth()) event_ = {};
+    return true;
+  }
+  bool end_object() override {
+    if (is_in_event()) take_event();
+    --depth_;
+    return true;
+  }
+  bool start_array(std::size_t) override {
+    if (depth_ == 0) is_bare_list_ = true;
+    ++depth_;
+    return true;
+  }
+  bool end_array() override {
+    --depth_;
+    return true;
+  }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception&) override {
+    problem_ = fmt::format("is no JSON at byte {}", position);
+    return false;
+  }
+
+ private:
+  struct Event {
+    std::string name, category, phase;
+    std::optional<double> begin_us, duration_us;
+  };
+
+  // The depth of an event's object: below "traceEvents", or in a file that is a list of events.
+  int event_depth() const { return is_bare_list_ ? 2 : section_ == "traceEvents" ? 3 : -1; }
+  bool is_in_event() const { return depth_ == event_depth(); }
+
+  bool number(double value) {
+    if (depth_ == 2 && section_ == "distributedInfo" && key_ == "rank") trace_.rank = static_cast<std::int64_t>(value);
+    if (!is_in_event()) return true;
+    if (key_ == "ts") event_.begin_us = value;
+    if (key_ == "dur") event_.duration_us = value;
+    return true;
+  }
+
+  void take_event() {
+    const bool is_of_gpu = event_.category == "gpu_user_annotation";
+    if (event_.phase != "X" || !event_.begin_us || !event_.duration_us || is_of_gpu != gpu_) return;
+    const Span span{*event_.begin_us, *event_.duration_us};
+    if (event_.name.starts_with(step_name)) {
+      const std::string_view digits = std::string_view(event_.name).substr(std::string_view(step_name).size());
+      const auto step = number_in(digits);
+      if (step && !trace_.steps.emplace(static_cast<std::int64_t>(*step), span).second)
+        trace_.repeated.insert(static_cast<std::int64_t>(*step));
+    } else if (event_.name == range_) {
+      trace_.micro_batches.push_back(span);
+    } else if (event_.category == "user_annotation" || is_of_gpu) {
+      constexpr std::size_t most_names = 1000;
+      if (trace_.ranges.size() < most_names) trace_.ranges.insert(event_.name);
+    }
+  }
+
+  RankTrace& trace_;
+  std::string range_;
+  bool gpu_ = false;
+  bool is_bare_list_ = false;
+  int depth_ = 0;
+  std::string section_{}, key_{}, problem_{};
+  Event event_{};
+};
+
+RankTrace read_rank(const std::string& file, const TraceImportOptions& options) {
+  FileText text(file);
+  RankTrace trace;
+  ProfilerReader reader(trace, options.range, options.gpu);
+  nlohmann::json::sax_parse(TextIterator(text), TextIterator(), &reader);
+  if (!reader.problem().empty())
+    throw ConfigurationFault(fmt::format("{}: {}; must be a trace of the PyTorch profiler", file, reader.problem()));
+  const char* const side = options.gpu ? " on the GPU" : "";
+  if (trace.steps.empty())
+    throw ConfigurationFault(
+        fmt::format("{}: has no {}n{}; the training loop must call profiler.step()", file, step_name, side));
+  if (!trace.repeated.empty())
+    throw ConfigurationFault(fmt::format("{}: has {}{} twice", file, step_name, *trace.repeated.begin()));
+  if (!options.range.empty() && trace.micro_batches.empty()) {
+    const std::vector<std::string> names(trace.ranges.begin(), trace.ranges.end());
+    throw ConfigurationFault(fmt::format("{}: has no range \"{}\"{}{}", file, options.range, side,
+                                         names.empty()
+                                             ? "; put one around each micro-batch with torch.profiler.record_function"
+                                             : suggestion(options.range, names)));
+  }
+  return trace;
+}
+
+// A range is a micro-batch of the step in which it begins; ranges between steps are none.
+void add_rows(const RankTrace& trace, std::int64_t worker, bool has_range, std::vector<ImportedRow>& rows) {
+  std::vector<Span> ranges = trace.micro_batches;
+  std::ranges::sort(ranges, {}, &Span::begin_us);
+  for (const auto& [step, span] : trace.steps) {
+    if (!has_range) {
+      rows.push_back({.worker = worker, .step = step, .duration_s = span.duration_us * microsecond_s});
+      continue;
+    }
+    auto range = std::ranges::lower_bound(ranges, span.begin_us, {}, &Span::begin_us);
+    for (std::int64_t number = 0; range != ranges.end() && range->begin_us < span.begin_us + span.duration_us; ++range)
+      rows.push_back(
+          {.worker = worker, .step = step, .micro_batch = number++, .duration_s = range->duration_us * microsecond_s});
+  }
+}
+
+std::vector<ImportedRow> rows_of_profiler(const TraceImportOptions& options) {
+  std::vector<ImportedRow> rows;
+  std::map<std::int64_t, std::string> files;  // by rank
+  std::vector<std::string> faults;
+  for (std::size_t i = 0; i < options.files.size(); ++i) try {
+      const RankTrace trace = read_rank(options.files[i], options);
+      const std::int64_t worker = trace.rank.value_or(static_cast<std::int64_t>(i));
+      const auto [other, is_new] = files.emplace(worker, options.files[i]);
+      if (!is_new)
+        throw ConfigurationFault(fmt::format("{}: is of rank {}, as is {}", options.files[i], worker, other->second));
+      add_rows(trace, worker, !options.range.empty(), rows);
+    } catch (const ConfigurationFault& fault) {
+      faults.emplace_back(fault.what());
+    }
+  if (!faults.empty()) throw ConfigurationFault(fmt::format("{}", fmt::join(faults, "\n")));
+  return rows;
+}
+
+// "ms:step_time" -> 0.001 and the column.
+std::pair<double, std::string> unit_and_column(const std::string& duration) {
+  constexpr std::array<std::pair<std::string_view, double>, 4> units = {
+      {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}}};
+  const std::size_t colon = duration.find(':');
+  if (colon == duration.npos) return {1, duration};
+  const std::string unit = duration.substr(0, colon);
+  for (const auto& [name, in_s] : units)
+    if (unit == name) return {in_s, duration.substr(colon + 1)};
+  throw ConfigurationFault(fmt::format("--duration: {}; the unit must be one of s, ms, us, ns", duration));
+}
+
+std::vector<ImportedRow> rows_of_csv(const TraceImportOptions& options) {
+  if (options.files.size() > 1)
+    throw ConfigurationFault(
+        fmt::format("{}: must be one CSV file, whose rows name their worker", fmt::join(options.files, ", ")));
+  constexpr std::int64_t most = std::int64_t{1} << 52;  // whole in a double
+  const std::string& file = options.files.front();
+  const auto [unit_s, column] = unit_and_column(options.duration);
+  std::vector<ImportedRow> rows;
+  try {
+    const std::string content = file_content(file);
+    std::vector<CsvColumn> columns = {options.worker.c_str(), options.step.c_str(), column.c_str()};
+    if (options.micro_batch == "micro_batch")
+      columns.emplace_back(options.micro_batch.c_str(), 0);
+    else
+      columns.emplace_back(options.micro_batch.c_str());
+    CsvRows csv(file, content, std::move(columns));
+    while (csv.next()) {
+      const auto worker = csv.integer(0, most), step = csv.integer(1, most), micro_batch = csv.integer(3, most);
+      if (csv.number(2) < 0) csv.fault(fmt::format("{} = {}; must be at least 0", column, csv.number(2)));
+      if (worker && step && micro_batch)
+        rows.push_back({.worker = *worker,
+                        .step = *step,
+                        .micro_batch = *micro_batch,
+                        .duration_s = csv.number(2) * unit_s,
+                        .line = csv.line()});
+    }
+    const auto place = [](const ImportedRow& row) { return std::tie(row.worker, row.step, row.micro_batch); };
+    std::ranges::stable_sort(rows, {}, place);
+    for (std::size_t i = 1; i < rows.size(); ++i)
+      if (place(rows[i]) == place(rows[i - 1]))
+        csv.fault_at(rows[i].line, fmt::format("repeats worker {}, step {}, micro-batch {} of line {}", rows[i].worker,
+                                               rows[i].step, rows[i].micro_batch, rows[i - 1].line));
+    csv.check();
+  } catch (const FileFault& fault) {
+    throw ConfigurationFault(fault.what());
+  }
+  if (rows.empty()) throw ConfigurationFault(file + ": there are no rows below the header");
+  return rows;
+}
+
+bool is_json(const std::string& file) {
+  FileText text(file);
+  auto next = text.peek();
+  for (; next == ' ' || next == '\n' || next == '\r' || next == '\t'; next = text.peek()) text.advance();
+  return next == '{' || next == '[';
+}
+
+// Numbers from 0, in ascending order of what was written.
+std::map<std::int64_t, std::int64_t> numbered(const std::set<std::int64_t>& written) {
+  std::map<std::int64_t, std::int64_t> numbers;
+  for (const std::int64_t number : written) numbers.emplace(number, std::ssize(numbers));
+  return numbers;
+}
+
+// Leaves out the steps that not all workers have; returns how many.
+std::size_t keep_common_steps(std::vector<ImportedRow>& rows) {
+  std::set<std::int64_t> workers;
+  std::map<std::int64_t, std::set<std::int64_t>> workers_at;
+  for (const ImportedRow& row : rows) {
+    workers.insert(row.worker);
+    workers_at[row.step].insert(row.worker);
+  }
+  std::erase_if(rows, [&](const ImportedRow& row) { return workers_at[row.step].size() < workers.size(); });
+  return static_cast<std::size_t>(
+      std::ranges::count_if(workers_at, [&](const auto& step) { return step.second.size() < workers.size(); }));
+}
+
+std::string summary_of(const std::vector<ImportedRow>& rows, std::size_t left_out) {
+  std::int64_t workers = 0, steps = 0, micro_batches = 0;
+  std::map<std::pair<std::int64_t, std::int64_t>, double> step_s;  // by step and worker
+  double sum_s = 0;
+  for (const ImportedRow& row : rows) {
+    workers = std::max(workers, row.worker + 1);
+    steps = std::max(steps, row.step + 1);
+    micro_batches = std::max(micro_batches, row.micro_batch + 1);
+    step_s[{row.step, row.worker}] += row.duration_s;
+    sum_s += row.duration_s;
+  }
+  std::vector<double> slowest_s(static_cast<std::size_t>(steps));
+  for (const auto& [place, duration_s] : step_s)
+    slowest_s[static_cast<std::size_t>(place.first)] =
+        std::max(slowest_s[static_cast<std::size_t>(place.first)], duration_s);
+  double sum_of_slowest_s = 0;
+  for (const double duration_s : slowest_s) sum_of_slowest_s += duration_s;
+  const double mean_step_s = sum_s / static_cast<double>(workers * steps);
+  const double mean_slowest_s = sum_of_slowest_s / static_cast<double>(steps);
+  std::string text = fmt::format(
+      "{} workers, {} steps, {} micro-batches per step; {} s each on average\n"
+      "a worker's step takes {} s on average, the slowest worker's {} s: {} times as long\n",
+      workers, steps, micro_batches, shown_number(sum_s / static_cast<double>(rows.size())), shown_number(mean_step_s),
+      shown_number(mean_slowest_s), with_decimals(mean_step_s > 0 ? mean_slowest_s / mean_step_s : 1, 3));
+  if (const std::int64_t missing = workers * steps * micro_batches - std::ssize(rows); missing > 0)
+    text += fmt::format("{} of {} micro-batches have no duration; a run that asks for one fails\n", missing,
+                        workers * steps * micro_batches);
+  if (left_out > 0) text += fmt::format("{} steps are left out: not every worker has them\n", left_out);
+  return text;
+}
+
+}  // namespace
+
+ImportedTrace import_trace(const TraceImportOptions& options) {
+  std::vector<bool> json;
+  for (const std::string& file : options.files) json.push_back(is_json(file));
+  const bool is_profiler = std::ranges::all_of(json, std::identity{});
+  if (!is_profiler && std::ranges::find(json, true) != json.end())
+    throw ConfigurationFault(
+        fmt::format("{}: some are JSON and some are not; must be traces of the PyTorch profiler, "
+                    "or one CSV file",
+                    fmt::join(options.files, ", ")));
+  std::vector<ImportedRow> rows = is_profiler ? rows_of_profiler(options) : rows_of_csv(options);
+  const std::size_t left_out = keep_common_steps(rows);
+  if (rows.empty())
+    throw ConfigurationFault(
+        fmt::format("{}: the workers have no step in common{}", fmt::join(options.files, ", "),
+                    is_profiler && !options.range.empty() ? ", or ranges lie outside of steps" : ""));
+  std::set<std::int64_t> workers, steps;
+  for (const ImportedRow& row : rows) {
+    workers.insert(row.worker);
+    steps.insert(row.step);
+  }
+  const auto worker_numbers = numbered(workers), step_numbers = numbered(steps);
+  for (ImportedRow& row : rows) {
+    row.worker = worker_numbers.at(row.worker);
+    row.step = step_numbers.at(row.step);
+  }
+  std::ranges::sort(rows, {}, [](const ImportedRow& row) { return std::tie(row.worker, row.step, row.micro_batch); });
+  ImportedTrace imported{.output = options.output, .content = "worker,step,micro_batch,duration_s\n", .summary = {}};
+  for (const ImportedRow& row : rows)
+    imported.content += fmt::format("{},{},{},{:.9g}\n", row.worker, row.step, row.micro_batch, row.duration_s);
+  if (options.output.ends_with(".gz")) imported.content = gzip(imported.content);
+  imported.summary = fmt::format("{}\n{}", options.output, summary_of(rows, left_out));
+  return imported;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,174 @@
+// `syncopate trace import`: traces of the PyTorch profiler and CSV files with other columns, and unreadable input.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/experiments/program.hpp"
+#include "workers/base/files.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using TraceImport = ProgramTest;
+
+std::string event(const std::string& name, double begin_us, double duration_us,
+                  const std::string& category = "user_annotation") {
+  return fmt::format(
+      R"({{"ph": "X", "cat": "{}", "name": "{}", "pid": 7, "tid": 7, "ts": {}, "dur": {}, "args": {{"name": "x", "dur": 9}}}})",
+      category, name, begin_us, duration_us);
+}
+
+// Steps 5 and 6 of two micro-batches each, as a rank's profiler writes them among kernels and counters. `slower`: a
+// factor of all durations.
+std::string profiled(int rank, double slower, const std::vector<int>& steps = {5, 6}) {
+  std::string events = R"({"ph": "M", "name": "process_name", "ts": 0, "args": {"name": "python"}})";
+  double now_us = 1.7e15;  // since 1970, as newer versions write it
+  for (const int step : steps) {
+    const double begin_us = now_us;
+    events += ",\n" + event("micro_batch", begin_us + 10, 1000 * slower);
+    events += ",\n" + event("aten::mm", begin_us + 20, 300, "cpu_op");
+    events += ",\n" + event("micro_batch", begin_us + 15, 9000, "gpu_user_annotation");
+    events += ",\n" + event("optimizer", begin_us + 5000, 10);
+    events += ",\n" + event("micro_batch", begin_us + 4000, 2000 * slower + step);
+    now_us += 10'000 * slower;
+    events += ",\n" + event(fmt::format("ProfilerStep#{}", step), begin_us, 10'000 * slower);
+  }
+  events += ",\n" + event("micro_batch", now_us + 1'000'000, 77);  // in no step
+  return fmt::format(
+      "{{\"schemaVersion\": 1, \"distributedInfo\": {{\"backend\": \"nccl\", \"rank\": {}}},\n"
+      "\"traceEvents\": [{}], \"traceName\": \"a.json\"}}",
+      rank, events);
+}
+
+TEST_F(TraceImport, TakesStepsAndRangesOfProfilersOneFilePerRank) {
+  write("late.json.gz", gzip(profiled(1, 2)));
+  write("first.json", profiled(0, 1));
+  const ProgramOutcome outcome = syncopate("trace import late.json.gz first.json --range micro_batch -o job.csv");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(read("job.csv"),
+            "worker,step,micro_batch,duration_s\n"
+            "0,0,0,0.001\n0,0,1,0.002005\n0,1,0,0.001\n0,1,1,0.002006\n"
+            "1,0,0,0.002\n1,0,1,0.004005\n1,1,0,0.002\n1,1,1,0.004006\n");
+  EXPECT_EQ(outcome.out,
+            "job.csv\n2 workers, 2 steps, 2 micro-batches per step; 0.002253 s each on average\n"
+            "a worker's step takes 0.004505 s on average, the slowest worker's 0.006005 s: 1.333 times as long\n");
+}
+
+// Two ranks of PyTorch 2.5.1 over gloo, recorded by torch.profiler on the CPU: 4 steps of 4 micro-batches of unequal
+// samples. The expected sums were computed from the same files with Python's json module.
+TEST_F(TraceImport, TakesWhatPyTorchWrote) {
+  const std::string folder = SYNCOPATE_SOURCE_DIR "/tests/golden/profiler/";
+  const ProgramOutcome outcome =
+      syncopate("trace import " + folder + "rank1.json.gz " + folder + "rank0.json.gz --range micro_batch -o job.csv");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("2 workers, 4 steps, 4 micro-batches per step"));
+  std::istringstream rows(read("job.csv"));
+  std::string row;
+  std::getline(rows, row);
+  std::map<char, double> sums_us;  // by worker
+  std::string first, last;
+  for (; std::getline(rows, row); last = row) {
+    if (first.empty()) first = row;
+    sums_us[row.front()] += 1e6 * std::stod(row.substr(row.rfind(',') + 1));
+  }
+  EXPECT_NEAR(sums_us['0'], 9655.558, 1e-3);
+  EXPECT_NEAR(sums_us['1'], 12980.982, 1e-3);
+  EXPECT_EQ(first, "0,0,0,0.000815697");
+  EXPECT_EQ(last, "1,3,3,0.001395903");
+}
+
+TEST_F(TraceImport, WithoutARangeAStepIsOneMicroBatch) {
+  write("a.json", profiled(0, 1));
+  ASSERT_EQ(syncopate("trace import a.json -o job.csv").status, 0);
+  EXPECT_EQ(read("job.csv"), "worker,step,micro_batch,duration_s\n0,0,0,0.01\n0,1,0,0.01\n");
+}
+
+TEST_F(TraceImport, TakesAListOfEventsAndSpansOnTheGpu) {
+  write("a.json", "[" + event("ProfilerStep#0", 0, 100, "gpu_user_annotation") + "," +
+                      event("work", 10, 30, "gpu_user_annotation") + "," + event("work", 1, 2) + "]");
+  ASSERT_EQ(syncopate("trace import a.json --range work --gpu -o job.csv").status, 0);
+  EXPECT_EQ(read("job.csv"), "worker,step,micro_batch,duration_s\n0,0,0,3e-05\n");
+}
+
+TEST_F(TraceImport, LeavesOutStepsThatNotAllRanksHave) {
+  write("a.json", profiled(0, 1, {5, 6, 7}));
+  write("b.json", profiled(1, 1, {6, 7, 8}));
+  const ProgramOutcome outcome = syncopate("trace import a.json b.json -o job.csv");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("2 workers, 2 steps, 1 micro-batches per step"));
+  EXPECT_THAT(outcome.out, HasSubstr("2 steps are left out: not every worker has them\n"));
+}
+
+TEST_F(TraceImport, ItsRecordingIsReplayed) {
+  write("a.json", profiled(0, 1));
+  write("b.json", profiled(1, 2));
+  ASSERT_EQ(syncopate("trace import a.json b.json --range micro_batch -o job.csv.gz").status, 0);
+  write("job.toml", R"(cluster = { workers = 2, micro_batches = 2, trace = { file = "job.csv.gz" } }
+training = { model = "none", parameters = 1000 }
+network.kind = "free"
+budget.steps = 2
+[[methods]]
+algorithm = "sync-sgd"
+)");
+  const ProgramOutcome outcome = syncopate("run job.toml");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("0.006005"));  // the mean of the slower rank's two steps
+}
+
+TEST_F(TraceImport, TakesCsvFilesWithOtherColumnsAndUnits) {
+  write("times.csv", "rank,iteration,loss,step_time\n8,100,0.5,12\n3,100,0.5,10\n3,200,0.4,11\n8,200,0.4,13.5\n");
+  const ProgramOutcome outcome =
+      syncopate("trace import times.csv --worker rank --step iteration --duration ms:step_time -o run.csv");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(read("run.csv"),
+            "worker,step,micro_batch,duration_s\n0,0,0,0.01\n0,1,0,0.011\n1,0,0,0.012\n1,1,0,0.0135\n");
+}
+
+TEST_F(TraceImport, CountsMicroBatchesWithoutDuration) {
+  write("times.csv", "worker,step,part,duration_s\n0,0,0,1\n0,0,1,1\n1,0,0,1\n");
+  const ProgramOutcome outcome = syncopate("trace import times.csv --micro-batch part -o run.csv");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("1 of 4 micro-batches have no duration; a run that asks for one fails\n"));
+}
+
+TEST_F(TraceImport, FaultsNameTheirPlaceAndWriteNothing) {
+  const auto fault = [&](const std::string& arguments) {
+    const ProgramOutcome outcome = syncopate("trace import " + arguments + " -o out.csv");
+    EXPECT_EQ(outcome.status, 2) << arguments;
+    EXPECT_FALSE(std::filesystem::exists(directory / "out.csv"));
+    return outcome.err;
+  };
+  write("bad.csv", "worker,step,duration_s\n0,0,1\n0,1,-1\n0,0,3\n1,0,\n");
+  EXPECT_THAT(fault("bad.csv"), AllOf(HasSubstr("bad.csv:3: duration_s = -1; must be at least 0"),
+                                      HasSubstr("bad.csv:4: repeats worker 0, step 0, micro-batch 0 of line 2"),
+                                      HasSubstr("bad.csv:5:")));
+  EXPECT_THAT(fault("bad.csv --worker rank"), HasSubstr("the column rank is missing"));
+  EXPECT_THAT(fault("bad.csv --duration h:duration_s"), HasSubstr("the unit must be one of s, ms, us, ns"));
+  EXPECT_THAT(fault("bad.csv bad.csv"), HasSubstr("must be one CSV file"));
+  EXPECT_THAT(fault("absent.json"), HasSubstr("absent.json: there is no such file"));
+  write("a.json", profiled(0, 1));
+  write("same.json", profiled(0, 1));
+  EXPECT_THAT(fault("a.json same.json"), HasSubstr("same.json: is of rank 0, as is a.json"));
+  EXPECT_THAT(fault("a.json bad.csv"), HasSubstr("some are JSON and some are not"));
+  EXPECT_THAT(fault("a.json --range optimiser"), HasSubstr("has no range \"optimiser\"; did you mean \"optimizer\"?"));
+  write("apart.json", profiled(1, 1, {8, 9}));
+  EXPECT_THAT(fault("a.json apart.json"), HasSubstr("the workers have no step in common"));
+  write("none.json", "{\"traceEvents\": [" + event("work", 0, 1) + "]}");
+  EXPECT_THAT(fault("none.json"), HasSubstr("none.json: has no ProfilerStep#n; the training loop must call"));
+  write("twice.json", "[" + event("ProfilerStep#1", 0, 1) + "," + event("ProfilerStep#1", 5, 1) + "]");
+  EXPECT_THAT(fault("twice.json"), HasSubstr("twice.json: has ProfilerStep#1 twice"));
+  write("cut.json", profiled(0, 1).substr(0, 500));
+  EXPECT_THAT(fault("cut.json"), HasSubstr("cut.json: is no JSON at byte"));
+  write("cut.json.gz", gzip(profiled(0, 1)).substr(0, 200));
+  EXPECT_THAT(fault("cut.json.gz"), HasSubstr("cut.json.gz: "));
+}
+
+}  // namespace
+}  // namespace syncopate
