@@ -16,7 +16,7 @@ from plots.runs import CLAIMS, ResultsFault, in_words, read_digested
 from plots.sheet import Place, Sheet
 from plots.terminal import printable, say
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 VERDICTS = {"reproduced": "yes", "not reproduced": "no", "inconclusive": "open"}  # with CSS classes of their badges
 HOUR_S, LEAST_HOURS = 3600, 2
 SHOWN_POINTS = 4  # most points of a claim in the table; of more points only the lowest and the highest are shown

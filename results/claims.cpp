@@ -7,6 +7,7 @@
 #include <array>
 #include <sstream>
 
+#include "results/equal_loss.hpp"
 #include "workers/base/terminal_text.hpp"
 
 namespace syncopate {
@@ -24,7 +25,7 @@ using BySeed = std::map<std::uint64_t, double>;  // one number per seed
 
 std::optional<double> measured(const Claim& claim, const ResultRow& row, std::size_t run) {
   const Measure* measure = measure_named(claim.measure);
-  return measure ? measure->value(row.runs[run]) : std::nullopt;
+  return measure ? syncopate::measured(*measure, row.runs[run]) : std::nullopt;
 }
 
 bool missed_its_target(const Claim& claim, const ResultRow& row, std::size_t run) {
@@ -101,48 +102,31 @@ std::vector<Pair> common_seeds(const ResultRow& row, const ResultRow& other) {
   return pairs;
 }
 
-// A row of metrics.csv.
-struct Point {
-  double step = 0, time_s = 0, loss = 0;
-};
-
-std::vector<Point> points_of(const std::filesystem::path& directory) {
-  std::vector<std::string> heading;
-  std::vector<Point> points;
-  for (const std::string& line : evaluation_lines(directory)) {
-    std::vector<std::string> fields;
-    std::istringstream stream(line);
-    for (std::string field; std::getline(stream, field, ',');) fields.push_back(field);
-    if (heading.empty()) {
-      heading = fields;
-      continue;
-    }
-    const auto number = [&](const char* column) {
-      const auto found = std::ranges::find(heading, column);
-      const auto index = static_cast<std::size_t>(found - heading.begin());
-      if (found == heading.end() || index >= fields.size() || fields[index].empty())
-        throw std::runtime_error(fmt::format("{}: a row has no {}", (directory / "metrics.csv").string(), column));
-      return std::stod(fields[index]);
+// The training losses of a run by step, or by time in seconds: two columns of its evaluations.
+std::vector<LossAt> losses_by(const char* column, const ResultRow& row, std::size_t run) {
+  std::vector<LossAt> losses;
+  for (const CsvRow& evaluation : evaluations_of(row.directories.at(run), row.runs[run])) {
+    const auto number = [&](const char* name) {
+      if (const auto value = number_in(field(evaluation, name))) return *value;
+      throw std::runtime_error(fmt::format("{}: an evaluation has no {}", row.directories.at(run).string(), name));
     };
-    points.push_back({number("step"), number("time_s"), number("test_loss")});
+    losses.push_back({number(column), number("train_loss")});
   }
-  return points;
+  return losses;
 }
 
-// For time_to_equal_loss_s and steps_to_equal_loss: compares the time or steps until a run first reaches the other
-// run's last test loss with the other run's time or steps at its end.
 BySeed at_equal_loss(const Claim& claim, const ResultRow& row, const ResultRow& other, const std::vector<Pair>& pairs) {
-  const auto number = [&](const Point& at) { return claim.measure == time_to_equal_loss ? at.time_s : at.step; };
+  const char* const column = claim.measure == time_to_equal_loss ? "time_s" : "step";
   BySeed found;
   for (const Pair& pair : pairs) {
-    const std::vector<Point> own = points_of(row.directories.at(pair.own)),
-                             others = points_of(other.directories.at(pair.other));
-    if (others.empty()) continue;
-    const Point& end = others.back();
-    const auto reached = std::ranges::find_if(own, [&](const Point& point) { return point.loss <= end.loss; });
-    if (reached != own.end()) found[row.runs[pair.own].seed] = effect_of(claim.effect, number(*reached), number(end));
+    const std::vector<Passage> passages =
+        passages_through_equal_losses(losses_by(column, row, pair.own), losses_by(column, other, pair.other));
+    if (passages.empty()) continue;
+    found[row.runs[pair.own].seed] = claim.effect == Effect::ratio ? ratio_of(passages) : difference_of(passages);
   }
-  require_reached(pairs.size() - found.size(), pairs.size(), row.label, fmt::format("the loss of \"{}\"", other.label));
+  if (found.size() < pairs.size())
+    throw Inconclusive(fmt::format("{} of {} runs of \"{}\" pass through no loss of \"{}\"",
+                                   pairs.size() - found.size(), pairs.size(), row.label, other.label));
   return found;
 }
 
@@ -312,17 +296,26 @@ std::vector<double> bounds_of(const Criterion& criterion, Verdict verdict, const
   return {interval.high < criterion.within->low ? criterion.within->low : criterion.within->high};
 }
 
+// Ratios are averaged, and their signs flipped, as logarithms: so that A / B and B / A say the same, and a noisy
+// denominator raises no mean.
 JudgedPoint judged(const Claim& claim, std::string label, const BySeed& of_seeds) {
+  const bool is_ratio = claim.effect == Effect::ratio;
   std::vector<double> values;
-  for (const auto& [seed, value] : of_seeds) values.push_back(value);
-  JudgedPoint point{.label = std::move(label),
-                    .n = values.size(),
-                    .mean = statistics(values).mean,
-                    .interval = interval_of_mean(values, confidence_of(claim.criterion))};
+  for (const auto& [seed, value] : of_seeds) {
+    if (is_ratio && value <= 0) throw Inconclusive(fmt::format("a ratio of {:.4g} has no logarithm", value));
+    values.push_back(is_ratio ? std::log(value) : value);
+  }
+  const auto shown = [&](double value) { return is_ratio ? std::exp(value) : value; };
+  JudgedPoint point{.label = std::move(label), .n = values.size(), .mean = shown(statistics(values).mean)};
+  if (const auto interval = interval_of_mean(values, confidence_of(claim.criterion)))
+    point.interval = {shown(interval->low), shown(interval->high)};
   point.verdict = verdict_of(claim.criterion, claim.effect, point.interval);
   if (!varies(point)) return point;
-  for (const double bound : bounds_of(claim.criterion, point.verdict, *point.interval))
-    if (const auto p = sign_flip_p(values, bound)) point.sign_flip_p = std::max(p, point.sign_flip_p);
+  for (const double bound : bounds_of(claim.criterion, point.verdict, *point.interval)) {
+    if (is_ratio && bound <= 0) continue;  // no ratio is below it
+    if (const auto p = sign_flip_p(values, is_ratio ? std::log(bound) : bound))
+      point.sign_flip_p = std::max(p, point.sign_flip_p);
+  }
   if (contradicts(point)) point.verdict = Verdict::inconclusive;
   return point;
 }
@@ -373,6 +366,14 @@ Effect effect_of(const std::string& word) {
   return found == effect_names.end() ? Effect::value : static_cast<Effect>(found - effect_names.begin());
 }
 
+const char* class_name(const Claim& claim) { return claim_class_names.at(static_cast<std::size_t>(claim.claim_class)); }
+
+ClaimClass class_named(const std::string& word) {
+  const auto found = std::ranges::find(claim_class_names, word);
+  return found == claim_class_names.end() ? ClaimClass::question
+                                          : static_cast<ClaimClass>(found - claim_class_names.begin());
+}
+
 Verdict verdict_named(const std::string& word) {
   for (const Verdict verdict : {Verdict::reproduced, Verdict::not_reproduced, Verdict::inconclusive})
     if (to_string(verdict) == word) return verdict;
@@ -405,7 +406,8 @@ Json criterion_json(const Criterion& criterion) {
 
 Json json_of(const ClaimResult& result) {
   const Claim& claim = result.claim;
-  Json json = {{"sentence", claim.sentence}, {"measure", claim.measure}};
+  Json json = {{"sentence", claim.sentence}, {"class", class_name(claim)}, {"measure", claim.measure}};
+  if (claim.added_after_results) json["added_after_results"] = true;
   if (claim.order.empty()) {
     json["method"] = claim.method;
     if (!claim.against.empty()) json["against"] = claim.against;
@@ -451,6 +453,8 @@ ClaimResult result_of(const Json& json) {
   ClaimResult result;
   Claim& claim = result.claim;
   claim.sentence = json.at("sentence");
+  claim.claim_class = class_named(json.value("class", ""));
+  claim.added_after_results = json.value("added_after_results", false);
   claim.measure = json.at("measure");
   claim.method = json.value("method", "");
   claim.against = json.value("against", "");
@@ -535,6 +539,20 @@ std::string paper_of(const Claim& claim) {
   return fmt::format("{} ({}; {})", claim.published->figure, claim.published->source, claim.published->certainty);
 }
 
+// "headline (direction)", and a mark.
+std::string class_of(const Claim& claim) {
+  return fmt::format("{} ({}){}", class_name(claim), tested_by(claim), claim.added_after_results ? " +" : "");
+}
+
+struct VerdictCounts {
+  std::array<int, 3> counts{};  // in the order of Verdict
+
+  void add(Verdict verdict) { ++counts[static_cast<std::size_t>(verdict)]; }
+  std::string text() const {
+    return fmt::format("{} reproduced, {} not reproduced, {} inconclusive", counts[0], counts[1], counts[2]);
+  }
+};
+
 // Whether the interval and the criterion already show the reason.
 bool goes_without_saying(const ClaimResult& result) { return result.reason.empty() || result.reason == both_answers; }
 
@@ -544,6 +562,14 @@ std::string verdict_text(const ClaimResult& result) {
 }
 
 }  // namespace
+
+const char* tested_by(const Claim& claim) {
+  const Criterion& wanted = claim.criterion;
+  if (!claim.order.empty() || wanted.above || wanted.below) return "direction";
+  if (wanted.margin) return "margin";
+  const std::optional<double> printed = claim.published ? claim.published->value : std::nullopt;
+  return printed && wanted.within && wanted.within->holds(*printed) ? "number" : "range";
+}
 
 bool is_equal_loss(std::string_view measure) { return measure == time_to_equal_loss || measure == steps_to_equal_loss; }
 
@@ -650,9 +676,9 @@ std::string to_json(const JudgedClaims& claims) {
   return with_digest(json);
 }
 
-std::optional<JudgedClaims> claims_from_json(const std::string& text) try {
+std::optional<JudgedClaims> claims_from_json(const std::string& text, int schema_version) try {
   const Json json = Json::parse(text);
-  if (json.at("schema_version") != claims_schema_version) return {};
+  if (json.at("schema_version") != schema_version) return {};
   if (!is_as_written(text, json, "claims", "judged_runs")) return {};
   JudgedClaims claims{.experiment = json.at("experiment"),
                       .description = json.at("description"),
@@ -690,6 +716,7 @@ std::string scoreboard_text(std::span<const JudgedClaims> experiments, std::size
     for (const ClaimResult& result : experiment.results) {
       text += fold_lines(fmt::format("{:<{}}{}\n", to_string(result.verdict), place, printable(result.claim.sentence)),
                          width, place);
+      add("class:", class_of(result.claim));
       if (result.claim.published) add("paper:", printable(paper_of(result.claim)));
       add("wanted:", printable(subject_of(result.claim)) + ": " + wanted_by(result.claim, result.points));
       add("ours:", our_figure(result) + rule_of(result));
@@ -701,12 +728,13 @@ std::string scoreboard_text(std::span<const JudgedClaims> experiments, std::size
 
 TextTable scoreboard_table(std::span<const JudgedClaims> experiments) {
   TextTable table;
-  for (const char* const heading : {"experiment", "claim", "wanted", "paper", "ours", "verdict"})
+  for (const char* const heading : {"experiment", "claim", "class", "wanted", "paper", "ours", "verdict"})
     table.add_column(heading, Align::left);
   for (const JudgedClaims& experiment : experiments)
     for (const ClaimResult& result : experiment.results)
-      table.add_row({experiment.experiment, result.claim.sentence, wanted_by(result.claim, result.points),
-                     paper_of(result.claim), our_figure(result), verdict_text(result)});
+      table.add_row({experiment.experiment, result.claim.sentence, class_of(result.claim),
+                     wanted_by(result.claim, result.points), paper_of(result.claim), our_figure(result),
+                     verdict_text(result)});
   return table;
 }
 
@@ -715,21 +743,38 @@ std::string scoreboard_notes(std::span<const JudgedClaims> experiments) {
       "(t alone): judged by the interval alone, before a sign-flip test over 6 to 20 seeds had to agree.\n";
   constexpr const char* restricted_note =
       "(up to T s, reached by k and m): not all seeds reached the target; times count up to T (restricted means).\n";
-  std::array<int, 3> counts{};
+  std::map<ClaimClass, VerdictCounts> by_class;
+  VerdictCounts all;
+  int directions = 0, added = 0;
   bool alone = false, restricted = false;
   for (const JudgedClaims& experiment : experiments)
     for (const ClaimResult& result : experiment.results) {
-      ++counts[static_cast<std::size_t>(result.verdict)];
+      by_class[result.claim.claim_class].add(result.verdict);
+      all.add(result.verdict);
+      if (std::string_view(tested_by(result.claim)) == "direction") ++directions;
+      if (result.claim.added_after_results) ++added;
       alone = alone || *rule_of(result) != '\0';
       restricted = restricted || std::ranges::any_of(result.points, [](const JudgedPoint& point) {
                      return point.restricted.has_value();
                    });
     }
-  return fmt::format(
-      "{} reproduced, {} not reproduced, {} inconclusive.\n"
-      "In brackets: the 95 % interval of the mean over n seeds (90 % where a margin is claimed);\n"
-      "where it holds both answers, or another reason is given, a claim is inconclusive.\n{}{}",
-      counts[0], counts[1], counts[2], alone ? alone_note : "", restricted ? restricted_note : "");
+  std::string text = all.text() + ".\n";
+  for (const auto& [of_class, counts] : by_class)
+    if (by_class.size() > 1)
+      text += fmt::format("- {}: {}\n", claim_class_names.at(static_cast<std::size_t>(of_class)), counts.text());
+  if (by_class.size() > 1) text += "\n";
+  if (const double by_chance = directions * significance_level / 2; by_chance >= 1)
+    text += fmt::format(
+        "{} claims are directions. If no method differed from another, about {:.0f} of them would be called "
+        "reproduced\n"
+        "by chance: no verdict is corrected for the number of claims.\n",
+        directions, by_chance);
+  if (added > 0)
+    text += fmt::format("+: added or changed when results of the same runs were known ({} claims).\n", added);
+  return text +
+         "In brackets: the 95 % interval of the mean over n seeds (90 % where a margin is claimed);\n"
+         "where it holds both answers, or another reason is given, a claim is inconclusive.\n" +
+         (alone ? alone_note : "") + (restricted ? restricted_note : "");
 }
 
 }  // namespace syncopate

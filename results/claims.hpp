@@ -1,6 +1,8 @@
 // Claims about an experiment, verdicts on whether its runs reproduce them, and the scoreboard of all claims.
 #pragma once
 
+#include <array>
+
 #include "results/result_rows.hpp"
 #include "results/text_table.hpp"
 
@@ -9,7 +11,7 @@ namespace syncopate {
 enum class Effect {
   value,       // the measure of the method
   difference,  // the measure minus that of the other method
-  ratio,       // the measure divided by that of the other method
+  ratio,       // the measure divided by that of the other method; seeds are averaged as logarithms
   best,        // the value of the key `over` at which the measure is best
 };
 
@@ -33,13 +35,24 @@ struct PublishedFigure {
   bool operator==(const PublishedFigure&) const = default;
 };
 
+// What a claim is for. Summaries count by it, since "reproduced" means something else in each class.
+enum class ClaimClass {
+  headline,  // tests what a paper states, and could have come out otherwise
+  theory,    // tests a theorem, a formula or a secondary statement of a paper
+  check,     // arithmetic, an identity, a calibrated input: fails only if something is broken
+  question,  // a question of this project, or of a paper's reviewers
+};
+inline constexpr std::array claim_class_names = {"headline", "theory", "check", "question"};  // in their order
+
 // A statement about an experiment, and the criterion by which it counts as reproduced. The experiment file contains
 // both, so they are fixed before any run.
 struct Claim {
   std::string sentence;
-  std::string measure;  // a name in measures(), or time_to_equal_loss_s or steps_to_equal_loss
-  std::string method;   // empty if `order` is given
-  std::string against;  // the other method; empty: none
+  ClaimClass claim_class = ClaimClass::question;
+  bool added_after_results = false;  // written or changed when results of the same runs were known
+  std::string measure;               // a name in measures(), or time_to_equal_loss_s or steps_to_equal_loss
+  std::string method;                // empty if `order` is given
+  std::string against;               // the other method; empty: none
   Effect effect = Effect::value;
   std::vector<std::string> order{};            // methods; the measure of each must be above that of the previous one
   std::map<std::string, std::string> where{};  // values of swept keys that select points
@@ -52,8 +65,7 @@ struct Claim {
   bool operator==(const Claim&) const = default;
 };
 
-// Two measures beyond measures(): the time or steps until the first evaluation at which the method's test loss is at
-// most the last test loss of the other method. They are compared with the other method's time or steps at its end.
+// Two measures beyond measures(): time and steps to the same training loss as another method (results/equal_loss.hpp).
 inline constexpr const char* time_to_equal_loss = "time_to_equal_loss_s";
 inline constexpr const char* steps_to_equal_loss = "steps_to_equal_loss";
 
@@ -109,6 +121,10 @@ double confidence_of(const Criterion& criterion);
 // Throws std::runtime_error if evaluations are unreadable.
 ClaimResult judge(const Claim& claim, std::span<const ResultRow> rows);
 
+// What the criterion tests: "number" (bounds that hold the paper's), "range" (other bounds), "direction", or "margin"
+// (an equivalence).
+const char* tested_by(const Claim& claim);
+
 // Displayed unit of a claim's numbers.
 struct ShownEffect {
   double times = 1;  // factor for display, such as 100 for percent
@@ -127,7 +143,7 @@ std::string wanted_by(const Claim& claim, std::span<const JudgedPoint> points = 
 
 // claims.json in an experiment's directory: its claims, and their verdicts after the experiment's latest start.
 inline constexpr const char* claims_file = "claims.json";
-inline constexpr int claims_schema_version = 2;
+inline constexpr int claims_schema_version = 3;  // 2: ratios of seeds were averaged as they are
 
 // Where and when claims were judged.
 struct JudgedAt {
@@ -149,7 +165,7 @@ struct JudgedClaims {
 std::string to_json(const JudgedClaims& claims);
 
 // nullopt if the text has another schema version or is damaged.
-std::optional<JudgedClaims> claims_from_json(const std::string& text);
+std::optional<JudgedClaims> claims_from_json(const std::string& text, int schema_version = claims_schema_version);
 
 // Our number with unit, interval and number of seeds: "1.8 points [1.7, 1.9], n = 3". For several points: the lowest
 // and the highest mean, and the number of points.
@@ -159,10 +175,11 @@ std::string our_figure(const ClaimResult& result);
 // and our figure. `width`: columns at which lines are folded; 0: they are not folded.
 std::string scoreboard_text(std::span<const JudgedClaims> experiments, std::size_t width = 0);
 
-// All claims as a table for pages, with columns experiment, claim, wanted, paper, ours and verdict.
+// All claims as a table for pages, with columns experiment, claim, class, wanted, paper, ours and verdict.
 TextTable scoreboard_table(std::span<const JudgedClaims> experiments);
 
-// Lines below the table: "12 reproduced, 1 not reproduced, 3 inconclusive", and what the brackets mean.
+// Lines below the table: "12 reproduced, 1 not reproduced, 3 inconclusive" for each class and for all, how many
+// directions would be reproduced by chance, and what the brackets mean.
 std::string scoreboard_notes(std::span<const JudgedClaims> experiments);
 
 }  // namespace syncopate

@@ -178,11 +178,9 @@ void add_leaves(const TomlNode& node, const std::string& key, Leaves& leaves) {
   }
 }
 
-std::pair<Leaves, Leaves> configuration_of(const fs::path& file) {
-  const auto text = read_file(file);
-  if (!text) throw ResultsDirectoryFault(file.string() + ": is missing; expected the run's resolved configuration");
+std::pair<Leaves, Leaves> configuration_of(const std::string& resolved_toml, const std::string& file) {
   try {
-    TomlNode document = parse_toml(*text, file.string());
+    TomlNode document = parse_toml(resolved_toml, file);
     std::pair<Leaves, Leaves> leaves;
     const TomlNode* methods = document.find("methods");
     if (methods && methods->is_array_of_tables()) add_leaves(methods->array().front(), "", leaves.second);
@@ -240,6 +238,92 @@ void erase_overridden(Leaves& configuration, const Leaves& of_method) {
     });
 }
 
+// Keys of the run and of its method, without those that it does not use.
+std::pair<Leaves, Leaves> used_configuration_of(const std::string& resolved_toml, const std::string& file) {
+  auto [configuration, of_method] = configuration_of(resolved_toml, file);
+  erase_unused(configuration, of_method);
+  erase_overridden(configuration, of_method);
+  return {std::move(configuration), std::move(of_method)};
+}
+
+// The fields of a line of CSV (RFC 4180); no field contains a line break.
+std::vector<std::string> csv_fields(std::string_view line) {
+  std::vector<std::string> fields(1);
+  bool is_quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const bool is_quote = line[i] == '"';
+    if (is_quote && is_quoted && i + 1 < line.size() && line[i + 1] == '"')
+      fields.back() += line[i++];
+    else if (is_quote)
+      is_quoted = !is_quoted;
+    else if (line[i] == ',' && !is_quoted)
+      fields.emplace_back();
+    else if (line[i] != '\r')
+      fields.back() += line[i];
+  }
+  return fields;
+}
+
+// The first line is the heading. `file` is for faults.
+std::vector<CsvRow> csv_rows(std::span<const std::string> lines, const fs::path& file) {
+  std::vector<CsvRow> rows;
+  if (lines.empty()) return rows;
+  const std::vector<std::string> heading = csv_fields(lines.front());
+  for (std::size_t number = 1; number < lines.size(); ++number) {
+    const std::vector<std::string> fields = csv_fields(lines[number]);
+    if (fields.size() != heading.size())
+      throw ResultsDirectoryFault(fmt::format("{}: row {} has {} fields; the heading has {}", file.string(), number,
+                                              fields.size(), heading.size()));
+    CsvRow& row = rows.emplace_back();
+    for (std::size_t i = 0; i < fields.size(); ++i) row[heading[i]] = fields[i];
+  }
+  return rows;
+}
+
+std::vector<CsvRow> read_csv(const fs::path& file) {
+  const auto text = read_file(file);
+  if (!text) throw ResultsDirectoryFault(file.string() + ": is missing; expected a table, as `export` writes it");
+  std::istringstream stream(*text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(std::move(line));
+  return csv_rows(lines, file);
+}
+
+bool is_finished_run(const CsvRow& row) {
+  return field(row, "status") == to_string(RunStatus::finished) && field(row, "clock") == "virtual";
+}
+
+// The column of a swept key: a method's own key "methods.LABEL.threshold_s" is in the column "method.threshold_s".
+std::string column_of(const CsvRow& row, const std::string& key) {
+  if (row.contains(key) || !key.starts_with("methods.")) return key;
+  const std::size_t label = std::string_view("methods.").size(), rest = key.find('.', label);
+  return rest == key.npos ? key : "method" + key.substr(rest);
+}
+
+// Whether the row has the run's method, seed and swept values.
+bool is_named_like(const CsvRow& row, const Run& run) {
+  if (field(row, "method") != run.method || field(row, "seed") != std::to_string(run.seed)) return false;
+  return std::ranges::all_of(run.sweep, [&](const auto& swept) {
+    const auto column = row.find(column_of(row, swept.first));
+    if (column == row.end()) return true;  // the same in all rows
+    const auto ours = number_in(swept.second), theirs = number_in(column->second);
+    return column->second == swept.second || column->second == "\"" + swept.second + "\"" ||
+           (ours && theirs && *ours == *theirs);
+  });
+}
+
+// Returns the run's row; null if there is none. A tuned run's hash depends on what its trials found, so it is not the one
+// that the experiment file gives: its method, seed and swept values must identify one row.
+const CsvRow* row_of(const std::vector<CsvRow>& table, const Run& run) {
+  std::vector<const CsvRow*> named;
+  for (const CsvRow& row : table) {
+    if (!is_finished_run(row)) continue;
+    if (field(row, "hash") == run.hash) return &row;
+    if (is_named_like(row, run)) named.push_back(&row);
+  }
+  return named.size() == 1 ? named.front() : nullptr;
+}
+
 // A run with files of another schema version. All such runs of an experiment are reported in one fault.
 struct OtherSchema {
   std::string version;
@@ -277,9 +361,11 @@ FoundRun read_run(const fs::path& directory) {
   if (!summary)
     throw ResultsDirectoryFault(
         fmt::format("{}: is not the summary of a run; the experiment's next start repeats the run", file.string()));
-  auto [configuration, of_method] = configuration_of(directory / "config.toml");
-  erase_unused(configuration, of_method);
-  erase_overridden(configuration, of_method);
+  const fs::path config = directory / "config.toml";
+  const auto resolved = read_file(config);
+  if (!resolved)
+    throw ResultsDirectoryFault(config.string() + ": is missing; expected the run's resolved configuration");
+  auto [configuration, of_method] = used_configuration_of(*resolved, config.string());
   return {.directory = directory,
           .summary = std::move(*summary),
           .on_wall_clock = name_of(directory).find("-mpi") != std::string::npos,
@@ -623,6 +709,46 @@ std::vector<FoundRun> find_runs_of(const fs::path& directory, const std::set<std
   std::vector<FoundRun> runs = without_faults(read_runs(directories, directory));
   std::erase_if(runs, [&](const FoundRun& run) { return !hashes.contains(run.summary.hash); });
   return runs;
+}
+
+std::vector<FoundRun> runs_of_table(const fs::path& runs_csv, std::span<const Run> runs) {
+  const std::vector<CsvRow> table = read_csv(runs_csv);
+  std::vector<FoundRun> found;
+  for (const Run& run : runs) {
+    const CsvRow* const row = row_of(table, run);
+    if (!row) continue;
+    FoundRun& one = found.emplace_back();
+    one.directory = runs_csv.parent_path();
+    one.summary.experiment = run.experiment;
+    one.summary.method = run.method;
+    one.summary.method_index = run.method_index;
+    one.summary.point_index = run.point_index;
+    one.summary.sweep = run.sweep;
+    one.summary.own_training = run.own_training;
+    one.summary.seed = run.seed;
+    one.summary.hash = field(*row, "hash");
+    for (const Measure& measure : measures())
+      if (const auto number = number_in(field(*row, measure.name))) one.summary.tabled[measure.name] = *number;
+    one.summary.end_time_s = number_in(field(*row, "end_time_s")).value_or(0);
+    if (run.evaluation.target_accuracy || run.evaluation.target_loss)
+      one.summary.time_to_target = TimeToTarget{.target_accuracy = run.evaluation.target_accuracy,
+                                                .target_loss = run.evaluation.target_loss,
+                                                .time_s = number_in(field(*row, "time_to_target_s"))};
+    std::tie(one.configuration, one.of_method) = used_configuration_of(run.resolved_toml, runs_csv.string());
+  }
+  return found;
+}
+
+std::string field(const CsvRow& row, std::string_view column) {
+  const auto found = row.find(column);
+  return found == row.end() ? "" : found->second;
+}
+
+std::vector<CsvRow> evaluations_of(const fs::path& directory, const RunSummary& run) {
+  if (run.tabled.empty()) return csv_rows(evaluation_lines(directory), directory / "metrics.csv");
+  std::vector<CsvRow> rows = read_csv(directory / "evaluations.csv");
+  std::erase_if(rows, [&run](const CsvRow& row) { return field(row, "hash") != run.hash; });
+  return rows;
 }
 
 std::vector<std::vector<FoundRun>> by_experiment(std::vector<FoundRun> runs) {

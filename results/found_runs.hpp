@@ -68,6 +68,11 @@ std::vector<FoundRun> find_runs(const std::filesystem::path& directory, bool wit
 // faults do not count.
 std::vector<FoundRun> find_runs_of(const std::filesystem::path& directory, const std::set<std::string>& hashes);
 
+// Runs that are known from their rows in a table alone: those of `runs` that finished by runs.csv, as `export` writes
+// it. A row is a run's by its hash, else by its method, seed and swept values; summaries have no numbers but
+// `tabled`. Throws ResultsDirectoryFault if the file is no such table.
+std::vector<FoundRun> runs_of_table(const std::filesystem::path& runs_csv, std::span<const Run> runs);
+
 // Runs in these directories by the first three rules above, and one line per fault. Contains neither a run with a copy
 // nor the copy.
 struct RunsAndFaults {
@@ -92,6 +97,14 @@ std::vector<std::string> varied_keys(std::span<const FoundRun> runs);
 // Lines of a run's metrics.csv without comments; the first is the heading. Throws std::runtime_error if the file is
 // unreadable.
 std::vector<std::string> evaluation_lines(const std::filesystem::path& directory);
+
+// A row of a CSV file by the columns' headings.
+using CsvRow = std::map<std::string, std::string, std::less<>>;
+std::string field(const CsvRow& row, std::string_view column);  // empty if there is no such column
+
+// The run's evaluations: rows of metrics.csv in its directory or, for a run that is known from a table alone, its rows
+// of evaluations.csv beside the table. Throws std::runtime_error if the file is unreadable.
+std::vector<CsvRow> evaluations_of(const std::filesystem::path& directory, const RunSummary& run);
 
 // Finds runs of other experiments in the same results directory that made the same computation.
 class ReusableRuns {

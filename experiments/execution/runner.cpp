@@ -1125,6 +1125,29 @@ int start(const Experiment& experiment, const RunOptions& options, const Executi
   return exit_failure;
 }
 
+// Judges the claims of an experiment whose file has changed in nothing else, by the rows that are kept beside them, and
+// writes them in their place. Empty if the rows are not those of all runs.
+std::string judged_again_by_rows(const Experiment& experiment, JudgedClaims judged, const fs::path& file,
+                                 std::size_t width) {
+  const fs::path table = file.parent_path() / "runs.csv";
+  if (!fs::exists(table)) return {};
+  const std::vector<FoundRun> runs = runs_of_table(table, experiment.runs);
+  if (runs.size() != judged.judged_runs.value_or(experiment.runs.size())) return {};
+  const std::vector<ResultRow> rows = result_rows(runs);
+  judged.results.clear();
+  try {
+    for (const Claim& claim : experiment.claims) judged.results.push_back(judge(claim, rows));
+  } catch (const ResultsDirectoryFault&) {  // a claim about curves, of which nothing is kept
+    return {};
+  }
+  replace_file(file, to_json(judged));
+  return scoreboard_text(std::span(&judged, 1), width) +
+         fold_lines(
+             fmt::format("\n{}: judged again by the rows in {}, which commit {} computed ({}); nothing was run\n",
+                         file.string(), table.string(), judged.at.commit, judged.at.time),
+             width);
+}
+
 std::string environment(const char* name) {
   const char* const value = std::getenv(name);
   return value ? value : "";
@@ -1135,14 +1158,18 @@ std::string environment(const char* name) {
 std::string accepted_claims(const Experiment& experiment, const std::filesystem::path& directory, std::size_t width) {
   const std::filesystem::path file = experiment_directory(directory, experiment.name) / claims_file;
   const std::optional<std::string> text = read_file(file);
-  const std::optional<JudgedClaims> judged = text ? claims_from_json(*text) : std::nullopt;
+  if (!text) return {};
+  std::optional<JudgedClaims> judged = claims_from_json(*text);
+  const bool is_by_this_rule = judged.has_value();
+  if (!judged) judged = claims_from_json(*text, claims_schema_version - 1);
   if (!judged || judged->runs != experiment.digest) return {};
-  if (!std::ranges::equal(judged->results, experiment.claims, {}, &ClaimResult::claim)) return {};
-  return scoreboard_text(std::span(&*judged, 1), width) +
-         fold_lines(
-             fmt::format("\n{}: judged {} from the same runs (commit {}, {}, {} cores); nothing was run\n",
-                         file.string(), judged->at.time, judged->at.commit, judged->at.processor, judged->at.cores),
-             width);
+  if (is_by_this_rule && std::ranges::equal(judged->results, experiment.claims, {}, &ClaimResult::claim))
+    return scoreboard_text(std::span(&*judged, 1), width) +
+           fold_lines(
+               fmt::format("\n{}: judged {} from the same runs (commit {}, {}, {} cores); nothing was run\n",
+                           file.string(), judged->at.time, judged->at.commit, judged->at.processor, judged->at.cores),
+               width);
+  return judged_again_by_rows(experiment, *judged, file, width);
 }
 
 int run_experiment(const Experiment& experiment, const RunOptions& options) {

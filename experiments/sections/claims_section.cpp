@@ -196,6 +196,15 @@ Claim read_claim(Settings& table) {
   const std::size_t faults = table.faults_so_far();
   Claim claim;
   claim.sentence = table.text({"sentence", "The claim in words, as the scoreboard shows it."});
+  claim.claim_class = table.choice<ClaimClass>(
+      {"class", "A paper's result, a paper's theory, a check of the set-up, or a question of one's own."},
+      {{"headline", ClaimClass::headline},
+       {"theory", ClaimClass::theory},
+       {"check", ClaimClass::check},
+       {"question", ClaimClass::question}},
+      ClaimClass::question);
+  claim.added_after_results = table.flag(
+      {"added_after_results", "Written or changed when results of these runs were known; scoreboards mark it."}, false);
   claim.measure = table.text({"measure", "The measure, as results/summary.hpp and `table` name it."});
   const std::vector<std::string> known = names_of_measures();
   if (!claim.measure.empty() && std::ranges::find(known, claim.measure) == known.end())
@@ -389,6 +398,8 @@ void check_none_twice(std::span<const Claim> claims, const TomlNode& written, Fa
       Claim reworded = claims[before];
       reworded.sentence = claims[i].sentence;
       reworded.published = claims[i].published;
+      reworded.claim_class = claims[i].claim_class;
+      reworded.added_after_results = claims[i].added_after_results;
       if (!is_same && claims[i] != reworded) continue;
       const char* const why =
           is_same ? "must differ from the sentence of the claim" : "makes the same claim in other words as the claim";

@@ -41,22 +41,22 @@ within = )" +
 TEST_F(ClaimsProgram, JudgesAtTheEndOfARun) {
   const ProgramOutcome run = syncopate("run " + file);
   EXPECT_EQ(run.status, 0) << run.err;
-  EXPECT_THAT(
-      run.out,
-      HasSubstr("\ntime\nreproduced      A step takes a micro-batch\n                wanted: step_time_s, sync-sgd: a "
-                "value from 0.0099 to 0.0101 s\n                ours:   0.01000 s"));
+  EXPECT_THAT(run.out, HasSubstr("\ntime\nreproduced      A step takes a micro-batch\n                class:  question "
+                                 "(range)\n                wanted: step_time_s, sync-sgd: a "
+                                 "value from 0.0099 to 0.0101 s\n                ours:   0.01000 s"));
   EXPECT_THAT(run.out, HasSubstr("1 reproduced, 0 not reproduced, 0 inconclusive."));
   const ProgramOutcome claims = syncopate("claims");
   EXPECT_EQ(claims.status, 0) << claims.err;
   EXPECT_THAT(run.out,
               EndsWith(claims.out.substr(0, claims.out.find("\n\n")) + claims.out.substr(claims.out.find("\n\n") + 1)));
-  EXPECT_THAT(
-      syncopate("claims --markdown").out,
-      testing::StartsWith(
-          "| experiment | claim | wanted | paper | ours | verdict |\n|---|---|---|---|---|---|\n| time | A step"));
+  EXPECT_THAT(syncopate("claims --markdown").out,
+              testing::StartsWith("| experiment | claim | class | wanted | paper | ours | verdict "
+                                  "|\n|---|---|---|---|---|---|---|\n| time | A step"));
   EXPECT_EQ(syncopate("claims --format markdown").out, syncopate("claims --markdown").out);
-  EXPECT_THAT(syncopate("claims --format csv").out,
-              testing::StartsWith("experiment,claim,wanted,paper,ours,verdict\ntime,A step takes a micro-batch,"));
+  EXPECT_THAT(
+      syncopate("claims --format csv").out,
+      testing::StartsWith(
+          "experiment,claim,class,wanted,paper,ours,verdict\ntime,A step takes a micro-batch,question (range),"));
   EXPECT_THAT(syncopate("claims --format latex").out,
               AllOf(HasSubstr("tabular"), HasSubstr("\n% 1 reproduced, 0 not reproduced, 0 inconclusive.")));
   EXPECT_EQ(syncopate("claims --format html").status, 2);
@@ -83,6 +83,42 @@ TEST_F(ClaimsProgram, AcceptsWhatTheSameRunsHaveShown) {
     EXPECT_THAT(syncopate(accepting + other).out, Not(HasSubstr("from the same runs"))) << other;
   EXPECT_TRUE(std::filesystem::exists(directory / "fresh"));
   EXPECT_EQ(syncopate(accepting + "--rerun").status, 2);
+}
+
+// Kept results have no run directories. The claim is about one point of a sweep of a method's own key.
+TEST_F(ClaimsProgram, JudgesOtherClaimsOfTheSameRunsByTheirRows) {
+  const auto swept = [&](const std::string& within) {
+    return write("swept.toml", std::string("seeds = 2\n") + time_only + R"([[methods]]
+algorithm = "dropcompute"
+threshold_s = 0.02
+[sweep]
+"methods.dropcompute.threshold_s" = [0.004, 0.006, 0.02]
+[[claim]]
+sentence = "A step is cut"
+measure = "step_time_s"
+method = "dropcompute"
+where = { "methods.dropcompute.threshold_s" = 0.006 }
+within = )" + within + "\n");
+  };
+  ASSERT_EQ(syncopate("run " + swept("[0.0059, 0.0061]") + " --results kept").status, 0);
+  ASSERT_THAT(syncopate("claims kept").out, HasSubstr("1 reproduced, 0 not reproduced"));
+  const std::string accepting = "run swept.toml --results fresh --accept kept";
+  swept("[0.0039, 0.0041]");
+  EXPECT_THAT(syncopate("export kept/time").err, "");
+  for (const auto& entry : std::filesystem::directory_iterator(directory / "kept/time"))
+    if (entry.is_directory()) std::filesystem::remove_all(entry.path());
+  const ProgramOutcome again = syncopate(accepting);
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.out, AllOf(HasSubstr("not reproduced  A step is cut"), HasSubstr("ours:   0.006000 s"),
+                               HasSubstr("claims.json: judged again by the rows in kept/time/runs.csv")));
+  EXPECT_FALSE(std::filesystem::exists(directory / "fresh"));
+  EXPECT_THAT(syncopate("claims kept").out, HasSubstr("0 reproduced, 1 not reproduced"));
+  EXPECT_THAT(syncopate(accepting).out, HasSubstr("from the same runs")) << "now they are the same claims";
+  swept("[1, 2]");
+  std::string rows = read("kept/time/runs.csv");
+  write("kept/time/runs.csv", rows.substr(0, rows.rfind('\n', rows.size() - 2) + 1));
+  EXPECT_THAT(syncopate(accepting).out, Not(HasSubstr("judged again"))) << "a row is missing";
+  EXPECT_TRUE(std::filesystem::exists(directory / "fresh"));
 }
 
 TEST_F(ClaimsProgram, AcceptsFromADirectoryAlone) {

@@ -125,7 +125,7 @@ class Claims(WithDirectory):
     def test_each_experiment_has_one(self):
         run = write_run(self.directory / "m", "m", 1)
         self.assertNotIn("claims", [planned.kind for planned in plan_figures(comparisons_below(self.directory), KINDS)])
-        (run.parent.parent / "claims.json").write_text(json.dumps({"schema_version": 2, "claims": [CLAIM]}))
+        (run.parent.parent / "claims.json").write_text(json.dumps({"schema_version": 3, "claims": [CLAIM]}))
         self.assertIn("claims", [planned.kind for planned in plan_figures(comparisons_below(self.directory), KINDS)])
         status, message = self.status_and_message(self.directory, "--only", "claims", "--format", "svg")
         self.assertEqual(status, 0, message)

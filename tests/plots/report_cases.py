@@ -86,7 +86,7 @@ class Kept(WithDirectory):
 
     def setUp(self):
         super().setUp()
-        (self.directory / "claims.json").write_text(json.dumps({"schema_version": 2, "claims": [CLAIM]}))
+        (self.directory / "claims.json").write_text(json.dumps({"schema_version": 3, "claims": [CLAIM]}))
         (self.directory / "table.md").write_text("| method | time s |\n|---|---:|\n| a<b>, x = 1 | 1.5 +- 0.2 |\n\n+-: deviation.\n")
         (self.directory / "claims.png").write_bytes(b"not much of a picture")
 
@@ -108,7 +108,7 @@ class Kept(WithDirectory):
 
     def test_the_page_says_how_the_runs_were_made(self):
         made_with = {"commit": "a0b1, changed", "processor": "<fast>", "cores": 2}
-        (self.directory / "claims.json").write_text(json.dumps({"schema_version": 2, **made_with, "claims": [CLAIM]}))
+        (self.directory / "claims.json").write_text(json.dumps({"schema_version": 3, **made_with, "claims": [CLAIM]}))
         self.assertEqual(self.report(), (0, ""))
         page = (self.directory / "page.html").read_text()
         for name, text in (("commit", "a0b1, changed"), ("processor", "&lt;fast&gt;"), ("cores", "2")):
@@ -368,7 +368,7 @@ class Order(WithDirectory):
 
 class Claims(WithDirectory):
     def table_of(self, **changes):
-        self.write({"schema_version": 2, "claims": [CLAIM | changes]})
+        self.write({"schema_version": 3, "claims": [CLAIM | changes]})
         return claims_table(read_claims([self.directory, self.directory]))
 
     def write(self, document):
@@ -427,9 +427,9 @@ class Claims(WithDirectory):
         self.assertIn("of 7 points", table)
 
     def test_a_damaged_file_is_one_message(self):
-        for document in ({}, [1], {"schema_version": 1, "claims": []}, {"schema_version": 2, "claims": 3},
-                         {"schema_version": 2, "claims": [CLAIM | {"verdict": "true"}]},
-                         {"schema_version": 2, "claims": [CLAIM | {"points": [{"n": 3}]}]}):
+        for document in ({}, [1], {"schema_version": 1, "claims": []}, {"schema_version": 3, "claims": 3},
+                         {"schema_version": 3, "claims": [CLAIM | {"verdict": "true"}]},
+                         {"schema_version": 3, "claims": [CLAIM | {"points": [{"n": 3}]}]}):
             self.write(document)
             with self.assertRaisesRegex(ResultsFault, "claims.json: .*; expected the claims of schema version 2"):
                 read_claims([self.directory])

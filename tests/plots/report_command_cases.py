@@ -108,7 +108,7 @@ class Command(WithDirectory):
         write_experiment(self.runs, seeds=1)
         self.report(self.runs, "-o", self.page)
         self.assertNotIn("Claims", self.page.read_text())
-        (self.runs / "synthetic" / "claims.json").write_text(json.dumps({"schema_version": 2, "claims": [CLAIM]}))
+        (self.runs / "synthetic" / "claims.json").write_text(json.dumps({"schema_version": 3, "claims": [CLAIM]}))
         self.report(self.runs, "-o", self.page)
         self.assertIn("It is faster.", self.page.read_text())
 

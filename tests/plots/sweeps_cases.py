@@ -280,7 +280,7 @@ class OwnSweeps(WithDirectory):
         papers = [{"figure": "91.5 %", "source": "Table 1", "certainty": "stated"},
                   {"figure": "77 %", "source": "guess", "certainty": "derived"}]
         (self.directory / "e" / "claims.json").write_text(
-            json.dumps({"schema_version": 2, "claims": [{**claim, "paper": paper} for paper in papers]}))
+            json.dumps({"schema_version": 3, "claims": [{**claim, "paper": paper} for paper in papers]}))
         panel = self.draw()[1]["Final test accuracy (%)"]
         self.assertEqual(self.lines(panel, "paper"), [[[0.04, 91.5]]])
         self.assertIn("Table 1", [text.get_text() for legend in panel.figure.legends for text in legend.get_texts()])

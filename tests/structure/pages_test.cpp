@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -129,32 +128,6 @@ TEST(Pages, TypesThatTheyNameAreThere) {
       ++seen;
     }
   EXPECT_GT(seen, 8u);
-}
-
-// How many claims are reproduced, out of how many, according to claims.json. Counts the experiments whose names
-// continue with one of these papers, or, with `others`, with none of them.
-std::string kept_verdicts(const std::vector<std::string>& papers, bool others = false) {
-  int reproduced = 0, all = 0;
-  for (const auto& folder : fs::directory_iterator(source / "results/paper")) {
-    const std::string name = folder.path().filename().string();
-    if (!name.starts_with("paper-")) continue;
-    const bool is_theirs =
-        std::ranges::any_of(papers, [&](const std::string& paper) { return name.starts_with("paper-" + paper); });
-    if (is_theirs == others) continue;
-    const auto claims = nlohmann::json::parse(text_of(folder.path() / "claims.json")).at("claims");
-    for (const auto& claim : claims) reproduced += claim.at("verdict") == "reproduced" ? 1 : 0;
-    all += static_cast<int>(claims.size());
-  }
-  return fmt::format("{} of {} claims reproduced", reproduced, all);
-}
-
-TEST(Pages, TheFrontPageSaysHowManyClaimsAreReproduced) {
-  const std::string page = text_of(source / "README.md");
-  const auto line = [&](const std::string& name) { return page.substr(page.find("- " + name), 120); };
-  EXPECT_THAT(line("DropCompute ("), testing::HasSubstr(": " + kept_verdicts({"dropcompute"})));
-  EXPECT_THAT(line("backup workers ("), testing::HasSubstr(": " + kept_verdicts({"backup"})));
-  EXPECT_THAT(line("QSR ("), testing::HasSubstr(": " + kept_verdicts({"qsr"})));
-  EXPECT_THAT(line("across papers"), testing::HasSubstr(": " + kept_verdicts({"dropcompute", "backup", "qsr"}, true)));
 }
 
 class FrontPage : public ExperimentFile {};
