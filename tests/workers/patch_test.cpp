@@ -47,7 +47,26 @@ TEST(Patches, OfATableReplaceKeysOneByOneExceptWhereAnotherKindStandsByItself) {
 
 TEST(Patches, OfALengthReplaceTheOneInOtherUnits) {
   const std::string file = "[rate]\nwarmup_steps = 10\nhold_steps = 5\n";
-  EXPECT_EQ(applied(file, "rate.warmup_epochs = 2\n"), "{ rate = { hold_steps = 5, warmup_epochs = 2 } }");
+  for (const char* const unit : {"epochs", "seconds", "s", "share"})
+    EXPECT_EQ(applied(file, std::string("rate.warmup_") + unit + " = 2\n"),
+              std::string("{ rate = { hold_steps = 5, warmup_") + unit + " = 2 } }");
+  EXPECT_EQ(applied("a = { at_step = 3 }\n", "a.at_epoch = 2\n"), "{ a = { at_epoch = 2 } }");
+  EXPECT_EQ(applied("a = { share = 3 }\n", "a.rounds = 2\n"), "{ a = { rounds = 2 } }");
+}
+
+// The key is removed once: a second removal would be a fault.
+TEST(Patches, ThatReplaceALengthMayAlsoRemoveItOrGiveTwoOthers) {
+  const std::string file = "[rate]\nwarmup_steps = 10\n";
+  EXPECT_EQ(applied(file, "rate.warmup_epochs = 2\nremove = [\"rate.warmup_steps\"]\n"),
+            "{ rate = { warmup_epochs = 2 } }");
+  EXPECT_EQ(applied(file, "rate.warmup_epochs = 2\nrate.warmup_share = 0.1\n"),
+            "{ rate = { warmup_epochs = 2, warmup_share = 0.1 } }")
+      << "which of the two is meant, the reader of the keys asks";
+}
+
+TEST(Patches, ThatNameAnotherAlgorithmLeaveTheOtherKeysOfALabelledMethod) {
+  EXPECT_EQ(applied("[[methods]]\nlabel = \"A\"\nalgorithm = \"x\"\nk = 1\n", "methods.A.algorithm = \"y\"\n"),
+            "{ methods = [{ label = \"A\", algorithm = \"y\", k = 1 }] }");
 }
 
 TEST(Patches, ReachElementsOfListsByNameAndByNumber) {
@@ -125,7 +144,7 @@ TEST(Patches, ADifferenceOfTablesIsTheInverseOfPuttingItIn) {
   EXPECT_EQ(inline_toml(difference(document("a = 1"), document("a = 1"))), "{}");
 }
 
-// A name with a dot is not a path there: [models."a.b"].
+// In such a table a name with a dot is one key, not a path: [models."a.b"].
 TEST(Patches, KeysOfAnOwnTableAreNames) {
   FaultList faults;
   EXPECT_EQ(inline_toml(with_keys_of(document("[\"a.b\"]\nx = 1\ny = 2"), document("[\"a.b\"]\nx = 3"), "own", faults)),

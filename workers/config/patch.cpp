@@ -26,7 +26,7 @@ void set_origin(TomlNode& node, const std::string& origin) {
 // the key is not a length.
 std::string_view length_of(std::string_view key) {
   if (key == "rounds" || key == "share") return "rounds";  // `rounds` and `share` determine the same quantity
-  for (const std::string_view unit : {"_steps", "_epochs", "_seconds", "_share", "_step", "_epoch"})
+  for (const std::string_view unit : {"_steps", "_epochs", "_seconds", "_s", "_share", "_step", "_epoch"})
     if (key.ends_with(unit)) return key.substr(0, key.size() - unit.size());
   return {};
 }
@@ -116,7 +116,9 @@ class TableReader {
       for (const std::string& other : other_forms(*table, path.back())) {
         Path removed = above;
         removed.push_back(other);
-        add(std::move(removed), {}, member.place, key);
+        const bool is_removed_already =
+            std::ranges::any_of(patches_, [&](const Patch& patch) { return !patch.value && patch.path == removed; });
+        if (!is_removed_already) add(std::move(removed), {}, member.place, key);
       }
     add(path, member.value, member.place, key);
   }
