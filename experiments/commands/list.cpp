@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "algorithms/local_sgd/outer_optimizer.hpp"
@@ -180,13 +181,35 @@ std::string key_lines(const KeyDescription& key, std::string_view prefix, std::s
   return lines;
 }
 
+// Returns the keys by what they are for: first those of the name itself, then a part for each table, with the table's
+// sentence above its keys. Tables that many methods have come last.
+std::string keys_by_table(const std::vector<KeyDescription>& keys, std::string_view prefix, std::string_view given) {
+  std::vector<std::string> parts = {""};
+  std::map<std::string, std::string> lines;
+  for (const KeyDescription& key : keys) {
+    const std::string name = key.path.substr(prefix.size());
+    const std::string table = key.is_table() || name.find('.') != name.npos ? name.substr(0, name.find('.')) : "";
+    if (std::ranges::find(parts, table) == parts.end()) parts.push_back(table);
+    if (name == table)
+      lines[table] = fmt::format("  {}: {}\n", table, wrapped(what_it_means(key, prefix, given), 4)) + lines[table];
+    else
+      lines[table] += key_lines(key, prefix, given);
+  }
+  const auto is_common = [](const std::string& table) {
+    return table == "compression" || table == "average" || table == "training";
+  };
+  std::ranges::stable_sort(parts, {}, is_common);
+  std::string text;
+  for (const std::string& part : parts)
+    if (!lines[part].empty()) text += "\n" + lines[part];
+  return text;
+}
+
 std::string listing_of(const NameGroup& group, const ListedName& name) {
   std::string result = fmt::format("{} ({})\n  {}\n", name.name, group.title, wrapped(with_paper(name), 2));
   if (!name.evaluated.empty()) result += fmt::format("  Evaluated: {}.\n", name.evaluated);
-  const std::string prefix = prefix_of(group, name.name);
-  std::string keys;
-  for (const KeyDescription& key : keys_of(group, name.name)) keys += key_lines(key, prefix, group.place);
-  return result + (keys.empty() ? "  No keys.\n" : "\n" + keys);
+  const std::string keys = keys_by_table(keys_of(group, name.name), prefix_of(group, name.name), group.place);
+  return result + (keys.empty() ? "  No keys.\n" : keys);
 }
 
 bool is_called(const KeyDescription& key, std::string_view name) {

@@ -97,7 +97,8 @@ TEST_F(CheckpointedMethods, WhereOutagesTakeTheWorkersState) {
     expect_same_after_interruption(of, 4);
 }
 
-// The file is complete and belongs to this run, but another program made different calls: nothing is mixed.
+// The checkpoint is complete and has this run's hash, but the program that wrote it made different calls. Then nothing
+// of it is used.
 TEST_F(CheckpointedMethods, OfAnotherCourseBeginAnew) {
   Experiment experiment = load(cluster + linear + held::text_of({held::sync_sgd, held::local_sgd}));
   syncopate::Run &one = experiment.runs.front(), &other = experiment.runs.back();
@@ -253,7 +254,7 @@ TEST_F(WrittenModel, OfEveryMethodIsTheOneThatWasEvaluatedLast) {
   EXPECT_GE(with_policies.size(), 14U) << "their key is read";
 }
 
-// With two phases, an ensemble, and a moving average.
+// Methods that also publish other models: with two phases, an ensemble, or a moving average.
 TEST_F(WrittenModel, OfWhatElseIsPublishedIsTheOneThatWasEvaluatedLast) {
   const std::string swap = "algorithm = \"local-sgd\"\nperiod = { rule = \"swap\", switch_step = 3 }\n";
   const std::string constant = "algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 3 }\n";

@@ -1,7 +1,6 @@
 // A first Ctrl-C ends the program within a second, whatever it is doing. The test measures the processor time that the
 // program still takes, which does not depend on other load. (With one computing thread it cannot exceed the wall time.)
-// A process
-// that sleeps or waits takes none, so wall time has a bound, too, which allows for a busy machine.
+// A process that sleeps or waits takes none, so wall time has a bound, too, which allows for a busy machine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

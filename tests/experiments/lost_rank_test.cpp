@@ -128,7 +128,7 @@ TEST_F(LostRank, IsNotClaimedWhereTheUserInterrupts) {
   EXPECT_THAT(outcome.err, Not(HasSubstr("lost")));
 }
 
-// `dev mpirun` if the ranks' output cannot be written: they write into a pipe of mpirun and cannot know.
+// `dev mpirun` if its output cannot be written. The ranks write into a pipe of mpirun, so they cannot notice.
 
 using testing::HasSubstr;
 

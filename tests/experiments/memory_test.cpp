@@ -232,8 +232,9 @@ TEST_F(MemoryLimits, AListThatTheMemoryDoesNotHoldIsAFaultOfItsFile) {
   write("e.toml", "seeds = [" + seeds + "1]\n" + time_only);
   const Outcome outcome = shell("(ulimit -v 700000 && timeout 60 '" SYNCOPATE_PROGRAM "' check e.toml)");
   EXPECT_EQ(outcome.status, 2);
-  EXPECT_THAT(outcome.err, testing::ContainsRegex(
-                               "^e.toml: contains about 25000[0-9][0-9] values; the memory does not suffice: they take "));
+  EXPECT_THAT(outcome.err,
+              testing::ContainsRegex(
+                  "^e.toml: contains about 25000[0-9][0-9] values; the memory does not suffice: they take "));
 }
 
 // LibTorch is needed to read the module's sizes, already when the experiment is read.

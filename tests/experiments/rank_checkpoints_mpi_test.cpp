@@ -115,7 +115,7 @@ std::size_t doubled(const Outcome& outcome) {
   return outcome.durations->size() - slots.size();
 }
 
-// Checks that the outcome is that of one complete run, whatever was first in it.
+// Checks that the outcome is that of one complete run, in whatever order its events happened.
 void expect_whole(const Outcome& outcome, const Outcome& plain, Servers servers) {
   ASSERT_FALSE(outcome.recording.metrics.empty());
   EXPECT_EQ(outcome.recording.metrics.back().step, plain.recording.metrics.back().step);
@@ -254,8 +254,8 @@ state = "lost"
   expect_same_after_leaving(load(cluster + linear + outages + held::text_of(held::that_lose_state)), 2);
 }
 
-// Otherwise ranks that hardly get a core would only write checkpoints: the next one would be due as soon as the last is
-// written.
+// Without this rule ranks that hardly get a core would only write checkpoints, because the next checkpoint would be due
+// as soon as the last one is written.
 TEST_F(RankCheckpointsOf, LeaveTheRunAsMuchTimeAsTheyTake) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds slow{300};  // every_s is 10 ms

@@ -1,7 +1,8 @@
-// The run whose log comes with DropCompute's reference code, simulated by experiments/examples/reference_run.toml,
-// compared with that log. results/reference/dropcompute_run.md lists the fitted values; all other compared numbers are
-// results. Standard deviations between seeds of the jitter: 0.069 s for the threshold, 0.0078 for the predicted drop
-// rate, 0.0074 and 0.0021 for the predicted savings and speed-up, 0.03 s and 0.005 for the realised ones; means of 8.
+// DropCompute's reference code contains the log of a run. experiments/examples/reference_run.toml simulates this run,
+// and the test compares the simulation with the log. results/reference/dropcompute_run.md lists the values that are
+// fitted to the log; all other compared numbers are results of the simulation. Standard deviations between seeds of the
+// jitter: 0.069 s for the threshold, 0.0078 for the predicted drop rate, 0.0074 and 0.0021 for the predicted savings
+// and speed-up, 0.03 s and 0.005 for the realised ones. The test compares means of 8 seeds.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -54,7 +54,8 @@ TEST(ResultsVersion, IsRaisedByWhateverChangesResults) {
   ResultsByVersion(SYNCOPATE_SOURCE_DIR, "tests/golden/results_by_version/algorithms.json").expect(results);
 }
 
-// A user's own method is watched once it is in watched_methods.hpp; the project's methods must be there.
+// The results of a method are watched if watched_methods.hpp contains it. The project's methods must be there; a user's
+// own method need not be.
 TEST(ResultsVersion, IsWatchedByRunsOfTheProjectsAlgorithms) {
   std::set<std::string> seen;
   for (const auto& group : watched::exact_groups())

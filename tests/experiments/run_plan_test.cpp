@@ -150,7 +150,8 @@ TEST_F(PlanProgram, SaysFirstWhatARunWillTake) {
   EXPECT_EQ(syncopate("run --quiet " + file + " budget.steps=200 seeds=4").err, "");
 }
 
-// Before anything runs. Each micro-batch has its own delay, since equal delays compress better.
+// Nothing has run yet, so the space is only estimated. Each micro-batch has its own delay, because equal delays would
+// compress better.
 TEST_F(PlanProgram, TheRowsSayHowMuchSpaceRunsOfWhichNothingIsKnownTake) {
   const std::string file =
       write("e.toml", std::string(time_only) + "[[delays]]\nkind = \"exponential\"\nmean = 0.003\n");

@@ -57,8 +57,8 @@ TEST_F(SampledRounds, OfEqualRoundsAreExact) {
   EXPECT_NEAR(*sampled.total_time_s, 0.2 * steps, 1e-5);
 }
 
-// Methods with averages that are waited for, are under way for a round, or are over groups or fragments; and drops and
-// pulls.
+// Methods whose workers wait for their averages, or continue for a round while an average is under way; averages over
+// groups, or of fragments; and steps that are dropped, or replaced by pulls.
 TEST_F(SampledRounds, AreThoseOfTheWholeRunWithinTheirError) {
   for (const char* method :
        {"algorithm='local-sgd',", "algorithm='outer-local-sgd',outer={name='plain'},",
@@ -91,7 +91,8 @@ TEST_F(SampledRounds, MayBeLongerThanThePlacesAreApart) {
   EXPECT_NEAR(sampled.step_time_s, whole.step_time_s, 4 * *sampled.error_s);
 }
 
-// A budget of seconds allows a number of steps that depends on the pace, which depends on this number.
+// The number of steps within a budget of seconds depends on the mean time of a step, which itself depends on the number
+// of steps, because the rounds grow.
 TEST_F(SampledRounds, EndWithABudgetThatDoesNotCountSteps) {
   const syncopate::Run of =
       run(fmt::format("algorithm='local-sgd',{}", growing), {"~budget.steps", "budget.seconds=3000"});
@@ -118,7 +119,7 @@ TEST_F(SampledRounds, AreFoundByAnyOfTheirSteps) {
   }
 }
 
-// Later rounds depend on earlier ones.
+// Under outages rounds are not sampled, because later rounds depend on earlier ones.
 TEST_F(SampledRounds, ThereAreNoneUnderOutages) {
   const syncopate::Run of = run(fmt::format("algorithm='local-sgd',{}", growing),
                                 {"outages=[{mean_time_between_s=500.0,mean_duration_s=5.0}]"});

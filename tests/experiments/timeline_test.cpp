@@ -36,7 +36,7 @@ parameters = 10_000
 steps = 30
 )";
 
-// Further methods, so that work is lost in every possible way.
+// More methods: with these, work is lost in every possible way.
 constexpr const char* more_methods = R"([[methods]]
 label = "dropcompute, backward"
 algorithm = "dropcompute"
@@ -188,7 +188,7 @@ TEST_F(Timelines, OutagesArePartsOfThem) {
   }
 }
 
-// A second count: a server's accounts contain each worker's kept micro-batches.
+// Compared with a second count, which exists for methods with a server: each worker's kept micro-batches in the totals.
 TEST_F(Timelines, AsManyMicroBatchesAreDrawnAsComputedAsWereKept) {
   const Experiment experiment = load("exponential", "mean");
   for (const auto& run : experiment.runs) {

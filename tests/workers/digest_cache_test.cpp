@@ -68,7 +68,7 @@ TEST_F(DigestCacheTest, ReadsASettledFileOnce) {
   EXPECT_EQ(later.files_read(), 0) << "another process finds it in the file";
 }
 
-// Opening it would wait for a process at the other end.
+// Opening the pipe would block until another process opens its other end.
 TEST_F(DigestCacheTest, DoesWithoutAFileWhereAPipeHasItsName) {
   const fs::path file = write("a", "some data");
   let_the_clock_go_on();
@@ -110,7 +110,7 @@ TEST_F(DigestCacheTest, GivesATouchedFileTheSameDigest) {
   EXPECT_EQ(cache.digest(file), before);
 }
 
-// A file rewritten within the same tick of the clock has the same size, number and times.
+// A file that is rewritten within the same tick of the clock may have the same size, inode number and times.
 TEST_F(DigestCacheTest, KeepsNoDigestOfAFileThatHasJustChanged) {
   const fs::path file = write("a", "some data");
   DigestCache cache(cache_file_, 1h);
@@ -120,7 +120,7 @@ TEST_F(DigestCacheTest, KeepsNoDigestOfAFileThatHasJustChanged) {
   EXPECT_EQ(kept(), "");
 }
 
-// Anybody may set its modification time, so that time proves nothing.
+// Any program may set a file's modification time, so an old one does not prove that the file is old.
 TEST_F(DigestCacheTest, KeepsNoDigestOfAFileThatSaysItIsOld) {
   const fs::path file = write("a", "some data");
   fs::last_write_time(file, fs::file_time_type::clock::now() - 48h);

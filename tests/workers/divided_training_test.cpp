@@ -23,7 +23,7 @@ using Asked = Training::AskedBy;
 
 constexpr std::size_t size = 4;
 
-// Ends like the engine of a run.
+// An engine that ends in the same way as that of a run.
 struct DividedEngine : Engine {
   DividedEngine(ProcessGroup& group, int workers, double momentum = 0, int threads = 1, double clip_norm = 0)
       : Engine(std::make_shared<PullObjective>(size, size), make_sgd({.momentum = momentum}),

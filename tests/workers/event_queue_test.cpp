@@ -71,7 +71,8 @@ TEST(EventQueue, KeepsTheOrderOfTimesOfAllSizes) {
   expect_order([=](std::int64_t now, double u) { return u < 0.3 ? end : now + (end - now) / 1'000; });
 }
 
-// Programs of workers run ahead of the clock, but an event may also precede those that are sorted already.
+// Workers' programs run ahead of the clock, so most new events come after the sorted ones. But an event may also come
+// before events that are already sorted.
 TEST(EventQueue, TakesEventsBeforeThoseThatAreSorted) {
   EventQueue<Numbered> queue;
   for (int i = 0; i < 10; ++i) queue.push({1000 + i, i});

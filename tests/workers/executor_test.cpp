@@ -163,7 +163,7 @@ TEST(Executor, AFailureFromElsewhereIsThatOfATask) {
   EXPECT_FALSE(has_run);
 }
 
-// Evaluations of worker 0's micro-batch wait, for a time, until that of worker 1's has begun.
+// The evaluation of worker 0's micro-batch waits, for a limited time, until that of worker 1's micro-batch has begun.
 class Meeting : public PullObjective {
  public:
   PartialGradient gradient(const float* parameters, const float* buffers,

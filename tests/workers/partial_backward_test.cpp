@@ -46,7 +46,7 @@ TEST(PartialBackward, OfANetworkComeInTheOrderOfItsLayers) {
   EXPECT_EQ(places, (std::vector<std::size_t>{0, 2, 1, 3}));
 }
 
-// With one segment, with several, and with borders within them.
+// With one segment, and with several segments whose borders are anywhere.
 TEST(PartialBackward, LeaveTheirSegmentsAlone) {
   const std::vector<float> values{0, 1, 2, 3, 4, 5, 6, 7};
   const std::vector<std::vector<std::size_t>> borders = {{0, 8}, {0, 4, 8}, {0, 2, 6, 7, 8}};

@@ -128,7 +128,8 @@ TEST(Interrupt, NobodyGoesOnAfterLastActsHaveBegun) {
   EXPECT_EQ(ended.text, "end");
 }
 
-// The thread that sees the flag starts it shortly before the end; the other thread waits for it.
+// The thread that sees the flag starts the last act shortly before the process ends; the other thread waits for the
+// act.
 TEST(Interrupt, WhatIsDoneBeforeTheEndIsDoneWhollyAndOnce) {
   const Ended ended = process([](auto say) {
     const LastAct other([&] { say("other"); });
@@ -211,7 +212,8 @@ TEST(ProcessIdentity, OfAnotherMachineNothingIsKnown) {
   EXPECT_EQ(state_of({}), ProcessState::unknown);
 }
 
-// Its number is taken until it has been waited for, but it no longer runs.
+// A process that has ended keeps its number until its parent has waited for it, but counts as gone. A stopped process
+// still exists.
 TEST(ProcessIdentity, OneThatHasEndedIsGoneAndOneThatIsStoppedIsNot) {
   int identified[2];
   ASSERT_EQ(pipe(identified), 0);

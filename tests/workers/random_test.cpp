@@ -187,7 +187,7 @@ TEST(Sets, EachIsDrawnAsOftenAsAnyOther) {
   }
 }
 
-// The requested sets, until one does not hold.
+// The sets for which the condition is evaluated, up to and including the first for which it does not hold.
 std::set<std::set<int>> asked(int count, int chosen, int most_sets, const std::set<int>& does_not_hold = {}) {
   std::set<std::set<int>> seen;
   int asked = 0;

@@ -19,7 +19,7 @@ struct Shown {
   const char* text;
 };
 
-// tests/plots/numbers_cases.py has the same values.
+// tests/plots/numbers_cases.py tests the same values, so that Python shows the same numbers.
 TEST(ShownNumber, HasFourDigitsAndAllBeforeThePoint) {
   for (const auto& [value, text] : std::vector<Shown>{{0, "0"},
                                                       {0.5, "0.5"},

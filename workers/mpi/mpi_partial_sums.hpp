@@ -125,7 +125,8 @@ class MpiPartialSums {
   StartedCollective begin(Collective&& what, const Contribution& contribution);
   CollectiveResult wait_for_result(const Place& place);
 
-  // The result that a program received when it finished a partial all-reduce. A replay computes the same result from it.
+  // The result that a program received when it finished a partial all-reduce. A replay computes the same result from
+  // it.
   struct PartialOutcome {
     std::int64_t micro_batches = 0;
     std::int32_t contributors = 0;

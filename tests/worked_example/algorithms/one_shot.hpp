@@ -1,4 +1,4 @@
-// One-shot averaging: each worker trains alone, and the models are averaged once, at the end.
+// One-shot averaging: all workers train alone, and their models are averaged once, at the end.
 // Source:  Zinkevich et al. 2010, "Parallelized Stochastic Gradient Descent".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    one all-reduce of P floats in all.
