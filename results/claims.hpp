@@ -143,7 +143,7 @@ std::string wanted_by(const Claim& claim, std::span<const JudgedPoint> points = 
 
 // claims.json in an experiment's directory: its claims, and their verdicts after the experiment's latest start.
 inline constexpr const char* claims_file = "claims.json";
-inline constexpr int claims_schema_version = 3;  // 2: ratios of seeds were averaged as they are
+inline constexpr int claims_schema_version = 3;  // 2: means were of ratios, not of their logarithms
 
 // Where and when claims were judged.
 struct JudgedAt {

@@ -16,7 +16,7 @@ namespace syncopate {
 namespace {
 
 constexpr std::array late_kinds = {
-    LateRuleRow{"outer-model", "at the result of an outer step along the late average (delayed updates)",
+    LateRuleRow{"outer-model", "at the outer model after its step along the late average (delayed updates)",
                 [](Settings& settings) { return make_delayed_rule(read_averaged(settings, "averaged")); }},
     LateRuleRow{"eager", "at the result of an outer step that uses a worker's own newest part (eager updates)",
                 [](Settings&) { return make_eager_rule(); }},

@@ -209,7 +209,7 @@ LossPeriodOptions read_loss_period(Settings& settings, const SyncPeriodContext& 
       {{"adacomm", Form::adacomm}, {"paddle", Form::paddle}}, period.form);
   const bool is_paddle = period.form == Form::paddle;
   const Key follow_rate{"follow_rate",
-                        "Whether rounds become longer as the rate falls: a factor eta_0 / eta_l in the root.", "",
+                        "Whether F_l is multiplied by eta_0 / eta_l, the first learning rate divided by the current one.", "",
                         "true for Paddle's formula, false for the other"};
   period.follows_rate = settings.optional_flag(follow_rate).value_or(is_paddle);
   if (period.follows_rate && context.learning_rate_warmup > Step{0})

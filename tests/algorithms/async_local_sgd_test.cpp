@@ -38,7 +38,7 @@ struct AsyncLocalReplay {
 
   std::vector<int> arrivals;  // workers of the differences, in order
   int local_steps = 1;
-  std::function<double(int step)> rate = [](int) { return 0.1; };  // by the step of the experiment file
+  std::function<double(int step)> rate = [](int) { return 0.1; };  // learning rate at a step of its schedule
   double momentum = 0;                                             // the workers' momentum, kept between rounds
   int workers = 3;
 

@@ -83,8 +83,8 @@ const std::vector<Method> methods = {
     {"dynamic-backup", "fewest = 6", 0, 2 * N* S, 2 * N* S* P, false, true},
     {"k-sync", "gradients = 6", 0, 2 * N* S, 2 * N* S* P},
     {"k-batch-sync", "gradients = 6", 0, 2 * N* S, 2 * N* S* P},
-    // An update of one gradient of each worker, like for six gradients; models go to all again. Twelve gradients are
-    // two steps.
+    // Each update takes 12 gradients, two of each worker, and counts as two steps. Models go to all workers before each
+    // of the S / 2 updates.
     {"k-batch-sync", "gradients = 12", 0, N* S / 2 + N* S, (N * S / 2 + N * S) * P, true},
     {"mindflayer", "rule = \"clipping-rennala\"\ntrials = 6\nlimit_s = 1000", 0, 2 * N* S, 2 * N* S* P},
     {"mindflayer", "limit_s = 1000\narrival_probability = 1.0", 0, 2 * N* S, 2 * N* S* P},

@@ -642,6 +642,7 @@ const std::vector<IdleKey> idle_cluster_keys = {
     {"cluster.trace.file_hash", Hash::differs, "refuses a file of other content"},
     {"delays[trace].file_hash", Hash::differs, "the same"},
     {"delays[histogram].file_hash", Hash::differs, "the same"},
+    {"outages.file_hash", Hash::differs, "the same"},
     {"network[free].latency_s", Hash::differs, "is refused: a free network has no cost"},
     {"network[free].bandwidth_bytes_per_s", Hash::differs, "the same"},
     {"network[free].jitter", Hash::differs, "the same"},

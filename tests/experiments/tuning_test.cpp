@@ -657,6 +657,12 @@ TEST_F(TuneTable, GivesAllMethodsAsManySettings) {
               HasSubstr("\"sync-sgd\" has 1, \"drop\" has 2"));
 }
 
+TEST_F(TuneTable, AProfileChangesIt) {
+  tune(rates, "[profiles.other]\ntune.seeds = [77]\n");
+  EXPECT_EQ(faults({}), "");
+  EXPECT_THAT(load_experiment(file, {}, {.profiles = {"other"}}).tuning->seeds, ElementsAre(77));
+}
+
 TEST_F(TuneTable, ItsSeedsAreItsOwn) {
   EXPECT_THAT(faults_of("\"training.clip_norm\" = [0, 1]\n"), HasSubstr("tune.seeds is missing"));
   EXPECT_THAT(faults_of("seeds = [11, 5]\n\"training.clip_norm\" = [0, 1]\n"),
@@ -664,6 +670,8 @@ TEST_F(TuneTable, ItsSeedsAreItsOwn) {
   EXPECT_THAT(faults_of("seeds = [11, 11]\n\"training.clip_norm\" = [0, 1]\n"), HasSubstr("must not list 11 twice"));
   EXPECT_THAT(faults_of("seeds = []\n\"training.clip_norm\" = [0, 1]\n"), HasSubstr("must list at least one seed"));
   EXPECT_THAT(faults_of(rates, "", {"seeds=11"}), HasSubstr("such as 11")) << "seeds = 11 means 1 to 11";
+  EXPECT_THAT(faults_of("seeds = [1]\n\"training.clip_norm\" = [0, 1]\n", "", {"~seeds"}), HasSubstr("such as 1"))
+      << "without seeds the seed is 1";
 }
 
 TEST_F(TuneTable, JudgesByWhatIsHeldOut) {
@@ -728,6 +736,10 @@ TEST_F(TuneTable, DoesNotTuneWhatVaries) {
   EXPECT_THAT(faults_of(rates, "[sweep]\n\"training.learning_rate\" = [{ schedule = \"constant\", peak = 0.1 }]\n"),
               HasSubstr("tune.\"training.learning_rate.peak\"; must not be tuned: the sweep or variants set it "
                         "(\"training.learning_rate\")"));
+  EXPECT_THAT(faults_of("seeds = [11]\n\"training.learning_rate\" = [{ schedule = \"constant\", peak = 0.1 }]\n",
+                        "[sweep]\n\"training.learning_rate.peak\" = [0.1, 0.2]\n"),
+              HasSubstr("tune.\"training.learning_rate\"; must not be tuned: the sweep or variants set it "
+                        "(\"training.learning_rate.peak\")"));
   EXPECT_THAT(faults_of(rates, "[[variants]]\nlabel = \"a\"\ntraining.learning_rate.peak = 1.0\n"),
               HasSubstr("must not be tuned: the sweep or variants set it (\"variant\")"));
 }

@@ -64,6 +64,7 @@ TEST_F(SweepLanguage, ARangeWithAStepEndsAtTheLastValueThatIsNotBeyond) {
   EXPECT_THAT(micro_batches({"sweep.cluster.micro_batches={from=8,to=2,step=-3}"}), ElementsAre(8, 5, 2));
   EXPECT_THAT(micro_batches({"sweep.cluster.micro_batches={from=4,to=4,step=1}"}), ElementsAre(4));
   EXPECT_THAT(micro_batches({"sweep.cluster.micro_batches={from=2,to=9.5,step=3}"}), ElementsAre(2, 5, 8));
+  EXPECT_THAT(micro_batches({"sweep.cluster.micro_batches={from=9,to=1.5,step=-2}"}), ElementsAre(9, 7, 5, 3));
 }
 
 // Whole numbers are exact where floating-point numbers lack digits.

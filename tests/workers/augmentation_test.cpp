@@ -461,7 +461,8 @@ DrawnOperation drawn(const RandAugment& law, const std::array<double, draws_of_o
   return drawn_operation(law, {.channels = 1, .height = 28, .width = 33}, uniform);
 }
 
-// recipes: 31 steps up to the maximum; the operation is a fourteenth of the first number.
+// As in torchvision: strengths are integers from 0 to 30, the maximum. The first uniform number u selects operation
+// floor(14 u).
 TEST(RandAugment, OfTorchvisionHasOneStrengthAndARandomSign) {
   using enum ImageOperation;
   const auto amount = [](double strength, ImageOperation operation, double sign) {

@@ -215,13 +215,13 @@ TEST(GradientNoise, IsWithoutBias) {
     square += noise.variance / *noise.scale / repetitions;
   }
   // Deviations of a repetition's values: sqrt(2 x (1 + 16 + 0.0625) / 19) = 1.34 for the variance, and less than 2.2
-  // for
-  // mean|^2, 4 m^T S m / 20.
+  // for |mean|^2, whose variance is 4 m^T S m / 20.
   EXPECT_NEAR(variance, 5.25, 5 * 1.34 / std::sqrt(repetitions));
   EXPECT_NEAR(square, 14, 5 * 2.2 / std::sqrt(repetitions));
 }
 
-// The use of the scale: the mean square of a batch's gradient is |G|^2 + tr(S) / B; for a softmax regression.
+// The noise scale, tr(S) / |G|^2, predicts the mean square of the gradient of a batch of B samples: |G|^2 + tr(S) / B.
+// Tested with a softmax regression.
 TEST(GradientNoise, SaysHowTheNormOfABatchFallsWithItsSize) {
   constexpr std::size_t samples = 400;
   const auto dataset = make_gaussian_mixture({.classes = 3, .dimension = 5, .train = samples, .test = 10}, 3);

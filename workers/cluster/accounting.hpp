@@ -366,13 +366,13 @@ enum class IndividualModels {
   each,  // evaluate each model and report the mean of the results
 };
 
-// Published in this form: "these are the models of all workers now".
+// The models of all workers at one time, as part of a publication.
 struct ModelsOfWorkers {
   std::vector<WeightedState> models{};  // in the order of the ranks
   IndividualModels evaluated = IndividualModels::mean;
 };
 
-// Published in this form: "this is my model now", a worker's model after a step.
+// A worker's model after a step, as the worker publishes it.
 struct WorkerModel {
   Rank worker{};
   ModelStatePtr model{};  // null in time-only runs
@@ -385,7 +385,7 @@ struct WorkerModel {
   double learning_rate = 0;
 };
 
-// Published in this form: "this is the global model now".
+// The global model, as it is published.
 struct Publication {
   ModelStatePtr model{};                    // null in time-only runs
   std::vector<ModelStatePtr> ensemble{};    // if not empty: instead evaluate the mean of these models' predictions

@@ -162,7 +162,8 @@ at::Tensor random_tokens(const ScriptDemand& demand) {
     return is_padding ? (token + 1) % vocabulary : token;
   });
   const bool is_last_padding = demand.has_padding && demand.task.padding == vocabulary - 1;
-  *tokens.data_ptr<std::int64_t>() = std::max<std::int64_t>(vocabulary - (is_last_padding ? 2 : 1), 0);  // the last row
+  // The first token is the highest that is not padding, so that an embedding table without a row for it fails.
+  *tokens.data_ptr<std::int64_t>() = std::max<std::int64_t>(vocabulary - (is_last_padding ? 2 : 1), 0);
   return tokens;
 }
 

@@ -234,7 +234,7 @@ void MpiCollectives::advance(MpiCollectiveGroup& group) {
   }
 }
 
-// Frames of one sender arrive in order, so an announced end means that no arrival precedes it.
+// Frames of one sender arrive in order. So a member whose end is announced, and of which no frame is left, never came.
 void MpiCollectives::gather_arrivals(MpiCollectiveGroup& group, MpiCollective& collective) {
   std::erase_if(collective.awaited, [&](Rank member) {
     if (const auto frame = state_.transport.take(frames_of(group), member)) {
