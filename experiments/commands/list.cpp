@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <fstream>
 #include <map>
@@ -182,8 +183,15 @@ std::string key_lines(const KeyDescription& key, std::string_view prefix, std::s
 }
 
 // Returns the keys by what they are for: first those of the name itself, then a part for each table, with the table's
-// sentence above its keys. Tables that many methods have come last.
-std::string keys_by_table(const std::vector<KeyDescription>& keys, std::string_view prefix, std::string_view given) {
+// sentence above its keys. The key on whose value the others depend is the first of its table. Tables that many methods
+// have come last.
+std::string keys_by_table(std::vector<KeyDescription> keys, std::string_view prefix, std::string_view given) {
+  std::ranges::stable_sort(keys, {}, [&](const KeyDescription& key) {
+    const std::string name = key.path.substr(prefix.size());
+    return std::ranges::none_of(std::array{".rule", ".kind", ".name", ".form"}, [&](const char* last) {
+      return name.ends_with(last) && std::ranges::count(name, '.') == 1;
+    });
+  });
   std::vector<std::string> parts = {""};
   std::map<std::string, std::string> lines;
   for (const KeyDescription& key : keys) {

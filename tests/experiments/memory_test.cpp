@@ -465,7 +465,7 @@ TEST_F(Memory, SizesAreTakenAsUsersWriteThem) {
 TEST_F(Memory, ThatIsALittleTooLargeIsSaidWithSoManyDigits) {
   write("e.toml", std::string(time_only));
   const ProgramOutcome outcome = syncopate("check e.toml --memory 14.3MiB");
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("needs about 0.01399 GiB"), HasSubstr("a process 0.01396 GiB;")));
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("needs about 0.01399 GiB"), HasSubstr("a process only 0.01396 GiB;")));
 }
 
 }  // namespace

@@ -724,7 +724,7 @@ TEST_F(TuneTable, TunesKeysThatAreThere) {
   EXPECT_THAT(faults_of("seeds = [11]\n\"methods.dorp.threshold_s\" = [2, 4]\n"), HasSubstr("did you mean \"drop\"?"));
   EXPECT_THAT(faults_of("seeds = [11]\n\"training.learning_rate.peek\" = [2, 4]\n"), HasSubstr("unknown key"));
   EXPECT_THAT(faults_of("seeds = [11]\n\"training.learning_rate.peak\" = [0.1, -1]\n"),
-              HasSubstr("[tune]: training.learning_rate.peak = -1; must be"));
+              HasSubstr("[tune]: methods.0.training.learning_rate.peak = -1; must be"));
   EXPECT_THAT(faults_of("seeds = [11]\n\"training.learning_rate.peak\" = []\n"),
               HasSubstr("must contain at least one value"));
   EXPECT_THAT(faults_of("seeds = [11]\n\"methods.drop.label\" = [\"a\"]\n"), HasSubstr("it identifies the method"));

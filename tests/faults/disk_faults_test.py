@@ -226,7 +226,7 @@ class Damaged(OnADisk):
         named = f"{path.parent}/" if path.name == "files.json" else str(path)
         lines = [line for line in done.stderr.splitlines() if named in line]
         self.assertEqual(len(lines), 1, f"{command}: {done.stderr}")
-        self.assertIn("next start", lines[0])
+        self.assertRegex(lines[0], "next start|next `run`|run the experiment again", "what to do is said")
 
     def readers(self) -> dict[str, list]:
         return {"table": [PROGRAM, "table", self.results], "claims": [PROGRAM, "claims", self.results],

@@ -61,7 +61,7 @@ class Arrivals(WithDirectory):
         write_arrivals(write_run(self.directory / "a", "k = 1", 1), [[1, 1, 1]])
         write_arrivals(write_run(self.directory / "b", "k = 3", 1), [[1, 1, 2]])
         _, shares = self.draw().axes
-        self.assertEqual(shares.get_title(loc="left"), "k = 3: rounds in which the gradient has come")
+        self.assertEqual(shares.get_title(loc="left"), "k = 3: rounds in which the gradient has arrived")
         self.assertGreater(shares.get_xlim()[0], 0.9)  # the axis is not empty up to the first arrival
 
     def test_methods_that_wait_for_the_same_workers_hide_no_line(self):

@@ -431,7 +431,7 @@ class Claims(WithDirectory):
                          {"schema_version": 3, "claims": [CLAIM | {"verdict": "true"}]},
                          {"schema_version": 3, "claims": [CLAIM | {"points": [{"n": 3}]}]}):
             self.write(document)
-            with self.assertRaisesRegex(ResultsFault, "claims.json: .*; expected the claims of schema version 2"):
+            with self.assertRaisesRegex(ResultsFault, "claims.json: .*; expected claims of schema version 3"):
                 read_claims([self.directory])
         (self.directory / "claims.json").write_text("{")
         with self.assertRaisesRegex(ResultsFault, "claims.json"):
