@@ -19,6 +19,7 @@ BASELINE = "sync-sgd"
 OWN = "method."  # prefix of a method's own swept keys
 
 COMMON_PHASE = "common phase"  # the label of a run from whose last model others start
+WITHOUT_DATA = {"quadratic", "valley", "diagonal-linear"}  # models that use no data set
 NOT_COMPARED = {"name", "description", "seeds", "methods", "recording", "checkpoint"}
 DECIDING = ("name", "schedule", "kind", "rule", "form")  # keys that make a table another one (experiments/sections/variation.cpp)
 DESCRIBED = {"models": "model", "datasets": "dataset"}  # tables of the file, and the key of [training] that chooses among them
@@ -484,7 +485,7 @@ def subtitle(comparison: Comparison, point: str, methods: list[Method] | None = 
         parts.append(point)
     model, dataset = training.get("model", "none"), training.get("dataset")
     if model != "none":
-        parts.append(f"{model} on {dataset}" if dataset and model != "quadratic" else model)
+        parts.append(f"{model} on {dataset}" if dataset and model not in WITHOUT_DATA else model)
     if any(run.config.get("network", {}).get("contention") is False for run in comparison.runs):
         parts.append("links are not shared")
     seeds = {len(method.runs) for method in methods or comparison.methods}
