@@ -19,9 +19,9 @@ struct Passage {
   double other = 0;
 };
 
-// Returns when both runs first pass through the same ten levels of their smoothed losses. Both runs are treated alike, so
-// two runs that differ only by noise have a mean ratio of 1. The time until one run reaches the other's last loss would
-// be biased: a first passage is early by luck, and a last value is not.
+// Returns when both runs first pass through the same ten levels of their smoothed losses. Both runs are treated alike,
+// so two runs that differ only by noise have a mean ratio of 1. The time until one run reaches the other's last loss
+// would be biased: a first passage is early by luck, and a last value is not.
 // Smoothing:  the mean logarithm of the loss over 5 evaluations, at the middle one.
 // Levels:     evenly spaced in the logarithm of the loss, over the range that both smoothed losses pass through.
 // Passage:    between two evaluations by linear interpolation.

@@ -312,8 +312,8 @@ bool is_named_like(const CsvRow& row, const Run& run) {
   });
 }
 
-// Returns the run's row; null if there is none. A tuned run's hash depends on what its trials found, so it is not the one
-// that the experiment file gives: its method, seed and swept values must identify one row.
+// Returns the run's row; null if there is none. A tuned run's hash depends on what its trials found, so it is not the
+// one that the experiment file gives: its method, seed and swept values must identify one row.
 const CsvRow* row_of(const std::vector<CsvRow>& table, const Run& run) {
   std::vector<const CsvRow*> named;
   for (const CsvRow& row : table) {

@@ -208,9 +208,9 @@ LossPeriodOptions read_loss_period(Settings& settings, const SyncPeriodContext& 
       {"formula", "The next period, rounded up: sqrt(F_l / F_0) tau_0 (adacomm), or sqrt(tau_0 F_l / F_0) (paddle)."},
       {{"adacomm", Form::adacomm}, {"paddle", Form::paddle}}, period.form);
   const bool is_paddle = period.form == Form::paddle;
-  const Key follow_rate{"follow_rate",
-                        "Whether F_l is multiplied by eta_0 / eta_l, the first learning rate divided by the current one.", "",
-                        "true for Paddle's formula, false for the other"};
+  const Key follow_rate{
+      "follow_rate", "Whether F_l is multiplied by eta_0 / eta_l, the first learning rate divided by the current one.",
+      "", "true for Paddle's formula, false for the other"};
   period.follows_rate = settings.optional_flag(follow_rate).value_or(is_paddle);
   if (period.follows_rate && context.learning_rate_warmup > Step{0})
     settings.fault("follow_rate", "must be false if the learning rate has a warm-up: it would begin at a low eta_0");

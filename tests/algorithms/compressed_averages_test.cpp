@@ -213,8 +213,8 @@ TEST(CompressedAverages, OfStatisticsAreDense) {
     local.compress(of("top-k", 1));
     const auto found = setup.run(local);
     EXPECT_LT(largest_difference(found.buffers, dense.buffers), 1e-5);
-    // All-gathered: 8 bytes for each of 4 values (an index and the value), and uncompressed statistics. Two averages, three
-// workers.
+    // All-gathered: 8 bytes for each of 4 values (an index and the value), and uncompressed statistics. Two averages,
+    // three workers.
     const int statistics = policy == StatePolicy::average ? 12 : 0;
     EXPECT_EQ(found.totals.bytes, Bytes{2 * 2 * 3 * (32 + statistics)});
   }

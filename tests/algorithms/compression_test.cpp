@@ -498,7 +498,7 @@ TEST(CompressionTimes, ExchangesOfOtherKindsTakeWhatTheNetworkSays) {
   EXPECT_EQ(leading.totals.collectives, 4);
   expect_exact_accounts(leading);
   // Each of three owners has a chunk of 100 values, which takes 20 bytes: 4 words of signs and a scale. Each of the two
-// phases, to the owners and from them, takes 2 (0.01 + 60 / 3000) s.
+  // phases, to the owners and from them, takes 2 (0.01 + 60 / 3000) s.
   const auto in_phases = setup.run(compressed(in_two_phases(compression("sign"))));
   EXPECT_EQ(in_phases.log.front(), "step 1 at 2.120 s: kept 3, dropped 0");
   EXPECT_EQ(in_phases.totals.bytes, Bytes{2 * 2 * 2 * 60});

@@ -48,8 +48,8 @@ class OwnTargets : public PullObjective {
   }
 };
 
-// The steps that a worker takes in a round before it sends its answer are those of DiLoCo. The steps that it takes after
-// that are lost, because the server's new fragment overwrites them.
+// The steps that a worker takes in a round before it sends its answer are those of DiLoCo. The steps that it takes
+// after that are lost, because the server's new fragment overwrites them.
 TEST(DecoupledDiLoCo, OfAllWorkersWithEqualStepsIsDiLoCo) {
   for (const Anchor anchor : {Anchor::server, Anchor::base})
     for (const std::vector<double>& delays_s : {std::vector{0.0, 0.0, 0.0}, std::vector{0.0, 0.1, 1.6}}) {

@@ -103,7 +103,8 @@ TEST_F(Claims, ArePairedBySeed) {
   EXPECT_EQ(judged(claim).reason, "the interval holds both answers");
 }
 
-// The mean of logarithms: A / B and B / A say the same. As they are, ratios of 0.5 and 2 would be 1.25 on average both ways.
+// The mean of logarithms: A / B and B / A say the same. Ratios of 0.5 and 2 themselves would be 1.25 on average both
+// ways.
 TEST_F(Claims, RatiosAreAveragedAsLogarithms) {
   add("A", "8", {1, 1, 1});
   add("B", "8", {0.5, 2, 1.5});
@@ -355,8 +356,8 @@ TEST_F(Claims, SayHowManyRunsMissedTheTarget) {
   EXPECT_EQ(judged(claim).reason, "no run of \"B\" reached the target");
 }
 
-// Both losses fall by the same factor per evaluation. B evaluates every 11 steps and 0.8 s, A every 10 steps and 1 s, so B
-// needs 1.1 times the steps and 0.8 of the time to any loss. The test losses do not matter.
+// Both losses fall by the same factor per evaluation. B evaluates every 11 steps and 0.8 s, A every 10 steps and 1 s, so
+// B needs 1.1 times the steps and 0.8 of the time to any loss. The test losses do not matter.
 TEST_F(Claims, AreOfTimesToEqualLoss) {
   for (const char* const method : {"A", "B"}) add(method, "8", {1, 1});
   for (FoundRun& run : runs_) {

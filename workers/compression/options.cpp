@@ -65,7 +65,8 @@ constexpr CompressionKind kinds[] = {
      .read = read_sign},
     {.name = "one-bit",
      .sums = {"Signs, and the mean of each sign, per column of a matrix (1-bit SGD): all-gathered."},
-     .averages = {.why_not = "its means are taken over columns of gradients; use \"sign\" for differences between models"},
+     .averages = {.why_not =
+                      "its means are taken over columns of gradients; use \"sign\" for differences between models"},
      .moments = {.why_not = "its means are taken over columns of gradients; use \"sign\" for moments"},
      .messages = {.why_not = "its means are taken over columns of gradients; use \"sign\" for messages"},
      .read = read_one_bit},
