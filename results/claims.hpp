@@ -35,7 +35,7 @@ struct PublishedFigure {
   bool operator==(const PublishedFigure&) const = default;
 };
 
-// What a claim is for. Summaries count by it, since "reproduced" means something else in each class.
+// The purpose of a claim. Summaries count by it, since "reproduced" means something else in each class.
 enum class ClaimClass {
   headline,  // tests what a paper states, and could have come out otherwise
   theory,    // tests a theorem, a formula or a secondary statement of a paper
@@ -121,8 +121,8 @@ double confidence_of(const Criterion& criterion);
 // Throws std::runtime_error if evaluations are unreadable.
 ClaimResult judge(const Claim& claim, std::span<const ResultRow> rows);
 
-// What the criterion tests: "number" (bounds that hold the paper's), "range" (other bounds), "direction", or "margin"
-// (an equivalence).
+// The kind of test that the criterion is: "number" (bounds that hold the paper's), "range" (other bounds), "direction",
+// or "margin" (an equivalence).
 const char* tested_by(const Claim& claim);
 
 // Displayed unit of a claim's numbers.

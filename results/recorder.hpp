@@ -136,7 +136,7 @@ struct RunPosition {
     Bytes bytes{};
   };
   Point reached;   // by the cluster's clock
-  Point computed;  // of the arithmetic, which is finished at least up to the latest evaluated model
+  Point computed;  // by the arithmetic, which is finished at least up to the latest evaluated model
   std::int64_t synchronisations = 0;
   std::optional<Evaluation> latest;  // result of the latest evaluated model
 };

@@ -58,7 +58,7 @@ struct RunSummary {
   std::optional<double> best_validation_accuracy{};
   std::optional<double> best_validation_loss{};
   // The last values measured by [measurements], at any step of the run.
-  std::optional<double> final_largest_eigenvalue{};  // of the Hessian
+  std::optional<double> final_largest_eigenvalue{};  // the Hessian's
   std::optional<double> final_hessian_trace{};
   // The first measurement less the last one: how much flatter the model has become.
   std::optional<double> largest_eigenvalue_fall{};

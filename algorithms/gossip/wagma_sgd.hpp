@@ -186,7 +186,7 @@ class WagmaSgd : public Algorithm {
     struct OfWorker {
       ModelStatePtr newest{};
       Step round{};                                  // the last round at which it has arrived
-      Message::Kind brought = Message::Kind::model;  // of its last message; last_model or farewell: it has ended
+      Message::Kind brought = Message::Kind::model;  // kind of its last message; last_model or farewell: it ended
     };
     struct Mean {
       ModelStatePtr model{};

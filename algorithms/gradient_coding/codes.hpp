@@ -30,7 +30,7 @@ struct GradientCode {
   int groups = 0;
   int needed = 0;                    // number of messages from different groups that make a step
   bool exact = true;                 // fewer messages give no sum; if false, a step can use any number of messages
-  bool in_double_precision = false;  // of messages and their sum, because large weights cancel
+  bool in_double_precision = false;  // precision of messages and their sum: large weights cancel
   bool merges = true;                // whether several messages of a step may contain the same part
   // [message]: its weight in the sum, for messages of different groups in order of arrival.
   std::function<std::vector<double>(std::span<const Rank> arrived)> decode{};

@@ -158,7 +158,7 @@ struct TimedRounds {
 
 struct EditOptions {
   enum class Scope { tensor, model };
-  Scope scope = Scope::tensor;       // what is a module, the unit that has weights
+  Scope scope = Scope::tensor;       // the kind of module: the unit that has weights
   Scope clip_scope = Scope::tensor;  // the unit of clipping
   PenaltyOptions penalty{};
   std::shared_ptr<const SyncPeriod> period{};  // EDiT; null: A-EDiT

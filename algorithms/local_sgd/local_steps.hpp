@@ -117,7 +117,7 @@ PullOptions read_pull(Settings& settings, std::string_view prefix);
 // The registry of steps: one row per kind.
 struct StepRuleRow {
   std::string_view name;      // `kind = ...` in TOML
-  std::string_view sentence;  // what a worker does in a step
+  std::string_view sentence;  // a worker's action in a step
   std::shared_ptr<const StepRule> (*make)(Settings& settings, const AlgorithmContext& context);
 };
 std::span<const StepRuleRow> step_rules();

@@ -226,8 +226,8 @@ struct AlgorithmContext {
   // False: the budget counts only bytes, so a method that sends nothing would never end.
   bool budget_ends_alone = true;
   const LearningRate* learning_rate = nullptr;  // the run's; must outlive the reading of the settings; null: unknown
-  std::optional<int> tensors{};                 // of the model; none: no model, or unknown before it is loaded
-  std::optional<std::int64_t> parameters{};     // of the model, or sent by a run without a model; none: unknown
+  std::optional<int> tensors{};                 // in the model; none: no model, or unknown before it is loaded
+  std::optional<std::int64_t> parameters{};     // in the model, or sent by a run without a model; none: unknown
   BudgetCheck work{};                           // made from the steps or samples of the budget
 
   // Whether the workers form this many equally large groups; true if their number is unknown.

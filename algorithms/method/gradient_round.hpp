@@ -30,7 +30,7 @@ class GradientRound {
 
  private:
   Server& server_;
-  Gradient sum_;                 // of gradient x (weight / first weight), a factor of exactly 1 for equal weights
+  Gradient sum_;                 // sum of gradient x (weight / first weight), a factor of exactly 1 for equal weights
   double first_weight_ = 1;      // weight of the round's first gradient
   double relative_weights_ = 0;  // sum of weight / first weight
   std::vector<Rank> givers_;

@@ -27,7 +27,7 @@ struct PredictionInput {
   std::int64_t samples_per_micro_batch = 1;
   const LearningRate& learning_rate;
   std::vector<ExchangesFrom> exchanges{};     // collectives of a compressed sum of gradients; empty: not compressed
-  std::vector<Exchange> average_exchanges{};  // of a compressed average of models, or of each slice; empty: dense
+  std::vector<Exchange> average_exchanges{};  // collectives of a compressed average, or of each slice; empty: dense
   std::optional<Bytes> packet{};              // size of a compressed message to each server; none: not compressed
 
   // The time of an all-reduce of a gradient, compressed or not. If compression changes during the run: the mean over

@@ -81,7 +81,7 @@ class CarryOver final : public State {
  private:
   std::size_t at_most_;
   std::vector<MicroBatch> samples_;  // carried over from earlier steps to this one
-  ResetOnOutage<StepWork> work_;     // of this step; an outage resets it, so that none of it is carried over
+  ResetOnOutage<StepWork> work_;     // this step's work; an outage resets it, so that none is carried over
   std::size_t planned_ = 0;
   std::vector<MicroBatch> carried_;
 };

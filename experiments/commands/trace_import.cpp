@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 struct ImportedRow {
   std::int64_t worker = 0, step = 0, micro_batch = 0;
   double duration_s = 0;
-  std::int64_t line = 0;  // of a CSV file
+  std::int64_t line = 0;  // line of a CSV file
 };
 
 constexpr const char* step_name = "ProfilerStep#";
@@ -100,7 +100,7 @@ struct Span {
   double begin_us = 0, duration_us = 0;
 };
 
-// What a profiler trace says of one rank.
+// The contents of one rank's profiler trace.
 struct RankTrace {
   std::optional<std::int64_t> rank{};
   std::map<std::int64_t, Span> steps{};

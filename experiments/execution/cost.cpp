@@ -46,7 +46,7 @@ struct Numbers {
 
   double workers;
   double steps;          // 0: the budget does not determine the number of steps
-  double micro_batches;  // of all workers and steps
+  double micro_batches;  // total over all workers and steps
   double evaluations;
   double spans;  // spans of the trace
   double vector_bytes;

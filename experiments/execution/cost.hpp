@@ -47,7 +47,7 @@ struct RunPlan {
   std::size_t runs = 0;
   std::size_t finished = 0;
   std::size_t later = 0;                   // number of runs that follow these trials
-  std::optional<double> time_s{};          // of all runs to do, one after the other; none if one is unknown
+  std::optional<double> time_s{};          // time of all runs to do, one after the other; none if one is unknown
   TimeBy time_by = TimeBy::finished_runs;  // the least certain kind of estimate among all runs
   bool may_measure = false;                // whether a measured micro-batch would improve the estimate
   std::optional<double> bytes{};           // on the disk

@@ -42,7 +42,7 @@ void broadcast(const MpiSession& session, void* values, int count, MPI_Datatype 
 
 using Ranks = std::vector<int>;
 
-constexpr std::size_t most_lines = 10;  // of faults or of differing keys in a message
+constexpr std::size_t most_lines = 10;  // most faults or differing keys in a message
 
 // "rank 3 (host b)", "ranks 0-2 (hosts a, b, ... and 7 more)".
 std::string name_of(const Ranks& ranks, const std::vector<RankReport>& reports) {

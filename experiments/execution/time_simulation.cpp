@@ -40,10 +40,9 @@ std::optional<Communicated> communicated(const Run& run, const KnownExchanges& e
 }
 
 // Bounds in units of work_of.
-constexpr std::int64_t most_work = 8'000'000;          // the first steps of all runs together
-constexpr std::int64_t most_work_of_one = 12'000'000;  // in addition, the steps until one method has settled
-constexpr std::int64_t most_further_work =
-    12'000'000;  // of all runs together, to end a round or to simulate whole runs
+constexpr std::int64_t most_work = 8'000'000;           // the first steps of all runs together
+constexpr std::int64_t most_work_of_one = 12'000'000;   // in addition, the steps until one method has settled
+constexpr std::int64_t most_further_work = 12'000'000;  // total of all runs, to end a round or to simulate whole runs
 constexpr std::int64_t fewest_steps = 8;
 
 Step steps_after_settling(const Run& run) {

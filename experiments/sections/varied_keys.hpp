@@ -18,7 +18,7 @@ struct VariedKey {
   Path path{};        // addresses elements of lists by index, since their names may vary as well
   SourcePlace place{};
   TomlNode::Array values{};           // in the order of the file
-  std::vector<std::string> labels{};  // of the values, for tables and plots
+  std::vector<std::string> labels{};  // the values' names in tables and plots
   bool goes_by_steps = false;         // whether the values are a range with `step`, not a list or a range with `factor`
 };
 

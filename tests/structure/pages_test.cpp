@@ -78,7 +78,7 @@ std::vector<std::string> all_matches(const std::string& text, const std::string&
   return found;
 }
 
-// What pages name: a source file in backquotes; any file in backquotes with its path from a folder of the program; a
+// Names on pages: a source file in backquotes; any file in backquotes with its path from a folder of the program; a
 // folder in backquotes in a table's first cell.
 const std::string file_named = R"(`([\w./-]+\.(?:hpp|cpp|py))`)";
 const std::string path_named = R"(`((?:algorithms|experiments|plots|results|tests|workers)/[\w./-]*\.\w+)`)";

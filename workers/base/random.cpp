@@ -276,7 +276,7 @@ struct BlockLanes {
   const std::size_t length = out.size() / rows.count, blocks = (length + 1) / 2;
   const bool has_gaps = length % 2 == 1;
   BlockLanes lanes(blocks, first_block);
-  std::size_t place = 0, in_row = 0;  // of the next number; `place` also counts skipped numbers
+  std::size_t place = 0, in_row = 0;  // place of the next number; also counts skipped numbers
   const std::size_t end = 2 * blocks * rows.count;
   for (double* to = out.data(); place < end; place += 32) {
     const WideCounter low = lanes.next(rows), high = lanes.next(rows);

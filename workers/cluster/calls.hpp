@@ -30,7 +30,7 @@ struct Contribution {
   std::int64_t planned = 0;  // micro-batches if none were dropped
   Step step{};               // optimizer steps done at the end of the round
   Step period{};             // optimizer steps since the last synchronisation
-  Duration compute_time{};   // of the kept micro-batches; used by report_steps
+  Duration compute_time{};   // time of the kept micro-batches; for report_steps
 
   std::int64_t dropped() const { return planned - kept; }
 };
@@ -114,7 +114,7 @@ struct Collective {
   ModelStatePtr model{};  // average: the mean is returned; broadcast: the root's parameters and buffers
   Packet packet{};        // exchanges: all packets or their sum are returned; broadcast: the root's packet
   Bytes all_packets{};    // gathered packets: total size, once known; 0: all have one size
-  // Of equal length on all workers. all_gather returns them by rank; sums of gradients also sum the numbers.
+  // Have equal lengths on all workers. all_gather returns them by rank; sums of gradients also sum the numbers.
   std::vector<double> numbers{};
   AveragePolicy policy{};
   double weight = 1;

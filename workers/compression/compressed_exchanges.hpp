@@ -72,7 +72,7 @@ class CompressedSum {
   Rank worker_;
   CellPtr memory_;        // the residual, or a moving average of gradients; null: zeros
   CellPtr owned_;         // the residual of the chunk that this worker owns; null: zeros
-  CellPtr statistics_;    // of the current step, if it has two exchanges
+  CellPtr statistics_;    // the current step's, if it has two exchanges
   double rate_ = 0;       // learning rate of the last step
   float of_memory_ = 0;   // factor of the residuals in the current step
   SharedPackets common_;  // packets of the last exchange; null if the next step does not read them

@@ -139,7 +139,7 @@ std::vector<std::shared_ptr<const Compressor>> make_compressors(const Compressio
 struct ExchangesFrom {
   Step first{};
   std::vector<Exchange> exchanges;
-  std::vector<Exchange> of_odd_steps{};  // of odd steps, if they differ; otherwise empty
+  std::vector<Exchange> of_odd_steps{};  // exchanges of odd steps; empty: the same
   std::size_t vectors = 1;               // vectors that each worker keeps (Compressor::vectors)
 };
 // The exchanges of a run's steps; empty without compression. Throws as make_compressor does.

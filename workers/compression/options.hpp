@@ -48,7 +48,7 @@ struct CompressionOptions {
   bool error_feedback = true;         // adds unsent values to the next gradient
   // Without error feedback: decay of a moving average of gradients, which is sent instead of the last gradient.
   double momentum = 0;
-  Units units = Units::gradient;    // of the residual; values in step units keep their weight when the rate changes
+  Units units = Units::gradient;  // unit of the residual; values in step units keep their weight when the rate changes
   Dropped dropped = Dropped::lost;  // fate of computed gradients that a step leaves out
   bool returns_rejected = false;    // messages: rejected packets go back into the residual
   Step warmup_steps{};              // number of initial steps during which exchanges change

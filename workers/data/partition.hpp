@@ -40,7 +40,7 @@ struct PartitionOptions {
     size,       // the whole set, in random order, is divided in shares from Dirichlet(alpha)
   };
   Kind kind = Kind::dirichlet;
-  double alpha = 0.5;  // of the Dirichlet distribution; above 0
+  double alpha = 0.5;  // Dirichlet's concentration; above 0
   int shards = 2;      // per worker; at least 1
 };
 

@@ -23,7 +23,7 @@ namespace syncopate {
 
 struct LabelledText {
   std::string text;
-  std::int32_t label = 0;  // of a category; below their number
+  std::int32_t label = 0;  // category; below their number
 };
 
 struct Corpus {

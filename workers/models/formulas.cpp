@@ -238,7 +238,7 @@ std::vector<double> DiagonalLinear::derivative(const float* parameters, const fl
     }
     return result;
   }
-  std::vector<double> change(n);  // of b along the direction
+  std::vector<double> change(n);  // change of b along the direction
   for (std::size_t i = 0; i < n; ++i)
     change[i] = 2 * (parameters[i] * direction[i] - parameters[n + i] * direction[n + i]);
   const std::vector<double> gradient_change = gradient_in_coefficients(std::move(change));

@@ -12,7 +12,7 @@
 
 namespace syncopate {
 
-// What these models share. An evaluation counts the exact loss as that of one sample.
+// The common base of these models. An evaluation counts the exact loss as that of one sample.
 class Formula : public Objective {
  public:
   static constexpr std::int64_t chunk = 64;
@@ -113,7 +113,7 @@ struct DiagonalLinearOptions {
   std::int64_t inputs = 14;
   std::int64_t active = 2;
   double label_noise = 0.5;
-  double start = 0.6;                           // of every u and v
+  double start = 0.6;                           // every u and v at the start
   std::optional<std::uint64_t> problem_seed{};  // fixes the inputs; without it the run's seed does
   Step first_step{};                            // as in QuadraticOptions
 };
@@ -138,8 +138,9 @@ class DiagonalLinear : public Formula {
  private:
   double loss(const float* parameters, Split split) const override;
   std::size_t dimension() const { return static_cast<std::size_t>(options_.dimension); }
-  std::vector<double> coefficients(const float* parameters) const;            // u^2 - v^2
-  std::vector<double> errors(const std::vector<double>& coefficients) const;  // of the inputs: f(x) less the truth's
+  std::vector<double> coefficients(const float* parameters) const;  // u^2 - v^2
+  std::vector<double> errors(
+      const std::vector<double>& coefficients) const;  // for each input: f(x) less the truth's output
 
   DiagonalLinearOptions options_;
   std::uint64_t seed_;

@@ -39,7 +39,7 @@ class CheckpointStore {
   virtual std::optional<std::int64_t> due() = 0;
 
   struct Written {
-    std::optional<std::uint64_t> digest{};  // of the part; empty: it could not be written
+    std::optional<std::uint64_t> digest{};  // the part's digest; empty: it could not be written
     std::string problem{};                  // why the part could not be written
   };
   virtual Written write(std::int64_t number, const std::function<void(ByteSink&)>& contents) = 0;
@@ -232,7 +232,7 @@ class MpiRunState {
   void serialise(StateArchive& archive);
 
  private:
-  ByRank<Book> books_;  // of the other workers
+  ByRank<Book> books_;  // the other workers' books
 };
 
 }  // namespace syncopate

@@ -65,7 +65,7 @@ class RingSums {
  private:
   struct Lane {
     Values piece{};
-    int step = -1;  // of 2 (N - 1); -1: no piece is under way
+    int step = -1;  // below 2 (N - 1); -1: no piece is under way
     std::array<MPI_Request, 2> requests{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     std::vector<std::byte> received{};
   };
@@ -176,7 +176,7 @@ class MpiReduction {
   std::vector<double> numbers_;      // summed, or gathered from all ranks
   std::vector<Part> parts_;          // buffers to reduce
   std::optional<RingSums> sums_;     // sums of the long parts, unless the collective blocks
-  std::vector<Part> pieces_;         // of the parts of a broadcast; they begin one after another
+  std::vector<Part> pieces_;         // a broadcast's parts, which begin one after another
   std::size_t begun_ = 0;            // number of pieces begun
   std::vector<MPI_Request> requests_;
 };

@@ -99,7 +99,7 @@ class PartialRounds {
   std::optional<Activation> activation_;
   ByRank<char> arrived_;
   std::map<Rank, Part> parts_;
-  StepRow row_;  // of the open round
+  StepRow row_;  // the open round's row
   ByRank<char> left_;
   ByRank<Tally> tallies_;
 };
@@ -181,7 +181,7 @@ class MpiPartialSums {
   std::vector<Time> rounds_began_;       // worker 0: begins of rounds, if arrivals are recorded
   std::optional<Started> own_;           // this worker's partial all-reduce under way
   std::int64_t next_round_ = 0;          // the first round whose result this worker does not have
-  std::deque<Result> results_;           // of rounds from next_round_ on
+  std::deque<Result> results_;           // results of rounds from next_round_ on
   std::vector<PartialOutcome> last_outcome_;
 };
 

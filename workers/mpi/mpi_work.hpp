@@ -112,7 +112,7 @@ class MpiTotals {
   const MpiMessages& messages_;
   const MpiPartialSums& partial_sums_;
   const MpiMicroBatches& micro_batches_;
-  std::vector<StepRow> own_steps_;  // of methods without collectives
+  std::vector<StepRow> own_steps_;  // rows of methods without collectives
   std::vector<std::int64_t> staleness_;
   Duration cut_time_{};
 };

@@ -67,7 +67,7 @@ struct SampledTimes {
   MicroBatchLaw law{};
   std::vector<double> steps{};                // all drawn steps, ascending
   std::vector<double> step_times{};           // the same as [worker][step] if all workers were drawn; otherwise empty
-  std::vector<Duration> micro_batch_times{};  // of these steps, [worker][step][micro-batch]; empty if there are too
+  std::vector<Duration> micro_batch_times{};  // the steps' times, [worker][step][micro-batch]; empty if there are too
                                               // many
   // If workers' means differ by more than chance (persistent slow workers): the distribution of each worker by rank, or
   // of each group if not all workers were drawn. Empty: all workers have `law`.

@@ -97,7 +97,7 @@ class CsvRows {
     std::size_t count = 0;
     bool is_left_open = false;  // a quotation mark is not closed
   };
-  Cells cells() const;  // of the current line
+  Cells cells() const;  // the current line's
   std::string_view cell(std::size_t position) const;
   void find_column(const CsvColumn& column);
   std::vector<std::size_t> places_of(std::string_view name) const;  // in the current line

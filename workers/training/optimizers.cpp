@@ -369,7 +369,7 @@ struct RmsPropScalars {
   float momentum = 0;
   float rho = 0;
   float rest = 0;   // 1 - rho, rounded from double
-  float start = 0;  // what remains of the mean square's initial value
+  float start = 0;  // the remainder of the mean square's initial value
   float epsilon = 0;
   float l2 = 0;
 };
