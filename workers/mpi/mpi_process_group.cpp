@@ -176,7 +176,7 @@ bool MpiProcessGroup::take_handed_in() {
 std::vector<Rank> MpiProcessGroup::others_in(ProcessSet processes) const {
   std::vector<Rank> others;
   for (int process = 0; process < size(); ++process)
-    if (process != self() && processes.has(process)) others.push_back(Rank{process});
+    if (process != self() && processes.has(process)) others.emplace_back(process);
   return others;
 }
 
