@@ -199,7 +199,9 @@ std::string keys_by_table(std::vector<KeyDescription> keys, std::string_view pre
     const std::string table = key.is_table() || name.find('.') != name.npos ? name.substr(0, name.find('.')) : "";
     if (std::ranges::find(parts, table) == parts.end()) parts.push_back(table);
     if (name == table)
-      lines[table] = fmt::format("  {}: {}\n", table, wrapped(what_it_means(key, prefix, given), 4)) + lines[table];
+      lines[table] =
+          fmt::format("  {}\n", wrapped(fmt::format("{}: {}", table, what_it_means(key, prefix, given)), 4)) +
+          lines[table];
     else
       lines[table] += key_lines(key, prefix, given);
   }

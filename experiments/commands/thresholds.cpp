@@ -114,7 +114,7 @@ RecordedTimes read(const fs::path& source) {
                          .micro_batches = trace.micro_batches(),
                          .left_out = static_cast<int>(trace.steps().value()) - static_cast<int>(whole.size()),
                          .serial_s = {},
-                         .why_no_serial_s = "unknown, because a trace does not contain it"};
+                         .why_no_serial_s = "a trace does not contain it"};
   if (is_run) find_serial_time(source / "steps.csv", whole, recorded);
   return recorded;
 }

@@ -116,7 +116,7 @@ TEST(BackupTokens, AWorkerThatEndsTakesItsTokenAlongAndTheHangIsExplained) {
     FAIL() << "the third gradient of the fifth step never comes";
   } catch (const RunFailure& failure) {
     EXPECT_THAT(failure.what(),
-                HasSubstr("at 5.000000 s: deadlock of the token queue in step 4: 2 of 3 gradients have come"));
+                HasSubstr("at 5.000000 s: deadlock of the token queue in step 4: 2 of 3 gradients have arrived"));
     EXPECT_THAT(failure.what(),
                 HasSubstr("all 2 workers wait for tokens; those that ended (1) took their tokens with them"));
   }

@@ -325,7 +325,7 @@ TEST(StreamingDilocoSettings, FaultsHaveTheirPlaces) {
   EXPECT_THAT(faults("fragments = 2\nmixing = -0.1"), HasSubstr("mixing = -0.1"));
   EXPECT_THAT(faults("fragments = 2\ndelay = -1"), HasSubstr("delay = -1"));
   EXPECT_THAT(faults("fragments = 2\ndelay = 9"),
-              HasSubstr("test.toml:5:9: delay = 9; must be at most 8, the steps of the shortest round"));
+              HasSubstr("test.toml:5:9: delay = 9; must be at most 8, the length of the shortest round"));
   EXPECT_EQ(faults("fragments = 3\ndelay = 8\nmixing = 1"), "");
   // Longer rounds during warm-up, then shorter ones; at the end of the run the rate requires longer ones again.
   const LearningRate rate(
@@ -340,7 +340,7 @@ TEST(StreamingDilocoSettings, FaultsHaveTheirPlaces) {
         .faults;
   };
   EXPECT_EQ(scheduled(2), "");
-  EXPECT_THAT(scheduled(4), HasSubstr("delay = 4; must be at most 2, the steps of the shortest round"));
+  EXPECT_THAT(scheduled(4), HasSubstr("delay = 4; must be at most 2, the length of the shortest round"));
   EXPECT_THAT(
       read_method("algorithm = \"streaming-diloco\"\nfragments = 2\nperiod = { rule = \"constant\", steps = 8 }")
           .faults,

@@ -88,28 +88,30 @@ TEST_F(ClaimsProgram, AcceptsWhatTheSameRunsHaveShown) {
 // Kept results have no run directories. The claim is about one point of a sweep of a method's own key.
 TEST_F(ClaimsProgram, JudgesOtherClaimsOfTheSameRunsByTheirRows) {
   const auto swept = [&](const std::string& within) {
-    return write("swept.toml", std::string("seeds = 2\n") + time_only + R"([[methods]]
+    std::string text = time_only;
+    text.insert(text.find("micro_batch_s"), "micro_batches = 4\n");
+    return write("swept.toml", "seeds = 2\n" + text + R"([[methods]]
 algorithm = "dropcompute"
 threshold_s = 0.02
 [sweep]
-"methods.dropcompute.threshold_s" = [0.004, 0.006, 0.02]
+"methods.dropcompute.threshold_s" = [0.015, 0.025, 0.05]
 [[claim]]
 sentence = "A step is cut"
 measure = "step_time_s"
 method = "dropcompute"
-where = { "methods.dropcompute.threshold_s" = 0.006 }
+where = { "methods.dropcompute.threshold_s" = 0.025 }
 within = )" + within + "\n");
   };
-  ASSERT_EQ(syncopate("run " + swept("[0.0059, 0.0061]") + " --results kept").status, 0);
+  ASSERT_EQ(syncopate("run " + swept("[0.0249, 0.0251]") + " --results kept").status, 0);
   ASSERT_THAT(syncopate("claims kept").out, HasSubstr("1 reproduced, 0 not reproduced"));
   const std::string accepting = "run swept.toml --results fresh --accept kept";
-  swept("[0.0039, 0.0041]");
+  swept("[0.0149, 0.0151]");
   EXPECT_THAT(syncopate("export kept/time").err, "");
   for (const auto& entry : std::filesystem::directory_iterator(directory / "kept/time"))
     if (entry.is_directory()) std::filesystem::remove_all(entry.path());
   const ProgramOutcome again = syncopate(accepting);
   EXPECT_EQ(again.status, 0) << again.err;
-  EXPECT_THAT(again.out, AllOf(HasSubstr("not reproduced  A step is cut"), HasSubstr("ours:   0.006000 s"),
+  EXPECT_THAT(again.out, AllOf(HasSubstr("not reproduced  A step is cut"), HasSubstr("ours:   0.02500 s"),
                                HasSubstr("claims.json: judged again by the rows in kept/time/runs.csv")));
   EXPECT_FALSE(std::filesystem::exists(directory / "fresh"));
   EXPECT_THAT(syncopate("claims kept").out, HasSubstr("0 reproduced, 1 not reproduced"));
@@ -210,7 +212,7 @@ TEST_F(ClaimsProgram, SaysWhereNothingIsClaimed) {
     EXPECT_EQ(outcome.out, "");
   }
   write("claims.json", "{");
-  EXPECT_THAT(syncopate("claims .").err, HasSubstr("claims.json: is not a list of claims of schema version 2"));
+  EXPECT_THAT(syncopate("claims .").err, HasSubstr("claims.json: is not a list of claims of schema version 3"));
 }
 
 // [[claim]]: its keys and its faults.

@@ -193,7 +193,7 @@ TEST_F(ContinuedTraining, AFileThatIsNotThisModelsIsAFault) {
               HasSubstr("buffers.npy in the same folder contains 1 numbers; the model has 0"));
   Recording broken = recording_of({"budget={steps=1}"});
   broken.parameters.front().at(3) = NAN;
-  EXPECT_THAT(faults({start(broken, "broken")}), HasSubstr("parameters.npy: its number 3 is nan; must be finite"));
+  EXPECT_THAT(faults({start(broken, "broken")}), HasSubstr("parameters.npy: element 3 is nan; must be finite"));
   write_file(folder_ / "text", "no array");
   EXPECT_THAT(faults({"training.start='" + (folder_ / "text").string() + "'"}), HasSubstr("training.start"));
   EXPECT_THAT(

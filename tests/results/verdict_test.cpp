@@ -436,7 +436,7 @@ class MissedTarget : public testing::Test {
 
 TEST_F(MissedTarget, CountsUpToAHorizonWhereADirectionIsClaimed) {
   const ClaimResult ratio = judged(Effect::ratio, {.below = 1.0});
-  EXPECT_NEAR(ratio.points.at(0).mean, (5 / 7.0 + 6 / 7.0 + 1) / 3, 1e-12);
+  EXPECT_NEAR(ratio.points.at(0).mean, std::cbrt(5 / 7.0 * 6 / 7.0), 1e-12);
   EXPECT_EQ(ratio.points[0].restricted, (Restriction{.horizon_s = 7, .own_reached = 2, .other_reached = 0}));
   EXPECT_NEAR(judged(Effect::difference, {.above = 0.0}).points.at(0).mean, -1, 1e-12);
 }

@@ -310,7 +310,8 @@ std::vector<std::pair<double, double>> all_of(const OutagePlan& plan, int worker
   WorkerOutages outages = plan.of(Rank{worker});
   std::vector<std::pair<double, double>> found;
   for (Outage outage = outages.next(start_time); outage.begin != never; outage = outages.next(outage.end))
-    found.emplace_back(to_seconds(outage.begin), to_seconds(outage.end));
+    found.emplace_back(std::round(1e6 * to_seconds(outage.begin)) / 1e6,
+                       std::round(1e6 * to_seconds(outage.end)) / 1e6);
   return found;
 }
 
@@ -369,14 +370,13 @@ TEST(Outages, TheRecordingOfTheProgramHasItsPublishedCounts) {
   const EmbeddedFile* const file = recording_named("gpu-cluster-faults");
   ASSERT_TRUE(file);
   const FaultRecording faults("", file->content);
-  std::size_t with_faults = 0, count = 0;
+  EXPECT_EQ(faults.nodes(), 231);
+  std::size_t count = 0;
   double down_s = 0;
   for (int node = 0; node < faults.nodes(); ++node) {
-    with_faults += faults.of(node).empty() ? 0 : 1;
     count += faults.of(node).size();
     for (const auto& one : faults.of(node)) down_s += one.duration_s;
   }
-  EXPECT_EQ(with_faults, 231u);
   EXPECT_EQ(count, 584u - 14u) << "14 faults take no time";
   constexpr double day_s = 86'400;
   EXPECT_NEAR(down_s / day_s / 400 / 348, 0.023, 0.0005);

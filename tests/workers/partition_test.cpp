@@ -144,7 +144,7 @@ TEST(PartitionedSampler, AWorkerWithoutAMicroBatchIsNamed) {
       message_of<DataFault>([] {
         Sampler({.samples = 10, .workers = 2, .micro_batch_size = 3, .shards = {{0, 1, 2, 3, 4, 5, 6, 7}, {8, 9}}});
       }),
-      testing::HasSubstr("leaves worker 1 2 samples, fewer than a micro-batch of 3"));
+      testing::HasSubstr("gives worker 1 only 2 samples, fewer than a micro-batch of 3"));
 }
 
 }  // namespace

@@ -221,7 +221,7 @@ TEST_F(Registry, APartitionThatLeavesAWorkerWithoutAMicroBatchIsAFault) {
   divided("kind='dirichlet',alpha=0.00001");  // each of the two classes belongs to one of four workers
   EXPECT_THAT(report, AllOf(HasSubstr("training.partition"), HasSubstr("fewer than a micro-batch of 8")));
   divided("kind='label',shards=101");
-  EXPECT_THAT(report, HasSubstr("training.partition.shards = 101; must be at most 100: the 400 training samples of 4"));
+  EXPECT_THAT(report, HasSubstr("training.partition.shards = 101; must be at most 100: 400 training samples for 4"));
   const auto planned = divided("kind='label',shards=2");
   ASSERT_EQ(report, "");
   EXPECT_EQ(planned.steps_per_epoch, 400 / (4 * 2 * 8));

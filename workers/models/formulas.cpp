@@ -294,8 +294,8 @@ Model read_valley(Settings& table) {
   const ValleyOptions usual;
   const ValleyOptions options = {
       .pairs = table.integer({"pairs", "Number of independent pairs (u, v)."}, 1, largest_formula, usual.pairs),
-      .start = table.number({"start", "u of every pair at the start; the sharpness is its square."}, Range::positive(),
-                            usual.start),
+      .start = table.number({"start", "Value of u in every pair at the start; the sharpness is its square."},
+                            Range::positive(), usual.start),
       .noise = table.number({"noise", "Standard deviation of a micro-batch's gradient in each v."}, Range::at_least(0),
                             usual.noise)};
   return model_of<Valley>(options, 2 * options.pairs);
