@@ -511,7 +511,10 @@ TEST_F(DiskFault, BelowAFolderThatCannotBeLookedIntoWasNotRemoved) {
   if (child == 0) {
     if (getuid() == 0 && setuid(65534) != 0) _exit(3);
     const std::string text = said(EACCES);
-    _exit(text.find("removed") == text.npos && text.find("Permission denied; make it and the folders above readable") != text.npos ? 0 : 1);
+    _exit(text.find("removed") == text.npos &&
+                  text.find("Permission denied; make it and the folders above readable") != text.npos
+              ? 0
+              : 1);
   }
   int status = -1;
   waitpid(child, &status, 0);
