@@ -153,9 +153,8 @@ threshold_s = 1.75
 TEST_F(Thresholds, StepsThatLackMicroBatchesAreLeftOut) {
   write("run.csv", "worker,step,micro_batch,duration_s\n0,0,0,1\n0,0,1,1\n0,1,0,9\n0,2,0,2\n0,2,1,2\n");
   const ProgramOutcome outcome = syncopate("thresholds run.csv");
-  EXPECT_THAT(outcome.out,
-              AllOf(HasSubstr("1 workers, 2 steps of 2 micro-batches (1 incomplete steps are left out"),
-                    HasSubstr("the slowest 3 s; T^c = 0 s: a trace does not contain it")));
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("1 workers, 2 steps of 2 micro-batches (1 incomplete steps are left out"),
+                                 HasSubstr("the slowest 3 s; T^c = 0 s: a trace does not contain it")));
 }
 
 TEST_F(Thresholds, ADropRateCapsTheBestOnes) {
