@@ -149,6 +149,46 @@ TEST(Augmentation, TheFrameIsBlackNotTheMean) {
   EXPECT_GT(std::ranges::count(met.inputs, -50.0f), 50);
 }
 
+// 20,000 visits of a sample of class 0, of which 0.3 have one of the two other classes: 3,000 of each.
+TEST(Augmentation, LabelNoiseDrawsEachWrongClassAsOften) {
+  constexpr std::size_t times = 20000;
+  const Met met = meet_often({.label_noise = 0.3}, times);
+  for (const std::int64_t wrong : {1, 2})
+    EXPECT_NEAR(static_cast<double>(std::ranges::count(met.labels, wrong)), 3000, 5 * std::sqrt(3000 * 0.85));
+  EXPECT_EQ(std::ranges::count(met.labels, 0), times - std::ranges::count_if(met.labels, [](auto l) { return l > 0; }));
+  EXPECT_EQ(met.image(0), changed(3, {}));
+}
+
+// 50 samples in 40 epochs: whether a label is wrong depends on neither the sample nor the epoch nor the seed alone.
+TEST(Augmentation, LabelNoiseIsDrawnForEachVisitAndSeed) {
+  const auto dataset = augmented(stored(), {.label_noise = 0.5});
+  std::vector<std::uint32_t> all(image_count);
+  std::iota(all.begin(), all.end(), 0u);
+  const auto wrong_in = [&](std::int64_t epoch, std::uint64_t seed) {
+    std::vector<bool> wrong;
+    const Met met = meet(*dataset, all, std::vector<std::int64_t>(image_count, epoch), seed);
+    for (std::uint32_t i = 0; i < image_count; ++i) wrong.push_back(met.labels[i] != i % 3);
+    return wrong;
+  };
+  std::set<std::vector<bool>> seen;
+  for (std::int64_t epoch = 0; epoch < 40; ++epoch) seen.insert(wrong_in(epoch, 1));
+  EXPECT_EQ(seen.size(), 40u);
+  EXPECT_EQ(wrong_in(3, 1), wrong_in(3, 1));
+  EXPECT_NE(wrong_in(3, 1), wrong_in(3, 2));
+}
+
+TEST(Augmentation, LabelNoiseChangesNeitherImagesNorEvaluations) {
+  const auto cropped = augmented(stored(), {.crop = 3, .flip = true});
+  const auto noisy = augmented(stored(), {.crop = 3, .flip = true, .label_noise = 0.9});
+  EXPECT_EQ(meet(*cropped, {5, 9}, {2, 3}).inputs, meet(*noisy, {5, 9}, {2, 3}).inputs);
+  std::vector<float> image(features);
+  for (std::uint32_t sample = 0; sample < image_count; ++sample) {
+    std::int64_t label = -1;
+    noisy->gather(Split::train, {&sample, 1}, image.data(), &label);
+    EXPECT_EQ(label, sample % 3);
+  }
+}
+
 // A rotation and a zoom stay within their bounds: if these are small, the middle pixels hardly move.
 TEST(Augmentation, RotationsAndZoomsAreDrawnFromTheirWholeRange) {
   std::set<std::vector<float>> seen;
@@ -206,8 +246,9 @@ class AugmentationSettings : public PlannedObjective {
 TEST_F(AugmentationSettings, KeysMakeTheAugmentation) {
   TomlNode root;
   FaultList overriding;
-  const std::vector<std::string> keys = {"augmentation={crop=3,flip=true,rotate_degrees=4.5,zoom=0.25,mixup=0.2}",
-                                         "augmentation.randaugment={form=\"composer\",operations=3,strength=7.5}"};
+  const std::vector<std::string> keys = {
+      "augmentation={crop=3,flip=true,rotate_degrees=4.5,zoom=0.25,mixup=0.2,label_noise=0.1}",
+      "augmentation.randaugment={form=\"composer\",operations=3,strength=7.5}"};
   apply_command_line(root, keys, overriding);
   SettingsDocument document(root);
   Settings training = document.root();
@@ -218,6 +259,7 @@ TEST_F(AugmentationSettings, KeysMakeTheAugmentation) {
   EXPECT_EQ(read.rotate_degrees, 4.5);
   EXPECT_EQ(read.zoom, 0.25);
   EXPECT_EQ(read.mixup, 0.2);
+  EXPECT_EQ(read.label_noise, 0.1);
   ASSERT_TRUE(read.randaugment);
   EXPECT_EQ(read.randaugment->form, RandAugment::Form::composer);
   EXPECT_EQ(read.randaugment->operations, 3);
@@ -233,7 +275,7 @@ TEST_F(AugmentationSettings, OfNothingIsNone) {
 // Zeros switch augmentation off, for a method or at a point of a sweep.
 TEST_F(AugmentationSettings, OfAllZerosIsNone) {
   SettingsDocument document(
-      parse_toml("augmentation = { crop = 0, rotate_degrees = 0, zoom = 0, mixup = 0 }", "a.toml"));
+      parse_toml("augmentation = { crop = 0, rotate_degrees = 0, zoom = 0, mixup = 0, label_noise = 0 }", "a.toml"));
   Settings training = document.root();
   EXPECT_FALSE(read_augmentation(training).changes_samples());
   EXPECT_EQ(document.check().report(), "");
@@ -250,6 +292,8 @@ TEST_F(AugmentationSettings, OutOfRangeAreFaultsWithTheirPlace) {
                                                         {"zoom=1", "below 1"},
                                                         {"mixup=0.0009", "must be 0 or at least 0.001"},
                                                         {"mixup=-0.2", "at least 0"},
+                                                        {"label_noise=1", "below 1"},
+                                                        {"label_noise=-0.1", "at least 0"},
                                                         {"randaugment.form=\"autoaugment\"", "torchvision"},
                                                         {"randaugment={form=\"torchvision\",strength=31}", "30"},
                                                         {"randaugment={form=\"torchvision\",strength=9.5}", "integer"},
@@ -268,8 +312,10 @@ TEST_F(AugmentationSettings, OfVectorsIsAFaultAndMixingThemIsNone) {
     EXPECT_THAT(report, AllOf(HasSubstr("training.augmentation." + key.substr(0, key.find('=')) + " = "),
                               HasSubstr("needs images of bytes (uint8); gaussian-mixture has vectors")));
   }
-  EXPECT_TRUE(plan_on_vectors("training.augmentation={mixup=0.2}").load);
-  EXPECT_EQ(report, "");
+  for (const char* const key : {"mixup=0.2", "label_noise=0.2"}) {
+    EXPECT_TRUE(plan_on_vectors(fmt::format("training.augmentation={{{}}}", key)).load);
+    EXPECT_EQ(report, "");
+  }
 }
 
 TEST_F(AugmentationSettings, MixingNeedsPairs) {
@@ -318,6 +364,8 @@ TEST_F(AugmentationSettings, HeldOutSamplesAreFewerThanTheData) {
   EXPECT_THAT(report, HasSubstr("must be less than the 100 training samples of gaussian-mixture"));
   plan_on_vectors("training.validation_seed=3");
   EXPECT_THAT(report, AllOf(HasSubstr("training.validation_seed"), HasSubstr("has no effect")));
+  plan_on_vectors("training.subset_by_seed=true");
+  EXPECT_THAT(report, AllOf(HasSubstr("training.subset_by_seed"), HasSubstr("has no effect")));
   plan_on_vectors("training.validation_samples=95");
   EXPECT_THAT(report, HasSubstr("the 5 training samples are fewer than one step's"));
 }
@@ -335,8 +383,37 @@ TEST_F(AugmentationSettings, ASubsetIsOfWhatIsNotHeldOut) {
   EXPECT_THAT(report, HasSubstr("must be at most the 40 training samples of gaussian-mixture that are not held out"));
 }
 
+// Sample i has the pixels i, so the loss over the subset tells subsets apart.
+TEST_F(AugmentationSettings, SeedsShareASubsetUnlessEachSelectsItsOwn) {
+  FileBytes pixels, labels;
+  for (std::uint8_t i = 0; i < 200; ++i) {
+    pixels.insert(pixels.end(), 4, i);
+    labels.push_back(i % 3);
+  }
+  write("x_train.npy", npy_file("|u1", "(200, 2, 2)", pixels));
+  write("y_train.npy", npy_file("|u1", "(200,)", labels));
+  write("x_test.npy", npy_file("|u1", "(1, 2, 2)", FileBytes(4)));
+  write("y_test.npy", npy_file("|u1", "(1,)", {0}));
+  const auto loss_with = [&](std::uint64_t of_run, const std::string& key, const std::string& another) {
+    seed = of_run;
+    const auto objective = plan({"training.model=\"linear\"", "training.dataset=\"npy\"", "training.micro_batch_size=2",
+                                 fmt::format("datasets.npy.directory=\"{}\"", directory_.string()),
+                                 "training.subset_samples=20", key, another})
+                               .load();
+    EXPECT_EQ(report, "");
+    std::vector<float> parameters(objective->parameters());
+    for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i] = static_cast<float>(i % 5);
+    return objective->evaluate(parameters.data(), nullptr, Split::train, 0, 20).loss;
+  };
+  const std::string own = "training.subset_by_seed=true", one = "training.subset_by_seed=false";
+  EXPECT_EQ(loss_with(1, one, "training.validation_seed=5"), loss_with(2, one, "training.validation_seed=5"));
+  EXPECT_NE(loss_with(1, own, "training.validation_seed=5"), loss_with(2, own, "training.validation_seed=5"));
+  EXPECT_EQ(loss_with(2, own, "training.validation_seed=5"), loss_with(9, one, "training.validation_seed=7"));
+}
+
 TEST_F(AugmentationSettings, AModelWithoutDataHasNoneOfThem) {
-  for (const std::string key : {"augmentation={crop=1}", "augmentation={mixup=0.2}", "validation_samples=5"}) {
+  for (const std::string key : {"augmentation={crop=1}", "augmentation={mixup=0.2}", "augmentation={label_noise=0.1}",
+                                "validation_samples=5"}) {
     plan({"training.model=\"quadratic\"", "training." + key});
     EXPECT_THAT(report, AllOf(HasSubstr("training." + key.substr(0, key.find('='))), HasSubstr("has no data")));
   }

@@ -162,9 +162,10 @@ TEST_F(ModelDemands, NumbersAsTargetsNeedALossThatIsOfThem) {
       HasSubstr("loss = \"cross-entropy\" (the default); needs classes; use loss = \"mse\" for numbers; npy has"));
   planned_with({"training.model=\"mlp\""});
   EXPECT_THAT(report, HasSubstr("only torchscript with loss = \"mse\" learns numbers"));
-  planned_with({script, mse, "training.label_smoothing=0.1", "training.augmentation.mixup=1"});
+  planned_with({script, mse, "training.label_smoothing=0.1", "training.augmentation={mixup=1,label_noise=0.2}"});
   EXPECT_THAT(report, AllOf(HasSubstr("label_smoothing = 0.1; must be 0: samples of npy have numbers"),
-                            HasSubstr("mixup = 1; must be left out")));
+                            HasSubstr("mixup = 1; must be left out"),
+                            HasSubstr("label_noise = 0.2; must be left out: npy has numbers instead of classes")));
   planned_with({script, mse, "training.partition={kind=\"label\"}"});
   EXPECT_THAT(report, HasSubstr("kind = \"label\"; must be \"shuffled\" or \"size\": samples of npy have no classes"));
   EXPECT_TRUE(planned_with({script, mse, "training.partition={kind=\"size\"}"}).load);

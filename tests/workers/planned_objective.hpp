@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -25,11 +26,12 @@ class PlannedObjective : public IdxFiles {
     SettingsDocument document(root);
     Settings top = document.root();
     Settings training = top.section("training");
-    auto result = plan_objective(training, top, {.seed = 1, .workers = workers, .micro_batches = micro_batches});
+    auto result = plan_objective(training, top, {.seed = seed, .workers = workers, .micro_batches = micro_batches});
     report = document.check().report();
     return result;
   }
 
+  std::uint64_t seed = 1;
   int workers = 4;
   int micro_batches = 2;
   std::string report;

@@ -263,10 +263,11 @@ TEST_F(Registry, TooFewSamplesForOneStepAreAFault) {
 TEST_F(Registry, TokensAreNotMixed) {
   write("a.txt", {'x', '\t', 'a', '\n', 'x', '\t', 'b', '\n', 'y', '\t', 'a', '\n', 'y', '\t', 'c', '\n'});
   plan({"training.model=\"linear\"", "training.dataset=\"text-lines\"", "training.micro_batch_size=1",
-        "training.augmentation.mixup=0.5",
+        "training.augmentation={mixup=0.5,label_noise=0.1}",
         fmt::format("datasets.text-lines={{file=\"{}\",labelled=true,test_share=0.5,least=1}}",
                     (directory_ / "a.txt").string())});
   EXPECT_THAT(report, HasSubstr("augmentation.mixup = 0.5; must be left out: tokens of text-lines are not mixed"));
+  EXPECT_THAT(report, HasSubstr("augmentation.label_noise = 0.1; must be left out: text-lines has texts"));
 }
 
 TEST_F(Registry, FaultsOfModelAndDataAreReportedTogether) {

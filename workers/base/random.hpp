@@ -36,6 +36,7 @@ enum class Purpose : std::uint8_t {
   validation = 17,         // which training samples are held out for validation
   module_draws = 20,       // random draws of a user's PyTorch module in a forward pass
   masking = 21,            // which tokens of texts are masked
+  label_noise = 22,        // which training labels are replaced, and by which class
   measurement = 25,        // random directions for measurements of a model
   compression = 26,        // rounding and selection by compressors
 };

@@ -19,12 +19,10 @@ namespace {
 // numbers follow.
 enum Place : std::size_t { place_of_row, place_of_column, place_of_flip, place_of_angle, place_of_zoom, places = 8 };
 
-class AugmentedDataset : public Dataset {
+// A data set whose samples are those of another, except for the training samples of gradients.
+class ChangedDataset : public Dataset {
  public:
-  AugmentedDataset(std::shared_ptr<const Dataset> inner, const Augmentation& augmentation)
-      : inner_(std::move(inner)), augmentation_(augmentation) {
-    assert(inner_->size().has_byte_images);
-  }
+  explicit ChangedDataset(std::shared_ptr<const Dataset> inner) : inner_(std::move(inner)) {}
 
   const DatasetSize& size() const override { return inner_->size(); }
   StoredImage stored_image(std::uint32_t sample) const override { return inner_->stored_image(sample); }
@@ -34,6 +32,17 @@ class AugmentedDataset : public Dataset {
   }
   void gather_targets(Split split, std::span<const std::uint32_t> samples, float* targets) const override {
     inner_->gather_targets(split, samples, targets);
+  }
+
+ protected:
+  std::shared_ptr<const Dataset> inner_;
+};
+
+class AugmentedImages : public ChangedDataset {
+ public:
+  AugmentedImages(std::shared_ptr<const Dataset> inner, const Augmentation& augmentation)
+      : ChangedDataset(std::move(inner)), augmentation_(augmentation) {
+    assert(inner_->size().has_byte_images);
   }
 
   void gather_training(const Visits& visits, float* inputs, std::int64_t* labels) const override {
@@ -82,8 +91,31 @@ class AugmentedDataset : public Dataset {
             .flip = augmentation_.flip && draws[place_of_flip] < 0.5};
   }
 
-  std::shared_ptr<const Dataset> inner_;
   Augmentation augmentation_;
+};
+
+class NoisyLabels : public ChangedDataset {
+ public:
+  NoisyLabels(std::shared_ptr<const Dataset> inner, double probability)
+      : ChangedDataset(std::move(inner)), probability_(probability) {
+    assert(size().classes > 1);
+  }
+
+  void gather_training(const Visits& visits, float* inputs, std::int64_t* labels) const override {
+    inner_->gather_training(visits, inputs, labels);
+    const std::int64_t others = size().classes - 1;
+    for (std::size_t i = 0; i < visits.size(); ++i) {
+      const double draw = visits.stream(Purpose::label_noise, i).uniform(0);
+      if (draw >= probability_) continue;
+      // Given that the label changes, draw / probability is uniform. It selects one of the other classes.
+      const auto place =
+          std::min(static_cast<std::int64_t>(draw / probability_ * static_cast<double>(others)), others - 1);
+      labels[i] = (labels[i] + 1 + place) % size().classes;
+    }
+  }
+
+ private:
+  double probability_;
 };
 
 constexpr double least_mixup = 1e-3;  // for smaller values, shares would be 0 or 1
@@ -229,7 +261,9 @@ void warp_bilinear(const Plane& in, const Warp& how, std::uint8_t* out) {
 }  // namespace
 
 std::shared_ptr<const Dataset> augmented(std::shared_ptr<const Dataset> inner, const Augmentation& augmentation) {
-  return std::make_shared<AugmentedDataset>(std::move(inner), augmentation);
+  if (augmentation.changes_images()) inner = std::make_shared<AugmentedImages>(std::move(inner), augmentation);
+  if (augmentation.label_noise > 0) inner = std::make_shared<NoisyLabels>(std::move(inner), augmentation.label_noise);
+  return inner;
 }
 
 Augmentation read_augmentation(Settings& training) {
@@ -252,6 +286,13 @@ Augmentation read_augmentation(Settings& training) {
       {.low = 0, .high = 1e3}, augmentation.mixup);
   if (augmentation.mixup > 0 && augmentation.mixup < least_mixup)
     table.fault("mixup", fmt::format("must be 0 or at least {}", least_mixup));
+  augmentation.label_noise = table
+                                 .optional_number({"label_noise",
+                                                   "Probability that a sample has a wrong label, drawn at each visit.",
+                                                   {},
+                                                   "labels do not change"},
+                                                  shares)
+                                 .value_or(0);
   return augmentation;
 }
 
@@ -261,6 +302,12 @@ void check_augmentation(const Augmentation& augmentation, const DatasetSize& siz
   if (augmentation.mixup > 0 && shape.has_tokens())
     training.section("augmentation")
         .fault("mixup", fmt::format("must be left out: tokens of {} are not mixed", dataset));
+  if (augmentation.label_noise > 0 && (shape.has_tokens() || size.classes < 2))
+    training.section("augmentation")
+        .fault("label_noise", fmt::format("must be left out: {} has {}", dataset,
+                                          shape.has_tokens() ? "texts"
+                                          : size.targets > 0 ? "numbers instead of classes"
+                                                             : "a single class"));
   if (!augmentation.changes_images()) return;
   Settings table = training.section("augmentation");
   if (!size.has_byte_images)

@@ -1,7 +1,9 @@
 // Augmentation: changes training images at random at each visit. It works on bytes, before normalisation, so that areas
 // outside of an image are black and do not have the mean colour. The changes, in this order: a crop of the image in a
-// frame of zeros, a flip, a rotation with a zoom, RandAugment.
-// Source:  crop and flip as for CIFAR in He et al. 2016, section 4.2; RandAugment's source is below.
+// frame of zeros, a flip, a rotation with a zoom, RandAugment. Labels can be changed too, for any samples with classes.
+// Source:  crop and flip as for CIFAR in He et al. 2016, section 4.2; RandAugment's source is below. Label noise as in
+//          the reference code of Gu et al. 2023 (repository hmgxr128/Local-SGD): with probability p, a label becomes
+//          one of the other classes, all equally likely.
 //
 // The random draws are a function of (seed, sample, epoch), so all methods and numbers of workers get the same images.
 // Evaluations use the images as they are stored.
@@ -92,15 +94,16 @@ struct Augmentation {
   double rotate_degrees = 0;  // largest angle; uniform in both directions, bilinear
   double zoom = 0;            // the factor is uniform in [1 - zoom, 1 + zoom]
   std::optional<RandAugment> randaugment{};
-  double mixup = 0;  // alpha, for all samples but tokens (models/forward.hpp); 0: no mixing
+  double mixup = 0;        // alpha, for all samples but tokens (models/forward.hpp); 0: no mixing
+  double label_noise = 0;  // probability that a visited sample has a wrong label, for all samples but tokens
 
   bool warps() const { return rotate_degrees > 0 || zoom > 0; }
   bool changes_images() const { return crop > 0 || flip || warps() || randaugment; }
-  bool changes_samples() const { return changes_images() || mixup > 0; }
+  bool changes_samples() const { return changes_images() || mixup > 0 || label_noise > 0; }
 };
 
-// Returns the data set with augmented training images. `inner` must have images of bytes
-// (DatasetSize::has_byte_images).
+// Returns the data set with augmented training samples. If images change, `inner` must have images of bytes
+// (DatasetSize::has_byte_images); if labels change, it must have at least two classes.
 std::shared_ptr<const Dataset> augmented(std::shared_ptr<const Dataset> inner, const Augmentation& augmentation);
 
 // Reads the table [training.augmentation].

@@ -157,8 +157,8 @@ std::shared_ptr<const Dataset> load_npy_dataset(const std::filesystem::path& dir
 struct ValidationOptions {
   std::int64_t samples = 0;              // less than the training set's size
   std::optional<std::int64_t> subset{};  // train on this many of the others; nullopt: on all
-  // Selects these samples. It is not the run's seed, so that all runs of an experiment use the same samples. A larger
-  // subset contains each smaller one.
+  // Selects these samples, for all seeds of an experiment or for each seed (subset_by_seed). A larger subset contains
+  // each smaller one.
   std::uint64_t seed = 0;
 };
 

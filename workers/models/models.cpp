@@ -261,24 +261,32 @@ struct NetworkTraining {
   SamplerOptions sampling{};  // set once the data are known
 };
 
-ValidationOptions read_validation(Settings& training) {
+ValidationOptions read_validation(Settings& training, std::uint64_t seed) {
   ValidationOptions options;
   options.samples = training.integer(
       {"validation_samples", "Number of training samples that are held out and evaluated in addition to the test set.",
        "samples"},
       0, std::int64_t{1} << 32, 0);
   options.seed = static_cast<std::uint64_t>(training.integer(
-      {"validation_seed", "Seed that selects these samples; they are the same for all seeds of the experiment."}, 0,
+      {"validation_seed", "Seed that selects these samples; they are the same for all seeds unless subset_by_seed."}, 0,
       std::numeric_limits<std::int64_t>::max(), 0));
+  const bool is_by_seed = training
+                              .optional_flag({"subset_by_seed",
+                                              "Whether each seed selects its own samples, by validation_seed + seed.",
+                                              {},
+                                              "all seeds use the same samples"})
+                              .value_or(false);
+  if (is_by_seed) options.seed += seed;
   options.subset = training.optional_integer(
       {"subset_samples", "Number of training samples to use, selected by validation_seed; left out: all.", "samples"},
       1, std::int64_t{1} << 32);
   if (options.samples > 0 || options.subset) return options;
-  forbid(training, "validation_seed", "has no effect without validation_samples or subset_samples");
+  for (const char* const key : {"validation_seed", "subset_by_seed"})
+    forbid(training, key, "has no effect without validation_samples or subset_samples");
   return options;
 }
 
-NetworkTraining read_network_training(Settings& training) {
+NetworkTraining read_network_training(Settings& training, std::uint64_t seed) {
   NetworkTraining how;
   how.label_smoothing =
       training.number({"label_smoothing",
@@ -286,7 +294,7 @@ NetworkTraining read_network_training(Settings& training) {
                       {.low = 0, .high = 1, .high_open = true}, 0.0);
   how.partition = read_partition(training);
   how.augmentation = read_augmentation(training);
-  how.validation = read_validation(training);
+  how.validation = read_validation(training, seed);
   how.batching = read_batching(training);
   return how;
 }
@@ -436,7 +444,7 @@ void plan_network(const Model& model, const Network& built, const DatasetPlan& d
     auto dataset = load(data, how.validation);
     SamplerOptions sampling = sampling_of(*dataset, how);
     sampling.repeats_longest = repeats_longest;
-    if (how.augmentation.changes_images()) dataset = augmented(std::move(dataset), how.augmentation);
+    dataset = augmented(std::move(dataset), how.augmentation);
     return make_torch_objective({.network = network,
                                  .dataset = std::move(dataset),
                                  .sampling = sampling,
@@ -510,7 +518,7 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
   const auto batch_size =
       training.integer({"micro_batch_size", "Number of samples in a micro-batch.", "samples"}, 1, 1 << 20, 32);
   const Model model = read_models(root, model_row);
-  NetworkTraining how = read_network_training(training);
+  NetworkTraining how = read_network_training(training, context.seed);
   const DatasetPlanner plan_data = read_datasets(root, dataset_row);
 
   if (model.objective) check_no_data(how, training);
