@@ -30,7 +30,7 @@ if(EXISTS ${TORCH_INCLUDE_DIR}/fmt AND NOT TORCH_INCLUDE_DIR STREQUAL fmt_includ
 endif()
 
 set(TORCH_VERSION)
-foreach(header torch/csrc/api/include/torch/version.h torch/headeronly/version.h)  # the second since 2.9 or so
+foreach(header torch/csrc/api/include/torch/version.h torch/headeronly/version.h)  # the second from about 2.9 on
   if(EXISTS ${TORCH_INCLUDE_DIR}/${header})
     foreach(part MAJOR MINOR PATCH)
       file(STRINGS ${TORCH_INCLUDE_DIR}/${header} line REGEX "#define TORCH_VERSION_${part} ")

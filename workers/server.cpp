@@ -8,8 +8,8 @@ namespace syncopate {
 
 namespace {
 
-// A run fails after this many consecutive rejections. Without the limit, a run whose stale messages queue up at a
-// shared link would never end.
+// A run fails after this many consecutive rejections per worker. Without the limit, a run whose stale messages queue up
+// at a shared link would never end.
 constexpr std::int64_t most_stale_in_a_row_per_worker = 1'000;
 
 Slice slice_of(const Cluster& cluster, Rank rank) {
@@ -90,7 +90,7 @@ ReceivedMessage Server::receive_until_all_left(const std::function<void(Rank)>& 
     // Inside workers_left() this server may have learned that its own (global) server has ended. Waiting for a message
     // would then never end, and its workers would continue.
     if (has_regions && has_left(server())) return nullptr;
-    // Then do not wait: participants that this server does not serve may continue for long.
+    // If no served participant is left, do not wait: others may continue for long.
     const bool are_alone = has_regions && left == 0;
     if (auto message = receive(are_alone ? now() : never, at)) return message;
     if (left == 0 || has_left(server())) return nullptr;
@@ -136,8 +136,7 @@ void Server::send_model(Rank to, Slice part, std::vector<double> numbers, Called
   send_version(to, Message::of_model(step_, model_, std::move(numbers)), part, at);
 }
 
-// Each of several servers begins with a different worker, so that slices do not all use one worker's link at the same
-// time.
+// Each of several servers begins with another worker, so that slices do not all use one worker's link at one time.
 void Server::send_model(Receivers to, const std::vector<double>& numbers, CalledFrom at) {
   const Rank first{static_cast<int>(std::int64_t{size_} * slice_.index / slice_.count)};
   const auto is_before = [first](Rank a, Rank b) { return std::pair(a < first, a) < std::pair(b < first, b); };

@@ -20,7 +20,6 @@
 
 namespace syncopate {
 
-// To which workers a server sends its model.
 enum class Receivers {
   all,  // all workers that have not ended
   // All workers that lack the current version and either have delivered their gradient or have not begun yet. A worker
@@ -28,15 +27,14 @@ enum class Receivers {
   waiting,
 };
 
-// Which gradients a server accepts.
 struct AcceptOptions {
   // The most steps since the model at which the gradient was computed; nullopt: any staleness is accepted.
   std::optional<Step> maximum_staleness{};
-  Duration maximum_age = longest_duration;  // most time since the server sent that model
+  Duration maximum_age = longest_duration;  // most time since the server last sent the sender a model
   bool is_needed = true;                    // false: discard the gradient even if it is new enough
   // Overrides the staleness of a difference, if the sender did not use the newest model sent to it.
   std::optional<Step> staleness{};
-  std::int64_t copies = 0;  // its micro-batches that another worker has already delivered; they count as dropped
+  std::int64_t copies = 0;  // micro-batches that another worker has already delivered; they count as dropped
 };
 
 inline constexpr AcceptOptions any_gradient{};
@@ -46,7 +44,7 @@ class Server final : public Participant {
   Server(const RunContext& context, Rank rank);
 
   // The number of workers (for the global server: of regions' servers) that have not ended, plus those in `also` that
-  // have. This is the largest number of gradients for which a method may wait. Pass in `also` the workers whose
+  // have ended. This is the largest number of gradients for which a method may wait. Pass in `also` the workers whose
   // gradients it already has.
   int workers_left(std::span<const Rank> also = {}) const;
 
@@ -120,7 +118,7 @@ class Server final : public Participant {
   ByRank<char> is_reported_;                // whether on_leave was called for this participant
   Step version_{};                          // equals step_, unless step_ counts the workers' local steps
   ByRank<std::optional<Step>> version_of_;  // version last sent to each worker; nullopt: nothing sent yet
-  ByRank<Time> sent_at_;                    // when that model was sent
+  ByRank<Time> sent_at_;                    // when that version was sent
   ByRank<char> is_listed_;                  // whether the worker is in one of the two lists below
   std::vector<Rank> waiting_;               // workers that lack the current version and will be sent it
   std::vector<Rank> waiting_for_next_;      // workers that have delivered a gradient of the current version
@@ -137,8 +135,8 @@ class Server final : public Participant {
   ByRank<OfPackets> packets_of_{};  // empty: rejected packets are not tracked
 };
 
-// Runs a server's program to its end. Servers that hold slices then send worker 0 their last slices, from which it
-// assembles the final model.
+// Runs a server's program to its end. Servers that hold slices then send worker 0 their last slices, from which worker
+// 0 assembles the final model.
 void run_server(const RunContext& context, Rank rank, const std::function<void(Server&)>& program);
 
 }  // namespace syncopate

@@ -338,7 +338,7 @@ void Worker::descend(const Gradient& gradient, const StepOptions& options) {
     since_sync_.kept += gradient.micro_batches();
     since_sync_.planned += planned;
     since_sync_.compute_time += gradient.compute_time();
-    kept_total_ += size_ * gradient.micro_batches();  // assumes that all workers took equally many
+    kept_total_ += size_ * gradient.micro_batches();  // assumes that all workers took equally many micro-batches
     ++since_sync_.period;
   }
   take_step(gradient, options, Clipping::of_step);
@@ -358,7 +358,7 @@ void Worker::all_reduce_sum(Gradient& gradient, const SumOptions& options, Calle
   if (compressed_sum_ && !options.is_dense) return all_reduce_compressed(gradient, options, at);
   if (options.counted == Counted::by_tensor) return all_reduce_weighted(gradient, options, at);
   const Contribution contribution = contribution_with(gradient, options.planned);
-  // The count is exchanged because it costs bytes. The summed gradient counts its micro-batches itself.
+  // Counted::micro_batches is exchanged only for its bytes, as the summed gradient counts its micro-batches itself.
   auto count = static_cast<double>(options.with_statistics.value_or(gradient.micro_batches()));
   const bool is_counted = options.counted != Counted::none || options.with_statistics;
   const std::span<double> counts(&count, is_counted ? 1 : 0);
@@ -466,8 +466,7 @@ CollectiveResult Worker::finish(StartedCollective started, CalledFrom at) {
   return result;
 }
 
-// A group's average writes no row of steps.csv, because it does not involve all workers. The average over all ends the
-// round.
+// A group's average does not involve all workers and writes no row of steps.csv. The average over all ends the round.
 bool Worker::average_model(const Averaging& how, CalledFrom at) {
   if (compressed_average_) return average_compressed(how, at);
   const bool is_of_all = !how.group_size;
@@ -505,8 +504,8 @@ ModelStatePtr Worker::common_mean(const SentDifference& mine, const SharedPacket
   return compressed_average_->model_with(mine, *context_.derived->get<ModelStatePtr>(packets, derive));
 }
 
-// Fails after too many rounds without progress. If a threshold is shorter than every micro-batch, a budget of samples
-// would never be used up.
+// Fails after too many rounds without progress. Without this, a budget of samples would never be used up if a threshold
+// is shorter than every micro-batch.
 void Worker::check_progress() {
   constexpr int most_idle_rounds = 1000;
   const Budget& budget = context_.budget;
@@ -619,8 +618,7 @@ void Worker::send_gradient(Gradient gradient, ClippedBy clipped_by, CalledFrom a
   send(server(), Message::of_gradient(step_, std::move(gradient)), at);
 }
 
-// Each worker begins with a different server, so that they do not all send over the first server's link at the same
-// time.
+// Each worker begins with another server, so that they do not all use the first server's link at the same time.
 void Worker::send_slices(const Gradient& gradient, CalledFrom at) {
   const int servers = context_.cluster.servers();
   for (int i = 0; i < servers; ++i) {

@@ -39,12 +39,10 @@ namespace syncopate {
 // thousands of simulated workers, computing it for each of them would cost more than the rest of the run.
 class PerProcessCache {
  public:
-  // Returns the result of `derive` from the first call with this `gathered`. Caches only the value of the latest
-  // gather.
+  // Returns the result of `derive` from the first call with this `gathered`. Caches only the latest gather's value.
   template <typename Value, typename Gathered, typename Derive>
   std::shared_ptr<const Value> get(const std::shared_ptr<const Gathered>& gathered, const Derive& derive) {
-    // Compares control blocks. The weak pointer keeps its control block alive, so no later object can reuse the
-    // address.
+    // Compares control blocks. The weak pointer keeps its own alive, so no later object can reuse the address.
     const bool is_same = !gathered_.owner_before(gathered) && !gathered.owner_before(gathered_);
     if (!value_ || !is_same) {
       value_ = std::make_shared<const Value>(derive());
@@ -86,7 +84,7 @@ struct RunContext {
   RunRecord* record = nullptr;               // may be null
   ModelStatePtr initial_model{};             // the model with which all participants start; null in time-only runs
   std::uint64_t seed = 0;                    // for the methods' own random choices
-  // Per worker: the number of steps after which its data are used up; nullopt: never. Empty: no worker's data ever are.
+  // Per worker: the number of steps after which its data are used up; nullopt: never. Empty: nullopt for all.
   std::vector<std::optional<Step>> data_of{};
   // If set, moving averages of the published models are evaluated instead of the models themselves.
   std::optional<MovingAverageOptions> average{};
@@ -103,15 +101,13 @@ enum class ClippedBy {
   server,
 };
 
-// Options of an optimizer step.
 struct StepOptions {
   double rate_factor = 1;  // multiplies the schedule's learning rate
   // The weight of this update, for example a function of its staleness. It too multiplies this step's learning rate, so
   // it also scales weight decay and the steps of adaptive optimizers. The reported learning rate does not include it.
   double weight = 1;
   ClippedBy clipped_by = ClippedBy::worker;  // used by a server's step only
-  // False: an additional step beyond those that the experiment file plans. Budget, schedule and reports do not count
-  // it.
+  // False: a step beyond those that the experiment file plans. Budget, schedule and reports do not count it.
   bool is_planned = true;
   // For a server's step: the number of different micro-batches, if the gradient contains some of them twice. For a
   // worker's step: the number of planned micro-batches, if it is not M.
@@ -119,15 +115,13 @@ struct StepOptions {
   bool keeps_second_moment = false;  // this step does not update the second moment (Optimizer::beta1_of_frozen)
 };
 
-// The default argument. A shared constant, so that calls without options put no StepOptions on the stacks of thousands
-// of workers.
+// The default argument. As a shared constant it takes no space on the stacks of thousands of workers.
 inline constexpr StepOptions usual_step{};
 
 // The participants whose progress decides whether budget is left.
 enum class BudgetView {
   agreed,  // all workers' progress at the last collective, so all get the same answer
-  // This worker's own clock and steps, assuming that all others took the same number. Can end a long round of local
-  // steps.
+  // This worker's own clock and steps, as if all others took the same number. Can end a long round of local steps.
   local,
   others,  // as `agreed`, but ignores whether this worker's own data are used up, since the others continue
   server,  // checks only the clock and the worker's own data, because the server counts all workers' steps
@@ -201,9 +195,8 @@ class Participant {
   ModelStatePtr with_slice(const ModelStatePtr& whole, const ModelStatePtr& part, Slice slice) const {
     return context_.training.with_slice(whole, part, slice);
   }
-  // Returns (1 - share) x from + share x to, with one share for each tensor in the order of the flat vector, or one
-  // share for all tensors. Exact for shares 0 and 1. BatchNorm statistics are those of `to`, or those of `from` if all
-  // shares are 0.
+  // Returns (1 - share) x from + share x to, with one share per tensor in the order of the flat vector, or one for all.
+  // Exact for shares 0 and 1. BatchNorm statistics are those of `to`, or those of `from` if all shares are 0.
   ModelStatePtr combine(const ModelStatePtr& from, const ModelStatePtr& to, std::span<const double> shares) const {
     return context_.training.combine_tensors(from, to, shares);
   }
@@ -228,7 +221,7 @@ class Participant {
     return context_.training.loss(gradient);
   }
 
-  // A uniform random number in (0, 1) for this step, the same on both clusters.
+  // A uniform random number in (0, 1) for this step, the same on the simulated cluster and under MPI.
   double uniform(Step step, Drawn drawn = Drawn::alone) const;
 
   // Whether this participant knows that another one has ended.
@@ -238,10 +231,9 @@ class Participant {
   // models are sent as compressed packets (workers/compression/compressed_exchanges.hpp).
   void send(Rank to, Message&& message, CalledFrom at = CalledFrom::current());
 
-  // Declares `model` (default: this participant's) the current global model. The observer decides whether to evaluate
-  // it. All workers may call this, because only publications of worker 0, of the only server, or of the global server
-  // count. If RunContext::average is set, the moving average of published models is evaluated instead, except for an
-  // ensemble.
+  // Declares `model` (default: this participant's) the current global model, which the observer may evaluate. All
+  // workers may call this; only publications of worker 0, of the only server, or of the global server count. With
+  // RunContext::average, the moving average of published models is evaluated instead, except for an ensemble.
   void publish() { publish(model_); }
   void publish(const ModelStatePtr& model) {
     if (is_heard()) publish(Publication{.model = model});
@@ -249,9 +241,9 @@ class Participant {
   void publish(Publication publication);  // sets the other fields; keeps the given step if it is later
 
   // Declares this worker's current model, for methods in which no participant has the global model. Every worker calls
-  // it after each step, and the observer decides whether to evaluate. It costs no time on either clock. Set `weight`
-  // and `evaluated`; the function sets the other fields. Returns the model to evaluate: the worker's own, or its moving
-  // average if RunContext::average is set.
+  // it after each step, and the observer decides whether to evaluate. The call costs no time on the virtual or the real
+  // clock. Set `weight` and `evaluated`; the function sets the other fields. Returns the model to evaluate: the
+  // worker's own, or its moving average if RunContext::average is set.
   ModelStatePtr publish(WorkerModel published);
 
   // Throws RunFailure with the current time and this reason, which ends the run as failed.
@@ -286,7 +278,7 @@ class Participant {
     Step from;
   };
   std::unique_ptr<const OwnSchedule> own_schedule_;  // null: the file's schedule
-  // Every step uses the members below, so they are declared next to each other.
+  // Every step uses the members below, so they are next to each other in memory.
   const RunContext& context_;  // shared by all workers, so it stays in the cache
   Rank rank_;
   int size_;
@@ -294,7 +286,7 @@ class Participant {
   std::int64_t taken_ = 0;                                        // number of micro-batches begun
   std::int64_t data_ = std::numeric_limits<std::int64_t>::max();  // number of micro-batches in a worker's own data
   ModelStatePtr model_;
-  std::int64_t kept_total_ = 0;  // micro-batches in its steps' gradients; for methods without collectives
+  std::int64_t kept_total_ = 0;  // micro-batches in this participant's steps; for methods without collectives
   Contribution since_sync_{};    // workers only
   std::unique_ptr<CompressedMessages> compressed_messages_;  // workers only; null: messages are dense
 };
@@ -309,7 +301,7 @@ struct SentDifference;
 
 // Which samples and durations a step's micro-batches use.
 enum class Samples {
-  // The samples that belong to the worker's step number. If the step is repeated, the samples after those.
+  // The samples that belong to the worker's step number. If the step is repeated, the samples that follow these.
   of_step,
   // The worker's next unused samples, independently of its step number, so that no sample is used twice in an epoch. If
   // a deadline cancels the step, the next one uses the same samples, with other durations.
@@ -368,8 +360,7 @@ class Worker final : public Participant {
   std::optional<Gradient> compute_gradient(const Deadline& deadline = {}) {
     return compute_gradient({rank_, step_, next_micro_batch_}, deadline);
   }
-  // Does the same with the samples of another worker or of an earlier step. The duration is still that of the worker's
-  // next micro-batch.
+  // Does the same with samples of another worker or an earlier step, in the time of this worker's next micro-batch.
   std::optional<Gradient> compute_gradient(const MicroBatch& samples, const Deadline& deadline = {});
   // How long the last micro-batch took, plus the pause before the next one, which now() does not include yet.
   Duration micro_batch_time(const Gradient& last) const {
@@ -414,7 +405,7 @@ class Worker final : public Participant {
   // Replaces the worker's model by the mean over all workers, or over a group, weighted by `how.weight` (equal if all
   // are 0). Returns whether budget is left, assuming that all workers took the same number of steps. All members of the
   // average get the same answer.
-  //  In runs that compress averages, the result is the common model at which local steps began, plus the mean of all
+  // In runs that compress averages, the result is the common model at which local steps began, plus the mean of all
   // workers' packed differences to it, with equal weights (workers/compression/compressed_exchanges.hpp).
   bool average_model(const Averaging& how = {}, CalledFrom at = CalledFrom::current());
 
@@ -445,8 +436,7 @@ class Worker final : public Participant {
                                                  MissedSums missed = MissedSums::all,
                                                  CalledFrom at = CalledFrom::current());
 
-  // Books the steps since the last call into a row of steps.csv. Methods with neither collectives nor a server call it
-  // after each step.
+  // Books the steps since the last call in steps.csv. Methods without collectives and server call it after each step.
   void report_steps() {
     context_.cluster.report_steps(rank_, steps_since_sync());
     recovery_.reset();
@@ -457,10 +447,9 @@ class Worker final : public Participant {
   // waits until it has a slice from each of them, all of the same version. Worker 0 then publishes the whole model,
   // because no server has it.
   bool receive_model(CalledFrom at = CalledFrom::current());
-  // The same for a server that holds the whole model. Stores the numbers sent with the model in `numbers`.
+  // Like receive_model(at), for a server that holds the whole model. Stores the numbers sent with it in `numbers`.
   bool receive_model(std::vector<double>& numbers, CalledFrom at = CalledFrom::current());
-  // Adopts the model or slice in a message from `receive`, together with the server's step. For methods whose servers
-  // send models unasked.
+  // Adopts the model or slice in a message from `receive`, and the server's step. For servers that send models unasked.
   void adopt(const Message& from_server);
   // Sends a step's sum over M micro-batches, labelled with the step of the model at which it was computed. With several
   // servers each one gets its slice. In runs that clip gradients, the worker clips its gradient before sending
@@ -476,7 +465,7 @@ class Worker final : public Participant {
   // State at the beginning of the local steps since the last agreement. A worker that loses its state goes back to it.
   struct Recovery {
     ModelStatePtr model;
-    std::int64_t kept = 0;  // this and the next two: values of the worker's counters of these names
+    std::int64_t kept = 0;  // since_sync_.kept; the next two: kept_total_, since_sync_.compute_time
     std::int64_t kept_total = 0;
     Duration compute_time{};
   };

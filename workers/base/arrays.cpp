@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view magic = "\x93NUMPY";
 constexpr std::int64_t most_elements = std::int64_t{1} << 40;
 
-// Returns the text after a key of the header. The header is a Python dictionary.
+// Returns the text after a key of the header, which is a Python dictionary.
 std::string_view value_of(std::string_view dictionary, std::string_view key) {
   const auto at = dictionary.find(fmt::format("'{}'", key));
   const auto colon = at == dictionary.npos ? at : dictionary.find(':', at);
@@ -56,7 +56,7 @@ std::vector<std::int64_t> tuple(std::string_view value) {
   }
 }
 
-// A type in NumPy's letters: byte order, kind, bytes per element.
+// The parts of a NumPy type string, such as "<f4": byte order, kind, bytes per element.
 struct Letters {
   char order = 0, kind = 0;
   std::size_t bytes = 0;
@@ -73,7 +73,7 @@ Letters letters_of(std::string_view type) {
 }
 
 constexpr std::string_view kinds_of_numbers = "fiubc";
-constexpr std::size_t widest = 32;  // two numbers of 16 bytes
+constexpr std::size_t widest = 32;  // a complex number of two 16-byte floats
 
 std::size_t bytes_of(std::string_view type) {
   const Letters letters = letters_of(type);
@@ -81,7 +81,6 @@ std::size_t bytes_of(std::string_view type) {
   return is_number && letters.bytes <= widest ? letters.bytes : 0;
 }
 
-// The message for a type whose elements are not numbers.
 std::string why_no_numbers(std::string_view type) {
   switch (letters_of(type).kind) {
     case 'O':
@@ -101,7 +100,6 @@ std::string why_no_numbers(std::string_view type) {
   }
 }
 
-// The message for a file that does not begin like an array.
 std::string why_no_array(std::string_view bytes) {
   if (bytes.starts_with("PK")) return "is a zip archive, such as .npz; must be a single array written by numpy.save";
   if (bytes.starts_with("\x1f\x8b"))
@@ -113,7 +111,7 @@ std::size_t byte_at(std::string_view bytes, std::size_t at) {
   return static_cast<std::size_t>(static_cast<unsigned char>(bytes[at]));
 }
 
-// Parses the header. Throws NpyFault, also for arrays in Fortran order.
+// Throws NpyFault for a faulty header and for an array in Fortran order.
 NpyHeader npy_header(std::string_view bytes) {
   if (bytes.size() < 12 || !bytes.starts_with(magic)) throw NpyFault(why_no_array(bytes));
   const std::size_t version = byte_at(bytes, 6);
@@ -133,7 +131,7 @@ NpyHeader npy_header(std::string_view bytes) {
 
 static_assert(std::endian::native == std::endian::little, "the header declares this order");
 constexpr std::string_view magic_with_version("\x93NUMPY\x01\x00", 8);
-constexpr std::size_t before_header = magic_with_version.size() + 2;  // a 16-bit length
+constexpr std::size_t before_header = magic_with_version.size() + 2;  // 2 bytes: the header's length
 constexpr std::size_t alignment = 64;
 
 }  // namespace

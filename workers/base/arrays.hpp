@@ -13,7 +13,7 @@
 
 namespace syncopate {
 
-// Thrown for a fault of an array. The message does not contain the file's name.
+// Thrown if a file is not a usable array. The message does not contain the file's name.
 struct NpyFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -26,15 +26,15 @@ struct NpyHeader {
   std::int64_t elements() const;
 };
 
-// Texts for messages about a wrong type. The first describes the type: "float16 ('<f2')". The second shows how to save
-// the array with another type: `numpy.save("a.npy", a.astype("<f4"))`.
+// Texts for messages about a wrong type. described_type gives "float16 ('<f2')" for "<f2". way_to_save gives the Python
+// code that saves an array with the type `as`: `numpy.save("a.npy", a.astype("<f4"))`.
 std::string described_type(std::string_view type);
 std::string way_to_save(const std::filesystem::path& file, std::string_view as);
 
 class NpyArray {
  public:
-  // Throws std::system_error for a file that cannot be mapped. Throws NpyFault for one that is not an array of numbers
-  // (of any NumPy type) or whose size contradicts its header.
+  // Throws std::system_error if the file cannot be mapped. Throws NpyFault if it is not an array of numbers (of any
+  // NumPy type) or if its size contradicts its header.
   explicit NpyArray(const std::filesystem::path& file);
 
   const std::string& type() const { return header_.type; }
@@ -51,8 +51,8 @@ class NpyArray {
   NpyHeader header_;
 };
 
-// A float32 array in NumPy's format, version 1.0, for parameters.npy. One vector becomes an array of shape (P,);
-// several vectors of equal size become an array of shape (vectors, P).
+// Returns a float32 array in NumPy's format, version 1.0, as the content of parameters.npy. One vector gives the shape
+// (P,); several vectors of equal size give (vectors, P).
 std::string npy(const std::vector<std::vector<float>>& vectors);
 
 // Returns the rows of an array from npy(), concatenated. Throws std::runtime_error for other formats or types.

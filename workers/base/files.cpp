@@ -31,7 +31,7 @@ struct NotThere : std::runtime_error {
 
 [[noreturn]] void fail(int error) {
   if (error == ENOENT || error == ENOTDIR) throw NotThere("is not there");
-  if (error == ENXIO || error == ENODEV) throw std::runtime_error("is not a regular file");  // a socket
+  if (error == ENXIO || error == ENODEV) throw std::runtime_error("is not a regular file");  // for example a socket
   throw std::runtime_error(fmt::format("cannot be read: {}", std::strerror(error)));
 }
 
@@ -141,7 +141,7 @@ std::optional<std::string> read_file(const fs::path& path, std::uint64_t most_by
     if (file.size() > most_bytes) throw too_large(file.size());
     constexpr std::size_t piece = 1 << 16;
     std::string text;
-    for (std::size_t room = file.size() + 1;; room = piece) {  // asks for one byte more than the size, to notice growth
+    for (std::size_t room = file.size() + 1;; room = piece) {  // one byte more than the size, to notice growth
       const std::size_t before = text.size();
       text.resize(before + room);
       const std::size_t got = file.read(text.data() + before, room);

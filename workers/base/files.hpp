@@ -15,7 +15,7 @@
 
 namespace syncopate {
 
-// 16 hexadecimal digits.
+// Returns 16 hexadecimal digits (XXH3 with 64 bits).
 std::string content_hash(std::string_view content);
 
 // Thrown for unusable data. The message names the file or the sizes, what was found, and what is required.
@@ -39,14 +39,13 @@ std::filesystem::path users_cache();
 // opened or read to its end, or has more than most_bytes.
 std::string whole_file(const std::filesystem::path& file, std::uint64_t most_bytes);
 
-// Limits for reading files that Syncopate has written. Such a path may now be something else: a pipe, which would block
-// forever, a directory, or a file larger than the memory.
-// This limit applies to files that are parsed. The summary of a million workers has about half as many bytes.
+// The limit for parsing a file that Syncopate has written, because another file, larger than the memory, may have
+// replaced it. The summary of a run with a million workers has about half as many bytes.
 inline constexpr std::uint64_t most_own_bytes = std::uint64_t{1} << 28;
-// For files whose size is known, because files.json lists them and damage_of() has found no fault.
+// No limit, for files whose size is known, because files.json lists them and damage_of() has found no fault.
 inline constexpr std::uint64_t any_size = std::numeric_limits<std::uint64_t>::max();
 
-// An open regular file, with its size. Opening it never blocks.
+// An open regular file that Syncopate has written. Opening never blocks, even if a pipe has replaced the file.
 class OwnFile {
  public:
   // Throws std::runtime_error without the file's name.
@@ -56,7 +55,7 @@ class OwnFile {
   OwnFile& operator=(const OwnFile&) = delete;
 
   std::uint64_t size() const { return size_; }
-  // Reads the next bytes, fewer than requested only at the end. Throws std::runtime_error.
+  // Reads the next bytes; fewer than requested only at the end of the file. Throws std::runtime_error.
   std::size_t read(char* out, std::size_t bytes);
 
  private:
@@ -68,23 +67,23 @@ class OwnFile {
 // with the file's name if it is not a regular file, has more than `most_bytes`, or cannot be read.
 std::optional<std::string> read_file(const std::filesystem::path& path, std::uint64_t most_bytes = most_own_bytes);
 
-// A fault of a compressed file, without the file's name.
+// Thrown if a compressed file is damaged or truncated. The message does not contain the file's name.
 struct GzipFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 // Decompresses a file piece by piece. A file may contain several consecutive gzip members (RFC 1952), followed by
-// zeros. Other bytes after them are a fault, although other programs ignore them. A file that does not begin with
-// gzip's two magic bytes is passed on unchanged.
+// zeros. Any other bytes after the last member are a fault, although other programs ignore them. A file that does not
+// begin with gzip's two magic bytes is read unchanged.
 class GzipStream {
  public:
-  // `more` returns the file's next bytes, valid until its next call; empty at the end.
+  // `more` returns the file's next bytes, which are valid until `more` is called again; empty at the end of the file.
   explicit GzipStream(std::function<std::string_view()> more);
   ~GzipStream();
   GzipStream(const GzipStream&) = delete;
   GzipStream& operator=(const GzipStream&) = delete;
 
-  // Returns the number of bytes read: fewer than requested only at the end. Throws GzipFault.
+  // Returns the number of bytes read; fewer than requested only at the end of the file. Throws GzipFault.
   std::size_t read(char* out, std::size_t bytes);
 
  private:
@@ -99,7 +98,7 @@ class GzipStream {
   z_stream stream_{};
 };
 
-// Compresses with gzip. The result depends only on the contents, neither on the time nor on the machine. Throws
+// Compresses with gzip. With one version of zlib the result depends only on the contents; it has no time stamp. Throws
 // std::runtime_error if zlib fails.
 std::string gzip(std::string_view contents);
 

@@ -52,14 +52,14 @@ PivotedQr::PivotedQr(Matrix a)
   for (int k = 0; k < a_.columns; ++k) {
     const std::vector<double> norms = squared_norms(a_, k);
     const auto pivot = static_cast<int>(std::max_element(norms.begin() + k, norms.end()) - norms.begin());
-    if (norms[at(pivot)] == 0) return;  // the rest is zero
+    if (norms[at(pivot)] == 0) return;  // the remaining columns are zero
     swap_columns(a_, k, pivot);
     std::swap(order_[at(k)], order_[at(pivot)]);
     eliminate(k, std::sqrt(norms[at(pivot)]));
   }
 }
 
-// Reflects the columns from `k` on so that column k becomes zero below the diagonal. `norm`: of column k from row k on.
+// Reflects columns `k` and later so that column k becomes zero below the diagonal. `norm` is its norm from row k on.
 void PivotedQr::eliminate(int k, double norm) {
   const double diagonal = a_(k, k) > 0 ? -norm : norm;  // the sign that avoids cancellation
   const double head = heads_[at(k)] = a_(k, k) - diagonal;
@@ -99,7 +99,7 @@ std::vector<double> PivotedQr::solve(std::vector<double> b) const {
   return x;
 }
 
-// x = Q (z, 0) with R^T z = P^T b: the first `rank` equations determine z; the others follow from them.
+// x = Q (z, 0), where the first `rank` equations of R^T z = P^T b determine z. The other equations follow from them.
 std::vector<double> PivotedQr::solve_transposed(std::span<const double> b, int rank) const {
   std::vector<double> z(at(a_.rows));
   for (int k = 0; k < rank; ++k) {
@@ -116,9 +116,9 @@ std::vector<double> PivotedQr::q_column(int column) const {
   return times_q(std::move(unit));
 }
 
-// Mixing keeps the sum of a vector. On vectors whose sum is 0 the matrix has all its eigenvalues except the 1, so each
-// row's mean is subtracted. The k-th root of the ratio of the norms of A^2k and A^k converges to the modulus much
-// faster than the root of one norm, because a constant factor cancels.
+// A, the mixing matrix, keeps the sum of a vector. On vectors whose sum is 0 it has all its eigenvalues except one 1.
+// Subtracting each row's mean restricts A to these vectors. The k-th root of |A^2k| / |A^k| converges to the modulus
+// much faster than the k-th root of |A^k|, because a constant factor cancels.
 double second_eigenvalue(const Matrix& mixing) {
   Matrix power = mixing;
   for (int i = 0; i < power.rows; ++i) {
@@ -128,7 +128,7 @@ double second_eigenvalue(const Matrix& mixing) {
   }
   constexpr int doublings = 40;
   constexpr double rounded = 1e-14;
-  double log_of_norm = 0, estimate = -1;  // both for A^k
+  double log_of_norm = 0, estimate = -1;  // log |A^k|, estimated modulus
   double k = 1;
   for (int doubling = 0; doubling < doublings; ++doubling, k *= 2) {
     const double size = norm(power);

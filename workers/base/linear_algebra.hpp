@@ -1,6 +1,5 @@
-// Linear algebra of small dense matrices whose results have the same bits everywhere, so that each rank and each
-// process of a sweep draws the same gradient code. Results of BLAS and LAPACK depend on the processor's kernels and on
-// threads.
+// Linear algebra of small dense matrices with the same bits on every machine, so that all ranks and all processes of a
+// sweep draw the same gradient code. Results of BLAS and LAPACK depend on the processor and on threads.
 #pragma once
 
 #include <cmath>
@@ -49,8 +48,8 @@ inline double largest_magnitude(std::span<const double> values) {
   return largest;
 }
 
-// The QR decomposition with column pivoting, A P = Q R, by Householder reflections. The pivots, which LibTorch does not
-// offer, show which equations of a singular matrix to keep.
+// The QR decomposition with column pivoting, A P = Q R, by Householder reflections. The pivots show which equations of
+// a singular system to keep; LibTorch's QR has none.
 // Source:  Golub, Van Loan, "Matrix Computations", section 5.4.
 class PivotedQr {
  public:
@@ -70,26 +69,26 @@ class PivotedQr {
   std::vector<double> times_q(std::vector<double> vector) const;
 
   Matrix a_;                     // R on and above the diagonal, the reflections' vectors v below
-  std::vector<double> heads_;    // the vectors' elements on the diagonal, which a_ has no place for
+  std::vector<double> heads_;    // v's elements on the diagonal, where a_ has those of R
   std::vector<double> factors_;  // 2 / |v|^2; 0: no reflection
   std::vector<int> order_;       // column i of A P is column order_[i] of A
 };
 
-// The second largest modulus of the eigenvalues of a square matrix whose columns sum to 1 (the largest is 1): how fast
-// repeated mixing makes values equal. Does not use LibTorch, so predictions need not load it.
+// The second largest modulus of the eigenvalues of a square matrix whose columns sum to 1, such as the mixing matrix of
+// gossip. The largest is 1. The smaller the second one is, the faster repeated mixing makes the workers' values equal.
+// Does not use LibTorch, so predictions need not load it.
 // Source:  Gelfand's formula, |lambda| = lim |A^k|^(1/k), with k doubled by squaring.
 // Cost:    about 20 products of N x N matrices.
-// Checks:  LibTorch's eigenvalues of random matrices; closed forms of graphs.
+// Checks:  eigenvalues that LibTorch computes of random matrices; closed forms for some graphs.
 double second_eigenvalue(const Matrix& columns_sum_to_one);
 
-// All x with x^T A = b^T, for a square matrix A of known rank: the shortest x, plus combinations of one direction per
-// missing rank. The directions are orthonormal and orthogonal to the shortest x, so no term of a solution is larger
-// than the solution.
+// All x with x^T A = b^T, for a square matrix A of known rank: the shortest x, plus combinations of N - rank
+// orthonormal directions. These are orthogonal to the shortest x, so no term of a sum is larger than the sum.
 class TransposedSolutions {
  public:
   TransposedSolutions(const Matrix& a, int rank, const std::vector<double>& b);
 
-  // Returns the solution that is 0 at these indices. They must be distinct, and as many as there are directions.
+  // Returns the solution that is 0 at the indices `places`, which must be distinct and as many as there are directions.
   std::vector<double> vanishing_at(std::span<const int> places) const;
 
  private:

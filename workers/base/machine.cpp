@@ -34,8 +34,8 @@ constexpr const char* kernel_variable = "OPENBLAS_CORETYPE";
 // Set before the program re-executes itself, so that it does so at most once.
 constexpr const char* guard_variable = "SYNCOPATE_BLAS_KERNEL_CHOSEN";
 
-// Returns a function of the loaded libraries, or null. Looked up at run time, because the build does not depend on
-// OpenBLAS.
+// Returns a function of the loaded libraries, or null. The function is looked up at run time, because the build does
+// not depend on OpenBLAS.
 template <typename Function>
 Function* loaded_function(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
@@ -50,7 +50,7 @@ bool lacks_avx2(std::string_view kernel) {
   return std::ranges::find(old_kernels, kernel) != old_kernels.end();
 }
 
-// The best kernel for this CPU; empty if it lacks AVX2.
+// OpenBLAS's best kernel for this CPU; empty if the CPU lacks AVX2.
 std::string best_kernel() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
@@ -68,7 +68,7 @@ std::string mkl_version() {
   if (!version_string) return "";
   std::array<char, 200> text{};
   version_string(text.data(), static_cast<int>(text.size()));
-  // "Intel(R) oneAPI Math Kernel Library Version 2024.2-Product Build 20240605 for ..."
+  // The text is "Intel(R) oneAPI Math Kernel Library Version 2024.2-Product Build 20240605 for ..."
   const std::string version(text.data());
   const std::size_t begin = version.find_first_of("0123456789");
   return begin == std::string::npos ? "MKL"
@@ -98,7 +98,6 @@ std::optional<std::int64_t> number_in(const fs::path& file) {
   return std::ifstream(file) >> value ? std::optional(value) : std::nullopt;
 }
 
-// A memory size of this process, by its name in /proc/self/status.
 std::int64_t own_bytes(const std::string& name) { return kilobytes("/proc/self/status", name).value_or(0); }
 
 std::int64_t left_by_machine() {
@@ -106,7 +105,6 @@ std::int64_t left_by_machine() {
   return available ? *available + kilobytes("/proc/meminfo", "SwapFree:").value_or(0) : unlimited;
 }
 
-// Names of the files of a control group.
 struct GroupFiles {
   std::vector<const char*> limits;
   const char* used;
@@ -124,8 +122,8 @@ std::int64_t left_by_group(const fs::path& group, const GroupFiles& files) {
   return most - std::max<std::int64_t>(0, used - cached);
 }
 
-// Returns the least memory that a group, such as "/system.slice/job", or one of the groups above it allows. A container
-// may see its own group as the root; folders with these names are then missing.
+// Returns the least memory that a group, such as "/system.slice/job", or one of the groups above it allows. In a
+// container, the root can be the container's own group. The folders of `group` are then missing and count as unlimited.
 std::int64_t left_by_groups(const fs::path& groups, const fs::path& group, const GroupFiles& files) {
   std::int64_t least = left_by_group(groups, files);
   fs::path above = groups;
@@ -138,8 +136,8 @@ bool has_memory(std::string_view controllers) {
   return fmt::format(",{},", controllers).find(",memory,") != std::string::npos;
 }
 
-// Returns what a resource limit still allows. `used`: the name in /proc/self/status of the memory that the limit
-// counts.
+// Returns the bytes that a resource limit still allows. `used` names the memory that the limit counts, as
+// /proc/self/status does.
 std::int64_t left_by_limit(__rlimit_resource of, const char* used) {
   rlimit limit{};
   if (getrlimit(of, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return unlimited;
@@ -149,7 +147,7 @@ std::int64_t left_by_limit(__rlimit_resource of, const char* used) {
 constexpr std::size_t blas_buffer_bytes = std::size_t{128} << 20;  // in OpenBLAS 0.3 on x86-64
 constexpr int most_blas_buffers = 128;                             // fewer than OpenBLAS's table has room for
 constexpr std::int64_t thread_stack_bytes = 8 << 20;
-constexpr int other_threads = 4;  // threads of LibTorch, of progress and of leases
+constexpr int other_threads = 4;  // threads of LibTorch, the progress display and leases
 
 bool can_map_blas_buffers(int number) {
   std::vector<void*> mapped;
@@ -169,8 +167,8 @@ bool has_limit() {
 }
 
 // Makes OpenBLAS allocate its buffers before a limit applies, or before the first product. OpenBLAS maps a buffer for
-// each thread that calls it at the same time, and never unmaps it. If mapping fails, it retries forever. Does nothing
-// without OpenBLAS.
+// each thread that calls it at the same time, and never unmaps it. If mapping fails, OpenBLAS retries forever. Does
+// nothing without OpenBLAS.
 void reserve_blas_buffers(int threads) {
   auto* const take = loaded_function<void*(int)>("blas_memory_alloc");
   auto* const give_back = loaded_function<void(void*)>("blas_memory_free");
@@ -188,8 +186,7 @@ void reserve_blas_buffers(int threads) {
 
 constexpr const char* blas_threads = "OPENBLAS_NUM_THREADS";
 
-// Ends the process if this thread fails for five seconds to map a buffer while the library is loading. The library
-// would fail, too.
+// Ends the process if no buffer could be mapped for five seconds while OpenBLAS is loaded; OpenBLAS would fail, too.
 void end_where_blas_finds_no_room(const std::stop_token& is_loaded) {
   constexpr int attempts = 50;
   constexpr auto between = std::chrono::milliseconds(100);

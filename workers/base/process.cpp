@@ -61,9 +61,9 @@ static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<std::atomic<
 std::atomic<std::atomic<int>*> notified_word{nullptr};
 std::atomic<int> notified_value{0};
 
-// These objects need no destructor when main returns, because the thread that waits for a signal can outlive main.
+// No destructor of these objects runs when main returns, because the ending thread can outlive main.
 sem_t signalled;
-std::mutex ending;             // the process ends only while the ending thread holds it
+std::mutex ending;             // the ending thread holds it when it ends the process
 LastAct* last_made = nullptr;  // guarded by `ending`
 
 void on_signal(int) {
@@ -80,16 +80,14 @@ void handle(int signal, int flags) {
   sigaction(signal, &action, nullptr);
 }
 
-// Limits the time of last acts, because they may block, for example on a pipe that nobody reads. Zero removes the
-// limit.
+// Limits the time of last acts, which may block, for example on a pipe that nobody reads. Zero removes the limit.
 void limit_last_acts(std::chrono::microseconds limit) {
   handle(SIGALRM, 0);
   const itimerval once{.it_interval = {}, .it_value = {.tv_sec = 0, .tv_usec = limit.count()}};
   setitimer(ITIMER_REAL, &once, nullptr);
 }
 
-// Identifies this machine. The host name does not suffice, because containers that share a file system can have the
-// same one.
+// The host name does not identify a machine, because containers that share a file system can have the same one.
 std::string this_machine() {
   std::string start;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), start);
@@ -103,8 +101,8 @@ struct ProcessStatus {
   std::uint64_t start = 0;
 };
 
-// Fields 3 and 22 of /proc/<number>/stat. Counting starts after the process name, because the name may contain blanks
-// and brackets.
+// Returns fields 3 (state) and 22 (start) of /proc/<number>/stat. Counts them from the end of field 2, the process
+// name, because the name may contain blanks and brackets.
 std::optional<ProcessStatus> status_of(pid_t number) {
   std::ifstream file("/proc/" + std::to_string(number) + "/stat");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -130,7 +128,7 @@ pid_t start_child(std::vector<std::string> command) {
   if (child == 0) become(words.data(), parent, failed[1]);
   int error = child < 0 ? errno : 0;
   close(failed[1]);
-  // Waits until the child has started the program or has failed to.
+  // The call returns when exec has closed the pipe, or when the child has written its error.
   if (child > 0) (void)!read(failed[0], &error, sizeof error);
   close(failed[0]);
   if (error == 0) return child;

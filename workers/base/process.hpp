@@ -15,15 +15,14 @@
 namespace syncopate {
 
 // Starts another program as a child. The child has no input and writes only to standard error. It has its own process
-// group, so Ctrl-C does not reach it directly. The kernel sends it SIGTERM when the calling thread ends, for whatever
-// reason; call it from the main thread, so that this is the end of the process. Throws std::runtime_error if the
-// program cannot be started.
+// group, so Ctrl-C does not reach it directly. The kernel sends the child SIGTERM when the thread that called
+// start_child ends, for whatever reason. Therefore call it from the main thread, which ends with the process. Throws
+// std::runtime_error if the program cannot be started.
 pid_t start_child(std::vector<std::string> command);
 
 // Returns the path of this program, for starting it as a child.
 std::string own_program();
 
-// Exit statuses.
 inline constexpr int exit_success = 0;
 inline constexpr int exit_failure = 1;        // something failed while running
 inline constexpr int exit_usage = 2;          // wrong usage, configuration or data; nothing was run
@@ -34,26 +33,26 @@ struct Interrupted : std::runtime_error {
   Interrupted() : std::runtime_error("interrupted") {}
 };
 
-// After the first signal the program has time_to_end to end on its own. All last acts (see below) together have
-// time_for_last_acts.
+// After the first signal the program has time_to_end to end by itself. All LastActs share time_for_last_acts.
 inline constexpr std::chrono::milliseconds time_to_end{300};
 inline constexpr std::chrono::milliseconds time_for_last_acts{500};
 
 // After this call the first SIGINT or SIGTERM sets a flag that clusters poll, so that a run ends between two events and
 // not while it writes a file. The second signal ends the process at once with status 130. One step of a large model can
-// keep a cluster from polling for minutes. Therefore an ending thread performs the last acts after time_to_end and
-// exits with status 130. Further calls have no effect.
+// keep a cluster from polling for minutes. Therefore a thread of its own, the ending thread, waits for the first
+// signal. If the process still runs after time_to_end, this thread performs the last acts and exits with status 130.
+// Further calls of this function have no effect.
 void install_interrupt_handlers();
 
-// An action that the ending thread performs before it exits. Other threads continue meanwhile, so it may read only data
-// that they do not change. The newest act is performed first. Once the ending thread has begun, a thread that creates,
-// performs or destroys an act waits until the process ends.
+// An action that the ending thread performs before it exits. Other threads continue meanwhile, so the act may read only
+// data that they do not change. The newest act is performed first. Once the ending thread has begun the last acts, a
+// thread that creates, performs or destroys an act waits until the process ends.
 class LastAct {
  public:
   explicit LastAct(std::function<void()> act);
   ~LastAct();
-  // Performs the act now, within time_for_last_acts, while the ending thread waits. For threads that see the flag
-  // before the process has ended. An act is performed only once.
+  // Performs the act now, within time_for_last_acts, while the ending thread waits. Call it in a thread that finds
+  // interrupted() true before the process has ended. An act is performed only once.
   void do_now();
   LastAct(const LastAct&) = delete;
   LastAct& operator=(const LastAct&) = delete;
@@ -66,14 +65,14 @@ class LastAct {
 };
 
 // The ending thread waits while this lock is held. Use it for work that must be done completely or not at all, and that
-// either is short or polls the flag itself. Do not create, perform or destroy last acts while you hold the lock.
+// either is short or polls interrupted() itself. Do not create, perform or destroy last acts while you hold the lock.
 [[nodiscard]] std::unique_lock<std::mutex> hold_off_end();
 
-// From now on a signal that sets the flag also sets `word` to `value`, so that other processes which share the word
-// notice it. Null: no word.
+// From now on a signal that makes interrupted() true also sets `word` to `value`, so that other processes which share
+// the word notice the signal. A null `word` ends this.
 void notify_of_interrupt(std::atomic<int>* word, int value);
 
-// Whether the flag is set. Costs one relaxed load, so it may be polled at every event.
+// Whether the first signal has set the flag. Costs one relaxed load, so it may be polled at every event.
 bool interrupted();
 
 // Call this in loops whose length depends on the configuration.
@@ -81,7 +80,7 @@ inline void throw_if_interrupted() {
   if (interrupted()) throw Interrupted();
 }
 
-// Sets or clears the flag, for tests.
+// Sets or clears the flag of interrupted(), for tests.
 void set_interrupted(bool value);
 
 // Identifies a process, so that another process on the same machine can check whether it still runs.
@@ -97,7 +96,7 @@ ProcessIdentity this_process();
 
 enum class ProcessState {
   running,  // or stopped
-  gone,     // or ended, but not yet waited for
+  gone,     // or a zombie: it has ended, but its parent has not waited for it
   unknown,  // on another machine, or in another container
 };
 
@@ -112,8 +111,7 @@ struct RunFailure : std::runtime_error {
 // one byte, as in make's jobserver.
 class SharedToken {
  public:
-  // Creates a token that nobody has taken. Children inherit it, even if they run other programs. Throws
-  // std::system_error.
+  // Creates an untaken token. Children inherit it, even if they run other programs. Throws std::system_error.
   SharedToken();
   // The token that the parent process created, given its descriptor there.
   explicit SharedToken(int descriptor) : descriptor_(descriptor) {}

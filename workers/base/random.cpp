@@ -28,7 +28,8 @@ std::vector<std::uint32_t> permutation(const RandomStream& stream, std::size_t s
 
 namespace {
 
-// Words of a counter: block, worker, low half of the step, and purpose | stream << 8 | step's next 16 bits << 16.
+// The last of a counter's four words, which are: block, worker, low half of the step, and purpose | stream << 8 | the
+// step's next 16 bits << 16.
 inline std::uint32_t last_word(const RandomStream& stream) {
   const auto user = static_cast<std::uint32_t>(stream.purpose) | static_cast<std::uint32_t>(stream.stream) << 8;
   return user | static_cast<std::uint32_t>(static_cast<std::uint64_t>(stream.step.value()) >> 32) << 16;
@@ -39,7 +40,7 @@ constexpr PhiloxKey key_of(std::uint64_t seed) {
   return {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)};
 }
 
-// See to_uniform.
+// Constants of to_uniform.
 inline constexpr std::uint64_t one_bits = std::bit_cast<std::uint64_t>(1.0);
 inline constexpr double below_one = 1 - 0x1p-53;
 
@@ -52,7 +53,7 @@ inline constexpr double below_one = 1 - 0x1p-53;
   return _mm512_sub_pd(_mm512_castsi512_pd(number), _mm512_set1_pd(below_one));
 }
 
-// The keys of all rounds. They are in memory because a vector instruction can broadcast one to all lanes from there.
+// Philox's keys of all rounds. They are in memory, from where a vector instruction can broadcast a key to all lanes.
 struct RoundKeys {
   std::uint64_t seed = 0;
   std::array<std::uint64_t, 10> key0{}, key1{};
@@ -82,7 +83,7 @@ template <int groups>
 [[gnu::target("avx512f")]] inline void draw_wide(const WideCounter (&counters)[groups], const RoundKeys& keys,
                                                  __m512d* numbers) {
   const __m512i multiplier0 = _mm512_set1_epi64(PHILOX_M4x32_0), multiplier1 = _mm512_set1_epi64(PHILOX_M4x32_1);
-  constexpr int exclusive_or = 0x96;  // exclusive or of three operands
+  constexpr int exclusive_or = 0x96;  // truth table of x ^ y ^ z
   __m512i a[groups], b[groups], c[groups], d[groups];
   for (int g = 0; g < groups; ++g)
     a[g] = counters[g].block, b[g] = counters[g].worker, c[g] = counters[g].step, d[g] = counters[g].last;
@@ -126,7 +127,7 @@ double to_uniform(std::uint32_t low, std::uint32_t high) {
   return std::bit_cast<double>(bits | one_bits) - below_one;
 }
 
-// out[i] = number i of the blocks that begin with `counter`.
+// out[i] = number i of the blocks from `counter` on.
 void fill_from(Block counter, const PhiloxKey& key, std::span<double> out) {
   for (std::size_t i = 0; i < out.size(); i += 2, ++counter[0]) {
     const Block random = philox(counter, key);
@@ -139,8 +140,8 @@ void fill_from(Block counter, const PhiloxKey& key, std::span<double> out) {
 using Lanes [[gnu::vector_size(32)]] = std::uint64_t;  // a 32-bit word per lane, one lane per block
 using Uniforms [[gnu::vector_size(32)]] = double;
 
-// Multiplies the low halves of the lanes. For a * b, g++ 12 emits three multiplications where one suffices, so that
-// four blocks take twice as long.
+// Multiplies the low halves of the lanes of `a` by `b`. With the expression a * b, for which g++ 12 emits three
+// multiplications instead of one, four blocks would take twice as long.
 [[gnu::target("avx2")]] inline Lanes multiply(Lanes a, std::uint32_t b) {
   return reinterpret_cast<Lanes>(_mm256_mul_epu32(reinterpret_cast<__m256i>(a), _mm256_set1_epi64x(b)));
 }
@@ -150,9 +151,8 @@ using Uniforms [[gnu::vector_size(32)]] = double;
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = numbers[i];
 }
 
-// Four blocks side by side.
 struct Blocks {
-  Lanes a, b, c, d;  // the words; upper halves of lanes are undefined and ignored by multiply
+  Lanes a, b, c, d;  // words of four blocks; upper halves of lanes are undefined and ignored by multiply
 
   [[gnu::target("avx2")]] inline void mix(const Lanes& key0, const Lanes& key1) {
     const Lanes p = multiply(a, PHILOX_M4x32_0), q = multiply(c, PHILOX_M4x32_1);
@@ -172,7 +172,7 @@ struct Blocks {
   }
 };
 
-// Draws the numbers of the blocks from `counter` on: more than 8 (groups - 1) and at most 8 x groups numbers.
+// Draws numbers of the blocks from `counter` on. `out` has more than 8 (groups - 1) and at most 8 x groups elements.
 template <std::size_t groups>
 [[gnu::target("avx2")]] inline void fill_groups(const Block& counter, const PhiloxKey& key, std::span<double> out) {
   Blocks blocks[groups];
@@ -230,7 +230,7 @@ template <std::size_t groups>
                             _mm512_set1_epi32(stream.worker.value),
                             _mm512_set1_epi32(static_cast<int>(stream.step.value())),
                             _mm512_set1_epi32(static_cast<int>(last_word(stream)))};
-  // One worker's step has its own path without a loop, because the compiler would load all keys before a loop.
+  // Draws up to 16 numbers (a worker's step) without a loop, because the compiler would load all keys before a loop.
   if (out.size() > 16) return fill_many(counter, keys, out);
   __m512d numbers[2];
   draw_wide<1>({counter}, keys, numbers);
@@ -238,11 +238,11 @@ template <std::size_t groups>
   if (out.size() > 8) store_eight(numbers[1], out.subspan(8));
 }
 
-// The blocks of all rows, row by row, eight at a time.
+// Iterates over the blocks of all rows, row by row, eight at a time.
 struct BlockLanes {
   std::size_t blocks;   // per row
-  __m512i block, row;   // by lane
-  std::uint32_t first;  // first block
+  __m512i block, row;   // per lane; blocks are counted from 0 in each row
+  std::uint32_t first;  // number of each row's block 0 in its stream
 
   [[gnu::target("avx512f")]] BlockLanes(std::size_t blocks, std::uint32_t first) : blocks(blocks), first(first) {
     alignas(64) std::array<std::uint64_t, 8> block_of, row_of;
@@ -269,8 +269,8 @@ struct BlockLanes {
   }
 };
 
-// Fills `out` with each row's numbers from 2 x first_block on. Rows of odd length skip the second number of their last
-// block.
+// Fills `out` with each row's numbers from 2 x first_block on. Rows of odd length skip their last block's second
+// number.
 [[gnu::target("avx512f")]] void fill_rows(const RandomRows& rows, std::uint32_t first_block, std::span<double> out) {
   const RoundKeys& keys = RoundKeys::of(rows.first.seed);
   const std::size_t length = out.size() / rows.count, blocks = (length + 1) / 2;
@@ -282,7 +282,7 @@ struct BlockLanes {
     const WideCounter low = lanes.next(rows), high = lanes.next(rows);
     __m512d numbers[4];
     draw_wide<2>({low, high}, keys, numbers);
-    if (!has_gaps && place + 32 <= end) {  // without gaps, in_row is not needed before the end
+    if (!has_gaps && place + 32 <= end) {  // without gaps, in_row is not needed
       for (int i = 0; i < 4; ++i, to += 8) _mm512_storeu_pd(to, numbers[i]);
       continue;
     }
@@ -357,7 +357,7 @@ void RandomRows::fill_uniform(std::uint32_t first_number, std::span<double> out)
   if (count == 0 || out.empty()) return;
   const std::size_t length = out.size() / count;
 #if defined(__x86_64__)
-  // The upper half of the step is the same in all lanes.
+  // fill_rows uses one upper half of the step for all lanes, so the lower half must not overflow.
   const std::uint64_t low_step = static_cast<std::uint64_t>(first.step.value()) & 0xffffffff;
   const bool is_plain = along == Along::workers || low_step + count <= std::uint64_t{1} << 32;
   if (instruction_set == InstructionSet::avx512 && count > 1 && first_number % 2 == 0 && is_plain)

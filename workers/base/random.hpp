@@ -15,7 +15,7 @@
 
 namespace syncopate {
 
-// The use of a random number. Append new values and never renumber, because results depend on them.
+// The use of a random number. Append new values and never renumber, because results depend on the numbers.
 enum class Purpose : std::uint8_t {
   delay = 1,               // duration of a micro-batch
   worker_factor = 2,       // persistent speed of a worker
@@ -41,7 +41,7 @@ enum class Purpose : std::uint8_t {
   compression = 26,        // rounding and selection by compressors
 };
 
-// One stream of uniform random numbers, identified by all coordinates of a number except its index.
+// A stream of uniform random numbers. Its fields are all coordinates of a number except the index.
 struct RandomStream {
   std::uint64_t seed = 0;
   Purpose purpose = Purpose::delay;
@@ -53,15 +53,15 @@ struct RandomStream {
   std::array<std::uint32_t, 4> block(std::uint32_t block) const;
 
   // Sets out[i] to uniform number `first + i` of the stream, in the open interval (0, 1). It is (k + 1/2) 2^-52 for a
-  // 52-bit integer k. A double represents this exactly (with 53 bits, k + 1/2 could round up to 1), so quantile
-  // functions never get 0 or 1. Numbers 2 b and 2 b + 1 come from block b.
+  // 52-bit integer k. A double represents this exactly (with a 53-bit k, it could round up to 1), so quantile functions
+  // never get 0 or 1. Numbers 2 b and 2 b + 1 come from block b.
   void fill_uniform(std::uint32_t first, std::span<double> out) const;
 
   double uniform(std::uint32_t index) const;
 };
 
 // Returns 0 to size - 1 in a random order (Fisher-Yates shuffle; all orders equally likely). Uses `size` numbers of the
-// stream, from `first` on. They have 52 bits, so the bias of an element is below size / 2^52.
+// stream, from `first` on. They have 52 bits, so the relative error of a probability is below size / 2^52.
 std::vector<std::uint32_t> permutation(const RandomStream& stream, std::size_t size, std::uint32_t first = 0);
 
 // The streams ("rows") of consecutive workers at one step, or of one worker at consecutive steps. Drawing a dozen
@@ -77,12 +77,13 @@ struct RandomRows {
   // Rows [begin, begin + rows).
   RandomRows part(std::size_t begin, std::size_t rows) const { return {(*this)[begin], along, rows}; }
 
-  // Fills `out` row by row with out.size() / count numbers per row, from `first_number` on. They equal those of the
-  // row's own fill_uniform.
+  // Fills `out` row by row with out.size() / count numbers per row, from `first_number` on, the same numbers as from
+  // each row's own fill_uniform.
   void fill_uniform(std::uint32_t first_number, std::span<double> out) const;
 };
 
-// Returns `chosen` different numbers from 0 to count - 1, all sets equally likely. Uses `chosen` numbers of the stream.
+// Returns `chosen` different numbers below `count`, all sets equally likely. Uses `chosen` numbers of the stream, from
+// `first` on.
 std::vector<int> draw_set(int count, int chosen, const RandomStream& stream, std::uint32_t first = 0);
 
 // Whether `holds_for` is true for all sets of `chosen` numbers from 0 to count - 1. If there are more than `most_sets`

@@ -33,12 +33,10 @@ constexpr std::array invisible = {
 
 unsigned code_unit(std::string_view text, std::size_t at) { return static_cast<unsigned char>(text[at]); }
 
-// Whether the byte continues a character instead of beginning one.
 bool continues_character(std::string_view text, std::size_t at) {
   return at < text.size() && (code_unit(text, at) & 0xc0) == 0x80;
 }
 
-// A decoded UTF-8 character.
 struct Utf8Character {
   std::size_t bytes = 0;  // 0: the text does not begin with a character
   std::uint32_t code = 0;
@@ -95,7 +93,7 @@ std::string encoding_by_zeros(std::string_view begin) {
   std::array<std::size_t, 4> zeros{};  // by index modulo 4
   const std::size_t looked_at = std::min(begin.size(), enough) / 4 * 4;
   for (std::size_t at = 0; at < looked_at; ++at) zeros[at % 4] += begin[at] == '\0' ? 1 : 0;
-  // Whether at least three quarters of the bytes at this place are zeros.
+  // Whether more than three quarters of the bytes whose index modulo 4 is `place` are zeros.
   const auto most = [&](std::size_t place) { return zeros[place] * 4 * 4 > looked_at * 3; };
   if (most(0) && most(1) && most(2) && most(3)) return "full of zero bytes, as after a crash";
   if (most(1) && most(3)) return most(2) ? in_encoding("UTF-32", "LE") : in_encoding("UTF-16", "LE");
@@ -205,7 +203,7 @@ std::string SamePlace::operator()(double value, bool with_sign) const {
   if (!std::isfinite(value)) return fixed(value, 0, with_sign);
   const double size = std::abs(value);
   if (!is_plain_ && last_place_ >= -most_decimals && size >= least_plain && size < first_scientific)
-    return fixed(value, std::max(-last_place_, 0), with_sign);  // a small deviation of a large mean
+    return fixed(value, std::max(-last_place_, 0), with_sign);  // for example a small deviation of a large mean
   return scientific(value, std::clamp(place_of(value) - last_place_, 0, most_decimals), with_sign);
 }
 
@@ -226,8 +224,7 @@ void Output::write(std::string_view text) {
 }
 
 void guard_standard_streams() {
-  // open() takes the lowest free descriptor, which is the closed stream's. Opens for reading only, so that writing
-  // remains an error.
+  // open() takes the lowest free descriptor, the closed stream's. It opens for reading only, so that writing fails.
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (fcntl(descriptor, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0) return;
   signal(SIGPIPE, SIG_IGN);

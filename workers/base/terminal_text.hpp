@@ -1,5 +1,4 @@
-// Formatting of text and numbers for terminals, tables, messages and Markdown pages, and output to the standard
-// streams.
+// Formats text and numbers for terminals, tables, messages and Markdown pages. Writes to the standard streams.
 #pragma once
 
 #include <atomic>
@@ -16,7 +15,7 @@ namespace syncopate {
 // look equal.
 std::string printable(std::string_view text);
 
-// The same for text of several lines. Does not escape line ends.
+// Like printable, but does not escape line ends.
 std::string printable_lines(std::string_view text);
 
 // Cuts text after `longest` bytes, so that it fits a line of a report, and appends " ..." if anything was cut.
@@ -36,22 +35,20 @@ std::string foreign_form(std::string_view begin);
 std::string shown_number(double value, int digits = 4);
 
 // Formats with a fixed number of decimals: 0.50. Formats like shown_number from 1e7 on, and if the decimals would show
-// fewer than two significant digits (0.0004 with two decimals). `with_sign`: positive numbers get a sign, too.
+// fewer than two significant digits (0.0004 with two decimals). With `with_sign`, positive numbers get a sign, too.
 std::string with_decimals(double value, int decimals, bool with_sign = false);
 
 // Formats a deviation from a reference value with its sign and a fixed number of decimals, however small: +0.03, -0.00.
 // Formats like shown_number from 1e7 on.
 std::string error_text(double value, int decimals = 2);
 
-// Formats numbers that are shown together (a mean, its deviation, the ends of its interval) with the same last decimal
-// place.
+// Formats numbers that are shown together (a mean, its deviation, its interval's ends) with one last decimal place.
 class SamePlace {
  public:
   // The last digit shown has the place value 10^last_place. `largest` is the largest magnitude among the numbers.
   SamePlace(double largest, int last_place);
 
-  // Shows two digits of `uncertainty` (a standard deviation or half an interval), or four digits of the mean if it is
-  // 0.
+  // Shows two digits of `uncertainty` (a standard deviation or half an interval). If that is 0, four digits of `mean`.
   static SamePlace of(double mean, double uncertainty);
 
   std::string operator()(double value, bool with_sign = false) const;
@@ -83,7 +80,7 @@ inline Output standard_output{1, "standard output"};
 inline Output standard_error{2, "standard error"};
 
 // Call it first in main. If a standard stream is closed, occupies its descriptor, so that no file opened later receives
-// the messages. If the reader of a pipe ends, the stream gets an error; the program does not end.
+// the messages. Later, writing to a pipe whose reader has ended is an error of the stream and does not end the program.
 void guard_standard_streams();
 
 // Returns `status`, or 1 instead of 0 if output was lost. Reports the loss on the other stream.

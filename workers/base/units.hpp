@@ -33,9 +33,9 @@ inline constexpr Time never = Time::max();
 constexpr double to_seconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-9; }
 constexpr double to_seconds(Time time) { return to_seconds(time.time_since_epoch()); }
 
-// Rounds to the nearest nanosecond. Longer durations than 146 years become longest_duration. It is half of the clock's
-// range, so that a time plus one duration does not overflow. Throws std::invalid_argument for NaN and for negative
-// values.
+// Rounds to the nearest nanosecond. Longer durations than longest_duration (146 years) become longest_duration. This is
+// half of the clock's range, so that a time plus one duration does not overflow. Throws std::invalid_argument for NaN
+// and for negative values.
 inline constexpr Duration longest_duration{Duration::max() / 2};
 inline Duration from_seconds(double seconds) {
   if (!(seconds >= 0)) throw std::invalid_argument("a duration must be at least 0 s, found " + std::to_string(seconds));
@@ -137,7 +137,6 @@ class ByRank {
   auto begin() const { return values_.begin(); }
   auto end() const { return values_.end(); }
 
-  // All values, in the order of the ranks.
   const std::vector<T>& values() const { return values_; }
 
  private:
@@ -148,7 +147,7 @@ class ByRank {
 class SourceLine {
  public:
   constexpr SourceLine() = default;
-  // Returns the line of the call. As a default argument it is the line of the call that omits the argument.
+  // Returns the line of the call. If `current()` is a default argument, that is the line that omits the argument.
   static constexpr SourceLine current(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
     return {file, line};
   }

@@ -28,7 +28,7 @@ std::vector<std::string> element_names(const TomlNode::Array& elements) {
   return names;
 }
 
-// The first name that each element has (label, algorithm or kind), without duplicates.
+// The name of each element, without duplicates: its label, or else its algorithm, or else its kind.
 std::vector<std::string> names_to_show(const TomlNode::Array& elements) {
   std::vector<std::string> names;
   for (const TomlNode& element : elements) {
@@ -170,7 +170,7 @@ const TomlNode* find(const TomlNode& root, const std::vector<std::string>& path)
 }
 
 Override parse_override(std::string_view text) {
-  if (const std::size_t valid = utf8_until(text); valid < text.size())  // could not be read back
+  if (const std::size_t valid = utf8_until(text); valid < text.size())  // a record of it could not be read back
     throw KeyPathFault(
         fmt::format("must be UTF-8, but its byte {} is 0x{:02x}", valid + 1, static_cast<unsigned char>(text[valid])));
   // The value starts at the first "=" outside quotes.
@@ -233,8 +233,7 @@ std::optional<std::string> nearest_name(std::string_view name, std::span<const s
   if (names.empty()) return {};
   const auto distance = [&](const std::string& known) { return edit_distance(name, known); };
   const std::string& nearest = *std::ranges::min_element(names, {}, distance);
-  // Two wrong letters of four count as a typo only if the first letter is right: "noon" for "none", but not "test" for
-  // "least".
+  // Two wrong letters of four are a typo only if the first is right: "noon" for "none", but not "test" for "least".
   const bool begins_alike = !name.empty() && !nearest.empty() && folded(name.front()) == folded(nearest.front());
   const std::size_t least_allowed = name.size() > 4 || begins_alike ? 2 : 1;
   const std::size_t allowed = std::max(least_allowed, std::max(name.size(), nearest.size()) / 3);
@@ -242,7 +241,7 @@ std::optional<std::string> nearest_name(std::string_view name, std::span<const s
   const auto has_piece = [&](const std::string& known) { return is_piece(name, known); };
   const auto whole = std::ranges::find_if(names, has_piece);
   if (whole == names.end() || std::ranges::count_if(names, has_piece) != 1) return {};
-  // "dir" for "directory", but not "throughput" for "first_formula_over_throughput".
+  // Accepts "dir" for "directory", but not "throughput" for "first_formula_over_throughput".
   const bool begins_so = folded(*whole).starts_with(folded(name));
   return begins_so || 2 * name.size() >= whole->size() ? std::optional(*whole) : std::nullopt;
 }

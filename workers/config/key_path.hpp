@@ -14,7 +14,7 @@
 
 namespace syncopate {
 
-// Thrown for a key that cannot be followed. what() says what it must be.
+// Thrown if a key cannot be parsed or leads to nothing. what() says what is required.
 struct KeyPathFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -30,12 +30,10 @@ std::size_t element_index(const TomlNode& array, const std::string& part);
 // Sets or replaces the value at the path and creates missing tables on the way. Throws KeyPathFault.
 void assign(TomlNode& root, const std::vector<std::string>& path, const SourcePlace& place, TomlNode value);
 
-// Removes the value at the path, which is a member of a table or an element of a list. Throws KeyPathFault if it does
-// not exist.
+// Removes the member of a table or element of a list at the path. Throws KeyPathFault if it does not exist.
 void remove(TomlNode& root, const std::vector<std::string>& path);
 
-// Returns the value at the path; null if it does not exist. Throws KeyPathFault if an element of a list on the way does
-// not exist.
+// Returns the value at the path, or null. Throws KeyPathFault if an element of a list on the way does not exist.
 const TomlNode* find(const TomlNode& root, const std::vector<std::string>& path);
 
 // Parses "key=value" from the command line. A value that is not TOML becomes a string. Throws KeyPathFault if "=" is
@@ -52,20 +50,20 @@ Override parse_override(std::string_view text);
 // (optimal string alignment). Ignores case and treats - like _.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-// Returns the name that the user probably meant: the first of those in `names` with the smallest edit distance to
-// `name`. The distance must be less than the length of `name`, and at most a third of the longer name's length or at
-// most 2. (At most 1 instead of 2 if `name` has up to four letters and another first letter.) If no name is near
-// enough, returns the only one that contains `name` from the beginning of a word on, if it begins with `name` or `name`
-// has at least half its length.
+// Returns the name that the user probably meant: the one in `names` with the smallest edit distance to `name` (the
+// first of several). The distance must be less than the length of `name`, and at most a third of the longer name's
+// length or at most 2. (At most 1 instead of 2 if `name` has up to four letters and the two first letters differ.) If
+// no name is near enough, returns the only one that contains `name` from the beginning of a word on, provided that it
+// begins with `name` or is at most twice as long as `name`.
 std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> names);
 
-// `; did you mean "..."?` or nothing.
+// Returns `; did you mean "..."?` with the nearest name, or an empty string if no name is near.
 std::string suggestion(std::string_view name, std::span<const std::string> names);
 
-// The valid names, for a message "<before>must be one of <list><after>" about the wrong name `name`. A short list
-// contains all names and is followed by the nearest one. Before a long list the nearest name comes first, so that it is
-// not overlooked. A long list contains the five nearest names, beginning with those that contain `name`, and the number
-// of the others. It contains all names if none is near. `quote` encloses each name.
+// The valid names, for a message "<before>must be one of <list><after>" about the wrong name `name`. If all names take
+// at most 120 characters, or none is near, `list` contains all names, and a nearest one stands in `after`. If not, the
+// nearest one stands in `before`, where nobody overlooks it, and `list` contains five names and the number of the
+// others. The five are the nearest ones, beginning with those that contain `name`. `quote` encloses each name.
 struct NamesToChoose {
   std::string before;  // `did you mean "..."? ` or nothing
   std::string list;

@@ -174,13 +174,12 @@ const SourcePlace& command_line() {
   return place;
 }
 
-// Returns the swept values if the value has several parts separated by commas or is a range; nullopt for a single
-// value.
+// Returns the swept values if `change` is a range or has several parts between commas; nullopt for a single value.
 std::optional<TomlNode> swept_values(const Override& change) {
   const auto has = [&change](const char* key) { return change.value.find(key) != nullptr; };
   if (change.value.is_table() && has("from") && has("to") && (has("step") || has("factor"))) return change.value;
   const auto* text = std::get_if<std::string>(&change.value.value);
-  const bool is_in_quotes = change.value.place.source == command_line_source;  // it was parsed as TOML, so it is quoted
+  const bool is_in_quotes = change.value.place.source == command_line_source;  // parsed as TOML, so it was quoted
   if (!text || is_in_quotes) return {};
   const std::vector<std::string_view> parts = parts_of(*text);
   if (parts.size() < 2) return {};

@@ -25,8 +25,8 @@ struct Patch {
   std::string key{};                // as written
 };
 
-// Applies a patch. Every part of the value gets the patch's origin, so that messages about faults name it. Throws
-// KeyPathFault.
+// Applies a patch. Every part of the value gets the patch's origin, so that messages about faults name the origin.
+// Throws KeyPathFault.
 void apply(TomlNode& document, const Patch& patch);
 
 // Applies all patches in order. Reports a fault at a patch's place if it cannot be applied.
@@ -37,22 +37,20 @@ void apply(TomlNode& document, std::span<const Patch> all, FaultList& faults);
 // Each key replaces one key of the document, with two exceptions. A table that names another kind, optimizer, schedule,
 // rule or form replaces the whole table. A length in epochs (or steps, or a share) also removes the same length in
 // other units.
-// `remove = ["a.b"]` removes keys; `label` is ignored. Faults call the table `name`. `origin` becomes the patches'
-// origin.
+// `remove = ["a.b"]` removes keys; `label` is ignored. Messages about faults call the table `name`. Patches get
+// `origin`.
 std::vector<Patch> patches_of(const TomlNode& document, const TomlNode& table, const std::string& name,
                               const std::string& origin, FaultList& faults);
 
-// Returns the table with its keys replaced by those of `own`, with the same exceptions. Here dots in keys have no
-// meaning and `remove` is not supported, because the difference of two tables could not express them. Faults call `own`
-// `name`.
+// Returns the table with its keys replaced by those of `own`, with the exceptions of patches_of. Dots in keys and
+// `remove` mean nothing here, because difference() could not express them. Messages about faults call `own` by `name`.
 TomlNode with_keys_of(TomlNode table, const TomlNode& own, const std::string& name, FaultList& faults);
 
 // The inverse of with_keys_of: returns the keys that turn `from` into `to`, both of which are complete tables.
 TomlNode difference(const TomlNode& from, const TomlNode& to);
 
-// Parses a change on the command line. key=value sets a key; a value that is not TOML becomes a string. key=a,b,c and
-// key={ from, to, ... } add to [sweep], except that `seeds` is set to the list. ~key removes a key. Throws
-// KeyPathFault.
+// Parses a change on the command line. key=value sets a key (to a string if the value is not TOML), ~key removes one.
+// key=a,b,c and key={ from, to, ... } add to [sweep], but seeds=a,b,c sets `seeds`. Throws KeyPathFault.
 Patch parse_patch(const std::string& change);
 
 // Applies changes from the command line, in order. Reports a fault for each that cannot be applied.
@@ -61,7 +59,7 @@ void apply_command_line(TomlNode& document, std::span<const std::string> changes
 // Replaces names of list elements in the path by their numbers, as far as the path exists.
 Path with_numbers(const TomlNode& document, Path path);
 
-// Returns the value at the path; null if it, or an element on the way to it, does not exist.
+// Returns the value at the path; null if the value or an element on the way to it does not exist.
 const TomlNode* found_at(const TomlNode& document, const Path& path);
 
 // Whether `path` equals `beginning` or leads into it.
@@ -71,8 +69,8 @@ bool begins_with(const Path& path, const Path& beginning);
 bool is_set_by_command_line(const TomlNode& document, const Path& path);
 
 // If `own` names another optimizer, schedule, kind, rule or form than `common`, the other keys of `common` do not apply
-// to it. Returns the key that names it: "name", "schedule", "kind", "rule", "algorithm" or "form". Returns an empty
-// string if `own` names no other.
+// to `own`. Returns the key that differs, "name", "schedule", "kind", "rule", "algorithm" or "form"; empty if none
+// differs.
 std::string deciding_key(const TomlNode& common, const TomlNode& own);
 
 // Whether a table in [sweep] is a range, such as { from = 8, to = 2048, factor = 2 }, and not a table of swept keys.

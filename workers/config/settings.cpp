@@ -15,8 +15,8 @@ namespace syncopate {
 
 namespace fs = std::filesystem;
 
-// One reading of an empty document, which lists a reader's keys: holds given answers and records the questions asked. A
-// question is which word a choice has, or whether a key is written.
+// The questions that a reader asks an empty document, from which its keys are listed. A question is which word a choice
+// has, or whether a key is written. Holds the answers to some questions and records all that were asked.
 class Exploration {
  public:
   struct Question {
@@ -40,7 +40,7 @@ class Exploration {
   const std::vector<Question>& asked() const { return asked_; }
 
  private:
-  std::map<std::string, std::string> given_;  // by key
+  std::map<std::string, std::string> given_;  // by Question::key
   std::vector<Question> asked_;
 };
 
@@ -60,7 +60,6 @@ std::string what_is_wrong(const std::string& text) {
   return unknown == text.npos || value > unknown ? text : text.substr(0, value) + text.substr(unknown);
 }
 
-// A value as text, short enough for one line of a report.
 std::string found_text(const TomlNode& node) {
   if (node.is_table()) return "a table";
   if (node.is_array_of_tables()) return "an array of tables";
@@ -71,7 +70,7 @@ std::string listed(const std::vector<std::string>& names) {
   return names.empty() ? "absent, because this table has no keys" : fmt::format("one of {}", fmt::join(names, ", "));
 }
 
-// Text that follows a key that is not written: its default.
+// The default of a key that is not written, as the text that follows the key.
 std::string default_text(const std::optional<TomlNode>& value) {
   return value ? fmt::format(" = {} (the default)", inline_toml(*value)) : "";
 }
@@ -118,7 +117,6 @@ std::string integer_text(const Stated<std::int64_t>& low, const Stated<std::int6
   return low.value > limits::min() ? fmt::format("an integer of at least {}", shown(low)) : "an integer";
 }
 
-// The value of a default.
 template <typename Value>
 std::optional<Value> value_of(const std::optional<Stated<Value>>& stated) {
   return stated ? std::optional(stated->value) : std::nullopt;
@@ -206,7 +204,7 @@ std::string FaultList::report() const {
 
 // A table that is being read: what is written in it, the requested keys, and the values found.
 struct Settings::Node {
-  // A requested key. It is a value (the default if not written), a sub-table, an array of tables, or only known.
+  // A requested key: a value (maybe the default), a sub-table (one child), an array of tables, or only a known key.
   struct Entry {
     std::string key;
     std::optional<TomlNode> value{};
@@ -222,7 +220,7 @@ struct Settings::Node {
   SourcePlace place{};                // place of the table's header, or of the nearest existing table above
   std::string path{};                 // "training.learning_rate", "methods.0"; empty for the root
   bool incomplete = false;            // a wrong choice has prevented keys of this table from being read
-  bool silent = false;                // the value is not a table; faults that follow from this are not reported
+  bool silent = false;                // the key has a value, not a table; faults that follow from this are not reported
   // Set if an empty document is explored to list the keys that a reader can read.
   Exploration* exploration = nullptr;
   std::vector<Entry> entries{};
@@ -267,15 +265,13 @@ struct Settings::Node {
     return node;
   }
 
-  // Where to look for a file or directory: in the folder of the experiment file, then, with `named` unchanged, in the
-  // working directory.
+  // Where a file or directory may be: `named` in the experiment file's folder, then `named` in the working directory.
   std::vector<fs::path> places_of(const fs::path& named) const {
     const fs::path beside = fs::path(source).parent_path() / named;  // an absolute name replaces the folder
     const bool is_one_place = fs::absolute(beside).lexically_normal() == fs::absolute(named).lexically_normal();
     return is_one_place ? std::vector{named} : std::vector{beside, named};
   }
 
-  // Reports "key = found; what".
   void report_at(const TomlNode& found, std::string_view key, const std::string& what) {
     faults->add(found.place, fmt::format("{} = {}; {}", full_key(key), found_text(found), what));
   }
@@ -325,7 +321,7 @@ struct Settings::Node {
     if (exploration) entry(key.name).description->kind = kind;
   }
 
-  // Ask the exploration whether a key is written, or for its word.
+  // These two functions ask the exploration: whether a key is written, and which word a choice has.
   bool explored_presence(std::string_view key) const {
     return exploration->ask({full_key(key) + "?", {absent, present}}) == 1;
   }
@@ -360,7 +356,7 @@ struct Settings::Node {
     return taken;
   }
 
-  // The same for a list; each wrong element is reported at its own place.
+  // Like read(), for a list; each wrong element is reported at its own place.
   template <typename Value, typename Convert>
   std::vector<Value> read_list(std::string_view key, const Convert& convert,
                                const std::optional<std::vector<Value>>& fallback, const std::string& element) {
@@ -612,7 +608,7 @@ void check_file(const std::string& file) {
   if (file.empty()) throw TomlSyntaxFault("the name of the experiment file is empty");
   std::error_code problem;
   const fs::file_status status = fs::status(file, problem);
-  if (!fs::exists(status)) return;  // opening it reports the reason
+  if (!fs::exists(status)) return;  // opening the file reports the reason
   const char* const found = fs::is_directory(status) ? "a directory" : "a device or a pipe";
   if (!fs::is_regular_file(status))
     throw TomlSyntaxFault(fmt::format("{}: is {}; must be an experiment file", file, found));
@@ -622,7 +618,6 @@ void check_file(const std::string& file) {
                                       most_bytes / 1'000'000));
 }
 
-// Text that names the second place of a search, for a message.
 std::string second_of(const std::vector<fs::path>& places) {
   return places.size() > 1 ? fmt::format(", nor {}", fs::absolute(places[1]).string()) : "";
 }
@@ -715,8 +710,8 @@ class Readings {
     }
   }
 
-  // Returns a Way for each reading that reads the key and whose parent does not. It contains the answers that lead to
-  // this reading, and those answers to the reading's own questions with which the key is still read. The second list
+  // Returns a Way for each reading that reads the key and whose parent does not. The Way contains the answers that lead
+  // to this reading, and those answers to the reading's own questions with which the key is still read. The second list
   // contains the Ways with the answer that the key itself is written.
   std::pair<std::vector<Way>, std::vector<Way>> ways_to(std::size_t key) const {
     std::vector<Way> always, where_written;

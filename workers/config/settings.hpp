@@ -30,14 +30,13 @@
 
 namespace syncopate {
 
-// The faults of a configuration.
 class FaultList {
  public:
   // Adds a fault, unless the same one is listed at the same place. The whole command line counts as one place.
   void add(const SourcePlace& place, std::string text);
   void add(const FaultList& others);
-  // Adds the other faults and replaces `prefix` at the beginning of keys by `name`. Leaves out faults that are already
-  // listed, and faults of keys for which a fault is listed under another name.
+  // Adds the faults of `others`, whose keys get `name` in place of `prefix` at their beginning. Leaves out faults that
+  // are already listed, and faults of keys for which a fault is listed under another name.
   void add(const FaultList& others, const std::string& prefix, const std::string& name);
 
   // Appends reason(text) to each fault's text.
@@ -73,10 +72,9 @@ struct Key {
   std::string_view name;
   std::string_view sentence{};  // its meaning, on one line
   std::string_view unit{};      // "s", "bytes", ...; empty: a plain number
-  std::string_view left_out{};  // for an optional key without a default: what omitting it means
+  std::string_view left_out{};  // for an optional key without a default: the meaning of leaving it out
 };
 
-// The interval in which a number must be.
 struct Range {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
@@ -94,7 +92,7 @@ struct Range {
 template <typename Value>
 struct Stated {
   template <std::convertible_to<Value> From>
-  Stated(From&& value, std::string_view words = {})  // NOLINT: implicit, because most are plain values
+  Stated(From&& value, std::string_view words = {})  // NOLINT: implicit, because most values are plain
       : value(static_cast<Value>(std::forward<From>(value))), words(words) {}
 
   Value value;
@@ -127,7 +125,7 @@ class SettingsDocument;  // the parsed file, its faults, and the record of what 
 
 class Settings {
  public:
-  // Each function returns the key's value. Keys without a fallback are required. A number without an upper bound can be
+  // Each function returns the key's value. A key without a fallback is required. Numbers without upper bound can be
   // `inf`.
   double number(const Key& key, Range range, const std::optional<Stated<double>>& fallback = {});
   std::int64_t integer(const Key& key, const Stated<std::int64_t>& low, const Stated<std::int64_t>& high,
@@ -159,10 +157,10 @@ class Settings {
 
   // Returns the path of an existing file, which is looked up first in the experiment file's folder, then in the working
   // directory. The resolved configuration contains the absolute path. Empty after a fault.
-  // `names`: what could be written instead of a path; a fault suggests the nearest of them.
+  // `names` are the words that could be written instead of a path; a fault suggests the nearest of them.
   std::filesystem::path file(const Key& key, std::span<const std::string> names = {});
-  // The same for a directory. If the path exists but is not a directory, returns it nevertheless; the caller must
-  // reject it. Empty if nothing exists at the path.
+  // Like `file`, but for a directory. If the path exists but is not a directory, returns it nevertheless; the caller
+  // must reject it. Empty if nothing exists at the path.
   std::filesystem::path directory(const Key& key);
 
   // Returns the written keys in their order, for tables whose keys are names chosen by the user.
@@ -182,15 +180,13 @@ class Settings {
   // Returns the value if it is a string, for keys that accept a number or a word.
   std::optional<std::string> word(std::string_view key) const;
 
-  // Removes a value that was read from the resolved configuration. For defaults that have no effect unless they are
-  // written.
+  // Leaves a read value out of the resolved configuration, for defaults that have no effect unless they are written.
   void leave_out(std::string_view key);
 
-  // Removes a table that was read from the resolved configuration, unless the file contains it.
+  // Leaves a read table out of the resolved configuration, unless the file contains it.
   void leave_out_unwritten_table(std::string_view key);
 
-  // Returns a sub-table. An absent sub-table is read like an empty one: defaults apply, and missing required keys are
-  // faults.
+  // Returns a sub-table. An absent one is read like an empty one: defaults apply, missing required keys are faults.
   Settings section(const Key& key);
   // Returns the tables of an array of tables; an empty list if it is absent.
   std::vector<Settings> sections(const Key& key);
@@ -200,15 +196,14 @@ class Settings {
   void keep_as_written(const Key& key);
 
   // Reports a fault that concerns several keys or that the reading functions cannot detect: "<place>: <key> = <found>;
-  // <message>". The place is the key's, or the table's if the key is absent. An empty key reports a fault of the whole
-  // table.
+  // <message>". The place is the key's, or the table's if the key is absent. An empty key means the whole table.
   void fault(std::string_view key, std::string_view message);
 
   // Returns "<place>: <key> = <found>", the beginning of a fault's message, for faults that are found later.
   std::string written(std::string_view key) const;
 
-  // The number of faults so far in the whole document. If it has grown while you read some values, skip further checks
-  // of these values, because they would report consequences of the same fault.
+  // The number of faults so far in the whole document. If the number has grown while you read some values, skip further
+  // checks of these, which would report consequences of the same fault.
   std::size_t faults_so_far() const;
 
  private:
@@ -275,7 +270,7 @@ struct KeyDescription {
   std::string takes;                      // "a number above 0", "one of ..."
   std::string unit{};                     // empty for plain numbers and for other types
   std::optional<std::string> fallback{};  // the default as TOML, or in words
-  std::string left_out{};                 // what omitting the key means, if it has no default
+  std::string left_out{};                 // meaning of an omitted key that has no default
   bool required = false;                  // false and no default: the key is optional
   std::vector<std::pair<std::string, std::string>> words{};  // words of a choice, with their sentences if they have any
   std::string sentence{};
@@ -291,8 +286,8 @@ struct KeyDescription {
 // Returns all keys that the function `read` can read, in reading order; keys with conditions come after keys without.
 // Runs `read` many times on an empty document. Each word of each choice is tried once, and each question whether a key
 // is written is answered once with yes; all other answers are the defaults. Therefore a key is not found if it needs
-// non-default answers to two questions that do not depend on each other. Answers in `fixed` are always given and do not
-// become conditions.
+// non-default answers to two questions that do not depend on each other. Answers in `fixed` are always given; they are
+// no conditions.
 std::vector<KeyDescription> describe(const std::function<void(Settings&)>& read,
                                      const std::map<std::string, std::string>& fixed = {});
 
@@ -306,8 +301,7 @@ class Exploration;
 class SettingsDocument {
  public:
   explicit SettingsDocument(TomlNode root);
-  // An empty document. The exploration answers the questions of the reader: which word a choice has, and which keys are
-  // written.
+  // An empty document. The exploration says which word a choice has and which keys are written.
   explicit SettingsDocument(Exploration& exploration);
   ~SettingsDocument();
   SettingsDocument(const SettingsDocument&) = delete;
@@ -315,16 +309,15 @@ class SettingsDocument {
 
   Settings root();
 
-  const FaultList& faults() const { return faults_; }  // so far
+  const FaultList& faults() const { return faults_; }  // those found so far
 
   // Returns all faults, including unknown keys. Call it after everything has been read.
   const FaultList& check();
 
-  // Returns the values that were read, including defaults, as a document. Reading that document yields the same
-  // document.
+  // Returns the values that were read, with defaults, as a document. Reading that document yields the same document.
   TomlNode resolved() const;
 
-  // Returns all keys that the document can contain, except those that are tables here.
+  // Returns all keys that the document can contain, except those whose values in it are tables.
   std::vector<KnownKey> known_keys() const;
 
   // Returns the keys described while the document was explored, in reading order.

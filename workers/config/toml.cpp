@@ -1,6 +1,5 @@
-// Disables toml++'s assertions. Some texts that are not TOML violate them, although the code after them reports these
-// faults and their places. The distribution's library is built without assertions; with header-only toml++ they would
-// end the program.
+// Disables toml++'s assertions, which only header-only toml++ has. Some texts that are not TOML violate them and would
+// end the program, although the code after the assertions reports these faults and their places.
 #define TOML_ASSERT(expression) static_cast<void>(0)
 
 #include "workers/config/toml.hpp"
@@ -22,8 +21,7 @@ namespace {
 
 bool is_word(char c) { return std::string_view(" \t\r\n.=,[]{}#\"'").find(c) == std::string_view::npos; }
 
-// Returns the end of the string that begins at `begin`. Returns the text's end if the string is not closed, which the
-// parser reports.
+// Returns the end of the string that begins at `begin`; the text's end if it is not closed, which the parser reports.
 std::size_t end_of_string(std::string_view text, std::size_t begin) {
   const char quote = text[begin];
   const bool is_long = text.substr(begin).starts_with(quote == '"' ? R"(""")" : "'''");
@@ -124,7 +122,7 @@ class NestingScan {
   std::vector<Open> open_;
   int levels_ = 0;     // total of all open brackets
   int key_parts_ = 0;  // parts of the key before "=", in the innermost bracket
-  int parts_ = 0;      // parts of the key so far
+  int parts_ = 0;      // parts of the current key so far
   bool after_dot_ = false;
 };
 

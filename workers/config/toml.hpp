@@ -20,7 +20,7 @@ struct SourcePlace {
   std::string source;
   std::uint32_t line = 0;  // first line: 1; 0: unknown
   std::uint32_t column = 0;
-  std::string origin{};  // what set the value (patch.hpp), such as `variant "slow"`; empty: the file itself
+  std::string origin{};  // by which the value was set (patch.hpp): `variant "slow"`; empty: by the file itself
 
   std::string text() const;  // "file:line:column", "file" or "command line"
   auto operator<=>(const SourcePlace&) const = default;
@@ -53,8 +53,8 @@ struct TomlNode {
   TomlNode* find(std::string_view key);
   const TomlNode* find(std::string_view key) const;
 
-  void set(std::string key, SourcePlace key_place, TomlNode node);  // this is a table
-  void erase(std::string_view key);                                 // this is a table
+  void set(std::string key, SourcePlace key_place, TomlNode node);  // only for a table
+  void erase(std::string_view key);                                 // only for a table
 };
 
 struct TomlNode::Member {
@@ -70,10 +70,10 @@ struct TomlSyntaxFault : std::runtime_error {
       : std::runtime_error(at.text() + ": " + std::string(what)), place(at), problem(what) {}
 
   SourcePlace place{};    // if known
-  std::string problem{};  // what() without the place, if the place is known
+  std::string problem{};  // the text of what() without the place, if the place is known
 };
 
-// Parses a whole document. `source` is its name in places. Throws TomlSyntaxFault if it is not TOML, has more than
+// Parses a whole document. `source` is its name in SourcePlace. Throws TomlSyntaxFault if it is not TOML, has more than
 // most_levels levels, or has more values than fit into memory.
 TomlNode parse_toml(std::string_view text, const std::string& source);
 

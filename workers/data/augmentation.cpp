@@ -16,7 +16,7 @@ namespace syncopate {
 namespace {
 
 // Indices of the random numbers in a sample's stream. They do not depend on which changes are enabled. RandAugment's
-// numbers follow.
+// numbers begin at index `places`.
 enum Place : std::size_t { place_of_row, place_of_column, place_of_flip, place_of_angle, place_of_zoom, places = 8 };
 
 // A data set whose samples are those of another, except for the training samples of gradients.
@@ -118,7 +118,7 @@ class NoisyLabels : public ChangedDataset {
   double probability_;
 };
 
-constexpr double least_mixup = 1e-3;  // for smaller values, shares would be 0 or 1
+constexpr double least_mixup = 1e-3;  // a smaller alpha would give only shares of 0 and 1
 constexpr Range shares{.low = 0, .high = 1, .high_open = true};
 
 std::optional<RandAugment> read_randaugment(Settings& augmentation) {
@@ -142,7 +142,7 @@ std::optional<RandAugment> read_randaugment(Settings& augmentation) {
   return law;
 }
 
-// The first of the given keys that changes images.
+// The first key of [training.augmentation] that changes images.
 const char* key_that_changes_images(const Augmentation& augmentation) {
   if (augmentation.crop > 0) return "crop";
   if (augmentation.flip) return "flip";
@@ -183,7 +183,7 @@ std::vector<std::uint8_t> grey_of(const ByteImage& image) {
   return grey;
 }
 
-// Interpolates between `from` (factor 0) and `pixel` (factor 1). Truncates the fraction, like a conversion to bytes.
+// Interpolates between `from` (factor 0) and `pixel` (factor 1). Truncates the fraction, as Pillow does.
 std::uint8_t blended(int from, int pixel, float factor) {
   const float value = static_cast<float>(from) + factor * static_cast<float>(pixel - from);
   return static_cast<std::uint8_t>(std::clamp(value, 0.0f, 255.0f));
@@ -436,8 +436,8 @@ bool is_tone_factor(ImageOperation operation) {
   return operation == brightness || operation == colour || operation == contrast || operation == sharpness;
 }
 
-// The amount for a strength, given as a share of the maximum. Composer truncates integers; its factors of tones come
-// from composer_factor.
+// The amount for a strength; `share` is the strength divided by the maximum. Composer truncates to integers; its
+// factors of tones come from composer_factor.
 double amount_of(ImageOperation operation, bool is_torchvision, double share, double sign, const SampleShape& shape) {
   constexpr double most_of_size = 150.0 / 331.0, most_slope = 0.3, most_degrees = 30, most_factor = 0.9;
   const auto size = static_cast<double>(operation == translate_x ? shape.width : shape.height);

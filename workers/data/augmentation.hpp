@@ -1,6 +1,7 @@
 // Augmentation: changes training images at random at each visit. It works on bytes, before normalisation, so that areas
-// outside of an image are black and do not have the mean colour. The changes, in this order: a crop of the image in a
-// frame of zeros, a flip, a rotation with a zoom, RandAugment. Labels can be changed too, for any samples with classes.
+// outside of an image are black and do not have the mean colour. The changes are, in this order, a crop of the image in
+// a frame of zeros, a flip, a rotation with a zoom, and RandAugment. Labels can be changed too, for any samples with
+// classes.
 // Source:  crop and flip as for CIFAR in He et al. 2016, section 4.2; RandAugment's source is below. Label noise as in
 //          the reference code of Gu et al. 2023 (repository hmgxr128/Local-SGD): with probability p, a label becomes
 //          one of the other classes, all equally likely.
@@ -43,7 +44,7 @@ void warp(const ByteImage& image, const Warp& how, Resampling resampling);
 // RandAugment: applies a few operations to an image, which are drawn with replacement.
 // Source: Cubuk et al. 2020, "RandAugment: practical automated data augmentation with a reduced search space", in the
 // two forms that published trainings use; their strengths are not comparable:
-//   torchvision  14 operations; the strength is one of 31 steps up to the operation's maximum, with a random sign;
+//   torchvision  14 operations; the strength is an integer from 0 to 30, where 30 is the maximum, with a random sign;
 //   composer     13 operations (without the identity); the strength of each is drawn uniformly from 0.1 to the given
 //                strength, where 10 is the maximum; tones become stronger or weaker equally often. Used by QSR's vision
 //                transformers.
@@ -65,8 +66,8 @@ enum class ImageOperation {
 };
 inline constexpr int image_operations = 14;
 
-// Applies an operation. `amount` is a slope, pixels, degrees, a factor, the remaining bits, or a threshold. The last
-// three operations do not use it.
+// Applies an operation. Depending on it, `amount` is a slope, pixels, degrees, a factor, the remaining bits, or a
+// threshold. The last three operations do not use it.
 void apply(ImageOperation operation, double amount, Resampling resampling, const ByteImage& image);
 
 struct RandAugment {

@@ -66,7 +66,7 @@ MaskedText mask(std::span<const std::int32_t> tokens, const DatasetSize& size, c
   std::vector<std::int32_t> candidates;
   for (std::size_t place = 0; place < tokens.size(); ++place)
     if (std::ranges::find(never, tokens[place]) == never.end()) candidates.push_back(static_cast<std::int32_t>(place));
-  // Rounds halves to even, as Python does in the source's code.
+  // Rounds halves to even, as BERT's Python code does.
   const auto share = static_cast<std::int64_t>(std::nearbyint(options.share * static_cast<double>(tokens.size())));
   const std::int64_t wanted = std::min(options.most, std::max<std::int64_t>(1, share));
   const auto count = static_cast<int>(std::min(wanted, std::ssize(candidates)));

@@ -13,8 +13,7 @@
 
 namespace syncopate {
 
-// The shape of one input. A vector has one channel and one row. A sequence has one row, as wide as the longest
-// sequence.
+// The shape of one input. A vector has one channel and row. A sequence has one row, as wide as the longest sequence.
 struct SampleShape {
   std::int64_t channels = 1;
   std::int64_t height = 1;
@@ -25,7 +24,6 @@ struct SampleShape {
   bool operator==(const SampleShape&) const = default;
 };
 
-// Special tokens.
 struct TokenMarks {
   std::int32_t mask = -1;                    // replaces tokens that a masked language model must predict; -1: none
   std::vector<std::int32_t> never_masked{};  // such as those at a sequence's ends
@@ -52,7 +50,7 @@ struct DatasetSize {
   SampleShape shape;
   std::int64_t classes = 0;
   std::int64_t targets = 0;          // numbers per sample if labels are numbers; 0: classes
-  std::int64_t token_classes = 0;    // classes of labels of tokens; 0: one label per sequence
+  std::int64_t token_classes = 0;    // number of classes if tokens have labels; 0: one label per sequence
   TokenMarks marks{};                // special tokens, if samples are tokens
   bool has_byte_images = false;      // samples are images of bytes
   std::int64_t validation = 0;       // samples held out of the training set; not part of `train`
@@ -74,7 +72,7 @@ class Dataset {
   virtual void gather(Split split, std::span<const std::uint32_t> samples, float* inputs,
                       std::int64_t* labels) const = 0;
 
-  // If size().targets > 0, labels are all 0, and this writes the numbers of these samples, (n, targets). Throws
+  // If size().targets > 0, labels are all 0, and gather_targets() writes the samples' numbers, (n, targets). Throws
   // std::logic_error for other data sets.
   virtual void gather_targets(Split /*split*/, std::span<const std::uint32_t> /*samples*/, float* /*targets*/) const {
     throw std::logic_error("samples have classes");
@@ -84,8 +82,8 @@ class Dataset {
   // if samples are numbers.
   virtual std::span<const std::int32_t> tokens(Split /*split*/, std::uint32_t /*sample*/) const { return {}; }
 
-  // If size().token_classes > 0, the samples' labels are all 0, and this returns one label per token, in [0,
-  // token_classes) or ignored_label.
+  // If size().token_classes > 0, the samples' labels are all 0, and token_labels() returns one label per token: in [0,
+  // token_classes), or ignored_label.
   virtual std::span<const std::int32_t> token_labels(Split /*split*/, std::uint32_t /*sample*/) const { return {}; }
 
   // Like gather(), for the training samples of a gradient, which may be augmented at random (augmentation.hpp).
@@ -102,8 +100,7 @@ struct PixelScale {
   float factor = 1;  // 1 / deviation
 };
 
-// Measures the scales, (channels,), over all `pixels`, (n, channels, height, width). A constant channel gets the factor
-// 1.
+// Measures scales (channels,) over `pixels` (n, channels, height, width). A constant channel gets the factor 1.
 std::vector<PixelScale> measured_scales(std::span<const std::uint8_t> pixels, const SampleShape& shape);
 
 // Normalises one sample, (channels, height, width), with scales (channels,).
@@ -118,8 +115,7 @@ struct Visits {
 
   std::size_t size() const { return samples.size(); }
 
-  // Returns the random stream for the i-th sample. The stream's `worker` is the sample's number, whose bits may exceed
-  // 2^31.
+  // Returns the i-th sample's stream. Its `worker` has the bits of the sample's number, which may be 2^31 or more.
   RandomStream stream(Purpose purpose, std::size_t i) const {
     return {.seed = seed, .purpose = purpose, .worker = Rank{static_cast<int>(samples[i])}, .step = epochs[i]};
   }
@@ -127,9 +123,9 @@ struct Visits {
 
 // Which tokens of a text a masked language model must predict, and what it sees in their place.
 // Source:  Devlin et al. 2019, "BERT", and its code: a share of a text's tokens is selected, at least one and at most
-//          `most`. The share is rounded and is of all tokens, even those at the ends, which are never selected. Of the
-//          selected tokens, 80 % are replaced by the mask, 10 % are unchanged, and 10 % become a random token of the
-//          vocabulary. That may be a special token or the same token.
+//          `most`. The share is rounded and is of all tokens, even those at the ends, which are never selected. A
+//          selected token becomes the mask (80 %), stays (10 %), or becomes a random token of the vocabulary (10 %),
+//          even a special token or the same one.
 // Shapes:  tokens (length,), in the order of the text.
 // Differs: no whole-word masking; no second draw if a text has fewer words than are to be selected.
 struct MaskingOptions {

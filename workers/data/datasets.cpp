@@ -498,7 +498,7 @@ void DigestCache::read() {
     if (seen.insert(paths[i]).second) newest.push_back(lines[i]);
   std::string text;
   for (auto line = newest.rbegin(); line != newest.rend(); ++line) text += *line;
-  replace_file(file_, text);  // may lose a line appended meanwhile; its digest is then computed again
+  replace_file(file_, text);  // may lose a line appended meanwhile; that digest is computed again
 }
 
 // Appends the line with a single write, so that processes that append at the same time do not mix their lines.

@@ -32,11 +32,10 @@ std::string content_of(const std::filesystem::path& file, std::uint64_t most_byt
 // Reads a file of a cache. Returns an empty text if it cannot be read; the cache then computes the contents again.
 std::string text_or_nothing(const std::filesystem::path& file);
 
-// Writes a temporary file and renames it, so that readers get either the old or the new contents. On failure the old
-// file stays.
+// Writes a temporary file and renames it, so that readers get old or new contents. On failure the old file stays.
 void replace_file(const std::filesystem::path& file, const std::string& text);
 
-// All that the operating system reports about a file without reading it.
+// The properties by which a changed file is recognised without reading it.
 struct FileState {
   std::uint64_t device = 0, inode = 0, bytes = 0;
   std::int64_t changed_ns = 0;   // mtime, which the owner can set
@@ -46,10 +45,10 @@ struct FileState {
 
 // A cache of digests of files that may be large. Results depend on a file's contents, but reading gigabytes at each
 // start would take longer than many runs. Therefore a digest is stored together with the file's FileState, and computed
-// again if that differs. Thread-safe; several processes may use the same cache file.
+// again if the state has changed. Thread-safe; several processes may use the same cache file.
 class DigestCache {
  public:
-  // Stores digests in `file`, or only in memory if that is empty. If `file` cannot be read or written, digests are
+  // Stores digests in `file`, or only in memory if `file` is empty. If `file` cannot be read or written, digests are
   // computed again.
   // `margin`: a digest is stored only if the file was last changed at least this long before it was read. (A later
   // change within the same tick of the file system's clock would not change its times.)
@@ -108,8 +107,7 @@ struct DatasetRow {
 };
 std::span<const DatasetRow> datasets();
 
-// Reads all tables [datasets.*], even those of data sets that are not chosen, and returns the planner of the chosen
-// one.
+// Reads all tables [datasets.*], even of data sets that are not chosen. Returns the planner of the chosen data set.
 DatasetPlanner read_datasets(Settings& root, const DatasetRow& chosen);
 
 // A generated data set. Each class is a Gaussian of unit deviation; the classes' centres are in random directions on a
@@ -130,7 +128,7 @@ std::shared_ptr<const Dataset> make_gaussian_mixture(const GaussianMixtureOption
 // x is (n, features), (n, height, width) or (n, channels, height, width), float32 or uint8. float32 is used unchanged;
 // uint8 is normalised to mean 0 and deviation 1 per channel over the training set. For tokens, x is (n, length), int32
 // or int64: numbers from 0 on, one sequence per row; padding at the end of rows is removed.
-//  y is (n,), uint8, int32 or int64: classes from 0 to the largest label in both splits. If x has numbers, y may be
+// y is (n,), uint8, int32 or int64: classes from 0 to the largest label in both splits. If x has numbers, y may be
 // float32, (n,) or (n, targets): numbers instead of classes. If x has tokens, y may be (n, length), int32 or int64: one
 // label per token, which may be ignored_label.
 inline constexpr std::int64_t largest_token = (1 << 24) - 1;
@@ -142,8 +140,8 @@ struct NpyTokens {
   std::vector<std::int64_t> never_masked{};
 };
 
-// Returns the size, for which it reads headers, labels and tokens. Throws DataFault with the file, what was found, and
-// what is required.
+// Returns the size, for which it reads headers, labels and tokens. Throws DataFault. The message names the file, the
+// fault, and the requirement.
 DatasetSize npy_dataset_size(const std::filesystem::path& directory, const NpyTokens& tokens = {});
 
 // Returns digest_of_files() of the four files. Throws DataFault.
@@ -157,8 +155,8 @@ std::shared_ptr<const Dataset> load_npy_dataset(const std::filesystem::path& dir
 struct ValidationOptions {
   std::int64_t samples = 0;              // less than the training set's size
   std::optional<std::int64_t> subset{};  // train on this many of the others; nullopt: on all
-  // Selects these samples, for all seeds of an experiment or for each seed (subset_by_seed). A larger subset contains
-  // each smaller one.
+  // Selects the validation samples and the subset, for all seeds of an experiment or for each seed (subset_by_seed). A
+  // larger subset contains each smaller one.
   std::uint64_t seed = 0;
 };
 

@@ -67,7 +67,6 @@ class ByteImageDataset : public Dataset {
 
 constexpr SampleShape shape{.channels = 3, .height = 32, .width = 32};
 
-// The layout of the records in a CIFAR file.
 struct Record {
   std::uint64_t label_bytes;
   std::uint64_t label_at;

@@ -23,7 +23,6 @@ struct ByteImage {
   }
 };
 
-// Labelled images with pixels stored as bytes.
 struct ByteImages {
   std::vector<std::uint8_t> pixels;  // (n, channels, height, width)
   std::vector<std::uint8_t> labels;  // (n,), each below the number of classes
@@ -75,8 +74,7 @@ struct IdxArray {
 // dimensions, each at least 1.
 std::vector<std::int64_t> read_idx_dimensions(const std::filesystem::path& file, int rank);
 
-// Reads the whole file. Throws DataFault also if it is shorter or longer than its dimensions say, or cannot be
-// decompressed.
+// Reads the whole file. Throws DataFault also if it does not decompress, or is not as long as its dimensions say.
 IdxArray read_idx(const std::filesystem::path& file, int rank);
 
 // Returns the size of a data set in four IDX files named like MNIST's (Fashion-MNIST, MNIST, KMNIST, ...):
@@ -84,16 +82,14 @@ IdxArray read_idx(const std::filesystem::path& file, int rank);
 // which must agree. Labels must be below `classes`. Throws DataFault for the first fault found.
 DatasetSize image_directory_size(const std::filesystem::path& directory, std::int64_t classes = 10);
 
-// Returns digest_of_files() of the four files as they are stored, so compressed files have a different digest. Throws
-// DataFault.
+// Returns digest_of_files() of the four files as stored, so compressed files have another digest. Throws DataFault.
 std::string image_directory_hash(const std::filesystem::path& directory);
 
 // Gathered pixels are (pixel - mean) / deviation. Both constants are measured over all pixels of the training set.
 // Throws DataFault.
 std::shared_ptr<const Dataset> load_image_directory(const std::filesystem::path& directory, std::int64_t classes = 10);
 
-// Returns found_directory() for fashion-mnist: in $SYNCOPATE_DATA, or in share/datasets. Throws DataFault if there is
-// none.
+// Returns found_directory() for fashion-mnist: in $SYNCOPATE_DATA or share/datasets. Throws DataFault if there is none.
 std::filesystem::path find_fashion_mnist();
 
 }  // namespace syncopate

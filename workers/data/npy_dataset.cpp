@@ -65,8 +65,7 @@ void check_finite(const path& file, const NpyArray& array, std::int64_t per_samp
   looked_at.insert(digest);
 }
 
-// Returns the number of targets per sample of a float32 array y, (n,) or (n, targets). Throws DataFault for other
-// shapes.
+// Returns the targets per sample of a float32 array y, (n,) or (n, targets). Throws DataFault for other shapes.
 std::int64_t targets_of(const path& file, const NpyArray& y) {
   const auto dimensions = y.shape().size();
   const std::int64_t targets = dimensions == 2 ? y.shape()[1] : 1;
@@ -158,8 +157,7 @@ TokenSequences rows_of(const path& file, const NpyArray& x, const RowLabels& lab
   return sequences;
 }
 
-// Returns the sequences of x, (n, length), without the padding at the end of rows. Throws DataFault for empty rows and
-// invalid tokens.
+// Returns the sequences of x, (n, length), without padding at ends. Throws DataFault for empty rows and invalid tokens.
 TokenSequences read_rows(const path& file, const NpyArray& x, const RowLabels& labels, std::int32_t padding) {
   return x.type() == "<i4" ? rows_of<std::int32_t>(file, x, labels, padding)
                            : rows_of<std::int64_t>(file, x, labels, padding);

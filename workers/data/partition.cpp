@@ -27,9 +27,9 @@ RandomStream stream_of(std::uint64_t seed, std::uint8_t stream, std::int64_t ste
   return {.seed = seed, .purpose = Purpose::data_partition, .stream = stream, .step = step};
 }
 
-// Returns the logarithm of a gamma variate of scale 1, by inversion. For a small variate x, P(alpha, x) is x^alpha /
-// Gamma(1 + alpha) up to a relative error of x. This formula also works if x itself is too small for a double, where
-// results of libraries differ.
+// Returns the logarithm of a gamma variate of scale 1, by inversion. For a small variate x, the distribution function
+// P(alpha, x) is x^alpha / Gamma(1 + alpha) up to a relative error of x. This formula also works if x itself is too
+// small for a double, where results of libraries differ.
 double log_gamma_variate(double alpha, double uniform) {
   constexpr double small = -25;
   const double log_if_small = (std::log(uniform) + std::lgamma(1 + alpha)) / alpha;
@@ -87,8 +87,8 @@ void divide_by_shards(const std::vector<Numbers>& classes, int shards, std::uint
 
 constexpr std::size_t most_bins = 8;
 
-// Returns the longest length in each bin. All samples of that length are in the bin, even if it then has more than its
-// share.
+// Returns the longest length in each bin. All samples of that length are in the bin, even if the bin then has more than
+// an eighth of the samples.
 std::vector<std::int32_t> bin_ends(std::vector<std::int32_t> lengths) {
   std::ranges::sort(lengths);
   std::vector<std::int32_t> ends;
@@ -99,7 +99,7 @@ std::vector<std::int32_t> bin_ends(std::vector<std::int32_t> lengths) {
   return ends;
 }
 
-// Valid until this thread's next call.
+// The result is valid until this thread's next call.
 std::span<const std::uint32_t> samples_of(const Sampler& sampler, const MicroBatch& micro_batch) {
   thread_local Numbers samples;
   samples.clear();

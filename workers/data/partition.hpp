@@ -1,7 +1,7 @@
 // How training data are grouped into micro-batches by the lengths of sequences, and how they are divided unequally
 // among workers for a whole run, as in comparisons for federated learning.
-// Source: by Dirichlet shares of each class, Yurochkin et al. 2019; by label, McMahan et al. 2017; by size, Li et al.
-//         2022 ("quantity skew").
+// Source: division by Dirichlet shares of each class: Yurochkin et al. 2019; by label: McMahan et al. 2017; by size: Li
+//         et al. 2022 ("quantity skew").
 #pragma once
 
 #include <cstdint>
@@ -44,8 +44,7 @@ struct PartitionOptions {
   int shards = 2;      // per worker; at least 1
 };
 
-// Returns the sample numbers of each worker, ascending. Every sample belongs to exactly one worker. `labels`: (n,), in
-// [0, classes).
+// Returns each worker's sample numbers, ascending. Every sample belongs to one worker. `labels`: (n,), in [0, classes).
 std::vector<std::vector<std::uint32_t>> divide(std::span<const std::int64_t> labels, std::int64_t classes, int workers,
                                                const PartitionOptions& options, std::uint64_t seed);
 
@@ -74,7 +73,7 @@ struct ComputedTokens {
 // Returns the lengths of all training samples, (n,). Throws DataFault if the samples are not sequences.
 std::vector<std::int32_t> training_lengths(const Dataset& dataset, const ComputedTokens& computed = {});
 
-// Returns the lengths in the sampler's micro-batches. `lengths`: of all training samples; must not be empty.
+// Returns the lengths in the sampler's micro-batches. `lengths` are those of all training samples, at least one.
 std::shared_ptr<const BatchLengths> sampled_lengths(std::shared_ptr<const Sampler> sampler,
                                                     std::shared_ptr<const std::vector<std::int32_t>> lengths);
 

@@ -177,7 +177,7 @@ Sampler::Order Sampler::order(Rank worker, std::int64_t epoch, std::size_t size)
   return drawn;
 }
 
-// Leaves `begins` empty if micro-batches have a fixed number of samples.
+// Leaves `begins` empty unless micro-batches are packed or bucketed.
 EpochBatches Sampler::draw_order(Rank worker, std::int64_t epoch, std::size_t size) const {
   RandomStream stream{.seed = options_.seed, .purpose = Purpose::data_order, .worker = worker, .step = epoch};
   std::vector<std::uint32_t> drawn = permutation(stream, size);

@@ -8,8 +8,8 @@
 // micro-batch are not used in that pass.
 //
 // If sequences are formed into micro-batches by their lengths, worker k takes micro-batches k, k + K, k + 2K, ... of
-// the epoch. All epochs have the number of whole steps of the first epoch. If packing gives an epoch fewer
-// micro-batches, it repeats its first micro-batches.
+// the epoch. All epochs have as many steps as the first epoch has whole steps. An epoch for which packing gives fewer
+// micro-batches repeats its first ones.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@
 
 namespace syncopate {
 
-// The lengths of the sequences in micro-batches. Their computation times may depend on them.
+// The lengths of the sequences in micro-batches, on which computation times may depend.
 class BatchLengths {
  public:
   virtual ~BatchLengths() = default;
@@ -38,7 +38,7 @@ class BatchLengths {
   // Whether workers have separate data and therefore different distributions of lengths.
   virtual bool differs_by_worker() const = 0;
 
-  // Lower bounds over all micro-batches: of the number of samples, and of their lengths.
+  // Lower bounds over all micro-batches, for the number of samples and for their lengths.
   virtual std::int64_t fewest_samples() const = 0;
   virtual std::int32_t shortest() const = 0;
 };
@@ -113,8 +113,8 @@ class Sampler {
     return {.worker = micro_batch.worker, .step = step_of(micro_batch), .index = micro_batch.index};
   }
 
-  // Writes the sample numbers of a micro-batch, (B,). For an index >= M it takes the next samples of the worker's
-  // shard, which starts again after its end. Not for packed micro-batches.
+  // Writes the sample numbers of a micro-batch, (B,). An index of M or more continues with the next samples of the
+  // worker's shard, which starts again after its end. Not for packed micro-batches.
   void sample_numbers(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const;
   // Appends the sample numbers of a micro-batch of any kind. Packed micro-batches have different numbers of samples.
   void append_samples(const MicroBatch& micro_batch, std::vector<std::uint32_t>& out) const;

@@ -57,7 +57,6 @@ constexpr bool is_letter(char c) {
 }
 constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-// Splits a line into label and text.
 std::pair<std::string_view, std::string_view> parts_of(std::string_view line, const std::string& place) {
   const auto tab = line.find('\t');
   if (tab == line.npos || tab == 0)

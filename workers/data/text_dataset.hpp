@@ -23,7 +23,7 @@ namespace syncopate {
 
 struct LabelledText {
   std::string text;
-  std::int32_t label = 0;  // category; below their number
+  std::int32_t label = 0;  // less than the number of categories
 };
 
 struct Corpus {
@@ -37,9 +37,9 @@ struct Corpus {
 // texts is in the test set.
 Split split_of(std::string_view text, double test_share);
 
-// Reads the user's own text: a UTF-8 file with one sequence per line. If `labelled`, a label and a tab precede it.
-// Labels are numbered in the order of their bytes. Lines without words are left out, and counted if they are not empty.
-// Throws DataFault.
+// Reads the user's own text: a UTF-8 file with one sequence per line. If `labelled`, a label and a tab precede each
+// sequence. Labels are numbered in the order of their bytes. Lines without words are left out, and counted if they are
+// not empty. Throws DataFault.
 Corpus read_text_lines(const std::filesystem::path& file, bool labelled);
 
 // The first tokens of a vocabulary, which are not words.
@@ -53,7 +53,7 @@ enum class SpecialToken : std::int32_t {
 inline constexpr std::int32_t special_tokens = 5;
 constexpr std::int32_t token_of(SpecialToken token) { return static_cast<std::int32_t>(token); }
 
-// Hash of a map by words that can also be searched with string views.
+// The hash of ByWord, so that this map can also be searched with string views.
 struct WordHash {
   using is_transparent = void;
   std::size_t operator()(std::string_view word) const { return std::hash<std::string_view>()(word); }
@@ -118,7 +118,6 @@ DatasetSize text_dataset_size(const TextSource& source, const TextOptions& optio
 std::shared_ptr<const Dataset> load_text_dataset(const TextSource& source, const TextOptions& options,
                                                  const std::filesystem::path& path);
 
-// The sources that can be a data set.
 TextSource text_lines(bool labelled);  // from a file
 TextSource wordnet_glosses();          // from a directory
 
@@ -168,8 +167,8 @@ struct TextContents {
 // A cache of TextContents. Thread-safe; several processes may use the same directory.
 class VocabularyCache {
  public:
-  // Stores each entry in a file in `directory`, or only in memory if that is empty. If a file is faulty, its contents
-  // are built again.
+  // Stores each entry in a file in `directory`, or only in memory if `directory` is empty. If a file is faulty, its
+  // contents are built again.
   explicit VocabularyCache(std::filesystem::path directory) : directory_(std::move(directory)) {}
 
   // Returns the result of `build` for this name, calling it only if the result is not cached. The name consists of

@@ -136,8 +136,8 @@ CellPtr CheckpointLog::found(CellPtr cell) {
   const double now = static_cast<double>(number_of(cell));
   const double then = numbers_of(1, [&] { return std::vector<double>{now}; }).front();
   if (then == now) return cell;
-  // When the run was logged, tasks that are skipped now held the value. Values that programs hold now also existed
-  // then.
+  // The logged run found a value that only tasks held, and these are skipped now. The reverse cannot happen, because
+  // values that programs hold now also existed in the logged run.
   if (cell) throw ReplayMismatch("the replay finds a value that the logged run did not find");
   return made<Cell>(static_cast<std::uint64_t>(then));
 }

@@ -1,9 +1,8 @@
-// Checkpoint log: allows another process to resume a run that trains a model.
+// Checkpoint log: with it another process can resume an interrupted run that trains a model.
 //
 // The workers' programs cannot be saved, but they can be run again: they are deterministic, because virtual time does
 // not depend on the machine. A resumed run therefore replays the whole run without arithmetic (the executor skips its
-// tasks) up to the step that the other process had reached. It then restores all live values. Three things make the
-// replay exact:
+// tasks) up to the step of the checkpoint. It then restores all live values. Three things make the replay exact:
 // - Numbers that programs get from the arithmetic (a loss, a distance) are logged. The replay returns them in the same
 //   order.
 // - Every value that tasks compute (a Cell, a GradientSum) has a number, in the order in which the submitting thread
@@ -81,7 +80,7 @@ class CheckpointLog {
   CheckpointLog(const CheckpointLog&) = delete;
   CheckpointLog& operator=(const CheckpointLog&) = delete;
 
-  // While it exists, this thread's arithmetic is logged. A thread-local scope is used because many functions that
+  // While a Scope exists, this thread's arithmetic is logged. The log is thread-local, because many functions that
   // submit arithmetic do not know the run.
   class Scope {
    public:
@@ -92,7 +91,7 @@ class CheckpointLog {
   };
   static CheckpointLog* here() { return here_; }  // null: nothing is logged
 
-  // Suspends logging while it exists. For temporary values that are created at times which depend on this machine.
+  // Suspends logging while it exists, for temporary values that are created at times which depend on this machine.
   class Suspended {
    public:
     Suspended() : log_(std::exchange(here_, nullptr)) {}
@@ -110,7 +109,7 @@ class CheckpointLog {
   std::int64_t steps() const { return steps_; }  // optimizer steps taken by all models: the position
 
   // Call this before each step of a model. Calls `at_position` when the replay reaches its end, and `between_steps` at
-  // every step that is not replayed. Both may throw.
+  // every step that replay() has not skipped. Both may throw.
   void before_step();
   std::function<void()> at_position;
   std::function<void()> between_steps;
@@ -127,14 +126,14 @@ class CheckpointLog {
 
   CellPtr new_cell();
   std::shared_ptr<GradientSum> new_sum();
-  // Logs the result of a memo look-up (null: not found), which may depend on the progress of tasks. Returns the logged
-  // result in a replay.
+  // Logs the result of a memo look-up (null: not found), which may depend on the progress of tasks. In a replay,
+  // returns the logged result.
   CellPtr found(CellPtr cell);
 
   // The functions below write and read checkpoints. All submitted tasks must have run before values are written.
   void write_log(ByteSink& out) const { write_log(out, last_number_); }  // position and numbers
   void write_values(ByteSink& out) const { write_values(out, last_number_); }
-  // Call this at the beginning of the run: it is replayed from here on.
+  // Call this at the beginning of the run, which is then replayed.
   void replay(ByteSource& log);
   // Call this at the position. Throws ReplayMismatch if other values are alive than those in the checkpoint.
   void read_values(ByteSource& in);
@@ -196,9 +195,8 @@ std::shared_ptr<GradientSum> new_sum();
 // Returns a copy of the state that shares its values, for a task to hold.
 ModelStatePtr held_by_task(const ModelStatePtr& state);
 
-// Serialises or restores the state of an object. The object's `serialise(StateArchive&)` lists its members for both
-// directions. Bytes are written as they are in memory, so only the same build on the same kind of machine can read
-// them.
+// Serialises or restores an object, whose `serialise(StateArchive&)` lists its members for both directions. Bytes are
+// written as in memory, so only the same build on the same kind of machine can read them.
 class StateArchive;
 
 template <typename Value>

@@ -222,7 +222,7 @@ Evaluation mean_of(std::span<const Evaluation> evaluations) {
   return mean;
 }
 
-// The processes that have all the states divide the samples among them. If there are none, place() evaluates.
+// The processes that have all states divide the samples among them; if there are none, the processes of place() do.
 std::shared_ptr<Task> Training::evaluate(std::vector<ModelStatePtr> states,
                                          std::function<void(const Evaluation&)> done) {
   assert(objective_ && !states.empty());

@@ -17,11 +17,9 @@ namespace syncopate {
 
 namespace {
 
-// Enough tasks for every worker's next round of local steps, but few enough to keep lists of waiting micro-batches
-// short.
+// Enough for every worker's next round of local steps, few enough to keep lists of waiting micro-batches short.
 constexpr std::size_t most_outstanding = 2048;
-// A blocked submit() resumes at this number of outstanding tasks. Waking up after every task would cost more than a
-// small task does.
+// A blocked submit() resumes at this number of outstanding tasks, because waking up costs more than a small task.
 constexpr std::size_t enough_room = most_outstanding - 16;
 
 // A successor may run before the first ready task if at most this many tasks were submitted between them.
@@ -82,8 +80,7 @@ Executor::~Executor() {
   stop();
   ready_.insert(ready_.end(), elsewhere_.begin(), elsewhere_.end());
   elsewhere_.clear();
-  // A task holds the cell that it was to fill, and the cell holds its task, so neither would be freed. Breaks these
-  // cycles.
+  // A task holds the cell that it was to fill, and the cell holds its task. Breaks these cycles to free both.
   while (!ready_.empty()) {
     const auto task = std::move(ready_.back());
     ready_.pop_back();

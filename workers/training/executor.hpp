@@ -1,8 +1,8 @@
 // Runs tensor work on a pool of threads as soon as its inputs exist, while the simulation continues.
 //
 // One thread submits the tasks; prerequisites are submitted first. If the end of a task makes a successor ready, such
-// as the next local step, that runs next on the same thread, whose cache has its inputs. All other tasks run in the
-// order of submission. They also run before a successor that was submitted much later, so that few results wait in
+// as the next local step, the successor runs next on the same thread, whose cache has its inputs. All other ready tasks
+// run in the order of submission, and before a successor that was submitted much later, so that few results wait in
 // memory. Results never depend on the number of threads, because tasks are sequential and each sum is added up by one
 // task in a fixed order.
 #pragma once
@@ -24,7 +24,7 @@ namespace syncopate {
 class Task {
  public:
   explicit Task(std::function<void()> work) : work_(std::move(work)) {}
-  bool operator<(const Task& other) const { return number_ < other.number_; }  // was submitted earlier
+  bool operator<(const Task& other) const { return number_ < other.number_; }  // whether it was submitted earlier
 
  private:
   friend class Executor;
@@ -56,16 +56,14 @@ class Executor {
   // Makes the executor fail as if a task had thrown the exception. Any thread may call it.
   void fail(std::exception_ptr failure);
 
-  // Wait until the task (null: return immediately) or all submitted tasks are done. They rethrow exceptions as submit()
-  // does.
+  // Wait until the task or all submitted tasks are done; a null task is done. They rethrow exceptions as submit() does.
   void wait(const std::shared_ptr<Task>& task);
   void wait_all();
 
   int threads() const { return static_cast<int>(pool_.size()); }
 
  private:
-  // The condition that the submitting thread waits for: the end of `task` or, if it is null, at most `outstanding`
-  // unfinished tasks.
+  // The submitting thread waits for the end of `task` or, if it is null, for at most `outstanding` unfinished tasks.
   struct Awaited {
     const Task* task = nullptr;
     std::size_t outstanding = 0;

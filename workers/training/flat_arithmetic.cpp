@@ -38,8 +38,8 @@ void scale(float* values, float factor, std::size_t size) {
 
 namespace {
 
-// For two or three terms, as in averages with neighbours, the sum stays in registers. It starts from +0.0 like longer
-// sums, so that signs of zeros agree.
+// For two or three terms, as in gossip's averages with neighbours, the sum stays in registers. It starts from +0.0, as
+// the sums of more terms do, so that a zero has the same sign in both.
 SYNCOPATE_VECTOR_CLONES
 void write_sum_of_two(float* __restrict out, double u, const float* __restrict x, double v, const float* __restrict y,
                       std::size_t size) {
@@ -74,8 +74,7 @@ void write_weighted_sum(float* out, std::span<const WeightedVector> terms, std::
   }
 }
 
-// Uses sixteen partial sums on every processor, as many as the widest vector needs, so that all processors give the
-// same bits.
+// Uses sixteen partial sums on every processor, one per float of the widest vector, so that all give the same bits.
 SYNCOPATE_VECTOR_CLONES
 double sum_of_squares(const float* in, std::size_t size) {
   constexpr std::size_t lanes = 16;

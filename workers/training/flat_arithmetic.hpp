@@ -1,5 +1,4 @@
-// Element-wise arithmetic on flat vectors, compiled for each instruction set (vector_clones.hpp). `in` and `out` must
-// not overlap.
+// Element-wise arithmetic on vectors, compiled per instruction set (vector_clones.hpp). `in` must not overlap `out`.
 #pragma once
 
 #include <cstdlib>
@@ -19,8 +18,7 @@ void add_scaled(double* out, double factor, const float* in, std::size_t size);
 void add(float* out, const float* in, std::size_t size);
 void scale(float* values, float factor, std::size_t size);
 
-// Sets out to the sum of weight x in over the terms. Adds in the terms' order and in double precision, and rounds once
-// at the end.
+// Sets out to the sum of weight x in over the terms, in their order, in double precision, and rounded once at the end.
 struct WeightedVector {
   double weight;
   const float* in;

@@ -22,8 +22,8 @@
 
 namespace syncopate {
 
-// The layers whose gradients are complete when a deadline cuts a backward pass: elements [weights_from, weights()) and
-// [others_from, P) of the flat vector. The default is all layers.
+// The layers whose gradients are complete when a deadline cuts a backward pass: elements [weights_from,
+// Objective::weights()) and [others_from, P) of the flat vector. The default is all layers.
 //
 // The pass goes from the last tensor that the model uses to the first. Its time is assumed to be proportional to the
 // number of elements (an approximation, see Preempt::layer). The last tensors are at the ends of the two ranges of the
@@ -42,12 +42,10 @@ class BackwardOrder {
  public:
   explicit BackwardOrder(const Objective& objective);
 
-  // Returns the layers that are complete after the share `share` in [0, 1) of the backward pass's time; nullopt if no
-  // tensor is complete.
+  // Returns the layers complete after `share` in [0, 1) of the backward pass's time; nullopt if no tensor is complete.
   std::optional<PartialBackward> done_by(double share) const;
 
-  // The functions below are about tensors that are not empty, in the order of the flat vector: their number, the end of
-  // one of them, and whether one is among the given layers.
+  // The functions below number the tensors in the order of the flat vector, without empty ones.
   std::size_t tensors() const { return flat_.size(); }
   std::size_t end_of(std::size_t tensor) const { return flat_[tensor].offset + flat_[tensor].size; }
   bool is_done(std::size_t tensor, const PartialBackward& done) const {
@@ -65,7 +63,7 @@ class BackwardOrder {
   std::size_t parameters_;
 };
 
-// Keeps only these layers of a gradient. The other elements count as zero and have no segments.
+// Keeps only `layers` of a gradient. The other elements count as zero and have no segments.
 void leave_layers(std::vector<GradientSegment>& segments, const PartialBackward& layers, std::size_t weights);
 
 // A flat vector that a task, its producer, fills. Only tasks that run after the producer read it.
@@ -82,9 +80,10 @@ using CellPtr = std::shared_ptr<Cell>;
 CellPtr filled_cell(std::span<const float> values);
 inline std::shared_ptr<Task> producer(const CellPtr& cell) { return cell ? cell->producer : nullptr; }
 
-// For a moment's bias correction: with decay beta, the share left x beta^steps of the moment is still its initial zero.
+// The age of an optimizer's moment, for its bias correction: with decay beta, the share left x beta^steps of the moment
+// is still its initial zero.
 struct MomentAge {
-  Step steps{};     // steps since this share was `left`
+  Step steps{};     // steps since the share of the initial zero was `left`
   double left = 1;  // 1 for a moment that was zero, less for a mean of moments with unequal ages
   bool operator==(const MomentAge&) const = default;
 };
@@ -113,8 +112,7 @@ struct Slice {
   int count = 1;
   std::int64_t begin(std::int64_t size) const { return size * index / count; }
   std::int64_t end(std::int64_t size) const { return size * (index + 1) / count; }
-  // The slice's bytes on the network, if all parameters together have `parameters` bytes. Each parameter is in exactly
-  // one slice.
+  // The slice's bytes on the network, if all parameters have `parameters` bytes. Each parameter is in one slice.
   Bytes bytes_of(Bytes parameters) const {
     constexpr std::int64_t each = 4;
     return Bytes{each * (end(parameters.value() / each) - begin(parameters.value() / each))};
@@ -122,7 +120,6 @@ struct Slice {
   auto operator<=>(const Slice&) const = default;
 };
 
-// One term of a linear combination of states.
 struct WeightedState {
   double weight = 1;
   ModelStatePtr state{};
@@ -138,14 +135,13 @@ MomentAges ages_of(const ModelState& state);
 MomentAges age_of_mean(std::span<const MomentAges> ages, std::span<const double> weights,
                        std::span<const double> decays);
 
-// A sum with fixed terms. It comes from a collective or has still to be evaluated. Its holders share one evaluation
-// (gradient_sum.hpp).
+// A sum with fixed terms. Its holders share one evaluation, unless it comes from a collective (gradient_sum.hpp).
 struct GradientSum;
 
 class Gradient {
  public:
   struct Term {
-    ModelStatePtr at{};  // with micro_batches; null with `sum`
+    ModelStatePtr at{};  // the model of micro_batches; null with `sum`
     std::vector<MicroBatch> micro_batches{};
     std::shared_ptr<GradientSum> sum{};
     double scale = 1;  // 0: contributes only normalisation statistics
@@ -163,7 +159,7 @@ class Gradient {
     if (at) terms_.push_back({.at = at, .micro_batches = {micro_batch}});
   }
 
-  // The same for `count` micro-batches of a step, numbered from first.index. compute_time is their total.
+  // The promise of `count` micro-batches of a step, numbered from first.index; `compute_time` is their total.
   Gradient(const ModelStatePtr& at, const MicroBatch& first, int count, Duration compute_time);
 
   // The completed layers of a micro-batch that a deadline has cut (Preempt::layer). They do not count as a micro-batch.
@@ -229,7 +225,7 @@ class Gradient {
     compute_time_ = sum_or_longest(compute_time_, other.compute_time_);
     marks_ |= other.marks_;
   }
-  // A clock can represent 292 years, but the sum over many workers may exceed that.
+  // A Duration can represent 292 years, but the sum over many workers may exceed that.
   static Duration sum_or_longest(Duration a, Duration b) {
     Duration::rep sum_ns = 0;
     return __builtin_add_overflow(a.count(), b.count(), &sum_ns) ? Duration::max() : Duration{sum_ns};

@@ -14,7 +14,6 @@
 
 namespace syncopate {
 
-// A chunk's part of a pass that several sums share.
 class KeptOfPass {
  public:
   // Shared by all chunks of the pass. `gradients` is null until the pass has run.
@@ -63,8 +62,7 @@ ProcessSet places_of(const ModelState& model, DividedWork& divided) {
   return first;
 }
 
-// The process to whose workers all micro-batches of the sum belong; nullopt if they belong to several processes, or if
-// there are none.
+// The process to whose workers all the sum's micro-batches belong; nullopt if there are several processes or none.
 std::optional<int> only_process(const GradientSum& sum, const DividedWork& divided) {
   std::optional<int> only;
   for (const GradientSum::Chunk& chunk : sum.chunks)
@@ -85,8 +83,8 @@ int giver(const GradientSum::Chunk& chunk, const GradientSum& sum, const Divided
   return (sum.at.empty() ? places_of(chunk, divided) : sum.at).lowest();
 }
 
-// Layout of an exchanged sum: the parameters' gradient; if the sum is wide, the rest of its double-precision value;
-// statistics.
+// Layout of an exchanged sum in floats: the gradient; for a wide sum, the rest of the double-precision gradient; the
+// normalisation statistics.
 struct Layout {
   std::size_t parameters;
   std::size_t buffers;
@@ -102,7 +100,7 @@ FlatVector part_of(GradientSum& sum, const Layout& layout, const DividedWork& di
   for (GradientSum::Chunk& chunk : sum.chunks) {
     if (giver(chunk, sum, divided) != divided.self()) continue;
     part.chunks.push_back(chunk);
-    if (!sum.at.empty() || chunk.nested) continue;  // others read these chunks
+    if (!sum.at.empty() || chunk.nested) continue;  // these chunks may still be read
     chunk.result.segments.clear();
     chunk.result.buffers_sum.clear();
     chunk.kept = nullptr;
@@ -119,7 +117,6 @@ FlatVector part_of(GradientSum& sum, const Layout& layout, const DividedWork& di
   return values;
 }
 
-// Sums the parts in the order of the processes.
 FlatVector sum_of(const std::vector<Payload>& parts, const Layout& layout) {
   FlatVector values(layout.size());
   float* const out = values.data();
@@ -213,7 +210,7 @@ std::int64_t number_of_chunks(std::int64_t samples, std::int64_t chunk_samples) 
 }
 
 // The number of chunks of a group. If its workers belong to several processes, it is a multiple of their number, so
-// that each process gets equally many.
+// that each process gets equally many chunks.
 std::int64_t number_of_pieces(const Group& group, const Objective& objective, const DividedWork* divided) {
   const auto count = static_cast<std::int64_t>(group.micro_batches.size());
   const std::int64_t pieces = number_of_chunks(count * objective.samples_per_micro_batch(), objective.chunk_samples());
@@ -231,7 +228,7 @@ void cut_chunk(GradientSum::Chunk& chunk, const Objective& objective) {
   chunk.result.buffers_sum.clear();
 }
 
-// Adds factor x the elements of a partial gradient to `out`; if it is the first one, assigns them.
+// Adds factor x the elements of a partial gradient to `out`, or assigns them to `out` if `first` is true.
 template <typename Real>
 void add_partial(std::span<const GradientSegment> segments, double factor, std::size_t begin, std::span<Real> out,
                  bool first) {
@@ -292,8 +289,7 @@ void fill_block(const GradientSum& sum, double scale, std::size_t begin, std::sp
   if (first) std::fill(out.begin(), out.end(), Real{0});
 }
 
-// Calls `use(at, block)` block by block, where `block` contains the elements of the sum from begin + at on in double
-// precision.
+// Calls `use(at, block)` block by block. `block` has the elements of the sum from begin + at on, in double precision.
 template <typename Use>
 void for_wide_blocks(const GradientSum& sum, double scale, std::size_t begin, std::size_t size, const Use& use) {
   constexpr std::size_t block_size = 2048;  // fits into the first-level cache
@@ -305,8 +301,7 @@ void for_wide_blocks(const GradientSum& sum, double scale, std::size_t begin, st
   }
 }
 
-// The parameters at which the whole sum is evaluated; null if there are several models, or if nothing is left to
-// evaluate.
+// The parameters at which the whole sum is evaluated; null for several models, or if nothing is left to evaluate.
 const Cell* only_model(const GradientSum& sum) {
   if (sum.submitted || sum.chunks.empty()) return nullptr;
   const ModelStatePtr& at = sum.chunks.front().at;
@@ -330,8 +325,7 @@ std::unique_ptr<const GradientsApart> go_through(std::span<GradientSum::Chunk* c
                                      lists);
 }
 
-// A sum of weights that is below this share of the sum of their magnitudes counts as zero, because it is a rounding
-// error.
+// A sum of weights below this share of the sum of their magnitudes counts as zero, because it is a rounding error.
 constexpr double rounding = 0x1p-44;
 // Weights whose relative difference is below this count as equal.
 constexpr double agreement = 0x1p-30;
@@ -363,8 +357,7 @@ void unite_weights(std::span<Gradient::Term> terms) {
   }
 }
 
-// The number of micro-batches whose normalisation buffers are in the sum: the merged ones, and those in sums among
-// `terms`.
+// The number of micro-batches whose normalisation buffers are in the sum: the merged ones, and those in `terms`' sums.
 std::int64_t count_buffers(std::span<const Gradient::Term> terms, std::span<const Gradient::Term> merged) {
   auto count = std::ranges::count_if(merged, [](const Gradient::Term& term) { return term.layers.are_all(); });
   for (const Gradient::Term& term : terms)
@@ -678,8 +671,8 @@ DividedWork::DividedWork(ProcessGroup& group, Executor& executor, int workers)
 }
 
 int DividedWork::process_of(Rank worker) const {
-  // The inverse of blocks that begin at workers * p / processes. Ranks that name samples may exceed the number of
-  // workers.
+  // Inverts the rule that the workers of process p begin at rank workers_ * p / processes(). A rank that only names
+  // samples may be above the last worker's.
   const std::int64_t last = std::min(worker.value, workers_ - 1);
   return static_cast<int>(((last + 1) * processes() - 1) / workers_);
 }
@@ -688,7 +681,7 @@ std::vector<bool> DividedWork::dealt(std::size_t count, ProcessSet places) const
   std::vector<bool> are_here(count, false);
   if (!is_here(places)) return are_here;
   const auto among = static_cast<std::size_t>((places & all()).count(processes()));
-  const auto own = static_cast<std::size_t>(places.count(self()));  // this process's index among them
+  const auto own = static_cast<std::size_t>(places.count(self()));  // this process's index in `places`
   for (std::size_t i = own; i < count; i += among) are_here[i] = true;
   return are_here;
 }

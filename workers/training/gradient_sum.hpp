@@ -1,5 +1,4 @@
-// A sum of gradient promises whose evaluation is shared by all its holders, and the division of this work among
-// processes.
+// A sum of gradient promises, evaluated once for all its holders, and the division of this work among processes.
 #pragma once
 
 #include <algorithm>
@@ -34,9 +33,9 @@ namespace syncopate {
 //   collectives, are computed where their inputs are, without communication, or where they are needed.
 // - If all micro-batches of a sum belong to workers of one process, that process evaluates them. Otherwise, at a model
 //   that is everywhere, they are cut into the same chunks as in one process, which are divided evenly. A sum with parts
-//   at several processes is exchanged once: each process sends the sum of its parts, and all add these up in the order
-//   of the processes. Averages of models work in the same way.
-// - A value that another process needs is sent to it. Afterwards both processes have it.
+//   at several processes is exchanged once: each process sends the sum of its parts, and all add these sums up, ordered
+//   by process. Averages of models work in the same way.
+// - A value that another process needs is sent to that process. Afterwards both processes have it.
 //
 // A value that is everywhere has the same bits in all processes, because they compute it from equal bits with equal
 // instructions, or receive it. Compared with a run in one process, sums are grouped and therefore rounded differently.
@@ -59,19 +58,19 @@ class DividedWork {
 
   // The places of the participant for which work is being submitted.
   ProcessSet asker() const { return asker_; }
-  ProcessSet exchange_asker(ProcessSet places) { return std::exchange(asker_, places); }  // returns the previous one
+  ProcessSet exchange_asker(ProcessSet places) { return std::exchange(asker_, places); }  // returns the previous places
 
   // Each process in `from` sends a payload to all processes in `to`. A sender runs `give` after the prerequisites. A
   // receiver runs `take` with all payloads, in the order of the processes. Returns a task that ends after `take`; null
   // if this process does not receive.
   std::shared_ptr<Task> exchange(ProcessSet from, ProcessSet to, std::span<const std::shared_ptr<Task>> prerequisites,
                                  std::function<Payload()> give, std::function<void(std::vector<Payload>)> take);
-  // The same with numbers, which all processes receive.
+  // Like exchange(), with numbers, which all processes receive.
   using Numbers = std::vector<double>;
   std::shared_ptr<Task> exchange_numbers(ProcessSet from, std::span<const std::shared_ptr<Task>> prerequisites,
                                          std::function<Numbers()> give,
                                          std::function<void(const std::vector<Numbers>&)> take);
-  // The same, but runs `give` immediately on this thread and waits. Returns the numbers of all processes in `from`.
+  // Like exchange_numbers(), but runs `give` now, on this thread, and waits. Returns the numbers of all of `from`.
   std::vector<Numbers> exchanged_numbers(ProcessSet from, const std::function<Numbers()>& give);
 
   // Returns when the group no longer holds a payload of a task. Call it after all tasks have ended.
@@ -105,8 +104,8 @@ inline const float* floats(const Payload& payload) { return static_cast<const fl
 class KeptOfPass;
 
 struct GradientSum {
-  // A chunk: micro-batches that are evaluated together, as one large batch. Chunks are cut from the sorted list by
-  // fixed rules, so the order of summation depends only on the list.
+  // A chunk: micro-batches that are evaluated together, as one large batch. Chunks are cut from the sorted list of
+  // micro-batches by fixed rules, so the order of summation depends only on the list.
   struct Chunk {
     ModelStatePtr at{};  // null once its evaluation is submitted
     std::vector<MicroBatch> micro_batches{};
@@ -114,8 +113,8 @@ struct GradientSum {
     PartialBackward layers{};               // if some are missing, losses and buffers are ignored
     std::shared_ptr<GradientSum> nested{};  // another sum instead of micro-batches; multiplied by scale
     PartialGradient result{};
-    // The chunk's part of a pass that several sums share; its values are computed when first requested. Null: `result`
-    // has all values.
+    // The chunk's part of a forward and backward pass that several sums share; its values are computed when first
+    // requested. Null: `result` has all values.
     std::shared_ptr<const KeptOfPass> kept{};
     int evaluator = 0;  // the process that evaluates it, if several divide the work; set at submission
 
@@ -142,7 +141,7 @@ struct GradientSum {
   std::vector<Chunk> chunks;
   std::vector<MicroBatch> carried;           // micro-batches known to be in chunks that only have values
   std::vector<Factor> factors;               // consecutive ranges up to P; empty: all factors are 1
-  std::vector<std::shared_ptr<Task>> tasks;  // one per chunk once submitted
+  std::vector<std::shared_ptr<Task>> tasks;  // evaluate the chunks; set at submission
   bool submitted = false;
   // Set at submission: the processes that have all chunks and can read the sum. Empty: no process has all of them.
   ProcessSet at;
@@ -162,7 +161,7 @@ struct GradientSum {
 std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& objective, double& scale,
                                      const DividedWork* divided = nullptr);
 
-// Appends the micro-batches that are known to be in a sum, except those that contribute only statistics.
+// Appends the micro-batches known to be in a sum, except those that contribute only statistics or only some layers.
 void append_micro_batches(const GradientSum& sum, std::vector<MicroBatch>& out);
 void append_micro_batches(const Gradient& gradient, std::vector<MicroBatch>& out);
 
@@ -173,8 +172,7 @@ void evaluate_chunk(GradientSum::Chunk& chunk, const ModelStatePtr& at, const Ob
 // Keeps only `layers` of an evaluated sum, as if a deadline had cut its backward pass.
 void cut_sum(GradientSum& sum, const PartialBackward& layers, const Objective& objective);
 
-// Submits the evaluation of all chunks, unless it has already been submitted. Skips chunks that other processes
-// evaluate.
+// Submits the evaluation of all chunks, unless it is already submitted. Skips chunks that other processes evaluate.
 void submit_chunks(const std::shared_ptr<GradientSum>& sum, const std::shared_ptr<const Objective>& objective,
                    Executor& executor, DividedWork* divided = nullptr);
 
@@ -189,7 +187,7 @@ double norm_of(const GradientSum& sum, double scale, std::size_t begin, std::siz
 // torch.nn.utils.clip_grad_norm_.
 inline double clipping_factor(double norm, double most) { return std::min(1.0, most / (norm + 1e-6)); }
 
-// Returns the address of these elements if they are contiguous in memory; null if not.
+// Returns the address of `size` elements of scale x the sum from `begin` on; null if they are not contiguous in memory.
 const float* block_in_memory(const GradientSum& sum, double scale, std::size_t begin, std::size_t size);
 
 // Whether scale x the sum is a single chunk of a pass that several sums share. Only in that case call add_kept_of_pass,
@@ -225,8 +223,7 @@ struct ParameterRange {
   bool excluded = false;  // from weight decay
 };
 
-// Returns the ranges in ascending order, without gaps; none is empty. For a layer-wise optimizer each range is a
-// tensor.
+// Returns the ranges, ascending, without gaps, none of them empty. For a layer-wise optimizer each range is a tensor.
 std::vector<ParameterRange> ranges_of(const Objective& objective, const Optimizer& optimizer);
 
 // Whether a tensor's name contains one of these strings.

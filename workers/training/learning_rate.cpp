@@ -75,8 +75,8 @@ Step LearningRate::warmup() const {
   return options_.counter == Counter::optimizer && first_after == 1 ? Step{0} : Step{first_after};
 }
 
-// The operations are in the order of the formulas in the header. A synchronisation period (coefficient / eta)^p is
-// rounded down, so the last bit of eta can change it.
+// Computes in the order of the header's formulas, because even the last bit of the rate eta can change a
+// synchronisation period, which is (coefficient / eta)^p rounded down.
 double LearningRate::at(Step steps_done) const {
   const Step t = counted(steps_done);
   if (as_double(t) < warmup_) return start_ + as_double(t) * (options_.peak - start_) / warmup_;

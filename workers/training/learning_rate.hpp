@@ -5,7 +5,7 @@
 // Symbols: t steps done, W warm-up steps, C steps of the hold, T total steps, N = T - W - C,
 //          u = min(max(t - W - C, 0), N); `warmup_start` is `final`, unless it is given.
 //   warm-up (all):    warmup_start + t (peak - warmup_start) / W  for t < W; the first step runs at warmup_start
-//   hold:             peak  for C steps after the warm-up; for shapes that fall to `final`, and for exponential
+//   hold:             peak  for C steps after the warm-up, in shapes that fall to `final` and in exponential
 //   constant:         peak
 //   step:             peak x factor^(decay points already reached)
 //   exponential:      peak x factor^(max(t - W - C, 0) / D); its staircase rounds the exponent down
@@ -13,10 +13,10 @@
 //   polynomial:       final + (peak - final) ((N - u) / N)^power
 //   cosine:           final + (peak - final) (1 + cos(pi u / N)) / 2
 //   modified cosine:  the cosine at min(t, constant_from)
-//   cosine-step:      base^round(log_base(cosine)), halves to even; the warm-up goes to the unrounded peak
+//   cosine-step:      base^round(log_base(cosine)), halves rounded to even; the warm-up goes to the unrounded peak
 // Differs: published codes count t differently. Here t is the number of steps before this one, as in the papers;
 //          Counter selects the other definitions.
-// Checks:  golden values of the recipes; the formulas; periods of QSR over whole trainings.
+// Checks:  golden values of the sources' recipes; the formulas above; periods of QSR over whole trainings.
 #pragma once
 
 #include <optional>
@@ -64,7 +64,6 @@ class LearningRate {
   // Returns the rate of the step that follows `steps_done` (at least 0) completed steps. Shapes that fall to `final`
   // stay there from T on.
   double at(Step steps_done) const;
-  // The number of warm-up steps.
   Step warmup() const;
   const Options& options() const { return options_; }
 

@@ -27,7 +27,6 @@ bool all_equal(const auto& values) {
   return std::all_of(values.begin(), values.end(), [&](const auto& value) { return value == values.front(); });
 }
 
-// Scales the weights so that they sum to 1.
 template <typename Term>
 std::vector<Term> normalised(std::vector<Term> terms) {
   double total = 0;
@@ -96,8 +95,7 @@ std::vector<ModelStatePtr> Training::average(std::span<const ModelStatePtr> stat
   return result;
 }
 
-// The element-wise mean, summed in the order of the workers. Outside the slice, the values are those of the first
-// input.
+// The element-wise mean, summed in the order of the workers; outside the slice, the values of the first input.
 CellPtr Training::submit_mean(std::vector<CellPtr> inputs, std::size_t size, Slice slice) {
   ProcessSet places = places_of_any(inputs);
   if (divided_) places = divided_->normalised(places);

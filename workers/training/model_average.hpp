@@ -1,9 +1,9 @@
-// A moving average of the models that a method publishes. It is evaluated instead of them: a <- d a + (1 - d) theta.
+// A moving average of the published models theta, which is evaluated instead of them: a <- d a + (1 - d) theta.
 // Source:  Chen et al. 2016, Algorithms 2 and 4 (d = alpha; theta is the model before the update, so the average is one
 //          step late); TensorFlow, ExponentialMovingAverage (theta is the model after the update; with num_updates the
 //          decay of update n, counted from 0, is min(d, (1 + n) / (10 + n)), which is 0.9999 from n = 89,990 on).
 // Shapes:  parameters, average: (P,) flat float32; BatchNorm statistics are averaged the same way.
-// Cost:    one vector of P floats, one combination per publication; no time on either clock.
+// Cost:    one vector of P floats, one combination per publication; no time on the virtual or the real clock.
 // Differs: it averages published models, not the model after each local step. Chen et al.'s average is late by one
 //          update. If models are published once per round of many updates, it would be late by a whole round, and the
 //          last model would never count; such methods must use the model after the update. The average starts at the
@@ -41,8 +41,7 @@ class MovingAverage {
   MovingAverage(const MovingAverageOptions& options, ModelStatePtr initial)
       : options_(options), average_(std::move(initial)), last_(average_) {}
 
-  // Adds the published model (before_update: the one published before it) and returns the average. Null in time-only
-  // runs.
+  // Adds the published model or, with before_update, the one before it. Returns the average; null in time-only runs.
   ModelStatePtr update(const ModelStatePtr& published, Training& training);
 
  private:
@@ -52,8 +51,8 @@ class MovingAverage {
   std::int64_t updates_ = 0;
 };
 
-// Reads the table `average`; nullopt if it is absent. `publishes_rounds`: the method publishes a model once per round
-// of many updates, so `of` must be "after-update".
+// Reads the table `average`; nullopt if it is absent. `publishes_rounds` says that the method publishes a model once
+// per round of many updates; `of` must then be "after-update".
 std::optional<MovingAverageOptions> read_moving_average(Settings& settings, bool publishes_rounds);
 
 // The norm-preserving mean of differences between models: a vector in the mean direction of the differences, with their
@@ -63,7 +62,7 @@ std::optional<MovingAverageOptions> read_moving_average(Settings& settings, bool
 //
 // Source:  descriptions of Decoupled DiLoCo (Douillard et al. 2026), which calls it RDA; the paper was not available.
 // Shapes:  differences: (P,) flat float32; arithmetic in double precision.
-// Cost:    each difference is read three times.
+// Cost:    each difference is read twice, or three times if the directions cancel.
 // Differs: if the mean of the directions is not longer than 1e-6, because they cancel, the result is the weighted mean;
 //          this bound is ours. If a slice cuts a tensor, the part within the slice counts as a tensor.
 // Checks:  the mean of one vector, or of equal ones, is that vector; the mean of m orthogonal ones of length R has

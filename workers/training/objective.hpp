@@ -38,16 +38,15 @@ struct PartialGradient {
   std::vector<float> buffers_sum;  // sum of the BatchNorm buffers after each micro-batch; (buffers(),)
 };
 
-// Separate gradients of several lists of micro-batches at one model, computed in one forward and one backward pass over
-// all of them.
+// Separate gradients of several lists of micro-batches at one model, computed in a single forward and backward pass.
 class GradientsApart {
  public:
   virtual ~GradientsApart() = default;
   // Returns the gradient of one list. Any thread may call it, even after the parameters have been destroyed.
   virtual PartialGradient of(std::size_t list) const = 0;
   virtual double loss_sum(std::size_t list) const = 0;
-  // Adds the same gradient, up to rounding, to out (P,), without a temporary vector if the implementation can. The
-  // default implementation uses one.
+  // Adds the gradient that of(list) returns to out (P,), up to rounding. The default implementation calls of(); others
+  // need no temporary vector.
   virtual void add_to(float* out, std::size_t list) const;
 };
 
@@ -70,8 +69,7 @@ struct ParameterTensor {
   std::size_t rows = 0;  // size of the first dimension if there are several; 0: not a matrix
 };
 
-// All member functions are const and may be called from several threads at once. Each thread has its own module and
-// input buffers.
+// All member functions are const and thread-safe. Each thread has its own module and input buffers.
 class Objective {
  public:
   virtual ~Objective() = default;
@@ -98,8 +96,8 @@ class Objective {
                                    std::span<const MicroBatch> micro_batches) const = 0;
 
   // Returns the separate gradients of several lists, as compressed sums need them; equal to those of gradient() up to
-  // rounding. has_batched_gradients() is whether this is supported and faster than one call per list. If not, throws
-  // std::logic_error.
+  // rounding. Throws std::logic_error if this is not supported. has_batched_gradients() says whether it is supported
+  // and faster than one call of gradient() per list.
   virtual std::unique_ptr<const GradientsApart> batched_gradients(
       const float* /*parameters*/, const float* /*buffers*/,
       std::span<const std::span<const MicroBatch>> /*lists*/) const {
@@ -110,8 +108,7 @@ class Objective {
   // The number of samples in the batch that is fastest per sample. It is fixed per model, so that the order of
   // summation does not depend on the machine.
   virtual std::int64_t chunk_samples() const = 0;
-  // Whether several micro-batches may be evaluated as one batch. False if this would change the result (batch
-  // normalisation).
+  // Whether several micro-batches may be one batch. False if this would change the result (batch normalisation).
   virtual bool fuses_micro_batches() const { return true; }
 
   virtual std::int64_t samples_per_micro_batch() const = 0;
@@ -123,11 +120,11 @@ class Objective {
   virtual std::int64_t validation_samples() const { return 0; }
   virtual EvaluationSums evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
                                   std::int64_t end) const = 0;
-  // The same for the given samples. By default evaluates one sample at a time.
+  // Like evaluate(), for the given samples. By default evaluates one sample at a time.
   virtual EvaluationSums evaluate_samples(const float* parameters, const float* buffers, Split split,
                                           std::span<const std::uint32_t> samples) const;
-  // The same for an ensemble, which predicts the mean of its members' probabilities. `buffers` has one pointer per
-  // member, null for models without buffers. The default returns the mean of the members' sums.
+  // Like evaluate(), for an ensemble, which predicts the mean of its members' probabilities. `buffers` has one pointer
+  // per member, null for models without buffers. The default returns the mean of the members' sums.
   virtual EvaluationSums evaluate_ensemble(std::span<const float* const> parameters,
                                            std::span<const float* const> buffers, Split split, std::int64_t begin,
                                            std::int64_t end) const;
@@ -141,8 +138,8 @@ class Objective {
     throw std::logic_error("this objective has no derivatives of its evaluation");
   }
 
-  // Returns the normalisation statistics of the given micro-batches at parameters (P,): the averages of their means and
-  // of their unbiased variances. Shape (buffers(),); empty if the model has none.
+  // Returns the normalisation statistics of the given micro-batches at parameters (P,): their means and their unbiased
+  // variances, each averaged over the micro-batches. Shape (buffers(),); empty if the model has none.
   virtual std::vector<float> batch_statistics(const float* /*parameters*/,
                                               std::span<const MicroBatch> /*micro_batches*/) const {
     return {};
@@ -159,7 +156,7 @@ struct ObjectiveMemory {
   // 0: negligible, or unknown, as for a user's own module.
   std::int64_t pass_bytes = 0;
   bool is_known = true;            // false: known only after the model is loaded
-  std::int64_t chunk_samples = 1;  // this and the next: see Objective
+  std::int64_t chunk_samples = 1;  // see Objective, also for the next member
   bool fuses_micro_batches = true;
   std::int64_t buffers = 0;  // floats of normalisation statistics
   // Multiply-adds in a sample's forward pass. A backward pass needs twice as many. 0: negligible.

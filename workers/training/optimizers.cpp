@@ -100,8 +100,8 @@ template <bool keeps_second>
 SYNCOPATE_VECTOR_CLONES
 void adamw_pass(const OptimizerBlock& block, const AdamWScalars s) { adamw_pass_of<false>(block, s); }
 
-// A second moment that was never written is zero and remains zero. Where it is zero the step would have no scale, so
-// the first moment becomes zero, too.
+// A second moment that was never written is zero and remains zero. Where the second moment is zero, the step would have
+// no scale, so the first moment becomes zero, too.
 SYNCOPATE_VECTOR_CLONES
 void frozen_pass(const OptimizerBlock& block, const AdamWScalars s) { adamw_pass_of<true>(block, s); }
 
@@ -131,7 +131,6 @@ class AdamW final : public AdamLike<AdamWOptions> {
   }
 };
 
-// The scalars that LAMB and LANS share.
 struct AdamScalars {
   float beta1 = 0, beta2 = 0;
   float rest1 = 0, rest2 = 0;              // 1 - beta, rounded from double
@@ -310,7 +309,7 @@ struct LarsScalars {
   float momentum = 0;
   float of_gradient = 0;    // r; multiplied by the rate if the momentum sums updates
   float of_parameters = 0;  // of_gradient times the decay
-  float rate = 1;           // factor of the momentum
+  float rate = 1;           // factor of v in the step
 };
 
 SYNCOPATE_VECTOR_CLONES
@@ -443,9 +442,9 @@ struct SgdScalars {
 
 enum class Momentum { none, from_zero, running };
 
-// If weight decay is off, the loop multiplies by 0 or 1, which changes no bit of a finite result and saves a loop per
-// form. `before` and `after` are the same memory or disjoint, so iterations are independent. Without the pragma the
-// compiler treats equal pointers as an overlap and falls back to a scalar loop.
+// If weight decay is off, the loop multiplies by 0 or 1, which changes no bit of a finite result and saves loops
+// without decay. `before` and `after` are the same memory or disjoint, so iterations are independent. Without the
+// pragma the compiler treats equal pointers as an overlap and falls back to a scalar loop.
 template <Momentum momentum, bool nesterov, MomentumOf of>
 [[gnu::always_inline]] inline void pass(const OptimizerBlock& block, const SgdScalars s) {
   const float* const g = block.gradient;

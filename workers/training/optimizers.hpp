@@ -27,15 +27,14 @@ struct WeightDecay {
 // Which tensors' steps a layer-wise optimizer scales by a trust ratio: only those that weight decay applies to, or all.
 enum class TrustScope { decayed, all };
 
-// The terms that the momentum accumulates. Both forms are equal until the learning rate changes; in the second, old
+// The terms that the momentum accumulates. Both forms are equal until the learning rate changes; with `updates`, old
 // gradients keep the rate of their own step.
 enum class MomentumOf {
   gradients,  // as in PyTorch: v = mu v + g; theta -= lr v
   updates,    // as in TensorFlow and MLPerf: v = mu v + lr g; theta -= v
 };
 
-// Sums over a tensor that a layer-wise optimizer measures in one pass. Each optimizer defines its own; most are sums of
-// squares.
+// Sums over a tensor, mostly of squares, that a layer-wise optimizer measures in one pass. Each optimizer has its own.
 using TensorSums = std::array<double, 3>;
 using PassSums = std::array<TensorSums, 2>;  // one entry per pass
 
@@ -64,7 +63,6 @@ struct OptimizerBlock {
   float* kept = nullptr;  // layer-wise: writable memory of the gradient, valid until the step's end
 };
 
-// The largest number of elements in a block.
 inline constexpr std::size_t longest_block = 2048;
 
 class Optimizer {
@@ -76,20 +74,18 @@ class Optimizer {
   virtual void update(const OptimizerBlock& block, const StepContext& context) const = 0;
   virtual const WeightDecay& weight_decay() const = 0;
   // Returns beta1 if the optimizer supports steps that update the first moment and leave the second unchanged; nullopt
-  // if not. It must have neither bias correction nor coupled weight decay. Where the second moment is exactly 0, this
-  // step only applies weight decay.
+  // if not. Such an optimizer has neither bias correction nor coupled weight decay. Where the second moment is exactly
+  // 0, this step only applies weight decay.
   virtual std::optional<double> beta1_of_frozen() const { return std::nullopt; }
 
   // The number of passes before `update` (at most 2) in which a layer-wise optimizer measures whole tensors. If there
   // are any, no block spans two tensors.
   virtual int passes() const { return 0; }
-  // Returns this block's contribution to a pass's sums. May write the moments and overwrite the gradient (`kept`) for
-  // later passes.
+  // Returns this block's contribution to a pass's sums. May change moments and gradient (`kept`) for later passes.
   virtual TensorSums measure(int pass, const OptimizerBlock& block, const StepContext& context) const;
 };
 
-// Returns the moment's values to read. If the moment is null, first fills its output memory with zeros and returns
-// that.
+// Returns the moment's values to read. If the moment is null, these are zeros, written to its output memory.
 const float* read_moment(const OptimizerBlock& block, std::size_t moment);
 
 // The factories throw std::invalid_argument, whose message names the option and the value found.
@@ -150,9 +146,9 @@ std::unique_ptr<Optimizer> make_lamb(const LambOptions& options);
 //   theta -= lr (b1 |theta| / |r| r + (1 - b1) |theta| / |c| c),  a ratio being 1 where a norm is 0
 // Shapes:  gradient, parameters, m, s: (P,) flat float32; norms are those of tensors.
 // Cost:    three passes over the vectors.
-// Differs: the ratios scale all tensors, even those that do not decay; trust = decayed sets the ratio of the latter to
-//          1. Clipping by the global norm beforehand is an option (off by default). Because gradients are normalised,
-//          it has an effect only through epsilon.
+// Differs: the ratios scale all tensors, even those that do not decay; trust = decayed sets the ratio of tensors that
+//          do not decay to 1. Clipping by the global norm beforehand is an option (off by default). Because gradients
+//          are normalised, it has an effect only through epsilon.
 // Checks:  golden vector; scaling the gradients changes nothing; a reference in double precision over 50 steps.
 struct LansOptions {
   double beta1 = 0.9;

@@ -1,6 +1,5 @@
-// How the processes that divide a simulation exchange values. All of them execute the same run and therefore the same
-// exchanges in the same order, so a number identifies an exchange on all processes. Once begun, an exchange completes
-// without further calls.
+// How the processes that divide a simulation exchange values. All execute the same run, and so the same exchanges in
+// the same order, so a number identifies an exchange. Once begun, an exchange completes without further calls.
 #pragma once
 
 #include <bit>
@@ -71,8 +70,7 @@ class ProcessGroup {
   // Begins a run on all processes. `on_failure` is called at most once, from any thread: if a process for which this
   // one waits has ended the run (what() says why), or if the program is interrupted (Interrupted).
   virtual void open(std::function<void(std::exception_ptr)> on_failure) = 0;
-  // Begins an exchange. Every sender and every receiver must call it; the order of exchanges may differ. Any thread may
-  // call it.
+  // Begins an exchange. Every sender and receiver must call it, in any order of exchanges. Any thread may call it.
   virtual void begin(Exchange&& exchange) = 0;
   // Returns once the group holds no payload. Call it when no exchange is pending in this process. Throws Interrupted.
   virtual void settle() = 0;

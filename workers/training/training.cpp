@@ -27,7 +27,7 @@ void count(std::vector<double>& counts, const BackwardOrder& order, const Gradie
   }
 }
 
-// The process that contributes a cell which several processes have.
+// The process that contributes the cell to an exchange, if several processes have it.
 int giver_of(const Cell& cell) { return cell.at.lowest(); }
 
 double distance_of(const Cell& a, const Cell& b, std::size_t offset, std::size_t size) {
@@ -99,8 +99,7 @@ CellPtr Training::submit_combination(std::span<const WeightedCell> terms, std::s
   if (std::ranges::any_of(read, [&](const CellPtr& each) { return !each->at.covers(places); }))
     return submit_combination_of_processes(std::move(*summands), size, places);
 
-  // One task computes the whole sum, because the next step then finds it in that core's cache and other cores are busy
-  // with other sums.
+  // One task computes the whole sum: the next step finds it in that core's cache, and other cores compute other sums.
   auto cell = new_cell();
   const auto fill = [cell, summands, size] {
     std::vector<WeightedVector> parts;
@@ -206,7 +205,7 @@ CellPtr Training::submit_assembly(std::span<const ModelStatePtr> slices) {
   CellPtr known = assembled_.find(key);
   if (known && known->stepped_from) known = nullptr;
   if (divided_ && known != last_assembled_) known = nullptr;
-  if (CheckpointLog* const log = CheckpointLog::here()) {  // it may be held only by tasks
+  if (CheckpointLog* const log = CheckpointLog::here()) {  // perhaps only tasks hold the cell
     known = log->found(std::move(known));
     if (known) assembled_.remember(key, known);
   }
@@ -522,8 +521,7 @@ bool only_ours(const std::shared_ptr<Held>& held) {
   return true;
 }
 
-// Gives `output` memory, which is the input's if nothing else holds it. Returns the address from which to read the
-// input.
+// Gives `output` memory: the input's if nothing else holds it. Returns the address from which to read the input.
 const float* take_over(const CellPtr& input, Cell& output, bool state_is_ours, std::size_t size) {
   if (input && state_is_ours && only_ours(input)) {
     output.value = std::move(input->value);
@@ -546,10 +544,10 @@ struct StepWork {
   double clip_norm = 0;
   std::size_t first = 0;  // the step changes the parameters [first, last)
   std::size_t last = 0;
-  CellPtr parameters;  // outputs
+  CellPtr parameters;  // output, as are the moments and buffers
   std::array<CellPtr, 2> moments;
   CellPtr buffers;
-  const float* before = nullptr;  // input values; equals the output's memory if updated in place
+  const float* before = nullptr;  // the input's parameters; in the output's memory if updated in place
   const float* moments_before[2] = {nullptr, nullptr};
   FlatVector gradient;  // used by layer-wise steps only
   std::unique_ptr<Measures> measures;
@@ -594,8 +592,7 @@ struct StepWork {
     });
   }
 
-  // Calls use(begin, size, range) block by block, where `range` is the index of a ParameterRange. No block spans two of
-  // these ranges.
+  // Calls use(begin, size, range) for each block, where `range` is the index of the ParameterRange that contains it.
   template <typename Use>
   void for_blocks(std::size_t begin, std::size_t end, const Use& use) {
     const auto is_before = [](const ParameterRange& range, std::size_t at) { return range.end <= at; };
@@ -631,7 +628,6 @@ struct StepWork {
   }
 };
 
-// Whether the sum is empty or a single chunk at this model.
 bool is_taken_at(const GradientSum& sum, const ModelState& state) {
   if (sum.chunks.empty()) return true;
   const ModelStatePtr& at = sum.chunks.front().at;
@@ -677,10 +673,9 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
   std::vector<std::shared_ptr<Task>> inputs = brought(
       std::vector{state->parameters, state->moments[0].values, state->moments[1].values, state->buffers}, places);
   // If the gradient is taken at the stepping model, one task computes the gradient and the update. A gradient at
-  // another model is a task of its own, so that it need not wait for this model: it is computed before or during the
-  // preceding steps.
+  // another model is a task of its own, which need not wait for this model and can run during earlier steps.
   const bool one_task = exclusive && is_taken_at(*sum, *state) && is_evaluated_at(*sum, places);
-  // Then the whole vector is one range, because other cores are busy with other steps and gradients.
+  // With one chunk that no other step shares, the whole vector is one range, because other cores do other steps.
   const bool whole = exclusive && sum->chunks.size() <= 1;
   if (!one_task) {
     sum = readable(sum, places);
@@ -802,7 +797,7 @@ void Training::set_statistics(const Gradient& shared, std::int64_t micro_batches
   if (!objective_) return;
   assert(shared.terms().size() == 1 && shared.terms().front().sum);
   auto& count = shared.terms().front().sum->micro_batches;
-  if (count != micro_batches) count = micro_batches;  // only once: other threads may already read it
+  if (count != micro_batches) count = micro_batches;  // no second write, as other threads may already read it
 }
 
 ModelStatePtr Training::descend(ModelStatePtr state, const Gradient& gradient, double learning_rate,

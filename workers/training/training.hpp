@@ -30,7 +30,7 @@ namespace syncopate {
 // Differs: power iteration finds the eigenvalue of largest magnitude. If it is negative, the iteration is repeated with
 //          the Hessian shifted by it, which gives the largest eigenvalue.
 // Checks:  diagonal matrices; a linear softmax regression's Hessian, assembled in double precision; gradient descent is
-//          stable exactly below 2 / the largest eigenvalue.
+//          stable exactly at learning rates below 2 / the largest eigenvalue.
 using HessianProduct = std::function<std::vector<double>(std::span<const double> vector)>;
 
 struct CurvatureOptions {
@@ -43,14 +43,14 @@ double largest_eigenvalue(std::size_t size, const HessianProduct& product, const
 // The mean of v^T H v over random vectors v of +1 and -1. Exact after one draw if H is diagonal.
 double hessian_trace(std::size_t size, const HessianProduct& product, const CurvatureOptions& options);
 
-// How much the gradients of single samples differ from their mean: indicates how useful a larger batch is.
+// How much the gradients of single samples differ from their mean, which indicates how useful a larger batch is.
 // Source:  the simple noise scale of McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", B = tr(S) /
 //          |G|^2: a step with a batch of B samples makes half the progress of the best step along the full gradient.
 // Method:  with n samples' gradients g_i and their mean g: tr(S) = (mean |g_i|^2 - |g|^2) n / (n - 1), and |G|^2 =
-//          |g|^2 - tr(S) / n, because the mean over n samples is itself noisy. Both are unbiased. Gradients are those
-//          of single samples, because neighbours in a data set may be similar.
+//          |g|^2 - tr(S) / n, because the mean over n samples is itself noisy. Both are unbiased. Uses single samples
+//          instead of batches, because neighbours in a data set may be similar.
 // Shapes:  gradients (P,) in double precision.
-// Checks:  gradients with a known covariance; the decrease of the squared norm of a mean of B gradients with B.
+// Checks:  gradients with a known covariance; how the squared norm of a mean of B gradients falls as B grows.
 struct GradientNoise {
   double variance = 0;            // tr(S): variance of a sample's gradient
   std::optional<double> scale{};  // B, in samples; nullopt if the estimate of |G|^2 is not above 0 (too few samples)
@@ -114,8 +114,7 @@ struct ModelMeasures {
   std::optional<double> noise_scale{};        // in samples
   std::optional<double> largest_eigenvalue{};
   std::optional<double> hessian_trace{};
-  // Set together with one of the previous two. Reported because with normalised layers they scale with the inverse
-  // square of this norm.
+  // Set with largest_eigenvalue or hessian_trace, which scale with its inverse square if layers are normalised.
   std::optional<double> parameter_norm{};
 };
 struct MeasureOptions {
@@ -140,11 +139,10 @@ class Training {
     double clip_norm = 0;                          // maximum global L2 norm of a gradient; 0: no clipping
     std::int64_t train_samples = 10000;            // samples for train_loss
     std::uint64_t seed = 0;                        // draws the initial parameters
-    std::shared_ptr<const StartingPoint> start{};  // replaces the initial values; null: does not
+    std::shared_ptr<const StartingPoint> start{};  // replaces the initial values; null: keeps them
     // Called by the submitting thread, once for each micro-batch whose gradient is used in an optimizer step.
     std::function<void(const MicroBatch&)> on_kept{};
-    // The processes that divide the work of `workers` workers among them (gradient_sum.hpp). Null: this process does
-    // all work.
+    // The processes that divide the work of `workers` workers (gradient_sum.hpp). Null: this process does all work.
     ProcessGroup* processes = nullptr;
     int workers = 1;
   };
@@ -167,8 +165,8 @@ class Training {
 
   ModelStatePtr initial_state();
 
-  // Guard object for runs whose work is divided among processes. While it exists, submitted work is computed for this
-  // worker or server, or at these processes.
+  // Guard object for runs whose work is divided among processes. While it exists, submitted work is computed for the
+  // participant `rank`, or at `places`.
   class AskedBy {
    public:
     AskedBy(Training& training, Rank rank) : divided_(training.divided_.get()) {
@@ -210,8 +208,7 @@ class Training {
   std::shared_ptr<Task> compute(CellWork&& what) { return compute(std::move(what), place()); }
   // Sends the cells to those of `places` that lack them. Returns the tasks that produce them there.
   std::vector<std::shared_ptr<Task>> brought(std::span<const CellPtr> cells, ProcessSet places);
-  // Returns `count` numbers for a program, the same on all processes. `numbers` is called at `places` and may wait for
-  // tasks.
+  // Returns `count` numbers, the same on all processes. `numbers` is called at `places` and may wait for tasks.
   std::vector<double> agreed_numbers(std::size_t count, ProcessSet places,
                                      const std::function<std::vector<double>()>& numbers);
 
@@ -220,8 +217,7 @@ class Training {
   // after an all-reduce of zeros. Move `state` into the call if you no longer need it, because cells that nothing else
   // holds are updated in place.
   struct StepRules {
-    // Updates only this slice of the parameters and moments; the others become undefined. Layer-wise optimizers do not
-    // support slices.
+    // Updates only this slice of parameters and moments; the rest becomes undefined. Not for layer-wise optimizers.
     Slice slice{};
     bool keeps_second = false;  // the second moment is not updated (Optimizer::beta1_of_frozen)
     Clipping clipping = Clipping::of_step;
@@ -231,12 +227,11 @@ class Training {
     return descend(std::move(state), gradient, learning_rate, StepRules());
   }
   // Clips a worker's sum over `micro_batches` micro-batches: scales it so that their mean has a global norm of at most
-  // clip_norm. Returns a promise. If the run clips gradients, it is computed even if it is never used. Normalisation
-  // statistics are not scaled.
+  // clip_norm. Returns a promise. If the run clips gradients, the clipped sum is computed even if it is never used.
+  // Normalisation statistics are not scaled.
   Gradient clipped(Gradient gradient, std::int64_t micro_batches);
 
-  // Returns a shared sum, which is evaluated only once for all its holders. It is added up by model, then by (worker,
-  // step, micro-batch).
+  // Returns a shared sum, evaluated once for all its holders and added up by model, then (worker, step, micro-batch).
   Gradient share(const Gradient& gradient);
 
   // Returns the gradients of those layers of a micro-batch that are complete when a deadline stops its backward pass
@@ -279,13 +274,12 @@ class Training {
 
   // The L2 distance of the parameters. Waits until they are computed. NaN in time-only runs.
   double distance(const ModelStatePtr& a, const ModelStatePtr& b);
-  // The same for each tensor, in the order of the flat vector; empty in time-only runs.
+  // Like distance(), for each tensor, in the order of the flat vector; empty in time-only runs.
   std::vector<double> distances(const ModelStatePtr& a, const ModelStatePtr& b) {
     return objective_ ? distances(a, b, objective_->tensors()) : std::vector<double>();
   }
 
-  // Calls `done` from an executor thread with the root mean square of the models' L2 distances from their weighted
-  // mean.
+  // Calls `done` from an executor thread with the RMS of the models' L2 distances from their weighted mean.
   void measure_spread(std::vector<WeightedState> states, std::function<void(double)> done);
 
   // Calls `done` from an executor thread with measures of the mean loss over the first training samples.
@@ -307,12 +301,11 @@ class Training {
 
   // Returns the parameters, (P,). Waits until they are computed.
   std::vector<float> values(const ModelStatePtr& state) { return values(state->parameters); }
-  // Empty if the model has none.
+  // Returns the normalisation statistics; empty if the model has none.
   std::vector<float> buffer_values(const ModelStatePtr& state) { return values(state->buffers); }
   std::vector<float> values(const Gradient& gradient);  // (P,); without buffers
   double norm(const Gradient& gradient);                // L2; NaN in time-only runs
-  // The mean over the gradient's micro-batches of each one's mean loss. NaN if this process evaluated none of them, as
-  // in time-only runs.
+  // The mean of the micro-batches' mean losses. NaN if this process evaluated none of them, as in time-only runs.
   double loss(const Gradient& gradient);
 
   // The functions below are for clusters that send bytes (MPI). A gradient's values are (P + buffers,): the sum of
@@ -323,8 +316,7 @@ class Training {
     return objective_ ? (wide ? 2 : 1) * objective_->parameters() + objective_->buffers() : 0;
   }
   void write_values(const Gradient& gradient, float* out);
-  // Makes a gradient from received values. `carried`: the micro-batches known to be in the values, for
-  // Options::on_kept.
+  // Makes a gradient from received values. `carried` are the micro-batches known to be in them, for Options::on_kept.
   Gradient gradient_from(FlatVector values, std::int64_t micro_batches, Duration compute_time = {}, bool wide = false,
                          std::vector<MicroBatch> carried = {});
   // Returns the micro-batches to send together with a gradient's values; empty if Options::on_kept is not set.
@@ -338,13 +330,13 @@ class Training {
   // the evaluated sum and its factor. Do not call it in time-only runs.
   std::shared_ptr<Task> submit_on(const Gradient& gradient, std::vector<std::shared_ptr<Task>> prerequisites,
                                   std::function<void(const GradientSum& sum, double scale)> work);
-  // The same for one of several gradients that are needed separately, each with its own work. Gradients that are held
-  // until begin_held() are evaluated together if that is faster. `submitted` is called with the task, at the latest by
-  // begin_held().
+  // Like submit_on(), for one of several gradients that are needed separately, each with its own work. Gradients that
+  // are held until begin_held() are evaluated together if that is faster. `submitted` is called with the task, at the
+  // latest by begin_held().
   void hold(const Gradient& gradient, std::vector<std::shared_ptr<Task>> prerequisites,
             std::function<void(const GradientSum& sum, double scale)> work,
             std::function<void(const std::shared_ptr<Task>&)> submitted);
-  // Submits the held work. Call it before you request any result of it.
+  // Submits the held work. Call it before you request any result of the held work.
   void begin_held();
   // Returns a shared sum whose gradient_size() values are written by `fill`, which reads some cells (null cells are
   // skipped). Its loss is unknown.
@@ -355,10 +347,10 @@ class Training {
 
   // The part of a state that `policy` averages consists of parameters, averaged moments and averaged buffers, in this
   // order. averaged_size() returns its number of floats, and write_averaged() writes it. from_averaged() returns the
-  // state with their mean; everything else is as the policy says.
+  // state with `mean` in its place; everything else is as the policy says.
   std::size_t averaged_size(const AveragePolicy& policy) const;
   void write_averaged(const ModelStatePtr& state, const AveragePolicy& policy, float* out);
-  // `ages`: those of the averaged moments (age_of_mean), if there are any.
+  // `ages` are those of the averaged moments (age_of_mean), if there are any.
   ModelStatePtr from_averaged(const ModelStatePtr& state, const AveragePolicy& policy, const float* mean,
                               const MomentAges& ages = {});
   MomentAges age_of_mean(std::span<const MomentAges> ages, std::span<const double> weights) const {
@@ -428,7 +420,7 @@ class Training {
   std::vector<Held> held_;
   Memo<const ModelState> combined_;  // results of combinations, by their terms
   Memo<Cell> assembled_;             // results of assemble(), by slices
-  CellPtr last_assembled_;           // the memo for divided work, as processes differ in what tasks hold
+  CellPtr last_assembled_;           // the only one to reuse if work is divided, as processes differ in what tasks hold
   Memo<const ModelState> mixed_;     // results of with_slice(), by the two models and the slice
 };
 

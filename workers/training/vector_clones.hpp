@@ -6,8 +6,8 @@
 
 #include <cstddef>  // defines __GLIBC__
 
-// The loop is compiled only once, for the baseline, on other processors, on systems without indirect functions, and
-// with ThreadSanitizer, which is not yet initialised when the loader chooses.
+// Loops are compiled only once, for the baseline, in three cases: on other processors, on systems without indirect
+// functions, and with ThreadSanitizer, which is not yet initialised when the loader chooses a clone.
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_THREAD__)
 #define SYNCOPATE_VECTOR_CLONES [[gnu::target_clones("avx512f", "avx2", "default")]]
