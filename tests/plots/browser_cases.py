@@ -13,7 +13,7 @@ from chromium import Chromium, executable
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = os.environ.get("SYNCOPATE_PROGRAM") or str(ROOT / "build" / "bin" / "syncopate")
-T_975_2 = 4.302652729911275  # Student's t, 2 degrees of freedom: tables
+T_975_2 = 4.302652729911275  # the 97.5 % quantile of Student's t with 2 degrees of freedom, from tables
 HOSTILE = '</script><script>window.hurt = 1</script><b class=\\"hurt\\">&lt;'
 LABELS = ["synchronous SGD", "DropCompute", HOSTILE.replace('\\"', '"')]
 EXPERIMENT = f"""

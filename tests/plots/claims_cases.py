@@ -60,7 +60,7 @@ class Claims(WithDirectory):
         self.assertNotEqual(face("stated"), "white")
         self.assertEqual(self.marks(self.panel_of(paper={"figure": "rises", "source": "x", "certainty": "stated"}), "paper"), [])
 
-    def test_claims_about_hours_are_shown_in_hours(self):  # tests/results/verdict_test.cpp
+    def test_claims_about_hours_are_shown_in_hours(self):  # a case of tests/results/verdict_test.cpp
         panel = self.panel_of(measure="end_time_s", shown={"times": 1, "unit": "s"}, criterion={"within": [86_400, 108_000]},
                               points=[CLAIM["points"][0] | {"mean": 90_000, "interval": [79_200, 93_600]}],
                               paper=CLAIM["paper"] | {"value": 96_120}, **{"as": "value"})

@@ -443,12 +443,12 @@ class Methods(WithDirectory):
 
 
 class Names(unittest.TestCase):
-    def test_large_numbers_are_short_as_in_tables(self):  # tests/results/paired_table_test.cpp
+    def test_large_numbers_are_short_as_in_tables(self):  # cases of tests/results/paired_table_test.cpp
         for value, shown in {"1250000000.0": "1.25G", "1.25e+08": "125M", "10000": "10k", "9999.0": "9999.0", "0.05": "0.05",
                              "-20000": "-20k", "1234567891": "1234567891", "10 Gbit/s": "10 Gbit/s"}.items():
             self.assertEqual(as_label("A", {"training.parameters": value}), f"A, parameters = {shown}")
 
-    def test_rates_say_no_key_as_in_tables(self):  # tests/results/result_table_test.cpp
+    def test_rates_say_no_key_as_in_tables(self):  # cases of tests/results/result_table_test.cpp
         for value, label in {"10 Gbit/s": "A, 10 Gbit/s", "1250000000.0": "A, 10 Gbit/s", "12.5e6": "A, 100 Mbit/s",
                              "1234567891": "A, bandwidth_bytes_per_s = 1234567891",
                              "10 fast links": "A, bandwidth_bytes_per_s = 10 fast links"}.items():

@@ -21,7 +21,7 @@ class Interpolation(unittest.TestCase):
 
     def test_grid_lies_between_the_latest_beginning_and_the_earliest_end(self):
         grid = common_grid([np.array([0.0, 5.0, 10.0]), np.array([1.0, 6.0, 12.0])])
-        np.testing.assert_array_equal(grid, [1, 5, 6, 10])  # only where one of the sequences has a point
+        np.testing.assert_array_equal(grid, [1, 5, 6, 10])  # only points of the sequences, where they overlap
 
     def test_sequences_that_do_not_overlap_have_no_grid(self):
         self.assertEqual(len(common_grid([np.array([0.0, 1.0]), np.array([2.0, 3.0])])), 0)
@@ -299,7 +299,7 @@ class Rounds(WithDirectory):
         return rounds_figure(comparison.methods, styles, "heading", "subtitle").axes
 
     def test_dots_are_medians_and_lines_quantiles_of_all_steps_of_all_seeds(self):
-        # Steps of 1, 4, 9 to 101^2 s over two seeds: the quantile q is (1 + 100 q)^2, which differs from every mean.
+        # Two seeds together have steps of 1, 4, 9 to 101^2 s. The quantile q is (1 + 100 q)^2, unlike any mean.
         durations = [number ** 2 for number in range(1, 102)]
         self.write_steps("m", 1, [(duration, 1, 1, 0) for duration in durations[:30]])
         self.write_steps("m", 2, [(duration, 1, 1, 0) for duration in durations[30:]])
@@ -313,7 +313,7 @@ class Rounds(WithDirectory):
         np.testing.assert_allclose(thin.get_xdata() * unit_s, [6 ** 2, 96 ** 2])
 
     def test_a_rounds_duration_is_shared_by_its_steps(self):
-        # Rounds of 4 steps take as long as 4 single steps; a row with 0 steps counts as one step.
+        # Rounds of 4 steps take as long as 4 single steps. A row with 0 steps counts as one step.
         self.write_steps("rounds", 1, [(8.0, 4, 4, 0)] * 5)
         self.write_steps("steps", 1, [(2.0, 1, 1, 0)] * 5)
         self.write_steps("uncounted", 1, [(2.0, 0, 1, 0)] * 5)
@@ -322,7 +322,7 @@ class Rounds(WithDirectory):
         np.testing.assert_allclose(dots, [2, 2, 2])
 
     def test_a_round_counts_as_often_as_it_has_steps(self):
-        # One step of 9 s, and a round of 3 steps, 1 s each: the quantiles of 1, 1, 1 and 9 s, and a mean of 3 s.
+        # One step of 9 s, and a round of 3 steps, 1 s each: quantiles of 1, 1, 1 and 9 s, whose mean is 3 s.
         self.write_steps("m", 1, [(9.0, 1, 1, 0), (3.0, 3, 3, 0)])
         panel = self.panels()[0]
         dot, = [line for line in panel.lines if line.get_marker() == "o"]
@@ -348,24 +348,24 @@ class Rounds(WithDirectory):
         for seed, dropped in ((1, 10), (2, 20), (3, 60)):
             self.write_steps("m", seed, [(1.0, 1, 100 - dropped, dropped)] * 80)
         panel, = [panel for panel in self.panels() if panel.get_title(loc="left").startswith("Dropped")]
-        line = panel.lines[0]  # the others lead to labels
+        line = panel.lines[0]  # the other lines lead to labels
         np.testing.assert_allclose(line.get_ydata(), 30)
         band, = panel.collections
         heights = band.get_paths()[0].vertices[:, 1]
         np.testing.assert_allclose([heights.min(), heights.max()], [10, 60])
 
     def test_a_windows_drop_rate_is_that_of_all_its_micro_batches(self):
-        # Of rounds with 90 and 10 micro-batches 0 and 5 are dropped. The drop rate is 5 %, not the mean of 0 and 50 %.
+        # Rounds drop 0 of 90 and 5 of 10 micro-batches: together 5 %, not the mean of 0 and 50 %.
         self.write_steps("m", 1, [(1.0, 1, 90, 0), (1.0, 1, 5, 5)] * 80)
         panel, = [panel for panel in self.panels() if panel.get_title(loc="left").startswith("Dropped")]
         line = panel.lines[0]
         np.testing.assert_allclose(line.get_ydata(), 5)
-        np.testing.assert_allclose(line.get_xdata(), 2.5 + 4 * np.arange(40))  # middles of 1 to 4, 5 to 8, ...
+        np.testing.assert_allclose(line.get_xdata(), 2.5 + 4 * np.arange(40))  # middles of steps 1 to 4, 5 to 8, ...
 
     def test_periods_are_stairs_from_the_end_of_the_round_before_to_that_of_the_round(self):
         self.write_steps("m", 1, [(1.0, 2, 1, 0), (1.0, 8, 1, 0), (1.0, 4, 1, 0)])
         self.write_steps("m", 2, [(1.0, 16, 1, 0)])  # only the first seed is drawn
         *_, panel = self.panels()
         self.assertEqual([tuple(point) for point in panel.lines[0].get_xydata()], [(0, 2), (2, 2), (2, 8), (10, 8)])
-        last, = [line for line in panel.lines if line.get_gid() == "last"]  # shorter, since training ends
+        last, = [line for line in panel.lines if line.get_gid() == "last"]  # its period is cut, since training ends
         self.assertEqual([tuple(point) for point in last.get_xydata()], [(10, 8), (10, 4), (14, 4)])

@@ -69,7 +69,7 @@ class Ends(WithDirectory):
         self.assertEqual([text.get_text() for text in panel.get_yticklabels()], ["a", "b"])
         times = panels["Time per optimizer step (ms)"]
         widths = [bar.get_width() for bar in times.patches if bar.get_gid() == "mean"]
-        np.testing.assert_allclose(widths, [100 * 1.04] * 2)  # 0.1 s, longer by 2, 4 and 6 % with the seed
+        np.testing.assert_allclose(widths, [100 * 1.04] * 2)  # 0.1 s per step, longer by 2, 4 and 6 % in the seeds
         self.assertEqual(times.get_xlim()[0], 0)
 
     def test_a_time_that_a_seed_never_reached_is_no_bar(self):
@@ -104,11 +104,11 @@ class Ends(WithDirectory):
         self.assertEqual(front({"one": ({1: 1}, {1: 1})}), ["one"])
 
     def test_the_front_is_what_intervals_over_the_seeds_tell_apart(self):
-        # Gains differ by 1, 0 and 2 points: mean 1, standard error 1 / sqrt(3), times t(0.975; 2) = 4.303: [-1.5, 3.5].
+        # Gains of 1, 0 and 2 points: mean 1, standard error 1 / sqrt(3). Times t(0.975; 2) = 4.303: [-1.5, 3.5].
         cheap, dear = ({1: 50, 2: 50, 3: 50}, {1: 80, 2: 81, 3: 82}), ({1: 60, 2: 60, 3: 60}, {1: 81, 2: 81, 3: 84})
         self.assertEqual(side(dear[1], cheap[1]), 0)
         self.assertEqual(chains({"cheap": cheap, "dear": dear}), [["cheap"]], "it costs more, and nothing says that it is better")
-        better = (dear[0], {1: 81, 2: 82.1, 3: 82.9})  # by 1, 1.1 and 0.9
+        better = (dear[0], {1: 81, 2: 82.1, 3: 82.9})  # gains of 1, 1.1 and 0.9 points
         self.assertEqual(side(better[1], cheap[1]), 1)
         self.assertEqual(chains({"better": better, "cheap": cheap}), [["cheap", "better"]])
         # Costs differ only by chance, so neither method beats the other, and no line joins them.
@@ -284,7 +284,7 @@ class Ends(WithDirectory):
         line, = [line for line in panel.lines if line.get_gid() == "method"]
         there = line.get_xydata()[line.get_ydata() > 0]
         np.testing.assert_allclose(there[:, 1], [50, 50])
-        np.testing.assert_allclose(there[:, 0], [0.5, 1], rtol=0.02)  # s
+        np.testing.assert_allclose(there[:, 0], [0.5, 1], rtol=0.02)  # in seconds
         mean, = [line for line in panel.lines if line.get_gid() == "mean"]
         self.assertAlmostEqual(mean.get_xdata()[0], 0.75)
 

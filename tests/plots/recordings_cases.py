@@ -39,7 +39,7 @@ class Arrivals(WithDirectory):
         np.testing.assert_allclose(line.get_ydata(), [12, 22, 50])
         self.assertEqual([tick.get_text() for tick in means.get_xticklabels()], ["1", "2", "3"])
         self.assertGreater(*means.get_xlim())  # the last gradient is at the right
-        # One of the three rounds has its third gradient after 40 s, two have it after 50 s, and all after 60 s.
+        # The third gradient has arrived after 40 s in one of three rounds, after 50 s in two, after 60 s in all.
         last = shares.lines[-1]
         np.testing.assert_allclose(last.get_xdata()[:3], [40, 50, 60])
         np.testing.assert_allclose(last.get_ydata()[:3], [1 / 3, 2 / 3, 1])

@@ -176,7 +176,7 @@ class Sweeps(WithDirectory):
                 change(run / "summary.json", samples_per_virtual_s=speed * workers ** 0.5, method_index=label == "sync",
                        worker_seconds={"summed": {"wait": workers, "total": 80}})
         panels = self.draw()
-        # With 8 workers, workers wait for one tenth of the time.
+        # Among 8 workers, each waits for one tenth of the time.
         one = 100 * 8 ** 0.5 / 0.9 / 8
         np.testing.assert_allclose(self.thin_lines(panels["Samples per second"], "linear"), [[n * one for n in SIZES]])
         np.testing.assert_allclose(self.thin_lines(panels["Samples per second and worker"], "linear"), [[one] * 3])

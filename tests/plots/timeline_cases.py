@@ -34,7 +34,7 @@ class Timelines(WithDirectory):
 
     def test_bars_stand_where_the_spans_are(self):
         write_trace(write_run(self.directory / "a", "a", 1), workers=2, servers=1)
-        panel, = self.draw().axes  # four rounds of about 0.1 s, and the clock in ms
+        panel, = self.draw().axes  # the figure shows four rounds of about 0.1 s, in ms
         self.assertEqual(self.bars(panel, "compute"), [(row, 0, 300) for row in range(3)])
         begin, end = self.bars(panel, "discarded")[0][1:]
         self.assertEqual(begin, 300)
@@ -75,7 +75,7 @@ class Timelines(WithDirectory):
         labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
         rows = len(self.bars(figure.axes[0], "compute"))
         self.assertEqual(rows, 32)
-        # Eight rows are for servers: two complete servers, without a part of a third one.
+        # Eight rows are for servers' links: two whole servers, without a part of a third one.
         self.assertEqual([label for label in labels if label.startswith("server")][-1], "server 1, out")
 
     def test_where_the_trace_was_cut_nothing_is_drawn(self):

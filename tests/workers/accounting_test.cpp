@@ -17,7 +17,7 @@ void compute(SpanRecorder& recorder, Rank worker, std::int64_t end_ns, int step,
   recorder.add(worker, Activity::compute, at(end_ns), micro_batch_name, step, index);
 }
 
-// "compute 0-10 micro-batch" and so on.
+// Each span as a string like "compute 0-10 micro-batch": activity, begin and end in nanoseconds, and name.
 std::vector<std::string> lines(const std::vector<Span>& spans) {
   std::vector<std::string> result;
   for (const Span& span : spans)
@@ -42,7 +42,7 @@ TEST(SpanRecorder, JoinsWhatIsOneAndLeavesOutWhatTakesNoTime) {
 
 TEST(SpanRecorder, WithServersTheFirstGradientOfATotalIsTheOneThatIsMeant) {
   SpanRecorder recorder(1, 1);
-  for (int step = 0; step < 3; ++step)  // durations 4 and 6, 4 and 7, 4 and 6
+  for (int step = 0; step < 3; ++step)  // two micro-batches per step: 4 and 6 ns, 4 and 7, 4 and 6
     for (int index = 0; index < 2; ++index)
       compute(recorder, Rank{0}, std::vector{4, 10, 14, 21, 25, 31}.at(2 * step + index), step, index);
   recorder.keep(Rank{0}, Duration{11});
@@ -58,13 +58,13 @@ TEST(SpanRecorder, WithoutServersTheLastOneIs) {
   for (int step = 0; step < 3; ++step) compute(recorder, Rank{1}, 10 * (step + 1), step, 0);
   recorder.lose(Rank{1}, Duration{10});
   compute(recorder, Rank{1}, 35, 3, 0);
-  recorder.lose(Rank{1}, Duration{15});  // from two steps
+  recorder.lose(Rank{1}, Duration{15});  // time of steps 2 and 3
   const Timeline timeline = recorder.finish(at(35));
   EXPECT_THAT(lines(timeline.tracks.at(1)), ElementsAre("compute 0-10 micro-batch", "discarded 10-20 micro-batch",
                                                         "discarded 20-30 micro-batch", "discarded 30-35 micro-batch"));
 }
 
-// The sums are right for all bookings of a method, without gaps or overlaps.
+// The spans have no gaps or overlaps, and their sums equal the bookings.
 TEST(SpanRecorder, AnAmountThatNoMicroBatchesMakeUpDividesOne) {
   for (const int servers : {0, 1}) {
     SpanRecorder recorder(1, servers);
@@ -99,7 +99,7 @@ TEST(SpanRecorder, WhatIsCutOffCountsAsItWasAdded) {
               ElementsAre("compute 0-10 micro-batch", "discarded 10-14 micro-batch"));
 }
 
-// Worker 0 is far ahead when worker 1 begins: both get equally many spans, and the timeline ends with the earlier one.
+// Worker 0 is far ahead when worker 1 begins. Each gets half of the spans, and the timeline ends with the earlier one.
 TEST(SpanRecorder, ALimitCutsAllWorkersAtOneTime) {
   SpanRecorder recorder(2, 0, {.spans = 8});
   for (int step = 0; step < 100; ++step) compute(recorder, Rank{0}, 10 * (step + 1), step, 0);
@@ -114,10 +114,10 @@ TEST(SpanRecorder, ALimitCutsAllWorkersAtOneTime) {
   EXPECT_THAT(lines(timeline.tracks.at(1)), ElementsAre("compute 0-25 micro-batch", "compute 25-40 micro-batch"));
 }
 
-// Two steps make a difference; only the first step of the second difference is recorded.
+// A difference of models is sent after two steps. Only the first step of the second difference is recorded.
 TEST(SpanRecorder, ALimitMayCutWhatIsSentAfterSeveralSteps) {
   for (const bool is_kept : {true, false}) {
-    SpanRecorder recorder(1, 1, {.spans = 10});  // five of them for the worker
+    SpanRecorder recorder(1, 1, {.spans = 10});  // five for the worker, five for the server
     const auto round = [&](std::int64_t begin_ns, int step) {
       recorder.add(Rank{0}, Activity::communicate, at(begin_ns), "receive");
       compute(recorder, Rank{0}, begin_ns + 10, step, 0);
@@ -126,7 +126,7 @@ TEST(SpanRecorder, ALimitMayCutWhatIsSentAfterSeveralSteps) {
     for (int i = 0; i < 3; ++i) round(5 + 30 * i, 2 * i);
     recorder.keep(Rank{0}, Duration{22});
     if (is_kept) recorder.keep(Rank{0}, Duration{22});
-    if (!is_kept) recorder.keep(Rank{0}, Duration{23});  // another difference
+    if (!is_kept) recorder.keep(Rank{0}, Duration{23});  // longer than the second difference, which took 22 ns
     EXPECT_THAT(lines(recorder.finish(at(90)).tracks.at(0)),
                 ElementsAre("communicate 0-5 receive", "compute 5-15 micro-batch", "compute 15-27 micro-batch",
                             "communicate 27-35 receive",
@@ -138,7 +138,7 @@ TEST(SpanRecorder, ALimitOfTimeLetsAStepEndAndThenCutsIt) {
   SpanRecorder recorder(1, 1, {.time = Duration{15}});
   for (int i = 0; i < 4; ++i) compute(recorder, Rank{0}, 10 * (i + 1), 0, i);
   compute(recorder, Rank{0}, 50, 1, 0);
-  recorder.keep(Rank{0}, Duration{40});  // finds the whole gradient
+  recorder.keep(Rank{0}, Duration{40});  // the time of the whole gradient, although the limit cuts it
   recorder.add(Rank{1}, Activity::wait, at(50), "receive");
   const Timeline timeline = recorder.finish(at(60));
   EXPECT_TRUE(timeline.capped);
@@ -147,12 +147,12 @@ TEST(SpanRecorder, ALimitOfTimeLetsAStepEndAndThenCutsIt) {
   EXPECT_THAT(lines(timeline.tracks.at(1)), ElementsAre("wait 0-15 receive"));
 }
 
-// One worker's account of its time and of the fate of its work.
+// Book: one worker's account of its time and of its kept and dropped micro-batches.
 
 Time at_ms(int ms) { return start_time + std::chrono::milliseconds(ms); }
 Duration ms(int count) { return std::chrono::milliseconds(count); }
 
-// 30 ms of computing, 10 of which are for lost work, and a wait of 5 ms.
+// 30 ms of computing, 10 ms of which are for lost work, and 5 ms of waiting.
 Book example() {
   Book book(Rank{0}, start_time, nullptr);
   book.pass(Activity::compute, at_ms(30), {});
@@ -182,7 +182,7 @@ TEST(Book, WhatIsMissingUntilTheEndWasSpentWaiting) {
   EXPECT_EQ(account.total(), ms(50));
 }
 
-// Time beyond the end is taken first from lost work, and then from kept work.
+// The end cuts off 15 ms: the 10 ms of lost work, and then 5 ms of kept work.
 TEST(Book, WhatLiesBeyondTheEndIsTakenFromWhatWasLostFirst) {
   const Account account = example().account_at(at_ms(20), {}, DecidedBy::workers);
   EXPECT_EQ(account[Activity::discarded], ms(0));
@@ -204,7 +204,7 @@ TEST(Book, WithServersAllIsLostThatTheyHaveNotKept) {
 
 TEST(Book, TheWallClocksLastThingsAreTakenBackFirst) {
   Book book = example();
-  EXPECT_EQ(book.take_back(at_ms(28)), ms(2));  // 5 of the wait, 2 of computing
+  EXPECT_EQ(book.take_back(at_ms(28)), ms(2));  // 5 ms of waiting, then 2 ms of computing
   EXPECT_EQ(book.account()[Activity::wait], ms(0));
   EXPECT_EQ(book.account()[Activity::compute], ms(28));
 }
@@ -214,7 +214,7 @@ TEST(Book, SpansAreTakenBackWithTheAccount) {
   Book book(Rank{0}, start_time, &spans);
   book.pass(Activity::compute, at_ms(10), {"step", Step{0}, 0});
   book.pass(Activity::compute, at_ms(30), {});
-  EXPECT_EQ(book.take_back(at_ms(25)), ms(0));  // no micro-batch
+  EXPECT_EQ(book.take_back(at_ms(25)), ms(0));  // returns only the time of micro-batches
   EXPECT_EQ(book.take_back(at_ms(8)), ms(2));
   EXPECT_EQ(book.account()[Activity::compute], ms(8));
   EXPECT_EQ(account_of(spans.spans(Rank{0})).total(), ms(8));

@@ -1,5 +1,5 @@
-// PullObjective with separate gradients for the micro-batches of a pass. It records which micro-batches shared a pass,
-// and how many gradients were made as vectors.
+// A PullObjective that can return a separate gradient for each list of micro-batches of a pass. It records the passes'
+// lists, and how many of these gradients were returned as vectors.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Augmented training images: the draws, their scope, their order, and that test images stay unchanged.
+// Augmentation of training images: its random draws, the order of changes, and that evaluations see unchanged images.
 #include "workers/data/augmentation.hpp"
 
 #include <fmt/format.h>
@@ -33,10 +33,10 @@ namespace {
 constexpr SampleShape byte_shape{.channels = 1, .height = 6, .width = 7};
 constexpr std::size_t features = 42;
 constexpr std::int64_t image_count = 50;
-// Pixels are not scaled: (pixel - 0) x 1.
+// A normalisation that leaves pixels unchanged: (pixel - 0) x 1.
 const std::vector<PixelScale> as_they_are = {{.mean = 0, .factor = 1}};
 
-// Every pixel of an image has its own value, at least 10, so that black shows the frame.
+// Pixels of an image differ. All are at least 10, so a pixel of 0 belongs to the black frame around the image.
 std::uint8_t pixel_of(std::uint32_t sample, std::size_t place) {
   return static_cast<std::uint8_t>(10 + sample % 4 + 5 * place);
 }
@@ -68,7 +68,7 @@ Met meet(const Dataset& dataset, const std::vector<std::uint32_t>& samples, cons
   return met;
 }
 
-// One sample in many epochs.
+// The augmented images of sample 3 in epochs 0 .. times - 1.
 Met meet_often(const Augmentation& augmentation, std::size_t times) {
   std::vector<std::int64_t> epochs(times);
   std::iota(epochs.begin(), epochs.end(), std::int64_t{0});
@@ -139,7 +139,7 @@ TEST(Augmentation, EvaluationsMeetTheStoredImages) {
   }
 }
 
-// Black is the byte 0, which is not 0 once it is normalised.
+// Black is the byte 0. After normalisation it is (0 - 100) x 0.5 = -50.
 TEST(Augmentation, TheFrameIsBlackNotTheMean) {
   const auto dataset = augmented(stored({{.mean = 100, .factor = 0.5}}), {.crop = 5});
   std::vector<std::int64_t> epochs(50);
@@ -189,7 +189,7 @@ TEST(Augmentation, LabelNoiseChangesNeitherImagesNorEvaluations) {
   }
 }
 
-// A rotation and a zoom stay within their bounds: if these are small, the middle pixels hardly move.
+// 200 rotations and zooms are almost all different. If both bounds are near 0, the image hardly changes.
 TEST(Augmentation, RotationsAndZoomsAreDrawnFromTheirWholeRange) {
   std::set<std::vector<float>> seen;
   const Met met = meet_often({.rotate_degrees = 15, .zoom = 0.2}, 200);
@@ -200,8 +200,7 @@ TEST(Augmentation, RotationsAndZoomsAreDrawnFromTheirWholeRange) {
     for (std::size_t p = 0; p < features; ++p) EXPECT_NEAR(none.image(i)[p], changed(3, {})[p], 1);
 }
 
-// Each image results from two of the fourteen operations, in some order. With strength 0 most are the identity, and the
-// results of the others are known.
+// With strength 0 autocontrast and equalize still change the image. The other twelve operations do not.
 TEST(Augmentation, RandAugmentChangesImagesByItsOperations) {
   const auto images_of = [](int operations) {
     std::set<std::vector<float>> seen;
@@ -221,7 +220,7 @@ TEST(Augmentation, RandAugmentChangesImagesByItsOperations) {
   for (const auto& one : expected) EXPECT_TRUE(images_of(2).contains(one));
 }
 
-// The keys of augmentation, validation and dropout: their effects and their faults.
+// Keys of augmentation, validation and dropout: their effects, and the faults that they report.
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -232,7 +231,6 @@ class AugmentationSettings : public PlannedObjective {
     workers = 2;
     micro_batches = 1;
   }
-  // A plan on 100 generated vectors.
   ObjectivePlan plan_on_vectors(const std::string& key, const std::string& another = "training.label_smoothing=0") {
     return plan({"training.model=\"linear\"", "training.dataset=\"gaussian-mixture\"", "training.micro_batch_size=4",
                  "datasets.gaussian-mixture.train=100", "datasets.gaussian-mixture.test=10", key, another});
@@ -272,7 +270,7 @@ TEST_F(AugmentationSettings, OfNothingIsNone) {
   EXPECT_FALSE(read_augmentation(training).changes_samples());
 }
 
-// Zeros switch augmentation off, for a method or at a point of a sweep.
+// With zeros, a method or a point of a sweep switches augmentation off.
 TEST_F(AugmentationSettings, OfAllZerosIsNone) {
   SettingsDocument document(
       parse_toml("augmentation = { crop = 0, rotate_degrees = 0, zoom = 0, mixup = 0, label_noise = 0 }", "a.toml"));
@@ -428,8 +426,8 @@ TEST_F(AugmentationSettings, DropoutOfAllIsAFault) {
   }
 }
 
-// Operations on images, compared with torchvision's and Pillow's (tests/golden/image_operations.py) and with closed
-// forms.
+// Operations on images, compared with torchvision's and Pillow's results (tests/golden/image_operations.py) and with
+// closed forms.
 
 using Json = nlohmann::json;
 using Pixels = std::vector<std::uint8_t>;
@@ -485,7 +483,7 @@ Pixels counted(std::size_t size) {
   return pixels;
 }
 
-// A crop of a picture in a frame of zeros, pixel by pixel.
+// Compares each pixel of a crop with the pixel at this place of the image in its frame of zeros.
 TEST(ImageOperations, ACropIsAWindowOfTheFramedImage) {
   const SampleShape shape{.channels = 2, .height = 5, .width = 4};
   const Pixels in = counted(40);
@@ -505,7 +503,7 @@ TEST(ImageOperations, ACropIsAWindowOfTheFramedImage) {
       }
 }
 
-// A quarter turn counter-clockwise moves the right column to the top row; at twice the size an image shows its middle.
+// A quarter turn counter-clockwise moves the right column to the top row. A zoom of 2 shows only the image's middle.
 TEST(ImageOperations, ARotationTurnsAroundTheMiddleAndAZoomEnlargesIt) {
   const SampleShape shape{.channels = 1, .height = 3, .width = 3};
   for (const auto resampling : {Resampling::nearest, Resampling::bilinear}) {
@@ -551,7 +549,7 @@ TEST(RandAugment, OfTorchvisionHasOneStrengthAndARandomSign) {
     const double s = sign < 0.5 ? 1 : -1;
     EXPECT_DOUBLE_EQ(amount(9, shear_x, sign), s * 0.09);
     EXPECT_DOUBLE_EQ(amount(30, shear_y, sign), s * 0.3);
-    EXPECT_DOUBLE_EQ(amount(9, translate_x, sign), s * 4);  // 150/331 x 33 x 0.3 = 4.49
+    EXPECT_DOUBLE_EQ(amount(9, translate_x, sign), s * 4);  // 150/331 of the width 33, x 9/30 = 4.49, rounded down
     EXPECT_DOUBLE_EQ(amount(30, translate_y, sign), s * 12);
     EXPECT_DOUBLE_EQ(amount(9, rotate, sign), s * 9);
     for (const auto tone : {brightness, colour, contrast, sharpness})
@@ -570,13 +568,13 @@ TEST(RandAugment, OfComposerDrawsStrengthsUpToTheGivenOne) {
     EXPECT_EQ(one.operation, operation);
     return one.amount;
   };
-  // Levels 0.1 + 7.9 u of 10: u = 0.5 is 4.05, u = 1 is 8.
+  // The level on a scale of 10 is 0.1 + 7.9 u, with the third uniform number u: 4.05 for u = 0.5, and 8 for u = 1.
   EXPECT_DOUBLE_EQ(amount(shear_x, 0.1, 0.5, 0), 0.3 * 0.405);
   EXPECT_DOUBLE_EQ(amount(shear_y, 0.9, 1, 0), -0.24);
-  EXPECT_DOUBLE_EQ(amount(translate_x, 0.9, 1, 0), -8);  // 11 x 0.8 = 8.8
-  EXPECT_DOUBLE_EQ(amount(rotate, 0.1, 0.5, 0), 12);     // 12.15
+  EXPECT_DOUBLE_EQ(amount(translate_x, 0.9, 1, 0), -8);  // a third of the width 33, x 0.8 = 8.8, rounded down
+  EXPECT_DOUBLE_EQ(amount(rotate, 0.1, 0.5, 0), 12);     // 30 x 0.405 = 12.15, rounded down
   EXPECT_DOUBLE_EQ(amount(ImageOperation::posterize, 0.1, 0.5, 0), 3);
-  EXPECT_DOUBLE_EQ(amount(ImageOperation::solarize, 0.1, 0.5, 0), 256 - 103);  // 103.68
+  EXPECT_DOUBLE_EQ(amount(ImageOperation::solarize, 0.1, 0.5, 0), 256 - 103);  // 256 x 0.405 = 103.68
   for (const auto tone : {ImageOperation::colour, ImageOperation::contrast, ImageOperation::sharpness}) {
     EXPECT_DOUBLE_EQ(amount(tone, 0, 0.25, 0.1), 1 + 7 * 0.25);
     EXPECT_DOUBLE_EQ(amount(tone, 0, 0.25, 0.9), 1 - 0.72 * 0.25);
@@ -596,7 +594,7 @@ TEST(RandAugment, EachOperationIsAsLikely) {
   }
 }
 
-// Mixup: the law of shares and partners, the mixed values, and gradients compared with a reference in double precision.
+// Mixup: the distribution of shares and partners, mixed values, and gradients compared with a reference in double.
 
 using namespace reference;
 
@@ -672,7 +670,7 @@ TEST(Mixup, LossIsThatOfMixedTargets) {
   }
 }
 
-// Fused micro-batches, each mixed separately.
+// The objective fuses the two micro-batches, but mixes each one separately.
 TEST(Mixup, GradientsAreThoseOfMixedSamples) {
   constexpr double alpha = 0.7;
   const TorchObjective objective(linear_network(shape, classes), images(), sampling, 32, 0, alpha);

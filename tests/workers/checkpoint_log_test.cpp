@@ -40,11 +40,11 @@ struct Trajectory {
   std::shared_ptr<PullObjective> objective = std::make_shared<PullObjective>();
   std::vector<double> norms{};
   std::vector<float> model{};
-  std::int64_t evaluated_before = -1;  // micro-batches evaluated before the position
+  std::int64_t evaluated_before = -1;  // micro-batches that a replay computes before the checkpoint's position
 };
 
-// Steps of one model, each after a query of its gradient's norm. `with` is alive all the time. Keeps a checkpoint or
-// resumes.
+// Takes `steps` steps of SGD, and asks for the gradient's norm before each. `others` more values exist all the time.
+// Keeps a checkpoint in `keep`, or replays from `resume_from`.
 Trajectory take(int threads, Kept* keep, Kept* resume_from, int others = 1) {
   Trajectory trajectory;
   CheckpointLog log;
@@ -135,8 +135,8 @@ TEST(CheckpointLog, FailsWhereSomebodyReadsWhatIsNotComputed) {
   EXPECT_FALSE(has_run);
 }
 
-// In the original run the memo found a value that only tasks held. In the replay there are no tasks, so the value is
-// gone and the log provides it.
+// In the original run a memo's look-up found a value that only tasks held. In the replay there are no tasks, so the
+// value is gone and the log provides it.
 TEST(CheckpointLog, FindsWhatWasFound) {
   Kept kept;
   CheckpointLog first;
@@ -151,7 +151,7 @@ TEST(CheckpointLog, FindsWhatWasFound) {
 
   CheckpointLog second;
   second.replay(kept);
-  second.new_cell() = nullptr;  // made and destroyed
+  second.new_cell() = nullptr;  // nothing holds the value
   const CellPtr again = second.found(nullptr);
   ASSERT_TRUE(again);
   EXPECT_EQ(second.found(nullptr), nullptr);
@@ -171,7 +171,7 @@ TEST(CheckpointLog, ForgetsValuesThatEndAlsoAfterItself) {
   }
   longer = nullptr;
   EXPECT_EQ(CheckpointLog::here(), nullptr);
-  EXPECT_TRUE(new_cell());  // not recorded
+  EXPECT_TRUE(new_cell());  // without a log, nothing is recorded
 }
 
 }  // namespace

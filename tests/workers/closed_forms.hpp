@@ -11,7 +11,7 @@
 
 namespace syncopate {
 
-// E[X_(k:M)] and Var[X_(k:M)] of exponential times with this rate: sums of 1 / i and 1 / i^2 for i = M - k + 1 .. M.
+// E[X_(k:M)] and Var[X_(k:M)] of exponential times: sums of 1 / (rate i) and of its square over i = M - k + 1 .. M.
 inline double expected_exponential(int k, int workers, double rate) {
   double sum = 0;
   for (int i = workers - k + 1; i <= workers; ++i) sum += 1 / (rate * i);
@@ -27,8 +27,8 @@ inline double variance_exponential(int k, int workers, double rate) {
 // E[X_(k:M)] of any distribution with quantile function Q: the mean of Q(U) with U ~ Beta(k, M - k + 1).
 inline double expected_order_statistic(const std::function<double(double)>& quantile, int k, int workers) {
   const boost::math::beta_distribution<double> place(k, workers - k + 1);
-  // As a function of the uniform number's normal score z, the integrand decreases smoothly on both sides for any tail
-  // of the distribution. Beyond |z| = 8.2 the probability is below the precision of a double.
+  // The integral is over the uniform number's normal score z. Then the integrand decreases smoothly around its peak,
+  // however heavy the distribution's tail is. Beyond |z| = 8.2 the probability is below a double's precision.
   constexpr double limit = 8.2;
   const boost::math::normal score;
   const auto integrand = [&](double z) {
@@ -37,7 +37,7 @@ inline double expected_order_statistic(const std::function<double(double)>& quan
     const double weight = boost::math::pdf(place, u) * boost::math::pdf(score, z);
     return weight > 0 ? quantile(u) * weight : 0.0;
   };
-  // With thousands of workers the peak is narrow. Adaptive rules that end at the peak cannot miss it.
+  // With thousands of workers the peak is narrow. Two adaptive rules that meet at the peak cannot miss it.
   const double peak = boost::math::quantile(score, k / (workers + 1.0));
   using Rule = boost::math::quadrature::gauss_kronrod<double, 31>;
   constexpr unsigned depth = 15;

@@ -28,8 +28,8 @@
 
 namespace syncopate {
 
-// At any parameters, the gradient of micro-batch (w, s, i) is (w + 1)(j + 1) + 8 s + i in component j. The
-// normalisation buffers after it are (w + 1, 8 s + i). All are small integers, which are exact in float32.
+// Component j of the gradient of worker w's micro-batch i of step s is (w + 1)(j + 1) + 8 s + i at all parameters, and
+// its normalisation buffers are (w + 1, 8 s + i). All are small integers, which are exact in float32.
 class KnownObjective : public Objective {
  public:
   static constexpr std::size_t size = 5;
@@ -68,7 +68,7 @@ class KnownObjective : public Objective {
   EvaluationSums evaluate(const float*, const float*, Split, std::int64_t, std::int64_t) const override { return {}; }
 };
 
-// One worker's micro-batches of one step never end.
+// With this delay one worker's micro-batches of one step never end.
 class EndlessStep : public DelayProcess {
  public:
   EndlessStep(Rank worker, Step step) : worker_(worker), step_(step) {}
@@ -83,7 +83,7 @@ class EndlessStep : public DelayProcess {
   Step step_;
 };
 
-// The micro-batches of one step take an hour.
+// With this delay the micro-batches of one step take an hour.
 class LongStep : public DelayProcess {
  public:
   explicit LongStep(Step step) : step_(step) {}
@@ -96,7 +96,7 @@ class LongStep : public DelayProcess {
   Step step_;
 };
 
-// Adds i times this time to micro-batch i.
+// Adds i times `delay_s` to micro-batch i.
 class DelayByIndex : public DelayProcess {
  public:
   explicit DelayByIndex(double delay_s) : delay_s_(delay_s) {}
@@ -116,7 +116,7 @@ struct SeenRounds : RunObserver {
   void on_publish(const Publication&) override {}
 };
 
-// The requirements of a test on a cluster.
+// The cluster that a test needs.
 struct ContractSetup {
   int workers = 1;
   Servers servers{};
@@ -129,14 +129,14 @@ struct ContractSetup {
 
 struct ClusterKind {
   std::string name;
-  int participants = 1;  // ranks, or the participants that they represent
+  int participants = 1;  // MPI ranks, or simulated participants
   std::function<std::unique_ptr<Cluster>(const ContractSetup&)> make;
-  bool every_program_is_here = true;  // false: one participant per process
-  // The largest allowed delay of an event; a longer delay is a fault.
+  bool every_program_is_here = true;  // false: each process runs one participant's program
+  // An event may be later than expected by at most this time.
   Duration tolerance{};
   // The time that may pass between a reading of the clock and the start of the next call.
   Duration hesitation{};
-  // The time from the last arrival at a collective to the time in its agreement.
+  // The time from the last arrival at a collective to the time that its agreement states.
   Duration agreed_after{};
 
   friend std::ostream& operator<<(std::ostream& out, const ClusterKind& kind) { return out << kind.name; }
@@ -175,7 +175,7 @@ class ClusterContract : public testing::TestWithParam<ClusterKind> {
                                   const Deadline& deadline = {}) {
     return cluster.compute_gradient(self, training.initial_state(), micro_batch, micro_batch, deadline);
   }
-  // Lets time pass: computes until `time` without using the results.
+  // Computes until `time`, without using the results.
   void idle_until(Cluster& cluster, Rank self, Time time) {
     while (cluster.now(self) < time) compute(cluster, self, {self, 0, 99}, Deadline(time));
   }
@@ -185,7 +185,7 @@ class ClusterContract : public testing::TestWithParam<ClusterKind> {
     return values;
   }
 
-  // The state of worker w after one step from the start along its micro-batch (w, 0, 0).
+  // This worker's state after one step from the initial state, along its micro-batch 0 of step 0.
   ModelStatePtr stepped(Cluster& cluster, Rank self) {
     return training.descend(training.initial_state(), gradient(cluster, self, 1), rate);
   }

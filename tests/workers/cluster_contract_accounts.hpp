@@ -7,8 +7,7 @@ TEST_P(ClusterContract, EveryWorkerSecondIsBookedExactlyOnce) {
   const int n = participants();
   base_s = 0.1;
   const Duration cut = from_seconds(0.08);
-  std::vector<Duration> cutting(static_cast<std::size_t>(n));  // time in micro-batches that are cut off, for workers of
-                                                               // this process
+  std::vector<Duration> cutting(static_cast<std::size_t>(n));  // time in cut micro-batches, by worker of this process
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
     for (int round = 0; round < 3; ++round) {
       Gradient sum = gradient(cluster, self, 1 + self.value % 3);  // unequal work, so that some wait
@@ -17,7 +16,7 @@ TEST_P(ClusterContract, EveryWorkerSecondIsBookedExactlyOnce) {
       cutting[static_cast<std::size_t>(self.value)] += cluster.now(self) - before;
       cluster.all_reduce_sum(self, sum, {}, {.kept = 1 + self.value % 3, .planned = 4}, here());
     }
-    if (self.value == n - 1) gradient(cluster, self, 1);  // the others wait for the end
+    if (self.value == n - 1) gradient(cluster, self, 1);  // the other workers wait until the run ends
   });
   ASSERT_EQ(totals.accounts.size(), static_cast<std::size_t>(n));
   for (int w = 0; w < n; ++w) {
@@ -26,7 +25,7 @@ TEST_P(ClusterContract, EveryWorkerSecondIsBookedExactlyOnce) {
     const Duration computed = (3 * (1 + w % 3) + (w == n - 1 ? 1 : 0)) * from_seconds(base_s);
     EXPECT_GE(account[Activity::compute], computed);
     EXPECT_LE(account[Activity::compute], computed + tolerance());
-    // If a micro-batch is discarded, the time before it began is not discarded.
+    // The clock was read up to hesitation() before each cut micro-batch began. That time is not discarded.
     EXPECT_GE(account[Activity::compute] + account[Activity::discarded], computed + 3 * cut);
     EXPECT_GE(account[Activity::discarded], 3 * (cut - hesitation()));
     const Duration cutting_here = cutting[static_cast<std::size_t>(w)];

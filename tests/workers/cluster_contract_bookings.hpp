@@ -8,7 +8,7 @@ class BookingContract : public ClusterContract {
  protected:
   static constexpr double late_s = 0.1;  // seconds by which the last arrival is later than the others
 
-  // Readings of the clock around the calls of one worker. They are empty for workers in other processes.
+  // A worker's times around its calls, summed over both calls. They stay zero for workers in other processes.
   struct Seen {
     bool is_here = false;
     Duration until_last{};  // from before each call until the last arrival
@@ -61,7 +61,7 @@ TEST_P(BookingContract, AnAllReduceWaitsForTheLastAndThenCommunicates) {
   });
   expect_booked(totals);
   EXPECT_EQ(totals.collectives, 2);
-  EXPECT_EQ(totals.bytes, Bytes{2 * 2 * (participants() - 1) * (payload + 4)});  // N parts to N members, and back
+  EXPECT_EQ(totals.bytes, Bytes{2 * 2 * (participants() - 1) * (payload + 4)});  // 2 sums x 2 phases x (N - 1)
 }
 
 TEST_P(BookingContract, AnAverageWaitsForTheLastAndThenCommunicates) {
@@ -71,7 +71,7 @@ TEST_P(BookingContract, AnAverageWaitsForTheLastAndThenCommunicates) {
   });
   expect_booked(totals);
   EXPECT_EQ(totals.collectives, 2);
-  EXPECT_EQ(totals.bytes, Bytes{2 * 2 * (participants() - 1) * (payload + 8)});  // two buffers
+  EXPECT_EQ(totals.bytes, Bytes{2 * 2 * (participants() - 1) * (payload + 8)});  // payload and two buffers
 }
 
 TEST_P(BookingContract, AnAverageInAGroupOfAllWaitsForTheLastAndThenCommunicates) {
@@ -92,7 +92,7 @@ TEST_P(BookingContract, ABroadcastWaitsForTheLastAndThenCommunicates) {
   });
   expect_booked(totals);
   EXPECT_EQ(totals.collectives, 2);
-  EXPECT_EQ(totals.bytes, Bytes{2 * (participants() - 1) * payload});  // the model once to each other worker
+  EXPECT_EQ(totals.bytes, Bytes{2 * (participants() - 1) * payload});  // 2 broadcasts to N - 1 workers
 }
 
 TEST_P(BookingContract, ABarrierWaitsForTheLastAndThenCommunicates) {
@@ -105,7 +105,7 @@ TEST_P(BookingContract, ABarrierWaitsForTheLastAndThenCommunicates) {
 // An all-gather returns no time, so workers gather the times before their calls.
 TEST_P(BookingContract, AnAllGatherWaitsForTheLastAndThenCommunicates) {
   const int n = participants();
-  std::vector<Duration> earlier(static_cast<std::size_t>(n));  // before the last one's arrival
+  std::vector<Duration> earlier(static_cast<std::size_t>(n));  // from the worker's arrival to the last one
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
     if (self.value == n - 1) idle_until(cluster, self, start_time + from_seconds(late_s));
     const Time before = cluster.now(self);
@@ -121,7 +121,7 @@ TEST_P(BookingContract, AnAllGatherWaitsForTheLastAndThenCommunicates) {
     EXPECT_GE(account[Activity::wait], earlier[w] - hesitation()) << "worker " << w;
   }
   EXPECT_EQ(totals.collectives, 1);
-  EXPECT_EQ(totals.bytes, Bytes{(n - 1) * 8 * n});  // all numbers to each other worker
+  EXPECT_EQ(totals.bytes, Bytes{(n - 1) * 8 * n});  // each of n workers sends 8 bytes to n - 1
 }
 
 // The last worker sends late. Its second message contains its readings of the clock around the first message.

@@ -6,7 +6,7 @@ namespace syncopate {
 TEST_P(ClusterContract, AllReduceGivesEveryWorkerTheSumOfAllGradientsAndBuffers) {
   const int n = participants();
   run(n, [&](Cluster& cluster, Rank self) {
-    // Worker w contributes micro-batches 0 and 1: (w + 1)(j + 1) and (w + 1)(j + 1) + 1.
+    // Component j of worker w's micro-batches 0 and 1 is (w + 1)(j + 1) and (w + 1)(j + 1) + 1.
     Gradient sum = gradient(cluster, self, 2);
     const AgreedProgress agreed =
         cluster.all_reduce_sum(self, sum, {}, {.kept = 2, .planned = 2, .step = 1, .period = 1}, here());

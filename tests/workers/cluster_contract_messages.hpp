@@ -43,7 +43,7 @@ TEST_P(ClusterContract, AModelReachesEveryWorkerOfAServerAndCanBeAdopted) {
         EXPECT_EQ(message->from, cluster.server());
         EXPECT_EQ(message->step, Step{9});
         const ModelStatePtr state = training.adopt(stepped(cluster, self), message->model);
-        // The server has descended along (w, s, i) = (workers, 1, 2).
+        // The server has descended along the gradient of its micro-batch 2 of step 1. Its rank is `workers`.
         std::vector<float> parameters;
         for (int j = 0; j < 5; ++j)
           parameters.push_back(100.0f - static_cast<float>(rate) * static_cast<float>((workers + 1) * (j + 1) + 10));
@@ -163,15 +163,15 @@ TEST_P(ClusterContract, AReceiveFromOneSenderLeavesTheOthersInOrder) {
       tell(0, 1);
       tell(0, 2);
       if (self.value < n - 1) tell(self.value + 1, 0);
-      EXPECT_EQ(hear(0), std::pair(0, 7));  // worker 0 has begun to receive
+      EXPECT_EQ(hear(0), std::pair(0, 7));  // after worker 0 has begun to receive
       tell(0, 3);
       return;
     }
-    EXPECT_EQ(hear(n - 1), std::pair(n - 1, 1));  // the last sender: all messages have arrived or are under way
+    EXPECT_EQ(hear(n - 1), std::pair(n - 1, 1));  // worker n - 1 sends last, so all messages of others have been sent
     for (int w = 1; w < n; ++w) tell(w, 7);
     EXPECT_EQ(hear(n - 1), std::pair(n - 1, 2));
     EXPECT_EQ(hear(n - 1), std::pair(n - 1, 3));
-    EXPECT_FALSE(cluster.receive(self, Rank{n - 1}, never, here()));  // it has ended, although others may still send
+    EXPECT_FALSE(cluster.receive(self, Rank{n - 1}, never, here()));  // it has ended; others may still send
     std::vector<int> next(static_cast<std::size_t>(n), 1);
     for (int i = 0; i < 3 * (n - 2); ++i) {
       const auto [from, step] = hear({});
@@ -211,7 +211,7 @@ TEST_P(ClusterContract, NumbersTravelWithAMessageAndCostEightBytesEach) {
   EXPECT_EQ(totals.bytes, Bytes{3 * 8 + 0 + payload + 8});
 }
 
-// In a time-only run, or for a gradient without micro-batches, a message shows only its kind.
+// In a time-only run, and for a gradient without micro-batches, only a message's kind says what was sent.
 TEST_P(ClusterContract, AMessageIsOfTheKindThatItWasSentAs) {
   using Kind = Message::Kind;
   const int n = participants();
@@ -244,7 +244,7 @@ TEST_P(ClusterContract, AMessageIsOfTheKindThatItWasSentAs) {
   });
 }
 
-// The server counts the micro-batches that were computed for a difference of models. Bytes count only the difference.
+// The receiver learns how many micro-batches a difference of models is based on. Bytes count only the difference.
 TEST_P(ClusterContract, ADifferenceSaysHowMuchHasBeenComputedForIt) {
   const int n = participants();
   const auto model = training.initial_state();
@@ -318,7 +318,7 @@ TEST_P(ClusterContract, AWideGradientTravelsInDoublePrecision) {
       const auto message = cluster.receive(self, {}, never, here());
       ASSERT_TRUE(message);
       EXPECT_TRUE(message->gradient.wide());
-      // 3 x the message minus the gradient itself: float32 would leave a rounding error of 1e-7.
+      // The message is a third of the gradient. With float32 three times it would differ from the gradient by 1e-7.
       Gradient difference = message->gradient * 3;
       difference += compute(cluster, self, {Rank{1}, 0, 0}).value() * -1;
       for (const float value : training.values(difference)) EXPECT_LT(std::abs(value), 1e-12);
@@ -330,10 +330,10 @@ TEST_P(ClusterContract, AWideGradientTravelsInDoublePrecision) {
 TEST_P(ClusterContract, AMessageEndsAMicroBatchThatWaitsForNoMore) {
   const int n = participants();
   base_s = 1;
-  std::vector<Time> began(static_cast<std::size_t>(n), never);  // by worker, for those here
+  std::vector<Time> began(static_cast<std::size_t>(n), never);  // by worker of this process
   Time sent = start_time;
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
-    const Time told = cluster.barrier(self, here()).time + from_seconds(0.1);  // or later
+    const Time told = cluster.barrier(self, here()).time + from_seconds(0.1);  // worker 0 sends then, or later
     if (self.value == 0) {
       idle_until(cluster, self, told);
       for (int w = 1; w < n; ++w)

@@ -1,6 +1,6 @@
-// The cluster contract on the MPI cluster: every rank runs this program (mpirun -n 3 ...). The number of participants
-// is the number of ranks. With SYNCOPATE_MPI_FAILURE the program fails in the way that it names, for mpi_failures_test.
-// With SYNCOPATE_MPI_STANDSTILL its ranks deadlock.
+// The cluster contract on the MPI cluster: every rank runs this program (mpirun -n 3 ...), and is one participant. If
+// the variable SYNCOPATE_MPI_FAILURE names a way to fail, the program fails in that way, for mpi_failures_test. If
+// SYNCOPATE_MPI_STANDSTILL names one, its ranks deadlock.
 #include <cstdlib>
 #include <thread>
 
@@ -25,8 +25,8 @@ std::unique_ptr<Cluster> make_mpi(const ContractSetup& setup) {
                                                           .session = *session});
 }
 
-// Ranks share cores with each other and with other programs, so a delay of the scheduler is no fault. But a micro-batch
-// that continues for an hour, although it should end at once, is one.
+// Ranks share cores with each other and with other programs, so a delay of the scheduler is no fault. But it is a fault
+// if a micro-batch of an hour that should end at once continues.
 ClusterKind mpi() {
   return {.name = "MPI",
           .participants = session ? session->size() : 1,
@@ -71,7 +71,7 @@ TEST_P(MpiRanks, TooFewRanksAreAnErrorOnEveryRank) {
                std::invalid_argument);
 }
 
-// Its gradients take a while to compute, on the wall clock.
+// Computing a gradient takes `takes` on the wall clock.
 class SlowObjective : public KnownObjective {
  public:
   explicit SlowObjective(Duration takes) : takes_(takes) {}
@@ -83,7 +83,7 @@ class SlowObjective : public KnownObjective {
     return KnownObjective::gradient(parameters, buffers, micro_batches);
   }
 
-  mutable Duration took{};  // time of the last gradient
+  mutable Duration took{};  // wall-clock time of the last call of gradient()
 
  private:
   Duration takes_;
@@ -91,10 +91,10 @@ class SlowObjective : public KnownObjective {
 
 struct SlowRun {
   RunTotals totals;
-  Duration in_calls{};  // over all workers
+  Duration in_calls{};  // time in calls of compute_gradient(), over all workers
 };
 
-// Worker w computes w + 1 micro-batches.
+// Worker w computes w + 1 micro-batches. Each takes `real` to compute; its drawn time is `drawn_s`.
 SlowRun run_with(Duration real, double drawn_s, int workers) {
   Executor executor{0};
   Training training{std::make_shared<SlowObjective>(real), make_sgd({}), {}, executor};
@@ -132,7 +132,7 @@ TEST_P(MpiRanks, MicroBatchesThatDoNotFitIntoTheirDrawnTimeAreCounted) {
   EXPECT_EQ(fitting.totals.overrun_excess, Duration{});
 }
 
-// At least one of several micro-batches is hardly delayed by other programs.
+// The test takes the shortest of four calls, because other programs may delay some of them.
 TEST_P(MpiRanks, ASlowWorkerSleepsByItsFactorLessTheOneThatItComputes) {
   constexpr double factor = 3;
   const auto real = std::chrono::milliseconds(60);
@@ -147,7 +147,7 @@ TEST_P(MpiRanks, ASlowWorkerSleepsByItsFactorLessTheOneThatItComputes) {
       {.workers = n, .compute_time = compute_time, .pace = Pace::inject, .training = training, .session = *session});
   cluster.run(
       [&](Rank self) {
-        double least = 1e9;  // shortest call, as a multiple of its arithmetic
+        double least = 1e9;  // shortest call, as a multiple of the time of its arithmetic
         for (int i = 0; i < 4; ++i) {
           const Time before = cluster.now(self);
           cluster.compute_gradient(self, training.initial_state(), {self, 0, i}, {self, 0, i}, {});
@@ -205,8 +205,8 @@ TEST_P(MpiRanks, DelaysAreInjectedOnTopOfTheArithmeticAndRecorded) {
   }
 }
 
-// The others wait for longer than a deadlock takes to be detected, in all ways of waiting, one after the other: for a
-// worker that is in a micro-batch, for a model that is sent slowly, and for each other.
+// The other workers wait longer than a deadlock takes to be detected: in a receive, a barrier and a partial all-reduce,
+// and at the end of the run. In each case one slow worker is in a micro-batch.
 TEST_P(MpiRanks, WhoWaitsForASlowWorkerIsNotSuspected) {
   const int n = participants();
   Executor executor{0};
@@ -223,7 +223,7 @@ TEST_P(MpiRanks, WhoWaitsForASlowWorkerIsNotSuspected) {
             if (self.value == slow)
               cluster->compute_gradient(self, training.initial_state(), {self, slow, 0}, {self, slow, 0}, {});
           };
-          // Around the ring, each after it has received from the one before.
+          // A message goes around the ring: each worker sends after it has received from the one before.
           compute_if_slow();
           if (self.value != slow && cluster->receive(self, before, never, here())) ++received;
           cluster->send(self, next, {.step = slow}, here());
@@ -235,7 +235,7 @@ TEST_P(MpiRanks, WhoWaitsForASlowWorkerIsNotSuspected) {
           cluster->partial_all_reduce(self, sum, {.quorum = n}, LateGradient::drop, {}, here());
         }
         if (self.value == 0)
-          cluster->compute_gradient(self, training.initial_state(), {self, 9, 0}, {self, 9, 0}, {});  // at the end
+          cluster->compute_gradient(self, training.initial_state(), {self, 9, 0}, {self, 9, 0}, {});  // the others wait
       },
       nullptr);
   EXPECT_EQ(received, 2);
@@ -251,7 +251,7 @@ int wait_for_ever(const std::string& way) {
   const auto cluster = make_mpi(
       {.workers = session->size() - servers, .servers = servers, .compute_time = compute_time, .training = training});
   const Place here{"test", SourceLine::current()};
-  // A server receives notices of workers that leave, and waits again.
+  // A server also receives notices of workers that leave. After a notice it waits for the message again.
   const auto receive = [&](Rank self, int from) {
     while (!cluster->receive(self, Rank{from}, never, {"receive", here.at})) continue;
   };
@@ -284,7 +284,7 @@ int wait_for_ever(const std::string& way) {
   return 0;
 }
 
-// Micro-batches take an hour. Those of step 1 never end, on worker 1 alone or, in one way, on all.
+// Micro-batches take an hour. Those of step 1 never end: worker 1's, or with the way "all endless" all workers'.
 int fail_as(const std::string& way) {
   Executor executor{0};
   Training training{std::make_shared<KnownObjective>(), make_sgd({}), {}, executor};

@@ -62,7 +62,7 @@ TEST_P(OutageContract, AnOutagePausesAMicroBatchOrTakesIt) {
     EXPECT_EQ(account.total(), totals.end - start_time);
     expect_about(account[Activity::compute], 3 * base_s, w);
     expect_about(account[Activity::down], w < 2 ? duration_s : 0, w);
-    // Worker 1 loses the computed part of its second micro-batch; under MPI less, if the micro-batch began late.
+    // Worker 1 loses at most the 0.2 s from 0.4 to 0.6 s; under MPI less, if its second micro-batch began late.
     EXPECT_LE(account[Activity::discarded], w == 1 ? from_seconds(0.2) + tolerance() : Duration{});
     if (w == 1) {
       EXPECT_GT(account[Activity::discarded], Duration{});
@@ -79,7 +79,7 @@ TEST_P(OutageContract, AMessageThatEndsAMicroBatchWaitsUntilTheWorkerIsUp) {
         const bool goes_down = self.value == 0;
         compute(cluster, self, {self, 0, 0});
         const auto second = compute(cluster, self, {self, 0, 1}, Deadline::until_message());
-        if (goes_down) {  // until 1.0 s; the rest would take it until 1.2 s, so the server may be late
+        if (goes_down) {  // until 1.0 s. The micro-batch would then run until 1.2 s, so a message before that ends it
           EXPECT_FALSE(second);
           EXPECT_GE(cluster.now(self), start_time + from_seconds(1.0));
         }

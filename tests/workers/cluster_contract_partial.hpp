@@ -28,7 +28,7 @@ class PartialContract : public ClusterContract {
       if (w != self.value) hear(cluster, self, w);
   }
 
-  // The sum of all workers' micro-batches of a step, from worker `first` on.
+  // The sum of micro-batches (w, step, 0) of workers w = first .. workers - 1.
   static std::vector<float> sum_of(int first, int workers, Step step) {
     std::vector<float> sum(KnownObjective::size, 0.0f);
     for (int w = first; w < workers; ++w)
@@ -81,7 +81,7 @@ TEST_P(PartialContract, AQuorumOfAllIsAnAllReduce) {
 // work since the round does not prolong the run.
 TEST_P(PartialContract, WhoComesAfterTheQuorumIsLateAndGetsTheResultWithoutBeingInIt) {
   const int n = participants();
-  Time heard = start_time;  // time at the late worker, if it is in this process
+  Time heard = start_time;  // time of worker 0's message at the late worker, if that is in this process
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
     const bool is_late = self.value == n - 1;
     if (is_late) {
@@ -223,7 +223,7 @@ TEST_P(PartialContract, EveryGradientIsInOneRoundAndAllGetTheSameRounds) {
   for (const LateGradient late : {LateGradient::accumulate, LateGradient::drop}) {
     std::int64_t arrivals_of_all = 0, kept_of_all = 0;
     const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
-      std::vector<double> seen = {0, 0, 0};  // number of arrivals, digest of the sums, micro-batches in the sums
+      std::vector<double> seen = {0, 0, 0};  // own arrivals, digest of the sums, micro-batches in the sums
       std::int64_t got = 0;
       while (got < rounds) {
         Gradient own = gradient(cluster, self, 1, static_cast<std::int64_t>(seen[0]++));

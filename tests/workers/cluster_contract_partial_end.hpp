@@ -14,7 +14,7 @@ TEST_P(PartialContract, WorkersThatHaveEndedAreNotWaitedFor) {
     EXPECT_EQ(sums[0].contributors, n - 1);
     EXPECT_EQ(sums[0].arrived, n - 1);
     EXPECT_EQ(training.values(sums[0].sum), sum_of(0, n - 1, 0));
-    // The worker for which the next round would wait has ended, so the first worker to arrive makes the round alone.
+    // The next round would wait for worker n - 1, which has ended. So the first worker to arrive makes the round alone.
     if (self.value > 0) hear(cluster, self, 0);
     const auto alone = arrive(cluster, self, 1, {.rank = Rank{n - 1}}, LateGradient::drop);
     for (int w = 1; self.value == 0 && w < n - 1; ++w) tell(cluster, self, w);
@@ -25,7 +25,7 @@ TEST_P(PartialContract, WorkersThatHaveEndedAreNotWaitedFor) {
   EXPECT_EQ(totals.collectives, 2);
 }
 
-// The others wait for a worker, which then ends instead.
+// The other workers wait for worker 0, which ends without arriving.
 TEST_P(PartialContract, ARoundTakesPlaceWhenTheOneItWaitsForEnds) {
   const int n = participants();
   run(n, [&](Cluster& cluster, Rank self) {
@@ -72,7 +72,7 @@ TEST_P(PartialContract, TheRunEndsWithoutAWorkerThatNeverEnds) {
   }
 }
 
-// With both kinds of all-reduces and received messages, an agreement of either kind contains the totals of all three.
+// Workers use all-reduces, partial all-reduces and messages. Each agreement contains the totals of all three.
 TEST_P(PartialContract, AnAgreementCountsWhatWasKeptAndSentInAllWays) {
   const int n = participants();
   run(n, [&](Cluster& cluster, Rank self) {
@@ -99,8 +99,8 @@ TEST_P(PartialContract, AnAgreementCountsWhatWasKeptAndSentInAllWays) {
   });
 }
 
-// If rounds do not wait for all workers, the run ends at the last collective of any kind in which workers met. What a
-// worker computes after that does not prolong the run.
+// If rounds do not wait for all workers, the run ends when workers last met in a collective of any kind. Computing
+// after that does not prolong the run.
 TEST_P(PartialContract, TheRunEndsWhenWorkersHaveLastMet) {
   const int n = participants();
   base_s = 0.05;
@@ -137,10 +137,9 @@ TEST_P(PartialContract, TheRunEndsWhenWorkersHaveLastMet) {
   }
 }
 
-// A late gradient that remains at the end is dropped with all its planned micro-batches, not only with the computed
-// ones. If a round takes it, its uncomputed micro-batches are dropped with that round. Here the other workers arrive
-// after worker 0's first round, with one of three micro-batches and with none of two. Then they arrive in time with one
-// of one.
+// A late gradient that remains at the end is dropped with all its planned micro-batches, also those not computed. If a
+// round takes it, only those not computed are dropped, in that round. Here the other workers are late for worker 0's
+// first round, with one of three planned micro-batches or none of two. If `is_taken`, a second round of all follows.
 TEST_P(PartialContract, WhatALateWorkerHadPlannedIsKeptOrDropped) {
   const int n = participants();
   for (const LateGradient late : {LateGradient::drop, LateGradient::accumulate})

@@ -19,13 +19,13 @@ TEST_P(ClusterContract, AServerIsToldOnceOfEachWorkerThatLeaves) {
           cluster.send(self, Rank{w}, {.step = 1}, here());
           if (w % 2 == 0) {
             const auto last_word = cluster.receive(self, {}, never, here());
-            ASSERT_TRUE(last_word);  // before the notice that its sender has left
+            ASSERT_TRUE(last_word);  // arrives before the notice that its sender has left
             EXPECT_EQ(last_word->from, Rank{w});
           }
           EXPECT_FALSE(cluster.receive(self, {}, never, here()));
           EXPECT_EQ(cluster.workers_left(self), workers - 1 - w);
           if (w == workers - 1) break;
-          // One notice suffices: the next wait lasts until its deadline.
+          // A second receive gets no second notice, so it waits until its deadline.
           const Time until = cluster.now(self) + from_seconds(0.01);
           EXPECT_FALSE(cluster.receive(self, {}, until, here()));
           EXPECT_GE(cluster.now(self), until);
@@ -55,7 +55,7 @@ TEST_P(ClusterContract, WhatAServerKeepsCountsByItsStaleness) {
           ++count;
         }
       });
-  std::vector<std::int64_t> expected(static_cast<std::size_t>(workers + 2), 1);  // one for each of 2 .. workers + 1
+  std::vector<std::int64_t> expected(static_cast<std::size_t>(workers + 2), 1);  // by staleness, 0 .. workers + 1
   expected[0] = workers;
   expected[1] = 0;
   EXPECT_EQ(totals.staleness, expected);
@@ -91,7 +91,7 @@ TEST_P(TwoServersContract, TwoServersShareAModel) {
             EXPECT_EQ(message->slice, (Slice{.index = shard, .count = 2}));
           }
         }
-        EXPECT_FALSE(cluster.receive(self, {}, never, here()));  // both have ended
+        EXPECT_FALSE(cluster.receive(self, {}, never, here()));  // both servers have ended
       },
       [&](Cluster& cluster, Rank self) {
         const int shard = self.value - workers;
@@ -131,12 +131,12 @@ TEST_P(TwoServersContract, TwoServersShareAModel) {
   }
 }
 
-// The server waits for more gradients than the remaining workers can send.
+// Each worker begins a micro-batch of an hour. The server's message ends it after 0.2 s.
 TEST_P(ClusterContract, AMicroBatchThatAMessageEndsIsDropped) {
   const int workers = participants() - 1;
   base_s = 3600;
   const Time told = start_time + from_seconds(0.2);
-  std::vector<Time> began(static_cast<std::size_t>(workers), told);  // by worker, for those here
+  std::vector<Time> began(static_cast<std::size_t>(workers), told);  // by worker of this process
   const RunTotals totals = run(
       workers,
       [&](Cluster& cluster, Rank self) {
@@ -157,8 +157,8 @@ TEST_P(ClusterContract, AMicroBatchThatAMessageEndsIsDropped) {
   }
 }
 
-// A server learns how many values were sent from any sender: here the worker tells it about values from the other
-// server.
+// Each message tells its receiver how much its sender knows to have been sent. Here server 0 learns from the workers
+// how much server 1 has sent to them.
 TEST_P(TwoServersContract, AServerKnowsWhatTheOtherOneHasSent) {
   const int workers = participants() - 2;
   const Slice second{.index = 1, .count = 2};
@@ -185,7 +185,7 @@ TEST_P(TwoServersContract, AServerKnowsWhatTheOtherOneHasSent) {
       2);
 }
 
-// Workers take their own steps in addition to a server's, as in elastic averaging. Each keeps one of two micro-batches.
+// Workers take steps of their own beside a server, as in elastic averaging. They keep one of two micro-batches.
 TEST_P(ClusterContract, WhatWorkersKeepThemselvesBesideAServerIsKept) {
   SeenRounds seen;
   observer = &seen;
@@ -238,7 +238,7 @@ TEST_P(ClusterContract, WhatWorkersKeepThemselvesBesideAServerIsKept) {
   }
   if (!server_is_here) return;
   ASSERT_EQ(seen.rounds.size(), static_cast<std::size_t>(steps));
-  Bytes bytes{};  // of a row: bytes sent until the last worker had done the step
+  Bytes bytes{};  // sent until the last worker did the step
   for (int s = 1; s <= steps; ++s) {
     const StepRow& round = seen.rounds[static_cast<std::size_t>(s - 1)];
     EXPECT_EQ(round.step, Step{s});
@@ -249,12 +249,12 @@ TEST_P(ClusterContract, WhatWorkersKeepThemselvesBesideAServerIsKept) {
   EXPECT_EQ(bytes, totals.bytes);
 }
 
-// The server ends while a worker computes. The time that is cut off is not subtracted from earlier kept work.
+// The server ends while the workers compute. The time that the end cuts off is not subtracted from earlier kept work.
 TEST_P(ClusterContract, WhatTheEndCutsOffIsNotTakenFromWhatWasKept) {
   const int workers = participants() - 1;
   base_s = 0.02;
   delays = {std::make_shared<LongStep>(1)};
-  std::vector<Duration> kept(static_cast<std::size_t>(workers));  // on the server's process
+  std::vector<Duration> kept(static_cast<std::size_t>(workers));  // by worker, known in the server's process
   const RunTotals totals = run(
       workers,
       [&](Cluster& cluster, Rank self) {
@@ -291,7 +291,7 @@ class RegionsContract : public ClusterContract {
 };
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RegionsContract);
 
-// The global server learns how many values were sent from the regions' servers, which learn it from their workers.
+// The global server learns from the regions' servers how many values were sent. These learn it from their workers.
 TEST_P(RegionsContract, ServersHaveToDoWithTheirOwnWorkersAndWithTheGlobalOne) {
   const RunTotals totals = run(
       workers(),

@@ -1,5 +1,5 @@
-// The cluster contract on the simulated cluster, with the numbers of participants that ctest also
-// starts under mpirun, and a larger one.
+// The cluster contract on the simulated cluster, with the numbers of participants that ctest also starts under mpirun,
+// and with a larger number.
 #include "tests/workers/cluster_contract.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
 #include "workers/time/network.hpp"

@@ -43,7 +43,7 @@ TEST_P(ClusterContract, CollectivesUnderWayAreFinishedInAnyOrder) {
   for (int w = 0; w < n; ++w) EXPECT_EQ(totals.kept.at(static_cast<std::size_t>(w)), 6);
 }
 
-// The values of two collectives are so long that under MPI they are summed in pieces, both at the same time.
+// The values of two collectives are so long that under MPI they are summed in pieces while both are in progress.
 TEST_P(ClusterContract, LongValuesUnderWayAreSummedPieceByPiece) {
   constexpr std::size_t count = 300'000;
   const int n = participants();
@@ -71,7 +71,7 @@ TEST_P(ClusterContract, LongValuesUnderWayAreSummedPieceByPiece) {
 TEST_P(ClusterContract, WhoComputesMeanwhileDoesNotWait) {
   const int n = participants();
   base_s = 0.01;
-  struct Met {  // bounds of the other workers' waits: at the barrier, at the gathering and at the end
+  struct Met {  // bounds of another worker's waits, summed over barrier, gathering and end
     Duration time{};
     Time end = start_time;
     bool is_here = false;  // under MPI each process has only its own worker
@@ -89,12 +89,12 @@ TEST_P(ClusterContract, WhoComputesMeanwhileDoesNotWait) {
     const Time asked = cluster.now(self);
     const CollectiveResult result = cluster.finish(self, std::move(started), here());
     const Time finished = cluster.now(self);
-    // A worker waits only until the result arrives, and not at all if it arrived before it was requested.
+    // A worker that requests the result waits only until the result is there.
     EXPECT_LE(finished, std::max(asked, result.agreement.time) + hesitation());
     if (self == Rank{0}) {
       EXPECT_GE(result.agreement.time, begin + 4 * from_seconds(base_s));
     }
-    // The last arrival is the last start, not the request for the result.
+    // The last arrival at a collective is the last start, not the last request for the result.
     const auto ns = [](Time time) { return static_cast<double>(time.time_since_epoch().count()); };
     const SharedNumbers stamps =
         cluster.all_gather(self, std::vector<double>{ns(before_start), ns(after_start)}, here());

@@ -64,7 +64,7 @@ TEST_P(ClusterContract, PacketsAreSummedOrGatheredByRank) {
                               all_gather_bytes(n, Bytes{n * (8 + 4)}));
 }
 
-// Exchanges before a sum: a broadcast of one worker's packet, and an exchange in which each worker gets a chunk of each
+// Two exchanges of packets: a broadcast of one worker's packet, and one in which each worker gets a chunk of each
 // packet.
 TEST_P(ClusterContract, PacketsAreBroadcastOrExchangedInChunks) {
   const int n = participants();
@@ -155,23 +155,23 @@ TEST_P(ClusterContract, AnAverageCanBeWeighted) {
       cluster.average(self, state, {.policy = {}, .weight = weight}, {.kept = 1, .planned = 1}, here());
       return state;
     };
-    // The model of worker w is 100 - rate (w + 1)(j + 1), and its buffers are (w + 1, 0).
+    // Component j of worker w's model is 100 - rate (w + 1)(j + 1), and its buffers are (w + 1, 0).
     const auto expect_mean_rank = [&](const ModelStatePtr& state, double mean_rank) {
       std::vector<float> parameters;
       for (int j = 0; j < 5; ++j) parameters.push_back(static_cast<float>(100 - rate * mean_rank * (j + 1)));
       EXPECT_THAT(training.values(state), testing::Pointwise(testing::FloatNear(1e-4f), parameters));
       EXPECT_NEAR(buffers(state)[0], mean_rank, 1e-5);
-      EXPECT_EQ(moment(state), KnownObjective::gradient_of({self, 0, 0}));  // kept, by the policy
+      EXPECT_EQ(moment(state), KnownObjective::gradient_of({self, 0, 0}));  // the policy keeps each worker's own moment
     };
-    expect_mean_rank(average(self.value + 1), (2 * n + 1) / 3.0);  // sum of squares / sum
+    expect_mean_rank(average(self.value + 1), (2 * n + 1) / 3.0);  // sum of (w + 1)^2 / sum of w + 1
     expect_mean_rank(average(self.value == n - 1 ? 0.5 : 0), n);
     expect_mean_rank(average(0), (n + 1) / 2.0);
     expect_mean_rank(average(3.7), (n + 1) / 2.0);
   });
 }
 
-// Groups of two consecutive ranks; the last group is smaller if the number of ranks is odd. There are no rows, and one
-// collective per group.
+// Groups are two consecutive ranks; the last one is smaller if the number of ranks is odd. An average within groups
+// makes no row in steps.csv, and counts as one collective per group.
 TEST_P(ClusterContract, AnAverageWithinGroupsConcernsTheirMembersAlone) {
   SeenRounds seen;
   observer = &seen;
@@ -209,7 +209,7 @@ TEST_P(ClusterContract, AnAverageWithinGroupsConcernsTheirMembersAlone) {
 TEST_P(ClusterContract, AllGatherGivesEverybodysNumbersInTheOrderOfTheRanks) {
   const int n = participants();
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
-    gradient(cluster, self, 1 + self.value % 2);  // they do not arrive together
+    gradient(cluster, self, 1 + self.value % 2);  // workers do not arrive together
     for (int round = 0; round < 2; ++round) {
       const std::vector<double> own = {self.value + 0.25, 10.0 * self.value + round};
       const SharedNumbers all = cluster.all_gather(self, own, here());
@@ -235,8 +235,8 @@ TEST_P(ClusterContract, AWorkerCanComputeOnTheSamplesOfAnother) {
   });
 }
 
-// The slot determines the time, not the samples: worker 0's step 5 never ends, but another worker can compute its
-// samples.
+// A duration belongs to the slot that computes, not to the samples: worker 0's step 5 never ends, but another worker
+// can compute that step's samples.
 TEST_P(ClusterContract, TheSlotDecidesHowLongSamplesTake) {
   delays = {std::make_shared<EndlessStep>(Rank{0}, 5)};
   run(participants(), [&](Cluster& cluster, Rank self) {
@@ -248,7 +248,7 @@ TEST_P(ClusterContract, TheSlotDecidesHowLongSamplesTake) {
   });
 }
 
-// Runs without a model have the same counts and costs.
+// Runs without a model have the same counts and costs as runs with one.
 TEST_P(ClusterContract, TimeOnlyRunsCountWhatTheyWouldMove) {
   const int n = participants();
   is_time_only = true;
@@ -318,7 +318,7 @@ TEST_P(ClusterContract, StepsOfEqualNumberBecomeOneRow) {
       ASSERT_TRUE(cluster.receive(self, {}, never, here()));
     }
   });
-  const std::int64_t kept = n + n / 2;  // odd workers keep two
+  const std::int64_t kept = n + n / 2;  // workers with odd ranks keep two
   for (int w = 0; w < n; ++w) {
     EXPECT_EQ(totals.kept.at(static_cast<std::size_t>(w)), 3 * (1 + w % 2));
     EXPECT_EQ(totals.dropped.at(static_cast<std::size_t>(w)), 3 * (1 - w % 2));

@@ -15,8 +15,8 @@ inline bool has_ratio(std::string_view kind) {
   return kind == "top-k" || kind == "dgc" || kind == "random-k" || kind == "scalecom";
 }
 
-// Options of a kind with these keys, as in compression("top-k", "ratio = 0.1"). If the kind has a ratio, it must be the
-// first key; the default is 1 %.
+// Options of compression `kind`, and of its keys, as in compression("top-k", "ratio = 0.1"). If the kind has a ratio,
+// it must be the first key; its default is 1 %.
 inline CompressionOptions compression(std::string_view kind, const std::string& keys = "",
                                       Compresses what = Compresses::gradients) {
   std::string table = fmt::format("name = \"{}\"", kind);
@@ -29,7 +29,6 @@ inline CompressionOptions compression(std::string_view kind, const std::string& 
   return *options;
 }
 
-// Options of a kind with this ratio, if the kind has a ratio.
 inline CompressionOptions compression(std::string_view kind, Compresses what, double ratio) {
   return compression(kind, has_ratio(kind) ? fmt::format("ratio = {}", ratio) : "", what);
 }

@@ -39,7 +39,7 @@ class ExchangedSteps {
     for (std::size_t i = 0; i < owned.size(); ++i) owned[i].resize(this->compressor->owned(rank(i)));
   }
 
-  // The sum of the sent packets, with one gradient per worker.
+  // A step with one gradient per worker, and residuals times `of_memory`. Returns the sum of the sent packets.
   Vector step(Step step, const std::vector<Vector>& gradients, float of_memory = 1) {
     for (std::size_t i = 0; i < memory.size(); ++i) compressor->accumulate(gradients[i], 0, of_memory, memory[i]);
     return exchange(step);
@@ -107,13 +107,11 @@ class ExchangedSteps {
 
  public:
   std::vector<Vector> memory;  // by worker
-  std::vector<Vector> owned;   // residuals of the owned chunks, by worker
-  Vector common;               // the previous step's common part
+  std::vector<Vector> owned;   // by worker: residuals of its own chunk
+  Vector common;               // sum at the end of the previous step
 };
 
-// Shared by tests that compare compressors with recursions in double precision.
-
-// A gradient per worker, drawn again for each step.
+// One gradient per worker, different in each step.
 std::vector<std::vector<float>> normal_gradients(int workers, std::size_t size, int step) {
   std::mt19937 engine(static_cast<unsigned>(7 * step + 1));
   std::normal_distribution<float> normal;
@@ -178,7 +176,7 @@ TEST(ScaleCom, FollowsTheLeadersPlacesAndFiltersResiduals) {
       expect_near(found.step(t, g), sum, 1e-5, "step " + std::to_string(t));
       for (std::size_t i = 0; i < size; ++i) sent[i] += sum[i];
     }
-    // Telescoping, with the actual residual: e is the first part of the memory.
+    // All that was sent is all gradients minus the last residuals, which the filter has multiplied by beta.
     for (std::size_t i = 0; i < size; ++i) {
       double left = 0;
       for (const Vector& own : found.memory) left += own[i];
@@ -190,12 +188,12 @@ TEST(ScaleCom, FollowsTheLeadersPlacesAndFiltersResiduals) {
 TEST(ScaleCom, OfEachTensorSendsOfEach) {
   const CompressionOptions options = compression("scalecom", R"(ratio = 0.5, scope = "tensor")");
   ExchangedSteps found(of_parts(options, {{0, 2}, {2, 3}}, 2), 2, 5);
-  // Worker 1 leads in step 1.
+  // In step 1 worker 1 leads: its largest values decide which places all workers send.
   EXPECT_EQ(found.step(1, {{9, 1, 9, 1, 1}, {1, 2, 30, 50, 40}}), (Vector{0, 3, 0, 51, 0}));
   EXPECT_EQ(found.memory[0], (Vector{9, 0, 9, 0, 1}));
 }
 
-// 1-bit compression by its definition: the means of both groups of each column.
+// 1-bit compression by its definition: in each column, negative values become their mean, and so do the other values.
 Exact one_bit_of(const Exact& values, std::size_t columns) {
   Exact result(values.size());
   for (std::size_t column = 0; column < columns; ++column) {
@@ -217,7 +215,8 @@ CompressionOptions one_bit(const char* scope, Pattern pattern = Pattern::gather)
 TEST(OneBit, HasTheGoldenMeans) {
   ExchangedSteps found(whole(one_bit("model"), 4, 1), 1, 4);
   expect_near(found.step(0, {{0.5f, -1.5f, 0, 2}}), {0.833333, -1.5, 0.833333, 0.833333}, 1e-6);
-  // The same column as the second column of a matrix, between one that is exact and one of zeros.
+  // As second column of a matrix. The first column is exact, as it has one negative and one positive value; the last is
+  // zero.
   ExchangedSteps columns(of_parts(one_bit("column"), {{0, 12, 4, 3}}), 1, 12);
   expect_near(columns.step(0, {{-1, 0.5f, 0, -1, -1.5f, 0, 7, 0, 0, 7, 2, 0}}),
               {-1, 0.833333, 0, -1, -1.5, 0, 7, 0.833333, 0, 7, 0.833333, 0}, 1e-6);
@@ -236,7 +235,7 @@ TEST(OneBit, IsWhatItsDefinitionSaysOfEachColumn) {
       for (std::size_t i = 0; i < size; ++i) expected[i] += one[i];
     }
     expect_near(sum, expected, 1e-5, std::to_string(rows) + " x " + std::to_string(columns));
-    for (std::size_t i = 0; i < size; ++i)  // keeps the mean of each column, and the total residual
+    for (std::size_t i = 0; i < size; ++i)  // sent values and residuals add up to the gradients
       EXPECT_NEAR(sum[i] + found.memory[0][i] + found.memory[1][i], g[0][i] + g[1][i], 1e-5);
   }
 }
@@ -254,14 +253,14 @@ TEST(OneBit, ANotANumberSpoilsItsColumn) {
   EXPECT_EQ(sum[1], 1);
 }
 
-// Signs in chunks of ceil(d / N) values, each with its own mean magnitude; the owners' residuals besides the workers'.
+// Signs in chunks of ceil(d / N) values with their own mean magnitudes. Workers and owners of chunks keep residuals.
 TEST(TwoPhase, IsTheRecursionWithBothResiduals) {
   constexpr int workers = 3;
   for (const std::size_t size : {50u, 51u, 4u, 2u, 4000u}) {
     for (const bool feedback : {true, false}) {
       ExchangedSteps found(whole(compression("sign", R"(exchange = "two-phase")"), size, workers), workers, size);
       const std::size_t chunk = (size + workers - 1) / workers;
-      const auto signs_of = [&](const Exact& p) {  // for each chunk separately
+      const auto signs_of = [&](const Exact& p) {  // signs times mean magnitude, for each chunk
         Exact result(size);
         for (std::size_t begin = 0; begin < size; begin += chunk) {
           const std::size_t end = std::min(size, begin + chunk);
@@ -286,7 +285,7 @@ TEST(TwoPhase, IsTheRecursionWithBothResiduals) {
         for (std::size_t i = 0; i < size; ++i) r[i] -= all[i], sent[i] += all[i];
         const Vector out = found.step(t, g, feedback ? 1 : 0);
         if (!feedback)
-          for (Vector& own : found.owned) std::ranges::fill(own, 0.0f);  // as in CompressedSum
+          for (Vector& own : found.owned) std::ranges::fill(own, 0.0f);  // CompressedSum clears them too
         expect_near(out, all, 1e-4, std::to_string(size) + " values, step " + std::to_string(t));
       }
       if (!feedback) continue;
@@ -307,7 +306,7 @@ TEST(TwoPhase, OfExactPacketsIsTheSum) {
   for (std::size_t i = 0; i < 100; ++i) EXPECT_NEAR(sum[i], g[0][i] + g[1][i] + g[2][i], 1e-5);
 }
 
-// The roundings of each worker and of the chunk's owner have variances of at most (norm / s)^2 / 4.
+// With s levels, the rounding of each worker and of the chunk's owner has a variance of at most (norm / s)^2 / 4.
 TEST(TwoPhase, OfRoundedLevelsIsRightOnAverage) {
   constexpr std::size_t size = 64;
   constexpr int draws = 4000;
@@ -344,7 +343,7 @@ TEST(TwoPhase, PiecesOfAMatrixHaveItsColumns) {
   }
 }
 
-// A matrix of 4 x 3 and a vector of 5, whose u = m u + g is sent whole.
+// Matrices of 4 x 2 and 2 x 2, and a vector of 5. The vector's u = m u + g is sent whole (m: momentum, g: gradient).
 TEST(DeepGradientCompression, SendsVectorsWholeWithTheirMomentum) {
   constexpr int workers = 3;
   constexpr std::size_t matrix = 12, size = 17, kept = 3;
@@ -405,12 +404,12 @@ TEST(Sparsifiers, WarmTheirRatioUpByAList) {
     }
 }
 
-// In each step one of four workers leaves out its gradient. The sums plus the final residuals equal the counted and
-// folded-in gradients. Gradients that are neither counted nor folded in are missing.
+// In each step one of four workers leaves out its gradient. The sent sums plus the final residuals equal the gradients
+// that were sent or folded in. If left-out gradients are not folded in, they are missing.
 TEST(ErrorFeedback, TelescopesWithFoldedGradients) {
   constexpr int workers = 4;
   constexpr std::size_t size = 48;
-  const std::pair<CompressionOptions, double> all[] = {// with the filter of the residual
+  const std::pair<CompressionOptions, double> all[] = {// with the filter of residuals
                                                        {compression("top-k", "ratio = 0.1"), 1},
                                                        {compression("random-k", "ratio = 0.1"), 1},
                                                        {compression("scalecom", "ratio = 0.1"), 1},
@@ -444,7 +443,7 @@ TEST(ErrorFeedback, TelescopesWithFoldedGradients) {
     }
 }
 
-// With momentum inside, folding in also updates u = m u + g.
+// The compressor has its own momentum m, so folding a gradient g in also updates u = m u + g.
 TEST(ErrorFeedback, FoldsIntoTheMomentumOfDeepGradientCompression) {
   constexpr std::size_t size = 10;
   ExchangedSteps found(whole(compression("dgc", "ratio = 0.2, momentum = 0.8"), size, 1), 1, size);
@@ -464,7 +463,7 @@ TEST(ErrorFeedback, FoldsIntoTheMomentumOfDeepGradientCompression) {
   }
 }
 
-// Bytes of all workers together.
+// Bytes that all workers together send in one step.
 Bytes::Rep bytes_of(const Compressor& compressor, int workers) {
   Bytes::Rep bytes = 0;
   for (const Exchange& exchange : compressor.exchanges({}))
@@ -500,7 +499,7 @@ TEST(Compressors, SendAsMuchAsClosedFormsSay) {
   EXPECT_EQ(sent(compression("powersgd", "rank = 2")), 30'000);
 }
 
-// Gathered bits are shorter than a dense ring's vectors for fewer than 64 workers; in two phases they always are.
+// Gathering bits costs less than a dense ring all-reduce for fewer than 64 workers, and two phases always cost less.
 TEST(Compressors, GatheredBitsPayForFewerThan64Workers) {
   constexpr std::size_t size = 64 * 32 * 1000;
   CompressionOptions options = compression("sign");
@@ -561,7 +560,7 @@ TEST(TopK, IsThatOfASortWithTiesByPlace) {
       }
 }
 
-// The sample that determines the bound contains only large values, or no large values.
+// Top-k estimates its bound from a sample of every eighth value. Here the sample has only large values, or only zeros.
 TEST(TopK, IsRightWhereEverySoManyValuesMislead) {
   for (const float drawn : {1000.0f, 0.0f}) {
     std::vector<float> values = normal_numbers(1 << 16, 4);
@@ -611,7 +610,7 @@ TEST(RandomK, SendsTheSamePlacesOfAllAndOthersAtEachStep) {
     }
     EXPECT_EQ(std::accumulate(step.sum.begin(), step.sum.end(), 0.0f), 300);  // without replacement
   }
-  // Binomial, 400 draws of probability 0.1: mean 40, standard deviation 6; none of 1,000 deviates by 5.5 of these.
+  // Counts are binomial (400 draws of probability 0.1): mean 40, deviation 6. Each of 1,000 is within 5.5 deviations.
   for (const float count : times_sent) EXPECT_NEAR(count, 40, 33);
 }
 
@@ -630,7 +629,7 @@ TEST(Signs, AreThoseOfTheGoldenVector) {
   EXPECT_DOUBLE_EQ(error, 2.5);
 }
 
-// |C(p) - p|^2 = (1 - delta) |p|^2 with delta = |p|_1^2 / (d |p|_2^2).
+// Signs p lose |C(p) - p|^2 = (1 - delta) |p|^2 with delta = |p|_1^2 / (d |p|_2^2).
 TEST(Signs, ContractByTheClosedForm) {
   for (const std::size_t size : {5u, 32u, 33u, 1000u, 4099u}) {
     const std::vector<float> p = normal_numbers(size, 7);
@@ -645,7 +644,7 @@ TEST(Signs, ContractByTheClosedForm) {
 
 TEST(MajorityVote, IsTheSignOfTheSumOfSigns) {
   const auto compressor = whole(compression("majority"), 3);
-  // Multiplied by the three micro-batches by which a method divides.
+  // Signs are multiplied by the number of micro-batches, three, because methods divide by it.
   EXPECT_EQ(step_of(compressor, {{5, -1, 0.1f}, {-0.1f, -1, 0.2f}, {-0.2f, 3, -9}}).sum,
             (std::vector<float>{-3, -3, 3}));
   EXPECT_EQ(step_of(compressor, {{5, 1, -1}, {-1, 1, -1}}).sum, (std::vector<float>{0, 2, -2}));  // a tie
@@ -664,7 +663,7 @@ TEST(MajorityVote, ZerosVotePlusOrNothing) {
   one[0] = 2, one[1] = -1, one[32] = -3;
   other[1] = 1, other[2] = -0.0F, other[31] = -4;
   std::vector<float> plus(33, 2), abstain(33);
-  plus[1] = plus[2] = plus[31] = plus[32] = 0;  // one minus, and one plus or zero; a negative zero is minus
+  plus[1] = plus[2] = plus[31] = plus[32] = 0;  // where one votes minus and one plus (as zeros do); -0.0 votes minus
   abstain[0] = 2, abstain[31] = abstain[32] = -2;
   EXPECT_EQ(step_of(whole(compression("majority"), 33), {one, other}).sum, plus);
   const CompressionOptions options = compression("majority", R"(zeros = "abstain")");
@@ -680,7 +679,7 @@ TEST(Qsgd, IsExactForOneValueAndZeros) {
   EXPECT_TRUE(std::isnan(step_of(compressor, {{0, not_a_number, 0, 0, 0, 0, 0, 0, 0, 5}}).sum[1]));
 }
 
-// The mean of many draws, for all bit widths; the variance of a rounding is at most (norm / s)^2 / 4.
+// The mean of many draws, for all bit widths. With s levels, a rounding's variance is at most (norm / s)^2 / 4.
 TEST(Qsgd, IsRightOnAverage) {
   const std::vector<float> v = normal_numbers(64, 9);
   double norm = 0;
@@ -775,8 +774,8 @@ TEST(PowerSgd, SendsVectorsAndSmallMatricesWhole) {
 // Variants of compressors, where papers and published code differ, compared with independent recursions in double
 // precision.
 
-// u = m (u + g), v += u + g. Every third step leaves out its gradient and folds it in, which must have the same effect
-// as including it.
+// Nesterov's momentum m: u = m (u + g), v += u + g. Every third step leaves out its gradient g and then folds it in,
+// which must have the same effect as including it.
 TEST(DeepGradientCompression, WithNesterovFollowsTheRecursion) {
   constexpr std::size_t size = 10;
   ExchangedSteps found(whole(compression("dgc", "ratio = 0.2, momentum = 0.8, nesterov = true"), size), 1, size);
@@ -796,7 +795,7 @@ TEST(DeepGradientCompression, WithNesterovFollowsTheRecursion) {
   }
 }
 
-// Tensors (3, 4) and (0, -12) of the sum of two micro-batches; norms 5, 12 and 13, and half of that for their mean.
+// The sum of two micro-batches has the tensors (3, 4) and (0, -12): norms 5 and 12, together 13. Their mean has half.
 TEST(DeepGradientCompression, ClipsAWorkersMeanGradient) {
   const std::vector<Part> parts = {{0, 2, 1, 2}, {2, 2}};
   const auto clipped = [&](const char* by, double clip, const char* scaling = "none") {
@@ -809,7 +808,7 @@ TEST(DeepGradientCompression, ClipsAWorkersMeanGradient) {
   };
   expect_near(clipped("norm", 6.5), {3, 4, 0, -12}, 0);
   expect_near(clipped("norm", 3.25), {1.5, 2, 0, -6}, 1e-6);
-  expect_near(clipped("norm", 6.5, "1/sqrt(N)"), {1.5, 2, 0, -6}, 1e-6);  // 1 / sqrt(4)
+  expect_near(clipped("norm", 6.5, "1/sqrt(N)"), {1.5, 2, 0, -6}, 1e-6);  // 6.5 / sqrt(4), with 4 workers
   expect_near(clipped("tensor-norm", 3), {3, 4, 0, -6}, 1e-6);
   expect_near(clipped("tensor-norm", 0.5), {0.6, 0.8, 0, -1}, 1e-6);
   expect_near(clipped("value", 1.5), {3, 3, 0, -3}, 0);
@@ -820,7 +819,7 @@ TEST(DeepGradientCompression, ClipsAWorkersMeanGradient) {
   EXPECT_TRUE(std::isnan(gradient[1]));
 }
 
-// mean - d if a value is below its column's mean, else mean + d, where d is the mean distance.
+// A value below its column's mean becomes mean - d, else mean + d, where d is the column's mean distance from its mean.
 TEST(OneBit, WithAThresholdAtTheMeanIsWhatItsDefinitionSays) {
   for (const auto& [rows, columns] : {std::pair<std::size_t, std::size_t>(37, 21), {2500, 3}, {1, 70}, {70, 1}}) {
     const std::size_t size = rows * columns;
@@ -951,7 +950,7 @@ TEST(PowerSgd, InTurnGoesOnAfterGradientsOfZeros) {
   EXPECT_NE(found.step(3, normal_gradients(1, 20, 1)), Vector(20));
 }
 
-// Matrices of 20 x 30 in rank 2, and 9 values that are sent whole; predictions distinguish even and odd steps.
+// A matrix of 20 x 30 in rank 2, and 9 values sent whole. Predicted exchanges differ between even and odd steps.
 TEST(PowerSgd, InTurnSendsHalfOfTheFactorsOnAverage) {
   const std::vector<ParameterTensor> tensors = {{"m", 0, 600, 0, 20}, {"b", 600, 9, 1}};
   const auto list = exchanges_of(in_turn(2, 2), tensors, Bytes{4 * 609}, 3);
@@ -1047,8 +1046,8 @@ TEST(UniformBins, OfTensorsHaveRangesOfTheirOwn) {
   EXPECT_EQ(of_parts(options, {{0, 301, 0}, {301, 299, 0}})->exchanges({}).front().packet, Bytes{2 * 1024 + 304 + 300});
 }
 
-// With the scale 4: 4, -2 and 1 are exact; 3 -> 4 (a tie goes to the larger value), 2.9 -> 2, 4 / 128 -> 4 / 64, and
-// smaller values -> 0.
+// The scale is 4, the largest value. 4, -2 and 1 are exact. 3 becomes 4 (a tie goes to the larger value), 2.9 becomes
+// 2, 4 / 128 becomes 4 / 64, and smaller values become 0.
 TEST(FourBitFloats, AreTheNearestPowersOfTwoOfTheLargest) {
   EXPECT_EQ(sent(compression("fp4"), {4, -2, 1, 3, 2.9f, -0.09375f, 0.03125f, 0.03f, 0}).sum,
             (std::vector<float>{4, -2, 1, 4, 2, -0.125f, 0.0625f, 0, 0}));
@@ -1057,7 +1056,7 @@ TEST(FourBitFloats, AreTheNearestPowersOfTwoOfTheLargest) {
   EXPECT_EQ(sent(compression("fp4"), powers).sum, powers);
 }
 
-// Compared with a search over all 15 values, in buckets with their own maxima.
+// Compared with a search over all 15 values. Each bucket has its own scale.
 TEST(FourBitFloats, AreTheNearestOfAll) {
   const auto values = normal_numbers(331, 3);
   const Step1 found = sent(compression("fp4", "bucket = 50"), values);
@@ -1082,7 +1081,7 @@ TEST(FourBitFloats, AtRandomAreRightOnAverage) {
     const Step1 found = sent(options, values, {}, Step{draw});
     for (std::size_t i = 0; i < values.size(); ++i) sums[i] += static_cast<double>(found.sum[i]) / draws;
   }
-  // Five standard errors of a rounding between two values at most 0.5 apart, with variance 0.25 x 0.25.
+  // Five standard errors. A value is rounded to one of two that are at most 0.5 apart: its variance is at most 0.25^2.
   for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(sums[i], values[i], 5 * 0.25 / std::sqrt(draws)) << i;
   EXPECT_NEAR(sums[3], 0.01, 5 * 0.008 / std::sqrt(draws));
   EXPECT_NEAR(sums[4], -0.002, 5 * 0.008 / std::sqrt(draws));

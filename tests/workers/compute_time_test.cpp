@@ -34,7 +34,7 @@ std::vector<Duration> durations(const ComputeTime& time, Rank worker, Step step,
   return out;
 }
 
-// Delays written by a test, by micro-batch.
+// Delays that a test lists, by micro-batch.
 class ListedDelay final : public DelayProcess {
  public:
   explicit ListedDelay(std::vector<double> seconds) : seconds_(std::move(seconds)) {}
@@ -58,14 +58,13 @@ class DelayOfPlace final : public DelayProcess {
   double mean_s() const override { return 0; }
 };
 
-// Only this number of each step's delays exists.
+// Delays that exist only for the first `count` micro-batches of a step, and for one more on worker 2 and in step 5.
 class FewDelays final : public DelayProcess {
  public:
   explicit FewDelays(std::size_t count, double mean_s = 0) : count_(count), mean_s_(mean_s) {}
   void add(const RandomStream&, std::uint32_t, std::span<double>) const override {}
   double mean_s() const override { return mean_s_; }
   std::size_t known_ahead(const RandomStream& stream, std::uint32_t first, std::size_t most) const override {
-    // Worker 2 has one more, and so has step 5.
     const std::size_t count = count_ + (stream.worker == Rank{2}) + (stream.step == Step{5});
     return std::clamp<std::size_t>(count - std::min<std::size_t>(first, count), 1, most);
   }
@@ -137,7 +136,7 @@ TEST(ComputeTime, NormalDelaysNeverMakeAMicroBatchFree) {
   const ComputeTime time(7, 0.001, {}, {normal_delay(0, 0.01)});
   const auto all = durations(time, Rank{0}, Step{0}, 10'000);
   EXPECT_THAT(all, testing::Each(testing::Ge(Duration{1})));
-  // P(duration raised to 1 ns) = Phi(-0.1) = 0.46017, +- five standard errors.
+  // The share of durations that are raised to 1 ns is Phi(-0.1) = 0.46017, within five standard errors.
   const auto raised = static_cast<double>(std::ranges::count(all, Duration{1}));
   EXPECT_NEAR(raised / 10'000, 0.46017, 5 * std::sqrt(0.46017 * 0.53983 / 10'000));
 }
@@ -168,7 +167,7 @@ TEST(ComputeTime, OrderOfAskingDoesNotMatter) {
   EXPECT_EQ(elsewhere, batch);
 }
 
-// Steps that are drawn together, of many workers or of one, equal steps drawn one by one, for all numbers and lengths.
+// Durations of many steps drawn at once, for several workers or for one, are those of steps drawn one by one.
 TEST(ComputeTime, ManyStepsAtOnceAreThoseAskedForOneByOne) {
   std::vector<double> factors;
   for (int worker = 0; worker < 1400; ++worker) factors.push_back(1 + 0.125 * (worker % 7));
@@ -227,7 +226,7 @@ TEST(ComputeTime, IsKnownAheadAsFarAsEachOfItsPartsIs) {
     EXPECT_EQ(known(added, 0, 12), 4u);
     EXPECT_EQ(known(added, 1, 12), 3u);
     EXPECT_EQ(known(added, 1, 2), 2u);
-    EXPECT_EQ(known(added, 20, 12), 1u);  // every worker that asks gets this answer
+    EXPECT_EQ(known(added, 20, 12), 1u);  // the least answer, also beyond the end
     EXPECT_EQ(known(added, 0, 12, 2), 5u);
     EXPECT_EQ(known(added, 0, 12, 0, 5), 5u);
   }
@@ -308,8 +307,7 @@ TEST(ContentTime, FollowsFactorsAndAddedDelays) {
   EXPECT_EQ(out, (std::vector{from_seconds(3 * 1.5 + 0.25), from_seconds(3 * 1.7 + 0.25)}));
 }
 
-// If a slot computes samples of another worker or step, its base time depends on these samples, but its delay on the
-// slot.
+// If a slot computes samples of another worker or step, the samples determine the base time, and the slot the delay.
 TEST(ContentTime, FollowsTheSamplesAndDelaysTheSlot) {
   const auto base = content_time({.per_token_s = 0.1}, std::make_shared<WrittenLengths>());
   const ComputeTime time(1, base, {1, 3}, {constant_delay(0.25)});
@@ -341,7 +339,7 @@ TEST(ContentTime, LawsAreThoseOfTheEpochItself) {
 
 using testing::ElementsAre;
 
-// Three micro-batches of 1 s; worker 0 sleeps 0.4 s after each, worker 1 2 s; an all-reduce takes 0.5 s.
+// Three micro-batches of 1 s. After each, worker 0 sleeps 0.4 s and worker 1 sleeps 2 s. An all-reduce takes 0.5 s.
 SimulatedRun sleepers(double trailing_s, int steps = 2) {
   return {.workers = 2,
           .micro_batches = 3,
@@ -359,13 +357,13 @@ std::vector<std::string> log_of(const SimulatedRun& setup, const Algorithm& algo
 }
 
 TEST(Pauses, TheLastSleepOfAStepFollowsItsAllReduce) {
-  // Worker 1: three micro-batches, two sleeps: 7 s; then the all-reduce, the third sleep, and the same again.
+  // Worker 1's three micro-batches and two sleeps take 7 s. The all-reduce and the third sleep follow, then step 2.
   EXPECT_THAT(log_of(sleepers(0), SyncSgd()),
               ElementsAre("step 1 at 7.500 s: kept 6, dropped 0", "step 2 at 17.000 s: kept 6, dropped 0"));
 }
 
 TEST(Pauses, ASleepHidesTrailingWorkThatIsShorter) {
-  // The 0.25 s show only before the all-reduce. Of 0.7 s worker 0's sleeps hide 0.4 s, and worker 1's hide all.
+  // Work of 0.25 s shows only before the all-reduce. From 0.7 s, worker 0's sleeps hide 0.4 s and worker 1's hide all.
   EXPECT_THAT(log_of(sleepers(0.25), SyncSgd()),
               ElementsAre("step 1 at 7.750 s: kept 6, dropped 0", "step 2 at 17.500 s: kept 6, dropped 0"));
   SimulatedRun awake = sleepers(0.7);
@@ -375,7 +373,7 @@ TEST(Pauses, ASleepHidesTrailingWorkThatIsShorter) {
 }
 
 TEST(Pauses, ADeadlineCutsASleepButNotTrailingWork) {
-  // Worker 1 is awake at 2.5 s with one micro-batch. Worker 0 has finished its second at 2.4 s, with trailing work.
+  // At 2.5 s worker 1 is in its first sleep. Worker 0's second micro-batch ends at 2.4 s, its trailing work later.
   const auto drop = [](Preempt preempt) { return DropCompute(from_seconds(2.5), preempt, 0.5); };
   for (const Preempt preempt : {Preempt::discard, Preempt::microbatch, Preempt::backward, Preempt::layer}) {
     EXPECT_THAT(log_of(sleepers(0), drop(preempt)),
@@ -383,8 +381,8 @@ TEST(Pauses, ADeadlineCutsASleepButNotTrailingWork) {
     EXPECT_THAT(log_of(sleepers(0.25), drop(preempt)),
                 ElementsAre("step 1 at 3.150 s: kept 3, dropped 3", "step 2 at 6.300 s: kept 3, dropped 3"));
   }
-  // At 2.2 s worker 0's second micro-batch has been computed since 1.4 s: it is lost, or finished, or only its forward
-  // pass, which ended at 1.9 s, took place.
+  // Worker 0's second micro-batch runs from 1.4 to 2.4 s. At 2.2 s it is lost, or it finishes. With `backward` it
+  // finishes because its forward pass ended at 1.9 s. At 1.8 s `backward` loses it.
   const auto first = [&](Preempt preempt, double threshold_s) {
     return log_of(sleepers(0, 1), DropCompute(from_seconds(threshold_s), preempt, 0.5)).front();
   };
@@ -396,7 +394,7 @@ TEST(Pauses, ADeadlineCutsASleepButNotTrailingWork) {
 }
 
 TEST(Pauses, LocalStepsHaveThemToo) {
-  // Two local steps of worker 1: six micro-batches and five sleeps; the sixth sleep follows the average.
+  // Worker 1's two local steps have six micro-batches and five sleeps. The sixth sleep follows the average.
   const LocalSgd algorithm(make_constant_period(2), {});
   EXPECT_THAT(log_of(sleepers(0, 4), algorithm),
               ElementsAre("step 2 at 16.500 s: kept 12, dropped 0", "step 4 at 35.000 s: kept 12, dropped 0"));

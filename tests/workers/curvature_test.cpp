@@ -27,8 +27,7 @@ constexpr CurvatureOptions precise{.most_products = 5000, .tolerance = 1e-12};
 
 TEST(Curvature, OfADiagonalMatrixIsItsEntries) {
   EXPECT_NEAR(largest_eigenvalue(4, diagonal({0.5, 3, 1, 2}), precise), 3, 1e-6);
-  EXPECT_NEAR(largest_eigenvalue(3, diagonal({-5, 3, 1}), precise), 3, 1e-6);  // not the eigenvalue of the largest
-                                                                               // magnitude
+  EXPECT_NEAR(largest_eigenvalue(3, diagonal({-5, 3, 1}), precise), 3, 1e-6);  // not -5, which has a larger magnitude
   EXPECT_NEAR(largest_eigenvalue(3, diagonal({-5, -3, -4}), precise), -3, 1e-6);
   EXPECT_EQ(largest_eigenvalue(3, diagonal({0, 0, 0}), precise), 0);
   int draws = 0;
@@ -37,7 +36,7 @@ TEST(Curvature, OfADiagonalMatrixIsItsEntries) {
     return product(vector);
   };
   EXPECT_DOUBLE_EQ(hessian_trace(4, counted, {}), 0.5);
-  EXPECT_EQ(draws, 2);  // the second one shows that nothing changes
+  EXPECT_EQ(draws, 2);  // the second draw shows that the estimate does not change
 }
 
 // The variance of a draw is twice the sum of the squared off-diagonal elements.
@@ -119,13 +118,13 @@ TEST(Curvature, SaysAtWhatRateGradientDescentIsStable) {
   }
 }
 
-// Softmax regression: H = mean of (diag(p) - p p^T) (x) (x, 1)(x, 1)^T, in double precision.
+// In softmax regression H is the mean Kronecker product of diag(p) - p p^T and (x, 1)(x, 1)^T, in double precision.
 TEST(Curvature, OfSoftmaxRegressionIsThatOfItsFormula) {
   constexpr std::size_t classes = 3, features = 4, samples = 50, size = classes * (features + 1);
   const auto dataset = make_gaussian_mixture({.classes = classes, .dimension = features, .train = 60, .test = 10}, 5);
   const auto objective = std::make_shared<TorchObjective>(linear_network(dataset->size().shape, classes), dataset,
                                                           SamplerOptions{.samples = 60, .micro_batch_size = 4}, 32,
-                                                          0.1);  // smoothing has no effect on it
+                                                          0.1);  // label smoothing does not change H
   Executor executor(1);
   Training training(objective, make_sgd({}), {}, executor);
   const ModelStatePtr state = training.initial_state();
@@ -187,7 +186,7 @@ TEST(GradientNoise, OfTwoSamplesIsHalfTheSquareOfTheirDifference) {
   const GradientNoise noise =
       gradient_noise(2, 2, [&](std::int64_t sample) { return gradients[static_cast<std::size_t>(sample)]; });
   EXPECT_DOUBLE_EQ(noise.variance, 2);
-  EXPECT_DOUBLE_EQ(*noise.scale, 2.0 / 3);  // |G|^2 = 2^2 - 2 / 2
+  EXPECT_DOUBLE_EQ(*noise.scale, 2.0 / 3);  // |G|^2 = |mean|^2 - variance / samples = 2^2 - 2 / 2
 }
 
 TEST(GradientNoise, HasNoScaleWhereTheGradientDrownsInIt) {
@@ -214,8 +213,8 @@ TEST(GradientNoise, IsWithoutBias) {
     variance += noise.variance / repetitions;
     square += noise.variance / *noise.scale / repetitions;
   }
-  // Deviations of a repetition's values: sqrt(2 x (1 + 16 + 0.0625) / 19) = 1.34 for the variance, and less than 2.2
-  // for |mean|^2, whose variance is 4 m^T S m / 20.
+  // In one repetition the standard deviation of tr(S) is sqrt(2 (1^4 + 2^4 + 0.5^4) / 19) = 1.34, with 19 degrees of
+  // freedom. For |G|^2 it is less than 2.2: the variance is nearly 4 m^T S m / 20 = 3.9, with the mean gradient m.
   EXPECT_NEAR(variance, 5.25, 5 * 1.34 / std::sqrt(repetitions));
   EXPECT_NEAR(square, 14, 5 * 2.2 / std::sqrt(repetitions));
 }

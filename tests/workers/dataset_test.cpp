@@ -138,7 +138,7 @@ TEST_F(ImageDirectory, OfFashionMnistIsFirstSoughtWhereTheEnvironmentSays) {
   const std::string before = set_before ? set_before : "";
   ::setenv("SYNCOPATE_DATA", directory_.c_str(), 1);
   if (!set_before) {
-    EXPECT_EQ(find_fashion_mnist(), usual);  // if there is none, the usual place is used
+    EXPECT_EQ(find_fashion_mnist(), usual);  // a folder that does not exist is ignored
   }
   std::filesystem::create_directory(directory_ / "fashion-mnist");
   EXPECT_EQ(find_fashion_mnist(), directory_ / "fashion-mnist");

@@ -1,4 +1,4 @@
-// A fixture for entries of [[delays]] that name a file; the program's reader reads them.
+// A fixture that writes files, and reads entries of [[delays]] that name them with the program's reader.
 #pragma once
 
 #include <gtest/gtest.h>

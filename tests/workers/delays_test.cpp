@@ -57,7 +57,7 @@ double bounded_cdf(double x, double scale) {
   return x >= beta * scale ? 1 : cdf(boost::math::lognormal(mu, sigma), alpha * x / scale);
 }
 
-// E[min(Z / alpha, beta)^power] by quadrature over ln Z up to the bound, plus the mass beyond it.
+// E[min(Z / alpha, beta)^power] by quadrature over the normal score of ln Z up to the bound, plus the mass beyond it.
 double bounded_moment(int power) {
   const double end = (std::log(alpha * beta) - mu) / sigma;
   const boost::math::normal standard;
@@ -66,7 +66,7 @@ double bounded_moment(int power) {
   return below + std::pow(beta, power) * cdf(complement(standard, end));
 }
 
-// The reference code's weights, summed from large lengths to small ones, which is another order than in the table.
+// Sum of length^power up to max_length with the reference code's weights. Unlike the table, adds large lengths first.
 double table_sum(double max_length, int power) {
   double sum = 0;
   for (int length = 999; length >= 1; --length) {
@@ -156,8 +156,8 @@ TEST(Delays, DrawsHaveTheMomentsOfTheory) {
 }
 
 // Kolmogorov-Smirnov test at the significance level 0.001: D sqrt(n) below 1.9495. The seed is fixed, so the test
-// always passes or always fails. It compares from the right only, which is exact where the distribution function has
-// steps, and 1/n too small elsewhere.
+// always passes or always fails. It compares the fraction of draws up to each draw, which is exact if the distribution
+// function has steps. If it has none, D may be 1/n too small.
 TEST(Delays, DrawsFollowTheExactDistributionFunction) {
   constexpr std::size_t n = 50'000;
   for (const Family& family : families()) {
@@ -165,7 +165,7 @@ TEST(Delays, DrawsFollowTheExactDistributionFunction) {
     std::ranges::sort(sample);
     double distance = 0;
     for (std::size_t i = 0; i < n; ++i) {
-      if (i + 1 < n && sample[i + 1] == sample[i]) continue;  // of equal values only the last one is compared
+      if (i + 1 < n && sample[i + 1] == sample[i]) continue;  // only the last one of equal values is compared
       const double fraction = static_cast<double>(i + 1) / n;
       distance = std::max(distance, std::abs(fraction - family.distribution_function(sample[i])));
     }
@@ -263,7 +263,7 @@ TEST(BoundedLogNormalFormula, NeverExceedsItsBoundAndReachesIt) {
   const std::vector<double> sample = draws(*bounded_lognormal_delay({}, 0.01), 50'000);
   EXPECT_EQ(std::ranges::max(sample), beta * 0.01);
   const auto clipped = static_cast<double>(std::ranges::count(sample, beta * 0.01));
-  const double expected = 50'000 * (1 - cdf(boost::math::lognormal(mu, sigma), alpha * beta));  // 0.00188 of all
+  const double expected = 50'000 * (1 - cdf(boost::math::lognormal(mu, sigma), alpha * beta));  // a share of 0.00188
   EXPECT_NEAR(clipped, expected, 5 * std::sqrt(expected));
 }
 
@@ -288,8 +288,8 @@ TEST(Delays, AddToWhatIsThere) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(sums[i], 1.25 + i + alone[i]);
 }
 
-// Results of all instruction sets are equal bit for bit: for batches of all lengths, in far tails, and in cells of the
-// table without a polynomial (a very skewed gamma).
+// All instruction sets give the same bits: for batches of all lengths, in far tails, and in cells of the table that
+// have no polynomial (a very skewed gamma).
 TEST(Delays, InstructionSetsAgree) {
   std::vector<Family> all = families();
   all.push_back({"very skewed gamma", gamma_delay(0.05, 2), {}, 0, 0});
@@ -347,7 +347,7 @@ const std::vector<Example> examples = {
     {"gamma", "shape = 4\nscale = 0.5", 2},
     {"bounded-lognormal", "", 0.5},
     {"bounded-lognormal", "form = \"table\"\nscale = 2", 2},
-    {"bounded-lognormal", "form = \"formula\"", 0.495904},  // golden table, six digits
+    {"bounded-lognormal", "form = \"formula\"", 0.495904},  // from the golden table, six digits
     {"bounded-lognormal", "form = \"formula\"\nmu = 4\nsigma = 1\nalpha = 180.03426260104363\nbeta = 5.5\nscale = 2",
      2 * 0.495904},
 };
@@ -473,7 +473,7 @@ TEST(ScopedDelay, ScopeWorkerIsOneDrawForTheRunOnEachMicroBatch) {
   double mean = 0;
   for (const double draw : draws) mean += draw / 20'000;
   EXPECT_NEAR(mean, 2, 4 * 2 / std::sqrt(20'000));  // four standard errors of an exponential's mean
-  // It differs from the number that a micro-batch of step 0 would draw.
+  // The worker's draw differs from the one that a micro-batch of step 0 would get.
   EXPECT_NE(added(*exponential_delay(2), 0, 0)[0], draws[0]);
 }
 
@@ -513,8 +513,8 @@ TEST(ScopedDelay, WithoutKeysIsTheProcessItself) {
 }
 
 // Mean lengths and the share of on-steps over 400,000 steps, within four standard errors. n runs of geometric length
-// with mean m have a mean with standard deviation sqrt(m (m - 1) / n). The share belongs to a chain whose next state
-// has the correlation r = 1 - a - b with this one: variance p (1 - p) (1 + r) / (1 - r) per step.
+// with mean m have a mean with deviation sqrt(m (m - 1) / n). Consecutive states have the correlation r = 1 - 1 /
+// mean_on - 1 / mean_off, so the share p has the variance p (1 - p) (1 + r) / (1 - r) / steps.
 TEST(Bursts, HaveTheStationaryShareAndTheMeanLengths) {
   constexpr int steps = 400'000;
   for (const auto& [mean_on, mean_off] : {std::pair{5.0, 20.0}, {30.0, 10.0}, {1.25, 4.0}, {1.2, 1.6}, {1.0, 3.0}}) {
@@ -537,7 +537,7 @@ TEST(Bursts, HaveTheStationaryShareAndTheMeanLengths) {
   }
 }
 
-// In every step, including the first, the stationary share of the workers is on. Their chains are independent.
+// In every step, including the first, the stationary share of workers is on. Workers switch independently.
 TEST(Bursts, AreStationaryFromTheFirstStepOn) {
   constexpr int workers = 20'000;
   const Bursts bursts(8, 24, workers);
@@ -601,9 +601,8 @@ TEST(ScopedDelay, CountsInBurstsAlone) {
   for (int step = 0; step < 100; ++step) EXPECT_EQ(added(*racks, 2, step), added(*racks, 3, step));
 }
 
-// Means and variances of a worker's step time over the steps of a run, compared with the law: within four standard
-// errors of the mean, and five per cent of the variance (its standard error is below one for 40,000 steps of normal
-// draws).
+// Means and variances of a worker's step time over a run, compared with the law: within four standard errors of the
+// mean, and within five per cent of the variance, whose standard error is below one per cent for 40,000 normal steps.
 TEST(ScopedDelay, LawOfAStepIsThatOfTheSteps) {
   const auto draw = normal_delay(0.5, 0.2);
   constexpr int steps = 40'000, micro_batches = 3;
@@ -632,7 +631,8 @@ TEST(ScopedDelay, LawOfAStepIsThatOfTheSteps) {
       sum += total, squares += total * total;
     }
     const double mean = sum / steps, variance = squares / steps - mean * mean;
-    // Steps in bursts are correlated: with means of 2 and 2 steps not at all, with 2 and 4 by 1/4.
+    // Steps in bursts of mean lengths 2 (on) and 4 (off) have the correlation r = 1/4. It multiplies the variance of
+    // the mean by (1 + r) / (1 - r) = 1.67.
     EXPECT_NEAR(mean, law.mean_s, 4 * std::sqrt(1.67 * law.variance_s2 / steps) + 1e-6) << i;
     EXPECT_NEAR(variance, law.variance_s2, 0.05 * law.variance_s2 + 1e-9) << i;
   }
@@ -652,7 +652,7 @@ TEST(ScopedDelay, ShortestMicroBatchIsTheInfimumOverAll) {
   EXPECT_DOUBLE_EQ(shortest(normal_delay(0, 0.1)), 1e-9);  // no micro-batch takes less than a nanosecond
 }
 
-// Micro-batch m of step s on worker n exists if m < 3 + n, from 0 to 2 workers.
+// Worker n has delays of its micro-batches m < 3 + n.
 class Recorded final : public DelayProcess {
  public:
   void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
@@ -666,7 +666,7 @@ class Recorded final : public DelayProcess {
   bool can_run_out() const override { return true; }
 };
 
-// A delay that can run out of values can also do so with a scope. known_ahead() counts the workers and times that the
+// A delay that can run out can also do so with a scope. known_ahead() then answers for the workers and steps that the
 // scope affects.
 TEST(ScopedDelay, IsKnownAheadAsFarAsItIsAskedFor) {
   const auto recorded = std::make_shared<Recorded>();
@@ -678,8 +678,8 @@ TEST(ScopedDelay, IsKnownAheadAsFarAsItIsAskedFor) {
   EXPECT_EQ(known({.workers = {1}}, 1), 4u);
   EXPECT_EQ(known({.workers = {1}}, 1, 3), 1u);
   EXPECT_EQ(known({.workers = {1}}, 2), 12u);
-  EXPECT_EQ(known({.group_size = 3}, 5), 4u);             // the group's row
-  EXPECT_EQ(known({.scope = DelayScope::step}, 1), 12u);  // one draw per step is requested
+  EXPECT_EQ(known({.group_size = 3}, 5), 4u);             // worker 5 is in group 1
+  EXPECT_EQ(known({.scope = DelayScope::step}, 1), 12u);  // one delay per step is drawn
   EXPECT_EQ(known({.scope = DelayScope::step}, 1, 9), 12u);
   const DelayReach in_bursts{.group_size = 2, .bursts = BurstLengths{3, 5}, .cluster_size = 4};
   const auto marker = scoped_delay(constant_delay(1), in_bursts);
@@ -695,7 +695,7 @@ TEST(ScopedDelay, IsKnownAheadAsFarAsItIsAskedFor) {
   EXPECT_FALSE(scoped_delay(exponential_delay(1), {.group_size = 3})->can_run_out());
 }
 
-// A delay whose distribution differs between workers, as with a trace.
+// A delay whose distribution differs between workers, as that of a trace does.
 class SlowerByNumber final : public DelayProcess {
  public:
   void add(const RandomStream& stream, std::uint32_t, std::span<double> added_s) const override {

@@ -36,7 +36,7 @@ class DigestCacheTest : public testing::Test {
     std::ofstream(top_ / name, std::ios::binary) << text;
     return top_ / name;
   }
-  // Afterwards all times of files lie in the past, by more than one tick of the file system's clock.
+  // Waits for more than a tick of the file system's clock, so that the times of all files are in the past.
   static void let_the_clock_go_on() { std::this_thread::sleep_for(50ms); }
   std::string kept() const {
     std::ifstream file(cache_file_);
@@ -182,7 +182,7 @@ TEST_F(DigestCacheTest, IsSafeBesideManyWriters) {
   std::vector<std::thread> threads;
   for (int writer = 0; writer < writers; ++writer)
     threads.emplace_back([&, writer] {
-      DigestCache own(cache_file_, 0ns);  // like that of a separate process
+      DigestCache own(cache_file_, 0ns);  // as in a separate process
       for (int i = 0; i < files_each; ++i) own.digest(files[static_cast<std::size_t>(writer * files_each + i)]);
     });
   for (std::thread& thread : threads) thread.join();

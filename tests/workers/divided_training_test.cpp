@@ -23,7 +23,7 @@ using Asked = Training::AskedBy;
 
 constexpr std::size_t size = 4;
 
-// An engine that ends in the same way as that of a run.
+// An engine that leaves its processes at the end, as a run's engine does.
 struct DividedEngine : Engine {
   DividedEngine(ProcessGroup& group, int workers, double momentum = 0, int threads = 1, double clip_norm = 0)
       : Engine(std::make_shared<PullObjective>(size, size), make_sgd({.momentum = momentum}),
@@ -105,7 +105,7 @@ TEST(DividedTraining, AnAverageMovesOneVectorFromEachProcessToEachOther) {
   for (std::size_t i = 0; i < size; ++i) EXPECT_NEAR(means[0][i], expected[i], 1e-6);
 }
 
-// The sum of all gradients at a common model: one exchange of a vector, and the step itself on each process.
+// Each process sends the sum of its gradients at the common model as one vector, and takes the step itself.
 TEST(DividedTraining, ASynchronousStepMovesOneVectorFromEachProcessToEachOther) {
   ThreadsAsProcesses two(2);
   std::vector<std::vector<float>> models(2);
@@ -125,7 +125,7 @@ TEST(DividedTraining, ASynchronousStepMovesOneVectorFromEachProcessToEachOther) 
     }
     models[static_cast<std::size_t>(group.self())] = engine.training.values(model);
   });
-  // Gradients of the pull objective: with so few samples, the first process computes the only chunk.
+  // So few samples are one chunk of gradients, which the first process computes.
   EXPECT_LE(two.moved_floats(), 2 * size);
   EXPECT_EQ(models[0], models[1]);
   Engine alone;
@@ -166,7 +166,7 @@ TEST(DividedTraining, GradientsThatWorkersClipAreTheSameEverywhere) {
   }
 }
 
-// A mixture of a worker's own model and two others'; models of other processes arrive as one sum.
+// A worker mixes its own model and two others. Models of another process arrive as one sum.
 TEST(DividedTraining, AMixtureIsMadeWhereItIsAskedFor) {
   ThreadsAsProcesses two(2);
   std::vector<std::string> held(2);

@@ -33,7 +33,7 @@ Network only_dropout(std::int64_t features, double share, int layers = 1) {
   return network.lay_out();
 }
 
-// The output for inputs of one, which is the mask itself. (n, features)
+// The output for inputs of one, which is the mask itself: (n, features).
 at::Tensor mask_of(const Network& network, const Batch& batch, Mode mode = Mode::train) {
   const auto inputs = torch::ones({static_cast<std::int64_t>(batch.samples.size()), network.input().features()});
   const Visits visits = batch.visits();
@@ -247,8 +247,8 @@ TEST(Dropout, OfATextIsTheSameWhicheverWorkerMeetsIt) {
   EXPECT_GT(relative_distance(epoch_of(2, 4, 5, 0), few), 0.1);
 }
 
-// Without blocks: embedded and normalised tokens, each masked; their masked mean; and a dense layer. Each text
-// separately, in double precision.
+// Without blocks, tokens are embedded, normalised and masked, and their mean is masked. A dense layer follows. The
+// reference takes each text separately, in double precision.
 TEST(Dropout, GradientsOfTextsAreThoseOfTheMaskedNetwork) {
   constexpr double share = 0.3;
   constexpr std::int64_t width = 8, longest = 12;

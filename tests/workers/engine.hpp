@@ -23,7 +23,7 @@ struct Engine {
   Gradient promise(const ModelStatePtr& at, int worker, int step = 0, int index = 0) {
     return Gradient(at, {Rank{worker}, step, index}, Duration{5});
   }
-  // The model after one step of plain SGD at rate 1 along one micro-batch, which is its target: worker + i % 5.
+  // The model after a step of plain SGD at rate 1 along the worker's micro-batch: its target, worker + i % 5.
   ModelStatePtr at_target(const ModelStatePtr& from, int worker) {
     return training.descend(from, promise(from, worker), 1.0);
   }
@@ -50,8 +50,8 @@ class Blockade {
   std::promise<void> released_;
 };
 
-// PullObjective with two normalisation statistics: (w, 8 s + i) after micro-batch (w, s, i), in training and in
-// recalibration.
+// PullObjective with two normalisation statistics: (w, 8 s + i) after worker w's micro-batch i of step s, in training
+// and in recalibration.
 class PullWithStatistics : public PullObjective {
  public:
   using PullObjective::PullObjective;

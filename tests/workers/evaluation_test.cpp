@@ -27,7 +27,7 @@ std::shared_ptr<const TorchObjective> objective_of(const Network& network) {
   return std::make_shared<TorchObjective>(network, images(), sampling, 32);
 }
 
-// Parameters of a member; a large factor makes its predictions certain.
+// Parameters of an ensemble's member. A large factor makes its predictions certain.
 std::vector<float> parameters_of(const TorchObjective& objective, std::uint64_t seed, float factor) {
   auto flat = objective.initial_parameters(seed);
   for (std::size_t i = 0; i < flat.size(); ++i) flat[i] = factor * (flat[i] + 0.05f * static_cast<float>(i % 5));
@@ -62,7 +62,7 @@ void expect_mean_of_probabilities(Case& reference, const std::vector<std::uint64
   const auto objective = objective_of(reference.network);
   std::vector<std::vector<float>> parameters, buffers;
   std::vector<const float*> parameter_pointers, buffer_pointers;
-  auto samples = test_samples(3, 42);  // crosses chunks of 32 samples
+  auto samples = test_samples(3, 42);  // more than one chunk of 32 samples
   const auto labels = label_tensor(samples);
   torch::Tensor mean = torch::zeros({42, classes}, torch::kDouble);
   double mean_of_losses = 0;
@@ -100,7 +100,7 @@ TEST(Ensemble, PredictsTheMeanOfItsMembersProbabilities) {
 TEST(Ensemble, IsFiniteWhereAllMembersAreCertainAndWrong) {
   Case reference{"linear", linear_network(shape, classes),
                  torch::nn::Sequential(torch::nn::Flatten(), torch::nn::Linear(144, 4))};
-  expect_mean_of_probabilities(reference, {0, 0, 1}, 60.0f);  // two agree: no ties
+  expect_mean_of_probabilities(reference, {0, 0, 1}, 60.0f);  // two equal members agree, so predictions have no ties
 }
 
 Evaluation evaluate(Training& training, const std::vector<ModelStatePtr>& states) {
@@ -144,7 +144,7 @@ TEST(Ensemble, OfModelsWithStatisticsTakesEachModelsOwn) {
   EXPECT_DOUBLE_EQ(evaluate(training, {start, other}).test_loss, expected.loss / 50);
 }
 
-// Without a way to average predictions: the mean of the members' sums, with samples counted once.
+// An objective that cannot average predictions gives the mean of the members' losses, and counts each sample once.
 TEST(Ensemble, ByDefaultIsTheMeanOfItsMembersLosses) {
   Engine engine;
   const auto start = engine.training.initial_state();
@@ -179,7 +179,7 @@ const std::vector<MicroBatch> some_micro_batches = {{.worker = Rank{0}, .step = 
                                                     {.worker = Rank{1}, .step = 0, .index = 2},
                                                     {.worker = Rank{1}, .step = 8, .index = 1}};
 
-// Mean and unbiased variance of each normalisation's input, per channel, averaged over the micro-batches.
+// Mean and unbiased variance of each normalisation layer's input, by channel, averaged over the micro-batches.
 std::vector<double> measured(const std::vector<float>& theta) {
   auto module = torch_cnn_with_batch_norm();
   set_parameters(module, theta);
@@ -247,7 +247,7 @@ TEST(BatchStatistics, AModelWithoutNormalisationHasNone) {
 
 // Evaluations of a model by the training engine: the samples used, and the detection of divergence.
 
-// Losses of 2 and 3 per sample; every fourth sample is predicted correctly. Records the split of each sample.
+// Test samples have a loss of 2, training samples of 3. Every fourth is predicted correctly. Records evaluated ones.
 class CountedSamples : public PullObjective {
  public:
   using PullObjective::PullObjective;
@@ -287,7 +287,7 @@ TEST(Evaluation, AnEvaluationTakesTheWholeTestSetAndTheTrainingSamplesThatWereAs
   EXPECT_EQ(objective->seen, expected);
 }
 
-// 3000 samples, more than one task evaluates; a tenth is predicted correctly.
+// 3000 validation samples, more than one task evaluates. A tenth is predicted correctly.
 class HeldOut : public CountedSamples {
  public:
   using CountedSamples::CountedSamples;

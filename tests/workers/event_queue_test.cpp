@@ -24,8 +24,8 @@ struct Numbered {
   bool before(const Numbered& other) const { return at != other.at ? at < other.at : number < other.number; }
 };
 
-// Compares with an ordered set while events come and go. `time_of(now, u)`: time of an event pushed at `now`, u in [0,
-// 1).
+// Compares the queue with an ordered set while events come and go. An event that is pushed at time `now` gets the time
+// `time_of(now, u)`, with u in [0, 1).
 void expect_order(const std::function<std::int64_t(std::int64_t, double)>& time_of) {
   const auto earlier = [](const Numbered& a, const Numbered& b) { return a.before(b); };
   std::set<Numbered, decltype(earlier)> expected(earlier);
@@ -52,7 +52,7 @@ void expect_order(const std::function<std::int64_t(std::int64_t, double)>& time_
     ASSERT_EQ(queue.empty(), expected.empty());
     const auto next = queue.next();
     ASSERT_TRUE(std::is_sorted(next.rbegin(), next.rend(), earlier));
-    if (!next.empty()) {  // events in between have been pushed meanwhile
+    if (!next.empty()) {  // events that were pushed since may come before them
       ASSERT_TRUE(expected.contains(next.back()));
       ASSERT_FALSE(expected.begin()->at > next.back().at);
     }
@@ -99,7 +99,7 @@ TEST(Inbox, GivesTheFirstThatFitsAndKeepsTheOrderOfTheOthers) {
   EXPECT_EQ(inbox.take_first(any)->number, 0);
   EXPECT_EQ(inbox.take_first([](const Item* item) { return item->number % 2 == 0; })->number, 2);
   EXPECT_EQ(inbox.take_first(is(0)), nullptr);
-  EXPECT_EQ(inbox.take_first(is(4))->number, 4);  // the last one
+  EXPECT_EQ(inbox.take_first(is(4))->number, 4);  // the last item
   inbox.put(&items[0]);
   for (const int left : {1, 0}) EXPECT_EQ(inbox.take_first(any)->number, left);
   EXPECT_TRUE(inbox.empty());
@@ -110,7 +110,7 @@ using Key = std::pair<Time, std::uint64_t>;  // time and number determine the or
 
 Time at(double uniform) { return start_time + Duration{static_cast<Duration::rep>(uniform * 100)}; }
 
-// Compares with an ordered set while timers are set, replaced by earlier and later ones, and taken.
+// Compares with an ordered set while timers are set, replaced by earlier or later ones, and taken.
 TEST(Timers, GiveTheEarliestOfEachRanksNewestOnes) {
   constexpr int ranks = 50;
   std::set<Key> expected;

@@ -78,7 +78,7 @@ TEST(Executor, NoMoreThanSoMuchWorkIsEverOutstanding) {
   for (int i = 0; i < 10'000; ++i) {
     ++submitted;
     executor.submit([&] {
-      // While the first one runs, all the others could be submitted.
+      // All other tasks could be submitted during the first one.
       if (done == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
       most_outstanding = std::max(most_outstanding, submitted - done);
       ++done;
@@ -127,8 +127,8 @@ TEST(Executor, WaitingForATaskDoesNotWaitForThoseAfterIt) {
   blockade.release();
 }
 
-// Other tasks run meanwhile. A dependent task waits for the end, which may come from any thread, or before the task's
-// function has returned.
+// While a task is completed elsewhere, other tasks run. A dependent task waits for its end, which may come from any
+// thread, even before the task's function has returned.
 TEST(Executor, ATaskThatEndsElsewhereIsWaitedFor) {
   Executor executor(1);
   std::promise<std::shared_ptr<Task>> begun;
@@ -163,7 +163,7 @@ TEST(Executor, AFailureFromElsewhereIsThatOfATask) {
   EXPECT_FALSE(has_run);
 }
 
-// The evaluation of worker 0's micro-batch waits, for a limited time, until that of worker 1's micro-batch has begun.
+// The gradient of worker 0's micro-batch waits, for a limited time, until that of worker 1's micro-batch has begun.
 class Meeting : public PullObjective {
  public:
   PartialGradient gradient(const float* parameters, const float* buffers,
@@ -186,7 +186,7 @@ class Meeting : public PullObjective {
   mutable bool has_begun_ = false;
 };
 
-// As with a server: the second step continues from the first one's result, but its gradient is taken at the old model.
+// As on a server: the second step starts from the first one's result, but its gradient is taken at the initial model.
 TEST(Executor, AGradientDoesNotWaitForTheStepsBeforeItsOwn) {
   const auto objective = std::make_shared<Meeting>();
   Engine engine(objective, make_sgd({}));
@@ -195,7 +195,7 @@ TEST(Executor, AGradientDoesNotWaitForTheStepsBeforeItsOwn) {
   model = engine.training.descend(std::move(model), engine.promise(state, 1), 0.5);
   const auto values = engine.training.values(model);
   EXPECT_TRUE(objective->have_met);
-  // At worker 0's target i % 5, then half a step along 1 - (1 + i % 5).
+  // Worker 0's target i % 5, then half a step against worker 1's gradient at the initial model, 1 - (1 + i % 5).
   for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(values[i], 1.5f * static_cast<float>(i % 5));
 }
 

@@ -1,4 +1,4 @@
-// Expectations for an algorithm on both clusters if its control flow does not depend on the clock.
+// The comparison of an algorithm's runs on both clusters, for algorithms whose control flow does not depend on time.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,8 +14,7 @@
 
 namespace syncopate {
 
-// Checks that parameters are equal up to rounding, that counts are equal, and that the run is not faster than its
-// delays.
+// Checks that parameters agree up to rounding, that counts agree, and that the MPI run is not faster than its delays.
 inline void expect_parity(const Algorithm& algorithm,
                           std::shared_ptr<const Optimizer> optimizer = make_sgd({.momentum = 0.9}),
                           double tolerance = 1e-5, double clip_norm = 0) {
@@ -43,7 +42,7 @@ inline void expect_parity(const Algorithm& algorithm,
                 to_seconds(expected.totals.end), to_seconds(found.totals.end));
 }
 
-// The tolerance for a compression. Rounding in the last bit may move a value into the next bin.
+// The tolerance for a compression. With int8, rounding in the last bit may move a value into the next bin.
 inline double tolerance_of(std::string_view kind) { return kind == "int8" ? 2e-4 : 1e-5; }
 inline bool has_two_phases(std::string_view kind) {
   return kind == "sign" || kind == "one-bit" || kind == "qsgd" || kind == "int8" || kind == "fp4";

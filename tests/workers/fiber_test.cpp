@@ -10,7 +10,7 @@
 namespace syncopate {
 namespace {
 
-// Deep enough to reach parts of the stack that no earlier call has used.
+// Recurses deep enough to reach parts of the stack that no earlier call has used.
 int sum_below(int n) {
   volatile char frame[256] = {};
   frame[0] = static_cast<char>(n);
@@ -46,7 +46,7 @@ int suspended_below(Fiber& fiber, int n) {
   return depth == 0 ? 0 : suspended_below(fiber, depth - 1) + 1;
 }
 
-// Their total depth exceeds that of one thread: ThreadSanitizer's record of a thread's calls ends at 65,536.
+// Together the fibers are deeper than one thread may be: ThreadSanitizer records at most 65,536 calls of a thread.
 TEST_P(Fibers, ManyAreDeepInCallsAtOnce) {
   constexpr std::size_t count = 100;
   const StackPool pool(count, GetParam());
@@ -76,8 +76,8 @@ TEST_P(Fibers, AnExceptionIsCaughtWhereItWasThrown) {
   EXPECT_EQ(caught, 3);
 }
 
-// Throws an exception through stack frames whose surroundings a sanitizer has marked. The next call uses the same part
-// of the stack.
+// Throws an exception through stack frames whose bounds a sanitizer has marked. The next call uses the same stack
+// memory.
 int caught_from_below(int n) {
   struct Frames {
     static int throw_below(int n) {
@@ -125,8 +125,8 @@ struct Counted {
   int& alive;
 };
 
-// Tested also while another exception is in flight outside the fiber, and many times, so that anything that a switch
-// leaves behind would accumulate.
+// Fibers are also destroyed while an exception is in flight outside them. If a switch of stacks left anything behind,
+// it would accumulate over the many turns.
 TEST_P(Fibers, WhatIsDestroyedBeforeItsEndIsUnwound) {
   const StackPool pool(1, GetParam());
   int alive = 0;
@@ -145,8 +145,8 @@ TEST_P(Fibers, WhatIsDestroyedBeforeItsEndIsUnwound) {
   EXPECT_EQ(sum_below(50), 50 * 51 / 2);
 }
 
-// The last stack of the next, larger pool is at the place of the previous pool's last stack, but begins a little
-// lower, among frames from which the fiber never returned. A sanitizer must not take them for frames of the next fiber.
+// A pool's last stack is at the place of the previous, smaller pool's last stack, but begins a little lower. There are
+// still frames from which the previous fiber never returned. A sanitizer must not take them for this fiber's.
 TEST_P(Fibers, AStackIsCleanForTheNextOne) {
   for (std::size_t fibers = 1; fibers < 20; ++fibers) {
     const StackPool pool(fibers, GetParam());

@@ -33,8 +33,8 @@ namespace {
 using testing::HasSubstr;
 using CsvFiles = DelayFiles;
 
-// The text is read in pieces of about 250,000 bytes. Comments of all lengths before the rows move the end of a piece:
-// into a number, between values, between the two characters of a line end.
+// The text is read in pieces of about 250,000 bytes. A comment of varying length before the rows moves the end of each
+// piece: into a number, between values, or between the two characters of a line end.
 TEST(CsvRows, RowsAreTheSameWhereverAPieceOfTheTextEnds) {
   constexpr int rows = 40'000;
   std::string table;
@@ -52,7 +52,7 @@ TEST(CsvRows, RowsAreTheSameWhereverAPieceOfTheTextEnds) {
       }
       EXPECT_EQ(wrong, 0);
       ASSERT_TRUE(csv.next());
-      EXPECT_EQ(csv.number(0), 5);  // without a line end
+      EXPECT_EQ(csv.number(0), 5);  // the last row has no line end
       EXPECT_FALSE(csv.next());
       csv.check();
     }
@@ -115,7 +115,7 @@ TEST(CsvRows, DamageBehindTheFirstRowsIsAFault) {
             "t.csv.gz: ends in the middle of its compressed data; the file is truncated");
 }
 
-// A regular file whose first bytes cannot be read, because no memory is mapped there.
+// A regular file whose first bytes cannot be read, because no memory is mapped at address 0.
 TEST_F(CsvFiles, ATableThatCannotBeReadToItsEndIsNoShorterOne) {
   EXPECT_THAT(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"/proc/self/mem\"").faults,
               HasSubstr("/proc/self/mem: cannot be read: Input/output error"));
@@ -166,7 +166,7 @@ TEST(CsvRows, AColumnMayBeMissingThatHasAValueThen) {
               HasSubstr("the column b occurs twice"));
 }
 
-// Formats that spreadsheets of other countries write, and files that are no such text.
+// Formats that spreadsheets write in other countries, and files that are not such tables.
 TEST(CsvRows, OtherFormsOfTablesAreNamed) {
   const auto fault = [](const std::string& text) {
     return message_of<FileFault>([&] {
@@ -194,7 +194,7 @@ TEST(CsvRows, OtherFormsOfTablesAreNamed) {
 
 using testing::HasSubstr;
 
-// The file is provided in pieces of `piece` bytes and read `turn` bytes at a time.
+// Provides the file in pieces of `piece` bytes, and reads up to `turn` bytes at a time.
 std::string read_all(const std::string& file, std::size_t piece, std::size_t turn) {
   GzipStream stream([rest = std::string_view(file), piece]() mutable {
     const std::string_view next = rest.substr(0, piece);
@@ -273,7 +273,7 @@ TEST(GzipStream, ATableThatUnpacksToMoreThanTheLimitIsRefused) {
             "t.csv.gz: has bytes after its compressed data that are not gzip");
 }
 
-// The file is refused before it is unpacked completely.
+// The reader refuses the file before it has unpacked all of it.
 TEST(GzipStream, AFileThatUnpacksToAHundredTimesItsSizeIsRefused) {
   std::string rows;
   for (int i = 0; i < 13'000'000; ++i) rows += "0,0,0,0.01\n";
@@ -358,7 +358,7 @@ TEST_F(OwnFileTest, ThatIsTooLargeIsNotRead) {
   EXPECT_EQ(fault("large"), (folder_ / "large").string() + ": has 3000000000 bytes; must have at most 268435456");
 }
 
-// Files that appear complete or not at all.
+// WholeFile: files that appear complete or not at all.
 
 class WholeFile : public testing::Test {
  protected:
@@ -399,7 +399,7 @@ TEST_F(WholeFile, IsKnownBeforehandToBeReplaceableOrNot) {
   EXPECT_EQ(why_not_replaceable(directory_ / "no/x"), (directory_ / "no").string() + ": no such directory");
 }
 
-// Simulates a full device: the contents exceed the allowed file size.
+// A limit on file sizes, which the new contents exceed, stands for a full device.
 TEST_F(WholeFile, StaysAsItWasWhereItCannotBeWritten) {
   replace_file(directory_ / "file", "old");
   const pid_t writer = fork();
@@ -421,7 +421,7 @@ TEST_F(WholeFile, StaysAsItWasWhereItCannotBeWritten) {
   EXPECT_THAT(names(), testing::ElementsAre("file"));
 }
 
-// Eight processes write at once and are interrupted at different points of their work.
+// Eight processes write files at the same time, and each is interrupted at another point of its work.
 TEST_F(WholeFile, IsWholeAndAloneWhereTheUserInterruptsItsWriter) {
   std::map<pid_t, fs::path> writers;
   for (int i = 0; i < 8; ++i) {
@@ -445,7 +445,8 @@ TEST_F(WholeFile, IsWholeAndAloneWhereTheUserInterruptsItsWriter) {
   EXPECT_THAT(names(), testing::Each(testing::StartsWith("file-")));
 }
 
-// Otherwise a user with write access to a results directory could make other users overwrite their own files.
+// If writing followed a link, a user with write access to a results directory could make others overwrite their own
+// files.
 TEST_F(WholeFile, TakesThePlaceOfALinkOrAPipe) {
   replace_file(directory_ / "file", "old");
   fs::create_symlink("file", directory_ / "link");

@@ -1,4 +1,4 @@
-// Linear combinations of model states, and the memo through which equal states share memory.
+// Linear combinations of model states, and the memo that makes equal combinations share memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,13 +34,13 @@ TEST(Combine, IsTheSumOfWeightTimesParameters) {
   EXPECT_THAT(engine.training.values(combine(engine, {{0, a}})), ElementsAre(0, 0, 0, 0));
 }
 
-// Large weights cancel in double precision: 3e5 and -3e5 + 1 times numbers with 24 bits.
+// The weights 3e5 and -3e5 + 1 cancel in double precision, although parameters have only 24 bits.
 TEST(Combine, SumsInDoublePrecision) {
   Engine engine;
   const auto start = engine.training.initial_state();
   const auto a = engine.training.descend(start, engine.promise(start, 10), 0.1);
   const auto x = engine.training.values(a);
-  const auto b = engine.training.descend(start, engine.promise(start, 10), 0.1);  // the same values in a separate cell
+  const auto b = engine.training.descend(start, engine.promise(start, 10), 0.1);  // same values, separate memory
   const auto mixed = engine.training.values(combine(engine, {{300'000.1, a}, {-299'999.1, b}}));
   for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(mixed[i], x[i], 1e-6);
 }
@@ -52,7 +52,7 @@ TEST(Combine, NothingIsComputedForAMeanOfEqualModels) {
   EXPECT_EQ(combine(engine, {{1, a}}), a);
   EXPECT_EQ(combine(engine, {{0.25, a}, {0.75, a}}), a);
   EXPECT_EQ(combine(engine, {{1, a}, {0, start}}), a);
-  const auto adopted = engine.training.adopt(start, a);  // another state, the same parameters
+  const auto adopted = engine.training.adopt(start, a);  // a separate state with the same parameters
   EXPECT_EQ(combine(engine, {{0.5, adopted}, {0.5, a}}), adopted);
   EXPECT_THAT(engine.training.values(combine(engine, {{0.5, a}, {0.25, a}})), ElementsAre(7.5, 8.25, 9, 9.75));
 }
@@ -65,7 +65,7 @@ TEST(Combine, EqualInputsGiveTheSameState) {
   const auto mixed = combine(engine, {{0.5, a}, {0.5, b}});
   EXPECT_EQ(combine(engine, {{0.5, a}, {0.5, b}}), mixed);
   EXPECT_NE(combine(engine, {{0.5, a}, {0.25, b}}), mixed);
-  EXPECT_NE(combine(engine, {{0.5, b}, {0.5, a}}), mixed);  // with b's moments
+  EXPECT_NE(combine(engine, {{0.5, b}, {0.5, a}}), mixed);  // has b's moments
   EXPECT_NE(combine(engine, {{0.5, a}, {0.5, engine.training.adopt(start, b)}}), mixed);
 }
 
@@ -74,7 +74,7 @@ struct Layered {
   Engine engine{std::make_shared<LayeredPullObjective>(), make_sgd({})};
   ModelStatePtr start = engine.training.initial_state();
   ModelStatePtr a = engine.at_target(start, 10);  // 10 11 12 13 14 10 11 12
-  ModelStatePtr b = engine.at_target(start, 30);  // 20 more
+  ModelStatePtr b = engine.at_target(start, 30);  // each element is 20 larger
 
   ModelStatePtr combine(const std::vector<double>& shares) { return engine.training.combine_tensors(a, b, shares); }
 };
@@ -89,7 +89,7 @@ TEST(Combine, EachTensorHasAShareOfItsOwn) {
   const auto mixed = of.combine({0.25, 0, 1, 4});
   EXPECT_EQ(of.combine({0.25, 0, 1, 4}), mixed);
   EXPECT_NE(of.combine({0.25, 0, 1, 3}), mixed);
-  const auto adopted = of.engine.training.adopt(of.start, of.a);  // the same parameters
+  const auto adopted = of.engine.training.adopt(of.start, of.a);  // a separate state with the same parameters
   EXPECT_EQ(of.engine.training.combine_tensors(of.a, adopted, std::vector(4, 0.3)), adopted);
 }
 
@@ -109,7 +109,7 @@ TEST(Combine, DistancesAreThoseOfEachTensor) {
   EXPECT_THAT(std::vector(distances.begin() + 1, distances.end()), ElementsAre(0, 20, 80));
 }
 
-// Buffers and moments come from the second state, unless its share is zero.
+// Buffers and moments come from the second state, unless all its shares are zero.
 TEST(Combine, BuffersGoWithThatOfWhichThereIsAShare) {
   Engine engine(std::make_shared<PullWithStatistics>(), make_sgd({}));
   const auto start = engine.training.initial_state();
@@ -147,7 +147,7 @@ TEST(Combine, AResultThatAStepMayOverwriteIsNotFoundAgain) {
   auto mixed = combine(engine, {{0.5, a}, {0.5, start}});
   const auto id = mixed->id;
   const auto next = engine.training.descend(std::move(mixed), Gradient(engine.promise(a, 3)), 0.5);
-  const auto again = combine(engine, {{0.5, a}, {0.5, start}});  // the step still holds the other
+  const auto again = combine(engine, {{0.5, a}, {0.5, start}});  // the step still holds the first result
   EXPECT_NE(again->id, id);
   EXPECT_EQ(combine(engine, {{0.5, a}, {0.5, start}}), again);
   blockade.release();
@@ -183,24 +183,24 @@ TEST(Combine, BuffersAreCombinedLikewiseOrThoseOfAnotherState) {
 TEST(Combine, AMovingAverageFollowsTheFormula) {
   constexpr double decay = 0.9;
   constexpr int steps = 60;
-  Engine engine(2, 0, 200'000);  // several ranges of threads
+  Engine engine(2, 0, 200'000);  // so many that several threads share the work
   auto model = engine.training.initial_state();
   auto average = model;
   double expected = 1;
   for (int step = 0; step < steps; ++step) {
     const auto gradient = engine.promise(model, step);
-    model = engine.training.descend(std::move(model), gradient, 1.0);  // at the target, step + 10 (step % 7)
+    model = engine.training.descend(std::move(model), gradient, 1.0);  // becomes its target, step + i % 5
     average = combine(engine, {{decay, average}, {1 - decay, model}});
     expected = decay * expected + (1 - decay) * step;
   }
   const auto values = engine.training.values(average);
-  const double arrived = 1 - std::pow(decay, steps);  // the share of the targets' i % 5 reached so far
+  const double arrived = 1 - std::pow(decay, steps);  // the factor of the targets' i % 5 in the average
   for (const std::size_t i : {0, 65'535, 133'333, 199'999})
     EXPECT_NEAR(values[i], expected + static_cast<double>(i % 5) * arrived, 2e-4);
 }
 
-// Workers that pull at a common centre and take steps, on any number of threads: the bits are the same whether steps
-// are in place or not, and whether the memo finds results or not.
+// Workers and a common centre pull each other, and the workers take steps. The bits do not depend on the number of
+// threads, although threads determine which steps are in place, and which results the memo finds.
 TEST(Combine, ThreadsDoNotChangeABit) {
   std::vector<std::vector<float>> results;
   for (const int threads : {0, 1, 2, 4}) {
@@ -247,12 +247,12 @@ TEST(Memo, KeepsWhatIsHeldHoweverMuch) {
   for (std::uint64_t id = 0; id < 1000; ++id) EXPECT_EQ(memo.find({{id, 1.0}}), held[id]);
 }
 
-// Arithmetic on vectors of many blocks and ranges, whose elements all differ, compared with formulas in double
-// precision: an element taken from the wrong place is detected.
+// Arithmetic on vectors of many blocks and ranges, compared with formulas in double precision. All elements differ, so
+// an element from the wrong place is detected.
 
 constexpr std::size_t elements = 150'001, decayed = 60'001;  // several ranges, and no multiple of a block
 
-// Pulls parameter i towards (worker + 1) i / 1000.
+// The target of parameter i, as a function of the worker.
 double ramp(int worker, std::size_t i) { return 1e-3 * (worker + 1) * static_cast<double>(i); }
 
 class Ramp : public PullObjective {
@@ -265,7 +265,7 @@ class Ramp : public PullObjective {
       for (std::size_t i = 0; i < elements; ++i)
         (*values)[i] += static_cast<float>(parameters[i] - ramp(micro_batch.worker.value, i));
     PartialGradient result;
-    // In three segments, whose borders are not borders of blocks.
+    // Three segments, whose borders are not at borders of blocks.
     for (std::size_t begin = 0; begin < elements; begin += 50'001) {
       const std::size_t length = std::min<std::size_t>(50'001, elements - begin);
       result.segments.push_back({.offset = begin, .size = length, .data = values->data() + begin, .owner = values});
@@ -343,7 +343,7 @@ TEST(LargeVectors, StepsOfAdamWFollowTheFormula) {
   expect_near(engine.training.values(state), expected.theta, 1e-5);
 }
 
-// Five models, more than the few terms that are added at once.
+// Five models, more than the arithmetic adds in one pass.
 TEST(LargeVectors, AveragesAndCombinationsFollowTheFormula) {
   Engine engine(std::make_shared<Ramp>(), make_sgd({.momentum = 0.5}));
   const auto start = engine.training.initial_state();

@@ -32,7 +32,7 @@ double relative_distance(const A& a, const B& b) {
   return std::sqrt(difference / norm);
 }
 
-// Parameters that differ from the initial ones, so that those of normalisations and biases have an effect, too.
+// The initial parameters plus offsets, so that normalisations and biases (initially 1 and 0) have an effect, too.
 inline std::vector<float> some_parameters(const Objective& objective) {
   std::vector<float> flat = objective.initial_parameters(3);
   for (std::size_t i = 0; i < flat.size(); ++i) flat[i] += 0.05f * static_cast<float>(i % 5);

@@ -60,8 +60,8 @@ TEST(Quadratic, NoiseHasTheDeclaredDeviationAndIsIndependent) {
   const auto mean = gradient_at(truth, theta, std::span(&any, 1));
   double sum = 0;
   double square = 0;
-  double neighbours = 0;     // between coordinates
-  double micro_batches = 0;  // between consecutive micro-batches
+  double neighbours = 0;     // products of neighbouring coordinates
+  double micro_batches = 0;  // products with the previous micro-batch's
   std::vector<double> before(5);
   constexpr int draws = 4000;
   for (int n = 0; n < draws; ++n) {
@@ -77,7 +77,7 @@ TEST(Quadratic, NoiseHasTheDeclaredDeviationAndIsIndependent) {
     }
     before = z;
   }
-  // 20,000 standard normal numbers: five standard errors each.
+  // Five standard errors of the mean of 20,000 standard normal numbers, their squares or products.
   EXPECT_NEAR(sum / (5 * draws), 0, 5 / std::sqrt(5.0 * draws));
   EXPECT_NEAR(square / (5 * draws), 1, 5 * std::sqrt(2 / (5.0 * draws)));
   EXPECT_NEAR(neighbours / (4 * draws), 0, 5 / std::sqrt(4.0 * draws));
@@ -113,7 +113,7 @@ TEST(Quadratic, ASumOfMicroBatchesIsTheSumOfTheirGradients) {
   EXPECT_NEAR(objective.gradient(theta.data(), nullptr, three).loss_sum, loss_sum, 1e-9);
 }
 
-// The loss of a quadratic is a parabola along any line, so the central difference is exact.
+// The loss of a quadratic objective is a parabola along any line, so its central difference is exact.
 TEST(Quadratic, TheNoisyLossHasTheNoisyGradient) {
   const Quadratic objective(noisy, 1);
   const auto theta = objective.initial_parameters(2);
@@ -145,8 +145,8 @@ TEST(Quadratic, SeedsGiveOtherOptimaAndStarts) {
   EXPECT_NE(std::vector<double>(start.begin(), start.end()), objective.optimum());
 }
 
-// Central differences of loss_sum agree with the gradient, for one noisy micro-batch. The losses are polynomials of
-// the fourth degree, so the differences err by the step's square.
+// For one noisy micro-batch, central differences of loss_sum equal the gradient. Losses are polynomials of degree four,
+// so the error of a difference is proportional to the square of its step.
 void expect_gradient_of_loss(const Objective& objective, std::vector<float> theta) {
   const MicroBatch micro_batch{.worker = Rank{1}, .step = 3, .index = 1};
   const auto gradient = gradient_at(objective, theta, std::span(&micro_batch, 1));
@@ -161,7 +161,7 @@ void expect_gradient_of_loss(const Objective& objective, std::vector<float> thet
   }
 }
 
-// The derivatives of an evaluation against central differences of it: the gradient, and columns of the Hessian.
+// Compares the gradient of an evaluation and columns of its Hessian with central differences.
 void expect_derivatives_of_evaluation(const Objective& objective, const std::vector<float>& theta, Split split) {
   const auto gradient = objective.derivative(theta.data(), nullptr, split, 0, 1, {});
   for (std::size_t i = 0; i < theta.size(); ++i) {
@@ -200,7 +200,7 @@ TEST(Valley, StartsAtAMinimumOfTheDeclaredSharpness) {
   EXPECT_THAT(valley.derivative(start.data(), nullptr, Split::train, 0, 1, across), testing::ElementsAre(0, 0, 9, 0));
 }
 
-// Local SGD in a few lines: K workers from one model, averages every H steps. Returns the mean fall of u^2.
+// A second implementation of local SGD: K workers, averages every H steps. Returns the mean decrease of u^2.
 double drift(double rate, int workers, int period, int steps, std::size_t pairs) {
   const Valley valley({.pairs = static_cast<std::int64_t>(pairs), .start = 2, .noise = std::sqrt(0.1)}, 1);
   std::vector<std::vector<float>> models(static_cast<std::size_t>(workers), valley.initial_parameters(1));
@@ -223,7 +223,7 @@ double drift(double rate, int workers, int period, int steps, std::size_t pairs)
   return fall;
 }
 
-// The closed form of formulas.hpp, integrated over the slow time eta^2 t.
+// The closed form in formulas.hpp, integrated over the slow time eta^2 t with the learning rate eta.
 double expected_drift(double rate, int workers, int period, int steps) {
   double q = 4;
   const double end = rate * rate * steps, slice = end / 10'000;
@@ -261,7 +261,7 @@ TEST(DiagonalLinear, LossesAreSquaredErrorsAgainstTheTruth) {
   const std::vector<float> fits = {1, 0, 1, 0.5f, 0, 1, 0, 0.5f};
   EXPECT_EQ(problem.evaluate(fits.data(), nullptr, Split::train, 0, 1).loss, 0);
   EXPECT_EQ(problem.evaluate(fits.data(), nullptr, Split::test, 0, 1).loss, 0);
-  const std::vector<float> nothing(8, 0.6f);  // the output is 0
+  const std::vector<float> nothing(8, 0.6f);  // all eight parameters equal: the network's output is 0
   double train = 0;
   for (std::size_t j = 0; j < 3; ++j) {
     const auto x = problem.input(j);
@@ -272,7 +272,7 @@ TEST(DiagonalLinear, LossesAreSquaredErrorsAgainstTheTruth) {
   EXPECT_NEAR(problem.evaluate(nothing.data(), nullptr, Split::test, 0, 1).loss, 3, 1e-12);
 }
 
-// At the truth the error of a micro-batch is its label noise alone.
+// At the true parameters, the error of a micro-batch is its label noise alone.
 TEST(DiagonalLinear, MicroBatchesDrawEveryInputAndBothSignsEquallyOften) {
   const DiagonalLinear problem(small_problem, 5);
   const std::vector<float> truth = {1, 0, 1, 0, 0, 1, 0, 0};

@@ -51,7 +51,7 @@ TEST(PromisedGradients, APromiseOfSeveralMicroBatchesIsTheirSum) {
   EXPECT_EQ(engine.training.values(several), engine.training.values(sum));
 }
 
-// Sums may contain stale and fresh gradients in any order and with any weights. Each is computed at its own model.
+// Sums may contain gradients at several models, in any order and with any weights.
 TEST(PromisedGradients, PromisesAtSeveralModelsAreEachTakenAtTheirOwn) {
   Engine engine;
   const auto start = engine.training.initial_state();  // 1, 1, 1, 1
@@ -127,7 +127,7 @@ TEST(PromisedGradients, LossAndNormOfAPromiseCanBeRead) {
   EXPECT_EQ(engine.objective->evaluations, 2);  // a value that was read is not computed again
 }
 
-// In sums of sums, as with groups, each micro-batch counts once, with any weights.
+// In sums of sums, as of groups of workers, each micro-batch counts once, whatever its weights are.
 TEST(PromisedGradients, TheLossOfASumOfSumsIsTheMeanOverAllMicroBatches) {
   Engine engine;
   const auto state = engine.training.initial_state();
@@ -135,7 +135,7 @@ TEST(PromisedGradients, TheLossOfASumOfSumsIsTheMeanOverAllMicroBatches) {
   pair += engine.promise(state, 5);
   Gradient all = engine.training.share(pair) / 2;
   all += engine.training.share(engine.promise(state, 3)) * 0.25;
-  const auto loss_of = [](double worker) {  // half the squared distance of 1 from worker + i
+  const auto loss_of = [](double worker) {  // half the squared distance between 1 and the target worker + i
     double loss = 0;
     for (int i = 0; i < 4; ++i) loss += (worker + i - 1) * (worker + i - 1) / 2;
     return loss;
@@ -146,14 +146,14 @@ TEST(PromisedGradients, TheLossOfASumOfSumsIsTheMeanOverAllMicroBatches) {
                    (loss_of(0) + loss_of(5) + loss_of(3) + loss_of(2)) / 4);
 }
 
-// Gradients that a worker clips before it sends them: they are promises, without the rounding of a copy.
+// ClippedGradients: a worker clips its gradient before it sends it. It stays a promise, without the rounding of a copy.
 
-// At the first model, 1, the gradient of worker w is 1 - (w, w + 1, w + 2, w + 3).
+// At the initial model, 1, the gradient of worker w is 1 - (w, w + 1, w + 2, w + 3).
 TEST(ClippedGradients, HaveTheMostThatTheirMeanMayHave) {
   Engine engine(2, 0, 4, 2.0);
   const auto model = engine.training.initial_state();
   Gradient sum = engine.promise(model, 4);
-  sum += engine.promise(model, 6);  // twice -(4, 5, 6, 7)
+  sum += engine.promise(model, 6);  // the sum is twice -(4, 5, 6, 7)
   const auto values = engine.training.values(engine.training.clipped(sum, 2));
   const double norm = std::sqrt(16.0 + 25 + 36 + 49);
   for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(values[i], -2 * (4.0 + static_cast<double>(i)) * 2 / norm, 1e-5);
@@ -221,7 +221,7 @@ TEST(ClippedGradients, TellWhichMicroBatchesAreKept) {
 
 using Lists = ApartObjective::Lists;
 
-// Eight samples, here micro-batches, are evaluated together; up to two lists' worth are not cut.
+// A pass takes at most eight samples, here micro-batches. Two are one pass; more become an even number of passes.
 struct Held {
   explicit Held(int threads = 2)
       : objective(std::make_shared<ApartObjective>(4, 4, 8)), engine(objective, make_sgd({}), {}, threads) {}
@@ -255,7 +255,7 @@ struct Held {
   std::vector<int> order;
 };
 
-// At parameters equal to `theta`: the sum of theta - target.
+// The sum of gradients at parameters that all equal `theta`, times `scale`.
 std::vector<float> pull(float theta, int worker, int micro_batches, int step = 0, float scale = 1) {
   std::vector<float> sum(4);
   for (int m = 0; m < micro_batches; ++m)
@@ -275,7 +275,7 @@ TEST(SumsApart, AtOneModelShareAPassAndKeepTheirValues) {
   for (const int threads : {0, 1, 4}) {
     Held held(threads);
     const auto state = held.engine.training.initial_state();
-    const std::vector<int> micro_batches = {1, 2, 1, 2};  // six: half of them in each pass
+    const std::vector<int> micro_batches = {1, 2, 1, 2};  // in total six, three in each of two passes
     for (int worker = 0; worker < 4; ++worker)
       held.hold(held.of_worker(state, worker, micro_batches[static_cast<std::size_t>(worker)]) * 0.5, worker);
     EXPECT_TRUE(held.tasks.empty());
@@ -288,7 +288,7 @@ TEST(SumsApart, AtOneModelShareAPassAndKeepTheirValues) {
 }
 
 // Worker 0 adds its gradient to existing values, worker 1 writes it, worker 2 writes it twice, and worker 3's must not
-// be added directly. Passes: workers 0 and 1, and workers 2 and 3.
+// be added directly. One pass evaluates workers 0 and 1, another one workers 2 and 3.
 TEST(SumsApart, AreMadeOnceAndOnlyForWhoNeedsThem) {
   for (const int threads : {0, 1, 4}) {
     Held held(threads);
@@ -316,7 +316,7 @@ TEST(SumsApart, AreMadeOnceAndOnlyForWhoNeedsThem) {
   }
 }
 
-// Equal sets of gradients have equal passes in any order of arrival, so that sums are equal to the bit.
+// Passes depend on which gradients are held, not on their order of arrival, so that sums agree bit by bit.
 TEST(SumsApart, PassesDoNotGoByTheOrderOfArrival) {
   std::vector<int> workers = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
   std::multiset<Lists> first;
@@ -329,7 +329,7 @@ TEST(SumsApart, PassesDoNotGoByTheOrderOfArrival) {
     EXPECT_EQ(held.objective->passes, first);
     std::ranges::rotate(workers, workers.begin() + 4);
   }
-  EXPECT_EQ(first.size(), 2u);  // two passes over 16 micro-batches
+  EXPECT_EQ(first.size(), 2u);  // 16 micro-batches, at most 8 in a pass
 }
 
 TEST(SumsApart, OfDifferentModelsHaveTheirOwnPasses) {
@@ -344,7 +344,7 @@ TEST(SumsApart, OfDifferentModelsHaveTheirOwnPasses) {
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(held.values[1][i], 2);
 }
 
-// Workers that adopt the same parameters have one model, even if the rest of their state differs.
+// States that share their parameters are one model, even if their other parts differ.
 TEST(SumsApart, OfAdoptedParametersShareAPass) {
   Held held;
   const auto a = held.engine.training.initial_state();
@@ -355,7 +355,7 @@ TEST(SumsApart, OfAdoptedParametersShareAPass) {
   EXPECT_EQ(held.objective->passes, (std::multiset<Lists>{{list_of(0, 1), list_of(1, 1)}}));
 }
 
-// Sums over two models, shared sums, an empty sum, and a single gradient at its model.
+// Sums over two models, shared sums, an empty sum, a single gradient at its model, and statistics alone.
 TEST(SumsApart, WhatIsNoPlainSumIsEvaluatedByItself) {
   Held held;
   Training& training = held.engine.training;
@@ -384,7 +384,7 @@ TEST(SumsApart, WhatIsNoPlainSumIsEvaluatedByItself) {
   EXPECT_EQ(held.values[7], pull(1, 7, 1));
 }
 
-// A sum releases its model once the pass is over, so that a step can reuse the model's memory.
+// After the pass a sum releases its model, so that a step can reuse the model's memory.
 TEST(SumsApart, LetGoOfTheirModelOnceThePassIsOver) {
   Held held;
   auto state = held.engine.training.initial_state();
@@ -414,7 +414,7 @@ TEST(SumsApart, WhereNothingIsGainedNothingIsHeld) {
 
 using namespace reference;
 
-// Lists as in methods that drop micro-batches: unequal numbers from several workers and steps.
+// As in methods that drop micro-batches: lists of different lengths, from several workers and steps.
 const std::vector<std::vector<MicroBatch>> lists = {
     {{.worker = Rank{0}, .step = 0, .index = 0}, {.worker = Rank{0}, .step = 0, .index = 2}},
     {{.worker = Rank{1}, .step = 0, .index = 1}},
@@ -458,7 +458,7 @@ TEST(GradientsApart, AreThoseOfAPassForEachList) {
     std::vector<PartialGradient> expected;
     for (const auto& list : lists) expected.push_back(objective.gradient(theta.data(), nullptr, list));
     const auto apart = objective.batched_gradients(theta.data(), nullptr, spans());
-    // The pass has its own copies.
+    // The pass keeps copies, so later calls and changed parameters do not matter.
     objective.gradient(theta.data(), nullptr, lists[2]);
     theta.assign(theta.size(), std::nanf(""));
     for (std::size_t list = lists.size(); list-- > 0;) {
@@ -516,8 +516,8 @@ TEST(GradientsApart, AreOfNetworksOfLinearLayersAlone) {
 
 // Sums of gradients with large weights that cancel, like those that decode a gradient code.
 
-// Micro-batches of workers 0 .. 3 in three sums, each with weights near 3e5; what remains of worker w is
-// `remainder[w]`. In float32 such weights are 1/32 apart.
+// Micro-batches of workers 0 .. 3 in three sums with weights near 3e5. In the total, worker w has the weight
+// remainder_of[w]. Near 3e5, neighbouring float32 numbers are 1/32 apart.
 constexpr double remainder_of[] = {0.99, 0.99, 0, -0.25};
 
 std::vector<Gradient> coded(Engine& engine, const ModelStatePtr& at) {
@@ -531,7 +531,7 @@ std::vector<Gradient> coded(Engine& engine, const ModelStatePtr& at) {
   return sums;
 }
 
-// The sum of remainders times the gradient at (1, ..., 1).
+// The total of the three sums at the model (1, ..., 1), from the remaining weights.
 double expected(std::size_t i) {
   double sum = 0;
   for (int worker = 0; worker < 4; ++worker)
@@ -573,7 +573,7 @@ TEST(DoublePrecisionGradient, WeightsThatDifferByRoundingAreFused) {
   const auto start = engine.training.initial_state();
   Gradient sum;
   for (int worker = 0; worker < 32; ++worker) {
-    // 1/3 for all, each with a different error in the last digits.
+    // Each gradient's total weight is 1/3, but its last digits differ between workers.
     const double large = 1e5 * std::sqrt(worker + 2.0);
     sum += engine.promise(start, worker) * large;
     sum += engine.promise(start, worker) * (1.0 / 3 - large);
@@ -582,7 +582,7 @@ TEST(DoublePrecisionGradient, WeightsThatDifferByRoundingAreFused) {
   const auto values = engine.training.values(sum);
   EXPECT_EQ(engine.objective->evaluations, 32);
   EXPECT_EQ(engine.objective->calls, 2);  // 32 samples in chunks of at most 64: two halves
-  // The sum of 1 - (w + i) over w, by three.
+  // A third of the sum of 1 - (w + i) over workers w.
   for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(values[i], (32 - 31 * 16 - 32.0 * static_cast<double>(i)) / 3, 1e-5);
 }
 
@@ -600,7 +600,7 @@ TEST(DoublePrecisionGradient, WeightsThatDifferByMoreStayApart) {
   EXPECT_EQ(merged[2].scale, 1 + 0x1p-29);
   EXPECT_EQ(merged[3].scale, merged[4].scale);
   EXPECT_NEAR(merged[3].scale, -1, 0x1p-30);
-  EXPECT_EQ(merged[5].scale, 0x1p-60);  // small, but nothing has cancelled
+  EXPECT_EQ(merged[5].scale, 0x1p-60);  // small, but it results from no cancellation
 }
 
 TEST(DoublePrecisionGradient, WhatRoundingLeavesOfZeroIsZero) {
@@ -636,7 +636,7 @@ TEST(DoublePrecisionGradient, EqualMicroBatchesAtDifferentModelsStayApart) {
   engine.objective->evaluations = 0;
   Gradient sum = engine.promise(start, 0) * 2;
   sum += engine.promise(other, 0) * 3;
-  sum += engine.promise(engine.training.adopt(start, other), 0) * -1;  // the same parameters
+  sum += engine.promise(engine.training.adopt(start, other), 0) * -1;  // a state with the same parameters
   sum.use_double_precision();
   EXPECT_THAT(engine.training.values(sum), testing::ElementsAre(2 * 1 + 2 * 10, 0 + 2 * 10, -2 + 2 * 10, -4 + 2 * 10));
   EXPECT_EQ(engine.objective->evaluations, 2);
@@ -671,7 +671,7 @@ TEST(DoublePrecisionGradient, AStepAlongItIsTheFormula) {
   }
 }
 
-// The gradient as it is received over a network.
+// The gradient as a receiver gets it from the network.
 Gradient received(Engine& engine, const Gradient& gradient) {
   FlatVector values(engine.training.gradient_size(gradient.wide()));
   engine.training.write_values(gradient, values.data());
@@ -699,7 +699,7 @@ TEST(DoublePrecisionGradient, TravelsWithTheDigitsThatFloatsLack) {
   }
 }
 
-// Decoding sums: each part is small, with large weights, and is given as values, narrow or wide.
+// As in decoding: large weights on sums that arrive as values, narrow or wide.
 TEST(DoublePrecisionGradient, NestedSumsAreWeightedInDoublePrecision) {
   Engine engine;
   const auto start = engine.training.initial_state();
@@ -717,7 +717,7 @@ TEST(DoublePrecisionGradient, NestedSumsAreWeightedInDoublePrecision) {
       const auto values = engine.training.values(sum);
       double error = 0;
       for (std::size_t i = 0; i < values.size(); ++i) {
-        const auto difference = static_cast<double>(i);  // g of worker 0 is 1 - i, of worker 1 it is -i
+        const auto difference = static_cast<double>(i);  // gradients: 1 - i of worker 0, -i of worker 1
         error = std::max(error, std::abs(values[i] - (0.99 / 3 * (1 - difference) - difference)));
       }
       if (wide)
@@ -748,13 +748,13 @@ TEST(DoublePrecisionGradient, ASharedNarrowSumCanBeWidened) {
 TEST(DoublePrecisionGradient, BuffersAreTheMeanOverWhatWasEvaluated) {
   Engine engine(std::make_shared<PullWithStatistics>(4, 4), make_sgd({}));
   const auto start = engine.training.initial_state();
-  const auto sum = double_sum_of(coded(engine, start), true);  // workers 0, 1 and 3 remain
+  const auto sum = double_sum_of(coded(engine, start), true);  // the weight of worker 2 cancels
   const auto next = engine.training.descend(start, sum, 0.1);
   const auto buffers = engine.values(next->buffers);
   EXPECT_FLOAT_EQ(buffers[0], 4 / 3.0f);
   EXPECT_FLOAT_EQ(buffers[1], 0);
 
-  // Sums that arrive as values count the workers in them: 0, 1, 2; 0, 1, 2, 3; 2, 3.
+  // Sums that arrive as values count the workers in each of the three: 0, 1, 2; then 0, 1, 2, 3; then 2, 3.
   Gradient arrived;
   for (auto& part : coded(engine, start)) {
     part.use_double_precision();

@@ -56,7 +56,7 @@ class IdxFiles : public testing::Test {
   std::filesystem::path directory_;
 };
 
-// Returns the message of the Fault that `action` throws. Fails the test if it throws none.
+// The message of the Fault that `action` throws. The test fails if it throws none.
 template <typename Fault, typename Action>
 std::string message_of(Action action) {
   try {

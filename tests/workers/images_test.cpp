@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 constexpr std::size_t plane = 32 * 32;
 
-// One record: labels, and three planes of one value each.
+// A record of the CIFAR format: labels, then three planes, each of one value.
 FileBytes record(const FileBytes& labels, std::uint8_t red, std::uint8_t green, std::uint8_t blue) {
   FileBytes bytes = labels;
   for (const std::uint8_t value : {red, green, blue}) bytes.insert(bytes.end(), plane, value);
@@ -63,7 +63,7 @@ TEST_F(Cifar, FilesFollowEachOtherAndChannelsLieOneByOne) {
   EXPECT_EQ(dataset->size().shape, (SampleShape{.channels = 3, .height = 32, .width = 32}));
   const Sample first = sample_of(*dataset, Split::train, 0);
   EXPECT_EQ(first.label, 3);
-  // (pixel / 255 - mean) / deviation, with the constants of the reference codes.
+  // Normalised as in the reference codes: (pixel / 255 - mean) / deviation.
   EXPECT_NEAR(first.pixels[0], (0 - 0.4914) / 0.2023, 1e-5);
   EXPECT_NEAR(first.pixels[plane - 1], (0 - 0.4914) / 0.2023, 1e-5);
   EXPECT_NEAR(first.pixels[plane], (100.0 / 255 - 0.4822) / 0.1994, 1e-5);
@@ -85,7 +85,7 @@ TEST_F(Cifar, ACoarseAndAFineLabelStandBeforeAnImageOfCifar100) {
 
 TEST_F(Cifar, MeasuredScalesAreThoseOfEachChannelOfTheTrainingSet) {
   const auto dataset = load_cifar(directory_, CifarLabels::hundred, CifarScale::measured, CifarRecords::any);
-  const Sample test = sample_of(*dataset, Split::test, 0);  // 5, 6, 9
+  const Sample test = sample_of(*dataset, Split::test, 0);  // pixels 5, 6, 9 in the three channels
   EXPECT_NEAR(test.pixels[0], (5 - 5) / 1.0, 1e-6) << "4 and 6";
   EXPECT_NEAR(test.pixels[plane], (6 - 6) / 2.0, 1e-6) << "4 and 8";
   EXPECT_NEAR(test.pixels[2 * plane], 9 - 4, 1e-6) << "4 alone: no deviation";
@@ -108,7 +108,7 @@ TEST_F(Cifar, AFileOfAWrongSizeIsNamed) {
   EXPECT_THAT(fault(CifarLabels::hundred), AllOf(HasSubstr("test.bin"), HasSubstr("records of 3074")));
 }
 
-// The sizes of the published files; the test does not read their contents.
+// Files get the sizes of the published ones. The test does not read their contents.
 TEST_F(Cifar, AFileThatIsCutBetweenTwoRecordsIsNamed) {
   const auto resize = [&](const std::string& file, std::uintmax_t bytes) {
     std::filesystem::resize_file(directory_ / file, bytes);

@@ -1,4 +1,4 @@
-// Runs code that draws random numbers once with each instruction set of this processor.
+// Runs code that draws random numbers with each instruction set that this processor has.
 #pragma once
 
 #include <functional>

@@ -17,8 +17,8 @@ class LayeredPullObjective : public PullObjective {
             {.name = "1.bias", .offset = 6, .size = 1, .place = 1},
             {.name = "2.bias", .offset = 7, .size = 1, .place = 3}};
   }
-  // The share of the backward pass after which an element's gradient exists. The pass reaches the elements 7, 2 to 5,
-  // 6, 0 and 1 in this order: one, five, six and eight of eight elements.
+  // The share of the backward pass after which an element's gradient exists. The pass reaches element 7, then 2 to 5,
+  // 6, and 0 to 1. So one, five, six and eight of the eight elements are done.
   static double exists_after(std::size_t element) {
     return element == 7 ? 0.125 : element >= 2 && element < 6 ? 0.625 : element == 6 ? 0.75 : 1;
   }

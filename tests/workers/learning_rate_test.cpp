@@ -1,5 +1,5 @@
-// Learning-rate schedules of published recipes: golden values, computed for this project from the definitions in the
-// reference codes, and formulas.
+// Learning-rate schedules of published recipes, compared with formulas and with golden values, which were computed for
+// this project from the definitions in the reference codes.
 #include "workers/training/learning_rate.hpp"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ constexpr double seven_digits = 1e-6;  // the golden values have seven digits
 
 void expect_near_share(double found, double golden) { EXPECT_NEAR(found, golden, seven_digits * golden); }
 
-// BERT-Large, phase 1: 7038 steps, of which 28.43 % are warm-up; degree 1/2.
+// BERT-Large, phase 1: 7038 steps, of which 28.43 % are warm-up, and the power 1/2.
 TEST(RecipeSchedules, TheRootDecayOfBertMeetsTheGoldenValues) {
   const LearningRate rate({.shape = Shape::polynomial,
                            .peak = 0.006,
@@ -35,7 +35,7 @@ TEST(RecipeSchedules, TheRootDecayOfBertMeetsTheGoldenValues) {
   expect_near_share(rate.at(2001), 5.999942e-3);
   expect_near_share(rate.at(4000), 4.659668e-3);
   expect_near_share(rate.at(7037), 8.453978e-5);
-  EXPECT_EQ(rate.at(0), rate.at(1));  // its counter is read before it is raised: 1, 1, 2, 3
+  EXPECT_EQ(rate.at(0), rate.at(1));  // the optimizer's counter is 1 in steps 0 and 1, then 2, 3
   EXPECT_LT(rate.at(1), rate.at(2));
   EXPECT_EQ(rate.at(7038), 0);
 }
@@ -57,7 +57,8 @@ TEST(RecipeSchedules, WarmUpHoldAndLinearDecayMeetTheGoldenValues) {
   }
 }
 
-// LARS with 8 x 256 samples: 626 steps per epoch. The schedule is stepped first, so it counts from 1.
+// LARS with batches of 8 x 256. An epoch has 626 steps, but the schedule assumes 625. It is stepped first, so it counts
+// from 1.
 TEST(RecipeSchedules, ThePolynomialOfLarsMeetsTheGoldenValues) {
   const int warmup = 3 * 625, total = 36 * 625 + 1;
   const LearningRate rate({.shape = Shape::polynomial,
@@ -71,11 +72,11 @@ TEST(RecipeSchedules, ThePolynomialOfLarsMeetsTheGoldenValues) {
   const std::vector<std::pair<int, double>> golden = {
       {1, 0.0048}, {1875, 9.0}, {1876, 8.999127346}, {10000, 3.306056749}, {20000, 0.132422909}};
   for (const auto& [s, value] : golden) expect_near_share(rate.at(s - 1), value);
-  EXPECT_NEAR(rate.at(21910 - 1), 0.0075, 5e-5);  // the run's last step
+  EXPECT_NEAR(rate.at(21910 - 1), 0.0075, 5e-5);  // the last step of 35 epochs of 626 steps
   EXPECT_EQ(rate.at(total + 1000), 1e-4);
 }
 
-// The vision transformer of Gu et al. 2024: powers of two, each from the reference code's first step with it.
+// The vision transformer of Gu et al. 2024: rates are powers of two. Golden steps are where their code halves it.
 TEST(RecipeSchedules, CosineStepOfTheVisionTransformerFallsAtTheGoldenSteps) {
   const LearningRate rate(
       {.shape = Shape::cosine_step, .peak = 0.008, .final = 1e-6, .warmup_steps = 10000, .total_steps = 93600});
@@ -89,14 +90,14 @@ TEST(RecipeSchedules, CosineStepOfTheVisionTransformerFallsAtTheGoldenSteps) {
   }
 }
 
-// The nearest power may be above the peak.
+// The power of `base` that is nearest to the peak may be above the peak.
 TEST(RecipeSchedules, CosineStepRoundsAPeakOfFourFifthsToOne) {
   EXPECT_EQ(LearningRate({.shape = Shape::cosine_step, .peak = 0.8, .total_steps = 100}).at(0), 1.0);
   EXPECT_EQ(LearningRate({.shape = Shape::cosine_step, .peak = 0.8, .total_steps = 100, .base = 10}).at(0), 1.0);
   EXPECT_EQ(LearningRate({.shape = Shape::cosine_step, .peak = 20, .total_steps = 100, .base = 10}).at(0), 10.0);
 }
 
-// Chen et al. 2016: a factor of 0.94 every two epochs of aggregated batches, in steps.
+// As in Chen et al. 2016: a factor of 0.94 every two epochs, which are `decay_every` steps here.
 TEST(RecipeSchedules, ExponentialDecayMultipliesByItsFactorEverySoManySteps) {
   LearningRate::Options options{.shape = Shape::exponential, .peak = 0.045, .decay_factor = 0.94, .decay_every = 500};
   const LearningRate smooth(options);
@@ -145,7 +146,7 @@ TEST(RecipeSchedules, APolynomialOfPowerOneIsAStraightLine) {
   for (int t = 0; t < 120; ++t) EXPECT_NEAR(polynomial.at(t), linear.at(t), 1e-15);
 }
 
-// resnet_sgd: a factor from 0.1 / eta to 1 over the first steps, and a tenth at each decay point.
+// As in resnet_sgd: a factor from 0.1 / eta to 1 during warm-up, eta being the peak, and a tenth at each decay point.
 TEST(RecipeSchedules, AWarmUpMayHaveAStartOfItsOwn) {
   const LearningRate rate({.shape = Shape::step,
                            .peak = 3.2,
@@ -158,7 +159,7 @@ TEST(RecipeSchedules, AWarmUpMayHaveAStartOfItsOwn) {
   EXPECT_NEAR(rate.at(800), 0.0032, 1e-15);
 }
 
-// The steps whose rate is below the peak, for a warm-up from 0 to a constant.
+// The warm-up's length is the number of steps whose rate is below the peak, for a warm-up from 0 to a constant rate.
 TEST(RecipeSchedules, TheWarmUpIsAsLongAsItsRatesAreUnderEveryCounter) {
   for (const Counter counter : {Counter::done, Counter::next, Counter::optimizer})
     for (const int steps : {0, 1, 2, 7})
@@ -191,7 +192,7 @@ TEST(RecipeSchedules, RejectWhatHasNoMeaning) {
 
 // Learning-rate schedules, compared with the formulas in learning_rate.hpp.
 
-// W = 100, T = 1000: 900 decaying steps, from 0.4 to 0.01.
+// Warm-up of 100 steps, then 900 decaying steps from 0.4 to 0.01.
 LearningRate::Options warm(Shape shape) {
   return {.shape = shape, .peak = 0.4, .final = 0.01, .warmup_steps = 100, .total_steps = 1000};
 }
@@ -255,7 +256,7 @@ TEST(LearningRate, StepFallsFromTheDecayPointOn) {
   EXPECT_EQ(rate.at(59), 0.4);
   EXPECT_EQ(rate.at(60), 0.2);
   EXPECT_EQ(rate.at(90), 0.1);
-  EXPECT_EQ(rate.at(100000), 0.1);  // neither `final` nor an end limits it
+  EXPECT_EQ(rate.at(100000), 0.1);  // neither `final` nor a total of steps limits it
 }
 
 TEST(LearningRate, StepCountsDecayPointsThatTheWarmUpHasPassed) {
@@ -266,7 +267,7 @@ TEST(LearningRate, StepCountsDecayPointsThatTheWarmUpHasPassed) {
   EXPECT_EQ(rate.at(20), 0.05);
 }
 
-// The reference recipe of ResNet-152 (Gu et al. 2024): 62,400 steps, 1,560 of warm-up, cosine to 1e-6.
+// The recipe of ResNet-152 in Gu et al. 2024: 62,400 steps, 1,560 of them warm-up, then a cosine to 1e-6.
 TEST(LearningRate, TheRecipeOfResNetRunsFromTheFloorToThePeakAndBack) {
   const LearningRate rate(
       {.shape = Shape::cosine, .peak = 0.8, .final = 1e-6, .warmup_steps = 1560, .total_steps = 62400});

@@ -53,7 +53,7 @@ TEST(PivotedQr, TheLeastSquaresResidualIsOrthogonalToTheColumns) {
   }
 }
 
-// A matrix of rank 5: x^T A = b^T has many solutions; the shortest is orthogonal to all y with y^T A = 0.
+// A has rank 5, so x^T A = b^T has many solutions. The shortest is orthogonal to all y with y^T A = 0.
 TEST(PivotedQr, FindsTheShortestSolutionAndTheLeftNullSpaceOfAMatrixOfLowerRank) {
   constexpr int size = 8, rank = 5;
   const Matrix a = product(normal_matrix(size, rank, 3), normal_matrix(rank, size, 4));
@@ -84,9 +84,7 @@ TEST(PivotedQr, FindsTheShortestSolutionAndTheLeftNullSpaceOfAMatrixOfLowerRank)
   }
 }
 
-// Compared with eigenvalues computed by LibTorch.
-
-// Not symmetric, with some zeros, and with rows that differ.
+// A matrix that is not symmetric, with some zeros. Its columns have the sum 1, its rows have not.
 Matrix random_columns(int size, std::uint64_t seed) {
   Matrix matrix(size, size);
   fill_standard_normal({.seed = seed}, 0, matrix.values);
@@ -118,7 +116,7 @@ TEST(SecondEigenvalue, IsThatOfLibTorchForMatricesThatAreNotSymmetric) {
     }
 }
 
-// The eigenvalues of a shift are all N-th roots of 1; if half is kept, they are (1 + w) / 2.
+// A shift round a ring has all N-th roots of 1 as eigenvalues. Half a shift plus half the identity has (1 + root) / 2.
 TEST(SecondEigenvalue, OfHalfAShiftRoundARingIsItsCosine) {
   for (const int size : {2, 3, 7, 30}) {
     Matrix matrix(size, size);

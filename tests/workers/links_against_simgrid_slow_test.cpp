@@ -1,8 +1,7 @@
-// Transfers over shared links, compared with SimGrid, a general simulator of distributed systems with its own model.
-// There flows share a link fairly, whereas here a link serves them one after the other. If all transfers have the same
-// size, both models finish the last one at the same time, since a link is never idle while there is something to send.
-// The ones before end earlier here, because fair shares let all of them end together. So the test compares last
-// arrivals.
+// Transfers over shared links, compared with SimGrid, an independent simulator of distributed systems. In SimGrid,
+// transfers share a link fairly; here a link serves them one after the other. A link is never idle while there is
+// something to send, so the last of equal transfers ends at the same time in both. Earlier ones end later in SimGrid.
+// So the test compares last arrivals.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,7 +32,7 @@ struct Transfer {
   double bytes;
 };
 
-// Who sends what to whom at once; each worker in this order. Ranks from `workers` on are servers.
+// Transfers that begin at the same time. A worker makes its own in this order. Ranks from `workers` on are servers.
 struct Pattern {
   std::string name;
   int workers, servers;
@@ -45,7 +44,7 @@ struct Pattern {
 
 constexpr double size = 4e6;
 
-[[maybe_unused]] std::vector<Pattern> patterns(int n) {  // without SimGrid nothing is compared
+[[maybe_unused]] std::vector<Pattern> patterns(int n) {  // unused without SimGrid
   Pattern in{"all to a server", n - 1, 1, {}}, out{"a server to all", n - 1, 1, {}};
   for (int w = 0; w < n - 1; ++w) {
     in.transfers.push_back({w, n - 1, size});
@@ -54,7 +53,7 @@ constexpr double size = 4e6;
   Pattern ring{"two neighbours", n, 0, {}};
   for (int w = 0; w < n; ++w)
     for (const int way : {n - 1, 1}) ring.transfers.push_back({w, (w + way) % n, size});
-  // As in Worker::send_gradient each worker begins with a different shard.
+  // As in Worker::send_gradient, neighbouring workers begin with different shards.
   constexpr int shards = 2;
   Pattern sharded{"slices to two shards", n - shards, shards, {}};
   for (int w = 0; w < n - shards; ++w)
@@ -106,7 +105,7 @@ constexpr double size = 4e6;
 #ifdef SYNCOPATE_WITH_SIMGRID
 namespace s4u = simgrid::s4u;
 
-// Call it once per process: SimGrid has one engine.
+// May run only once per process, because SimGrid has one engine.
 double on_simgrid_s(const Pattern& pattern) {
   std::string name = "simgrid";
   std::vector<char*> arguments = {name.data(), nullptr};
@@ -118,7 +117,7 @@ double on_simgrid_s(const Pattern& pattern) {
   auto* const zone = s4u::create_full_zone("cluster");
   std::vector<s4u::Host*> hosts;
   std::vector<s4u::Link*> ways_out, ways_in;
-  std::map<int, s4u::Link*> uplinks;  // by rack; upwards rack, downwards -1 - rack
+  std::map<int, s4u::Link*> uplinks;  // rack r's upward link has key r, its downward link -1 - r
   const auto link = [&](const std::string& of, double bandwidth, double latency_s) {
     return zone->create_link(of, bandwidth)->set_latency(latency_s)->seal();
   };
@@ -168,7 +167,7 @@ double on_simgrid_s(const Pattern& pattern) {
 double in_a_process_of_its_own(const Pattern& pattern) {
   int ends[2];
   if (pipe(ends) != 0) return -1;
-  std::fflush(stdout);  // otherwise the child would print it again
+  std::fflush(stdout);  // so that the child does not print the output again
   const pid_t child = fork();
   if (child == 0) {
     const double last_s = on_simgrid_s(pattern);
@@ -186,7 +185,7 @@ TEST(LinksAgainstSimgrid, LastArrivalsAgree) {
   for (const int n : {4, 8, 16, 64, 256})
     for (const Pattern& pattern : patterns(n)) {
       const double ours_s = last_arrival_s(pattern), theirs_s = in_a_process_of_its_own(pattern);
-      // Only here an uplink's larger latency replaces the link's: SimGrid adds the latencies of all links.
+      // In this program an uplink's larger latency replaces the link's, but SimGrid adds the latencies of all links.
       const double beyond_s = pattern.rack_size > 0 ? uplink.latency_s - usual.latency_s : 0;
       printf("%-30s %3d participants: %.6f s, SimGrid %.6f s, ratio %.4f\n", pattern.name.c_str(), n, ours_s, theirs_s,
              ours_s / theirs_s);

@@ -1,4 +1,4 @@
-// An objective with declared gradients for each worker and step, which do not depend on the parameters.
+// An objective whose gradients a test lists by worker and step. They do not depend on the parameters.
 #pragma once
 
 #include <functional>

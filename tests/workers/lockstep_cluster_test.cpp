@@ -1,5 +1,5 @@
-// Runs in lockstep, compared with the same runs on fibers: two implementations that share the durations and the
-// network, but neither clocks, nor accounts, nor the order of events.
+// Runs in lockstep, compared with the same runs on fibers. The two implementations share durations and networks, but
+// have their own clocks, accounts and order of events.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ std::string text_of(const Outcome& outcome) {
   return text + text_of(outcome.totals);
 }
 
-// Runs both and checks that the clusters are the two intended ones.
+// Runs the method on fibers and in lockstep.
 void expect_equal_runs(SimulatedRun run, const Algorithm& algorithm, const std::string& what) {
   ASSERT_TRUE(algorithm.traits().lockstep_under(run.budget)) << what;
   run.objective = nullptr;
@@ -66,7 +66,7 @@ std::vector<Method> methods() {
   std::vector<Method> all = {{"sync", std::make_shared<SyncSgd>()},
                              {"H = 1", std::make_shared<LocalSgd>(every(1), StatePolicies{})},
                              {"H = 3", std::make_shared<LocalSgd>(every(3), StatePolicies{})}};
-  // In base times of a micro-batch: before the first one ends, amid them, late, and never.
+  // Thresholds in base times of a micro-batch: before the first one ends, amid them, late, and never reached.
   for (const double threshold_s : {0.5, 6.5, 16.5, 1e9}) {
     for (const Preempt preempt : {Preempt::discard, Preempt::microbatch, Preempt::backward, Preempt::layer})
       all.push_back({fmt::format("threshold {}, preempt {}", threshold_s, static_cast<int>(preempt)),
@@ -125,7 +125,7 @@ TEST(LockstepCluster, RunsEqualThoseOnFibersToTheNanosecond) {
   }
 }
 
-// In lockstep from the fifth step on: the run must reach it and drop something there.
+// The first four steps, on fibers, find a threshold. From the fifth step on, in lockstep, it must drop something.
 TEST(LockstepCluster, AThresholdIsFoundOnFibersAndEnforcedInLockstep) {
   const AutomaticThresholdOptions found_in_four_steps{.warmup_steps = 1, .calibration_steps = 3};
   const DropCompute method(DropComputeOptions{.threshold = make_automatic_threshold(found_in_four_steps)});
@@ -142,7 +142,7 @@ TEST(LockstepCluster, AThresholdIsFoundOnFibersAndEnforcedInLockstep) {
   EXPECT_LT(dropped, 0.3 * 26 * 40 * 12);
 }
 
-// Equal results do not show who computes them, so the test counts programs.
+// Equal results do not show which program computed them, so the test counts programs.
 TEST(LockstepCluster, OneProgramStandsForAllOnceWorkersActAlike) {
   struct Counted : Algorithm {
     explicit Counted(std::optional<Step> from) : from(from) {}
@@ -174,7 +174,7 @@ TEST(LockstepCluster, OneProgramStandsForAllOnceWorkersActAlike) {
 TEST(LockstepCluster, EveryKindOfBudgetEndsAtTheSameStep) {
   SimulatedRun run{.workers = 6, .micro_batches = 4, .delays = {exponential_delay(0.5)}};
   for (const auto& [name, algorithm] : methods()) {
-    // These keep nothing, so only steps and seconds end them.
+    // With these nothing is kept, so budgets of samples or bytes would never end the run.
     if (name == "threshold 0.5, preempt 0" || name == "threshold 0.5, preempt 3") continue;
     run.budget = {.samples = 500};
     expect_equal_runs(run, *algorithm, name + ", samples");
@@ -192,7 +192,7 @@ std::string failure_of(SimulatedRun run, const Algorithm& algorithm, bool in_loc
     run.run(algorithm);
   } catch (const RunFailure& failure) {
     const std::string what = failure.what();
-    const auto place = what.find("never ends (");  // the file that contains the call is not compared
+    const auto place = what.find("never ends (");  // the place of the call differs, so it is left out
     return place == what.npos ? what : what.substr(0, place) + what.substr(what.find(')', place));
   }
   return "none";
@@ -245,8 +245,7 @@ TEST(LockstepCluster, WhatItCannotSimulateRunsOnFibers) {
       {.workers = 2, .compute_time = compute_time, .network = *network, .training = with_tensors}, true));
 }
 
-// A method that wrongly declares that its workers act alike is detected when it uses something that differs between
-// them.
+// A method that wrongly declares that its workers act alike fails when it asks for something that differs between them.
 TEST(LockstepCluster, WhatDiffersBetweenWorkersIsAnErrorToAskFor) {
   struct Gathers : Algorithm {
     void run(Worker& worker) const override {

@@ -1,4 +1,4 @@
-// Limits of control groups, read from made-up folders in place of the system's.
+// Limits of control groups, read from a test's folder in place of the system's.
 #include "workers/base/machine.hpp"
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ class ControlGroups : public testing::Test {
     std::ofstream(root_ / name) << text << "\n";
   }
   void of_process(const std::string& lines) const { write("proc/self/cgroup", lines); }
-  // A group of version 2.
+  // Writes the files of a control group of version 2.
   void group(const std::string& path, const std::string& most, std::int64_t used, std::int64_t cached = 0) const {
     write("sys/fs/cgroup" + path + "/memory.max", most);
     write("sys/fs/cgroup" + path + "/memory.current", std::to_string(used));
@@ -50,7 +50,7 @@ TEST_F(ControlGroups, WithoutAnyEverythingIsLeft) {
   EXPECT_EQ(left(), unlimited);
 }
 
-// The service has a limit; the job in it has none.
+// The service has a limit. The job within it has none of its own.
 TEST_F(ControlGroups, ThoseAboveCountToo) {
   of_process("0::/system.slice/service/job");
   group("/system.slice", "max", 9000);
@@ -78,7 +78,7 @@ TEST_F(ControlGroups, WhatFilesTakeIsFreeWhereItCanGo) {
   EXPECT_EQ(left(), 950);
 }
 
-// The groups of Slurm, on a system where systemd keeps version 1.
+// Groups as Slurm makes them, on a system with version 1 whose systemd has its own hierarchy.
 TEST_F(ControlGroups, OfVersion1AreFoundByTheirControllers) {
   of_process("9:name=systemd:/\n4:hugetlb,memory:/slurm/uid_0/job_7/step_0\n2:cpu:/other\n0::/");
   group_1("", 9223372036854771712, 5000);
@@ -90,7 +90,7 @@ TEST_F(ControlGroups, OfVersion1AreFoundByTheirControllers) {
   EXPECT_EQ(left(), 1500);
 }
 
-// A container without its own name space for groups sees its group's files at the top, but under the name outside.
+// A container without its own cgroup namespace sees its group's files at the top, but the group's outer name.
 TEST_F(ControlGroups, OfAContainerLieAtTheTop) {
   of_process("4:memory:/docker/0123\n0::/");
   group_1("", 3000, 1000);
@@ -109,9 +109,9 @@ TEST_F(ControlGroups, OfVersion2MayLieBesideThoseOfVersion1) {
   EXPECT_EQ(left(), 300);
 }
 
-// Load must be detected, otherwise tests that need a quiet machine would fail instead of being skipped.
+// A load must be detected. Otherwise tests that need a quiet machine would fail instead of being skipped.
 
-// Threads that each try to use a core for the lifetime of the object.
+// Threads that each try to keep a core busy for the object's lifetime.
 class Load {
  public:
   explicit Load(int threads) {
@@ -132,7 +132,7 @@ class Load {
 
 TEST(QuietMachine, AThreadGetsItsShareOfTheCoresAtMost) {
   const Load load(3 * cores_here());
-  EXPECT_LT(share_of_the_cores(std::chrono::milliseconds(200)), 0.6);  // four threads for each core: a quarter
+  EXPECT_LT(share_of_the_cores(std::chrono::milliseconds(200)), 0.6);  // with four threads for each core: a quarter
 }
 
 TEST(QuietMachine, ALoadBeforeOrAfterIsADisturbance) {

@@ -1,4 +1,4 @@
-// Averages of states, with and without weights, and the treatment of moments.
+// Averages of states: weights, what happens to moments, and means that preserve norms.
 #include "workers/training/model_average.hpp"
 
 #include <gmock/gmock.h>
@@ -82,7 +82,7 @@ TEST(ModelAverage, EachMomentFollowsItsOwnPolicy) {
     }
 }
 
-// The same with serialised states: the members' states are written as bytes, averaged here, and read back.
+// As above, but with serialised states: the members' states are written as bytes, averaged, and read back.
 TEST(ModelAverage, EachMomentFollowsItsOwnPolicyAsBytes) {
   for (const StatePolicy first : all_policies)
     for (const StatePolicy second : all_policies) {
@@ -104,7 +104,7 @@ TEST(ModelAverage, EachMomentFollowsItsOwnPolicyAsBytes) {
     }
 }
 
-// Parameters are not averaged or sent: each worker continues with its own.
+// With moments alone, parameters are neither averaged nor sent: each worker continues with its own.
 TEST(ModelAverage, MomentsMayBeAveragedAlone) {
   for (const StatePolicy first : all_policies)
     for (const StatePolicy second : all_policies) {
@@ -132,7 +132,7 @@ TEST(ModelAverage, MomentsMayBeAveragedAlone) {
     }
 }
 
-// Two workers whose statistics are (2, 1) and (6, 8), with momentum, which precedes the statistics in the bytes.
+// Two workers with the statistics (2, 1) and (6, 8) and with momentum, which precedes the statistics in the bytes.
 struct StatisticsEngine : Engine {
   StatisticsEngine() : Engine(std::make_shared<PullWithStatistics>(4, 4), make_sgd({.momentum = 0.9})) {
     const auto start = training.initial_state();
@@ -180,9 +180,9 @@ TEST(ModelAverage, WeightsAreThoseOfTheStatisticsToo) {
   EXPECT_THAT(engine.values(averaged[0]->buffers), ElementsAre((2 + 3 * 6) / 4.0f, (1 + 3 * 8) / 4.0f));
 }
 
-// Worker 1 has taken one more step. By hand, with m and v the means of the two workers' moments: the remaining share of
-// their initial zeros is the mean of beta and beta^2. A zero gradient then moves all workers by rate beta1 m / (1 -
-// beta1 left1) / sqrt(beta2 v / (1 - beta2 left2)).
+// Worker 1 has taken one more step. m and v are the means of the two workers' moments. left1 and left2 are the shares
+// in them of the initial zeros: the means of beta and beta^2 over workers. A zero gradient then moves all workers by
+// rate beta1 m / (1 - beta1 left1) / sqrt(beta2 v / (1 - beta2 left2)).
 TEST(ModelAverage, TheBiasOfAMeanIsTheMeanOfItsBiases) {
   for (const bool is_weighted : {false, true}) {
     AdamEngine engine;
@@ -203,7 +203,7 @@ TEST(ModelAverage, TheBiasOfAMeanIsTheMeanOfItsBiases) {
   }
 }
 
-// Moments that the optimizer does not have are neither counted nor reset.
+// For moments that the optimizer does not have, no steps are counted and nothing is reset.
 TEST(ModelAverage, StepsAreCountedOfTheMomentsThatThereAre) {
   for (const int moments : {0, 1}) {
     Engine engine(2, moments == 0 ? 0 : 0.9);
@@ -250,10 +250,10 @@ TEST(ModelAverage, AModelOfWeightZeroDoesNotCountEvenIfItDiverged) {
   const auto start = engine.training.initial_state();
   const auto good = engine.at_target(start, 2);
   const auto bad = engine.training.descend(start, engine.promise(start, 0), std::numeric_limits<double>::infinity());
-  ASSERT_TRUE(std::isnan(engine.training.values(bad)[1]));  // inf x 0
+  ASSERT_TRUE(std::isnan(engine.training.values(bad)[1]));  // infinity x 0
   const std::vector<ModelStatePtr> states = {bad, good};
   const auto averaged = engine.training.average(states, {}, std::vector<double>{0, 0.1});
-  EXPECT_EQ(averaged[0]->parameters, good->parameters);  // nothing to compute
+  EXPECT_EQ(averaged[0]->parameters, good->parameters);  // the only model with a weight, so nothing is computed
 }
 
 using testing::FloatNear;
@@ -289,11 +289,11 @@ TEST(NormPreservingMean, OfOrthogonalOnesOfEqualLengthHasThatLength) {
     }
     const Vector mean = mean_of(vectors, std::vector<double>(static_cast<std::size_t>(count), 3));
     EXPECT_NEAR(length(mean), 5, 1e-5);
-    EXPECT_NEAR(mean[1], 5 / std::sqrt(count), 1e-5);  // the mean itself has length 5 / sqrt(count)
+    EXPECT_NEAR(mean[1], 5 / std::sqrt(count), 1e-5);  // a mean that preserves no norm has length 5 / sqrt(count)
   }
 }
 
-// Values from the formula, computed in Python.
+// Expected values were computed in Python from the formula.
 TEST(NormPreservingMean, EqualsAGoldenTable) {
   EXPECT_THAT(mean_of({{3, 4, 0}, {0, 0, 2}, {1, -2, 2}}, {1, 2, 3}),
               Pointwise(FloatNear(1e-6f), Vector{1.0733126292f, -0.8049844719f, 2.6832815730f}));
@@ -335,7 +335,7 @@ Vector mean_of_models(const std::shared_ptr<const Objective>& objective, Slice s
 }
 
 TEST(NormPreservingMean, IsTakenTensorByTensorAndOfEmbeddingsNot) {
-  // The first tensor: lengths 5 and 2, so 2.75 on average, along (0.15, 0.2, 0.75). The second tensor's are equal.
+  // The first tensors have lengths 5 and 2, weighted mean 2.75, along (0.15, 0.2, 0.75). The second tensors are equal.
   const double scale = 2.75 / std::sqrt(0.15 * 0.15 + 0.2 * 0.2 + 0.75 * 0.75);
   const Vector expected{
       static_cast<float>(0.15 * scale), static_cast<float>(0.2 * scale), static_cast<float>(0.75 * scale), 1, 2, 2};
@@ -348,7 +348,7 @@ TEST(NormPreservingMean, IsTakenTensorByTensorAndOfEmbeddingsNot) {
               Pointwise(FloatNear(1e-6f), expected));
 }
 
-// With six elements in three slices, the second slice has the end of one tensor and the beginning of the other.
+// Six elements in three slices: the middle slice has the end of the first tensor and the beginning of the second.
 TEST(NormPreservingMean, OfASliceTakesThePartsOfTensorsWithinIt) {
   EXPECT_THAT(mean_of_models(std::make_shared<TwoTensors>("a", "b"), {.index = 1, .count = 3}),
               Pointwise(FloatNear(1e-6f), Vector{0, 0, 0.75f * 2, 1, 0, 0}));

@@ -1,4 +1,4 @@
-// Requirements of models on their keys and their data, and messages if they are not met.
+// The requirements of models on their keys and data, and messages if these are not met.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -130,7 +130,7 @@ TEST_F(ModelDemands, AModuleOfOnesOwnLoadsAndItsFaultsAreItsFiles) {
   EXPECT_THAT(report, AllOf(HasSubstr("models.torchscript.file"), HasSubstr("is not a module")));
 }
 
-// Numbers in y are only allowed with the loss "mse" of a user's module.
+// Targets that are numbers are only allowed with the loss "mse" of a user's module.
 TEST_F(ModelDemands, NumbersAsTargetsNeedALossThatIsOfThem) {
   const std::string file = (directory_ / "model.pt").string();
   save_script(file, {{.name = "weight", .shape = {2, 3}}}, "return torch.linear(x, self.weight)");
@@ -217,7 +217,7 @@ TEST_F(ModelDemands, LabelsOfTokensNeedALossThatIsOfThem) {
   EXPECT_THAT(report, HasSubstr("returns shape [4, 3, 3] for inputs of shape [4, 3]; must return (4, 3, 4 or more)"));
 }
 
-// Rows without any question, each of which would add a loss of 0 to the means of micro-batches.
+// Rows that a loss asks nothing of, because they have no label. Each would add a loss of 0 to a micro-batch's mean.
 class AskedRows : public PlannedObjective {
  protected:
   using Tokens = std::vector<std::int64_t>;
@@ -246,7 +246,7 @@ class AskedRows : public PlannedObjective {
   }
 };
 
-// Rows 1, 2 and 4 have their only label at place 4, 5 or 4, and the second test row at place 5.
+// Rows 1, 2 and 4 have their only label at place 4, 5 or 4. The second test row has it at place 5.
 TEST_F(AskedRows, MustKeepALabelWhereTheyAreCut) {
   constexpr std::int64_t no = -100;
   const Tokens y = {1,  no, no, no, no, no, no, no, no, no, 2, no, no, no, no, no, no, 2,
@@ -306,7 +306,7 @@ TEST_F(AskedRows, MustHaveATokenThatMayBeHidden) {
   EXPECT_EQ(report_of("masked", "longest=1", keys), "");
 }
 
-// A text has a first token, its words and a last token.
+// A text of one word has three tokens: the word between a first and a last token.
 TEST_F(AskedRows, OfTextsKeepAWord) {
   std::string text;
   for (int line = 0; line < 40; ++line) text += fmt::format("word{}\n", line);
@@ -327,7 +327,6 @@ TEST_F(AskedRows, OfTextsKeepAWord) {
   }
 }
 
-// Notes about data files, which are not faults.
 TEST_F(ModelDemands, FilesHaveTheirNotes) {
   write("x_train.npy", npy_file("<i4", "(4, 3)", bytes_of<std::int32_t>({0, 0, 1, 1, 2, 0, 0, 3, 4, 2, 2, 2})));
   write("y_train.npy", npy_file("|u1", "(4,)", {0, 1, 0, 1}));

@@ -65,7 +65,7 @@ TEST(Models, GradientOfSoftmaxRegressionIsTheClosedForm) {
   EXPECT_NEAR(gradient.loss_sum, loss, 1e-5 * loss);
 }
 
-// The sum over micro-batches of each one's mean-loss gradient, one by one, with torch::nn in double.
+// The reference adds the gradients of the micro-batches' mean losses one by one, with torch::nn in double precision.
 TEST(Models, GradientsAgreeWithModulesInDoublePrecision) {
   for (auto& [name, network, module] : cases()) {
     SCOPED_TRACE(name);
@@ -138,7 +138,7 @@ TEST(Models, BatchNormStatisticsMoveAsThoseOfTorch) {
   set_parameters(module, theta);
   EXPECT_EQ(before, buffers_of(module));
 
-  // Two micro-batches: each starts from the state's statistics, and the results are summed.
+  // Each of two micro-batches starts from the state's statistics, and the results are summed.
   const std::span two(micro_batches.data(), 2);
   const auto sum = objective.gradient(theta.data(), before.data(), two).buffers_sum;
   std::vector<double> expected(before.size());
@@ -160,8 +160,8 @@ TEST(Models, EvaluationAgreesWithModulesInDoublePrecision) {
     const auto objective = objective_of(network);
     const auto theta = some_parameters(objective);
     auto buffers = objective.initial_buffers();
-    for (auto& buffer : buffers) buffer += 0.25f;  // running statistics, not the batch's, must be used
-    // 3 .. 45 crosses chunks of 32 samples.
+    for (auto& buffer : buffers) buffer += 0.25f;  // running statistics must be used, not the batch's
+    // Samples 3 .. 45 are in more than one chunk of 32.
     const auto sums = objective.evaluate(theta.data(), buffers.data(), Split::test, 3, 45);
 
     set_parameters(module, theta);
@@ -191,7 +191,7 @@ TEST(Models, InitialParametersHaveTheDistributionOfTorch) {
       EXPECT_LE(std::abs(theta[i]), 1 / std::sqrt(fan_in));
       square += double{theta[i]} * theta[i];
     }
-    // The variance of x^2 is 4 / 45 of bound^4: five standard errors around the mean, bound^2 / 3.
+    // x^2 has the mean bound^2 / 3 and the variance 4 / 45 bound^4. The tolerance is five standard errors.
     EXPECT_NEAR(square / static_cast<double>(size) * fan_in, 1.0 / 3,
                 5 * std::sqrt(4.0 / 45 / static_cast<double>(size)));
   };
@@ -202,14 +202,13 @@ TEST(Models, InitialParametersHaveTheDistributionOfTorch) {
   EXPECT_NE(theta, objective.initial_parameters(2));
 }
 
-// Filters, too: 1 / sqrt(channels x kernel^2) for each filter and its bias; over 20 seeds the bounds are nearly
-// reached.
+// Filters and their biases are within 1 / sqrt(channels x kernel^2). Over 20 seeds the bounds are nearly reached.
 TEST(Models, InitialFiltersAndBiasesAreBoundedByTheirFanIn) {
   struct Part {
     std::size_t size;
     int fan_in;
   };
-  // 12 x 12 pixels: 10, 5, 3, 1. Weights come first.
+  // Images of 12 x 12 pixels become 10, 5, 3 and 1 pixels wide. Weights come before biases.
   const std::vector<Part> parts = {{8 * 9, 9}, {16 * 8 * 9, 8 * 9}, {20 * 16, 16}, {4 * 20, 20},
                                    {8, 9},     {16, 8 * 9},         {20, 16},      {4, 20}};
   const auto objective = objective_of(cnn_network(shape, classes, {.channels = {8, 16}, .kernel = 3, .dense = 20}));
@@ -266,13 +265,13 @@ TEST(Models, TheSmallestImageLeavesOnePixel) {
     const auto size = smallest_image(options);
     const SampleShape fits{.channels = 1, .height = size, .width = size};
     const auto network = cnn_network(fits, classes, options);
-    // The layer after the last pooling then sees one pixel per channel.
+    // After the last pooling there is one pixel per channel.
     EXPECT_EQ(network.parameters()[4].shape, (std::vector<std::int64_t>{options.dense, options.channels.back()}));
   }
   EXPECT_EQ(smallest_image(CnnOptions{}), 16);  // 16 -> 12 -> 6 -> 2 -> 1
 }
 
-// ResNets and vision transformers, compared with modules of torch::nn in double precision with the same parameters.
+// ResNets and vision transformers, compared with torch::nn in double precision with the same parameters.
 
 using Norm = ResnetOptions::Norm;
 using Activation = ResnetOptions::Activation;
@@ -320,7 +319,7 @@ std::shared_ptr<Case> cnn(const std::string& name, const SampleShape& shape) {
                    module.ptr());
 }
 
-// Odd sizes, so that strides end within a pixel; several channels.
+// Odd sizes, so that the last stride is cut at the border, and several channels.
 std::vector<std::shared_ptr<Case>> cases() {
   const SampleShape odd{.channels = 3, .height = 9, .width = 7};
   const SampleShape wide{.channels = 2, .height = 6, .width = 9};
@@ -360,7 +359,7 @@ void set_deep_parameters(torch::nn::Module& module, const std::vector<float>& fl
 }
 
 struct Batch {
-  torch::Tensor inputs;  // double
+  torch::Tensor inputs;  // in double precision
   torch::Tensor labels;
 };
 
@@ -425,7 +424,7 @@ TEST(DeepModels, EvaluationAgreesWithModulesInDoublePrecision) {
     SCOPED_TRACE(one->name);
     const auto theta = some_parameters(one->objective);
     auto buffers = one->objective.initial_buffers();
-    for (auto& buffer : buffers) buffer += 0.25f;  // running statistics, not the batch's, must be used
+    for (auto& buffer : buffers) buffer += 0.25f;  // running statistics must be used, not the batch's
     const auto sums = one->objective.evaluate(theta.data(), buffers.data(), Split::test, 3, 45);
 
     set_deep_parameters(*one->module, theta);
@@ -462,7 +461,7 @@ TEST(DeepModels, BatchStatisticsMoveAsThoseOfTorch) {
   EXPECT_LT(relative_distance(sum, expected), 1e-5);
 }
 
-// ReLU works in place, except on inputs that a branch also uses.
+// ReLU overwrites its input, except if a branch also uses it.
 TEST(DeepModels, ABranchLeavesItsInputAlone) {
   const auto network = Network({.channels = 1, .height = 1, .width = 2}).begin_residual().relu().end_residual();
   const auto inputs = torch::tensor({-2.0f, 3.0f}).view({1, 1, 1, 2});
@@ -470,7 +469,7 @@ TEST(DeepModels, ABranchLeavesItsInputAlone) {
   EXPECT_TRUE(outputs.equal(torch::tensor({-2.0f, 6.0f}).view({1, 1, 1, 2}))) << outputs;
 }
 
-// Label smoothing, compared with LibTorch's own, and with cross-entropy with mixed targets.
+// Label smoothing, compared with LibTorch's, and with cross-entropy to mixed targets.
 
 using namespace reference;
 
@@ -501,7 +500,7 @@ TEST(LabelSmoothing, OfNoneIsCrossEntropyAndWhatIsReportedAlwaysIs) {
     EXPECT_NEAR(cross_entropy(logits, labels, e).reported.item<double>(), plain, 1e-12 * plain);
 }
 
-// Fused micro-batches, whose reported losses have no smoothing.
+// Two fused micro-batches. The reported losses are without smoothing.
 TEST(LabelSmoothing, OfAModelIsInItsGradientsAndNotInItsLosses) {
   constexpr double e = 0.3;
   const auto network = linear_network(shape, classes);

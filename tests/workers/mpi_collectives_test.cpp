@@ -28,7 +28,7 @@ std::vector<float> values_of(const PartialRound& round) {
 struct Coordinator {
   explicit Coordinator(int workers) : rounds(workers, layout) {}
 
-  // The worker contributes one of the two micro-batches that it had planned, with `value` in all elements.
+  // The worker has computed one of two planned micro-batches. Its gradient has `value` in all elements.
   void arrive(int worker, std::int64_t round, float value, Activation activation,
               LateGradient late = LateGradient::drop) {
     rounds.arrive({.worker = Rank{worker},
@@ -74,7 +74,7 @@ TEST(PartialRounds, ARoundTakesPlaceOnceTheQuorumIsThere) {
 }
 
 TEST(PartialRounds, SumsAreFormedByRankWhateverTheOrderOfArrival) {
-  // In float32 (1e8 + 3) - 1e8 is 0 and (1e8 - 1e8) + 3 is 3, so the result shows the order.
+  // In float32, (1e8 + 3) - 1e8 is 0 and (1e8 - 1e8) + 3 is 3, so the result shows the order of the additions.
   std::vector<std::vector<float>> sums;
   for (const std::vector<int>& order : {std::vector<int>{0, 1, 2}, {2, 1, 0}, {1, 0, 2}}) {
     Coordinator coordinator(3);
@@ -92,7 +92,7 @@ TEST(PartialRounds, LateGradientsAreDroppedAndCountInTheNextRow) {
   coordinator.arrive(1, 0, 100, {.quorum = 1});
   EXPECT_FALSE(coordinator.rounds.takes_place());
   EXPECT_EQ(dropped_of(coordinator, 1), 2);
-  EXPECT_EQ(lost_time_of(coordinator, 1), Duration{0});  // lost by the worker itself
+  EXPECT_EQ(lost_time_of(coordinator, 1), Duration{0});  // the worker itself books the loss of its time
   coordinator.arrive(0, 1, 2, {.quorum = 1});
   const PartialRound round = coordinator.take();
   EXPECT_EQ(values_of(round), (std::vector<float>{2, 2, 2}));
@@ -109,7 +109,7 @@ TEST(PartialRounds, LateGradientsAreAccumulatedAlsoWithOnesThatComeInTime) {
   coordinator.arrive(2, 0, 100, first, LateGradient::accumulate);
   EXPECT_FALSE(coordinator.rounds.takes_place());  // late gradients do not count as arrivals
   EXPECT_EQ(coordinator.rounds.tally_of(Rank{1}).kept(), 0);
-  EXPECT_EQ(dropped_of(coordinator, 1), 4);  // while no round has taken them
+  EXPECT_EQ(dropped_of(coordinator, 1), 4);  // as long as no round takes them
   EXPECT_EQ(lost_time_of(coordinator, 1), Duration{20});
   coordinator.arrive(0, 1, 1000, second);
   coordinator.arrive(1, 1, 40, second);
@@ -157,7 +157,7 @@ TEST(PartialRounds, WorkersMustAgreeAboutTheActivation) {
   EXPECT_THROW(other.arrive(0, 0, 1, {.rank = Rank{3}}), RunFailure);
 }
 
-// 2^40 and 1/4 do not fit into one float32 together.
+// The sum has 2^40 and 1/4, which do not fit into one float32.
 TEST(PartialRounds, OneWideGradientMakesTheSumWide) {
   PartialRounds rounds(3, layout);
   const auto arrive = [&](int worker, const std::vector<float>& values, bool wide) {
@@ -186,7 +186,7 @@ TEST(ValueLayout, ASliceIsItsParametersAndTheFirstHasTheBuffers) {
   EXPECT_EQ(layout_values_of(cut(exact, wide, {.index = 1, .count = 2})), (std::vector<float>{3, 4, 5, .3f, .4f, .5f}));
 }
 
-// More slices than parameters: some are empty.
+// More slices than parameters, so some slices are empty.
 TEST(ValueLayout, SlicesSpreadOutMakeTheWholeAgain) {
   for (const ValueLayout& layout : {narrow, wide})
     for (const int count : {1, 2, 3, 5, 8}) {

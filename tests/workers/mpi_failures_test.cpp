@@ -1,4 +1,4 @@
-// A rank that fails ends all ranks with status 1 and one message, which contains the reason and the rank.
+// If a rank fails, all ranks end with status 1 and one message, which contains the reason and the rank.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -17,10 +17,10 @@ namespace {
 
 struct Outcome {
   std::string output;
-  int status = -1;  // 124: the program did not end within five minutes
+  int status = -1;  // 124: five minutes have passed
 };
 
-// Three ranks of the contract's program, which fail in the given way, or deadlock.
+// Runs three ranks of the contract's program, which fail in this way, or deadlock.
 Outcome fail(const std::string& way, const char* variable = "SYNCOPATE_MPI_FAILURE") {
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
@@ -80,7 +80,7 @@ TEST(MpiFailures, AWorkerThatEndsWhileItsGroupWaitsForItIsNamed) {
       << outcome.output;
 }
 
-// Two collectives are under way, and the second one is requested.
+// The other workers have started two collectives, and request the result of the second one.
 TEST(MpiFailures, AWorkerThatEndsBeforeItStartsWhatOthersHaveStartedIsNamed) {
   const Outcome outcome = fail("early end before a start");
   EXPECT_EQ(outcome.status, 1) << outcome.output;
@@ -113,7 +113,7 @@ TEST(MpiFailures, MicroBatchesThatNeverEndOnAllWorkersAreAFailure) {
 
 Outcome stand_still(const std::string& way) { return fail(way, "SYNCOPATE_MPI_STANDSTILL"); }
 
-// Every line occurs once, with its place: "  worker 1: waiting in receive for worker 0 (workers/file.cpp:3)".
+// Every line occurs once and ends with its place: "  worker 1: waiting in receive for worker 0 (workers/file.cpp:3)".
 void expect_explained(const Outcome& outcome, const std::vector<std::string>& lines) {
   EXPECT_EQ(outcome.status, 1) << outcome.output;
   EXPECT_EQ(count(outcome.output, "no participant can continue"), 1) << outcome.output;
@@ -154,7 +154,7 @@ TEST(MpiDeadlock, ServersThatWaitForEachOtherAreFoundAfterTheWorkersEnd) {
                                             "server 1: waiting in receive for server 0 ("});
 }
 
-// The statements of two ranks in one round and in the next.
+// The reports of two ranks in two consecutive rounds of questions.
 TEST(MpiDeadlock, IsOneOnlyIfNothingHasChangedAndNothingIsUnderWay) {
   using For = WaitReport::For;
   const std::vector<WaitReport> both_wait = {{.wait = 4, .frames_sent = 7, .frames_received = 5},

@@ -1,4 +1,4 @@
-// main of a test program that runs under mpirun. Only rank 0 reports; other ranks print only their failures.
+// The main function of a test program that runs under mpirun. Rank 0 reports; other ranks print only their failures.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,8 +24,7 @@ class FailuresOnly : public testing::EmptyTestEventListener {
 
  private:
   int rank_;
-  std::string test_ = "no test";  // the listener is called while GoogleTest's lock is held, so asking GoogleTest would
-                                  // deadlock
+  std::string test_ = "no test";  // own copy: asking GoogleTest in a listener would deadlock
 };
 
 inline int run_tests_under_mpi(int argc, char** argv, const MpiSession& session) {

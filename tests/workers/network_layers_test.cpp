@@ -1,4 +1,4 @@
-// Networks as data: published numbers of parameters, positions, names, and the initial values of each layer.
+// Networks as data: numbers of parameters as published, positions, names, and the initial values of each layer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ TEST(NetworkLayers, VisionTransformersHaveAsManyParametersAsPublished) {
   EXPECT_EQ(vision_transformer_network(cifar, 10, {}).parameter_floats(), 2'676'778u);
 }
 
-// BERT-Large has 335,141,888 parameters with its two segments and without a task; GPT-2's smallest form 124,439,808.
+// Published numbers of parameters: 335,141,888 for BERT-Large with two segments and no task, 124,439,808 for GPT-2.
 TEST(NetworkLayers, TransformersOfTextsHaveAsManyParametersAsPublished) {
   TextTransformerOptions large{.width = 1024, .depth = 24, .heads = 16, .mlp_width = 4096, .positions = 512};
   const SampleShape text{.width = 512, .vocabulary = 30522};
@@ -66,7 +66,7 @@ TEST(NetworkLayers, TransformersOfTextsHaveAsManyParametersAsPublished) {
   EXPECT_EQ(text_transformer_network({.width = 1024, .vocabulary = 50257}, 1, small).parameter_floats(), 124'439'808u);
 }
 
-// In the grid's first row, x = 0, 1 and in the second, y = 1; d = 8 has frequencies 1 and 1e-4.
+// For d = 8, each coordinate has the frequencies 1 and 1e-4. Rows of the table are grid points (y, x).
 TEST(NetworkLayers, PositionsAreSinesAndCosinesOfBothCoordinates) {
   const auto table = sine_positions_2d(2, 2, 8);
   const float s = std::sin(1.0f), c = std::cos(1.0f), small = 1e-4f, near_one = std::cos(1e-4f);
@@ -92,7 +92,7 @@ double mean_square(const std::vector<float>& values) {
   return sum / static_cast<double>(values.size());
 }
 
-// The mean square of n normal numbers has a relative standard error of sqrt(2 / n).
+// The mean square of n normal numbers has the relative standard error sqrt(2 / n); 31.73 % exceed one deviation.
 void expect_normal(const std::vector<float>& values, double variance) {
   const auto n = static_cast<double>(values.size());
   EXPECT_NEAR(mean_square(values) / variance, 1, 5 * std::sqrt(2 / n));
@@ -130,14 +130,14 @@ TEST(NetworkLayers, VisionTransformersStartAsLinearLayersOfTorch) {
   for (const auto& [name, fan_in] : {std::pair{"linear1.weight", 48.0}, std::pair{"linear2.weight", 192.0},
                                      std::pair{"linear5.weight", 768.0}, std::pair{"linear5.bias", 768.0}}) {
     const auto values = values_of(network, flat, name);
-    // The variance of x^2 is 4 / 45 of bound^4: five standard errors around the mean, bound^2 / 3.
+    // x^2 has the mean bound^2 / 3 and the variance 4 / 45 bound^4. The tolerance is five standard errors.
     EXPECT_NEAR(mean_square(values) * fan_in, 1.0 / 3, 5 * std::sqrt(4.0 / 45 / static_cast<double>(values.size())));
     for (const float value : values) EXPECT_LE(std::abs(value), 1 / std::sqrt(fan_in));
   }
   EXPECT_THAT(values_of(network, flat, "layer_norm3.weight"), testing::Each(1.0f));
 }
 
-// Tensors of a model have names, by which settings select them, and are consecutive in the flat vector.
+// Tensors of a model have names, by which settings select them, and they lie one after the other in the flat vector.
 
 using testing::ElementsAre;
 

@@ -20,17 +20,17 @@
 namespace syncopate {
 namespace {
 
-// Collectives as transfers between ranks, round by round. Their times and bytes are compared with the formulas of
-// networks.
+// Schedules: collectives as transfers between ranks, round by round. Their times and bytes are compared with the
+// networks' formulas.
 
-// Transfers at the same time, round by round: from, to, and how many Nths of the payload.
+// A transfer from one rank to another, of `parts` Nths of the payload with N members. A schedule has a list per round.
 struct Transfer {
   int from, to;
   double parts;
 };
 using Schedule = std::vector<std::vector<Transfer>>;
 
-// Tracks which parts each rank has received, so that a schedule that omits a part is detected.
+// Tracks how many parts each rank has, so that a schedule that omits a part is detected.
 Schedule gathering_on_tree(int members, bool sums) {
   Schedule schedule;
   std::vector<double> has(static_cast<std::size_t>(members), 1);
@@ -62,7 +62,7 @@ Schedule ring(int members, int passes) {
   return schedule;
 }
 
-// Every member sends to every other member; in each round all values move to the next place of the ring.
+// In round `distance`, each member sends one part to the member that is `distance` places further on the ring.
 Schedule all_to_all_on_ring(int members) {
   Schedule schedule;
   for (int distance = 1; distance < members; ++distance) {
@@ -72,7 +72,7 @@ Schedule all_to_all_on_ring(int members) {
   return schedule;
 }
 
-// All-to-all by the binary digits of distances. Tracks every part on its way.
+// All-to-all by the binary digits of distances: in a digit's round, parts with that digit move on. Tracks every part.
 Schedule all_to_all_by_digits(int members) {
   struct OnItsWay {
     int at, to, far;
@@ -133,9 +133,9 @@ Duration broadcast(const NetworkModel& network, int members, Bytes payload) {
 
 TEST(Network, RingAllReduceCostsTwoPassesOverTheVector) {
   const auto ring = make_ring_network(50e-6, 1e9);
-  // 4 workers: 6 rounds of 50 us, and 6/4 of 8 MB at 1 GB/s.
+  // 4 workers: 6 rounds of 50 us, and 6/4 of 8 MB at 1 GB/s = 12 ms.
   EXPECT_EQ(ring->all_reduce(4, Bytes{8'000'000}), Duration{300'000 + 12'000'000});
-  // 2 workers: 2 rounds, the vector once.
+  // 2 workers: 2 rounds of 50 us, and 2/2 of 8 MB = 8 ms.
   EXPECT_EQ(ring->all_reduce(2, Bytes{8'000'000}), Duration{100'000 + 8'000'000});
   EXPECT_EQ(ring->all_gather(4, Bytes{8'000'000}), Duration{150'000 + 6'000'000});
   EXPECT_EQ(broadcast(*ring, 5, Bytes{8'000'000}), Duration{3 * (50'000 + 8'000'000)});
@@ -184,7 +184,7 @@ TEST(Network, RingAndTreeTakeAndMoveWhatTheirTransfersDo) {
   const auto p = static_cast<double>(payload.value());
   const auto tree = make_tree_network(50e-6, 1e9), on_ring = make_ring_network(50e-6, 1e9);
   const auto expect_equal = [](Duration found, double expected_s) {
-    EXPECT_NEAR(to_seconds(found), expected_s, 1e-9);  // a nanosecond
+    EXPECT_NEAR(to_seconds(found), expected_s, 1e-9);  // within a nanosecond
   };
   for (int n = 2; n <= 16; ++n) {
     const Schedule to_root = gathering_on_tree(n, true) + broadcast_on_tree(n);
@@ -213,17 +213,17 @@ TEST(Network, TwoLevelsReduceInsideExchangeBetweenAndBroadcastInside) {
   TwoLevelOptions with_tree = options;
   with_tree.leaders = Between::tree;
   const auto ring = make_two_level_network(12, options), tree = make_two_level_network(12, with_tree);
-  // 12 workers on 3 servers of 4. Inside: 2 rounds up, 2 down, of 5 us and 450 us each. Between servers, a ring of 3: 4
-  // rounds of 50 us and 4/3 of 9 ms; a tree of 3: 4 rounds of 50 us and 9 ms.
+  // 12 workers on 3 servers of 4. Inside, 2 rounds up and 2 down, each 5 us + 450 us. Between servers, a ring of 3 has
+  // 4 rounds of 50 us and moves 4/3 of 9 ms; a tree of 3 has 4 rounds of 50 us + 9 ms.
   EXPECT_EQ(ring->all_reduce(12, payload), Duration{4 * 455'000 + 4 * 50'000 + 12'000'000});
   EXPECT_EQ(tree->all_reduce(12, payload), Duration{4 * 455'000 + 4 * 9'050'000});
   EXPECT_EQ(broadcast(*ring, 12, payload), Duration{2 * 455'000 + 2 * 9'050'000});
-  // Gathering: 3 of 12 parts up inside, 2 rounds of 4 of 12 parts between, all of it down inside.
+  // All-gather: 3 of 12 parts go up inside, 2 rounds of 4 of 12 parts follow between servers, and all parts go down.
   EXPECT_EQ(ring->all_gather(12, payload), Duration{2 * 5'000 + 112'500 + 2 * (50'000 + 3'000'000) + 2 * 455'000});
-  // Vectors to the leaders, three times 450 us; two thirds of the leader's 4 vectors between servers, and the same back
-  // inside.
+  // All-to-all: three vectors of 450 us go to each leader. Between servers, 2 rounds move two thirds of the leader's 4
+  // vectors: 2/3 x 4 x 9 ms = 24 ms. Then the same as at first, back inside.
   EXPECT_EQ(all_to_all(*ring, 12, payload), Duration{2 * (2 * 5'000 + 1'350'000) + 2 * (50'000 + 12'000'000)});
-  // Ranks 4 .. 7 are one server, with nothing between servers. Ranks 2 .. 5 are two halves; 3 .. 8 one, four and one.
+  // Ranks 4 .. 7 are one whole server. Ranks 2 .. 5 are halves of two servers. Ranks 3 .. 8 are 1, 4 and 1 of three.
   const auto of = [&](int first, int members) {
     return ring->collective({.members = members, .payload = payload, .first = Rank{first}});
   };
@@ -236,18 +236,18 @@ TEST(Network, TwoLevelsReduceInsideExchangeBetweenAndBroadcastInside) {
   };
   EXPECT_EQ(message(4, 7), Duration{455'000});
   EXPECT_EQ(message(3, 4), Duration{9'050'000});
-  for (const int server : {12, 13}) {  // on separate servers, though 12 and 13 would be in one group of four
+  for (const int server : {12, 13}) {  // servers of parameters stand alone, in no group of four
     EXPECT_EQ(message(11, server), Duration{9'050'000});
     EXPECT_EQ(message(server, 0), Duration{9'050'000});
   }
   EXPECT_EQ(message(12, 13), Duration{9'050'000});
-  // Bytes: each of N - S followers sends to its leader and gets the sum, the S leaders exchange.
+  // Bytes: each of N - S followers sends to its leader and receives the sum, and S leaders exchange theirs.
   for (const auto& [workers, servers] : {std::pair{12, 3}, {11, 3}, {5, 2}})
     EXPECT_EQ(2 * (workers - servers) * payload.value() + all_reduce_bytes(servers, payload).value(),
               all_reduce_bytes(workers, payload).value());
 }
 
-// Counted rank by rank: the number of servers with members, and the members on the fullest one.
+// The test counts, rank by rank, the servers that have members, and the members on the fullest one.
 TEST(Network, TwoLevelsWaitForTheServerWithTheMostMembers) {
   constexpr Bytes payload{5'040'000};  // divisible by 1 .. 10
   const auto p = static_cast<double>(payload.value());
@@ -305,7 +305,7 @@ TEST(Network, AServerOfParametersStandsOnAServerOfItsOwnHoweverFullTheOthersAre)
     }
 }
 
-// Twelve workers on machines of four. Rank 12 is the global server, and ranks from 13 on are the servers of regions.
+// Twelve workers on machines of four. Rank 12 is the global server. Ranks from 13 on are the regions' servers.
 TEST(Network, ARegionsServerStandsAmongItsWorkersAndTheGlobalOneByItself) {
   constexpr Bytes payload{1'000'000};
   const auto network = make_two_level_network(12, {.group_size = 4, .inside = {0, inf}, .between = us_and_gb});
@@ -313,7 +313,7 @@ TEST(Network, ARegionsServerStandsAmongItsWorkersAndTheGlobalOneByItself) {
     const int of_region = 12 / regions;
     const auto place = [&](int rank) {
       if (rank < 12) return rank / 4;
-      return rank == 12 ? -1 : (rank - 13) * of_region / 4;  // the server of the region's first worker
+      return rank == 12 ? -1 : (rank - 13) * of_region / 4;  // the machine of the region's first worker
     };
     for (int a = 0; a < 13 + regions; ++a)
       for (int b = 0; b < 13 + regions; ++b) {
@@ -329,7 +329,7 @@ TEST(Network, ARegionsServerStandsAmongItsWorkersAndTheGlobalOneByItself) {
 
 TEST(Network, ParameterServersCollectivesGoThroughItsLinkTwice) {
   const auto star = make_parameter_server_network(4, us_and_gb);
-  constexpr Bytes payload{1'000'000};  // a millisecond
+  constexpr Bytes payload{1'000'000};  // 1 ms on the link
   EXPECT_EQ(star->all_reduce(4, payload), Duration{2 * 50'000 + 8 * 1'000'000});
   EXPECT_EQ(star->all_gather(4, payload), Duration{2 * 50'000 + 5 * 1'000'000});
   EXPECT_EQ(broadcast(*star, 4, payload), Duration{2 * 50'000 + 4 * 1'000'000});
@@ -345,8 +345,8 @@ std::vector<int> links_of(const Route& route) {
   return links;
 }
 
-// 4 workers, 3 servers: each participant has its own link in each direction. The first server's link also carries
-// messages between workers.
+// With 4 workers and 3 servers, each participant has its own link in each direction. Messages between workers go
+// through the first server's link, too.
 TEST(Network, EverybodyHasALinkOfItsOwn) {
   const auto star = make_parameter_server_network(4, us_and_gb);
   const auto links = [&](int from, int to) {
@@ -380,7 +380,7 @@ TEST(Network, JitterIsExponentialAndAddsToTheCost) {
     EXPECT_EQ(network->message(message), network->message(message));  // a pure function
   }
   EXPECT_LE(equal, 2);
-  // Mean 1, standard error 1 / sqrt(4000) = 0.016.
+  // The excess over 1 s in units of the jitter has mean 1 and standard error 1 / sqrt(4000) = 0.016.
   EXPECT_NEAR(std::accumulate(excess.begin(), excess.end(), 0.0) / count, 1, 4 * 0.016);
   // The Kolmogorov-Smirnov distance to 1 - exp(-x) exceeds 1.95 / sqrt(n) once in a thousand times.
   std::sort(excess.begin(), excess.end());
@@ -391,7 +391,7 @@ TEST(Network, JitterIsExponentialAndAddsToTheCost) {
                          std::abs(expected - static_cast<double>(i + 1) / count)});
   }
   EXPECT_LT(distance, 1.95 / std::sqrt(count));
-  // Without the number of a call the cost is the mean.
+  // If the call has no number, the cost is the mean.
   EXPECT_EQ(network->all_reduce(3, Bytes{}), from_seconds(1.5));
   EXPECT_EQ(network->message({}), from_seconds(1.5));
   // Collectives have their own draws, by number, first member and size.
@@ -404,7 +404,7 @@ TEST(Network, JitterIsExponentialAndAddsToTheCost) {
     EXPECT_NE(network->collective(call), network->collective(different));
 }
 
-// Jitter multiplies the times of a message on each link, and the latency of each hop, by the same factor.
+// Jitter stretches all hops of a message by the same factor: the time on the link and the latency.
 TEST(Network, JitterOnSharedLinksStretchesEachHop) {
   const auto star = make_parameter_server_network(4, us_and_gb);
   const auto jittery = with_jitter(make_parameter_server_network(4, us_and_gb), 2, 7);
@@ -435,7 +435,7 @@ TEST(Network, JitterOnSharedLinksStretchesEachHop) {
 
 TEST(Network, SerialLatencyComesOnTopOfCollectivesAlone) {
   const auto network = with_serial_latency(with_jitter(make_ring_network(1, inf), 0.25, 1), 0.3);
-  EXPECT_EQ(network->all_reduce(2, Bytes{100}), from_seconds(2 * 1.25 + 0.3));  // the mean
+  EXPECT_EQ(network->all_reduce(2, Bytes{100}), from_seconds(2 * 1.25 + 0.3));  // the mean: 1 s x (1 + 0.25) per round
   EXPECT_EQ(network->message({.payload = Bytes{100}}), from_seconds(1.25));
   const auto star = with_serial_latency(make_parameter_server_network(2, {1, 100}), 0.3);
   EXPECT_EQ(star->all_reduce(2, Bytes{100}), from_seconds(2 * 1 + 4 * 1 + 0.3));
@@ -443,7 +443,7 @@ TEST(Network, SerialLatencyComesOnTopOfCollectivesAlone) {
   for (const Hop& hop : star->route(CollectiveCall{.members = 2, .payload = Bytes{100}}))
     of_hops += hop.occupied + hop.latency;
   EXPECT_EQ(of_hops, from_seconds(6.3));
-  // A message does not change, on its way either. A single worker waits for nothing else, but it does wait for this.
+  // Serial latency does not change messages, nor their hops. But it is also added to a collective of a single worker.
   const MessageCall message{.from = Rank{0}, .to = Rank{2}, .payload = Bytes{100}};
   EXPECT_EQ(length_of(star->route(message)), from_seconds(2));
   EXPECT_EQ(star->message(message), from_seconds(2));
@@ -451,7 +451,6 @@ TEST(Network, SerialLatencyComesOnTopOfCollectivesAlone) {
     EXPECT_EQ(each->all_reduce(1, Bytes{100}), from_seconds(0.3));
 }
 
-// The serial latency does not vary with the jitter.
 TEST(Network, JitterLeavesASerialLatencyAsItIs) {
   const auto network = with_serial_latency(with_jitter(make_parameter_server_network(2, {1, 100}), 3, 1), 0.3);
   const auto plain = with_jitter(make_parameter_server_network(2, {1, 100}), 3, 1);
@@ -513,7 +512,7 @@ const std::string link = "latency_s = 1e-3\nbandwidth_bytes_per_s = 1e6\n";
 const std::string two_level =
     "kind = \"two-level\"\ngroup_size = 2\n" + link + "inside = { latency_s = 1e-6, bandwidth_bytes_per_s = 1e9 }\n";
 
-// Time of an all-reduce of 1000 bytes among 4 workers, in microseconds.
+// The expected value is the time of an all-reduce of 1000 bytes among 4 workers, in microseconds.
 TEST(NetworkSection, EveryModelReadsItsKeys) {
   const std::map<std::string_view, std::pair<std::string, int>> examples = {
       {"free", {"kind = \"free\"", 0}},
@@ -561,7 +560,7 @@ Duration message(const NetworkModel& network, int from, int to) {
   return network.message({.from = Rank{from}, .to = Rank{to}, .payload = Bytes{1000}});
 }
 
-// In milliseconds, for 1000 bytes; rank 4 is the server.
+// Times of 1000 bytes in milliseconds: latency plus bytes / bandwidth. Rank 4 is the server.
 TEST(NetworkSection, SingleLinksAreUnlikeTheOthers) {
   using std::chrono::milliseconds;
   const std::string ring = "kind = \"ring\"\n" + link;
@@ -578,9 +577,9 @@ TEST(NetworkSection, SingleLinksAreUnlikeTheOthers) {
   EXPECT_EQ(message(*slow.network, 0, 4), milliseconds(1 + 1));
   EXPECT_EQ(message(*slow.network, 3, 4), milliseconds(1 + 10));
   EXPECT_EQ(message(*slow.network, 4, 2), milliseconds(7 + 1));
-  EXPECT_EQ(slow.network->all_reduce(4, Bytes{1000}), milliseconds(6 * 7 + 15));  // at the slowest value of both
+  EXPECT_EQ(slow.network->all_reduce(4, Bytes{1000}), milliseconds(6 * 7 + 15));  // the slowest latency and bandwidth
   EXPECT_EQ(slow.network->all_reduce(2, Bytes{1000}), milliseconds(2 * 1 + 10));
-  // Racks of two; a server is outside of them, with a link like a worker's.
+  // Racks of two workers. The server is in no rack, and its link is like a worker's.
   const Read racks = read(ring + "racks = { group_size = 2, latency_s = 2e-3, bandwidth_bytes_per_s = 1e5 }");
   EXPECT_EQ(racks.faults, "");
   EXPECT_EQ(message(*racks.network, 0, 1), milliseconds(1 + 1));
@@ -588,7 +587,7 @@ TEST(NetworkSection, SingleLinksAreUnlikeTheOthers) {
   EXPECT_EQ(message(*racks.network, 1, 4), milliseconds(2 + 10));
   const Read wide = read(ring + "racks = { group_size = 2, latency_s = 1e-3, bandwidth_bytes_per_s = 1e7 }");
   EXPECT_EQ(message(*wide.network, 1, 4), milliseconds(1 + 1)) << "no wider than a worker's";
-  // Each of a rack's two members has a vector for each of two workers outside: half of what it sends to all four.
+  // Two members of a rack have 250 bytes for each of two workers outside: 1000 bytes, which take 10 ms on the uplink.
   const auto all_to_all = [](const NetworkModel& network) {
     return network.collective({.operation = Operation::all_to_all, .members = 4, .payload = Bytes{1000}});
   };
@@ -598,7 +597,7 @@ TEST(NetworkSection, SingleLinksAreUnlikeTheOthers) {
   EXPECT_EQ(racks.network->all_reduce(4, Bytes{1000}), milliseconds(6 * 2 + 15));
 }
 
-// A value of a wrong type is reported once, and so is a misspelt key.
+// A value of a wrong type is reported once, and so is an unknown key.
 TEST(NetworkSection, AFaultIsSaidOnce) {
   const auto lines = [](const std::string& toml) {
     const std::string faults = read("kind = \"ring\"\n" + link + toml).faults;
@@ -671,7 +670,7 @@ TEST(NetworkSection, BadAndContradictorySettingsAreFaultsAtTheirPlace) {
        "must be below the number of workers, 4"},
   };
   for (const auto& [toml, expected] : bad) EXPECT_THAT(read(toml).faults, HasSubstr(expected)) << toml;
-  // If the number of workers is unknown, faults that result from this are not reported.
+  // If the number of workers is unknown, workers and groups are not checked against it.
   EXPECT_EQ(read(two_level, std::nullopt).faults, "");
 }
 

@@ -56,7 +56,7 @@ TEST_F(NpyDataset, FloatsAreTakenAsTheyAre) {
 }
 
 TEST_F(NpyDataset, BytesAreNormalisedByTheTrainingSetChannelByChannel) {
-  // Two images of 2 channels, 1 x 2: channel 0 has 0, 2, 4, 6 (mean 3, variance 5), channel 1 has only 7.
+  // Two images of 1 x 2 pixels and 2 channels: channel 0 has 0, 2, 4, 6 (mean 3, variance 5), channel 1 only 7.
   write("x_train.npy", npy_file("|u1", "(2, 2, 1, 2)", {0, 2, 7, 7, 4, 6, 7, 7}));
   write("y_train.npy", npy_file("|u1", "(2,)", {1, 0}));
   write("x_test.npy", npy_file("|u1", "(1, 2, 1, 2)", {3, 255, 8, 7}));
@@ -83,7 +83,7 @@ TEST_F(NpyDataset, NumbersThatAreNotFiniteAreNamedWithTheirSample) {
   EXPECT_NO_THROW(load_npy_dataset(directory_));
   written("x_test.npy", {1, -INFINITY});
   EXPECT_THAT(fault(), AllOf(HasSubstr("x_test.npy"), HasSubstr("feature 1 of sample 0 is -inf")));
-  // The last of many values, beyond a multiple of the number that is checked at once.
+  // The last of many values, beyond the last whole block of values that are checked together.
   std::vector<float> many(2 * ((1 << 20) + 3), 1e38f);
   write("y_train.npy", npy_file("|u1", "(1048579,)", FileBytes(1048579, 1)));
   written("x_test.npy", {1, 2});
@@ -150,7 +150,7 @@ TEST_F(NpyDataset, TokensThatAreNoneAreFaults) {
   EXPECT_THAT(fault_of({.padding = 0}), HasSubstr("row 2 contains only padding (0)"));
 }
 
-// Three sequences that are padded with 0, and a complete one.
+// Three sequences of four tokens that are padded with 0 to the right, and a complete one.
 TEST_F(NpyDataset, EachTokenMayHaveALabel) {
   write("x_train.npy", npy_file("<i4", "(3, 4)", bytes_of<std::int32_t>({5, 6, 7, 0, 4, 4, 0, 0, 1, 2, 3, 4})));
   write("y_train.npy",
@@ -321,7 +321,7 @@ TEST_F(NpyDataset, AMissingFileOrDirectoryIsNamed) {
   EXPECT_THAT(fault(), HasSubstr("no such directory"));
 }
 
-// All types that NumPy saves: the message names the type and the right one.
+// All types that NumPy saves. The message names the type and says how to convert it.
 TEST_F(NpyDataset, TypesThatAreNotReadAreNamedWithTheWayToTheRightOne) {
   const auto fault_of_x = [&](const std::string& type, std::size_t bytes, const std::string& shape = "(3, 2)") {
     write("x_train.npy", npy_file(type, shape, FileBytes(bytes)));

@@ -17,7 +17,7 @@ FileBytes bytes_of(const std::vector<Element>& values) {
   return bytes;
 }
 
-// A file in NumPy's documented format: a magic word, the version, the length of the header, a dictionary, blanks and a
+// A file in NumPy's documented format: magic word, version, length of the header, a dictionary as header, blanks and a
 // line feed up to a multiple of 64 bytes, and the elements.
 inline FileBytes npy_file(const std::string& type, const std::string& shape, const FileBytes& elements,
                           const std::string& fortran = "False", std::uint8_t version = 1) {

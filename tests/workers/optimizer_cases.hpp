@@ -1,5 +1,5 @@
 // Shared by the tests of optimizers: every combination of options, and a training of 50 steps. Its gradients are fixed,
-// so that a difference in one step does not change the gradient of the next step.
+// so that a difference in one step does not change later gradients.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using Vector = std::vector<float>;
 
 inline constexpr int steps = 50;
 inline constexpr std::size_t parameters = 1003;  // not a multiple of any vector length
-inline constexpr std::size_t weights = 700;      // these decay; the others only with DecayScope::all
+inline constexpr std::size_t weights = 700;      // the first 700 decay; the others only with DecayScope::all
 
 inline Vector normal(std::size_t size, std::uint64_t seed, double scale = 1) {
   std::mt19937_64 engine(seed);
@@ -42,7 +42,7 @@ struct Case {
   std::optional<RmsPropOptions> rmsprop;
   std::shared_ptr<const Optimizer> optimizer;
 
-  // Whether torch has this variant. Its momentum adds up gradients, and its mean square starts at 0.
+  // Whether torch has this variant. Its SGD's momentum adds up gradients, and its RMSprop's mean square starts at 0.
   bool torch_has_it() const {
     if (rmsprop) return rmsprop->form == RmsPropForm::pytorch && rmsprop->mean_square_start == 0;
     return !sgd || sgd->momentum_of == MomentumOf::gradients;
@@ -112,7 +112,7 @@ struct State {
   int optimizer_steps = 0;
 };
 
-// The block [begin, end) of a step from `before` to `after`; its old moments are null in the first step.
+// The block [begin, end) of a step from `before` to `after`. Moments before are null in the first step.
 inline OptimizerBlock block_of(const State& before, State& after, const Vector& gradient, std::size_t begin,
                                std::size_t end) {
   OptimizerBlock block;
@@ -128,11 +128,11 @@ inline OptimizerBlock block_of(const State& before, State& after, const Vector& 
   return block;
 }
 
-// One step, block by block. Blocks end at the cuts and at the end of the weights.
+// One step, block by block. Blocks end at `cuts` and at the end of the weights.
 inline void step_between(const Optimizer& optimizer, const State& before, State& after, const Vector& gradient,
                          double rate, std::vector<std::size_t> cuts = {}) {
   const WeightDecay& decay = optimizer.weight_decay();
-  const int step = before.optimizer_steps + 1;  // before and after may be the same object
+  const int step = before.optimizer_steps + 1;  // read first: `before` and `after` may be the same object
   cuts.insert(cuts.end(), {0, weights, parameters});
   std::sort(cuts.begin(), cuts.end());
   for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
@@ -145,8 +145,7 @@ inline void step_between(const Optimizer& optimizer, const State& before, State&
   after.optimizer_steps = step;
 }
 
-// The initial state. The memory of a moment contains NaN until the first step writes it, so that a test fails if
-// anything reads it before.
+// The initial state. A moment's memory contains NaN until the first step writes it, so reading it earlier fails a test.
 inline State initial(const Optimizer& optimizer) {
   State state{.theta = start(), .moments = {}};
   for (int i = 0; i < optimizer.moments(); ++i) state.moments[i].assign(parameters, std::nanf(""));
@@ -169,8 +168,7 @@ inline State trained(const Optimizer& optimizer, bool in_place, const std::vecto
   return state;
 }
 
-// Largest |a - b| relative to the largest |b|, because the relative error of a single parameter near zero is
-// meaningless.
+// The largest |a - b| relative to the largest |b|. For a single parameter near zero, a relative error is meaningless.
 inline double largest_relative_difference(const Vector& a, const Vector& b) {
   double difference = 0;
   double scale = 0;

@@ -16,7 +16,7 @@ using Doubles = std::vector<double>;
 struct State {
   Doubles theta;
   Doubles moments[2];  // empty before the first step, and after a reset
-  int steps[2] = {};   // [moment]: steps since it was empty
+  int steps[2] = {};   // per moment: steps since it was last empty
 };
 using Step = std::function<void(State&, const std::vector<float>& gradient, double rate)>;
 
@@ -52,7 +52,7 @@ inline Doubles clipped(const std::vector<float>& gradient, double max_norm) {
   return g;
 }
 
-// Stores the mean square itself, including its initial value.
+// The moment is the mean square itself, including its initial value.
 inline Step rmsprop(const RmsPropOptions& o, const std::vector<Tensor>& tensors) {
   return [=](State& state, const std::vector<float>& gradient, double rate) {
     const std::size_t square = o.momentum > 0 ? 1 : 0;

@@ -53,11 +53,11 @@ std::unique_ptr<torch::optim::Optimizer> torch_optimizer(const Case& test, const
   return std::make_unique<torch::optim::AdamW>(groups);
 }
 
-// torch's parameters after each of the 50 steps: two tensors, weights and the rest, in groups with their own decay.
+// torch's parameters after each of the 50 steps. Weights and other parameters are two groups, each with its own decay.
 std::vector<Vector> trained_by_torch(const Case& test) {
   const WeightDecay& decay = test.optimizer->weight_decay();
   const double rates[2] = {decay.rate, decay.scope == DecayScope::all ? decay.rate : 0};
-  // torch::optim::SGD has only the coupled form; the decoupled one is a multiplication before the step.
+  // torch::optim::SGD has only coupled decay. Decoupled decay is a multiplication before the step.
   const bool decay_by_hand = test.sgd && decay.form == DecayForm::decoupled;
 
   const auto split = [](const Vector& vector) {
@@ -87,8 +87,8 @@ std::vector<Vector> trained_by_torch(const Case& test) {
   return path;
 }
 
-// A step has a few roundings of 2^-24 = 6e-8 each; over 50 steps they partly cancel and stay within 1e-6. torch fuses
-// multiplications and additions and divides in another order, so the bits differ.
+// A step has a few roundings of 2^-24 = 6e-8. Over 50 steps they partly cancel, and stay within 1e-6. torch fuses
+// multiplications with additions and divides in another order, so the bits differ.
 TEST(Optimizer, FiftyStepsAgreeWithTorch) {
   for (const auto& test : optimizer_cases()) {
     if (!test.torch_has_it()) continue;
@@ -104,7 +104,7 @@ TEST(Optimizer, FiftyStepsAgreeWithTorch) {
   }
 }
 
-// theta (1 - lr rate) - lr g = theta - lr (g + rate theta): the forms differ only through the moments.
+// theta (1 - lr rate) - lr g = theta - lr (g + rate theta): the forms of decay differ only through momentum.
 bool forms_of_decay_agree(const Case& test) { return test.sgd && test.sgd->momentum == 0; }
 
 TEST(Optimizer, WithoutMomentumBothFormsOfDecayAreOne) {
@@ -116,7 +116,7 @@ TEST(Optimizer, WithoutMomentumBothFormsOfDecayAreOne) {
   EXPECT_LE(largest_relative_difference(a.theta, b.theta), 1e-6);
 }
 
-// Each option changes the parameters by far more than that bound, so an ignored option would be detected.
+// Two options differ by far more than rounding (1e-6), so an ignored option would be detected.
 TEST(Optimizer, NoTwoCombinationsOfOptionsTrainAlike) {
   std::vector<std::pair<std::string, Vector>> results;
   for (const auto& test : optimizer_cases()) {
@@ -129,8 +129,8 @@ TEST(Optimizer, NoTwoCombinationsOfOptionsTrainAlike) {
   }
 }
 
-// After t equal gradients g the corrected moments are g and g^2, so every step is lr g / (|g| + epsilon):
-// a gradient as large as epsilon moves by half a rate.
+// After equal gradients g the corrected moments are g and g^2. So every step is lr g / (|g| + epsilon): half the rate
+// for a gradient as large as epsilon.
 TEST(Optimizer, AdamWAddsEpsilonOutsideTheRootOfTheCorrectedMoment) {
   const auto adamw = make_adamw({.epsilon = 1e-3, .weight_decay = {}});
   const Vector gradient = {1e-3F, -1e-3F, 1.0F};
@@ -159,7 +159,7 @@ TEST(Optimizer, SaysWhatAStepKeepsOfEachMoment) {
   EXPECT_EQ(make_adamw({.beta1 = 0.8, .beta2 = 0.95})->decays(), (Decays{0.8, 0.95}));
   EXPECT_EQ(make_lamb({.beta1 = 0.8, .beta2 = 0.95})->decays(), (Decays{0.8, 0.95}));
   EXPECT_EQ(make_lans({.beta1 = 0.8, .beta2 = 0.95})->decays(), (Decays{0.8, 0.95}));
-  EXPECT_EQ(make_rmsprop({.rho = 0.7, .momentum = 0.6})->decays(), (Decays{0.6, 0.7}));  // v, then ms
+  EXPECT_EQ(make_rmsprop({.rho = 0.7, .momentum = 0.6})->decays(), (Decays{0.6, 0.7}));  // decays of v, then of ms
   EXPECT_EQ(make_rmsprop({.rho = 0.7, .momentum = 0})->decays(), Decays{0.7});
 }
 
@@ -175,7 +175,7 @@ TEST(Optimizer, RejectsOptionsWithoutAMeaning) {
   EXPECT_THROW(make_adamw({.weight_decay = {.rate = std::nan("")}}), std::invalid_argument);
 }
 
-// Optimizers give equal bits in place, with any division into blocks, and on every processor.
+// An optimizer gives the same bits in place or not, with any division into blocks, and on every processor.
 
 bool same_bits(const Vector& a, const Vector& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
@@ -191,7 +191,7 @@ TEST(OptimizerBits, InPlaceEqualsOutOfPlace) {
   }
 }
 
-// A state may share some of its vectors with the next one, but not others.
+// A step may be in place for some vectors of the state (parameters or a moment) and not for others.
 TEST(OptimizerBits, EachVectorMayBeInPlaceOnItsOwn) {
   const Vector gradient = gradient_of(3);
   for (const auto& test : optimizer_cases()) {
@@ -201,7 +201,7 @@ TEST(OptimizerBits, EachVectorMayBeInPlaceOnItsOwn) {
                               .decay = test.optimizer->weight_decay().rate};
     State expected = before;
     test.optimizer->update(block_of(before, expected, gradient, 0, parameters), context);
-    for (unsigned in_place = 0; in_place < 8; ++in_place) {  // one bit per vector
+    for (unsigned in_place = 0; in_place < 8; ++in_place) {  // bit i: vector i is in place
       State after = before;
       OptimizerBlock block = block_of(before, after, gradient, 0, parameters);
       if ((in_place & 1) != 0) block.before = block.after;
@@ -215,7 +215,7 @@ TEST(OptimizerBits, EachVectorMayBeInPlaceOnItsOwn) {
 
 TEST(OptimizerBits, AnySplitIntoBlocksGivesTheSame) {
   std::vector<std::vector<std::size_t>> splits = {{1}, {64, 128, 256, 512}, {3, 10, 27, 101, 350, 999}};
-  auto& single = splits.emplace_back();  // blocks of one element, where no vector instruction applies
+  auto& single = splits.emplace_back();  // blocks of one element, which use no vector instructions
   for (std::size_t i = 1; i < parameters; ++i) single.push_back(i);
   std::mt19937_64 engine(5);
   for (int i = 0; i < 5; ++i) {
@@ -231,13 +231,12 @@ TEST(OptimizerBits, AnySplitIntoBlocksGivesTheSame) {
   }
 }
 
-// A null moment equals a moment of zeros, for each moment separately.
 TEST(OptimizerBits, ANullMomentReadsAsZeros) {
   const Vector gradient = gradient_of(0);
   const State zeros{.theta = {}, .moments = {Vector(parameters, 0.0F), Vector(parameters, 0.0F)}};
   for (const auto& test : optimizer_cases()) {
     const State before = trained(*test.optimizer, true, {}, 3);
-    for (unsigned null = 0; null < 4; ++null) {  // one bit per moment
+    for (unsigned null = 0; null < 4; ++null) {  // bit i: moment i is null
       std::array<State, 2> after = {before, before};
       for (int explicit_zeros = 0; explicit_zeros < 2; ++explicit_zeros) {
         OptimizerBlock block = block_of(before, after[explicit_zeros], gradient, 0, parameters);
@@ -252,8 +251,8 @@ TEST(OptimizerBits, ANullMomentReadsAsZeros) {
   }
 }
 
-// Single-precision arithmetic that no compiler can fuse: for + - * / and the square root, the double result rounded to
-// single is the correctly rounded single result (53 >= 2 x 24 + 2 bits).
+// Single-precision arithmetic that no compiler can fuse. For + - * / and the square root, computing in double and
+// rounding to single equals correct rounding in single (53 >= 2 x 24 + 2 bits).
 struct Rounded {
   float value;
   Rounded(double exact) : value(static_cast<float>(exact)) {}  // NOLINT: reads as the formula
@@ -270,8 +269,7 @@ std::vector<Vector> all_gradients() {
   return gradients;
 }
 
-// Every variant of the loops, for any processor, rounds every operation exactly once. Therefore all variants and
-// processors agree.
+// All loops, for any processor, round every operation exactly once. Therefore they agree bit by bit.
 TEST(OptimizerBits, SgdRoundsEveryOperationOnce) {
   const auto sgd = make_sgd({.momentum = 0.9, .nesterov = true, .weight_decay = {.rate = 0.01}});
   const State ours = trained(*sgd, true);
@@ -314,11 +312,10 @@ TEST(OptimizerBits, AdamWRoundsEveryOperationOnce) {
   }
 }
 
-// Optimizers of published recipes, compared with golden vectors: one tensor (0.5, -0.25, 1), three gradients,
-// parameters after the third step. Computed for this project in double precision from the definitions that each header
-// names.
+// Optimizers of published recipes: parameters after three gradients from (0.5, -0.25, 1), one tensor. Golden vectors
+// were computed for this project in double precision from the definitions that the optimizers' headers name.
 
-constexpr double rounding = 2e-7;  // three steps in single precision, of parameters of up to 1
+constexpr double rounding = 2e-7;  // three steps in single precision, with parameters up to 1
 
 // One step from `state` along this gradient.
 ModelStatePtr stepped(Training& training, const ModelStatePtr& state, const std::vector<float>& gradient, double rate) {
@@ -380,7 +377,7 @@ TEST(RecipeOptimizers, LansMeetsTheGoldenVector) {
   expect_golden(after_three_steps(make_lans({}), small_rate), {0.484833384, -0.229900690, 1.000446928});
 }
 
-// The divisor tends to 1 as the mean square's start decays, if |g| is far below 1.
+// While the mean square's initial value decays, the divisor tends to 1, because |g| is far below epsilon = 1.
 TEST(RecipeOptimizers, RmsPropWithAnEpsilonOfOneTendsToMomentumSgdForSmallGradients) {
   const auto drift = [](std::shared_ptr<const Optimizer> optimizer) {
     Engine engine(std::make_shared<PullObjective>(1, 1), std::move(optimizer));
@@ -394,8 +391,8 @@ TEST(RecipeOptimizers, RmsPropWithAnEpsilonOfOneTendsToMomentumSgdForSmallGradie
   EXPECT_NEAR(drift(make_rmsprop({.mean_square_start = 0})), sgd, 1e-3 * sgd);
 }
 
-// After a change of the rate, momentum of updates still takes its old steps at the old rate. By hand, with momentum 1/2
-// and gradients 1, 0: rates 1, 0.1 give steps 1, 1/2 (updates) and 1, 1/20 (gradients).
+// Momentum of updates keeps old steps at the old rate after a change of the rate. With momentum 1/2, gradients 1 and 0,
+// and rates 1 and 0.1, the second step is 1/2 with momentum of updates, and 1/20 with momentum of gradients.
 TEST(RecipeOptimizers, TheMomentaOfGradientsAndOfUpdatesDifferOnceTheRateChanges) {
   const auto end = [](MomentumOf of, double second_rate) {
     Engine engine(std::make_shared<PullObjective>(1, 1), make_sgd({.momentum = 0.5, .momentum_of = of}));
@@ -421,7 +418,7 @@ TEST(RecipeOptimizers, RmsPropRejectsOptionsWithoutAMeaning) {
 
 using reference::Step;
 
-// Tensors of these sizes; the last two are not weights.
+// Tensors with these sizes. The last two are not weights.
 class Layered : public PullObjective {
  public:
   explicit Layered(const std::vector<std::size_t>& sizes) : PullObjective(sum(sizes), sum(sizes, 2)) {
@@ -504,7 +501,7 @@ Gradient given(Training& training, const std::vector<float>& gradient) {
 
 reference::Doubles as_doubles(const std::vector<float>& values) { return {values.begin(), values.end()}; }
 
-// Largest |a - b| relative to the largest |b|.
+// The largest |a - b| relative to the largest |b|.
 double difference(const std::vector<float>& a, const reference::Doubles& b) {
   double largest = 0, scale = 0;
   for (std::size_t i = 0; i < b.size(); ++i) {
@@ -519,7 +516,7 @@ std::vector<float> gradient_of(std::size_t size, int step) {
 }
 double rate_of(int step) { return 0.02 * (1 - 0.03 * step); }
 
-// Tensors that begin and end within blocks and within threads' ranges, and one of a single element.
+// Tensors that begin and end within blocks and within the ranges of threads. One has a single element.
 const std::vector<std::size_t> sizes = {70'001, 90'000, 1, 5'000, 2'047, 2'049};
 
 TEST(LayerWise, TwentyStepsOfManyTensorsAgreeWithTheReferences) {
@@ -540,7 +537,7 @@ TEST(LayerWise, TwentyStepsOfManyTensorsAgreeWithTheReferences) {
   }
 }
 
-// Sums are added range by range, independently of which thread finishes first.
+// Sums are added range by range, in an order that does not depend on which thread finishes first.
 TEST(LayerWise, StepsAreTheSameBitsOnAnyNumberOfThreads) {
   for (const Optimized& test : all_optimizers({})) {
     std::vector<std::vector<float>> results;
@@ -558,7 +555,7 @@ TEST(LayerWise, StepsAreTheSameBitsOnAnyNumberOfThreads) {
   }
 }
 
-// A worker's own step is one task, and a shared step has one task per range: norms are added in another order.
+// A worker's own step is one task; a shared step has one task per range, so it adds norms in another order.
 TEST(LayerWise, AStepOfOnesOwnIsThatOfASharedGradient) {
   for (const Optimized& test : all_optimizers({})) {
     const auto objective = std::make_shared<Layered>(sizes);
@@ -573,7 +570,7 @@ TEST(LayerWise, AStepOfOnesOwnIsThatOfASharedGradient) {
   }
 }
 
-// A step from a state that another holder still uses does not change this state.
+// If someone else holds a state, a step from it does not change it.
 TEST(LayerWise, AStepFromAStateThatIsStillHeldLeavesItAsItIs) {
   for (const Optimized& test : all_optimizers({})) {
     const auto objective = std::make_shared<Layered>(sizes);
@@ -590,8 +587,8 @@ TEST(LayerWise, AStepFromAStateThatIsStillHeldLeavesItAsItIs) {
   }
 }
 
-// Three workers with their own moments, averages after steps 2 and 4, under all pairs of policies. A reset moment
-// starts at zero, RMSProp's mean square at its start, and the count of its bias correction starts with it.
+// Three workers with their own moments, averaged after steps 2 and 4 under all pairs of policies. A reset moment
+// restarts at zero, RMSProp's mean square at its initial value, and so does the count for its bias correction.
 TEST(LayerWise, LocalStepsFollowTheReferencesUnderEveryStatePolicy) {
   const auto policies = {StatePolicy::keep, StatePolicy::average, StatePolicy::reset};
   constexpr int workers = 3;
@@ -635,7 +632,7 @@ TEST(LayerWise, LocalStepsFollowTheReferencesUnderEveryStatePolicy) {
       }
 }
 
-// Gradients are normalised tensor by tensor: a common factor acts only through epsilon.
+// LANS normalises the gradient of each tensor, so a common factor acts only through epsilon.
 TEST(LayerWise, LansIsUnchangedByScaledGradientsAndSgdIsNot) {
   const auto end = [](std::shared_ptr<const Optimizer> optimizer, float factor) {
     const auto objective = std::make_shared<Layered>(std::vector<std::size_t>{400, 30, 10, 9});
@@ -693,7 +690,7 @@ class ConstantGradient : public PullObjective {
 struct NamedOptimizer {
   std::string name;
   std::function<std::unique_ptr<Optimizer>()> make;
-  bool corrects_first = true;  // only RMSProp's second moment, the mean square, has a start to correct for
+  bool corrects_first = true;  // false for RMSProp: only its mean square, the second moment, has a bias
 };
 
 std::vector<NamedOptimizer> optimizers() {
@@ -715,7 +712,7 @@ std::vector<NamedOptimizer> optimizers() {
        false}};
 }
 
-// Parameters after `rounds` of three steps, each followed by the policy's treatment of two workers' moments.
+// Parameters after `rounds` rounds: three steps of each of two workers, then the policy's average of their moments.
 std::vector<float> trained(const NamedOptimizer& optimizer, const AveragePolicy& policy, int rounds) {
   Engine engine(std::make_shared<ConstantGradient>(), optimizer.make());
   std::vector<ModelStatePtr> states(2, engine.training.initial_state());
@@ -732,7 +729,7 @@ std::vector<float> trained(const NamedOptimizer& optimizer, const AveragePolicy&
   return engine.training.values(states[1]);
 }
 
-// A moment of constant gradients, divided by its correction, is the gradient, or its square, from the first step on. So
+// Divided by its correction, a moment of constant gradients is the gradient (or its square) from the first step on. So
 // resets do not change the steps.
 TEST(BiasCorrection, OfConstantGradientsMakesEachResetUnseen) {
   constexpr StatePolicy policies[] = {StatePolicy::keep, StatePolicy::average, StatePolicy::reset};
@@ -750,15 +747,15 @@ TEST(BiasCorrection, OfConstantGradientsMakesEachResetUnseen) {
   }
 }
 
-// Twelve steps of 0.01 against the sign of the gradient.
+// Parameters take twelve steps of 0.01 from 1, against the sign of the gradient.
 TEST(BiasCorrection, LetsAdamStepByTheRateAfterAResetOfTheSecondMoment) {
   const NamedOptimizer adam{"AdamW", [] { return make_adamw({.weight_decay = {.rate = 0}}); }};
   const std::vector<float> found = trained(adam, {.moments = {StatePolicy::keep, StatePolicy::reset}}, 4);
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], i % 2 == 0 ? 0.88 : 1.12, 1e-4);
 }
 
-// Workers have taken unequal numbers of steps, one of them none, so the mean of their moments contains less of the
-// gradient.
+// Workers have taken zero, one and two steps. So the mean of their moments contains less of the gradient, and its
+// correction must be for that.
 TEST(BiasCorrection, OfAMeanOfUnequalWorkersMakesStepsOfTheRate) {
   const std::vector<std::vector<StatePolicy>> policies = {{StatePolicy::average, StatePolicy::average},
                                                           {StatePolicy::average, StatePolicy::reset},
@@ -775,7 +772,6 @@ TEST(BiasCorrection, OfAMeanOfUnequalWorkersMakesStepsOfTheRate) {
                                       engine.promise(states[static_cast<std::size_t>(worker)], 0), 0.01);
       states = engine.training.average(states, {.moments = {policy[0], policy[1]}});
       const std::vector<float> after = engine.training.values(states[0]);
-      // The mean of none, one and two steps.
       for (std::size_t i = 0; i < after.size(); ++i)
         EXPECT_NEAR(after[i] - before[i], i % 2 == 0 ? -0.01 : 0.01, 2e-6) << round;
     }

@@ -15,7 +15,7 @@
 namespace syncopate {
 namespace {
 
-// Expected maximum of N standard normal numbers: exact quadrature, and the approximation.
+// Expected maximum of N standard normal numbers, by exact quadrature and by Bailey's approximation.
 // Source: the project's fact sheet on DropCompute, section 2.3, an independent computation.
 TEST(OrderStatistics, NormalMaximaMatchTheTable) {
   struct Row {
@@ -31,7 +31,7 @@ TEST(OrderStatistics, NormalMaximaMatchTheTable) {
   }
 }
 
-// The larger of two draws from {1, 2, 3} is 1, 2, 3 with probability 1/9, 3/9, 5/9.
+// The larger of two draws from {1, 2, 3} is 1, 2 or 3 with probability 1/9, 3/9 or 5/9.
 TEST(OrderStatistics, OfASampleByCounting) {
   const std::vector<double> sample = {1, 2, 3};
   EXPECT_NEAR(expected_order_statistic(sample, 2, 2), 22.0 / 9, 1e-12);
@@ -68,7 +68,7 @@ TEST(OrderStatistics, OfAFineSampleThatOfItsLaw) {
 
 TEST(OrderStatistics, TheMaximumOfUnlikeNormalTimes) {
   const std::vector<NormalTime> alike(16, {3, 0.5});
-  EXPECT_NEAR(expected_maximum(alike), 3 + 0.5 * 1.765991393, 1e-7);  // as in the table
+  EXPECT_NEAR(expected_maximum(alike), 3 + 0.5 * 1.765991393, 1e-7);  // the table above: N = 16
   // Clark 1961: E[max(X, Y)] = a Phi(d) + b Phi(-d) + theta phi(d), theta^2 = s^2 + t^2, d = (a - b) / theta.
   const boost::math::normal normal;
   const double theta = std::hypot(1.0, 3.0), d = (5 - 4) / theta;

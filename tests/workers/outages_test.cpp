@@ -23,7 +23,7 @@ OutageEntry scheduled(std::int64_t at, std::int64_t duration, bool loses_state =
 
 std::int64_t ns(Time time) { return time.time_since_epoch().count(); }
 
-// A number from 0 to below `end`.
+// Random integers: below(end) is one of 0 .. end - 1.
 class Numbers {
  public:
   explicit Numbers(int test) : stream_{.seed = 17, .purpose = Purpose::algorithm, .worker = {}, .step = Step{test}} {}
@@ -36,7 +36,7 @@ class Numbers {
   std::uint32_t next_ = 0;
 };
 
-// The state of every nanosecond: 0 up, 1 down, 2 down in an outage that loses the state.
+// The state of every nanosecond: 0 up, 1 down, 2 down in an outage that loses the worker's state.
 std::vector<int> marked(const std::vector<OutageEntry>& entries, std::size_t end) {
   std::vector<int> marks(end, 0);
   for (const OutageEntry& entry : entries) {
@@ -85,7 +85,7 @@ TEST(Outages, OfOneWorkerThatOverlapOrTouchAreOne) {
   }
 }
 
-// The same passage, computed nanosecond by nanosecond.
+// The result of pass(), computed nanosecond by nanosecond.
 Passage step_by_step(const std::vector<int>& marks, std::int64_t start, std::int64_t duration, std::int64_t deadline) {
   Passage passage;
   for (std::int64_t t = start;;) {
@@ -140,8 +140,8 @@ TEST(Outages, PauseAMicroBatchOrEndIt) {
   EXPECT_GT(std::min({kept, lost, stopped}), 100);  // all three cases occur
 }
 
-// The same nanosecond by nanosecond, for preemption that judges a forward pass at its end: past the deadline it is
-// discarded. The first `forward` nanoseconds of work are the forward pass, with or without outages.
+// The same for a deadline that judges a forward pass: if it ends past the deadline, the micro-batch is discarded. The
+// first `forward` nanoseconds of work are the forward pass, with or without outages.
 Passage judged_step_by_step(const std::vector<int>& marks, std::int64_t start, std::int64_t duration,
                             std::int64_t forward, std::int64_t deadline) {
   Passage passage;
@@ -155,7 +155,7 @@ Passage judged_step_by_step(const std::vector<int>& marks, std::int64_t start, s
     }
     const std::int64_t worked = passage.worked.count();
     passage.kept = worked == duration;
-    // Not begun, stopped at an outage's end, or judged.
+    // Past the deadline: not begun, or at an outage's end before the forward pass has ended.
     const bool is_stopped =
         worked < forward && t > deadline && (t == start || marks.at(static_cast<std::size_t>(t) - 1));
     if (passage.kept || is_stopped) break;
@@ -180,7 +180,7 @@ TEST(Outages, ABackwardPassBeginsWhereItsForwardPassEndsWhateverIsBetween) {
     const std::int64_t start = numbers.below(50), duration = 2 + numbers.below(30);
     const std::int64_t forward = 1 + numbers.below(duration - 1);
     const std::int64_t deadline = start + numbers.below(60);
-    // A share that gives this forward pass whichever way it is rounded.
+    // A share of the duration for which the forward pass has this length, however it is rounded.
     const double share = (static_cast<double>(forward) + 0.25) / static_cast<double>(duration);
     WorkerOutages outages = OutagePlan(1, entries).of(Rank{0});
     outages.next(Time{Duration{start}});
@@ -202,7 +202,7 @@ TEST(Outages, DoNotStopWhatADeadlineLetsFinish) {
   const auto end_of = [&](Preempt preempt, std::int64_t deadline) {
     return pass(&outages, start_time, Duration{90}, Deadline(Time{Duration{deadline}}, preempt));
   };
-  // 40 before the outage, 50 after it; the forward pass is the first 30.
+  // The work takes 40 before the outage and 50 after it. The forward pass is the first 30.
   EXPECT_TRUE(end_of(Preempt::microbatch, 50).kept);
   EXPECT_EQ(ns(end_of(Preempt::microbatch, 50).end), 110);
   EXPECT_TRUE(end_of(Preempt::backward, 50).kept);
@@ -213,7 +213,7 @@ TEST(Outages, DoNotStopWhatADeadlineLetsFinish) {
   EXPECT_EQ(ns(end_of(Preempt::discard, 50).end), 60);
   EXPECT_EQ(end_of(Preempt::discard, 50).worked, Duration{40});
   EXPECT_EQ(end_of(Preempt::discard, 50).backward, 0);
-  // The backward pass takes 60, 10 of which precede the outage.
+  // The backward pass takes 60, and 10 of them are before the outage.
   EXPECT_FALSE(end_of(Preempt::layer, 50).kept);
   EXPECT_EQ(ns(end_of(Preempt::layer, 50).end), 60);
   EXPECT_EQ(end_of(Preempt::layer, 50).backward, 10.0 / 60);
@@ -245,8 +245,8 @@ TEST(Outages, RandomOnesHaveTheirMeansAndAvailability) {
     down += to_seconds(outage.end) - to_seconds(outage.begin);
     before = outage.end;
   }
-  // Standard errors: for the mean of an exponential law mean / sqrt(n); for the availability A by the delta method A (1
-  // - A) sqrt(2 / n) = 0.0019.
+  // Standard errors: mean / sqrt(n) for the mean of an exponential distribution. For the availability A, by the delta
+  // method, A (1 - A) sqrt(2 / n) = 0.0019.
   const double n = count, availability = up_s / (up_s + down_s);
   EXPECT_NEAR(up / n, up_s, 4 * up_s / std::sqrt(n));
   EXPECT_NEAR(down / n, down_s, 4 * down_s / std::sqrt(n));
@@ -263,7 +263,7 @@ TEST(Outages, RandomOnesAreAFunctionOfSeedEntryWorkerAndNumber) {
   EXPECT_NE(first(1, 0, {random}).begin, first(2, 0, {random}).begin);
   EXPECT_NE(first(1, 0, {random}).begin, first(1, 1, {random}).begin);
   EXPECT_NE(first(1, 0, {random}).begin, first(1, 0, {of_another, random}).begin);
-  // The answer does not depend on the first time asked for, nor on the number of calls.
+  // An outage does not depend on the time of the first request, nor on the number of requests.
   const OutagePlan plan(1, {random});
   WorkerOutages slowly = plan.of(Rank{0}), at_once = plan.of(Rank{0});
   for (int t = 0; t < 1000; ++t) slowly.next(Time{seconds(t)});
@@ -285,7 +285,7 @@ TEST(Outages, LoseTheStateOfThoseTheyConcernAlone) {
   EXPECT_FALSE(OutagePlan(1, {}).loses_state(Rank{0}));
 }
 
-// The part of outages beyond the end of a run, if a worker has met several since it last met others.
+// The part of outages after a time, if a worker has had several outages since it last met other workers.
 TEST(Outages, ThatRunBeyondATimeAreCutThere) {
   const auto at = [](std::int64_t time) { return Time{Duration{time}}; };
   OutageProgress progress;
@@ -295,7 +295,7 @@ TEST(Outages, ThatRunBeyondATimeAreCutThere) {
   for (const auto& [time, beyond] :
        {std::pair{0, 25}, {10, 25}, {15, 20}, {20, 15}, {25, 15}, {31, 14}, {45, 0}, {60, 0}})
     EXPECT_EQ(progress.down_beyond(at(time)), Duration{beyond}) << time;
-  // It has met others at the end of the second one; since then there is a third.
+  // The worker meets others at the end of the second outage, at 45. A third one follows.
   progress.add(at(50), at(57), at(45));
   EXPECT_EQ(progress.down_beyond(at(45)), Duration{7});
   EXPECT_EQ(progress.met.size(), 1u);
@@ -305,7 +305,7 @@ std::shared_ptr<const FaultRecording> recording(const std::string& rows) {
   return std::make_shared<FaultRecording>("faults.csv", "level,node,start_s,duration_s\n" + rows);
 }
 
-// Begin and end in seconds of all outages of a worker.
+// Begin and end of each outage of a worker, in seconds.
 std::vector<std::pair<double, double>> all_of(const OutagePlan& plan, int worker) {
   WorkerOutages outages = plan.of(Rank{worker});
   std::vector<std::pair<double, double>> found;
@@ -315,7 +315,7 @@ std::vector<std::pair<double, double>> all_of(const OutagePlan& plan, int worker
   return found;
 }
 
-// Rows in any order; node 1's faults overlap, node 0 has one that takes no time, node 2 none.
+// Rows are in any order. The faults of node 1 overlap. Node 0's fault takes no time, and node 2 has none.
 TEST(Outages, RecordedOnesAreTheFaultsOfTheWorkersNodes) {
   const auto faults = recording("X,1,40,20\nX,0,5,0\n\"a, b\",1,10,4\nX,1,12,6\nX,3,100,1\n");
   EXPECT_EQ(faults->nodes(), 4);
@@ -365,7 +365,7 @@ TEST(Outages, FaultsOfRecordingsNameFileAndLine) {
   EXPECT_EQ(fault("X,0,9,1\nX,0,1,20\n"), "") << "neither order nor overlaps matter";
 }
 
-// Counts of workers/time/recordings/README.md.
+// Counts are from workers/time/recordings/README.md.
 TEST(Outages, TheRecordingOfTheProgramHasItsPublishedCounts) {
   const EmbeddedFile* const file = recording_named("gpu-cluster-faults");
   ASSERT_TRUE(file);
@@ -390,7 +390,7 @@ TEST(Outages, MustHaveADuration) {
   EXPECT_THROW(OutagePlan(1, {{.workers = {}, .when = RandomOutages{1, 0}}}), std::invalid_argument);
 }
 
-// A random stream's number has eight bits.
+// Each entry has its own random stream, and the stream's number has eight bits.
 TEST(Outages, AreOfNoMoreEntriesThanThereAreStreams) {
   const OutageEntry random{.workers = {}, .when = RandomOutages{10, 1}};
   EXPECT_NO_THROW(OutagePlan(1, std::vector(255, random)));

@@ -1,4 +1,4 @@
-// Source of the numbers: tests/golden/README.md, golden values of DropCompute, an independent computation.
+// Source of the numbers: the golden values of DropCompute in tests/golden/README.md, an independent computation.
 #include "workers/theory/paper_formulas.hpp"
 
 #include <gtest/gtest.h>
@@ -17,14 +17,14 @@ TEST(DropComputeTheory, ExpectedMicroBatchesMatchTheTable) {
   EXPECT_NEAR(expected_micro_batches(12, 14, law), 11.998050738094, 1e-11);
 }
 
-// Micro-batches of the delay environment: t_0 (1 + eps), with eps from the reference code's table.
+// Micro-batches of the delay environment take t_0 (1 + eps), with t_0 = 1 and eps from the reference code's table.
 const MicroBatchLaw delayed{.mean = 1.5, .deviation = std::sqrt(0.33750183770569775)};
 
 TEST(DropComputeTheory, TheSlowestWorkerByTheCentralLimit) {
   EXPECT_NEAR(expected_slowest_worker(16, 12, delayed), 21.623354127, 1e-8);
 }
 
-// The table of S_eff: 16 workers, t_0 = 350 ms, T^c = 800 ms, and the mean T of the search case.
+// The table of S_eff: 16 workers, t_0 = 350 ms, communication T^c = 800 ms, and the search case's mean iteration T.
 TEST(DropComputeTheory, TheAnalyticalSpeedupsMatchTheTable) {
   struct Row {
     double threshold, given_slowest, analytical;
@@ -46,13 +46,12 @@ TEST(DropComputeTheory, TheAnalyticalSpeedupsMatchTheTable) {
 TEST(DropComputeTheory, ConstantMicroBatchesAreCounted) {
   EXPECT_EQ(expected_micro_batches(12, 5.5, {.mean = 1, .deviation = 0}), 5);
   EXPECT_EQ(expected_micro_batches(12, 100, {.mean = 1, .deviation = 0}), 12);
-  EXPECT_EQ(expected_micro_batches(12, 5, {.mean = 1, .deviation = 0}), 4);  // a micro-batch that ends at the threshold
-                                                                             // is late
+  EXPECT_EQ(expected_micro_batches(12, 5, {.mean = 1, .deviation = 0}), 4);  // one that ends at the threshold is late
 }
 
 TEST(DropComputeTheory, WithoutADropNothingIsGained) {
   EXPECT_DOUBLE_EQ(effective_speedup(12, 12, 30, 20, 1), 1);
-  // Half the micro-batches in half the time gain nothing without communication, and lose with it.
+  // Half of the micro-batches in half of the time gain nothing without communication, and lose with it.
   EXPECT_DOUBLE_EQ(effective_speedup(6, 12, 10, 20, 0), 1);
   EXPECT_LT(effective_speedup(6, 12, 10, 20, 5), 1);
 }
@@ -76,7 +75,7 @@ TEST(DropComputeTheory, ACapOnTheDropRateIsKept) {
   const auto free = best_threshold(12, delayed, 22, 0.9), capped = best_threshold(12, delayed, 22, 0.9, 0.05);
   EXPECT_GT(free.drop_rate, 0.05);
   EXPECT_LE(capped.drop_rate, 0.05);
-  EXPECT_GT(capped.drop_rate, 0.04);  // as near as the grid allows
+  EXPECT_GT(capped.drop_rate, 0.04);  // as near as the grid of thresholds allows
   EXPECT_GT(capped.threshold, free.threshold);
   EXPECT_LT(capped.speedup, free.speedup);
 }
@@ -88,15 +87,15 @@ TEST(DropComputeTheory, WithoutSpreadNoThresholdIsTheBest) {
   EXPECT_EQ(none.drop_rate, 0);
 }
 
-// A law with a long tail, treated as normal, has its best threshold before any micro-batch can have ended.
+// If a law with a long tail is treated as normal, its best threshold would be before any micro-batch has ended.
 TEST(DropComputeTheory, NoThresholdIsShorterThanAMicroBatchCanBe) {
   const MicroBatchLaw heavy{.mean = 2.5, .deviation = 40};
   const double slowest = expected_slowest_worker(64, 4, heavy), shortest = 1.5;
   ASSERT_LT(best_threshold(4, heavy, slowest, 0.1).threshold, shortest);
   const auto bounded = best_threshold(4, heavy, slowest, 0.1, 1, shortest);
   EXPECT_GE(bounded.threshold, shortest);
-  EXPECT_NEAR(bounded.threshold, shortest, 1e-5);  // from there on it decreases
-  // A bound that nobody reaches changes nothing.
+  EXPECT_NEAR(bounded.threshold, shortest, 1e-5);  // the speedup decreases from there on
+  // A bound below the best threshold changes nothing.
   EXPECT_EQ(best_threshold(12, delayed, 22, 0.9, 1, 1).threshold, best_threshold(12, delayed, 22, 0.9).threshold);
 }
 

@@ -1,4 +1,4 @@
-// Runs an algorithm on both clusters, with 4 workers and, if needed, a server. Start the tests with mpirun -n 5.
+// Runs an algorithm on both clusters, with 4 workers and a server if needed. Tests start with mpirun -n 5.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,12 +24,12 @@ inline constexpr int workers = 4;
 inline constexpr int micro_batches = 2;
 
 struct Outcome {
-  std::vector<float> parameters;  // model of this rank's worker
+  std::vector<float> parameters;  // the model of this rank's worker or server
   RunTotals totals;
 };
 
-// A quadratic whose parameters are a matrix and a vector, for compressors that treat them differently. Workers have
-// unequal numbers of samples, for averages weighted by samples.
+// A quadratic whose parameters are a matrix and a vector, which compressors treat differently. Workers have different
+// numbers of samples, for averages weighted by samples.
 class MatrixQuadratic : public Quadratic, public DividedData {
  public:
   using Quadratic::Quadratic;
@@ -41,15 +41,15 @@ class MatrixQuadratic : public Quadratic, public DividedData {
   }
 };
 
-// The last row reported by a server, in steps of the experiment file.
+// The step of the last row that a server reports.
 struct LastRow : RunObserver {
   Step step{};
   void on_row(const StepRow& row) override { step = row.step; }
   void on_publish(const Publication&) override {}
 };
 
-// A run of 20 steps. Micro-batches have an exponential delay of 20 ms on average. The remaining time of a simulated
-// micro-batch or message represents the arithmetic or the network.
+// A run of 20 steps. Micro-batches have an exponential delay of 20 ms on average. On the simulated cluster a
+// micro-batch's base time stands for the arithmetic, and a message's latency for the network.
 struct Parity {
   explicit Parity(double base_s = 1e-6, double latency_s = 50e-6,
                   std::shared_ptr<const Optimizer> optimizer = make_sgd({.momentum = 0.9}), double clip_norm = 0)
@@ -80,7 +80,7 @@ struct Parity {
     const auto program = [&](Rank self) {
       Worker worker(context, self);
       algorithm.run(worker);
-      if (algorithm.traits().servers > 0) return;  // workers end at the second-last model
+      if (algorithm.traits().servers > 0) return;  // the server has the last model
       EXPECT_EQ(worker.step(), Step{20});
       if (self.value == session->rank()) outcome.parameters = training.values(worker.model());
     };
@@ -117,7 +117,7 @@ struct Parity {
   }
 };
 
-// The shortest possible time of a run on any machine: that of its injected delays.
+// The shortest time that a run can take on any machine: the time of its injected delays.
 inline double least_s(const Algorithm& algorithm) {
   constexpr double nearly_nothing_s = 1e-9;
   return to_seconds(Parity(nearly_nothing_s, 0).simulated(algorithm).totals.end);

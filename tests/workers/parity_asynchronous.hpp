@@ -1,4 +1,4 @@
-// Parity of methods whose servers use gradients, or results of local steps, in the order of their arrival.
+// Parity of methods whose servers use gradients, or the results of local steps, in their order of arrival.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST(Parity, GradientsThatWorkersClip) {
 
 TEST(Parity, ASlidingWindowInWhichTheWorkersTakeTurns) { expect_parity(SlidingWindow(0)); }
 
-// With a long window that waits for all workers, the order of arrivals only changes the order of a sum.
+// If the window waits for all workers, the order of arrivals only changes the order of additions.
 TEST(Parity, AsynchronousLocalSgdInAWindowOfAll) {
   AsyncLocalOptions options{.local_steps = 5, .grace = from_seconds(1e6)};
   options.update = make_buffered_update({.size = workers, .rate = 0.7, .momentum = 0.6});
@@ -54,7 +54,7 @@ TEST(Parity, AsynchronousLocalSgdInAWindowOfAll) {
   expect_parity(AsyncLocalSgd(options));
 }
 
-// Servers wait for all workers, so arrivals only change the order of a sum. They also answer packets.
+// Servers wait for all workers, so arrivals only change the order of additions. Servers also send packets.
 TEST(Parity, CompressedMessages) {
   for (const std::string_view kind : {"top-k", "random-k", "sign", "qsgd", "int8", "fp4"}) {
     CompressionOptions options = compression(kind, Compresses::messages, 0.1);
@@ -76,7 +76,7 @@ TEST(Parity, CompressedMessages) {
   }
 }
 
-// In one round of all workers nothing depends on who is first.
+// One round takes all workers, so nothing depends on who is first.
 TEST(Parity, CompressedMessagesOfFragments) {
   for (const bool returns : {false, true}) {
     CompressionOptions compressed = compression("top-k", Compresses::messages, 0.1);
@@ -94,7 +94,7 @@ TEST(Parity, CompressedMessagesOfFragments) {
   }
 }
 
-// In one region with one worker nothing depends on who is first.
+// There is one worker in one region, so nothing depends on who is first.
 TEST(Parity, HalosOfOneWorker) {
   for (const double mixing : {0.0, 0.25, 1.0}) {
     const Halos algorithm({.rounds = {.local_steps = 2},
@@ -128,8 +128,8 @@ TEST(Parity, HalosOfOneWorker) {
   }
 }
 
-// Runs with two regions of one worker, and with one region of three. The clock determines who is first, but every
-// difference is reported.
+// Runs with two regions of one worker, and with one region of three. The clock determines who is first, but all
+// differences of models are reported.
 TEST(Parity, HalosKeepsItsBudgetOnBothClusters) {
   for (const int regions : {1, 2}) {
     const int workers_here = regions == 1 ? 3 : 2;
@@ -161,7 +161,7 @@ TEST(Parity, HalosKeepsItsBudgetOnBothClusters) {
   }
 }
 
-// The clock determines whose gradient arrives when, but not how many arrive and are answered before the end.
+// The clock determines which gradient arrives when, but not how many gradients arrive and are answered before the end.
 TEST(Parity, AsynchronousMethodsSendAsMuchOnBothClusters) {
   const std::vector<std::shared_ptr<const Algorithm>> algorithms = {
       std::make_shared<AsyncSgd>(AsyncSgd::Options{}),
@@ -188,8 +188,8 @@ TEST(Parity, AsynchronousMethodsSendAsMuchOnBothClusters) {
   }
 }
 
-// The clock determines how many steps a worker takes between its answer and the new model, which overwrites them. After
-// one round everything is equal; after several rounds, kept micro-batches and bytes are.
+// The clock determines how many steps a worker takes after it has answered, and before a new model overwrites them.
+// After one round all results are equal; after several, kept micro-batches and bytes are.
 TEST(Parity, DecoupledDiLoCoOfAllWorkers) {
   for (const int fragments : {1, 3}) {
     DecoupledOptions options{.minimum_steps = 20, .outer = make_diloco(0.7, 0.6)};
@@ -213,7 +213,7 @@ TEST(Parity, DecoupledDiLoCoOfAllWorkers) {
       for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
     }
   }
-  // With fragments, quorums, grace and late answers the clock determines who is in which round.
+  // With fragments, quorums, grace times and late answers, the clock determines who is in which round.
   options = {.quorum = 2,
              .local_steps = Step{4},
              .grace = GraceOptions{.margin = 0.5, .overlap_steps = 4},
@@ -239,7 +239,7 @@ TEST(Parity, KAsyncKeepsAsMuchOnBothClusters) {
   }
 }
 
-// The clock determines how many gradients are stopped.
+// The clock determines how many gradients are stopped, but not how many are kept.
 TEST(Parity, RingmasterKeepsAsMuchOnBothClustersAndNothingTooOld) {
   for (const auto late : {Ringmaster::Late::stop, Ringmaster::Late::finish}) {
     const Ringmaster algorithm(2, late);

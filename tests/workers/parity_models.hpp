@@ -31,7 +31,7 @@
 
 namespace syncopate {
 
-// Averages for which workers wait, in one phase or two, and averages during the next round.
+// Compressed averages for which workers wait, in one phase or in two, and averages during the next round.
 TEST(Parity, CompressedAverages) {
   for (const std::string_view kind : {"top-k", "random-k", "sign", "qsgd", "int8", "fp4"}) {
     CompressionOptions options = compression(kind, Compresses::averages, 0.1);
@@ -76,7 +76,7 @@ TEST(Parity, LocalSgdWithTheQuadraticRuleAndAveragedMomentum) {
                          {.average = {.moments = {StatePolicy::average, StatePolicy::average}}}));
 }
 
-// Averages of moments alone, of moments with parameters, and of both at once.
+// Averages of moments alone, averages of moments with parameters, and both in one run.
 TEST(Parity, MomentsWithPeriodsOfTheirOwn) {
   expect_parity(DesLoc(4, {Step{12}, Step{24}}), make_adamw({}));
   expect_parity(DesLoc(4, {Step{3}, Step{6}}), make_adamw({}));
@@ -102,7 +102,7 @@ TEST(Parity, OuterOptimizers) {
   expect_parity(PalSgd(make_constant_period(Step{6}), make_diloco(0.7, 0.9), {.probability = 0.3}));
 }
 
-// Norms are computed in single precision, so outliers must not be close to the threshold.
+// Norms are computed in single precision. An outlier close to the threshold could be decided differently.
 TEST(Parity, PenalisedPseudoGradients) {
   for (const auto scope : {EditOptions::Scope::tensor, EditOptions::Scope::model}) {
     EditOptions options{.scope = scope,
@@ -114,7 +114,7 @@ TEST(Parity, PenalisedPseudoGradients) {
                         .period = make_constant_period(Step{3}),
                         .outer = make_diloco(0.7, 0.8)};
     expect_parity(Edit(options));
-    options.period = nullptr;  // rounds by a time that never ends, so there is one round
+    options.period = nullptr;  // rounds last until a time that never comes, so there is one round
     options.timed.length = longest_duration;
     options.timed.warmup_steps = Step{4};
     options.penalty.step_share = 0.5;
@@ -122,7 +122,7 @@ TEST(Parity, PenalisedPseudoGradients) {
   }
 }
 
-// The clock determines how many steps each worker has done at the end of a round.
+// The clock determines each worker's number of steps at the end of a round, but not its number of micro-batches.
 TEST(Parity, EditByTimeOffersAsMuchOnBothClusters) {
   const Edit algorithm({.timed = {.length = from_seconds(0.15)}, .outer = make_diloco(0.7, 0.8)});
   Parity parity;
@@ -158,7 +158,7 @@ TEST(Parity, HierarchicalSgdWithGroupsOfTwoAndOfThreeAndOne) {
     expect_parity(HierarchicalSgd({group_size, Step{2}}, make_constant_period(Step{8})));
 }
 
-// Combines pulls, groups of two and an outer step, and late averages with steps that may be pulls.
+// Combinations that no method has: pulls, groups of two and an outer step; late averages with steps that may be pulls.
 TEST(Parity, RoundsOfChoicesThatNoMethodHas) {
   const PullOptions pull{.probability = 0.3};
   expect_parity(LocalRounds({.steps = make_pulling_steps(pull),
@@ -199,7 +199,7 @@ TEST(Parity, StochasticGradientPushToSeveral) {
   expect_parity(StochasticGradientPush({.graph = exponential_graph(workers)}));
 }
 
-// If all rounds are global, no worker is late.
+// All rounds are global, so no worker is late.
 TEST(Parity, WagmaSgdOfGlobalRounds) {
   const WagmaSgd algorithm({.group_size = 2, .global_every = 1});
   Parity parity;
@@ -210,8 +210,8 @@ TEST(Parity, WagmaSgdOfGlobalRounds) {
     EXPECT_NEAR(found.parameters[i], expected.parameters[i], 1e-5) << i;
 }
 
-// The clock determines which models are mixed and when. At the end all workers have taken their steps, and none waits
-// for one that has left.
+// The clock determines which models are mixed and when. In the end all workers have taken their steps, and no worker
+// waits for one that has left.
 TEST(Parity, AdPsgdKeepsAsMuchOnBothClusters) {
   for (const std::optional<Step> overlap : {std::optional<Step>{}, std::optional(Step{0}), std::optional(Step{2})}) {
     const AdPsgd algorithm({.overlap_steps = overlap});

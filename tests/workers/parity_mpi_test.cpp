@@ -1,6 +1,5 @@
-// The same algorithm on both clusters. If control does not depend on the clock, parameters and counts agree, and no run
-// is faster than its delays. parity_time_mpi_test checks, on a quiet machine, that wall time does not exceed simulated
-// time.
+// The same algorithm on both clusters. If its control flow does not depend on the clock, parameters and counts agree,
+// and no run is faster than its delays. On a quiet machine, parity_time_mpi_test checks that wall time is not longer.
 #include <gtest/gtest.h>
 
 #include "tests/workers/mpi_test_main.hpp"

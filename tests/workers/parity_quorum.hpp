@@ -1,4 +1,4 @@
-// Parity of methods whose steps wait for some of the workers.
+// Parity of methods whose steps wait for some of the workers only.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ TEST(Parity, BackupWorkersInOtherFormsWithoutBackups) {
   expect_parity(BackupAllReduce(workers));
 }
 
-// The clock determines who is late, but not how many gradients make a step.
+// The clock determines which gradients are late, but not how many make a step.
 TEST(Parity, BackupWorkersKeepAsManyGradientsPerStepOnBothClusters) {
   constexpr int quorum = workers - 1;
   const std::vector<std::shared_ptr<const Algorithm>> algorithms = {
@@ -45,7 +45,7 @@ TEST(Parity, BackupWorkersKeepAsManyGradientsPerStepOnBothClusters) {
   }
 }
 
-// The clock determines whose gradients make a step.
+// The clock determines which workers' gradients make a step, but not how many.
 TEST(Parity, KBatchSyncKeepsAsMuchOnBothClusters) {
   for (const int gradients : {1, 4, 8}) {
     const KBatchSync algorithm(gradients);
@@ -72,12 +72,12 @@ TEST(Parity, ClippingRennalaKeepsAsMuchOnBothClustersWhereAllIsDoneInTime) {
   }
 }
 
-// With all workers and no step beyond U the clock has no effect.
+// All workers are in the quorum and stop after five steps, so the clock has no effect.
 TEST(Parity, StsynOfAllWorkersThatStopAfterTheirSteps) {
   expect_parity(Stsyn({.quorum = workers, .local_steps = 5, .most_steps = 5}));
 }
 
-// The clock determines each worker's steps; the budget counts the steps of all.
+// The clock determines how many steps each worker takes. The budget counts the steps of all.
 TEST(Parity, StsynComesToTheEndOfItsBudgetOnBothClusters) {
   for (const int quorum : {1, 3}) {
     const Stsyn algorithm({.quorum = quorum, .local_steps = 4});

@@ -1,4 +1,4 @@
-// Parity of methods whose workers step along one sum of their gradients.
+// Parity of methods whose workers all step along the sum of their gradients.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -62,8 +62,8 @@ TEST(Parity, OneBitAdam) {
   }
 }
 
-// Optimizers with norms of tensors, for gradients that ranks have reduced and for workers' own gradients, and with a
-// mean square that starts at 1.
+// Optimizers that use norms of tensors, on gradients that ranks have reduced and on workers' own gradients; and
+// RMSProp, whose mean square starts at 1.
 TEST(Parity, OptimizersOfTheRecipes) {
   const AveragePolicy averaged{.moments = {StatePolicy::average, StatePolicy::average}};
   expect_parity(SyncSgd(), make_lamb({}));
@@ -91,7 +91,7 @@ TEST(Parity, DropComputeWithALargerBatchThatIsMetOnAverage) {
       DropCompute({.threshold = make_fixed_threshold(longest_duration), .compensation = make_larger_batch(0.25)}));
 }
 
-// The clock determines whose messages make a step, but not the resulting sum. Cyclic codes have weights that cancel, so
+// The clock determines whose messages make a step, but not their decoded sum. Cyclic codes have weights that cancel, so
 // their messages must be in double precision.
 inline void expect_equal_parameters(const Algorithm& algorithm) {
   Parity parity;

@@ -1,5 +1,5 @@
-// If injected delays dominate, simulated time equals wall time. Other programs on this machine lengthen wall time, so
-// this test runs alone, and checks that are impossible on a busy machine are skipped.
+// If injected delays dominate, simulated time equals wall time. Other programs on the machine lengthen wall time. So
+// this test runs alone, and skips checks that are impossible on a busy machine.
 #include "algorithms/asynchronous/sliding_window.hpp"
 #include "algorithms/gossip/decentralized_sgd.hpp"
 #include "algorithms/local_sgd/hierarchical_sgd.hpp"
@@ -14,7 +14,7 @@
 namespace syncopate {
 namespace {
 
-// Rank 0's text, on all ranks, which meanwhile leave the cores to rank 0.
+// Returns rank 0's text on all ranks. While the other ranks wait, they leave the cores to rank 0.
 std::string told_by_rank_0(const std::string& text) {
   std::vector<char> letter(200);
   if (session->rank() == 0) std::copy_n(text.begin(), std::min(text.size(), letter.size() - 1), letter.begin());
@@ -27,8 +27,7 @@ std::string told_by_rank_0(const std::string& text) {
 
 class ParityOfTime : public testing::Test {
  protected:
-  // Fails if the wall time is too long every time although the machine was quiet. Returns the disturbance if it was not
-  // quiet.
+  // Fails if the wall time is too long in every try although the machine was quiet. If it was not quiet, returns why.
   static std::string compare(const Algorithm& algorithm) {
     constexpr double tolerance = 0.05;
     constexpr int tries = 3;

@@ -1,4 +1,4 @@
-// The results of a stopped backward pass, compared with gradients of whole micro-batches.
+// Gradients that remain of a stopped backward pass, compared with gradients of whole micro-batches.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,17 +36,17 @@ TEST(PartialBackward, OfAModelWithoutTensorsOfItsOwnAreItsTwoRanges) {
   const BackwardOrder order{PullObjective(8, 6)};
   EXPECT_EQ(order.done_by(0.2), std::nullopt);
   EXPECT_EQ(order.done_by(0.25), (std::optional<PartialBackward>{{.weights_from = 6, .others_from = 6}}));
-  EXPECT_EQ(BackwardOrder(PullObjective(8, 8)).done_by(0.999), std::nullopt);  // one tensor
+  EXPECT_EQ(BackwardOrder(PullObjective(8, 8)).done_by(0.999), std::nullopt);  // its only tensor is done at the end
 }
 
 TEST(PartialBackward, OfANetworkComeInTheOrderOfItsLayers) {
-  const Network network = mlp_network({.channels = 3}, 2, {4});  // 12 + 4, and 8 + 2 elements
+  const Network network = mlp_network({.channels = 3}, 2, {4});  // two layers: 12 weights and 4 biases, 8 and 2
   std::vector<std::size_t> places;
   for (const ParameterTensor& tensor : network.tensors()) places.push_back(tensor.place);
   EXPECT_EQ(places, (std::vector<std::size_t>{0, 2, 1, 3}));
 }
 
-// With one segment, and with several segments whose borders are anywhere.
+// The gradient has one segment, or several whose borders are anywhere.
 TEST(PartialBackward, LeaveTheirSegmentsAlone) {
   const std::vector<float> values{0, 1, 2, 3, 4, 5, 6, 7};
   const std::vector<std::vector<std::size_t>> borders = {{0, 8}, {0, 4, 8}, {0, 2, 6, 7, 8}};
@@ -65,9 +65,9 @@ TEST(PartialBackward, LeaveTheirSegmentsAlone) {
   }
 }
 
-// The gradient of a micro-batch in the flat order, by LibTorch's own modules in double precision. It is zero where a
-// backward pass through the module's parameters, from the last to the first, does not get within the given share of
-// them.
+// The gradient of a micro-batch in the flat order, from modules of torch::nn in double precision. A backward pass
+// visits the module's parameters from the last to the first. Those that it does not finish within the given share have
+// zeros.
 std::vector<double> reference_gradient(const reference::Case& model, const std::vector<float>& parameters,
                                        const MicroBatch& micro_batch, double share) {
   torch::nn::Sequential module = model.module;
@@ -99,7 +99,7 @@ std::shared_ptr<const Objective> objective_of(const reference::Case& model) {
   return std::make_shared<TorchObjective>(model.network, reference::images(), reference::sampling, 64);
 }
 
-// A whole micro-batch and a cut one in one sum.
+// The sum of a whole micro-batch's gradient and a cut one's.
 TEST(PartialBackward, AreWhatIsLeftOfAMicroBatchsGradient) {
   for (const reference::Case& model : reference::cases()) {
     Executor executor(2);
@@ -168,7 +168,7 @@ TEST(PartialBackward, AreOfNoMicroBatchThatIsKept) {
   EXPECT_EQ(kept, std::vector{whole});
 }
 
-// An evaluated sum, as on an MPI rank.
+// A sum that has already been evaluated, as on an MPI rank.
 TEST(PartialBackward, OfASumThatHasBeenEvaluatedAreThoseOfThePromise) {
   const reference::Case model = reference::cases().back();
   Executor executor(2);
@@ -191,7 +191,7 @@ TEST(PartialBackward, OfASumThatHasBeenEvaluatedAreThoseOfThePromise) {
   EXPECT_FALSE(training.partial_gradient(nullptr, 0.3));
 }
 
-// In the flat order: matrices 1 and 2, biases 1 and 2.
+// Flat order of the tensors: matrices 1 and 2, biases 1 and 2.
 TEST(PartialBackward, EachTensorsMeanIsOverTheMicroBatchesThatHaveReachedIt) {
   const auto objective = std::make_shared<LayeredPullObjective>();
   Engine engine(objective, make_sgd({}));
@@ -208,7 +208,7 @@ TEST(PartialBackward, EachTensorsMeanIsOverTheMicroBatchesThatHaveReachedIt) {
   engine.training.weigh_tensors(shared, counts);
   ASSERT_EQ(shared.micro_batches(), 2);
   const auto mean = engine.training.values(shared / 2);
-  const std::vector<int> reached = {2, 2, 3, 3, 3, 3, 2, 5};  // workers 0 up to this one
+  const std::vector<int> reached = {2, 2, 3, 3, 3, 3, 2, 5};  // number of workers that have reached element i
   for (std::size_t i = 0; i < 8; ++i) {
     double expected = 0;
     for (int worker = 0; worker < reached[i]; ++worker)

@@ -1,6 +1,6 @@
-// The remaining parts of micro-batches that a deadline cuts, on both clusters: in emulated time, and in real time,
-// which consists almost entirely of injected delays. Deadlines are so far from the end of any tensor's part that both
-// clusters decide alike, also on a machine that is not idle. Start with mpirun -n 3.
+// Gradients that remain of micro-batches that a deadline cuts, on both clusters: in emulated time, and in real time,
+// which consists almost entirely of injected delays. Deadlines are so far from the end of any tensor's backward pass
+// that both clusters decide alike, also on a machine that is not idle. Start with mpirun -n 3.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -20,8 +20,8 @@ const MpiSession* session = nullptr;  // main sets it
 using Normalisation = DropComputeOptions::Normalisation;
 constexpr int workers = 3, micro_batches = 2;
 
-// By 1.575 s worker 0, of 0.6 s each, has both micro-batches. Worker 1, of 0.9 s, has one, and half of the second's
-// backward pass. Worker 2, of 1.2 s, has one, and part of a forward pass.
+// A worker's micro-batches take 0.6, 0.9 and 1.2 s. At the threshold of 1.575 s worker 0 has both. Worker 1 has one,
+// and half of the second's backward pass. Worker 2 has one, and part of the second's forward pass.
 struct Setup {
   double base_s = 0.6;
   std::vector<double> delays_s = {0, 0.3, 0.6};
@@ -96,7 +96,7 @@ TEST(PartialGradients, AreAlikeOnBothClustersInEmulatedTime) {
     expect_alike({}, normalisation);
 }
 
-// The length of the backward pass follows from measured and injected times.
+// Here the length of a backward pass follows from measured and injected times.
 TEST(PartialGradients, AreAlikeOnBothClustersInRealTime) {
   expect_alike({.base_s = 1e-6, .delays_s = {0.6, 0.9, 1.2}, .pace = Pace::inject}, Normalisation::computed);
 }

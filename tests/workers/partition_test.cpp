@@ -17,7 +17,7 @@ namespace {
 using Kind = PartitionOptions::Kind;
 using Shards = std::vector<std::vector<std::uint32_t>>;
 
-// `each` samples of every class; the classes take turns.
+// Labels of `each` samples of every class; the classes take turns.
 std::vector<std::int64_t> labels_of(std::int64_t classes, std::int64_t each) {
   std::vector<std::int64_t> labels;
   for (std::int64_t i = 0; i < classes * each; ++i) labels.push_back(i % classes);
@@ -50,7 +50,7 @@ TEST(Partition, GivesEverySampleToOneWorker) {
   }
 }
 
-// Dirichlet(alpha) over K workers: each share has mean 1/K and variance (K - 1) / (K^2 (K alpha + 1)).
+// In Dirichlet(alpha) over K workers, a share has the mean 1/K and the variance (K - 1) / (K^2 (K alpha + 1)).
 TEST(Partition, SharesOfAClassAreDirichlets) {
   constexpr int workers = 8, classes = 600, each = 400;
   const auto labels = labels_of(classes, each);
@@ -65,13 +65,13 @@ TEST(Partition, SharesOfAClassAreDirichlets) {
     const double mean = sum / classes, variance = squares / classes - mean * mean;
     const double expected = (workers - 1) / (double{workers} * workers * (workers * alpha + 1));
     EXPECT_NEAR(mean, 1.0 / workers, 4 * std::sqrt(expected / classes)) << "four deviations";
-    // The fourth moment of a Dirichlet share is at most that of a coin: 0.2 is over four deviations in all three cases.
+    // The bounds are more than four deviations, because a share's fourth moment is at most that of a coin.
     EXPECT_NEAR(variance / expected, 1, alpha < 1 ? 0.35 : 0.25) << alpha;
   }
 }
 
 TEST(Partition, ByLabelAWorkerHasAsManyLabelsAsShards) {
-  // 12 classes of 50 samples, and 6 workers with 2 shards of 50 each: a shard is a class.
+  // 12 classes of 50 samples, and 6 workers with 2 shards of 50 samples each, so a shard is a class.
   const auto labels = labels_of(12, 50);
   std::set<std::int64_t> seen;
   for (const auto& shard : divide(labels, 12, 6, {.kind = Kind::label, .shards = 2}, 3)) {
@@ -112,7 +112,7 @@ TEST(Partition, ATinyAlphaStillGivesEverySampleToSomebody) {
   EXPECT_EQ(all, labels.size());
 }
 
-// Two workers with 7 and 3 samples, micro-batches of 2: passes of three micro-batches and of one.
+// Two workers have 7 and 3 samples, and micro-batches of 2. A pass through them has three micro-batches or one.
 TEST(PartitionedSampler, AWorkerGoesThroughItsOwnSamplesAgainAndAgain) {
   const Sampler sampler({.samples = 10,
                          .workers = 2,

@@ -1,4 +1,4 @@
-// Patches of documents: changes by a table of keys and by the command line, their origin, and the inverse.
+// Patches of documents: changes by a table of keys and by the command line, their source lines, and the inverse.
 #include "workers/config/patch.hpp"
 
 #include <gmock/gmock.h>
@@ -54,7 +54,7 @@ TEST(Patches, OfALengthReplaceTheOneInOtherUnits) {
   EXPECT_EQ(applied("a = { share = 3 }\n", "a.rounds = 2\n"), "{ a = { rounds = 2 } }");
 }
 
-// The key is removed once: a second removal would be a fault.
+// The patch both replaces and removes the key. It is removed once, because a second removal would be a fault.
 TEST(Patches, ThatReplaceALengthMayAlsoRemoveItOrGiveTwoOthers) {
   const std::string file = "[rate]\nwarmup_steps = 10\n";
   EXPECT_EQ(applied(file, "rate.warmup_epochs = 2\nremove = [\"rate.warmup_steps\"]\n"),
@@ -144,13 +144,13 @@ TEST(Patches, ADifferenceOfTablesIsTheInverseOfPuttingItIn) {
   EXPECT_EQ(inline_toml(difference(document("a = 1"), document("a = 1"))), "{}");
 }
 
-// In such a table a name with a dot is one key, not a path: [models."a.b"].
+// In a table of names, such as [models."a.b"], a key with a dot is one key, not a path.
 TEST(Patches, KeysOfAnOwnTableAreNames) {
   FaultList faults;
   EXPECT_EQ(inline_toml(with_keys_of(document("[\"a.b\"]\nx = 1\ny = 2"), document("[\"a.b\"]\nx = 3"), "own", faults)),
             "{ \"a.b\" = { x = 3, y = 2 } }");
   EXPECT_EQ(inline_toml(with_keys_of(document("a = 1"), document("remove = [\"a\"]"), "own", faults)),
-            "{ a = 1, remove = [\"a\"] }");  // `remove` is an unknown key for the reader
+            "{ a = 1, remove = [\"a\"] }");  // kept: the reader will report `remove` as an unknown key
 }
 
 }  // namespace syncopate

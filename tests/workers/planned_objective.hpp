@@ -1,4 +1,4 @@
-// A fixture that plans objectives from settings as in an experiment file, and reports their faults.
+// A fixture that plans objectives from settings as in an experiment file, and reports faults in them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,10 +14,9 @@
 
 namespace syncopate {
 
-// Also has a directory with small image files.
 class PlannedObjective : public IdxFiles {
  protected:
-  // Plans from overrides on an empty document; `report` contains the faults.
+  // Plans from overrides of an empty document. `report` then has the faults.
   ObjectivePlan plan(const std::vector<std::string>& keys) {
     TomlNode root;
     FaultList overriding;

@@ -22,7 +22,7 @@ struct Ended {
   std::string text;
 };
 
-// A process that installs the handlers and calls `work`, which may write text.
+// Runs a child process that installs the signal handlers and calls `work`, which gets a function to write text.
 template <typename BookedTime>
 Ended process(BookedTime work) {
   int ends[2];
@@ -43,12 +43,12 @@ Ended process(BookedTime work) {
   return ended;
 }
 
-// A step that does not look at the flag.
+// A step that never looks at the flag that interrupt handlers set.
 [[noreturn]] void a_very_long_step() {
   while (true) pause();
 }
 
-// The status of a process that installs the handlers and then sends itself the signals.
+// The exit status of a process that installs the handlers and then sends these signals to itself.
 int status_after(std::initializer_list<int> signals) {
   const pid_t child = fork();
   if (child == 0) {
@@ -128,8 +128,8 @@ TEST(Interrupt, NobodyGoesOnAfterLastActsHaveBegun) {
   EXPECT_EQ(ended.text, "end");
 }
 
-// The thread that sees the flag starts the last act shortly before the process ends; the other thread waits for the
-// act.
+// The thread that sees the flag begins the last act shortly before the process ends. The thread that ends the process
+// waits until the act is done.
 TEST(Interrupt, WhatIsDoneBeforeTheEndIsDoneWhollyAndOnce) {
   const Ended ended = process([](auto say) {
     const LastAct other([&] { say("other"); });
@@ -156,7 +156,7 @@ TEST(Interrupt, WhatIsDoneBeforeTheEndDoesNotKeepTheProcess) {
             130);
 }
 
-// No timer that would end the process keeps running.
+// After the act, no timer remains that would end the process.
 TEST(Interrupt, WhatIsDoneInTimeEndsNothing) {
   const Ended ended = process([](auto say) {
     LastAct act([&] { say("done "); });
@@ -190,8 +190,6 @@ TEST(Interrupt, TheFlagCanBeLowered) {
   set_interrupted(false);
   EXPECT_FALSE(interrupted());
 }
-
-// Whether a process still exists, without mistaking another one for it.
 
 TEST(ProcessIdentity, ThisOneIsRunning) {
   EXPECT_EQ(this_process().number, getpid());
@@ -238,9 +236,9 @@ TEST(ProcessIdentity, OneThatHasEndedIsGoneAndOneThatIsStoppedIsNot) {
   EXPECT_EQ(state_of(process), ProcessState::gone);
 }
 
-// A token is taken once, by the first among a process and its children.
+// SharedToken: the first one to take a token, among a process and its children, gets it.
 
-// Whether a child that knows the token's descriptor gets it.
+// Whether a child process that has the token's descriptor gets the token.
 bool child_takes(const SharedToken& token) {
   const pid_t child = fork();
   if (child == 0) _exit(SharedToken(token.descriptor()).take() ? 1 : 0);
@@ -270,7 +268,7 @@ TEST(SharedToken, EachIsOfItsOwn) {
   EXPECT_TRUE(other.take());
 }
 
-// If a process has ended, or its token is gone, nobody waits for it.
+// If the token's process has ended, nobody waits for it.
 TEST(SharedToken, OfNobodyIsNotThere) {
   std::optional<SharedToken> gone(std::in_place);
   const int descriptor = gone->descriptor();

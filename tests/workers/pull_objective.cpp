@@ -13,7 +13,7 @@ PartialGradient PullObjective::gradient(const float* parameters, const float*,
       const double distance = parameters[i] - target(micro_batch, i);
       result.loss_sum += distance * distance / 2;
     }
-  // Two segments, so that borders between segments occur.
+  // Two segments, so that tests have a border between segments.
   const std::size_t half = size_ / 2;
   result.segments.push_back({.offset = 0, .size = half, .data = values->data(), .owner = values});
   result.segments.push_back({.offset = half, .size = size_ - half, .data = values->data() + half, .owner = values});

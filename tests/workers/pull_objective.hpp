@@ -1,6 +1,5 @@
-// An objective whose results are formulas. Micro-batch (worker, step, index) pulls all parameters towards its target:
-// L = 1/2 |theta - target|^2, so the gradient is theta - target. It counts evaluations, so that tests see what is not
-// evaluated.
+// An objective whose results are formulas: micro-batch (worker, step, index) has the loss 1/2 |theta - target|^2, so
+// its gradient is theta - target. Records evaluated micro-batches, so that tests see which are not evaluated.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,5 @@
-// Whether this machine's cores are free for a test. A few tests have bounds that require this. They run alone
-// (RUN_SERIAL), and are skipped with a reason if the machine is not quiet. A result counts only if the machine was
-// quiet before, during and after the test.
+// Whether the cores of this machine are free for a test whose bounds require it. Such tests run alone (RUN_SERIAL), and
+// are skipped with a reason if the machine is not quiet before, during and after the test.
 #pragma once
 
 #include <sched.h>
@@ -42,7 +41,7 @@ inline double share_of_the_cores(std::chrono::milliseconds spin = std::chrono::m
   return *std::min_element(shares.begin(), shares.end());
 }
 
-// Watches the machine from construction on: a thread sleeps repeatedly and measures how late it wakes.
+// Watches the machine from construction on: a thread sleeps repeatedly, and measures how late it wakes.
 class QuietWatch {
  public:
   QuietWatch()
@@ -61,7 +60,7 @@ class QuietWatch {
     if (sleeper_.joinable()) sleeper_.join();
   }
 
-  // Ends the watch. Returns an empty text if the machine was quiet, otherwise the message of the skipped test.
+  // Ends the watch. Returns nothing if the machine was quiet, otherwise the message of the skipped test.
   std::string disturbance() {
     stop_ = true;
     if (sleeper_.joinable()) sleeper_.join();
@@ -81,7 +80,7 @@ class QuietWatch {
   std::atomic<bool> stop_ = false;
   double late_s_ = 0, latest_s_ = 0;
   int sleeps_ = 0;
-  std::thread sleeper_;  // the last member, since the thread uses the others
+  std::thread sleeper_;  // the last member, because the thread uses the members above
 };
 
 }  // namespace syncopate

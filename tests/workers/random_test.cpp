@@ -18,8 +18,8 @@ namespace {
 
 using Block = std::array<std::uint32_t, 4>;
 
-// Known-answer vectors of philox4x32 with 10 rounds, published with Random123 (kat_vectors), read as the
-// words of a stream: counter = block, worker, step, purpose | stream << 8 | step's upper bits << 16.
+// Known answers of philox4x32 with 10 rounds, published with Random123 (kat_vectors). The words of the counter are
+// those of a stream: block, worker, step, and purpose | stream << 8 | the step's upper bits << 16.
 TEST(Random, BlocksAreThoseOfThePublishedKnownAnswers) {
   const RandomStream zeros{0, Purpose{0}, 0, Rank{0}, Step{0}};
   EXPECT_EQ(zeros.block(0), (Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
@@ -33,7 +33,7 @@ TEST(Random, BlocksAreThoseOfThePublishedKnownAnswers) {
   EXPECT_EQ(pi.block(0x243f6a88), (Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-// The definition, written out with the library's generator alone.
+// The definition of a uniform number, written with the library's generator alone.
 double reference_uniform(const RandomStream& stream, std::uint32_t index) {
   const auto step = static_cast<std::uint64_t>(stream.step.value());
   const r123::Philox4x32::ctr_type counter = {
@@ -63,7 +63,7 @@ TEST(Random, BatchesOfAnyLengthAndStartHoldTheDefinedNumbers) {
         ASSERT_EQ(batch[size], -1.0) << "wrote past the end";
       }
     }
-    // The keys of the previous seed do not work.
+    // Other seeds: keys of an earlier seed must not be used.
     for (const std::uint64_t seed : {std::uint64_t{1}, std::uint64_t{0}, ~std::uint64_t{0}}) {
       std::vector<double> batch(3);
       const RandomStream other{seed, Purpose::delay_burst, 255, Rank{1}, Step{2}};
@@ -78,7 +78,7 @@ TEST(Random, RowsHoldTheNumbersOfTheirOwnStreams) {
   const RandomStream first{0x123456789abcdef0, Purpose::delay, 3, Rank{70000}, Step{0x12fffffffe}};
   with_each_instruction_set([&](const std::string& name) {
     for (const Along along : {Along::workers, Along::steps}) {
-      for (const Step step : {Step{5}, first.step}) {  // the second one's low half overflows within the rows
+      for (const Step step : {Step{5}, first.step}) {  // the second step's low 32 bits overflow within the rows
         for (const std::size_t count : {1u, 2u, 3u, 7u, 8u, 32u}) {
           for (const std::size_t length : {1u, 2u, 3u, 5u, 8u, 12u, 16u, 33u}) {
             for (const std::uint32_t number : {0u, 1u, 6u}) {
@@ -121,7 +121,7 @@ TEST(Random, OrderOfAccessDoesNotMatter) {
   EXPECT_EQ(forward, backward);
 }
 
-// Every field that addresses a stream changes all of its bits: no two streams share a block.
+// Fields that address a stream: if one differs, the streams share no block.
 TEST(Random, StreamsThatDifferInOneFieldShareNoBlock) {
   const std::vector<RandomStream> streams = {
       {1, Purpose::delay, 0, Rank{0}, Step{0}},
@@ -146,7 +146,7 @@ TEST(Random, StreamsThatDifferInOneFieldShareNoBlock) {
   EXPECT_EQ(blocks.size(), streams.size() * 1000);
 }
 
-// Five standard errors: a correct generator fails with probability 6e-7 per moment.
+// Tolerances are five standard errors: a correct generator exceeds one with probability 6e-7.
 TEST(Random, MomentsAreThoseOfTheUniformDistribution) {
   constexpr int n = 1'000'000;
   std::vector<double> numbers(n);
@@ -156,7 +156,7 @@ TEST(Random, MomentsAreThoseOfTheUniformDistribution) {
   for (const double u : numbers) variance += (u - 0.5) * (u - 0.5) / n;
   for (int i = 1; i < n; ++i) lag += (numbers[i] - 0.5) * (numbers[i - 1] - 0.5) / n;
   EXPECT_NEAR(mean, 0.5, 5 * std::sqrt(1.0 / 12 / n));
-  EXPECT_NEAR(variance, 1.0 / 12, 5 * std::sqrt(1.0 / 180 / n));  // Var (U - 1/2)^2 = 1/80 - 1/144
+  EXPECT_NEAR(variance, 1.0 / 12, 5 * std::sqrt(1.0 / 180 / n));  // Var (U - 1/2)^2 = 1/80 - 1/144 = 1/180
   EXPECT_NEAR(lag, 0, 5 * (1.0 / 12) / std::sqrt(n));
 }
 
@@ -171,9 +171,9 @@ TEST(Random, EqualIndicesOfDifferentWorkersAreUncorrelated) {
   EXPECT_NEAR(covariance, 0, 5 * (1.0 / 12) / std::sqrt(n));
 }
 
-// Sets of numbers: drawn, and in order.
+// Sets of numbers: random ones, and all of them in order.
 
-// Each of the 6 sets occurs 1,000 times on average in 6,000 draws, with a standard deviation of 29; five of these.
+// In 6,000 draws each of the 6 sets occurs 1,000 times on average, deviation 29. The tolerance is five deviations.
 TEST(Sets, EachIsDrawnAsOftenAsAnyOther) {
   std::map<std::set<int>, int> counts;
   for (std::uint32_t draw = 0; draw < 6000; ++draw) {
@@ -205,12 +205,12 @@ std::set<std::set<int>> asked(int count, int chosen, int most_sets, const std::s
 }
 
 TEST(Sets, AreAllAskedForWhereTheyAreFew) {
-  EXPECT_EQ(asked(6, 3, 20).size(), 20u);  // 6 over 3
+  EXPECT_EQ(asked(6, 3, 20).size(), 20u);  // all sets: 6 over 3
   EXPECT_EQ(asked(5, 5, 20).size(), 1u);
   EXPECT_EQ(asked(7, 1, 7).size(), 7u);
 }
 
-// 19 of 20 sets are drawn, some of them twice.
+// There are 20 sets, more than 19. So 19 sets are drawn at random, some of them twice.
 TEST(Sets, AreDrawnWhereTheyAreMany) {
   const auto seen = asked(6, 3, 19);
   EXPECT_LT(seen.size(), 19u);

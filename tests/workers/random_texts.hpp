@@ -10,7 +10,7 @@
 
 namespace syncopate {
 
-// Texts of `shortest` to `longest` tokens: a first token, words, and a last token. Labels do not depend on the texts.
+// Texts of `shortest` to `longest` tokens: a first token, words, and a last token. Labels are independent of the texts.
 inline std::shared_ptr<const Dataset> random_texts(std::int64_t vocabulary, std::int64_t classes, std::int64_t shortest,
                                                    std::int64_t longest, std::int64_t train, std::int64_t test) {
   const auto drawn = [&](std::uint64_t seed, std::int64_t count) {

@@ -1,4 +1,4 @@
-// ResNets of 6 n + 2 layers as a module of torch::nn: an independent implementation of He et al. 2016.
+// ResNets with 6 n + 2 layers as a module of torch::nn: an independent implementation of He et al. 2016.
 #pragma once
 
 #include <torch/torch.h>
@@ -68,7 +68,7 @@ class ResnetModule : public torch::nn::Module {
     return options_.activation == ResnetOptions::Activation::silu ? torch::silu(x) : torch::relu(x);
   }
 
-  // Option A of the paper: takes every second pixel and adds channels of zeros, half of them in front.
+  // Option A of the paper: takes every second pixel, and adds channels of zeros, one half before and one half after.
   static torch::Tensor shortcut(torch::Tensor x, std::int64_t channels, std::int64_t stride) {
     using torch::indexing::None;
     using torch::indexing::Slice;

@@ -1,5 +1,5 @@
-// The text transformer built from modules of torch::nn that process one text at a time: LibTorch's encoder layers with
-// normalised sums, or only its attention with normalised branches.
+// The text transformer from modules of torch::nn that process one text at a time. With normalised sums it uses
+// LibTorch's encoder layers, with normalised branches only LibTorch's attention.
 #pragma once
 
 #include <torch/torch.h>
@@ -41,7 +41,7 @@ class TextTransformerModule : public torch::nn::Module {
     }
   }
 
-  // Takes tokens (1, length). Returns logits (1, classes), or (places, vocabulary) for the given places.
+  // Takes tokens (1, length). Returns logits: (1, classes), or (places, vocabulary) for these places.
   torch::Tensor forward(const torch::Tensor& tokens, const std::vector<std::int64_t>& places = {}) {
     const auto length = tokens.size(1);
     auto x = words_(tokens[0]) + places_(torch::arange(length));

@@ -1,5 +1,5 @@
-// The simple vision transformer as a module of torch::nn: an independent implementation, with patches cut by unfolding
-// and attention by torch::einsum.
+// The simple vision transformer as a module of torch::nn: an independent implementation, which cuts patches by
+// unfolding and computes attention by torch::einsum.
 #pragma once
 
 #include <torch/torch.h>
@@ -59,7 +59,7 @@ class VisionTransformerModule : public torch::nn::Module {
                            torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(bias)));
   }
 
-  // (n, patches, pixels x channels): within a patch the channels of a pixel are adjacent.
+  // The result is (n, patches, pixels x channels): within a patch the channels of a pixel are adjacent.
   torch::Tensor patches(const torch::Tensor& image) const {
     const std::int64_t p = options_.patch;
     const auto grid = image.unfold(2, p, p).unfold(3, p, p);  // (n, c, rows, columns, p, p)

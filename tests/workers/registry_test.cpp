@@ -28,7 +28,7 @@ TEST_F(Registry, NamesAreUniqueAndExplained) {
   for (const auto& row : datasets()) EXPECT_TRUE(names.insert(row.name).second && !row.sentence.empty());
 }
 
-// A listed name is never reported as unknown, even if the tables that it needs are missing.
+// A listed name is never reported as unknown, even if tables that it needs are missing.
 TEST_F(Registry, EveryNameOfTheListIsRead) {
   const auto report_on = [&](std::string_view model, std::string_view dataset) {
     plan({fmt::format("training.model=\"{}\"", model), fmt::format("training.dataset=\"{}\"", dataset),
@@ -41,14 +41,14 @@ TEST_F(Registry, EveryNameOfTheListIsRead) {
   for (const auto& row : datasets()) EXPECT_THAT(report_on("mlp", row.name), testing::Not(unknown));
 }
 
-// On images of 28 x 28 in 10 classes, or definitions in 45, with the defaults of its keys: a name never stands for
-// another model.
+// Numbers of parameters with default keys, for images of 28 x 28 in 10 classes or definitions in 45 classes. They show
+// that no name stands for another model.
 TEST_F(Registry, EachNameIsAModelOfItsOwn) {
   const std::map<std::string_view, std::int64_t> parameters = {
       {"linear", 784 * 10 + 10},
       {"mlp", 784 * 256 + 256 + 256 * 10 + 10},
-      {"cnn", 16 * 25 + 16 + 32 * 16 * 25 + 32 + 32 * 4 * 4 * 64 + 64 + 64 * 10 + 10},  // 28, 24, 12, 8, 4 pixels
-      {"resnet", 75'290 - 2 * 16 * 9},                                                  // one channel, not three
+      {"cnn", 16 * 25 + 16 + 32 * 16 * 25 + 32 + 32 * 4 * 4 * 64 + 64 + 64 * 10 + 10},  // 28, 24, 12, 8, 4 pixels wide
+      {"resnet", 75'290 - 2 * 16 * 9},                                                  // published for three channels
       {"vit", 2'676'778 - 2 * (4 * 4 * 2) - 4 * 4 * 2 * 192},
       {"text-transformer", (20005 + 128) * 128 + 2 * 128 +
                                2 * (4 * (128 * 128 + 128) + 2 * 128 * 512 + 512 + 128 + 512) + 128 * 128 + 128 +
@@ -91,7 +91,7 @@ TEST_F(Registry, TablesOfAllModelsAreKnownWhicheverIsChosen) {
                              "models.quadratic.noise=0.5", "datasets.gaussian-mixture.classes=3"});
   ASSERT_EQ(report, "");
   const auto objective = planned.load();
-  // 28 -> 26 -> 13 pixels, 2 channels.
+  // Images become 28, 26 and 13 pixels wide, with 2 channels.
   EXPECT_EQ(objective->parameters(), 2u * 9 + 2 * 2 + 13 * 13 * 2 * 5 + 5 + 5 * 10 + 10);
   EXPECT_EQ(objective->buffers(), 4u);
 }
@@ -150,7 +150,7 @@ TEST_F(Registry, ArraysOfOnesOwnAreADataSet) {
 }
 
 TEST_F(Registry, TextsAreDataSetsOfThoseModelsThatTakeTokens) {
-  setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);  // tests must not use the user's cache
+  setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);  // not the user's cache
   std::string text;
   for (int i = 0; i < 300; ++i) text += fmt::format("{}\tsome words of line {}\n", i % 2 ? "odd" : "even", i);
   write("a.txt", {text.begin(), text.end()});
@@ -182,7 +182,7 @@ TEST_F(Registry, TextsAreDataSetsOfThoseModelsThatTakeTokens) {
   EXPECT_THAT(report, AllOf(HasSubstr("datasets.wordnet-glosses.directory"), HasSubstr("data.noun")));
 }
 
-// One set of files, read in two ways within one process: a cached one must not replace the other.
+// The same files are read in two ways within one process: a cached one must not be used for the other.
 TEST_F(Registry, CifarsFilesAreReadByEitherLabelInColour) {
   FileBytes records;
   for (int i = 0; i < 64; ++i) {
@@ -218,7 +218,7 @@ TEST_F(Registry, APartitionThatLeavesAWorkerWithoutAMicroBatchIsAFault) {
     all.push_back("training.partition={" + partition + "}");
     return plan(all);
   };
-  divided("kind='dirichlet',alpha=0.00001");  // each of the two classes belongs to one of four workers
+  divided("kind='dirichlet',alpha=0.00001");  // nearly all samples of a class go to one worker
   EXPECT_THAT(report, AllOf(HasSubstr("training.partition"), HasSubstr("fewer than a micro-batch of 8")));
   divided("kind='label',shards=101");
   EXPECT_THAT(report, HasSubstr("training.partition.shards = 101; must be at most 100: 400 training samples for 4"));
@@ -239,7 +239,7 @@ TEST_F(Registry, AMissingDirectoryIsAFaultOfItsKey) {
 TEST_F(Registry, AMislabelledFileIsAFaultBeforeAnythingRuns) {
   for (const auto* split : {"train", "t10k"})
     for (const auto* kind : {"-images-idx3-ubyte", "-labels-idx1-ubyte"})
-      write(std::string(split) + kind, idx_file({2}, {0, 1}));  // labels in all files
+      write(std::string(split) + kind, idx_file({2}, {0, 1}));  // all four files have labels
   plan({"training.model=\"mlp\"", "datasets.fashion-mnist.directory=\"" + directory_.string() + "\""});
   EXPECT_THAT(report, AllOf(HasSubstr("train-images-idx3-ubyte"), HasSubstr("must contain images")));
 }

@@ -35,7 +35,7 @@ std::vector<Real> brought_by(int rank, std::size_t count) {
 
 constexpr std::size_t most_chunk_bytes = std::size_t{1} << 19;
 
-// Piece by piece, and chunk by chunk: chunk i begins with rank i's values.
+// The sums by definition, piece by piece and chunk by chunk. The sum of chunk i begins with rank i's values.
 template <typename Real>
 std::vector<Real> expected(std::size_t count) {
   const auto ranks = static_cast<std::size_t>(session->size());
@@ -86,7 +86,7 @@ TEST(RingSums, OfFloatsAndDoublesGoTogether) {
   EXPECT_EQ(few.front(), 0.5 * session->size());
 }
 
-// Half of the ranks progress the later sum first.
+// Half of the ranks work on the second sum first.
 TEST(RingSums, SeveralAreUnderWayInAnyOrder) {
   std::vector<float> early = brought_by<float>(session->rank(), 700'000);
   std::vector<double> late = brought_by<double>(session->rank(), 3'000);

@@ -23,7 +23,7 @@ SampledTimes sample(const Delays& delays, int workers, int micro_batches, std::v
 }
 
 TEST(SampledTimes, LawsAreThoseThatTheDelaysDeclare) {
-  // 1 s + Exp of mean 0.5 s per micro-batch, and one of mean 0.3 s per step, which counts as a third on each of three.
+  // A micro-batch takes 1 s + Exp of mean 0.5 s. A step's Exp of mean 0.3 s counts a third on each of its three.
   const auto times =
       sample({exponential_delay(0.5), scoped_delay(exponential_delay(0.3), {.scope = DelayScope::step})}, 8, 3);
   ASSERT_TRUE(times.alike());
@@ -39,8 +39,8 @@ TEST(SampledTimes, LawsAreThoseThatTheDelaysDeclare) {
   }
 }
 
-// A drift's declared mean is that of an endless run, 5 s; here it rises from 0 to 0.2 s over the run. A Pareto law of
-// shape 1.8 has no variance, but its sample has one.
+// The mean that a drift declares is that of an endless run, 5 s. In this run the drift rises from 0 to 0.2 s. A Pareto
+// law of shape 1.8 has no variance, but its sample has one.
 TEST(SampledTimes, WhereTheDelaysDeclareWhatTheRunIsNotTheSampleCounts) {
   const auto drifting = sample({drift_delay(0.0001, 5)}, 4, 1);
   EXPECT_NEAR(drifting.law.mean, 1 + 0.0001 * 2000 / 2, 0.001);
@@ -49,7 +49,7 @@ TEST(SampledTimes, WhereTheDelaysDeclareWhatTheRunIsNotTheSampleCounts) {
   EXPECT_NEAR(heavy.law.mean, 1 + 0.1 * 1.8 / 0.8, 0.1);
 }
 
-// The same for one worker of four: the sample then counts for all.
+// Only one of four workers has such a delay. The sample counts for all four.
 TEST(SampledTimes, WhereOneWorkersDelaysDeclareWhatTheRunIsNotTheSampleCounts) {
   for (int worker = 0; worker < 4; ++worker)
     EXPECT_NEAR(sample({scoped_delay(drift_delay(0.0001, 5), {.workers = {worker}})}, 4, 1).law.mean,
@@ -57,9 +57,9 @@ TEST(SampledTimes, WhereOneWorkersDelaysDeclareWhatTheRunIsNotTheSampleCounts) {
         << worker;
 }
 
-// 64 workers, half of them slower. The mean of 512 steps of deviation 0.5 s has a standard error of 0.022 s. The
-// variance of the means over that of a single mean is 1 + (difference / 2 / 0.022)^2, and by chance hardly ever above
-// 2.07.
+// 64 workers, half of them slower. A mean over 512 steps of deviation 0.5 s has the standard error 0.5 / sqrt(512) =
+// 0.022 s. The test for unlike workers divides the variance of their means by 0.022^2. That is 1 + (difference / 2 /
+// 0.022)^2 on average, and with equal workers hardly ever above 2.07.
 TEST(SampledTimes, WorkersAreUnlikeWhereTheirMeansDifferByMoreThanChance) {
   for (const auto& [slower_s, alike] : {std::pair{0.0, true}, {0.02, true}, {0.08, false}, {0.5, false}}) {
     std::vector<double> factors(64, 1.0);
@@ -72,18 +72,18 @@ TEST(SampledTimes, WorkersAreUnlikeWhereTheirMeansDifferByMoreThanChance) {
   }
 }
 
-// Bursts of four steps: the means of 512 steps differ by more than those of 512 independent steps would.
+// In bursts of four steps, the means of 512 steps differ more than those of 512 independent steps.
 TEST(SampledTimes, WorkersOfOneDeclaredLawAreAlikeWhateverTheirSampleShows) {
   const auto bursty = scoped_delay(constant_delay(1), {.bursts = BurstLengths{4, 4}, .cluster_size = 64});
   const auto times = sample_times(ComputeTime(7, 1.0, {}, {bursty}), 64, 1, Step{512});
   ASSERT_EQ(times.drawn_steps(), 512u);
-  double variance = 0;  // the variance of the workers' means, divided by that of means of independent steps
+  double variance = 0;  // the variance of the workers' means; below divided by that of independent steps
   for (std::size_t worker = 0; worker < 64; ++worker) {
     double mean = 0;
     for (std::size_t step = 0; step < 512; ++step) mean += times.step_times[worker * 512 + step] / 512;
     variance += (mean - 1.5) * (mean - 1.5) / 64;
   }
-  ASSERT_GT(variance / (0.25 / 512), 2.2);  // about 3; 1 + 6 sqrt(2 / 63) is beyond chance
+  ASSERT_GT(variance / (0.25 / 512), 2.2);  // about 3; by chance at most 1 + 6 sqrt(2 / 63)
   EXPECT_TRUE(times.alike());
   EXPECT_DOUBLE_EQ(times.law.mean, 1.5);
   EXPECT_DOUBLE_EQ(times.law.deviation, 0.5);
@@ -95,7 +95,7 @@ double drawn_s(const ComputeTime& compute_time, Step step) {
   return to_seconds(duration);
 }
 
-// For two values a and b the sample's deviation is |a - b| / sqrt(2), and a mean's standard error |a - b| / 2.
+// Two values a and b have the deviation |a - b| / sqrt(2), and their mean has the standard error |a - b| / 2.
 TEST(SampledTimes, DeviationsAndErrorsAreThoseOfASample) {
   const ComputeTime compute_time(7, 1.0, {}, {pareto_delay(1.8, 0.1)});
   const double a = drawn_s(compute_time, 0), b = drawn_s(compute_time, 1);
@@ -118,7 +118,7 @@ TEST(SampledTimes, OfOneStepHaveNoDeviation) {
   }
 }
 
-// Between 16 and 512 steps, a million micro-batches of all workers; with four million per step one step is kept.
+// 16 to 512 steps are drawn, with about a million micro-batches. Up to four million micro-batches' times are kept.
 TEST(SampledTimes, AreAboutAMillionDraws) {
   struct Row {
     int workers, micro_batches;
@@ -134,7 +134,7 @@ TEST(SampledTimes, AreAboutAMillionDraws) {
   }
 }
 
-// The slowest of 8 steps of 1 s + Exp of mean 0.5 s deviates by 0.5 sqrt(1 + 1/4 + ... + 1/64): over 512 steps.
+// The slowest of 8 workers, 1 s + Exp of mean 0.5 s, has the deviation 0.5 sqrt(1 + 1/4 + ... + 1/64).
 TEST(SampledTimes, TheErrorOfTheSlowestFallsWithTheRootOfTheSteps) {
   const auto times = sample({exponential_delay(0.5)}, 8, 1);
   ASSERT_EQ(times.drawn_steps(), 512u);
@@ -145,7 +145,7 @@ TEST(SampledTimes, TheErrorOfTheSlowestFallsWithTheRootOfTheSteps) {
   EXPECT_DOUBLE_EQ(times.shortest_s, 1);
 }
 
-// Any worker may have the shortest time, or no variance.
+// Any one worker may have the shortest time, or no variance.
 TEST(SampledTimes, OneWorkerDecidesWhatIsShortestAndWhetherThereIsAVariance) {
   for (int worker = 0; worker < 3; ++worker) {
     std::vector<double> factors(3, 2.0);
@@ -156,7 +156,7 @@ TEST(SampledTimes, OneWorkerDecidesWhatIsShortestAndWhetherThereIsAVariance) {
   }
 }
 
-// By hand: three workers, whose steps take 1 s, 1.5 s and 3 s.
+// Three workers whose steps take 1 s, 1.5 s and 3 s.
 TEST(SampledTimes, TheOrderStatisticOfUnlikeWorkers) {
   const auto times = sample(
       {scoped_delay(constant_delay(0.5), {.workers = {1}}), scoped_delay(constant_delay(2), {.workers = {2}})}, 3, 1);
@@ -166,13 +166,13 @@ TEST(SampledTimes, TheOrderStatisticOfUnlikeWorkers) {
   EXPECT_NEAR(expected_slowest_sum(times, 4), 12, 1e-9);
 }
 
-// Properties of drawn steps, whole or cut by a threshold, compared with times by hand and closed forms.
+// Properties of drawn steps, whole or cut by a threshold, compared with hand-made times and closed forms.
 
 SampledTimes planned_sample(const Delays& delays, int workers, int micro_batches, Step planned = 2000) {
   return sample_times(ComputeTime(7, 1.0, {}, delays), workers, micro_batches, planned);
 }
 
-// Micro-batches of 1 s, 1.5 s and 3 s on three workers, two in a step.
+// Three workers with two micro-batches in a step: 1 s, 1.5 s and 3 s each.
 SampledTimes three_workers(Step planned = 2000) {
   return planned_sample(
       {scoped_delay(constant_delay(0.5), {.workers = {1}}), scoped_delay(constant_delay(2), {.workers = {2}})}, 3, 2,
@@ -188,7 +188,7 @@ void expect_cut(double threshold_s, double time_s, double kept) {
   EXPECT_NEAR(cut->time_s.error, 0, 1e-9);
 }
 
-// Ends of micro-batches within a step: 1, 2 | 1.5, 3 | 3, 6.
+// Their micro-batches end after 1 and 2 s, 1.5 and 3 s, and 3 and 6 s.
 TEST(CutSteps, OfThreeWorkersByHand) {
   expect_cut(std::numeric_limits<double>::infinity(), 6, 1);
   expect_cut(3.2, 3.2, 5.0 / 6);
@@ -204,7 +204,7 @@ TEST(SlowestSum, OfThreeWorkersByHand) {
   EXPECT_NEAR(sampled_slowest_sum(descending, Step{4})->mean, 12, 1e-9);
 }
 
-// The slowest of 8 sums of one exponential time, and the deviation of its mean.
+// The slowest of 8 workers, each with one exponential time, and the standard error of its mean.
 TEST(SlowestSum, IsAMeanWithItsError) {
   const auto slowest = sampled_slowest_sum(planned_sample({exponential_delay(1)}, 8, 1), Step{1});
   ASSERT_TRUE(slowest);
@@ -213,7 +213,7 @@ TEST(SlowestSum, IsAMeanWithItsError) {
 }
 
 TEST(SlowestSum, OfTooFewRoundsSaysNothing) {
-  EXPECT_TRUE(sampled_slowest_sum(three_workers(40), Step{5}));  // from the 40 drawn steps
+  EXPECT_TRUE(sampled_slowest_sum(three_workers(40), Step{5}));  // the 40 drawn steps are 8 rounds of 5
   EXPECT_FALSE(sampled_slowest_sum(three_workers(40), Step{6}));
   EXPECT_FALSE(sampled_slowest_sum(planned_sample({}, 5000, 1), Step{1}));  // not all workers were drawn
   EXPECT_TRUE(sample_cut_steps(three_workers(8), 5));
@@ -226,11 +226,11 @@ TEST(SampledMean, HasTheStandardErrorOfASample) {
   EXPECT_DOUBLE_EQ(mean_of(values).mean, 3);
   EXPECT_DOUBLE_EQ(mean_of(values).error, std::sqrt(2.5 / 5));
   EXPECT_EQ(mean_of(std::vector{3.0}).mean, 3);
-  EXPECT_EQ(mean_of(std::vector{3.0}).error, 0);  // unknown from one value
+  EXPECT_EQ(mean_of(std::vector{3.0}).error, 0);  // one value does not show an error
 }
 
-// 1 s + Exp(1) on 16 workers, cut t after the first second: E[min(t, max)] is the sum of (1 - e^-t)^k / k, and a share
-// 1 - e^-t is done.
+// 16 workers take 1 s + Exp(1) s, and are cut t seconds after the first second. E[min(t, max)] is the sum of (1 -
+// e^-t)^k / k over k = 1 .. 16, and a share 1 - e^-t of the micro-batches is done.
 TEST(CutSteps, AreCutMaximaOfExponentialTimes) {
   const SampledTimes times = planned_sample({exponential_delay(1)}, 16, 1);
   for (const double t : {0.5, 2.0, 3.5}) {
@@ -241,12 +241,12 @@ TEST(CutSteps, AreCutMaximaOfExponentialTimes) {
     ASSERT_TRUE(cut);
     EXPECT_NEAR(cut->time_s.mean, expected, 3.5 * cut->time_s.error + 1e-6);
     EXPECT_NEAR(cut->kept.mean, 1 - std::exp(-t), 3.5 * cut->kept.error);
-    // 512 steps of 16 workers: the share's error is that of independent ones.
+    // The error of the share is that of 512 x 16 independent micro-batches.
     EXPECT_NEAR(cut->kept.error, std::sqrt(std::exp(-t) * (1 - std::exp(-t)) / (512 * 16)), 0.2 * cut->kept.error);
   }
 }
 
-// If none of n micro-batches is lost, one in n might have been.
+// If none of n drawn micro-batches is lost, one in n might be.
 TEST(CutSteps, WithoutALossDoNotExcludeOne) {
   const auto cut = sample_cut_steps(three_workers(), 10);
   ASSERT_TRUE(cut);
@@ -254,7 +254,7 @@ TEST(CutSteps, WithoutALossDoNotExcludeOne) {
   EXPECT_DOUBLE_EQ(cut->kept.error, 1.0 / (512 * 6));
 }
 
-// Micro-batches of 8 sequences with longest ones of 1 to 40 tokens; the others are shorter in turn.
+// Times of micro-batches of 8 sequences, whose longest ones have 1 to 40 tokens. `share` of the places are tokens.
 std::vector<TimedLengths> timed(double base_s, double per_token_s, double per_square_s, double per_padded_s = 0) {
   std::vector<TimedLengths> all;
   for (int length = 1; length <= 40; ++length) {
@@ -285,7 +285,7 @@ TEST(LengthFit, TellsPaddedTokensFromTokens) {
 }
 
 TEST(LengthFit, LeavesOutWhatWouldBeNegative) {
-  // Concave in the length: the square's cost would be negative, so the fit is that of linear regression.
+  // Times are concave in the length, so the square would have a negative cost. The fit is a linear regression instead.
   std::vector<TimedLengths> concave;
   for (int length = 1; length <= 40; ++length)
     concave.push_back(
@@ -307,7 +307,7 @@ TEST(LengthFit, LeavesOutWhatWouldBeNegative) {
 }
 
 TEST(LengthFit, SaysHowFarTheTimesAreFromTheLine) {
-  // Two lengths, each measured twice, 1 ms above and below: half of 0.01 s lies between the means.
+  // Two lengths, each measured twice: 1 ms above and below means of 10 and 20 ms, which are 5 ms from their own mean.
   const std::vector<TimedLengths> four = {
       {10, 10, 100, 0.011}, {10, 10, 100, 0.009}, {20, 20, 400, 0.021}, {20, 20, 400, 0.019}};
   const LengthFit fit = fit_lengths(four);
@@ -322,7 +322,7 @@ TEST(LengthFit, OfEqualLengthsIsTheMeanTime) {
                            800 * fit.cost.per_squared_length_s;
   EXPECT_NEAR(at_length, 0.005, 1e-12);
   EXPECT_NEAR(fit_lengths(std::vector<TimedLengths>{{70, 80, 800, 0.004}}).cost.base_s, 0.004, 1e-12);
-  for (const int length : {1, 7, 12, 33, 80}) {  // rounding must not make any of them indistinguishable from the base
+  for (const int length : {1, 7, 12, 33, 80}) {  // whatever the length is, rounding must not give it a cost of its own
     const double square = 8.0 * length * length;
     const LengthFit of_many = fit_lengths(std::vector<TimedLengths>(24, {8.0 * length, 8.0 * length, square, 0.0041}));
     EXPECT_NEAR(of_many.cost.base_s, 0.0041, 1e-12) << length;

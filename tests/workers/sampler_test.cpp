@@ -16,7 +16,7 @@
 namespace syncopate {
 namespace {
 
-// 103 samples, 4 workers, 2 micro-batches of 3: 4 steps of 24 samples, 7 are dropped.
+// 103 samples, 4 workers, 2 micro-batches of 3 samples: an epoch has 4 steps of 24 samples, and drops 7.
 const SamplerOptions options{.samples = 103, .workers = 4, .micro_batches = 2, .micro_batch_size = 3, .seed = 5};
 
 std::vector<std::uint32_t> draw(const Sampler& sampler, int worker, std::int64_t step, int index) {
@@ -25,7 +25,7 @@ std::vector<std::uint32_t> draw(const Sampler& sampler, int worker, std::int64_t
   return numbers;
 }
 
-// All samples of one worker in one epoch, in order.
+// All samples of a worker in an epoch, in order.
 std::vector<std::uint32_t> worker_epoch(const Sampler& sampler, int worker, std::int64_t epoch) {
   std::vector<std::uint32_t> all;
   const auto steps = sampler.steps_per_epoch();
@@ -39,7 +39,7 @@ std::vector<std::uint32_t> worker_epoch(const Sampler& sampler, int worker, std:
 
 TEST(Sampler, StepsPerEpochDropTheRest) {
   EXPECT_EQ(options.steps_per_epoch(), 4);
-  // ImageNet as in Gu et al. 2024: 1,281,167 images at a total batch of 4096.
+  // ImageNet as in Gu et al. 2024: 1,281,167 images in batches of 16 x 256 = 4096.
   EXPECT_EQ((SamplerOptions{.samples = 1281167, .workers = 16, .micro_batches = 1, .micro_batch_size = 256}
                  .steps_per_epoch()),
             312);
@@ -99,8 +99,8 @@ TEST(Sampler, ForTimingAMicroBatchIsItsLongestSequenceAsOftenAsItHasSamples) {
 
 TEST(Sampler, PackedMicroBatchesStayWithinTheBudgetAndShareAnEpoch) {
   const Sampler sampler(sequences(Batching::packed));
-  // 103 sequences of 5 tokens on average. With at most 20 tokens that is 26 micro-batches; with at least 16, since the
-  // longest may not fit, it is 32. So there are 3 steps of 8, with 3 to 4 samples each.
+  // 103 sequences have 5 tokens on average. With at most 20 tokens they are 26 micro-batches; with at least 16, as the
+  // next sequence may not fit, 32. That makes 3 steps of 8 micro-batches, with 3 to 4 samples each.
   ASSERT_EQ(sampler.steps_per_epoch(), 3);
   EXPECT_EQ(sampler.samples_per_micro_batch(), 3);
   for (const std::int64_t epoch : {0, 1, 5}) {
@@ -116,8 +116,7 @@ TEST(Sampler, PackedMicroBatchesStayWithinTheBudgetAndShareAnEpoch) {
             tokens += (*sampler.options().lengths)[sample];
           }
           EXPECT_LE(tokens, 20);
-          EXPECT_GE(tokens, 12);  // the next sequence, of at most 9 tokens, did not fit; the epoch's last one is not
-                                  // reached
+          EXPECT_GE(tokens, 12);  // the next sequence, of at most 9, did not fit
         }
     EXPECT_EQ(seen.size(), count) << "a sample comes twice in epoch " << epoch;
   }
@@ -152,7 +151,7 @@ TEST(Sampler, WithoutARestAnEpochIsComplete) {
   EXPECT_EQ(seen.size(), 96u);
 }
 
-// K and 2K workers share one permutation: shard k of K is the union of shards k and k + K of 2K.
+// K and 2 K workers share one permutation: shard k of K workers is the union of shards k and k + K of 2 K workers.
 TEST(Sampler, AllWorkersCutOnePermutation) {
   const Sampler one({.samples = 96, .workers = 1, .micro_batches = 1, .micro_batch_size = 96, .seed = 5});
   const Sampler four({.samples = 96, .workers = 4, .micro_batches = 1, .micro_batch_size = 24, .seed = 5});
@@ -177,7 +176,7 @@ TEST(Sampler, ShardsChangeFromEpochToEpoch) {
 TEST(Sampler, IsAPureFunctionOfSeedAndMicroBatch) {
   const Sampler sampler(options);
   const auto expected = draw(sampler, 2, 5, 1);
-  for (std::int64_t step = 100; step > 0; --step) draw(sampler, 0, step, 0);  // beyond all cached epochs and back
+  for (std::int64_t step = 100; step > 0; --step) draw(sampler, 0, step, 0);  // so many that cached epochs are replaced
   EXPECT_EQ(draw(sampler, 2, 5, 1), expected);
   EXPECT_EQ(draw(Sampler(options), 2, 5, 1), expected);
   auto other = options;
@@ -188,14 +187,14 @@ TEST(Sampler, IsAPureFunctionOfSeedAndMicroBatch) {
 TEST(Sampler, MoreMicroBatchesThanPlannedGoOnInTheShardAndAroundItsEnd) {
   const Sampler sampler(options);
   EXPECT_EQ(draw(sampler, 1, 0, 2), draw(sampler, 1, 1, 0));
-  // Worker 3's shard has 25 samples: number 25 of the epoch is number 0 again.
+  // Worker 3's shard has 25 samples, so sample 25 is sample 0 again.
   const auto first = draw(sampler, 3, 0, 0);
-  const auto around = draw(sampler, 3, 0, 8);  // positions 24, 25, 26
+  const auto around = draw(sampler, 3, 0, 8);  // samples 24, 25, 26
   EXPECT_EQ(around[1], first[0]);
   EXPECT_EQ(around[2], first[1]);
 }
 
-// Of 103 samples 4 workers have 26, 26, 26 and 25: each uses all its own samples before it repeats one.
+// Shards of 4 workers have 26, 26, 26 and 25 of 103 samples. A worker uses its whole shard before it repeats one.
 TEST(Sampler, AShardIsGivenWholeBeforeItBeginsAgain) {
   const Sampler sampler(options);
   std::set<std::uint32_t> all;
@@ -212,7 +211,7 @@ TEST(Sampler, AShardIsGivenWholeBeforeItBeginsAgain) {
   EXPECT_EQ(all.size(), 103u);
 }
 
-// chi^2 of the sample at one position over many epochs: 9 degrees of freedom, 0.999 quantile 27.9.
+// chi^2 of which sample is at a position, over 2000 epochs: 9 degrees of freedom, 0.999 quantile 27.9.
 TEST(Sampler, EverySampleIsEquallyLikelyAtAPosition) {
   const Sampler sampler({.samples = 10, .workers = 1, .micro_batches = 1, .micro_batch_size = 10, .seed = 1});
   for (const std::size_t position : {0u, 4u, 9u}) {
@@ -257,8 +256,8 @@ TEST(EpochBatches, PacksInOrderUpToTheBudget) {
   const EpochBatches epoch = packed({0, 1, 2, 3, 4, 5}, lengths, 8);
   ASSERT_EQ(epoch.micro_batches(), 4);
   EXPECT_THAT(of(epoch, 0), ElementsAre(0u, 1u));  // 5 + 3
-  EXPECT_THAT(of(epoch, 1), ElementsAre(2u));      // 4 tokens; 9 do not fit
-  EXPECT_THAT(of(epoch, 2), ElementsAre(3u));      // longer than the budget: alone
+  EXPECT_THAT(of(epoch, 1), ElementsAre(2u));      // 4; another 9 do not fit
+  EXPECT_THAT(of(epoch, 2), ElementsAre(3u));      // 9, more than the budget: alone
   EXPECT_THAT(of(epoch, 3), ElementsAre(4u, 5u));
   EXPECT_EQ(packed({3, 3}, lengths, 1).micro_batches(), 2);
   EXPECT_EQ(packed({0, 1, 2, 4, 5}, lengths, 100).micro_batches(), 1);
@@ -279,11 +278,11 @@ TEST(EpochBatches, BucketsHaveNeighboursInLength) {
     found.emplace_back();
     for (const std::uint32_t sample : epoch[i]) {
       EXPECT_TRUE(seen.insert(sample).second);
-      EXPECT_GE(sample, 7u);  // the last seven samples of the order are left out, whatever their lengths
+      EXPECT_GE(sample, 7u);  // 7 samples remain beyond whole micro-batches: the last ones of the order
       found.back().push_back(many[sample]);
     }
   }
-  // Buckets are cut from the sorted lengths, so the buckets, sorted and joined, are sorted lengths again.
+  // Buckets are consecutive parts of the sorted lengths: after sorting the buckets, all lengths are sorted again.
   const bool is_shuffled = !std::ranges::is_sorted(found);
   EXPECT_TRUE(is_shuffled);
   std::ranges::sort(found);

@@ -50,13 +50,13 @@ class Writer {
     line(fmt::format("x = torch.group_norm(x, {}, {}, {})", layer.groups, parameter(layer.weight),
                      parameter(layer.bias)));
   }
-  // In place as in forward.cpp: no residual branch begins just before it here.
+  // In place as in forward.cpp, because no residual branch begins just before it here.
   void operator()(const layer::Relu&) { line("x = torch.relu_(x)"); }
   void operator()(const layer::MaxPool&) { line("x = torch.max_pool2d(x, [2, 2])"); }
   void operator()(const layer::MeanPool&) { line("x = torch.mean(x, [2, 3])"); }
   void operator()(const layer::ResidualBegin&) { line("r = x"); }
   void operator()(const layer::ResidualEnd& layer) {
-    // Two slices: r[:, :, ::2, ::2] would be four, each of which fills a tensor in the backward pass.
+    // Two slices. r[:, :, ::2, ::2] would be four slices, and each fills a tensor in the backward pass.
     for (const int dimension : {2, 3})
       if (layer.stride > 1) line(fmt::format("r = torch.slice(r, {}, 0, None, {})", dimension, layer.stride));
     if (layer.zeros_before > 0 || layer.zeros_after > 0)

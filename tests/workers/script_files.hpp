@@ -1,4 +1,4 @@
-// Files as saved by torch.jit.script, written without Python. This header does not include LibTorch.
+// Files as torch.jit.script saves them, written without Python. This header does not include LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@ struct ScriptTensor {
   enum class Type { floats, doubles, integers };
 
   std::string name;
-  std::vector<std::int64_t> shape{};  // empty for a number
+  std::vector<std::int64_t> shape{};  // empty: the tensor is a single number
   std::vector<float> values{};        // default: 0.01, 0.02, ...
   Kind kind = Kind::parameter;
   Type type = Type::floats;
 };
 
-// Saves a module with these tensors and a number, self.calls. `forward` contains the lines of its forward(self, x), or
-// of one with other arguments.
+// Saves a module with these tensors and a counter, self.calls. `forward` has the lines of forward(self, x), or of
+// forward with other `arguments`.
 void save_script(const std::string& file, const std::vector<ScriptTensor>& tensors, const std::string& forward,
                  const std::string& arguments = "x");
 
 // Saves a module whose submodule `inner` is a linear layer from 3 features to 4 classes with dropout.
 void save_nested_script(const std::string& file);
 
-// Saves the layers of a network with these values. Parameters and buffers are in the network's order.
+// Saves a network's layers. `parameters` are in the order of the network's flat vector.
 void save_script(const std::string& file, const Network& network, const std::vector<float>& parameters);
 
 }  // namespace syncopate

@@ -1,5 +1,5 @@
-// Modules saved as TorchScript: their gradients equal those of the same network built from layers; the module's state
-// during training; and modules that cannot be trained.
+// Modules saved as TorchScript: gradients like those of the same network built from layers, their state during
+// training, and modules that cannot be trained.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@
 namespace syncopate {
 namespace {
 
-// A separate folder for a test, with one module in it.
+// ScriptFolder: each test has its own folder with one module in it.
 
 class ScriptFolder : public testing::Test {
  protected:
@@ -43,7 +43,7 @@ class ScriptFolder : public testing::Test {
 
   std::string file() const { return folder_ / "model.pt"; }
 
-  // Each call uses another file, so that nothing is cached.
+  // Each call gives the file another hash, so that nothing is cached.
   Network load(const DatasetSize& data, const ScriptOptions& options = {}) const {
     static int files = 0;
     return script_network(file(), std::to_string(++files), data, options);
@@ -80,7 +80,7 @@ class ScriptModules : public ScriptFolder {
   Network load(const SampleShape& shape = vectors, const ScriptOptions& options = {}) const {
     return load({.shape = shape, .classes = classes}, options);
   }
-  // A linear layer from 3 features to 4 classes, with additional tensors, and lines before its result `y`.
+  // Saves a linear layer from 3 features to 4 classes. `lines` may change its result y, with `more` tensors.
   void save_linear(const std::string& lines, std::vector<ScriptTensor> more = {}) const {
     more.push_back({.name = "weight", .shape = {4, 3}});
     save_script(file(), more, "y = torch.linear(x, self.weight)\n" + lines + "\nreturn y\n");
@@ -175,7 +175,7 @@ TEST_F(ScriptModules, MatricesAreDrawnLikeTheFilesIfAskedFor) {
   EXPECT_NEAR(drawn_deviation, deviation, 4 * deviation / std::sqrt(2400.0));
 }
 
-// Also with parameters that forward does not use, and with parameters that are not trained.
+// The module also has parameters that forward does not use, and others that are not trained.
 TEST_F(ScriptModules, HaveTheDerivativesOfTheSameNetworkOfLayers) {
   const Network network = mlp_network(vectors, classes, {});
   const auto layers = objective_of(network);
@@ -212,7 +212,7 @@ TEST_F(ScriptModules, SayWhyTheyHaveNoDerivatives) {
   EXPECT_THAT(load().why_no_derivative(), HasSubstr("its forward fails on inputs of shape [4, 3]: "));
 }
 
-// The mean of a batch changes with the samples in it.
+// A module that subtracts a batch's mean mixes the samples of the batch.
 TEST_F(ScriptModules, AreFusedOnlyWhereSamplesDoNotMix) {
   save_linear("");
   EXPECT_TRUE(load().fuses());
@@ -223,7 +223,7 @@ TEST_F(ScriptModules, AreFusedOnlyWhereSamplesDoNotMix) {
   EXPECT_TRUE(load().fuses());
 }
 
-// A last layer that starts at zero gives the same output for all inputs.
+// A last layer of zeros hides whether samples mix, because its output is the same for all inputs.
 TEST_F(ScriptModules, SamplesThatMixBeforeALayerOfZerosAreNotFused) {
   const ScriptTensor zeros{.name = "weight", .shape = {4, 3}, .values = std::vector<float>(12)};
   save_script(file(), {zeros},
@@ -233,14 +233,14 @@ TEST_F(ScriptModules, SamplesThatMixBeforeALayerOfZerosAreNotFused) {
   EXPECT_TRUE(load().fuses());
 }
 
-// Otherwise the number of samples evaluated together would change the accuracy.
+// If samples mixed in evaluation, the accuracy would depend on the number of samples evaluated together.
 TEST_F(ScriptModules, SamplesThatMixInEvaluationAreAFault) {
   const auto mixes = HasSubstr("in evaluation its outputs for a sample depend on the other samples of the batch");
   save_linear("y = y - torch.mean(y, [0], True)");
   EXPECT_THAT(fault(), mixes);
   save_linear("if not self.training:\n    y = y - torch.mean(y, [0], True)");
   EXPECT_THAT(fault(), mixes);
-  // Batch normalisation without running statistics, before a layer that starts at zero.
+  // Batch normalisation without running statistics, before a layer of zeros.
   const ScriptTensor zeros{.name = "weight", .shape = {4, 2}, .values = std::vector<float>(8)};
   const SampleShape images{.channels = 2, .height = 5, .width = 5};
   for (const auto& [statistics, is_right] : {std::pair{"True", false}, {"self.training", true}}) {
@@ -263,7 +263,7 @@ TEST_F(ScriptModules, RandomNumbersInEvaluationAreAFault) {
   EXPECT_THAT(fault(), HasSubstr("its forward draws random numbers in evaluation; it may do so only in training"));
 }
 
-// The reader always tries modules with a few samples. These modules fail only with the run's own batches.
+// The reader tries every module with a few samples. These modules only fail with batches of the run's size.
 TEST_F(ScriptModules, OnesThatFailAtTheRunsOwnBatchesAreAFault) {
   const auto found = [&](std::int64_t trained, std::int64_t evaluated) {
     const ScriptOptions options{.trial = {.trained = trained, .evaluated = evaluated}};
@@ -286,7 +286,7 @@ TEST_F(ScriptModules, NumbersThatAreNotFiniteAreAFault) {
   EXPECT_THAT(fault(), HasSubstr("its forward returns numbers that are not finite for random inputs of shape [4, 3]"));
 }
 
-// Counts calls: integers beside floats. Each micro-batch continues from the count of its model.
+// `seen` counts calls as an integer, beside floats. Each micro-batch starts from the model's count.
 TEST_F(ScriptModules, IntegerBuffersAreKept) {
   save_linear("if self.training:\n    self.seen.add_(1)\n    self.kept = self.kept * 0.5",
               {{.name = "seen", .values = {41}, .kind = Kind::buffer, .type = Type::integers},
@@ -306,7 +306,7 @@ TEST_F(ScriptModules, WhatIsNotUsedHasAGradientOfZero) {
   const auto objective = objective_of(load(vectors, {.fused = false}));
   const auto sum = gradient_of(*objective, micro_batches);
   ASSERT_EQ(sum.size(), 12u + 4 + 4 + 2);
-  // The two summands have the same gradient, that of the logits, also if it is summed over micro-batches.
+  // Both summands a and b have the gradient of the logits, also summed over micro-batches.
   std::vector<float> expected(4);
   for (const MicroBatch& one : micro_batches) {
     const auto part = gradient_of(*objective, std::span(&one, 1));
@@ -320,7 +320,7 @@ TEST_F(ScriptModules, WhatIsNotUsedHasAGradientOfZero) {
   EXPECT_EQ(sum[21], 0);
 }
 
-// Dropout does not depend on other threads, or on earlier computations.
+// Dropout does not depend on other threads, nor on earlier computations.
 TEST_F(ScriptModules, DropoutIsAFunctionOfTheMicroBatch) {
   save_linear("y = torch.dropout(y, 0.5, self.training)");
   const auto objective = objective_of(load());
@@ -339,7 +339,7 @@ TEST_F(ScriptModules, DropoutIsAFunctionOfTheMicroBatch) {
   for (auto& thread : threads) thread.join();
 }
 
-// Threads have their own submodules, not only modules: none sees another's parameters or mode.
+// Threads have their own modules and submodules, so no thread sees another's parameters or mode.
 TEST_F(ScriptModules, ThreadsWithOtherModelsDoNotDisturbEachOther) {
   save_nested_script(file());
   const auto objective = objective_of(load());
@@ -368,7 +368,7 @@ TEST_F(ScriptModules, ThreadsWithOtherModelsDoNotDisturbEachOther) {
   for (auto& thread : threads) thread.join();
 }
 
-// Half of the features are dropped, and the rest doubled: the mean does not change.
+// A quarter of the features are dropped and the others multiplied by 4/3, so that the mean does not change.
 TEST_F(ScriptModules, DropoutDropsItsShare) {
   save_script(file(),
               {{.name = "weight", .shape = {4, 3}, .values = std::vector<float>(12)},
@@ -377,7 +377,7 @@ TEST_F(ScriptModules, DropoutDropsItsShare) {
               "self.training)");
   const auto objective = objective_of(load());
   const auto theta = objective->initial_parameters(1);
-  // The loss of equal logits is log 4; masks with another share would change its mean.
+  // Equal logits have the loss log 4. Masks that drop another share would give another mean loss.
   double loss = 0;
   int batches = 0;
   for (int worker = 0; worker < 2; ++worker)
@@ -386,7 +386,7 @@ TEST_F(ScriptModules, DropoutDropsItsShare) {
         const MicroBatch one{.worker = Rank{worker}, .step = step, .index = index};
         loss += objective->gradient(theta.data(), nullptr, std::span(&one, 1)).loss_sum;
       }
-  // E[log sum exp] - E[logit]: masks of four values, each 4/3 with probability 3/4.
+  // E[log sum exp] - E[logit] over masks of four values, which are each 4/3 with probability 3/4 and otherwise 0.
   double expected = 0;
   const double weights[] = {1 / 256.0, 12 / 256.0, 54 / 256.0, 108 / 256.0, 81 / 256.0};
   for (int kept = 0; kept <= 4; ++kept)
@@ -430,7 +430,7 @@ TEST_F(ScriptModules, AForwardThatSuitsNotTheDataIsAFault) {
   EXPECT_THAT(fault(), HasSubstr("returns elements of type Double"));
 }
 
-// The change is detected when the file is read or, at the latest, when it happens.
+// The reader detects a tensor that changes. If it changes only later, the run detects it.
 TEST_F(ScriptModules, ATensorThatChangesUnseenFailsTheRun) {
   save_linear("if x.size(0) == 5:\n    self.late.add_(1)", {{.name = "late", .shape = {4}, .kind = Kind::buffer}});
   const auto objective = objective_of(load());
@@ -438,7 +438,7 @@ TEST_F(ScriptModules, ATensorThatChangesUnseenFailsTheRun) {
   EXPECT_THROW(objective->gradient(theta.data(), nullptr, std::span(micro_batches.data(), 1)), ScriptFault);
 }
 
-// The same layers on copies of their inputs, and in place.
+// The same layers: on copies of the inputs, and in place.
 TEST_F(ScriptModules, MayChangeTheirInputsInPlace) {
   const std::vector<ScriptTensor> tensors = {
       {.name = "weight", .shape = {4, 3}},
@@ -467,7 +467,7 @@ TEST_F(ScriptModules, MayChangeTheirInputsInPlace) {
   }
 }
 
-// A trace contains its mode as a constant.
+// A trace of a module contains the mode in which it was traced as a constant.
 TEST_F(ScriptModules, WhatATraceHasFixedIsSaid) {
   const auto note = [&](const std::string& lines) {
     save_linear(lines, {{.name = "mean", .shape = {4}, .kind = Kind::buffer},
@@ -491,8 +491,8 @@ TEST_F(ScriptModules, WhatATraceHasFixedIsSaid) {
                                  "saved it in train() mode; torch.jit.script keeps both modes"));
 }
 
-// A user's modules that take tokens: their inputs for texts of different lengths, and the use of their outputs. The
-// references process one text at a time, so they have no padding.
+// Modules of a user that take tokens: their inputs for texts of different lengths, and what their outputs are used for.
+// References process one text at a time, so they need no padding.
 namespace script_texts_tests {
 
 using testing::HasSubstr;
@@ -504,7 +504,7 @@ const std::vector<MicroBatch> micro_batches = {{.worker = Rank{0}, .step = 0, .i
                                                {.worker = Rank{1}, .step = 8, .index = 0}};
 const std::shared_ptr<const Dataset> texts = random_texts(vocabulary, classes, 3, longest, 200, 50);
 
-// The mean over tokens of each token's row, with a bias: what the network `linear` computes on texts.
+// The mean of its tokens' rows, plus a bias, is what the network `linear` computes for a text.
 const std::vector<ScriptTensor> bag = {{.name = "weight", .shape = {vocabulary, classes}},
                                        {.name = "offset", .shape = {classes}}};
 struct Bag {
@@ -530,7 +530,7 @@ const std::vector<Bag> bags = {
     {"knows none", "x", "return torch.embedding(self.weight, x).mean(1) + self.offset", false},
 };
 
-// Rows of tokens, mixed among the places before a decoder in the way of `mixed`.
+// Decoders, which mix the rows of a text's tokens: `around` from all places, `before` from this and earlier places.
 const std::vector<ScriptTensor> decoder = {{.name = "words", .shape = {vocabulary, 3}},
                                            {.name = "output", .shape = {vocabulary, 3}}};
 const char* const around =
@@ -586,7 +586,7 @@ TEST_F(ScriptsOfTexts, ComputeWhatABagOfWordsDoesHoweverPaddingIsToldToThem) {
   }
 }
 
-// The other texts of the micro-batch have no effect.
+// A micro-batch's gradient does not depend on what it is fused with.
 TEST_F(ScriptsOfTexts, TheSumOverMicroBatchesIsThatOfEach) {
   for (const Bag& one : bags) {
     SCOPED_TRACE(one.name);
@@ -601,7 +601,7 @@ TEST_F(ScriptsOfTexts, TheSumOverMicroBatchesIsThatOfEach) {
   }
 }
 
-// A text and its questions, by the rules of dataset.hpp, or about each next token.
+// A text and the questions about it: by the rules of dataset.hpp, or about the next token at each place.
 struct Asked {
   std::vector<std::int64_t> tokens, places, answers;
 };
@@ -630,7 +630,7 @@ struct Reference {
   std::vector<double> gradient;
 };
 
-// In double precision, text by text; the loss of a micro-batch is the mean over all questions of its texts.
+// Computes in double precision, text by text. A micro-batch's loss is the mean over all questions about its texts.
 Reference reference(Kind kind, const std::vector<float>& theta) {
   const auto parameter = [&](std::int64_t at) {
     return torch::tensor(in_doubles(theta), torch::kDouble)
@@ -648,7 +648,7 @@ Reference reference(Kind kind, const std::vector<float>& theta) {
     for (const std::uint32_t sample : samples) {
       const Asked asked = ask_of(kind, sample, one.step.value() / sampler.steps_per_epoch());
       const torch::Tensor tokens = torch::tensor(asked.tokens), all = words.index_select(0, tokens);
-      const torch::Tensor e = all * tokens.ne(0).unsqueeze(1);  // padding may take a hidden token's place
+      const torch::Tensor e = all * tokens.ne(0).unsqueeze(1);  // a hidden token may be shown as padding
       const torch::Tensor mixed = kind == Kind::causal_lm ? all.cumsum(0) : torch::tanh(e + e.sum(0, true));
       const torch::Tensor logits = torch::matmul(mixed, output.t()).index_select(0, torch::tensor(asked.places));
       sum = sum + torch::nn::functional::cross_entropy(
@@ -676,7 +676,7 @@ TEST_F(ScriptsOfTexts, FindHiddenAndNextTokens) {
   }
 }
 
-// All tokens of the training texts except the first ones have a question.
+// An evaluation asks for all tokens of the test texts except the first tokens.
 TEST_F(ScriptsOfTexts, AnEvaluationIsOverAllThatIsAskedFor) {
   const auto script = saved(decoder, before, {.task = {.kind = Kind::causal_lm}});
   std::int64_t targets = 0;
@@ -718,7 +718,7 @@ TEST_F(ScriptsOfTexts, DropoutIsAFunctionOfTheMicroBatch) {
   expect_near(flatten(script->gradient(theta.data(), nullptr, micro_batches)), sum, 1e-6);
 }
 
-// Detected before training, even if few sequences are that short.
+// The fault is found before training, even if few sequences are that short.
 TEST_F(ScriptsOfTexts, AModuleThatFailsOnTheShortestSequenceIsAFault) {
   const std::string needs_four =
       "assert x.size(1) > 3, 'too short'\nreturn torch.embedding(self.weight, x).mean(1) + self.offset";
@@ -743,7 +743,7 @@ TEST_F(ScriptsOfTexts, AModuleThatFailsOnTheShortestSequenceIsAFault) {
   EXPECT_THAT(fault(texts->size(), {.task = {.longest = 2}}), HasSubstr("too short"));
 }
 
-// A decoder of whole rows knows their length, but not the tokens to come.
+// A module may need whole rows of one length, although a causal model does not see the tokens to come.
 TEST_F(ScriptsOfTexts, ACausalModuleMayNeedSequencesOfOneLength) {
   const std::string of_eleven = "assert x.size(1) == 11, 'another length'\n";
   DatasetSize size = texts->size();
@@ -776,7 +776,7 @@ TEST_F(ScriptsOfTexts, WhatCannotBeTrainedIsAFault) {
               HasSubstr("its buffer seen changes in training; a module for tokens must not have such buffers"));
 }
 
-// Both the tokens and their lengths.
+// Changes both the tokens and their lengths in place.
 TEST_F(ScriptsOfTexts, MayChangeTheirInputsInPlace) {
   const std::string rest =
       "e = torch.embedding(self.weight, x)\n"
@@ -798,11 +798,11 @@ TEST_F(ScriptsOfTexts, MayChangeTheirInputsInPlace) {
 
 }  // namespace script_texts_tests
 
-// The mean-squared error of a user's module, in closed form: outputs W x, and samples with two numbers each.
+// The mean-squared error of a user's module in closed form. Outputs are W x; samples have two numbers as targets.
 
 constexpr std::int64_t features = 3, targets = 2, samples_of_each = 40;
 
-// Normal vectors, and independent normal targets.
+// Inputs and targets are normal and independent of each other.
 class Numbers : public Dataset {
  public:
   const DatasetSize& size() const override { return size_; }
@@ -834,7 +834,7 @@ struct ClosedForm {
   std::vector<double> gradient = std::vector<double>(targets * features);
 };
 
-// For these samples, (n,): sum_k (w_k x - y_k)^2 / 2, and 2 (w_k x - y_k) x / 2.
+// Over these samples: the sum of (w_k x - y_k)^2 / 2 over targets k, and its gradients (w_k x - y_k) x.
 ClosedForm closed_form(const std::vector<float>& w, Split split, const std::vector<std::uint32_t>& samples) {
   ClosedForm sum;
   for (const std::uint32_t sample : samples) {
@@ -897,7 +897,7 @@ TEST_F(SquaredError, OfAnEvaluationIsSummedOverTheSamples) {
   EXPECT_EQ(found.correct, 0);
   EXPECT_EQ(found.samples, 35);
 
-  // The output of an ensemble of linear functions is their mean.
+  // An ensemble's output is the mean of its members' outputs, so for linear functions it is that of the mean W.
   std::vector<float> other = w, mean = w;
   for (std::size_t i = 0; i < w.size(); ++i) other[i] += 0.5f * static_cast<float>(i), mean[i] = (w[i] + other[i]) / 2;
   const float* const members[] = {w.data(), other.data()};
@@ -906,7 +906,7 @@ TEST_F(SquaredError, OfAnEvaluationIsSummedOverTheSamples) {
   EXPECT_NEAR(objective->evaluate_ensemble(members, none, Split::test, 3, 38).loss, of_mean, 1e-5 * of_mean);
 }
 
-// 2 / targets sum over samples of x x^T, target by target.
+// For each target, the sum of the samples' Hessians is 2 / targets times the sum of x x^T.
 TEST_F(SquaredError, HasTheDerivativesOfALinearRegression) {
   save_linear();
   const auto objective = this->objective();

@@ -1,6 +1,6 @@
-// What a server reports: rows of steps.csv, counted in steps of the experiment file, and the progress that is sent with
-// its models. All times are computed by hand: two workers take 2 s for a step's two micro-batches, and messages 0.5 s.
-// So both gradients arrive every 3 s, that of worker 0 first.
+// Reports of a server: rows of steps.csv, counted in steps of the experiment file, and the progress that it sends with
+// its models. All times are computed by hand: two workers take 2 s for a step's two micro-batches, and a message takes
+// 0.5 s. So both gradients arrive every 3 s, worker 0's first.
 #include "workers/server.hpp"
 
 #include <fmt/format.h>
@@ -32,15 +32,15 @@ class ServedScript : public Algorithm {
   Servers servers_;
 };
 
-using PartialOutcome = std::vector<std::pair<std::int64_t, std::int64_t>>;  // micro-batches kept, step of the model
+using PartialOutcome = std::vector<std::pair<std::int64_t, std::int64_t>>;  // micro-batches in a model, its step
 
 struct Served {
   SimulatedRun::Outcome outcome;
   std::vector<PartialOutcome> told;  // by worker
 };
 
-// The server takes eight gradients, steps along each of them alone, and discards the third and the sixth. It states how
-// many of them make one of its steps; a step of the experiment file has two.
+// The server takes eight gradients. It discards the third and the sixth, and steps along each of the others alone. It
+// declares how many gradients make one of its steps; two workers' gradients make a step of the experiment file.
 Served serve_eight(int gradients_per_step) {
   const SimulatedRun setup{.workers = 2, .micro_batches = 2, .budget = {.steps = 100}};
   Served served{.outcome = {}, .told = std::vector<PartialOutcome>(2)};
@@ -83,8 +83,8 @@ void expect_row(const StepRow& row, int step, int period, double end_s, double d
   EXPECT_EQ(row.bytes, Bytes{bytes});
 }
 
-// Models and gradients have 16 bytes. A row's bytes are those moved before its step: at 3 s two models and both
-// gradients, with a model in between.
+// Models and gradients have 16 bytes. A row counts the bytes sent before its step. The step at 3 s needs two gradients.
+// Before it, two models, both gradients and worker 0's next model are sent.
 TEST(Server, RowsAreStepsOfTheExperimentFile) {
   const auto rows = serve_eight(1).outcome.rounds;
   ASSERT_EQ(rows.size(), 3u);
@@ -120,7 +120,7 @@ TEST(Server, ItsModelsSayHowMuchOfTheTrainingIsInThem) {
 TEST(Server, PublicationsAreInStepsOfTheExperimentFileAndCountWhatWasMovedBefore) {
   const auto publications = serve_eight(1).outcome.publications;
   ASSERT_EQ(publications.size(), 6u);
-  constexpr int bytes[] = {3, 5, 9, 11, 15, 17};  // in messages
+  constexpr int bytes[] = {3, 5, 9, 11, 15, 17};  // messages sent before each publication
   constexpr double at_s[] = {3, 3, 6, 9, 12, 12};
   for (int i = 0; i < 6; ++i) {
     const Publication& publication = publications[static_cast<std::size_t>(i)];
@@ -131,8 +131,8 @@ TEST(Server, PublicationsAreInStepsOfTheExperimentFileAndCountWhatWasMovedBefore
   }
 }
 
-// Two workers with steps of two micro-batches, 2 s and messages of 0.5 s, send differences of three steps' work. Four
-// of them are six steps of the file, of which the budget has five. Staleness counts the server's own steps.
+// Each worker sends differences of models that contain the work of three steps. A step to such a model counts as 1.5
+// steps of the file. Four of them are six steps, but the budget has only five. Staleness counts the server's own steps.
 TEST(Server, AStepToAModelCountsByTheWorkInIt) {
   const SimulatedRun setup{.workers = 2, .micro_batches = 2, .budget = {.steps = 5}};
   std::vector<Step> steps, stale;
@@ -168,11 +168,11 @@ TEST(Server, AStepToAModelCountsByTheWorkInIt) {
   expect_row(outcome.rounds[3], 5, 1, 6, 0, 6, 0, 2 * 16);
 }
 
-// A worker that has a version does not get it again, in whatever way it was sent. A late worker gets the newest at
-// once.
+// A worker does not get a version twice, whichever call sends it. A worker whose gradient is late gets the newest
+// version at once.
 TEST(Server, AModelGoesToThoseWhoWaitForItAndToNobodyTwice) {
   const SimulatedRun setup{.workers = 3, .budget = {.steps = 100}};
-  std::vector<std::vector<std::string>> seen(3);  // by worker: versions
+  std::vector<std::vector<std::string>> seen(3);  // by worker: versions and their times of arrival
   const auto work = [&](Worker& worker) {
     while (const auto message = worker.receive()) {
       seen[static_cast<std::size_t>(worker.rank().value)].push_back(
@@ -192,16 +192,16 @@ TEST(Server, AModelGoesToThoseWhoWaitForItAndToNobodyTwice) {
     };
     server.send_model(Rank{1});
     server.send_model(Receivers::waiting);
-    server.send_model(Receivers::waiting);  // all workers have it
-    take(1), take(0), take(2);              // at 2 s, when it was sent to them
-    server.send_model(Receivers::waiting);  // all wait for the next one
+    server.send_model(Receivers::waiting);  // all workers already have version 0
+    take(1), take(0), take(2);              // all at 2 s, as version 0 reached all together
+    server.send_model(Receivers::waiting);  // all have version 0 and wait for version 1
     server.descend({});
     server.send_model(Receivers::waiting);
-    take(1);                                // at 3 s, its second of version 0: it has been sent version 1, and
-    server.send_model(Receivers::waiting);  // waits for the next
+    take(1);                                // at 3 s, worker 1's second gradient of version 0; it has been
+    server.send_model(Receivers::waiting);  // sent version 1, and waits for version 2
     server.descend({});
     server.send_model(Receivers::waiting);
-    take(0), take(1), take(2);  // at 4 s, all of version 1, which two of them are late with
+    take(0), take(1), take(2);  // at 4 s, all of version 1, which is late for 0 and 2
     server.send_model(Receivers::waiting);
     server.send_model(Receivers::waiting);
     EXPECT_EQ(server.now(), Time{from_seconds(4)});
@@ -216,7 +216,7 @@ TEST(Server, AModelGoesToThoseWhoWaitForItAndToNobodyTwice) {
 TEST(Server, EachWorkerThatLeavesIsToldOfOnceAlsoWhereSeveralLeaveTogether) {
   const SimulatedRun setup{.workers = 5, .budget = {.steps = 100}};
   std::vector<std::string> told;
-  const auto work = [&](Worker& worker) {  // workers 1 and 3 after 1 s, then 0 and 4, then 2
+  const auto work = [&](Worker& worker) {  // 1 and 3 leave after 1 s, 0 and 4 after 2 s, 2 after 3 s
     for (int i = 0; i < (worker.rank().value % 2 == 1 ? 1 : worker.rank() == Rank{2} ? 3 : 2); ++i)
       worker.compute_gradient();
   };
@@ -224,14 +224,14 @@ TEST(Server, EachWorkerThatLeavesIsToldOfOnceAlsoWhereSeveralLeaveTogether) {
     const auto on_leave = [&](Rank worker) {
       told.push_back(fmt::format("{} at {} s", worker.value, to_seconds(server.now())));
     };
-    for (int i = 0; i < 2; ++i) EXPECT_FALSE(server.receive());  // two have left before it asks
+    for (int i = 0; i < 2; ++i) EXPECT_FALSE(server.receive());  // two workers have left before the loop below
     EXPECT_FALSE(server.receive_until_all_left(on_leave));
   };
   setup.run(ServedScript(work, serve));
   EXPECT_EQ(told, (std::vector<std::string>{"1 at 1 s", "3 at 1 s", "0 at 2 s", "4 at 2 s", "2 at 3 s"}));
 }
 
-// The global server ends at once. Otherwise the workers would keep the region's server busy for as long as it answers.
+// The global server ends at once. If the region's server went on, the workers would keep it busy with messages.
 TEST(Server, OfARegionServesNobodyOnceItHasHeardThatTheGlobalServerHasEnded) {
   const auto work = [](Worker& worker) {
     for (int i = 0; i < 20; ++i) {
@@ -242,7 +242,7 @@ TEST(Server, OfARegionServesNobodyOnceItHasHeardThatTheGlobalServerHasEnded) {
   };
   const auto serve = [](Server& server) {
     if (server.rank() == server.server()) return;
-    while (!server.has_left(server.server())) EXPECT_FALSE(server.receive());  // reported once
+    while (!server.has_left(server.server())) EXPECT_FALSE(server.receive());  // its end is reported once
     while (const auto message = server.receive_until_all_left()) server.send_model(message->from);
   };
   const SimulatedRun setup{.workers = 2, .budget = {.steps = 100}};

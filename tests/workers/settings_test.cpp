@@ -25,7 +25,7 @@ struct Shape {
 };
 constexpr std::array shapes = {Shape{"constant", ""}, Shape{"linear", ""}, Shape{"cosine", ""}};
 
-// A document whose places begin with "f.toml".
+// A document whose faults are at places in "f.toml".
 struct Read {
   explicit Read(std::string_view text) : document(parse_toml(text, "f.toml")), root(document.root()) {}
   std::string report() { return document.check().report(); }
@@ -199,7 +199,7 @@ TEST(Settings, OverridesReplaceAndAddValuesAndAreReportedAsTheCommandLine) {
             "command line: nonsense; an override must be key=value");
 }
 
-// If the override were read as a text, the fault would be misleading: "must be a table".
+// If such an override were read as text, the fault would only say "must be a table".
 TEST(Settings, AnOverrideThatBeginsLikeATableAListOrATextInQuotesMustBeToml) {
   const auto found = [](const std::string& override) {
     TomlNode root;
@@ -269,7 +269,7 @@ TEST(NearestName, CountsInsertionsDeletionsSubstitutionsAndSwaps) {
   EXPECT_EQ(edit_distance("warm-up", "Warm_up"), 0u);
 }
 
-// A suggestion after forty names would be overlooked.
+// After a list of forty names, a suggestion would be overlooked.
 TEST(NearestName, StandsBeforeALongListAndAfterAShortOne) {
   const std::vector<std::string> few = {"cosine", "linear"};
   EXPECT_EQ(must_be_one_of("cosin", few), "must be one of cosine, linear; did you mean \"cosine\"?");
@@ -282,7 +282,7 @@ TEST(NearestName, StandsBeforeALongListAndAfterAShortOne) {
   EXPECT_EQ(must_be_one_of("x", many).find("algorithm10"), std::string("must be one of ").size()) << "none is near";
 }
 
-// If the typed text is a part of several names, none is suggested, but these names come first in the list.
+// If a typed text is part of several names, no name is suggested, but these names come first in the list.
 TEST(NearestName, NamesThatThePieceIsOfStandFirst) {
   std::vector<std::string> many;
   for (int i = 10; i < 50; ++i) many.push_back("algorithm" + std::to_string(i));
@@ -298,7 +298,7 @@ TEST(NearestName, IsSilentWhenNothingIsNear) {
   EXPECT_EQ(suggestion("treshold", names), "; did you mean \"threshold_s\"?");
   EXPECT_EQ(suggestion("bandwidth", names), "");
   EXPECT_EQ(suggestion("x", names), "");
-  // A piece of only one name.
+  // The text is part of only one name.
   const std::vector<std::string> keys = {"micro_batch_size", "micro_batches", "target_accuracy", "directory"};
   EXPECT_EQ(suggestion("batch_size", keys), "; did you mean \"micro_batch_size\"?");
   EXPECT_EQ(suggestion("target_acc", keys), "; did you mean \"target_accuracy\"?");
@@ -388,7 +388,7 @@ TEST(KeyPath, AnOverridesValueIsTomlOrElseAString) {
   EXPECT_EQ(parse_override("m.\"a=b\".c=1").key, "m.\"a=b\".c");
 }
 
-// Readers that describe their keys on an empty document.
+// Descriptions of keys, which readers give when they read an empty document.
 
 using testing::ElementsAre;
 
@@ -407,7 +407,7 @@ std::vector<std::string> paths(const std::vector<KeyDescription>& keys) {
   return result;
 }
 
-// A key that is only read for some words of another key is described only with these words.
+// A key that is only read for some values of another key is described with these values only.
 TEST(KeyDescription, IsWhereItsQuestionIsAsked) {
   const auto keys = describe([](Settings& root) {
     const Late late = root.choice({"late", "What becomes of it."}, {{"finish", Late::finish}, {"cancel", Late::cancel}},

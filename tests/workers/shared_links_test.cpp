@@ -1,5 +1,5 @@
-// A shared link transfers messages in the order of sending, even if fibers run in another order. Messages do not
-// overtake each other on a connection.
+// Shared links transfer messages in the order of sending, even if fibers run in another order. On a connection,
+// messages do not overtake each other.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,13 +21,13 @@ namespace {
 
 constexpr double latency_s = 0.25;
 constexpr Bytes payload{1000};
-constexpr double transfer_s = 1;  // time of the payload on a link
+constexpr double transfer_s = 1;  // time of the payload on a link: 1000 bytes at 1000 bytes/s
 constexpr Link link{latency_s, 1000};
 
 Place here() { return {"a call of the test", SourceLine::current()}; }
 Message model() { return {.kind = Message::Kind::model}; }
 
-// Plain programs on a simulated cluster without a model, whose parameters are `payload` bytes.
+// Programs on a simulated cluster without a model. A model's parameters have `payload` bytes.
 struct Programs {
   int workers = 5;
   int servers = 1;
@@ -50,7 +50,7 @@ struct Programs {
   }
 };
 
-// The next message; skips notices of workers that leave.
+// The next message. Notices of workers that leave are skipped.
 ReceivedMessage next_message(Cluster& cluster, Rank self) {
   while (true)
     if (auto message = cluster.receive(self, {}, never, here())) return message;
@@ -58,7 +58,7 @@ ReceivedMessage next_message(Cluster& cluster, Rank self) {
 
 double now_s(const Cluster& cluster, Rank self) { return to_seconds(cluster.now(self)); }
 
-// On all kinds of networks the server has a single link.
+// On networks of all kinds the server has one link.
 TEST(SharedLinks, AllWhoSendAtOnceArriveOneTransferAfterTheOther) {
   const int n = 5;
   const double all_there_s = latency_s + n * transfer_s;
@@ -79,8 +79,8 @@ TEST(SharedLinks, AllWhoSendAtOnceArriveOneTransferAfterTheOther) {
           for (int k = 1; k <= n; ++k) {
             const auto message = cluster.receive(self, {}, never, here());
             ASSERT_TRUE(message);
-            // Messages of two members of a group follow each other over its uplink, with those of other groups in
-            // between.
+            // In groups, messages of a group's two members follow each other over its uplink, and those of other groups
+            // come in between.
             if (network != networks.back()) {
               EXPECT_EQ(message->from, Rank{k - 1});
             }
@@ -91,8 +91,8 @@ TEST(SharedLinks, AllWhoSendAtOnceArriveOneTransferAfterTheOther) {
   }
 }
 
-// If messages take time, a worker that has sent its gradient communicates until it has arrived, waits until all have
-// arrived, and communicates until it has the model.
+// If messages take time, a worker communicates until its gradient has arrived, waits until all gradients have arrived,
+// and communicates until it has the model.
 TEST(SharedLinks, AQueueInFrontOfThemIsCommunication) {
   const int n = 5;
   const auto programs = [&](std::shared_ptr<const NetworkModel> network) {
@@ -100,7 +100,7 @@ TEST(SharedLinks, AQueueInFrontOfThemIsCommunication) {
         [&](Cluster& cluster, Rank self) {
           cluster.send(self, cluster.server(), model(), here());
           ASSERT_TRUE(cluster.receive(self, {}, never, here()));
-          // The worker waits for a message that does not arrive. For part of this time its own message is being sent.
+          // The worker waits for a message that never comes. For part of this time its own message is still on the way.
           cluster.send(self, cluster.server(), model(), here());
           const double until_s = now_s(cluster, self) + 20;
           ASSERT_FALSE(cluster.receive(self, {}, start_time + from_seconds(until_s), here()));
@@ -120,18 +120,18 @@ TEST(SharedLinks, AQueueInFrontOfThemIsCommunication) {
     const auto seconds_of = [&](const RunTotals& totals, Activity activity) {
       return to_seconds(start_time + totals.accounts[at][activity]);
     };
-    // Its gradient, the model, and the message that reaches a link which the others' messages have left by then.
+    // A worker's gradient, the model, and its second message, which meets a link that is free of others' messages.
     const double messages_s = 3 * latency_s + (w + 1) * transfer_s + (w + 1) * transfer_s + transfer_s;
     EXPECT_NEAR(seconds_of(shared, Activity::communicate), messages_s, 1e-8);
     EXPECT_NEAR(seconds_of(alone, Activity::communicate), 3 * (latency_s + transfer_s), 1e-8);
     EXPECT_NEAR(seconds_of(fixed, Activity::communicate), 3 * latency_s, 1e-8);
-    // Until the last worker's message has arrived.
+    // The worker waits until the last worker's gradient has arrived.
     EXPECT_GE(seconds_of(shared, Activity::wait), (n - 1 - w) * transfer_s - 1e-8);
     EXPECT_EQ(seconds_of(shared, Activity::compute), 0);
   }
 }
 
-// A model that is sent only for the result keeps its place after earlier messages, and takes no transfer.
+// A model that is sent only for the result takes no transfer, but does not overtake earlier messages.
 TEST(SharedLinks, CarryModelsForTheResultAloneWithoutATransfer) {
   const int n = 4;
   const Programs setup{.workers = n, .servers = 0, .network = make_ring_network(latency_s, 1000)};
@@ -144,7 +144,7 @@ TEST(SharedLinks, CarryModelsForTheResultAloneWithoutATransfer) {
     std::vector<int> from;
     while (const auto message = cluster.receive(self, {}, never, here())) {
       from.push_back(message->from.value);
-      // Messages that come while the first one is on the link wait for it.
+      // Messages that arrive while the first one is on the link wait for it.
       EXPECT_DOUBLE_EQ(now_s(cluster, self), latency_s + transfer_s);
     }
     EXPECT_EQ(from.size(), 4u);
@@ -153,7 +153,7 @@ TEST(SharedLinks, CarryModelsForTheResultAloneWithoutATransfer) {
   EXPECT_EQ(totals.bytes, Bytes{4 * payload.value()});
 }
 
-// Without contention, a message takes the same time whatever other messages are in progress.
+// Without contention, other messages do not change a message's time.
 TEST(SharedLinks, AreNotSharedWithoutContention) {
   Programs setup;
   setup.network = make_ring_network(latency_s, 1000, {.contention = false});
@@ -170,8 +170,8 @@ TEST(SharedLinks, AreNotSharedWithoutContention) {
       });
 }
 
-// Each worker sends to both neighbours at once: the second message leaves after the first, and arrives after the other
-// neighbour's first one.
+// Each worker sends to both neighbours at once. Its second message leaves after the first, and arrives after the first
+// message of that neighbour's other neighbour.
 TEST(SharedLinks, TwoNeighboursTakeTwoTransfers) {
   const int n = 6;
   const Programs setup{.workers = n, .servers = 0, .network = make_ring_network(latency_s, 1000)};
@@ -184,11 +184,11 @@ TEST(SharedLinks, TwoNeighboursTakeTwoTransfers) {
   });
 }
 
-// One rack sends to another: its uplink carries one transfer after the other, each slower than on a worker's own link.
-// Within the rack only the receiver's link counts.
+// One rack sends to another. The uplink carries one transfer after the other, more slowly than a worker's own link. For
+// messages within the rack the uplink does not matter.
 TEST(SharedLinks, OfRacksCarryAllThatGoesBetweenThem) {
   const int size = 3;
-  const double uplink_s = 2;  // time of the payload
+  const double uplink_s = 2;  // time of the payload on the uplink
   const LinkOptions racks{.group_size = size, .uplink = {0.5, 1000 / uplink_s}};
   const Programs setup{.workers = 2 * size, .servers = 0, .network = make_ring_network(latency_s, 1000, racks)};
   setup.run([&](Cluster& cluster, Rank self) {
@@ -206,7 +206,7 @@ TEST(SharedLinks, OfRacksCarryAllThatGoesBetweenThem) {
   });
 }
 
-// A slow message from one worker does not delay those of others; a collective has the pace of the slowest link.
+// A slow message from one worker does not delay others' messages. A collective is as slow as the slowest link.
 TEST(SharedLinks, OfASlowWorkerAreSlowForItAlone) {
   const int n = 4;
   const LinkOptions options{.own = {{Rank{1}, {latency_s, 100}}}};
@@ -216,7 +216,7 @@ TEST(SharedLinks, OfASlowWorkerAreSlowForItAlone) {
         cluster.send(self, cluster.server(), model(), here());
         ModelStatePtr none;
         cluster.average(self, none, {}, {}, here());
-        // It begins once worker 1's outgoing link is free.
+        // The collective begins at 10 s, when worker 1's outgoing link is free.
         EXPECT_DOUBLE_EQ(now_s(cluster, self), 10 + 6 * latency_s + 1.5 * 10);
       },
       [&](Cluster& cluster, Rank self) {
@@ -226,14 +226,14 @@ TEST(SharedLinks, OfASlowWorkerAreSlowForItAlone) {
           ASSERT_TRUE(message);
           arrived.emplace_back(message->from.value, now_s(cluster, self));
         }
-        // Worker 1's is second in line: the third and the fourth arrive after the time of its transfer here.
+        // Worker 1's message is second at the server's link, and occupies it for 1 s before the next two.
         const std::vector<std::pair<int, double>> expected = {
             {0, latency_s + 1}, {2, latency_s + 3}, {3, latency_s + 4}, {1, latency_s + 10}};
         EXPECT_EQ(arrived, expected);
       });
 }
 
-// A collective occupies its members' links for its transfer, without latencies, and waits for messages on them.
+// A collective occupies its members' links for its transfers, not for latencies, and waits for messages on them.
 TEST(SharedLinks, CollectivesAndMessagesWaitForEachOther) {
   const double transfers_s = 1, latencies_s = 2 * latency_s;  // times of an all-reduce of two workers
   const auto run = [&](double message_at_s, double collective_at_s, double message_s, double collective_s) {
@@ -253,13 +253,13 @@ TEST(SharedLinks, CollectivesAndMessagesWaitForEachOther) {
           cluster.send(self, Rank{0}, model(), here());
         });
   };
-  // The message is on worker 0's incoming link during [10.25, 11.25], so the collective begins at 11.25.
+  // The message is on worker 0's incoming link during [10.25, 11.25]. So the collective begins at 11.25.
   run(10, 11, 11.25, 11.25 + transfers_s + latencies_s);
-  // The collective is on the links during [10, 11], and the message reaches them at 10.75; it arrives at 12.
+  // The collective is on the links during [10, 11]. The message would come at 10.75 and waits until 11.
   run(10.5, 10, 12, 10 + transfers_s + latencies_s);
 }
 
-// A worker sends while its own collective is in progress. The link serves both in the order of time.
+// A worker sends while its own collective is in progress. Its link serves the two in the order of time.
 TEST(SharedLinks, WhatIsSentBesideACollectiveComesToTheLinkInTheOrderOfTime) {
   const auto run = [&](double send_at_s, double arrives_s, double ends_s) {
     const Programs setup{.workers = 2, .network = make_ring_network(latency_s, 1000)};
@@ -278,16 +278,15 @@ TEST(SharedLinks, WhatIsSentBesideACollectiveComesToTheLinkInTheOrderOfTime) {
           next_message(cluster, self);
           EXPECT_DOUBLE_EQ(now_s(cluster, self), arrives_s);
           while (cluster.workers_left(self) > 0)
-            cluster.receive(self, {}, never, here());  // the others may wait for
-                                                       // it
+            cluster.receive(self, {}, never, here());  // others may still wait for it
         });
   };
-  run(3, 4.25, 11.5);      // long before the last arrival at 10
+  run(3, 4.25, 11.5);      // long before the last worker arrives at 10
   run(9.5, 10.75, 12);     // the collective waits until 10.5, when the message leaves the outgoing link
   run(10.5, 12.25, 11.5);  // the message waits until 11 for the collective's transfer
 }
 
-// N gradients of S slices each, in rotated order: every server's link is busy from the first to the last slice.
+// Each of N gradients has S slices, sent in rotated order. So all servers' links are busy from first to last slice.
 TEST(SharedLinks, OfShardsCarrySlicesSideBySide) {
   const int n = 6, shards = 3;
   const double slice_s = transfer_s / shards;
@@ -309,14 +308,13 @@ TEST(SharedLinks, OfShardsCarrySlicesSideBySide) {
       });
 }
 
-// Three servers: messages to different servers wait for each other only on the sender's outgoing link, where the
-// message to server s follows s others. Messages of the servers wait for each other only on the receiver's incoming
-// link.
+// A worker's messages to three servers wait for each other only on its outgoing link: the message to server s follows s
+// others. Messages from servers to a worker wait for each other only on its incoming link.
 TEST(SharedLinks, OfSeveralServersServeSideBySide) {
   Programs setup;
   setup.servers = 3;
   const int n = setup.workers;
-  const double all_there_s = latency_s + n * transfer_s;  // at the first server
+  const double all_there_s = latency_s + n * transfer_s;  // when all messages have arrived at the first server
   setup.run(
       [&](Cluster& cluster, Rank self) {
         for (int s = 0; s < 3; ++s) cluster.send(self, cluster.server(s), model(), here());
@@ -343,12 +341,12 @@ struct Sent {
   auto operator<=>(const Sent&) const = default;
 };
 
-// Fibers run ahead: all sends of a worker are executed before those of the next one. Compared with the recursion end(k)
-// = max(sent(k), end(k - 1)) + transfer, in the order of sending.
+// A worker's fiber makes all its sends before the next fiber runs. Arrivals follow the recursion end(k) = max(sent(k),
+// end(k - 1)) + transfer over messages in the order of sending.
 TEST(SharedLinks, ServeInTheOrderOfSendingWhicheverFiberRunsFirst) {
   constexpr int messages = 30;
   const Programs setup{
-      .delays = {exponential_delay(4)}};  // 5 seconds a message and 5 workers: the link is near its limit
+      .delays = {exponential_delay(4)}};  // each of 5 workers sends every 5 s: the link is near its limit
   std::vector<Sent> sent;
   std::vector<std::tuple<int, int, double>> arrived;
   const RunTotals totals = setup.run(
@@ -382,11 +380,11 @@ TEST(SharedLinks, ServeInTheOrderOfSendingWhicheverFiberRunsFirst) {
     EXPECT_EQ(std::get<0>(arrived[k]), sent[k].from);
     EXPECT_EQ(std::get<1>(arrived[k]), sent[k].number);
     EXPECT_NEAR(std::get<2>(arrived[k]), end_s + latency_s, 1e-8);
-    if (k > 0) {  // the link never exceeds its capacity
+    if (k > 0) {  // at most one message per transfer time
       EXPECT_GE(std::get<2>(arrived[k]) - std::get<2>(arrived[k - 1]), transfer_s - 1e-8);
     }
   }
-  EXPECT_GT(waited_s, 10 * transfer_s);  // messages did wait
+  EXPECT_GT(waited_s, 10 * transfer_s);  // so that messages did wait
 }
 
 TEST(SharedLinks, CarryMessagesBetweenWorkersInAndOut) {
@@ -394,17 +392,17 @@ TEST(SharedLinks, CarryMessagesBetweenWorkersInAndOut) {
   setup.run([&](Cluster& cluster, Rank self) {
     if (self.value < 2) {
       cluster.send(self, Rank{self.value + 2}, model(), here());
-      cluster.send(self, Rank{self.value + 2}, {}, here());  // without values, directly after it
+      cluster.send(self, Rank{self.value + 2}, {}, here());  // no values, sent directly after the model
       return;
     }
-    // On the incoming link during [0.25, 1.25] and [1.25, 2.25]; on the outgoing link after that.
+    // The models are on the server's incoming link during [0.25, 1.25] and [1.25, 2.25], then on its outgoing link.
     const double arrival_s = self.value == 2 ? 2.5 : 3.5;
     const auto first = cluster.receive(self, {}, never, here());
     ASSERT_TRUE(first);
     EXPECT_EQ(first->kind, Message::Kind::model);
     EXPECT_DOUBLE_EQ(now_s(cluster, self), arrival_s);
     ASSERT_TRUE(cluster.receive(self, {}, never, here()));
-    EXPECT_LE(now_s(cluster, self), 3.5);  // its own transfers take no time, but it waits for earlier messages
+    EXPECT_LE(now_s(cluster, self), 3.5);  // it takes no time, but does not overtake earlier ones
   });
 }
 
@@ -413,15 +411,15 @@ TEST(SharedLinks, GroupsAverageOneAfterTheOther) {
   setup.run([&](Cluster& cluster, Rank self) {
     ModelStatePtr none;
     cluster.average(self, none, {.group_size = 2}, {}, here());
-    // On the incoming link during [0, 2] and [2, 4], on the outgoing link during [2.25, 4.25] and [4.25, 6.25].
+    // The groups are on the incoming link during [0, 2] and [2, 4], on the outgoing one in [2.25, 4.25], [4.25, 6.25].
     EXPECT_DOUBLE_EQ(now_s(cluster, self), self.value < 2 ? 4.5 : 6.5);
     cluster.average(self, none, {}, {}, here());
     EXPECT_DOUBLE_EQ(now_s(cluster, self), 6.5 + 2 * (4 * transfer_s + latency_s));
   });
 }
 
-// Costs vary up to many times the mean, but the message that was sent first arrives first. The last message also
-// arrives before the notice that its sender has left.
+// Costs vary up to many times the mean, but what was sent first arrives first. The last message also arrives before the
+// notice that its sender has left.
 TEST(SharedLinks, NothingOvertakesOnAConnectionHoweverCostsVary) {
   constexpr int messages = 300;
   for (const int kind : {0, 1, 2}) {
@@ -448,17 +446,17 @@ TEST(SharedLinks, NothingOvertakesOnAConnectionHoweverCostsVary) {
         out_of_turn += message->step != Step{i};
         together += std::exchange(before, cluster.now(self)) == before;
       }
-      EXPECT_GT(together, messages / 10);  // they would have overtaken, without this rule
+      EXPECT_GT(together, messages / 10);  // without this rule, these would have overtaken others
       EXPECT_FALSE(cluster.receive(self, Rank{0}, never, here()));
     });
     EXPECT_EQ(out_of_turn, 0);
   }
 }
 
-// s: a transfer, c: a gradient, L: latency. With N s > c + 2 L + 2 s the server's outgoing link is always busy. So
-// model j reaches its worker at j s + L, and gradient j the server at (j + 1) s + 2 L + c. Gradients arrive at the rate
-// bandwidth / bytes, for all c. The N - 1 models still under way would arrive after the server's end, which is the end
-// of the run.
+// s is the time of a transfer, c of a gradient, and L the latency. If N s > c + 2 L + 2 s, the server's outgoing link
+// is always busy. So model j reaches its worker at j s + L, and gradient j the server at (j + 1) s + 2 L + c. Gradients
+// arrive at the rate bandwidth / bytes, whatever c is. The last N - 1 models would arrive after the server has ended,
+// so they do not matter.
 TEST(SharedLinks, BoundAsynchronousSgdByTheirBandwidth) {
   constexpr double s = 0.5, L = 0.25, c = 1;
   constexpr int n = 8;
@@ -472,8 +470,8 @@ TEST(SharedLinks, BoundAsynchronousSgdByTheirBandwidth) {
     EXPECT_EQ(outcome.totals.end, outcome.rounds.back().end);
     expect_exact_accounts(outcome);
   }
-  // With N s < c + 2 L + 2 s nobody waits for the link except at the start; a worker's gradients arrive every c + 2 L +
-  // 2 s.
+  // If N s < c + 2 L + 2 s, nobody waits for the link except at the start, and a worker's gradients arrive every c + 2
+  // L + 2 s.
   constexpr double shorter = 0.125;
   setup.workers = 4;
   setup.network = make_parameter_server_network(4, {L, 16 / shorter});
@@ -482,8 +480,8 @@ TEST(SharedLinks, BoundAsynchronousSgdByTheirBandwidth) {
               4 * shorter + shorter + 2 * L + c + 19 * (c + 2 * L + 2 * shorter), 1e-9);
 }
 
-// A run with a limit on time ends with the first event of its servers after it, however many models are queued on
-// outgoing links. So do slices of a model that several servers send only for the result.
+// A run with a limit on time ends with its servers' first event after this limit, however many models are queued on
+// outgoing links. The same holds for slices of a model that servers send only for the result.
 TEST(SharedLinks, DoNotHoldUpTheEndOfARun) {
   constexpr double s = 0.5, L = 0.25, c = 1, seconds = 10.1;
   constexpr int n = 64;
@@ -497,8 +495,8 @@ TEST(SharedLinks, DoNotHoldUpTheEndOfARun) {
   const double next_s = 2 * L + c + std::ceil((seconds - 2 * L - c) / s) * s;
   EXPECT_NEAR(to_seconds(whole.totals.end), next_s, 1e-9);
   expect_exact_accounts(whole);
-  // A quorum of one: all other workers' slices of the new model are queued when the last step is made. The k-th server
-  // gets the slice for the last step k transfers of a slice later than the first one.
+  // With a quorum of one, other workers' slices of the new model are queued when the last step is made. Server k gets
+  // the slice for the last step k - 1 slice transfers later than the first server.
   setup.budget = {.steps = 2};
   for (const int servers : {2, 4}) {
     const auto sliced = setup.run(BackupWorkers(1, {.servers = servers}));
@@ -508,8 +506,8 @@ TEST(SharedLinks, DoNotHoldUpTheEndOfARun) {
   }
 }
 
-// With a server the N-th worker starts N s after the first, and its gradient follows the one before it: a step takes c
-// + 2 L + (N + 1) s. An all-reduce waits for the last worker in both directions: c + 2 L + 2 N s.
+// With a server, worker N starts N s after the step's beginning, and its gradient follows all others: a step takes c +
+// 2 L + (N + 1) s. An all-reduce waits for the last worker in both directions: c + 2 L + 2 N s.
 TEST(SharedLinks, GiveSynchronousStepsAClosedForm) {
   constexpr double s = 0.5, L = 0.25, c = 3;
   constexpr int n = 6, steps = 7;
@@ -521,7 +519,7 @@ TEST(SharedLinks, GiveSynchronousStepsAClosedForm) {
   EXPECT_EQ(served.parameters, reduced.parameters);
   expect_exact_accounts(served);
   expect_exact_accounts(reduced);
-  // The same with jitter: parameters do not depend on the times of messages, and collectives vary in length.
+  // With jitter, parameters still do not depend on the times of messages, and collectives take different times.
   SimulatedRun jittery = setup;
   jittery.network = with_jitter(make_parameter_server_network(n, {L, 16 / s}), 2, 1);
   const auto late = jittery.run(BackupWorkers(n)), longer = jittery.run(SyncSgd());
@@ -530,7 +528,7 @@ TEST(SharedLinks, GiveSynchronousStepsAClosedForm) {
   EXPECT_GT(longer.totals.end, reduced.totals.end);
   EXPECT_NE(longer.rounds[0].duration, longer.rounds[1].duration);
   expect_exact_accounts(late);
-  // Gossip processes messages in their order.
+  // In gossip, messages are used in an order that does not depend on their times.
   const auto pushed = setup.run(StochasticGradientPush());
   EXPECT_EQ(jittery.run(StochasticGradientPush()).parameters, pushed.parameters);
 }

@@ -1,4 +1,4 @@
-// Promises that only the simulated cluster makes: order of events in virtual time, explained deadlocks, exact accounts.
+// Promises of the simulated cluster alone: events in the order of virtual time, explained deadlocks, exact accounts.
 // cluster_contract.hpp tests the promises of both clusters.
 #include "workers/simulated/simulated_cluster.hpp"
 
@@ -29,10 +29,10 @@
 namespace syncopate {
 namespace {
 
-// The number of fibers in tests with more workers than there are stacks with guard pages (1,024).
+// The number of workers in tests with more of them than there are stacks with guard pages (1,024).
 
 #if defined(__SANITIZE_THREAD__)
-// ThreadSanitizer treats a fiber as a thread: at most 8,128 of them, with a megabyte each.
+// ThreadSanitizer treats a fiber as a thread. It allows at most 8,128 threads, and needs a megabyte for each.
 constexpr int many_fibers = 2'000;
 #else
 constexpr int many_fibers = 20'000;
@@ -52,7 +52,7 @@ std::string message_of(const std::function<void()>& action) {
 }
 
 TEST(SimulatedCluster, MessagesArriveInVirtualTimeNotInTheOrderOfExecution) {
-  // Worker 0 runs ahead to 9 s before worker 1 sends at 2 s and worker 2 at 1 s.
+  // Worker 0's fiber runs ahead to 9 s, before worker 1's fiber sends at 2 s and worker 2's at 1 s.
   std::vector<std::string> log;
   const SimulatedRun setup{};
   setup.run(Script([&](Worker& worker) {
@@ -65,7 +65,7 @@ TEST(SimulatedCluster, MessagesArriveInVirtualTimeNotInTheOrderOfExecution) {
     compute(worker, 3 - worker.rank().value);
     worker.send(Rank{0}, {});
     compute(worker, 10);
-    worker.send(Rank{0}, {});  // arrives at 11.5 s or later, so it is not visible at 9 s
+    worker.send(Rank{0}, {});  // arrives at 11.5 s or later, so worker 0 does not see it at 9 s
   }));
   EXPECT_EQ(log, (std::vector<std::string>{"2 at 9.0 s", "1 at 9.0 s"}));
 }
@@ -78,7 +78,7 @@ TEST(SimulatedCluster, AReceiverWaitsUntilTheMessageArrives) {
       EXPECT_EQ(worker.now(), start_time + from_seconds(2.0));
       EXPECT_TRUE(worker.receive({.until = start_time + from_seconds(4.0)}));
       EXPECT_EQ(worker.now(), start_time + from_seconds(3.5));
-      EXPECT_FALSE(worker.receive());  // nobody who could send remains
+      EXPECT_FALSE(worker.receive());  // no worker is left that could send
     } else {
       compute(worker, 3);
       worker.send(Rank{0}, {});
@@ -89,7 +89,7 @@ TEST(SimulatedCluster, AReceiverWaitsUntilTheMessageArrives) {
   EXPECT_EQ(receiver[Activity::communicate], from_seconds(0.5));
 }
 
-// A model of 16 bytes takes 2 s, and a message without values 1 s: the latter arrives with the message sent before it.
+// A model of 16 bytes takes 2 s, a message without values 1 s. Sent after the model, it arrives together with it.
 TEST(SimulatedCluster, AMessageWithoutValuesDoesNotOvertakeAModel) {
   std::vector<std::string> log;
   const std::shared_ptr<const NetworkModel> network = make_ring_network(1, 16);
@@ -106,7 +106,7 @@ TEST(SimulatedCluster, AMessageWithoutValuesDoesNotOvertakeAModel) {
   EXPECT_EQ(log, (std::vector<std::string>{"model at 2.0 s", "empty at 2.0 s"}));
 }
 
-// Worker 2 continues long after worker 1, the only one from which worker 0 wants a message, has left.
+// Worker 0 wants a message from worker 1, which has left. Worker 2 continues long after that.
 TEST(SimulatedCluster, WhoWaitsForOneWorkerLearnsThatItHasLeft) {
   std::vector<std::string> log;
   const SimulatedRun setup{};
@@ -205,7 +205,7 @@ TEST(SimulatedCluster, WorkersEndWhenTheirServerHasEnded) {
         server.send_model(Receivers::waiting);
         server.receive();
       }));
-  EXPECT_EQ(outcome.totals.end, start_time + from_seconds(2.0));  // 0.5 down, 1 s, 0.5 up
+  EXPECT_EQ(outcome.totals.end, start_time + from_seconds(2.0));  // model 0.5 s, computing 1 s, gradient 0.5 s
   for (const Account& account : outcome.totals.accounts) EXPECT_EQ(account.total(), from_seconds(2.0));
 }
 
@@ -231,8 +231,8 @@ TEST(SimulatedCluster, AveragingByDifferentPoliciesIsExplained) {
   EXPECT_EQ(text, "worker 1 averages with a different policy than the others");
 }
 
-// Times of whole steps are drawn ahead, for the next workers or the next steps. In any order of requests, a step takes
-// the time of its own micro-batches.
+// The times of whole steps are drawn ahead: for several workers, or for several steps of one. Whatever is requested in
+// which order, a step takes the time of its own micro-batches.
 TEST(SimulatedCluster, WholeStepsTakeWhatTheirMicroBatchesTake) {
   for (const int micro_batches : {1, 3, 12}) {
     SimulatedRun setup{.workers = 40, .micro_batches = micro_batches, .delays = {exponential_delay(0.5)}};
@@ -249,8 +249,8 @@ TEST(SimulatedCluster, WholeStepsTakeWhatTheirMicroBatchesTake) {
       EXPECT_EQ(worker.now() - start, expected(worker.rank(), step))
           << micro_batches << " micro-batches, worker " << worker.rank().value << ", step " << step.value();
     };
-    // In the order of the workers; each worker for several steps; the same with a server in between; with skipped
-    // steps.
+    // First, all workers take each step together; then each takes several steps alone, and skips some. Below, a server
+    // is in between.
     setup.run(Script([&](Worker& worker) {
       for (int round = 0; round < 20; ++round) {
         check(worker, worker.step(), [&] { worker.descend(worker.compute_step_gradient()); });
@@ -301,7 +301,7 @@ TEST(SimulatedCluster, ThousandsOfWorkersAreCheap) {
   EXPECT_EQ(outcome.totals.end, start_time + from_seconds(4.5));
 }
 
-// The fixed cost of the run, or a network on which messages wait for each other or vary.
+// A fixed cost per message, or one of the networks on which messages wait for each other or vary.
 std::shared_ptr<const NetworkModel> any_network(int workers) {
   const Link link{0.1, 20};  // a model of 16 bytes takes 0.8 s
   switch (*rc::gen::inRange(0, 4)) {
@@ -316,7 +316,7 @@ std::shared_ptr<const NetworkModel> any_network(int workers) {
   }
 }
 
-// For all programs of computations, collectives and messages, the five activities of each worker sum to T.
+// Whatever programs compute, reduce and send, the activities of each worker add up to the run's time T.
 TEST(SimulatedCluster, EveryWorkerSecondIsAccountedFor) {
   EXPECT_TRUE(rc::check("accounts sum to N x T", [] {
     const int workers = *rc::gen::inRange(1, 7);
@@ -351,7 +351,7 @@ TEST(SimulatedCluster, EveryWorkerSecondIsAccountedFor) {
   }));
 }
 
-// Times of collectives that continue while their workers compute, on the simulated cluster, in closed form.
+// StartedCollectives: collectives that continue while their workers compute. Times are closed forms.
 
 constexpr double base_s = 0.01;
 constexpr double network_s = 0.004;
@@ -385,7 +385,7 @@ StartedCollective start_partial(Cluster& cluster, Rank self, int quorum) {
   return cluster.start(self, Collective::partial_all_reduce({}, {.quorum = quorum}, LateGradient::drop), {}, here());
 }
 
-// Worker 0 starts at 40 ms. The result arrives at 44 ms, while worker 1 still computes.
+// Worker 0 starts the sum at 40 ms. The result arrives at 44 ms, while worker 1 is still computing.
 TEST(StartedCollectives, WhoComputesLongerPaysNothing) {
   Simulated simulated;
   const RunTotals totals = simulated.run(2, [](Cluster& cluster, Rank self) {
@@ -399,10 +399,10 @@ TEST(StartedCollectives, WhoComputesLongerPaysNothing) {
   EXPECT_EQ(totals.accounts[1][Activity::wait], Duration{});
   EXPECT_EQ(totals.accounts[1][Activity::communicate], Duration{});
   EXPECT_EQ(totals.accounts[0][Activity::communicate], from_seconds(network_s));
-  EXPECT_EQ(totals.accounts[0][Activity::wait], from_seconds(0.006));  // waits for the end of the run
+  EXPECT_EQ(totals.accounts[0][Activity::wait], from_seconds(0.006));  // until worker 1 ends at 50 ms
 }
 
-// Worker 1 requests the result at 20 ms, before the last arrival at 40 ms; worker 2 at 42 ms, during the communication.
+// Worker 1 requests the result at 20 ms, and worker 2 at 39 ms. The last arrival is at 40 ms.
 TEST(StartedCollectives, WhatIsLeftWhenAskedForIsPaid) {
   Simulated simulated;
   const RunTotals totals = simulated.run(3, [](Cluster& cluster, Rank self) {
@@ -421,7 +421,7 @@ TEST(StartedCollectives, WhatIsLeftWhenAskedForIsPaid) {
   EXPECT_EQ(totals.accounts[2][Activity::communicate], from_seconds(network_s));
 }
 
-// Both are started at once: the second one uses the network when the first has ended.
+// Both collectives are started at once. The second one uses the network after the first has ended.
 TEST(StartedCollectives, OfTheSameMembersGoOneAfterAnother) {
   Simulated simulated;
   simulated.run(3, [](Cluster& cluster, Rank self) {
@@ -434,7 +434,7 @@ TEST(StartedCollectives, OfTheSameMembersGoOneAfterAnother) {
   });
 }
 
-// Groups of two have separate networks; workers 2 and 3 continue while 0 waits for 1.
+// Groups of two have their own networks: workers 2 and 3 continue while worker 0 waits for worker 1.
 TEST(StartedCollectives, OfDifferentMembersDoNotMeet) {
   Simulated simulated;
   simulated.run(4, [](Cluster& cluster, Rank self) {
@@ -448,8 +448,8 @@ TEST(StartedCollectives, OfDifferentMembersDoNotMeet) {
   });
 }
 
-// Worker 1 arrives at the sum at 0 ms and worker 0 at 40 ms. The sum is complete at 44 ms, while worker 1 still
-// computes.
+// Worker 1 arrives at the sum at 0 ms, worker 0 at 40 ms. The sum is complete at 44 ms, while worker 1 is still
+// computing.
 TEST(StartedCollectives, WhoComputesLongerThanAPartialSumTakesPaysNothing) {
   Simulated simulated;
   const RunTotals totals = simulated.run(2, [](Cluster& cluster, Rank self) {
@@ -466,7 +466,7 @@ TEST(StartedCollectives, WhoComputesLongerThanAPartialSumTakesPaysNothing) {
   EXPECT_EQ(totals.accounts[0][Activity::communicate], from_seconds(network_s));
 }
 
-// Worker 0 goes on to a second sum while worker 1 computes. Worker 1 was in time for the first and gets it alone. It
+// Worker 0 makes a second sum while worker 1 computes. Worker 1 was in time for the first sum, and gets only that. It
 // gets the second one when it arrives there, late.
 TEST(StartedCollectives, WhoWasInTimeGetsItsOwnPartialSumAlone) {
   Simulated simulated;
@@ -518,11 +518,11 @@ TEST(StartedCollectives, DescriptionsMustBeAlike) {
               testing::HasSubstr("worker 2 contributes a different slice than the others"));
 }
 
-// Exchanges that begin during the backward pass, compared with the closed form for equal workers, and for unequal ones
-// with the recursion worked out by hand.
+// OverlappedExchange: exchanges that begin during the backward pass, compared with a closed form for equal workers, and
+// with a recursion by hand for unequal ones.
 
 constexpr double latency_s = 0.01, bandwidth = 100;
-constexpr double bytes = 16;  // bytes of SimulatedRun's gradients
+constexpr double bytes = 16;  // size of a gradient
 
 double sum_s(double payload, int workers) {
   return 2.0 * (workers - 1) * latency_s + 2.0 * (workers - 1) / workers * payload / bandwidth;
@@ -536,7 +536,8 @@ SimulatedRun setup(const Overlap& overlap) {
           .budget = {.steps = 5}};
 }
 
-// With equal workers a step takes its computation and max(c(P / K), K c(P / K) - f d (K - 1) / K).
+// For equal workers a step takes its computation and max(c(P / K), K c(P / K) - f d (K - 1) / K): K buckets of P bytes
+// in total, c(x) the time to sum x bytes, f the overlapped share of d, the last micro-batch's time.
 TEST(OverlappedExchange, OfEqualWorkersHasAClosedForm) {
   for (const int buckets : {1, 2, 8})
     for (const double share : {0.0, 0.2, 0.66, 1.0}) {
@@ -552,7 +553,7 @@ TEST(OverlappedExchange, OfEqualWorkersHasAClosedForm) {
     }
 }
 
-// Overlap changes neither the computed values nor the bytes.
+// Overlap changes neither values nor bytes.
 TEST(OverlappedExchange, ChangesTimesAlone) {
   SimulatedRun plain = setup({2, 0.66});
   plain.network = make_ring_network(latency_s, bandwidth);
@@ -562,18 +563,18 @@ TEST(OverlappedExchange, ChangesTimesAlone) {
   EXPECT_LT(after.totals.end, before.totals.end);
 }
 
-// Two workers, the second twice as slow: the slower one's buckets determine the time.
+// Worker 1 is twice as slow as worker 0, so its buckets determine the times.
 TEST(OverlappedExchange, OfUnequalWorkersWaitsForEachBucketOfTheSlowest) {
   SimulatedRun run = setup({2, 0.5});
   run.workers = 2;
   run.worker_factors = {1, 2};
   run.budget = {.steps = 1};
   const double one_s = sum_s(bytes / 2, 2), done_s = 3 * 2 * run.base_s, d = 2 * run.base_s;
-  const double first_s = done_s - 0.5 * d / 2 + one_s;  // end of the first bucket
+  const double first_s = done_s - 0.5 * d / 2 + one_s;  // when the first bucket has been summed
   EXPECT_NEAR(to_seconds(run.run(SyncSgd()).totals.end), std::max(first_s, done_s) + one_s, 1e-7);
 }
 
-// A worker whose last micro-batch was lost at the threshold sends nothing before it. If all micro-batches end, it does.
+// Workers that lose their last micro-batch at the threshold send nothing before it. If they lose none, they do.
 TEST(OverlappedExchange, OfDropCompute) {
   SimulatedRun run = setup({2, 1.0});
   run.budget = {.steps = 1};
@@ -585,40 +586,40 @@ TEST(OverlappedExchange, OfDropCompute) {
   EXPECT_NEAR(end_s(0.8), 0.75 + std::max(one_s, 2 * one_s - run.base_s / 2), 1e-7);
 }
 
-// Micro-batches that end, begin, or end their forward pass exactly at a deadline. The sources differ
-// (workers/time/compute_time.hpp): Algorithm 1 keeps what ends before the deadline, and the reference codes stop what
-// is past it.
+// DeadlineTies: micro-batches that end, begin, or end their forward pass exactly at a deadline. The sources differ
+// (workers/time/compute_time.hpp): Algorithm 1 keeps those that end before the deadline, and the reference codes stop
+// those that are past it.
 
 constexpr std::int64_t second = 1'000'000'000;
 
-// Micro-batches of a second, three in a step. The result of one worker under a threshold.
+// A worker's results in a step of three micro-batches of a second each, under a threshold.
 struct Case {
   Preempt preempt;
   std::int64_t threshold_ns;
   int kept;
-  std::int64_t stops_ns;      // end of its work in the step
-  std::int64_t discarded_ns;  // discarded part of it
+  std::int64_t stops_ns;      // when its work in the step ends
+  std::int64_t discarded_ns;  // the discarded part of its work
 };
 
-// The forward pass is the first half.
+// The first half of a micro-batch is its forward pass.
 const std::vector<Case> cases = {
-    // The second ends a nanosecond before the deadline, at it, and a nanosecond after it.
+    // The second micro-batch ends a nanosecond before the deadline, at it, and a nanosecond after it.
     {Preempt::discard, 2 * second + 1, 2, 2 * second + 1, 1},
     {Preempt::discard, 2 * second, 1, 2 * second, second},
     {Preempt::discard, 2 * second - 1, 1, 2 * second - 1, second - 1},
-    // The same; preempt = "layer" keeps a micro-batch that ends at it.
+    // The same three, with preempt = "layer", which keeps a micro-batch that ends at the deadline.
     {Preempt::layer, 2 * second + 1, 2, 2 * second + 1, 1},
     {Preempt::layer, 2 * second, 2, 2 * second, 0},
     {Preempt::layer, 2 * second - 1, 1, 2 * second - 1, second - 1},
-    // The third begins before, at, and after it.
+    // The third micro-batch begins before, at, and after the deadline.
     {Preempt::microbatch, 2 * second + 1, 3, 3 * second, 0},
     {Preempt::microbatch, 2 * second, 3, 3 * second, 0},
     {Preempt::microbatch, 2 * second - 1, 2, 2 * second, 0},
-    // The same if its forward pass will end too late.
+    // The same three, but the third's forward pass ends too late, if it begins.
     {Preempt::backward, 2 * second + 1, 2, 2 * second + second / 2, second / 2},
     {Preempt::backward, 2 * second, 2, 2 * second + second / 2, second / 2},
     {Preempt::backward, 2 * second - 1, 2, 2 * second, 0},
-    // Its forward pass ends before, at, and after it.
+    // The third's forward pass ends before, at, and after the deadline.
     {Preempt::backward, 2 * second + second / 2 + 1, 3, 3 * second, 0},
     {Preempt::backward, 2 * second + second / 2, 3, 3 * second, 0},
     {Preempt::backward, 2 * second + second / 2 - 1, 2, 2 * second + second / 2, second / 2},
@@ -628,7 +629,7 @@ std::string name_of(const Case& tie) {
   return fmt::format("preempt {}, threshold {} ns", static_cast<int>(tie.preempt), tie.threshold_ns);
 }
 
-// Two workers and steps.
+// Checks each case with two workers that take two steps.
 void expect_ties_decided(bool in_lockstep) {
   for (const Case& tie : cases) {
     SCOPED_TRACE(name_of(tie));
@@ -637,7 +638,7 @@ void expect_ties_decided(bool in_lockstep) {
     EXPECT_EQ(outcome.totals.kept, std::vector<std::int64_t>(2, 2 * tie.kept));
     EXPECT_EQ(outcome.totals.dropped, std::vector<std::int64_t>(2, 2 * (3 - tie.kept)));
     ASSERT_EQ(outcome.rounds.size(), 2u);
-    EXPECT_EQ(outcome.rounds.front().end.time_since_epoch().count(), tie.stops_ns + second / 2);  // with its collective
+    EXPECT_EQ(outcome.rounds.front().end.time_since_epoch().count(), tie.stops_ns + second / 2);  // plus the collective
     for (const Account& account : outcome.totals.accounts) {
       EXPECT_EQ(account[Activity::discarded].count(), 2 * tie.discarded_ns);
       EXPECT_EQ(account[Activity::compute].count(), 2 * (tie.stops_ns - tie.discarded_ns));
@@ -650,7 +651,7 @@ void expect_ties_decided(bool in_lockstep) {
 TEST(DeadlineTies, AreDecidedAsInTheSourcesOnFibers) { expect_ties_decided(false); }
 TEST(DeadlineTies, AreDecidedAsInTheSourcesInLockstep) { expect_ties_decided(true); }
 
-// Other workers are earlier or later than the deadline. The result of a worker at the deadline does not depend on them.
+// Other workers are before or after their ties. They do not change what a worker at the deadline does.
 TEST(DeadlineTies, OfOneWorkerConcernItAlone) {
   for (const bool in_lockstep : {false, true}) {
     SimulatedRun setup{.workers = 40, .micro_batches = 3, .budget = {.steps = 1}, .in_lockstep = in_lockstep};
@@ -663,15 +664,15 @@ TEST(DeadlineTies, OfOneWorkerConcernItAlone) {
     };
     std::vector<std::int64_t> discard, microbatch;
     for (std::size_t worker = 0; worker < 40; ++worker) {
-      discard.push_back(worker % 3 == 0 ? 2 : 1);     // 1.8, 2.2, 2.0 s
-      microbatch.push_back(worker % 3 == 1 ? 2 : 3);  // the third begins then
+      discard.push_back(worker % 3 == 0 ? 2 : 1);     // their second micro-batches end at 1.8, 2.2 and 2.0 s
+      microbatch.push_back(worker % 3 == 1 ? 2 : 3);  // a third one begins at these times, if not too late
     }
     EXPECT_EQ(kept(Preempt::discard), discard);
     EXPECT_EQ(kept(Preempt::microbatch), microbatch);
   }
 }
 
-// One worker; the deadline and the outage in the first micro-batch.
+// One worker, with the deadline and the outage in its first micro-batch.
 struct WithOutage {
   double begin_s, duration_s;  // the outage's begin and duration
   std::int64_t threshold_ns;
@@ -682,19 +683,19 @@ struct WithOutage {
 TEST(DeadlineTies, ABackwardPassIsJudgedWhereItsForwardPassEndsAfterAnOutage) {
   const std::int64_t ms = second / 1000;
   const std::vector<WithOutage> cases = {
-      // Half a second of forward pass, 0.3 s of which follow the outage: it ends at 0.9 s.
+      // The forward pass of half a second ends at 0.9 s: 0.2 s are before the outage, 0.3 s after it.
       {0.2, 0.4, 900 * ms + 1, 1, 1.4, 0},
       {0.2, 0.4, 900 * ms, 1, 1.4, 0},
       {0.2, 0.4, 900 * ms - 1, 0, 0.9, 0.5},
-      // The deadline coincides with the outage's end, or lies within the outage. In the first case a forward pass is
-      // discarded.
+      // The deadline is at the outage's end, where the rest of a forward pass still runs and is discarded; or within
+      // the outage.
       {0.2, 0.4, 600 * ms, 0, 0.9, 0.5},
       {0.2, 0.4, 600 * ms - 1, 0, 0.6, 0.2},
-      // The outage begins when the forward pass ends. The backward pass continues after it, unless it was too late.
+      // The outage begins when the forward pass ends. The backward pass follows it, unless the forward pass was late.
       {0.5, 0.4, 700 * ms, 1, 1.4, 0},
       {0.5, 0.4, 500 * ms, 1, 1.4, 0},
       {0.5, 0.4, 500 * ms - 1, 0, 0.5, 0.5},
-      // A third of the forward pass remains.
+      // The outage begins with 0.1 s of the forward pass left.
       {0.4, 0.3, 800 * ms, 1, 1.3, 0},
       {0.4, 0.3, 800 * ms - 1, 0, 0.8, 0.5},
   };

@@ -1,4 +1,4 @@
-// Steps on slices of a model, as several servers take them, and whole models made of slices.
+// Steps on slices of a model, which several servers take, and whole models that are assembled from slices.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,8 +29,8 @@ Gradient shared_gradient(Engine& engine, const ModelStatePtr& model, int step) {
   return engine.training.share(gradient) / 2;
 }
 
-// Every server steps its slice along the same gradients. All slices together equal the result of one server, here on a
-// separate engine.
+// Each server steps its slice along the same gradients. Together the slices equal the result of one server, which has
+// an engine of its own here.
 void expect_whole_step(std::size_t size, std::size_t weights, int servers,
                        const std::shared_ptr<const Optimizer>& optimizer) {
   SCOPED_TRACE(testing::Message() << size << " parameters on " << servers << " servers");
@@ -52,7 +52,7 @@ void expect_whole_step(std::size_t size, std::size_t weights, int servers,
 }
 
 TEST(Slices, StepsOnSlicesMakeTheWholeStep) {
-  // The border of weight decay, at 9, falls within slices and between them.
+  // Weights, which decay, end at 9. This border is within a slice or between two.
   const WeightDecay decay{.rate = 0.3, .scope = DecayScope::weights};
   for (const int servers : {1, 2, 3, 5, 23, 30}) {
     expect_whole_step(23, 9, servers, make_sgd({.momentum = 0.9, .nesterov = true, .weight_decay = decay}));
@@ -125,7 +125,7 @@ TEST(Slices, AnAssembledModelThatAStepMayOverwriteIsNotFoundAgain) {
   const Cell* const first = model->parameters.get();
   model = engine.training.descend(std::move(model), Gradient(engine.promise(start, 1)), 0.5);
   const auto again = engine.training.assemble(start, servers);
-  EXPECT_NE(again->parameters.get(), first);  // the step still holds that one
+  EXPECT_NE(again->parameters.get(), first);  // the step still holds the first assembled model
   blockade.release();
   EXPECT_THAT(engine.training.values(again), testing::ElementsAre(10, 11, 22, 23));
 }

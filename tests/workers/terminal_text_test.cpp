@@ -19,7 +19,7 @@ struct Shown {
   const char* text;
 };
 
-// tests/plots/numbers_cases.py tests the same values, so that Python shows the same numbers.
+// tests/plots/numbers_cases.py tests the same values: Python must show the same numbers.
 TEST(ShownNumber, HasFourDigitsAndAllBeforeThePoint) {
   for (const auto& [value, text] : std::vector<Shown>{{0, "0"},
                                                       {0.5, "0.5"},
@@ -96,13 +96,13 @@ TEST(Printable, EscapesWhatATerminalObeys) {
   EXPECT_EQ(printable("\0"s), "\\u0000");
   EXPECT_EQ(printable("\xc2\x9b"
                       "1m"),
-            "\\u009B1m");  // a control sequence in one character
+            "\\u009B1m");  // a control sequence that begins with one character, U+009B
   EXPECT_EQ(printable("\xe2\x80\xae"
                       "abc"),
-            "\\u202Eabc");  // from here on right to left
+            "\\u202Eabc");  // U+202E writes from right to left
 }
 
-// Without this two different labels would look the same.
+// These characters take no room, so without escapes two different labels would look the same.
 TEST(Printable, EscapesWhatTakesNoRoom) {
   EXPECT_EQ(printable("a\u200bb"), "a\\u200Bb");
   for (const auto& [text, escape] :
@@ -120,10 +120,10 @@ TEST(Printable, LeavesAllOtherTextAsItIs) {
 
 TEST(Printable, ShowsBytesThatAreNoText) {
   EXPECT_EQ(printable("\xff"), "\\xFF");
-  EXPECT_EQ(printable("\xc3"), "\\xC3");                             // cut off
-  EXPECT_EQ(printable("\xc0\x8a"), "\\xC0\\x8A");                    // an overlong line feed
-  EXPECT_EQ(printable("\xed\xa0\x80"), "\\xED\\xA0\\x80");           // a surrogate
-  EXPECT_EQ(printable("\xf4\x90\x80\x80"), "\\xF4\\x90\\x80\\x80");  // beyond the last character
+  EXPECT_EQ(printable("\xc3"), "\\xC3");                             // a character without its second byte
+  EXPECT_EQ(printable("\xc0\x8a"), "\\xC0\\x8A");                    // a line feed in two bytes instead of one
+  EXPECT_EQ(printable("\xed\xa0\x80"), "\\xED\\xA0\\x80");           // half of a surrogate pair
+  EXPECT_EQ(printable("\xf4\x90\x80\x80"), "\\xF4\\x90\\x80\\x80");  // beyond U+10FFFF, the last character
 }
 
 TEST(Printable, LinesEndWhereTheyDid) { EXPECT_EQ(printable_lines("one\ntwo\x1b\n"), "one\ntwo\\u001B\n"); }

@@ -1,5 +1,5 @@
 // Networks on texts, compared with modules of torch::nn in double precision with the same parameters. The modules
-// process one text at a time, so they have no padding.
+// process one text at a time, so they need no padding.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -40,7 +40,7 @@ const std::vector<MicroBatch> micro_batches = {{.worker = Rank{0}, .step = 0, .i
                                                {.worker = Rank{0}, .step = 0, .index = 2},
                                                {.worker = Rank{1}, .step = 8, .index = 0}};
 
-// The questions about a text: logits (questions, choices) for the module's input tokens (1, length), and the answers.
+// Questions about a text: logits (questions, choices) from the module's forward pass, and the answers (questions,).
 struct Asked {
   torch::Tensor logits, answers;
 };
@@ -66,7 +66,7 @@ torch::Tensor label_of(const Dataset& texts, Split split, std::uint32_t sample) 
   return torch::tensor({label});
 }
 
-// Softmax regression on each word's share of the text.
+// Softmax regression on the share that each word has of the text.
 struct BagModule : torch::nn::Module {
   BagModule() {
     weight = register_parameter("weight", torch::empty({vocabulary, classes}));
@@ -116,7 +116,7 @@ std::shared_ptr<Case> transformer(const std::string& name, const TextTransformer
         if (options.task.longest > 0) is = is.slice(1, 0, options.task.longest);
         std::vector<std::int64_t> places(static_cast<std::size_t>(is.size(1)) - 1);
         std::iota(places.begin(), places.end(), 0);
-        return Asked{module->forward(is, places), is[0].slice(0, 1)};  // the whole text: no place sees later ones
+        return Asked{module->forward(is, places), is[0].slice(0, 1)};  // no place sees later tokens
       };
   }
   one->parameters = [module] { return module->parameters_by_layer(); };
@@ -155,7 +155,7 @@ std::vector<std::shared_ptr<Case>> cases() {
                                                            .positions = 6})};
 }
 
-// The parameters of a module in the order of the flat vector: matrices, then the others.
+// A module's parameters in the order of the flat vector: matrices first, then the others.
 std::vector<torch::Tensor> flat_order(const Case& one) {
   std::vector<torch::Tensor> order = one.parameters();
   std::stable_partition(order.begin(), order.end(),
@@ -176,7 +176,7 @@ void set_parameters(const Case& one, const std::vector<float>& flat) {
   ASSERT_EQ(offset, flat.size());
 }
 
-// The mean loss over a micro-batch's questions; labels are smoothed as in PyTorch.
+// The mean loss over all questions about a micro-batch's texts. Labels are smoothed as in PyTorch.
 torch::Tensor loss_of(const Case& one, const MicroBatch& micro_batch, double smoothing = 0) {
   std::vector<std::uint32_t> numbers(5);
   Sampler(sampling).sample_numbers(micro_batch, numbers);
@@ -244,7 +244,7 @@ TEST(TextModels, SmoothedLabelsAreThoseOfPyTorchAndTheLossThatIsToldIsWithoutThe
   }
 }
 
-// Worker 0 has only five texts, and sees them in each of its micro-batches.
+// Worker 0 has only five texts, so each of its micro-batches has all of them.
 TEST(TextModels, WordsAreHiddenAnewInEachPassThroughAWorkersOwnTexts) {
   const auto one = cases()[3];
   ASSERT_EQ(one->name, "hidden words");
@@ -292,7 +292,7 @@ TEST(TextModels, EvaluationsSumOverAllThatIsAsked) {
   }
 }
 
-// All parameters in the order of the flat vector, as one vector.
+// These tensors as one vector.
 std::vector<double> flatten(const std::vector<torch::Tensor>& parts) {
   std::vector<double> flat;
   for (const torch::Tensor& part : parts) {
@@ -308,7 +308,7 @@ TEST(TextModels, DerivativesOfAnEvaluationAreThoseOfModulesInDoublePrecision) {
     const auto flat = some_parameters(one->objective);
     set_parameters(*one, flat);
     std::vector<torch::Tensor> logits, answers;
-    for (std::uint32_t sample = 3; sample < 48; ++sample) {  // two chunks of evaluation
+    for (std::uint32_t sample = 3; sample < 48; ++sample) {  // more than one chunk of 32 samples
       const Asked asked = one->ask(Split::test, sample, 0);
       logits.push_back(asked.logits);
       answers.push_back(asked.answers);
@@ -358,8 +358,8 @@ TEST(TextModels, AnEnsemblePredictsTheMeanOfItsMembersProbabilities) {
   }
 }
 
-// Labels of tokens in a user's data set: the loss and the accuracy are over tokens with labels. The reference sees
-// whole rows with padding, and PyTorch's cross-entropy ignores -100.
+// Labels of tokens in a user's data set: loss and accuracy are means over tokens with labels. The reference sees whole
+// rows with padding, and PyTorch's cross-entropy ignores the label -100.
 namespace token_labels_tests {
 
 constexpr std::int64_t vocabulary = 12, labels = 5, outputs = 6, width = 3, length = 8, train = 60, test = 20;
@@ -368,7 +368,7 @@ const std::vector<MicroBatch> micro_batches = {{.worker = Rank{0}, .step = 0, .i
                                                {.worker = Rank{0}, .step = 1, .index = 1},
                                                {.worker = Rank{1}, .step = 7, .index = 0}};
 
-// (n, length) both.
+// x and y are both (n, length).
 struct Rows {
   std::vector<std::int64_t> x, y;
   torch::Tensor tokens(std::int64_t row) const { return torch::tensor(of(x, row)).unsqueeze(0); }
@@ -380,8 +380,8 @@ struct Rows {
   }
 };
 
-// Rows of 3 to 8 tokens, padded with 0. The first token never has a label, the second always, and a third of the others
-// do.
+// Rows of 3 to 8 tokens, padded with 0. The first token never has a label, the second always has one, and a third of
+// the others have one.
 Rows drawn(std::uint64_t seed, std::int64_t count) {
   Rows rows;
   for (std::int64_t row = 0; row < count; ++row) {
@@ -438,7 +438,7 @@ struct Module {
     words = all.narrow(0, 0, vocabulary * width).view({vocabulary, width}).clone().requires_grad_();
     output = all.narrow(0, vocabulary * width, outputs * width).view({outputs, width}).clone().requires_grad_();
   }
-  // (length, outputs) of one row.
+  // The logits of one row: (length, outputs).
   torch::Tensor logits(const torch::Tensor& x) const {
     const torch::Tensor e = torch::embedding(words, x) * x.ne(0).unsqueeze(2);
     return torch::matmul(torch::tanh(e + e.sum(1, true)), output.t()).squeeze(0);
@@ -494,7 +494,7 @@ TEST_F(TokenLabels, TheAccuracyIsOverThoseThatAreAskedFor) {
   EXPECT_NEAR(found.loss, loss, 1e-4);
 }
 
-// Sequences that are cut to their first token, which has no label.
+// Sequences are cut to their first token, which has no label.
 TEST_F(TokenLabels, AMicroBatchThatIsAskedForNothingMovesNothing) {
   const auto theta = some_parameters();
   const auto found = objective(1).gradient(theta.data(), nullptr, micro_batches);

@@ -28,11 +28,11 @@ class TextDataset : public IdxFiles {
  protected:
   void SetUp() override {
     IdxFiles::SetUp();
-    setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);  // tests must not use the user's cache
+    setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);  // not the user's cache
   }
   std::filesystem::path file(const std::string& text) const { return write("a.txt", {text.begin(), text.end()}); }
 
-  // 400 lines with labels: line i has "common", i as its own word, and "more" i % 7 times.
+  // 400 lines with labels. Line i has "common", a word that only it has, and "more" i % 7 times.
   std::string many_lines() const {
     std::string text;
     for (int i = 0; i < 400; ++i) {
@@ -139,7 +139,7 @@ class VocabularyFiles : public IdxFiles {
             .words = {"the", "\u00e9tude"},
             .left_out = 6};
   }
-  // Whether a new process had to build it again.
+  // Whether a new process has to build the vocabulary again.
   bool is_built(const std::string& name = "abc") const {
     bool built = false;
     VocabularyCache cache(directory_ / "kept");
@@ -205,8 +205,6 @@ TEST_F(VocabularyFiles, WhereNoneCanBeWrittenItIsMadeOnceInAProcess) {
   }
   EXPECT_EQ(built, 2);
 }
-
-// From a text to the numbers of its words.
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -299,7 +297,7 @@ TEST_F(TextLines, WithoutAWordAreCounted) {
   EXPECT_EQ(read_text_lines(file("a\n\n***\nb\n"), false).left_out, 1) << "an empty line is none";
 }
 
-// Other encodings are detected even if each byte is valid UTF-8, as in UTF-16 without a byte order mark, whose words
+// Other encodings are detected even if each byte is valid UTF-8. In UTF-16 without a byte order mark it is, and words
 // would be single letters.
 TEST_F(TextLines, OtherEncodingsAreNamed) {
   const std::string plain = "sport\tA ball and a net\nart\tcanvas\n";
@@ -342,12 +340,12 @@ TEST_F(TextLines, WhatIsNoSuchFileIsNamedWithItsLine) {
               HasSubstr("No such file or directory"));
 }
 
-// WordNet's definitions, compared with known properties of the package's files.
+// WordNet's definitions: known properties of the package's files.
 
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Words separated by blanks: 117,659 definitions with 12.4 words on average, a deviation of 7.4, and at most 82.
+// Words between blanks: 117,659 definitions with 12.4 words on average, a deviation of 7.4, and at most 82.
 TEST(WordnetGlosses, AreThoseOfThePackage) {
   const Corpus corpus = read_wordnet_glosses(find_wordnet());
   EXPECT_EQ(corpus.texts.size(), 117659u);
@@ -402,7 +400,7 @@ constexpr std::int32_t hidden = 2, first = 3, last = 4;
 const DatasetSize size{.shape = {.width = 1024, .vocabulary = 50},
                        .marks = {.mask = hidden, .never_masked = {first, last}}};
 
-// first, 10, 11, ..., last
+// The tokens first, 10, 11, ..., last.
 std::vector<std::int32_t> text_of(std::size_t length) {
   std::vector<std::int32_t> tokens(length);
   std::iota(tokens.begin(), tokens.end(), 9);
@@ -415,7 +413,7 @@ std::size_t asked(std::size_t length, const MaskingOptions& options) {
   return mask(text_of(length), size, options, masking_stream(1, Split::train, 7, 0, options)).places.size();
 }
 
-// Numbers of the fact sheet on masked language models: 19 of 128 (of at most 20), 77 of 512 (of at most 80).
+// Numbers from the fact sheet on masked language models: 19 of 128 tokens (most = 20), 77 of 512 (most = 80).
 TEST(Masking, AsksForAShareOfAllTokensAtLeastOneAndNotTooMany) {
   EXPECT_EQ(asked(128, {.most = 20}), 19u);
   EXPECT_EQ(asked(512, {.most = 80}), 77u);
@@ -429,7 +427,7 @@ TEST(Masking, AsksForAShareOfAllTokensAtLeastOneAndNotTooMany) {
 
 TEST(Masking, HidesEightOfTenKeepsOneAndShowsAnyTokenForOne) {
   constexpr int texts = 4000;
-  const auto text = text_of(22);  // 3 of them are hidden
+  const auto text = text_of(22);  // 3 tokens are hidden in each copy
   std::map<std::int32_t, int> shown_for_kept;
   int masks = 0, kept = 0, total = 0;
   std::map<std::int32_t, int> places, others;
@@ -457,7 +455,7 @@ TEST(Masking, HidesEightOfTenKeepsOneAndShowsAnyTokenForOne) {
         ++others[shown];
     }
   }
-  // About 1 in 50 of a tenth of the hidden tokens happens to be the mask, or the same token.
+  // Random tokens replace a tenth of the hidden ones. About 1 in 50 of them is the mask, 1 in 50 the token itself.
   const auto near = [&](int found, double share) {
     EXPECT_NEAR(found, share * total, 4 * std::sqrt(total * share * (1 - share))) << share;
   };
@@ -470,7 +468,7 @@ TEST(Masking, HidesEightOfTenKeepsOneAndShowsAnyTokenForOne) {
   for (const auto& [place, count] : places) near(count, 1.0 / 20);
 }
 
-// Static masks: a text's copies take turns. Dynamic masks: drawn again at each visit.
+// Static masks: a text has `copies` masks, which take turns. Dynamic masks are drawn again at each visit.
 TEST(Masking, FollowsSeedSampleAndEpoch) {
   const auto text = text_of(100);
   const auto tokens = [&](std::uint64_t seed, Split split, std::uint32_t sample, std::int64_t epoch,
@@ -490,8 +488,7 @@ TEST(Masking, FollowsSeedSampleAndEpoch) {
   EXPECT_EQ(tokens(1, Split::test, 5, 3), tokens(1, Split::test, 5, 0)) << "evaluations are comparable";
 }
 
-// A validation sample and the training sample of the same number are different texts, with different masks. The masks
-// of a validation sample are drawn once.
+// The validation sample with a training sample's number is a different text and has its own masks. They are drawn once.
 TEST(Masking, OfAValidationSampleIsDrawnOnceAndOnAStreamOfItsOwn) {
   const auto text = text_of(100);
   for (const std::int64_t copies : {0, 10}) {

@@ -1,5 +1,5 @@
-// Processes that divide a simulation, represented by threads of a test, which exchange copies in memory. Lost or slow
-// processes cannot be tested in this way; the same tests under mpirun do that.
+// Processes that divide a simulation, represented by threads of a test that exchange copies in memory. Lost and slow
+// processes cannot be tested in this way; tests under mpirun do that.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class ThreadsAsProcesses {
     for (int process = 0; process < size; ++process) members_.push_back(std::make_unique<Member>(*this, process));
   }
   ProcessGroup& member(int process) { return *members_[static_cast<std::size_t>(process)]; }
-  // The number of floats sent from one process to another.
+  // The number of floats that processes have sent to each other.
   std::size_t moved_floats() const {
     const std::lock_guard lock(mutex_);
     return moved_bytes_ / sizeof(float);
@@ -51,7 +51,7 @@ class ThreadsAsProcesses {
         is_forgotten_ = false;
         on_failure_ = std::move(on_failure);
       }
-      if (const auto why = all_.failure()) fail(*why);  // a process that came earlier has failed
+      if (const auto why = all_.failure()) fail(*why);  // another process has already failed
     }
     void begin(Exchange&& exchange) override { all_.begin(self_, std::move(exchange)); }
     void settle() override { all_.settle(self_); }
@@ -81,10 +81,10 @@ class ThreadsAsProcesses {
 
   struct Open {
     std::map<int, Payload> given;
-    std::map<int, ProcessGroup::Exchange> taking;  // by process, while it waits for messages
-    int missing = 0;                               // number of processes that wait for messages
+    std::map<int, ProcessGroup::Exchange> taking;  // by process, as long as it waits for messages
+    int missing = 0;                               // processes that have not yet received all
   };
-  using Calls = std::vector<std::pair<int, std::function<void()>>>;  // by process
+  using Calls = std::vector<std::pair<int, std::function<void()>>>;  // process, call
 
   void begin(int self, ProcessGroup::Exchange&& exchange) {
     Calls calls;
@@ -114,7 +114,7 @@ class ThreadsAsProcesses {
     }
   }
 
-  // Delivers to every process that has received everything it waits for.
+  // Delivers to every process that has all messages it waits for.
   void hand_out(Open& open, Calls& calls) const {
     for (auto at = open.taking.begin(); at != open.taking.end();) {
       auto& [process, taken] = *at;
@@ -159,7 +159,7 @@ class ThreadsAsProcesses {
     return failure_;
   }
 
-  // Lets all processes that wait for a failed one fail, too. Calls after the end of the last process belong to a new
+  // Makes all processes fail that wait for a failed one. When the last process has closed, calls belong to the next
   // run.
   std::string close(const std::string& failure) {
     std::unique_lock lock(mutex_);

@@ -30,8 +30,8 @@ using testing::HasSubstr;
 using TraceFiles = DelayFiles;
 using Seconds = std::vector<double>;
 
-// Worker n, step s, micro-batch m takes n + s / 10 + m / 100 + 1 s; in an unusual order, with further columns. Worker 1
-// has dropped micro-batches 1 and 2 of step 1.
+// Micro-batch m of step s on worker n takes n + s / 10 + m / 100 + 1 s. Rows are in an unusual order, with further
+// columns. Worker 1 has dropped micro-batches 1 and 2 of step 1.
 const std::string recorded = R"(step,worker,start_s,micro_batch,duration_s
 # a comment
 1,0,9.5,2,1.12
@@ -63,7 +63,7 @@ TEST(Trace, ReadsDurationsWithTheLastColumnThatRunsHaveRecordedBefore) {
   EXPECT_EQ(added(*trace_delay(read, {}), 0, 0, 1), (Seconds{1.5}));
 }
 
-// R's write.csv and Python's csv.QUOTE_ALL write quotes.
+// R's write.csv and Python's csv.QUOTE_ALL write values between quotation marks.
 TEST(Trace, ReadsQuotedColumnsAndValues) {
   std::string header_alone = recorded, all;
   header_alone.replace(0, header_alone.find('\n'), "\"step\",\"worker\",\"start_s\",\"micro_batch\",\"duration_s\"");
@@ -115,10 +115,10 @@ TEST(Trace, LawsAreThoseOfItsRows) {
   EXPECT_NEAR(delay->mean_s(), 2 * (1 + 1.01 + 1.02 + 1.1 + 1.11 + 1.12 + 2 + 2.01 + 2.02 + 2.1) / 10 - 0.5, 1e-12);
   EXPECT_DOUBLE_EQ(delay->minimum_s(), 1.5);
   EXPECT_DOUBLE_EQ(delay->shortest_s(Rank{1}), 3.5);
-  const StepLaw law = delay->step_law({.worker = Rank{0}}, 3);  // sums 3.03 and 3.33
+  const StepLaw law = delay->step_law({.worker = Rank{0}}, 3);  // step times of worker 0: 3.03 and 3.33 s
   EXPECT_NEAR(law.mean_s, 2 * 3.18 - 1.5, 1e-12);
   EXPECT_NEAR(law.variance_s2, 4 * 0.15 * 0.15, 1e-12);
-  EXPECT_NEAR(delay->step_law({.worker = Rank{1}}, 3).mean_s, 2 * 6.03 - 1.5, 1e-12);  // only for the whole step
+  EXPECT_NEAR(delay->step_law({.worker = Rank{1}}, 3).mean_s, 2 * 6.03 - 1.5, 1e-12);  // its only whole step, 6.03 s
 }
 
 TEST(Trace, WhatWasDroppedIsAnErrorOnlyWhereItIsAskedFor) {
@@ -132,10 +132,10 @@ TEST(Trace, WhatWasDroppedIsAnErrorOnlyWhereItIsAskedFor) {
   EXPECT_EQ(time.known_ahead(Rank{0}, Step{0}, 0, 12), 3u);
   EXPECT_EQ(time.known_ahead(Rank{0}, Step{0}, 1, 1), 1u);
   EXPECT_EQ(time.known_ahead(Rank{1}, Step{1}, 0, 12), 1u);
-  EXPECT_EQ(time.known_ahead(Rank{1}, Step{1}, 1, 12), 1u);  // the error appears when it is requested
+  EXPECT_EQ(time.known_ahead(Rank{1}, Step{1}, 1, 12), 1u);  // the error comes when the micro-batch is drawn
 }
 
-// Rows of a recorded run with many drops, also of a worker's whole steps, in any order.
+// Rows of a recorded run from which many rows are missing, even whole steps of a worker. They are in any order.
 TEST(Trace, GivesWhatIsThereWhateverIsMissing) {
   constexpr int workers = 4, steps = 5, micro_batches = 6;
   const RandomStream random{.seed = 3};
@@ -174,7 +174,7 @@ TEST(Trace, GivesWhatIsThereWhateverIsMissing) {
   }
 }
 
-// At least one in 64 of the rows of all workers and steps must exist. With fewer rows, the numbers of workers or steps
+// There must be at least one row for 64 pairs of a worker and a step. With fewer rows, the numbers of workers or steps
 // are probably wrong.
 TEST(Trace, OfWhichNextToNothingIsThereIsAFault) {
   const auto diagonal = [](int length) {
@@ -215,7 +215,7 @@ TEST(Trace, WholeDurationsTakeFactorsAndFurtherDelays) {
   EXPECT_THAT(durations(1, 1, 3), ElementsAre(near(3.80), near(3.83), near(3.86)));
   EXPECT_THAT(durations(2, 0, 2), ElementsAre(near(2.50), near(2.51)));
   EXPECT_NEAR(time.shortest(Rank{1}), 3.5, 1e-12);
-  // If micro-batches are really computed, the mean over all rows is the base.
+  // Where micro-batches are really computed, the base time is the mean over all rows.
   EXPECT_NEAR(to_seconds(time.base(Rank{2})), base->mean_s(), 1e-9);
   EXPECT_NEAR(to_seconds(time.base(Rank{1})), 3 * base->mean_s(), 1e-9);
   EXPECT_EQ(time.added(Rank{1}, 0, 0), from_seconds(0.5));
@@ -240,7 +240,7 @@ TEST_F(TraceFiles, AreReadPlainAndCompressedAsADelay) {
   }
 }
 
-// A changed file is read again, also while its earlier content is still in use.
+// A changed file is read again, even while its earlier content is in use.
 TEST_F(TraceFiles, AFileThatHasChangedIsAnotherTrace) {
   const std::string entry = "kind = \"trace\"\nend = \"wrap\"\nfile = \"run.csv\"";
   write("run.csv", "worker,step,micro_batch,duration_s\n0,0,0,3\n");
@@ -307,7 +307,7 @@ using testing::HasSubstr;
 constexpr int recorded_workers = 4;
 constexpr std::int64_t recorded_steps = 20;
 
-// Worker n, step s, micro-batch m takes 100 n + s + m / 10 + 1 seconds, so that a duration shows its place.
+// Micro-batch m of step s on worker n takes 100 n + s + m / 10 + 1 seconds, so a duration shows its place.
 std::string recorded_trace() {
   std::string text = "worker,step,micro_batch,duration_s\n";
   for (int n = 0; n < recorded_workers; ++n)
@@ -329,7 +329,7 @@ struct Place {
 Place place(const DelayProcess& process, int worker, std::int64_t step, std::uint64_t seed = 7) {
   std::vector<double> both(2, 0.0);
   process.add({.seed = seed, .worker = Rank{worker}, .step = step}, 0, both);
-  EXPECT_NEAR(both[1] - both[0], 0.1, 1e-9);  // the step's micro-batches come from one recorded step
+  EXPECT_NEAR(both[1] - both[0], 0.1, 1e-9);  // both micro-batches come from one recorded step
   const auto first = static_cast<std::int64_t>(std::lround(both[0])) - 1;
   return {static_cast<int>(first / 100), first % 100};
 }
@@ -348,7 +348,7 @@ TEST(TraceStretch, AWorkersBlocksStayWhole) {
     }
 }
 
-// Chi-squared test with k - 1 degrees of freedom; the bounds are its 99.99 % points.
+// The chi-squared statistic of k counts, with k - 1 degrees of freedom. Tests compare it with its 99.99 % point.
 template <std::size_t k>
 double chi_squared(const std::array<int, k>& counts, int draws) {
   double sum = 0;
@@ -383,7 +383,7 @@ TEST(TraceStretch, AWorkerFollowsOneRecordedWorkerUnlessItIsDrawnAnew) {
   const auto redraws = stretched({.block_steps = 3, .redraw_worker = true});
   std::set<int> of_worker_0;
   for (std::int64_t block = 0; block < 40; ++block) of_worker_0.insert(place(*redraws, 0, 3 * block).worker);
-  EXPECT_EQ(of_worker_0.size(), 4u);  // each is left out with probability (3/4)^40 = 1e-5
+  EXPECT_EQ(of_worker_0.size(), 4u);  // a recorded worker is missing with probability (3/4)^40 = 1e-5
 }
 
 TEST(TraceStretch, WorkersTakeTheSameStepsOnlyWhereTheyShareThem) {
@@ -395,7 +395,7 @@ TEST(TraceStretch, WorkersTakeTheSameStepsOnlyWhereTheyShareThem) {
     for (int worker = 1; worker < 6; ++worker)
       EXPECT_EQ(place(*together, worker, step).step, place(*together, 0, step).step);
   }
-  EXPECT_NEAR(equal, 1000 / 20.0, 5 * std::sqrt(1000 / 20.0));  // independent draws of 20
+  EXPECT_NEAR(equal, 1000 / 20.0, 5 * std::sqrt(1000 / 20.0));  // by chance in 1 of 20 draws
   for (int worker = 0; worker < 40; ++worker) followed.insert(place(*together, worker, 0).worker);
   EXPECT_EQ(followed.size(), 4u);
 }
@@ -408,11 +408,11 @@ TEST(TraceStretch, IsAFunctionOfTheSeedAlone) {
     EXPECT_EQ(place(*one, 9, step), place(*other, 9, step));
     equal += place(*one, 9, step, 7) == place(*one, 9, step, 8);
   }
-  EXPECT_LT(equal, 60);  // 500 / 80 on average, in blocks of 5
+  EXPECT_LT(equal, 60);  // by chance 500 / 80, in blocks of 5
 }
 
 TEST(TraceStretch, LawsAreThoseOfWhomAWorkerFollows) {
-  // Sums of a recorded step: 2 (100 n + s + 1) + 0.1; over s = 0 .. 19 their variance is 4 (20^2 - 1) / 12.
+  // A recorded step s of worker n takes 2 (100 n + s + 1) + 0.1. Over s = 0 .. 19 the variance is 4 (20^2 - 1) / 12.
   const double of_steps_s2 = 4 * 399 / 12.0, mean_of_worker_0_s = 2 * 10.5 + 0.1;
   const auto keeps = stretched({.block_steps = 3}), redraws = stretched({.block_steps = 3, .redraw_worker = true});
   for (int worker = 0; worker < 5; ++worker) {
@@ -425,13 +425,13 @@ TEST(TraceStretch, LawsAreThoseOfWhomAWorkerFollows) {
   EXPECT_EQ(keeps->shortest_s(Rank{3}), 1);
 }
 
-// The base time and the first delay of a worker are drawn independently, so that they come from different places of the
+// A worker's base time and its first delay are drawn independently, so they come from different places of the
 // recording.
 TEST(TraceStretch, BaseAndFirstDelayDrawApart) {
   const auto delay = stretched({.block_steps = 1}), base = stretched({.block_steps = 1, .is_base = true});
   int equal = 0;
   for (std::int64_t step = 0; step < 1000; ++step) equal += place(*delay, 0, step).step == place(*base, 0, step).step;
-  EXPECT_NEAR(equal, 50, 36);  // binomial of 1/20, five deviations
+  EXPECT_NEAR(equal, 50, 36);  // binomial with probability 1/20, five deviations
 }
 
 TEST_F(TraceFiles, AStretchedTraceServesAnyNumberOfWorkers) {
@@ -458,7 +458,7 @@ using HistogramFiles = DelayFiles;
 
 const std::string header = "bin_left_s,bin_right_s,density\n";
 
-// Mass 1/4 uniform on [1, 2), none up to 3, and 3/4 uniform on [3, 6).
+// A mass of 1/4 is uniform on [1, 2), none is from 2 to 3, and 3/4 are uniform on [3, 6).
 const std::string gap = header + "1,2,0.5\n2,2.5,0\n3,6,0.5\n";
 
 TEST(Histogram, QuantilesAreThoseOfUniformBins) {
@@ -467,14 +467,14 @@ TEST(Histogram, QuantilesAreThoseOfUniformBins) {
     EXPECT_DOUBLE_EQ(histogram.quantile(u), x) << u;
   EXPECT_NEAR(histogram.quantile(0x1p-53), 1, 1e-12);
   EXPECT_NEAR(histogram.quantile(1 - 0x1p-53), 6, 1e-12);
-  // Mean 1/4 x 1.5 + 3/4 x 4.5; E[X^2] = 1/4 (1 + 2 + 4) / 3 + 3/4 (9 + 18 + 36) / 3.
+  // The mean is 1/4 x 1.5 + 3/4 x 4.5, and E[X^2] is 1/4 (1 + 2 + 4) / 3 + 3/4 (9 + 18 + 36) / 3.
   EXPECT_DOUBLE_EQ(histogram.mean_s(), 3.75);
   EXPECT_NEAR(histogram.variance_s2(), 7.0 / 12 + 63.0 / 4 - 3.75 * 3.75, 1e-12);
   EXPECT_EQ(histogram.minimum_s(), 1);
 }
 
 TEST(Histogram, FilesOfTheProjectHaveTheMomentsOfTheirSource) {
-  // As many digits as the source has; its standard deviations are those of the bins' centres.
+  // Compared up to the digits of the source. Its standard deviations are those of the bins' centres.
   for (const auto& [name, mean, digit, deviation, bin_s] : {std::tuple{"dropcompute-160", 34.37, 0.01, 1.679, 0.16197},
                                                             {"dropcompute-192", 8.142, 0.001, 0.424, 0.01877}}) {
     const auto& files = embedded_histograms();
@@ -490,8 +490,8 @@ TEST(Histogram, FilesOfTheProjectHaveTheMomentsOfTheirSource) {
   }
 }
 
-// Mean and variance within four standard errors, and a Kolmogorov-Smirnov test at 0.001, against the distribution
-// function of the file's rows, which is piecewise linear.
+// Mean and variance are within four standard errors. A Kolmogorov-Smirnov test at the level 0.001 compares with the
+// distribution function of the file's rows, which is piecewise linear.
 TEST(Histogram, DrawsFollowTheFile) {
   constexpr std::size_t n = 50'000;
   for (const EmbeddedFile& file : embedded_histograms()) {
@@ -541,7 +541,7 @@ TEST_F(HistogramFiles, AreFoundBesideTheExperimentScaledAndShifted) {
   EXPECT_NEAR(read("kind = \"histogram\"\ndata = \"dropcompute-192\"").delay->mean_s(), 8.142, 0.006);
 }
 
-// Spreadsheets write such files.
+// Spreadsheets write such files: byte order mark, blanks, other line ends, further columns.
 TEST_F(HistogramFiles, MayHaveAByteOrderMarkOtherLineEndsAndFurtherColumns) {
   write("marked.csv", "\xef\xbb\xbf bin_right_s , note, bin_left_s,density\r\n2,first,1,0.5\r\n\r\n4,,3,0.25\r\n");
   write("plain.csv", "bin_left_s,bin_right_s,density\n1,2,0.5\n3,4,0.25");
@@ -550,7 +550,7 @@ TEST_F(HistogramFiles, MayHaveAByteOrderMarkOtherLineEndsAndFurtherColumns) {
   EXPECT_EQ(added(*marked.delay, 1, 2, 50), added(*read("kind = \"histogram\"\nfile = \"plain.csv\"").delay, 1, 2, 50));
 }
 
-// The content is part of the configuration, so a changed file makes another run.
+// A file's content is part of the configuration, so a changed file makes another run.
 TEST_F(HistogramFiles, ContentIsPartOfTheConfiguration) {
   write("gap.csv", gap);
   const std::string entry = "kind = \"histogram\"\nfile = \"gap.csv\"\n";
@@ -582,7 +582,7 @@ TEST_F(HistogramFiles, FaultsNameFileAndLine) {
   EXPECT_THAT(faults(header + "1,2\n"), HasSubstr("bad.csv:2: density = nothing"));
   EXPECT_THAT(faults("bin_left_s,density\n1,2\n"), HasSubstr("bad.csv:1: the column bin_right_s is missing"));
   EXPECT_THAT(faults(""), HasSubstr("bad.csv:1: the file is empty"));
-  // All faults are reported at once, but not in thousands of lines.
+  // All faults are reported together, but not in thousands of lines.
   EXPECT_THAT(faults(header + "1,2,-1\n2,x,nan\n3,3,1\n"),
               AllOf(HasSubstr("bad.csv:2: density = -1"), HasSubstr("bad.csv:3: bin_right_s = x"),
                     HasSubstr("bad.csv:3: density = nan"), HasSubstr("bad.csv:4: bin_right_s = 3")));
@@ -592,7 +592,7 @@ TEST_F(HistogramFiles, FaultsNameFileAndLine) {
   std::string many = header;
   for (int i = 0; i < 100; ++i) many += "1,2,-1\n";
   EXPECT_THAT(faults(many), AllOf(HasSubstr("bad.csv:2:"), HasSubstr("bad.csv: 179 more faults")));
-  // A decimal comma gives more values than columns.
+  // With decimal commas, a row has more values than columns.
   EXPECT_THAT(faults(header + "1,5,2,5,0,5\n"), HasSubstr("bad.csv:2: there are 6 values for 3 columns"));
   EXPECT_THAT(faults("bin_left_s,bin_left_s,bin_right_s,density\n1,1,2,1\n"), HasSubstr("bin_left_s occurs twice"));
   write_compressed("whole.csv.gz", gap);

@@ -22,7 +22,7 @@ TEST(Training, OneStepFollowsTheFormula) {
   for (int worker = 0; worker < 3; ++worker) sum += engine.promise(state, worker, 0, 2);
   const auto values = engine.training.values(engine.training.descend(state, sum / 3, 0.5));
   for (std::size_t i = 0; i < values.size(); ++i) {
-    // theta - lr x mean(theta - target); targets are worker + 6 + i.
+    // theta - lr x mean(theta - target). Targets are worker + 6 + i, with a mean of 1 + 6 + i.
     const double expected = 1 - 0.5 * (1 - (1 + 6 + static_cast<double>(i)));
     EXPECT_FLOAT_EQ(values[i], static_cast<float>(expected));
   }
@@ -37,10 +37,10 @@ TEST(Training, EqualInputsGiveTheSameStateAndOneEvaluation) {
   std::vector<ModelStatePtr> states;
   for (int worker = 0; worker < 8; ++worker) states.push_back(engine.training.descend(state, shared / 8, 0.1));
   for (const auto& other : states) EXPECT_EQ(other, states.front());
-  EXPECT_NE(engine.training.descend(state, shared / 8, 0.2), states.front());  // another rate, another state
+  EXPECT_NE(engine.training.descend(state, shared / 8, 0.2), states.front());  // a state with another learning rate
   const auto along_more = engine.training.descend(state, shared / 4, 0.1);
   EXPECT_EQ(engine.training.descend(state, shared / 4, 0.1), along_more);
-  // Targets are worker + i, 3.5 + i on average: a step of 0.1 from 1 towards them, and one of 0.2.
+  // Targets are worker + i, on average 4.5 for i = 1. The steps go from 1 towards it, by shares of 0.1 and 0.2.
   EXPECT_FLOAT_EQ(engine.training.values(states.front())[1], 1 + 0.1f * 3.5f);
   EXPECT_FLOAT_EQ(engine.training.values(along_more)[1], 1 + 0.2f * 3.5f);
   engine.executor.wait_all();
@@ -78,7 +78,7 @@ TEST(Training, AStateThatIsStillHeldIsNotOverwritten) {
 }
 
 TEST(Training, AStateThatNobodyHoldsIsUpdatedInPlace) {
-  Engine engine(0);  // runs at once, so that the order of releases is known
+  Engine engine(0);  // tasks run at once, so the order of releases is known
   auto state = engine.training.initial_state();
   const float* memory = state->parameters->value.data();
   state = engine.training.descend(std::move(state), Gradient(), 0.5);
@@ -86,7 +86,7 @@ TEST(Training, AStateThatNobodyHoldsIsUpdatedInPlace) {
 }
 
 TEST(Training, AStateFoundAgainThroughASharedSumIsIntact) {
-  // Worker a steps along a shared gradient and continues alone before worker b takes the same step.
+  // Worker a steps along a shared gradient and goes on alone, before worker b takes the same step.
   Engine engine(0);
   const auto start = engine.training.initial_state();
   Gradient sum = engine.promise(start, 0);
@@ -105,14 +105,14 @@ TEST(Training, DistanceIsThatOfTheParameters) {
   const auto near = engine.at_target(start, 1);  // 1 + i % 5
   const auto far = engine.at_target(start, 4);
   EXPECT_DOUBLE_EQ(engine.training.distance(near, far), std::sqrt(7 * 9.0));
-  // From (1, ..., 1): 0, 1, 2, 3, 4, 0, 1.
+  // Differences from (1, ..., 1): 0, 1, 2, 3, 4, 0, 1.
   EXPECT_DOUBLE_EQ(engine.training.distance(start, near), std::sqrt(0.0 + 1 + 4 + 9 + 16 + 0 + 1));
   EXPECT_EQ(engine.training.distance(near, near), 0);
   Training time_only(nullptr, nullptr, {}, engine.executor);
   EXPECT_TRUE(std::isnan(time_only.distance(nullptr, nullptr)));
 }
 
-// As after an all-reduce of zeros: moments continue, and so does the count of Adam's bias correction.
+// An empty gradient is like an all-reduce of zeros: moments continue, and so does the count of Adam's bias correction.
 TEST(Training, AStepAlongNothingIsAStepAlongZero) {
   const std::vector<std::function<std::shared_ptr<const Optimizer>()>> optimizers = {
       [] { return make_sgd({.momentum = 0.9, .weight_decay = {.rate = 0.1}}); },
@@ -135,7 +135,7 @@ TEST(Training, AStepAlongNothingIsAStepAlongZero) {
   }
 }
 
-// For all divisors of gradients: micro-batches (1, 0, 0), (2, 0, 1) and (6, 1, 0).
+// With any divisor of the gradient. Micro-batches (worker, step, index): (1, 0, 0), (2, 0, 1) and (6, 1, 0).
 TEST(Training, StatisticsAreTheMeanOverTheMicroBatchesOfAStep) {
   for (const double divisor : {1.0, 3.0, 8.0})
     for (const bool is_shared : {false, true}) {
@@ -152,7 +152,7 @@ TEST(Training, StatisticsAreTheMeanOverTheMicroBatchesOfAStep) {
     }
 }
 
-// A statistic that increases by one with each micro-batch.
+// An objective with a statistic that each micro-batch increases by one.
 struct Counting : PullObjective {
   std::size_t buffers() const override { return 1; }
   std::vector<float> initial_buffers() const override { return {10}; }
@@ -168,7 +168,7 @@ TEST(Training, ModelsOfEqualParametersThatDifferInTheirStatisticsStayApart) {
   for (const bool wide : {false, true}) {
     Engine engine(std::make_shared<Counting>(), make_sgd({}));
     const auto start = engine.training.initial_state();
-    const auto other = engine.at_target(start, 3);  // 11
+    const auto other = engine.at_target(start, 3);  // has the statistic 11
     const std::vector<WeightedState> alone = {{1, start}};
     const auto mixed = engine.training.combine(alone, other);
     ASSERT_EQ(mixed->parameters, start->parameters);
@@ -180,7 +180,7 @@ TEST(Training, ModelsOfEqualParametersThatDifferInTheirStatisticsStayApart) {
   }
 }
 
-// A worker adopts a model, but keeps its own moments and the number of steps in them.
+// A worker that adopts a model keeps its own moments, and the number of steps in them.
 TEST(Training, WhoAdoptsAModelKeepsMomentsAndSteps) {
   Engine engine(std::make_shared<PullWithStatistics>(), make_sgd({.momentum = 0.9}));
   const auto start = engine.training.initial_state();

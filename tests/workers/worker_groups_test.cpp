@@ -1,4 +1,4 @@
-// The workers drawn as representatives of others.
+// Groups of workers with equal distributions of step times, and which of their workers are drawn to represent them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ TEST(WorkerGroups, AreTheWorkersThemselvesWhereTheyAreFew) {
   }
 }
 
-// 100 workers: one whose delay varies, with the same mean as others, and ten that are permanently slower.
+// 100 workers: worker 3's delay varies, with the others' mean, and ten workers are always slower.
 TEST(WorkerGroups, AreThoseOfOneLawAndShareTheDrawsByTheirNumber) {
   std::vector<double> factors(100, 1.0);
   std::fill(factors.begin() + 90, factors.end(), 2.0);
@@ -47,7 +47,7 @@ TEST(WorkerGroups, AreThoseOfOneLawAndShareTheDrawsByTheirNumber) {
                          {scoped_delay(constant_delay(0.5), {.workers = numbers(0, 100, 3)}),
                           scoped_delay(exponential_delay(0.5), {.workers = {3}})});
   const auto groups = group_workers(time, 100, 2, 20);
-  ASSERT_EQ(groups.size(), 3u);  // by mean, then by variance
+  ASSERT_EQ(groups.size(), 3u);  // sorted by mean, then by variance
   EXPECT_EQ(groups[0].workers, 89);
   EXPECT_EQ(groups[1].workers, 1);
   EXPECT_EQ(groups[2].workers, 10);
@@ -56,7 +56,7 @@ TEST(WorkerGroups, AreThoseOfOneLawAndShareTheDrawsByTheirNumber) {
   EXPECT_DOUBLE_EQ(groups[1].declared.mean_s, 3);
   EXPECT_DOUBLE_EQ(groups[1].declared.variance_s2, 2 * 0.25);
   EXPECT_DOUBLE_EQ(groups[2].declared.mean_s, 5);
-  EXPECT_THAT(groups[1].drawn, ElementsAre(Rank{3}));  // a fifth of one, rounded up
+  EXPECT_THAT(groups[1].drawn, ElementsAre(Rank{3}));  // a fifth of one worker, rounded up
   EXPECT_THAT(groups[2].drawn, ElementsAre(Rank{90}, Rank{95}));
   // 17 of the 89 workers, spread over all of them.
   const auto& drawn = groups[0].drawn;
@@ -76,7 +76,7 @@ class WithoutVariance final : public DelayProcess {
   double mean_s() const override { return 0.5; }
 };
 
-// Here together with other workers that have the same mean and a known variance.
+// Workers of unknown variance are one group. Other workers with the same mean and a known variance are another.
 TEST(WorkerGroups, WhoseVarianceNobodyKnowsAreOneAllTheSame) {
   const auto known = scoped_delay(constant_delay(0.5), {.workers = numbers(10, 20)});
   const auto unknown = scoped_delay(std::make_shared<WithoutVariance>(), {.workers = numbers(0, 10)});
@@ -91,7 +91,7 @@ TEST(WorkerGroups, WhoseVarianceNobodyKnowsAreOneAllTheSame) {
   EXPECT_EQ(groups[1].drawn.size(), 10u);
 }
 
-// 40 workers of 1.00, 1.01, ... 1.39 s, in any order of ranks.
+// 40 workers whose steps take 1.00, 1.01, ..., 1.39 s, in a mixed order of ranks.
 TEST(WorkerGroups, OfTooManyLawsKeepTheSlowestApartAndJoinNeighbours) {
   constexpr int workers = 40;
   std::vector<double> factors;
@@ -102,7 +102,7 @@ TEST(WorkerGroups, OfTooManyLawsKeepTheSlowestApartAndJoinNeighbours) {
     const auto groups = group_workers(time, workers, 3, most);
     ASSERT_EQ(groups.size(), static_cast<std::size_t>(most));
     const int apart = most / 2;
-    int slower = 0;  // number of workers that are slower than the group's first
+    int slower = 0;  // workers that are slower than this group's first
     for (int g = 0; g < most; ++g) {
       const WorkerGroup& group = groups[static_cast<std::size_t>(g)];
       if (g >= most - apart) {
@@ -128,7 +128,7 @@ TEST(WorkerGroups, OfTooManyLawsKeepTheSlowestApartAndJoinNeighbours) {
   }
 }
 
-// Three workers of mean 1 and variance 4, and one of mean 5 that never varies: 3 within, 3 between.
+// Three workers have mean 1 and variance 4, one has mean 5 and variance 0. The variance is 3 within and 3 between.
 TEST(WorkerGroups, TogetherVaryWithinAndBetween) {
   const StepLaw all = together({{{1, 4}, 3}, {{5, 0}, 1}});
   EXPECT_DOUBLE_EQ(all.mean_s, 2);

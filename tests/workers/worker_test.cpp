@@ -1,5 +1,5 @@
 // Promises of the class Worker: extended budgets, a worker's own view of the budget, the state from which it continues
-// after a loss of state, and the end of a run without progress.
+// after it has lost its state, and the end of a run that makes no progress.
 #include "workers/worker.hpp"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@
 namespace syncopate {
 namespace {
 
-// From 0.8 down to 0 in four steps.
+// A learning rate that falls from 0.8 to 0 in four steps.
 std::shared_ptr<const LearningRate> falling_rate() {
   return std::make_shared<LearningRate>(
       LearningRate::Options{.shape = LearningRate::Shape::linear, .peak = 0.8, .total_steps = Step{4}});
@@ -55,11 +55,11 @@ TEST(Worker, ABudgetOfSecondsIsNotExtended) {
       EXPECT_NEAR(worker.learning_rate(), 0.2 * (4 - s), 1e-12);
       worker.descend(*worker.compute_gradient());
     }
-    EXPECT_FALSE(worker.budget_left() || worker.budget_left(BudgetView::local));  // it is met exactly
+    EXPECT_FALSE(worker.budget_left() || worker.budget_left(BudgetView::local));  // the budget is met exactly
   }));
 }
 
-// 24 samples for three workers: 9 are in the average, and 15 more are 5 for each worker.
+// 24 samples for three workers. If they average after 3 samples each, 15 samples are left: 5 for each worker.
 TEST(Worker, OnItsOwnItTakesTheOthersForAsFastAsItself) {
   for (const bool agrees : {false, true}) {
     const SimulatedRun setup{.budget = {.samples = 24}};
@@ -87,7 +87,7 @@ TEST(Worker, OnItsOwnItTakesTheOthersForAsFastAsItself) {
   }
 }
 
-// Rounds in which no worker finishes a micro-batch.
+// Runs rounds in which no worker finishes a micro-batch.
 std::string idle_rounds(const Budget& budget, int rounds, int between = 0) {
   const SimulatedRun setup{.workers = 2, .budget = budget};
   try {
@@ -108,7 +108,7 @@ std::string idle_rounds(const Budget& budget, int rounds, int between = 0) {
 TEST(Worker, ABudgetOfSamplesThatNobodyUsesUpIsAFailureAfterAThousandIdleRounds) {
   EXPECT_EQ(idle_rounds({.samples = 100}, 1001), "");
   EXPECT_THAT(idle_rounds({.samples = 100}, 1002), testing::HasSubstr("no worker has finished a micro-batch"));
-  EXPECT_EQ(idle_rounds({.samples = 100}, 2500, 600), "");  // not in a row
+  EXPECT_EQ(idle_rounds({.samples = 100}, 2500, 600), "");  // the idle rounds are not in a row
 }
 
 TEST(Worker, OtherBudgetsEndWithoutProgressToo) {
@@ -144,8 +144,9 @@ void agree(Worker& worker, const std::string& kind) {
   }
 }
 
-// A local step until 1 s, an agreement until 1.5 s at the latest, `after` local steps, and an outage 0.25 s into the
-// next micro-batch. That micro-batch is lost, and so are the local steps after the agreement, but not those before it.
+// Worker 1 takes a local step until 1 s, agrees until 1.5 s at the latest, takes `after` local steps, and has an outage
+// 0.25 s into the next micro-batch. It loses that micro-batch and the steps after the agreement, but not the step
+// before.
 TEST(Worker, LocalStepsBeforeTheLastAgreementAreNotLost) {
   for (const std::string& kind : agreements)
     for (const int after : {0, 2}) {
@@ -169,7 +170,7 @@ TEST(Worker, LocalStepsBeforeTheLastAgreementAreNotLost) {
           lost = *kept == 7 ? 0 : 1;
           EXPECT_EQ(*kept, lost == 0 ? 7 : 0);
           *kept = 8;
-          EXPECT_EQ(*kept, 8);  // lost once
+          EXPECT_EQ(*kept, 8);  // reset once
           EXPECT_EQ(worker.now(), Time{from_seconds(agreed_s + after + 0.75 + 1)});
         }
         worker.barrier();
@@ -183,8 +184,8 @@ TEST(Worker, LocalStepsBeforeTheLastAgreementAreNotLost) {
     }
 }
 
-// Two own steps until 2 s. The outage in the third micro-batch takes what is not booked; the third and the fourth
-// remain.
+// Both workers compute four micro-batches. Worker 0's outage in the third takes its first two, which are not booked
+// yet; it keeps the third and the fourth.
 TEST(Worker, WhatIsLostIsNoLongerInWhatItBooks) {
   for (const bool has_server : {false, true}) {
     const SimulatedRun setup{.workers = 2, .budget = {.steps = 100}, .outages = loss(0, 2.25, 0.5)};
@@ -204,11 +205,11 @@ TEST(Worker, WhatIsLostIsNoLongerInWhatItBooks) {
     EXPECT_EQ(account[Activity::discarded], from_seconds(2.25));
     EXPECT_EQ(outcome.totals.accounts.at(1)[Activity::compute], from_seconds(4));
     ASSERT_EQ(outcome.publications.size(), 1u);
-    EXPECT_EQ(outcome.publications[0].samples, 4);  // as if both had kept two
+    EXPECT_EQ(outcome.publications[0].samples, 4);  // two per worker, as worker 0 kept two
   }
 }
 
-// Both workers average until 1.5 s, exchange models until 2 s, and take one more step.
+// Both workers average until 1.5 s, exchange models until 2 s, and then take one more step.
 TEST(Worker, APublicationSaysWhatWasAgreedLast) {
   const SimulatedRun setup{.workers = 2, .budget = {.steps = 100}};
   const auto outcome = setup.run(Script([&](Worker& worker) {
@@ -228,7 +229,7 @@ TEST(Worker, APublicationSaysWhatWasAgreedLast) {
   EXPECT_EQ(outcome.publications[0].time, Time{from_seconds(3)});
 }
 
-// The worker computes from 0.25 s on, is down from 1 to 1.5 s, and has the server's newer model at 2 s.
+// The worker computes from 0.25 s on and is down from 1 to 1.5 s. At 2 s it has the server's newer model, and restarts.
 TEST(Worker, WhoHasAskedAServerForItsModelKnowsHowFarTheTrainingHasCome) {
   const SimulatedRun setup{.workers = 1, .network_s = 0.25, .budget = {.steps = 100}, .outages = loss(0, 1, 0.5)};
   const auto outcome = setup.run(Script(
@@ -255,7 +256,7 @@ TEST(Worker, WhoHasAskedAServerForItsModelKnowsHowFarTheTrainingHasCome) {
   EXPECT_EQ(outcome.publications[0].samples, 4);
 }
 
-// Worker 1 makes three rounds alone, until 4.5 s, before worker 0 arrives after 5 s.
+// Worker 1 makes three rounds alone until 4.5 s. Worker 0 arrives after 5 s.
 TEST(Worker, WhoIsLateForSeveralRoundsGoesByTheLastOne) {
   const SimulatedRun setup{.workers = 2, .budget = {.samples = 3}};
   const auto outcome = setup.run(Script([](Worker& worker) {
@@ -276,8 +277,8 @@ TEST(Worker, WhoIsLateForSeveralRoundsGoesByTheLastOne) {
   EXPECT_EQ(outcome.publications[0].step, Step{3});
 }
 
-// A micro-batch usually ends, but in a step of 40 an outage hits at least one. So the step restarts for ever, and the
-// server would never get it.
+// A single micro-batch usually ends, but an outage hits at least one of a step's 40. So the step restarts for ever, and
+// the server never gets its gradient.
 TEST(Worker, AServersStepThatIsAlwaysBegunAnewIsAFailureWhateverEndsOfIt) {
   const auto outages = std::make_shared<OutagePlan>(
       1, std::vector<OutageEntry>{{.workers = {}, .when = RandomOutages{2, 0.001}, .loses_state = true}});
@@ -300,7 +301,7 @@ TEST(Worker, AServersStepThatIsAlwaysBegunAnewIsAFailureWhateverEndsOfIt) {
   EXPECT_THAT(failure, testing::HasSubstr("step 0 (40 micro-batches) was restarted 100000 times"));
 }
 
-// Steps along gradients of the previous step. A step takes 1 s, and a sum 0.5 s on the network.
+// Workers step along the previous step's gradients. A step takes 1 s, and their sum 0.5 s on the network.
 TEST(Worker, ASumUnderWayCostsNothingWhileTheNextStepIsComputed) {
   const SimulatedRun setup{.budget = {.steps = 4}};
   const auto outcome = setup.run(Script([](Worker& worker) {
@@ -322,12 +323,12 @@ TEST(Worker, ASumUnderWayCostsNothingWhileTheNextStepIsComputed) {
   for (const Account& account : outcome.totals.accounts) {
     EXPECT_EQ(account[Activity::compute], from_seconds(4));
     EXPECT_EQ(account[Activity::wait], Duration{});
-    EXPECT_EQ(account[Activity::communicate], from_seconds(0.5));  // for the last sum
+    EXPECT_EQ(account[Activity::communicate], from_seconds(0.5));  // for the last sum only
   }
 }
 
-// The average of a group makes no row. Its workers' steps are in the next row of all workers, also if the average is
-// started separately.
+// A group's average makes no row. The next row of all workers has the steps of the group's workers, also if the average
+// was started and finished separately.
 TEST(Worker, StepsBeforeAGroupsAverageStandInTheNextRowOfAll) {
   for (const bool is_started : {false, true}) {
     const SimulatedRun setup{.workers = 4, .budget = {.steps = 4}};
@@ -362,8 +363,8 @@ TEST(Worker, ACollectiveIsFinishedOnce) {
   EXPECT_THAT(failure, testing::HasSubstr("already finished"));
 }
 
-// Single functions of Worker and Server: unusual steps, values that all workers derive identically, computation until a
-// message arrives, models without moments, and gradients that are too stale to be kept.
+// MethodCalls: single functions of Worker and Server. Unusual steps, values that all workers derive identically,
+// computing until a message arrives, models without moments, and gradients that are too stale to be kept.
 
 TEST(MethodCalls, AStepIsScaledAsItIsToldAndTheNextOneIsNot) {
   const SimulatedRun setup{.workers = 1, .rate = 0.1, .budget = {.steps = 4}};
@@ -429,7 +430,7 @@ TEST(MethodCalls, AModelIsHandedOutWithoutItsMomentsAndTheyStay) {
   const auto outcome = setup.run(Script([](Worker& worker) {
     for (int s = 0; s < 3; ++s) {
       const ModelStatePtr before = worker.model();
-      EXPECT_EQ(before->moments, (std::array<Moment, 2>()));  // neither moments nor the counts of their steps
+      EXPECT_EQ(before->moments, (std::array<Moment, 2>()));  // no moments, and no counts of their steps
       worker.set_model(before);
       worker.descend(*worker.compute_gradient());
     }
@@ -443,7 +444,7 @@ TEST(MethodCalls, AModelIsHandedOutWithoutItsMomentsAndTheyStay) {
   EXPECT_NEAR(outcome.parameters[0], theta, 1e-6);
 }
 
-// The server ends after 2.5 s, in the worker's third step.
+// The server ends after 2.5 s, while the worker computes its third step.
 TEST(MethodCalls, WhoWaitsForAMessageThatNobodyCanSendComputesOnNoFurther) {
   const SimulatedRun setup{.workers = 1, .budget = {.steps = 3}};
   int steps = 0;
@@ -456,7 +457,7 @@ TEST(MethodCalls, WhoWaitsForAMessageThatNobodyCanSendComputesOnNoFurther) {
   EXPECT_EQ(steps, 3);
 }
 
-// Both gradients are of version 0, and arrive when the server has taken a step.
+// Both gradients are one step old. The server accepts them with a maximum staleness of 0 and of 1.
 TEST(MethodCalls, AGradientThatIsStalerThanItMayBeIsDiscarded) {
   const SimulatedRun setup{.workers = 2, .network_s = 0, .budget = {.steps = 10}};
   std::vector<bool> kept;
