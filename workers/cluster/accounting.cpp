@@ -4,7 +4,7 @@
 
 namespace syncopate {
 
-// With servers, all work that the servers have not kept is lost, including the pauses between micro-batches.
+// With servers, a worker's compute time that they have not kept is lost, including the pauses between micro-batches.
 Account Book::account_at(Time end, Duration down_beyond, DecidedBy who) const {
   Account account = account_;
   account.lose(who == DecidedBy::servers ? account[Activity::compute] - tally_.kept_time() : tally_.lost_time(who));
@@ -21,7 +21,7 @@ Account Book::account_at(Time end, Duration down_beyond, DecidedBy who) const {
   return account;
 }
 
-// Removes the time that the spans show beyond `end`. Without spans, removes it from the activities in the order below.
+// Removes the time beyond `end` from the activities that the spans show, or without spans in the order below.
 Duration Book::take_back(Time end) {
   if (const auto removed = spans_ ? spans_->remove_beyond(self_, end) : std::nullopt) {
     for (std::size_t i = 0; i < activities; ++i) account_.time[i] -= removed->account.time[i];
@@ -65,7 +65,7 @@ void SpanRecorder::add(Rank rank, Activity activity, Time end, const char* what,
   if (is_micro_batch) track.step = step;
   const bool is_full =
       static_cast<std::int64_t>(track.spans.size()) >= track.most_spans || begin.time_since_epoch() >= limits_.time;
-  // A step is recorded completely or not at all, so that the fate of its gradient finds all its micro-batches.
+  // A step is recorded completely or not at all, so that keep() and lose() find all micro-batches of its gradient.
   if (!track.stopped && is_full && !goes_on) stop(rank);
   if (track.stopped) {
     if (!is_micro_batch || activity != Activity::compute || track.open.empty()) return;
@@ -120,7 +120,7 @@ void SpanRecorder::decide(Rank worker, Duration computed, Activity fate) {
   }
   Track& track = tracks_[worker];
   if (track.open.empty()) return;
-  // Without servers, unrecorded micro-batches are the latest ones.
+  // Without servers a fate concerns a worker's last micro-batches, so the unrecorded ones come first.
   if (servers_ == 0 && !track.unrecorded.empty()) computed -= track.unrecorded.back();
   if (computed <= Duration{}) return;
   auto run = find_run(track, computed, true);
@@ -132,7 +132,7 @@ void SpanRecorder::decide(Rank worker, Duration computed, Activity fate) {
     decide_amount(track, computed, fate);
 }
 
-// Finds adjacent undecided micro-batches that together take exactly `total`: the earliest with servers, otherwise the
+// Finds adjacent undecided micro-batches that together take exactly `total`: with servers the earliest, otherwise the
 // latest.
 std::optional<SpanRecorder::Run> SpanRecorder::find_run(const Track& track, Duration total, bool of_one_step) const {
   const std::size_t count = track.open.size();
@@ -151,7 +151,7 @@ std::optional<SpanRecorder::Run> SpanRecorder::find_run(const Track& track, Dura
   return std::nullopt;
 }
 
-// Finds the last recorded micro-batches that, together with the first unrecorded ones, take exactly `total`.
+// The recorded part of a run of micro-batches that takes exactly `total` and ends among the unrecorded ones.
 std::optional<SpanRecorder::Run> SpanRecorder::find_begun_run(const Track& track, Duration total) {
   for (std::size_t first = track.open.size(); first > 0;) {
     total -= track.spans[track.open[--first]].duration();
@@ -167,7 +167,7 @@ void SpanRecorder::decide_run(Track& track, const Run& run, Activity fate) {
   track.open.erase(first, last);
 }
 
-// If no micro-batches add up to the amount, one is divided, because a method may book parts of a gradient.
+// For an amount that no micro-batches add up to, because a method may book a part of a gradient: divides the last one.
 void SpanRecorder::decide_amount(Track& track, Duration amount, Activity fate) const {
   const bool forward = servers_ > 0;
   while (amount > Duration{} && !track.open.empty()) {

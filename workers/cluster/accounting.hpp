@@ -40,7 +40,7 @@ struct Account {
 inline constexpr const char* micro_batch_name = "micro-batch";
 
 // A part of a participant's time, for timelines. A participant's spans have neither gaps nor overlaps. If a gradient is
-// dropped later, its span becomes discarded work, so a worker's spans sum to its Account.
+// dropped later, the spans of its micro-batches become discarded work, so a worker's spans sum to its Account.
 struct Span {
   Activity activity{};
   Time begin{};
@@ -53,7 +53,7 @@ struct Span {
 };
 
 struct SpanLabel {
-  const char* what = "algorithm";  // default: time between calls of the cluster
+  const char* what = "algorithm";  // the default: time between two calls of the cluster
   Step step{-1};
   int micro_batch = -1;
 };
@@ -66,9 +66,9 @@ inline SpanLabel label_of(const MicroBatch& micro_batch) {
 struct LinkUse {
   Time begin{};
   Time end{};
-  std::optional<Rank> other{};  // sender or receiver; empty: a collective
+  std::optional<Rank> other{};  // the participant at the other end; empty: a collective
 };
-// The transfers over a server's link, in order, with gaps between them.
+// The transfers over a server's link in each direction, in order, with gaps between them.
 struct LinkTracks {
   std::vector<LinkUse> in, out;
 };
@@ -84,8 +84,8 @@ struct Timeline {
 
 class SpanRecorder {
  public:
-  // Recording ends at the first limit, but completes a step that has begun. Workers share the number of spans equally,
-  // because one simulated worker may run far ahead. With servers, workers and servers get half of the number each.
+  // A participant's recording ends at the first limit, but completes a step that has begun. Workers share `spans`
+  // equally, because one simulated worker may run far ahead. If there are servers, they share half of `spans`.
   struct Limits {
     Duration time = Duration::max();
     std::int64_t spans = std::numeric_limits<std::int64_t>::max();
@@ -94,15 +94,16 @@ class SpanRecorder {
   SpanRecorder(int workers, int servers) : SpanRecorder(workers, servers, Limits{}) {}
   SpanRecorder(int workers, int servers, const Limits& limits);
 
-  // Adds a span from the end of the participant's last span to `end`, unless it is empty. For -1 see Span.
+  // Adds a span from the end of the participant's last one to `end`, unless it is empty. `step`, `micro_batch`: see
+  // Span.
   void add(Rank rank, Activity activity, Time end, const char* what) { add(rank, activity, end, what, Step{-1}, -1); }
   void add(Rank rank, Activity activity, Time end, const char* what, Step step, int micro_batch);
 
   // Adds a transfer over a server's link. Transfers of one direction must be added in the order of their begins.
   void add_use(Rank server, bool is_in, const LinkUse& transfer);
 
-  // Records the fate of a gradient that took the worker `computed`. A gradient does not say which micro-batches are in
-  // it, so this function looks for undecided micro-batches that together last exactly this long: with servers the
+  // Records the fate of a gradient of this worker that took `computed`. A gradient does not say which micro-batches are
+  // in it, so this function looks for undecided micro-batches that together take exactly `computed`: with servers the
   // worker's first ones, otherwise its last ones. Undecided micro-batches count as kept, so without servers only losses
   // need recording.
   void keep(Rank worker, Duration computed) {
@@ -110,7 +111,8 @@ class SpanRecorder {
   }
   void lose(Rank worker, Duration computed) { decide(worker, computed, Activity::discarded); }
 
-  // Collects fates instead of deciding them, for spans that are in another process. They are decided there in order.
+  // If the workers' spans are in another process, keep() and lose() only collect fates after collect_fates(). The other
+  // process decides them in order.
   struct Fate {
     Rank worker{};
     Duration computed{};
@@ -120,14 +122,15 @@ class SpanRecorder {
   const std::optional<std::vector<Fate>>& collected_fates() const { return collected_; }
   void decide(const Fate& fate) { decide(fate.worker, fate.computed, fate.is); }
 
-  // Removes the spans beyond `end` and returns their time, as it was added. Returns nullopt if recording ended earlier.
+  // Removes the spans beyond `end` and returns their time, with all completed micro-batches as compute. Returns nullopt
+  // if recording of this participant ended earlier.
   struct Removed {
     Account account;
     Duration micro_batches{};  // compute time that was spent in micro-batches
   };
   std::optional<Removed> remove_beyond(Rank rank, Time end);
 
-  // Extends all tracks with waiting to `end`, the end of the run.
+  // Extends each track by waiting to `end`, the end of the run, and returns all tracks.
   Timeline finish(Time end);
 
   // The following functions move a participant's spans to another recorder with the same limits.
@@ -140,12 +143,12 @@ class SpanRecorder {
  private:
   struct Track {
     std::vector<Span> spans;
-    std::vector<std::size_t> open;  // micro-batches whose fate is undecided
+    std::vector<std::size_t> open;  // indices of micro-batches in `spans` whose fate is undecided
     std::int64_t most_spans = 0;
     Time at{};          // end of the last span, recorded or not
     Time stopped_at{};  // end of the last recorded span
-    // Time of micro-batches after stopped_at. Their fates may include recorded undecided ones. With servers: the
-    // cumulative time after each micro-batch; without servers only the total.
+    // The time of the micro-batches after stopped_at, because one fate may concern them and recorded ones. With
+    // servers: cumulative, after each micro-batch; without servers: only the total.
     std::vector<Duration> unrecorded;
     Step step{-1};
     bool stopped = false;
@@ -170,7 +173,7 @@ class SpanRecorder {
   int servers_;
   Limits limits_;
   ByRank<Track> tracks_;
-  std::vector<LinkWay> link_ways_;  // by server: incoming and outgoing link; empty before the first transfer
+  std::vector<LinkWay> link_ways_;  // per server its incoming, then its outgoing link; empty before any transfer
   std::optional<std::vector<Fate>> collected_;
 };
 
@@ -183,8 +186,8 @@ struct StepRow {
   Duration duration{};
   std::int64_t kept = 0;
   std::int64_t dropped = 0;
-  Step period{};  // longest of its workers' periods
-  Bytes bytes{};  // sent during the row, over all workers
+  Step period{};  // the longest Contribution::period
+  Bytes bytes{};  // sent by all workers during the row
 
   void add(const Contribution& part) {
     kept += part.kept;
@@ -192,7 +195,7 @@ struct StepRow {
     step = std::max(step, part.step);
     period = std::max(period, part.period);
   }
-  // Merges a part of the same row that was summed separately. The row ends with its last part.
+  // Merges a part of the same row that was summed separately. The row ends when its last part ends.
   void merge(const StepRow& part) {
     add({.kept = part.kept, .planned = part.kept + part.dropped, .step = part.step, .period = part.period});
     end = std::max(end, part.end);
@@ -203,7 +206,7 @@ struct StepRow {
 // Whether workers or servers decide which gradients are kept.
 enum class DecidedBy { workers, servers };
 
-// The fate of a worker's micro-batches: their number and their computation time.
+// How many of a worker's micro-batches were computed, kept and dropped, and how much computation time that was.
 class Tally {
  public:
   // Counts micro-batches whose gradients exist. cancel() counts a micro-batch that a message cut short.
@@ -212,7 +215,7 @@ class Tally {
     computed_time_ += time;
   }
   void cancel() { ++cancelled_; }
-  // Counts micro-batches that are in a model, and planned ones that never will be.
+  // Counts kept micro-batches, which are in a model, and the other planned ones, which are dropped.
   void contribute(const Contribution& part) {
     kept_ += part.kept;
     dropped_ += part.dropped();
@@ -227,7 +230,7 @@ class Tally {
 
   std::int64_t kept() const { return kept_; }
   Duration kept_time() const { return kept_time_; }
-  // Only servers know what they keep. All other micro-batches that were begun are dropped, and their time is lost.
+  // Only servers know which micro-batches they keep. All others that were begun count as dropped, their time as lost.
   std::int64_t dropped(DecidedBy who) const {
     return who == DecidedBy::servers ? computed_ + cancelled_ - kept_ : dropped_;
   }
@@ -235,7 +238,7 @@ class Tally {
     return who == DecidedBy::servers ? computed_time_ - kept_time_ : lost_time_;
   }
 
-  // Adds another participant's tally of the same worker, because several participants may each know a part.
+  // Adds another participant's tally of the same worker, because each participant may know only some of the fates.
   Tally& operator+=(const Tally& other);
   using Numbers = std::array<std::int64_t, 7>;
   Numbers numbers() const { return std::bit_cast<Numbers>(*this); }
@@ -251,17 +254,16 @@ class Tally {
   Duration lost_time_{};
 };
 
-// One participant's account: its time, and the fate of its micro-batches. All clusters book only here, so that clock,
+// One participant's account: its time, and the fate of its micro-batches. Clusters book nowhere else, so that clock,
 // account, spans, counts and rows agree.
 class Book {
  public:
   Book() = default;
-  // `spans`: null if spans are not recorded.
   Book(Rank self, Time begin, SpanRecorder* spans) : now_(begin), spans_(spans), self_(self) {}
 
   Time now() const { return now_; }
 
-  // Books the time until `end`; none if `end` is past.
+  // Books the time from now() to `end`; nothing if `end` has passed.
   void pass(Activity activity, Time end, const SpanLabel& label) {
     end = end > now_ ? end : now_;
     if (spans_) spans_->add(self_, activity, end, label.what, label.step, label.micro_batch);
@@ -269,24 +271,22 @@ class Book {
     now_ = end;
   }
 
-  // Advances beyond the end of the run. This time is in no account.
+  // Advances the clock beyond the end of the run. This time is in no account.
   void pass_unbooked(Time end) {
     unbooked_ += end - now_;
     now_ = end;
   }
 
-  // The last time that the participant met others. Since then its clock has run ahead.
+  // met_at(): the last time at which the participant met others. Since then its clock has run ahead of theirs.
   void meet() { met_at_ = now_; }
   Time met_at() const { return met_at_; }
 
-  // Books micro-batches that have ended, with their time. cancel() books a micro-batch that a message cut short.
   void compute(std::int64_t micro_batches, Duration time) { tally_.compute(micro_batches, time); }
   void cancel() { tally_.cancel(); }
   void lose(Duration time) {
     if (spans_) spans_->lose(self_, time);
     tally_.lose(time);
   }
-  // Books work that a server keeps.
   void keep(const BookedTime& work) {
     if (spans_) spans_->keep(self_, work.time);
     tally_.keep(work);
@@ -297,19 +297,19 @@ class Book {
     tally_.contribute(part);
     row.add(part);
   }
-  // Drops micro-batches planned for a row that never comes.
+  // Counts micro-batches as dropped if they were planned for a row that never comes.
   void drop(std::int64_t micro_batches) { tally_.drop(micro_batches); }
 
-  // Time as it was booked: work that is lost later still counts as compute.
+  // The time as it was booked: work that was lost afterwards still counts as compute.
   const Account& account() const { return account_; }
   const Tally& tally() const { return tally_; }
 
-  // The account until the end of the run, with lost work as discarded. A worker has either waited for the end, or run
-  // beyond it with work that came too late. `down_beyond`: time of outages after the end.
+  // The account up to `end`, the end of the run, with lost work as discarded. A worker has either waited for the end,
+  // or run beyond it with work that came too late. `down_beyond`: the time of its outages after the end.
   Account account_at(Time end, Duration down_beyond, DecidedBy who) const;
 
-  // Removes the time beyond `end`, also from the spans. (On a wall clock the end is already past when it becomes
-  // known.) Returns the compute time that was removed (of micro-batches alone, if spans distinguish them).
+  // Removes the time beyond `end`, also from the spans, because on a wall clock the end of the run is past when it
+  // becomes known. Returns the removed compute time: with spans only that of micro-batches.
   Duration take_back(Time end);
 
   // Serialises everything except the owner and the spans.
@@ -323,7 +323,7 @@ class Book {
   Time met_at_ = start_time;
   Duration unbooked_{};
   Account account_;
-  SpanRecorder* spans_ = nullptr;
+  SpanRecorder* spans_ = nullptr;  // null: spans are not recorded
   Tally tally_;
   Rank self_{};
 };
@@ -334,11 +334,10 @@ struct GradientArrival {
   Time round_begin{};
   Step step{};  // at the end of the round: the step in steps.csv, or the server's own step
   Rank worker{};
-  Duration since{};  // since the start of the round; negative if the worker's part began before the previous round
-                     // ended
+  Duration since{};  // from round_begin to the arrival; negative if the previous round had not ended then
 };
 
-// Rounds by number, because an arrival may belong to an earlier round.
+// The begin of each round, because an arrival may belong to an earlier round than the current one.
 class NumberedRounds {
  public:
   // `into`: null if arrivals are not recorded. The first round begins at `begin`.
@@ -376,7 +375,7 @@ struct ModelsOfWorkers {
 struct WorkerModel {
   Rank worker{};
   ModelStatePtr model{};  // null in time-only runs
-  double weight = 1;      // relative to the other models
+  double weight = 1;      // in a mean, relative to the weights of the other workers' models
   IndividualModels evaluated = IndividualModels::mean;
   Step step{};
   Time time{};
@@ -390,10 +389,9 @@ struct Publication {
   ModelStatePtr model{};                    // null in time-only runs
   std::vector<ModelStatePtr> ensemble{};    // if not empty: instead evaluate the mean of these models' predictions
   ModelsOfWorkers own{};                    // if not empty: the models whose mean is `model`
-  std::vector<MicroBatch> recalibration{};  // if not empty: estimate BatchNorm statistics on these samples before
-                                            // evaluating
-  Step step{};                              // in steps of the experiment file
-  double surplus_steps = 0;                 // micro-batches planned beyond M per step, in steps
+  std::vector<MicroBatch> recalibration{};  // if not empty: first estimate BatchNorm statistics on these samples
+  Step step{};                              // optimizer steps, as the experiment file counts them
+  double surplus_steps = 0;                 // micro-batches that a worker planned beyond M per step, divided by M
   Time time{};
   std::int64_t samples = 0;  // samples that went into the model
   Bytes bytes{};
@@ -406,9 +404,9 @@ class RunObserver {
  public:
   virtual ~RunObserver() = default;
   virtual void on_row(const StepRow& row) = 0;
-  // Takes no time on either clock.
+  // Takes no time, neither on the virtual clock nor on that of an MPI run.
   virtual void on_publish(const Publication& publication) = 0;
-  // For the row of step 0: the learning rate of the first step, if it differs from the file's schedule.
+  // The learning rate of the first step, to record at step 0, if it differs from the file's schedule.
   virtual void on_first_rate(double) {}
 
   // Called after each step of a worker or a server, on the simulated cluster only.
@@ -423,16 +421,15 @@ class RunObserver {
   virtual void on_individual_models_end(Rank) {}  // this worker publishes no more models
 };
 
-// A micro-batch that has ended.
 struct MicroBatchTime {
   Rank worker{};
   Step step{};  // step and index of the slot that decided the duration
   int index = 0;
   Duration duration{};
-  Duration added{};  // injected part: delays, and the slowdown of a slow worker that computes for real
+  Duration added{};  // its injected part: delays, and the slowdown of a slow worker that computes for real
 };
 
-// Optional records of a run, in addition to its rounds and models. An empty one is off.
+// Optional records of a run, in addition to its rows and models. A record that is nullopt is off.
 struct RunRecord {
   std::optional<SpanRecorder> spans{};
   std::optional<std::vector<MicroBatchTime>> durations{};
@@ -443,7 +440,6 @@ inline std::vector<GradientArrival>* arrivals_of(RunRecord* record) {
   return record && record->arrivals ? &*record->arrivals : nullptr;
 }
 
-// The totals of a run.
 struct RunTotals {
   Time end{};                           // T
   std::vector<Account> accounts;        // per worker (servers are not workers)
@@ -471,7 +467,7 @@ struct RunTotals {
 // The rows of steps.csv of a run, in order. Every cluster closes its rows here.
 class StepRows {
  public:
-  // `observer` may be null. The first row begins with the run, or where another cluster stopped.
+  // `observer` may be null. The first row begins with the run, or where the last row of another cluster ended.
   explicit StepRows(RunObserver* observer, Time begin = start_time, Bytes sent = {})
       : observer_(observer), begin_(begin), sent_(sent) {}
 
@@ -483,7 +479,6 @@ class StepRows {
     if (observer_) observer_->on_row(row);
   }
 
-  // Closes a row if a collective of this kind makes one.
   void close(Collective::Kind kind, const StepRow& row, Time end, Bytes sent_so_far) {
     if (is_row(kind, row)) close(row, end, sent_so_far);
   }

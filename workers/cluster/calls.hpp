@@ -58,8 +58,8 @@ struct Averaging {
   // The parameters to average; slice 0 includes the buffers. Workers keep all other values of their own, and if there
   // are several slices also their moments.
   Slice slice{};
-  // Only if averages are compressed: the common model to which differences are taken. Null: the model holds differences
-  // already (for average_model: the difference to the model at which the worker's local steps began).
+  // Only for compressed averages: the common model that is subtracted from the worker's. If null, Worker::start takes
+  // the model's values as differences, and Worker::average_model subtracts the model at which local steps began.
   ModelStatePtr from{};
   // False: no worker uses the model outside the slice. Values there are then undefined, and all workers may share one
   // model.
@@ -76,7 +76,7 @@ struct AgreedProgress {
 // Shared by all workers of the process that gathered them.
 using SharedNumbers = std::shared_ptr<const std::vector<double>>;
 
-// A worker's packet in an exchange of a compressed sum or average: deferred words of four bytes.
+// A worker's packet in an exchange of a compressed sum or average: words of four bytes, which may not be computed yet.
 struct Packet {
   CellPtr words{};  // null in time-only runs
   Bytes size{};     // counted by the network: the words, and in averages also the statistics after them
@@ -85,7 +85,7 @@ struct Packet {
 // All packets by rank, or only their sum. Shared by all workers of the process that received them.
 using SharedPackets = std::shared_ptr<const std::vector<Packet>>;
 
-// A collective as one worker describes it, including the worker's part. All members must give the same terms.
+// A collective as one worker describes it, including the worker's part. All members must give the same terms().
 struct Collective {
   enum class Kind : std::int32_t {
     all_reduce,
@@ -98,13 +98,13 @@ struct Collective {
     broadcast,
     all_gather,
     barrier,
-    // Exchanges of a compressed sum. All packets have one size, except in gather_packets. `gradient` sums only counts.
+    // Exchanges of a compressed sum. All packets have one size, except in gather_packets. `gradient` holds only counts.
     sum_packets,     // packets are summed as numbers, in single precision
     gather_packets,  // packets are gathered unchanged
     // First exchanges, each followed by another exchange that completes the sum.
     sum_first_packets,  // as sum_packets
     broadcast_packet,   // all get the root's packet
-    exchange_chunks,    // a packet has one equal chunk per member; each member gets its own chunk of all packets
+    exchange_chunks,    // a packet has one chunk per member, all equally long; a member gets its chunk of each packet
     // Exchanges of a compressed average. Their packets contain differences between models.
     sum_differences,     // packets are summed as numbers, in single precision
     gather_differences,  // packets are gathered unchanged
@@ -114,7 +114,7 @@ struct Collective {
   ModelStatePtr model{};  // average: the mean is returned; broadcast: the root's parameters and buffers
   Packet packet{};        // exchanges: all packets or their sum are returned; broadcast: the root's packet
   Bytes all_packets{};    // gathered packets: total size, once known; 0: all have one size
-  // Have equal lengths on all workers. all_gather returns them by rank; sums of gradients also sum the numbers.
+  // Equally many on all workers. all_gather returns them by rank; sums of gradients also sum the numbers.
   std::vector<double> numbers{};
   AveragePolicy policy{};
   double weight = 1;
@@ -152,7 +152,7 @@ struct Collective {
     return {.kind = Kind::all_gather, .numbers = {numbers.begin(), numbers.end()}};
   }
   static Collective barrier() { return {}; }
-  // The kind of the first exchange of packets for a network operation.
+  // The kind of the first of two exchanges, by its operation on the network.
   static Kind first_exchange(Operation operation) {
     if (operation == Operation::broadcast) return Kind::broadcast_packet;
     return operation == Operation::all_to_all ? Kind::exchange_chunks : Kind::sum_first_packets;
@@ -188,8 +188,8 @@ std::string describe(const Collective::Terms& terms);
 struct KindOfCollective {
   Collective::Kind kind;
   const char* name;
-  Operation operation;  // network operation
-  bool sums_gradients;  // a step that belongs to the sum follows each sum
+  Operation operation;
+  bool sums_gradients;  // an optimizer step follows each sum
   bool makes_row;       // in steps.csv; other kinds make one only if a worker contributes
 };
 inline constexpr KindOfCollective kinds_of_collectives[] = {
@@ -247,8 +247,7 @@ class StartedCollective {
 
   Collective::Kind kind;
   std::optional<Members> group;  // empty: all workers
-  std::int64_t number;  // counts the collectives that its members have started; partial all-reduces are counted
-                        // separately
+  std::int64_t number;  // counts the collectives that its members have started, and partial all-reduces separately
   Step step;            // step of the worker's contribution
 
   static constexpr std::int64_t finished = -1;  // number of a moved-from handle
@@ -262,7 +261,7 @@ struct PartialSum {
   AgreedProgress agreement{};
 };
 
-// The results of a collective, in fields that correspond to the workers' parts.
+// The results of a collective. The result from the workers' `gradient`, `model` or `numbers` has the same name.
 struct CollectiveResult {
   Gradient gradient{};
   ModelStatePtr model{};
@@ -273,9 +272,9 @@ struct CollectiveResult {
   AgreedProgress agreement{};  // in groups: only the time
 };
 
-// Deferred packed values that are sent instead of a gradient or a difference (workers/compression). A packet takes the
-// place of a model, so that messages do not get longer. Its parameters are the four-byte words, followed by
-// normalisation statistics; null in time-only runs.
+// A packet that a message carries instead of a gradient or difference (workers/compression). Its words may not be
+// computed yet. It is stored in place of a model, so that messages do not get longer: the parameters are the four-byte
+// words, followed by normalisation statistics; null in time-only runs.
 struct SentPacket : ModelState {
   Bytes size{};                       // the words only
   std::vector<MicroBatch> carried{};  // micro-batches in the packet, if a caller needs them
@@ -334,7 +333,7 @@ struct Message {
   BookedTime work() const { return {from, gradient.micro_batches(), gradient.compute_time()}; }
 };
 
-// A pool of received messages, because thousands of workers send millions of messages.
+// Keeps messages for reuse, because thousands of workers send millions of messages.
 class MessagePool {
  public:
   virtual void take_back(Message* message) = 0;
@@ -391,7 +390,7 @@ struct Servers {
   constexpr operator int() const { return count; }  // NOLINT: as above
   constexpr bool hold_slices() const { return count > 1 && regions == 0; }
 
-  // Returns the server of a worker (the first, if several hold slices) or of a region's server; any other rank itself.
+  // The server of a worker (the first, if several hold slices) or of a region's server; for any other rank `rank`.
   constexpr Rank server_of(Rank rank, int workers) const {
     const bool is_worker = rank.value < workers;
     if (regions == 0) return is_worker ? Rank{workers} : rank;

@@ -40,24 +40,24 @@ class Cluster {
   // Programs call the following functions; `self` is the calling participant.
   virtual Time now(Rank self) const = 0;
 
-  // As far as `self` knows: the number of workers that have not ended, and whether a participant has ended. A region's
-  // server counts its own workers, and the global server counts the regions' servers.
+  // The number of workers that have not ended, and whether `other` has ended, as far as `self` knows. A region's server
+  // counts its own workers, and the global server counts the regions' servers.
   virtual int workers_left(Rank self) = 0;
   virtual bool has_left(Rank self, Rank other) const = 0;
 
   // Returns the gradient of the micro-batch `samples`; nullopt if the deadline stopped it or an outage erased the
-  // worker's state (see has_lost_state). `slot` decides how long it takes. The two differ if a worker computes another
-  // worker's micro-batch, or one that was dropped before.
+  // worker's state (see has_lost_state). `slot` decides how long the computation takes. It differs from `samples` if a
+  // worker computes another worker's micro-batch, or one that was dropped before.
   virtual std::optional<Gradient> compute_gradient(Rank self, const ModelStatePtr& at, const MicroBatch& slot,
                                                    const MicroBatch& samples, const Deadline& deadline) = 0;
 
   // Whether an outage (workers/time/outages.hpp) may erase this worker's state.
   virtual bool may_lose_state(Rank) const { return false; }
-  // Whether an outage erased the state in the last compute_gradient; resets the answer. The worker is up again, but the
-  // micro-batch is lost.
+  // Whether an outage erased the state during the last compute_gradient. Each call resets this to false. The worker is
+  // up again, but the micro-batch is lost.
   virtual bool has_lost_state(Rank) { return false; }
 
-  // The sum over micro-batches first.index .. first.index + count - 1. Not for workers that may lose their state.
+  // The sum of `count` gradients, from micro-batch first.index on. Not for workers that may lose their state.
   virtual Gradient compute_gradients(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count);
 
   // The sleep after a micro-batch, if delays are sleeps (workers/time/compute_time.hpp); otherwise 0.
@@ -69,13 +69,12 @@ class Cluster {
   // each once, in any order; `finish` waits for its end. A worker that leaves without finishing blocks no other worker.
   virtual StartedCollective start(Rank self, Collective&& what, const Contribution& contribution, Place place) = 0;
   virtual CollectiveResult finish(Rank self, StartedCollective&& started, Place place) = 0;
-  // Starts and finishes in one call.
   virtual CollectiveResult perform(Rank self, Collective&& what, const Contribution& contribution, Place place) {
     return finish(self, start(self, std::move(what), contribution, place), place);
   }
 
-  // The same, with results in place of the parts. `numbers` have the same length on all workers and are also summed (4
-  // bytes each).
+  // Each of these functions performs a collective. all_reduce_sum, average and broadcast overwrite the worker's part.
+  // `numbers` have the same length on all workers and are also summed (4 bytes each).
   virtual AgreedProgress all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers,
                                         const Contribution& contribution, Place place);
   std::vector<PartialSum> partial_all_reduce(Rank self, Gradient gradient, const Activation& activation,
@@ -103,21 +102,21 @@ class Cluster {
     return perform(self, Collective::all_gather(numbers), {}, place).numbers;
   }
 
-  // Books a worker's steps, for methods without collectives and servers. Steps with equal numbers form one row. Takes
-  // no time.
+  // Books a worker's steps, for methods without collectives and servers. Steps of all workers with the same number form
+  // one row. Takes no time.
   virtual void report_steps(Rank self, const Contribution& contribution) = 0;
 
-  // Messages arrive in (time, sequence) order. Sending does not block. `receive` returns the first message (of `from`,
-  // if given). It returns null once `until` has passed, or if no participant is left that could send one. A server's
-  // `receive` also returns null if a worker (or a served server) has left since the server last called workers_left or
-  // was notified.
+  // Messages arrive in the order of time, then of a sequence number. Sending does not block. `receive` returns the
+  // first message (of `from`, if given). It returns null once `until` has passed, or if no participant is left that
+  // could send one. A server's `receive` also returns null if a worker (or a served server) has left since the server
+  // last called workers_left or was notified.
   virtual void send(Rank self, Rank to, Message&& message, Place place) = 0;
   virtual ReceivedMessage receive(Rank self, std::optional<Rank> from, Time until, Place place) = 0;
 
   // Books the work as its worker's discarded time, and its micro-batches as dropped.
   virtual void discard(Rank self, const BookedTime& work) = 0;
-  // Books the work as kept by its worker, and the gradient's staleness. If several servers share a gradient, only one
-  // calls it.
+  // Books the work as kept by its worker, and the gradient's staleness. If several servers share a gradient, only
+  // one of them calls this.
   virtual void keep(Rank self, const BookedTime& work, Step staleness) = 0;
 
   virtual Bytes bytes_sent() const = 0;

@@ -38,7 +38,7 @@ std::vector<const float*> words_of(const SharedPackets& packets, std::size_t beg
   return words;
 }
 
-// A last packet of an exchange: `words` words, which the caller must write, followed by statistics.
+// A step's last packet: `words` words, which the caller must write, followed by statistics.
 FlatVector last_words(std::size_t words, const CellPtr& statistics, std::size_t count) {
   FlatVector values(words + count);
   if (count > 0) std::copy_n(values_of(statistics), count, values.data() + words);
@@ -80,7 +80,7 @@ void decode(const Compressor& compressor, const CellPtr& words, Step number, std
   compressor.decode({.packets = {&packet, 1}, .workers = 1, .micro_batches = 1, .step = number}, out);
 }
 
-// Prepares the residual to which the next sent values are added.
+// Prepares the residual for a packet: the values to send are added to it.
 std::span<float> begin_with(const CellPtr& residual, bool is_first, bool keeps, std::size_t size) {
   if (is_first) residual->value = FlatVector(size);
   const std::span<float> p = residual->value.span();
@@ -101,7 +101,7 @@ void for_blocks(const GradientSum& sum, double scale, std::size_t begin, std::si
   }
 }
 
-// The same, with the gradient clipped if the compressor clips.
+// for_blocks() with the whole gradient, clipped if the compressor clips.
 template <typename Use>
 void for_clipped(const Compressor& compressor, const GradientSum& sum, double scale, std::size_t size,
                  std::int64_t micro_batches, const Use& use) {
@@ -113,7 +113,7 @@ void for_clipped(const Compressor& compressor, const GradientSum& sum, double sc
   use(std::as_const(whole).span(), 0);
 }
 
-// If the compressor allows it, values of a sum that is not computed yet are added directly to the memory.
+// If the compressor allows it, a sum that is not computed yet is added directly to the memory.
 void accumulate(const Compressor& compressor, const GradientSum& sum, double scale, float of_memory, std::size_t size,
                 std::int64_t micro_batches, std::span<float> memory) {
   if (compressor.accumulates_by_adding() && is_kept_of_pass(sum, scale)) {
@@ -129,7 +129,7 @@ void accumulate(const Compressor& compressor, const GradientSum& sum, double sca
   });
 }
 
-// Turns the sum of the sent first moments into the gradient sum that produces their mean from the previous moment.
+// Turns the sum of the sent first moments into the sum of gradients that would change `moment` into the mean of these.
 void write_gradients_of_moments(std::span<float> sum, const float* moment, double beta1, int workers,
                                 std::int64_t micro_batches) {
   const double of_all = static_cast<double>(micro_batches) / (1 - beta1);
@@ -151,8 +151,8 @@ Received received_of(const CompressedSum::Exchanged& exchanged, std::span<const 
 }
 
 // The packet of an owner after an all-to-all, in which it received chunk number `chunk` of every packet. The owner also
-// sends `of_memory` times its residual `owned`, which afterwards contains what its packet lacks. `count` statistics
-// follow the words.
+// sends `of_memory` times its residual `owned`, which afterwards contains the values that its packet lacks. `count`
+// statistics follow the words.
 CellPtr reduced(Training& training, const std::shared_ptr<const Compressor>& compressor, Rank owner, Step step,
                 const SharedPackets& first, int chunk, CellPtr& owned, float of_memory, const CellPtr& statistics,
                 std::size_t count) {
@@ -276,7 +276,7 @@ ModelStatePtr CompressedAverage::mean(const SentDifference& average, const Share
   return state;
 }
 
-// Returns the same object for all workers, unless it needs values of the worker's own.
+// Returns the same object for all workers, unless the result includes values of the worker's own.
 ModelStatePtr CompressedAverage::model_with(const SentDifference& average, const ModelStatePtr& mean) const {
   if (average.slice.index > 0 && !average.rest_is_needed) return mean;
   ModelState changed = *average.mine;
@@ -378,7 +378,7 @@ void CompressedMessages::receive_answers(Message& from_server) {
   from_server.numbers.resize(from_server.numbers.size() - answers.size());
 }
 
-// The residual exists, because a worker that has lost its state does not remember which packets it had sent.
+// own.residual exists, because a worker that has lost its state does not remember which packets it had sent.
 void CompressedMessages::put_back(Step number, const Unanswered& packet) {
   const OfSlice& own = slices_[static_cast<std::size_t>(packet.slice)];
   const auto add = [=, compressor = own.compressor, residual = own.residual, words = packet.words] {

@@ -1,10 +1,9 @@
-// One worker's part in compressed exchanges: its residuals (values it has not sent yet) and its packets. Like
-// gradients, packets are deferred values. Worker performs the exchanges themselves. Compression takes no time on the
-// virtual clock. Under MPI its cost is real and occurs between computing and sending.
+// One worker's part in compressed exchanges: its residuals (values that it has not sent yet) and its packets. Like
+// gradients, packets may not be computed yet. Worker performs the exchanges themselves. Compression takes no time on
+// the virtual clock. Under MPI its cost is real and occurs between computing and sending.
 //
-// A residual belongs to its worker. A worker that loses its state in an outage loses the contents of its residuals and
-// continues with zeros. The same holds for the residual of a worker that owns a chunk in two phases. Packets sent
-// before the outage are still delivered.
+// A residual belongs to its worker. A worker that loses its state in an outage continues with residuals of zeros,
+// including the residual of a chunk that it owns (two phases). Packets sent before the outage are still delivered.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +19,15 @@ namespace syncopate {
 
 // Compressed sums of gradients.
 // - If a step drops some or all micro-batches of a worker, the worker still takes part and sends from its residual.
-//   Dropped work is lost and never enters a residual. With `dropped = "fold"` its computed part is added to the
-//   residual after the exchange, and is sent later, at the rate of that time. So, over all steps,
-//   sums of what was sent + residuals at the end = gradients that counted + gradients that were folded in.
+//   Dropped work is lost and never enters a residual. With `dropped = "fold"` the computed part of it is added to the
+//   residual after the exchange, and is sent in later steps, at their learning rates. So, over all steps, sums of sent
+//   values + residuals at the end = gradients that counted + gradients that were folded in.
 // - After an outage a worker gets the shared state (PowerSGD's factor) with the newest model.
-// - If a worker has left, a sum fails as a whole, and no worker is ever late. So nothing that was sent is rejected.
+// - If a worker has left, a sum fails as a whole, and a sum waits for late workers. So no packet is rejected.
 // - Sums of normalisation statistics are sent with a step's last packet, after its words.
 // - With compressed moments (CompressionOptions::of_moments) a worker sends from m_i = beta1 m + (1 - beta1) g_i, where
-//   m is the shared first moment and g_i the mean of its micro-batches. The mean of what was sent becomes the new m. So
-//   the step's gradient is (mean - beta1 m) / (1 - beta1), times the total number of micro-batches.
+//   m is the shared first moment and g_i the mean of its micro-batches. The mean of the sent values becomes the new m.
+//   So the step's gradient is (mean - beta1 m) / (1 - beta1), times the total number of micro-batches.
 class CompressedSum {
  public:
   CompressedSum(std::shared_ptr<const Compressor> compressor, Training& training, Rank worker)
@@ -37,8 +36,8 @@ class CompressedSum {
   std::vector<Exchange> exchanges(Step step) const { return compressor_->exchanges(step); }
   Rank root(Step step) const { return compressor_->root(step); }
 
-  // Returns the packet of the first exchange. A step of `model` along `gradient` with this rate must follow. Call
-  // Training::begin_held before reading the packet.
+  // Returns the packet of the first exchange. The next step of `model` must have the learning rate `rate` and use this
+  // sum. Call Training::begin_held before reading the packet.
   Packet first_packet(const Gradient& gradient, Step step, double rate, const ModelStatePtr& model);
   // Only for two exchanges: the prepared sum of the first one, and the second packet.
   CellPtr between(const SharedPackets& first) const;
@@ -57,8 +56,7 @@ class CompressedSum {
   Gradient sum(const Exchanged& exchanged, int workers) const;
   // Each worker calls this after the last exchange.
   void end(const Exchanged& exchanged, int workers);
-  // May be called after that. Adds a gradient that the step has left out to the residual, if such gradients are folded
-  // in.
+  // May be called after end(). If gradients that the step has left out are folded in, adds `dropped` to the residual.
   void fold(const Gradient& dropped);
 
   // Call it when the worker has lost its state.
@@ -72,14 +70,14 @@ class CompressedSum {
   Rank worker_;
   CellPtr memory_;        // the residual, or a moving average of gradients; null: zeros
   CellPtr owned_;         // the residual of the chunk that this worker owns; null: zeros
-  CellPtr statistics_;    // the current step's, if it has two exchanges
+  CellPtr statistics_;    // normalisation statistics of the current step, if it has two exchanges
   double rate_ = 0;       // learning rate of the last step
-  float of_memory_ = 0;   // factor of the residuals in the current step
+  float of_memory_ = 0;   // factor by which the current step multiplies residuals
   SharedPackets common_;  // packets of the last exchange; null if the next step does not read them
   CellPtr moment_;        // for compressed moments: the model's first moment, shared by all; null: zeros
 };
 
-// A worker's part in an average of models whose exchange is not finished.
+// A worker's part in a compressed average that is not finished.
 struct SentDifference {
   ModelStatePtr mine{};
   ModelStatePtr from{};
@@ -91,9 +89,9 @@ struct SentDifference {
 
 // Compressed averages of models. A worker compresses the difference between its model and one that all workers share,
 // because values of models differ in size by orders of magnitude. All workers compute the same result: the shared model
-// + the mean of what was sent.
-// Source:  Basu et al. 2019, "Qsparse-local-SGD": a worker sends from residual + difference, and the rest becomes its
-//          next residual. The residual does not change between averages.
+// + the mean of the sent values.
+// Source:  Basu et al. 2019, "Qsparse-local-SGD": a worker sends a part of residual + difference, and the rest becomes
+//          its next residual. The residual does not change between averages.
 // Units:   residuals are in units of the model. There is one for each kind of average and each slice that is averaged
 //          separately.
 // Differs: each average counts all workers equally. A worker that has taken fewer steps, or none, takes part. Optimizer
@@ -112,7 +110,7 @@ class CompressedAverage {
   // The exchange that replaces this average. With two phases: first `exchange`, then `second_exchange`.
   Collective exchange(const Collective& average);
   Collective second_exchange(const SentDifference& sent, const SharedPackets& first, int chunk);
-  // Returns the newest exchange; call it once. An average that is only started is stored under its collective's number.
+  // Returns the newest exchange; call it once. If its collective is only started, remember() stores it by number.
   SentDifference newest() { return std::move(newest_); }
   void remember(std::int64_t collective) { under_way_[collective] = newest(); }
   SentDifference recall(std::int64_t collective) { return std::move(under_way_.extract(collective).mapped()); }
@@ -153,7 +151,8 @@ class CompressedAverage {
 // Source:  error feedback as in compressed sums. A server steps along each worker's packet on arrival, as in the
 //          asynchronous form of Qsparse-local-SGD (Basu et al. 2019).
 // Units:   a worker has one residual per slice of the model that is sent separately (a server's slice, or a fragment).
-//          A residual has the units of what is sent: sums of gradients over the worker's micro-batches, or the model.
+//          A residual has the units of the sent values: sums of gradients over the worker's micro-batches, or the
+//          model.
 // Cost:    the bytes of the packet to the server; models are returned uncompressed.
 // Differs: each worker must be able to compress alone. Kinds that need an exchange among all workers are refused:
 //          PowerSGD, ScaleCom, a majority, two phases. The number of packets that a worker has sent to a server selects
@@ -161,9 +160,9 @@ class CompressedAverage {
 // - Work that is cancelled or never sent does not change a residual. Work that is sent has always been computed, even
 //   if the server rejects it.
 // - A packet that a server rejects (too late, too old, not needed) is lost, with its share of the residual. With
-//   `rejected = "return"` the server's next model reports it (8 bytes, and 8 per rejected packet), and the worker adds
-//   it to its residual for a later packet. So, over all messages,
-//   sums of what was accepted + residuals at the end + packets in flight = gradients that were sent.
+//   `rejected = "return"` a report with the server's next model (8 bytes, and 8 per rejected packet) names it, and the
+//   worker adds it to its residual for a later packet. So, over all messages, sums of accepted values + residuals at
+//   the end + packets in flight = gradients that were sent.
 // - After an outage a worker ignores reports about its earlier packets.
 // - Packets in flight when the run or its server ends are lost, as uncompressed messages are.
 class CompressedMessages {

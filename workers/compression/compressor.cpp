@@ -59,14 +59,14 @@ std::vector<Part> cut(const std::vector<Part>& parts, std::size_t begin, std::si
   return pieces;
 }
 
-// Two phases: every worker owns a chunk, one Nth of the gradient. It decodes all workers' packets of the chunk, adds
-// them up in single precision, compresses the sum again and sends it to all workers.
+// Two phases: every worker owns a chunk, one Nth of the gradient. The owner decodes all workers' packets of the chunk,
+// adds them up in single precision, compresses the sum again and sends it to all workers.
 // Source:  the exchange of 1-bit SGD (Seide et al. 2014) and of 1-bit Adam's code (Tang et al. 2021). That owners in
 //          1-bit SGD also keep a residual is known from descriptions of the paper, not from its text.
 // Shapes:  chunks of ceil(d / N) values, the last ones shorter or empty. Each is compressed separately, with its own
 //          scale, means and buckets. A piece of a matrix has all columns that reach into it.
-// Cost:    an all-to-all of N packets of a chunk, and an all-gather of N: 2 (N - 1) packets per worker. An all-gather
-//          of the whole moves N - 1 packets that are N times as long. All packets are as long as the longest.
+// Cost:    an all-to-all of N packets of a chunk, and an all-gather of N: 2 (N - 1) packets per worker. Gathering whole
+//          gradients takes N - 1 packets that are N times as long. All packets are as long as the longest.
 // Differs: with error feedback the error of the second compression is the owner's residual. An owner that loses its
 //          state loses that residual, too. An owner adds its own chunk as it would send it, not the exact values.
 // Checks:  telescoping with both residuals; exact packets give the exact sum.
@@ -99,7 +99,7 @@ class TwoPhase : public Compressor {
 
   std::size_t owned(Rank owner) const override { return chunks_[static_cast<std::size_t>(owner.value)].size; }
 
-  // An owner draws random numbers as a rank after those of the workers.
+  // As an owner, worker w draws the random numbers of rank N + w.
   void reduce(Rank owner, Step step, std::span<const float* const> chunks, std::span<float> residual,
               float* packet) const override {
     std::fill_n(packet, words_, 0.0f);
@@ -123,7 +123,7 @@ class TwoPhase : public Compressor {
   struct Chunk {
     std::size_t offset = 0;
     std::size_t size = 0;
-    std::shared_ptr<const Compressor> compressor{};  // for its values; null: the chunk is empty
+    std::shared_ptr<const Compressor> compressor{};  // null: the chunk is empty
   };
 
   std::vector<Chunk> chunks_;

@@ -2,9 +2,9 @@
 // vectors of whole gradients. Packets are words of four bytes. Equal inputs give equal bits on any machine and with any
 // number of threads.
 //
-// A step has one or two exchanges. A worker's vector p is its gradient plus its residual. Encoding leaves in p what was
-// not sent; with error feedback p is the next residual. Over all steps residuals telescope: sum of what was sent = sum
-// of gradients + first residual - last residual (tests/algorithms/compression_test.cpp).
+// A step has one or two exchanges. A worker's vector p is its gradient plus its residual. Encoding leaves in p the
+// values that were not sent; with error feedback this p is the next residual. So, over all steps
+// (compression_test.cpp): sum of sent values = sum of gradients + first residual - last residual.
 //
 // The operation of the first of two exchanges determines the second:
 // - all-reduce: all workers know the sum before they encode their second packet (PowerSGD), or do not need it (dense
@@ -35,7 +35,7 @@ struct Part {
   std::size_t offset = 0;
   std::size_t size = 0;
   std::size_t rows = 0;     // rows of a matrix; 0: not a matrix
-  std::size_t columns = 0;  // columns of the matrix; also set in a piece of a matrix, which has no rows
+  std::size_t columns = 0;  // columns of the matrix; also set in a piece of a matrix, where rows = 0
   // Index in the whole gradient. It selects random numbers, because `offset` may count from the start of a chunk.
   std::size_t place = 0;
   std::string name{};  // name of the tensor
@@ -43,7 +43,7 @@ struct Part {
 
 struct CompressorInput {
   const CompressionOptions& options;
-  std::vector<Part> parts;  // parts of the model
+  std::vector<Part> parts;
   std::uint64_t seed = 0;
   int workers = 1;
 };
@@ -65,14 +65,13 @@ class Compressor {
 
   const CompressionOptions& options() const { return options_; }
   virtual std::vector<Exchange> exchanges(Step) const { return exchanges_; }
-  // The steps at which exchanges change; and whether even and odd steps differ from the last of these steps on.
+  // The steps at which exchanges change; and whether, after the last change, even and odd steps differ.
   virtual std::vector<Step> changes() const { return {Step{0}}; }
   virtual bool alternates() const { return false; }
-  // The number of vectors, each as long as the gradient, that a worker keeps. Together they are called memory below; p
-  // is one of them.
+  // The number of vectors as long as the gradient that a worker keeps. Together they are called memory below; one is p.
   virtual std::size_t vectors() const { return 1; }
 
-  // Whether a worker's gradient (a sum over `micro_batches`) is clipped before it is accumulated; and the clipping.
+  // Whether, and how, a worker's gradient (a sum over `micro_batches`) is clipped before it is accumulated.
   virtual bool clips() const { return false; }
   virtual void clip(std::span<float>, std::int64_t /*micro_batches*/) const {}
   // Computes p = of_memory x memory + gradient for a piece of the gradient that begins at index `at`. Some kinds update
@@ -81,7 +80,7 @@ class Compressor {
                           std::span<float> memory) const;
   // Whether accumulate() does nothing else.
   virtual bool accumulates_by_adding() const { return true; }
-  // After the exchanges: adds a piece of a gradient that the step has left out to its worker's unsent values.
+  // After the exchanges: adds a piece of a gradient that the step left out to the values that its worker has not sent.
   virtual void fold(std::span<const float> gradient, std::size_t at, std::span<float> memory) const {
     accumulate(gradient, at, 1, memory);
   }
@@ -94,12 +93,12 @@ class Compressor {
   virtual Rank root(Step) const { return {}; }
 
   // The following functions serve the second of two packets, unless the first exchange is an all-to-all. prepare()
-  // turns the sum of the first exchange into the `between` of encode_second().
+  // turns the sum of the first exchange into `between` for encode_second().
   virtual void prepare(float* /*sum*/) const {}
   virtual void encode_second(Step, const float* /*between*/, std::span<float> /*memory*/, float* /*packet*/) const {
     throw std::logic_error("this compressor has no second packet after a sum");
   }
-  // Whether the number of words of the second packet depends on the values; and that number.
+  // Whether the number of words of the second packet depends on the values, and then that number.
   virtual bool has_own_sizes() const { return false; }
   virtual std::size_t second_words(std::span<const float> /*memory*/) const { return 0; }
 
@@ -114,7 +113,7 @@ class Compressor {
 
   // Computes the sum over workers of what they have sent. `sum` must be all zeros on entry.
   virtual void decode(const Received& received, std::span<float> sum) const = 0;
-  // Whether residuals depend on the results of the exchanges; and the correction of a residual.
+  // Whether residuals depend on the results of the exchanges, and then the correction of a residual.
   virtual bool corrects_residual() const { return false; }
   virtual void correct(const Received&, std::span<float> /*memory*/) const {}
 
@@ -130,12 +129,12 @@ std::vector<Part> parts_of(std::span<const ParameterTensor> tensors);
 // Throws RunFailure if none of the parts can be compressed.
 std::shared_ptr<const Compressor> make_compressor(const CompressionOptions& options, std::vector<Part> parts,
                                                   std::uint64_t seed, int workers);
-// One compressor per slice of the training's model. If there are several slices, they cut tensors.
+// One compressor per slice of the model. Several slices cut tensors.
 std::vector<std::shared_ptr<const Compressor>> make_compressors(const CompressionOptions& options,
                                                                 const Training& training, std::uint64_t seed,
                                                                 int workers, int slices);
 
-// The exchanges of each sum from step `first` on, until the next entry of a list or the end of the run.
+// The exchanges of each step's sum from step `first` on, until the next entry of a list or the end of the run.
 struct ExchangesFrom {
   Step first{};
   std::vector<Exchange> exchanges;

@@ -64,7 +64,7 @@ void add_four(float* __restrict out, const float* factors, const float* __restri
   for (std::size_t i = 0; i < size; ++i) out[i] += (u * a[i] + v * b[i]) + (w * c[i] + x * d[i]);
 }
 
-// The same for four vectors, which share each load. `factors`: four per vector.
+// add_four for four output vectors, which share each load of a, b, c and d. `factors`: four per output.
 SYNCOPATE_VECTOR_CLONES
 void add_four_to_four(float* __restrict p, float* __restrict q, float* __restrict r, float* __restrict s,
                       const float* factors, const float* __restrict a, const float* __restrict b,
@@ -104,7 +104,7 @@ float signed_as(float scale, std::uint32_t bit) {  // `bit` is 0 or 1
 // As integers, the bits without the sign order floats by magnitude.
 std::uint32_t magnitude(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7fffffffu; }
 
-// The number of magnitudes of at least `bound`. All are below 2^31.
+// The number of magnitudes of at least `bound`. All magnitudes are below 2^31.
 SYNCOPATE_VECTOR_CLONES
 std::size_t count_from(const std::uint32_t* magnitudes, std::size_t size, std::uint32_t bound) {
   std::int32_t count = 0;
@@ -137,8 +137,8 @@ void find_maxima(const float* values, std::size_t blocks, std::uint32_t* maxima)
   }
 }
 
-// A bound that is most likely slightly below the k-th largest magnitude. With at least k blocks it is the k-th largest
-// maximum, which k values certainly reach. With fewer blocks it is estimated from a sample at equal distances.
+// A bound that is most likely slightly below the k-th largest magnitude: with at least k blocks the k-th largest of
+// their maxima, which k values certainly reach; with fewer blocks an estimate from a sample at equal distances.
 std::uint32_t likely_bound(std::span<const float> values, std::span<const std::uint32_t> maxima, std::size_t k) {
   if (maxima.size() >= k) return kth_largest(maxima, k);
   constexpr std::size_t most_drawn = 8192;
@@ -151,7 +151,8 @@ std::uint32_t likely_bound(std::span<const float> values, std::span<const std::u
   return rank < drawn.size() ? kth_largest(drawn, rank + 1) : 0;
 }
 
-// One bit per magnitude of a block, set if it is at least `bound`, which is above 0. Both are below 2^31.
+// One bit per magnitude of a block, set if it is at least `bound`, which is above 0. Magnitudes and bound are below
+// 2^31.
 std::uint32_t reached_in_block(const float* values, std::uint32_t bound) {
   std::uint32_t reached = 0;
 #if defined(__SSE2__)
@@ -211,8 +212,8 @@ void write_left(const LowRank& shape, const float* matrix, const float* right, f
   }
 }
 
-// From the last row to the first: then the rows at which the previous product ended, and at which the next product
-// begins, are in the nearer caches.
+// From the last row to the first, so that the rows at which write_left ended, and at which the next product begins, are
+// in the nearer caches.
 void write_right(const LowRank& shape, const float* matrix, const float* left, float* right) {
   const auto& [n, m, r] = shape;
   std::fill_n(right, r * m, 0.0f);
@@ -260,8 +261,7 @@ void add_product(const LowRank& shape, float factor, const float* left, const fl
 }
 
 void orthogonalise(std::size_t n, std::size_t r, float* left) {
-  constexpr double smallest = 1e-6;  // relative to the column's previous length; smaller lengths are single-precision
-                                     // rounding errors
+  constexpr double smallest = 1e-6;  // share of the column's length; a smaller rest is single-precision rounding
   std::vector<double> columns(n * r);
   for (std::size_t i = 0; i < n; ++i)
     for (std::size_t c = 0; c < r; ++c) columns[c * n + i] = left[i * r + c];
@@ -363,7 +363,7 @@ std::vector<std::uint32_t> largest_magnitudes(std::span<const float> values, std
   std::vector<std::uint32_t> maxima(values.size() / block_size);
   find_maxima(values.data(), maxima.size(), maxima.data());
   std::vector<std::uint32_t> places = places_from(values, maxima, likely_bound(values, maxima, k));
-  if (places.size() < k) places = places_from(values, maxima, 0);  // the sample was misleading
+  if (places.size() < k) places = places_from(values, maxima, 0);  // the sample of likely_bound was misleading
   std::vector<std::uint32_t> magnitudes;
   magnitudes.reserve(places.size());
   for (const std::uint32_t place : places) magnitudes.push_back(magnitude(values[place]));

@@ -23,26 +23,26 @@ void write_right(const LowRank& shape, const float* matrix, const float* left, f
 // M += factor x P Q^T
 void add_product(const LowRank& shape, float factor, const float* left, const float* right, float* matrix);
 
-// Makes the columns of P orthogonal and of length 1 (Gram-Schmidt, twice, in double precision). A column that depends
-// linearly on previous ones, up to rounding, becomes zeros.
+// Makes the columns of P orthogonal and of length 1 (Gram-Schmidt, twice, in double precision). A column that, up to
+// rounding, depends linearly on previous ones becomes zeros.
 void orthogonalise(std::size_t n, std::size_t r, float* left);
 
 constexpr std::size_t words_of_bits(std::size_t bits) { return (bits + 31) / 32; }
-// The size of pieces that are packed and unpacked at once. They stay in the nearest cache.
+// Values are packed and unpacked in pieces of this size, which stay in the nearest cache.
 constexpr std::size_t words_at_once = 64, piece = 32 * words_at_once;
 
 // Packs signs as bits, 32 per word, the first value in the lowest bit. A set bit means minus, so zero decodes as +1 and
 // negative zero as -1.
 void pack_signs(const float* values, std::size_t size, std::uint32_t* words);
-// The same, but a bit is set only for values below 0, so neither for zeros nor for NaN.
+// Packs bits in this order that are set only for values below 0: not for negative zero, nor for NaN.
 void pack_below_zero(const float* values, std::size_t size, std::uint32_t* words);
 // Expands whole words: each bit becomes a word of ones or zeros.
 void spread_bits(const std::uint32_t* words, std::size_t count, std::uint32_t* masks);
-// sum += scale, or -scale where the bit is set.
+// sum += scale where the bit is 0, and sum -= scale where it is 1.
 void add_signs(const std::uint32_t* words, float scale, std::size_t size, float* sum);
-// values -= scale, or -scale for negative values.
+// Takes scale off the magnitudes: values -= scale, but values += scale for negative values.
 void take_out_signs(float* values, float scale, std::size_t size);
-// The sum in double precision, in an order that depends only on the size.
+// The sum in double precision; the order of additions depends only on the size.
 double sum_of_magnitudes(const float* values, std::size_t size);
 // Replaces each value by its sign times factor; 0 stays 0.
 void write_signs(float* values, float factor, std::size_t size);

@@ -1,6 +1,5 @@
-// The kinds of compressors. Each kind has its own file or shares one with related kinds. The file contains its options,
-// the reader of its keys, and its compressor. The table in options.cpp describes each kind. The rest of the program
-// does not depend on them.
+// The kinds of compressors. A kind's file, which related kinds share, has its options, the reader of its keys, and its
+// compressor. The table in options.cpp describes each kind. The rest of the program depends on no kind.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +27,7 @@ struct CompressionKeys {
   void pattern();
   void residual(bool usual = true);
   void dropped();
-  // Leaves unwritten keys out of the resolved configuration, which then equals that of versions without these keys.
+  // Leaves unwritten keys out of the resolved configuration, which then equals that of versions without the keys.
   void leave_out_unwritten(std::initializer_list<const char*> keys);
 };
 
@@ -65,7 +64,7 @@ class PartByPart : public Compressor {
  protected:
   virtual std::size_t words(const Part& part, Step step) const = 0;
   virtual void encode_part(const Part& part, Rank worker, Step step, std::span<float> p, float* packet) const = 0;
-  // Adds to `sum` the part's values in all packets, each from word `begin` on.
+  // Adds to `sum` the part's values from all packets, where they begin at word `begin`.
   virtual void decode_part(const Part& part, const Received& received, std::size_t begin,
                            std::span<float> sum) const = 0;
 

@@ -11,7 +11,7 @@ namespace syncopate {
 
 namespace {
 
-// What a kind sends in one use, or why it cannot be used there. Both empty: the kind's name is unknown in that use.
+// The values that a kind sends in one use, or why it cannot be used there. Both empty: this use does not know the kind.
 struct KindInUse {
   std::string_view sentence{};
   std::string_view why_not{};
@@ -196,7 +196,7 @@ void CompressionKeys::pattern() {
                    {{"gather", Pattern::gather}, {"two-phase", Pattern::two_phase}}, options.pattern);
 }
 
-// Differences between models have no choice of units, because they already are steps.
+// Differences between models have no choice of units (gradient or step), because they already are steps.
 void CompressionKeys::residual(bool usual) {
   options.error_feedback =
       table.flag({"error_feedback", "Whether values that a worker has not sent are added to its next packet."}, usual);
@@ -247,7 +247,7 @@ void check_tensors(Settings& method, const std::optional<CompressionOptions>& op
 }
 
 std::optional<CompressionOptions> read_compression(Settings& method, const CompressionContext& context) {
-  if (context.compresses == Compresses::nothing) {  // otherwise the key is not described
+  if (context.compresses == Compresses::nothing) {  // then the key `compression` is not described
     const std::vector<std::string> written = method.keys();
     if (std::ranges::find(written, "compression") == written.end()) return std::nullopt;
     method.keep_as_written({"compression"});

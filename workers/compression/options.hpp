@@ -17,8 +17,8 @@
 namespace syncopate {
 
 class Compressor;        // workers/compression/compressor.hpp
-struct CompressorInput;  // in the same file
-struct Part;             // in the same file
+struct CompressorInput;  // compressor.hpp, too
+struct Part;             // compressor.hpp, too
 
 // One exchange of a compressed sum or average. The packet of an all-to-all has one chunk per worker, all of equal size.
 struct Exchange {
@@ -44,7 +44,7 @@ struct CompressionOptions {
   std::string_view kind{};
   Compresses compresses = Compresses::gradients;
   double beta1 = 0.9;                 // for moments: decay of the first moment
-  Pattern pattern = Pattern::gather;  // packets go to all, or to owners of chunks, which compress the sums again
+  Pattern pattern = Pattern::gather;  // packets go to all workers, or to owners of chunks, which compress sums again
   bool error_feedback = true;         // adds unsent values to the next gradient
   // Without error feedback: decay of a moving average of gradients, which is sent instead of the last gradient.
   double momentum = 0;
@@ -53,7 +53,7 @@ struct CompressionOptions {
   bool returns_rejected = false;    // messages: rejected packets go back into the residual
   Step warmup_steps{};              // number of initial steps during which exchanges change
 
-  // Set by the kind. Without `make`, the kind's keys specify no compression.
+  // Set by the kind. Without `make` the kind's keys ask for no compression.
   std::function<std::shared_ptr<const Compressor>(const CompressorInput&)> make{};
   bool needs_tensors = false;   // packets depend on the model's tensors, not only on the number of parameters
   bool follows_values = false;  // the size of packets depends on the values
@@ -67,7 +67,7 @@ struct CompressionOptions {
   bool of_moments() const { return compresses == Compresses::moments; }
 };
 
-// Which micro-batches a step of a method leaves out of its sum.
+// Which micro-batches a step of a method may leave out of its sum.
 enum class Drops { nothing, uncomputed, computed };
 
 // Facts about the method and the run.
@@ -83,14 +83,14 @@ struct CompressionContext {
   bool has_epochs = steps_per_epoch.has_value();
 };
 
-// Returns nullopt if the table is absent. Reports a fault if nothing can be compressed, or not with this kind, or not
-// without a model.
+// Returns nullopt if the table is absent. Reports a fault if the method sends nothing that this kind, or any, can
+// compress, or if the kind needs tensors in a time-only run.
 std::optional<CompressionOptions> read_compression(Settings& method, const CompressionContext& context);
 
-// The kinds that a table `compression` may name for these values: their names, and what they send.
+// The kinds that a table `compression` may name if a method compresses these values: their names, and what they send.
 std::vector<Alternative> compressions_of(Compresses what);
 
-// Checks keys against tensors that are known before the model exists. If they are not known yet, the run reports the
+// Checks keys against the model's tensors, if they are known before the model exists. If not, the run reports the
 // faults.
 void check_tensors(Settings& method, const std::optional<CompressionOptions>& options,
                    std::span<const ParameterTensor> tensors);

@@ -22,17 +22,16 @@ namespace {
 //          tensors that are not matrices and matrices that the factors shrink by a factor of `least_rate` or less.
 // Differs: both factors are sent at each step, as in the paper's code; the package alternates. There are no initial
 //          steps without compression (100 in the package, 10 or 1000 in PyTorch's hook). A tensor that is sent whole
-//          leaves no residual (in PyTorch's hook: its difference from the mean). The default is the package's `removed
-//          = "own"`. With "mean", the choice of the paper's code, the differences of workers' gradients from their mean
+//          leaves no residual (in PyTorch's hook: the difference from the mean). The default of `removed` is "own", as
+//          in the package. With "mean", as in the paper's code, the differences of workers' gradients from their mean
 //          stay in the residuals for ever and cancel only in the sum over workers. The first factor of a step is not
-//          made orthogonal, because it spans the same space. A column of zeros in it is drawn again.
+//          made orthogonal, because it spans the same space. Columns of zeros in it are drawn at random.
 struct PowerSgdOptions {
   int rank = 2;
   double least_rate = 2;      // matrices that shrink by this factor or less are sent whole
   bool warm_start = true;     // a step begins with the previous step's factor
   bool in_turn = false;       // a step computes only one of the two factors
-  bool removes_mean = false;  // true: subtracts the mean of all products from the residual; false: this worker's own
-                              // product
+  bool removes_mean = false;  // subtracts the mean of all workers' products from the residual; false: the worker's own
   std::string written{};      // position and text of the key `rank`; only a model can show that it is wrong
 };
 
@@ -125,8 +124,8 @@ class PowerSgd : public Compressor {
   std::size_t right_words_ = 0;
 
  private:
-  // Writes the previous step's factor, or draws one. Gradients that are zero or of smaller rank leave columns of zeros,
-  // which would stay zero for ever, so these columns are drawn again.
+  // Writes the previous step's factor, or draws one. Gradients that are zero or of smaller rank leave columns of zeros
+  // in it, which would stay zero for ever, so these columns are drawn, too.
   void begin_right(Step step, const float* last, std::span<float> right) const {
     if (last) std::copy_n(last, right.size(), right.data());
     for (const Factored& matrix : factored_)
@@ -146,16 +145,15 @@ class PowerSgd : public Compressor {
 };
 
 // PowerSGD with one factor per step. Even steps send M Q, where Q is the previous step's factor, made orthogonal; the
-// step is along (M Q) Q^T, with M Q summed over workers. Odd steps send M^T P in the same way; the step is along P (M^T
-// P)^T.
+// step is along (M Q) Q^T, with M Q summed over workers. Odd steps send M^T P in the same way and go along P (M^T P)^T.
 // Source:  the package of Vogels, Karimireddy, Jaggi 2019, "PowerSGD".
 // Shapes:  M (n, m); P (n, r); Q (m, r).
-// Cost:    one all-reduce, of 4 r n bytes per matrix at even steps and 4 r m at odd steps: half of both factors on
-//          average. Each worker, and each process that adds up, makes a factor orthogonal. The packet also carries
-//          tensors that are sent whole.
+// Cost:    one all-reduce, of 4 r n bytes per matrix at even steps and 4 r m at odd steps: half the bytes of both
+//          factors on average. The packet also carries tensors that are sent whole. Each worker, and each process that
+//          adds up, makes a factor orthogonal.
 // Differs: the step's number in the run decides whether the step is even. Which factor the package begins with is not
-//          established; here it is P, with a random Q. Its 100 initial steps without compression are left out. A column
-//          of zeros is drawn again, as in PowerSGD.
+//          established; here it is P, with a random Q. The package's 100 initial steps without compression are left
+//          out. Columns of zeros in a factor are drawn at random, as in PowerSGD.
 // Checks:  a recursion in double precision; telescoping; full rank is exact for square matrices.
 class PowerSgdInTurn : public PowerSgd {
  public:
@@ -245,7 +243,7 @@ class PowerSgdInTurn : public PowerSgd {
     }
   }
 
-  // Calls use(part, index at which it begins in a packet).
+  // Calls use(part, the index at which the part begins in a packet) for each part that is sent whole.
   template <typename Use>
   void for_whole(Step step, const Use& use) const {
     std::size_t behind_right = right_words_;
@@ -257,8 +255,8 @@ class PowerSgdInTurn : public PowerSgd {
 };
 
 // The largest rank for which the factors of at least one matrix are smaller than the matrix by more than a factor of
-// `least_rate`; 0: no such rank. It is at most a matrix's smaller dimension. As in PowerSgd, r (n + m) least_rate < n
-// m. A rate of 0 allows any rank that a matrix can have.
+// `least_rate`: r (n + m) least_rate < n m, as in PowerSgd. It is at most a matrix's smaller dimension, which is the
+// only limit if the rate is 0. Returns 0 if there is no such rank.
 int largest_rank(const std::vector<Part>& tensors, double least_rate) {
   std::size_t largest = 0;
   for (const Part& tensor : tensors) {

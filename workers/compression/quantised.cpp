@@ -31,7 +31,7 @@ void with_bits(std::size_t bits, const Use& use) {
   use(std::integral_constant<std::size_t, 8>());
 }
 
-// Writes levels from -s to s, each increased by s.
+// Writes levels from -s to s as numbers from 0 to 2 s; `most` is s.
 template <std::size_t bits>
 void write_levels(std::span<const float> values, std::span<const double> uniform, double factor, int most,
                   std::size_t at, std::vector<std::uint32_t>& words) {
@@ -118,8 +118,8 @@ constexpr std::size_t bins = 256;  // for eight-bit packets
 
 using Level = std::uint8_t;
 
-// The lower end of the bins, and the number of bins per unit. It is 0 if all values are equal, which puts them in the
-// first bin.
+// The lower end of the bins, and the number of bins per unit. If all values are equal, `per_unit` is 0, which puts them
+// in the first bin.
 struct BinRange {
   float low = 0;
   float per_unit = 0;
@@ -144,7 +144,7 @@ void write_bins(const float* __restrict values, std::size_t size, const BinRange
   }
 }
 
-// Neighbours in the same bin would wait for each other's sum, so each bin has two sums.
+// Each bin has two sums, because consecutive values in the same bin would wait for each other's addition.
 std::array<float, bins> means_of(std::span<const float> values, const Level* levels) {
   std::array<std::array<double, bins>, 2> sums{};
   std::array<std::array<std::int32_t, bins>, 2> counts{};
@@ -169,9 +169,9 @@ std::array<float, bins> means_of(std::span<const float> values, const Level* lev
 //          means of N chunks.
 // Differs: descriptions of INTELLECT-1 say mean +- 6 standard deviations. In hivemind's code 6 standard deviations are
 //          the whole range, from -3 to +3; this is the default here (`range_std`). That code rounds to the middle of a
-//          bin and uses the standard deviation of a sample. Here it is the standard deviation of all values, and values
-//          are assigned by the bins' edges. The range is that of the whole model unless `scope` says otherwise (there:
-//          of each tensor). There is no residual unless `error_feedback` asks for one.
+//          bin, and divides squared deviations by n - 1; here the bins' edges assign values, and the divisor is n. All
+//          values of the model share a range unless `scope` says otherwise (in hivemind: those of a tensor). There is
+//          no residual unless `error_feedback` asks for one.
 class UniformBins : public PartByPart {
  public:
   UniformBins(double range_std, const CompressorInput& input) : PartByPart(input), range_std_(range_std) {}
@@ -210,9 +210,9 @@ class UniformBins : public PartByPart {
 constexpr std::uint32_t sign = 8;  // the sign bit of a four-bit code
 constexpr std::size_t codes_per_word = 8;
 
-// Code c > 0 means 2^(c - 7), at most 1.
+// The magnitude that a code means: 2^(c - 7) for code c > 0, at most 1, as a share of the bucket's scale.
 constexpr std::array<float, 8> magnitudes = {0, 1.0f / 64, 1.0f / 32, 1.0f / 16, 1.0f / 8, 1.0f / 4, 1.0f / 2, 1};
-// The magnitude from which rounding to the nearest gives code c: halfway from the code below.
+// The smallest magnitude that is rounded to the nearest code c: halfway between codes c - 1 and c.
 constexpr std::array<float, 8> begins = {0, 1.0f / 128, 1.5f / 64, 1.5f / 32, 1.5f / 16, 1.5f / 8, 1.5f / 4, 1.5f / 2};
 
 SYNCOPATE_VECTOR_CLONES
@@ -225,7 +225,7 @@ void write_nearest(const float* __restrict values, float scale, std::size_t size
   }
 }
 
-// Returns the code above with the probability that makes the expectation exact, otherwise the code below.
+// Returns the code above or below the magnitude. The probabilities make the expectation exact.
 std::uint32_t at_random(float magnitude, double uniform) {
   std::uint32_t below = 0;
   for (std::size_t c = 1; c < magnitudes.size(); ++c) below += magnitude >= magnitudes[c] ? 1 : 0;
@@ -234,7 +234,7 @@ std::uint32_t at_random(float magnitude, double uniform) {
   return below + (uniform * (high - low) < magnitude - low ? 1 : 0);
 }
 
-// The exponent bits of the float are the code plus 120.
+// The exponent bits of 2^(c - 7) as a float are c + 120.
 inline float value_of(std::uint32_t code, float scale) {
   const std::uint32_t exponent = (code & 7u) == 0 ? 0u : (code & 7u) + 120u;
   return scale * std::bit_cast<float>((code & sign) << 28 | exponent << 23);
@@ -277,8 +277,8 @@ float scale_of(std::span<const float> values) {
 // Cost:    all-gather of half a byte per value and 4 bytes per bucket; or two phases.
 // Differs: that the paper's floats have three bits of exponent (E3M0), and how it rounds and scales, is not
 //          established. Buckets, the scale, a zero instead of the smallest exponent, and both roundings are this
-//          project's. `rounding`: to the nearest, with ties to the larger; or up or down at random, without bias. There
-//          is no residual, as in the paper, unless `error_feedback` asks for one.
+//          project's. `rounding`: to the nearest magnitude, the larger if two are equally near; or up or down at
+//          random, without bias. As in the paper there is no residual, unless `error_feedback` asks for one.
 struct FloatOptions {
   std::size_t bucket = 128;       // values that share a scale
   bool rounds_at_random = false;  // true: up or down; false: to the nearest

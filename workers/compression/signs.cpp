@@ -14,7 +14,7 @@ namespace syncopate {
 
 namespace {
 
-// Adds one part of all packets: a magnitude and signs, from word `begin` on. It proceeds in pieces of the sum that stay
+// Adds one part of all packets: a magnitude and signs, from word `begin` on. The sum is processed in pieces that stay
 // in the nearest cache.
 void add_scaled_signs(std::span<const float* const> packets, std::size_t begin, std::span<float> sum) {
   std::uint32_t words[words_at_once];
@@ -30,9 +30,9 @@ void add_scaled_signs(std::span<const float* const> packets, std::size_t begin, 
 // EF-signSGD: signs times the mean magnitude.
 // Source:  Karimireddy et al. 2019, "Error Feedback Fixes SignSGD".
 // Cost:    all-gather of one bit per value and 4 bytes; or two phases.
-// Differs: workers' packets are averaged; the paper's single process leaves this open. The mean magnitude is that of
-//          the whole model unless `scope` says otherwise (in the paper's code: of each tensor). The sign of 0 is +1 (in
-//          the paper's code: 0).
+// Differs: workers' packets are averaged; the paper's single process leaves this open. Signs share the mean
+//          magnitude of the whole model unless `scope` says otherwise (in the paper's code: of a tensor). The sign of 0
+//          is +1 (in the paper's code: 0).
 class ScaledSign : public PartByPart {
  public:
   ScaledSign(bool l2_scale, const CompressorInput& input) : PartByPart(input), l2_scale_(l2_scale) {}
@@ -46,7 +46,7 @@ class ScaledSign : public PartByPart {
     const auto scale = static_cast<float>(l2_scale_ ? std::sqrt(sum_of_squares(p.data(), part.size) / size)
                                                     : sum_of_magnitudes(p.data(), part.size) / size);
     std::vector<std::uint32_t> words(words_of_bits(part.size));
-    // Pieces are small enough to stay in the nearest cache between the two loops.
+    // Each piece stays in the nearest cache between the two calls.
     for (std::size_t at = 0; at < part.size; at += piece) {
       const std::size_t count = std::min(piece, part.size - at);
       pack_signs(p.data() + at, count, words.data() + at / 32);
@@ -69,12 +69,12 @@ class ScaledSign : public PartByPart {
 //          Majority Vote is Communication Efficient and Fault Tolerant".
 // Cost:    all-gather of one bit per value, and of 4 bytes that show whether the gradient is finite; twice that if
 //          zeros abstain.
-// Differs: a tie gives 0 (their code: +1 in one decoder, 0 in another). The sign of 0 is +1, so values without any
-//          gradient, such as rows of words that are absent from a step, change by the learning rate. With `zeros =
-//          "abstain"` it is 0, as in the formula, which one bit cannot express. A worker without any counted
-//          micro-batch has only zeros, and abstains (with momentum it votes by its moving average). Votes are gathered,
-//          not counted by a server. There is no residual: with momentum, a worker's state is its moving average. If a
-//          method divides by all micro-batches, the step is the rate times the share of micro-batches that count.
+// Differs: a tie gives 0 (in the authors' code: +1 in one decoder, 0 in another). The sign of 0 is +1, so values
+//          without any gradient, such as rows of words that are absent from a step, change by the learning rate. With
+//          `zeros = "abstain"` the sign of 0 is 0, as in the formula; one bit cannot express that. A worker without any
+//          counted micro-batch has only zeros, and abstains (with momentum it votes by its moving average). Votes are
+//          gathered, not counted by a server. There is no residual: with momentum, a worker's state is its moving
+//          average. If a method divides by all planned micro-batches, the share of them that count multiplies the step.
 class MajorityVote : public PartByPart {
  public:
   MajorityVote(bool zeros_abstain, const CompressorInput& input) : PartByPart(input), zeros_abstain_(zeros_abstain) {}
@@ -116,7 +116,7 @@ class MajorityVote : public PartByPart {
   bool zeros_abstain_;  // true: zeros do not vote; false: zeros vote plus
 };
 
-// Sums of a few rows, for which single precision is enough.
+// Adds a row to sums of a few rows, for which single precision is enough.
 SYNCOPATE_VECTOR_CLONES
 void add_row(const float* __restrict row, std::size_t size, float* __restrict below, float* __restrict others,
              float* __restrict count_below) {
@@ -146,8 +146,7 @@ void add_means(const std::uint32_t* __restrict masks, std::size_t size, float fa
 
 // Writes each column's mean of the values below 0, then each column's mean of the other values.
 void find_means(const float* values, std::size_t size, std::size_t columns, float* means) {
-  constexpr std::size_t lanes = 64;  // number of partial sums for a single column, which makes it as fast as many
-                                     // columns
+  constexpr std::size_t lanes = 64;  // partial sums of a single column, which is then as fast as many columns
   constexpr std::size_t rows_at_once = 64;
   const std::size_t width = columns == 1 ? lanes : columns;
   std::vector<double> below(width), others(width), count_below(width);
@@ -173,8 +172,8 @@ void find_means(const float* values, std::size_t size, std::size_t columns, floa
   }
 }
 
-// Subtracts each column's mean from its values, and returns the means. Writes to `ends` minus the mean distance of a
-// column's values from their mean, for all columns, then plus that distance.
+// Subtracts each column's mean from its values, and returns the means. Writes to `ends` first minus the mean
+// distance of each column's values from their mean, then plus that distance of each column.
 std::vector<float> centre(float* values, std::size_t size, std::size_t columns, float* ends) {
   std::vector<double> sums(columns), distances(columns);
   std::vector<float> means(columns);
@@ -195,7 +194,7 @@ std::vector<float> centre(float* values, std::size_t size, std::size_t columns, 
 
 // Adds factor times the values that a packet's means and bits encode.
 void add_table(const float* packet, std::size_t size, std::size_t columns, float factor, float* values) {
-  std::vector<float> same;  // the two means of a single column, each repeated
+  std::vector<float> same;  // the two means of a single column, each repeated `piece` times
   const float *below = packet, *others = packet + columns;
   if (columns == 1) {
     same.assign(2 * piece, packet[1]);
@@ -220,7 +219,7 @@ void add_table(const float* packet, std::size_t size, std::size_t columns, float
 // the mean of the other values.
 // Source:  Seide, Fu, Droppo, Li, Yu 2014, "1-Bit Stochastic Gradient Descent and its Application to Data-Parallel
 //          Distributed Training of Speech DNNs"; CNTK's code where the paper leaves a choice.
-// Shapes:  M (n, m) is a tensor with its first dimension by all others: m columns. Any other tensor is a single column.
+// Shapes:  M (n, m): a tensor's first dimension by all others; m columns. A tensor of one dimension is one column.
 // Cost:    all-gather of one bit per value and 8 bytes per column; or two phases, as in the paper.
 // Differs: all-gathered unless the file says otherwise; `scope` can make each tensor, or the whole model, one column. A
 //          group without values has mean 0. `threshold = "mean"` is another form in CNTK's code: a bit says on which

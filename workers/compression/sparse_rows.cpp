@@ -13,7 +13,7 @@ namespace {
 
 struct RowOptions {
   std::vector<std::string> tables{};  // parts of the names of matrices whose rows are sent
-  std::string written{};              // position and text of that key; only a model can show that it is wrong
+  std::string written{};              // position and text of the key `tables`; only a model can show that it is wrong
 
   bool have(const Part& tensor) const {
     const auto contains = [&](const std::string& name) { return tensor.name.find(name) != std::string::npos; };
@@ -31,16 +31,16 @@ struct RowOptions {
 
 // Sends gradients of embeddings as the rows that a step's tokens have touched, with their indices. All other parameters
 // are summed densely.
-// Source:  indexed slices in Horovod, which all-gathers them unless set to make them dense.
+// Source:  indexed slices in Horovod, which all-gathers them unless it is set to make them dense.
 // Cost:    all-reduce of 4 bytes per parameter outside the tables; all-gather of 4 (c + 1) bytes for each row of c
-//          values that is not all zeros, plus 4 bytes. With N workers it takes fewer bytes than a dense sum if fewer
-//          than about 2 / N of the rows are touched.
+//          values that is not all zeros, plus 4 bytes. With N workers a table's rows take fewer bytes than its dense
+//          sum if fewer than about 2 / N of them are touched.
 // Differs: Horovod sends indices, of 8 bytes, separately from values, and repeats rows that a worker has several times.
-//          Here a worker's micro-batches are added up first. Only the transport of gradients changes. The step is that
-//          of the dense sum, with moments and decay also for untouched rows, unlike an optimizer for sparse gradients.
-//          A table whose rows are all touched, such as one tied to an output layer, is sent whole, with indices.
-// Checks:  equals the dense sum up to the order of additions, for any optimizer; bytes according to the rows of each
-//          worker.
+//          Here a worker's micro-batches are added up first. Only the transport of gradients changes. Unlike an
+//          optimizer for sparse gradients, the step also applies moments and decay to untouched rows. A table whose
+//          rows are all touched, such as one tied to an output layer, is sent whole, with indices.
+// Checks:  equals the dense sum up to the order of additions, for any optimizer; the bytes follow from each worker's
+//          rows.
 class SparseRows : public Compressor {
  public:
   SparseRows(const RowOptions& own, const CompressorInput& input) : Compressor(input) {

@@ -25,7 +25,7 @@ struct Ratio {
     return warmup[static_cast<std::size_t>(step.value() * std::ssize(warmup) / warmup_steps.value())];
   }
   std::size_t kept(Step step, std::size_t size) const {
-    // The small addend corrects products that rounding has left just below a whole number.
+    // 1e-9 corrects products that rounding has left just below a whole number.
     const auto kept = static_cast<std::size_t>(at(step) * static_cast<double>(size) + 1e-9);
     return std::min(size, std::max<std::size_t>(1, kept));
   }
@@ -41,7 +41,7 @@ struct Ratio {
   }
 };
 
-// All warm-up ratios together apply to warmup_steps; by default each applies to one epoch.
+// All warm-up ratios together apply to the first warmup_steps steps; by default each applies to one epoch.
 void read_warmup(CompressionKeys& keys, Ratio& ratio) {
   auto& [table, context, options] = keys;
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
@@ -112,34 +112,34 @@ class TopK : public PartByPart {
   Ratio ratio_;
 };
 
-// Top-k with momentum correction: u = m u + g and p = p + u. The largest values of p are sent; with masking their u
-// becomes 0. The optimizer steps along the mean of what was sent, and needs no momentum of its own.
+// Top-k with momentum correction: u = m u + g and p = p + u. The largest values of p are sent; with masking u becomes 0
+// at their indices. The optimizer steps along the mean of the sent values, and needs no momentum of its own.
 // Source:  Lin, Han, Mao, Wang, Dally 2018, "Deep Gradient Compression"; their code.
-// Cost:    as top-k; `dense_vectors` adds an all-reduce of the tensors of one dimension before it.
-// Differs: exact top-k; their code uses a sampled threshold. It selects from the whole model unless `scope` says
-//          otherwise; their code selects in each tensor. Tensors of one dimension take part in the selection. With
-//          `dense_vectors`, as in their code, all of their u is sent: the momentum of their mean, as if the optimizer
-//          had it. The ratio applies from the first step unless `warmup_ratios` gives others. Their code warms up over
-//          0.316, 0.1, 0.0316, 0.01 and 0.00316 to 0.001, one epoch each; its page over 0.25, 0.063, 0.015 and 0.004.
-//          With `nesterov`, as in their code, u = m (u + g) and p = p + u + g. Their recipes choose one of the two
-//          forms; here the plain form is the default. `clip` bounds a worker's mean gradient before it is accumulated,
-//          by the norm of the whole or, as in their code, by the norm of each tensor or by each value. It is off by
-//          default, here and in their code. That the paper multiplies its bound by N^(-1/2) (`clip_scaling`) is from
-//          memory, not established. A gradient that is folded in is clipped separately.
+// Cost:    as top-k; with `dense_vectors` an all-reduce of the tensors of one dimension precedes it.
+// Differs: exact top-k of the whole model unless `scope` says otherwise; their code selects by a sampled threshold in
+//          each tensor. Tensors of one dimension take part in the selection. With `dense_vectors`, as in their code,
+//          all of their u is sent, so that their mean has momentum as if the optimizer had it. The ratio applies from
+//          the first step unless `warmup_ratios` gives others. Their code warms up over 0.316, 0.1, 0.0316, 0.01 and
+//          0.00316 to 0.001, one epoch each; its page over 0.25, 0.063, 0.015 and 0.004. With `nesterov`, as in their
+//          code, u = m (u + g) and p = p + u + g. Their recipes choose one of the two forms; here the plain form is the
+//          default. `clip` bounds a worker's mean gradient before it is accumulated, by the norm of the whole or, as in
+//          their code, by the norm of each tensor or by each value. It is off by default, here and in their code. That
+//          the paper multiplies its bound by N^(-1/2) (`clip_scaling`) is from memory, not established. A gradient that
+//          is folded in is clipped separately.
 // Checks:  a golden recursion; ratio 1 without masking is momentum SGD, with `nesterov` Nesterov's.
 struct DgcOptions {
   enum class ClippedBy { norm, tensor_norm, value };
 
   Ratio ratio{};
   bool by_tensors = false;
-  double momentum = 0.9;         // momentum of the velocity
-  bool nesterov = false;         // Nesterov's velocity
-  bool masking = true;           // sending a value resets its velocity
+  double momentum = 0.9;         // m
+  bool nesterov = false;         // u = m (u + g)
+  bool masking = true;           // sending a value sets its u to 0
   std::optional<double> clip{};  // bound of a worker's mean gradient; empty: no clipping
   ClippedBy clipped_by = ClippedBy::norm;
   bool clip_by_workers = false;  // the bound is divided by the root of the number of workers
   bool dense_vectors = false;    // tensors of one dimension are sent whole
-  std::string written{};         // position and text of that key; only a model can show that it is wrong
+  std::string written{};         // position and text of the key `dense_vectors`; only a model can show it to be wrong
 };
 
 class DeepGradientCompression : public TopK {
@@ -164,12 +164,12 @@ class DeepGradientCompression : public TopK {
     if (!dense_.empty()) exchanges.insert(exchanges.begin(), {Operation::all_reduce, bytes_of_words(dense_words_)});
     return exchanges;
   }
-  // u follows p.
+  // The memory is p, followed by u.
   std::size_t vectors() const override { return 2; }
   bool accumulates_by_adding() const override { return false; }
   bool clips() const override { return own_.clip.has_value(); }
 
-  // NaN stays NaN.
+  // Values or norms that are NaN are not clipped.
   void clip(std::span<float> gradient, std::int64_t micro_batches) const override {
     const double bound = bound_ * static_cast<double>(micro_batches);
     if (own_.clipped_by == DgcOptions::ClippedBy::value) {
@@ -194,7 +194,7 @@ class DeepGradientCompression : public TopK {
       for (std::size_t i = 0; i < gradient.size(); ++i) p[i] += u[i] = momentum * u[i] + gradient[i];
   }
 
-  // During the step itself the worker has accumulated a gradient of zeros.
+  // In this step the worker has already accumulated a gradient of zeros, which has multiplied u by the momentum.
   void fold(std::span<const float> gradient, std::size_t at, std::span<float> memory) const override {
     float* const p = memory.data() + at;
     float* const u = p + memory.size() / 2;
@@ -234,7 +234,7 @@ class DeepGradientCompression : public TopK {
  private:
   DgcOptions own_;
   std::vector<Part> clipped_;  // parts that are clipped separately
-  double bound_ = 0;           // bound of each part
+  double bound_ = 0;           // bound of each part's norm, or of each value
   std::vector<Part> dense_;
   std::size_t dense_words_ = 0;
 };
@@ -256,8 +256,8 @@ void read_clip(CompressionKeys& keys, DgcOptions& own) {
   keys.leave_out_unwritten({"clip_by", "clip_scaling"});
 }
 
-// Random-k: values at random indices, the same on all workers. With error feedback the value itself is sent. Without it
-// the value times 1 / ratio is sent, which has the right expectation.
+// Random-k: values at random indices, the same on all workers. Without error feedback values are multiplied by 1 /
+// ratio, so that their expectation is right.
 // Source:  Stich, Cordonnier, Jaggi 2018, "Sparsified SGD with Memory".
 // Cost:    all-reduce of 4 bytes per value kept. All workers draw the indices, so indices are not sent.
 // Differs: indices are drawn without replacement from a separate random stream.
@@ -286,7 +286,7 @@ class RandomK : public Compressor {
  private:
   std::size_t kept(Step step) const { return ratio_.kept(step, size_); }
 
-  // Floyd's algorithm, with one bit per index.
+  // Floyd's algorithm for drawing without replacement, with one bit per index.
   std::vector<std::uint32_t> places(Step step) const {
     std::vector<double> uniform(kept(step));
     RandomStream{.seed = seed_, .purpose = Purpose::compression, .stream = 0, .worker = {}, .step = step}.fill_uniform(
@@ -309,16 +309,15 @@ class RandomK : public Compressor {
 };
 
 // ScaleCom: at each step all workers send their values at the indices where the values of one worker, the leader, are
-// largest. The next step has another leader. Packets can be added, and their length does not grow with the number of
-// workers.
+// largest. The next step has another leader. So packets can be added up, and the sum is as long as a packet.
 // Source:  Chen et al. 2020, "ScaleCom: Scalable Sparsified Gradient Compression for Communication-Efficient
 //          Distributed Training", from descriptions and code of third parties.
 // Cost:    a broadcast of k indices and then an all-reduce of k values: 4 bytes each.
-// Differs: the leader is worker (step mod N) and selects by its p = e + g. With `filter` = beta, the low-pass filter,
-//          e' = (1 - beta) e + beta (p - sent), so (1 - beta) e remains at sent values. The paper's beta, and whether
-//          it leaves first layers dense, is not established. The default is 1, plain error feedback, for all layers.
-//          All workers wait for a late leader as for any worker. Ties go to the lowest index.
-// Checks:  sum of what is sent = sum of gradients + (first residual - last) / beta.
+// Differs: the leader is worker (step mod N) and selects by its p = e + g, residual + gradient. With `filter` = beta,
+//          the low-pass filter, e' = (1 - beta) e + beta (p - sent), so (1 - beta) e remains at sent values. The
+//          paper's beta, and whether it leaves first layers dense, is not established. The default is 1, plain error
+//          feedback, for all layers. Workers wait for a late leader as for others. Ties go to the lowest index.
+// Checks:  sum of sent values = sum of gradients + (first residual - last) / beta.
 struct ScaleComOptions {
   Ratio ratio{};
   double filter = 1;  // beta: share of a step's unsent rest that is added to the residual
@@ -335,12 +334,12 @@ class ScaleCom : public Compressor {
     const Bytes packet = bytes_of_words(kept(step));
     return {{Operation::broadcast, packet}, {Operation::all_reduce, packet}};
   }
-  // With a filter, p is a separate vector, which follows e.
+  // With a filter the memory is e, followed by p; otherwise it is p alone.
   std::size_t vectors() const override { return is_filtered() ? 2 : 1; }
   Rank root(Step step) const override { return Rank{static_cast<int>(step.value() % workers_)}; }
   bool accumulates_by_adding() const override { return !is_filtered(); }
 
-  // p = e + g, and e = e + beta g. Encoding then subtracts beta times what is sent.
+  // p = e + g, and e = e + beta g. Encoding then subtracts beta times the sent values.
   void accumulate(std::span<const float> gradient, std::size_t at, float of_memory,
                   std::span<float> memory) const override {
     if (!is_filtered()) return Compressor::accumulate(gradient, at, of_memory, memory);

@@ -11,8 +11,8 @@ namespace syncopate {
 
 namespace {
 
-// Measured: dense layers become faster up to this size, and convolutions slower once their activations exceed the
-// cache.
+// Samples per batch. Measured: dense layers become faster up to 512; convolutions become slower above 128, where their
+// activations exceed the cache.
 constexpr std::int64_t dense_chunk = 512;
 constexpr std::int64_t convolution_chunk = 128;
 
@@ -276,7 +276,7 @@ Model read_resnet(Settings& table) {
       table.fault("groups", fmt::format("must divide `width`, {}", options.width));
   }
   if (table.faults_so_far() > faults) return {};
-  constexpr std::int64_t smallest = 4;  // two strides of 2 leave one pixel
+  constexpr std::int64_t smallest = 4;  // pixels, because two strides of 2 then leave one
   return {
       .misfit =
           [](const DatasetSize& data) { return misfit_of_image(data.shape, smallest, "strides of [models.resnet]"); },

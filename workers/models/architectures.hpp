@@ -22,21 +22,21 @@ struct CnnOptions {
   std::vector<std::int64_t> channels = {16, 32};  // per convolution
   std::int64_t kernel = 5;
   std::int64_t dense = 64;  // width of the dense layer before the last
-  bool batch_norm = false;  // after each convolution, which then has no bias
+  bool batch_norm = false;  // one after each convolution, which then has no bias
   double dropout = 0;       // after the dense layer before the last
 };
 
 // Per entry of `channels`: convolution (no padding), ReLU, 2 x 2 max-pooling; then two dense layers.
 Network cnn_network(const SampleShape& input, std::int64_t classes, const CnnOptions& options);
 
-// The smallest height and width of images of which convolutions and poolings leave at least one pixel.
+// The smallest height and width that leave at least one pixel after all convolutions and poolings.
 std::int64_t smallest_image(const CnnOptions& options);
 
 // Residual networks of 6 n + 2 layers for small images: a convolution; three stages of n blocks of two convolutions,
 // with 1, 2 and 4 times the width, where the second and third stage have a stride of 2; the mean over the pixels; a
 // dense layer.
-// Source: He et al. 2016, "Deep residual learning", section 4.2, with shortcut A, which has no parameters.
-// Dropout: Zagoruyko and Komodakis 2016, "Wide residual networks".
+// Source:  He et al. 2016, "Deep residual learning", section 4.2, with shortcut A, which has no parameters; for dropout
+//          Zagoruyko and Komodakis 2016, "Wide residual networks".
 // Differs: for training with small micro-batches, normalisation by groups and SiLU instead of ReLU are options.
 struct ResnetOptions {
   enum class Norm { batch, group };
@@ -51,23 +51,23 @@ struct ResnetOptions {
   bool zero_init_residual = false;  // each block starts as the identity: its last normalisation's weights are zero
 };
 
-// Initial weights: normal, with deviation sqrt(2 / fan-in) for convolutions (He et al. 2015) and 0.01 for the dense
-// layer.
+// Initial weights: normal, of deviation sqrt(2 / fan-in) in convolutions (He et al. 2015) and 0.01 in the dense layer.
 Network resnet_network(const SampleShape& input, std::int64_t classes, const ResnetOptions& options);
 
 // A transformer for texts: embeddings of words and positions, which are added; blocks of attention and of a perceptron
 // with exact GELU; the task's head:
-//   classification: a dense layer and tanh of the first token, or the mean over the tokens; then a dense layer.
-// masked-lm:      a dense layer, GELU and a normalisation of each hidden token; words are predicted with the
-//   embedding's weights plus a bias.
-// causal-lm:      attention does not see later tokens; words are predicted with the embedding's weights.
-// Post-norm normalises the embedding and each sum. Pre-norm normalises the inputs of branches, and the output of the
-// last block. Weights are drawn from the normal distribution with deviation 0.02; biases are zero.
+// - classification: a dense layer and tanh of the first token, or the mean over the tokens; then a dense layer.
+// - masked-lm: a dense layer, GELU and a normalisation of each hidden token; words from the embedding's weights, plus
+//   a bias.
+// - causal-lm: words from the embedding's weights; attention does not see later tokens.
+// Post-norm normalises the embedding and each sum of a branch and its input. Pre-norm normalises the inputs of
+// branches, and the output of the last block. Weights are drawn from the normal distribution with deviation 0.02;
+// biases are zero. Dropout applies to the embedding, to each branch's output, and to the features from which a text's
+// class is computed.
 // Source:  Devlin et al. 2019, "BERT" (post-norm; the first two tasks); Radford et al. 2019, "GPT-2" (pre-norm; the
-//          last one).
-// Dropout applies to the embedding, to each branch's output, and to the features from which a text's class is computed.
+//          last task).
 // Differs: there are no segments, because a sequence is one text. Normalisations add 1e-5 to variances; BERT's code
-//          adds 1e-12. Attention weights have no dropout; BERT's and GPT-2's have the same dropout as the rest.
+//          adds 1e-12. Attention weights have no dropout, unlike BERT's and GPT-2's.
 struct TextTransformerOptions {
   enum class Norm { before, after };  // before or after the branches
   enum class Pooling { first, mean };
@@ -87,8 +87,8 @@ Network text_transformer_network(const SampleShape& input, std::int64_t classes,
 
 // The simple vision transformer: patches, normalised, projected and normalised again, plus fixed positions; blocks of
 // attention and of a perceptron with exact GELU, whose inputs are normalised and whose outputs are added; the mean over
-// the patches, normalised; a dense layer. There is no class token. Projections to queries, keys and values, and of the
-// heads' outputs, have no biases. Dropout is an option that the source does not have.
+// the patches, normalised; a dense layer. There is no class token. The projections to queries, keys and values, and the
+// projection of the heads' outputs, have no biases. Dropout is an option that the source does not have.
 // Source:  Beyer et al. 2022, "Better plain ViT baselines for ImageNet-1k"; layers as in vit-pytorch's SimpleViT.
 // Differs: older versions of that code lack the two normalisations around the patches' projection.
 struct VisionTransformerOptions {
@@ -104,7 +104,6 @@ struct VisionTransformerOptions {
 Network vision_transformer_network(const SampleShape& input, std::int64_t classes,
                                    const VisionTransformerOptions& options);
 
-// Readers of these models' tables [models.*].
 Model read_linear(Settings& table);
 Model read_mlp(Settings& table);
 Model read_cnn(Settings& table);

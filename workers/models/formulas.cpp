@@ -14,7 +14,7 @@ namespace syncopate {
 
 namespace {
 
-// Streams of Purpose::initial_parameters: networks use 0.
+// Streams of Purpose::initial_parameters. Networks use stream 0, too.
 constexpr std::uint8_t start_stream = 0;
 constexpr std::uint8_t optimum_stream = 1;
 
@@ -31,12 +31,11 @@ RandomStream noise_of(const MicroBatch& micro_batch, std::uint64_t seed, Step fi
           .step = first_step + micro_batch.step};
 }
 
-// The first of a micro-batch's numbers in its step's stream of 2^32; settings limit both factors.
+// The index of a micro-batch's first number in its step's stream of 2^32 numbers. Settings limit both factors.
 std::uint32_t first_number(const MicroBatch& micro_batch, std::size_t numbers) {
   return static_cast<std::uint32_t>(static_cast<std::size_t>(micro_batch.index) * numbers);
 }
 
-// One segment with the sum over micro-batches.
 PartialGradient in_one_segment(const std::vector<double>& sum, double loss_sum) {
   auto values = std::make_shared<const std::vector<float>>(sum.begin(), sum.end());
   const float* data = values->data();
@@ -192,7 +191,7 @@ PartialGradient DiagonalLinear::gradient(const float* parameters, const float*,
   double loss_sum = 0;
   for (const MicroBatch& m : micro_batches) {
     throw_if_interrupted();
-    std::array<double, 2> drawn;  // which input, and the sign of its label noise
+    std::array<double, 2> drawn;  // uniform: the first selects the input, the second the sign of its label noise
     noise_of(m, seed_, options_.first_step).fill_uniform(first_number(m, drawn.size()), drawn);
     const auto x = input(static_cast<std::size_t>(drawn[0] * static_cast<double>(options_.inputs)));
     double error = drawn[1] < 0.5 ? options_.label_noise : -options_.label_noise;
@@ -207,11 +206,11 @@ PartialGradient DiagonalLinear::gradient(const float* parameters, const float*,
   return in_one_segment(sum, loss_sum);
 }
 
-// Both losses are functions of the coefficients b = u^2 - v^2; the chain rule gives those of u and v.
+// The losses of both splits are functions of b = u^2 - v^2; the chain rule gives their derivatives in u and v.
 std::vector<double> DiagonalLinear::derivative(const float* parameters, const float*, Split split, std::int64_t,
                                                std::int64_t, std::span<const double> direction) const {
   const std::size_t n = dimension();
-  // The gradient in b of the split's loss at these coefficients less `target`, which is linear in them.
+  // The gradient in b of the split's loss, a linear function of `difference`, which is b less the truth.
   const auto gradient_in_coefficients = [&](std::vector<double> difference) {
     if (split == Split::test) {
       for (double& value : difference) value *= 2;
@@ -276,7 +275,7 @@ std::vector<double> DiagonalLinear::errors(const std::vector<double>& coefficien
   return result;
 }
 
-// The noise of a step's micro-batches shares a stream of 2^32 numbers, which limits these sizes.
+// All micro-batches of a step draw noise from one stream of 2^32 numbers, which limits these sizes.
 constexpr std::int64_t largest_formula = 1 << 16;
 
 Model read_quadratic(Settings& table) {

@@ -1,5 +1,5 @@
 // Models whose losses are formulas, for questions with closed-form answers: a noisy quadratic, a valley of minima, a
-// diagonal linear network. They need neither LibTorch nor a data set. A micro-batch is one sample.
+// diagonal linear network. These models need neither LibTorch nor a data set, and a micro-batch is one sample.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace syncopate {
 
-// The common base of these models. An evaluation counts the exact loss as that of one sample.
+// The common base of these models. Each data split counts as one sample, with the exact loss.
 class Formula : public Objective {
  public:
   static constexpr std::int64_t chunk = 64;
@@ -33,12 +33,12 @@ class Formula : public Objective {
 // A noisy quadratic with a known optimum:
 //   L(theta) = 1/2 sum_i a_i (theta_i - theta*_i)^2,  a_i log-spaced from 1 / condition to 1.
 // The loss of a micro-batch is L(theta) + noise z . (theta - theta*) with standard normal z, so its gradient is the
-// true one plus `noise` per coordinate.
+// gradient of L plus `noise` z.
 struct QuadraticOptions {
   std::int64_t dimension = 100;
   double condition = 100;  // largest curvature over the smallest
   double noise = 0.1;      // standard deviation of a micro-batch's gradient, per coordinate
-  Step first_step{};       // number of steps before the run's first, which fixes its noise
+  Step first_step{};       // number of steps before the run's first one; selects the noise
 };
 
 class Quadratic : public Formula {
@@ -66,12 +66,13 @@ class Quadratic : public Formula {
 };
 
 // A valley: L(u, v) = 1/2 sum_i u_i^2 v_i^2. Every point with v = 0 is a minimum, of sharpness u_i^2 across the valley.
-// Noise in v makes u drift to flat minima; so the model shows how a method's noise acts along a manifold of minima.
-// The loss of a micro-batch is L + noise z . v with standard normal z of one number per pair.
-// Closed form, with rate eta, K workers, period H, and sharpness q = u^2, to first order in eta:
+// Noise in v makes u drift to flat minima, so the model shows how a method's noise acts along a manifold of minima. The
+// loss of a micro-batch is L + noise z . v, where z has one standard normal number per pair. Closed form, with rate
+// eta, K workers, period H, and sharpness q = u^2, to first order in eta:
 //   dq / d(eta^2 t) = - (noise^2 / K) (1 + (K - 1) psi) / (1 - eta q / 2),
 //   psi = 1 - (1 - rho^H) / (H (1 - rho)),  rho = (1 - eta q)^2.
-// Source:  the setting of Gu et al. 2023, "Why (and When) does Local SGD Generalize Better than SGD?", in two numbers.
+// Source:  the setting of Gu et al. 2023, "Why (and When) does Local SGD Generalize Better than SGD?", in two numbers,
+//          u and v.
 struct ValleyOptions {
   std::int64_t pairs = 1;  // independent copies of (u, v)
   double start = 2;        // u at the start; v starts at 0
@@ -100,8 +101,8 @@ class Valley : public Formula {
 };
 
 // A diagonal linear network with label noise: f(x) = <x, u^2 - v^2>, fitted to few inputs of a sparse linear truth.
-// Many u and v fit them exactly; label noise makes the parameters drift to flat fits, which are sparser and so err less
-// on new inputs.
+// Many u and v fit these inputs exactly. Label noise makes the parameters drift to flat fits, which are sparser and so
+// err less on new inputs.
 //   inputs: standard normal; truth: `active` coordinates of size 1, with alternating signs, the others 0
 //   micro-batch: one input, drawn with replacement; its target is the truth's output plus or minus label_noise
 //   loss: half the squared error; train: its mean over the inputs, without label noise
@@ -113,7 +114,7 @@ struct DiagonalLinearOptions {
   std::int64_t inputs = 14;
   std::int64_t active = 2;
   double label_noise = 0.5;
-  double start = 0.6;                           // every u and v at the start
+  double start = 0.6;                           // the value of every u and v at the start
   std::optional<std::uint64_t> problem_seed{};  // fixes the inputs; without it the run's seed does
   Step first_step{};                            // as in QuadraticOptions
 };
@@ -139,8 +140,8 @@ class DiagonalLinear : public Formula {
   double loss(const float* parameters, Split split) const override;
   std::size_t dimension() const { return static_cast<std::size_t>(options_.dimension); }
   std::vector<double> coefficients(const float* parameters) const;  // u^2 - v^2
-  std::vector<double> errors(
-      const std::vector<double>& coefficients) const;  // for each input: f(x) less the truth's output
+  // For each input: f(x) less the truth's output.
+  std::vector<double> errors(const std::vector<double>& coefficients) const;
 
   DiagonalLinearOptions options_;
   std::uint64_t seed_;
@@ -148,7 +149,6 @@ class DiagonalLinear : public Formula {
   std::vector<double> truth_;   // (dimension,)
 };
 
-// Readers of these models' tables [models.*].
 Model read_quadratic(Settings& table);
 Model read_valley(Settings& table);
 Model read_diagonal_linear(Settings& table);

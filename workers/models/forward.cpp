@@ -29,7 +29,7 @@ namespace {
 constexpr double batch_norm_momentum = 0.1;
 constexpr double epsilon = 1e-5;
 
-// The mask to add to the scores (texts, heads, longest, longest) of a group; undefined: no mask is needed.
+// The mask to add to a group's scores (texts, heads, longest, longest); undefined if none is needed.
 at::Tensor forbidden(const TextGroup& group, bool causal, const at::Tensor& like) {
   constexpr double never = -std::numeric_limits<double>::infinity();
   // A causal mask also hides the padding, which comes after each token of a text.
@@ -44,7 +44,7 @@ at::Tensor forbidden(const TextGroup& group, bool causal, const at::Tensor& like
 at::Tensor attend(const TextGroup& group, const layer::TextAttention& layer, const at::Tensor& tokens) {
   const auto width = tokens.size(1) / (3 * layer.heads);
   const bool is_padded = group.tokens_of_slots.defined();
-  // Selects rows by an embedding, because its backward pass is faster.
+  // Rows are selected by an embedding, because that has a faster backward pass than other selections.
   const auto slots = is_padded ? at::embedding(tokens, group.tokens_of_slots) : tokens;
   const auto parts =
       slots.reshape({group.texts, group.longest, 3, layer.heads, width}).permute({2, 0, 3, 1, 4}).unbind();
@@ -56,7 +56,7 @@ at::Tensor attend(const TextGroup& group, const layer::TextAttention& layer, con
   return is_padded ? at::embedding(rows, group.slots_of_tokens) : rows;
 }
 
-// Means over the rows selected by `names`, from each begin to the next one: (n, width).
+// (n, width): row i is the mean of rows[names[k]] for k from begins[i] up to begins[i + 1].
 at::Tensor mean_of_each(const at::Tensor& rows, const at::Tensor& names, const at::Tensor& begins) {
   if (rows.scalar_type() == at::kDouble) {  // LibTorch has no second derivatives of an embedding bag
     const auto sizes = at::diff(at::cat({begins, at::full({1}, names.numel(), at::kLong)}));
@@ -76,7 +76,7 @@ class ForwardPass {
   ForwardPass(const Network& network, const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& buffers,
               const at::Tensor& inputs, Mode mode, const Visits* visits)
       : network_(network), parameters_(parameters), buffers_(buffers), mode_(mode), visits_(visits), x_(inputs) {}
-  // For texts, by a network without buffers.
+  // For texts. The network must have no buffers.
   ForwardPass(const Network& network, const std::vector<at::Tensor>& parameters, const SequenceBatch& texts, Mode mode,
               const Visits* visits)
       : network_(network),
@@ -101,12 +101,12 @@ class ForwardPass {
     at::Tensor inputs = std::move(x_);
     x_ = at::linear(inputs, parameter(layer.weight), parameter(layer.bias));
     if (!passes_) return;
-    if (!x_.requires_grad()) x_.requires_grad_();  // first layer: parameters do not require gradients
+    if (!x_.requires_grad()) x_.requires_grad_();  // in the first layer, because parameters do not require gradients
     passes_->push_back({.layer = layer, .inputs = inputs.detach(), .outputs = x_});
   }
 
-  // In place, unless a recorder, or a branch that has just begun, needs the input again. The preceding layers (linear,
-  // convolution, normalisation, sum) do not need their outputs.
+  // In place, unless a recorder, or a branch that has just begun, needs the input later. The backward passes of the
+  // preceding layers (linear, convolution, normalisation, sum) do not need their outputs.
   void operator()(const layer::Relu&) {
     const bool is_kept = passes_ || (!residuals_.empty() && residuals_.back().is_same(x_));
     x_ = is_kept ? at::relu(x_) : at::relu_(x_);
@@ -226,7 +226,7 @@ class ForwardPass {
   }
 
  private:
-  // Rows per sample: one, or one per token of a text while its tokens are separate rows.
+  // For each sample its number of rows: one, or one per token while the tokens of texts are separate rows.
   std::vector<std::int64_t> rows_of_samples() const {
     assert(visits_ && (texts_ || visits_->size() == static_cast<std::size_t>(x_.size(0))));
     std::vector<std::int64_t> rows(visits_->size(), 1);
@@ -261,7 +261,7 @@ bool treats_samples_separately(const Layer& layer) {
       layer);
 }
 
-// LibTorch's dispatcher asks the keys that are enabled for a thread first. This key has no other use.
+// LibTorch's dispatcher asks a thread's enabled keys first. TESTING_ONLY_GenericMode has no other use.
 constexpr auto key = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 struct Draws {
@@ -295,7 +295,7 @@ constexpr const char* drawing_operators[] = {"bernoulli_.float", "bernoulli_.Ten
                                              "geometric_",       "log_normal_",       "cauchy_",      "multinomial",
                                              "poisson",          "binomial",          "bernoulli.out"};
 
-// Once per process, because tests link these sources and also load the library that contains them.
+// Registers once per process, because tests link these sources and also load the library that contains them.
 void register_once() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -384,7 +384,7 @@ void LinearGradients::add_to(std::vector<at::Tensor> parameters, Rows rows) cons
 Mixture drawn_mixture(std::uint64_t seed, const MicroBatch& micro_batch, std::size_t samples, double alpha) {
   const RandomStream stream{
       .seed = seed, .purpose = Purpose::mixup, .worker = micro_batch.worker, .step = micro_batch.step};
-  // Micro-batches of one step use consecutive numbers of the step's stream.
+  // Micro-batches of one step use consecutive numbers of the step's stream: one for the share, then one per sample.
   const auto first = static_cast<std::uint32_t>(static_cast<std::size_t>(micro_batch.index) * (samples + 1));
   return {.share = static_cast<float>(boost::math::ibeta_inv(alpha, alpha, stream.uniform(first))),
           .partners = permutation(stream, samples, first + 1)};

@@ -16,8 +16,8 @@ namespace syncopate {
 struct LinearPass;
 struct SequenceBatch;
 
-// Batch normalisation uses the batch's own statistics (train) or the running statistics (evaluate). Dropout is active
-// only in train and measure. measure: like train, but the running statistics become those of the batch.
+// Batch normalisation uses the batch's own statistics (train and measure) or the running statistics (evaluate). Dropout
+// is active except in evaluate. In measure the running statistics become those of the batch.
 enum class Mode { train, evaluate, measure };
 
 // Views of the flat vector (P,), one per parameter in the network's order, without a copy.
@@ -27,16 +27,16 @@ std::vector<at::Tensor> view_parameters(const Network& network, const float* fla
 std::vector<at::Tensor> view_buffers(const Network& network, float* flat);
 
 // Logits (n, classes) of inputs (n, channels, height, width). In train mode the running statistics in `buffers` are
-// updated with PyTorch's momentum of 0.1. `visits`: the samples of the rows, (n,); null: no random draws.
+// updated with PyTorch's momentum of 0.1. `visits` (n,): the sample of each row, for random draws; null: none.
 at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters,
                    const std::vector<at::Tensor>& buffers, const at::Tensor& inputs, Mode mode,
                    const Visits* visits = nullptr);
 
-// The same in train mode for a network without buffers. `passes` receives all inputs and outputs of linear layers.
+// Logits in train mode, of a network without buffers. `passes` receives inputs and outputs of all linear layers.
 at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters, const at::Tensor& inputs,
                    const Visits* visits, std::vector<LinearPass>& passes);
 
-// The same for texts, by a network without buffers.
+// Outputs for texts, of a network without buffers.
 at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters, const SequenceBatch& texts,
                    Mode mode, const Visits* visits = nullptr);
 
@@ -45,11 +45,12 @@ at::Tensor forward_script(const ScriptModule& module, const Network& network, co
                           const std::vector<at::Tensor>& buffers, const at::Tensor& inputs, const SequenceBatch* texts,
                           Mode mode);
 
-// Linear layers whose inputs and outputs a forward pass stores. Once the loss has been differentiated with respect to
-// the outputs, the weights' gradient for any rows of the batch is a product of these rows alone.
+// A linear layer with its inputs and outputs in a forward pass. Once the loss has been differentiated with respect to
+// the outputs of all linear layers, the gradient of the weights for any rows of the batch is a product of these rows
+// alone.
 // Shapes:  inputs (n, i); outputs and the loss's gradients with respect to them (n, o); weights (o, i).
 // Cost:    for each list of rows one product of (o, rows) and (rows, i) per layer, as in a separate pass over these
-//          rows. The rest of the pass is done once, for all rows.
+//          rows; all other work is done once.
 struct LinearPass {
   layer::Linear layer;
   at::Tensor inputs;
@@ -67,23 +68,22 @@ struct Rows {
 // The loss's gradients with respect to the outputs of linear layers.
 class LinearGradients {
  public:
-  // Differentiates the loss times `share` and frees its graph.
+  // Differentiates the loss times `share`, and frees the graph of the loss.
   LinearGradients(std::vector<LinearPass> passes, const at::Tensor& loss, double share);
 
-  // Returns the part of the gradient that comes from these rows, by parameter in the network's order.
+  // Returns the part of the gradient that comes from these rows, one tensor per parameter in the network's order.
   std::vector<at::Tensor> of(Rows rows, std::size_t parameters) const;
-  // Adds the same to these tensors, without creating a tensor for each parameter.
+  // Adds this part to the tensors `parameters`, without creating a tensor for each parameter.
   void add_to(std::vector<at::Tensor> parameters, Rows rows) const;
 
  private:
   std::vector<LinearPass> passes_;  // after construction `outputs` contains the gradients
 };
 
-// Mixup: each sample of a micro-batch is mixed with another sample of it, and so are the losses.
-// Source: Zhang et al. 2018, "mixup: beyond empirical risk minimization".
-//   x := (1 - l) x + l x_p,  loss (1 - l) L(y) + l L(y_p),  l ~ Beta(alpha, alpha) once per micro-batch, p a
-//   permutation.
-// l and p are a function of (seed, worker, step, micro-batch).
+// Mixup: each sample of a micro-batch is mixed with another sample of it, and so are the losses:
+//   x := (1 - l) x + l x_p,  loss (1 - l) L(y) + l L(y_p).
+// The share l ~ Beta(alpha, alpha) of a micro-batch and the permutation p depend on (seed, worker, step, micro-batch).
+// Source:  Zhang et al. 2018, "mixup: beyond empirical risk minimization".
 struct Mixture {
   float share = 0;                      // l, the share of the partner
   std::vector<std::uint32_t> partners;  // (B,), indices in the micro-batch
@@ -96,7 +96,7 @@ Mixture drawn_mixture(std::uint64_t seed, const MicroBatch& micro_batch, std::si
 void mix(const Mixture& mixture, std::span<float> inputs);
 
 // Random numbers drawn by LibTorch's operators, for example for dropout in a user's own module. LibTorch has one
-// generator for all threads of a process. While a SeededDraws exists, this thread's operators draw from a separate
+// generator for all threads of a process. While a SeededDraws exists, the operators of its thread draw from a separate
 // generator.
 class SeededDraws {
  public:
@@ -108,7 +108,7 @@ class SeededDraws {
 
   // Restarts the sequence of numbers from the beginning.
   static void repeat();
-  // The number of draws by this thread's operators while a SeededDraws existed.
+  // How often this thread's operators have drawn while a SeededDraws existed.
   static std::uint64_t drawn();
 
  private:

@@ -97,7 +97,7 @@ class PassCost {
 
   // False for a user's own module, whose memory only a run shows.
   bool is_known() const { return is_known_; }
-  // While the backward pass processes a layer, the gradients of its inputs and outputs are also in memory.
+  // While a layer is differentiated, the gradients of its inputs and outputs are also in memory.
   std::int64_t trained_floats() const { return held_ + 2 * largest_ + unfolded_; }
   // During an evaluation a layer's input, output and intermediate results are in memory.
   std::int64_t evaluated_floats() const { return network_.input().features() + 3 * largest_ + unfolded_; }
@@ -123,7 +123,7 @@ class PassCost {
 
   const Network& network_;
   SampleShape shape_;
-  std::int64_t places_;  // for texts: number of tokens in the longest one
+  std::int64_t places_;  // rows per sample: the longest text's tokens, while these are separate; otherwise 1
   std::int64_t held_;
   std::int64_t largest_ = 0;
   std::int64_t unfolded_ = 0;  // unfolded input of one convolution at a time
@@ -131,12 +131,12 @@ class PassCost {
   bool is_known_ = true;
 };
 
-// Sequences about which a task has no question: all labels are -100, no token may be hidden, or there is no next token.
-// This may hold for the whole sequence, or for the part that `longest` leaves. Each such row would count as a loss of 0
+// Rows (sequences) about which a task has no question: all labels are -100, no token may be hidden, or there is no next
+// token. That may hold for the whole row, or for the part that `longest` leaves. Such a row would count as a loss of 0
 // in a micro-batch's mean, and a micro-batch of only such rows would divide a step's gradient by too much.
 struct UnaskedRows {
   Split split = Split::train;
-  std::uint32_t first = 0;  // row number in its file
+  std::uint32_t first = 0;  // row number of the first of them in its file
   std::int64_t others = 0;  // number of further such rows in both splits
 
   std::string text() const {  // for example "row 2 of the training set and 3 others"
@@ -175,7 +175,7 @@ void count(std::optional<UnaskedRows>& rows, Split split, std::uint32_t row) {
     rows = UnaskedRows{.split = split, .first = row};
 }
 
-// Whether such rows may exist, judged by the sizes alone. A certain answer needs the data set's contents.
+// Whether rows without a question may exist, judged by sizes alone. Whether they do, only the data's contents show.
 bool may_leave_unasked(const DatasetSize& data, const TextTask& task) {
   const std::int64_t shortest = data.shortest > 0 ? data.shortest : data.shape.width;
   const bool is_cut = task.longest > 0 && task.longest < data.shape.width;
@@ -185,7 +185,7 @@ bool may_leave_unasked(const DatasetSize& data, const TextTask& task) {
     case Kind::causal_lm:
       return shortest < 2 || (is_cut && task.longest < 2);
     case Kind::masked_lm:
-      if (task.own_labels) return is_cut;  // whole rows were checked when read
+      if (task.own_labels) return is_cut;  // whole rows were checked when the data were read
       if (data.marks.never_masked.empty()) return false;
       // A row consists of a first token, words, and a last token. If it has words, two shown tokens are enough.
       if (data.marks.never_masked_stand_at_ends) return shortest < 3 || (is_cut && task.longest < 2);
@@ -257,7 +257,7 @@ struct NetworkTraining {
   Augmentation augmentation;
   ValidationOptions validation;
   BatchingOptions batching;
-  ComputedTokens computed{};  // by the model, for sequences
+  ComputedTokens computed{};  // the tokens that the model computes, for sequences
   SamplerOptions sampling{};  // set once the data are known
 };
 
@@ -345,7 +345,7 @@ void check_mixup(const Augmentation& augmentation, std::int64_t batch_size, Sett
         .fault("mixup", "needs micro_batch_size of at least 2, because samples of a micro-batch are mixed in pairs");
 }
 
-// Loads the training data set without the held-out samples.
+// Loads the data set, without held-out samples in its training set.
 std::shared_ptr<const Dataset> load(const DatasetPlan& data, const ValidationOptions& validation) {
   auto dataset = data.load();
   return validation.samples > 0 || validation.subset ? with_validation(std::move(dataset), validation) : dataset;
@@ -383,7 +383,7 @@ void check_partition(const DatasetPlan& data, const NetworkTraining& how, Settin
   }
 }
 
-// What each row must contain, for messages.
+// For messages: the tokens or labels that each row must contain.
 const char* needed_by(const TextTask& task) {
   if (task.kind == TextTask::Kind::causal_lm) return "two tokens, because the task asks for the second";
   return task.own_labels ? "a label other than -100" : "a token that may be hidden, that is, one not in never_masked";
@@ -410,8 +410,8 @@ void check_rows(const DatasetPlan& data, const TextTask& task, const ModelRow& r
   }
 }
 
-// A gradient's pass processes the samples of a chunk, but no more than all workers' samples in a step, and at least a
-// micro-batch. An evaluation's pass processes a whole chunk.
+// The pass for gradients processes a chunk of samples, but at most all workers' samples of a step, and at least a
+// micro-batch. The pass for an evaluation processes a whole chunk.
 ObjectiveMemory memory_of(const Model& model, const Network& built, const DatasetSize& data,
                           const NetworkTraining& how) {
   const std::int64_t micro_batch = how.sampling.micro_batch_size;

@@ -49,8 +49,8 @@ struct ModelFault : std::runtime_error {
 struct Model {
   enum class Inputs { numbers, tokens, either };
   Inputs inputs = Inputs::numbers;
-  // Why a data set of these inputs does not fit. Empty function: all data sets fit. The network is created for data
-  // that fit.
+  // Why a data set of these inputs does not fit the model. Empty function: all data sets fit. `network` is called only
+  // for data that fit.
   std::function<std::optional<Misfit>(const DatasetSize&)> misfit{};
   // Throws ModelFault if no network can be created. Call it while the settings exist.
   std::function<Network(const DatasetSize&)> network{};
@@ -64,12 +64,11 @@ struct Model {
   std::int64_t chunk_samples = 0;
 
   std::function<std::shared_ptr<const Objective>(std::uint64_t seed, Step first_step)> objective{};
-  std::int64_t parameters = 0;  // number of parameters of such an objective
+  std::int64_t parameters = 0;  // number of parameters of `objective`
 
   bool time_only = false;
 };
 
-// Facts about a run that the plan of its objective needs.
 struct ObjectiveContext {
   std::uint64_t seed = 0;  // for the order of data and for generated data
   int workers = 1;
@@ -82,8 +81,7 @@ struct ObjectiveContext {
 // An objective whose keys are checked but whose data is not loaded yet.
 struct ObjectivePlan {
   std::function<std::shared_ptr<const Objective>()> load{};  // empty: time-only run, or faults
-  // The objective with which to measure times if micro-batches are padded (SamplerOptions::repeats_longest); otherwise
-  // empty.
+  // As `load`, for time measurements if micro-batches are padded (SamplerOptions::repeats_longest); otherwise empty.
   std::function<std::shared_ptr<const Objective>()> load_timed{};
   bool time_only = false;                  // model = "none"
   std::int64_t parameters = 0;             // P; 0: time-only run, or faults
@@ -93,7 +91,7 @@ struct ObjectivePlan {
   std::size_t body_tensors = 0;            // tensors with a `place` below this come before the model's head
   std::int64_t samples_per_micro_batch = 1;
   std::int64_t steps_per_epoch = 0;  // 0: no data set, or faults
-  bool divides_data = false;         // data are divided once for the run: a partition other than shuffled
+  bool divides_data = false;         // the run divides data among workers once, by a partition other than shuffled
   bool is_network = false;
   bool has_accuracy = false;
   std::string why_no_derivative{};  // why the loss on some samples has no derivative; empty: it has one
@@ -102,16 +100,16 @@ struct ObjectivePlan {
   std::shared_ptr<const BatchLengths> lengths{};  // lengths of micro-batches, if needed; null after a fault
   // Virtual and emulated times are those of padded micro-batches, although micro-batches are computed without padding.
   bool pads = false;
-  bool asks_for_tokens = false;      // the task of a language model: longer sequences have more questions
+  bool asks_for_tokens = false;      // a language model, for which longer sequences have more questions
   std::vector<std::string> notes{};  // information about the files of data and model; one sentence each
 };
 
 // Reads training.model, training.dataset, training.micro_batch_size, and how sequences form micro-batches. Reads all
 // tables [models.*] and [datasets.*] of the root, including those of models that are not chosen, so that an override
 // such as training.model=cnn works. Reads the headers of the data files, and their contents for a digest. Missing or
-// wrong values are faults of the settings.
-// `load` throws DataFault for faults that only the contents show. Any thread may call it, and it may outlive the
-// settings. With model = "none" a data set only determines steps_per_epoch, and lengths if they are needed.
+// wrong values are faults of the settings. `load` throws DataFault for faults that only the contents show. Any thread
+// may call it, and it may outlive the settings. With model = "none" the data set only determines steps_per_epoch, and
+// lengths if they are needed.
 ObjectivePlan plan_objective(Settings& training, Settings& root, const ObjectiveContext& context);
 
 // The models that an experiment file can name. This file does not use LibTorch.

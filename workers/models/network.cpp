@@ -19,7 +19,7 @@ void draw(const RandomStream& stream, Initial::Law law, std::vector<double>& val
   for (double& value : values) value = 2 * value - 1;
 }
 
-// An impossible size stays impossible, so that no later layer makes it positive again.
+// A size of 0 means that the layer is impossible. It stays 0, so that no later layer makes it positive again.
 std::int64_t pixels_after(std::int64_t pixels, const ConvolutionOptions& options) {
   const auto room = pixels + 2 * options.padding - options.kernel;
   return pixels <= 0 || room < 0 ? 0 : room / options.stride + 1;
@@ -90,7 +90,7 @@ Network& Network::linear(std::int64_t outputs, const LinearOptions& options) {
   return append(layer);
 }
 
-// Rounds up to an even number, because numbers are drawn in pairs.
+// Gives the layer an even number of random numbers, because they are drawn in pairs.
 Network& Network::dropout(double share) {
   assert(share >= 0 && share < 1);
   if (share == 0) return *this;

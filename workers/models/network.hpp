@@ -51,7 +51,7 @@ struct Tanh {};
 struct Relu {};
 struct Silu {};
 struct Gelu {};  // exact, with the error function
-// In training each feature is set to 0 with this probability, using numbers of the sample's stream from `first_number`
+// In training each feature is set to 0 with probability `share`, by numbers of the sample's stream from `first_number`
 // on.
 struct Dropout {
   double share = 0;  // in [0, 1)
@@ -60,28 +60,29 @@ struct Dropout {
 struct MaxPool {};   // 2 x 2
 struct MeanPool {};  // over all pixels of an image
 
-// The branch between these two is added to its input. If the branch has fewer pixels and more channels, the shortcut
-// takes every `stride`-th pixel and adds channels of zeros on both sides: shortcut A of He et al. 2016.
+// ResidualBegin and ResidualEnd enclose a branch; its output is added to its input. If the branch has fewer pixels and
+// more channels, the shortcut takes every `stride`-th pixel and adds channels of zeros on both sides: shortcut A of He
+// et al. 2016.
 struct ResidualBegin {};
 struct ResidualEnd {
   std::int64_t stride = 1;
   std::int64_t zeros_before = 0, zeros_after = 0;
 };
 
-// Images to tokens: squares row by row, the pixels of a square row by row, and the channels of a pixel in order.
+// Images to tokens, one per square. The squares, and the pixels in each, are row by row; a pixel's channels in order.
 struct Patches {
   std::int64_t size = 1;
 };
 struct Positions {  // adds a vector that identifies the position
   int table = -1;
 };
-// From tokens that contain queries, keys and values of all heads one after another, to the outputs of the heads.
+// Turns tokens that contain queries, keys and values of all heads one after another into the outputs of the heads.
 struct Attention {
   std::int64_t heads = 1;
 };
 struct MeanTokens {};  // tokens to vectors
 
-struct BagOfWords {  // texts to vectors: the mean over a text's tokens of one row each, plus a bias
+struct BagOfWords {  // texts to vectors: the mean of the tokens' rows of the weight, plus a bias
   int weight = -1;   // (vocabulary, features)
   int bias = -1;
 };
@@ -96,7 +97,7 @@ struct TextAttention {
 };
 struct FirstTokens {};  // tokens to vectors: the first token of each text
 struct MeanOfTexts {};  // tokens to vectors
-struct AskedTokens {};  // tokens to vectors: the tokens whose outputs the task needs
+struct AskedTokens {};  // tokens to vectors: only the tokens that the task has questions about
 
 // A complete module of the user's own (torch_script.cpp): the only layer of its network, with all parameters and
 // buffers.
@@ -129,8 +130,8 @@ struct TextTask {
   MaskingOptions masking{};  // for masked_lm
   bool own_labels = false;   // for masked_lm: nothing is hidden; the data set's labels of tokens are the answers
   std::int64_t longest = 0;  // texts are cut to this number of tokens; 0: not cut
-  // For modules that process texts of different lengths together:
-  bool pads = true;          // padding is allowed; false: only texts of equal length are together
+  // For a user's own module, which may get texts of different lengths together:
+  bool pads = true;          // with padding; false: only texts of equal length are together
   std::int32_t padding = 0;  // token that fills up shorter texts
 };
 
@@ -160,13 +161,13 @@ struct Buffer {
   std::size_t size = 0;
   std::size_t offset = 0;
   float initial = 0;
-  std::vector<std::int64_t> shape{};                  // for a script module; other buffers have one dimension
+  std::vector<std::int64_t> shape{};                  // for a script module; all other buffers have one dimension
   bool counts = false;                                // integers stored as floats, exact up to 2^24
   std::shared_ptr<const std::vector<float>> given{};  // initial values from a script module
 };
 
-// If given, weights are drawn from the normal distribution with this deviation, and biases are zero. Otherwise both are
-// uniform within 1 / sqrt(fan-in), as in PyTorch's Linear and Conv2d.
+// The deviation of normal weights, with biases of 0. Empty: both are uniform within 1 / sqrt(fan-in), as in PyTorch's
+// Linear and Conv2d.
 using NormalWeights = std::optional<double>;
 
 struct LinearOptions {
@@ -183,10 +184,10 @@ struct ConvolutionOptions {
   NormalWeights deviation{};
 };
 
-// The contents of a module loaded from a file, in its own order. lay_out() determines their positions in flat vectors.
+// The contents of a module from a file, in the module's order. lay_out() determines their positions in flat vectors.
 struct ScriptContents {
   std::vector<Parameter> parameters{};
-  std::vector<Buffer> buffers{};  // buffers that a training step changes
+  std::vector<Buffer> buffers{};  // only those that a training step changes
   bool mixes_samples = false;     // micro-batches evaluated together would affect each other
   bool draws = false;             // uses random numbers in training
   std::string why_no_derivative{};
@@ -214,7 +215,8 @@ class Network {
   Network& max_pool();   // 2 x 2
   Network& mean_pool();  // outputs vectors
 
-  // The branch between these two is added to its input. `stride`: total stride of the branch's convolutions.
+  // begin_residual and end_residual enclose a branch; its output is added to its input. `stride`: the branch's total
+  // one.
   Network& begin_residual();
   Network& end_residual(std::int64_t stride = 1);
 
@@ -244,7 +246,7 @@ class Network {
   // The only layer of its network.
   Network& script(std::shared_ptr<const ScriptModule> module, const ScriptContents& contents, std::int64_t outputs);
 
-  // The layers after this call are the head, which turns the body's features into answers to one task.
+  // The layers that are appended from now on are the head, which turns the body's features into answers to one task.
   Network& begin_head() {
     body_parameters_ = parameters_.size();
     return *this;
@@ -262,7 +264,7 @@ class Network {
   const std::vector<Parameter>& parameters() const { return parameters_; }
   // Indices into parameters(), in ascending order of offset.
   const std::vector<std::size_t>& flat_order() const { return flat_order_; }
-  std::vector<ParameterTensor> tensors() const;  // in this order
+  std::vector<ParameterTensor> tensors() const;  // in the order of flat_order()
   // The number of parameters() before the head; 0: there is no head.
   std::size_t body_parameters() const { return body_parameters_; }
   const std::vector<Buffer>& buffers() const { return buffers_; }
@@ -279,7 +281,7 @@ class Network {
   const std::string& note() const { return note_; }
 
   std::size_t parameter_floats() const;
-  std::size_t weight_floats() const;  // the first range of the flat vector, which has weight decay
+  std::size_t weight_floats() const;  // the size of the flat vector's first range, which has weight decay
   std::size_t buffer_floats() const { return buffers_.empty() ? 0 : buffers_.back().offset + buffers_.back().size; }
 
  private:
@@ -306,7 +308,7 @@ class Network {
   std::vector<std::size_t> flat_order_;
   std::vector<Buffer> buffers_;
   std::vector<std::vector<float>> tables_;
-  std::int64_t dropout_numbers_ = 0;  // numbers per sample that the layers so far draw
+  std::int64_t dropout_numbers_ = 0;  // how many numbers per sample the layers so far draw
   bool mixes_samples_ = false;
   bool draws_ = false;
   std::string why_no_derivative_;

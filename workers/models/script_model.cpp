@@ -45,7 +45,7 @@ TextTask::Kind kind_of(Loss loss) {
   return loss == Loss::masked ? masked_lm : loss == Loss::causal ? causal_lm : classification;
 }
 
-// What the model requires of the data.
+// The model's requirements for the data.
 struct Asked {
   Loss loss;
   std::int64_t longest;     // sequences are cut to this length; 0: not cut

@@ -20,7 +20,7 @@ struct ScriptFault : std::runtime_error {
 };
 
 struct ScriptOptions {
-  bool fused = true;   // evaluate micro-batches together, if that changes nothing
+  bool fused = true;   // evaluate micro-batches together if that changes no result
   bool drawn = false;  // draw initial matrices and filters from the run's seed instead of taking the file's values
   bool squared_error = false;  // squared error as the loss, for numbers; false: cross-entropy
   TextTask task{};             // for tokens
@@ -32,9 +32,9 @@ struct ScriptOptions {
   } trial{};
 };
 
-// Returns the network for a module's file. Throws ScriptFault. For the same file, data and options it returns the same
-// network again. Only the library with LibTorch contains this function (torch_script.cpp): the program calls
-// load_script_network.
+// Returns the network for a module's file. Throws ScriptFault. A module is not loaded again if the last call had the
+// same file, data and options. Only the library with LibTorch contains this function (torch_script.cpp): the program
+// calls load_script_network.
 Network script_network(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,
                        const ScriptOptions& options);
 

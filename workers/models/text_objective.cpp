@@ -15,8 +15,7 @@ namespace {
 
 using Texts = std::span<const std::span<const std::int32_t>>;
 
-// Whether texts of these lengths may share a group. A little padding, or at most a quarter, costs less than another
-// group.
+// Whether texts of these lengths may share a group: padding up to 3 tokens or a quarter costs less than another group.
 bool may_join(std::int64_t length, std::int64_t other, bool pads) {
   if (!pads) return length == other;
   constexpr std::int64_t always = 3;
@@ -56,7 +55,7 @@ using Kind = TextTask::Kind;
 // A text as the model sees it, and the questions about it.
 struct ShownText {
   std::span<const std::int32_t> tokens;
-  MaskedText masked{};                 // owns `tokens` if some are hidden
+  MaskedText masked{};                 // owns the memory of `tokens` if some are hidden
   std::vector<std::int64_t> places{};  // positions of the needed outputs; empty for a class
   std::vector<std::int64_t> answers{};
 };
@@ -74,8 +73,7 @@ void ask_own_labels(std::span<const std::int32_t> labels, std::size_t asked, Sho
   }
 }
 
-// `text.asked` may be less than the number of tokens. The model then sees the remaining tokens, like padding, but
-// without questions about them.
+// The model also sees the tokens after the first `text.asked`, but there are no questions about them.
 ShownText show(const Dataset& dataset, Split split, const AskedText& text, const TextTask& task, std::uint64_t seed) {
   const auto tokens = cut(dataset.tokens(split, text.sample), task.longest);
   const auto own = cut(tokens, text.asked);
@@ -99,7 +97,7 @@ ShownText show(const Dataset& dataset, Split split, const AskedText& text, const
         shown.answers.push_back(tokens[static_cast<std::size_t>(place)]);
       }
       break;
-    case Kind::causal_lm:  // the last token of several is only an answer
+    case Kind::causal_lm:  // the last token is only an answer, unless there is no other
       if (tokens.size() > 1) shown.tokens = tokens.first(tokens.size() - 1);
       for (std::size_t place = 1; place < own.size(); ++place) {
         shown.places.push_back(static_cast<std::int64_t>(place) - 1);
@@ -212,7 +210,7 @@ EvaluationSums TextObjective::evaluate_texts(std::span<const float* const> param
   return sums;
 }
 
-// Without any question there is no mean, and nothing to learn.
+// Without any question the derivatives are 0.
 std::vector<double> TextObjective::derivative(const float* parameters, const float*, Split split, std::int64_t begin,
                                               std::int64_t end, std::span<const double> direction) const {
   use_one_thread();

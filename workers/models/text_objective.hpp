@@ -4,7 +4,6 @@
 // The loss of a micro-batch is the mean over the questions about its texts. A step uses the mean of the micro-batches'
 // means, which differs from the mean over all questions if micro-batches have different numbers of questions. An
 // evaluation sums over all questions.
-// questions.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -40,8 +39,7 @@ struct TextGroup {
 // Texts as LibTorch's kernels take them: all tokens of a batch one after another, without padding. Only attention, in
 // which the tokens of a text interact, uses padding: it processes groups of texts of nearly equal length.
 struct SequenceBatch {
-  // Keeps the given order; groups are large if it is sorted by length. Without `pads` all texts of a group have equal
-  // length.
+  // Keeps the order of `texts`; sorted by length, they form large groups. Without `pads` a group's lengths are equal.
   explicit SequenceBatch(const std::vector<std::span<const std::int32_t>>& texts, bool pads = true);
 
   at::Tensor tokens;              // (t,) int64
@@ -85,8 +83,8 @@ class TextObjective : public NetworkObjective {
 struct AskedText {
   std::uint32_t sample = 0;
   std::int64_t epoch = 0;
-  std::int64_t micro_batch = 0;  // its loss is the mean over all questions about its texts
-  std::int32_t asked = 0;        // only this number of first tokens has questions; 0: all
+  std::int64_t micro_batch = 0;  // its loss is the mean over the questions about all its texts
+  std::int32_t asked = 0;        // only the first `asked` tokens have questions; 0: all tokens
 };
 
 // Texts with their questions, assembled for one evaluation.

@@ -1,5 +1,5 @@
 // The library's side of torch_library.hpp. The library contains its own copies of the few sources that TorchObjective
-// calls; none has state that affects results. The interruption flag is the program's.
+// calls; these have no state that affects results. The interruption flag is the program's.
 
 #include <ATen/Version.h>
 #include <c10/util/Logging.h>
@@ -20,7 +20,7 @@ namespace syncopate {
 
 namespace {
 
-// LibTorch 1.13 has no other function that reveals it.
+// The name of ATen's kernels. LibTorch 1.13 reveals it in no other function.
 std::string capability_of_aten() {
   constexpr std::string_view before = "CPU capability usage: ";
   const std::string configuration = at::show_config();

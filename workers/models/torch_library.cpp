@@ -29,9 +29,9 @@ std::string path_of_library() {
   return std::filesystem::read_symlink("/proc/self/exe", unknown).replace_filename(library_name);
 }
 
-// Never unloaded, because objectives and LibTorch's threads exist until the end.
+// The library is never unloaded, because objectives and LibTorch's threads exist until the end.
 TorchFunctions load() {
-  // Loaded globally, so that machine.hpp finds the BLAS that comes with LibTorch.
+  // RTLD_GLOBAL, so that machine.hpp finds the BLAS that comes with LibTorch.
   void* const library = [] {
     const LimitedBlasLoading limited;
     return dlopen(path_of_library().c_str(), RTLD_NOW | RTLD_GLOBAL);
@@ -80,8 +80,8 @@ std::string loaded_torch_file() {
   return file;
 }
 
-// Read when the libraries are loaded: the first by glog, which writes the warnings of Debian's LibTorch 1, the second
-// by LibTorch itself.
+// The variables are read when libraries are loaded: the first by glog, which writes the warnings of Debian's LibTorch
+// 1, the second by LibTorch itself.
 void silence_torch_warnings() {
   for (const char* const level : {"GLOG_minloglevel", "TORCH_CPP_LOG_LEVEL"}) setenv(level, "2", /*overwrite=*/0);
 }

@@ -1,5 +1,5 @@
-// LibTorch is a library that is loaded when the first network is trained. Loading takes a third of a second, which
-// commands and MPI ranks without a network save. This file does not use LibTorch, and no program links LibTorch.
+// LibTorch is loaded when the first network is trained. Loading takes a third of a second, which commands and MPI ranks
+// without a network save. This file does not use LibTorch, and no program links LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,7 @@ struct TorchFunctions {
                          const ScriptOptions& options);
   std::string (*kernels)();
 };
-// The only function that the library exports, with the name below.
+// The type of the only function that the library exports, and its name.
 using TorchEntry = void (*)(bool (*interrupted)(), TorchFunctions& functions);
 inline constexpr const char* torch_entry_name = "syncopate_torch_functions";
 

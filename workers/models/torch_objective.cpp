@@ -21,7 +21,7 @@ at::Tensor losses_of(const at::Tensor& log_probabilities, const at::Tensor& labe
   return mixed ? at::lerp(loss_of(labels), loss_of(mixed->labels), mixed->shares) : loss_of(labels);
 }
 
-// Training samples. A SampleBatch owns the memory.
+// Training samples in the memory of a SampleBatch.
 struct TrainingBatch {
   Visits visits;
   at::Tensor inputs;  // (n, channels, height, width)
@@ -122,16 +122,15 @@ class SampleBatch {
   std::vector<float> partner_shares_;
 };
 
-// The mean squared error of a sample: the mean of (output - target)^2 over its targets. torch.nn.MSELoss also takes the
-// mean over all samples.
-// Shapes:  outputs and targets (n, targets). Returns the sum over the samples.
+// The squared error of a sample is the mean of (output - target)^2 over its targets, as in torch.nn.MSELoss.
+// Shapes:  outputs and targets (n, targets). Returns the sum over the samples; torch.nn.MSELoss takes their mean.
 LossSums squared_error(const at::Tensor& outputs, const at::Tensor& targets) {
   const auto of_each = static_cast<double>(targets.size(1));
   const at::Tensor loss = at::mse_loss(outputs, targets, at::Reduction::Sum) / of_each;
   return {.minimised = loss, .reported = loss};
 }
 
-// Gradients by parameter in the network's order, and the loss. Both are sums over micro-batches of each one's mean.
+// Gradients by parameter in the network's order, and the loss. Both are summed over micro-batches' means.
 struct BackwardPass {
   std::vector<at::Tensor> gradients;
   double loss_sum = 0;
@@ -150,7 +149,7 @@ BackwardPass differentiate(const Network& network, const float* flat, const std:
           .loss_sum = loss.reported.item<float>() * share};
 }
 
-// A model to evaluate, with a copy of its statistics, because forward takes only mutable ones.
+// A model to evaluate, with a copy of its statistics, because forward() takes only mutable ones.
 struct Member {
   Member(const Network& network, const float* parameters, const float* buffers)
       : parameters(view_parameters(network, parameters)),
@@ -170,7 +169,7 @@ std::vector<at::Tensor> outputs_of(const Network& network, const std::vector<Mem
   return outputs;
 }
 
-// The rows of a batch that belong to one list, and the sum of their losses, scaled as in a separate pass.
+// The rows of a batch that belong to one list of micro-batches, and the sum of their losses, as in a separate pass.
 struct ListOfRows {
   Rows rows;
   double loss_sum = 0;
@@ -274,7 +273,7 @@ void Derivatives::add(const at::Tensor& loss_sum) {
     found = torch::autograd::grad({product}, parameters_, {}, c10::nullopt, false, true);
   }
   for (std::size_t p = 0; p < found.size(); ++p) {
-    if (!found[p].defined()) continue;  // nothing depends on this parameter
+    if (!found[p].defined()) continue;  // the loss does not depend on this parameter
     const at::Tensor flat = found[p].contiguous();
     const Parameter& parameter = network_.parameters()[p];
     for (std::size_t i = 0; i < parameter.size; ++i) sum_[parameter.offset + i] += flat.data_ptr<double>()[i];

@@ -1,7 +1,7 @@
 // The objective of a network on a data set, with LibTorch. Only sources with LibTorch include it.
 //
-// A thread stores only its input buffers. Parameters are views of the state's flat memory, and the tensors of the
-// backward pass become the segments of the gradient, so neither is copied.
+// A thread stores only its input buffers. Parameters are views of the flat memory of a model's state, and the
+// tensors of the backward pass become the segments of the gradient, so neither is copied.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -29,8 +29,7 @@ struct LossSums {
   at::Tensor reported;   // the loss without smoothing; the same tensor if there is no smoothing
 };
 
-// For samples mixed with partners (forward.hpp): the partners' labels (n,), and the partners' shares (n,) of the
-// losses.
+// For samples that are mixed with partners (forward.hpp): the labels and shares of the partners, both (n,).
 struct MixedLabels {
   at::Tensor labels;
   at::Tensor shares;
@@ -42,18 +41,18 @@ LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, doubl
 // The reported loss of each sample: (n,).
 at::Tensor losses_of_samples(const at::Tensor& logits, const at::Tensor& labels, const MixedLabels* mixed = nullptr);
 
-// Sums of each sample's loss times its weight; weights (n,).
+// Cross-entropy with weights (n,): sums of each sample's loss times its weight.
 LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing, const at::Tensor& weights);
 
-// Logits of one model, or of the mean probabilities of an ensemble, up to a constant that a softmax ignores. Computed
-// from logarithms, in which small probabilities do not vanish.
+// Logits of one model, or of the mean probabilities of an ensemble, up to a constant that a softmax ignores. They are
+// computed from logarithms, in which small probabilities do not vanish.
 at::Tensor ensemble_logits(std::vector<at::Tensor> of_members);
 
 // Derivatives of a sum of losses with respect to a network's parameters, in double precision.
 class Derivatives {
  public:
-  // Evaluates at parameters (P,). `direction` (P,): computes the products of the Hessian with it; empty: computes
-  // gradients. `direction` must outlive this object.
+  // Derivatives at `parameters` (P,). `direction` (P,): products of the Hessian with it; empty: gradients. `direction`
+  // must outlive this object.
   Derivatives(const Network& network, const float* parameters, std::span<const double> direction);
 
   // The parameters with which to compute losses: one tensor per parameter, in the network's order.
@@ -77,13 +76,13 @@ class Derivatives {
 std::vector<at::Tensor> gradients_of(const at::Tensor& loss, const std::vector<at::Tensor>& parameters,
                                      double share = 1);
 
-// Adds in place if nothing else uses the memory. If `sum` is empty it becomes the summand.
+// Adds in place if nothing else uses the memory. An empty `sum` becomes the summand.
 void add_to(std::vector<at::Tensor>& sum, std::vector<at::Tensor> summand);
 
 // Gradient segments in ascending order of offset. They keep the tensors alive.
 std::vector<GradientSegment> segments_of(const Network& network, std::vector<at::Tensor> gradients);
 
-// One intra-op thread for each of our threads, because parallelism comes from independent gradients.
+// Limits LibTorch to one thread per thread of the program, because independent gradients are computed in parallel.
 inline void use_one_thread() {
   thread_local const bool done = (at::set_num_threads(1), true);
   static_cast<void>(done);
@@ -116,8 +115,8 @@ class NetworkObjective : public Objective, public DividedData {
 
  protected:
   // The sampler's options must count the data set's training samples. Throws DataFault if there are too few for one
-  // step. `chunk_samples`: number of samples that are fastest to evaluate together. Label smoothing affects gradients,
-  // not reported losses.
+  // step. `chunk_samples`: number of samples that are fastest to evaluate together. Label smoothing changes gradients,
+  // but not reported losses.
   NetworkObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
                    std::int64_t chunk_samples, double label_smoothing);
 

@@ -50,7 +50,7 @@ std::string reason_of(const std::exception& problem) {
   std::istringstream lines(at == std::string::npos ? whole : whole.substr(at + mark.size()));
   std::string first;
   std::getline(lines, first);
-  // If the module itself raised an exception, it comes last: "builtins.ValueError: ...".
+  // If the module itself raised an exception, the last line names it: "builtins.ValueError: ...".
   if (first.starts_with("The following operation failed"))
     for (std::string line; std::getline(lines, line);)
       if (!line.empty()) first = line;
@@ -77,7 +77,7 @@ bool takes_lengths(const Module& module) {
 
 // Returns the tensor that forward returns. Without `lengths` forward gets only one argument. Throws ScriptFault.
 at::Tensor call(Module& module, const at::Tensor& inputs, const at::Tensor& lengths = {}) {
-  const torch::jit::GraphOptimizerEnabledGuard as_written(false);  // for this thread
+  const torch::jit::GraphOptimizerEnabledGuard as_written(false);  // this thread does not optimise the graph
   std::vector<c10::IValue> arguments{inputs};
   if (lengths.defined()) arguments.emplace_back(lengths);
   c10::IValue output;
@@ -92,19 +92,19 @@ at::Tensor call(Module& module, const at::Tensor& inputs, const at::Tensor& leng
   return output.toTensor();
 }
 
-// The same with copies of inputs and lengths, because forward may change its arguments in place.
+// call() with copies of inputs and lengths, because forward may change its arguments in place.
 at::Tensor call_on_copies(Module& module, const at::Tensor& inputs, const at::Tensor& lengths = {}) {
   return call(module, inputs.clone(), lengths.defined() ? lengths.clone() : lengths);
 }
 
-// What the data and the loss require of a module.
+// The requirements of the data and the loss that a module must meet.
 struct ScriptDemand {
   SampleShape shape;
   // Number of outputs per sample, or per token for language models; for labels of tokens it is a minimum.
   std::int64_t outputs = 0;
-  bool squared_error = false;  // outputs are not logits
+  bool squared_error = false;  // the loss; outputs are then not logits
   TextTask task{};             // for tokens
-  bool has_padding = false;    // shorter sequences are padded if sequences of different lengths are together
+  bool has_padding = false;    // shorter sequences may be padded
   std::int64_t shortest = 0;   // number of tokens of the shortest sequence; 0: unknown
 
   bool asks_for_tokens() const { return shape.has_tokens() && task.kind != TextTask::Kind::classification; }
@@ -144,7 +144,7 @@ bool are_near(const at::Tensor& one, const at::Tensor& other) {
   return one.allclose(other, rounding, rounding * one.abs().max().item<double>());
 }
 
-// The number of a sequence's `length` tokens that forward gets.
+// The number of tokens that forward gets if a sequence has `length` tokens.
 std::int64_t shown_of(std::int64_t length, const TextTask& task) {
   if (task.longest > 0) length = std::min(length, task.longest);
   if (task.kind == TextTask::Kind::causal_lm) --length;  // the last token is only an answer
@@ -185,14 +185,14 @@ at::Tensor lengths_of(bool wanted, std::int64_t length) {
   return wanted ? at::full({probed_samples}, length, at::kLong) : at::Tensor();
 }
 
-// Sequences have the length of the longest one.
+// Random samples. Sequences have the length of the data's longest one.
 ProbeInputs probe_inputs(const ScriptDemand& demand, bool with_lengths) {
   if (!demand.shape.has_tokens()) return {.inputs = random_numbers(demand.shape)};
   const at::Tensor tokens = random_tokens(demand);
   return {.inputs = tokens, .lengths = lengths_of(with_lengths, tokens.size(1))};
 }
 
-// This number of samples, by repeating a few. Sequences have the length of the shortest one, if it is known.
+// `samples` samples, which repeat a few. Sequences have the length of the data's shortest one, if it is known.
 ProbeInputs repeated_inputs(const ScriptDemand& demand, bool with_lengths, std::int64_t samples) {
   at::Tensor few = probe_inputs(demand, /*with_lengths=*/false).inputs;
   if (demand.shape.has_tokens() && demand.shortest > 0)
@@ -214,7 +214,7 @@ bool changes_inputs(Module& module, const ProbeInputs& samples) {
   return version_of(inputs) != of_inputs || version_of(lengths) != of_lengths;
 }
 
-// Operators that behave differently in training and evaluation, and the input that selects the mode.
+// An operator that behaves differently in training and evaluation, and its input that says which of the two it is.
 struct ModalOperator {
   const char* name;
   const char* says_training;
@@ -261,7 +261,7 @@ std::string counted(std::int64_t count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-// A sentence about dropouts and normalisation statistics that torch.jit.trace has fixed in one mode; empty: none.
+// For messages: dropouts and normalisation statistics that torch.jit.trace has fixed in one mode; empty: none.
 std::string fixed_by_trace(const Module& module, bool in_training) {
   const std::int64_t of_dropouts = count_fixed(module, dropouts, in_training);
   const std::int64_t of_norms = count_fixed(module, normalisations, in_training);
@@ -303,8 +303,7 @@ void check_outputs(const at::Tensor& outputs, const at::Tensor& inputs, const Sc
                                   at::toString(outputs.scalar_type())));
 }
 
-// Adds random numbers to parameters in place, because a layer that starts at zero hides what a module does with its
-// samples.
+// Adds random numbers to parameters in place, because a layer that starts at zero hides how a module uses its samples.
 void move_parameters(const std::vector<at::Tensor>& parameters) {
   const at::NoGradGuard no_gradients;
   constexpr RandomStream stream{.seed = 1, .purpose = Purpose::module_draws};
@@ -359,7 +358,7 @@ void check_scalars(const Module& before, const Module& after) {
       throw ScriptFault(fmt::format("its forward changes the number {}; it may change only buffers", old[i].first));
 }
 
-// Whether samples affect each other: all four together give a different result than two and two.
+// Whether samples affect each other: whether all four together give another result than two and two.
 bool mixes(Module& module, const ProbeInputs& samples) {
   const at::Tensor together = call_on_copies(module, samples);
   std::vector<at::Tensor> apart;
@@ -376,7 +375,7 @@ bool mixes(Module& module, const ProbeInputs& samples) {
 void check_causality(Module& module, const ProbeInputs& longest) {
   const std::int64_t length = longest.inputs.size(1), earlier = (length + 1) / 2;
   if (earlier == length) return;
-  // Uses different tokens, not fewer, because a module that needs sequences of equal length may still be causal.
+  // Later tokens are changed, not removed, because a module that needs sequences of equal length may still be causal.
   const at::Tensor later = longest.inputs.narrow(1, earlier, length - earlier).flip({0});
   const at::Tensor changed = at::cat({longest.inputs.narrow(1, 0, earlier), later}, 1);
   const at::Tensor before = call_on_copies(module, longest).narrow(1, 0, earlier);
@@ -451,7 +450,7 @@ struct NamedTensor {
   }
 };
 
-// A copy with separate parts that share the tensors. LibTorch's copy() would share the parts, too.
+// A copy of a module and its submodules that shares their tensors. LibTorch's copy() would also share the submodules.
 torch::jit::ObjectPtr copy_of(const torch::jit::ObjectPtr& original) {
   torch::jit::ObjectPtr copy = original->copy();
   for (std::size_t slot = 0; slot < copy->slots().size(); ++slot) {
@@ -517,8 +516,8 @@ class ModuleCopy {
   std::optional<bool> is_training_;
 };
 
-// Computes the statistics of the batch itself. A module moves a buffer from v to (1 - m) v + m s, with its own momentum
-// m. Starting at 0 the buffer becomes m s, and starting at 1 it becomes 1 - m + m s.
+// Computes the batch's own statistics s. A module moves a buffer from v to (1 - m) v + m s, with its own momentum m.
+// Starting at 0 the buffer becomes m s, and starting at 1 it becomes 1 - m + m s: the difference gives m.
 void measure(const std::function<void()>& forward, const Network& network, const std::vector<at::Tensor>& buffers) {
   const auto start_from = [&](float value) {
     for (std::size_t b = 0; b < buffers.size(); ++b) {
@@ -557,7 +556,7 @@ at::Tensor lengths_of(const TextGroup& group) {
   return group.lengths.defined() ? group.lengths : at::full({group.texts}, group.longest, at::kLong);
 }
 
-// Selects the needed rows from a group's outputs (texts, longest, outputs), in the order of its tokens.
+// Selects the rows of texts.asked from a group's outputs (texts, longest, outputs), in the order of the group's tokens.
 at::Tensor asked_of(const TextGroup& group, const SequenceBatch& texts, const at::Tensor& outputs) {
   const std::span<const std::int64_t> asked(texts.asked.data_ptr<std::int64_t>(),
                                             static_cast<std::size_t>(texts.asked.numel()));
@@ -570,7 +569,8 @@ at::Tensor asked_of(const TextGroup& group, const SequenceBatch& texts, const at
 
 }  // namespace
 
-// Copies share untrained tensors. Parameters and buffers are views of flat memory. Thread-safe after probe().
+// Threads use copies, which share untrained tensors. Parameters and buffers are views of flat memory. Thread-safe after
+// probe().
 class ScriptModule {
  public:
   // Loads the module with its values. Throws ScriptFault if the file is not a module, or if its tensors cannot be
@@ -616,7 +616,7 @@ class ScriptModule {
     }
     if (in_doubles) copy->bind(fixed_, fixed);
     const bool with_lengths = takes_lengths_ && lengths != nullptr;
-    // The members of an ensemble use the same inputs one after another, and so do measurements of statistics.
+    // The same inputs are used again, by the members of an ensemble or by measurements of statistics.
     const auto own = [&](const at::Tensor& given) { return changes_inputs_ ? given.clone() : given; };
     at::Tensor outputs =
         copy->forward(own(inputs), with_lengths ? own(*lengths) : at::Tensor(), mode != Mode::evaluate);
@@ -827,7 +827,7 @@ Network script_network(const std::filesystem::path& file, const std::string& has
     std::string what;
     std::shared_ptr<const ScriptModule> module{};
   };
-  // Consecutive runs of an experiment use the same file.
+  // The last module is kept, because consecutive runs of an experiment use the same file.
   static std::mutex mutex;
   static Loaded last;
   const std::lock_guard lock(mutex);

@@ -18,7 +18,7 @@ namespace syncopate {
 namespace {
 
 // Rounds to the nearest nanosecond, at least one. Adding 1.5 x 2^52 leaves the rounded integer in the low mantissa
-// bits. A loop with this can be vectorised, unlike one with from_seconds, which calls llround.
+// bits. Unlike from_seconds, which calls llround, this can be vectorised.
 constexpr double shift = 0x1.8p52;
 constexpr double exact_below_ns = 0x1p51;
 
@@ -27,8 +27,8 @@ Duration round_ns(double nanoseconds) {
 }
 
 #if defined(__x86_64__)
-// Rounds four values at a time, as from_seconds does. Returns the number of rounded values; sets all_exact to false if
-// any value is too large.
+// Rounds four values at a time, as from_seconds does, and returns how many are done. Sets all_exact to false if one is
+// too large.
 [[gnu::target("avx2")]] std::size_t round_by_fours(double declared_s, std::span<const double> added_s,
                                                    std::span<Duration> out, bool& all_exact) {
   const __m256d declared = _mm256_set1_pd(declared_s), shifted = _mm256_set1_pd(shift);
@@ -69,8 +69,7 @@ constexpr std::size_t most_at_once = 512;
 
 bool positive(double value) { return value > 0 && std::isfinite(value); }
 
-// Number of micro-batches.
-constexpr std::int64_t most_looked_at = 200'000;
+constexpr std::int64_t most_looked_at = 200'000;  // micro-batches
 
 // Mean and variance, computed from the sum of values and the sum of squares.
 class SumOfSteps {
@@ -125,7 +124,7 @@ class ContentTime final : public DelayProcess {
     return seconds_of(cost_, lengths);
   }
 
-  // Computes the distribution of each worker, or one distribution for all workers.
+  // Computes means and variances for each worker, or for all together if their data do not differ.
   void look_at_first_epoch() {
     const int all = lengths_->workers(), micro_batches = lengths_->micro_batches();
     const bool apart = lengths_->differs_by_worker();
@@ -158,7 +157,7 @@ class ContentTime final : public DelayProcess {
   std::shared_ptr<const BatchLengths> lengths_;
   StepLaw of_micro_batch_;
   std::vector<StepLaw> of_step_;  // sum over a step's micro-batches, by worker, or one entry for all
-  std::vector<StepLaw> of_one_;   // one micro-batch, in the same form
+  std::vector<StepLaw> of_one_;   // one micro-batch, by worker, or one entry for all
   double minimum_s_ = 0;
 };
 
@@ -379,7 +378,7 @@ Duration forward_pass(Duration duration, const Deadline& deadline) {
   return Duration{static_cast<Duration::rep>(deadline.forward_share * static_cast<double>(duration.count()))};
 }
 
-// A quotient of integers, like shares of elements, so that equal shares are equal doubles.
+// A quotient of integers, as a tensor's share of the model's elements is, so that equal shares are equal doubles.
 double backward_share(Duration worked, Duration duration, const Deadline& deadline) {
   const Duration forward = forward_pass(duration, deadline);
   if (deadline.preempt != Preempt::layer || deadline.at_message || worked <= forward) return 0;

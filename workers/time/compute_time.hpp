@@ -25,16 +25,16 @@ struct StepLaw {
   double variance_s2 = 0;
 };
 
-// A source of added delay. Several sources are added up.
+// A source of added delay. The delays of several sources add up.
 class DelayProcess {
  public:
   virtual ~DelayProcess() = default;
 
   // added_s[i] += the delay of micro-batch first + i, in seconds. `stream` identifies the worker and step, and only
-  // this process uses it. Stateless, so a delay does not depend on the order of calls. Called from one thread. Throws
-  // RunFailure for durations that are missing in a trace.
+  // this process uses it. The process has no state, so a delay does not depend on the order of calls. Called from one
+  // thread. Throws RunFailure for durations that are missing in a trace.
   virtual void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const = 0;
-  // The same for all rows of `rows`; added_s contains row after row.
+  // add() for each stream in `rows`; added_s contains one row of delays after another.
   virtual void add_rows(const RandomRows& rows, std::uint32_t first, std::span<double> added_s) const {
     const std::size_t length = added_s.size() / rows.count;
     for (std::size_t row = 0; row < rows.count; ++row) add(rows[row], first, added_s.subspan(row * length, length));
@@ -46,8 +46,8 @@ class DelayProcess {
   virtual double variance_s2() const { return std::numeric_limits<double>::quiet_NaN(); }
   virtual double minimum_s() const { return -std::numeric_limits<double>::infinity(); }
 
-  // Mean and variance of the sum over a step's micro-batches, over the steps of a long run of this worker with this
-  // seed. A delay that is drawn once for the whole run is part of the mean. The stream's step is ignored.
+  // Mean and variance of a step's total delay, over the steps of a long run of this worker with this seed. A delay that
+  // is drawn once for the whole run is part of the mean. The stream's step is ignored.
   virtual StepLaw step_law(const RandomStream& /*stream*/, int micro_batches) const {
     return {micro_batches * mean_s(), micro_batches * variance_s2()};
   }
@@ -62,11 +62,11 @@ class DelayProcess {
   // Whether delays depend on the samples. The stream then identifies the samples, which may belong to another worker or
   // step.
   virtual bool follows_samples() const { return false; }
-  // Whether a recording may end. If so, nothing may be drawn ahead.
+  // Whether delays come from a recording, which may end. If so, nothing may be drawn ahead.
   virtual bool can_run_out() const { return false; }
 };
 
-// Returns at least longest_duration if any term is infinite.
+// Returns at least longest_duration if any of the durations is infinite, that is, longest_duration or more.
 Duration sum_of(std::span<const Duration> durations);
 
 class ComputeTime {
@@ -75,7 +75,7 @@ class ComputeTime {
   // null, and delay i draws from stream i. Throws std::invalid_argument if they are not met.
   ComputeTime(std::uint64_t seed, double base_s, std::vector<double> worker_factors,
               std::vector<std::shared_ptr<const DelayProcess>> delays);
-  // The same with base times from a process, such as a trace, which must not be null.
+  // With base times from a process, such as a trace, which must not be null.
   ComputeTime(std::uint64_t seed, std::shared_ptr<const DelayProcess> base, std::vector<double> worker_factors,
               std::vector<std::shared_ptr<const DelayProcess>> delays);
 
@@ -84,8 +84,8 @@ class ComputeTime {
   // durations that are missing in a trace.
   void durations(Rank worker, Step step, std::uint32_t first, std::span<Duration> out) const;
 
-  // The same for several steps, row after row, which is much cheaper: one step of `count` consecutive workers, or
-  // consecutive steps of one worker.
+  // The durations of several steps, row after row, which is much cheaper than step by step: one step of `count`
+  // consecutive workers, or consecutive steps of one worker.
   struct Steps {
     Rank worker{};
     Step step{};
@@ -94,10 +94,10 @@ class ComputeTime {
   };
   void durations(const Steps& steps, std::uint32_t first, std::span<Duration> out) const;
 
-  // The number of micro-batches from `first` on that can be drawn ahead, from 1 to `most`; a trace limits it.
+  // The number of micro-batches from `first` on that can be drawn ahead, from 1 to `most`; only a trace limits it.
   std::size_t known_ahead(Rank worker, Step step, std::uint32_t first, std::size_t most) const;
 
-  // Whether a recording may end.
+  // Whether the base or a delay comes from a recording, which may end.
   bool can_run_out() const;
 
   // Whether the base depends on a micro-batch's samples. The functions above assume that each micro-batch has its own
@@ -105,8 +105,8 @@ class ComputeTime {
   bool follows_samples() const { return base_ && base_->follows_samples(); }
   Duration duration(const MicroBatch& slot, const MicroBatch& samples) const;
 
-  // The declared part (base x factor) and the added part of one micro-batch. Clusters that compute for real inject only
-  // the added part (0 for a negative delay). If the base is a process, its mean is used.
+  // The two parts of a micro-batch's time: declared (base x factor) and added. Clusters that compute for real inject
+  // only the added part (0 for a negative delay). If the base is a process, base() uses its mean.
   Duration base(Rank worker) const;
   double factor(Rank worker) const {
     return worker_factors_.empty() ? 1.0 : worker_factors_.at(static_cast<std::size_t>(worker.value));
@@ -162,17 +162,17 @@ struct ContentCost {
 double seconds_of(const ContentCost& cost, std::span<const std::int32_t> lengths);
 
 // Creates a base for ComputeTime. Means and variances are computed from the first epoch (or its first 200,000
-// micro-batches), without a formula. The infimum is a bound: the fewest samples, all of the shortest length.
+// micro-batches), without a formula. The infimum is a bound, from the fewest samples and the shortest length.
 std::shared_ptr<const DelayProcess> content_time(const ContentCost& cost, std::shared_ptr<const BatchLengths> lengths);
 
-// The largest delay or other duration that an experiment file may give. With it all means and sums stay finite and
-// within the clock's 292 years.
+// The largest delay or other duration that an experiment file may give. With this bound all means and sums stay finite
+// and within the clock's 292 years.
 inline constexpr double longest_delay = 1e9;  // in seconds or micro-batches; 1e9 s are 32 years
 
 inline constexpr int most_workers = 1 << 24;  // more than any machine can simulate
 
 // Pauses between a worker's micro-batches, for delays that are sleeps of its program, as in the reference code of
-// DropCompute. The gradient of the preceding micro-batch already exists.
+// DropCompute. During a pause the gradient of the preceding micro-batch already exists.
 // - A sleep follows the micro-batch. A deadline cuts the sleep short, and the micro-batch counts. After a step's last
 //   micro-batch the worker sleeps only after the collective, outside of its step's clock.
 // - Trailing work is work that a computation leaves running, such as a device's queue. The next micro-batch and the
@@ -218,8 +218,8 @@ enum class Preempt {
 // - Otherwise the micro-batch counts as dropped, although the gradients of its last tensors are part of the sum. It is
 //   not counted among kept micro-batches, samples or losses, and gives no normalisation statistics (as if
 //   Preempt::backward had discarded it after its forward pass). Its time is booked as discarded.
-// - Time passes as with Preempt::discard, except for work that ends exactly at the deadline. Without a model nothing of
-//   the micro-batch counts.
+// - Time passes as with Preempt::discard, except that work which ends exactly at the deadline counts. In time-only runs
+//   no tensors count.
 // - Under MPI the deadline is applied afterwards: LibTorch cannot stop a measured backward pass, so it runs to its end,
 //   and its duration determines what was done by the deadline.
 
@@ -232,7 +232,7 @@ struct Deadline {
     deadline.at_message = true;
     return deadline;
   }
-  // The same, or at time `at` if that is earlier.
+  // Stops work when a message arrives, or at time `at` if that is earlier.
   static Deadline until_message_or(Time at) {
     Deadline deadline(at);
     deadline.at_message = true;
@@ -245,8 +245,8 @@ struct Deadline {
 };
 
 // The end of a micro-batch that starts at `start` and would take `duration`, and whether it counts. As in the sources,
-// `discard` keeps only work that ends before the deadline, while `layer` and the reference code's checks stop only work
-// that ends after it.
+// `discard` keeps only work that ends before the deadline, and the checks of `microbatch` and `backward` stop only
+// after it. `layer` keeps work that ends at the deadline.
 struct MicroBatchEnd {
   Time at;
   bool kept;

@@ -28,7 +28,7 @@ bool Bursts::starts_on(RandomStream stream) const {
   return stream.uniform(0) < share_;
 }
 
-// Goes backwards from the step to the last step whose state is known without earlier steps.
+// Goes back from the stream's step to the last one at which the state is known without earlier steps.
 bool Bursts::is_on(RandomStream stream) const {
   const Step::Rep step = stream.step.value();
   const auto chain = static_cast<std::size_t>(stream.worker.value);
@@ -144,7 +144,7 @@ class ScopedDelay final : public DelayProcess {
     return of_step(stream);
   }
   double share() const { return bursts_ ? bursts_->share() : 1; }
-  // The distribution of B X, where B is 1 in a burst and 0 elsewhere, independent of X.
+  // Mean and variance of B X, where X has `law`, and B is 1 in a burst and 0 elsewhere, independent of X.
   StepLaw in_bursts(const StepLaw& law) const {
     const double p = share();
     if (p == 1) return law;
@@ -227,7 +227,7 @@ Delay read_pareto(Settings& settings, const DelayContext& context) {
   const double shape =
       settings.number({"shape", "The exponent of the tail; the mean is finite above 1, the variance above 2."},
                       Range::between(0.1, 1e6));
-  // Not a key of this distribution, but worth a message if written.
+  // This distribution has no key `scale`, but a user may expect one.
   if (std::ranges::count(settings.keys(), "scale") > 0 && settings.has("scale"))
     settings.fault("scale", "must be left out: a Pareto distribution has no scale besides its minimum");
   return pareto_delay(shape, read_s(settings, context, "minimum", "The shortest delay."));
@@ -245,7 +245,7 @@ Delay read_lognormal(Settings& settings, const DelayContext& context) {
   return lognormal_delay(mu, sigma, read_s(settings, context, "scale", "The factor of the log-normal number.", 1.0));
 }
 
-// The table is the default, since there is evidence for it. Both defaults of `scale` give half a unit on average.
+// The table is the default, because the reference code has it. Both defaults of `scale` give half a unit on average.
 Delay read_bounded_lognormal(Settings& settings, const DelayContext& context) {
   const bool by_formula =
       settings.choice({"form", "The reference code's table of lengths, or min(Z / alpha, beta) with Z log-normal."},

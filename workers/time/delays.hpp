@@ -20,8 +20,8 @@ namespace syncopate {
 // states. Thread-safe.
 class Bursts {
  public:
-  // Lengths are geometric with these means, both at least 1. Each step, including the first, is on with probability
-  // share(). Caches the state of `chains` workers or groups; calls for other workers take longer.
+  // The lengths of both states are geometric with these means, at least 1. Each step, including the first, is on with
+  // probability share(). Caches the state of `chains` workers or groups; calls for other workers take longer.
   Bursts(double mean_on_steps, double mean_off_steps, std::size_t chains);
 
   // A pure function of the stream's seed, number, worker (or group) and step, independent of earlier calls. No other
@@ -33,8 +33,8 @@ class Bursts {
  private:
   bool starts_on(RandomStream stream) const;
 
-  // One uniform number per step decides: below `on_below_` the next state is on, from `off_from_` on it is off. Between
-  // these bounds the state stays, or changes if states are so short that changing is more likely than staying.
+  // One uniform number per step decides: below `on_below_` the step is on, from `off_from_` on it is off. Between these
+  // the state of the step before stays, or changes (`flips_`) if states are so short that changing is more likely.
   double share_;
   double on_below_;
   double off_from_;
@@ -91,9 +91,9 @@ struct DelayReach {
   bool everything() const { return scope == DelayScope::micro_batch && group_size == 1 && workers.empty() && !bursts; }
 };
 
-// Restricts a process to this reach. Group g draws the numbers of worker g. Scope "worker" and bursts have separate
-// random numbers. mean_s(), variance_s2() and minimum_s() describe a micro-batch of a worker that has the delay; with
-// scope "step" they describe a step's first micro-batch.
+// Restricts a process to this reach. Group g draws the random numbers of worker g. Scope "worker" and bursts have
+// separate random numbers. mean_s(), variance_s2() and minimum_s() describe a micro-batch of a worker that has the
+// delay; with scope "step" they describe a step's first micro-batch.
 std::shared_ptr<const DelayProcess> scoped_delay(std::shared_ptr<const DelayProcess> process, DelayReach reach);
 
 }  // namespace syncopate

@@ -63,7 +63,7 @@ struct DelayMoments {
 // added_s[i] += the delay for uniform[i], 0 < uniform[i] < 1. Both spans have the same length.
 using AddQuantiles = std::function<void(std::span<const double> uniform, std::span<double> added_s)>;
 
-// Shared by all fibers, because it would never be in the cache on a fiber's stack.
+// Shared by a thread's fibers: an array on each fiber's stack would never be in the cache.
 thread_local std::array<double, 512> uniform_numbers;
 
 // A delay that is a function of one uniform number.
@@ -105,11 +105,11 @@ class DrawnDelay final : public DelayProcess {
   AddQuantiles add_quantiles_;
 };
 
-// `delay_s` is inlined because a call would double the few nanoseconds that a draw costs.
+// `delay_s` is inlined, because a call would double the few nanoseconds that a draw costs.
 template <typename Delay>
 std::shared_ptr<const DelayProcess> drawn_one_by_one(const DelayMoments& moments, const Delay& delay_s) {
   return std::make_shared<DrawnDelay>(moments, [delay_s](std::span<const double> uniform, std::span<double> added_s) {
-    // A copy, whose values cannot change with added_s. NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
+    // A copy, which writing to added_s cannot change. NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
     const Delay local = delay_s;
     for (std::size_t i = 0; i < added_s.size(); ++i) added_s[i] += local(uniform[i]);
   });
@@ -122,8 +122,8 @@ std::shared_ptr<const QuantileTable> table_of(const Law& law) {
                                                [law](double p) { return quantile(complement(law, p)); });
 }
 
-// shift + scale x X, where X has the table's quantiles and these moments. scale_s >= 0; if it is 0, the delay is
-// shift_s whatever the moments.
+// shift + scale x X, where X has the table's quantiles and the moments `of_x`. scale >= 0; with 0 the delay is shift
+// even if the moments are infinite.
 std::shared_ptr<const DelayProcess> tabulated(std::shared_ptr<const QuantileTable> table, const DelayMoments& of_x,
                                               double shift_s, double scale_s) {
   DelayMoments moments{shift_s, 0, shift_s};
@@ -209,7 +209,7 @@ std::shared_ptr<const DelayProcess> bounded_lognormal_delay(const BoundedLogNorm
       });
 }
 
-// With d = (ln(alpha beta) - mu) / sigma: E[Z^k; Z < alpha beta] / alpha^k + beta^k P(Z > alpha beta).
+// E[Z^k; Z < alpha beta] / alpha^k + beta^k P(Z > alpha beta). Z is below alpha beta if (ln Z - mu) / sigma < d.
 double BoundedLogNormal::moment(int k) const {
   const boost::math::normal standard;
   const double d = (std::log(alpha * beta) - mu) / sigma;
@@ -237,7 +237,7 @@ Histogram::Histogram(const std::string& file, std::string_view content) {
   if (std::isinf(mass)) rows.fault("the densities times the bins' widths add up to infinity; must be finite");
   rows.check();
   for (Bin& bin : bins_) bin.end /= mass;
-  // Removes bins whose probability underflows. No draw falls into them, and their slope is not finite.
+  // Removes bins with a probability so small that the slope is infinite. No draw falls into them.
   std::erase_if(bins_, [](const Bin& bin) { return !std::isfinite(bin.slope_s / bin.end); });
   add_up();
 }

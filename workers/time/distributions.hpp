@@ -1,5 +1,5 @@
-// Distributions from which delays are drawn. Each function creates a process. Names with `_s`, and scales without a
-// unit, are in seconds.
+// Distributions from which delays are drawn. Each function creates a process. Parameters with `_s` are in seconds;
+// comments leave out the suffix.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,15 @@
 
 namespace syncopate {
 
-// The same delay for every micro-batch.
 std::shared_ptr<const DelayProcess> constant_delay(double value_s);
 
-// Uniform; low_s <= high_s.
+// Uniform; low <= high.
 std::shared_ptr<const DelayProcess> uniform_delay(double low_s, double high_s);
 
 // Normal. A draw can be negative, but ComputeTime keeps the whole micro-batch above 0.
 std::shared_ptr<const DelayProcess> normal_delay(double mean_s, double standard_deviation_s);
 
-// Exponential, and shifted exponential with mean shift_s + mean_s.
+// Exponential; the second one has the mean shift + mean.
 std::shared_ptr<const DelayProcess> exponential_delay(double mean_s);
 std::shared_ptr<const DelayProcess> shifted_exponential_delay(double shift_s, double mean_s);
 
@@ -39,22 +38,21 @@ std::shared_ptr<const DelayProcess> weibull_delay(double shape, double scale_s);
 // variance up to shape 2.
 std::shared_ptr<const DelayProcess> pareto_delay(double shape, double minimum_s);
 
-// value_s with a probability in [0, 1], otherwise 0.
+// `value` with a probability in [0, 1], otherwise 0.
 std::shared_ptr<const DelayProcess> bernoulli_delay(double probability, double value_s);
 
-// Log-normal: scale x exp(mu + sigma Z), Z standard normal. sigma > 0. The median is scale_s exp(mu).
+// Log-normal: scale x exp(mu + sigma Z), Z standard normal. sigma > 0. The median is scale x exp(mu).
 std::shared_ptr<const DelayProcess> lognormal_delay(double mu, double sigma, double scale_s);
 
-// Bounded log-normal delays: the simulated environment of DropCompute, in two forms.
-// Source: Giladi et al. 2023 and its reference code.
-// The reference code's generator: an integer length l = 1..999 with weight (1/l) exp(-(ln l - 4)^2 / 2); the delay is
-// scale x l / mean(l). Its mean is scale_s, its largest value 11.4 scale_s.
+// Delays of DropCompute's simulated environment, as its reference code draws them: scale x l / mean(l), where a length
+// l from 1 to 999 has the weight (1/l) exp(-(ln l - 4)^2 / 2). The mean is scale, the largest value 11.4 scale.
+// Source:  Giladi et al. 2023 and its reference code.
 std::shared_ptr<const DelayProcess> tabulated_lognormal_delay(double scale_s);
 
-// min(Z / alpha, beta) x scale with ln Z ~ N(mu, sigma^2). sigma, alpha, beta > 0.
+// The same environment as a formula: min(Z / alpha, beta) x scale with ln Z ~ N(mu, sigma^2). sigma, alpha, beta > 0.
 struct BoundedLogNormal {
-  // The defaults are unconfirmed second-hand values from the paper's appendix, not quotations. They fit the code's
-  // table: the mean is 0.8 % lower, the variance 8 % higher.
+  // The defaults are unconfirmed second-hand values from the paper's appendix, not quotations. Compared with the
+  // reference code, the mean is 0.8 % lower and the variance 8 % higher.
   double mu = 4;
   double sigma = 1;
   double alpha = 180.034262601043628;  // 2 e^4.5
@@ -74,8 +72,7 @@ std::shared_ptr<const DelayProcess> drift_delay(double per_step_s, double maximu
 class Histogram {
  public:
   // Parses a file's content, compressed or not: comma-separated bin_left_s, bin_right_s, density. The density need not
-  // integrate to 1. Bins must ascend and not overlap; gaps are allowed. Throws FileFault, which names `file` and the
-  // line.
+  // integrate to 1. Bins must ascend and not overlap; gaps are allowed. Throws FileFault, which names file and line.
   Histogram(const std::string& file, std::string_view content);
 
   double quantile(double u) const {

@@ -44,8 +44,7 @@ Time BucketArrivals::end(const NetworkModel& network, const CollectiveCall& call
 
 namespace {
 
-// ceil(log2 members): the number of rounds until all members have the data, if each round doubles the members that have
-// it.
+// ceil(log2 members): the rounds until all members have the data, if each round doubles the members that have it.
 int doubling_rounds(int members) { return std::bit_width(static_cast<unsigned>(members - 1)); }
 
 double tree_s(const Link& link, Operation operation, int members, Bytes payload) {
@@ -59,7 +58,7 @@ double tree_s(const Link& link, Operation operation, int members, Bytes payload)
     case Operation::broadcast:
       return down_s;
     case Operation::all_to_all: {
-      std::int64_t passed_on = 0;  // number of forwarded parts
+      std::int64_t passed_on = 0;  // hops of all parts of a member together
       for (unsigned way = 1; way < static_cast<unsigned>(members); ++way) passed_on += std::popcount(way);
       return rounds * link.latency_s + static_cast<double>(passed_on) / members * link.transfer_s(payload);
     }
@@ -92,7 +91,7 @@ Link slower(const Link& a, const Link& b) {
 Hop own_hop(int link, Duration occupied) { return {.link = link, .links = 1, .occupied = occupied}; }
 Hop uplink_hop(int uplink, Duration occupied) { return {.uplink = uplink, .uplinks = 1, .occupied = occupied}; }
 
-// Base class of all models with links: own links and uplinks, and how collectives and messages occupy them.
+// Base class of all models with links. It knows own links and uplinks, and how collectives and messages occupy them.
 class LinkedNetwork : public NetworkModel {
  public:
   // `server_alone`: default link of a server that is outside of groups.
@@ -151,7 +150,7 @@ class LinkedNetwork : public NetworkModel {
   };
   virtual double collective_s(const CollectiveCall& call) const = 0;
 
-  // The groups of a collective's members; count 1 if the model has no groups.
+  // The groups of a collective's members; one group if the model has none.
   Groups groups_of(const CollectiveCall& call) const {
     if (group_size_ == 0) return {};
     const int first = call.first.value / group_size_, last = (call.first.value + call.members - 1) / group_size_;
@@ -284,7 +283,7 @@ class TwoLevelNetwork final : public LinkedNetwork {
     }
     if (call.operation != Operation::all_gather)
       return tree_s(inside, call.operation, of_fullest, call.payload) + leaders_s(call.payload);
-    const double share = static_cast<double>(of_fullest) / call.members;  // share of the gathered vector
+    const double share = static_cast<double>(of_fullest) / call.members;  // the fullest group's share of the vector
     const double up_s = rounds * inside.latency_s + (of_fullest - 1.0) / call.members * inside.transfer_s(call.payload);
     const double down_s = rounds * inside.message_s(call.payload);
     const Bytes gathered{std::llround(groups * share * static_cast<double>(call.payload.value()))};
@@ -461,7 +460,6 @@ Link read_link_unlike(Settings& settings, const Link& usual) {
   return link;
 }
 
-// Reads the entries of `links`.
 std::vector<OwnLink> read_own_links(Settings& settings, const NetworkContext& context, const Link& usual) {
   std::vector<OwnLink> own;
   const int last = context.workers.value_or(most_workers) - 1;
@@ -476,7 +474,7 @@ std::vector<OwnLink> read_own_links(Settings& settings, const NetworkContext& co
     const bool is_right = entry.faults_so_far() == faults;
     if (is_right && ranks.empty()) entry.fault("workers", "must name at least one worker");
     const Link link = read_link_unlike(entry, usual);
-    if (is_right && entry.keys().size() == 1)  // a misspelt key has its own fault
+    if (is_right && entry.keys().size() == 1)  // any second key, even if misspelt, prevents this fault
       entry.fault("workers", "an entry with `workers` also needs latency_s or bandwidth_bytes_per_s");
     for (const std::int64_t rank : ranks) {
       const Rank worker{static_cast<int>(rank)};
@@ -596,7 +594,7 @@ std::unique_ptr<NetworkModel> read_flat(Settings& settings, const NetworkContext
   return vary_and_delay(settings, context, std::make_unique<FlatNetwork>(shape, link, options));
 }
 
-// latency_s and bandwidth_bytes_per_s describe the uplinks here, but the workers' links in the other models.
+// Here latency_s and bandwidth_bytes_per_s describe the uplinks; in other models they describe the workers' links.
 std::unique_ptr<NetworkModel> read_two_level(Settings& settings, const NetworkContext& context) {
   TwoLevelOptions levels;
   levels.group_size = read_group_size(settings, context);

@@ -6,44 +6,45 @@
 // link for P / B each. Routing is cut-through: the first byte enters the next link at once. An undisturbed message
 // takes L + P / B. If N messages reach a link at once, the k-th has arrived after L + k P / B.
 //
-// A collective takes the time of its kind's formula, which is affine in the payload. Its transfer time is the
-// difference to the same collective of zero bytes. It occupies the outgoing and incoming links of all members for the
-// transfer time; the latencies follow. It begins once all these links are free, and other traffic on them waits until
-// the transfer has ended.
+// A collective takes the time of its network's formula, which is affine in the payload. Its transfer time is the part
+// that depends on the payload. It occupies the outgoing and incoming links of all members for the transfer time; the
+// latencies follow. It begins once all these links are free, and other traffic on them waits until the transfer has
+// ended.
 //
 // Formulas, for N members, latency L, payload P, and the slowest member's bandwidth B:
-//   ring        all-reduce  2 (N - 1) L + 2 (N - 1) / N x P / B   (a reduce-scatter, then an all-gather of Nths)
-//               all-gather    (N - 1) L +   (N - 1) / N x P / B
-//               all-to-all    (N - 1) L +   (N - 1) / N x P / B   (round r: to the member r places on)
-//               broadcast   ceil(log2 N) (L + P / B)              (a binomial tree of messages)
-//               Patarasuk & Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations".
-//   tree        all-reduce  2 ceil(log2 N) (L + P / B)            (a reduce, then a broadcast)
-//               all-gather  ceil(log2 N) L + (N - 1) / N x P / B + ceil(log2 N) (L + P / B)
-//               all-to-all  ceil(log2 N) L + (bits set in 1 ... N - 1) / N x P / B    (parts are passed on)
-//               broadcast   ceil(log2 N) (L + P / B)
-//               Thakur, Rabenseifner & Gropp 2005, "Optimization of collective communication operations in MPICH".
-// two-level   S groups of g consecutive ranks. Traffic between groups passes each group's uplink, one link up and one
-//                link down. l, b are those of a worker's own link, L, B those of an uplink; r = ceil(log2 g):
-//               all-reduce  2 r (l + P / b) + all-reduce of P by the leaders, one of each group
-//               all-gather  r l + (g - 1) / N x P / b + all-gather of S g / N x P by the leaders + r (l + P / b)
-//               broadcast   r (l + P / b) + broadcast of P by the leaders
-//               all-to-all  2 (r l + (g - 1) P / b) + all-to-all of g P by the leaders
-//               message     l + P / b in a group, max(l, L) + P / min(b, B) between two
-// The leaders form a ring or a tree. Smaller groups wait for the largest. Goyal et al. 2017, "Accurate,
+//   ring         all-reduce  2 (N - 1) L + 2 (N - 1) / N x P / B   (a reduce-scatter, then an all-gather)
+//                all-gather    (N - 1) L +   (N - 1) / N x P / B
+//                all-to-all    (N - 1) L +   (N - 1) / N x P / B   (in round r each sends to the member r places on)
+//                broadcast   ceil(log2 N) (L + P / B)              (a binomial tree of messages)
+//                Patarasuk & Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations".
+//   tree         all-reduce  2 ceil(log2 N) (L + P / B)            (a reduce, then a broadcast)
+//                all-gather  ceil(log2 N) L + (N - 1) / N x P / B + ceil(log2 N) (L + P / B)
+//                all-to-all  ceil(log2 N) L + (bits set in 1 ... N - 1) / N x P / B
+//                            (a part for the member r places on takes one hop per bit that is set in r)
+//                broadcast   ceil(log2 N) (L + P / B)
+//                Thakur, Rabenseifner & Gropp 2005, "Optimization of collective communication operations in MPICH".
+//   two-level    S groups of g consecutive ranks. Traffic between groups passes each group's uplink, one link up and
+//                one link down. A worker's own link has l and b, an uplink L and B; r = ceil(log2 g):
+//                all-reduce  2 r (l + P / b) + all-reduce of P by the leaders, one of each group
+//                all-gather  r l + (g - 1) / N x P / b + all-gather of S g / N x P by the leaders + r (l + P / b)
+//                broadcast   r (l + P / b) + broadcast of P by the leaders
+//                all-to-all  2 (r l + (g - 1) P / b) + all-to-all of g P by the leaders
+//                message     l + P / b in a group, max(l, L) + P / min(b, B) between two
+//                The leaders form a ring or a tree. Smaller groups wait for the largest. Goyal et al. 2017, "Accurate,
 //                Large Minibatch SGD", section 4.
-// parameter-server   a star: collectives and messages between workers use the first server's link, in the order of
+//   parameter-server   a star: collectives and messages between workers use the first server's link, in the order of
 //                arrival. The workers' links have the same bandwidth:
-//               all-reduce  2 L + 2 N P / B     (N vectors in, N sums out)
-//               all-gather  2 L + (N + 1) P / B (N parts in, all of P out to each)
-//               all-to-all  2 L + 2 N P / B
-// broadcast   2 L + N P / B       (one vector in, one out to each of the other members)
-// message     2 (L + P / B) between workers, L + P / B to or from a server
-// fixed       everything takes L, whatever its size and also with one worker: T^c of Giladi et al. 2023
+//                all-reduce  2 L + 2 N P / B     (N vectors in, N sums out)
+//                all-gather  2 L + (N + 1) P / B (N parts in, all of P out to each)
+//                all-to-all  2 L + 2 N P / B
+//                broadcast   2 L + N P / B       (one vector in, one out to each of the other members)
+//                message     2 (L + P / B) between workers, L + P / B to or from a server
+//   fixed        everything takes L, whatever its size and also with one worker: T^c of Giladi et al. 2023
 //                (DropCompute). No link is occupied.
 // Workers of a ring or a tree may be in racks, which are groups with an uplink. A collective across racks runs at the
-// uplink's bandwidth and latency if these are worse. In an all-to-all an uplink carries what each of g members sends to
-// the N - g members outside: at least g (N - g) / N x P / B. A server is outside of groups. Its link is like a
-// worker's, or like an uplink under two-level. A region's server (Servers::of_regions) is in the group of its first
+// uplink's bandwidth and latency if these are worse. In an all-to-all an uplink carries all parts that its g members
+// send to the N - g others, which takes at least g (N - g) / N x P / B. A server is outside of groups. Its link is like
+// a worker's, or with two levels like an uplink. A region's server (Servers::of_regions) is in the group of its first
 // worker. A collective of one member takes no time, except under `fixed` and with serial_s. Links and their queues are
 // this project's model; t = L + P / B is Hockney's (1994).
 #pragma once
@@ -70,8 +71,8 @@ enum class Operation { all_reduce, all_gather, broadcast, all_to_all };
 struct CollectiveCall {
   Operation operation = Operation::all_reduce;
   int members = 1;
-  // The vector that is reduced or broadcast, or (all_to_all) divided by each member; for an all-gather the parts of all
-  // members.
+  // The vector that is reduced or broadcast, or that each member divides (all_to_all), or all members' parts
+  // (all_gather).
   Bytes payload{};
   Rank first{};                          // lowest member
   std::optional<std::int64_t> number{};  // selects the random cost of a collective; empty: mean cost
@@ -86,9 +87,9 @@ struct MessageCall {
   int regions = 0;                       // regions with their own servers (Servers::of_regions); 0: none
 };
 
-// One stage of a route: links that are passed at the same time. A message passes one link per stage, a collective the
-// links of all its members. Participants' own links are numbered 2 x rank (outgoing) and 2 x rank + 1 (incoming).
-// Uplinks are numbered in the same way, by group.
+// One stage of a route: links that a transfer passes at the same time, one for a message, those of all members for a
+// collective. Participants' own links are numbered 2 x rank (outgoing) and 2 x rank + 1 (incoming), uplinks in the same
+// way by group.
 struct Hop {
   int link = 0, links = 0;      // first participant's link, and number of links
   int uplink = 0, uplinks = 0;  // first group's uplink, and number of uplinks
@@ -131,11 +132,11 @@ Duration length_of(const Route& route);
 // into K buckets of equal size, summed by K consecutive collectives, each as soon as all members have the bucket.
 // Source:  Li et al. 2020, "PyTorch Distributed", section 3.2.3. Equal buckets and an even backward pass are
 //          assumptions of this model.
-// Formula: worker i is done at t_i. The backward pass is the share f of its last micro-batch, which takes d_i. The
-//          worker has bucket b = 1 ... K at t_i - f d_i (K - b) / K. The sum of the bucket ends at
-//          e_b = max(e_(b - 1), max over i of that time) + c(P / K), where a sum of P bytes takes c(P).
-//          If all workers are alike: e_K - t = max(c(P / K), K c(P / K) - f d (K - 1) / K).
-//          If a worker's last micro-batch was not the last planned one, or was not kept, it has all buckets at t_i.
+// Formula: worker i ends its step's last micro-batch at t_i. That micro-batch takes d_i, and the share f of it is the
+//          backward pass. The worker has bucket b = 1 ... K at t_i - f d_i (K - b) / K. The sum of the bucket ends at
+//          e_b = max(e_(b - 1), max over i of these times) + c(P / K), where a sum of P bytes takes c(P). If all
+//          workers are alike, with t_i = t: e_K - t = max(c(P / K), K c(P / K) - f d (K - 1) / K). If a worker's last
+//          micro-batch was not the last planned one, or was not kept, it has all buckets at t_i.
 struct Overlap {
   int buckets = 1;
   double backward_share = 0.66;  // share of a micro-batch
@@ -144,8 +145,7 @@ struct Overlap {
 // The times at which all members have each bucket.
 class BucketArrivals {
  public:
-  // Adds a worker that ends its step at `at` with a last micro-batch of this duration; 0: it has all buckets at that
-  // time.
+  // Adds a worker that ends its step at `at` with a last micro-batch of this duration; 0: it has all buckets only then.
   void arrive(const Overlap& overlap, Time at, Duration last_micro_batch);
   // The end of the last bucket's sum, if no sum begins before `free_from`. `call`: the sum of the whole gradient.
   Time end(const class NetworkModel& network, const CollectiveCall& call, Time free_from) const;
@@ -163,12 +163,12 @@ class NetworkModel {
  public:
   virtual ~NetworkModel() = default;
 
-  // Costs on an idle network: from the last member's arrival until all have the result, and from sending to arrival.
+  // On an idle network: the time from the last member's arrival until all have the result, or from sending to arrival.
   virtual Duration collective(const CollectiveCall& call) const = 0;
   virtual Duration message(const MessageCall& call) const = 0;
 
   // Whether collectives and messages wait for each other on links. The costs above are the lengths of routes that have
-  // stages. Transfers without stages never wait.
+  // stages. Transfers whose routes have none never wait.
   virtual bool has_shared_links() const { return false; }
   // Whether the experiment file has switched off waiting for links. Results then say so.
   virtual bool has_unshared_links() const { return false; }
@@ -178,7 +178,7 @@ class NetworkModel {
   // Empty: an exchange begins when all members have their whole gradient.
   virtual std::optional<Overlap> overlap() const { return std::nullopt; }
 
-  // Whether costs depend on the numbers of collectives and messages.
+  // Whether costs depend on the `number` of a collective or message.
   virtual bool varies() const { return false; }
 
   // Mean costs of collectives of ranks 0 to workers - 1.
@@ -190,14 +190,14 @@ class NetworkModel {
   }
 };
 
-// The bytes that all members of a collective send together: a measure that compares methods under any network model.
-// For an all-reduce a ring, a binomial tree and two levels of these all move 2 (N - 1) x payload: the ring has 2 (N -
-// 1) rounds in which each of N members passes on one Nth, the tree N - 1 messages up and N - 1 down. Only a star with
-// the sum at its centre moves more, 2 N x payload, because every member's vector goes in and every member gets the sum.
+// The bytes that all members of a collective send together: a measure that compares methods under any network model. An
+// all-reduce moves 2 (N - 1) x payload on a ring, a binomial tree or two levels of these: the ring has 2 (N - 1) rounds
+// in which each of N members passes on one Nth, the tree N - 1 messages up and N - 1 down. Only a star with the sum at
+// its centre moves more, 2 N x payload, because every member's vector goes in and every member gets the sum.
 constexpr Bytes all_reduce_bytes(int members, Bytes payload) { return Bytes{2 * (members - 1) * payload.value()}; }
-// Each of N members gets the other N - 1 parts: (N - 1) x the size of all parts. Trees, which forward parts, move more.
+// Each of N members gets the other N - 1 parts: (N - 1) x the size of all parts. Trees move more: they forward parts.
 constexpr Bytes all_gather_bytes(int members, Bytes payload) { return Bytes{(members - 1) * payload.value()}; }
-// All parts of each member's vector except its own.
+// Each member sends all parts of its vector except the one for itself.
 constexpr Bytes all_to_all_bytes(int members, Bytes payload) { return Bytes{(members - 1) * payload.value()}; }
 constexpr Bytes broadcast_bytes(int members, Bytes payload) { return Bytes{(members - 1) * payload.value()}; }
 constexpr Bytes collective_bytes(const CollectiveCall& call) {  // only an all-reduce moves more than an all-gather
@@ -242,7 +242,7 @@ struct TwoLevelOptions {
 };
 
 // The following throw std::invalid_argument for a latency below 0 or a bandwidth that is not above 0; both may be
-// infinite. For two levels and a star, the other arguments override the corresponding options.
+// infinite. In the two-level and the star network, the other arguments override the corresponding options.
 std::unique_ptr<NetworkModel> make_ring_network(double latency_s, double bandwidth_bytes_per_s,
                                                 const LinkOptions& options = {});
 std::unique_ptr<NetworkModel> make_tree_network(double latency_s, double bandwidth_bytes_per_s,
@@ -255,13 +255,13 @@ std::unique_ptr<NetworkModel> make_parameter_server_network(int workers, const L
 // With a latency of 0, communication is free.
 std::unique_ptr<NetworkModel> make_fixed_network(double latency_s);
 
-// Jitter: each collective and each message takes its cost x (1 + jitter x E), where E is exponential with mean 1. The
-// cost of the wrapped model is therefore the minimum, and (1 + jitter) times that is the mean. Times on links and
+// Jitter: each collective and each message takes its cost x (1 + jitter x E), where E is exponential with mean 1. So
+// the cost of the wrapped model becomes the minimum, and the mean is (1 + jitter) times as large. Times on links and
 // latencies grow by the same factor. This is the project's choice: delays in queues add up and have no upper bound, but
-// nothing is faster than an idle network.
-// E is drawn once per collective, identified by its first member, its size and its number among the collectives of the
-// same members. It is drawn once per message, identified by its sender and the sender's count. So all methods of an
-// experiment get the same draws. Throws std::invalid_argument for a jitter that is negative or infinite.
+// nothing is faster than an idle network. E is drawn once per collective, identified by its first member, its size and
+// its number among the collectives of the same members, and once per message, identified by its sender and number. So
+// all methods of an experiment get the same draws. Throws std::invalid_argument for a jitter that is negative or
+// infinite.
 std::unique_ptr<NetworkModel> with_jitter(std::unique_ptr<NetworkModel> network, double jitter, std::uint64_t seed);
 
 // Adds serial_s to the time of every collective: T^c of Giladi et al. 2023.

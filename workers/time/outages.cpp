@@ -35,8 +35,8 @@ void check(const OutageEntry& entry) {
   if (!right) throw std::invalid_argument("an outage needs a duration above 0 and a time of at least 0");
 }
 
-// end_of_micro_batch() for the rest of a micro-batch of which `worked` is done. The finer kinds of preemption depend on
-// whether the micro-batch, or its backward pass, has begun.
+// end_of_micro_batch() for the rest of a micro-batch of which `worked` is done. With Preempt::microbatch it finishes
+// because it has begun, with Preempt::backward if its backward pass has.
 MicroBatchEnd end_of_rest(Time at, Duration duration, Duration worked, const Deadline& deadline) {
   const Duration rest = duration - worked;
   const bool stops = deadline.preempt == Preempt::discard || deadline.preempt == Preempt::layer;
@@ -47,15 +47,15 @@ MicroBatchEnd end_of_rest(Time at, Duration duration, Duration worked, const Dea
   return end_of_micro_batch(at - worked, duration, deadline);  // as if it had begun earlier by `worked`
 }
 
-// The node that the entry's worker number `place` follows. A draw is a permutation of all nodes, so that no two workers
-// have the same one.
+// The node that the entry's worker number `place` follows. Drawn nodes are a permutation, so no two workers have the
+// same one.
 int node_of(const RecordedOutages& recorded, std::size_t place, RandomStream stream) {
   if (!recorded.nodes.empty()) return recorded.nodes.at(place);
   stream.worker = {};
   return static_cast<int>(permutation(stream, static_cast<std::size_t>(recorded.node_count)).at(place));
 }
 
-// The outages of one node, the latest first. A fault beyond the clock is never met.
+// The outages of one node, the latest first. No worker meets a fault beyond the clock's range.
 std::vector<Outage> recorded_outages(const RecordedOutages& recorded, int node, bool loses_state) {
   std::vector<Outage> outages;
   for (const auto& [start_s, duration_s] : recorded.recording->of(node)) {

@@ -3,18 +3,18 @@
 // same outages. Outages of one worker that overlap or touch count as one outage, which loses the state if any of them
 // does.
 //
-// An outage that begins while a worker computes stops its micro-batch. The time is booked as down.
+// An outage that begins while a worker computes stops its micro-batch. The time of the outage is booked as down.
 // - State kept: the micro-batch continues after the outage.
-//  - State lost: the computed part of the micro-batch is lost (discarded). The worker computes it again from the newest
-//    model (see Worker). Finished micro-batches of the current step still count, unless the step is computed at a
-//    server's newer model.
+// - State lost: the computed part of the micro-batch is lost (discarded). The worker computes it again from the newest
+//   model (see Worker). Finished micro-batches of the current step still count, unless the step is computed at a
+//   server's newer model.
 // An outage that begins while a worker waits or communicates takes effect when the worker next computes: it is down
-// until the outage's end, and the time before remains waiting. If the outage has ended by then, it has no effect,
-// because results that the worker has sent are not lost, and what it receives is up to date.
-// If a deadline has passed when an outage ends, the micro-batch stops there. Exceptions: a micro-batch that
-// Preempt::microbatch lets finish continues, and so does one whose backward pass Preempt::backward lets finish.
-// Preempt::layer keeps what was done before an outage that kept the state. A message that would end the micro-batch
-// also waits for the end of the outage.
+// until the outage's end, and the time before that counts as waiting. If the outage has ended by then, it has no
+// effect, because results that the worker has sent are not lost, and what it receives is up to date. If a deadline has
+// passed when an outage ends, the micro-batch stops there. Exceptions: a micro-batch that Preempt::microbatch lets
+// finish continues, and so does one whose backward pass Preempt::backward lets finish. Preempt::layer keeps the tensors
+// that were done before an outage that kept the state. A message that would end the micro-batch also waits for the
+// end of the outage.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +29,9 @@
 
 namespace syncopate {
 
-// The run fails if a worker has this many outages in one micro-batch, or between two micro-batches. Counting them takes
-// a tenth of a second. Micro-batches with a heavy tail, above all without a finite mean, can be so long that a run
-// would never end.
+// The run fails if a worker has this many outages in one micro-batch, or between two micro-batches. Counting that many
+// takes a tenth of a second. Without a limit a run might never end if micro-batch times have a heavy tail, above all
+// without a finite mean.
 inline constexpr std::int64_t most_met = 1'000'000;
 inline constexpr const char* outage_name = "outage";  // name of outages' spans
 
@@ -55,8 +55,8 @@ struct RandomOutages {
 class FaultRecording {
  public:
   // Parses a file's content, compressed or not: comma-separated node, start_s, duration_s in any order, other columns
-  // ignored, nodes numbered from 0. Rows need no order, and faults of a node may overlap; one that takes no time is no
-  // fault. Throws FileFault, which names `file` and the line.
+  // ignored, nodes numbered from 0. Rows need no order, and faults of a node may overlap. A fault that takes no time is
+  // ignored. Throws FileFault, which names `file` and the line.
   FaultRecording(const std::string& file, std::string_view content);
 
   struct Fault {
@@ -69,12 +69,12 @@ class FaultRecording {
   std::vector<std::vector<Fault>> faults_;
 };
 
-// Each of the entry's workers is down when one node was, at `time_scale` times the recorded times.
+// Each worker of the entry is down when its node was, at `time_scale` times the recorded times.
 struct RecordedOutages {
   std::shared_ptr<const FaultRecording> recording{};
   double time_scale = 1;     // > 0
   std::vector<int> nodes{};  // node of each of the entry's workers, in their order; empty: drawn by the seed
-  int node_count = 0;        // nodes to draw from, without repetition; those beyond the recording had no fault
+  int node_count = 0;        // number of nodes to draw from, each at most once; those beyond the recording had no fault
 };
 
 struct OutageEntry {
@@ -89,7 +89,7 @@ class WorkerOutages {
   // Returns the first outage that ends after `time`, which must not decrease from call to call; a default Outage if
   // there is none. Throws RunFailure if most_met other outages end before it.
   const Outage& next(Time time);
-  [[noreturn]] void give_up() const;  // throws this RunFailure
+  [[noreturn]] void give_up() const;  // throws the RunFailure of next()
 
  private:
   friend class OutagePlan;
@@ -97,7 +97,7 @@ class WorkerOutages {
     RandomStream stream{};
     RandomOutages means{};
     Outage next{};
-    std::vector<Outage> following{};  // those after it, the latest first, if they are not random
+    std::vector<Outage> following{};  // the outages after `next`, the latest first, if not random
     bool is_random = false;
     void advance();
   };
@@ -135,7 +135,7 @@ struct Passage {
   Time end{};
   bool kept = false;
   bool lost_state = false;    // an outage erased the state; the worker is up again at the end
-  bool is_timed_out = false;  // the deadline passed before a message that could have ended it
+  bool is_timed_out = false;  // the deadline passed before a message that could have ended the micro-batch
   double backward = 0;        // if not kept and the state was not lost: the share that counts (see backward_share)
 };
 // Returns the passage of a micro-batch that starts at `start` and takes `duration` if nothing stops it. `outages`: null

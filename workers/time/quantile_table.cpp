@@ -65,8 +65,8 @@ inline void keep_in_memory(Array& array) {
 
 }  // namespace
 
-// operator() for four numbers at a time; returns how many are done. Loading whole cells and transposing them is faster
-// than gathering their coefficients.
+// operator() for four numbers at a time; returns how many are done. To load whole cells and transpose them is faster
+// than to gather their coefficients.
 [[gnu::target("avx2")]] std::size_t QuantileTable::Reader::add_by_fours(std::span<const double> u,
                                                                         const Transformation& form,
                                                                         std::span<double> out) const {
@@ -111,8 +111,8 @@ inline void keep_in_memory(Array& array) {
   return i;
 }
 
-// The same for eight numbers. Transposing eight cells would be slow, so `evaluate` combines neighbouring coefficients
-// in place, and only their sums change lanes. Lanes that need the tail functions become NaN.
+// operator() for eight numbers. Transposing eight cells would be slow, so eight() combines neighbouring coefficients in
+// place, and only their sums change lanes. Lanes that need the tail functions become NaN.
 struct QuantileTable::Wide {
   [[gnu::target("avx512f"), gnu::always_inline]] static __m512d eight(const Cell* cells, __m512d u);
   [[gnu::target("avx512f")]] static __m512d ask(const Reader& reader, __m512d value, std::span<const double> u);
@@ -142,7 +142,7 @@ struct QuantileTable::Wide {
   _mm512_store_pd(ts.data(), t);
   keep_in_memory(ts);
 
-  // For two draws a and b: (c0 + c1 t) of a, of b; (c2 + c3 t) of a, of b; ...
+  // A sum has eight elements, for two draws a and b: c0 + c1 t of a and of b, then c2 + c3 t of a and of b, and so on.
   const auto* const cells = reinterpret_cast<const char*>(first_of_cells);
   __m512d sums[4];
 #pragma GCC unroll 4
@@ -152,7 +152,7 @@ struct QuantileTable::Wide {
     const __m512d t_in_turn = _mm512_castps_pd(_mm512_broadcast_f32x4(t_of_both));
     sums[pair] = linear(_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b), t_in_turn);
   }
-  // For four draws: (c0 + c1 t) + (c2 + c3 t) t2 of a, b; (c4 + c5 t) + (c6 + c7 t) t2 of a, b; the same of c, d.
+  // For four draws: (c0 + c1 t) + (c2 + c3 t) t2 of a, b, then (c4 + c5 t) + (c6 + c7 t) t2 of a, b, then both of c, d.
   constexpr int even_parts = 0x88, odd_parts = 0xdd;
   const __m512d four = linear(_mm512_shuffle_f64x2(sums[0], sums[1], even_parts),
                               _mm512_shuffle_f64x2(sums[0], sums[1], odd_parts), _mm512_shuffle_f64x2(t2, t2, 0x50));
@@ -190,7 +190,7 @@ struct QuantileTable::Wide {
 }
 #endif
 
-// Interpolates at the Chebyshev nodes of the cell, then checks the points where the interpolation is worst.
+// Interpolates at the cell's Chebyshev nodes. Fills the cell with NaN if the error is too large at its extrema.
 QuantileTable::Cell QuantileTable::fit(const Tail& tail, double low, double width) {
   constexpr int n = std::tuple_size_v<Cell::array>;
   const auto node = [](double j) { return std::cos(std::numbers::pi * j / n); };
@@ -199,7 +199,7 @@ QuantileTable::Cell QuantileTable::fit(const Tail& tail, double low, double widt
   std::array<double, n> values;
   for (int j = 0; j < n; ++j) values[j] = value_at(node(j + 0.5));
 
-  // f = sum of a_k T_k; T_k's coefficients follow from T_k+1 = 2 t T_k - T_k-1.
+  // The interpolation is the sum of a_k T_k. T_k's coefficients follow from T_k+1 = 2 t T_k - T_k-1.
   Cell cell{}, chebyshev{{1}}, previous{};
   for (int k = 0; k < n; ++k) {
     double a = 0;

@@ -16,8 +16,8 @@
 
 namespace syncopate {
 
-// Piecewise polynomials: with them a draw from any smooth distribution costs a few nanoseconds, while a library's
-// iterations take up to a microsecond.
+// A quantile function as piecewise polynomials. A draw from any smooth distribution then costs a few nanoseconds, while
+// a library's iterations take up to a microsecond.
 class QuantileTable {
  public:
   // lower(p) and upper(p), 0 < p <= 1/2: the values below and above which the probability is p. They remain in use for
@@ -32,8 +32,8 @@ class QuantileTable {
   Reader reader() const;
 
  private:
-  // The octaves [1/4, 1/2), [1/8, 1/4), ... are divided into 16 cells each. Every cell is at least 16 of its own widths
-  // from the singularity at 0, so that a polynomial of degree 7 is exact to 1e-13.
+  // The octaves [1/4, 1/2), [1/8, 1/4), ... of p are divided into 16 cells each. Every cell is at least 16 of its own
+  // widths from the singularity at 0, so that a polynomial of degree 7 is exact to 1e-13.
   static constexpr int cell_bits = 4;
   static constexpr int octaves = 15;
   static constexpr std::uint64_t cells_per_tail = octaves << cell_bits;
@@ -63,8 +63,8 @@ class QuantileTable::Reader {
   };
   void add(std::span<const double> u, const Transformation& form, std::span<double> out) const;
 
-  // The quantile of u, 0 < u < 1, u != 1/2 (RandomStream never gives 1/2). It differs from the tail function's value by
-  // at most 1e-12 of the largest magnitude in the cell, which extends at most a sixteenth of u to either side.
+  // The quantile of u, 0 < u < 1, u != 1/2 (RandomStream never gives 1/2). The error is at most 1e-12 of the largest
+  // quantile in the cell of p, which is at most p / 16 wide.
   double operator()(double u) const {
     const bool is_upper = u > 0.5;
     const double p = std::min(u, 1 - u);  // exact; a branch would be mispredicted half of the time
@@ -109,8 +109,8 @@ class LengthTable {
  private:
   LengthTable();
   std::int64_t search(double u) const {
-    // The guide is never beyond the answer, and in 99 % of cases at most one before it. Indices are signed because the
-    // processor converts signed integers without a branch.
+    // guide_ never gives an index beyond the result, and in 99 % of cases one that is at most one before it. Indices
+    // are signed because the processor converts signed integers without a branch.
     std::int64_t index = guide_[static_cast<std::int64_t>(u * guides)];
     const auto u_bits = std::bit_cast<std::int64_t>(u);
     index += cumulative_bits_[index] <= u_bits;

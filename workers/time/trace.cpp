@@ -29,7 +29,6 @@ std::string_view trimmed(std::string_view text) {
 constexpr std::size_t longest_shown = 80;
 constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
-// Iterates over the values of a line.
 class Values {
  public:
   Values(std::string_view line, bool has_quotes) : rest_(line), has_quotes_(has_quotes) {}
@@ -50,8 +49,7 @@ class Values {
   }
 
  private:
-  // Returns the index of the comma after the next value. A doubled mark counts as two marks, so it does not change
-  // whether the value is open.
+  // Returns the index of the comma after the next value. A doubled mark counts as two, which cancel.
   std::size_t end_of_value() {
     if (!has_quotes_ || !trimmed(rest_).starts_with('"')) return rest_.find(',');
     is_open_ = false;
@@ -108,8 +106,8 @@ std::int64_t drawn(const RandomStream& stream, std::uint32_t number, std::int64_
   return static_cast<std::int64_t>(stream.uniform(number) * static_cast<double>(count));
 }
 
-// The recorded worker that this worker follows in this step; all are equally likely. Without redraw_worker it is the
-// same in all steps.
+// The recorded worker that this worker follows in this step; all recorded workers are equally likely. Without
+// redraw_worker it is the same in all steps.
 int followed_worker(const TraceStretch& stretch, int recorded_workers, const RandomStream& stream) {
   const Step block = stretch.redraw_worker ? block_of(stretch, stream.step) : Step{0};
   return static_cast<int>(drawn(draws_of(stretch, stream, block), number_of_worker, recorded_workers));
@@ -120,7 +118,7 @@ struct RecordedPlace {
   Step step{};
 };
 
-// The worker's place in a recording of this size: a pure function of the stream.
+// The recorded worker and step that the stream's worker follows in the stream's step: a pure function of the stream.
 RecordedPlace place_in_recording(const TraceStretch& stretch, int recorded_workers, Step recorded_steps,
                                  const RandomStream& stream) {
   RandomStream draws = draws_of(stretch, stream, block_of(stretch, stream.step));
@@ -193,7 +191,7 @@ class TraceDelay final : public DelayProcess {
       return trace_->step_law(followed_worker(*replay_.stretch, trace_->workers(), stream), micro_batches);
     return law_of_any_worker(micro_batches);
   }
-  // All workers are equally likely, so the variance of the mixture includes that of their means.
+  // All recorded workers are equally likely, so the variance of the mixture includes that of their means.
   StepLaw law_of_any_worker(int micro_batches) const {
     StepLaw sums;
     double squares_s2 = 0;

@@ -1,5 +1,4 @@
-// Traces: recorded durations with one row per micro-batch of each step of each worker. Also reads the files of numbers
-// that contain them.
+// Traces: recorded durations, one row per micro-batch of each step of each worker. Also the reader of CSV files.
 #pragma once
 
 #include <cstdint>
@@ -145,8 +144,8 @@ void report_lack_of_memory(const std::filesystem::path& file, Settings& settings
 // Reports each line as a fault of the settings.
 void report(const FileFault& problem, Settings& settings);
 
-// Reads the file as a Parsed(name, content). The object stays in memory while it is used, so that experiments that are
-// read again share it. A FileFault becomes a fault of the settings; returns null after a fault.
+// Reads the file that the settings name, as a Parsed(name, content). While that object is in use, later calls for the
+// same content return it. A FileFault becomes a fault of the settings; returns null after a fault.
 template <typename Parsed>
 std::shared_ptr<const Parsed> read_data_file(Settings& settings) {
   static std::mutex mutex;
@@ -175,7 +174,7 @@ std::shared_ptr<const Parsed> read_data_file(Settings& settings) {
 // Shapes:  steps b L to b L + L - 1 of a worker form block b.
 struct TraceStretch {
   Step block_steps{1};         // L, at least 1 and at most the number of recorded steps
-  bool redraw_worker = false;  // draw the recorded worker per block; false: once, so that a slow worker stays slow
+  bool redraw_worker = false;  // each block draws a recorded worker; false: drawn once, so a slow worker stays slow
   bool together = false;  // all workers take the same recorded steps at the same time, so common delays stay common
   bool is_base = false;   // for base times, whose draws differ from those of [[delays]]
 };
@@ -195,17 +194,17 @@ class Trace {
   // Durations of micro-batches from `first` on, until the first missing row, at most `most`.
   std::span<const double> durations_s(int worker, Step step, std::uint32_t first, std::size_t most) const;
 
-  // Over all rows, or over one worker's rows.
   double mean_s() const { return law_.mean_s; }
   double variance_s2() const { return law_.variance_s2; }
   double minimum_s() const;
   double minimum_s(int worker) const { return minima_s_[static_cast<std::size_t>(worker)]; }
 
-  // Over the worker's steps that have at least this many micro-batches from number 0 on; NaN if there are none.
+  // Mean and variance of the sum of a step's first `micro_batches` durations, over the worker's steps that have as
+  // many; NaN if there are none.
   StepLaw step_law(int worker, int micro_batches) const;
 
  private:
-  // Small, because there are many rows. `line` can count the lines of a file of most_text_bytes.
+  // Small, because there are many rows. `line` can count the lines of the largest file (most_text_bytes).
   struct Row {
     std::int32_t worker, step, micro_batch;
     std::uint32_t line;
@@ -219,7 +218,7 @@ class Trace {
   int workers_ = 0;
   Step steps_{};
   int micro_batches_ = 0;
-  std::vector<std::size_t> begin_;  // start of each worker's steps in the two vectors below, and their end
+  std::vector<std::size_t> begin_;  // where each step of each worker begins in the next two vectors; last: their size
   std::vector<std::uint32_t> numbers_;
   std::vector<double> durations_s_;
   StepLaw law_;
@@ -229,7 +228,7 @@ class Trace {
 // The behaviour after a trace's last step.
 enum class TraceEnd {
   error,  // a run that needs more steps fails
-  stop,   // the run's budget is cut there; needing more steps fails
+  stop,   // the run's budget is cut there; a run that needs more steps fails
   wrap,   // the trace starts again
 };
 
@@ -245,7 +244,7 @@ struct TraceReplay {
 // step, micro-batch and advice.
 std::shared_ptr<const DelayProcess> trace_delay(std::shared_ptr<const Trace> trace, TraceReplay replay);
 
-// Limits that a trace sets to the budget. They are checked once the budget is known, with faults reported at `table`.
+// A trace's limits for the budget. They are checked once the budget is known. Faults are reported at `table`.
 struct TraceLimit {
   Settings table;
   std::string file;
