@@ -15,6 +15,7 @@
 #include <limits>
 #include <utility>
 
+#include "workers/time/delays.hpp"
 #include "workers/time/quantile_table.hpp"
 #include "workers/time/trace.hpp"
 
@@ -270,5 +271,178 @@ std::shared_ptr<const DelayProcess> histogram_delay(std::shared_ptr<const Histog
                              shift_s + scale * histogram->minimum_s()};
   return drawn_one_by_one(moments, [=](double u) { return shift_s + scale * histogram->quantile(u); });
 }
+
+namespace {
+
+// Readers of the keys, and the table of delays.
+
+using Delay = std::shared_ptr<const DelayProcess>;
+
+constexpr Range durations = Range::between(0, longest_delay);
+// For descriptions of keys: the unit of a quantity is seconds or multiples of an undelayed micro-batch.
+constexpr const char* of_unit = "its `unit`";
+
+// Reads a quantity in the entry's unit and returns seconds.
+double read_s(Settings& settings, const DelayContext& context, std::string_view name, std::string_view sentence,
+              const std::optional<Stated<double>>& fallback = {}) {
+  return context.unit_s * settings.number({name, sentence, of_unit}, durations, fallback);
+}
+
+double read_shape(Settings& settings, double least) {
+  return settings.number({"shape", "The shape of the distribution."}, Range::between(least, 1e6));
+}
+
+// A factor for a recording's durations, and the seconds added to them.
+struct Adjustment {
+  double scale, shift_s;
+};
+Adjustment read_adjustment(Settings& settings, const DelayContext& context) {
+  const double scale =
+      settings.number({"scale", "Factor by which the recorded durations are multiplied."}, durations, 1.0);
+  const double shift = settings.number({"shift", "Time that is added to the scaled durations.", of_unit},
+                                       Range::between(-longest_delay, longest_delay), 0.0);
+  return {scale, context.unit_s * shift};
+}
+
+Delay read_constant(Settings& settings, const DelayContext& context) {
+  return constant_delay(read_s(settings, context, "value", "The delay."));
+}
+
+Delay read_uniform(Settings& settings, const DelayContext& context) {
+  const double low = settings.number({"low", "The shortest delay.", of_unit}, durations, 0.0);
+  const double high = settings.number({"high", "The longest delay; at least `low`.", of_unit}, durations);
+  if (settings.has("high") && high < low) settings.fault("high", "must be at least `low`");
+  return uniform_delay(context.unit_s * low, context.unit_s * high);
+}
+
+Delay read_normal(Settings& settings, const DelayContext& context) {
+  const double mean =
+      settings.number({"mean", "The mean delay.", of_unit}, Range::between(-longest_delay, longest_delay), 0.0);
+  return normal_delay(context.unit_s * mean,
+                      read_s(settings, context, "standard_deviation", "The standard deviation of the delay."));
+}
+
+Delay read_exponential(Settings& settings, const DelayContext& context) {
+  return exponential_delay(read_s(settings, context, "mean", "The mean delay."));
+}
+
+Delay read_shifted_exponential(Settings& settings, const DelayContext& context) {
+  const double shift_s = read_s(settings, context, "shift", "The shortest delay; the exponential part is added to it.");
+  return shifted_exponential_delay(shift_s, read_s(settings, context, "mean", "The mean of the exponential part."));
+}
+
+Delay read_gamma(Settings& settings, const DelayContext& context) {
+  const double shape = read_shape(settings, 0.01);
+  return gamma_delay(shape, read_s(settings, context, "scale", "The scale of the distribution."));
+}
+
+Delay read_weibull(Settings& settings, const DelayContext& context) {
+  const double shape = read_shape(settings, 0.05);
+  return weibull_delay(shape, read_s(settings, context, "scale", "The scale of the distribution."));
+}
+
+Delay read_pareto(Settings& settings, const DelayContext& context) {
+  const double shape =
+      settings.number({"shape", "The exponent of the tail; the mean is finite above 1, the variance above 2."},
+                      Range::between(0.1, 1e6));
+  // This distribution has no key `scale`, but a user may expect one.
+  if (std::ranges::count(settings.keys(), "scale") > 0 && settings.has("scale"))
+    settings.fault("scale", "must be left out: a Pareto distribution has no scale besides its minimum");
+  return pareto_delay(shape, read_s(settings, context, "minimum", "The shortest delay."));
+}
+
+Delay read_bernoulli(Settings& settings, const DelayContext& context) {
+  const double probability = settings.number({"probability", "Probability of the delay."}, Range::between(0, 1));
+  return bernoulli_delay(probability, read_s(settings, context, "value", "The delay, if it occurs."));
+}
+
+Delay read_lognormal(Settings& settings, const DelayContext& context) {
+  const double mu = settings.number({"mu", "The mean of the logarithm."}, Range::between(-50, 50));
+  const double sigma =
+      settings.number({"sigma", "The standard deviation of the logarithm."}, Range::between(0.001, 10));
+  return lognormal_delay(mu, sigma, read_s(settings, context, "scale", "The factor of the log-normal number.", 1.0));
+}
+
+// The table is the default, because the reference code has it. Both defaults of `scale` give half a unit on average.
+Delay read_bounded_lognormal(Settings& settings, const DelayContext& context) {
+  const bool by_formula =
+      settings.choice({"form", "The reference code's table of lengths, or min(Z / alpha, beta) with Z log-normal."},
+                      {{"table", false}, {"formula", true}}, false);
+  if (!by_formula) return tabulated_lognormal_delay(read_s(settings, context, "scale", "The mean delay.", 0.5));
+  BoundedLogNormal form;
+  form.mu = settings.number({"mu", "The mean of Z's logarithm."}, Range::between(-50, 50), form.mu);
+  form.sigma =
+      settings.number({"sigma", "The standard deviation of Z's logarithm."}, Range::between(0.001, 10), form.sigma);
+  form.alpha = settings.number({"alpha", "The divisor of Z."}, Range::between(1e-30, 1e30), form.alpha);
+  form.beta = settings.number({"beta", "The bound."}, Range::between(1e-30, longest_delay), form.beta);
+  return bounded_lognormal_delay(form, read_s(settings, context, "scale", "The factor of the bounded number.", 1.0));
+}
+
+// The histogram to read; null after a fault.
+std::shared_ptr<const Histogram> read_histogram_data(Settings& settings) {
+  const Key data{"data", "Name of a histogram that is part of the program; replaces `file`."};
+  if (settings.has("data")) {
+    if (settings.has("file")) settings.fault("data", "must not be given together with file");
+    const auto* const file = settings.row(data, embedded_histograms());
+    return file ? std::make_shared<const Histogram>(std::string(file->name), file->content) : nullptr;
+  }
+  if (!settings.has("file")) {
+    settings.fault("file", "is required, unless data = \"dropcompute-160\" or \"dropcompute-192\"");
+    return nullptr;
+  }
+  return read_data_file<Histogram>(settings);
+}
+
+Delay read_histogram(Settings& settings, const DelayContext& context) {
+  auto histogram = read_histogram_data(settings);
+  const auto [scale, shift_s] = read_adjustment(settings, context);
+  return histogram ? histogram_delay(std::move(histogram), scale, shift_s) : constant_delay(0);
+}
+
+Delay read_drift(Settings& settings, const DelayContext& context) {
+  const double per_step_s = read_s(settings, context, "per_step", "Growth of the delay per step.");
+  return drift_delay(per_step_s, read_s(settings, context, "maximum", "The longest delay, at which the growth stops."));
+}
+
+Delay read_trace_delay(Settings& settings, const DelayContext& context) {
+  std::vector<TraceLimit> nobody;
+  TraceReplay replay;
+  auto trace = read_trace(settings, replay, context.traces ? *context.traces : nobody);
+  const auto [scale, shift_s] = read_adjustment(settings, context);
+  replay.scale = scale;
+  replay.shift_s = shift_s;
+  return trace ? trace_delay(std::move(trace), std::move(replay)) : constant_delay(0);
+}
+
+constexpr std::array delay_rows = {
+    DelayRow{"constant", "The same delay for every micro-batch: value.", read_constant},
+    DelayRow{"uniform", "Uniform between low and high.", read_uniform},
+    DelayRow{"normal", "Normal with mean and standard_deviation; may be negative.", read_normal},
+    DelayRow{"exponential", "Exponential with mean.", read_exponential},
+    DelayRow{"shifted-exponential", "shift plus an exponential with mean: shift + mean on average.",
+             read_shifted_exponential},
+    DelayRow{"gamma", "Gamma with shape and scale: mean shape x scale.", read_gamma},
+    DelayRow{"weibull", "Weibull with shape and scale: mean scale x Gamma(1 + 1 / shape).", read_weibull},
+    DelayRow{"pareto", "Pareto with shape and minimum: the heaviest tail; no finite mean up to shape 1.", read_pareto},
+    DelayRow{"bernoulli", "`value` with a probability, otherwise 0.", read_bernoulli},
+    DelayRow{"lognormal", "scale x exp(mu + sigma Z), Z standard normal.", read_lognormal},
+    DelayRow{"bounded-lognormal",
+             "DropCompute's simulated stragglers: scale x a bounded log-normal, form = \"table\" or \"formula\".",
+             read_bounded_lognormal},
+    DelayRow{"histogram",
+             "Drawn from a histogram, times scale, plus shift: a file with bin_left_s, bin_right_s, density, or data = "
+             "\"dropcompute-160\", \"dropcompute-192\".",
+             read_histogram},
+    DelayRow{"drift", "Grows by per_step with each step, up to maximum.", read_drift, true},
+    DelayRow{
+        "trace",
+        "Recorded durations from a file with worker, step, micro_batch, duration_s, times scale, plus shift; end = "
+        "\"error\", \"stop\", \"wrap\", or stretch.",
+        read_trace_delay, true},
+};
+
+}  // namespace
+
+std::span<const DelayRow> delays() { return delay_rows; }
 
 }  // namespace syncopate
