@@ -11,14 +11,14 @@ namespace syncopate {
 
 // The registry: one row per method. It feeds `syncopate list`, the error messages and the tests.
 struct AlgorithmRow {
-  std::string_view name;      // TOML name
-  std::string_view family;    // its folder; heading of its rows in `syncopate list`
+  std::string_view name;      // `algorithm = ...` in TOML
+  std::string_view family;    // its folder, and its heading in `syncopate list`
   std::string_view sentence;  // one-sentence description
   std::string_view source;    // paper
   std::unique_ptr<Algorithm> (*make)(Settings& settings, const AlgorithmContext& context);
-  // Values of the required keys, in TOML, for a run of 4 workers. The tests that run every method use it.
+  // Values of the required keys, in TOML, for a run of 4 workers; for tests that run every method.
   std::string_view example = {};
-  std::string_view evaluated = {};  // the model that it publishes for evaluation
+  std::string_view evaluated = {};  // the model that the method publishes for evaluation
 };
 std::span<const AlgorithmRow> algorithms();
 

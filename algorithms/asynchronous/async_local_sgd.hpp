@@ -1,22 +1,24 @@
-// Asynchronous Local SGD: a worker takes the server's model, takes H local steps, and sends the difference start - end.
-// The server steps along it by its rule. Nobody waits, except for other workers that arrive within a grace window.
+// Asynchronous Local SGD: a worker receives the server's model, takes H local steps, and sends the difference
+// start - end. The server steps along the difference by a rule. Nobody waits, unless there is a grace window: then
+// workers whose differences arrive soon after another one wait until the window ends.
 // Source:  Liu et al. 2024, "Asynchronous Local-SGD Training for Language Modeling": delayed Nesterov, dynamic local
 //          updates (DyLU), grace; Nguyen et al. 2022 (FedBuff): a buffer, weights by staleness.
 // Shapes:  gradient, parameters, difference: (P,) flat float32.   Units: grace in seconds, staleness in updates.
 // Cost:    per H local steps P floats up and P down; with DyLU 8 bytes more each way.
-// Differs: for the server's rules and the numbers of steps see delta_exchange.hpp. The authors' published toy weighs
-//          differences by 1 / sqrt(N), also times (1 + s)^(-1/2), and resets the inner optimizer in each round; HALoS'
-//          version keeps it. Both are options; weights of 1 and kept moments are the default. Each worker goes through
-//          its own part of the data by its own count; the toy takes the least visited part. The schedule's step of a
-//          local step is the mean step of all workers when its model was sent, plus the worker's own steps since, as in
+// Differs: delta_exchange.hpp describes the server's rules and the numbers of steps. The code that the authors
+//          published (a toy) weighs a difference of staleness s by 1 / sqrt(N), or by that times (1 + s)^(-1/2), and
+//          resets the inner optimizer in each round; HALoS' version keeps it. Here these are options; weights of 1 and
+//          kept moments are the default. Each worker goes through its own part of the data by its own count of steps;
+//          the toy takes the part that was visited least. The learning rate of a local step is the schedule's at the
+//          mean step of all workers when the round's model was sent, plus the worker's own steps since then, as in
 //          HALoS; the toy counts only the steps of one part of the data. A grace window ends early when all workers are
-//          in it, and with the budget. A worker whose data are used up sends the difference of the steps that it has
-//          taken. A worker that loses its state loses its steps, too, and begins again from the newest model, with the
-//          same number of steps. FedBuff's last buffer counts once all workers have left, even if it is not full.
-//          Rounds in progress at the end are dropped; the last round may exceed the budget's steps.
-// Checks:  H = 1 with plain SGD is asynchronous SGD; with a buffer of K it is softsync; with a grace window for all
-//          workers it is Local SGD or DiLoCo; steps per second against synchronous SGD: (slowest step) x mean(1 /
-//          step).
+//          in it, or when the budget ends. A worker whose data are used up sends the difference of the steps that it
+//          has taken. A worker that loses its state also loses the round's steps, and begins the round again from the
+//          newest model. Once all workers have left, FedBuff's last buffer is used even if it is not full. Rounds in
+//          progress at the end are dropped; the last round may exceed the budget's steps.
+// Checks:  H = 1 with plain SGD is asynchronous SGD, and with a buffer of K it is softsync; with a grace window for all
+//          workers it is Local SGD or DiLoCo; steps per second, relative to synchronous SGD: (slowest worker's step
+//          time) x mean(1 / step time).
 #pragma once
 
 #include <algorithm>
@@ -29,12 +31,12 @@ namespace syncopate {
 
 struct AsyncLocalOptions {
   Step local_steps{1};                           // H
-  std::optional<DynamicSteps> dylu{};            // none: all workers take H
+  std::optional<DynamicSteps> dylu{};            // none: all workers take H steps
   std::shared_ptr<const ServerUpdate> update{};  // null: the plain step with rate 1
   DifferenceWeight weight{};
   std::optional<Step> maximum_staleness{};  // none: no difference is dropped
   Duration grace{};                         // length of the grace window; 0: no window
-  StatePolicy moments = StatePolicy::keep;  // moments of a worker's optimizer at each round's start; or reset
+  StatePolicy moments = StatePolicy::keep;  // whether each round keeps or resets a worker's optimizer moments
 };
 
 class AsyncLocalSgd : public Algorithm {
@@ -70,7 +72,7 @@ class AsyncLocalSgd : public Algorithm {
 
   Traits traits() const override {
     return {.servers = 1,
-            .settles_after = options_.local_steps,  // all workers begin together, and may stay in step
+            .settles_after = options_.local_steps,  // all workers begin together, so the first rounds may end together
             .cycle = options_.local_steps,
             .publishes_rounds = true,
             .takes_data_in_turn = true,
@@ -79,8 +81,7 @@ class AsyncLocalSgd : public Algorithm {
             .held = {.models = 2}};
   }
 
-  // The clock decides which workers send the differences, but not how many: each has H steps. The last one gets no
-  // answer.
+  // The number of differences follows from the budget, since each has H steps. All but the last are answered.
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
     if (options_.dylu || options_.maximum_staleness || options_.grace > Duration{}) return std::nullopt;
     const std::int64_t of_update = options_.update->differences() * options_.local_steps.value();

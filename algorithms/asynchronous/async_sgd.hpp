@@ -1,6 +1,6 @@
 // Asynchronous SGD: the server steps along each gradient on arrival, unless it is too old.
-// Source:  Chen et al. 2016, Algorithms 1 and 2; its reviewers asked for the cut-off by age. The limit in steps is that
-//          of TensorFlow's DropStaleGradientOptimizer.
+// Source:  Chen et al. 2016, Algorithms 1 and 2; the paper's reviewers asked for the cut-off by age. The limit in steps
+//          is taken from TensorFlow's DropStaleGradientOptimizer.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: maximum_age in seconds, staleness in updates.
 // Cost:    per gradient P floats up and P down; nobody waits.
 // Differs: one server holds all parameters, so a read is consistent, and no update comes between a gradient's check and
@@ -8,9 +8,9 @@
 //          count of gradients. Age counts from the sending of the model to the gradient's arrival. The table `average`
 //          gives the paper's averaged parameters. Each worker clips its gradients before it sends them, as in the
 //          paper. For the learning-rate schedule see staleness.hpp. Asynchrony acts like a momentum of about 1 - 1/N,
-//          so the optimizer's own momentum should fall as N grows.
-// Checks:  one worker equals serial SGD bit for bit; N equal workers have a mean staleness of N - 1; kept exactly if
-//          staleness <= the maximum.
+//          so the optimizer's own momentum should be smaller for larger N.
+// Checks:  one worker equals serial SGD bit for bit; N equal workers have a mean staleness of N - 1; a gradient is kept
+//          exactly if its staleness is at most the maximum.
 #pragma once
 
 #include <fmt/format.h>
@@ -35,7 +35,8 @@ class AsyncSgd : public Algorithm {
     while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
   }
 
-  // Throws RunFailure after very many successive gradients that were all too old: a budget in steps would never end.
+  // Throws RunFailure after very many successive gradients that were all too old, since a budget in steps would never
+  // end.
   void serve(Server& server) const override {
     constexpr std::int64_t most_discarded_per_worker = 1000;  // in succession
     server.set_gradients_per_step(1);

@@ -4,10 +4,11 @@
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per worker and step P floats up and P down, and the waits; the server keeps up to N (tau + 1) gradients.
 // Differs: a step goes along the mean of the task's gradients (in the paper their sum, with a suitable rate); each
-//          worker clips its own. Stale synchronous parallel waits in the same way with slack tau, but steps along each
-//          gradient, so that a worker also sees unfinished iterations. A worker takes the newest model when it starts,
-//          and starts no iteration for which the budget has no step. If a worker has left and the task of its last
-//          gradient is finished, the gradient counts for the oldest unfinished task.
+//          worker clips its gradients. Stale synchronous parallel with slack tau waits in the same way, but steps along
+//          each gradient, so its models also contain parts of unfinished iterations. A worker takes the newest model
+//          when it starts an iteration, and starts none for which the budget has no step. If a worker has left and the
+//          task of its last gradient is finished before that gradient arrives, it counts for the oldest unfinished
+//          task.
 // Checks:  tau = 0 equals synchronous SGD bit for bit; staleness never above tau; N gradients in each step.
 #pragma once
 
@@ -46,7 +47,7 @@ class BoundedDelay : public Algorithm {
       for (const Rank worker : std::exchange(held, {})) start_iteration(worker);
     };
     const std::function<void(Rank)> on_leave = [&](Rank worker) {
-      // Once all have left, gradients in flight arrive before the remaining tasks end.
+      // Once all workers have left, tasks.end() finishes the remaining tasks, after gradients in flight have arrived.
       if (clocks.remove(worker) && server.workers_left() > 0) finish_tasks();
     };
     server.send_model(Receivers::all);
@@ -71,7 +72,7 @@ class BoundedDelay : public Algorithm {
     explicit Tasks(int workers) : iterations_of_(workers, 0) {}
 
     std::int64_t finished() const { return finished_; }
-    // Adds the gradient of its worker's next iteration.
+    // Adds the message's gradient to the task of its worker's next iteration.
     void add(ReceivedMessage message) {
       const auto index =
           static_cast<std::size_t>(std::max<std::int64_t>(0, iterations_of_[message->from]++ - finished_));
@@ -85,7 +86,7 @@ class BoundedDelay : public Algorithm {
       parts_.pop_front();
       ++finished_;
     }
-    // At the end of the run: steps along the gradients that have arrived, as far as the budget allows.
+    // At the end of the run, steps along the gradients of unfinished tasks that have arrived, within the budget.
     void end(Server& server) {
       while (!parts_.empty() && server.budget_left()) finish_oldest(server);
       for (const auto& parts : parts_)

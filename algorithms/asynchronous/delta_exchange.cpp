@@ -8,8 +8,8 @@ namespace syncopate {
 
 namespace {
 
-// Looking for a message lets all other participants reach this worker's time, so the answer is up to date. No message
-// is lost by this: the server sends none before the worker waits for it.
+// Looking for a message lets all other participants reach this worker's time, so the result is up to date. No message
+// is lost: the server sends a worker none before it has received the worker's difference.
 bool server_has_ended(Worker& worker) {
   worker.receive({.from = worker.server(), .until = worker.now()});
   return worker.has_left(worker.server());
@@ -22,7 +22,7 @@ Message difference_after_local_steps(Worker& worker, Step steps) {
   do {
     ResetOnOutage<bool> has_state(worker, true);
     const Gradient gradient = worker.compute_step_gradient(Samples::in_turn);
-    if (!*has_state) {  // an outage has erased the state: the round begins again from the server's newest model
+    if (!*has_state) {  // an outage has erased the worker's state: the round begins again from the newest model
       worker.discard(Gradient(nullptr, work.micro_batches, work.time));
       worker.set_model(worker.model(), StatePolicy::reset);
       start = worker.model();
@@ -38,7 +38,7 @@ Message difference_after_local_steps(Worker& worker, Step steps) {
   return Message::of_difference(worker.step(), difference, work);
 }
 
-// The sum of the terms that are not null, with the statistics of the first; null in time-only runs.
+// The sum of the terms that are not null, with the first one's BatchNorm statistics; null in time-only runs.
 ModelStatePtr sum_of(Server& server, std::initializer_list<WeightedState> terms) {
   std::vector<WeightedState> present;
   for (const WeightedState& term : terms)
@@ -46,7 +46,7 @@ ModelStatePtr sum_of(Server& server, std::initializer_list<WeightedState> terms)
   return present.empty() ? nullptr : server.combine(present, present.front().state);
 }
 
-// theta -= rate (weight g + share m), with the statistics that came with g.
+// theta -= rate (g.weight g + m.weight m), with the BatchNorm statistics of g.
 void step(Server& server, double rate, const WeightedState& g, const WeightedState& m, std::int64_t micro_batches) {
   server.descend(sum_of(server, {{-rate * g.weight, g.state}, {1, server.model()}, {-rate * m.weight, m.state}}),
                  micro_batches);
@@ -183,7 +183,7 @@ constexpr std::array rows = {
 }  // namespace
 
 Step DynamicSteps::at(double share_of_fastest, Step most) const {
-  constexpr double rounded_away = 1e-9;  // errors of summed times up to this must not make equal speeds differ
+  constexpr double rounded_away = 1e-9;  // rounding errors of summed times must not make equal speeds differ
   const double steps = share_of_fastest * static_cast<double>(most.value());
   const double whole = rounding == Rounding::up ? std::ceil(steps - rounded_away) : std::floor(steps + rounded_away);
   return std::max(minimum, Step{static_cast<Step::Rep>(whole)});
@@ -242,7 +242,7 @@ std::span<const ServerUpdateRow> server_updates() { return rows; }
 
 std::unique_ptr<const ServerUpdate> make_server_update(Settings settings, const BudgetCheck& differences) {
   const auto* const row = settings.row({"name", "The server's step along a difference."}, rows);
-  if (!row)  // which keys are allowed depends on the name, so no key is reported as unknown
+  if (!row)  // without a known name no key of a rule is reported as unknown
     for (const std::string_view key : {"rate", "momentum", "every", "share", "size", "reduce"})
       static_cast<void>(settings.has(key));
   return row ? row->make(settings, differences) : make_nesterov_update(1, 0);

@@ -1,34 +1,36 @@
-// HALoS: asynchronous Local SGD in regions. A worker takes the model of its region's local server, takes H local steps
-// and sends the difference. The local server steps along it and returns its newest model at once. At the K-th
-// difference since its last merge it sends their sum, U = (its model after the merge) - (its model), to the global
-// server, and continues. The global server steps along U and answers with its model Theta. When the answer arrives, the
-// local server merges: its model becomes (1 - alpha) of itself + alpha Theta. Nobody waits.
+// HALoS: asynchronous Local SGD in regions. A worker receives the model of its region's local server, takes H local
+// steps and sends the difference. The local server steps along it and returns its newest model at once. After K
+// differences since its last merge it sends U = (its model after that merge) - (its newest model) to the global server,
+// and continues. The global server steps along U and answers with its model Theta. When the answer arrives, the local
+// server merges: its model becomes (1 - alpha) of itself + alpha Theta. Nobody waits.
 // Source:  Kim et al. 2025, HALoS (ICML 2025, arXiv 2506.04531); the algorithm by the authors' published code
 //          (utnslab/halos).
 // Shapes:  gradient, parameters, difference, U: (P,) flat float32.
-// Cost:    in a region 2 P floats per round of a worker; between regions 2 P floats per K rounds or more of a region. A
-//          local server stores its model, the one after the merge, and the state of its rule. Workers' differences may
-//          be compressed; U is sent in full: its residual would be the local server's, which paper and code lack.
-// Differs: each level has any rule of delta_exchange.hpp. The published rule is delayed Nesterov at both; its rate here
-//          is n times theirs. Their n for larger models, and the requirements of their proof, are not established. As
-//          published, differences that a local server receives between U and the merge are in its model and in no U; no
-//          second U is sent before the merge. DyLU is relative to the region's fastest worker; their simulation knows
-//          all speeds. Moments, lost states and schedules: async_local_sgd.hpp. A local server's step counts its own
-//          region's work, or the global server's count if that was more, plus its region's since.
+// Cost:    in a region 2 P floats per round of a worker; between regions 2 P floats per K or more differences of a
+//          region. A local server stores its model, the model after the merge, and the state of its rule. Workers'
+//          differences may be compressed. U is sent in full: compression would need a residual of the local server,
+//          which paper and code do not have.
+// Differs: local and global servers may have any rule of delta_exchange.hpp. The published rule is delayed Nesterov for
+//          both; n times their rate is the same rate here. The authors' n for larger models, and the requirements of
+//          their proof, are not established. As published, differences that a local server receives between U and the
+//          merge are in its model and in no U; no second U is sent before the merge. DyLU compares a worker with its
+//          region's fastest one; the authors' simulation knows all speeds. async_local_sgd.hpp describes moments, lost
+//          states and schedules. A local server counts steps by its region's work, or, if the global server's count was
+//          higher at the merge, by that plus its region's work since.
 //          Budget: the global server ends the run. Each U reports how much its region has computed since the previous
 //          U; the last U may exceed the rest of the budget. Differences that local servers receive after their last U
 //          count as kept, but are in no global model. So a run may exceed its budget by K differences of each region
-//          and those in flight. K x H may be the whole budget, since one region may be the only fast one; R equal
-//          regions then compute R budgets, so keep K small compared with (budget / R) / H. Local servers learn of the
-//          end with the last answers. Under a budget of seconds each server ends by its own clock.
+//          and those in flight. K x H may be as large as the budget, since one region may be the only fast one. But
+//          then R equal regions compute R budgets, so keep K small compared with (budget / R) / H. Local servers
+//          learn of the end with the last answers. Under a budget of seconds each server ends by its own clock.
 //          Leaving: when all workers of a region have left, its server waits for the pending answer, sends a last U,
 //          and ends; when all regions have ended, so does the global server.
 //          Clock: messages take the time of the network model; the authors' simulation has only bandwidth. In a
 //          "two-level" network, and with `racks`, a local server is in the group of its region's first worker (set
 //          group_size to a region's size); the global one is in no group. Other networks, and MPI, have no locations.
 // Checks:  one region with alpha = 0, or with alpha = 1, K = 1 and a plain global step of rate 1, is asynchronous Local
-//          SGD; a recursion in double precision; steps per second against synchronous SGD: (slowest step) x mean(1 /
-//          step), 5.24 for the paper's 16 speeds.
+//          SGD; a recursion in double precision; steps per second, relative to synchronous SGD: (slowest worker's step
+//          time) x mean(1 / step time), 5.24 for the paper's 16 speeds.
 #pragma once
 
 #include <fmt/format.h>
@@ -77,7 +79,7 @@ class Halos : public Algorithm {
     Dylu steps(options_.rounds.dylu, options_.rounds.local_steps, server.size());
     ModelStatePtr merged = server.model();  // model after the last merge
     int differences = 0;                    // differences since the last merge
-    std::int64_t micro_batches = 0;         // computed, but not yet reported to the global server
+    std::int64_t micro_batches = 0;         // computed by workers, but not yet reported to the global server
     bool is_answer_due = false;
     const auto send_update = [&] {
       const ModelStatePtr model = server.model();
@@ -142,7 +144,7 @@ inline std::unique_ptr<Algorithm> make_halos(Settings& settings, const Algorithm
   options.rounds = read_delta_exchange(settings, context);
   options.rounds.moments = read_moments_of_rounds(settings);
   Settings local = settings.section({"local_update", "A local server's step along its workers' differences."});
-  // One region may be so much faster than the others that it uses the whole budget.
+  // The limit is the whole budget, since one region may be so much faster than the others that it uses all of it.
   const BudgetCheck differences = context.work.of(options.rounds.fewest_steps().value());
   options.local_update = make_server_update(local, differences);
   Settings global =

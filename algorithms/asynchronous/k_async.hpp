@@ -1,12 +1,12 @@
-// K-async SGD: a server steps along the mean of the first K gradients, which come from K different workers, whatever
-// the age of their models. These K then start from the new model. No work is cancelled.
+// K-async SGD: a server steps along the mean of the first K gradients, each from another worker, whatever the age of
+// their models. These K workers then start from the new model. No work is cancelled.
 // Source:  Dutta et al. 2018, "Slow and Stale Gradients Can Win the Race".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per gradient P floats up and P down; a worker that has delivered waits for the update.
 // Differs: once fewer than K workers are left, an update takes one gradient of each. The rate of an update along k
 //          gradients is k / N of the schedule's, unless `rate_scaling` says otherwise. Each worker clips its gradients.
-// Checks:  K = N equals synchronous SGD, K = 1 asynchronous SGD bit for bit; under exponential times an update takes mu
-//          (H_N - H_(N-K)), as in K-sync.
+// Checks:  K = N equals synchronous SGD, and K = 1 asynchronous SGD, bit for bit; under exponential times of mean mu an
+//          update takes mu (H_N - H_(N-K)), as in K-sync (H_n: the n-th harmonic number).
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class KAsync : public Algorithm {
     server.set_gradients_per_step(gradients_);
     GradientRound round(server);
     while (server.budget_left()) {
-      server.send_model(Receivers::waiting);  // first to all, then to those whose gradients made the update
+      server.send_model(Receivers::waiting);  // at first all workers, then those whose gradients made the update
       for (int needed = std::min(gradients_, server.workers_left()); round.gradients() < needed;) {
         if (const auto message = server.receive())
           round.take(*message, any_gradient, rate_.of_gradient(server.step() - message->step, server.size()));

@@ -1,14 +1,14 @@
-// Ringmaster ASGD: asynchronous SGD that uses only gradients whose delay is below R. With stops, a computation whose
-// delay reaches R is cancelled, and its worker starts again from the newest model.
+// Ringmaster ASGD: asynchronous SGD that uses only gradients whose delay is below R. With late = "stop" (default), a
+// computation whose delay reaches R is cancelled, and its worker starts again from the newest model.
 // Source:  Maranjyan, Tyurin and Richtarik 2025, "Ringmaster ASGD: The First Asynchronous SGD with Optimal Time
-//          Complexity". With stops: as in its authors' code.
+//          Complexity"; the stops are as in its authors' code.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: delay in updates since a computation's start.
-// Cost:    per gradient P floats up and P down, P more down per stop; nobody waits.
+// Cost:    per gradient P floats up and P down, and P more down per stop; nobody waits.
 // Differs: if the server stops a worker whose gradient is in flight, that gradient is dropped on arrival, and the
-//          worker gets no second model. An ignored gradient does not advance the version. The rate is that of
-//          asynchronous SGD (`rate_scaling`). Which R and rate the paper's theory and experiments use is not
-//          established, so R must be given.
-// Checks:  R = 1 without stops equals asynchronous SGD that keeps only staleness 0, a large R equals plain asynchronous
+//          worker gets no model beyond the one that stopped it. An ignored gradient does not advance the version. The
+//          learning rate is that of asynchronous SGD (`rate_scaling`). It is not established which R and which rate the
+//          paper's theory and experiments use, so R must be given.
+// Checks:  R = 1 without stops equals asynchronous SGD that keeps only staleness 0, and a large R plain asynchronous
 //          SGD, bit for bit; no gradient with a delay of R or more is used; timelines of stops.
 #pragma once
 
@@ -25,7 +25,7 @@ class Ringmaster : public Algorithm {
  public:
   enum class Late {
     stop,    // cancels computations that reach the delay R
-    finish,  // they continue, and their gradient is ignored on arrival
+    finish,  // lets them continue, and ignores their gradients on arrival
   };
   // delay_threshold: R, at least 1.
   explicit Ringmaster(std::int64_t delay_threshold, Late late = Late::stop, const UpdateRate& rate = {})
@@ -43,7 +43,7 @@ class Ringmaster : public Algorithm {
     const double rate_factor = rate_.of_update(1, server.size());
     GradientRound round(server);
     ByRank<Step> computes_at(server.size());
-    std::deque<std::pair<Rank, Step>> starts;  // oldest first, so that the largest delay is at the front
+    std::deque<std::pair<Rank, Step>> starts;  // worker and version; oldest first, so the largest delay is at the front
     const auto start = [&](Rank worker) {
       computes_at[worker] = server.step();
       starts.emplace_back(worker, server.step());

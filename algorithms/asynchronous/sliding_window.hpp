@@ -1,14 +1,14 @@
 // Sliding window: asynchronous SGD in which no gradient is overtaken by more than tau gradients that started later.
-// Source:  this project's own; bounded delay (bounded_delay.hpp, Li et al. 2014) with single gradients as tasks.
+// Source:  our own; it is bounded delay (bounded_delay.hpp, Li et al. 2014) with single gradients as tasks.
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per gradient P floats up and P down, and the waits.
-// Differs: gradients are numbered in the order in which the server sends models, t = 0, 1, ...; number t is assigned
-//          once all up to t - tau - 1 are applied, to the worker that has waited longest. So at most tau + 1 are in
-//          progress. SSP bounds a worker's lead over another worker; this rule bounds every worker's lead over the
-//          oldest gradient. With N equal workers tau = s N is much like slack s, but a slow worker blocks the others
-//          after tau gradients of all workers together.
-// Checks:  tau = 0 is sequential SGD, workers taking turns; tau = inf equals asynchronous SGD bit for bit; staleness
-//          never above 2 tau.
+// Differs: gradients are numbered t = 0, 1, ... in the order in which the server sends models. Gradient t starts once
+//          all gradients up to t - tau - 1 are applied, on the worker that has waited longest. So at most tau + 1 are
+//          in progress. Stale synchronous parallel (SSP) bounds a worker's lead over another worker; this rule bounds
+//          every gradient's lead over the oldest one. With N equal workers tau = s N is similar to SSP's slack s, but a
+//          slow worker blocks the others after tau gradients of all workers together.
+// Checks:  tau = 0 is sequential SGD in which workers take turns; tau = inf equals asynchronous SGD bit for bit;
+//          staleness is never above 2 tau.
 #pragma once
 
 #include <deque>
@@ -36,7 +36,7 @@ class SlidingWindow : public Algorithm {
     Window window;
     ByRank<std::optional<std::int64_t>> number_of(server.size());
     std::deque<Rank> idle;
-    // Called for a worker that has left, too: it may never have begun its gradient.
+    // Also called for a worker that has left, since it may never have begun its gradient.
     const std::function<void(Rank)> end_number_of = [&](Rank worker) {
       auto& number = number_of[worker];
       if (number) window.finish(*number);

@@ -1,14 +1,14 @@
-// n-softsync: the server steps along the mean of every c = floor(N / n) gradients, from any workers. If c = K is given
-// instead, which may be above N, it is K-batch-async SGD.
+// n-softsync: the server steps along the mean of every c = floor(N / n) gradients, from any workers. K-batch-async SGD
+// is the same with a given c = K, which may be above N.
 // Source:  Zhang, Gupta, Lian and Liu 2016, "Staleness-aware Async-SGD for Distributed Deep Learning"; K-batch-async:
 //          Dutta et al. 2018, "Slow and Stale Gradients Can Win the Race".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per gradient P floats up and P down; nobody waits.
-// Differs: one server holds all parameters. The method is not synchronous even for n = 1: a fast worker gets the same
-//          version again and may give two gradients to one update. Once all workers have left, a last update uses the
-//          remaining gradients.
-// Checks:  n = N equals asynchronous SGD bit for bit; E[staleness] = (N - 1) / c; each gradient of a mean has its own
-//          weight.
+// Differs: one server holds all parameters. The method is not synchronous even for n = 1, since a fast worker may get
+//          the same version twice and give two gradients to one update. Once all workers have left, a last update uses
+//          the remaining gradients.
+// Checks:  n = N equals asynchronous SGD bit for bit; E[staleness] = (N - 1) / c; each gradient in a mean has its own
+//          staleness weight.
 #pragma once
 
 #include "algorithms/asynchronous/staleness.hpp"
@@ -44,7 +44,7 @@ class Softsync : public Algorithm {
         round.step(rate_factor);
         if (!server.budget_left()) return;
       }
-      server.send_model(message->from);  // at once, even if this worker already had this version
+      server.send_model(message->from);  // even if this worker has already had this version
     }
     if (round.gradients() > 0) round.step(rate_factor);
   }

@@ -4,10 +4,11 @@
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per gradient P floats up and P down, and the waits.
 // Differs: the server holds back the model, while in the paper a worker waits in its read. A read returns the newest
-//          model, never an older one from a cache. A worker's clock counts its applied gradients, so it starts gradient
-//          k, from 0, once all clocks are at least k - s. A worker that has left blocks nobody; a worker that never
-//          answers blocks the others.
-// Checks:  s = inf equals asynchronous SGD bit for bit; s = 0 is a barrier; no gap above s when a gradient starts.
+//          model, never an older one from a cache. A worker's clock counts its applied gradients, so it starts its
+//          gradient k = 0, 1, ... once all clocks are at least k - s. A worker that has left blocks nobody; a worker
+//          that never answers blocks the others.
+// Checks:  s = inf equals asynchronous SGD bit for bit; s = 0 is a barrier; no worker that is more than s ahead of the
+//          slowest starts a gradient.
 #pragma once
 
 #include <functional>
@@ -31,7 +32,7 @@ class StaleSynchronous : public Algorithm {
     server.set_gradients_per_step(1);
     const double rate_factor = rate_.of_update(1, server.size());
     WorkerClocks clocks(server.size());
-    std::vector<Rank> held;  // waiting workers; all are s + 1 ahead of the slowest, so its next tick releases all
+    std::vector<Rank> held;  // waiting workers; all are s + 1 ahead, so they continue once the minimum clock rises
     const auto release = [&] {
       for (const Rank worker : held)
         if (clocks.has(worker)) server.send_model(worker);

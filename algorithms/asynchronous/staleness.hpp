@@ -1,15 +1,16 @@
-// The length of an asynchronous update: by the number of its gradients, and by the staleness of each.
-// Source:  Zhang, Gupta, Lian and Liu 2016, "Staleness-aware Async-SGD for Distributed Deep Learning": 1/tau; the code
-//          of Ringmaster's authors (Maranjyan, Tyurin and Richtarik 2025): N/max(N, tau).
+// The learning rate of an asynchronous update, by the number of its gradients and the staleness of each.
+// Source:  Zhang, Gupta, Lian and Liu 2016, "Staleness-aware Async-SGD for Distributed Deep Learning": weight 1/tau.
+//          Ringmaster's authors (Maranjyan, Tyurin and Richtarik 2025), in their code: weight N/max(N, tau).
 // Shapes:  scalars only.   Units: staleness (tau) in updates between a gradient's model and its application.
 // Differs: 1/(tau + 1) is the variant of other authors; 1/tau weighs staleness 0 and 1 equally. A weight multiplies the
-//          learning rate, as in the paper: weight decay is weighted, too, and an adaptive optimizer cannot undo the
-//          weight. An update goes along the weighted mean of its gradients, with their mean weight as a factor of the
+//          learning rate, as in the paper, so weight decay is weighted, too, and an adaptive optimizer cannot undo the
+//          weight. An update goes along the weighted mean of its gradients, and their mean weight is a factor of the
 //          rate; for plain SGD each gradient then has its own rate. Reports show the rate without weights. Budget and
-//          schedule count whole steps of the experiment file: an update of c gradients has the schedule's rate of step
-//          floor(updates x c / N), so the rate falls in steps.
-// Checks:  all weights are 1 at tau = 0 and fall, the last one only beyond tau = N; "linear" makes N / c updates as
-//          long as one step of N; recursions with weight decay, momentum and AdamW in double precision.
+//          schedule count whole steps of N gradients: an update along c gradients has the schedule's rate of step
+//          floor(earlier updates x c / N), which is the same for several updates if c < N.
+// Checks:  all weights are 1 at tau = 0 and fall as tau grows, N/max(N, tau) only beyond tau = N; "linear" makes N / c
+//          updates together as long as one step along N gradients; recursions with weight decay, momentum and AdamW in
+//          double precision.
 #pragma once
 
 #include <algorithm>
@@ -44,10 +45,10 @@ inline double staleness_weight(StalenessWeight rule, Step staleness, int workers
   return 1;
 }
 
-// The rate of an update along the mean of c gradients. The schedule's rate is for a step along the mean of all N.
+// The rate of an update along the mean of c gradients. The schedule's rate is for a step along the mean of N gradients.
 enum class RateScaling {
-  linear,  // times c / N: each sample moves the model as far as in a step along all N
-  none,    // unchanged; staleness weights have nearly the same effect, since E[tau] = (N - 1) / c
+  linear,  // the schedule's times c / N: each sample moves the model as far as in a step along N gradients
+  none,    // the schedule's; with 1/tau the effect is nearly that of `linear`, since E[tau] = (N - 1) / c
 };
 
 struct UpdateRate {
@@ -60,9 +61,8 @@ struct UpdateRate {
   }
 };
 
-// Keys `staleness_weight` = "none" / "1/tau" / "1/(tau+1)" / "N/max(N,tau)", and `rate_scaling` = "linear" / "none".
-// The default of `rate_scaling` is "none" if a weight is chosen: 1/tau would reduce the rate twice, and the code with
-// N/max(N, tau) does not scale the rate.
+// Reads the keys `staleness_weight` and `rate_scaling`. The default of `rate_scaling` is "none" if a weight is chosen:
+// with "linear" 1/tau would reduce the rate twice, and the code with N/max(N, tau) does not scale the rate.
 inline UpdateRate read_update_rate(Settings& settings) {
   UpdateRate rate;
   rate.weight = settings.choice(
@@ -81,8 +81,8 @@ inline UpdateRate read_update_rate(Settings& settings) {
   return rate;
 }
 
-// The clocks of all workers, which count the gradients that each has delivered, and their minimum.
-// Cost: constant per tick for any number of workers (amortised over the values that the minimum passes).
+// The clocks of all workers, each of which counts the worker's delivered gradients, and the clocks' minimum.
+// Cost:    constant time per tick for any number of workers (amortised).
 class WorkerClocks {
  public:
   explicit WorkerClocks(int workers) : clock_(workers, 0), workers_at_{workers} {}
@@ -97,7 +97,7 @@ class WorkerClocks {
     return raise_slowest();
   }
 
-  // Removes a worker, whose clock then no longer counts. Returns whether the minimum has changed.
+  // Removes a worker's clock, which then does not hold the minimum back. Returns whether the minimum has changed.
   bool remove(Rank worker) {
     --workers_at_[static_cast<std::size_t>(ahead_of_slowest(worker))];
     clock_[worker].reset();

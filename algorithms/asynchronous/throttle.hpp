@@ -6,11 +6,12 @@
 //          round begins when all workers have reported.
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per gradient P floats up and P down, as for asynchronous SGD; nobody waits.
-// Differs: our reading, in which q = 1 is asynchronous SGD and an infinite q counts each worker once a round: 1 / q is
-//          relative to the first gradient's weight (`repeats` = "of-first", the default). With "alone" 1 / q is the
-//          whole weight, for any N. A weight multiplies the learning rate (staleness.hpp). Each gradient is a step,
-//          computed at its worker's model. A new round only resets the counts; work in progress continues. Workers that
-//          have left are not waited for. With an infinite q, repeats are dropped.
+// Differs: how 1 / q is meant is our reading. With `repeats` = "of-first" (default) it is relative to the first
+//          gradient's weight, so that q = 1 is asynchronous SGD, and an infinite q uses one gradient per worker and
+//          round. With "alone" it is the whole weight, for any N. A weight multiplies the learning rate
+//          (staleness.hpp). The server takes a step along each gradient, whatever model it was computed at. A new round
+//          only resets the counts; work in progress continues. Workers that have left are not waited for. With an
+//          infinite q, repeats are dropped.
 // Checks:  q = 1 is asynchronous SGD bit for bit; equal constant times leave no repeats, whatever q is; a hand-worked
 //          timeline with its weights; an infinite q takes one gradient of each worker per round.
 #pragma once
@@ -23,8 +24,8 @@ namespace syncopate {
 
 struct ThrottleOptions {
   enum class Repeats {
-    of_first,  // the r-th repeat: 1 / (N q^r)
-    alone,     // 1 / q^r
+    of_first,  // the r-th repeat has the weight 1 / (N q^r)
+    alone,     // it has the weight 1 / q^r
   };
   double divisor = 2;  // q, at least 1; infinity: repeats are dropped
   Repeats repeats = Repeats::of_first;
@@ -72,7 +73,7 @@ class Throttle : public Algorithm {
  private:
   bool drops() const { return std::isinf(options_.divisor); }
 
-  // The weight times N.
+  // The weight, times N, of a worker's gradient after `repeats` earlier ones in the round.
   double weight(int repeats, int workers) const {
     if (repeats == 0) return 1;
     const double share = std::pow(options_.divisor, -repeats);

@@ -4,22 +4,22 @@
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per exchange one model each way, at most one exchange per step of an active worker; N - 1 models at the very
 //          end, for evaluation.
-// Differs: a partner answers between two of its micro-batches, so it answers sooner if its step has more of them. In
-//          released codes a communication thread answers in the middle of one. An active worker continues its steps
-//          while it waits, and asks again once it has its answer. `overlap_steps` limits the steps that it takes
-//          meanwhile; with 0 the mixing precedes the step, as in the paper's X W - gamma g. Half of the difference of
-//          the two sent models is added to each worker's current model. This is the paper's average if nothing has
-//          changed since, and always preserves the mean of all models. All micro-batches of a step are computed at the
-//          model that it began with; weight decay and the norms of layer-wise optimizers are those of the mixed model.
-//          Active workers ask and passive ones answer, so that no two wait for each other. By default the odd ranks are
-//          active and the even ones passive, and all pairs are neighbours (as in facebookresearch/
-//          stochastic_gradient_push; not established for the paper). With a graph its two sides take these roles. An
-//          exchange with a worker that has left does not count; a worker that is down answers when it is up. A worker
-//          that loses its state continues from the model sent to it last (gossip.hpp), and adds half of the pending
-//          answer. The paper's own proof, step and weights could not be read.
+// Differs: workers of one side, the active ones, ask, and workers of the other side answer, so that no two wait for
+//          each other. By default odd ranks are active and even ones passive, and each odd rank is a neighbour of each
+//          even one (as in facebookresearch/stochastic_gradient_push; not established for the paper). A passive worker
+//          answers between two of its micro-batches, so it answers sooner if its steps have more of them; in released
+//          codes a communication thread answers during a micro-batch. An active worker continues its steps while it
+//          waits, and asks again once it has its answer. `overlap_steps` limits the steps that it takes meanwhile; with
+//          0 the mixing precedes the step, as in the paper's X W - gamma g. Each worker adds half of the difference of
+//          the two sent models to its current model. This is the paper's average if its model has not changed since it
+//          was sent, and always preserves the mean of all models. All micro-batches of a step are computed at the model
+//          that the step began with; weight decay and the norms of layer-wise optimizers are those of the mixed model.
+//          If the partner has left, there is no exchange; a worker that is down answers when it is up. A worker that
+//          loses its state continues from the last model that it received (gossip.hpp), and adds half of the pending
+//          answer. We have not read the paper's proof, step and weights.
 // Checks:  one worker equals SGD bit for bit; two equal workers whose exchanges end within a step equal D-PSGD; the
-//          mean of all models is preserved under any delays; messages and times of equal workers; the last worker's sum
-//          of steps is the run's time.
+//          mean of all models is preserved under any delays; messages and times of equal workers; the run takes the
+//          time that its last worker's steps take.
 #pragma once
 
 #include <fmt/format.h>
@@ -32,10 +32,9 @@
 
 namespace syncopate {
 
-// Exchanges in pairs: an active worker asks a random passive neighbour for its model, one at a time, and both get half
-// of each. If an active and a passive worker send the models s and m, the active one adds (m - s) / 2 to its model at
-// that time, the passive one (s - m) / 2, so the mean of all models is preserved. A worker that has lost its state, and
-// s with it, ends up with half of m and half of its new model.
+// A worker's exchanges in pairs. If an active and a passive worker send each other the models s and m, the active one
+// adds (m - s) / 2 to its current model and the passive one (s - m) / 2, so the mean of all models is preserved. An
+// active worker that has lost its state, and s with it, takes the mean of m and its new model.
 class PairExchanges {
  public:
   PairExchanges(Worker& worker, Gossip& gossip, const Bipartition& bipartition)
@@ -46,8 +45,8 @@ class PairExchanges {
         sent_(worker),
         mixed_(worker) {}
 
-  // Begins a step. Gradients are taken at the worker's model, and mixing during the step changes a separate copy of it.
-  // An active worker without a pending request asks a partner.
+  // Begins a step. Gradients are taken at the worker's model; mixing during the step changes a copy of it. An active
+  // worker without a pending request asks a partner.
   void begin_step() {
     *mixed_ = worker_.model();
     if (is_active_ && !asked_) ask();
@@ -56,7 +55,7 @@ class PairExchanges {
   // Answers the requests that have arrived, and mixes in the answer to this worker's own request if it has arrived.
   void take_what_has_come() {
     for (const auto& message : gossip_.receive_what_has_come()) meet(*message);
-    if (asked_ && gossip_.has_stopped(asked_->partner)) await_answer();  // the answer may have arrived before its end
+    if (asked_ && gossip_.has_stopped(asked_->partner)) await_answer();  // it may have answered before it stopped
   }
 
   // Waits for the pending answer if it was requested this many steps ago or more.
@@ -64,10 +63,9 @@ class PairExchanges {
     if (asked_ && worker_.step() - asked_->step >= steps) await_answer();
   }
 
-  // Makes the mixed model the worker's.
   void end_step() { worker_.set_model(mixed()); }
 
-  // Waits for the pending answer, if any, after the last step.
+  // After the last step: waits for the pending answer, if any.
   void end() {
     *mixed_ = worker_.model();
     take_what_has_come();
@@ -89,7 +87,7 @@ class PairExchanges {
     worker_.send(*partner, Message::of_model(worker_.step(), mixed()));
   }
 
-  // Draws a partner. If it has stopped, takes the next one that has not; none if all have.
+  // Draws a partner. If that one has stopped, takes the next one that has not; none if all have stopped.
   std::optional<Rank> draw_partner() const {
     const int count = bipartition_.partners(worker_.rank());
     const int drawn = std::min(static_cast<int>(worker_.uniform(worker_.step()) * count), count - 1);
@@ -105,8 +103,8 @@ class PairExchanges {
     asked_.reset();  // the partner has stopped without answering
   }
 
-  // Moments stay with their worker, and so do an active worker's BatchNorm statistics if it has taken steps since it
-  // asked: a difference of variances might not be a variance.
+  // Mixes in the message's model; a passive worker answers first. Moments are not mixed. Nor are BatchNorm statistics
+  // if an active worker has taken steps since it asked: sums of variances with negative weights may be negative.
   void meet(const Message& message) {
     if (!is_active_) {
       worker_.send(message.from, Message::of_model(worker_.step(), mixed()));
@@ -119,8 +117,7 @@ class PairExchanges {
                                        : worker_.combine({{1, mixed()}, {0.5, message.model}, {-0.5, sent}}, mixed());
   }
 
-  // A worker that has lost its state continues with its new model.
-  ModelStatePtr& mixed() {
+  ModelStatePtr& mixed() {  // the worker's new model if an outage has erased the mixed one
     ModelStatePtr& mixed = *mixed_;
     if (!mixed) mixed = worker_.model();
     return mixed;
@@ -163,8 +160,7 @@ class AdPsgd : public Algorithm {
       gossip.end_step();
     }
     exchanges.end();
-    gossip.stop(
-        // The workers that may still wait for an answer.
+    gossip.stop(  // with the workers that may still wait for an answer
         worker.rank() == Rank{0} ? bipartition.all_partners(Rank{0}) : std::vector<Rank>(), {.others_may_wait = true});
   }
 
@@ -177,7 +173,7 @@ class AdPsgd : public Algorithm {
 };
 
 inline std::unique_ptr<Algorithm> make_ad_psgd(Settings& settings, const AlgorithmContext& context) {
-  constexpr int most_workers_of_graph = 65'536;  // limit, since all neighbours are stored
+  constexpr int most_workers_of_graph = 65'536;  // a limit, because all links are stored
   PairOptions options;
   const GossipGraphPtr graph =
       read_graph(settings, context, Mixing::in_pairs,

@@ -2,20 +2,19 @@
 // own gradient. There is no common model.
 // Source:  Lian et al. 2017, "Can Decentralized Algorithms Outperform Centralized Algorithms?", Algorithm 1.
 // Shapes:  gradient, parameters: (P,) flat float32.
-// Cost:    per step and worker one model sent to each neighbour and one received, while its gradient is computed: two
-//          on the ring; N - 1 models at the very end, for evaluation.
+// Cost:    per step a worker sends its model to each neighbour and receives a model from each (on the ring two), while
+//          it computes its gradient; at the very end N - 1 models are sent for evaluation.
 // Differs: the gradient is taken at the worker's own model, as in the paper, and the step starts from the mixed model.
-//          Weight decay and norms are those of the mixed model; the paper has no decay. Two workers on a ring average
-//          their models.
-//          The default graph is the paper's ring. Links may go one way or change from step to step: W must be doubly
-//          stochastic. The weight of a neighbour that has left goes to the worker itself, which preserves the mean of
-//          the others' models (not if links go one way). Momentum stays with its worker. A worker that loses its state
-//          continues from the model that a neighbour sent it for the last mixing (gossip.hpp); its old model is still
-//          contained in those of its receivers. The mean of all models after equal numbers of steps is evaluated (which
-//          costs nothing), or each of them.
-// Checks:  one worker equals SGD bit for bit; without gradients differences decay by W's eigenvalues, on the ring by
-//          1/3 + 2/3 cos(2 pi k/N) per step; with linear gradients the mean of the models is that of synchronous SGD;
-//          on the complete graph all models are the mean after each mixing.
+//          Weight decay and norms are those of the mixed model; the paper has no decay. The default graph is the
+//          paper's ring, on which two workers average their models. Links may go one way or change from step to step,
+//          but W must be doubly stochastic. The weight of a neighbour that has left goes to the worker itself. This
+//          preserves the mean of the others' models, unless links go one way. Momentum stays with its worker. A worker
+//          that loses its state continues from the model that a neighbour sent it for the last mixing (gossip.hpp); its
+//          old model is still a part of its receivers' models. Evaluated is the mean of all models after equal
+//          numbers of steps, or each model; this takes no time.
+// Checks:  one worker equals SGD bit for bit; without gradients the models' differences decay by W's eigenvalues, on
+//          the ring by 1/3 + 2/3 cos(2 pi k/N) per step for wave k; with linear gradients the mean of the models is
+//          that of synchronous SGD; on the complete graph all models are the mean after each mixing.
 #pragma once
 
 #include <set>
@@ -27,7 +26,7 @@ namespace syncopate {
 
 class DecentralizedSgd : public Algorithm {
  public:
-  // Default graph: the ring.
+  // graph: null for the ring.
   explicit DecentralizedSgd(IndividualModels evaluated = IndividualModels::mean, GossipGraphPtr graph = nullptr)
       : evaluated_(evaluated), graph_(std::move(graph)) {}
 
@@ -58,7 +57,7 @@ class DecentralizedSgd : public Algorithm {
 
   std::string remark(int workers) const override { return graph_of(workers)->remark(); }
 
-  // Includes the models that all other workers send to worker 0 at the end, each with a weight of 8 bytes.
+  // Includes the models that all other workers send to worker 0 at the end, each with its weight (8 bytes).
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
     const Bytes::Rep model = input.parameter_bytes.value(), last = (input.workers - 1) * (model + 8);
     const std::int64_t messages = graph_of(input.workers)->messages_in(input.steps);
@@ -66,8 +65,6 @@ class DecentralizedSgd : public Algorithm {
   }
 
  private:
-  // Replaces the model by the weighted mean of itself and the neighbours' models; the weight of stopped neighbours goes
-  // to the worker itself.
   static void mix(Worker& worker, Gossip& gossip, const std::vector<Neighbour>& senders, std::set<Rank>& stopped) {
     std::vector<WeightedState> terms;
     double taken = 0;

@@ -26,7 +26,7 @@ ReceivedMessage Gossip::unless_last(ReceivedMessage message) {
 }
 
 void Gossip::stop(std::span<const Rank> listeners, const Ending& how, Worker::CalledFrom at) {
-  const bool leaves = worker_.budget_left(BudgetView::others);  // true: only this worker's data are used up
+  const bool leaves = worker_.budget_left(BudgetView::others);  // it stops early, because its own data are used up
   Message own = Message::farewell();
   if (!leaves)
     own = Message::of_last_model(
@@ -36,7 +36,7 @@ void Gossip::stop(std::span<const Rank> listeners, const Ending& how, Worker::Ca
     return;
   }
   if (leaves) return worker_.publish();
-  if (how.others_may_wait || worker_.steps_left() > Step{0})  // if not, all have done their last step and none waits
+  if (how.others_may_wait || worker_.steps_left() > Step{0})  // otherwise all have done their last step; none waits
     for (const Rank listener : listeners)
       if (!has_stopped(listener)) worker_.send(listener, Message::farewell(), at);
   publish_mean(std::move(own), at);

@@ -19,8 +19,8 @@ using GridPlace = std::vector<int>;  // coordinates on the grid, one per directi
 
 class HopGraph final : public GossipGraph {
  public:
-  // Worker r's coordinates are the digits of r in a mixed radix, whose least significant digit is the last direction's.
-  // `hops`: for each exchange of a cycle.
+  // Worker r's coordinates are the digits of r in a mixed radix; the last direction has the least significant digit.
+  // hops[i]: the hops from a sender to its receivers in exchange i of a cycle.
   HopGraph(GridPlace sizes, std::vector<std::vector<GridPlace>> hops)
       : sizes_(std::move(sizes)), hops_(std::move(hops)) {}
 
@@ -36,7 +36,7 @@ class HopGraph final : public GossipGraph {
     for (const GridPlace& hop : hops) result.push_back({further(sender, hop, 1), weight(hops)});
     return result;
   }
-  // In reverse order of hops, so that on a ring the previous worker comes first here, too.
+  // In reverse order of hops, so that on a ring the previous worker comes first, as in receivers().
   std::vector<Neighbour> senders(Rank receiver, Step exchange) const override {
     const auto& hops = hops_in(exchange);
     std::vector<Neighbour> result;
@@ -44,7 +44,7 @@ class HopGraph final : public GossipGraph {
       result.push_back({further(receiver, *hop, -1), weight(hops)});
     return result;
   }
-  // W commutes with all shifts of the grid, so its eigenvectors are waves, one for each worker; the first is constant.
+  // W commutes with all shifts of the grid, so its eigenvectors are N waves; wave 0 is constant.
   double second_eigenvalue() const override {
     double largest = 0;
     for (int wave = 1; wave < workers(); ++wave) {
@@ -117,7 +117,8 @@ class CompleteGraph final : public GossipGraph {
   int workers_;
 };
 
-// By how much a sum of weights with six decimals may be wrong. The difference goes to the worker's own weight.
+// A sum of weights may differ by this from its exact value, since files may have rounded them to six decimals. The
+// difference goes to the worker's own weight.
 constexpr double rounding = 1e-5;
 
 double sum_of(const std::vector<Neighbour>& links) {
@@ -163,8 +164,8 @@ std::vector<WeightedLink> links_in(const DataFile& file, int workers, const List
 }
 
 // Reads the keys `file` and `file_hash` of the table, and the file. Its columns `from` and `to` contain ranks from 0;
-// `what.weights` says whether a column `weight` is read, ignored or a fault. A line for a link that goes both ways
-// gives two links. No pair may occur twice, and no worker may be linked with itself. Returns none after a fault.
+// `what.weights` says whether a column `weight` is read, ignored or a fault. Unless links go one way, a line gives two
+// links. No pair may occur twice, and no worker may be linked with itself. Returns none after a fault.
 std::optional<std::vector<WeightedLink>> read_listed_links(Settings& table, int workers, const ListedLinks& what) {
   const std::size_t faults = table.faults_so_far();
   const auto file = find_data_file(table);
@@ -179,7 +180,7 @@ std::optional<std::vector<WeightedLink>> read_listed_links(Settings& table, int 
 
 enum class Kind { ring, torus, hypercube, exponential, one_peer_exponential, complete, file };
 
-// Limit, because W is stored as a full matrix, and computing the spectral gap multiplies it.
+// There is a limit because W is stored as a full matrix, which is multiplied to compute the spectral gap.
 constexpr int most_workers_of_file = 512;
 
 int largest_divisor_up_to_root(int workers) {
@@ -255,7 +256,7 @@ GossipGraphPtr read_file_graph(Settings& table, const AlgorithmContext& context,
   return why ? nullptr : graph;
 }
 
-// Mixing in pairs needs a bipartite graph, so only kinds that can be bipartite are allowed then.
+// Mixing in pairs needs a bipartite graph, so it allows only kinds that can be bipartite.
 std::optional<Kind> read_kind(Settings& table, Mixing needed) {
   const Key key{"kind", "The graph: each worker's neighbours, and their weights."};
   if (needed == Mixing::in_pairs)
@@ -338,7 +339,7 @@ GossipGraphPtr exponential_graph(int workers) {
 GossipGraphPtr one_peer_exponential(int workers) {
   std::vector<std::vector<GridPlace>> hops;
   for (GridPlace& hop : powers_of_two_below(workers)) hops.push_back({std::move(hop)});
-  if (hops.empty()) hops.emplace_back();  // a single worker has an exchange without receivers
+  if (hops.empty()) hops.emplace_back();  // a single worker: one exchange, without receivers
   return std::make_shared<HopGraph>(GridPlace{workers}, std::move(hops));
 }
 
@@ -397,7 +398,8 @@ Matrix WeightedGraph::matrix() const {
 
 double WeightedGraph::second_eigenvalue() const { return syncopate::second_eigenvalue(matrix()); }
 
-// Iterates the weights from 1 until they reach W's fixed point. They may fall below it only in the first few exchanges.
+// Iterates push-sum's weights, which begin at 1, until they reach W's fixed point. They may be below it only in the
+// first few exchanges.
 double WeightedGraph::find_least_weight() const {
   constexpr double settled = 1e-9;
   std::vector<double> weights(receivers_.size(), 1.0);
@@ -479,7 +481,7 @@ void weigh(std::vector<WeightedLink>& links, int workers, LinkWeights rule) {
   }
 }
 
-// Puts neighbours on opposite sides, starting from rank 0; the direction of a link does not matter.
+// Starting from rank 0, puts neighbours on opposite sides. The direction of a link does not matter.
 std::optional<Bipartition> Bipartition::of(const GossipGraph& graph) {
   Bipartition bipartition(graph.workers());
   std::vector<Listed>& lists = bipartition.lists_;

@@ -2,8 +2,8 @@
 // worker sends its model to its receivers.
 // Source:  Lian et al. 2017, "Can Decentralized Algorithms Outperform Centralized Algorithms?"; Assran et al. 2019,
 //          "Stochastic Gradient Push for Distributed Deep Learning", appendix A, for the exponential graphs.
-// Shapes:  W is N x N: x_i <- sum over j of W_ij x_j. A worker's own weight W_ii is 1 minus the shares of its
-//          receivers.
+// Shapes:  the weights W are N x N: an exchange replaces x_i by the sum over j of W_ij x_j. A worker's own weight W_ii
+//          is 1 minus the shares that its receivers get.
 // Checks:  |lambda_2| against closed forms, against LibTorch's eigenvalues, and against models that are mixed.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace syncopate {
 
-// The other worker of a link, and the share of the sender's model that goes to the receiver.
+// The other worker of a link, and the weight W_ij, the share of the sender's model that goes to the receiver.
 struct Neighbour {
   Rank worker{};
   double weight = 0;
@@ -28,27 +28,26 @@ class GossipGraph {
   virtual int workers() const = 0;
   // Number of exchanges after which the graph repeats; 1: it does not change.
   virtual int cycle() const { return 1; }
-  // The links of a worker in this exchange, counted from 0. Each other worker occurs at most once, the worker itself
-  // never.
+  // The links of a worker in an exchange; exchanges are counted from 0. Each other worker occurs at most once, the
+  // worker itself never.
   virtual std::vector<Neighbour> receivers(Rank sender, Step exchange) const = 0;
   virtual std::vector<Neighbour> senders(Rank receiver, Step exchange) const = 0;
 
-  // |lambda_2| of W: the factor by which the models' differences shrink per exchange; the geometric mean over a cycle.
+  // |lambda_2| of W, by which the models' differences shrink per exchange; over a cycle the geometric mean.
   virtual double second_eigenvalue() const = 0;
   double spectral_gap() const { return 1 - second_eigenvalue(); }
   std::string remark() const;  // for `predict`
 
-  // For push-sum, while no worker has left. least_kept: the smallest share of its weight that a worker keeps when it
-  // sends. least_weight: the smallest weight that a worker has after an exchange; 1 if W is doubly stochastic.
+  // For push-sum, while no worker has left: the smallest share of its weight that a worker keeps when it sends, and the
+  // smallest weight that a worker has after an exchange (1 if W is doubly stochastic).
   virtual double least_kept() const = 0;
   virtual double least_weight() const { return 1; }
   // All receivers of a worker in a cycle, in the order of their first exchange.
   std::vector<Rank> all_receivers(Rank sender) const;
-  std::int64_t messages_in(Step exchanges) const;  // messages of all workers in the first `exchanges`
+  std::int64_t messages_in(Step exchanges) const;  // messages of all workers in the first `exchanges` exchanges
 };
 using GossipGraphPtr = std::shared_ptr<const GossipGraph>;
 
-// The links of one worker, computed once.
 class LinksOfWorker {
  public:
   LinksOfWorker(const GossipGraph& graph, Rank self);
@@ -63,35 +62,34 @@ class LinksOfWorker {
   std::vector<std::vector<Neighbour>> receivers_, senders_;  // by exchange in a cycle
 };
 
-// Graphs on which all workers are alike. Except in the complete graph, the workers form a grid that is closed in each
-// direction, and send to workers some hops further. A worker keeps the same share as each of its receivers gets.
+// Graphs on which all workers are alike. A worker keeps the same share of its model as each of its receivers gets. The
+// comments say who the receivers are.
 GossipGraphPtr ring(int workers);                  // the previous and the next worker
-GossipGraphPtr torus(int rows, int columns);       // four neighbours
+GossipGraphPtr torus(int rows, int columns);       // the four neighbours on a grid that is closed in each direction
 GossipGraphPtr hypercube(int workers);             // ranks that differ in one bit; needs a power of two workers
 GossipGraphPtr complete_graph(int workers);        // all others
 GossipGraphPtr exponential_graph(int workers);     // workers 1, 2, 4, ... < N ranks further
-GossipGraphPtr one_peer_exponential(int workers);  // one receiver of exponential_graph per exchange, in turn
+GossipGraphPtr one_peer_exponential(int workers);  // in each exchange one receiver of exponential_graph, in turn
 
 // A method's requirements for W.
 enum class Mixing {
   doubly_stochastic,  // preserves the mean of all models (D-PSGD)
-  column_stochastic,  // unequal shares are allowed: weights that travel with the models correct for them (push-sum)
+  column_stochastic,  // workers may receive more or less than they send; weights sent with models correct this (SGP)
   in_pairs,           // weights are not used, and links go both ways: pairs of workers average their models (AD-PSGD)
 };
 
-// Reads the table `graph`, whose description is `sentence`. Returns null if the file does not have it (the method's
-// default graph applies), or after a fault.
+// Reads the table `graph`, whose description is `sentence`. Returns null after a fault, or if there is no such table;
+// then the method has its default graph.
 GossipGraphPtr read_graph(Settings& settings, const AlgorithmContext& context, Mixing needed,
                           std::string_view sentence);
 
-// A link from one worker to another, with the share of the sender's model that it carries.
 struct WeightedLink {
   int from = 0;
   int to = 0;
-  double weight = 0;
+  double weight = 0;  // the share of the sender's model that goes to the receiver
 };
 
-// A graph given link by link, each with its weight, as listed in a file.
+// A graph that is given as a list of links, for example in a file.
 class WeightedGraph final : public GossipGraph {
  public:
   // Each pair may occur once, and no worker sends to itself.
@@ -104,11 +102,11 @@ class WeightedGraph final : public GossipGraph {
   double least_kept() const override { return least_kept_; }
   double least_weight() const override { return least_weight_; }
 
-  // The text of the first fault; none if the graph is strongly connected.
+  // These functions return the text of the first fault. There is none if the graph is strongly connected; if W's
+  // columns sum to 1 and its diagonal is positive (each worker keeps a part of its model); or if W's rows, too, sum to
+  // 1 (each worker receives shares of the same sum as it sends).
   std::optional<std::string> why_not_connected() const;
-  // As above, if W's columns sum to 1 and its diagonal is positive: each worker keeps a part of its model.
   std::optional<std::string> why_not_column_stochastic() const;
-  // As above, if W's rows sum to 1, too: each worker receives as much as it gives.
   std::optional<std::string> why_not_doubly_stochastic() const;
 
  private:
@@ -124,10 +122,10 @@ class WeightedGraph final : public GossipGraph {
 };
 
 // Rules for the weights of links that a file lists without weights. With `degree` W is doubly stochastic if all workers
-// have equally many neighbours. With `metropolis` it always is if links go both ways.
+// have equally many neighbours; with `metropolis` it is doubly stochastic if links go both ways.
 enum class LinkWeights {
-  degree,      // 1/(d + 1), with d neighbours of the sender
-  metropolis,  // 1/(d + 1), d being the larger of both workers' numbers of neighbours
+  degree,      // 1/(d + 1); d: the sender's number of receivers
+  metropolis,  // 1/(d + 1); d: the larger number of receivers of the link's two workers
 };
 void weigh(std::vector<WeightedLink>& links, int workers, LinkWeights rule);
 
@@ -135,15 +133,13 @@ void weigh(std::vector<WeightedLink>& links, int workers, LinkWeights rule);
 // and the passive one answers. Rank 0 is passive. by_parity() needs no memory; of() stores all links of the graph.
 class Bipartition {
  public:
-  static Bipartition by_parity(int workers) {
-    return Bipartition(workers);
-  }  // all pairs of an even rank and an odd one
+  static Bipartition by_parity(int workers) { return Bipartition(workers); }  // even and odd ranks
   // None if the graph is not bipartite.
   static std::optional<Bipartition> of(const GossipGraph& graph);
 
   bool is_active(Rank worker) const { return lists_.empty() ? worker.value % 2 == 1 : lists_[at(worker)].is_active; }
 
-  // Linked workers of the other side, in the order of the ranks.
+  // A worker's partners are the workers of the other side with links to it, in the order of their ranks.
   int partners(Rank worker) const {
     if (!lists_.empty()) return static_cast<int>(lists_[at(worker)].partners.size());
     return worker.value % 2 == 1 ? (workers_ + 1) / 2 : workers_ / 2;
@@ -169,7 +165,7 @@ class Bipartition {
   static std::size_t at(Rank worker) { return static_cast<std::size_t>(worker.value); }
 
   int workers_;
-  std::vector<Listed> lists_;  // by rank; empty: by parity
+  std::vector<Listed> lists_;  // by rank; empty: the sides are odd and even ranks
 };
 
 }  // namespace syncopate

@@ -1,28 +1,28 @@
 // Stochastic gradient push (SGP): each worker sends shares of its model along a graph; by default half of it to one
-// other worker per step, in turn to those 1, 2, 4, ... ranks further. Weights that travel with the models (push-sum)
-// correct for unequal shares.
+// other worker per step, in turn to those 1, 2, 4, ... ranks further. Weights that are sent with the models (push-sum)
+// correct for workers that receive more or less than they send.
 // Source:  Assran et al. 2019, "Stochastic Gradient Push for Distributed Deep Learning"; facebookresearch/
 //          stochastic_gradient_push, gossip_module/distributed.py.
 // Shapes:  gradient, parameters: (P,) flat float32.
-// Cost:    per exchange and worker one model and its weight sent to each receiver (one, unless another graph is given),
-//          and as many received. There is an exchange per step; with overlap one per `overlap_steps` steps or,
-//          "released", up to one per step. N - 1 models at the very end.
-// Differs: workers store z = x / w and w, not x and w: x - eta g is a step of eta / w from z, and a mixture is the mean
-//          of models weighted by w, the same in exact arithmetic. The default graph is the paper's directed exponential
-//          one; only the columns of W need to sum to 1. Nothing is sent to a worker that has left; messages in flight
-//          to it are lost, both x and w. If all senders of a worker have left, its weight falls towards 0, and the run
-//          fails with that reason. A worker that loses its state continues from the last z sent to it (gossip.hpp),
-//          with w = 1: its own x and w are lost, and so are messages received but not mixed; messages in flight to it
-//          are not lost. So the sum of w, which was N, changes by 1 minus the lost w. The evaluated mean uses the
-//          remaining weights.
-//          Overlap has two forms. "paper" (our reading of its second algorithm): a worker sends in every tau-th step;
-//          in the next step in which it sends, it waits for the messages of the previous exchange. The graph advances
-//          by exchanges, not by steps, so that all links are used. "released": before each gradient a worker receives
-//          its message, if it has arrived or is tau steps old (synch_freq = tau - 1), and sends again only then; ranks
-//          reach different numbers of exchanges, and messages to a worker that has ended are lost.
+// Cost:    per exchange a worker sends its model and weight to each receiver (by default one). There is one exchange
+//          per step; with overlap one per `overlap_steps` steps, or with "released" up to one per step. At the very end
+//          N - 1 models are sent.
+// Differs: workers store z = x / w and w, not x and w. Then x - eta g is a step of eta / w from z, and mixing takes the
+//          mean of the z weighted by w, which is the same in exact arithmetic. The default graph is the paper's
+//          directed exponential one; only the columns of W need to sum to 1. Nothing is sent to a worker that has left;
+//          messages in flight to it are lost, both x and w. If all senders of a worker have left, its weight falls
+//          towards 0, and the run fails with that reason. A worker that loses its state continues from the last z that
+//          it received (gossip.hpp), with w = 1. It loses its own x and w and the messages that it has received but not
+//          mixed; messages in flight to it are not lost. So the sum of all w, N before, changes by 1 minus the lost w.
+//          The evaluated mean uses the remaining weights.
+//          Overlap has two forms. "paper" (our reading of the paper's second algorithm): a worker sends in every tau-th
+//          step, and then waits for the messages of the previous exchange. The graph advances by exchanges, not by
+//          steps, so that all links are used. "released": before each gradient a worker receives the messages of its
+//          last exchange if they have arrived or are tau steps old (synch_freq = tau - 1), and only then sends again.
+//          Ranks reach different numbers of exchanges, and messages to a worker that has ended are lost.
 // Checks:  one worker equals SGD bit for bit; the sums of w and of x are preserved; without gradients 2^k workers agree
-//          after k steps; both forms of overlap against implementations in double precision; on the complete graph all
-//          agree after each step.
+//          after k steps, and all workers on the complete graph after each step; both forms of overlap against
+//          implementations in double precision.
 #pragma once
 
 #include <fmt/format.h>
@@ -38,7 +38,7 @@ namespace syncopate {
 
 struct PushOptions {
   enum class Overlap { paper, released };
-  Step overlap_steps{0};  // tau; 0: every step waits for its messages
+  Step overlap_steps{0};  // tau; 0: every step waits for the messages of its own exchange
   Overlap overlap = Overlap::paper;
   IndividualModels evaluated = IndividualModels::mean;
   GossipGraphPtr graph = nullptr;  // null: one receiver in turn, 1, 2, 4, ... ranks further
@@ -88,9 +88,8 @@ class StochasticGradientPush : public Algorithm {
   }
 
  private:
-  // A worker's exchanges of push-sum: in exchange r every worker sends parts of its model along the graph's r-th links,
-  // and keeps the rest. A worker that loses its state begins again with another worker's model and a weight of 1.
-  // Messages received but not mixed are lost too, and are not waited for again.
+  // A worker's exchanges of push-sum: in exchange r every worker sends shares of its model along the graph's links of
+  // that exchange, and keeps the rest.
   class Pushes {
    public:
     Pushes(Worker& worker, Gossip& gossip, const GossipGraph& graph)
@@ -100,8 +99,8 @@ class StochasticGradientPush : public Algorithm {
     Step exchanges() const { return sent_; }      // number of exchanges begun
     Step begun_at() const { return begun_at_; }   // step in which the last exchange began
 
-    // Fails if the weight is below `least` and all senders have left, since the missing weight then never comes back.
-    // If senders are only late, it is in flight.
+    // Fails the run if the weight is below `least` and all senders have left, since the missing weight then never comes
+    // back. While there are senders, it may be in flight.
     void check_weight(double least) {
       const auto has_left = [this](const Neighbour& link) { return gossip_.has_stopped(link.worker); };
       const auto have_left = [&](const std::vector<Neighbour>& links) { return std::ranges::all_of(links, has_left); };
@@ -112,7 +111,7 @@ class StochasticGradientPush : public Algorithm {
                       worker_.rank().value, weight()));
     }
 
-    // Begins the next exchange: sends shares to this exchange's receivers, unless they have stopped.
+    // Begins the next exchange: sends shares to its receivers, unless they have stopped.
     void send() {
       begun_at_ = worker_.step();
       const Step exchange = sent_;
@@ -130,7 +129,7 @@ class StochasticGradientPush : public Algorithm {
       for (const auto& message : gossip_.receive_what_has_come()) take(*message);
     }
 
-    // Waits for the messages of all exchanges before this one.
+    // Waits for the messages of all exchanges before `exchange`.
     void take_before(Step exchange) {
       for (; next_ < exchange; ++next_)
         for (const Neighbour& link : links_.senders(next_))
@@ -141,14 +140,14 @@ class StochasticGradientPush : public Algorithm {
           }
     }
 
-    // Whether the messages of this exchange have arrived, or never will.
+    // Whether all messages of `exchange` have arrived, except those that never will.
     bool has(Step exchange) const {
       return exchange < next_ || std::ranges::all_of(links_.senders(exchange), [&](const Neighbour& link) {
                return taken_.contains({exchange, link.worker}) || gossip_.has_stopped(link.worker);
              });
     }
 
-    // Replaces the model by the weighted mean of itself and the messages of exchanges before this one.
+    // Replaces the model by the weighted mean of itself and the received models of exchanges before `exchange`.
     void mix_before(Step exchange) {
       std::vector<WeightedState> terms = {{weight(), worker_.model()}};
       auto& received = *received_;
@@ -184,21 +183,21 @@ class StochasticGradientPush : public Algorithm {
     Step sent_{};
     Step begun_at_{};
     Step next_{};             // first exchange whose messages may be missing
-    std::set<Source> taken_;  // messages of exchange next_ and later that have already been taken
+    std::set<Source> taken_;  // messages of exchange next_ and later that have arrived, even if an outage erased them
     ResetOnOutage<std::map<Source, WeightedState>> received_;
   };
 
-  // The weight below which a worker can only diverge: an eighth of the smallest weight while no worker has left. With
-  // overlap the weight that a worker has not kept may be in flight. In the released form fast workers exchange more
-  // often than the slow ones that they receive from, so they have less weight.
+  // The weight below which a worker without senders fails: an eighth of the smallest weight while no worker has left.
+  // With overlap, weight that a worker has sent may still be in flight, so the limit is lower. In the released form
+  // fast workers send more often than slow ones send to them, so they have still less weight.
   static double least_weight(const PushOptions& options, const GossipGraph& graph) {
     const double healthy = graph.least_weight() / 8;
     if (options.overlap_steps == Step{0}) return healthy;
     return healthy * graph.least_kept() / (options.overlap == PushOptions::Overlap::paper ? 1 : 64);
   }
 
-  // Called after each step. Begins an exchange every max(tau, 1) steps, and waits for the messages of all earlier ones
-  // (if tau = 0, of this one, too).
+  // Called after each step. Begins an exchange every max(tau, 1) steps, and waits for the messages of all earlier
+  // exchanges; with tau = 0 also for those of the new one.
   static void exchange_as_in_paper(const Worker& worker, Step overlap, Pushes& pushes) {
     const Step step = worker.step() - 1;  // the step just taken
     if (step.value() % std::max<Step::Rep>(overlap.value(), 1) == 0) pushes.send();
@@ -207,8 +206,8 @@ class StochasticGradientPush : public Algorithm {
     pushes.mix_all();
   }
 
-  // Called before each gradient: begins the next exchange once the last one has ended. Waits for that only after tau
-  // steps.
+  // Called before each gradient. Begins the next exchange once all messages of the last one have arrived; waits for
+  // them only if tau steps have passed since.
   static void exchange_as_released(const Worker& worker, Step overlap, Pushes& pushes) {
     const Step begun = pushes.exchanges();
     if (begun > Step{0}) {

@@ -1,32 +1,33 @@
 // WAGMA-SGD: after each step a worker's model is averaged with those of its group, and the groups change from round to
-// round. Nobody waits: the first of all workers to arrive at a round begins it, and a late worker takes part with the
-// model that it sent last. Every tau steps, in a global round, all wait for each other and average all models.
+// round. Nobody waits: the first worker that arrives at a round begins it for all, and late workers take part with the
+// model that they sent last. Every tau steps, in a global round, all wait for each other and average all models.
 // Source:  Li et al. 2021, "Breaking (Global) Barriers in Parallel Stochastic Optimization With Wait-Avoiding Group
 //          Averaging" (arXiv 2005.00124): the abstract; the authors' code, Shigangli/WAGMA-SGD.
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per round and worker a model up and a mean with one number down; at the end a model up.
-// Differs: the paper's algorithm could not be read. A late worker is in the group's sum W with an older model.
-//          `divisor`: "paper" (our understanding, not established; the default, since workers in time then end up with
-//          the mean) takes W / S in time and (W + own) / (S + 1) late; "released", as in the code, always takes (W +
-//          own) / (S + 1), so that the own model in time counts twice. `order`: "step-first" (the default, not
-//          established; one group of all in time is then Local SGD with H = 1) averages after the step;
-//          "average-first", as in the code, averages and then steps along a gradient taken before, with decay and norms
-//          at the average.
-//          The code's communication threads, which answer while a worker computes, are one server here that holds all
-//          workers' newest models. It moves 2 P floats per worker and round, where recursive doubling in a group sends
-//          log2(S) P and a ring 2 (S - 1) / S P. With shared links all messages pass that server's one link, and the
-//          times are those of this server. A worker is in time if it has arrived when the server begins the round. A
-//          round averages the whole model; in the code it averages one tensor. Which missed sums a late worker gets is
-//          not established; here it gets that of the round at which it arrives. Groups are by digits of base S; if log2
-//          S does not divide log2 N, the code's groups leave some workers separate until a global round. The code has S
-//          = 8 of 64 workers, and a global round after every 10 others (global_every = 11, the default).
-//          A worker that has left is in no group, and nobody waits for it; it is in the last mean if its budget was
-//          used up, but not if only its data were. A worker alone in its group keeps its model. A worker that is down
-//          is in its groups with its last model, and the next global round waits for it. A worker that loses its state
-//          asks the server for the last global mean, or the initial model, and begins its step and its momentum again.
-//          In all other cases momentum stays with its worker.
-// Checks:  one group of all workers in time is Local SGD with H = 1, and so are global rounds alone; equal models do
-//          not change with either divisor; every worker's model has reached all others after log_S N rounds;
+// Differs: we have not read the paper's algorithm. The sum W of a group's S models has older models of late workers.
+//          `divisor` = "paper" (our understanding, not established; the default, since workers in time then get the
+//          mean): a worker in time takes W / S, and a late one (W + own model) / (S + 1). "released", as in the code:
+//          every worker takes (W + own model) / (S + 1), so that its model counts twice if it is in time.
+//          `order` = "step-first" (the default, not established; with one group of all workers it is Local SGD with
+//          H = 1): workers average after the step. "average-first", as in the code: they average and then step along a
+//          gradient taken before, with weight decay and norms at the average.
+//          In the code, communication threads answer while a worker computes. Here they are replaced by one server that
+//          holds all workers' newest models. It moves 2 P floats per worker and round, whereas recursive doubling in a
+//          group sends log2(S) P and a ring 2 (S - 1) / S P. With shared links all messages pass the server's link:
+//          times are those of this server, not of the code. A worker is in time if it has arrived when the server
+//          begins the round. A round averages the whole model; in the code it averages one tensor. It is not
+//          established which missed sums a late worker gets; here it gets the sum of the round at which it arrives.
+//          Groups are by digits of base S; if log2 S does not divide log2 N, the code's groups leave some workers
+//          separate until a global round. The code has S = 8 of 64 workers, and a global round after every 10 others
+//          (global_every = 11, the default).
+//          A worker that has left is in no group, and nobody waits for it. Its last model is in the final mean if it
+//          has used up its budget, but not if only its data are used up. A worker alone in its group keeps its model. A
+//          worker that is down is in its groups with its last model, and the next global round waits for it. A worker
+//          that loses its state asks the server for the last global mean, or the initial model, and begins its step
+//          again with fresh momentum; otherwise momentum stays with its worker.
+// Checks:  one group of all workers, in time, is Local SGD with H = 1, and so are global rounds in every step; equal
+//          models do not change with either divisor; after log_S N rounds every worker's model has reached all others;
 //          hand-worked timelines and a recursion in double precision.
 #pragma once
 
@@ -52,9 +53,8 @@ struct WagmaOptions {
 
 // Groups of S workers that change from round to round: the ranks of a group differ in one digit of base S, and the
 // digits take turns. If N and S are powers of two, these are the groups of a butterfly. Nothing is stored per worker.
-// Checks:  if N is a power of S each round divides the workers, and once all digits have had their turn every model has
-//          reached every worker, directly or through others; masks of the butterfly; for any S that divides N no worker
-//          is left out.
+// Checks:  for any S that divides N each worker is in one group; if N is a power of S every model has reached every
+//          worker, directly or through others, once all digits have had their turn; masks of the butterfly.
 class RotatingGroups {
  public:
   // `size` must divide the number of workers. If that number is not a power of `size`, the last turn groups ranks that
@@ -65,10 +65,9 @@ class RotatingGroups {
     if (strides_.back() * size < workers) strides_.push_back(workers / size);
   }
 
-  // The number of rounds after which the groups repeat.
-  int turns() const { return static_cast<int>(strides_.size()); }
+  int turns() const { return static_cast<int>(strides_.size()); }  // rounds after which the groups repeat
 
-  // The group's lowest rank, which identifies a round's groups; rounds are counted from 1.
+  // Returns the lowest rank of the worker's group, which identifies the group; rounds are counted from 1.
   Rank group_of(Rank worker, Step round) const {
     const int digit = worker.value / stride(round) % size_;
     return Rank{worker.value - digit * stride(round)};
@@ -129,7 +128,7 @@ class WagmaSgd : public Algorithm {
                 "groups that change average whole models, and there is no model that all share to differ from"};
   }
 
-  // There is no round after the last step; instead each worker sends its last model.
+  // After the last step there is no round, but each worker sends its last model.
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
     const Bytes::Rep model = input.parameter_bytes.value();
     const Bytes::Rep of_worker = (input.steps.value() - 1) * (2 * model + 8) + model;
@@ -137,8 +136,7 @@ class WagmaSgd : public Algorithm {
   }
 
  private:
-  // The server of WAGMA-SGD: it holds all workers' newest models, and forms the means of a round's groups once a worker
-  // has arrived at it.
+  // The server's state: all workers' newest models, and the means of the groups of each round that has begun.
   class GroupAverages {
    public:
     GroupAverages(Server& server, const WagmaOptions& options)
@@ -148,7 +146,8 @@ class WagmaSgd : public Algorithm {
           workers_(server.size(), {.newest = server.model()}),
           here_(server.size()) {}
 
-    // Handles a worker's model for a round (answers it at once if it is late), its last model, or its farewell.
+    // Handles a worker's message: its model for a round, which is answered at once if it is late, its last model, or
+    // its farewell.
     void take(const Message& message) {
       server_.record_steps(message.from, message.step);
       workers_[message.from] = {.newest = message.model, .round = message.step, .brought = message.kind};
@@ -160,7 +159,7 @@ class WagmaSgd : public Algorithm {
         waiting_.push_back(message.from);
     }
 
-    // Begins the next round if a worker has arrived at it, or, for a global round, if all have. Answers these workers.
+    // Begins the next round if a worker has arrived at it (at a global round: if all have), and answers these workers.
     // A waiting worker is always at the next round, since no worker continues from a round before it has taken place.
     void begin_if_due() {
       if (waiting_.empty() || (is_global(begun_ + 1) && std::ssize(waiting_) < here_)) return;
@@ -185,8 +184,9 @@ class WagmaSgd : public Algorithm {
    private:
     struct OfWorker {
       ModelStatePtr newest{};
-      Step round{};                                  // the last round at which it has arrived
-      Message::Kind brought = Message::Kind::model;  // kind of its last message; last_model or farewell: it ended
+      Step round{};  // the newest round at which the worker has arrived
+      Message::Kind brought =
+          Message::Kind::model;  // kind of its last message; the worker has ended unless it is model
     };
     struct Mean {
       ModelStatePtr model{};
@@ -214,7 +214,7 @@ class WagmaSgd : public Algorithm {
       if (is_global(round)) server_.set_model(means_[round][Rank{0}].model);
     }
 
-    // Answers with the group's mean, and the weight with which the worker mixes in its own model.
+    // Sends a worker its group's mean, and the weight with which it mixes in its own model.
     void reply(Rank to, bool in_time) const {
       const Step round = workers_[to].round;
       const Mean& mean = means_.at(round).at(group_of(to, round));
@@ -235,11 +235,11 @@ class WagmaSgd : public Algorithm {
     int here_;                   // workers that have not ended
     Step begun_{};               // the newest round that has begun
     std::vector<Rank> waiting_;  // workers at the next round
-    // By round and group, back to the oldest round at which a worker has yet to arrive.
+    // By round and group, back to the oldest round at which a worker has not arrived yet.
     std::map<Step, std::map<Rank, Mean>> means_;
   };
 
-  // A round's number is the number of steps before it, which is the same on all workers.
+  // A round's number is the number of steps before it, which is the same for all workers.
   static void average_in_group(Worker& worker) {
     const Rank server{worker.size()};
     worker.send(server, Message::of_model(worker.step(), worker.model()));

@@ -17,7 +17,7 @@ namespace {
 
 std::size_t index_of(int i) { return static_cast<std::size_t>(i); }
 
-// A code in which each worker is a group of its own, still without parts.
+// A code, still without parts, in which each worker is a group of its own.
 GradientCode code_of_single_workers(int workers, int needed) {
   GradientCode code{.parts = ByRank<std::vector<GradientCode::Part>>(workers), .group = ByRank<int>(workers)};
   code.groups = workers;
@@ -26,8 +26,8 @@ GradientCode code_of_single_workers(int workers, int needed) {
   return code;
 }
 
-// H: (s, N) standard normal, with the last column chosen so that each row sums to 0: the vector of ones is in its null
-// space.
+// Draws H: (s, N), standard normal, with the last column chosen so that each row sums to 0. So the vector of ones is in
+// the null space of H.
 Matrix draw_null_space(int workers, int stragglers, const RandomStream& stream) {
   Matrix h(stragglers, workers);
   fill_standard_normal(stream, 0, h.values);
@@ -36,7 +36,7 @@ Matrix draw_null_space(int workers, int stragglers, const RandomStream& stream) 
   return h;
 }
 
-// B: (N, N), row i with 1 at i and s more entries after it such that H B[i] = 0.
+// Returns B: (N, N). Row i has a 1 at i and s more entries after it (mod N) such that H B[i] = 0.
 Matrix encoding(const Matrix& h) {
   Matrix b(h.columns, h.columns);
   for (int i = 0; i < h.columns; ++i) {
@@ -47,7 +47,7 @@ Matrix encoding(const Matrix& h) {
   return b;
 }
 
-// Returns the weights a with a^T B = 1^T that are 0 at the stragglers, for the other workers in order of arrival.
+// Returns the weights a with a^T B = 1^T that are 0 at the stragglers, for the arrived workers in order of arrival.
 std::vector<double> decode(const TransposedSolutions& decodings, int workers, double largest_part,
                            std::span<const Rank> arrived) {
   constexpr double far_beyond = 1000;
@@ -65,8 +65,8 @@ std::vector<double> decode(const TransposedSolutions& decodings, int workers, do
   return weights;
 }
 
-// How unevenly pairs of parts share workers if part p is on the workers p + offset (mod N): the sum, over the distances
-// between two parts, of the squared number of workers that they share.
+// How unevenly pairs of parts share workers if part p is on the workers p + offset (mod N): the sum, over all distances
+// d > 0, of the squared number of workers that parts p and p + d share.
 std::int64_t unevenness(const std::vector<int>& offsets, int workers) {
   std::vector<std::int64_t> shared(index_of(workers));
   for (const int a : offsets)
@@ -76,7 +76,7 @@ std::int64_t unevenness(const std::vector<int>& offsets, int workers) {
                                [](std::int64_t count) { return count * count; });
 }
 
-// The workers that hold each part.
+// Returns the workers that hold each part, drawn separately for each part.
 std::vector<std::vector<int>> place_independently(int workers, int copies, std::uint64_t seed) {
   std::vector<std::vector<int>> holders;
   for (int part = 0; part < workers; ++part)

@@ -2,8 +2,8 @@
 // formed from the messages of some workers.
 // Source:  Tandon, Lei, Dimakis, Karampatziakis 2017 (fractional, cyclic, ignore-stragglers); Bitar, Wootters, El
 //          Rouayheb 2020 (stochastic; not confirmed in its text).
-// Differs: cyclic weights for a set of stragglers come from one decomposition of the code, by a system of s equations,
-//          not by least squares over N - s messages; codes are drawn until one is sufficiently well conditioned.
+// Differs: cyclic weights for a set of s stragglers follow from one decomposition of the code by a system of s
+//          equations, not by least squares over N - s messages; codes are drawn until one is well conditioned.
 // Checks:  for every set of stragglers of small codes, or random sets, the weights count each part once.
 #pragma once
 
@@ -16,47 +16,46 @@
 
 namespace syncopate {
 
-// How the parts of a step's gradient are spread over workers with redundancy, and how their sum is formed from the
-// messages of some. There are N workers and N parts. B[i][p] is the weight of part p in worker i's message, and a[i]
-// the weight of that message in the sum. A code is exact if sum_i a[i] B[i][p] = 1 for every p.
+// A code for N workers and N parts. B[i][p] is the weight of part p in worker i's message, and a[i] the weight of that
+// message in the sum. A code is exact if sum_i a[i] B[i][p] = 1 for every p.
 struct GradientCode {
   struct Part {
     int number;
     double weight = 1;
   };
 
-  ByRank<std::vector<Part>> parts;  // by worker: the parts that it computes, with their weights in the message
-  ByRank<int> group;                // by worker: within a group all messages are equal, so one suffices
+  ByRank<std::vector<Part>> parts;  // by worker: the parts that it computes, with their weights in its message
+  ByRank<int> group;                // by worker; all messages of a group are equal, so one of them suffices
   int groups = 0;
   int needed = 0;                    // number of messages from different groups that make a step
-  bool exact = true;                 // fewer messages give no sum; if false, a step can use any number of messages
-  bool in_double_precision = false;  // precision of messages and their sum: large weights cancel
+  bool exact = true;                 // fewer than `needed` messages give no sum; false: any number gives an estimate
+  bool in_double_precision = false;  // for messages and their sum, in which terms with large weights cancel
   bool merges = true;                // whether several messages of a step may contain the same part
   // [message]: its weight in the sum, for messages of different groups in order of arrival.
   std::function<std::vector<double>(std::span<const Rank> arrived)> decode{};
 };
 
 // Cyclic repetition, for any number of workers: worker i holds the parts i .. i + s (mod N), and any N - s messages
-// give the sum. Draws up to 50 codes and checks the bound below for all sets of stragglers, or for 1000 random sets if
-// there are very many. Returns none if no code meets the bound. `decode` throws RunFailure for a set that was not
-// checked and is far beyond the bound.
+// give the sum. Draws up to 50 codes and checks largest_cyclic_weight for all sets of stragglers, or for 1000 random
+// sets if there are very many. Returns none if no code meets this bound. `decode` throws RunFailure for a set that was
+// not checked and is far beyond the bound.
 std::optional<GradientCode> cyclic_repetition(int workers, int stragglers, std::uint64_t seed);
 
 // The bound for (largest weight of a message) x (largest weight of a part). Terms may be this many times larger than
-// their sum, in which they cancel, so rounding errors grow by this factor. In double precision they then stay two
+// their sum, because they cancel, and rounding errors grow by this factor. In double precision the errors then stay two
 // digits below the rounding error of a float.
 inline constexpr double largest_cyclic_weight = 1e7;
 
-// Fractional repetition: N / (s + 1) groups of s + 1 workers; all workers of a group send the plain sum of the same s +
-// 1 parts. s + 1 must divide N.
+// Fractional repetition: N / (s + 1) groups of s + 1 workers, which all send the plain sum of the same s + 1 parts.
+// s + 1 must divide N.
 GradientCode fractional_repetition(int workers, int stragglers);
 
-// No code: each worker computes its own part, and the sum of the first N - s is scaled by N / (N - s).
+// No code: each worker computes its own part, and the sum of the first N - s messages is scaled by N / (N - s).
 GradientCode ignore_stragglers(int workers, int stragglers);
 
 enum class Placement {
   independent,  // each part's d workers are drawn separately: two parts share d^2 / N workers on average
-  balanced,     // every worker holds d parts; pairs of parts share workers as evenly as the best of 100 draws
+  balanced,     // every worker holds d parts; the best of 100 draws: pairs of parts share workers most evenly
 };
 
 struct StochasticCodeOptions {
@@ -67,8 +66,8 @@ struct StochasticCodeOptions {
   std::uint64_t seed = 1;
 };
 
-// Stochastic gradient coding: each part is held by d workers, weighted by 1 / (d (1 - p)), so that the sum of arriving
-// messages is the full sum on average if a message is missing with probability p.
+// Stochastic gradient coding: d workers hold each part, with the weight 1 / (d (1 - p)), so that the sum of the
+// arriving messages is on average the full sum if each message is missing with probability p.
 GradientCode stochastic_code(int workers, const StochasticCodeOptions& options);
 
 }  // namespace syncopate

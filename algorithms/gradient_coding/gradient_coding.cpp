@@ -13,7 +13,7 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-// The messages of a step that have arrived, at most one of each group. The code must outlive it.
+// The messages of a step that have arrived, at most one of each group. `code` must outlive this object.
 class Answers {
  public:
   explicit Answers(const GradientCode& code)
@@ -22,7 +22,7 @@ class Answers {
   int count() const { return static_cast<int>(from_.size()); }
   int parts() const { return parts_; }  // number of parts that at least one message contains
 
-  // The maximum number of answers, given that some workers with parts have left.
+  // The maximum number of answers in this step, since some workers may have left.
   int possible(const Server& server) const {
     std::vector<char> can_come = has_group_;
     for (const Rank worker : Ranks(code_.parts.size()))
@@ -32,7 +32,7 @@ class Answers {
 
   bool has_group_of(Rank worker) const { return has_group_[at(code_.group[worker])] != 0; }
 
-  // How many of this worker's parts are already in a message that has arrived.
+  // How many of this worker's parts other messages that have arrived contain.
   int copies_from(Rank worker) const {
     const auto is_here = [&](const GradientCode::Part& part) { return has_part_[at(part.number)] != 0; };
     return static_cast<int>(std::ranges::count_if(code_.parts[worker], is_here));
@@ -62,7 +62,8 @@ class Answers {
   std::vector<Gradient> messages_;
 };
 
-// How many answers this step needs; not more than the groups that have answered or still have a worker.
+// How many answers this step needs, at most the number of groups that have answered or still have a worker. Fails the
+// run if an exact code can no longer get enough.
 int needed_of_step(const Server& server, const GradientCode& code, const Answers& answers) {
   const int possible = answers.possible(server);
   if (code.exact && possible < code.needed)
@@ -73,7 +74,7 @@ int needed_of_step(const Server& server, const GradientCode& code, const Answers
   return std::min(code.needed, possible);
 }
 
-// A stochastic step ends with N - s messages, a missing share p of s / N, or after `threshold`.
+// When a step of a stochastic code ends: with N - s messages (the default of p is then s / N), or after `threshold`.
 struct StochasticRule {
   StochasticCodeOptions code{};
   Duration threshold = longest_duration;
@@ -130,8 +131,7 @@ constexpr int most_cyclic_workers = 512;  // beyond this a decomposition takes m
 
 enum class Code { fractional, cyclic, stochastic, ignore_stragglers };
 
-// Returns none and reports a fault if the code does not fit the number of workers. Returns none without a fault if that
-// number is unknown.
+// Returns none after a fault, for example if the code does not fit the number of workers, or if that is unknown.
 std::optional<GradientCode> read_exact_code(Settings& settings, Code kind, const AlgorithmContext& context) {
   const int workers = context.workers;
   const std::size_t faults = settings.faults_so_far();
@@ -187,7 +187,7 @@ void CodedSgd::serve(Server& server) const {
     Answers answers(code_);
     if (cancels()) server.send_model(Receivers::all);
     for (int needed = needed_of_step(server, code_, answers); answers.count() < needed;) {
-      if (!cancels()) server.send_model(Receivers::waiting);  // also late workers, which get the newest model at once
+      if (!cancels()) server.send_model(Receivers::waiting);  // a late worker gets the newest model on arrival
       if (server.now() >= deadline && answers.count() > 0) break;
       auto message = server.receive(server.now() < deadline ? deadline : never);
       if (!message)

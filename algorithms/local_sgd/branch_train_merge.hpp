@@ -1,13 +1,13 @@
-// Branch, train, merge: synchronous SGD for some steps (seed steps); then all workers train alone, and their models are
+// Branch, train, merge: after some steps of synchronous SGD (seed steps) all workers train alone; their models are
 // merged once, at the end.
 // Source:  Li et al. 2022, "Branch-Train-Merge"; without seed steps Wortsman et al. 2022, "LoFi".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    one all-reduce of P floats per seed step; at the end one more, or N - 1 models to worker 0.
-// Differs: workers draw from shards of the same data, not from separate domains. An ensemble weighs its members equally
-//          (the mean of their predicted probabilities), and keeps each one's BatchNorm statistics. A moving average
-//          (`average`) includes the merge; ensembles have no moving average.
+// Differs: workers draw from shards of the same data, not from separate domains. An ensemble predicts the mean of its
+//          members' probabilities, and each member keeps its BatchNorm statistics. A moving average (`average`)
+//          includes the merged model; ensembles have no moving average.
 // Checks:  with seed steps only it equals synchronous SGD; LoFi equals Local SGD with one round; an ensemble of equal
-//          models predicts the same as the model; bytes of both ways to merge.
+//          models predicts the same as one of them; bytes of both ways to merge.
 #pragma once
 
 #include <limits>
@@ -56,7 +56,7 @@ class BranchTrainMerge : public Algorithm {
       auto message = worker.receive({.from = Rank{other}});
       if (message) members.push_back(std::move(message->model));
     }
-    worker.barrier();  // makes all workers agree on the work done and the bytes sent
+    worker.barrier();  // all workers now have the same counts of work done and bytes sent
     publish(worker, policies_, std::move(members));
   }
 

@@ -1,24 +1,25 @@
-// CO2: local steps continue while the last round's average is under way; then a heavy-ball outer step goes along it.
+// CO2: local steps continue while the last round's average is under way; then an outer step with heavy-ball momentum
+// goes along this average.
 // Source:  Sun et al. 2024, "CO2: Efficient Distributed Training with Full Communication-Computation Overlap", and its
 //          authors' code.
 // Shapes:  gradient, parameters, outer momentum: (P,) flat float32.   Units: rate, momentum and gap without one.
-// Cost:    as overlapped_diloco.hpp, whose program it uses with delayed updates.
-// Differs: m <- momentum m + (x - mean(y)) / gap;  X <- X - rate m;  all workers continue from X. By default (`anchor =
-//          "round-start"`) mean(y) is that of the previous round's models, and x the X at which that round began, so
-//          that all progress arrives, one round late. It is not confirmed that the paper pairs them in this way: its
-//          text was not read here. Momentum 0.5, rate 1 and a constant gap of 1 are the code's defaults. `rounds =
-//          "blocking"`, which the published code runs by default, waits for the mean of this round's y: SlowMo without
-//          its division by the inner rate.
+// Cost:    that of overlapped_diloco.hpp, whose program it uses with delayed updates.
+// Differs: m <- momentum m + (x - mean(y)) / gap;  X <- X - rate m;  all workers continue from X. By default
+//          (`anchor = "round-start"`) mean(y) is the mean of the models at the previous round's end, and x the X at
+//          which that round began, so that all progress arrives, one round late. It is not confirmed that the paper
+//          pairs x and y in this way: we have not read its text. Momentum 0.5, rate 1 and a constant gap of 1 are the
+//          code's defaults. `rounds = "blocking"`, the default of the published code, waits for the mean of this
+//          round's y: SlowMo without its division by the inner rate.
 //          `anchor = "outer-model"` pairs the late mean(y) with the newest X, which occurs nowhere in the code; it was
 //          the default before results version 6. With rate 1 and no momentum it is two separate trainings, of even and
 //          odd rounds, so that half of the work is lost. The paper divides by a measured staleness gap, and clips the
-//          elements of the step. How it measures the gap is not established, and the code's clip has no effect: both
-//          are left out, and a constant gap only divides the rate. The code's sharding of m is also left out, and its
+//          elements of the step. Both are left out, since it is not established how the gap is measured, and the code's
+//          clip has no effect; a constant gap only divides the rate. Also left out are the code's sharding of m and its
 //          averages within groups, which its default options never use.
-// Checks:  a recursion in double precision; anchored at the round's start it equals delayed DiLoCo without momentum,
-//          and with rounds of one step by one worker, rate 1 and no momentum it is SGD by gradients one step late;
-//          blocking rounds with rate 1 and no momentum are Local SGD; with anchor = "outer-model", rate 1 and no
-//          momentum each model is the average of the round before the last.
+// Checks:  a recursion in double precision; with "round-start" and no momentum it equals delayed DiLoCo without
+//          momentum, and with one worker, rounds of one step and rate 1 it is SGD along gradients that are one step
+//          late; blocking rounds with rate 1 and no momentum are Local SGD; with "outer-model", rate 1 and no momentum
+//          each model is the average of the round before the last.
 #pragma once
 
 #include "algorithms/local_sgd/outer_local_sgd.hpp"

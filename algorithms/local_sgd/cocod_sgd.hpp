@@ -1,13 +1,13 @@
-// CoCoD-SGD: local steps continue while the models of the last round's end are averaged. Then each worker adds the
+// CoCoD-SGD: local steps continue while the models at the last round's end are averaged. Then each worker adds the
 // steps that it has taken meanwhile to the average.
 // Source:  Shen et al. 2019, "Faster Distributed Deep Net Training: Computation and Communication Decoupled Stochastic
 //          Gradient Descent".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    one all-reduce of P floats per round, hidden by the next; two more vectors of P floats per worker.
-// Differs: as in its code: model = mean(s) + (model - s), with s the model that was sent. At the end of the first round
-//          a worker keeps its model; after the last round all take the average of their models. The evaluated model is
-//          the received average, which is one round old. BatchNorm statistics stay with their worker. Every round has H
-//          steps; the code's first one has H + 1, since it tests the step's number before it increments it.
+// Differs: as in the authors' code, model = mean(s) + (model - s), where s is the model that the worker has sent. At
+//          the end of the first round a worker keeps its model; after the last round all take the average of their
+//          models. The evaluated model is the received average, which is one round old. BatchNorm statistics stay with
+//          their worker. Every round has H steps; the code's first round has H + 1.
 // Checks:  one worker, or workers that compute the same, equal serial SGD; a recursion in double precision.
 #pragma once
 

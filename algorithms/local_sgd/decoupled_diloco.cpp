@@ -7,12 +7,12 @@ namespace syncopate {
 
 namespace {
 
-// A worker, which takes local steps and never waits. It holds the model's fragments, the server's open round, and the
-// progress of its own steps.
+// A worker's side: it takes local steps, replaces fragments of its model, and answers the server's rounds.
 class FragmentLearner {
  public:
-  // `worker` must outlive this object. It answers a round once it has taken `minimum_steps` since it received the
-  // round's fragment. The answer is the difference to its base if it `subtracts`, and its model if not.
+  // `worker` must outlive this object. It answers a round once it has taken `minimum_steps` steps since it received the
+  // round's fragment. The answer is its model, or, if it `subtracts`, the base (all fragments as received) minus its
+  // model.
   FragmentLearner(Worker& worker, int fragments, Step minimum_steps, bool subtracts)
       : worker_(worker), server_{worker.size()}, minimum_steps_(minimum_steps), progress_(fragments) {
     if (subtracts) base_ = worker.model();
@@ -20,8 +20,8 @@ class FragmentLearner {
 
   Rank server() const { return server_; }
 
-  // Takes a step from the worker's model. If an outage has erased the model, it steps from the server's newest one,
-  // which becomes the base, and asks which round is open.
+  // Takes a step from the worker's model. If an outage has erased the model, the worker steps from the server's newest
+  // one, which becomes the base, and asks the server which round is open.
   void take_local_step() {
     ResetOnOutage<bool> has_state(worker_, true);
     const Gradient gradient = worker_.compute_step_gradient(Samples::in_turn);
@@ -44,8 +44,8 @@ class FragmentLearner {
     }
   }
 
-  // Sends the open round's fragment if the worker has not answered this round, the round has begun, and the worker has
-  // taken enough steps.
+  // Sends the open round's fragment if the worker has not answered the round yet, the round has begun, and the worker
+  // has taken `minimum_steps` steps since it received the fragment.
   void answer_if_due() {
     if (!open_ || worker_.now() < open_->begins) return;
     const Slice fragment = open_->fragment(progress_.fragments());
@@ -54,7 +54,6 @@ class FragmentLearner {
     open_.reset();
   }
 
-  // Counts unreported steps as lost.
   void leave() { discard(progress_.receive_all()); }
 
  private:
@@ -83,7 +82,7 @@ class FragmentLearner {
   Step minimum_steps_;
   FragmentProgress progress_;
   std::optional<OpenRound> open_ = OpenRound{};  // none: already answered, or unknown
-  std::optional<double> sync_s_{};               // seconds that the last fragment took to arrive; none: no fragment yet
+  std::optional<double> sync_s_{};               // from a round's end to its fragment's arrival; none: no fragment yet
   ModelStatePtr base_{};                         // null: the server subtracts
 };
 
@@ -100,7 +99,7 @@ class FragmentAnswers {
     while (server_.now() < time && server_.workers_left() > 0) receive(time);
   }
 
-  // Receives until `workers` workers, or all that have not left, have answered the open round, or until `until`.
+  // Receives until `workers` workers, or all that have not left, have answered the open round, but not beyond `until`.
   void collect(int workers, Time until) {
     while (server_.now() < until && std::ssize(here().senders) < workers && !all_have_answered()) receive(until);
   }
@@ -115,7 +114,7 @@ class FragmentAnswers {
  private:
   struct OfFragment {
     std::vector<FragmentAnswer> answers;
-    std::set<Rank> senders;  // may be fewer than the answers: if late ones count, a worker may have several
+    std::set<Rank> senders;  // who sent the answers; with late ones there may be several answers of one worker
   };
 
   OfFragment& here() { return of_[static_cast<std::size_t>(round_.fragment(static_cast<int>(of_.size())).index)]; }
@@ -129,7 +128,7 @@ class FragmentAnswers {
 
   void receive(Time until) {
     const auto message = server_.receive(until);
-    if (!message) return;                        // time limit reached, or a worker has left
+    if (!message) return;                        // it is `until`, or a worker has left
     if (message->kind == Message::Kind::note) {  // a worker that has lost its state asks which round is open
       if (!here().senders.contains(message->from))
         server_.send(message->from, Message::note(server_.step(), round_.numbers()));
@@ -149,7 +148,6 @@ class FragmentAnswers {
   std::vector<OfFragment> of_;
 };
 
-// Reads a table such as { margin = 0.5, overlap_steps = 2 }.
 GraceOptions read_grace(Settings settings) {
   GraceOptions options;
   options.margin =
@@ -201,7 +199,7 @@ void DecoupledDiLoCo::serve(Server& server) const {
     server.publish();
     if (!server.budget_left()) return;
     round = {.number = round.number + Step{1}, .begins = begun, .last_ended = server.now()};
-    if (options_.local_steps)  // the launch floor
+    if (options_.local_steps)  // the shortest time between the beginnings of two rounds
       round.begins = later(begun, from_seconds(options_.steps_per_round() * *grace.step_s()));
     for (const Rank worker : Ranks(server.size()))
       if (!server.has_left(worker)) server.send_model(worker, fragment, round.numbers());
@@ -219,7 +217,7 @@ ModelStatePtr DecoupledDiLoCo::stepped(const Server& server, Slice fragment, con
   }
   const ModelStatePtr merged = merge(server, options_.merge, std::move(differences), fragment);
   const ModelStatePtr average = server.combine({{1, last}, {-1, merged}}, merged);
-  // Each of several fragments updates its own part of the momentum.
+  // Each of several fragments updates only its own part of the momentum.
   if (fragment.count > 1 && !momentum) momentum = server.combine({{1, last}, {-1, last}}, last);
   ModelStatePtr moved = momentum;
   const ModelStatePtr next =

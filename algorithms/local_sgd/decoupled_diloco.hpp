@@ -1,37 +1,40 @@
-// Decoupled DiLoCo: workers (learners) take local steps and never wait. A server (syncer) processes one fragment of the
-// model per round. It collects the outer gradients of the first K workers, and of those that arrive within a grace
-// window, merges them, takes an outer step, and sends the new fragment to all workers, which replace their own by it.
+// Decoupled DiLoCo: workers (learners) take local steps and never wait. In each round a server (syncer) synchronises
+// one fragment of the model. It collects the answers (outer gradients) of the first K workers, and those that arrive
+// within a grace window after that, merges them, takes an outer step, and sends the new fragment to all workers, which
+// replace their own fragment by it.
 // Source:  Douillard et al. 2026, "Decoupled DiLoCo" (arXiv 2604.21428), as others describe and implement it: neither
 //          its text nor its authors' code was available.
 // Shapes:  gradient, parameters, outer momentum: (P,) flat float32; fragments are equal slices. Steps are local ones.
 // Cost:    per round a fragment and 24 bytes up from each worker that answers, a fragment and 24 bytes down to all.
-// Differs: a worker answers at the end of a step, if a round is open and it has taken s >= `minimum_steps` since it got
-//          the round's fragment: it sends that fragment with its counts. In the paper workers report counts after each
-//          step, and the server pulls fragments. One round is open at a time; the paper has up to tau. When a worker
-//          gets a new fragment, its steps since its answer are lost in that fragment; they count as lost once no
-//          fragment contains them. Tokens are counted as micro-batches (outer_optimizer.hpp). Not established: the
-//          paper's outer rate, momentum and gamma, which must be given; how its learners restart by their counters; how
-//          it treats a fragment whose sender had missed one.
-//          `anchor`, from which a worker's fragment is subtracted, is the server's last value (the paper's, the
-//          default) or the value that the worker began from (others' implementation). The two differ if late answers
-//          count in their fragment's next round (`late`, ours); by default late answers are dropped. By two accounts
-//          the paper's defaults are K = 1, P = H = 24 and tau = 2, for 8 learners. Here the default quorum is all
-//          workers, and the model is one fragment, without launch floor or grace window, so that without any key the
-//          method is DiLoCo through a server; `overlap_steps` (tau) is 2. Embeddings have the plain mean under the
+// Differs: a worker answers at the end of a step, if a round is open and the worker has taken s >= `minimum_steps`
+//          steps since it received the round's fragment: it sends that fragment with its counts. In the paper workers
+//          report counts after each step, and the server pulls fragments. One round is open at a time; in the paper up
+//          to tau rounds are. When a worker receives a new fragment, this overwrites the steps that it has taken since
+//          its answer; they count as lost once no fragment contains them. Micro-batches are counted instead of tokens
+//          (outer_optimizer.hpp). Not established: the paper's outer rate, momentum and gamma, which must be given; how
+//          its learners restart by their counters; how it treats a fragment whose sender has missed one. `anchor`, from
+//          which a worker's fragment is subtracted, is the server's last value (the paper's; the default) or the value
+//          that the worker began from (others' implementation). These two differ if late answers count in their
+//          fragment's next round (`late`, ours); by default late answers are dropped. By two accounts the paper's
+//          defaults are K = 1, P = H = 24 and tau = 2, for 8 learners. Here the default is a quorum of all workers, a
+//          model of one fragment, no grace window, and rounds without pauses, so that without any key the method is
+//          DiLoCo through a server; `overlap_steps` (tau) is 2. Embeddings have the plain mean under the
 //          norm-preserving merge, as in the paper (outer_optimizer.hpp).
-//          `local_steps` (H) is the launch floor of others' implementation: a round begins at least H / fragments times
-//          the slowest answer's step time after the previous round began; without it a round begins when the previous
-//          one ends. If a worker's step is longer than a round, and there is one fragment, it is overwritten each time,
-//          and the worker contributes nothing. The schedule's step of a local step is the mean step of all workers when
-//          the worker's newest fragment was sent, plus its own steps since. Inner moments stay with their workers.
+//          With `local_steps` (H), as in others' implementation, a round begins at least H / fragments times the
+//          slowest answer's step time after the previous round began; without it a round begins when the previous one
+//          ends. If a worker's step is longer than a round, and there is one fragment, that is overwritten each time,
+//          and the worker contributes nothing. The learning rate of a local step is the schedule's at the mean step of
+//          all workers when the worker's newest fragment was sent, plus its own steps since then. Inner moments stay
+//          with their workers.
 // Ends:    a quorum is never more than the workers left. The server waits for a worker that is down if the quorum needs
-//          it, and otherwise no longer than the grace window. When a budget of seconds is over, the others have left,
-//          and the open round waits for the rest: a worker that is down then, or far slower, extends the run. With a
-//          budget of steps this does not happen. A worker that loses its state loses its steps since its last answer:
-//          it waits for the server's newest model, continues from it, and asks which round is open. A worker whose data
-//          are used up leaves; its steps since its last answer are lost.
-// Checks:  with all workers, equal batches and mean: DiLoCo; n local steps take the sum of their times, whatever K,
-//          grace and network; without grace the first K answers count, with a long one all.
+//          it, and otherwise no longer than the grace window. When a budget of seconds is used up, workers leave, and
+//          the open round waits for those that have not left yet: one that is down then, or far slower, extends the
+//          run. With a budget of steps this does not happen. A worker that loses its state loses its steps since its
+//          last answer: it waits for the server's newest model, continues from it, and asks which round is open. A
+//          worker whose data are used up leaves; its steps since its last answer are lost.
+// Checks:  with a quorum of all workers, equal batches and merge = "mean" it is DiLoCo; n local steps take the sum of
+//          their times, whatever K, grace window and network are; without a grace window the first K answers count, and
+//          with a long window all.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +47,7 @@
 
 namespace syncopate {
 
-// The open round, as the server describes it in a message's numbers.
+// The round that is open, as the server describes it in a message's numbers.
 struct OpenRound {
   Step number{};                 // from 0
   Time begins = start_time;      // no answers before this time
@@ -57,12 +60,11 @@ struct OpenRound {
 
 struct FragmentAnswer {
   Rank from{};
-  ModelStatePtr model{};  // the worker's model, or its difference to the base; null in time-only runs
-  BookedTime work{};      // the worker's steps since its last answer
-  // Since it received the fragment:
-  std::int64_t micro_batches = 0;  // k
-  Step steps{};                    // s
-  std::optional<double> sync_s{};  // seconds that the last new fragment took to reach the worker; none: none yet
+  ModelStatePtr model{};           // the worker's model, or the base minus its model; null in time-only runs
+  BookedTime work{};               // the worker's steps since its last answer
+  std::int64_t micro_batches = 0;  // k, since the worker received the fragment
+  Step steps{};                    // s, since then
+  std::optional<double> sync_s{};  // from a round's end to the arrival of its fragment at the worker; none: not yet
 
   Message message(const OpenRound& round, Slice fragment) const;
   static FragmentAnswer from_message(const Message& message);
@@ -76,23 +78,23 @@ struct AnswerTotals {
   std::int64_t micro_batches = 0;
 };
 
-// The treatment of answers to a round that has ended.
 enum class LateAnswers {
-  drop,
+  drop,   // answers to a round that has ended are dropped
   count,  // they count in the next round of their fragment
 };
 
-// An adaptive grace window: how long a server waits for further answers once it has a quorum, within the time that
-// overlapped steps leave. Units: seconds; tau in steps.
-// Source:  Douillard et al. 2026, Eq. 3, as quoted by others:
-//          xi_grace <= gamma max(0, tau xi_step - xi_quorum - xi_sync).
-// Differs: the averages are exponential; their factor is an option (1: only the newest values). 1/2, and a fixed window
-//          until there are estimates, come from others' implementation; gamma is not established.
+// An adaptive grace window: how long a server waits for further answers once it has a quorum. It is a share gamma of
+// the time that tau local steps (xi_step each) leave after the wait for the quorum (xi_quorum) and the messages
+// (xi_sync).
+// Units:   seconds; tau in steps.
+// Source:  Douillard et al. 2026, Eq. 3, as others quote it: gamma max(0, tau xi_step - xi_quorum - xi_sync).
+// Differs: xi are exponential averages; the weight of the newest value is an option. Its default, 1/2, and a fixed
+//          window until all xi have been measured, are from others' implementation; gamma is not established.
 struct GraceOptions {
   double margin = 0;         // gamma, in [0, 1]
   double overlap_steps = 2;  // tau
   double averaging = 0.5;    // weight of the newest value in each average, in (0, 1]
-  double initial_s = 0;      // window until there are estimates
+  double initial_s = 0;      // length of the window until all times have been measured
   double longest_s = std::numeric_limits<double>::infinity();
 };
 
@@ -100,27 +102,22 @@ class GraceWindow {
  public:
   explicit GraceWindow(const GraceOptions& options) : options_(options) {}
 
-  void record_step(double seconds) { update_average(seconds, step_s_); }  // xi_step: a local step
-  void record_quorum(double seconds) {
-    update_average(seconds, quorum_s_);
-  }  // xi_quorum: from a round's start to its quorum
-  void record_sync(double seconds) {
-    update_average(seconds, sync_s_);
-  }  // xi_sync: from a round's end to workers' models
+  void record_step(double seconds) { update_average(seconds, step_s_); }      // xi_step: a local step
+  void record_quorum(double seconds) { update_average(seconds, quorum_s_); }  // xi_quorum: round start to quorum
+  void record_sync(double seconds) { update_average(seconds, sync_s_); }      // xi_sync: round end to workers' models
 
   std::optional<double> step_s() const { return step_s_; }
   double length_s() const;
 
  private:
-  // If this were inlined, GCC 12 would warn that an empty average is read.
+  // Not inlined, because GCC 12 would then warn that an empty average is read.
   [[gnu::noinline]] void update_average(double seconds, std::optional<double>& average) const;
 
   GraceOptions options_;
   std::optional<double> step_s_, quorum_s_, sync_s_;  // none: no value recorded yet
 };
 
-// Counts a worker's own steps while fragments of its model are replaced: its steps since it received each fragment, and
-// the steps that it has not reported to the server.
+// Counts a worker's steps since it received each fragment, and the steps that it has not reported to the server.
 class FragmentProgress {
  public:
   explicit FragmentProgress(int fragments) : since_(static_cast<std::size_t>(fragments)) {}
@@ -135,18 +132,18 @@ class FragmentProgress {
     unreported_.push_back(step);
   }
 
-  Step steps(int fragment) const { return of(fragment).steps; }  // s, since the worker received it
-  std::int64_t micro_batches(int fragment) const { return of(fragment).micro_batches; }  // k
+  Step steps(int fragment) const { return of(fragment).steps; }  // s, since the worker received the fragment
+  std::int64_t micro_batches(int fragment) const { return of(fragment).micro_batches; }  // k, since then
 
-  // Returns the steps that it has not reported before, and counts them as reported.
+  // Returns the unreported steps, and counts them as reported.
   BookedTime report() { return take_oldest(unreported_.size()); }
-  // Replaces the fragment. Returns the lost steps: unreported ones that no fragment contains any more.
+  // Counts the fragment's steps from 0 again. Returns the lost steps: unreported ones that no fragment contains any
+  // more.
   BookedTime receive(int fragment) {
     since_[static_cast<std::size_t>(fragment)] = {};
     const auto in_oldest = std::ranges::max(since_, {}, &Since::steps).steps.value();
     return take_oldest(unreported_.size() - std::min(unreported_.size(), static_cast<std::size_t>(in_oldest)));
   }
-  // Replaces all fragments.
   BookedTime receive_all() {
     std::ranges::fill(since_, Since{});
     return report();
@@ -176,12 +173,12 @@ class FragmentProgress {
 struct DecoupledOptions {
   enum class Anchor {
     server,  // an outer gradient is the server's last value minus the worker's
-    base,    // an outer gradient is the value that the worker began from minus its current one
+    base,    // an outer gradient is the value that the worker began from minus the worker's
   };
 
   std::optional<int> quorum{};        // K; none: all workers
   Fragments fragments{1};             // P
-  std::optional<Step> local_steps{};  // H; none: rounds follow each other without a pause
+  std::optional<Step> local_steps{};  // H; none: each round begins when the previous one ends
   Step minimum_steps{1};
   std::optional<GraceOptions> grace{};
   MergeRule merge = MergeRule::rda;
@@ -212,7 +209,7 @@ class DecoupledDiLoCo : public Algorithm {
   }
 
  private:
-  // Returns the server's model after an outer step on one fragment.
+  // Returns the server's model after an outer step that changes only `fragment`.
   ModelStatePtr stepped(const Server& server, Slice fragment, const std::vector<FragmentAnswer>& answers,
                         ModelStatePtr& momentum) const;
 

@@ -2,16 +2,16 @@
 // changing vectors are averaged rarely.
 // Source:  Iacob et al. 2026, "DES-LOC: Desynced Low Communication Adaptive Optimizers for Training Foundation Models".
 // Shapes:  gradient, parameters, each moment: (P,) flat float32.   Units: periods in steps.
-// Cost:    per step (1 / K_x + 1 / K_u + 1 / K_v) P floats in all-reduces. With the recommended K_u = 3 K_x and K_v = 6
-//          K_x this is half of what Local Adam sends, whose periods are all K_x. If K_u and K_v are multiples of K_x,
-//          workers synchronise every K_x steps, and wait for stragglers as in Local SGD.
-// Differs: its authors' code was not available. Averages after the same step are one all-reduce. Step t begins with
-//          the averages after t steps, so a moment's mean replaces the moment before the update. The second moment
-//          itself is averaged, not its root. Not established: whether a step that begins with an average of the
-//          parameters computes its gradient at the average (as here) or at the model before; and the bias correction
-//          (here that of the run's optimizer). Gradients are clipped by `training.clip_norm`. The parameters are
-//          averaged after the last step. A worker that loses its state takes the one of the last synchronisation. If
-//          only moments were averaged there, it takes its own parameters of that time.
+// Cost:    per step (1 / K_x + 1 / K_u + 1 / K_v) P floats in all-reduces, with the periods K_x of the parameters,
+//          K_u of the first and K_v of the second moment. With the recommended K_u = 3 K_x and K_v = 6 K_x this is
+//          half of the floats of Local Adam, in which all periods are K_x. If K_u and K_v are multiples of K_x, workers
+//          synchronise every K_x steps, and wait for stragglers as in Local SGD.
+// Differs: its authors' code was not available. Averages after the same step are one all-reduce. Step t begins with the
+//          averages of the state after t steps, so that the step updates a moment's mean. The second moment itself is
+//          averaged, not its root. Not established: whether a step that begins with an average of the parameters
+//          computes its gradient at the average (as here) or at the model before; and the bias correction (here that of
+//          the run's optimizer). Gradients are clipped by `training.clip_norm`. The parameters are averaged after the
+//          last step. A worker that loses its state goes back to its state at the last synchronisation.
 // Checks:  K_x = K_u = K_v equals Local SGD with averaged moments, and moments that are never averaged equal Local SGD
 //          with kept ones, bit for bit; AdamW's recursion in double precision; bytes in closed form.
 #pragma once
@@ -23,7 +23,7 @@ namespace syncopate {
 
 class DesLoc : public LocalRounds {
  public:
-  // Only the policy of the buffers is used.
+  // The schedule decides about moments, so only the policy of BatchNorm statistics is used.
   DesLoc(std::shared_ptr<const SyncPeriod> schedule, const StatePolicies& policies)
       : LocalRounds({.period = std::move(schedule), .policies = policies}) {}
   DesLoc(Step parameters, const std::array<Step, 2>& moments)

@@ -1,23 +1,24 @@
-// Dynamic averaging: models are averaged only when they have moved far enough from a reference, their last average.
+// Dynamic averaging: models are averaged only when they are far from a reference, the last average of all models.
 // Source:  Kamp et al. 2018, "Efficient Decentralized Deep Learning by Dynamic Model Averaging": our reading of the
 //          protocol and its coordinator.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: threshold in squared units of the parameters.
-// Cost:    checks = "own": P floats read per check; a model each way for every averaged worker, and a message of
-//          latency alone for each request of the coordinator; at the end a model from each worker. "gathered": two
-//          numbers per worker all-gathered per check, one all-reduce of P floats per average.
+// Cost:    checks = "own": per average a model up and down for each averaged worker, and a message without values for
+//          each request of the coordinator; at the end a model from each worker. "gathered": per check an all-gather of
+//          two numbers per worker, and per average an all-reduce of P floats. In both a check reads P floats.
 // Differs: "own" (default): every `check_every` steps a worker sends its model to the coordinator, a server, if its
 //          squared distance from the reference is above the threshold (a violation). The coordinator requests models of
 //          random workers until the mean of the collected models is within the threshold; these workers continue from
 //          that mean. Once all models are collected, or there have been as many violations as workers since the last
-//          average of all, all models are averaged, and the result is the new reference. Every average of all resets
-//          the count of violations. It is not confirmed whether the paper resets it if all models were collected by
-//          requests.
-//          In the paper all workers take their steps at the same time; here a worker answers a request after its next
+//          average of all models, all are averaged, and the result is the new reference. Every average of all models
+//          resets the count of violations; it is not confirmed whether the paper does so if the models were collected
+//          by requests.
+//          In the paper all workers take their steps at the same time; here a worker answers a request at its next
 //          check, so that models may be of different steps. Moments stay with their workers. The mean of all last
 //          models is the result of the run. "gathered" (ours): all models are averaged if their mean squared distance
 //          from the reference, which bounds their variance, is above the threshold; every check waits for the slowest.
-// Checks:  threshold 0 equals Local SGD with the period of the checks, inf one-shot averaging; a hand-worked round of
-//          partial averages; "gathered": the steps of the averages against a computation in double precision.
+// Checks:  with the threshold 0 it equals Local SGD with the period of the checks, and with inf one-shot averaging; a
+//          hand-worked round of partial averages; "gathered": the steps of the averages against a computation in double
+//          precision.
 #pragma once
 
 #include <algorithm>
@@ -66,8 +67,8 @@ class DynamicAveraging : public Algorithm {
   }
 
  private:
-  // Whether the models are still near their last average and the budget has not ended on any worker. All workers get
-  // the same answer, since it depends on gathered numbers.
+  // Whether all models are still near their last average and no worker's budget has ended. All workers get the same
+  // result, since it depends on gathered numbers.
   static bool stays_apart(Worker& worker, const ModelStatePtr& last, double threshold) {
     const double distance = worker.distance(worker.model(), last);
     const std::array mine = {distance * distance, worker.budget_left(BudgetView::local) ? 0.0 : 1.0};
@@ -77,12 +78,10 @@ class DynamicAveraging : public Algorithm {
         sum += all[i];
         ended += all[i + 1];
       }
-      return sum / worker.size() <= threshold && ended == 0;  // NaN gives an average, in which it is visible
+      return sum / worker.size() <= threshold && ended == 0;  // false for NaN, which the average then shows
     });
   }
 
-  // Checks::gathered: all workers test the mean of their squared distances from the last average. Every check is an
-  // all-gather, and averages are over all workers.
   static void average_by_gathered_distances(Worker& worker, const DynamicOptions& options) {
     while (worker.budget_left()) {
       const ModelStatePtr last = worker.model();
@@ -93,7 +92,7 @@ class DynamicAveraging : public Algorithm {
     }
   }
 
-  // Kinds of messages between coordinator and workers. The first number of a message with a model is its kind.
+  // The kind of a message with a model between coordinator and workers; it is the message's first number.
   enum class CoordinatorNews {
     answer,     // to the coordinator: the requested model
     violation,  // to the coordinator: a model that is too far from the reference
@@ -102,7 +101,6 @@ class DynamicAveraging : public Algorithm {
   };
   static constexpr double as_number(CoordinatorNews news) { return static_cast<double>(news); }
 
-  // The coordinator: decides whose models are averaged, and when all are.
   class ModelCoordinator {
    public:
     ModelCoordinator(Server& server, double threshold)
@@ -131,8 +129,8 @@ class DynamicAveraging : public Algorithm {
       if (!has_ended && message.numbers.front() == as_number(CoordinatorNews::violation)) ++violations_;
     }
 
-    // If all models are collected, or their mean is near the reference, sends the mean to the collected workers. If
-    // not, requests another model, or all models if there have been as many violations as workers.
+    // If all models are collected, or the mean of the collected ones is near the reference, sends the mean to their
+    // workers. If not, requests another model, or all models if there have been as many violations as workers.
     void settle() {
       if (together_.empty() || !asked_.empty()) return;
       const int working = server_.size() - static_cast<int>(last_.size());
@@ -182,23 +180,23 @@ class DynamicAveraging : public Algorithm {
     Server& server_;
     double threshold_;
     ModelStatePtr reference_;
-    std::map<Rank, ModelStatePtr> together_;  // the balancing set: these workers wait for a model
+    std::map<Rank, ModelStatePtr> together_;  // collected models (the balancing set); their workers wait for the mean
     std::set<Rank> asked_;                    // workers with a request that they have not answered yet
     std::map<Rank, ModelStatePtr> last_;      // last models of workers that have ended
-    int violations_ = 0;                      // since the last average of all
+    int violations_ = 0;                      // since the last average of all models
     Step asked_so_far_{};
     Step latest_step_{};  // the largest step number of a message so far
   };
 
   bool is_gathered() const { return options_.checks == DynamicOptions::Checks::gathered; }
 
-  // If this model is too far from the reference, or the coordinator has requested it, sends it and waits for the mean
-  // that replaces it. The model also answers a request that crosses it on the way.
+  // If the worker's model is too far from the reference, or the coordinator has requested it, sends it and waits for
+  // the mean that replaces it. The model also answers a request that is in flight when the worker sends it.
   void check(Worker& worker, ModelStatePtr& reference) const {
     const Rank coordinator{worker.size()};
     const bool is_asked = worker.receive({.from = coordinator, .until = worker.now()}) != nullptr;
     const double distance = worker.distance(worker.model(), reference);
-    const bool violates = !(distance * distance <= options_.threshold);  // true for NaN, so that it is visible
+    const bool violates = !(distance * distance <= options_.threshold);  // true for NaN, so that averages show it
     if (!is_asked && !violates) return;
     const auto news = violates ? CoordinatorNews::violation : CoordinatorNews::answer;
     worker.send(coordinator, Message::of_model(worker.step(), worker.model(), {as_number(news)}));

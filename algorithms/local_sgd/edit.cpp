@@ -8,7 +8,7 @@ namespace syncopate {
 
 namespace {
 
-// Indices of the numbers that a worker gathers after its norms.
+// Indices of the numbers that a worker gathers after its norms if EditOptions::sends_steps(), and their number.
 constexpr std::size_t kept = 0, passed = 1, rates = 2, has_ended = 3, of_steps = 4;
 
 RoundMeeting conclude(std::span<const double> all, std::size_t modules, bool has_model, const EditOptions& options,
@@ -38,7 +38,7 @@ RoundMeeting conclude(std::span<const double> all, std::size_t modules, bool has
   return met;
 }
 
-// exp(-norm / T), divided by its value for the smallest norm so that the largest result is 1. An outlier (none) has 0.
+// Returns exp(-norm / T) for each norm, divided by its value for the smallest norm, and 0 for an outlier (none).
 std::vector<double> exponentials(std::span<const std::optional<double>> norms, double temperature) {
   double shortest = PenaltyOptions::infinity;
   for (const auto& norm : norms) shortest = std::min(shortest, norm.value_or(shortest));
@@ -47,7 +47,7 @@ std::vector<double> exponentials(std::span<const std::optional<double>> norms, d
   return result;
 }
 
-// N times the workers' weights of one module; all 0 if all workers are outliers.
+// Returns N times the workers' weights of one module; all 0 if all workers are outliers.
 std::vector<double> factors_of(std::span<const std::optional<double>> norms, std::span<const double> steps,
                                const PenaltyOptions& options) {
   const auto workers = static_cast<double>(norms.size());
@@ -65,7 +65,6 @@ std::vector<double> factors_of(std::span<const std::optional<double>> norms, std
   return factors;
 }
 
-// Reads outlier_factor, outlier_warmup, outlier_smoothing, temperature, step_share and clip_norm.
 PenaltyOptions read_penalty(Settings& settings) {
   PenaltyOptions options;
   options.outlier_factor =
@@ -93,8 +92,8 @@ PenaltyOptions read_penalty(Settings& settings) {
   return options;
 }
 
-// Reads `sync_seconds`, the time that ends rounds, and counted_from, minimum_steps and warmup_steps, which are faults
-// without it. Returns whether the file has `sync_seconds`.
+// Reads `sync_seconds`, the time that ends rounds, and three keys which are faults without it. Returns whether the file
+// has `sync_seconds`.
 bool read_timed_rounds(Settings& settings, TimedRounds& rounds, const BudgetCheck& work) {
   using From = TimedRounds::CountedFrom;
   constexpr Step most = 1'000'000'000'000;
@@ -165,8 +164,8 @@ void Edit::take_steps(Worker& worker, Time counted_from, RoundWork& work) const 
   }
 }
 
-// Returns the average, clipped to a maximum distance from the last model. If all workers are outliers in a module, the
-// module keeps its last values.
+// Returns the worker's model, the average, clipped to a maximum distance from the last model. A module in which all
+// workers are outliers keeps its last values.
 ModelStatePtr Edit::clip(const Worker& worker, const ModelStatePtr& last, const Penalty& penalty) const {
   const std::vector<bool>& rolled_back = penalty.rolled_back;
   const bool rolls_back = std::ranges::find(rolled_back, true) != rolled_back.end();
@@ -252,7 +251,7 @@ std::shared_ptr<const RoundMeeting> meet(Worker& worker, const EditOptions& opti
 
 int shortest_warmup(const PenaltyOptions& options) {
   const double q = 1 - options.outlier_smoothing, square = options.outlier_factor * options.outlier_factor;
-  // q^(W - 1) <= square (1 - q^W)
+  // Solves q^(W - 1) <= square (1 - q^W) for W.
   const double warmup = std::log(square * q / (1 + square * q)) / std::log(q);
   return options.finds_outliers() ? std::max(1, static_cast<int>(std::ceil(warmup - 1e-9))) : 1;
 }
@@ -265,7 +264,7 @@ Penalty penalise(std::span<const NormStatistics> before, std::span<const double>
   penalty.statistics.resize(norms.size());
   penalty.factors.resize(norms.size());
   for (std::size_t module = 0; module < width; ++module) {
-    // If no worker's norm is finite, the training has diverged. Then there are no outliers, so that the mean shows it.
+    // If no worker's norm is finite, the training has diverged. Then no norm is an outlier, so that the mean shows it.
     bool has_diverged = true;
     for (std::size_t i = module; i < norms.size(); i += width) has_diverged = has_diverged && !std::isfinite(norms[i]);
     std::vector<std::optional<double>> counted;

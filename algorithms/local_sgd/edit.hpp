@@ -1,46 +1,47 @@
-// EDiT and A-EDiT: Local SGD with an outer optimizer, along pseudo-gradients that are weighted by their norms, without
-// outliers, and clipped. Rounds end after H steps (EDiT), or after a time at each worker's own pace (A-EDiT).
+// EDiT and A-EDiT: Local SGD with an outer optimizer that steps along pseudo-gradients (last model - worker's model).
+// These are weighted by their norms, outliers are left out, and the sum is clipped. A round ends after H steps (EDiT),
+// or after a time, with as many steps as each worker has taken (A-EDiT).
 // Source:  Cheng et al. 2025, "EDiT: A Local-SGD-Based Efficient Distributed Training Method for Large Language
 //          Models"; the rules follow its authors' code. The paper's own settings, equation numbers and tables are not
-//          established here. Defaults are the code's values, also for parts that the code switches off; the code uses
+//          established. Defaults are the code's values, also for parts that the code switches off; the code uses
 //          minimum_steps = 100 with sync_seconds = 600.
-// Shapes:  gradient, parameters, outer momentum: (P,) flat float32; norms (workers, modules) in double precision.
-//          Units: sync_seconds in seconds.
+// Shapes:  gradient, parameters, outer momentum: (P,) flat float32; norms: (workers, modules) in double precision.
+// Units:   sync_seconds in seconds.
 // Cost:    per round an all-reduce of P floats, and before it an all-gather of 8 bytes per module and worker, plus 32
-//          per worker if weights or the round's end depend on steps. One more vector of P floats per worker, or two
-//          with an outer momentum, and W numbers per worker and module. A round of A-EDiT takes sync_seconds, then the
-//          longest remainder of a step in progress at that time, and the communication; with steps of constant c s it
-//          has ceil(sync_seconds / c) steps.
+//          bytes per worker if weights or the round's end depend on steps. Each worker stores one more vector of P
+//          floats, or two with an outer momentum, and W numbers per worker and module. A round of A-EDiT takes
+//          sync_seconds, the longest remainder of a step in progress at that time, and the communication; with steps of
+//          constant c s it has ceil(sync_seconds / c) steps.
 // Differs: modules are tensors, as in the code's data-parallel path, or the whole model (`scope`); in its sharded path
-//          they are layers. The sharded path clips per module, the other path clips the whole (`clip_scope`). Modules
-//          are synchronised together, not one by one during the next forward pass. Synchronous steps at the beginning
-//          are the post-local rule's, or `warmup_steps` of A-EDiT. There is no synchronisation right after the last of
-//          them, as there is in the code. Each worker uses its own clock, in the code the mean of all clocks; the
-//          paper's clock is not established, and the mean is not offered. Time counts from the end of the last
-//          synchronisation. In the code it counts from the worker's own arrival there (`counted_from = "arrival"`), so
-//          that fast workers may end up with one step per round. In a round of A-EDiT, the steps that a worker is
-//          behind the fastest count as dropped. All continue with the same step number, and the schedule follows the
-//          fastest; each takes its data in turn.
-//          Norms: the softmax depends on the scale of norms. If they differ by much less than T, all weights are nearly
-//          equal; if they differ by much more, the smallest norm gets all the weight. More steps make larger norms, so
-//          the fast workers of A-EDiT have less weight unless step_share says otherwise. Its shares are of the round's
-//          steps, in the code of all steps since the run began. The weight that an outlier's steps would have is lost,
-//          as in the code. A worker whose norms stay large remains an outlier. An outlier's norm does not enter the
+//          they are layers. The code's sharded path clips per module, the other path the whole model (`clip_scope`).
+//          Modules are synchronised together, not one by one during the next forward pass. The first, synchronous steps
+//          are those of the post-local rule, or `warmup_steps` of A-EDiT. The code synchronises right after the last of
+//          them; here that is left out. Each worker uses its own clock; the code uses the mean of all clocks, which is
+//          not offered, and the paper's clock is not established. Time counts from the end of the last synchronisation.
+//          In the code it counts from the worker's own arrival there (`counted_from = "arrival"`), so that fast workers
+//          may end up with one step per round. In a round of A-EDiT, the steps by which a worker is behind the fastest
+//          one count as dropped. All continue with the step number of the fastest, which the schedule follows; each
+//          takes its data in turn.
+//          Norms: if norms differ by much less than T, all weights are nearly equal; if they differ by much more, the
+//          worker with the smallest norm has all the weight. More steps make larger norms, so the fast workers of
+//          A-EDiT have less weight, unless `step_share` makes a part of it proportional to a worker's steps in the
+//          round (in the code, since the run began). The weight that an outlier's steps would have is lost, as in the
+//          code. A worker whose norms stay large remains an outlier, since an outlier's norm does not enter the
 //          statistics. In the code's sharded path it does, with 1e6 added, after which no outliers are found for a
-//          thousand rounds: a bug, which is not offered.
+//          thousand rounds: this is a bug, and is not offered.
 //          Mean and variance begin at 0, as in the code. NaN and infinity are outliers from the first round on; in the
-//          code they never are, and spoil the statistics. If all workers are outliers, the module keeps its values, and
-//          its outer momentum too. If outliers are switched off, or no worker has a finite norm, weights are equal and
-//          nothing is clipped, so that divergence is visible.
-//          BatchNorm: plain means, as for moments if they are averaged. A worker that is an outlier in all modules
-//          contributes the statistics of the round's beginning, but keeps its own moments.
+//          code they never are, and spoil the statistics. If all workers are outliers in a module, it keeps its values
+//          and its outer momentum. If outliers are switched off, or no worker has a finite norm, a norm that is not
+//          finite makes weights equal and prevents clipping, so that divergence is visible.
+//          BatchNorm statistics are plain means, and so are moments if they are averaged. A worker that is an outlier
+//          in all modules contributes the statistics from the round's beginning, but its own moments.
 // Outages: a worker that loses its state continues from the round's first model; the rest of its round has normal
 //          weight. Norm statistics and outer momentum are the same on all workers, so it gets them with the model. A
 //          worker that has used up its data ends the round at once, and the run fails if the others need it after that.
-// Checks:  without outliers, at T = inf and with a plain outer rate of 1 it is Local SGD bit for bit, with Nesterov
-//          DiLoCo; equal times c and sync_seconds = H c give EDiT bit for bit; the recursion in double precision; mean,
-//          variance and first outlier of constant norms in closed form; weights against the softmax, exactly equal for
-//          equal norms.
+// Checks:  without outliers, with T = inf and with a plain outer rate of 1 it is Local SGD bit for bit, and with
+//          Nesterov's outer step DiLoCo; equal step times c and sync_seconds = H c give EDiT bit for bit; the recursion
+//          in double precision; mean, variance and first outlier of constant norms in closed form; weights against the
+//          softmax, exactly equal for equal norms.
 #pragma once
 
 #include <algorithm>
@@ -54,26 +55,25 @@
 
 namespace syncopate {
 
-// The penalty on pseudo-gradients before they are summed: outliers, weights and clipping. It uses norms only, and needs
-// neither models nor a cluster.
+// The penalty on pseudo-gradients: outliers, weights and clipping, computed from norms alone.
 struct PenaltyOptions {
   static constexpr double infinity = std::numeric_limits<double>::infinity();
-  double outlier_factor = 3;  // deviations above the mean; inf: no outliers
-  int outlier_warmup = 120;   // W: number of first norms without outliers, and of z-scores that the threshold uses
+  double outlier_factor = 3;        // the z-score above which a norm is an outlier; inf: no outliers
+  int outlier_warmup = 120;         // W: number of first norms without outliers, and of z-scores in a deviation
   double outlier_smoothing = 0.02;  // a
   double temperature = 1;           // T, in units of a norm; inf: equal weights
-  double step_share = 0;            // r: the part of a weight that depends on steps
+  double step_share = 0;            // r: the share of a weight that is in proportion to steps
   double clip_norm = infinity;      // phi
 
   bool finds_outliers() const { return outlier_factor < infinity; }
 };
 
-// Statistics of the past norms of one worker's pseudo-gradients of one module. An outlier is a norm far above their
+// Statistics of the past norms of one worker's pseudo-gradients in one module. An outlier is a norm far above their
 // mean.
 class NormStatistics {
  public:
-  // Whether the norm is an outlier: z > factor x max(1, deviation of the last W z-scores), or NaN or infinity. Finite
-  // norms among the first W are none.
+  // Whether the norm is an outlier: its z-score is above factor x max(1, deviation of the last W z-scores), or it is
+  // NaN or infinity. The first W finite norms are no outliers.
   bool is_outlier(double norm, const PenaltyOptions& options) const {
     if (!options.finds_outliers()) return false;
     if (!std::isfinite(norm)) return true;
@@ -120,7 +120,7 @@ class NormStatistics {
 // With a much smaller W all workers are outliers in all rounds.
 int shortest_warmup(const PenaltyOptions& options);
 
-// The results of one round, indexed [worker x modules + module].
+// The penalty of one round. Except for `rolled_back`, vectors are indexed [worker x modules + module].
 struct Penalty {
   int modules = 0;
   std::vector<NormStatistics> statistics{};  // after the round
@@ -134,12 +134,12 @@ struct Penalty {
   }
 };
 
-// `before`: the statistics of the previous round; empty in the first round. `steps`: each worker's steps in this round;
-// empty unless weights depend on them.
+// `before`: the statistics after the previous round; empty in the first round. `norms`: as in Penalty. `steps`: each
+// worker's steps in this round; empty unless weights depend on them.
 Penalty penalise(std::span<const NormStatistics> before, std::span<const double> norms, std::span<const double> steps,
                  int modules, const PenaltyOptions& options);
 
-// The factor of a sum of this norm: min(1, phi / (norm + 1e-6)).
+// The factor that clips a sum of pseudo-gradients with this norm: min(1, phi / (norm + 1e-6)); 1 if it is not finite.
 double clip_factor(double norm, double clip_norm);
 
 // Rounds that end by time: a worker ends the round with its first step that ends at least `length` after the last
@@ -147,19 +147,18 @@ double clip_factor(double norm, double clip_norm);
 struct TimedRounds {
   enum class CountedFrom {
     end,      // from the end of the last synchronisation
-    arrival,  // from this worker's arrival at it, so that waiting there counts
+    arrival,  // from this worker's arrival at it, so that the wait there is a part of the round's time
   };
   Duration length = longest_duration;  // tau_time
   CountedFrom counted_from = CountedFrom::end;
-  // Steps of all workers together. After fewer steps the synchronisation is postponed by another `length`.
-  std::int64_t minimum_steps = 1;
-  Step warmup_steps{};  // steps of synchronous SGD before the first round
+  std::int64_t minimum_steps = 1;  // all workers' steps together; after fewer the round lasts another `length`
+  Step warmup_steps{};             // steps of synchronous SGD before the first round
 };
 
 struct EditOptions {
   enum class Scope { tensor, model };
-  Scope scope = Scope::tensor;       // the kind of module: the unit that has weights
-  Scope clip_scope = Scope::tensor;  // the unit of clipping
+  Scope scope = Scope::tensor;       // the kind of module: the unit that has norms and weights
+  Scope clip_scope = Scope::tensor;  // the unit that is clipped
   PenaltyOptions penalty{};
   std::shared_ptr<const SyncPeriod> period{};  // EDiT; null: A-EDiT
   TimedRounds timed{};                         // for A-EDiT
@@ -173,22 +172,21 @@ struct EditOptions {
   std::optional<std::int64_t> numbers_sent() const;
 };
 
-// One worker's work in a round.
 struct RoundWork {
   explicit RoundWork(const Worker& worker) : kept(worker) {}
 
-  ResetOnOutage<Step> kept;  // steps that its model includes
+  ResetOnOutage<Step> kept;  // steps that the worker's model includes
   Step passed{};             // steps taken in the round, including those lost in outages
-  double rates = 0;          // sum of their learning rates
+  double rates = 0;          // sum of the learning rates of these steps
   double mean_rate() const { return passed > 0 ? rates / static_cast<double>(passed.value()) : 0; }
 };
 
 // The result that all workers agree on at the end of a round, before they average.
 struct RoundMeeting {
   Penalty penalty{};
-  Step longest{};         // largest number of steps passed; 0 if not gathered
-  double inner_rate = 0;  // mean over all steps; 0 if not gathered
-  bool is_put_off = false;
+  Step longest{};           // largest number of steps that a worker has passed; 0 if not gathered
+  double inner_rate = 0;    // mean learning rate of all workers' steps; 0 if not gathered
+  bool is_put_off = false;  // whether the round continues, because it has fewer than `minimum_steps` steps
 };
 
 // Gathers the norms of the differences between all workers' models and `last`, and derives the penalty. `before`: the
@@ -204,7 +202,7 @@ class Edit : public Algorithm {
   explicit Edit(EditOptions options) : options_(std::move(options)) {}
 
   void run(Worker& worker) const override;
-  // Weights depend on computed values; time and rounds do not.
+  // Does not set follows_values: computed values decide weights, but neither times nor rounds.
   Traits traits() const override {
     return {.follows_clock = options_.is_timed(),
             .judges_budget_locally = true,

@@ -1,15 +1,16 @@
-// Elastic averaging (EASGD; EAMSGD with momentum): workers train alone. Every `period` steps each worker moves towards
-// a common centre model, and the centre towards the worker, by alpha times their difference.
+// Elastic averaging (EASGD; with momentum EAMSGD): workers train alone. Every `period` steps each worker moves towards
+// a common centre model, and the centre towards the worker, by alpha times the difference of the two.
 // Source:  Zhang, Choromanska, LeCun 2015, "Deep Learning with Elastic Averaging SGD".
 // Shapes:  gradient, parameters, velocity, centre: (P,) flat float32.
 // Cost:    synchronous: one all-reduce of P floats per `period` steps; asynchronous: per worker and exchange a request
 //          without values, the centre down and the difference up, P floats each.
-// Differs: asynchronous as in the authors' code (mpiT): the difference is taken before the local step, which runs while
-//          the difference is in flight, and exchanges begin with step 0. The centre is evaluated. The file's optimizer
-//          takes the local step; with `momentum` (EAMSGD's delta) it must be plain SGD. If differences are compressed,
-//          a worker moves by the whole difference, and its residual keeps the part that was not sent (ours).
-// Checks:  what workers subtract is added to the centre, or is in residuals; the synchronous form against the Jacobi
-//          iteration.
+// Differs: asynchronous exchanges are those of the authors' code (mpiT): the difference is taken before the local step,
+//          which runs while the difference is in flight, and exchanges begin with step 0. The centre is evaluated. The
+//          file's optimizer takes the local steps; with `momentum` (EAMSGD's delta) it must be plain SGD. If
+//          differences are compressed, a worker moves by the whole difference, and its residual keeps the part that was
+//          not sent (ours).
+// Checks:  everything that workers subtract is added to the centre or is in residuals; the synchronous form against the
+//          Jacobi iteration.
 #pragma once
 
 #include <limits>
@@ -20,11 +21,11 @@ namespace syncopate {
 
 struct ElasticOptions {
   enum class Exchange {
-    synchronous,   // all at once, using only values from before the step (Jacobi form)
-    asynchronous,  // each worker with a server, which holds the centre
+    synchronous,   // all workers at once, from the models before the step (Jacobi form)
+    asynchronous,  // each worker alone with a server, which holds the centre
   };
   Exchange exchange = Exchange::synchronous;
-  double alpha = 0;  // eta x rho: the fraction of its distance that a worker moves; N alpha is the paper's beta
+  double alpha = 0;  // eta x rho: the share of its distance to the centre that a worker moves; the paper's beta / N
   Step period{1};    // tau
   double momentum = 0;
 };
@@ -61,7 +62,8 @@ class ElasticAveraging : public Algorithm {
   bool is_asynchronous() const { return options_.exchange == ElasticOptions::Exchange::asynchronous; }
 
   // x <- x - eta g(x); with momentum v <- delta v - eta g(x + delta v), x <- x + v. Returns whether an outage has
-  // erased the x before the step. The step is then like a new worker's first one, from the centre and without v.
+  // erased the worker's x during the step, which then starts from the centre and without v, like a new worker's first
+  // step.
   bool local_step(Worker& worker, ModelStatePtr& velocity) const {
     ModelStatePtr x = worker.model();
     ResetOnOutage<bool> is_there(worker, true);
@@ -89,7 +91,7 @@ class ElasticAveraging : public Algorithm {
       for (Step done = 1; done < options_.period && worker.budget_left(BudgetView::local); ++done)
         local_step(worker, velocity);
     }
-    worker.barrier();  // the steps since the last exchange are a row of steps.csv, too
+    worker.barrier();  // so that the steps since the last exchange get a row of steps.csv, too
     worker.publish(centre);
   }
 
@@ -122,7 +124,7 @@ inline std::unique_ptr<Algorithm> make_elastic_averaging(Settings& settings, con
   options.exchange = settings.choice(
       {"exchange", "Whether all workers exchange with the centre at once, or each alone with a server."},
       {{"synchronous", Exchange::synchronous}, {"asynchronous", Exchange::asynchronous}}, options.exchange);
-  // beta = N alpha; beyond 1 the synchronous centre overshoots the mean of the workers.
+  // With a beta above 1 the synchronous centre would overshoot the mean of the workers' models.
   options.alpha =
       settings.number({"beta", "Share of its distance to the workers' mean by which the centre moves (N alpha)."},
                       Range{.low = 0, .high = 1, .low_open = true}) /

@@ -1,12 +1,12 @@
 // Hierarchical Local SGD: models are averaged often within groups of workers, and over all groups less often.
 // Source:  Lin et al. 2020, "Don't Use Large Mini-Batches, Use Local SGD" (hierarchical Local SGD).
 // Shapes:  gradient, parameters: (P,) flat float32.
-// Cost:    one all-reduce of P floats within each group per group period, one over all workers per period.
-// Differs: the outer period counts steps and follows any rule of sync_period.hpp. If it ends within a group period,
-//          that one ends early, with the average over all workers. Groups are workers of consecutive ranks. Their size
-//          need not divide N; the last group is then smaller. Both averages use the same network.
-// Checks:  one group of all workers equals Local SGD with the group period; groups of one equal Local SGD with the
-//          period.
+// Cost:    one all-reduce of P floats within each group per group period, and one over all workers per period.
+// Differs: `period` counts steps and follows any rule of sync_period.hpp. If it ends within a group period, the group
+//          period ends early, with the average over all workers. Groups are workers of consecutive ranks. Their size
+//          need not divide N; the last group is then smaller. Both kinds of averages use the same network.
+// Checks:  one group of all workers equals Local SGD with the group period; groups of one worker equal Local SGD with
+//          `period`.
 #pragma once
 
 #include <limits>

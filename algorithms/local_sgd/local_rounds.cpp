@@ -27,7 +27,7 @@ constexpr std::array late_kinds = {
                 [](Settings& settings) { return make_anchor_rule(read_overlap_local(settings)); }},
 };
 
-// The length of the shortest round of the run; of the first round if the run's steps or learning rate are unknown.
+// The length of the run's shortest round, or of its first round if the run's steps or learning rate are unknown.
 Step shortest_round(const SyncPeriod& period, const AlgorithmContext& context) {
   constexpr Step endless = std::numeric_limits<Step::Rep>::max() / 2;
   constexpr int most_rounds = 1'000'000;
@@ -58,7 +58,6 @@ std::shared_ptr<const LateRule> read_late(Settings& settings) {
   return row ? row->make(table) : make_cocod_rule();
 }
 
-// Reports faults of choices that cannot be combined.
 void check_together(Settings& settings, const RoundChoices& choices) {
   const bool is_apart = choices.late || choices.fragments;
   if (choices.groups && choices.steps->may_stop())
@@ -101,7 +100,7 @@ void LocalRounds::run_rounds(Worker& worker, LocalSteps& steps) const {
   const auto lengths = choices_.period->begin(worker);
   if (lengths->sees_gradients()) steps.watch([&lengths](Gradient& mean) { lengths->see(mean); });
   ModelStatePtr last = worker.model(), momentum;
-  MeanRate rate;  // mean over the steps since the last average
+  MeanRate rate;  // mean learning rate since the last average
   bool is_whole = true, goes_on = true;
   while (worker.budget_left()) {
     const Step length = lengths->next(), end = worker.step() + worker.steps_left();
@@ -122,7 +121,6 @@ void LocalRounds::run_rounds(Worker& worker, LocalSteps& steps) const {
   end_round(worker, last, rate, momentum);
 }
 
-// Called after the parameters have been averaged.
 void LocalRounds::end_round(Worker& worker, ModelStatePtr& last, MeanRate& rate, ModelStatePtr& momentum) const {
   if (choices_.outer)
     worker.set_model(
@@ -166,8 +164,8 @@ void LocalRounds::run_in_fragments(Worker& worker, LocalSteps& steps) const {
   while (outer.are_under_way()) outer.finish_next();
 }
 
-// Takes the round's steps and adds their learning rates. If the steps stop, the rest of the round is skipped, unless
-// the round lasts until a budget of seconds or samples is used up.
+// Takes the round's `left` steps and adds their learning rates to `rate`. If the steps stop, the rest of the round is
+// skipped, unless the round lasts until a budget of seconds or samples is used up.
 void LocalRounds::take_round(Worker& worker, LocalSteps& steps, Step left, MeanRate& rate) const {
   constexpr Step endless = 1'000'000'000'000;
   const auto take = [&](Step count) {
@@ -197,7 +195,7 @@ Traits LocalRounds::traits() const {
                 .publishes_rounds = true};
   choices_.steps->describe(traits);
   choices_.period->describe(traits);
-  // An outer step needs the model that it starts from, and its momentum. Fragments also need the average under way.
+  // An outer step needs the model that it starts from, and its momentum; fragments also need the average under way.
   if (choices_.fragments)
     traits.held.models += 3;
   else if (choices_.late)
@@ -219,19 +217,19 @@ Traits LocalRounds::traits() const {
 Forecast LocalRounds::forecast(const PredictionInput& input) const {
   if (!traits().has_formulas) return {};
   if (choices_.steps->phase()->micro_batches) return Forecast::none("local steps have another number of micro-batches");
-  // Rules whose rounds depend on the rate have no synchronous steps, so the phase is the whole run.
+  // Rules that depend on the learning rate have no synchronous steps, so local steps are the whole run.
   const auto rate = choices_.steps->learning_rate_over(input.steps().value_or(Step{}));
   return predict_rounds(*choices_.period, choices_.policies.average, rate ? input.at_rate(*rate) : input);
 }
 
-// Steps that a worker skips do not change the communication: it still takes part in every average.
+// Skipped steps do not change the communication: their workers still take part in every average.
 std::optional<Communicated> LocalRounds::communication(const CommunicationInput& input) const {
   if (!choices_.period->is_known_before()) return std::nullopt;
   const auto rate = choices_.steps->learning_rate_over(input.steps);
   const CommunicationInput at_rate = rate ? input.at_rate(*rate) : input;
   if (!choices_.groups) {
     Communicated sum = communicated_in_rounds(*choices_.period, choices_.policies.average, at_rate);
-    // Each fragment is a round of its own in the count; their bytes together are those of the model.
+    // Each fragment counts as a round. The bytes of all fragments together are those of the model.
     const Step together = std::min(choices_.period->synchronous_steps(), input.steps);
     const int parts = choices_.fragments ? choices_.fragments->fragments.count() : 1;
     sum.rounds += (sum.rounds - together.value()) * (parts - 1);

@@ -2,15 +2,16 @@
 // Source:  Lin et al. 2020 (Local and post-local SGD); Gu et al. 2024 (H by the quadratic rule).
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    one all-reduce of P floats per H steps (more if moments are averaged too).
-// Differs: post-local SGD and SWAP begin with synchronous SGD: one model and one optimizer state, from which all
-//          workers take their first local step. `local_phase` gives SWAP's second phase its own batch, order of the
-//          data and learning rate. `buffers = "recalibrate"` estimates BatchNorm statistics at its end, as SWAP does.
-//          The last average is always taken after the last step; the reference code leaves a constant period's
-//          remainder un-averaged. Momentum stays with its worker (as in the reference code) unless `moments` says
-//          otherwise. `weights = "samples"` weighs models as FedAvg does, but not the gradients of synchronous steps. A
-//          moving average (`average`) includes each round's model, also the last one.
-// Checks:  H = 1 with plain SGD equals synchronous SGD; post-local SGD before its switch equals it with any optimizer;
-//          rounds match the golden sequences of the rule.
+// Differs: post-local SGD and SWAP begin with synchronous SGD, that is, with one model and one optimizer state, from
+//          which all workers take their first local step. `local_phase` gives SWAP's second phase a batch, an order of
+//          the data and a learning rate of its own. `buffers = "recalibrate"` estimates BatchNorm statistics at the
+//          end of this phase, as SWAP does. The last average is always taken after the last step; the reference code
+//          leaves a constant period's remainder un-averaged. Momentum stays with its worker, as in the reference code,
+//          unless `moments` says otherwise. `weights = "samples"` weighs models as FedAvg does, but not the
+//          gradients of synchronous steps. A moving average (`average`) includes the model of each round, also of the
+//          last one.
+// Checks:  H = 1 with plain SGD equals synchronous SGD, and so does post-local SGD before its switch, with any
+//          optimizer; rounds match the golden sequences of the rule.
 #pragma once
 
 #include "algorithms/local_sgd/local_rounds.hpp"

@@ -9,7 +9,6 @@ namespace syncopate {
 
 namespace {
 
-// Descends along the worker's own gradient.
 class TrainingSteps final : public LocalSteps {
  public:
   TrainingSteps(Worker& worker, const LocalPhase& phase) : LocalSteps(worker), training_(phase, worker) {}
@@ -41,7 +40,7 @@ class TrainingRule final : public StepRule {
   LocalPhase phase_;
 };
 
-// Returns the sum of the micro-batches of one local step that end before the deadline.
+// Returns the sum of the gradients of those micro-batches of one local step that end before the deadline.
 Gradient compute_until(Worker& worker, Time deadline) {
   Gradient sum;
   for (int m = 0; m < worker.micro_batches(); ++m) {
@@ -94,7 +93,7 @@ class DroppingRule final : public StepRule {
   }
   bool may_stop() const override { return true; }
 
-  // The synchronous steps before the first round are DropCompute.
+  // The synchronous steps before the first round are steps of DropCompute.
   void train_together(Worker& worker, Step until, const StatePolicies& policies) const override {
     while (worker.step() < until && worker.budget_left()) {
       Gradient sum = compute_until(worker, later(worker.now(), options_.threshold));

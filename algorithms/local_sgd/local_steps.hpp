@@ -1,4 +1,4 @@
-// The kinds of local steps: train, train until a time is over (DropCompute), or be pulled back (PALSGD).
+// The kinds of a worker's local steps: train, train until a time is over (DropCompute), or be pulled back (PALSGD).
 // Source:  the cards of local_sgd.hpp, dropcompute_local_sgd.hpp and palsgd.hpp.
 // Units:   steps are optimizer steps; a skipped step counts as one.
 #pragma once
@@ -15,22 +15,20 @@
 
 namespace syncopate {
 
-// The local steps of one worker in one run.
 class LocalSteps {
  public:
   explicit LocalSteps(Worker& worker) : worker_(worker) {}
   virtual ~LocalSteps() = default;
 
-  // Called when a round begins, at the worker's current model.
   virtual void begin_round() {}
   // Calls `see` with each mean gradient, before the step along it; only for steps that train.
   void watch(std::function<void(Gradient&)> see) { see_ = std::move(see); }
-  // Takes or skips one step. False: the worker takes no more steps in this round.
+  // Takes or skips one step. Returns whether the worker takes further steps in this round.
   virtual bool take() = 0;
   // The number of steps taken in this round; 0 for kinds of steps that never stop.
   virtual Step taken() const { return {}; }
-  // The model at which the round began, to which a compressed average takes differences, for kinds of steps that also
-  // move the model without descending. Null for others.
+  // The model at which the round began, for kinds of steps that also move the model without descending: a compressed
+  // average sends the differences to it. Null for other kinds.
   virtual ModelStatePtr began_at() const { return nullptr; }
 
  protected:
@@ -38,7 +36,6 @@ class LocalSteps {
   std::function<void(Gradient&)> see_{};
 };
 
-// A kind of local steps.
 class StepRule {
  public:
   virtual ~StepRule() = default;
@@ -49,11 +46,11 @@ class StepRule {
   virtual bool may_stop() const { return false; }
   // For steps along the worker's own gradients: how they differ from synchronous steps. Null for other kinds.
   virtual const LocalPhase* phase() const { return nullptr; }
-  // The schedule of the learning rate for this many local steps; none: the run's schedule continues.
+  // The learning-rate schedule of a phase of `steps` local steps; none: the run's schedule continues.
   std::optional<LearningRate> learning_rate_over(Step steps) const {
     return phase() ? phase()->learning_rate_over(steps) : std::nullopt;
   }
-  // Takes the steps before the period's first round: synchronous SGD, or this kind's variant of it.
+  // Takes steps of synchronous SGD, or of this kind's variant of it, before the first round, up to step `until`.
   virtual void train_together(Worker& worker, Step until, const StatePolicies& policies) const;
 };
 
@@ -62,12 +59,12 @@ std::shared_ptr<const StepRule> make_training_steps(const LocalPhase& phase = {}
 // DropCompute: a late worker skips its remaining steps and joins the average with its current model.
 struct DropOptions {
   enum class Clock { period, step };
-  Duration threshold = longest_duration;  // from the round's or the step's start
+  Duration threshold = longest_duration;  // counted from the start of the round or the step (`clock`)
   Clock clock = Clock::period;
 };
 std::shared_ptr<const StepRule> make_dropping_steps(const DropOptions& options);
 
-// PALSGD: a step trains, or, with probability p, pulls the model back towards the one at which the round began.
+// PALSGD: a step trains, or, with probability p, pulls the model back towards the model at which the round began.
 struct PullOptions {
   double probability = 0.2;  // p, in [0, 1)
   double strength = 0.5;     // lambda
@@ -77,7 +74,7 @@ std::shared_ptr<const StepRule> make_pulling_steps(const PullOptions& options);
 
 // Counts local steps by a plan that all workers share, for methods whose averages start and end while workers train.
 // When a budget of seconds ends, workers may have taken different numbers of steps, but must still start and finish the
-// same averages. So averages start and end at planned steps, which advance even if a worker does not take them.
+// same averages. So averages start and end at planned steps, and the plan advances even if a worker takes no steps.
 class PlannedSteps {
  public:
   explicit PlannedSteps(Worker& worker) : worker_(worker), planned_(worker.step()) {}
@@ -85,12 +82,12 @@ class PlannedSteps {
   Step planned() const { return planned_; }
   // Whether the budget has steps for another round.
   bool steps_left() const { return worker_.steps_left() > behind(); }
-  // The length of the round that begins now, by the rule, as if the worker had taken all planned steps.
+  // The length of the round that begins now, by the period's rule, as if the worker had taken all planned steps.
   Step round(const SyncPeriod& period) const {
     return period.at(planned_, worker_.learning_rate(behind()), worker_.steps_left() - behind());
   }
-  // Advances the plan to `planned` steps in all, and takes the worker's steps up to there. Takes fewer if the budget or
-  // the worker's data end, or if the steps stop. Calls `before_step` with the learning rate of each.
+  // Advances the plan to step `planned`, and takes the worker's steps up to there, or fewer if the budget or the
+  // worker's data end or the steps stop. Calls `before_step` with the learning rate before each step.
   template <typename BeforeStep>
   void take_until(Step planned, LocalSteps& steps, const BeforeStep& before_step) {
     for (; planned_ < planned && worker_.budget_left(BudgetView::local); ++planned_) {
@@ -109,15 +106,14 @@ class PlannedSteps {
   Step planned_;
 };
 
-// Read the keys of these steps from the method's table, or from its table `steps`. `prefix` is put before the keys'
-// names.
+// Read the keys of these kinds of steps from the method's table, or from its table `steps`. `prefix` is put before the
+// names of the first two keys.
 DropOptions read_drop(Settings& settings, const AlgorithmContext& context);
 PullOptions read_pull(Settings& settings, std::string_view prefix);
 
-// The registry of steps: one row per kind.
 struct StepRuleRow {
   std::string_view name;      // `kind = ...` in TOML
-  std::string_view sentence;  // a worker's action in a step
+  std::string_view sentence;  // the action of a worker in a step
   std::shared_ptr<const StepRule> (*make)(Settings& settings, const AlgorithmContext& context);
 };
 std::span<const StepRuleRow> step_rules();

@@ -1,5 +1,5 @@
-// Local SGD with an outer optimizer: after H local steps an outer step goes from the model of the last synchronisation
-// towards the average, or beyond.
+// Local SGD with an outer optimizer: after H local steps an outer step goes from the model after the last
+// synchronisation towards the average of the workers' models, or beyond it.
 // Source:  Wang et al. 2020, "SlowMo"; Douillard et al. 2023, "DiLoCo".
 // Shapes:  gradient, parameters, outer momentum: (P,) flat float32.
 // Cost:    one all-reduce of P floats per H steps; one more vector of P floats per worker.

@@ -9,7 +9,6 @@ namespace syncopate {
 
 namespace {
 
-// An outer optimizer whose step is this formula of (worker, at, momentum).
 template <typename Formula>
 class OuterFormula final : public OuterOptimizer {
  public:
@@ -63,7 +62,7 @@ std::unique_ptr<const OuterOptimizer> make_plain_outer(double rate) {
 
 std::unique_ptr<const OuterOptimizer> make_slowmo(double rate, double momentum) {
   return make_outer([=](const Participant& worker, const OuterStep& at, ModelStatePtr& u) {
-    // At an inner rate of 0 no worker has moved, and the division would give 0 / 0.
+    // At an inner rate of 0 no worker has moved, and the division by it would give 0 / 0.
     const double per_rate = std::isfinite(1 / at.inner_rate) ? 1 / at.inner_rate : 0;
     std::vector<WeightedState> sum = {{per_rate, at.last}, {-per_rate, at.average}};
     if (u) sum.push_back({momentum, u});
@@ -94,7 +93,7 @@ std::span<const OuterOptimizerRow> outer_optimizers() { return rows; }
 
 std::unique_ptr<const OuterOptimizer> make_outer_optimizer(Settings settings) {
   const auto* const row = settings.row({"name", "Which outer optimizer."}, rows);
-  if (!row)  // which keys are allowed depends on the name, so no key is reported as unknown
+  if (!row)  // without a known name no key of an optimizer is reported as unknown
     for (const std::string_view key : {"rate", "momentum"}) static_cast<void>(settings.has(key));
   return row ? row->make(settings) : make_plain_outer(1);
 }

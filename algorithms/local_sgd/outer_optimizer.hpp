@@ -1,10 +1,10 @@
-// Outer optimizers: how the next model follows from the average at a synchronisation of Local SGD. With the model x
-// after the last synchronisation and the average a of the workers' models, x - a is used like a gradient.
+// Outer optimizers: how the next model follows from the average a of the workers' models at a synchronisation of Local
+// SGD. With the model x after the last synchronisation, x - a is used like a gradient.
 // Source:  Wang et al. 2020, "SlowMo", Algorithm 1; Douillard et al. 2023, "DiLoCo", Algorithm 1.
 // Shapes:  parameters, outer momentum: (P,) flat float32.   Units: outer rate and momentum have none.
 // Cost:    three vectors of P floats read and two written per synchronisation; nothing is sent.
-// Differs: SlowMo's inner rate (gamma) is the mean over the round's steps, which is the same if it does not change
-//          within a round; a round at rate 0 adds nothing. BatchNorm statistics are the average's.
+// Differs: SlowMo's inner rate (gamma) is the mean learning rate of the round's steps, in case it changes within the
+//          round. A round at rate 0 adds nothing to the momentum. BatchNorm statistics are the average's.
 // Checks:  closed forms in double precision over several rounds; DiLoCo's step against the rule of torch.optim.SGD.
 #pragma once
 
@@ -18,7 +18,6 @@
 
 namespace syncopate {
 
-// The input of one outer step. It is the same on all workers, so all get the same model.
 struct OuterStep {
   ModelStatePtr last;     // x: model after the last synchronisation
   ModelStatePtr average;  // a: mean of the workers' current models
@@ -28,20 +27,19 @@ struct OuterStep {
 class OuterOptimizer {
  public:
   virtual ~OuterOptimizer() = default;
-  // Returns the new model. `momentum` is this worker's own: null before the first step; afterwards the outer momentum.
+  // Returns the new model, and updates the worker's outer momentum, which is null before the first step.
   virtual ModelStatePtr step(const Participant& worker, const OuterStep& at, ModelStatePtr& momentum) const = 0;
 };
 
-// x - rate (x - a): the average itself for a rate of 1.
+// The next model is x - rate (x - a), which is a for a rate of 1.
 std::unique_ptr<const OuterOptimizer> make_plain_outer(double rate);
-// u = momentum u + (x - a) / gamma;  x - rate gamma u.
+// u <- momentum u + (x - a) / gamma; the next model is x - rate gamma u.
 std::unique_ptr<const OuterOptimizer> make_slowmo(double rate, double momentum);
-// v = momentum v + (x - a);  x - rate ((x - a) + momentum v): SGD with Nesterov's momentum.
+// v <- momentum v + (x - a); the next model is x - rate ((x - a) + momentum v): SGD with Nesterov's momentum.
 std::unique_ptr<const OuterOptimizer> make_diloco(double rate, double momentum);
-// m = momentum m + (x - a) / gap;  x - rate m.
+// m <- momentum m + (x - a) / gap; the next model is x - rate m.
 std::unique_ptr<const OuterOptimizer> make_heavy_ball(double rate, double momentum, double gap = 1);
 
-// The registry: one row per outer optimizer.
 struct OuterOptimizerRow {
   std::string_view name;      // `name = ...` in TOML
   std::string_view sentence;  // one-sentence description
@@ -53,13 +51,13 @@ std::span<const OuterOptimizerRow> outer_optimizers();
 std::unique_ptr<const OuterOptimizer> make_outer_optimizer(Settings settings);
 
 // How several workers' outer gradients are merged before an outer step along them.
-// Source:  Douillard et al. 2026, "Decoupled DiLoCo": `rda` (workers/training/model_average.hpp), weights of quantity
-//          times quality, k (k / s) for k micro-batches in s steps.
-// Differs: the paper counts tokens; here micro-batches of equal size are counted, so that a weight is proportional to
-//          s. With `rda`, the default, embeddings get their weighted mean, as others report of the paper; with
-//          `rda-of-all` they are treated like other tensors. If fragments cut a tensor, each part counts as a tensor,
-//          with its own length and direction.
-// Checks:  golden tables; `rda` of one or of equal differences is that difference; weights by formula.
+// Source:  Douillard et al. 2026, "Decoupled DiLoCo": `rda` (workers/training/model_average.hpp), and weights k
+//          (k / s), quantity times quality, for a worker with k tokens in s steps.
+// Differs: here k counts micro-batches of equal size, so that a weight is proportional to s. With `rda`, the default,
+//          embeddings get their weighted mean, as others report about the paper; with `rda-of-all` they are treated
+//          like other tensors. If fragments cut a tensor, each part counts as a tensor, with its own length and
+//          direction.
+// Checks:  golden tables; `rda` of one difference, or of equal ones, is that difference; weights by formula.
 enum class MergeRule {
   mean,        // the weighted mean
   rda,         // for each tensor of the slice, the mean length along the mean direction; for embeddings the mean
@@ -67,14 +65,14 @@ enum class MergeRule {
 };
 MergeRule read_merge_rule(Settings& settings);
 
-// A difference's weight; 0 if no step was taken.
+// The weight of a worker's outer gradient; 0 if the worker has taken no step.
 constexpr double weight_of(std::int64_t micro_batches, Step steps) {
   if (steps.value() == 0) return 0;
   const auto k = static_cast<double>(micro_batches);
   return k * (k / static_cast<double>(steps.value()));
 }
 
-// Merges differences, whose weights must be positive and are divided by their sum. The result is null in time-only
+// Merges outer gradients, whose weights must be positive and are divided by their sum. The result is null in time-only
 // runs, and undefined outside the slice.
 ModelStatePtr merge(const Participant& by, MergeRule rule, std::vector<WeightedState> differences, Slice slice = {});
 

@@ -4,16 +4,16 @@
 //          Distributed SGD".
 // Shapes:  gradient, parameters, anchor, momentum: (P,) flat float32.   Units: mixing and momentum have none.
 // Cost:    one all-reduce of P floats per round, hidden by the next; two more vectors of P floats per worker.
-// Differs: after its code. At a round's end: wait for the anchor z; model = (1 - mixing) model + mixing z; v = momentum
-//          v + (model - z); start z = mean(z + v). Each worker has its own v; their mean is a momentum of the anchor.
-//          The code keeps v in units of the learning rate (`momentum_units = "rate"`, the default; here by the mean
-//          rates of the two rounds); "model" keeps it in units of the model. The paper's values are not established:
-//          `mixing` must be given, and `momentum` is 0 by default. The first anchor is the initial model. The anchor is
-//          evaluated, and at the end the anchor from the last round's average. BatchNorm statistics stay with their
-//          worker. Every round has H steps; the code's first one has H + 1, since it tests the step's number before it
-//          increments it.
-// Checks:  mixing = 0 without momentum: workers that train alone, and their average at the end; mixing = 1: no model
-//          moves; a recursion in double precision.
+// Differs: as in the authors' code, a worker at a round's end waits for the anchor z, then sets model = (1 - mixing)
+//          model + mixing z and v = momentum v + (model - z), and starts the average z = mean(z + v). Each worker has
+//          its own v; the mean of all v is a momentum of the anchor. The code keeps v in units of the learning rate
+//          (`momentum_units = "rate"`, the default; here v is multiplied by this round's mean rate / the last round's);
+//          "model" keeps v in units of the model. The paper's values are not established: `mixing` must be given, and
+//          `momentum` is 0 by default. The first anchor is the initial model. The anchor is evaluated, at the end the
+//          one that the last round's average gives. BatchNorm statistics stay with their worker. Every round has H
+//          steps; the code's first round has H + 1.
+// Checks:  with mixing = 0 and no momentum workers train alone, and their average is the result; with mixing = 1 no
+//          model moves; a recursion in double precision.
 #pragma once
 
 #include "algorithms/local_sgd/local_rounds.hpp"
@@ -60,7 +60,7 @@ class AnchorRule final : public LateRule {
     }
 
    private:
-    // The momentum for this round's rate. A round without steps, or at rate 0, is ignored.
+    // The factor of v, given the round's mean learning rate. A round without steps, or at rate 0, does not rescale v.
     double kept_momentum(double rate) {
       double kept = options_.momentum;
       if (rate <= 0 || options_.momentum_units == OverlapLocalOptions::MomentumUnits::model) return kept;

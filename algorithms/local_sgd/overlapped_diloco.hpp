@@ -1,22 +1,23 @@
 // Overlapped DiLoCo: outer steps (of any outer optimizer) along an average that is under way during the next round, and
-// so is one round late. Either all workers step along the late average (delayed updates), or each worker replaces its
-// own part of it by its newest one (eager updates).
+// so is one round late. Either all workers step along the late average (delayed updates), or each worker first replaces
+// its own part of that average by its newest one (eager updates).
 // Source:  Kale, Douillard, Donchev 2025, "Eager Updates for Overlapped Communication and Computation in DiLoCo".
 // Shapes:  gradient, parameters, outer momentum: (P,) flat float32.
 // Cost:    one all-reduce of P floats per round, hidden by the next; two more vectors of P floats per worker, with
 //          eager updates three.
-// Differs: d_i is what worker i's round has added to the model; the paper's outer gradient is -d_i. That a worker's own
-//          part is fresh and the others' late comes from descriptions of the paper; the formulas here were not read in
-//          it. Delayed: a round begins at X, the same on all workers, and X <- outer(X, X + mean(d')), with d' of the
-//          previous round. After the first round X stays; after the last a second outer step includes its average, so
-//          that there are as many outer steps as rounds. Eager: X_i <- outer(X_i, X_i + mean(d') + (d_i - d_i') / N).
-//          In the first round nothing is known of others, and the step is along d_i / N. The last round waits for its
-//          average before its step, which is along mean(d) + mean(d') - d_i' / N, so that no part is left out. Each
-//          worker keeps its own outer momentum, which the sources leave open; worker 0's model is evaluated. With a
-//          plain outer optimizer all end with the same model. SlowMo's learning rate is that of the averaged round; for
-//          eager updates it is the newest round's. BatchNorm statistics are as old as the average.
-// Checks:  eager updates of one worker equal the blocking method; with a plain outer optimizer they telescope to the
-//          sum of all averages; delayed by one round, a constant d gives DiLoCo's models.
+// Differs: d_i is the change of worker i's model in a round, and d_i' that in the previous round; the paper's outer
+//          gradient is -d_i. We have not read the paper: that a worker's own part is fresh and the others' late is from
+//          descriptions of it, and we have not seen its formulas. Delayed: a round begins at X, the same on all
+//          workers, and X <- outer(X, X + mean(d')). X does not change after the first round. After the last round a
+//          second outer step uses its average, so that there are as many outer steps as rounds.
+//          Eager: X_i <- outer(X_i, X_i + mean(d') + (d_i - d_i') / N). After the first round a worker knows only d_i,
+//          and steps along d_i / N. The last round waits for its average before its step, which is along
+//          mean(d) + mean(d') - d_i' / N, so that no part is left out. Each worker keeps its own outer momentum, which
+//          the sources leave open; worker 0's model is evaluated. With a plain outer optimizer all end with the same
+//          model. SlowMo's learning rate is that of the averaged round, with eager updates that of the newest round.
+//          BatchNorm statistics are as old as the average.
+// Checks:  eager updates of one worker equal DiLoCo that waits; with a plain outer optimizer eager updates sum up to
+//          the sum of all averages; with a constant d, delayed updates give DiLoCo's models one round late.
 #pragma once
 
 #include "algorithms/local_sgd/local_rounds.hpp"
@@ -25,8 +26,8 @@ namespace syncopate {
 
 struct OverlappedOuterOptions {
   enum class Update { delayed, eager };
-  // A delayed average is over the workers' changes in the round, or over their models. In the second case X has changed
-  // since the averaged round began, so outer(X, mean(y')) also undoes this change.
+  // A delayed average is over the workers' changes d in the round, or over their models y at its end. X has changed
+  // since the averaged round began, and outer(X, mean(y')) also undoes this change.
   enum class Averaged { differences, models };
   Update update = Update::eager;
   Averaged averaged = Averaged::differences;

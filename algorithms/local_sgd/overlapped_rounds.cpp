@@ -34,7 +34,7 @@ StatePolicies read_overlapped_policies(Settings& settings, const AlgorithmContex
   return policies;
 }
 
-// In runs with compression workers send the fragment's outer gradient, which is its difference to the outer model.
+// With compression, workers send the fragment's difference to the outer model, that is, its outer gradient.
 void OuterFragments::start(int fragment, Step due) {
   Own& own = own_[static_cast<std::size_t>(fragment)];
   const Averaging averaging{.policy = policies_.average,

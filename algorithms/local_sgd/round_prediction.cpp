@@ -12,14 +12,14 @@ namespace syncopate {
 
 namespace {
 
-// The expected maximum over workers of the time of `length` steps; none if unknown.
+// Returns the expected time in which the slowest worker takes `length` steps; none if unknown.
 using TimeOfSteps = std::function<std::optional<SampledMean>(Step length)>;
 
-// The mean over all rounds of the run. None if their lengths are not known in advance, or if the time of a round is
-// unknown.
+// Predicts the mean step time over all rounds of the run. None if the lengths of rounds are not known in advance, or if
+// the time of a round is unknown.
 std::optional<Prediction> mean_of_rounds(const SyncPeriod& period, double average_s, const TimeOfSteps& slowest,
                                          const PredictionInput& input) {
-  constexpr Step longest_round = 1'000'000;  // a longer round has no fixed end: the budget does not count steps
+  constexpr Step longest_round = 1'000'000;  // longer rounds have no fixed end, because the budget does not count steps
   constexpr int most_rounds = 1'000'000;
   constexpr double endless = std::numeric_limits<double>::infinity();
   const auto samples_per_step =
@@ -29,7 +29,7 @@ std::optional<Prediction> mean_of_rounds(const SyncPeriod& period, double averag
     steps = std::min(steps, std::ceil(static_cast<double>(*input.budget.samples) / samples_per_step));
   const double seconds = input.budget.seconds.value_or(endless);
   if (input.budget.bytes && steps == endless) return std::nullopt;
-  std::map<Step, std::optional<SampledMean>> times_of;  // by length of the rounds
+  std::map<Step, std::optional<SampledMean>> times_of;  // by length of a round
   const auto time_of = [&](Step length) -> const std::optional<SampledMean>& {
     const auto [known, is_new] = times_of.try_emplace(length);
     if (is_new) known->second = slowest(length);
@@ -45,13 +45,13 @@ std::optional<Prediction> mean_of_rounds(const SyncPeriod& period, double averag
     std::optional<SampledMean> time = time_of(length);
     if (const double left_s = seconds - sum.step_time_s; time && time->mean > left_s) {
       length = static_cast<Step::Rep>(std::ceil(static_cast<double>(length.value()) * left_s / time->mean));
-      time = time_of(length);  // workers begin no further step once the budget is over
+      time = time_of(length);  // workers begin no further step once the budget is used up
     }
     if (!time) return std::nullopt;
     const double exchange_s = begin < period.synchronous_steps() ? input.all_reduce_s() : average_s;
     sum.step_time_s += time->mean + exchange_s;
     communication_s += exchange_s;
-    sum.step_error_s += time->error;  // all from one sample, so all errors may have the same sign
+    sum.step_error_s += time->error;  // all times come from one sample, so their errors may have the same sign
     done += static_cast<double>(length.value());
   }
   sum.step_time_s /= done;
@@ -77,7 +77,7 @@ Forecast predict_rounds(const SyncPeriod& period, const AveragePolicy& policy, c
   const TimeOfSteps normal = [&](Step length) {
     return std::optional(SampledMean{expected_slowest_sum(times, static_cast<double>(length.value()))});
   };
-  // For more steps than were drawn, uses the normal approximation if step times have a variance.
+  // For rounds with more steps than were drawn, uses the normal approximation if step times have a variance.
   const TimeOfSteps sampled = [&](Step length) -> std::optional<SampledMean> {
     const auto drawn = sampled_slowest_sum(times, length);
     return drawn || !times.has_variance ? drawn : normal(length);

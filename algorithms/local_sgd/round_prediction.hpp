@@ -1,4 +1,4 @@
-// Predicts the rounds of a whole run: their time by formulas, and their communication by counting.
+// Predicts a whole run in rounds: its time by formulas, and its communication by counting rounds.
 // Source:  expected maxima of normal sums (workers/theory/order_statistics.hpp).
 // Units:   seconds, bytes.
 #pragma once
@@ -7,17 +7,18 @@
 
 namespace syncopate {
 
-// Predicts the time of Local SGD. Each round takes the slowest worker's sum of step times, plus an average. These sums
-// are taken as normal; sums of drawn steps are used if normal sums disagree with them, or have no variance. No
-// prediction if the rule does not know the lengths of rounds in advance.
+// Predicts the time of Local SGD. Each round takes the slowest worker's sum of step times, plus the time of an average.
+// By the first prediction these sums are normal. A second one, from sums of drawn steps, follows if the first disagrees
+// with it, or if there is no first because step times have no variance. There is no prediction if the rule does not
+// know the lengths of rounds in advance.
 Forecast predict_rounds(const SyncPeriod& period, const AveragePolicy& policy, const PredictionInput& input);
 
-// The communication of the whole run: an all-reduce of gradients in each synchronous step, then one average per round.
+// Counts an all-reduce of gradients in each synchronous step, then one average per round.
 Communicated communicated_in_rounds(const SyncPeriod& period, const AveragePolicy& policy,
                                     const CommunicationInput& input);
 
-// The same with additional averages within groups of `size` consecutive workers (the last group may be smaller), after
-// each `period` steps of a round.
+// Counts in addition averages within groups of `size` consecutive workers (the last group may be smaller), after each
+// `period` steps of a round but not at its end.
 struct Groups {
   int size;
   Step period;

@@ -14,7 +14,7 @@ StatePolicy read_moment(Settings& settings, const Key& key, StatePolicy fallback
       words);
 }
 
-// The next `count` micro-batches, spread evenly over the workers and taken from as few steps as possible.
+// The data's next `count` micro-batches, spread evenly over the workers and taken from as few steps as possible.
 std::vector<MicroBatch> micro_batches_to_come(const Participant& participant, int count) {
   const int workers = participant.size();
   std::vector<MicroBatch> result;
@@ -51,9 +51,9 @@ Gradient LocalTraining::compute_step() {
   return sum;
 }
 
-// With shards a worker takes consecutive samples of its own shard, for any size of a step. In an order of its own a
-// worker takes all workers' shards of an epoch, interleaved. It uses epochs with numbers beyond any training, different
-// ones on each worker, so no two workers have the same order.
+// With Sampling::shards a worker takes consecutive samples of its own shard, for any number of micro-batches per step.
+// With Sampling::own it takes all workers' shards of an epoch, interleaved. The numbers of these epochs are beyond
+// those of any training and differ between workers, so no two workers have the same order.
 MicroBatch LocalTraining::next_samples() {
   constexpr std::int64_t first_own_epoch = std::int64_t{1} << 30;
   const std::int64_t number = taken_++, of_step = worker_.micro_batches();
@@ -114,7 +114,7 @@ std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const Alg
   SyncPeriodContext of_period = period_context(context);
   of_period.may_follow_run = may_follow_run;
   if (phase && phase->learning_rate) of_period.learning_rate_warmup = Step{};
-  // Rules whose rounds depend on the rate have no synchronous steps, so the phase is the whole run.
+  // Rules that depend on the learning rate have no synchronous steps, so local steps are the whole run.
   const auto rate = phase ? phase->learning_rate_over(context.total_steps.value_or(Step{})) : std::nullopt;
   if (rate) of_period.learning_rate = &*rate;
   Settings period = settings.section({"period", "How many steps workers take between two averages."});
@@ -134,7 +134,7 @@ StatePolicies read_state_policies(Settings& settings) {
 }
 
 void read_buffer_policy(Settings& settings, StatePolicies& policies) {
-  constexpr std::optional<StatePolicy> recalibrated;  // kept at an average, and estimated before an evaluation
+  constexpr std::optional<StatePolicy> recalibrated;  // statistics kept at an average, and estimated for evaluations
   const Key key{"buffers",
                 "What happens to BatchNorm statistics at an average; recalibrate: estimate them before evaluations."};
   const auto buffers = settings.choice<std::optional<StatePolicy>>(key,
@@ -150,7 +150,7 @@ void read_buffer_policy(Settings& settings, StatePolicies& policies) {
 }
 
 void publish(Participant& participant, const StatePolicies& policies, std::vector<ModelStatePtr> ensemble) {
-  if (participant.rank() != Rank{0}) return;  // other workers' publications are ignored, and making them costs time
+  if (participant.rank() != Rank{0}) return;  // publications of other workers would be ignored, and cost time
   publish(participant, policies, participant.model(), std::move(ensemble));
 }
 

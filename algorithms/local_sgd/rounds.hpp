@@ -6,10 +6,10 @@
 //          DiLoCo with overlapping communication: Towards a Distributed Free Lunch": fragments.
 // Units:   steps are optimizer steps.
 // Differs: SWAP's second phase keeps the size of a micro-batch. Its learning rate depends on the steps since the phase
-//          began, and applies to everything that uses the worker's rate: published models, and the length of a round.
-//          BatchNorm: by default statistics are averaged along with the parameters. In the reference code they are not,
-//          but estimated on 128 micro-batches before each evaluation. Here the estimate uses the micro-batches of
-//          future steps, all at the published model, and takes no time.
+//          began, and also applies to reports of published models and to rules for the length of a round. BatchNorm
+//          statistics are by default averaged along with the parameters. The reference code instead estimates them on
+//          128 micro-batches before each evaluation. Here (buffers = "recalibrate") the estimate uses the
+//          micro-batches of future steps, all at the published model, and takes no time.
 // Checks:  a second phase with the first phase's batch, order and rate changes nothing, bit for bit; each worker's pass
 //          contains all samples once, in its own order; rates against the formula; fragments cover the vector once, and
 //          are H / P steps apart if P divides H, never more than ceil(H / P).
@@ -45,23 +45,22 @@ inline void take_local_steps(Worker& worker, Step count) {
 
 // How workers train alone.
 struct LocalPhase {
-  // The order in which a worker takes its samples.
   enum class Sampling {
     shards,  // its part of each epoch, as in synchronous steps
     own,     // all samples, in an order of its own in each epoch
   };
 
-  std::optional<int> micro_batches{};  // per worker's step; none: unchanged
+  std::optional<int> micro_batches{};  // in a worker's step; none: as in synchronous steps
   Sampling sampling = Sampling::shards;
-  Step steps_per_epoch{};                                // steps of all workers; for Sampling::own
-  Step first_step{};                                     // the run's first step in the data; for Sampling::own
-  std::optional<LearningRate::Options> learning_rate{};  // total_steps is not set; none: the run's schedule continues
+  Step steps_per_epoch{};                                // synchronous steps in an epoch; for Sampling::own
+  Step first_step{};                                     // as in AlgorithmContext; for Sampling::own
+  std::optional<LearningRate::Options> learning_rate{};  // without total_steps; none: the run's schedule continues
 
-  // The schedule for a phase of this many steps; none: the run's schedule continues, or there is no step.
+  // The schedule for a phase of this many steps; none: the run's schedule continues, or the phase has no steps.
   std::optional<LearningRate> learning_rate_over(Step steps) const;
 };
 
-// One worker's phase of training alone. Construct it when the phase begins.
+// One worker's phase of training alone. Construct this object when the phase begins.
 class LocalTraining {
  public:
   LocalTraining(const LocalPhase& phase, Worker& worker) : phase_(phase), worker_(worker), begun_(worker.step()) {}
@@ -76,7 +75,7 @@ class LocalTraining {
   const LocalPhase& phase_;
   Worker& worker_;
   Step begun_;
-  std::int64_t taken_ = 0;  // micro-batches
+  std::int64_t taken_ = 0;  // micro-batches in this phase
 };
 
 // Reads the table `local_phase`; without this table workers train as in synchronous steps.
@@ -84,18 +83,18 @@ LocalPhase read_local_phase(Settings& settings, const AlgorithmContext& context)
 
 SyncPeriodContext period_context(const AlgorithmContext& context);
 
-// Reads the table `period`; never returns null. `phase`: the phase of local steps, whose learning rate the rule uses;
-// null: the run's schedule. `may_follow_run`: whether rules of run_periods.hpp are allowed, too.
+// Reads the table `period`; never returns null. `phase`: the phase of local steps, if it may have a learning rate of
+// its own, which the rule then uses. `may_follow_run`: whether rules of run_periods.hpp are allowed, too.
 std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const AlgorithmContext& context,
                                                    const LocalPhase* phase = nullptr, bool may_follow_run = false);
 
-// How workers' models are weighted in an average of all: equally, or by the number of their training samples (FedAvg).
+// How models are weighted in an average of all: equally, or by the number of their workers' training samples (FedAvg).
 enum class ModelWeights { equal, samples };
 
 // The treatment of optimizer moments and BatchNorm statistics when models are averaged, and the weights of models.
 struct StatePolicies {
   AveragePolicy average{};              // at each synchronisation
-  int recalibration_micro_batches = 0;  // number from which BatchNorm statistics are estimated; 0: no estimate
+  int recalibration_micro_batches = 0;  // how many are used to estimate BatchNorm statistics; 0: no estimate
   ModelWeights weights = ModelWeights::equal;
 
   bool count_alike() const { return weights == ModelWeights::equal; }
@@ -103,25 +102,21 @@ struct StatePolicies {
   double model_weight() const { return count_alike() ? 1 : by_samples; }
 };
 
-// Reads
-//   moments = "keep" | "average" | "reset"   of all moments (default: keep),
-//   first_moment, second_moment              of one moment (default: as `moments`; SGD's momentum is the first),
-//   buffers = "average" | "keep" | "reset" | "recalibrate"   (default: average),
-//   recalibration_micro_batches              with "recalibrate" (default: 128).
+// Reads `moments` = "keep" (default), "average" or "reset"; the same for one moment, `first_moment` (SGD's momentum)
+// and `second_moment`; and the keys of read_buffer_policy.
 StatePolicies read_state_policies(Settings& settings);
-// Reads only `buffers` and recalibration_micro_batches.
+// Reads `buffers` = "average" (default), "keep", "reset" or "recalibrate", the last with recalibration_micro_batches
+// (default: 128).
 void read_buffer_policy(Settings& settings, StatePolicies& policies);
 
-// Reads weights = "equal" | "samples" (default: equal). "samples" is allowed only if the data are divided among the
-// workers and averages are not compressed.
+// Reads `weights` = "equal" (default) or "samples", which is allowed only if the data are divided among the workers and
+// averages are not compressed.
 void read_model_weights(Settings& settings, bool divides_data, StatePolicies& policies);
-// Reads all keys of read_state_policies and read_model_weights.
 inline StatePolicies read_state_policies(Settings& settings, const AlgorithmContext& context) {
   StatePolicies policies = read_state_policies(settings);
   read_model_weights(settings, context.divides_data, policies);
   return policies;
 }
-// Reads the keys of read_buffer_policy and read_model_weights.
 inline StatePolicies read_buffer_policies(Settings& settings, const AlgorithmContext& context) {
   StatePolicies policies;
   read_buffer_policy(settings, policies);
@@ -131,14 +126,14 @@ inline StatePolicies read_buffer_policies(Settings& settings, const AlgorithmCon
 // Reports a fault if `weights` = "samples" is not allowed, for methods that read `weights` themselves.
 void check_model_weights(Settings& settings, bool divides_data, const StatePolicies& policies);
 
-// Publishes the participant's model, or the ensemble if it has members, with the micro-batches for estimating
+// Publishes the participant's model, or the ensemble if it has members, with the micro-batches for estimating BatchNorm
 // statistics.
 void publish(Participant& participant, const StatePolicies& policies, std::vector<ModelStatePtr> ensemble = {});
 // Publishes `model` in place of the participant's own.
 void publish(Participant& participant, const StatePolicies& policies, const ModelStatePtr& model,
              std::vector<ModelStatePtr> ensemble = {});
 
-// Synchronous SGD until `until` steps are done. All workers then have the same model and optimizer state.
+// Takes steps of synchronous SGD up to step `until`. All workers then have the same model and optimizer state.
 inline void train_together(Worker& worker, Step until, const StatePolicies& policies) {
   while (worker.step() < until && worker.budget_left()) {
     Gradient sum = worker.compute_step_gradient();
@@ -149,16 +144,16 @@ inline void train_together(Worker& worker, Step until, const StatePolicies& poli
 }
 
 // Fragments: the parts of a model that are synchronised separately, each at its own time in a round.
-// Shapes:  fragment p of P: the parameters from floor(p d / P) to floor((p + 1) d / P) of the flat vector of d, at
+// Shapes:  fragment p of P has the parameters from floor(p d / P) to floor((p + 1) d / P) of the flat vector of d, at
 //          least one. BatchNorm statistics belong to fragment 0.   Units: offsets in local steps, 1 to H.
-// Differs: the paper's fragments are whole layers, three transformer blocks each, side by side or strided over the
+// Differs: the paper's fragments are whole layers, three transformer blocks each, consecutive or strided over the
 //          depth. Here they are equal slices, so that each takes the same time; the flat vector begins with the tensors
 //          that have weight decay. With a plain mean the borders decide only when a parameter is synchronised. The
-//          merge rule `rda` treats each part of a cut tensor as a tensor, so its result depends on the borders. The
-//          result of a compression also does, since it treats each fragment separately.
+//          result of the merge rule `rda` depends on the borders, since each part of a cut tensor counts as a tensor,
+//          and so does that of a compression, which treats each fragment separately.
 class Fragments {
  public:
-  // `written`: where the number is in the experiment file, for a fault that is found once the model is known.
+  // `written`: where the experiment file has the number, for a fault that is found only once the model is known.
   explicit Fragments(int count, std::string written = {}) : count_(count), written_(std::move(written)) {}
 
   int count() const { return count_; }
@@ -166,7 +161,7 @@ class Fragments {
   // The step of a round at which the fragment is due: ceil((p + 1) H / P), so the last one is due at the round's end.
   // If there are more fragments than steps, several are due together.
   Step offset(int fragment, Step round) const;
-  // Fails if the model has fewer parameters than fragments.
+  // Throws RunFailure if the model has fewer parameters than fragments.
   void check(const Participant& participant) const;
 
  private:
@@ -174,8 +169,7 @@ class Fragments {
   std::string written_;
 };
 
-// Reads `fragments`, which is required unless `usual`, the default, is given. `parameters`: those of the model, if
-// known.
+// Reads `fragments`. `usual`: the default; none: the key is required. `parameters`: the model's number, if known.
 Fragments read_fragments(Settings& settings, std::optional<int> usual = {},
                          std::optional<std::int64_t> parameters = {});
 

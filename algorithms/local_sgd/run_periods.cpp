@@ -15,7 +15,7 @@ namespace {
 
 constexpr Step::Rep most_of_a_period = std::numeric_limits<std::int32_t>::max();
 
-// The mean of every `each`-th number from index `first` on, ignoring unknown (NaN) ones.
+// The mean of every `each`-th number from index `first` on, without unknown (NaN) ones.
 double mean_of_known(std::span<const double> all, std::size_t first, std::size_t each) {
   double sum = 0, count = 0;
   for (std::size_t i = first; i < all.size(); i += each) {
@@ -26,7 +26,7 @@ double mean_of_known(std::span<const double> all, std::size_t first, std::size_t
   return sum / count;
 }
 
-// The state of AdaComm's rounds on one worker. Everything except its own losses is the same on all workers.
+// The state of AdaComm's rounds on one worker. It is the same on all workers, except for the worker's own losses.
 class RoundsByLoss final : public RoundLengths {
  public:
   RoundsByLoss(const LossPeriodOptions& options, Worker& worker)
@@ -53,7 +53,7 @@ class RoundsByLoss final : public RoundLengths {
     if (is_first) *first_loss_ = last_loss_;
   }
 
-  // Begins an interval if one is due. With intervals in seconds workers must gather their clocks to agree on this.
+  // Begins an interval if one is due. With intervals in seconds, all workers gather their clocks to agree on this.
   void end_round() override {
     if (!worker_.budget_left() || worker_.step() < next_step_) return;
     constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
@@ -85,7 +85,7 @@ class RoundsByLoss final : public RoundLengths {
   double first_rate_;                                // eta_0
   ResetOnOutage<std::optional<double>> first_loss_;  // this worker's loss in its first step
   Step next_step_;                                   // first step at which the next interval may begin; 0: any
-  double next_s_;                                    // first time at which it may begin; 0: any
+  double next_s_;                                    // first time at which the next interval may begin; 0: any
   Step end_{};                                       // end of the round
   double last_loss_ = 0;                             // loss of the last step before an interval
   std::optional<double> initial_loss_{};             // F_0; none: not gathered yet
@@ -148,7 +148,7 @@ double LossPeriod::steps(double loss, double rate) const {
 
 Step LossPeriod::clipped(double steps) const {
   constexpr double rounding = 1e-12;
-  constexpr double longest = 1e15;  // beyond any run, and exact in both types
+  constexpr double longest = 1e15;  // beyond any run; exact as a double and as a Step
   const Step period{static_cast<Step::Rep>(std::ceil(std::min(steps, longest) * (1 - rounding)))};
   const Step bounded = options_.maximum ? std::min(period, *options_.maximum) : period;
   return std::max(bounded, options_.minimum);

@@ -14,27 +14,27 @@
 namespace syncopate {
 
 // AdaComm's formula: rounds become shorter as the training loss falls.
-// Source:  others' code of Wang and Joshi's rule; Paddle's AdaptiveLocalSGDOptimizer.
-//   adacomm:  tau_l = ceil(sqrt(F_l / F_0) tau_0), with rates ceil(sqrt(eta_0 F_l / (eta_l F_0)) tau_0)
+// Source:  others' code of Wang and Joshi's rule; Paddle's AdaptiveLocalSGDOptimizer. In interval l, with the loss F_l
+//          and the learning rate eta_l, the period is
+//   adacomm:  tau_l = ceil(sqrt(F_l / F_0) tau_0), with `follows_rate` ceil(sqrt(eta_0 F_l / (eta_l F_0)) tau_0)
 //   paddle:   tau_l = ceil(sqrt(tau_0 eta_0 F_l / (eta_l F_0))), clipped to [1, 16]
-// Differs: it is not established that the paper has `shrink`, which takes gamma tau_{l-1} if tau_l is not below
-//          tau_{l-1}, its gamma of 1/2 and its rounding (here up). `keep`, min(tau_l, tau_{l-1}), is others' code. A
-//          value within 1e-12 (relative) above a whole number counts as that number. If the formula gives NaN or
-//          infinity, as for F_0 = 0 or eta_l = 0, the period does not change.
+// Differs: it is not established whether the paper has `shrink`, its gamma of 1/2 and its rounding (here up). `keep` is
+//          from others' code. A value within 1e-12 (relative) above a whole number counts as that number. If the
+//          formula gives NaN or infinity, as for F_0 = 0 or eta_l = 0, the period does not change.
 // Checks:  with a constant loss and rate every period is tau_0, or ceil(sqrt(tau_0)) by Paddle's formula.
 class LossPeriod {
  public:
   enum class Form { adacomm, paddle };
-  // The next period if the formula's is not below the last one.
+  // The next period if the formula's period is not below the last one.
   enum class NotBelow {
     take,    // the formula's period
-    keep,    // the last period again
+    keep,    // the last period
     shrink,  // gamma times the last period
   };
   struct Options {
     Step initial{1};  // tau_0
     Form form = Form::adacomm;
-    bool follows_rate = false;  // the factor eta_0 / eta_l inside the root
+    bool follows_rate = false;  // whether the root contains the factor eta_0 / eta_l
     NotBelow not_below = NotBelow::take;
     double shrinkage = 0.5;  // gamma
     Step minimum{1};
@@ -45,7 +45,7 @@ class LossPeriod {
   // Throws std::invalid_argument for a period below 1, a maximum below the minimum, and gamma outside (0, 1).
   explicit LossPeriod(const Options& options);
 
-  // The first interval's period: the formula's own at F_0 and eta_0.
+  // The first interval's period: the formula's for F_l = F_0 and eta_l = eta_0.
   Step first() const;
   // loss: F_l / F_0; rate: eta_0 / eta_l; before: tau_{l-1}.
   Step next(double loss, double rate, Step before) const;
@@ -67,19 +67,19 @@ struct LossPeriodOptions {
 std::unique_ptr<const SyncPeriod> make_loss_period(const LossPeriodOptions& options);
 
 // DES-LOC's schedule: the parameters and each moment of the optimizer are averaged with separate periods. Averages
-// after the same step are one all-reduce. Per step 1 / K_x + 1 / K_u + 1 / K_v vectors of P floats are averaged.
+// after the same step are one all-reduce.
 class MomentSchedule final : public SyncPeriod {
  public:
   static constexpr Step never{std::numeric_limits<Step::Rep>::max()};
 
-  // K_x; K_u and K_v, `never` for a moment that the optimizer does not have. Throws std::invalid_argument for a period
-  // below 1.
+  // parameters: K_x. moments: K_u and K_v, `never` for a moment that the optimizer does not have. Throws
+  // std::invalid_argument for a period below 1.
   MomentSchedule(Step parameters, const std::array<Step, 2>& moments);
 
   // The number of steps until the next average.
   Step at(Step done, double learning_rate, Step left) const override;
   bool sets_averages() const override { return true; }
-  // After the run's last step, `end`, the parameters are always averaged. The policy of BatchNorm statistics comes from
+  // After the run's last step, `end`, the parameters are always averaged. BatchNorm statistics have the policy of
   // `usual`.
   AveragePolicy due(Step done, Step end, const AveragePolicy& usual) const override;
   void describe(Traits& traits) const override;
@@ -94,7 +94,7 @@ class MomentSchedule final : public SyncPeriod {
 // The number of steps after which half of a moment's value remains: ln 0.5 / ln beta. 0 for beta = 0.
 double half_life(double beta);
 
-// Read the keys of these periods from a method's table, or from the table `period`. `parameters`: the key of K_x.
+// These functions read keys from a method's table, or from its table `period`. `parameters`: the key of K_x.
 LossPeriodOptions read_loss_period(Settings& settings, const SyncPeriodContext& context);
 std::unique_ptr<const SyncPeriod> read_moment_schedule(Settings& settings, const Key& parameters,
                                                        const SyncPeriodContext& context);

@@ -4,33 +4,31 @@
 // Source:  Douillard et al. 2025, "Streaming DiLoCo with overlapping communication: Towards a Distributed Free Lunch";
 //          the rules follow others' code of it (pytorch/torchft).
 // Shapes:  gradient, parameters, outer momentum: (d,) flat float32; fragment p: (d / P,) of them.
-//          Units: delay in local steps, mixing without one.
-// Cost:    an all-reduce of d / P floats per fragment and round, or the bytes of its compressed exchange: in all as
-//          much as DiLoCo, 1 / P of it at a time. Two more vectors of d floats per worker. With steps of c s and an
-//          all-reduce time of A(floats), H steps take H c + P max(0, A(d / P) - tau c) if tau <= H / P; with a longer
-//          delay max(H c, P A(d / P)). A worker that is late by less than tau c - A delays nobody; a worker that is
-//          always slower determines the time of a round.
+// Units:   delay in local steps, mixing without one.
+// Cost:    an all-reduce of d / P floats per fragment and round, or the bytes of its compressed exchange. These are in
+//          all the bytes of DiLoCo, 1 / P of them at a time. Each worker stores two more vectors of d floats. With
+//          steps of c s each and all-reduces of n floats that take A(n), a round takes H c + P max(0, A(d / P) - tau c)
+//          if tau <= H / P, and max(H c, P A(d / P)) with a longer delay. A worker that is late by less than tau
+//          c - A(d / P) delays nobody; a worker that is always slower determines the time of a round.
 // Differs: fragments are equal slices (rounds.hpp); the paper's are layers. A fragment's average starts when it is due,
 //          p H / P steps into the round (p = 1 to P), and comes back tau steps later; the code starts it tau steps
-//          before it is due, so everything happens tau steps earlier. It requires H to be a multiple of P, and tau < H
-//          / P,
-//          so that only one average is under way at a time; here due steps are rounded up, and tau <= H. The workers'
-//          models are averaged; their mean is as far from the outer model as the mean of their differences. If tau = H,
-//          a fragment's next average starts before the last one's outer step, so its outer gradient is the distance to
-//          the stepped model, not to the one at its start.
-//          A worker's fragment becomes (1 - mixing) new + mixing own: with 0 it is the new one, with 1 the own one. The
-//          tau steps made meanwhile are not added back. Each fragment has its own outer momentum. With `compression`
-//          workers send the fragment's outer gradient, its difference to the outer model; with error feedback each
-//          worker has a residual per fragment. The paper sends outer gradients of 4 bits without a residual; `fp4` is
-//          modelled on this. That the paper uses its format is not established, and neither is the paper's outer
-//          learning rate.
-//          The outer model is evaluated: each fragment as it is after its last outer step. After the last step workers
+//          before it is due, so everything happens tau steps earlier. The code requires that P divides H and that
+//          tau < H / P, so that only one average is under way at a time; here due steps are rounded up, and tau <= H.
+//          Workers average their models; the outer gradient is the outer model minus this mean. If tau = H, a
+//          fragment's next average starts before the outer step along its last one, and the outer gradient is taken
+//          from the outer model after that step, not from the one at the average's start.
+//          A worker's fragment becomes (1 - mixing) x new + mixing x own. The tau steps taken meanwhile are not added
+//          back. Each fragment has its own outer momentum. With `compression` workers send a fragment's difference to
+//          the outer model; with error feedback each worker has a residual per fragment. The paper sends outer
+//          gradients of 4 bits without a residual; `fp4` is modelled on this. It is not established whether the paper
+//          uses the same format, and which outer learning rate it uses.
+//          The outer model is evaluated: each fragment after its last outer step. After the last local step workers
 //          wait for pending averages; steps since a fragment's last average are in no outer model, unless there is only
 //          one fragment. Moments stay with their workers. A worker that loses its state goes back to its copy from the
 //          last time that it started or finished an average; started averages continue. If a worker leaves, the run
 //          ends with an explanation.
-// Checks:  P = 1, tau = 0, mixing = 0 is DiLoCo bit for bit; P fragments, tau = 0, a plain outer step of rate 1: each
-//          fragment's own Local SGD; mixing = 1: workers that train alone; a recursion in double precision.
+// Checks:  with P = 1, tau = 0 and mixing = 0 it is DiLoCo bit for bit; with tau = 0 and a plain outer step of rate 1
+//          each fragment has its own Local SGD; with mixing = 1 workers train alone; a recursion in double precision.
 #pragma once
 
 #include "algorithms/local_sgd/local_rounds.hpp"

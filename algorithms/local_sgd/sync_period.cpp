@@ -17,7 +17,7 @@ namespace syncopate {
 namespace {
 
 constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
-constexpr std::int64_t most_rounds = 1'000'000;  // limit of the search
+constexpr std::int64_t most_rounds = 1'000'000;  // largest number that can be requested
 constexpr std::int64_t most_steps = most - 1;
 
 const Key solved_for{"solved_for", "Written by the program: the request that a number was solved for; no effect."};
@@ -70,8 +70,8 @@ class PowerPeriod final : public SyncPeriod {
   }
 
  private:
-  // (coefficient / eta)^power rounded down, at most `left`. Compares before converting: near the end of a cosine
-  // schedule the value exceeds every integer type.
+  // (coefficient / eta)^power, rounded down, at most `left`. It is compared with `left` before it is converted, because
+  // near the end of a cosine schedule it exceeds every integer type.
   Step rule(double learning_rate, Step left) const {
     if (learning_rate <= 0) return left;
     const double steps = std::pow(options_.coefficient / learning_rate, options_.power);
@@ -83,9 +83,9 @@ class PowerPeriod final : public SyncPeriod {
   Step warmup_period_;
 };
 
-// A number of a rule that may be requested by a table, { rounds = 470 } or { share = 0.2 }, and is then solved for. A
-// run's resolved settings contain the number in place of the table, and `solved_for = { rounds = 470, found = 470 }` as
-// a record. If these are read again, the number is used as it is, and `solved_for` has no effect.
+// A key that has a number, or a table { rounds = 470 } or { share = 0.2 }, for which the number is solved. A run's
+// resolved settings contain the number in place of the table, and `solved_for = { rounds = 470, found = 470 }` as a
+// record. If these settings are read, the number is not solved again, and `solved_for` has no effect.
 class AskedRounds {
  public:
   // Reads the key if it is a table. Faults: both `rounds` and `share` or neither, a budget that does not count steps,
@@ -107,8 +107,8 @@ class AskedRounds {
   // The requested number of rounds. None: the number is not solved for, or faults prevent it.
   std::optional<std::int64_t> rounds() const { return rounds_; }
 
-  // Writes `solved_for` for this rule. If the settings already contain it, it is removed unless the rule still makes
-  // that number of rounds.
+  // Writes `solved_for` for this rule. If the settings already contain it, it is removed unless the rule still makes as
+  // many rounds as `found` says.
   void write_solution(const SyncPeriod& period) {
     Settings table = settings_.section(solved_for);
     table.optional_number({"share", "The requested share of the steps."}, Range::any());
@@ -166,7 +166,7 @@ const Key period_steps{"steps", "Steps between averages; solved for if it is a t
                        "steps"};
 const Key switch_step{"switch_step", "Number of first steps, in which gradients are averaged instead.", "steps"};
 
-// Reads a rule with periods of `steps` steps, a number that may be solved for.
+// Reads a rule with periods of `steps` steps; this number may be solved for.
 std::unique_ptr<const SyncPeriod> read_steps(Settings& settings, const SyncPeriodContext& context,
                                              const std::function<std::unique_ptr<const SyncPeriod>(Step)>& make) {
   AskedRounds asked(settings, period_steps, context);
@@ -253,11 +253,11 @@ class RoundsByStep final : public RoundLengths {
   Step next() override { return period_.at(worker_.step(), worker_.learning_rate(), worker_.steps_left()); }
 
  private:
-  const SyncPeriod& period_;  // both must outlive it
+  const SyncPeriod& period_;  // period_ and worker_ must outlive this object
   Worker& worker_;
 };
 
-constexpr std::size_t known_before = 4;  // number of rows, from the first, with rules that every method can use
+constexpr std::size_t known_before = 4;  // the first rows are rules that every method can use
 constexpr std::array rules = {
     SyncPeriodRow{"constant", "averages every `steps` steps", read_constant},
     SyncPeriodRow{"power",
@@ -274,11 +274,11 @@ constexpr std::array rules = {
                   read_per_moment},
 };
 
-constexpr std::int64_t most_counted = 10'000'000;         // limit when counting the fewest rounds that a rule can make
-constexpr double smallest = 0x1p-300, largest = 0x1p300;  // beyond any learning rate
-constexpr double precision = 1e-13;                       // relative, for a coefficient
+constexpr std::int64_t most_counted = 10'000'000;         // limit for counting the fewest rounds that a rule can make
+constexpr double smallest = 0x1p-300, largest = 0x1p300;  // range of coefficients, beyond any learning rate
+constexpr double precision = 1e-13;                       // relative precision of a coefficient
 
-// An upper bound for counting: more rounds than this are farther from the requested number than the fewest possible.
+// Where counting stops: so many rounds are farther from the requested number than the fewest possible ones are.
 std::int64_t bound(std::int64_t rounds, std::int64_t fewest) { return 2 * std::max(rounds, fewest) + 2; }
 
 bool is_nearer(std::int64_t one, std::int64_t other, std::int64_t asked) {

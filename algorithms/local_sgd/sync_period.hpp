@@ -1,15 +1,15 @@
-// SyncPeriod: how many optimizer steps a worker takes alone before models are averaged. The steps between two averages
-// are a round.
+// SyncPeriod: rules for the number H of optimizer steps that a worker takes alone before models are averaged. The steps
+// between two averages are a round.
 // Source:  Gu et al. 2024, "A Quadratic Synchronization Rule for Distributed Deep Learning" (power); Lin et al. 2020,
 //          "Don't Use Large Mini-Batches, Use Local SGD" (post-local); Gupta et al. 2020, "Stochastic Weight Averaging
 //          in Parallel" (SWAP); Iacob et al. 2026, "DES-LOC" (moments); Wang and Joshi 2019, "Adaptive Communication
 //          Strategies to Achieve the Best Error-Runtime Trade-off in Local-Update SGD" (loss).
-// Shapes:  scalars only.   Units: periods and steps in optimizer steps, coefficient in units of eta.
+// Shapes:  scalars only.   Units: periods in optimizer steps, coefficient in units of the learning rate eta.
 // Differs: every rule ends its last round at the run's last step, so the last average is taken there; the reference
-//          code leaves the last T mod H steps of a constant period un-averaged. `maximum` limits the periods, which
-//          would grow without end as eta -> 0. SWAP's first phase ends after a given number of steps (switch_step);
-//          that the paper ends it at a training accuracy is not confirmed.
-// Checks:  periods of a whole training against golden sequences; coefficient = 0 equals constant.
+//          code leaves the last T mod H of T steps un-averaged with a constant H. `maximum` limits the periods, which
+//          would grow without end as eta -> 0. SWAP's first phase ends after a given number of steps (switch_step); it
+//          is not confirmed that the paper ends it at a training accuracy.
+// Checks:  periods of a whole training against golden sequences; coefficient = 0 equals a constant period.
 #pragma once
 
 #include <array>
@@ -31,15 +31,14 @@ namespace syncopate {
 struct Traits;
 class Worker;
 
-// The rounds of one worker in one run.
 class RoundLengths {
  public:
   virtual ~RoundLengths() = default;
 
   // The length of the round that begins now.
   virtual Step next() = 0;
-  // Whether the rule looks at gradients. If so, `see` is called in each step, with the mean gradient of the worker
-  // before it descends along it.
+  // Whether the rule looks at gradients. If so, `see` is called in each step with the worker's mean gradient, before
+  // the step along it.
   virtual bool sees_gradients() const { return false; }
   virtual void see(Gradient&) {}
   // Called when the round's average has been taken.
@@ -50,15 +49,14 @@ class SyncPeriod {
  public:
   virtual ~SyncPeriod() = default;
 
-  // The length of the round that starts after `done` steps. It does not change within the round.
-  // learning_rate: of the round's first step. left: steps until the end of the training.
-  // Result in [1, max(left, 1)].
+  // Returns the length, in [1, max(left, 1)], of the round that starts after `done` steps. It does not change within
+  // the round. learning_rate: that of the round's first step. left: steps until the end of the training.
   virtual Step at(Step done, double learning_rate, Step left) const = 0;
 
   // The number of steps of synchronous SGD before the first round.
   virtual Step synchronous_steps() const { return {}; }
 
-  // Whether the rule decides what an average includes; if not, the method does. `due` returns the policy of the average
+  // Whether the rule, and not the method, decides what an average includes. `due` returns the policy of the average
   // after `done` of `end` steps, derived from the method's usual policy.
   virtual bool sets_averages() const { return false; }
   virtual AveragePolicy due(Step done, Step end, const AveragePolicy& usual) const {
@@ -66,7 +64,7 @@ class SyncPeriod {
     return usual;
   }
 
-  // The worker's rounds from its current step on. Their lengths are those of `at`, unless the rule depends on the run.
+  // The worker's rounds from its current step on. Their lengths are those of `at` if is_known_before().
   virtual std::unique_ptr<RoundLengths> begin(Worker& worker) const;
   // Whether `at` gives all lengths in advance.
   virtual bool is_known_before() const { return true; }
@@ -74,7 +72,8 @@ class SyncPeriod {
   virtual void describe(Traits&) const {}
 };
 
-// Every round has H steps.
+// The next four functions throw std::invalid_argument for a period below 1, a maximum below the minimum, negative
+// steps, a negative coefficient, and a power that is not above 0.
 std::unique_ptr<const SyncPeriod> make_constant_period(Step steps);
 
 // H = max(minimum, floor((coefficient / eta)^power)), and at most `maximum`. During the warm-up, whose low rates would
@@ -96,23 +95,17 @@ std::unique_ptr<const SyncPeriod> make_post_local_period(Step switch_step, Step 
 // Synchronous SGD before `switch_step`, then a single round to the end (SWAP).
 std::unique_ptr<const SyncPeriod> make_swap_period(Step switch_step);
 
-// The four functions above throw std::invalid_argument for a period below 1, a maximum below the minimum, negative
-// steps, a negative coefficient, and a power that is not above 0.
-
-// The facts that a rule's settings depend on.
 struct SyncPeriodContext {
-  Step learning_rate_warmup{};    // default of the power rule's warmup_steps, as in the reference code
-  bool counts_steps = true;       // false: the budget does not count steps, and `maximum` is required
-  bool budget_ends_alone = true;  // false: a round without a fixed length would never end
-  // The run's steps and schedule, if known. The rounds of a rule are counted over these steps.
-  std::optional<Step> total_steps{};
-  const LearningRate* learning_rate = nullptr;
+  Step learning_rate_warmup{};                  // default of the power rule's warmup_steps, as in the reference code
+  bool counts_steps = true;                     // false: the budget does not count steps, and `maximum` is required
+  bool budget_ends_alone = true;                // false: a round without a fixed length would never end
+  std::optional<Step> total_steps{};            // the run's steps, over which rounds are counted; none: unknown
+  const LearningRate* learning_rate = nullptr;  // the run's schedule; null: unknown
   bool time_only = false;
   std::span<const double> moment_decays{};  // one per moment of the optimizer
   bool may_follow_run = false;              // whether rules of run_periods.hpp are allowed, too
 };
 
-// The registry: one row per rule.
 struct SyncPeriodRow {
   std::string_view name;      // `rule = ...` in TOML
   std::string_view sentence;  // one-sentence description
@@ -121,35 +114,34 @@ struct SyncPeriodRow {
 std::span<const SyncPeriodRow> sync_periods();
 
 // Reads a table such as { rule = "power", coefficient = 0.2, minimum = 4 }. Never returns null: an unknown rule is a
-// fault and gives a period of 1. A coefficient, or `steps`, may be a table that requests a number of averages,
-// { rounds = 470 }, or their share of the steps, { share = 0.2 }. The number is then solved for, and the resolved
-// settings contain it.
+// fault and gives a period of 1. The keys `coefficient` and `steps` may be tables that request a number of averages,
+// { rounds = 470 }, or a number of averages per step, { share = 0.2 }. The key's number is then solved for, and the
+// resolved settings contain it.
 std::unique_ptr<const SyncPeriod> make_sync_period(Settings& settings, const SyncPeriodContext& context);
 
-// Equal communication for different rules. `count_rounds` counts the rounds that a rule makes in this many steps at
-// these rates, up to `at_most`, by running the rule along the schedule. The functions below find the coefficient, or
-// the H, that makes a requested number of rounds. That number falls as the coefficient or H grows, so a bisection finds
-// it. Rounds are averages over all workers, including those of gradients before a `switch_step`. So rounds / steps is
-// the communication relative to synchronous SGD.
-// Checks:  ceil(T / H) for a constant period; the golden sequences' own coefficients; monotony.
+// Counts the rounds that a rule makes in `steps` steps with the schedule `rate`, up to `at_most`, by running the rule
+// along the schedule. A round is an average over all workers, also one of gradients before a `switch_step`. So
+// rounds / steps is the communication relative to synchronous SGD.
+// Checks:  ceil(T / H) rounds in T steps for a constant period; the golden sequences' own coefficients; monotony.
 std::int64_t count_rounds(const SyncPeriod& period, const LearningRate& rate, Step steps,
                           std::int64_t at_most = std::numeric_limits<std::int64_t>::max());
 
-// The value whose number of rounds is nearest to the requested one; of two equally near numbers the smaller one. If the
-// learning rate rises, the number of rounds need not fall with the coefficient. The result is then the nearest one that
-// the search finds.
+// Equal communication for different rules: a coefficient or an H whose number of rounds is nearest to a requested one;
+// the smaller of two equally near numbers. Since a larger coefficient or H makes fewer rounds, bisection finds it. If
+// the learning rate rises, a larger coefficient may make more rounds; the result is then the nearest that the search
+// finds.
 template <typename Value>
 struct SolvedRounds {
   Value value{};
-  std::int64_t rounds = 0;  // number that it makes
+  std::int64_t rounds = 0;  // how many rounds the value makes
 };
 
-// Returns the decimal number with the fewest digits that makes this many rounds. `scale`, above 0: where the search
-// begins.
+// Returns the coefficient, with as few decimal digits as possible. `scale`: the coefficient, above 0, at which the
+// search begins.
 SolvedRounds<double> solve_coefficient(
     std::int64_t rounds, double scale,
     const std::function<std::int64_t(double coefficient, std::int64_t at_most)>& rounds_with);
-// Returns the shortest period among 1 ... `longest` that makes this many rounds.
+// Returns the shortest such period among 1 ... `longest`.
 SolvedRounds<Step> solve_period(std::int64_t rounds, Step longest,
                                 const std::function<std::int64_t(Step period, std::int64_t at_most)>& rounds_with);
 

@@ -26,8 +26,8 @@ double least_over_workers_s(int workers, const Of& duration_of) {
 std::pair<double, std::string> order_statistic(int quorum, const PredictionInput& input) {
   const SampledMean sampled = sampled_order_statistic(input.times, quorum);
   if (!input.times.alike()) return {sampled.mean, "order statistic, unlike workers"};
-  // The distribution of one worker has more draws than the order statistic of all workers. Both come from the same
-  // steps, so the results differ much only if workers are late together.
+  // The formula for independent workers has the smaller error: one worker's distribution has more draws than the order
+  // statistic of all workers. Both use the same steps, so they differ much only if workers are late together.
   constexpr double standard_errors = 5;
   const double independent_s = expected_order_statistic(input.times.steps, quorum, input.workers);
   if (std::abs(independent_s - sampled.mean) <= standard_errors * sampled.error)

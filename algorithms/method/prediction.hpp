@@ -22,7 +22,7 @@ struct PredictionInput {
   const SampledTimes& times;
   const NetworkModel& network;
   Bytes parameter_bytes{};
-  int moments = 0;  // vectors of the optimizer's state
+  int moments = 0;  // number of the optimizer's moments
   Budget budget{};
   std::int64_t samples_per_micro_batch = 1;
   const LearningRate& learning_rate;
@@ -30,25 +30,25 @@ struct PredictionInput {
   std::vector<Exchange> average_exchanges{};  // collectives of a compressed average, or of each slice; empty: dense
   std::optional<Bytes> packet{};              // size of a compressed message to each server; none: not compressed
 
-  // The time of an all-reduce of a gradient, compressed or not. If compression changes during the run: the mean over
-  // the run, or, if the number of steps is unknown, the time in its last steps.
+  // The time of an all-reduce of a gradient, compressed or not. If compression changes during the run, this is the mean
+  // over the run's steps, or the time in its last steps if their number is unknown.
   double all_reduce_s() const;
   double dense_all_reduce_s() const;  // without compression
-  // How long a step of synchronous SGD waits for the all-reduce once all workers have computed. An all-reduce that
-  // overlaps the backward pass is partly hidden. Returns the mean over the drawn steps; none if they had too many
-  // micro-batches to store.
+  // How long a step of synchronous SGD waits for the all-reduce once all workers have computed, which is less than the
+  // all-reduce's time if it overlaps the backward pass. Then it is a mean over the drawn steps; none if these have too
+  // many micro-batches to store.
   std::optional<double> visible_all_reduce_s() const;
-  // The visible all-reduce without compression, for synchronous SGD as the baseline of comparisons.
+  // How long a step of synchronous SGD, as the baseline of comparisons, waits for its uncompressed all-reduce.
   double sync_sgd_s() const;
-  double average_s(const AveragePolicy& policy) const;  // for models, compressed or not
+  double average_s(const AveragePolicy& policy) const;  // time of an average of models, compressed or not
   double exchanges_s(const std::vector<Exchange>& of_one) const;
   Bytes averaged_bytes(const AveragePolicy& policy) const;
   // message_s: the time of a message with a model between a worker and a server. gradient_message_s: the time of a
-  // gradient or difference to the server, compressed or not. With several servers each message is a slice. If workers
-  // have different links, both are the time of the fastest link.
+  // message with a gradient or difference to the server, compressed or not. With several servers a message has one
+  // slice. If workers have different links, both functions return the time of the fastest link.
   double message_s(int servers = 1) const;
   double gradient_message_s(int servers = 1) const;
-  std::optional<Step> steps() const { return budget.steps; }  // in the run; none: the budget does not count them
+  std::optional<Step> steps() const { return budget.steps; }  // steps of the run; none: the budget does not count them
   // This input with another learning-rate schedule, which must outlive the result.
   PredictionInput at_rate(const LearningRate& rate) const {
     return {workers, micro_batches,           times, network,   parameter_bytes,   moments,
@@ -56,45 +56,46 @@ struct PredictionInput {
   }
 };
 
-// The expected step of the slowest worker by one formula, for comparing a method with synchronous SGD.
+// The slowest worker's expected time for a step by one formula, for comparing a method with synchronous SGD.
 struct SlowestWorker {
   std::string formula;
   double step_s = 0;   // E[T]
-  double error_s = 0;  // its standard error if sampled
+  double error_s = 0;  // standard error of step_s if it is a mean over drawn steps
   bool by_equation_4 = false;
   bool is_sampled = false;
 };
 // Returns the results of all formulas that apply:
-// - from the distribution of a step, if it has a variance: Eq. 4 for equal workers, or the maximum of independent
-//   normal variables for unlike workers;
-// - the mean of the drawn steps, if all workers were drawn (SampledTimes), as for up to 4,096 workers.
-// The result is empty for more workers whose steps have no variance.
+// - from the distribution of a step's time, if it has a variance: Eq. 4 for equal workers, or the expected maximum of
+//   independent normal variables for unlike workers;
+// - the mean over the drawn steps, if all workers were drawn (SampledTimes), as for up to 4,096 workers.
+// The result is empty if neither applies.
 std::vector<SlowestWorker> slowest_workers(const PredictionInput& input);
 
-// Reasons for having no prediction: only drawn steps of all workers could give one, but there are too many workers.
+// Reasons for having no prediction: only drawn steps of all workers could give one, and there are too many workers.
 inline constexpr const char* has_no_variance =
     "its steps have no variance, and there are too many workers and micro-batches to draw them all";
 inline constexpr const char* not_all_drawn = "too many workers to draw them all";
 
 struct Prediction {
-  std::string formula;     // its origin, such as "Eqs. 4 to 6"
+  std::string formula;     // where the prediction comes from, such as "Eqs. 4 to 6"
   double step_time_s = 0;  // mean over the run
   // The part of step_time_s spent in collectives and while messages are in flight. None: the formula does not give it.
   std::optional<double> communication_s{};
   double kept = 1;                    // share of a step's N x M micro-batches that are used in the model
-  std::optional<double> drop_rate{};  // share of the computed micro-batches; none: the formula does not give it
+  std::optional<double> drop_rate{};  // share of micro-batches that are dropped; none: the formula does not give it
   // Step time of synchronous SGD by the same formula. With `predict --against`: the step time of the named method,
   // divided by the share of micro-batches that it keeps. NaN: not available.
   double sync_step_time_s = 0;
   double step_error_s = 0;       // standard error of step_time_s if it is a mean over drawn steps
   double kept_error = 0;         // standard error of kept
   double sync_step_error_s = 0;  // standard error of sync_step_time_s
-  bool is_sampled = false;       // based on drawn steps, which the run itself would have, too
+  bool is_sampled = false;       // based on drawn steps, which are steps of the run itself
 
   // S_eff of Eq. 6: micro-batches per time, relative to synchronous SGD.
   double effective_speedup() const { return kept * sync_step_time_s / step_time_s; }
   // The standard error of effective_speedup(), as if its three factors were drawn independently. They are means over
-  // the same drawn steps, whose errors mostly have the same sign, so the result is rather too large. The baseline: 0.
+  // the same drawn steps, whose errors mostly have the same sign, so the result is rather too large. It is 0 if the
+  // speed-up is 1, as for the baseline.
   double effective_speedup_error() const;
   std::optional<double> communication_share() const {
     return communication_s ? std::optional(*communication_s / step_time_s) : std::nullopt;
@@ -103,8 +104,8 @@ struct Prediction {
 };
 
 // Whether a formula differs from a mean over drawn steps by more than three standard errors of that mean. Chance does
-// not explain such a difference, so the mean is the better prediction. Differences beyond the four digits that tables
-// print do not count.
+// not explain such a difference, so the mean is the better prediction. A difference that the four digits of the tables
+// do not show does not count.
 bool misses(const Prediction& formula, const Prediction& sampled);
 
 // The predictions of a method by its paper's formulas, or why there are none.
@@ -119,10 +120,11 @@ struct Forecast {
   static Forecast of(std::vector<Prediction> predictions, std::string why_none);
 };
 
-// Predicts steps that wait for the first `quorum` of N workers, which all begin together, and for `round_trip_s`. The
-// wait is an order statistic of the sampled distribution. For workers that differ, or are late together, it is an order
-// statistic of the sampled steps. No prediction if not all workers were drawn. If late work is not cancelled, the
-// result is a lower bound, because late workers begin the next step late.
+// Predicts steps that wait for the first `quorum` of N workers, which all begin together, and for messages that take
+// `round_trip_s`. The wait for workers is an order statistic of the sampled distribution; for workers that differ, or
+// are late together, it is an order statistic of the sampled steps. There is no prediction unless all workers were
+// drawn. If late work is not cancelled (`cancels`), the result is a lower bound, since late workers begin the next step
+// late.
 Forecast predict_quorum(int quorum, bool cancels, double round_trip_s, const PredictionInput& input);
 
 // The predicted time until the run reaches the first limit of its budget; none if the budget limits only bytes.

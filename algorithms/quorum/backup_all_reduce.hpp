@@ -2,10 +2,12 @@
 // only (a participant mask). Late workers get the results they have missed and step along them in order.
 // Source:  Chen et al. 2016 names the rule (Algorithms 3 and 4), for parameter servers; this form is ours.
 // Shapes:  gradient, parameters: (P,) flat float32.
-// Cost:    one all-reduce of P floats per step; a late worker's share of it must proceed while the worker computes.
+// Cost:    one all-reduce of P floats per step, in which late workers must take part while they compute.
 // Differs: all parameters are averaged over the same workers, and every worker holds the optimizer's state. A late
-//          worker skips the samples of the steps that it has missed (backup_workers.hpp). The mean is clipped.
-// Checks:  b = 0 equals synchronous SGD bit for bit; without network costs it keeps the same workers as the server.
+//          worker skips the samples of the steps that it has missed (backup_workers.hpp). The mean is clipped, not each
+//          gradient.
+// Checks:  b = 0 equals synchronous SGD bit for bit; without network costs its steps use the gradients of the same
+//          workers as those of backup_workers.hpp.
 #pragma once
 
 #include "algorithms/method/algorithm.hpp"
@@ -14,7 +16,7 @@ namespace syncopate {
 
 class BackupAllReduce : public Algorithm {
  public:
-  // quorum: N; limited to the number of workers left.
+  // quorum: N, the number of workers that an all-reduce waits for; fewer if not as many are left.
   explicit BackupAllReduce(int quorum) : quorum_(quorum) {}
 
   void run(Worker& worker) const override {

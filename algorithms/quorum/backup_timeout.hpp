@@ -1,11 +1,10 @@
-// Backup workers by time-out: a step uses the gradients that have arrived when a time is over, however many there are.
+// Backup workers by time-out: a step uses the gradients that have arrived at its time-out, however many there are.
 // Source:  this project's own, after Chen et al. 2016, "Revisiting Distributed Synchronous SGD": backup workers whose
 //          number depends on how many are late.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: timeout in seconds on the server's clock.
 // Cost:    per step N models down and up to N gradients up, P floats each.
-// Differs: a step uses at least one gradient, and does not wait for the time-out once all have arrived. A gradient that
-//          arrives exactly at the time-out counts. Late work, skipped samples and clipping are as in
-//          backup_workers.hpp.
+// Differs: a step uses at least one gradient, and ends before the time-out if all have arrived. A gradient that arrives
+//          exactly at the time-out counts. Late work, skipped samples and clipping are as in backup_workers.hpp.
 // Checks:  an infinite time-out equals synchronous SGD, and a time-out of 0 equals backup workers that wait for one
 //          gradient, bit for bit; hand-worked timelines.
 #pragma once
@@ -66,7 +65,7 @@ class BackupTimeout : public Algorithm {
     const bool from_start = options_.counted_from == CountedFrom::start;
     Time end = from_start ? later(server.now(), options_.timeout) : never;
     for (int there = server.workers_left(); round.gradients() < there;) {
-      if (!cancels()) server.send_model(Receivers::waiting);  // also late workers, which get the newest model at once
+      if (!cancels()) server.send_model(Receivers::waiting);  // a late worker gets the newest model on arrival
       const bool may_end = round.gradients() > 0;
       const auto message = server.receive(may_end ? std::max(end, server.now()) : never);
       if (!message && may_end && server.now() >= end) return;

@@ -1,14 +1,14 @@
-// Backup workers with a token queue: a server averages the first N gradients of a step, from any workers. A worker
-// needs a token to continue. Each step makes max(N, W) tokens for W workers, which go to workers in the order in which
-// their gradients arrive.
+// Backup workers with a token queue: a server averages the first N gradients of a step, from any of W workers. A worker
+// that has sent a gradient needs a token to continue. Each step makes max(N, W) tokens, which workers get in the order
+// in which their gradients arrive.
 // Source:  TensorFlow 1.x, sync_replicas_optimizer.py (SyncReplicasOptimizer), for Chen et al. 2016.
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per gradient P floats up and P down; W gradients per step, of which W - N are dropped even if nobody is
 //          slow, because left-over tokens send fast workers to compute for a step that is over.
 // Differs: each worker clips its gradients, as in TensorFlow. There is one accumulator for all parameters (TensorFlow
-//          has one per variable, which may take different gradients); a token comes with the model (TensorFlow reads it
-//          separately); an update takes no time. A worker that ends takes a token with it, as in TensorFlow. Once no
-//          token is left, TensorFlow hangs; here the run fails with an explanation.
+//          has one per variable, and these may take gradients of different workers). The model comes with the token
+//          (TensorFlow reads it separately). An update takes no time. A worker that ends takes a token with it, as in
+//          TensorFlow. Once no token is left, TensorFlow hangs; here the run fails with an explanation.
 // Checks:  N = W without initial tokens equals synchronous SGD bit for bit; W gradients are computed per step.
 #pragma once
 
@@ -25,12 +25,12 @@ namespace syncopate {
 class BackupTokens : public Algorithm {
  public:
   // quorum: N, at least 1; may exceed the number of workers, which then give several gradients to a step.
-  // initial_tokens: tokens for leaving step 0, in the queue at the start; at least max(0, N - W). Default: N.
+  // initial_tokens: tokens in the queue at the start, for more gradients of step 0; at least max(0, N - W). Default: N.
   explicit BackupTokens(int quorum, std::optional<int> initial_tokens = {})
       : quorum_(quorum), initial_tokens_(initial_tokens.value_or(quorum)) {}
 
   void run(Worker& worker) const override {
-    // The token says to which step a gradient belongs; samples follow the worker's own count of steps.
+    // The token says to which step a gradient belongs; the worker's own count of gradients determines its samples.
     while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
     worker.receive();  // a worker whose data are used up takes the token of its last gradient out of the queue
   }
@@ -93,7 +93,7 @@ inline std::unique_ptr<Algorithm> make_backup_tokens(Settings& settings, const A
     quorum = context.workers - settings.integer({"backups", "How many gradients a step does not wait for (b)."}, 0,
                                                 Stated(context.workers - 1, "workers - 1"));
   }
-  // With fewer, no worker could leave step 0.
+  // With fewer initial tokens, step 0 would never get its `quorum` gradients.
   const std::int64_t fewest = std::max<std::int64_t>(0, quorum - context.workers);
   const bool known = settings.faults_so_far() == faults;
   const auto tokens =

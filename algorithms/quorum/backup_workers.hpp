@@ -1,20 +1,21 @@
-// Synchronous SGD with backup workers: a server averages the first N of N + b gradients of a step. If it cancels late
-// work, this is K-sync SGD with K = N.
+// Synchronous SGD with backup workers: a server averages the first N gradients of a step and does not wait for those of
+// the last b workers. If it cancels late work, this is K-sync SGD with K = N.
 // Source:  Chen et al. 2016, "Revisiting Distributed Synchronous SGD", Algorithms 3 and 4; K-sync: Dutta et al. 2018,
 //          "Slow and Stale Gradients Can Win the Race".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per step N + b models down and up to N + b gradients up, P floats each, shared by the servers.
 // Differs: a late worker adopts the newest model and its step (the paper's pseudo-code does not say). Late work
 //          continues and is dropped on arrival, as in the paper; late = "cancel" stops it. Each of several servers
-//          takes its own first N; workers wait for all slices of a version, and worker 0 publishes the model it has
-//          assembled. N falls to the number of workers left. The table `average` gives the paper's averaged parameters.
-//          The paper's workers draw from the whole set, independently. Here each goes through its part of every epoch,
-//          without replacement, by the server's steps, so that a step's samples do not depend on which workers are
-//          late. A late worker never sees the samples of the versions that it missed in that epoch. Each worker clips
-//          its gradients before it sends them, as in TensorFlow's SyncReplicasOptimizer (the paper needed no clipping);
-//          synchronous SGD clips their mean.
-// Checks:  b = 0 equals synchronous SGD bit for bit, if nothing is clipped; dropped exactly if the step differs;
-//          divisor N x M; a late worker skips the samples of the versions that it missed.
+//          takes the first N slices that it receives. Workers wait for all slices of a version, and worker 0 publishes
+//          the model that it has assembled. N falls to the number of workers left. The table `average` gives the
+//          paper's averaged parameters.
+//          The paper's workers draw from the whole set, independently. Here each worker goes through its part of every
+//          epoch without replacement, and the server's step selects the samples, so that a step's samples do not depend
+//          on which workers are late. A late worker skips the samples of the steps that it has missed. Each worker
+//          clips its gradients before it sends them, as in TensorFlow's SyncReplicasOptimizer (the paper needs no
+//          clipping); synchronous SGD clips their mean.
+// Checks:  b = 0 equals synchronous SGD bit for bit, if nothing is clipped; a gradient is dropped exactly if it is
+//          not of the server's current version; divisor N x M; a late worker skips samples.
 #pragma once
 
 #include <algorithm>
@@ -27,8 +28,7 @@ namespace syncopate {
 struct BackupOptions {
   enum class Late {
     finish,  // a late worker finishes its gradient, which is dropped on arrival (the paper)
-    // Every new model goes to all workers and ends their current work: a step takes the N-th fastest worker's time.
-    cancel,
+    cancel,  // every new model goes to all workers and ends their work, so a step takes the N-th fastest worker's time
   };
   enum class Rate {
     as_given,      // the file's learning rate
@@ -36,7 +36,7 @@ struct BackupOptions {
   };
   Late late = Late::finish;
   Rate rate = Rate::as_given;
-  int servers = 1;  // more than one: without cancellation and moving average
+  int servers = 1;  // with more than one, neither cancellation nor a moving average is possible
 };
 
 class BackupWorkers : public Algorithm {
@@ -45,7 +45,7 @@ class BackupWorkers : public Algorithm {
   explicit BackupWorkers(int quorum, const BackupOptions& options = {}) : quorum_(quorum), options_(options) {}
 
   void run(Worker& worker) const override {
-    if (options_.servers > 1) worker.scale_rate(rate_factor(quorum_));  // worker 0 publishes the servers' steps
+    if (options_.servers > 1) worker.scale_rate(rate_factor(quorum_));  // for worker 0, which publishes the model
     while (worker.receive_model()) {
       auto gradient = worker.compute_step_gradient(cancels() ? Deadline::until_message() : Deadline());
       if (gradient) worker.send_gradient(*std::move(gradient));
@@ -57,12 +57,12 @@ class BackupWorkers : public Algorithm {
     while (server.budget_left()) {
       if (cancels()) server.send_model(Receivers::all);
       for (int needed = std::min(quorum_, server.workers_left()); round.gradients() < needed;) {
-        if (!cancels()) server.send_model(Receivers::waiting);  // also late workers, which get the newest model at once
+        if (!cancels()) server.send_model(Receivers::waiting);  // a late worker gets the newest model on arrival
         const auto message = server.receive();
         if (message)
           round.take(*message, {.maximum_staleness = 0});
         else
-          // Not more than the workers that have given a gradient to this step or still can.
+          // Only workers that have given a gradient to this step, or have not left, can contribute to it.
           needed = std::min(quorum_, server.workers_left(round.givers()));
       }
       if (round.gradients() == 0) return;  // all workers have left
@@ -79,9 +79,8 @@ class BackupWorkers : public Algorithm {
             .held = {.models = 0, .moments = 0}};
   }
 
-  // Late work that continues makes its worker late for the next step too: the order statistic is then a lower bound.
   Forecast forecast(const PredictionInput& input) const override {
-    // Messages of several servers travel in parallel.
+    // Messages to and from several servers travel in parallel, so the time is that of one slice.
     const double round_trip_s = input.gradient_message_s(options_.servers) + input.message_s(options_.servers);
     return predict_quorum(quorum_, cancels(), round_trip_s, input);
   }
@@ -99,7 +98,6 @@ inline std::unique_ptr<Algorithm> make_backup_workers(Settings& settings, const 
   using Rate = BackupOptions::Rate;
   constexpr std::int64_t most_servers = 1000;
   BackupOptions options;
-  // A step needs at least one gradient.
   const auto backups = settings.integer({"backups", "How many workers a step does not wait for (b)."}, 0,
                                         Stated(context.workers - 1, "workers - 1"));
   options.late = settings.choice({"late", "Whether late work finishes, and is dropped on arrival, or is cancelled."},

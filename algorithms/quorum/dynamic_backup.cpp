@@ -11,7 +11,7 @@ namespace syncopate {
 
 namespace {
 
-// Estimates the spread of the gradients of one version, the last of which may arrive late. It needs the norm of each
+// Estimates the spread of the gradients that workers computed at one version of the model. This needs the norm of each
 // gradient and of their sum, so the server waits until these are computed.
 class GradientSpread {
  public:
@@ -47,13 +47,13 @@ void DynamicBackup::run(Worker& worker) const {
 void DynamicBackup::serve(Server& server) const {
   GradientRound round(server);
   ObservedGradients observed(options_);
-  std::map<Step, GradientSpread> alone;    // by version: its step used one gradient, and a second has not arrived yet
+  std::map<Step, GradientSpread> alone;    // versions whose step used one gradient, and of which no other has arrived
   ByRank<Step> version_of(server.size());  // version of the model that each worker computes with
   while (server.budget_left()) {
     observed.begin_version(server.now());
     GradientSpread spread;
     for (int needed = observed.wanted(server.workers_left()); round.gradients() < needed;) {
-      server.send_model(Receivers::waiting);  // also late workers, which get the newest model at once
+      server.send_model(Receivers::waiting);  // a late worker gets the newest model on arrival
       const auto message = server.receive();
       if (!message) {
         needed = std::min(needed, server.workers_left(round.givers()));

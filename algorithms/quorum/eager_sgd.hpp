@@ -1,18 +1,21 @@
-// Eager SGD: an all-reduce takes place when the first worker arrives (solo), or when a random one arrives that all have
-// agreed on (majority: on average half have arrived). An absent worker contributes nothing, and catches up later.
+// Eager SGD: an all-reduce takes place when the first worker arrives (solo), or when a randomly chosen worker arrives
+// (majority: half of the workers have then arrived on average). An absent worker contributes nothing, and catches up
+// later.
 // Source:  Li et al. 2020, "Taming Unbalanced Training Workloads in Deep Learning with Partial Collective Operations".
 // Shapes:  gradient, parameters: (P,) flat float32.
-// Cost:    one all-reduce of P floats per step, whatever workers take part; one more per average.
-// Differs: the mean is over all N workers: one that contributes nothing counts as zero. There are three variants, whose
-//          parts can also be chosen separately. "paper" (default; our understanding, not confirmed): a late gradient is
-//          added to the next contribution. Of the sums that it missed, a late worker gets only the newest, since there
-//          is one receive buffer. So models drift apart, and are averaged from time to time (how often is our choice).
-//          "released" (our reading of the ResNet code): a late gradient is overwritten, models are not averaged, and
-//          with solo every 32nd round waits for all. "replayed" (ours): a late worker steps along every sum in order,
-//          so that all models are equal after equal numbers of steps. Here a late worker joins the newest round next;
-//          in the code it may go through each. Samples of missed rounds are skipped (backup_workers.hpp).
-// Checks:  hand-worked timelines of both kinds of late workers; every round synchronous equals synchronous SGD bit for
-//          bit; (N + 1) / 2 contributors on average (majority); step times of solo under exponential times.
+// Cost:    one all-reduce of P floats per step, whichever workers contribute; one more per average of models.
+// Differs: the mean is over all N workers, and the gradient of an absent one counts as zero. There are three
+//          variants, whose parts can also be chosen separately. "paper" (default; our understanding, not confirmed): a
+//          late gradient is added to its worker's next contribution. A late worker gets only the newest of the sums
+//          that it has missed, since there is one receive buffer. So models drift apart, and are averaged from time to
+//          time (how often is our choice). "released" (our reading of the ResNet code): a late gradient is overwritten,
+//          models are not averaged, and with solo every 32nd round waits for all workers. "replayed" (ours): a late
+//          worker steps along every sum in order, so that all models are equal after equal numbers of steps. In all
+//          variants a late worker joins the newest round next; in the code it may go through each round. The samples of
+//          missed rounds are skipped (backup_workers.hpp).
+// Checks:  hand-worked timelines of late workers that get the newest sum, or all sums; if every round is synchronous,
+//          it equals synchronous SGD bit for bit; (N + 1) / 2 contributors on average (majority); step times of solo
+//          under exponential times.
 #pragma once
 
 #include <limits>
@@ -27,7 +30,7 @@ struct EagerOptions {
   LateGradient late = LateGradient::accumulate;
   MissedSums missed = MissedSums::newest;
   Step synchronous_every{0};  // 0: never
-  Step average_every{0};      // 0: never; also not once a worker has left
+  Step average_every{0};      // 0: never; models are no longer averaged once a worker has left
 };
 
 class EagerSgd : public Algorithm {

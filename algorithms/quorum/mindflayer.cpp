@@ -25,7 +25,8 @@ bool make_trial(Worker& worker, const Deadline& deadline) {
   return true;
 }
 
-// Fails the run after very many successive failed trials. With a limit below every worker's time it would never end.
+// Fails the run after very many successive failed trials. Otherwise it would never end if the limit of trials were
+// below every worker's time.
 class FailedTrials {
  public:
   explicit FailedTrials(Server& server) : server_(server) {}
@@ -81,10 +82,10 @@ void Mindflayer::serve(Server& server) const {
       const bool succeeded = trial->kind == Message::Kind::gradient;
       if (succeeded && server.accept(*trial, {.maximum_staleness = 0})) sum += trial->gradient;
       failed.count(succeeded, own.limit);
-      if (trial->step != server.step()) continue;  // from a worker that left in an earlier step
+      if (trial->step != server.step()) continue;  // sent in an earlier step by a worker that has left
       if (++made[trial->from] == own.count && !server.has_left(trial->from)) --missing;
     }
-    double expected = 0;  // expected number of gradients
+    double expected = 0;  // expected number of successful trials
     for (const Rank worker : Ranks(server.size())) expected += made[worker] * options_.of(worker).arrival_probability;
     if (expected == 0) return;  // all workers have left
     server.descend(std::move(sum) / (expected * server.micro_batches()));

@@ -4,21 +4,23 @@
 //          and the authors' published code with its page.
 // Shapes:  gradient, parameters, difference: (P,) flat float32.
 // Cost:    per round N models down, a difference of P floats up from each worker with a step, and up to three notes
-//          without values per worker: U steps are done, the round is over, nothing to contribute.
-// Differs: how workers learn of a round's end is not established. Here they report their U-th step to the server, which
-//          reports the end to all; that note cancels the steps in progress. Work done until it arrives counts. The mean
-//          is over models; `weights` can also weigh them by steps. The code for heterogeneous data stops a worker after
-//          1.5 U steps, and leaves out the worker with most steps (the first of several), without giving a reason; the
-//          other scripts and the page do neither. Both are options, off by default. Moments stay with their worker; the
-//          code creates a new optimizer, without momentum, in each round.
+//          without values per worker: "U steps are done", "the round is over", "nothing to contribute".
+// Differs: it is not established how workers learn of a round's end. Here they report their U-th step to the server,
+//          which reports the end to all workers. Its note cancels the steps in progress; work done until the note
+//          arrives counts. All models have equal weights in the mean; `weights` can also weigh them by steps. The code
+//          for heterogeneous data stops a worker after 1.5 U steps, and leaves out the worker with most steps (the
+//          first of several), without giving a reason; the other scripts and the page do neither. Here these are the
+//          options `most_steps` and `leaves_out_most`, off by default. Moments stay with their worker; the code creates
+//          a new optimizer, without momentum, in each round.
 //          The last round is limited to the remaining steps of the budget. A worker that can take no further step,
 //          since its data or the budget's time are used up, counts as done, and stays until the round's end. No round
-//          waits for a worker that has left: K is at most the number of those present. A worker that is down at the
-//          round's end is included once it is up. A lost state includes the round's steps, and the worker begins the
-//          round again from its model; a note of U steps that it has sent still counts.
-// Checks:  K = N and equal constant times are Local SGD with H = U, to rounding; exponential times: E[X(K:N)] of sums
-//          of U steps, which have Erlang distributions, and N E[X(K:N)] / mean steps in them, which we derived (the
-//          paper's closed forms are not established); hand-worked timelines; a recursion in double precision.
+//          waits for a worker that has left: K is at most the number of those present. A round waits for a worker that
+//          is down at its end. A worker that loses its state also loses the round's steps, and begins the round again
+//          from its model; if it has already reported U steps, it still counts as done.
+// Checks:  with K = N and equal constant times it is Local SGD with H = U, to rounding. With exponential step times, a
+//          round takes E[X(K:N)], the mean of the K-th smallest of N sums of U step times (Erlang distributions), and
+//          has N E[X(K:N)] / (mean step time) steps. We derived both; the paper's closed forms are not established.
+//          Hand-worked timelines; a recursion in double precision.
 #pragma once
 
 #include <algorithm>
@@ -28,11 +30,11 @@
 
 namespace syncopate {
 
-// A server's step to the mean of models after different numbers of local steps; with equal numbers both weights agree.
+// How a server averages models after different numbers of local steps.
 struct StsynMean {
   enum class Weights { equal, steps };
   Weights weights = Weights::equal;
-  // Leaves out the worker with most steps (the first of several), if there are two or more.
+  // Whether the worker with most steps (the first of several) is left out, if two or more workers have steps.
   bool leaves_out_most = false;
 };
 
@@ -117,7 +119,7 @@ class Stsyn : public Algorithm {
     return Message::of_difference(worker.step(), worker.combine({{1, start}, {-1, worker.model()}}), done);
   }
 
-  // The differences of all workers, by rank. Notes of U steps, which no longer end the round, may arrive in between.
+  // Returns the differences of all workers, sorted by rank. Late notes of U steps may arrive in between.
   static std::vector<Message> collect(Server& server) {
     std::vector<Rank> heard;
     std::vector<Message> brought;

@@ -16,7 +16,7 @@ namespace {
 
 using State = DropCompensation::State;
 
-// Returns the next `count` micro-batches of the worker's data, of which earlier steps have used the first `first`.
+// A step's work: the `count` micro-batches of the worker's data that follow the `first` ones, which are used up.
 StepWork fresh_work(const Worker& worker, std::int64_t first, int count) {
   const int m = worker.micro_batches();
   return {.fresh = {worker.rank(), Step{first / m}, static_cast<int>(first % m)},
@@ -26,7 +26,6 @@ StepWork fresh_work(const Worker& worker, std::int64_t first, int count) {
           .offered_at_most = count};
 }
 
-// The same number of fresh micro-batches in every step.
 class FreshWork : public State {
  public:
   explicit FreshWork(int offered) : offered_(offered) {}
@@ -81,7 +80,7 @@ class CarryOver final : public State {
  private:
   std::size_t at_most_;
   std::vector<MicroBatch> samples_;  // carried over from earlier steps to this one
-  ResetOnOutage<StepWork> work_;     // this step's work; an outage resets it, so that none is carried over
+  ResetOnOutage<StepWork> work_;     // this step's work; an outage resets it, so that nothing is carried over
   std::size_t planned_ = 0;
   std::vector<MicroBatch> carried_;
 };
@@ -109,7 +108,7 @@ class ExtraSteps final : public FreshWork {
 
   Step planned_;  // I_base
   bool is_extended_;
-  std::int64_t kept_ = 0;  // over all workers
+  std::int64_t kept_ = 0;  // micro-batches of all workers
 };
 
 class Recomputation final : public State {
@@ -140,7 +139,7 @@ class Recomputation final : public State {
   }
 
  private:
-  // All workers take as many additional steps as the one with the longest list needs.
+  // All workers take as many additional steps as the worker that has dropped the most micro-batches needs.
   void begin_epoch(Worker& worker, Step step) {
     const std::int64_t m = worker.micro_batches();
     const std::int64_t planned = (step - since_).value() * worker.size() * m;
@@ -155,7 +154,7 @@ class Recomputation final : public State {
 
   Step every_steps_;
   Step since_{};           // step at which this epoch began
-  std::int64_t kept_ = 0;  // in this epoch, over all workers
+  std::int64_t kept_ = 0;  // micro-batches of all workers in this epoch
   StepWork work_;
   std::vector<MicroBatch> samples_;
   ResetOnOutage<std::vector<MicroBatch>> dropped_;  // micro-batches dropped in this epoch

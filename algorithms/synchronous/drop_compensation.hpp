@@ -1,17 +1,19 @@
 // DropCompensation: how DropCompute compensates for the micro-batches that it drops.
 // Source:  Giladi et al. 2023, "DropCompute": extra steps, a larger maximal batch, re-computation. Carry-over is ours.
-// Shapes:  lists of micro-batches.   Units: redundancy R = M / (mean number computed) - 1, a fraction.
-// Cost:    larger batch: R more micro-batches per step; extra steps: R times the run; re-computation: steps without a
-//          threshold for dropped micro-batches, and an all-gather of N numbers per epoch; carry-over: none.
-// Differs: the paper does not say how a batch is enlarged. Here a step has the floor or ceil of M' = M (1 + R)
-//          micro-batches, so that the mean is M'; the divisor uses the step's own number. Nor does the paper say
-//          how extra steps change the learning rate. By default a given R stretches the schedule to the longer run.
-//          With "kept", or if R follows from the run, extra steps use the schedule's last rate; a last rate below a
-//          hundredth of the peak is refused, since such steps would take time and change nothing. Recomputed
-//          micro-batches count as dropped in their own step and as kept in the added one; those dropped in the last
-//          epoch stay dropped. Carry-over does not wait for the end of an epoch, and carries a bounded number.
+// Shapes:  lists of micro-batches.   Units: redundancy R, a fraction: the paper's R is M / (mean number of a step's M
+//          micro-batches that are computed) - 1.
+// Cost:    larger batch: R M more micro-batches per worker and step. Extra steps: R times the planned steps in
+//          addition. Re-computation: additional steps without a threshold, and an all-gather of one number per worker
+//          and epoch. Carry-over: none.
+// Differs: the paper does not say how a batch is enlarged. Here a step has the floor or the ceiling of M' = M (1 + R)
+//          micro-batches, so that their mean number is M', and its divisor uses its own number. Nor does the paper say
+//          how extra steps change the learning rate. By default a given R stretches the schedule over the longer run.
+//          With "kept", or if R follows from the run, extra steps use the schedule's last rate. A last rate below a
+//          hundredth of the peak is refused, since such steps would take time and change nothing. A recomputed
+//          micro-batch counts as dropped in its own step and as kept in the added one. Those dropped in the last epoch
+//          are not recomputed. Carry-over does not wait for the end of an epoch; it carries a limited number.
 // Checks:  if nothing is dropped, nothing changes; extra steps compute as many samples as were planned; re-computation
-//          and carry-over compute each micro-batch exactly once; n steps offer floor(n M').
+//          and carry-over compute each micro-batch exactly once; n steps with a larger batch offer floor(n M').
 #pragma once
 
 #include <cstddef>
@@ -27,13 +29,13 @@
 
 namespace syncopate {
 
-// The micro-batches of one step: some from earlier steps, then fresh ones, which follow in the worker's data.
+// One worker's micro-batches for one step: first those left over from earlier steps, then fresh ones from its data.
 struct StepWork {
   std::span<const MicroBatch> earlier{};  // valid until the next step
   MicroBatch fresh{};                     // the first fresh micro-batch
   std::size_t fresh_count = 0;
-  int micro_batches = 1;    // M; the data number their micro-batches from 0 to M - 1 in each step
-  int offered = 0;          // micro-batches of this step without those carried over; what the divisor counts
+  int micro_batches = 1;    // M; MicroBatch::index is from 0 to M - 1
+  int offered = 0;          // micro-batches that the divisor counts: those of this step, without those carried over
   int offered_at_most = 0;  // the maximum of `offered` over all steps
   bool usual = true;        // false: a step added to the run, without a threshold
 
@@ -48,14 +50,13 @@ struct StepWork {
 };
 
 struct DropCompensation {
-  // One worker's state of the compensation during a run.
   class State {
    public:
     virtual ~State() = default;
     // Returns the work of the step that begins.
     virtual StepWork next(Worker& worker) = 0;
-    // Called before the all-reduce, when the first `count` micro-batches of the step's work are computed. Returns how
-    // many the step had planned; those that are not in its sum count as dropped.
+    // Called before the all-reduce, when the first `count` micro-batches of the step's work are computed. Returns the
+    // number of micro-batches that the step was to compute; those of them that are not in its sum count as dropped.
     virtual std::int64_t computed(std::size_t count) = 0;
     // Called after the step, whose sum contained `kept` micro-batches of all workers.
     virtual void finished(Worker&, std::int64_t /*kept*/) {}
@@ -72,10 +73,10 @@ std::shared_ptr<const DropCompensation> make_no_compensation();
 // Steps have M (1 + R) micro-batches on average.
 std::shared_ptr<const DropCompensation> make_larger_batch(double redundancy);
 
-// Dropped micro-batches come first in the next step. If they exceed `at_most`, the newest are lost.
+// Dropped micro-batches come first in the next step. If there are more than `at_most`, the last of them are lost.
 std::shared_ptr<const DropCompensation> make_carry_over(int at_most);
 
-// The run is extended by R times its number of steps. If R is not given, it follows from the drops in these steps.
+// The run is extended by R times its planned number of steps. If R is not given, it follows from their drop rate.
 enum class ExtraStepsSchedule { kept, stretched };
 std::shared_ptr<const DropCompensation> make_extra_steps(std::optional<double> redundancy, ExtraStepsSchedule schedule);
 
@@ -83,17 +84,16 @@ std::shared_ptr<const DropCompensation> make_extra_steps(std::optional<double> r
 // dropped since the previous multiple, in additional steps of at most M micro-batches.
 std::shared_ptr<const DropCompensation> make_recomputation(Step every_steps);
 
-// The facts that a compensation's settings depend on.
 struct DropCompensationContext {
   int micro_batches = 1;
   std::optional<Step> steps_per_epoch{};  // as in AlgorithmContext
   bool has_epochs = steps_per_epoch.has_value();
   bool counts_steps = false;                    // whether the budget counts steps or epochs
-  std::optional<Step> total_steps{};            // in the budget; none: not counted, or unknown
+  std::optional<Step> total_steps{};            // steps of the budget; none: it does not count them, or unknown
   const LearningRate* learning_rate = nullptr;  // the run's; must outlive the reading of the settings; null: unknown
 };
 
-// The registry: one row per compensation. A row's keys are in the same table as the key `compensation`.
+// A row's keys are in the same table as the key `compensation`.
 struct DropCompensationRow {
   std::string_view name;      // `compensation = ...` in TOML
   std::string_view sentence;  // one-sentence description

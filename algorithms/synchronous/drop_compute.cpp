@@ -12,15 +12,15 @@ namespace {
 
 using Normalisation = DropComputeOptions::Normalisation;
 
-// E[M~] / M by Eq. 5, averaged over workers, which may differ.
+// The expected share of micro-batches that a threshold keeps, E[M~] / M by Eq. 5, averaged over workers.
 double kept_until(double threshold_s, const PredictionInput& input) {
   return mean_over_workers(input.times, [&](const MicroBatchLaw& law) {
     return expected_micro_batches(input.micro_batches, threshold_s, law) / input.micro_batches;
   });
 }
 
-// The prediction for a whole run. Its first `forecast.from` steps have no threshold; they are neglected if the budget
-// does not count steps.
+// The prediction for a whole run. The run's first `forecast.from` steps have no threshold; they are neglected if the
+// budget does not count steps. `cut`: the steps with a threshold.
 Prediction of_run(const ThresholdForecast& forecast, const CutSteps& cut, const SlowestWorker& slowest,
                   const PredictionInput& input) {
   const auto steps = input.steps();
@@ -48,14 +48,13 @@ SlowestWorker sampled_slowest(const SampledTimes& times) {
           .is_sampled = true};
 }
 
-// The effect of a threshold on the drawn steps. None without drawn steps.
+// Predicts a run from the effect of its threshold on drawn steps. None if no steps were drawn.
 std::optional<Prediction> sampled_run(const ThresholdForecast& forecast, const PredictionInput& input) {
   const auto cut = sample_cut_steps(input.times, forecast.threshold_s);
   if (!cut) return std::nullopt;
   return of_run(forecast, *cut, sampled_slowest(input.times), input);
 }
 
-// The threshold that the rule finds in drawn steps.
 std::optional<ThresholdForecast> find_threshold(const DropThreshold& rule, const SampledTimes& times,
                                                 const PredictionInput& input) {
   std::vector<double> times_s;
@@ -64,8 +63,8 @@ std::optional<ThresholdForecast> find_threshold(const DropThreshold& rule, const
   return rule.forecast({.micro_batches = input.micro_batches, .serial_s = input.all_reduce_s(), .drawn = drawn});
 }
 
-// Estimates the result of one run, which searches once, from several searches: their mean, with an error that includes
-// their spread.
+// Estimates the result of one run, which searches once, from the results of several searches: their mean, with an error
+// that includes their spread.
 SampledMean of_one_run(const std::vector<SampledMean>& found) {
   std::vector<double> means;
   double error = 0;
@@ -78,8 +77,9 @@ SampledMean of_one_run(const std::vector<SampledMean>& found) {
   return {mean.mean, std::hypot(error, mean.error * std::sqrt(count + 1))};
 }
 
-// The effect of a threshold that the rule searches. Each block of drawn steps, as long as the run's own search, gives a
-// threshold, which is evaluated on the steps outside the block: inside, any threshold looks better than it is.
+// Predicts a run whose rule searches its threshold. Each block of drawn steps has the length of the run's own search
+// and gives one threshold. The threshold is evaluated on the steps outside the block, because it looks better than it
+// is on the steps in which it was found.
 std::optional<Prediction> searched_run(const DropThreshold& rule, const PredictionInput& input) {
   const std::size_t steps = input.times.drawn_steps();
   const std::size_t block = std::min(static_cast<std::size_t>(rule.traits().searched_steps.value()), steps / 2);
@@ -98,7 +98,6 @@ std::optional<Prediction> searched_run(const DropThreshold& rule, const Predicti
                 sampled_slowest(input.times), input);
 }
 
-// The prediction from the drawn steps alone.
 std::optional<Prediction> sampled_run(const DropThreshold& rule, const PredictionInput& input) {
   if (rule.traits().searches()) return searched_run(rule, input);
   const auto found = rule.forecast({.micro_batches = input.micro_batches, .serial_s = input.all_reduce_s()});
@@ -178,10 +177,10 @@ void DropCompute::run(Worker& worker) const {
 double DropCompute::divisor(const Worker& worker, const Gradient& sum, int offered, double drop_rate) const {
   if (options_.normalisation == Normalisation::constant) return worker.size() * offered;
   if (options_.normalisation == Normalisation::mean_rate) return worker.size() * offered * (1 - drop_rate);
-  return static_cast<double>(std::max<std::int64_t>(sum.micro_batches(), 1));  // an empty sum is zero
+  return static_cast<double>(std::max<std::int64_t>(sum.micro_batches(), 1));  // no micro-batches: the sum is zero
 }
 
-// Workers behave alike unless they compensate for their own drops or divide by the number that was computed.
+// Workers behave alike unless they compensate for their own drops or divide by the number of computed micro-batches.
 Traits DropCompute::traits() const {
   const bool alike = options_.compensation->is_none && options_.normalisation != Normalisation::computed;
   const ThresholdTraits rule = options_.threshold->traits();
@@ -197,15 +196,15 @@ Traits DropCompute::traits() const {
           .exchanged_whole = "with preempt = \"layer\" each tensor's sum is over different workers"};
 }
 
-// Eq. 6 with the expectations of Eq. 4, or sampled ones, and of Eq. 5, which uses normal sums. If these disagree with
-// the drawn steps at the same threshold, or find no threshold although the drawn steps have one, the prediction from
-// the drawn steps comes last.
+// Predicts by Eq. 6. E[T] is from Eq. 4 or from drawn steps; E[M~] is from Eq. 5, which treats sums of times as normal.
+// If the last prediction disagrees with the drawn steps under the same threshold, or finds no threshold although the
+// drawn steps have one, the prediction from the drawn steps alone follows it.
 Forecast DropCompute::forecast(const PredictionInput& input) const {
   if (options_.preempt != Preempt::discard || !options_.compensation->is_none) return Forecast::none();
   const bool one_law_will_do = input.times.alike() || !options_.threshold->traits().searches();
   const auto sampled = sampled_run(*options_.threshold, input);
   std::vector<Prediction> predictions;
-  bool is_missed = true;  // the last prediction disagrees
+  bool is_missed = true;  // whether the last prediction disagrees with the drawn steps
   for (const SlowestWorker& slowest : slowest_workers(input)) {
     if (!input.times.has_variance || !one_law_will_do) break;
     const auto forecast = options_.threshold->forecast({.micro_batches = input.micro_batches,
@@ -237,8 +236,9 @@ std::unique_ptr<Algorithm> make_drop_compute(Settings& settings, const Algorithm
   options.forward_share = settings.number(
       {"forward_share", "Share of a micro-batch's time that its forward pass takes, for \"backward\" and \"layer\"."},
       Range::between(0, 1), Stated(options.forward_share, "1/3"));
-  // The share of a micro-batch's time after which it can count. With "microbatch" it finishes once it has begun, with
-  // "backward" once its forward pass is over; with "layer" a part of it can count from then on.
+  // The share of its time that a micro-batch must compute before the deadline so that it can count. With "microbatch"
+  // one that has begun finishes. With "backward" it finishes once its forward pass is over. With "layer" its first
+  // tensors can be finished soon after the forward pass.
   const double needed = options.preempt == Preempt::discard      ? 1
                         : options.preempt == Preempt::microbatch ? 0
                                                                  : options.forward_share;

@@ -14,8 +14,8 @@ namespace {
 
 constexpr int grid_points = 200;
 
-// The range of thresholds to search. Ends at time 0 are ignored, since a micro-batch without duration is kept under any
-// threshold. Both limits are 0 if no micro-batch takes time.
+// The range of thresholds to search. Micro-batches that end at time 0 are ignored, since any threshold keeps them. Both
+// limits are 0 if no micro-batch takes time.
 struct SearchedRange {
   double lowest = std::numeric_limits<double>::infinity();
   double highest = 0;
@@ -63,13 +63,14 @@ class FixedThreshold final : public DropThreshold {
   Duration threshold_;
 };
 
-// The number of updates, of u steps each, that fill the window.
+// The number of updates of the threshold, one every u steps, whose times fill the window.
 std::int64_t updates_in_window(const AdaptiveThresholdOptions& options) {
   const std::int64_t u = options.update_every_steps.value();
   return (options.window_steps.value() + u - 1) / u;
 }
 
-// The last updates, oldest first, and the resulting threshold. Consecutive windows share updates.
+// The step times that all workers gathered in the last updates, oldest update first, and the threshold that follows
+// from them. A negative number is a lower bound for a time. Consecutive windows share updates.
 struct Window {
   std::vector<std::shared_ptr<const std::vector<double>>> updates;
   Duration threshold = longest_duration;
@@ -117,20 +118,20 @@ class AdaptiveThreshold final : public DropThreshold {
 
    private:
     const AdaptiveThreshold& rule_;
-    std::vector<double> own_;               // times since the last update; below 0: a lower bound
+    std::vector<double> own_;               // this worker's step times since the last update, as in Window
     std::shared_ptr<const Window> window_;  // shared by all workers of the process
   };
 
   AdaptiveThresholdOptions options_;
 };
 
-// `gathered`: for each worker its I x M times, then the mean duration of its steps.
+// `gathered`: for each worker the I x M times of its micro-batches, then the mean duration of its steps.
 ThresholdEffect search_in(std::span<const double> gathered, int workers, const AutomaticThresholdOptions& options) {
   const std::size_t count = gathered.size() / static_cast<std::size_t>(workers);
   const auto steps = static_cast<std::size_t>(options.calibration_steps.value());
   const std::size_t micro_batches = (count - 1) / steps;
   std::vector<double> times;
-  std::vector<double> slowest(steps);  // T of each step
+  std::vector<double> slowest(steps);  // [step]: T, the slowest worker's time for its micro-batches
   times.reserve(gathered.size());
   double duration = 0;
   for (auto own = gathered.begin(); own != gathered.end(); own += static_cast<std::ptrdiff_t>(count)) {
@@ -160,7 +161,7 @@ class AutomaticThreshold final : public DropThreshold {
             .goes_on = false,
             .searched_steps = options_.calibration_steps};
   }
-  // The threshold that the search finds in the drawn steps; without drawn steps, from the distribution by Eqs. 5 and 6.
+  // The threshold that the search finds in the drawn steps; without these, the best one for the law by Eqs. 5 and 6.
   std::optional<ThresholdForecast> forecast(const ThresholdQuestion& q) const override {
     const double most = options_.maximum_drop_rate.value_or(1);
     const double threshold_s =
@@ -188,10 +189,10 @@ class AutomaticThreshold final : public DropThreshold {
         const Duration by_step = step.ends[m] - std::exchange(before, step.ends[m]);
         times_.push_back(to_seconds(times_micro_batches() ? step.times[m] : by_step));
       }
-      // Steps may differ in length. The micro-batches that only a longer step has count as 0 s here, so they are kept
-      // whenever this step's last one is.
+      // Steps may have different numbers of micro-batches. A shorter one is filled up with micro-batches of 0 s, which
+      // any threshold keeps that keeps the step's last real one.
       for (auto m = std::ssize(step.ends); m < step.offered_at_most; ++m) times_.push_back(0);
-      // Includes the time to the start of the next step, so that everything except computing and waiting is T^c.
+      // A step lasts until the next one starts, so that T^c is everything in it except computing and waiting.
       duration_ += worker.now() - step.start;
       const Step recorded = steps_ - rule_.options_.warmup_steps;
       if (recorded < rule_.options_.calibration_steps) return;
@@ -204,8 +205,8 @@ class AutomaticThreshold final : public DropThreshold {
    private:
     const AutomaticThreshold& rule_;
     Step steps_{};               // steps seen so far
-    std::vector<double> times_;  // this worker's, [step][micro-batch]
-    Duration duration_{};
+    std::vector<double> times_;  // this worker's micro-batch times, [step][micro-batch]
+    Duration duration_{};        // sum of the recorded steps' durations
     std::shared_ptr<const ThresholdEffect> found_;
   };
 
@@ -302,7 +303,7 @@ std::vector<double> threshold_grid(const MicroBatchTimes& recorded) {
 ThresholdEffect search_threshold(const MicroBatchTimes& recorded, double serial_time, SpeedupForm form,
                                  std::optional<double> maximum_drop_rate) {
   ThresholdEffect best{.threshold = std::numeric_limits<double>::infinity()};
-  // Returns the index of the best in the grid; none if no threshold of the grid is better than the best so far.
+  // Returns the index of the grid's best threshold; none if no threshold of the grid is better than `best`.
   const auto search = [&](const std::vector<double>& grid) {
     std::optional<std::size_t> place;
     const std::vector<ThresholdEffect> effects = threshold_effects(recorded, serial_time, form, grid);

@@ -2,13 +2,15 @@
 // Source:  Giladi et al. 2023, "DropCompute" (fixed; automatic); the adaptive rules are ours. Kaplan and Meier 1958 for
 //          quantiles of censored times.
 // Shapes:  scalars; the rules that measure gather each worker's times.   Units: seconds.
-// Cost:    fixed: none. Automatic: I steps without a threshold, one all-gather of N (I M + 1) numbers, and one search
-//          per process. Adaptive: every u steps one all-gather of N u numbers and one sort of N W times per process.
-// Differs: automatic: the search uses the clock that enforces tau, which runs from the step's start, so that its
-//          prediction holds in the run; T^c is the time of a step apart from computing and waiting. The reference code
-//          uses a separate timer around each micro-batch: calibration_clock = "micro-batch". It measures the same
-//          steps, 6 to 49, and drops from step 51 on, here from 50. search = "throughput" (default), "s-eff" (Eq. 6)
-//          or "reference". The cap on the drop rate is ours.
+// Cost:    fixed: none. Automatic: I steps (calibration_steps) without a threshold, one all-gather of N (I M + 1)
+//          numbers, and one search per process. Adaptive: every u steps (update_every_steps) one all-gather of N u
+//          numbers, and one sort of N W times per process (W: window_steps).
+// Differs: (automatic) the search uses the clock that enforces tau, which runs from the step's start, so that the
+//          search's prediction holds in the run. T^c is the time of a step apart from computing and waiting. The
+//          reference code uses a separate timer around each micro-batch, as calibration_clock = "micro-batch" does. It
+//          measures steps 6 to 49, as the defaults do here, but drops from step 51 on and not from step 50 on. Its
+//          measure is search = "reference"; ours is "throughput" (default); Eq. 6 is "s-eff". The limit for the drop
+//          rate is ours.
 // Checks:  each rule's threshold against a closed form, and against the durations of the steps that follow.
 #pragma once
 
@@ -24,19 +26,19 @@
 
 namespace syncopate {
 
-// The reference code's 200 equally spaced thresholds, both ends included. Its grid starts at the earliest end of a 6th
-// micro-batch. For M < 6 the grid here starts after half of a step's micro-batches; it never starts at 0.
+// The reference code's 200 equally spaced thresholds, from the earliest end of a 6th micro-batch to the latest end of
+// any, both included. For M < 6 the grid starts at the earliest end of micro-batch ceil(M / 2). It never starts at 0.
 std::vector<double> threshold_grid(const MicroBatchTimes& recorded);
 
-// Threshold search: the tau with the highest effective speed-up on micro-batch times recorded without a threshold. Only
-// thresholds that drop at most `maximum_drop_rate` are allowed, and the first of equally good ones is taken. Infinite
-// if no threshold gains anything.
-// Shapes:  times (N, I, M): workers, steps, micro-batches, in any one unit of time.   Cost: O(N I M log G), G
-//          thresholds.
-// Differs: Eq. 6 and the reference code's measure search the reference code's grid. Throughput, micro-batches per time
-//          over all steps, searches 200 thresholds in equal ratios, and then 200 between the best one's neighbours. The
-//          reason is times with a heavy tail: in a mean of steps' own speed-ups the few longest steps outweigh all
-//          others, and the best threshold is between two points of an equally spaced grid.
+// Threshold search: finds the tau with the highest effective speed-up on micro-batch times recorded without a
+// threshold, or the first of several equally good ones. It must drop at most `maximum_drop_rate`. The threshold is
+// infinite if none gains anything.
+// Shapes:  times (N, I, M): workers, steps, micro-batches, in any one unit of time.
+// Cost:    O(N I M log G) for a grid of G thresholds.
+// Differs: Eq. 6 and the reference code's measure use the reference code's grid. Throughput (micro-batches per time, in
+//          all steps together) uses 200 thresholds in equal ratios, then 200 between the neighbours of the best one.
+//          The reason is times with a heavy tail: in a mean of the steps' own speed-ups the few longest steps outweigh
+//          all others, and the best threshold can be between two points of an equally spaced grid.
 // Checks:  thresholds, drop rates and speed-ups of an independent computation (tests/golden).
 ThresholdEffect search_threshold(const MicroBatchTimes& recorded, double serial_time, SpeedupForm form,
                                  std::optional<double> maximum_drop_rate = {});
@@ -45,8 +47,8 @@ ThresholdEffect search_threshold(const MicroBatchTimes& recorded, double serial_
 struct TimedStep {
   Time start{};
   std::vector<Time> ends{};       // ends of the computed micro-batches
-  std::vector<Duration> times{};  // their durations, each by its own timer, if the rule needs them
-  Time arrival{};                 // at the all-reduce
+  std::vector<Duration> times{};  // durations of these micro-batches, each by its own timer, if the rule needs them
+  Time arrival{};                 // when the worker arrives at the all-reduce
   int offered = 0;                // micro-batches of the step, except those carried over to it
   int offered_at_most = 0;        // the maximum of `offered` over all steps
   bool is_timed = false;          // whether the rule needs `times`
@@ -73,8 +75,8 @@ struct ThresholdQuestion {
   MicroBatchLaw law{};
   double slowest_s = 0;                    // E[T], without a threshold
   double serial_s = 0;                     // T^c
-  double shortest_s = 0;                   // lower bound for micro-batches
-  std::optional<MicroBatchTimes> drawn{};  // times in steps of the run, which replace `law`
+  double shortest_s = 0;                   // lower bound for a micro-batch's time
+  std::optional<MicroBatchTimes> drawn{};  // micro-batch times of drawn steps, which replace `law`
 };
 struct ThresholdForecast {
   double threshold_s = 0;  // infinite: no threshold
@@ -84,19 +86,18 @@ struct ThresholdForecast {
 struct ThresholdTraits {
   Step begins_after{};    // number of steps before the first lasting threshold
   bool goes_on = true;    // whether the rule sets further thresholds later
-  Step searched_steps{};  // steps from which it finds the threshold and predicts the drop rate; 0: no search
+  Step searched_steps{};  // number of steps that it searches for the threshold and its drop rate; 0: no search
   bool searches() const { return searched_steps > Step{0}; }
 };
 
 class DropThreshold {
  public:
-  // One worker's threshold during a run.
   class State {
    public:
     virtual ~State() = default;
     // The threshold of the step that begins now, counted from its start; longest_duration: none.
     virtual Duration current() const = 0;
-    // The share of micro-batches that the rule expects the current threshold to drop; 0 also if it expects nothing.
+    // The share of micro-batches that the rule expects the current threshold to drop; 0 if it makes no prediction.
     virtual double drop_rate() const { return 0; }
     // Whether the rule uses TimedStep::times.
     virtual bool times_micro_batches() const { return false; }
@@ -108,7 +109,7 @@ class DropThreshold {
   // Creates the state of one worker in one run. Runs do not share what their thresholds have learned.
   virtual std::unique_ptr<State> begin() const = 0;
   virtual ThresholdTraits traits() const = 0;
-  // None if no formula predicts it.
+  // Predicts the threshold before a run; none if no formula does.
   virtual std::optional<ThresholdForecast> forecast(const ThresholdQuestion&) const { return std::nullopt; }
 };
 
@@ -123,19 +124,19 @@ struct AdaptiveThresholdOptions {
   double quantile = 0.9;        // in (0, 1)
   double deviations = 3;        // k
   Step window_steps{40};        // no threshold until the window is full
-  Step update_every_steps{10};  // u; window_steps is rounded up to a multiple of it
+  Step update_every_steps{10};  // u; window_steps is rounded up to a multiple of u
 };
 std::shared_ptr<const DropThreshold> make_adaptive_threshold(const AdaptiveThresholdOptions& options);
 
-// How long a worker took for all micro-batches of a usual step. If the threshold cut the step, the time until then is a
-// lower bound.
+// A worker's time for the micro-batches that a step offers. If the threshold cut the step, the time until the worker's
+// arrival at the all-reduce is a lower bound.
 using StepTime = CensoredTime;
 StepTime time_of(const TimedStep& step);
 
-// The threshold from a window's times (at least one). A quantile is the smallest time that a share of at most 1 - q
-// exceeds, by the Kaplan-Meier estimate, which treats the times of cut steps as lower bounds. If too many steps are cut
-// to determine it, the result exceeds the longest time by the share that is missing. So a threshold that is too low for
-// most workers rises with each update, by a factor of up to 1 + q.
+// The threshold from a window's times (at least one). The quantile q is the smallest time that at most a share 1 - q of
+// the times exceeds. It is a Kaplan-Meier estimate, which treats the times of cut steps as lower bounds. If so many
+// steps are cut that a larger share exceeds even the longest time, the quantile is the longest time, lengthened by the
+// excess share. So a threshold that is too low for most workers rises with each update, by a factor of up to 1 + q.
 double adaptive_threshold(std::vector<StepTime> times, const AdaptiveThresholdOptions& options);
 
 // The automatic threshold: all workers record the times of their micro-batches for some steps and gather the records;
@@ -143,23 +144,21 @@ double adaptive_threshold(std::vector<StepTime> times, const AdaptiveThresholdOp
 struct AutomaticThresholdOptions {
   // Which times of micro-batches the search uses.
   enum class Clock {
-    step,         // their ends by the clock that enforces tau; includes everything in a step
+    step,         // differences between their ends by the clock that enforces tau; includes everything in a step
     micro_batch,  // each by its own timer; excludes the time between micro-batches, and work that ends after them
   };
   SpeedupForm form = SpeedupForm::throughput;
   Step warmup_steps{6};        // number of first steps that are not recorded
-  Step calibration_steps{44};  // I; both as in the reference code
+  Step calibration_steps{44};  // I, recorded steps; both numbers are those of the reference code
   std::optional<double> maximum_drop_rate{};
   Clock clock = Clock::step;
 };
 std::shared_ptr<const DropThreshold> make_automatic_threshold(const AutomaticThresholdOptions& options);
 
-// The facts that a rule's settings depend on.
 struct DropThresholdContext {
   std::optional<Step> total_steps{};  // none: the budget is not counted in steps
 };
 
-// The registry: one row per rule.
 struct DropThresholdRow {
   std::string_view name;      // `rule = ...` in TOML
   std::string_view sentence;  // one-sentence description
@@ -168,11 +167,11 @@ struct DropThresholdRow {
 std::span<const DropThresholdRow> drop_thresholds();
 
 // Reads `threshold_s = 0.05`, a fixed threshold, or a table such as threshold = { rule = "automatic" }. Never returns
-// null: after a fault the result is no threshold.
+// null; after a fault it returns a rule without a threshold.
 std::shared_ptr<const DropThreshold> read_drop_threshold(Settings& settings, const DropThresholdContext& context);
 
-// Reports a fault of the key threshold_s, which may be in a table `threshold`, if no micro-batch can count under this
-// threshold: the shortest one needs `shortest_s`.
+// Reports a fault of the key threshold_s, which may be in a table `threshold`, if the threshold is below `shortest_s`,
+// the time that the shortest micro-batch needs so that it can count.
 void check_threshold(Settings& settings, Duration threshold, double shortest_s);
 
 }  // namespace syncopate

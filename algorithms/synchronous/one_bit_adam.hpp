@@ -1,21 +1,22 @@
 // 1-bit Adam: ordinary Adam for the first steps; then the second moment is frozen, and workers exchange first moments
-// instead of gradients. Signs and a scale are enough for these.
+// instead of gradients, compressed to signs and a scale.
 // Source:  Tang et al. 2021, "1-bit Adam: Communication Efficient Large-Scale Training with Adam's Convergence Speed",
 //          and DeepSpeed's code.
 // Shapes:  gradient, parameters, moments, residual: (P,) flat float32.
-// Cost:    one all-reduce of P floats in each of the first `freeze_step` steps; then, in two phases, 2 (N - 1) packets
-//          of P / N signs, or of what the table `compression` selects.
-// Differs: m_i = beta1 m + (1 - beta1) g_i;  m = mean of what was sent of m_i + residual_i, compressed again by each
-//          chunk's owner with its own residual;  x -= rate m / (sqrt(v) + epsilon), plus weight decay. The scale is the
-//          root mean square of a whole chunk unless `scope` says otherwise (the code: of each tensor by its padded
-//          length, one per worker for all chunks). The sign of 0 is +1. The optimizer must leave out bias correction,
-//          as the code does in both phases. A value that stays 0 cannot be sent as 0, and with a second moment of 0 it
-//          would step by rate / epsilon times the scale. So parameters whose second moment is 0 at the freeze are
-//          masked: their first moment stays 0, and only weight decay moves them. The code masks rows that its user
-//          names. Residuals are not masked, as in the code (workers/compression/compressed_exchanges.hpp).
+// Cost:    one all-reduce of P floats in each of the first `freeze_step` steps; then each worker sends 2 (N - 1)
+//          packets in two phases, each with P / N signs, or compressed as the table `compression` says.
+// Differs: worker i has m_i = beta1 m + (1 - beta1) g_i and sends m_i + residual_i, compressed. The owner of each chunk
+//          averages what it receives and compresses the mean again, with a residual of its own; this is the new m.
+//          Then x -= rate m / (sqrt(v) + epsilon), plus weight decay. A chunk's scale is its root mean square unless
+//          `scope` says otherwise (in the code a worker has one scale per tensor, for all chunks, by the tensor's
+//          padded length). The sign of 0 is +1. The optimizer must leave out bias correction, as the code does in both
+//          phases. A value that stays 0 cannot be sent as 0, and with a second moment of 0 its parameter would step by
+//          rate / epsilon times the scale. So parameters whose second moment is 0 at the freeze are masked: their first
+//          moment stays 0, and only weight decay moves them. The code masks rows that its user names. As in the code,
+//          residuals are not masked (workers/compression/compressed_exchanges.hpp).
 // Checks:  freeze_step beyond the run equals synchronous SGD with Adam bit for bit; without compression it is momentum
 //          SGD with a fixed preconditioner; one worker with values of equal magnitude is exact; a parameter without
-//          gradients does not move by a bit.
+//          gradients does not change.
 #pragma once
 
 #include <algorithm>

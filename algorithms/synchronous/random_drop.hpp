@@ -4,10 +4,10 @@
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    one all-reduce of P floats per step, of P + 1 with `statistics = "all"`.
 // Differs: dropped batches are not computed, so only kept ones enter BatchNorm statistics; `statistics = "all"` runs
-//          them forward, as the reference code does. With compressed sums, `dropped = "fold"` computes a dropped batch
-//          and keeps it for later steps; it counts as dropped. Statistics are averaged over the workers; in the
-//          reference code each worker keeps its own. By default dropping starts in the third epoch, as in the reference
-//          code, or in the first step if there is no data set.
+//          them forward, as the reference code does. With compressed sums, `dropped = "fold"` computes a dropped batch,
+//          which still counts as dropped, and keeps its gradient for later steps. Statistics are averaged over the
+//          workers; in the reference code each worker keeps its own. By default dropping starts in the third epoch, as
+//          in the reference code, or in the first step if there is no data set.
 // Checks:  p = 0 equals synchronous SGD bit for bit; the divisor is always N x M.
 #pragma once
 

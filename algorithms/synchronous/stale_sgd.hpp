@@ -4,10 +4,10 @@
 //          machine, their staleness ramped up over the first three epochs.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: staleness in steps.
 // Cost:    that of synchronous SGD; each worker also stores one model per step of staleness.
-// Differs: how staleness varied in the paper is not known. Here it is uniform over `staleness` +- `spread`, the same
+// Differs: how staleness varies in the paper is not known. Here it is uniform over `staleness` +- `spread`, the same
 //          for all workers, rounded to whole steps; the ramp is linear.
-// Checks:  a staleness of 0 equals synchronous SGD bit for bit; the recurrence of delayed SGD in double precision; on a
-//          quadratic of curvature a it is stable below a rate of 2 sin(pi / (4 s + 2)) / a.
+// Checks:  a staleness of 0 equals synchronous SGD bit for bit; the recurrence of delayed SGD in double precision; with
+//          staleness s it is stable on a quadratic of curvature a below a rate of 2 sin(pi / (4 s + 2)) / a.
 #pragma once
 
 #include <algorithm>

@@ -1,9 +1,9 @@
-// Synchronous SGD: every worker computes M micro-batches, all gradients are averaged, all step alike.
+// Synchronous SGD: each of N workers computes M micro-batches, and all step along the mean of all gradients.
 // Source:  Chen et al. 2016, "Revisiting Distributed Synchronous SGD" (b = 0).
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    one all-reduce of P floats per step; M gradients per worker.
 // Differs: nothing; the baseline of every comparison.
-// Checks:  one worker with N x M micro-batches gives the same parameters; step time is the slowest worker's.
+// Checks:  one worker with N x M micro-batches gives the same parameters; a step takes the slowest worker's time.
 #pragma once
 
 #include "algorithms/method/algorithm.hpp"
