@@ -1,1 +1,1 @@
-"""Figures of Syncopate's results, drawn from result directories; README.md describes their layout."""
+"""Figures of Syncopate's results, drawn from directories of runs, whose layout README.md describes."""

@@ -7,7 +7,7 @@ from plots.terminal import run_interruptibly
 
 
 def work() -> int:
-    from plots.plot import main  # this import takes a second
+    from plots.plot import main  # importing it takes a second
 
     return main(sys.argv[1:])
 

@@ -1,8 +1,8 @@
-"""The best number of backups as estimated by Chen et al. 2016 (Figure 6), and as measured.
+"""The best number of backups: as estimated by Chen et al. 2016 (Figure 6), and as measured.
 
-The estimate is the number of steps to the target, interpolated between the measured N, times the mean arrival of the
-N-th gradient. The data are kept rows of two experiments. Usage: python -m plots.backup_estimate results/paper, which
-writes paper-backup-optimum/estimate.png there.
+The estimated time to the target is the number of steps to the target, interpolated between the measured N, times the
+mean arrival of the N-th gradient. The data are kept rows of two experiments. Usage: python -m plots.backup_estimate
+results/paper, which writes paper-backup-optimum/estimate.png there.
 """
 
 import csv
@@ -20,7 +20,7 @@ from plots.numbers import mean_and_half
 from plots.sheet import Place, Sheet, save
 
 STEPS, OPTIMUM = "paper-backup-steps", "paper-backup-optimum"
-STEPS_BACKUPS = 2  # backups of each run in STEPS, so that N gradients need N + 2 workers
+STEPS_BACKUPS = 2  # number of backups in each run of STEPS, so that N gradients need N + 2 workers
 EXPERIMENT = Path(__file__).resolve().parents[1] / "experiments" / "paper" / "backup_optimum.toml"
 MEASURED, ESTIMATED = "measured", "estimated as in the paper"
 LOOKS = {MEASURED: {"color": "#0072B2", "linestyle": "solid", "marker": "o"},
@@ -28,16 +28,15 @@ LOOKS = {MEASURED: {"color": "#0072B2", "linestyle": "solid", "marker": "o"},
 
 
 def mean_arrival(k: int, workers: int, minimum: float, shape: float) -> float:
-    """The mean arrival of the k-th of `workers` gradients whose times follow a power law: a ratio of Gamma
-    functions."""
+    """The mean arrival time of the k-th of `workers` gradients whose times follow a power law, by Gamma functions."""
     later = workers - k
     return minimum * math.exp(math.lgamma(workers + 1) - math.lgamma(workers + 1 - 1 / shape) +
                               math.lgamma(later + 1 - 1 / shape) - math.lgamma(later + 1))
 
 
 def estimated_times(steps: dict[str, dict[int, float]], plan: dict) -> dict[int, list[float]]:
-    """Estimated seconds to the target of each seed by b, if N is within the range of the measured N. `steps`: steps of
-    each seed, by N."""
+    """The estimated seconds to the target, a list over the seeds for each number b of backups. Only for b whose N, the
+    number of workers minus b, is within the range of the measured N. `steps`: by seed, then by N."""
     workers, delay, = plan["cluster"]["workers"], plan["delays"][0]
     times = {}
     for b in plan["sweep"]["methods.backup workers.backups"]:
@@ -50,7 +49,7 @@ def estimated_times(steps: dict[str, dict[int, float]], plan: dict) -> dict[int,
 
 
 def measured_times(rows: list[dict[str, str]]) -> dict[int, list[float]]:
-    """Measured seconds to the target of each seed by b. Leaves out every b at which a seed missed the target."""
+    """Measured seconds to the target, a list over seeds for each b. Leaves out b with a seed that missed the target."""
     times = defaultdict(list)
     for row in rows:
         times[int(row["method.backups"])].append(float(row["time_to_target_s"] or "nan"))
@@ -58,7 +57,7 @@ def measured_times(rows: list[dict[str, str]]) -> dict[int, list[float]]:
 
 
 def steps_by_gradients(rows: list[dict[str, str]]) -> dict[str, dict[int, float]]:
-    """Steps to the target of each seed, by the number N of gradients per step."""
+    """The number of steps to the target, by seed, then by the number N of gradients per step."""
     steps = defaultdict(dict)
     for row in rows:
         if row["steps_to_target"]:

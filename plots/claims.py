@@ -1,5 +1,5 @@
-"""The claims of an experiment: reads claims.json (results/claims.hpp), and makes the page's table, the figure, and the
-stars with which other figures mark numbers from papers."""
+"""The claims of an experiment. Reads claims.json (results/claims.hpp), and makes the page's table, the claims' figure,
+and the stars that mark papers' numbers in other figures."""
 
 import re
 from collections.abc import Iterable
@@ -17,19 +17,19 @@ from plots.sheet import Place, Sheet
 from plots.terminal import printable, say
 
 SCHEMA_VERSION = 3
-VERDICTS = {"reproduced": "yes", "not reproduced": "no", "inconclusive": "open"}  # with CSS classes of their badges
+VERDICTS = {"reproduced": "yes", "not reproduced": "no", "inconclusive": "open"}  # with the CSS classes of their badges
 HOUR_S, LEAST_HOURS = 3600, 2
-SHOWN_POINTS = 4  # most points of a claim in the table; of more points only the lowest and the highest are shown
+SHOWN_POINTS = 4  # most points of a claim in the table; if it has more, only the lowest and the highest are shown
 
-SURE = {"stated", "established"}  # certainties of numbers in the paper's own words; only these get stars
+SURE = {"stated", "established"}  # certainties of numbers in the paper's own words; only these numbers get stars
 FIGURE = re.compile(r"([-+]?\d+(?:\.\d+)?)\s*(%|x|times|×|s)?")
 LOOK = {"marker": "*", "linestyle": "none", "markeredgewidth": 0.7, "markeredgecolor": "black", "zorder": 6}
 
-ROW, COLUMN_ROW = 0.17, 0.21  # inches per point of a claim; in a paper's column the point's name is above it
+ROW, COLUMN_ROW = 0.17, 0.21  # inches per point of a claim; in a paper's column a point's name is above it
 MOST_POINTS = 12  # most points of a claim in the figure
-SMALL = 0.83  # size of the letters of a sentence in a column, as a share of the usual size
+SMALL = 0.83  # size of letters in a column's sentences, as a share of the usual size
 LABEL = 0.066  # inches per letter of a point's label
-COUNTED = {"steps", "rounds"}  # units that are whole numbers
+COUNTED = {"steps", "rounds"}  # units of measures that are whole numbers
 COUNTS = plt.FuncFormatter(lambda value, _: f"{value:,.0f}")
 MARKS = {"reproduced": ("o", style.INK), "not reproduced": ("X", style.INK), "inconclusive": ("o", "white")}
 WANTED = {"color": "#009E73", "alpha": 0.16, "linewidth": 0}
@@ -55,8 +55,8 @@ def read_claims(directories: Iterable[Path]) -> list[dict]:
 
 
 def claims_of(comparisons: list[Comparison]) -> dict[str, list[dict]]:
-    """The claims of each experiment, as in their files. If claims cannot be read, such as those of another version, a
-    message says so and figures are drawn without them."""
+    """The claims of each experiment, as in their files. If claims cannot be read, for instance because they have
+    another version, a message says so, and figures are drawn without them."""
     found = {}
     for experiment in experiments_among(comparisons):
         runs = [run for comparison in comparisons if comparison.experiment == experiment for run in comparison.runs]
@@ -74,7 +74,7 @@ class Published:
 
     method: str
     measure: str
-    against: str  # the other method of a ratio; otherwise empty
+    against: str  # the method by which a ratio divides; otherwise empty
     where: dict[str, str]  # values of swept keys
     value: float  # in the measure's own unit
     source: str
@@ -84,8 +84,8 @@ class Published:
 
 
 def published_in(claims: dict[str, list[dict]]) -> dict[str, list[Published]]:
-    """The numbers from papers for each experiment. Leaves out those that are not a single number ("about 5", a
-    difference, a range), because they have no place in a figure."""
+    """The numbers from papers for each experiment. Leaves out figures that are not a single number ("about 5", a
+    difference, a range), because these have no place in a plot."""
     return {experiment: [one for claim in of_experiment if (one := published(claim)) is not None]
             for experiment, of_experiment in claims.items()}
 
@@ -104,14 +104,14 @@ def published(claim: dict) -> Published | None:
 
 
 def claimed_value(claim: dict) -> float | None:
-    """The paper's number in the unit of the claimed measure, if the claim gives one."""
+    """The published number in the unit of the claimed measure; None if the claim has none."""
     value = (claim.get("paper") or {}).get("value")
     return None if value is None else float(value)
 
 
 def value_of(figure: str, effect: str | None) -> float | None:
-    """The number in the text of a paper's figure; a percentage becomes a share. None for a percentage if the effect is
-    a ratio, because it may mean the part that is saved."""
+    """The number in the text of a published figure; a percentage becomes a share. None for a percentage if the effect
+    is a ratio, because it may mean the share that is saved."""
     found = FIGURE.fullmatch(figure.strip())
     if not found or effect not in ("value", "ratio") or (effect == "ratio" and found[2] in ("%", "s")):
         return None
@@ -146,7 +146,7 @@ def claims_rows(claims: list[dict]) -> str:
 
 
 def judged_by(claim: dict) -> str:
-    """The measure and the criterion of a claim in words."""
+    """The claim's measure and criterion in words."""
     if order := claim.get("order"):
         return f"{claim['measure']}: {' < '.join(order)}"
     own, other, measure = claim["method"], claim.get("against"), claim["measure"]
@@ -165,8 +165,8 @@ def judged_by(claim: dict) -> str:
 
 
 def shown_in(claim: dict) -> tuple[float, str]:
-    """The factor for showing the claim's numbers, and their unit: 100 and "points" for a difference of shares. Times are in
-    hours if the criterion or a point reaches two hours, as in the program's tables (results/claims.cpp)."""
+    """The factor for showing the claim's numbers, and their unit: 100 and "points" for a difference of shares. Times
+    are in hours if the criterion or a point reaches two hours, as in the program's tables (results/claims.cpp)."""
     shown = claim.get("shown") or {}
     times, unit = float(shown.get("times", 1)), str(shown.get("unit", ""))
     if unit != "s":
@@ -198,8 +198,7 @@ def points_text(claim: dict) -> str:
 
 
 def point_text(point: dict, times: float = 1, unit: str = "") -> str:
-    """The mean to two digits of half its interval (to four digits without an interval), the interval and the number of
-    seeds, as markup."""
+    """The mean to two digits of half its interval (or four digits), its interval and the number of seeds, as markup."""
     mean, interval = times * float(point["mean"]), point["interval"] and [times * end for end in point["interval"]]
     half = (interval[1] - interval[0]) / 2 if interval else 0
     text = SamePlace.of(mean, half)
@@ -221,9 +220,9 @@ def restriction_text(restricted: dict | None, unit: str = "s") -> str:
 
 
 def claims_figure(claims: list[dict], heading: str, subtitle: str):
-    """The figure of an experiment's claims: our mean with its interval, the range that the claim wants, and the paper's
-    number. Each claim has an axis of its own, since units differ. `claims`: as in claims.json. None if no claim has a
-    number."""
+    """The figure of an experiment's claims: the mean of its runs with its interval, the range that the claim wants, and
+    the paper's number. Each claim has its own axis, since units differ. `claims`: as in claims.json. None if no claim
+    has a number."""
     shown = [claim for claim in claims if claim["points"]]
     if not shown:
         return None
@@ -234,13 +233,13 @@ def claims_figure(claims: list[dict], heading: str, subtitle: str):
     across = 2 if len(shown) > 4 and not style.page.is_column else 1
     rows = [shown[begin:begin + across] for begin in range(0, len(shown), across)]
     lefts = [0.3 + LABEL * max(len(point["label"]) for claim in shown[column::across] for point in points_of(claim))
-             for column in range(across)]  # so that the axes of a column are aligned
+             for column in range(across)]  # so that axes in the same column are aligned
     sheet = Sheet([[Place(width=5.2, left=left, height=0.3 + ROW * len(points_of(claim)),
                           in_column=0.15 + COLUMN_ROW * len(points_of(claim)), is_wide=True) for claim, left in zip(row, lefts)]
                    for row in rows], heading, subtitle)
     for panel, claim in zip(sheet.panels, shown):
         draw_claim(panel, claim)
-        sentence = claim["sentence"].replace(" %", "\u00a0%")  # a number and its sign stay in one line
+        sentence = claim["sentence"].replace(" %", "\u00a0%")  # a number and its percent sign stay on one line
         sheet.entitle(panel, sentence, most_lines=3 if style.page.is_column else 2,
                       points=(SMALL if style.page.is_column else 1) * style.page.font)
     sheet.entries = legend_of(shown)
@@ -248,7 +247,7 @@ def claims_figure(claims: list[dict], heading: str, subtitle: str):
 
 
 def points_of(claim: dict) -> list[dict]:
-    """The points to draw. If there are more than MOST_POINTS, only the lowest and the highest, whose labels say so."""
+    """The points to draw: up to MOST_POINTS, otherwise only the lowest and the highest, whose labels then say so."""
     points = claim["points"]
     if len(points) <= MOST_POINTS:
         return points
@@ -274,7 +273,7 @@ def draw_claim(panel, claim: dict) -> None:
         panel.plot(times * point["mean"], row, marker, color=style.INK, markerfacecolor=face, markeredgecolor=style.INK,
                    markeredgewidth=1, markersize=1.2 * style.page.marker, gid="mean", zorder=4)
     if paper is not None:
-        middle = (len(points) - 1) / 2  # between rows, so that it does not hide our mean
+        middle = (len(points) - 1) / 2  # between rows, so that it does not hide a mean
         panel.plot(times * paper, middle if middle % 1 else middle - 0.4, color=style.INK, **star(claim), markersize=2 * style.page.marker,
                    gid="paper")
     panel.set_xlim(left, right)
@@ -295,8 +294,7 @@ def draw_claim(panel, claim: dict) -> None:
 
 
 def wanted(claim: dict) -> tuple[float | None, float | None]:
-    """The bounds within which the interval must lie; None: no bound on that side. Neighbours of an order must differ by
-    more than 0."""
+    """Bounds within which the interval must lie; None: no bound. Neighbours of an order must differ by more than 0."""
     criterion = claim["criterion"]
     if claim.get("order"):
         return 0, None

@@ -1,5 +1,4 @@
-"""Groups runs that belong in one picture, the methods of an experiment at one point of a sweep, and gives them
-names."""
+"""Groups runs that belong in one picture, the methods of an experiment at a point of a sweep, and names the groups."""
 
 import re
 from collections import defaultdict
@@ -12,19 +11,19 @@ from plots.terminal import printable
 RATE = re.compile(r"[0-9.]+ [kMGT]?(bit|B|bytes)/s")
 BANDWIDTH = "bandwidth_bytes_per_s"
 SIZES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
-SAY_LITTLE = {"peak", "final", "minimum", "coefficient", "power"}  # last parts of keys, unclear without their table
+SAY_LITTLE = {"peak", "final", "minimum", "coefficient", "power"}  # unclear without the key's table
 
-MPI = " (MPI)"  # ends the label of a method that ran under MPI
+MPI = " (MPI)"  # at the end of the label of a method that ran under MPI
 BASELINE = "sync-sgd"
 OWN = "method."  # prefix of a method's own swept keys
 
-COMMON_PHASE = "common phase"  # the label of a run from whose last model others start
+COMMON_PHASE = "common phase"  # the label of a run that ends in the model from which others start
 WITHOUT_DATA = {"quadratic", "valley", "diagonal-linear"}  # models that use no data set
 NOT_COMPARED = {"name", "description", "seeds", "methods", "recording", "checkpoint"}
-DECIDING = ("name", "schedule", "kind", "rule", "form")  # keys that make a table another one (experiments/sections/variation.cpp)
-DESCRIBED = {"models": "model", "datasets": "dataset"}  # tables of the file, and the key of [training] that chooses among them
+DECIDING = ("name", "schedule", "kind", "rule", "form")  # a method that sets one replaces the whole table
+DESCRIBED = {"models": "model", "datasets": "dataset"}  # tables, each with the key of [training] that chooses from it
 MAY_BE_OTHERWISE = ("training.", *(f"{table}." for table in DESCRIBED))  # prefixes of keys that a method may override
-BETWEEN = "  ·  "  # parts of a subtitle
+BETWEEN = "  ·  "  # separates the parts of a subtitle
 
 
 def flat(table: dict, prefix: str = "") -> dict[str, str]:
@@ -41,22 +40,21 @@ def flat(table: dict, prefix: str = "") -> dict[str, str]:
 
 
 def number_text(value: float) -> str:
-    """The shortest usual notation that reads back as the same number, so that different numbers have different
+    """The shortest usual notation from which the same number is read, so that different numbers have different
     texts."""
     short = f"{value:g}"
     return short if float(short) == value else repr(value)
 
 
 def varying(tables: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Each table with only those keys whose values are not equal in all tables; "none" for a key that the table
-    lacks."""
+    """Each table with only those keys whose values differ among the tables; "none" for a key that a table lacks."""
     keys = list(dict.fromkeys(key for table in tables for key in table))
     differing = [key for key in keys if len({table.get(key) for table in tables}) > 1]
     return [{key: table.get(key, "none") for key in differing} for table in tables]
 
 
 def as_words(point: dict[str, str], between: str = " ", equals: str = "=") -> str:
-    """{"cluster.workers": "8"} as workers=8. A value that is clear without its key appears alone (see alone())."""
+    """{"cluster.workers": "8"} as workers=8. A value that is clear without its key has no key (see alone())."""
     return printable(between.join(alone(key, value) or f"{key.rsplit('.', 1)[-1]}{equals}{short_value(value)}"
                                   for key, value in point.items()))
 
@@ -92,7 +90,7 @@ def in_words(point: dict[str, str], between: str = ", ") -> str:
 
 
 def worded(key: str, value: str) -> str:
-    """A key and its value in words: threshold = 12 to 26 s. Without the unit if the value is a name, which contains its
+    """A key and its value in words: threshold = 12 to 26 s. Without a unit if the value is a name, which has its
     own."""
     found = re.fullmatch(r"(.+?)(?:_(?:(bytes)_)?(?:per_)?s)?", key)
     words = found[1].replace("_", " ")
@@ -140,7 +138,7 @@ def is_same_value(one: str, other: str) -> bool:
 
 
 def are_one_to_one(pairs: set[tuple]) -> bool:
-    """Whether each first member occurs with only one second member, and each second one with only one first member."""
+    """Whether each first member has one second member only, and each second member one first member only."""
     return len(pairs) == len({first for first, _ in pairs}) == len({second for _, second in pairs})
 
 
@@ -150,10 +148,10 @@ class Method:
 
     label: str  # equal at all points
     runs: list[Run] = field(default_factory=list)  # ascending in seed
-    older: list[Run] = field(default_factory=list)  # runs that are left out because a newer run has the same seed
+    older: list[Run] = field(default_factory=list)  # runs that do not count, because a newer run has the same seed
     lacks_seeds: bool = False  # whether another method of the picture has more seeds
     base: str = ""  # the label without the method's own swept keys
-    own: dict[str, str] = field(default_factory=dict)  # these keys, each with its value or the name that the sweep gives it
+    own: dict[str, str] = field(default_factory=dict)  # these keys, each with its value or the sweep's name of it
 
     @property
     def name(self) -> str:
@@ -172,8 +170,7 @@ class Method:
 
 
 def group_methods(runs: list[Run]) -> list[Method]:
-    """Groups runs into methods, one per label. If runs of one label have different settings, these become part of the
-    label."""
+    """Groups runs into methods, one per label. If runs of a label have different settings, these become part of it."""
     labelled = defaultdict(list)
     for run in runs:
         labelled[method_label(run)].append(run)
@@ -193,8 +190,7 @@ def group_methods(runs: list[Run]) -> list[Method]:
 
 
 def own_values(runs: list[Run]) -> list[dict[str, str]]:
-    """For each run of one method, the settings that differ among the runs. If the names that the sweep gives to values
-    are unique, they replace the values."""
+    """For each run of one method, the settings in which runs differ, or the sweep's names for them if unique."""
     differing = varying([flat(settings(run)) for run in runs])
     named = [{key.removeprefix(OWN): value for key, value in swept(run).items() if key.startswith(OWN)} for run in runs]
     pairs = {(tuple(names.items()), tuple(values.items())) for names, values in zip(named, differing)}
@@ -202,7 +198,7 @@ def own_values(runs: list[Run]) -> list[dict[str, str]]:
 
 
 def swept(run: Run) -> dict[str, str]:
-    """The keys that the experiment file varies, each with its value or name. A method's own key is named method.KEY."""
+    """The keys that the experiment file varies, with their values or names. A method's own key becomes method.KEY."""
     return {column_of(key): shortened(printable(value)) for key, value in run.summary.get("sweep") or []}
 
 
@@ -212,14 +208,13 @@ def shortened(value: str) -> str:
 
 
 def column_of(key: str) -> str:
-    """methods."Drop.Compute".threshold_s as method.threshold_s, as exported tables name it."""
+    """methods."Drop.Compute".threshold_s as method.threshold_s, the name in exported tables."""
     found = re.fullmatch(r"""methods\.("(?:[^"\\]|\\.)*"|'[^']*'|[^.]*)\.(.+)""", key)
     return OWN + found[2] if found else key
 
 
 def newest_runs(label: str, runs: list[Run]) -> Method:
-    """The newest run of each seed. A seed that was run again, such as under another description, has two directories,
-    but must count once."""
+    """The newest run of each seed. A seed that was run twice, for instance with another description, counts once."""
     seeds = defaultdict(list)
     for run in sorted(runs, key=lambda run: (run.written, run.directory)):
         seeds[run.seed].append(run)
@@ -228,7 +223,7 @@ def newest_runs(label: str, runs: list[Run]) -> Method:
 
 
 def in_order(methods: list[Method]) -> list[Method]:
-    """The methods in the order of the experiment file. If it is unknown, the baseline first and the others by label."""
+    """The methods in the order of the experiment file; if unknown, the baseline first and the others by label."""
     if all(method.index is not None for method in methods):
         return sorted(methods, key=lambda method: (method.index, sortable(method.label)))
     return sorted(methods, key=lambda method: (method.algorithm != BASELINE, sortable(method.label)))
@@ -245,7 +240,7 @@ def method_label(run: Run) -> str:
 
 
 def settings(run: Run) -> dict:
-    """The table of the run's method in the configuration."""
+    """The table of the run's method in its configuration."""
     return (run.config.get("methods") or [{}])[0]
 
 
@@ -259,9 +254,9 @@ class Comparison:
     training.model=cnn."""
 
     experiment: str
-    point: dict[str, str]  # keys that vary among the runs, except method and seed, and values here
+    point: dict[str, str]  # keys that vary among the experiment's runs, except method and seed, with their values here
     methods: list[Method]
-    config: dict[str, str] = field(default_factory=dict)  # its values of all keys in which the experiment's runs differ
+    config: dict[str, str] = field(default_factory=dict)  # keys in which the experiment's runs differ, and values here
 
     @property
     def runs(self) -> list[Run]:
@@ -285,11 +280,11 @@ class Placed:
     """A run, and the keys by which it is assigned to points."""
 
     run: Run
-    names: dict[str, str]  # the keys that the experiment file varies, except its method's own, and their values
-    config: dict[str, str]  # the keys in which runs differ; "none" where the run has no such key
-    unused: frozenset[str]  # keys of config that do not affect the run
+    names: dict[str, str]  # keys that the experiment file varies, except keys of the method, with their values
+    config: dict[str, str]  # keys in which runs differ, with their values; "none" if the run lacks the key
+    unused: frozenset[str]  # keys in `config` that do not affect the run
     label: str
-    own: tuple  # the settings of its method
+    own: tuple  # settings of the run's method
 
 
 @dataclass
@@ -299,14 +294,14 @@ class Point:
     names: dict[str, str]
     config: dict[str, str]
     runs: list[Run] = field(default_factory=list)
-    own: dict[str, set[tuple]] = field(default_factory=lambda: defaultdict(set))  # by label: settings of runs with all names
-    is_beside: bool = False  # made outside the sweep
+    own: dict[str, set[tuple]] = field(default_factory=lambda: defaultdict(set))  # by label: of runs with all names
+    is_beside: bool = False  # whether its runs were made outside the sweep
     name: dict[str, str] = field(default_factory=dict)  # keys and values that distinguish the point from all others
 
 
 def points_of(runs: list[Run]) -> list[Point]:
     """Assigns each run to the point of its own configuration. A run that lacks a swept key belongs to all values of the
-    key if the key does not apply to its method. Otherwise it was made outside the sweep and has a point of its own. The
+    key if the key does not apply to its method. Otherwise it was made outside the sweep and has its own point. The
     program's tables use the same rule (results/result_rows.hpp)."""
     placed = placed_runs(runs)
     keys = list(dict.fromkeys(key for one in placed for key in one.names))
@@ -326,7 +321,7 @@ def points_of(runs: list[Run]) -> list[Point]:
         else:
             partial.append(one)
     named = list(points.values())
-    targets = {}  # shared by runs that differ only in the seed
+    targets = {}  # runs that differ only in the seed have the same ones
     beside = []
     for one in partial:
         alike = (*one.names.items(), None, *one.config.items(), one.unused, one.label, one.own)
@@ -375,7 +370,7 @@ def unused_keys(run: Run, config: dict[str, str]) -> frozenset[str]:
 
 
 def points_with(one: Placed, points: list[Point]) -> list[Point]:
-    """Further points to which the run belongs."""
+    """The points to which the run belongs, in addition to that of its own configuration."""
     stands = any(agrees(one, point) and all(one.config[key] == point.config[key] for key in point.config if key not in one.unused)
                  for point in points)
 
@@ -383,9 +378,9 @@ def points_with(one: Placed, points: list[Point]) -> list[Point]:
         if not agrees(one, point):
             return False
         differing = {key for key in point.config if key not in one.unused and one.config[key] != point.config[key]}
-        if one.label in point.own:  # the keys affect its method
+        if one.label in point.own:  # the keys affect the run's method
             return not differing and one.own in point.own[one.label]
-        # At one of the points the file's value may equal the method's override. Then the configurations do not differ there.
+        # At one point the file's value may equal the method's override. The configurations do not differ there.
         return not differing or (stands and len(one.names) < len(point.names) and all(key.startswith(MAY_BE_OTHERWISE) for key in differing))
 
     return [point for point in points if is_there(point)]
@@ -396,15 +391,15 @@ def agrees(one: Placed, point: Point) -> bool:
 
 
 def names_by_config(one: Placed, keys: list[str], named: list[Point]) -> dict[str, str]:
-    """The values of the swept keys for a run outside the sweep, with the names that the sweep gives to them."""
+    """The values of the swept keys for a run outside the sweep, by the sweep's names if it has these values."""
     known = {key: {point.config[key]: point.names[key] for point in named if key in point.config} for key in keys}
     config = flat(one.run.config)
     return {key: one.names.get(key) or known[key].get(config.get(key)) or config.get(key) or f"no {key}" for key in keys}
 
 
 def named_points(points: list[Point], keys: list[str]) -> list[Point]:
-    """The points in order, with their names. These are the sweep's names, and further keys if points have equal names,
-    or if a point outside the sweep differs from all others in them."""
+    """The points in order, with their names. These are the sweep's names. Further keys are added if points have equal
+    names, or if a point outside the sweep differs from all others in these keys."""
     by_names = defaultdict(list)
     for point in points:
         by_names[tuple(point.names.items())].append(point)
@@ -432,7 +427,7 @@ def points_in_order(comparisons: list[Comparison]) -> list[Comparison]:
 
 
 def places_in_order(firsts: list[Run], named: list[dict[str, str]], keys: list[str]) -> list[int]:
-    """Positions in ascending order of the keys' values. `firsts`: the first run of each position; `named`: its value of
+    """Positions in ascending order of the keys' values. `firsts`: the first run at each position; `named`: its value of
     each key. Values that are not numbers, such as variants, are in the order in which they were first run."""
     places = range(len(firsts))
     numeric = {key: all(is_number(name[key]) for name in named) for key in keys}
@@ -443,15 +438,14 @@ def places_in_order(firsts: list[Run], named: list[dict[str, str]], keys: list[s
 
 
 def own_training(run: Run) -> tuple[str, ...]:
-    """Prefixes of the keys of [training] that the run's method overrides. If the method names another kind of a table,
-    such as another schedule, the whole table is overridden."""
+    """Prefixes of the keys of [training] that the run's method overrides. If the method sets a key in DECIDING, such as
+    another schedule, it overrides the whole table (experiments/sections/variation.cpp)."""
     keys = flat(settings(run).get("training", {}), "training.")
     return tuple(key.rsplit(".", 1)[0] + "." if key.count(".") > 1 and key.rsplit(".", 1)[-1] in DECIDING else key for key in keys)
 
 
 def without_common_phases(runs: list[Run]) -> list[Run]:
-    """The runs without common phases. A common phase is not comparable with methods, which count steps and time from
-    its end."""
+    """The runs without common phases, from whose end methods count steps and time. So the two are not comparable."""
     if not any("common" in run.config.get("training", {}) for run in runs):
         return runs
     return [run for run in runs if method_label(run) != COMMON_PHASE]
@@ -474,8 +468,7 @@ def heading(comparison: Comparison) -> str:
 
 
 def subtitle(comparison: Comparison, point: str, methods: list[Method] | None = None) -> str:
-    """The subtitle: the experiment, its workers, model and point, and the number of seeds. `methods`: the methods in
-    the figure; None: all."""
+    """The subtitle: experiment, workers, model, point, number of seeds. `methods`: those in the figure; None: all."""
     config = comparison.runs[0].config
     training, parts = config.get("training", {}), [comparison.experiment]
     workers = config.get("cluster", {}).get("workers")
@@ -495,7 +488,7 @@ def subtitle(comparison: Comparison, point: str, methods: list[Method] | None = 
 
 
 def without_band(text: str) -> str:
-    """A subtitle without the explanation of lines and bands, for figures without these."""
+    """A subtitle without the part that explains lines and bands, for figures that have none."""
     return BETWEEN.join(part for part in text.split(BETWEEN) if not part.startswith("line: mean"))
 
 
@@ -516,7 +509,7 @@ def described(comparisons: list[Comparison], key: str = "") -> str:
     varies = {key, *(key for one in comparisons for key in one.point)}
     shared = {name: value for name, value in in_common(comparisons).items() if name != key}
     common = in_words(shared)
-    numbers = {one.runs[0].config.get("cluster", {}).get("workers") for one in comparisons}  # variants may differ in it
+    numbers = {one.runs[0].config.get("cluster", {}).get("workers") for one in comparisons}  # may differ by variant
     alike = "cluster.workers" not in varies and len(numbers) == 1
     return BETWEEN.join([*(part for part in parts if not re.fullmatch(r"\d+ workers?", part) or alike), *([common] if common else [])])
 

@@ -10,18 +10,18 @@ from plots.comparison import Comparison, Method, described, panel_name
 from plots.numbers import typeset_number
 from plots.sheet import Place, Sheet, shared_out
 
-# A few methods far from the others would determine the scale, so that the others overlap. Such methods, at most MOST_BEYOND
-# of all, leave the panel if the others cover less than CROWDED of the whole range.
+# If a few methods are far from the others, a common range would let the others overlap. Up to a share MOST_BEYOND of
+# all methods may leave the panel, if the others then cover less than the share CROWDED of the whole range.
 CROWDED, MOST_BEYOND = 0.4, 0.25
 WIDTH = 3.5  # width of a panel in inches
-LEFT = 0.9  # inches left of the first panel, enough for losses of four digits
-FEWEST_EVALUATIONS = 3  # fewest evaluations of a curve: a straight line from the first to the last one shows nothing
+LEFT = 0.9  # inches left of the first panel, enough for a loss of four digits
+FEWEST_EVALUATIONS = 3  # fewest evaluations of a curve: a straight line from first to last shows nothing
 ACROSS = 3  # most panels side by side on a screen
 
 
 @dataclass
 class Curve:
-    """The mean over seeds, the lowest and the highest value at each x. All arrays have the same length."""
+    """The mean over seeds, and the lowest and the highest value, at each x. All arrays have the same length."""
 
     x: np.ndarray
     mean: np.ndarray
@@ -30,9 +30,9 @@ class Curve:
 
 
 def common_grid(xs: list[np.ndarray]) -> np.ndarray:
-    """Points at which several ascending sequences can all be interpolated: the points of the sequences between the
-    latest beginning and the earliest end. So a curve has points and marks only where something was measured. Empty if
-    the sequences do not overlap."""
+    """Points at which all of these ascending sequences can be interpolated: all their points between the latest
+    beginning and the earliest end. So a curve has points and marks only where something was measured. Empty if the
+    sequences do not overlap."""
     if all(np.array_equal(x, xs[0]) for x in xs):
         return xs[0]
     begin, end = max(x[0] for x in xs), min(x[-1] for x in xs)
@@ -42,7 +42,7 @@ def common_grid(xs: list[np.ndarray]) -> np.ndarray:
 
 def mean_curve(xs: list[np.ndarray], ys: list[np.ndarray]) -> Curve | None:
     """The curve of several (x, y) sequences, each ascending in x. Leaves out values that are not finite, and sequences
-    without finite values (the run diverged). None if nothing remains."""
+    without finite values, whose runs diverged. None if nothing remains."""
     finite = [np.isfinite(x) & np.isfinite(y) for x, y in zip(xs, ys)]
     pairs = [(x[kept], y[kept]) for x, y, kept in zip(xs, ys, finite) if kept.any()]
     grid = common_grid([x for x, _ in pairs]) if pairs else np.array([])
@@ -60,7 +60,7 @@ def method_curve(method: Method, x_column: str, y_column: str) -> Curve | None:
 
 def shown_range(curves: list[Curve], skip: float = 0.18) -> tuple[float, float]:
     """The range of the curves' values. Ignores the first share `skip` of each curve, because its steep beginning would
-    squeeze the rest, and a few methods that are far from the others."""
+    squeeze the rest. Also ignores a few methods far from the others (CROWDED, MOST_BEYOND)."""
     ranges = []
     for curve in curves:
         kept = curve.x >= curve.x[0] + skip * (curve.x[-1] - curve.x[0])
@@ -114,7 +114,7 @@ ROWS = [Row("test_accuracy", "test accuracy", "target_accuracy", rising=True, pe
 
 def curves_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str,
                   axes: tuple[str, ...] = tuple(HORIZONTALS)):
-    """The figure; None if no method has evaluated a model. `looks`: by label; `axes`: names of HORIZONTALS."""
+    """The figure; None if no method has an evaluated model. `looks`: by label; `axes`: names in HORIZONTALS."""
     styles = {method.name: looks[method.label] for method in methods}
     horizontals = present(methods, axes)
     rows = []
@@ -195,7 +195,7 @@ def curve_panels(comparisons: list[Comparison], looks: dict[str, dict], heading:
 
 
 def present(methods: list[Method], names: tuple[str, ...]) -> list[Horizontal]:
-    """The axes with these names, without axes along which all values are 0, such as bytes of a single worker."""
+    """The axes with these names, except axes along which all values are 0, such as the bytes of a single worker."""
     return [HORIZONTALS[name] for name in names
             if any((run.metrics[HORIZONTALS[name].column] > 0).any() for method in methods for run in method.runs)
             or name == "steps"]
@@ -203,7 +203,7 @@ def present(methods: list[Method], names: tuple[str, ...]) -> list[Horizontal]:
 
 def at_target(method: Method, column: str) -> float | None:
     """The mean over seeds of a column of METRICS at the first evaluation that meets the target, as in the table of
-    results. None if a seed never reached the target, because the mean is then unknown."""
+    results. None if a seed never met it, because the mean is then unknown."""
     reached = [at_target_of(run, column) for run in method.runs]
     return None if None in reached else float(np.mean(reached))
 
@@ -217,7 +217,7 @@ def at_target_of(run, column: str) -> float | None:
 
 
 def target_of(methods: list[Method], row: Row) -> float | None:
-    """The target of the row's value on the test set; None without one."""
+    """The target for the row's value on the test set; None if there is none."""
     evaluation = methods[0].runs[0].config.get("evaluation", {})
     return evaluation.get(row.target_key) if evaluation.get("target_of", "test") == "test" else None
 
@@ -244,7 +244,7 @@ def set_axis(panel, longest: float, label: str) -> None:
 
 
 def mark_beyond(panel, lines: dict[str, Curve], styles, scale: float, percent: bool) -> None:
-    """Writes the last values of lines that end outside the panel at the panel's edge."""
+    """Writes the last values of lines that leave the panel at the panel's edge."""
     low, high = sorted(panel.get_ylim())
     for name, curve in lines.items():
         end = curve.mean[-1]
@@ -257,7 +257,7 @@ def mark_beyond(panel, lines: dict[str, Curve], styles, scale: float, percent: b
 
 
 def mark_target(panel, places: dict[str, float], styles, target: float, scale: float) -> bool:
-    """Draws a hollow marker per method on the line of the target, and returns whether there are any."""
+    """Draws a hollow marker per method, on the target's line; returns whether there are any."""
     end = panel.get_xlim()[1]
     panel.set_xlim(0, max([end, *(1.02 * x / scale for x in places.values())]))
     for name, x in places.items():
@@ -267,7 +267,7 @@ def mark_target(panel, places: dict[str, float], styles, target: float, scale: f
 
 
 def limit_values(line, curves: list[dict[str, Curve]], row: Row, target: float | None) -> None:
-    """Sets a common range of values for the panels of a row, without the beginnings of the lines."""
+    """Gives the panels of a row the same range of values, which ignores the lines' beginnings."""
     low, high = shown_range([curve for lines in curves for curve in lines.values()])
     if target is not None:
         low, high = min(low, target), max(high, target)
@@ -288,7 +288,7 @@ def limit_values(line, curves: list[dict[str, Curve]], row: Row, target: float |
             panel.yaxis.set_major_formatter(style.SHORT)
     if target is not None:
         text = f"{typeset_number(100 * target)} %" if row.percent else typeset_number(target)
-        below = row.rising  # the ends of the lines leave room there
+        below = row.rising  # the ends of rising lines leave room there
         line[0].annotate(f"target {text}", (1, target), xycoords=("axes fraction", "data"),
                          xytext=(-2, -3 if below else 3), textcoords="offset points", ha="right",
                          va="top" if below else "bottom", fontsize="small", color="#666666", zorder=7,

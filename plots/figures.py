@@ -1,4 +1,4 @@
-"""Plans and draws the figures of some runs. Each kind of figure has its own function. A method has the same look in all
+"""Plans and draws the figures of some runs. Each kind of figure has its own function. A method looks the same in all
 figures of an experiment."""
 
 import re
@@ -20,23 +20,23 @@ from plots.style import line_styles
 from plots.sweeps import Sweep, find_sweeps, looks_of_sweeps, sweep_figure, sweeps_figure
 from plots.timeline import accounts_figure, has_accounts, timeline_figure, times_figure, titles_of
 
-OF_ENDS = ["bars", "pareto", "accounts", "distributions"]  # not for a sweep's points: it has its own figure
-MOST_REGIMES = 12  # most comparisons in one picture
+OF_ENDS = ["bars", "pareto", "accounts", "distributions"]  # not for a sweep's points: the sweep has its own figure
+MOST_REGIMES = 12  # most comparisons side by side in one figure
 SIMPLE = {"rounds": rounds_figure, "measurements": measurements_figure, "arrivals": arrivals_figure,
           "kept": kept_figure, "lengths": lengths_figure, "timeline": timeline_figure, "accounts": accounts_figure}
 
 
 @dataclass
 class Planned:
-    """A figure to draw; it is left out if the runs' tables have no data for it."""
+    """A figure to draw. It is left out if the runs' tables have no data for it."""
 
     kind: str
     shown: Sweep | Grid | Comparison | list[Sweep] | list[Comparison]
-    name: str  # the name of its files, without suffix
+    name: str  # its files' name, without suffix
 
 
 def plan_figures(comparisons: list[Comparison], kinds: list[str], asked: bool = False) -> list[Planned]:
-    """The figures of these kinds for which, by the runs' documents, there may be data. `asked`: the user has named the
+    """The figures of these kinds for which, by the runs' documents, there may be data. `asked`: the user named the
     kinds."""
     several = mixed(comparisons)
 
@@ -65,8 +65,7 @@ def plan_figures(comparisons: list[Comparison], kinds: list[str], asked: bool = 
 
 
 def variant_beside(comparison: Comparison, comparisons: list[Comparison], before: bool = False) -> Comparison | None:
-    """Of exactly two variants, the other one if it comes after this one (or before it), since one picture shows
-    both."""
+    """If there are two variants, the other one if it comes after this one (or `before` it): one picture shows both."""
     def without(one: Comparison) -> tuple:
         return one.experiment, {key: value for key, value in one.point.items() if key != "variant"}
     pair = [one for one in comparisons if "variant" in one.point and without(one) == without(comparison)]
@@ -80,8 +79,8 @@ def has_claims(comparison: Comparison) -> bool:
 
 
 def alike(sweeps: list[Sweep]) -> dict[tuple[str, str], list[Sweep]]:
-    """Groups of sweeps along the same key, by the key's last part. If there are several experiments, groups of a single
-    experiment also have its name."""
+    """Groups of sweeps along the same key, by the key's last part. If there are several experiments, the name of a
+    group within a single experiment contains the experiment."""
     several = len({sweep.experiment for sweep in sweeps}) > 1
     keys = defaultdict(list)
     for sweep in sweeps:
@@ -100,8 +99,8 @@ def mixed(comparisons: list[Comparison]) -> bool:
 
 
 def regimes(comparisons: list[Comparison], sweeps: list[Sweep]) -> list[list[Comparison]]:
-    """Groups of comparisons that are shown side by side: the variants of an experiment, for each value of its other
-    keys; the points of an experiment without a swept number; and experiments that have one point each."""
+    """Groups of comparisons to show side by side: an experiment's variants, for each value of its other keys; the
+    points of an experiment without a swept number; and experiments with a single point."""
     swept = {sweep.experiment for sweep in sweeps if is_of_configuration(sweep)}
     groups = defaultdict(list)
     for comparison in comparisons:
@@ -115,7 +114,7 @@ def regimes(comparisons: list[Comparison], sweeps: list[Sweep]) -> list[list[Com
 
 
 def kinds_of(comparison: Comparison) -> list[str]:
-    """The kinds of figures of a single point for which its runs have data."""
+    """The kinds of figures of a single point for which its runs may have data."""
     runs = comparison.runs
     has_model = any(run.config.get("training", {}).get("model", "none") != "none" for run in runs)
     has_trace = any((run.directory / TRACE).exists() for run in runs)
@@ -128,15 +127,15 @@ def kinds_of(comparison: Comparison) -> list[str]:
 
 
 def file_name(*parts: str) -> str:
-    """The parts that are not empty, joined by hyphens, in characters that suit every file system. A long name ends in a
-    digest. A plus sign is dropped, since 1e+06 must not become 1e-06."""
+    """The parts that are not empty, joined by hyphens, in characters that all file systems allow. A long name ends in a
+    digest. A plus sign is dropped, because as a hyphen it would turn 1e+06 into 1e-06."""
     name = re.sub(r"[^\w.=-]+", "-", "-".join(part for part in parts if part).replace("+", ""))
     return name if len(name) <= 100 else f"{name[:90]}-{crc32(name.encode()):08x}"
 
 
 class Drawing:
-    """Draws planned figures. `axes`: axes of curves and fronts; `axes_side_by_side`: axes of curves of several
-    comparisons."""
+    """Draws planned figures. `axes`: axes of curves and Pareto fronts; `axes_side_by_side`: axes if the curves of
+    several comparisons are side by side."""
 
     def __init__(self, comparisons: list[Comparison], axes: tuple[str, ...], axes_side_by_side: tuple[str, ...], every_formula: bool):
         self.comparisons, self.axes, self.axes_side_by_side = comparisons, axes, axes_side_by_side
@@ -184,8 +183,7 @@ class Drawing:
         return regimes_figure(shown, looks_of(shown), name, self.axes_side_by_side, claims, published)
 
     def looks_of_lines(self, sweep: Sweep) -> dict[str, dict]:
-        """The looks of lines by label. Along a method's own swept key its points form one line, which has another label
-        and look."""
+        """The looks of lines by label. Along a method's own swept key its points form one line with its own label."""
         looks = self.looks[sweep.experiment]
         return looks if all(line.label in looks for line in sweep.lines) else looks_of_sweeps([sweep])
 
@@ -193,9 +191,8 @@ class Drawing:
 def regimes_figure(comparisons: list[Comparison], looks: dict[str, dict], heading: str, axes: tuple[str, ...],
                    claims: list[dict] = (), published: list[Published] = ()):
     """Comparisons side by side: accuracy or loss, with a row of panels for each of the axes. Without a model: the times
-    of the runs if claims are about these, otherwise the period if a method changes it, otherwise speeds. None if there
-    is nothing to show. `looks`: by label, of all methods; `claims`: claims of the experiments; `published`: numbers
-    from papers."""
+    that runs take if claims are about these, otherwise the period if a method changes it, otherwise speeds. None if
+    there is nothing to show. `looks`: by label, for all methods; `published`: papers' numbers."""
     row = next((row for row in ROWS if any(method_curve(method, "step", row.column)
                                            for comparison in comparisons for method in comparison.methods)), None)
     if row:
@@ -211,7 +208,7 @@ def regimes_figure(comparisons: list[Comparison], looks: dict[str, dict], headin
 
 
 def looks_of(comparisons: list[Comparison]) -> dict[str, dict]:
-    """One look for each label of all methods."""
+    """One look for each label among all methods."""
     algorithms: dict[str, str] = {}
     for comparison in comparisons:
         for method in comparison.methods:

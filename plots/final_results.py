@@ -16,29 +16,29 @@ from plots.numbers import (ACCURACY, BYTES, DROPPED, END_TIME, LOSS, SPEED, STEP
 from plots.sheet import Place, Sheet, shared_out
 
 WITH_MODEL, WITHOUT = [ACCURACY, LOSS, TIME_TO_TARGET, STEP_TIME, BYTES], [SPEED, STEP_TIME, DROPPED]
-AS_POINTS = {ACCURACY, LOSS}  # drawn as points, not bars, because zero means little for them
-HATCHES = ["", "////", "....", "\\\\\\\\", "xxxx", "oo"]  # distinguish bars on grey pages
+AS_POINTS = {ACCURACY, LOSS}  # drawn as points, not bars, because their distance from zero means little
+HATCHES = ["", "////", "....", "\\\\\\\\", "xxxx", "oo"]  # distinguish bars on pages without colours
 FORMULA = {"linestyle": "none", "marker": "|", "color": style.INK, "markeredgecolor": style.INK, "markeredgewidth": 1.5,
            "zorder": 5}  # the mark of the formula with the fewest assumptions
 UNITS = {"(s)": style.time_unit, "(bytes)": style.byte_unit}
 
-FEWEST_RANKED = 3  # fewest methods of a ranking; for two, curves are enough
+FEWEST_RANKED = 3  # fewest methods of a ranking: for two methods, curves are enough
 RANK = 0.27  # height of a ranking's row in inches
 
 COSTS = {"time": (END_TIME, "time of the run", style.time_unit), "bytes": (BYTES, "sent by all", style.byte_unit)}
-BUDGETS = {"time": "seconds", "bytes": "bytes"}  # keys of a budget that gives all runs the same cost
+BUDGETS = {"time": "seconds", "bytes": "bytes"}  # a budget of this kind gives all runs the same cost
 SIGNS = "  ·  rings: the Pareto front, which no method beats; grey line: neighbours differ by 95 % intervals (bars)"
 SIGNS_OF_ONE = "  ·  grey line and rings: the Pareto front"
 BEYOND = "; arrows: beyond the axis, with the value"
-HIDDEN = 0.7  # marks hide each other if they are closer than this share of their size
-NUMBER = 0.2  # width of a point with its value, as a share of a panel's width
+HIDDEN = 0.7  # marks hide each other if their distance is less than this share of their size
+NUMBER = 0.2  # width of a point with its number, as a share of the panel's width
 
 Seeds = dict[int, float]  # a value for each seed
 
 
 def bars_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str,
                 published: list[Published] = ()):
-    """The figure of bars; None if there is only one method, or if all values are 0. `looks`: by label."""
+    """The figure of bars; None if there is only one method, or all values are 0. `looks`: by label."""
     quantities = [(quantity, values) for quantity in (WITH_MODEL if has_accuracy(methods) else WITHOUT)
                   if any(map(any, (values := values_of(methods, quantity)).values()))]
     if not quantities or len(methods) < 2:
@@ -62,7 +62,7 @@ def bars_figure(methods: list[Method], looks: dict[str, dict], heading: str, sub
 
 
 def speed_panels(comparisons: list[Comparison], looks: dict[str, dict], heading: str, quantity: Quantity):
-    """Bars of one quantity, with a panel per comparison. `looks`: by label, of all methods."""
+    """Bars of one quantity, with a panel per comparison. `looks`: by label, for all methods."""
     labels = list(dict.fromkeys(method.label for comparison in comparisons for method in comparison.methods))
     high = max(1.3, 0.42 * len(labels) + 0.3)
     rows = shared_out(comparisons, ACROSS)
@@ -152,7 +152,7 @@ def draw_point(panel, row: int, mean: float, look: dict) -> None:
 
 
 def draw_interval(panel, mean: float, row: int, half: float, colour: str) -> None:
-    """Draws an interval with a white edge, so that it is visible on dark bars, too."""
+    """Draws an interval with a white edge, so that it is also visible on dark bars."""
     edge = withStroke(linewidth=1.6 * style.page.line, foreground="white")
     panel.plot([mean - half, mean + half], [row, row], color=colour, linewidth=0.8 * style.page.line, path_effects=[edge],
                gid="interval", zorder=3, solid_capstyle="butt")
@@ -160,7 +160,7 @@ def draw_interval(panel, mean: float, row: int, half: float, colour: str) -> Non
 
 def ranking_figure(comparisons: list[Comparison], looks: dict[str, dict], heading: str):
     """Methods ranked by their final results, the best at the top, with a panel per comparison. None if a comparison has
-    fewer than FEWEST_RANKED evaluated methods. `looks`: by label, of all methods."""
+    fewer than FEWEST_RANKED evaluated methods. `looks`: by label, for all methods."""
     gain = next((gain for gain in (ACCURACY, LOSS) if all(len(means(one.methods, gain)) >= FEWEST_RANKED for one in comparisons)), None)
     if gain is None:
         return None
@@ -177,7 +177,7 @@ def ranking_figure(comparisons: list[Comparison], looks: dict[str, dict], headin
 
 
 def ranking(methods: list[Method], gain: Quantity) -> list[Method]:
-    """The methods whose seeds were all evaluated, the best first."""
+    """The methods of which all seeds were evaluated, the best first."""
     there = means(methods, gain)
     return sorted((method for method in methods if method.name in there), key=lambda method: there[method.name],
                   reverse=gain is ACCURACY)
@@ -196,8 +196,8 @@ def draw_ranking(panel, methods: list[Method], gain: Quantity, looks: dict[str, 
 
 def pareto_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str,
                   axes: tuple[str, ...] = tuple(COSTS)):
-    """The figure of Pareto fronts; None if fewer than two methods have an accuracy or a loss, or if all costs are
-    equal. `looks`: by label; `axes`: names of COSTS; other names are ignored."""
+    """The figure of Pareto fronts; None if fewer than two methods have an accuracy or a loss, or if no cost differs.
+    `looks`: by label; `axes`: names in COSTS; other names are ignored."""
     gain = next((gain for gain in (ACCURACY, LOSS) if len(means(methods, gain)) > 1), None)
     if gain is None:
         return None
@@ -216,8 +216,8 @@ def pareto_figure(methods: list[Method], looks: dict[str, dict], heading: str, s
 
 
 def pareto_panels(comparisons: list[Comparison], looks: dict[str, dict], heading: str, axes: tuple[str, ...] = tuple(COSTS)):
-    """Fronts of several comparisons side by side, for each axis along which methods of at least one comparison differ.
-    None if there is no such axis. `looks`: by label, of all methods."""
+    """Pareto fronts of several comparisons side by side, for each axis along which the methods of some comparison
+    differ. None if there is no such axis. `looks`: by label, for all methods."""
     gain = next((gain for gain in (ACCURACY, LOSS) if all(len(means(one.methods, gain)) > 1 for one in comparisons)), None)
     shown = [name for name in axes if name in COSTS and any(differ(one.methods, name) for one in comparisons)]
     if gain is None or not shown:
@@ -247,8 +247,7 @@ def without_lines(looks: dict[str, dict]) -> dict[str, dict]:
 
 
 def differ(methods: list[Method], cost: str) -> bool:
-    """Whether methods differ visibly in this cost. If the cost is the budget of all runs, they differ only by their
-    last steps."""
+    """Whether methods differ visibly in this cost. They do not if the cost is the budget of all runs."""
     if all(BUDGETS[cost] in run.config.get("budget", {}) for method in methods for run in method.runs):
         return False
     costs = means(methods, COSTS[cost][0]).values()
@@ -256,8 +255,8 @@ def differ(methods: list[Method], cost: str) -> bool:
 
 
 def side(own: Seeds, other: Seeds) -> int:
-    """1: larger than the other, -1: smaller, 0: not told apart, by the 95 % interval of the mean difference over common
-    seeds. With fewer than two common seeds there is no interval, and the means decide."""
+    """Whether `own` is larger than `other` (1), smaller (-1), or not significantly different (0), by the 95 %
+    interval of the mean difference over common seeds. With fewer than two common seeds the means decide."""
     common = [seed for seed in own if seed in other]
     if len(common) < 2:
         mean, half = float(np.mean([*own.values()]) - np.mean([*other.values()])), 0.0
@@ -267,20 +266,19 @@ def side(own: Seeds, other: Seeds) -> int:
 
 
 def beats(own: tuple[Seeds, Seeds], other: tuple[Seeds, Seeds]) -> bool:
-    """Whether one (cost, gain) is better than the other in cost or gain and not worse in the other of the two."""
+    """Whether `own`, as (cost, gain), is significantly better than `other` in one of these and in neither worse."""
     cheaper, better = -side(own[0], other[0]), side(own[1], other[1])
     return min(cheaper, better) >= 0 and max(cheaper, better) > 0
 
 
 def front(results: dict[str, tuple[Seeds, Seeds]]) -> list[str]:
-    """The names of results that no other result beats, by ascending cost. Equal results are all included."""
+    """The names of the results that no other result beats, by ascending cost. Contains all of several equal results."""
     kept = [name for name, own in results.items() if not any(beats(other, own) for other in results.values())]
     return sorted(kept, key=lambda name: means_of(results[name]))
 
 
 def chains(results: dict[str, tuple[Seeds, Seeds]]) -> list[list[str]]:
-    """The front in pieces. Neighbours are joined if the costlier one is told apart from the other in both cost and
-    gain."""
+    """The front in pieces. Neighbours are joined if cost and gain of the costlier one are both significantly larger."""
     pieces: list[list[str]] = []
     for name in front(results):
         before = results[pieces[-1][-1]] if pieces else None
@@ -296,20 +294,20 @@ def means_of(result: tuple[Seeds, Seeds]) -> tuple[float, float]:
 
 
 def by_seed(methods: list[Method], names: set[str], gain: Quantity, cost: Quantity) -> dict[str, tuple[Seeds, Seeds]]:
-    """Cost and gain of each method by seed; a larger gain is better."""
+    """Cost and gain of each method by seed. The gain is the accuracy, or the loss with a minus sign."""
     sign = 1 if gain is ACCURACY else -1
     return {method.name: ({run.seed: cost.value(run) for run in method.runs}, {run.seed: sign * gain.value(run) for run in method.runs})
             for method in methods if method.name in names}
 
 
 def halves_of(methods: list[Method], quantity: Quantity) -> dict[str, float]:
-    """Half of the 95 % interval of each method; 0 without an interval."""
+    """Half the 95 % interval of each method's mean; 0 if there is no interval."""
     halves = {method.name: mean_and_half([quantity.value(run) for run in method.runs])[1] for method in methods}
     return {name: float(np.nan_to_num(half or 0)) for name, half in halves.items()}
 
 
 def beyond_the_axis(gains: dict[str, float], more_is_better: bool, halves: dict[str, float] | None = None) -> set[str]:
-    """Methods whose results and intervals are so far below all others that the axis leaves them out (see CROWDED)."""
+    """Methods so much worse than all others that the axis leaves out their results and intervals (see CROWDED)."""
     def spread(names: list[str]) -> float:
         half = {name: (halves or {}).get(name, 0) for name in names}
         return max(gains[name] + half[name] for name in names) - min(gains[name] - half[name] for name in names)
@@ -323,7 +321,7 @@ def beyond_the_axis(gains: dict[str, float], more_is_better: bool, halves: dict[
 
 
 def draw_front(panel, methods: list[Method], styles, gain: Quantity, cost: Quantity, label: str, unit) -> dict:
-    """Draws a panel and returns the positions of its points."""
+    """Draws a panel; returns the positions of its points."""
     gains, costs = means(methods, gain), means(methods, cost)
     size, name = unit(max(costs.values()))
     points = {name: (costs[name] / size, gains[name]) for name in gains if name in costs}
@@ -366,11 +364,11 @@ def draw_front(panel, methods: list[Method], styles, gain: Quantity, cost: Quant
 
 def place_beyond(panel, points: dict[str, tuple[float, float]], outliers: set[str], shown: list[float], is_below: bool,
                  look_of: dict[str, dict]) -> dict[str, tuple[float, float]]:
-    """Ends the axis after the `shown` values and draws the outliers at its edge, each with an arrow and its value.
-    Outliers of similar cost are above each other. Returns the positions of the outliers."""
+    """Lets the axis end after the `shown` values and draws the outliers at its edge, each with an arrow and its value.
+    Outliers with similar costs are stacked. Returns the outliers' positions."""
     low, high = min(shown), max(shown)
     room = 0.06 * (high - low or 1)
-    ordered = sorted(outliers, key=lambda name: points[name][1], reverse=not is_below)  # the furthest outlier at the edge
+    ordered = sorted(outliers, key=lambda name: points[name][1], reverse=not is_below)  # the furthest at the edge
     rows = rows_of(panel, {name: points[name][0] for name in ordered}, [x for x, _ in points.values()])
     beyond = (4 + 2.2 * max(rows.values())) * room
     bottom, top = (low - beyond, high + room) if is_below else (low - room, high + beyond)
@@ -392,7 +390,7 @@ def place_beyond(panel, points: dict[str, tuple[float, float]], outliers: set[st
 
 
 def rows_of(panel, places: dict[str, float], xs: list[float]) -> dict[str, int]:
-    """The row of each outlier, counted from the edge: the first row in which its number does not overlap others."""
+    """The row of each outlier, counted from the edge: the first row in which its number overlaps no other number."""
     at = np.log if panel.get_xscale() == "log" else float
     near = NUMBER * (at(max(xs)) - at(min(xs)))
     rows = {}
@@ -403,11 +401,11 @@ def rows_of(panel, places: dict[str, float], xs: list[float]) -> dict[str, int]:
 
 
 def hollow_where_hidden(panel) -> None:
-    """Draws marks that would hide each other as outlines."""
+    """Draws marks as outlines if they would hide each other."""
     marks = [line for line in panel.lines if line.get_gid() == "method"]
-    panel.autoscale_view()  # otherwise matplotlib does this only when it draws
+    panel.autoscale_view()  # otherwise matplotlib does this only while drawing
     box = panel.get_position()
-    size = np.array([box.width, box.height]) * panel.figure.get_size_inches() * 72  # points
+    size = np.array([box.width, box.height]) * panel.figure.get_size_inches() * 72  # in points
     to_axes = panel.transData + panel.transAxes.inverted()
     places = {mark: to_axes.transform(mark.get_xydata())[0] * size for mark in marks}
     for mark in marks:

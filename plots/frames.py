@@ -12,9 +12,9 @@ PROGRAM = Path(__file__).resolve().parent.parent / "build" / "bin" / "syncopate"
 
 
 def frames(directory: str | Path, program: str | Path = PROGRAM) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Two tables of all runs at or below `directory`: one with a row per run, and one with a row per evaluation.
+    """Two tables of all runs at or below `directory`: one with a row per run, one with a row per evaluation.
 
-    The columns are those of `syncopate export` (results/result_table.hpp); every varied key has one. Raises
+    Columns are as in the tables of `syncopate export` (results/result_table.hpp), with one for every varied key. Raises
     ResultsFault with the program's message.
     """
     with tempfile.TemporaryDirectory() as folder:

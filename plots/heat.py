@@ -1,5 +1,4 @@
-"""Grids: runs of an experiment that differ in two numbers. Their figure is a heat map per method, with the best place
-marked."""
+"""Grids: runs of an experiment that differ in two numbers. Their figure is a heat map per method, the best framed."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -18,20 +17,20 @@ from plots.terminal import printable
 
 FEWEST_ROWS = 2  # fewest rows of a map
 COLOURS = "cividis"  # perceptually uniform, also in grey and for colour-blind readers
-MOST_NUMBERS = 64  # values are written into the places of a map if there are at most this many
+MOST_NUMBERS = 64  # most places of a map into which their values are written
 
 
 @dataclass
 class Grid:
-    """Methods at the values of two keys. `others`: the other keys that vary, with their values here."""
+    """Methods at the values of two keys. `others`: other keys that vary in the experiment, with their values here."""
 
-    x_key: str  # has more values than y_key
+    x_key: str  # the key with more values
     y_key: str
     others: dict[str, str]
     where: Comparison
-    methods: dict[str, dict[tuple[float, float], Method]] = field(default_factory=dict)  # by label, then place
-    baselines: dict[tuple[float, float], Method] = field(default_factory=dict)  # synchronous SGD at the same places
-    x_names: dict[float, str] = field(default_factory=dict)  # the values' names in the sweep
+    methods: dict[str, dict[tuple[float, float], Method]] = field(default_factory=dict)  # by label, then by place
+    baselines: dict[tuple[float, float], Method] = field(default_factory=dict)  # synchronous SGD, by place
+    x_names: dict[float, str] = field(default_factory=dict)  # names of the x values in the sweep
     y_names: dict[float, str] = field(default_factory=dict)
 
     @property
@@ -40,7 +39,7 @@ class Grid:
 
     @property
     def labels(self) -> list[str]:
-        """The labels of methods with a map; the baseline by which others are divided has no map."""
+        """The labels of methods with a map. The method by which others are divided has no map."""
         against = {method.base for method in self.baselines.values()} if self.quantity.against_baseline else set()
         return [label for label in self.methods if label not in against]
 
@@ -54,7 +53,7 @@ class Grid:
 
     @property
     def quantity(self) -> Quantity:
-        """The quantity of the maps: accuracy or loss; without a model, S_eff if synchronous SGD is at every place,
+        """The quantity of the maps: accuracy or loss; without a model S_eff if synchronous SGD is at every place,
         otherwise speed."""
         runs = [run for places in self.methods.values() for method in places.values() for run in method.runs]
         places = {place for of_method in self.methods.values() for place in of_method}
@@ -64,12 +63,12 @@ class Grid:
 
     @property
     def quantities(self) -> list[Quantity]:
-        """The quantity, and also bytes if it is accuracy or loss and the bytes depend on the place."""
+        """The quantity of the maps. If it is accuracy or loss, also bytes unless they are equal at all places."""
         sent = [value for label in self.labels for value in self.values(label, BYTES).ravel() if np.isfinite(value)]
         return [self.quantity] + [BYTES] * (self.quantity in (ACCURACY, LOSS) and len({round(value) for value in sent}) > 1)
 
     def values(self, label: str, quantity: Quantity | None = None) -> np.ndarray:
-        """[y, x]: the mean over the seeds; nan if a run is missing, or a seed lacks the quantity."""
+        """[y, x]: the mean over the seeds; nan if the place has no run, or a seed lacks the quantity."""
         places, quantity = self.methods[label], quantity or self.quantity
         return np.array([[self.mean(places[x, y], (x, y), quantity) if (x, y) in places else np.nan for x in self.xs]
                          for y in self.ys])
@@ -83,8 +82,8 @@ class Grid:
 
 
 def find_grids(comparisons: list[Comparison]) -> list[Grid]:
-    """The grids along the two keys of each method that have the most values, at least three and two. Methods with the
-    same keys share a grid."""
+    """The grids, one along each method's two keys with the most values: at least FEWEST_POINTS and FEWEST_ROWS values.
+    Methods with the same keys share a grid."""
     entries = defaultdict(list)
     for comparison in comparisons:
         for method in comparison.methods:
@@ -110,8 +109,8 @@ def find_grids(comparisons: list[Comparison]) -> list[Grid]:
 
 
 def numbers_of(places: list[tuple]) -> dict[str, dict[str, float]]:
-    """The keys that have at least two values, all of them numbers, and that do not follow an earlier key one to one.
-    Returns the number of each value, by key."""
+    """The keys whose values are all numbers, of which at least two differ, and do not correspond one to one to an
+    earlier key's. Returns the number of each value, by key."""
     found: dict[str, dict[str, float]] = {}
     for key in dict.fromkeys(key for place, _, _ in places for key in place):
         if not all(key in place for place, _, _ in places):
@@ -134,12 +133,12 @@ def different(places: list[tuple]) -> set[str]:
 
 
 def together(places: list[tuple], key: str, other: str) -> bool:
-    """Whether the values of the two keys correspond one to one."""
+    """Whether the values of both keys correspond one to one."""
     return are_one_to_one({(place.get(key), place.get(other)) for place, _, _ in places})
 
 
 def heat_figure(grid: Grid):
-    """A map for each quantity and method."""
+    """The figure: a map for each quantity and method."""
     quantities = grid.quantities
     values = {(label, quantity): grid.values(label, quantity) for quantity in quantities for label in grid.labels}
     rows = [row for quantity in quantities for row in shared_out([(label, quantity) for label in grid.labels], ACROSS)]
@@ -157,7 +156,7 @@ def heat_figure(grid: Grid):
 
 
 def range_of(maps: list[np.ndarray]) -> tuple[float, float]:
-    """The range of values of all maps, which share their colours."""
+    """The range of the values of all maps, which use the same colours."""
     low, high = (reduce([reduce(found[np.isfinite(found)]) for found in maps if np.isfinite(found).any()])
                  for reduce in (np.min, np.max))
     return low, high

@@ -1,7 +1,7 @@
 """Numbers: the quantities of a run, means over seeds with 95 % intervals, and how figures and pages write numbers.
 
-Written numbers have enough digits to tell them apart. They have scientific form if a plain number would be all zeros or
-very long. workers/base/terminal_text.cpp uses the same rule for tables and messages.
+A written number has enough digits to distinguish it from others. It is in scientific form if a plain number would be
+all zeros or very long. workers/base/terminal_text.cpp uses the same rule for tables and messages.
 """
 
 import re
@@ -21,8 +21,7 @@ MINUS, TIMES = "\u2212", "\u00d7"
 RAISED = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
 POWER = re.compile(r"e([-+]\d+)")
 
-# Student's t for 1 to 30 degrees of freedom: 95 % of the distribution lie between minus and plus this number (Fisher's
-# table).
+# Student's t for 1 to 30 degrees of freedom (Fisher's table): 95 % of the distribution lie within this distance of 0.
 QUANTILES = [12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
              2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860,
              2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423]
@@ -31,7 +30,7 @@ NORMAL = 1.959964
 
 def shown_number(value: float, digits: int = DIGITS, sign: str = "") -> str:
     """The value with `digits` significant digits, without zeros at the end: 0.52, 12346, 1.25e-07. From 1e-4 to 1e7 it
-    is a plain number with all digits before the point. `sign`: "+" writes the sign of positive numbers, too."""
+    is a plain number with all digits before the point. `sign`: "+" if positive numbers also get a sign."""
     value = inf - inf if isnan(value) else value
     if 10**digits <= abs(value) < FIRST_SCIENTIFIC:
         return f"{value:{sign}.0f}"
@@ -39,20 +38,20 @@ def shown_number(value: float, digits: int = DIGITS, sign: str = "") -> str:
 
 
 def with_decimals(value: float, decimals: int, sign: str = "") -> str:
-    """The value with `decimals` decimals, such as 0.50. If these would show fewer than two of its digits, or if it is
-    1e7 or more, shown_number writes it."""
+    """The value with `decimals` decimals, such as 0.50. shown_number writes it if these would show fewer than two of
+    its digits, or if it is 1e7 or more."""
     if is_plain(value, decimals):
         return f"{value:{sign}.{decimals}f}"
     return shown_number(value, min(max(decimals, 2), DIGITS), sign)
 
 
 def is_plain(value: float, decimals: int) -> bool:
-    """Whether `decimals` decimals show at least two digits of the value, and it is below 1e7."""
+    """Whether the value is below 1e7 and `decimals` decimals show at least two of its digits."""
     return value == 0 or not isfinite(value) or 10.0 ** (1 - decimals) <= abs(value) < FIRST_SCIENTIFIC
 
 
 class SamePlace:
-    """Writes numbers that are read together, such as a mean and its deviation, to the same decimal place."""
+    """Writes numbers that are read together, such as a mean and its deviation, up to the same decimal place."""
 
     def __init__(self, largest: float, last_place: int):
         self.last_place = last_place
@@ -60,8 +59,8 @@ class SamePlace:
 
     @classmethod
     def of(cls, mean: float, uncertainty: float | None) -> "SamePlace":
-        """The place of the second digit of the uncertainty (a deviation, or half an interval); without uncertainty,
-        that of the fourth digit of the mean."""
+        """Writes up to the second digit of the uncertainty (a deviation, or half an interval), or without an
+        uncertainty up to the fourth digit of the mean."""
         has_any = bool(uncertainty) and uncertainty > 0 and isfinite(uncertainty)
         shown = uncertainty if has_any else abs(mean)
         if not shown > 0 or not isfinite(shown):
@@ -80,7 +79,7 @@ class SamePlace:
         elif rounds_to_zero:
             return "0"
         elif -MOST_DECIMALS <= self.last_place and LEAST_PLAIN <= abs(value) < FIRST_SCIENTIFIC:
-            return f"{value:{sign}.{decimals}f}"  # a small deviation of a large mean
+            return f"{value:{sign}.{decimals}f}"  # a large mean with a small deviation
         return f"{value:{sign}.{min(max(place_of(value) - self.last_place, 0), MOST_DECIMALS)}e}"
 
 
@@ -90,7 +89,7 @@ def place_of(value: float) -> int:
 
 
 def typeset(text: str, minus: str = MINUS) -> str:
-    """Writes powers of ten: 1.25e-07 as 1.25×10⁻⁷, and 1e-07 as 10⁻⁷."""
+    """Writes powers of ten: 1.25e-07 becomes 1.25×10⁻⁷, and 1e-07 becomes 10⁻⁷."""
     def power(found: re.Match) -> str:
         return f"{TIMES}10{str(int(found[1])).translate(RAISED)}"
 
@@ -103,7 +102,7 @@ def typeset_number(value: float, digits: int = DIGITS) -> str:
 
 
 def quantile(degrees: int) -> float:
-    """Student's t for a 95 % interval. Beyond the table: the first terms of the expansion around the normal quantile."""
+    """Student's t for a 95 % interval. Beyond the table: the first terms of an expansion around the normal quantile."""
     if degrees <= len(QUANTILES):
         return QUANTILES[degrees - 1]
     z = NORMAL
@@ -111,7 +110,7 @@ def quantile(degrees: int) -> float:
 
 
 def mean_and_half(values: list[float]) -> tuple[float, float | None]:
-    """The mean of the values, and half its 95 % interval; None for a single value."""
+    """The mean of the values, and half its 95 % interval (None for a single value)."""
     if len(values) < 2:
         return float(np.mean(values)), None
     return float(np.mean(values)), quantile(len(values) - 1) * float(np.std(values, ddof=1)) / sqrt(len(values))
@@ -119,23 +118,23 @@ def mean_and_half(values: list[float]) -> tuple[float, float | None]:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number of a finished run, computed from its summary or from its method's formulas. nan or None: unknown."""
+    """A number of a finished run, from its summary or from its method's formulas. nan or None if it is unknown."""
 
     title: str
-    measure: str  # the name in `syncopate table --measure` and claims
+    measure: str  # its name in claims and for `syncopate table --measure`
     value: Callable[[Run], float]
     formula: Callable[[Run, dict], float | None] = lambda run, by_formula: None
     linear: Callable[[float, float], float] | None = None  # linear scaling, from N workers and one worker's value
-    best: Callable | None = None  # max or min
+    best: Callable | None = None  # max or min; None if neither is better
     times: float = 1.0  # factor for display
-    against_baseline: bool = False  # divided by the value of synchronous SGD, seed by seed
+    against_baseline: bool = False  # whether it is divided by the value of synchronous SGD, seed by seed
 
 
 def predicted_samples_per_s(run: Run, by_formula: dict) -> float | None:
     summary, cluster = run.summary, run.config["cluster"]
     if not summary["kept_micro_batches"]:
         return None
-    samples = summary["samples"] / summary["kept_micro_batches"]  # in a micro-batch
+    samples = summary["samples"] / summary["kept_micro_batches"]  # number of samples in a micro-batch
     planned = cluster["workers"] * cluster.get("micro_batches", 1) * samples
     return by_formula["kept"] * planned / by_formula["step_time_s"]
 
@@ -181,7 +180,7 @@ END_TIME = Quantity("Time of the run (s)", "end_time_s", lambda run: number(run.
 
 
 def claimed_quantity(claim: dict) -> Quantity:
-    """The quantity of a claim's measure; its value is nan if summaries do not contain it."""
+    """The quantity of a claim's measure. Its value is nan for a run whose summary lacks it."""
     measure, times = claim["measure"], float((claim.get("shown") or {}).get("times", 1))
     of_target = {"steps_to_target": "step", "samples_to_target": "samples"}.get(measure)
 
@@ -193,8 +192,7 @@ def claimed_quantity(claim: dict) -> Quantity:
 
 
 def best_of(points: dict[float, float], quantity: Quantity) -> float | None:
-    """The x at which the quantity is best; None if neither direction is better, or with fewer than two different
-    values."""
+    """The x at which the quantity is best; None if neither direction is better, or if fewer than two values differ."""
     there = {x: y for x, y in points.items() if isfinite(y)}
     if quantity.best is None or len(there) < 2 or max(there.values()) == min(there.values()):
         return None
@@ -202,8 +200,8 @@ def best_of(points: dict[float, float], quantity: Quantity) -> float | None:
 
 
 def values_of(methods: list[Method], quantity: Quantity) -> dict[str, list[float]]:
-    """The values of all seeds by method. Empty for a method if one of its seeds has no value, such as a seed that never
-    reached the target, because a mean of the other seeds would flatter the method."""
+    """The values of all seeds, by method. Empty for a method with a seed without a value, such as a seed that never met
+    the target, because the mean of its other seeds would flatter the method."""
     found = {}
     for method in methods:
         values = [quantity.value(run) for run in method.runs]
@@ -212,5 +210,5 @@ def values_of(methods: list[Method], quantity: Quantity) -> dict[str, list[float
 
 
 def means(methods: list[Method], quantity: Quantity) -> dict[str, float]:
-    """The mean over the seeds by method, for methods whose seeds all have the quantity."""
+    """The mean over the seeds, by method. Leaves out methods with a seed that lacks the quantity."""
     return {name: float(np.mean(values)) for name, values in values_of(methods, quantity).items() if values}

@@ -1,7 +1,7 @@
 """The command `./dev plot`: draws figures of the runs below a directory into <directory>/plots.
 
-Exit status: 0: figures written; 1: the figures or their names could not be written; 2: wrong usage, unreadable results, or
-more figures than the limit; 130: interrupted.
+Exit status: 0: figures were written; 1: the figures, or the list of their files, could not be written; 2: wrong usage,
+unreadable results, or more figures than the limit; 130: interrupted.
 """
 
 import os
@@ -28,10 +28,10 @@ NEEDS = {  # the data that each kind of figure needs
     "bars": "two methods", "pareto": "evaluations", "accounts": "steps", "distributions": "at least 50 steps"}
 KINDS = tuple(NEEDS)
 FORMATS, COLUMNS, AXES = ("pdf", "svg", "png"), ("single", "double"), ("steps", "samples", "time", "bytes")
-AXES_OF = {"screen": AXES, "double": ("steps", "time", "bytes"), "single": ("time", "bytes")}  # unless --axis is given
+AXES_OF = {"screen": AXES, "double": ("steps", "time", "bytes"), "single": ("time", "bytes")}  # if --axis is not given
 MOST_FIGURES = 100  # default of --limit; each figure takes about a second
-RUNS_PER_LINE, FIGURES_PER_LINE = 1000, 25  # one line of progress after this many, if there is no terminal
-SHOWN = 8  # values or labels in a message
+RUNS_PER_LINE, FIGURES_PER_LINE = 1000, 25  # lines of progress follow after this many, if there is no terminal
+SHOWN = 8  # most values or labels in a message
 
 
 @dataclass
@@ -41,15 +41,15 @@ class Request:
     kinds: tuple[str, ...] = KINDS
     limit: int = MOST_FIGURES
     formats: tuple[str, ...] = ("png", "svg")
-    axes: tuple[str, ...] = AXES  # axes of curves and fronts
-    methods: tuple[str, ...] = ()  # labels; empty: all
+    axes: tuple[str, ...] = AXES  # axes of curves and Pareto fronts
+    methods: tuple[str, ...] = ()  # labels; empty: all methods
     page: str = "screen"
-    wanted: dict[str, str] = field(default_factory=dict)  # keys of the runs' configurations and their values
+    wanted: dict[str, str] = field(default_factory=dict)  # keys of configurations, with the values that runs must have
 
     @property
     def axes_side_by_side(self) -> tuple[str, ...]:
-        """The axes of curves of several comparisons side by side. Each axis repeats all panels, so it is only time
-        unless the user names axes."""
+        """The axes of curves of several comparisons: without --axis time alone, because each axis repeats all
+        panels."""
         return ("time",) if self.axes == AXES_OF[self.page] else self.axes
 
 
@@ -101,7 +101,7 @@ def directory(text: str) -> Path:
 
 
 def one_or_more(names: tuple[str, ...]):
-    """Returns a function that reads arguments such as "png,svg": one or more of the names, separated by commas."""
+    """Returns a function that reads an argument such as "png,svg": one or more of `names`, separated by commas."""
     def read(text: str) -> tuple[str, ...]:
         asked = [part.strip() for part in text.split(",")]
         for part in asked:
@@ -134,7 +134,7 @@ def positive(text: str) -> int:
 
 
 def choose(comparisons: list[Comparison], wanted: dict[str, str]) -> list[Comparison]:
-    """The comparisons whose resolved configuration has all the `wanted` values. Raises ResultsFault if there are none."""
+    """The comparisons whose resolved configuration has all `wanted` values. Raises ResultsFault if there are none."""
     for key, value in wanted.items():
         configs = [flat(comparison.runs[0].config) | comparison.config for comparison in comparisons]
         there = list(dict.fromkeys(config[key] for config in configs if key in config))
@@ -150,7 +150,7 @@ def choose(comparisons: list[Comparison], wanted: dict[str, str]) -> list[Compar
 
 
 def choose_methods(runs: list[Run], labels: tuple[str, ...]) -> list[Run]:
-    """The runs of the methods with these labels, or all runs if `labels` is empty. Raises ResultsFault for an unknown
+    """The runs of the methods with these labels; all runs if `labels` is empty. Raises ResultsFault for an unknown
     label."""
     there = list(dict.fromkeys(method_label(run) for run in runs))
     for label in labels:
@@ -164,12 +164,12 @@ def choose_methods(runs: list[Run], labels: tuple[str, ...]) -> list[Run]:
 
 
 def and_more(found: list[str]) -> str:
-    """The first texts, and how many more there are."""
+    """The first SHOWN texts, and the number of the others."""
     return ", ".join(found[:SHOWN]) + (f" and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
 
 
 def read_comparisons(directory: Path, labels: tuple[str, ...] = ()) -> list[Comparison]:
-    """Comparisons of the runs below the directory, without their tables. `labels`: the methods to keep; empty: all."""
+    """Comparisons of the runs below the directory, without their tables. `labels`: methods to keep; empty: all."""
     runs = runs_below(directory, lambda paths: followed(paths, "summaries read", RUNS_PER_LINE))
     for run in runs:
         if run.summary.get("status") == "failed":
@@ -185,14 +185,14 @@ def read_comparisons(directory: Path, labels: tuple[str, ...] = ()) -> list[Comp
 
 
 def plot(request: Request) -> list[Path]:
-    """Writes the figures and returns their files. Reads all tables first, so that a fault is found before anything is drawn.
-    Raises ResultsFault, OSError."""
+    """Writes the figures and returns their files. Reads all tables first, so that a fault is found before it draws
+    anything. Raises ResultsFault, OSError."""
     if request.directory.suffix == ".json":
         from plots.predictions import write_json_figure
 
         return write_json_figure(request.directory, request.formats, request.page)
     comparisons = choose(read_comparisons(request.directory, request.methods), request.wanted)
-    from plots.figures import plan_figures  # the import takes a second, so messages come first
+    from plots.figures import plan_figures  # importing it takes a second, so messages come first
 
     plan = plan_figures(comparisons, request.kinds, asked=set(request.kinds) != set(KINDS))
     if len(plan) > request.limit:
@@ -208,7 +208,7 @@ def plot(request: Request) -> list[Path]:
 
 
 def draw_figures(plan: list, comparisons: list[Comparison], request: Request):
-    """Yields all figures of the plan, each with the name of its files."""
+    """Yields each figure of the plan, with the name of its files."""
     from plots.figures import Drawing
     from plots.style import use_fonts_for, use_page, without_font
 
@@ -229,7 +229,7 @@ def texts(comparisons: list[Comparison]) -> set[str]:
 
 
 def numbered(name: str, taken: set[str]) -> str:
-    """The first of name, name-2, name-3 and so on that is not in use, ignoring case. Marks it as used."""
+    """The first of name, name-2, name-3, ... that is not in `taken`, ignoring case. Adds it to `taken`."""
     number, unique = 1, name
     while unique.casefold() in taken:
         number += 1
@@ -239,7 +239,7 @@ def numbered(name: str, taken: set[str]) -> str:
 
 
 def write_figures(figures, directory: Path, formats: tuple[str, ...]) -> list[Path]:
-    """Writes all figures into a temporary folder and then moves them, so that a failure leaves no incomplete files."""
+    """Writes the figures into a temporary folder and then moves them, so that a failure leaves no incomplete files."""
     from plots.sheet import save
 
     written, taken = [], set()
@@ -257,12 +257,12 @@ def write_figures(figures, directory: Path, formats: tuple[str, ...]) -> list[Pa
 
 
 def expected_by(kinds: tuple[str, ...]) -> str:
-    """The data that figures of these kinds need."""
+    """A text about the data that figures of these kinds need."""
     return "; ".join(f"{kind}: {NEEDS[kind]}" for kind in kinds) if len(kinds) < len(KINDS) else "evaluations or steps"
 
 
 def refusal(request: Request, plan: list, comparisons: list[Comparison]) -> str:
-    """The message for too many figures, with ways to draw fewer."""
+    """The message if there are too many figures, with ways to draw fewer."""
     kinds = Counter(planned.kind for planned in plan)
     ways = []
     if len(kinds) > 1:

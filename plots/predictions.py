@@ -23,7 +23,7 @@ LOOKS = {"S_eff": {"color": "#D55E00", "marker": "o"}, "S_eff by Eq. 6": {"color
 
 
 def write_json_figure(path: Path, formats: tuple[str, ...] = ("png", "svg"), on: str = "screen") -> list[Path]:
-    """Writes the figure beside the file; `on`: one of style.PAGES. Raises ResultsFault, OSError."""
+    """Writes the figure beside the file. `on`: a key of style.PAGES. Raises ResultsFault, OSError."""
     style.use_page(on)
     report = read_json(path)
     is_prediction = isinstance(report, dict) and "predictions" in report
@@ -41,8 +41,8 @@ def read_json(path: Path):
 
 @dataclass
 class Line:
-    """The predictions for a method at the values of the key, by simulation and by the formula with the fewest
-    assumptions. If the key does not apply to the method, there is a single prediction, at None."""
+    """The predictions for a method at the values of the swept key, by simulation and by the formula with the fewest
+    assumptions. If the key does not apply to the method, they are single predictions, with the key None."""
 
     algorithm: str = ""
     method: str = ""  # decides the colour
@@ -55,7 +55,7 @@ class Line:
 
 
 def read_lines(report: dict, path: Path) -> tuple[str, dict[str, Line]]:
-    """The swept number with the most values, and the lines by name. Values of other swept keys are part of the name.
+    """The swept key with the most values, and the lines by name. Values of other swept keys are part of the name.
     Raises ResultsFault."""
     try:
         points = [({key: value for key, value in one["sweep"]}, one) for one in report["predictions"]]
@@ -89,7 +89,7 @@ def numbers_of(prediction: dict) -> dict[str, float | None]:
 
 def predictions_figure(report: dict, path: Path):
     """S_eff and the time per step against the swept number: a line per method, a thin line for its formula, and a ring
-    around the best S_eff. `report`: the JSON; `path`: its file, for messages. Raises ResultsFault."""
+    around the best S_eff. `report`: the content of the file; `path`: the file, for messages. Raises ResultsFault."""
     along, lines = read_lines(report, path)
     looks = looks_of_lines(lines)
     thin = {"linestyle": THIN[0], "linewidth": 0.58 * style.page.line}
@@ -127,14 +127,14 @@ def predictions_figure(report: dict, path: Path):
 
 
 def looks_of_lines(lines: dict[str, Line]) -> dict[str, dict]:
-    """Each line has its own dashes and marker; all lines of a method have its colour."""
+    """Each line has its own dashes and marker. All lines of a method have the method's colour."""
     colours = style.line_styles({line.method: line.algorithm for line in lines.values()})
     looks = style.line_styles({name: line.algorithm for name, line in lines.items()})
     return {name: {**looks[name], "color": colours[lines[name].method]["color"]} for name in lines}
 
 
 def draw(panel, values: dict[float | None, float], xs: list[float], look: dict) -> None:
-    """Draws a line; a value at None is drawn at all xs."""
+    """Draws a line. A value with the key None is drawn as a constant over all xs."""
     if None in values:
         panel.plot([xs[0], xs[-1]], [values[None]] * 2, **look)
     elif values:
@@ -142,7 +142,7 @@ def draw(panel, values: dict[float | None, float], xs: list[float], look: dict) 
 
 
 def checked_thresholds(report: dict, path: Path) -> dict:
-    """Returns the report if it contains everything that the figure needs. Raises ResultsFault if not."""
+    """Returns the report if it contains all that the figure needs. Raises ResultsFault if it does not."""
     try:
         for way in ("throughput", "s-eff"):
             for effect in report["by"][way]["thresholds"]:

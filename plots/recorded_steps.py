@@ -12,12 +12,12 @@ import numpy as np
 from plots.comparison import Method, group_methods
 from plots.runs import ResultsFault, Run, read_table, read_tables, runs_below
 
-TWO_CLOCKS = "two clocks"  # the label of the method that simulates the recorded run
-SHOWN_S = 6, 12  # range of shown seconds; longer times, such as that of a first step that compiles, are cut off
+TWO_CLOCKS = "two clocks"  # label of the method that simulates the recorded run
+SHOWN_S = 6, 12  # seconds that are shown; longer steps, such as a first step that compiles, are cut off
 
 
 def own_sleeps(noise: Path, run: Run) -> np.ndarray:
-    """[step]: seconds that worker 0 sleeps after its last micro-batch."""
+    """[step]: for how many seconds worker 0 sleeps after its last micro-batch."""
     sleeping, = [delay for delay in run.config["delays"] if delay.get("sleep")]
     rows = read_table(noise, ["worker", "step", "micro_batch", "duration_s"])
     last = rows[(rows["worker"] == 0) & (rows["micro_batch"] == rows["micro_batch"].max())]
@@ -25,14 +25,13 @@ def own_sleeps(noise: Path, run: Run) -> np.ndarray:
 
 
 def as_logged(run: Run, sleeps: np.ndarray, threshold_from: int) -> np.ndarray:
-    """Step times as worker 0 logs them, which is after its sleep. From step `threshold_from` on a threshold cuts that
-    sleep."""
+    """Step times as worker 0 logs them, after its sleep. A threshold cuts that sleep from step `threshold_from` on."""
     shift = np.where(np.arange(len(sleeps)) < threshold_from, sleeps, 0.0)
     return run.steps["duration_s"].to_numpy() + np.diff(shift[:len(run.steps)], prepend=0.0)
 
 
 def threshold_from(run: Run) -> int:
-    """The first step with a threshold."""
+    """The first step that has a threshold."""
     rule = run.config["methods"][0]["threshold"]
     return rule["warmup_steps"] + rule["calibration_steps"]
 
@@ -78,7 +77,7 @@ def step_figure(methods: list[Method], log, noise: Path):
 
 
 def look_of(methods: list[Method]) -> tuple[dict[str, str], dict[str, dict]]:
-    """The name of each method in the figure, and the colours of the methods and the log."""
+    """Each method's name in the figure, and the colours of the methods and of the log."""
     from plots import style
 
     palette = iter([style.ALGORITHMS["backup-workers"], style.ALGORITHMS["local-sgd"], *style.OTHERS])
@@ -89,7 +88,7 @@ def look_of(methods: list[Method]) -> tuple[dict[str, str], dict[str, dict]]:
 
 
 def draw_times(panel, times: np.ndarray, shown: slice, look: dict) -> None:
-    """Draws the mean of times[seed, step] over the seeds, and their range."""
+    """Draws the mean of times[seed, step] over the seeds, and a band from the lowest to the highest seed."""
     iterations = np.arange(1, times.shape[1] + 1)[shown]
     panel.plot(iterations, times.mean(0)[shown], linewidth=1.5, **look)
     panel.fill_between(iterations, times.min(0)[shown], times.max(0)[shown], alpha=0.2, linewidth=0, **look)

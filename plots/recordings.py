@@ -20,8 +20,8 @@ MEASUREMENTS = {"gradient_norm": "norm of the gradient", "step_gradient_norm": "
                 "evaluated_consensus_distance": "distance of evaluated models"}
 
 COLUMNS = ["step", "k", "worker", "arrival_s"]
-FEW = 20  # up to this many gradients of a round, each has room on the axis
-ALIKE = 0.03  # the mean arrivals of two methods that wait for the same workers differ by less than this share
+FEW = 20  # up to this many gradients of a round have room on the axis
+ALIKE = 0.03  # if methods wait for the same workers, their mean arrivals differ by less than this share
 
 SPLITS = ("by_length", "by_class")
 LENGTHS = "length in tokens, by eighths of the training samples"
@@ -49,7 +49,7 @@ def measurements_figure(methods: list[Method], looks: dict[str, dict], heading: 
 
 
 def measured_quantities(methods: list[Method]) -> list[str]:
-    """The quantities that at least one run has, in the order of MEASUREMENTS."""
+    """The quantities that at least one run measured: first those in MEASUREMENTS, in its order."""
     found = {quantity for method in methods for run in method.runs if run.measurements is not None
              for quantity in run.measurements["quantity"]}
     return [quantity for quantity in MEASUREMENTS if quantity in found] + sorted(found - set(MEASUREMENTS))
@@ -69,7 +69,7 @@ def curves_of(methods: list[Method], quantity: str) -> dict[str, Curve]:
 
 
 def limit_measurements(panel, lines: dict[str, Curve]) -> None:
-    """Sets a range from 0, or a logarithmic axis if values differ by more than a factor of 20."""
+    """Sets a range that begins at 0, or a logarithmic axis if values differ by more than a factor of 20."""
     values = np.concatenate([np.concatenate([curve.low, curve.high]) for curve in lines.values()])
     if values.min() > 0 and values.max() > 20 * values.min():
         panel.set_yscale("log")
@@ -80,9 +80,9 @@ def limit_measurements(panel, lines: dict[str, Curve]) -> None:
 
 
 def arrivals_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str):
-    """When the k-th gradient of a round arrives (Chen et al. 2016, Figures 3 and 4): its mean time against k and, for
-    the method with the most gradients per round, the share of rounds in which it has arrived by a given time. None if
-    no run recorded arrivals. `looks`: by label."""
+    """The time at which the k-th gradient of a round arrives (Chen et al. 2016, Figures 3 and 4): its mean against k
+    and, for the method with the most gradients per round, the share of rounds in which it has arrived by a given time.
+    None if no run recorded arrivals. `looks`: by label."""
     tables = {method.name: table for method in methods if len(table := arrivals_of(method))}
     if not tables:
         return None
@@ -104,13 +104,13 @@ def arrivals_of(method: Method) -> pd.DataFrame:
 
 
 def quantiles(table: pd.DataFrame) -> pd.DataFrame:
-    """A table with a row for each k: the mean arrival, and its quantiles in columns 0.1 and 0.9."""
+    """A table with a row for each k: the mean arrival, and its 0.1 and 0.9 quantiles in columns of these names."""
     by_k = table.groupby("k")["arrival_s"]
     return pd.DataFrame({"mean": by_k.mean(), 0.1: by_k.quantile(0.1), 0.9: by_k.quantile(0.9)})
 
 
 def last_of(table: pd.DataFrame) -> tuple[int, float]:
-    """The largest number of gradients of a round, and the mean arrival of the last of them."""
+    """The largest number of gradients in a round, and the mean arrival of the last of these gradients."""
     most = int(table["k"].max())
     return most, float(table.loc[table["k"] == most, "arrival_s"].mean())
 
@@ -118,15 +118,16 @@ def last_of(table: pd.DataFrame) -> tuple[int, float]:
 def draw_means(sheet: Sheet, panel, tables: dict[str, pd.DataFrame], styles: dict[str, dict], widest: str, scale: float,
                unit: str) -> None:
     """Draws the mean arrival against k. With many gradients the axis is logarithmic in the number of gradients still to
-    arrive, so that the last few have room. `widest` is the method with the most gradients. A method whose gradients
-    arrive at nearly the same times gets only a mark at its end, since its line would hide the other one."""
+    arrive, so that the last few have room. `widest`: the method with the most gradients. A method whose gradients
+    arrive at nearly the same times as those of `widest` gets only a mark at its end, since its line would hide the
+    other line."""
     most, ends = int(tables[widest]["k"].max()), {}
     of_methods = {name: quantiles(table) / scale for name, table in tables.items()}
     for name, of_k in sorted(of_methods.items(), key=lambda entry: entry[0] != widest):
         x, look = most + 1 - of_k.index.to_numpy(), styles[name]
         if name == widest or not comes_alike(of_k, of_methods[widest]):
             panel.plot(x, of_k["mean"], **style.without_marker(look), gid="mean")
-        if name == widest:  # several bands would hide each other and the lines
+        if name == widest:  # a single band, because several would hide each other and the lines
             panel.fill_between(x, of_k[0.1], of_k[0.9], color=look["color"], alpha=0.16, linewidth=0)
         panel.plot(x[-1], of_k["mean"].iloc[-1], **{**look, "linestyle": "none"},
                    markersize=1.5 * style.page.marker, zorder=4, gid="end")
@@ -136,7 +137,7 @@ def draw_means(sheet: Sheet, panel, tables: dict[str, pd.DataFrame], styles: dic
         panel.xaxis.set_minor_locator(NullLocator())
     ticks = ticks_of(most)
     panel.set_xticks([most + 1 - k for k in ticks], [str(k) for k in ticks])
-    panel.set_xlim(most * 1.1 if most > FEW else most + 0.3, 0.9 if most > FEW else 0.7)  # the last ones at the right
+    panel.set_xlim(most * 1.1 if most > FEW else most + 0.3, 0.9 if most > FEW else 0.7)  # the last at the right
     panel.set_xlabel("k-th gradient of a round" + (", by the number still to arrive" if most > FEW else ""))
     panel.set_ylabel(f"time since the round began ({unit})")
     of_widest = f" of {widest}" if len(tables) > 1 else ""
@@ -146,14 +147,14 @@ def draw_means(sheet: Sheet, panel, tables: dict[str, pd.DataFrame], styles: dic
 
 
 def comes_alike(one: pd.DataFrame, other: pd.DataFrame) -> bool:
-    """Whether the mean arrivals of `one` nearly equal those of `other`, up to the last gradient of `one`."""
+    """Whether all mean arrivals of `one` nearly equal those of `other` for the same k."""
     there = one.index.intersection(other.index)
     means, others = one["mean"], other["mean"][there]
     return len(there) == len(one) and bool(np.all(np.abs(means - others) <= ALIKE * others))
 
 
 def ticks_of(most: int) -> list[int]:
-    """The k to label: all if they are few, otherwise those with 1, 2, 5, 10, 20 ... gradients still to arrive."""
+    """The k to label: all if there are few, otherwise those before the last 1, 2, 5, 10, 20, ... gradients."""
     if most <= FEW:
         return list(range(1, most + 1))
     left = [1, 2, 5]
@@ -163,20 +164,20 @@ def ticks_of(most: int) -> list[int]:
 
 
 def shown_ks(table: pd.DataFrame) -> dict[int, str]:
-    """At most seven k with their names: the first one, those at half and at nine tenths of all, and the last four."""
+    """At most seven k with their names: the first, the one at half, the one at nine tenths, and the last four."""
     most = int(table["k"].max())
     wanted = [1, most // 2, round(0.9 * most), most - 3, most - 2, most - 1, most]
     return {k: ordinal(k) for k in sorted({k for k in wanted if k >= 1})}
 
 
 def ordinal(number: int) -> str:
-    """The name of a gradient: 1st, 2nd, ... It is not "k = 90", which may be the name of a method."""
+    """The name of a gradient: 1st, 2nd, ... "k = 90" might be the name of a method."""
     ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if number % 100 not in (11, 12, 13) else "th"
     return f"{number}{ending}"
 
 
 def draw_shares(sheet: Sheet, panel, name: str, table: pd.DataFrame, scale: float, unit: str) -> None:
-    """Draws for some k the share of the rounds in which the k-th gradient has arrived by a given time."""
+    """Draws, for some k, the share of rounds in which the k-th gradient has arrived by a given time."""
     ks = shown_ks(table)
     colours = plt.get_cmap("viridis")(np.linspace(0, 0.82, len(ks)))
     looks = {label: {"color": colour, "linestyle": dashes} for label, colour, dashes
@@ -219,7 +220,7 @@ def kept_figure(methods: list[Method], looks: dict[str, dict], heading: str, sub
 
 
 def shares_of(method: Method, kind: str):
-    """(places, shares) of all seeds together; None if no run recorded kept samples, or no samples were offered."""
+    """(places, shares) over all seeds; None if no run recorded kept samples, or if no samples were offered."""
     recorded = [kinds for run in method.runs if "offered" in (kinds := run.summary.get("samples_kept", {}).get(kind, {}))]
     if not recorded:
         return None
@@ -231,7 +232,7 @@ def shares_of(method: Method, kind: str):
 
 
 def draw_dots(panel, shares: dict, styles: dict[str, dict]) -> dict[str, tuple[float, float]]:
-    """Draws the dots of each class side by side, without lines, since classes have no order; returns the last places."""
+    """Draws the methods' dots side by side for each class, without lines: classes have no order. Returns the last."""
     ends = {}
     for number, (name, (places, share)) in enumerate(shares.items()):
         beside = places + 0.6 * ((number + 0.5) / len(shares) - 0.5)
@@ -261,8 +262,7 @@ def lengths_figure(methods: list[Method], looks: dict[str, dict], heading: str, 
 
 
 def draw_by_length(panel, lines: dict, styles: dict[str, dict]) -> dict[str, tuple[float, float]]:
-    """Draws lines of (largest length of each eighth, values), with eighths at equal distances; returns the ends of the
-    lines."""
+    """Draws lines of (largest length of each eighth, values), with equal distances. Returns the ends of the lines."""
     ends = {}
     for name, (longest, values) in lines.items():
         places = np.arange(len(longest))
@@ -280,7 +280,7 @@ def ranges(longest) -> list[str]:
 
 
 def means_by_length(method: Method, quantity: str):
-    """(largest length of each eighth, mean over the seeds with test samples of these lengths); None if no run has
+    """(largest length of each eighth, means over the seeds that have test samples of these lengths); None if no run has
     any."""
     recorded = [kinds for run in method.runs if (kinds := run.summary.get("samples_kept", {}).get("by_length", {})).get(quantity)]
     if not recorded or not any(np.isfinite(np.array(kinds[quantity], dtype=float)).any() for kinds in recorded):

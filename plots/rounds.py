@@ -1,5 +1,5 @@
-"""Rounds and steps: how long they take, the drop rate, the synchronisation period, distributions of times (Giladi et al.
-2023, Figure 2)."""
+"""Rounds and steps: how long they take, the drop rate, the synchronisation period, and distributions of times (Giladi
+et al. 2023, Figure 2)."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -14,12 +14,12 @@ from plots.runs import read_table
 from plots.sheet import Place, Sheet, shared_out
 
 EVERY_STEP = "others: 1"
-WINDOWS = 40  # windows of a run, over which drop rates are averaged, since a single step drops only a few micro-batches
+WINDOWS = 40  # parts of a run, each with its mean drop rate: a single step drops only a few micro-batches
 
 DURATIONS = "durations.csv.gz"
 INTERVALS = 60
 DASHED = {"linestyle": (0, (2, 1.5)), "linewidth": 1, "alpha": 0.8}
-MOST_NUMBERS = 4  # most peaks that are written beside lines that leave a panel
+MOST_NUMBERS = 4  # most lines that leave a panel and have their peak written beside them
 FEWEST_TIMES = 50  # fewest times in a distribution
 ITERATIONS, WORKERS = "Iterations: time per optimizer step", "Workers: a step's computation"
 
@@ -45,8 +45,7 @@ def rounds_figure(methods: list[Method], looks: dict[str, dict], heading: str, s
 
 
 def period_panels(comparisons: list[Comparison], looks: dict[str, dict], heading: str):
-    """The period H over the steps, one panel per comparison with changing periods. `looks`: by label, of all
-    methods."""
+    """The period H over the steps: a panel per comparison with periods above 1. `looks`: by label, for all methods."""
     shown = [comparison for comparison in comparisons if any(map(has_periods, comparison.methods))]
     rows = shared_out(shown, ACROSS)
     sheet = Sheet([[Place([*(method.name for method in one.methods), EVERY_STEP], width=3.6, height=2.5) for one in line]
@@ -61,7 +60,7 @@ def period_panels(comparisons: list[Comparison], looks: dict[str, dict], heading
 
 
 def step_times(method: Method) -> np.ndarray:
-    """Seconds per optimizer step, of all seeds. The steps of a round share its duration equally, so that the mean is
+    """Seconds per optimizer step, of all seeds. A round's duration is divided equally among its steps, so the mean is
     the time per step in the table of results. A row with 0 steps counts as one step."""
     times = []
     for run in method.runs:
@@ -95,7 +94,7 @@ def draw_drop_rates(sheet: Sheet, panel, methods: list[Method], styles) -> None:
         xs, ys = zip(*(windowed_drop_rate(run.steps) for run in method.runs))
         curve = mean_curve(list(xs), list(ys))
         if curve is None or not curve.high.any():
-            continue  # lines of methods that drop nothing would only overlap
+            continue  # lines of methods that drop nothing would only hide each other
         panel.plot(curve.x, 100 * curve.mean, **style.marked_here_and_there(styles[method.name]))
         panel.fill_between(curve.x, 100 * curve.low, 100 * curve.high, color=styles[method.name]["color"], alpha=0.16,
                            linewidth=0)
@@ -108,8 +107,8 @@ def draw_drop_rates(sheet: Sheet, panel, methods: list[Method], styles) -> None:
 
 
 def windowed_drop_rate(steps) -> tuple[np.ndarray, np.ndarray]:
-    """Mean step and drop rate of windows of a run's rows. All windows have the same length, except that the last one
-    may differ by half of it."""
+    """The mean step and the drop rate of parts of a run's rows. All parts have the same length, but the last one may be
+    up to half a part longer or shorter."""
     length = -(-len(steps) // WINDOWS)
     count = max(1, round(len(steps) / length)) if length else 0
     windows = [np.arange(k * length, len(steps) if k + 1 == count else (k + 1) * length) for k in range(count)]
@@ -121,8 +120,8 @@ def windowed_drop_rate(steps) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw_periods(sheet: Sheet, panel, methods: list[Method], styles) -> None:
-    """Draws the period of one seed per method, since it follows the schedule and hardly differs between seeds. A
-    shorter last round is thin, because usually the end of training has cut it off."""
+    """Draws the period of one seed per method, since it follows the schedule and hardly differs between seeds. If the
+    last round is shorter, it is thin, because usually the end of training cut it off."""
     shown = [method for method in methods if has_periods(method)]
     ends = {}
     for method in shown:
@@ -137,7 +136,7 @@ def draw_periods(sheet: Sheet, panel, methods: list[Method], styles) -> None:
             panel.plot(x[whole - 1:], y[whole - 1:], color=styles[method.name]["color"], linewidth=0.4 * style.page.line,
                        linestyle=(0, (1, 2)), gid="last")
         ends[method.name] = (x[:whole][-1], y[:whole][-1])
-    if len(shown) < len(methods):  # the other methods' constant lines would only overlap
+    if len(shown) < len(methods):  # constant lines of several methods would hide each other
         styles = styles | {EVERY_STEP: {"color": style.FAINT}}
         ends[EVERY_STEP] = (max(x for x, _ in ends.values()), 1)
         panel.plot([0, ends[EVERY_STEP][0]], [1, 1], linewidth=1.2, zorder=1.5, **styles[EVERY_STEP])
@@ -152,12 +151,12 @@ def draw_periods(sheet: Sheet, panel, methods: list[Method], styles) -> None:
 
 
 def first_steps(method: Method):
-    """The steps of the first seed with recorded steps."""
+    """The steps of the first seed that recorded any."""
     return next((run.steps for run in method.runs if len(run.steps)), method.runs[0].steps)
 
 
 def changes_period(method: Method) -> bool:
-    """Whether the period changes before the last round, which has only the remaining steps."""
+    """Whether the period changes before the last round, in which only the remaining steps are left."""
     return len(first_steps(method)["period_steps"].iloc[:-1].unique()) > 1
 
 
@@ -173,14 +172,14 @@ def step_axis(panel) -> None:
 
 
 def first_seed_described(comparisons: list[Comparison]) -> str:
-    """The subtitle of figures of periods, which show one seed."""
+    """The subtitle of figures of periods, which show one seed per method."""
     several = any(len(method.runs) > 1 for one in comparisons for method in one.methods)
     return BETWEEN.join([without_band(described(comparisons)), "synchronisation period H" + ", first seed" * several])
 
 
 def distributions_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str,
                          other: Comparison | None = None):
-    """Histograms of step times, and of the times of workers' computations if they were recorded. None with fewer than
+    """Histograms of step times, and of workers' computation times if they were recorded. None if there are fewer than
     FEWEST_TIMES steps. `looks`: by label. `other`: another variant, whose methods are dashed on the same axes."""
     styles = {method.name: looks[method.label] for method in methods}
     times_of = {WORKERS: worker_times, ITERATIONS: step_times}
@@ -203,7 +202,7 @@ def distributions_figure(methods: list[Method], looks: dict[str, dict], heading:
 
 
 def worker_times(method: Method) -> np.ndarray:
-    """Seconds of computation of each worker in each step, from runs that recorded their micro-batches."""
+    """Seconds of computation of each worker in each step, from runs that recorded the durations of micro-batches."""
     tables = [read_table(path, ["worker", "step", "duration_s"]) for run in method.runs
               if (path := run.directory / DURATIONS).exists()]
     sums = [table.groupby(["worker", "step"])["duration_s"].sum() for table in tables]
@@ -211,11 +210,11 @@ def worker_times(method: Method) -> np.ndarray:
 
 
 def draw_distributions(panel, lines: dict[str, np.ndarray], styles, dashed: dict[str, np.ndarray]) -> dict[str, tuple[float, float]]:
-    """Draws outlines of histograms with common intervals, up to the 99.5 % quantile; returns the ends of the lines."""
+    """Draws the outlines of histograms with the same intervals, up to the 99.5 % quantile. Returns the lines' ends."""
     longest = max(np.quantile(times, 0.995) for times in [*lines.values(), *dashed.values()])
     shortest = min(times.min() for times in [*lines.values(), *dashed.values()])
     scale, unit = style.time_unit(longest)
-    span = max(longest - shortest, 0.02 * longest) or 1.0  # around a single value
+    span = max(longest - shortest, 0.02 * longest) or 1.0  # 1.0 around a single value of 0
     edges = np.linspace(max(0.0, shortest - 0.05 * span), shortest + 1.001 * span, INTERVALS + 1) / scale
     ends, highest, middles = {}, {}, (edges[1:] + edges[:-1]) / 2
     for name, times in lines.items():
@@ -230,8 +229,7 @@ def draw_distributions(panel, lines: dict[str, np.ndarray], styles, dashed: dict
         highest[name] = (middles[shares.argmax()], shares.max())
         ends[name] = (middles[-1], shares[-1])
     panel.set_xlim(edges[0], edges[-1])
-    # A threshold can make nearly all iterations equally long. Such a line may leave the panel, because the other lines
-    # would otherwise look flat.
+    # If a threshold makes nearly all iterations equally long, their line may leave the panel: others would look flat.
     shares = [share for _, share in highest.values()]
     top = 1.15 * min(max(shares), 4 * min(shares))
     panel.set_ylim(0, top)
@@ -243,7 +241,7 @@ def draw_distributions(panel, lines: dict[str, np.ndarray], styles, dashed: dict
 
 
 def say_beyond(panel, peaks: dict[str, tuple[float, float]], styles) -> None:
-    """Writes the peaks of lines that leave the panel: beside each line if there are few, otherwise their range."""
+    """Writes the peaks of lines that leave the panel: each beside its line, or their range if there are many."""
     look = {"xycoords": panel.get_xaxis_transform(), "textcoords": "offset points", "va": "top", "gid": "beyond",
             "fontsize": 0.85 * style.page.font}
     if len(peaks) > MOST_NUMBERS:
@@ -257,7 +255,7 @@ def say_beyond(panel, peaks: dict[str, tuple[float, float]], styles) -> None:
 
 
 def where_any(middles: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The intervals, with only one empty interval at each end, since lines along zero would hide each other."""
+    """The intervals, without all but one of the empty ones at each end: lines along zero would hide each other."""
     some = np.flatnonzero(shares)
     shown = slice(max(0, some[0] - 1), some[-1] + 2) if len(some) else slice(None)
     return middles[shown], shares[shown]

@@ -1,7 +1,7 @@
 """Finding and reading runs.
 
 A run is a directory <experiment>/<method and swept values>/seed=<seed>-<hash>/ with config.toml, summary.json, metrics.csv,
-steps.csv and optional recordings. If a run is damaged or misplaced, ResultsFault says how.
+steps.csv and optional recordings. If a run is damaged or misplaced, a ResultsFault says how.
 """
 
 import gzip
@@ -20,24 +20,24 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-MPI = "-mpi"  # ends the directory name of a run under MPI, which has wall-clock times
+MPI = "-mpi"  # at the end of a run's directory name: the run was made under MPI, with wall-clock times
 RUN_DIRECTORY = re.compile(rf"seed=(\d+)-[0-9a-f]+({MPI})?")
 UNFINISHED = re.compile(rf"{RUN_DIRECTORY.pattern}(\.checkpoint|(\.\d+\.\d+)?\.(partial|replaced)\.).*")
-COMMON_PHASE = re.compile(r"common-phase(_.*)?")  # the folder of the phase that an experiment's runs start from, if any
+COMMON_PHASE = re.compile(r"common-phase(_.*)?")  # folder of the phase from which an experiment's runs start
 TRIALS = "Trials"  # the folder of an experiment's tuning trials, which are not part of its results
 CLAIMS = "claims.json"  # in the directory of an experiment
 
-DOCUMENTS = {"summary.json", "config.toml", "metadata.json"}  # short files, read at once; the others may have any length
+DOCUMENTS = {"summary.json", "config.toml", "metadata.json"}  # short files, read at once; other files may be long
 MEASURED = "measurements.csv"  # only of runs with [measurements]
 TRACE = "trace.json.gz"  # a timeline of every worker, if it was recorded
 ARRIVALS = "arrivals.csv.gz"  # arrival times of gradients, if they were recorded
 
 MOST_BYTES = 1 << 28  # largest size of a file that is parsed at once
-END = b"\n}\n"  # the last bytes of a JSON file that the program writes
+END = b"\n}\n"  # last bytes of a JSON file that the program has written
 REPEATS = "the experiment's next start repeats the run"  # the advice for a damaged file
 
 SCHEMA_VERSION = 2  # the version of results that this program writes (results/summary.hpp)
-UNLISTED = (None, 1)  # schema versions of results without a list of files; they are accepted without it
+UNLISTED = (None, 1)  # schema versions that have no list of files; such results are accepted without it
 
 METRICS = ["step", "epoch", "samples", "time_s", "test_loss", "test_accuracy", "train_loss", "learning_rate",
            "communicated_bytes"]
@@ -46,7 +46,7 @@ STEPS = ["step", "time_s", "duration_s", "kept_micro_batches", "dropped_micro_ba
 
 
 def in_words(fault: Exception) -> str:
-    """The fault in words, without the names of Python's exceptions."""
+    """The fault in words, without names of Python's exceptions."""
     if isinstance(fault, KeyError):
         return f"it lacks {fault}"
     if isinstance(fault, json.JSONDecodeError):
@@ -59,7 +59,7 @@ def in_words(fault: Exception) -> str:
 
 
 class ResultsFault(Exception):
-    """A fault of a results directory. The message names the path, what was found and what was expected."""
+    """A fault of a results directory. Its message names the path, and says what was found and what was expected."""
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Run:
     seed: int
     config: dict  # the resolved configuration
     summary: dict
-    written: str = ""  # when the run ended, or began if that is unknown: ISO 8601, UTC, so that texts compare as times
+    written: str = ""  # end of the run, or else its start: ISO 8601, UTC, so that texts compare as times
     metrics: pd.DataFrame | None = None  # columns METRICS, a row per evaluation, ascending in step; set by read_tables
     steps: pd.DataFrame | None = None  # columns STEPS, a row per step or round; set by read_tables
     measurements: pd.DataFrame | None = None  # columns MEASUREMENTS and quantity, if there are any; set by read_tables
@@ -82,8 +82,8 @@ class Run:
 
 
 def read_table(path: Path, columns: list[str], texts: tuple[str, ...] = ()) -> pd.DataFrame:
-    """Reads the numeric columns `columns` and the text columns `texts` from a CSV file. Lines that begin with # (the
-    schema version) are comments. Raises ResultsFault."""
+    """Reads numeric columns (`columns`) and text columns (`texts`) of a CSV file. Lines that begin with #, such as
+    that of the schema version, are comments. Raises ResultsFault."""
     expected = f"expected a CSV file with the columns {', '.join(columns)}"
     try:
         table = pd.read_csv(path, comment="#")
@@ -110,9 +110,9 @@ def read_table(path: Path, columns: list[str], texts: tuple[str, ...] = ()) -> p
 
 
 def runs_below(directory: Path, follow: Callable[[list[Path]], Iterable[Path]] = lambda paths: paths) -> list[Run]:
-    """The runs at or below the directory, without their tables. Uses the rules of the program's tables
+    """The runs at or below the directory, without their tables. The program's tables have the same rules
     (results/found_runs.hpp): a run in another run's directory is a fault, and so is a copy. Directories with the same
-    hash but different numbers of swept values are one run. `follow` wraps the paths to report progress. Raises
+    hash but different numbers of swept values are one run. `follow` wraps the paths, to report progress. Raises
     ResultsFault."""
     runs = read_all_documents(follow(find_run_directories(directory)))
     strange = [run for run in runs if is_misplaced(run)]
@@ -141,7 +141,7 @@ def runs_below(directory: Path, follow: Callable[[list[Path]], Iterable[Path]] =
 
 
 def own_name(run: Run) -> str:
-    """The name that the run's directory should have; empty if the summary lacks the hash."""
+    """The right name for the run's directory; empty if the summary lacks the hash."""
     seed, digest = run.summary.get("seed", run.seed), run.summary.get("hash")
     return f"seed={seed}-{digest[:8]}{MPI if run.on_wall_clock else ''}" if digest else ""
 
@@ -151,7 +151,7 @@ def is_misplaced(run: Run) -> bool:
 
 
 def fault_of_misplaced(run: Run, others: list[Run]) -> str:
-    """The message about a run in the wrong directory. `others`: the runs in the right directories."""
+    """The message about a run in a wrong directory. `others`: runs in right directories."""
     same = next((other for other in others if (other.summary.get("hash"), other.on_wall_clock) ==
                  (run.summary.get("hash"), run.on_wall_clock)), None) if run.summary.get("hash") else None
     is_named_as_a_run = RUN_DIRECTORY.fullmatch(run.directory.name)
@@ -181,8 +181,7 @@ def read_documents(directory: Path) -> Run:
 
 
 def read_all_documents(paths: Iterable[Path]) -> list[Run]:
-    """Reads runs without their tables. Leaves out damaged common phases, because figures do not show them. Raises
-    ResultsFault."""
+    """Reads runs without tables. Leaves out damaged common phases, which figures do not show. Raises ResultsFault."""
     runs, phases = [], []
     for path in paths:
         try:
@@ -208,12 +207,12 @@ def read_tables(run: Run) -> None:
 
 @dataclass
 class Trace:
-    """The spans of one run and its participants."""
+    """The spans of one run, and its participants."""
 
     spans: pd.DataFrame  # thread, activity, begin_s, end_s; ascending in thread and begin_s
     names: dict[int, str]  # participants by thread, workers first
     workers: int
-    until_s: float  # the end of the recording
+    until_s: float  # end of the recording
     capped: bool  # whether the run continued after the recording
 
 
@@ -237,8 +236,7 @@ def read_trace(path: Path) -> Trace:
 
 
 def check_files(directory: Path, summary: dict, is_asked: Callable[[str], bool]) -> None:
-    """Raises ResultsFault if a file differs from what the program wrote. Accepts missing files: a partial copy may lack
-    them."""
+    """Raises ResultsFault if a file differs from what the program wrote. In a partial copy, files may be missing."""
     check_version(directory / "summary.json", summary)
     if not (directory / "files.json").exists() and summary.get("schema_version") in UNLISTED:
         return
@@ -256,7 +254,7 @@ def check_files(directory: Path, summary: dict, is_asked: Callable[[str], bool])
             raise ResultsFault(f"{path}: lists {name!r}, which is outside the run's directory; expected {expected}; {REPEATS}")
         if not is_asked(name):
             continue
-        if (directory / name).exists() and not (directory / name).is_file():  # reading a pipe would block
+        if (directory / name).exists() and not (directory / name).is_file():  # to read a pipe would block
             raise ResultsFault(f"{directory / name}: is not a file; expected one of {size} bytes; {REPEATS}")
         try:
             if (has := (directory / name).stat().st_size) != size:
@@ -288,8 +286,8 @@ def size_and_digest(path: Path) -> tuple[int, int]:
 
 
 def own_bytes(path: Path) -> bytes:
-    """The content of a file that the program writes. Refuses a pipe or a huge file in its place, because reading it
-    would block or fill the memory. Raises OSError, ValueError."""
+    """The content of a file that the program has written. Refuses a pipe or a huge file in its place, which would block
+    or fill the memory. Raises OSError, ValueError."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
@@ -315,8 +313,8 @@ def read_digested(path: Path, last: set[str]) -> dict:
 
 
 def read_time(path: Path) -> str:
-    """When the run ended, or began if that is unknown. Empty without metadata, as in a partial copy, so that any other
-    run counts as newer."""
+    """The time at which the run ended, or began if its end is unknown. Empty without metadata, as in a partial copy, so
+    that any other run counts as newer."""
     metadata = read_document(path, json.loads, "the run's metadata") if path.exists() else {}
     return str(metadata.get("end") or metadata.get("start") or "")
 
@@ -334,8 +332,8 @@ def read_document(path: Path, parse, what: str) -> dict:
 
 
 def misnamed_runs(directory: Path) -> list[Path]:
-    """Directories at or below this one that contain a run's files but have another name, such as copies. The program uses
-    the same rule (is_misnamed_run in results/found_runs.cpp)."""
+    """Directories at or below this one that contain a run's files but have another kind of name, such as copies. The
+    program uses the same rule (is_misnamed_run in results/found_runs.cpp)."""
     found = []
     for place, folders, files in os.walk(directory):
         folders[:] = [name for name in folders if not name.startswith(".") and name != TRIALS]
@@ -356,7 +354,7 @@ def find_run_directories(directory: Path) -> list[Path]:
     if not directory.is_dir():
         raise ResultsFault(f"{directory}: not a directory; {expected}")
     directory = directory.resolve()
-    closed = []  # rglob skips unreadable folders silently
+    closed = []  # rglob skips folders that it cannot read, without a message
     for _ in os.walk(directory, onerror=closed.append):
         pass
     if closed:

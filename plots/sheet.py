@@ -1,8 +1,8 @@
-"""Arranges the panels of a figure on a page, and writes the file of a figure.
+"""Arranges the panels of a figure on a page, and writes the figure's file.
 
-On a screen, panels are in rows, with the names of lines beside them and a heading above. In a paper's column they fill
-its width, with one legend below all panels. There, heading and subtitle become the file's description, since a paper
-has a caption.
+On a screen, panels are in rows, with the names of lines beside them and a heading above them. In a paper's column,
+panels fill the width, with one legend below all of them. Heading and subtitle then become the file's description, since
+the paper has a caption.
 """
 
 import re
@@ -19,7 +19,7 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 from plots import style
 
 HEIGHT = 3.1  # height of a panel on a screen in inches
-ABOVE, BELOW = 0.42, 0.68  # inches for the panel's title and its axis
+ABOVE, BELOW = 0.42, 0.68  # inches for a panel's title, and for its axis
 SLANTED = 0.3  # inches for slanted names of values
 HEADING = 0.82  # inches for heading and subtitle
 IN_COLUMN = {"left": 0.5, "right": 0.13, "above": 0.36, "below": 0.42}  # inches around a panel in a paper's column
@@ -27,7 +27,7 @@ EDGE = 0.04  # free inches left of text
 LARGEST_PANEL = 2.3  # largest height of a panel in a column in inches
 LONGEST = 9.0  # largest height of a figure in a column in inches: that of a page
 MOST_LINES, SMALLEST = 2, 0.7  # most lines of a panel's title, and its smallest letters as a share of the usual size
-SAMPLE, GAP, BETWEEN = 2.6, 0.8, 1.2  # widths in a legend, in letters: a mark, the gap to its text, the gap between columns
+SAMPLE, GAP, BETWEEN = 2.6, 0.8, 1.2  # widths in a legend, in letters: a mark, gap to its text, gap between columns
 
 NO_DATE = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}  # no dates, so that equal figures give equal files
 DESCRIPTION = {"pdf": "Subject", "svg": "Description", "png": "Description"}
@@ -37,12 +37,12 @@ DESCRIPTION = {"pdf": "Subject", "svg": "Description", "png": "Description"}
 class Place:
     """The room that a panel needs on a screen, in inches."""
 
-    names: list[str] = field(default_factory=list)  # names of lines beside it
+    names: list[str] = field(default_factory=list)  # names of lines, to be written beside the panel
     width: float = 4.15
     left: float = 0.75
     height: float = HEIGHT
-    in_column: float | None = None  # height in a column in inches; None: derived from the width
-    is_wide: bool = False  # has text inside, so a narrow column has no second panel beside it
+    in_column: float | None = None  # inches of height in a column; None: follows from the width
+    is_wide: bool = False  # whether text inside the panel needs the full width of a narrow column
 
 
 class Sheet:
@@ -50,18 +50,18 @@ class Sheet:
         """`rows`: the panels of each row; `entitled`: whether panels will have titles."""
         self.heading, self.subtitle = heading, subtitle
         self.figure = plt.figure()
-        self.named: dict[str, dict] = {}  # lines in the legend of a column
-        self.entries: list = []  # other marks in the legend, with their labels
+        self.named: dict[str, dict] = {}  # lines in the legend of a column, by name
+        self.entries: list = []  # other marks of the legend, with their labels
         self.slanted = 0.0  # inches that slanted names below the axes add
         self.bottom = 0.0  # inches of the legend
-        self.legends: list[tuple] = []  # (legend, horizontal place as a share, inches from the lower edge to its top)
+        self.legends: list[tuple] = []  # (legend, x as a share of the width, inches from the lower edge to its top)
         self.boxes = column_boxes(rows, entitled) if style.page.is_column else screen_boxes(rows, entitled)
         self.panels = [self.figure.add_axes([0, 0, 1, 1], label=str(number)) for number in range(len(self.boxes))]
         self.arrange()
 
     def arrange(self, page_number: int = 0) -> None:
-        """Places all panels and shows those of one page. A box is (left, top, width, height, room to the right), in inches
-        from the upper left corner."""
+        """Places all panels, and shows those of one page. A box is (left, top, width, height, room at its right), in
+        inches from the upper left corner."""
         width = style.page.width or max(left + wide + right for left, _, wide, _, right in self.boxes)
         shown = self.pages()[page_number]
         begin = min(self.boxes[number][1] for number in shown) - min(box[1] for box in self.boxes)
@@ -77,7 +77,7 @@ class Sheet:
         return IN_COLUMN["below"] if style.page.is_column else BELOW + self.slanted
 
     def pages(self) -> list[list[int]]:
-        """The numbers of the panels of each page, since figures in a column must not be longer than a page."""
+        """The numbers of the panels on each page. In a column, a figure that is longer than a page has several."""
         pages, begin = [[]], 0.0
         for number, (_, top, _, high, _) in enumerate(self.boxes):
             if style.page.is_column and pages[-1] and top - begin + high + self.below() + self.bottom > LONGEST:
@@ -87,8 +87,9 @@ class Sheet:
         return pages
 
     def entitle(self, panel, text: str, most_lines: int = MOST_LINES, points: float | None = None) -> None:
-        """Writes a title above the panel. If it does not fit into `most_lines` lines, its letters become smaller. In a
-        column a title that is too long is cut after its first part, unless `points` sets the size of the letters."""
+        """Writes a title above the panel. If it needs more than `most_lines` lines, its letters become smaller. In a
+        column only the first part of a title that is too long is written, unless `points` gives the size of the
+        letters."""
         _, _, inches, _, right = self.boxes[self.panels.index(panel)]
         room, is_whole = inches + right - 0.1, points is not None
         points = points or style.page.font
@@ -101,7 +102,7 @@ class Sheet:
         panel.set_title("\n".join(lines), loc="left", fontsize=points)
 
     def name_lines(self, panel, ends: dict[str, tuple[float, float]], looks: dict[str, dict]) -> None:
-        """Writes the names of lines that end at these points beside the panel. In a column, or if there are too many
+        """Writes names beside the panel, at the ends (x, y) of their lines. In a column, or if there are too many
         lines, the names are in the legend."""
         if style.page.is_column or not fit_beside(len(ends), self.boxes[self.panels.index(panel)][3]):
             self.named |= {name: looks[name] for name in ends}
@@ -109,7 +110,7 @@ class Sheet:
             style.label_lines(panel, ends, looks)
 
     def finish(self):
-        """Completes the figure. Sets its `page_count` and `turn_to(page)`, for figures of several pages."""
+        """Completes the figure. Sets its `page_count` and `turn_to(page)`, for figures with several pages."""
         self.make_room()
         self.draw_legend()
         self.figure.page_count, self.figure.turn_to = len(self.pages()), self.arrange
@@ -122,7 +123,7 @@ class Sheet:
         return self.figure
 
     def make_room(self) -> None:
-        """Makes room for wide text to the left of panels. On a screen the panels move to the right. In a column, whose
+        """Makes room for wide text at the left of panels. On a screen the panels move to the right. In a column, whose
         width is fixed, all panels get narrower."""
         lacks = [self.lack_of(number) for number in range(len(self.boxes))]
         if max(lacks, default=0) <= 0:
@@ -137,7 +138,7 @@ class Sheet:
         self.arrange()
 
     def lack_of(self, number: int) -> float:
-        """Inches by which a panel's ticks and axis title are wider than the room to its left."""
+        """Inches by which the ticks and the axis title of a panel are wider than the room at its left."""
         panel, (left, top, *_) = self.panels[number], self.boxes[number]
         taken = panel.yaxis.get_tightbbox(self.figure.canvas.get_renderer())
         if taken is None:
@@ -170,8 +171,8 @@ class Sheet:
 
 
 def save(figure, directory: Path, name: str, formats: tuple[str, ...]) -> list[Path]:
-    """Writes the figure as `name` in each format, with one file per page, closes it and returns the files. The label of
-    a figure without a heading becomes the file's description. Raises OSError."""
+    """Writes the figure as `name` in each format, with one file per page, and closes it. Returns the files. If the
+    figure has no heading, its label becomes the file's description. Raises OSError."""
     written = []
     pages = getattr(figure, "page_count", 1)
     for number in range(pages):
@@ -186,10 +187,10 @@ def save(figure, directory: Path, name: str, formats: tuple[str, ...]) -> list[P
 
 
 def arrange_entries(marks: list, inches: float) -> tuple[list, int, int]:
-    """Arranges marks in as many columns as fit. Breaks text that is too long for a single column. Returns the marks,
-    the number of columns and the number of text lines in the longest column."""
+    """Arranges marks in as many columns as fit. Breaks text that is too long even for a single column. Returns the
+    marks, the number of columns, and the number of text lines in the longest column."""
     for columns in range(len(marks), 0, -1):
-        filled = np.array_split(np.arange(len(marks)), columns)  # as the legend fills them
+        filled = np.array_split(np.arange(len(marks)), columns)  # as the legend fills its columns
         widths = [max(entry_inches(marks[number].get_label()) for number in column) for column in filled]
         if sum(widths) + (columns - 1) * BETWEEN * letter_points() / 72 <= inches:
             break
@@ -211,7 +212,7 @@ def letter_points() -> float:
 
 
 def fit_beside(names: int, inches: float) -> bool:
-    """Whether this number of names fits beside a panel of this height."""
+    """Whether so many names fit beside a panel of this height."""
     return names * style.NAME <= inches
 
 
@@ -230,11 +231,11 @@ def screen_boxes(rows: list[list[Place]], entitled: bool) -> list[tuple]:
 
 
 def column_boxes(rows: list[list[Place]], entitled: bool) -> list[tuple]:
-    """Breaks rows that are too long, so that all panels of a figure have the same width. If panels below each other
-    would not fit a page, two are placed side by side."""
+    """Breaks rows that are too long, so that all panels of a figure have the same width. If panels below each other are
+    too high for a page, there are two in each row."""
     across = min(style.page.across, max(map(len, rows)))
     if max(map(len, rows)) == across + 1 and across > 2:
-        across -= 1  # two and two look better than three and one
+        across -= 1  # two rows of two look better than three panels and one
     boxes = boxes_in_column(rows, entitled, across)
     if (across == 1 and boxes[-1][1] + boxes[-1][3] + IN_COLUMN["below"] > LONGEST
             and not any(place.is_wide for row in rows for place in row)):
@@ -257,7 +258,7 @@ def boxes_in_column(rows: list[list[Place]], entitled: bool, across: int) -> lis
 
 
 def thin_ticks(panel) -> None:
-    """Leaves out ticks of the horizontal axis until their texts do not overlap."""
+    """Removes ticks of the horizontal axis until their texts do not overlap."""
     axis = panel.xaxis
     locator = axis.get_major_locator()
     if isinstance(locator, MaxNLocator):
@@ -280,14 +281,14 @@ def crowded(panel) -> bool:
 
 
 def shared_out(items: list, most: int) -> list[list]:
-    """The items in rows of at most `most`, as equal as possible: four items in rows of two and two, not three and one."""
+    """The items in rows of at most `most`, as equal as possible: four items as two and two, not as three and one."""
     rows = -(-len(items) // most)
     across = -(-len(items) // rows) if rows else 1
     return [items[begin:begin + across] for begin in range(0, len(items), across)]
 
 
 def text_inches(text: str, points: float, bold: bool = False) -> float:
-    """The width of the longest line, measured in the figures' own letters."""
+    """The width of the longest line, in the figures' own letters."""
     families = tuple(plt.rcParams["font.family"])
     return max(line_inches(line, points, bold, families) for line in text.split("\n"))
 
@@ -299,7 +300,7 @@ def line_inches(line: str, points: float, bold: bool, families: tuple[str, ...])
 
 
 def wrapped(text: str, inches: float, points: float) -> list[str]:
-    """The text in lines of at most this width, broken between words. A word that is wider has a line of its own."""
+    """The text in lines of at most this width, broken between words. A word that is too wide has its own line."""
     lines: list[str] = []
     for word in text.split(" "):
         longer = f"{lines[-1]} {word}" if lines else word

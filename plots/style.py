@@ -15,30 +15,30 @@ from plots.comparison import BETWEEN, MPI
 from plots.numbers import typeset
 
 FONT = "DejaVu Sans"
-DRAWS_BOXES = "LastResort"  # fonts with this in their name draw a box for every character
-MOST_NAMED = 8  # most characters that a message lists
+DRAWS_BOXES = "LastResort"  # a font with this in its name draws a box for every character
+MOST_NAMED = 8  # most characters that a message names
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow (too pale for lines).
 ALGORITHMS = {"sync-sgd": "#000000", "dropcompute": "#D55E00", "backup-workers": "#0072B2", "local-sgd": "#009E73"}
 OTHERS = ["#CC79A7", "#E69F00", "#56B4E9"]
 FURTHER = ["#882255", "#999933", "#332288", "#8C510A"]  # Paul Tol's wine, olive and indigo, and brown: for many methods
-# Dashes and markers distinguish lines on grey pages, too.
+# Dashes and markers distinguish lines on pages without colours.
 DASHES = ["solid", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 1, 1, 1, 1, 1)), (0, (9, 2))]
 MARKERS = "osD^vPX<>p"
-MARKS = 0.13  # distance of a curve's markers, as a share of the axes' diagonal
-NAME = 14 / 72  # distance of names beside lines in inches
-SAMPLE = 0.4  # inches of a line sample beside its name: a dash, a marker and more
-LARGEST_WITH_LETTER = 1e12  # larger numbers are written in scientific notation, since the next would be 1000G
+MARKS = 0.13  # distance between a curve's markers, as a share of the diagonal of the axes
+NAME = 14 / 72  # inches from a name beside lines to the next name
+SAMPLE = 0.4  # inches of the piece of a line beside its name: a dash, a marker and more
+LARGEST_WITH_LETTER = 1e12  # larger numbers are in scientific notation: the next one would be 1000G
 INK, FAINT = "#333333", "#8a8a8a"
 
 
 @dataclass(frozen=True)
 class Page:
-    """The page for which figures are drawn: a screen, or one or two columns of a paper."""
+    """The page on which figures are drawn: a screen, or one or two columns of a paper."""
 
-    width: float | None  # inches of all figures; None: as wide as their panels need
+    width: float | None  # inches of a figure; None: as wide as its panels need
     across: int  # most panels side by side
-    font: float  # points
+    font: float  # points of the usual letters
     line: float
     marker: float
     ticks: int  # most ticks along an axis
@@ -78,7 +78,7 @@ use_page("screen")
 
 def use_fonts_for(text: str) -> str:
     """Adds installed fonts for characters that FONT lacks, such as Chinese ones. Returns the characters that no font
-    has, and silences Matplotlib's warnings about them, which would appear whenever a character is drawn or measured."""
+    has. Silences Matplotlib's warnings about these, which would appear whenever one is drawn or measured."""
     missing, families = {character for character in text if not character.isspace()} - glyphs(FONT), [FONT]
     for family in sorted({font.name for font in fontManager.ttflist}) if missing else []:
         if DRAWS_BOXES in family.replace(" ", "") or not (found := missing & glyphs(family)):
@@ -92,7 +92,7 @@ def use_fonts_for(text: str) -> str:
 
 
 def glyphs(family: str) -> set[str]:
-    """The characters that the font family has in both normal and bold weight."""
+    """The characters that the font family has in both normal and bold letters."""
     files = [findfont(FontProperties(family=family, weight=weight)) for weight in ("normal", "bold")]
     return set.intersection(*({chr(code) for code in FT2Font(file).get_charmap()} for file in files))
 
@@ -107,10 +107,10 @@ def without_font(missing: str) -> str:
 def line_styles(algorithms: dict[str, str]) -> dict[str, dict]:
     """The colour, line and marker of each label. `algorithms`: the algorithm of each label.
 
-    The first method of an algorithm in ALGORITHMS has that algorithm's colour in all figures; other methods use the rest of the
-    palette. Line and marker depend on the method's position. No two of the first 30 methods have the same colour and line, or
-    the same colour and marker, so that they also differ in figures of points. "X (MPI)" has the colour and the marker of "X",
-    but another line.
+    The first method of an algorithm in ALGORITHMS has that algorithm's colour in all figures; other methods have the
+    other colours of the palette. Line and marker depend on the method's position. No two of the first 30 methods have
+    the same colour and line, or the same colour and marker, so they also differ in figures of points. "X (MPI)" has the
+    colour and the marker of "X", but another line.
     """
     methods = {label.removesuffix(MPI): algorithm for label, algorithm in algorithms.items()}
     first = {algorithm: label for label, algorithm in reversed(methods.items())}
@@ -134,7 +134,7 @@ def looks_alike(place: int, other: int) -> bool:
 
 
 def next_colour(given: list[str], alike: list[str]) -> str:
-    """The least used colour of the palette that is not in `alike`: the colours of methods with the same line or
+    """The least used colour of the palette, except those in `alike`: the colours of methods with the same line or
     marker."""
     palette = [*OTHERS, *ALGORITHMS.values(), *FURTHER]
     free = [colour for colour in palette if colour not in alike] or palette
@@ -142,7 +142,7 @@ def next_colour(given: list[str], alike: list[str]) -> str:
 
 
 def marked_here_and_there(look: dict) -> dict:
-    """The look of a curve of many points: markers at equal distances, which begin at another place on each line."""
+    """The look of a curve with many points: markers at equal distances, which begin at another place on each curve."""
     place = MARKERS.index(look["marker"]) if look.get("marker") in [*MARKERS] else 0
     return {**look, "markevery": (0.04 + MARKS * place / len(MARKERS), MARKS)}
 
@@ -157,13 +157,13 @@ def label_inches(labels) -> float:
 
 
 def columns(text: str) -> int:
-    """The width in columns of a terminal, where Chinese characters are two columns wide."""
+    """The width in columns of a terminal, in which Chinese characters take two columns."""
     return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def label_lines(axes, ends: dict[str, tuple[float, float]], styles: dict[str, dict]) -> None:
-    """Writes each line's name to the right of the axes, after a piece of the line. The name is at the height of the
-    line's end (x, y), or as near as the other names allow. A thin line connects the two."""
+    """Writes each line's name to the right of the axes, after a piece of the line. The name is as near to the height of
+    the line's end (x, y) as other names allow. A thin connection leads from the end to the piece."""
     axes.figure.canvas.draw()
     to_axes = axes.transData + axes.transAxes.inverted()
     window = axes.get_window_extent()
@@ -174,7 +174,7 @@ def label_lines(axes, ends: dict[str, tuple[float, float]], styles: dict[str, di
     for label, height in zip(order, spread(heights, distance)):
         x, y = to_axes.transform(ends[label])
         look = {"transform": axes.transAxes, "clip_on": False, "scalex": False, "scaley": False}
-        # The connection is dotted if the line ends early, so that the line does not seem to continue.
+        # The connection is dotted if the line ends early: otherwise the line would seem to continue.
         axes.plot([x, begin], [min(max(y, 0), 1), height], **look, color=styles[label]["color"], linewidth=0.7, alpha=0.6,
                   linestyle="solid" if x > 0.93 else (0, (1, 3)))
         axes.plot([begin, (begin + end) / 2, end], [height] * 3, **look, **styles[label], markevery=[1])
@@ -183,8 +183,7 @@ def label_lines(axes, ends: dict[str, tuple[float, float]], styles: dict[str, di
 
 
 def name_rows(panel, names: list[str], styles: dict[str, dict]) -> None:
-    """Writes names of methods to the left of their rows, the first at the top. In a paper's column, above their
-    rows."""
+    """Writes names of methods to the left of their rows (in a paper's column above them), the first at the top."""
     panel.set_ylim(len(names) - 0.4, -0.6)
     panel.grid(axis="y", visible=False)
     panel.tick_params(axis="y", length=0)
@@ -201,13 +200,13 @@ def name_rows(panel, names: list[str], styles: dict[str, dict]) -> None:
 
 
 def last_point(x, y) -> tuple[float, float]:
-    """The last finite point of a line, which must have one."""
+    """The last finite point of a line. The line must have one."""
     last = np.flatnonzero(np.isfinite(y))[-1]
     return x[last], y[last]
 
 
 def spread(heights: list[float], distance: float) -> list[float]:
-    """The ascending heights in [0, 1], moved apart (by relaxation) until they differ by at least `distance`."""
+    """The ascending heights in [0, 1], moved apart by relaxation until neighbours differ by at least `distance`."""
     heights = list(heights)
     for _ in range(200):
         for below in range(len(heights) - 1):
@@ -223,8 +222,8 @@ def spread(heights: list[float], distance: float) -> list[float]:
 
 
 def title(figure, heading: str, subtitle: str) -> None:
-    """Writes heading and subtitle above the panels, in smaller letters if they do not fit the width. A subtitle whose
-    letters would be too small to read gets two lines."""
+    """Writes heading and subtitle above the panels, in smaller letters if they are too wide. A subtitle whose letters
+    would be too small to read gets two lines."""
     height = figure.get_figheight()
     smallest = 8
 
@@ -242,14 +241,14 @@ def title(figure, heading: str, subtitle: str) -> None:
 
 
 def in_two_lines(text: str) -> str:
-    """The text broken into two lines between two of its parts, so that the longer line is as short as possible."""
+    """The text in two lines, broken between two of its parts so that the longer line is as short as possible."""
     parts = text.split(BETWEEN)
     breaks = [(BETWEEN.join(parts[:n]), BETWEEN.join(parts[n:])) for n in range(1, len(parts))]
     return "\n".join(min(breaks, key=lambda lines: max(map(len, lines)), default=(text,)))
 
 
 def short_number(value: float, _=None, digits: int = 4) -> str:
-    """A short form: 1500 as 1.5k, 2000000 as 2M, 24,792 if `digits` is above 4, and 8×10²⁹ for very large numbers."""
+    """A short form: 1500 as 1.5k, 2000000 as 2M, very large numbers as 8×10²⁹; 24,792 if `digits` is above 4."""
     if digits > 4 and 1e3 <= abs(value) < 1e6:
         decimals = max(0, digits - len(f"{abs(value):.0f}"))
         return f"{value:,.{decimals}f}".rstrip("0").rstrip(".") if decimals else f"{value:,.0f}"
@@ -260,7 +259,7 @@ def short_number(value: float, _=None, digits: int = 4) -> str:
 
 
 class ShortNumbers(Formatter):
-    """Formats numbers along an axis with as many digits as its equal steps need: 42.25G, 42.275G, 42.3G."""
+    """Formats the numbers along an axis with as many digits as their equal distances need: 42.25G, 42.275G, 42.3G."""
 
     digits = 4
 
@@ -285,7 +284,7 @@ DECADES = FuncFormatter(decade)
 
 
 def time_unit(longest_s: float) -> tuple[float, str]:
-    """Divisor and name of the unit that suits times up to `longest_s`."""
+    """The divisor and the name of the unit that suits times up to `longest_s`."""
     if longest_s <= 0:
         return 1, "s"
     for seconds, unit, least in ((3600, "h", 3), (60, "min", 3), (1, "s", 1), (1e-3, "ms", 1)):
@@ -295,7 +294,7 @@ def time_unit(longest_s: float) -> tuple[float, str]:
 
 
 def byte_unit(most: float) -> tuple[float, str]:
-    """Divisor and name of the unit that suits numbers of bytes up to this one."""
+    """The divisor and the name of the unit that suits up to `most` bytes."""
     for size, unit in ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if most >= size:
             return size, unit

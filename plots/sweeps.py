@@ -1,5 +1,5 @@
 """Sweeps: runs of an experiment that differ in one number of the configuration or of a method. Their figures have
-panels with lines of means, bands, formulas, linear scaling, best points and numbers from papers."""
+panels with lines of means, bands, formulas, linear scaling, best points and papers' numbers."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -23,10 +23,10 @@ from plots.terminal import printable
 FEWEST_POINTS = 3
 OF_TIMES = (SPEED, STEP_TIME, SPEED_UP, DROPPED)
 THIN = [(0, (1, 1.3)), (0, (5, 1.5, 1, 1.5)), (0, (5, 1.5, 1, 1.5, 1, 1.5)), (0, (2, 3))]  # dashes of formulas, the last first
-MISSED = {"linestyle": "none", "marker": "x", "markeredgewidth": 1.3}  # the mark if at least one seed missed the target
-MISSED_ROW = 0.05  # height of a row of these marks, as a share of the panel's height
-ALIKE = 1e-4  # values that differ by less than this share are shown as one
-LEAST_ASSUMED = ""  # represents, at each point of the sweep, a method's formula with the fewest assumptions
+MISSED = {"linestyle": "none", "marker": "x", "markeredgewidth": 1.3}  # the mark where a seed missed the target
+MISSED_ROW = 0.05  # height of a row of such marks, as a share of the panel's height
+ALIKE = 1e-4  # values that differ by less than this share count as one
+LEAST_ASSUMED = ""  # stands for the formula with the fewest assumptions, which may vary along the sweep
 
 
 @dataclass
@@ -34,8 +34,8 @@ class Line:
     """A method along the swept key."""
 
     label: str
-    methods: dict[float, Method] = field(default_factory=dict)  # ascending in the key's number
-    everywhere: Method | None = None  # used instead of `methods` if the key does not affect the method
+    methods: dict[float, Method] = field(default_factory=dict)  # by the key's number, ascending
+    everywhere: Method | None = None  # the method if the key does not affect it; `methods` is then empty
 
     @property
     def all_methods(self) -> list[Method]:
@@ -57,8 +57,8 @@ class Sweep:
     key: str
     others: dict[str, str]
     lines: list[Line]
-    names: dict[float, str]  # texts of the key's values, or the names that the sweep gives to them
-    where: Comparison  # one of its points
+    names: dict[float, str]  # texts of the key's values, or the sweep's names for these
+    where: Comparison  # one of the sweep's points
 
     @property
     def experiment(self) -> str:
@@ -78,8 +78,8 @@ class Sweep:
 
 
 def find_sweeps(comparisons: list[Comparison]) -> list[Sweep]:
-    """The sweeps of each experiment. Of the configuration's numeric keys, the one with the most values has a sweep for
-    each value of the other keys. Each numeric key of a method also has sweeps."""
+    """The sweeps of each experiment. The numeric key of the configuration with the most values has a sweep for each
+    combination of the other keys' values. Each numeric key of a method also has sweeps."""
     experiments = defaultdict(list)
     for comparison in comparisons:
         experiments[comparison.experiment].append(comparison)
@@ -101,7 +101,7 @@ def along_the_longest(points: list[Comparison]) -> list[Sweep]:
 
 
 def numeric_keys(points: list[Comparison]) -> dict[str, dict[str, float]]:
-    """The keys whose values are all numbers; for each key, the number of each of its values."""
+    """The keys whose values are all numbers; for each key, the numbers by its values."""
     found = {}
     for key in points[0].point:
         numbers = {point.point[key]: number_of(point.point[key], point.config.get(key) or flat(point.runs[0].config).get(key))
@@ -112,7 +112,7 @@ def numeric_keys(points: list[Comparison]) -> dict[str, dict[str, float]]:
 
 
 def number_of(name: str, value: str | None) -> float | None:
-    """The name as a number; otherwise the value with this name as a number; None if neither is a number."""
+    """The name as a number, or the value as a number if the name is none; None if neither is a number."""
     return next((float(text) for text in (name, value) if text is not None and is_number(text)), None)
 
 
@@ -136,9 +136,9 @@ def along_own_keys(points: list[Comparison]) -> list[Sweep]:
 
 
 def along_own_key(point: Comparison, key: str) -> Sweep | None:
-    """The sweep along a method's own key at one point; None if the key has too few values. Methods without own swept
-    keys have equal values along the whole sweep. Methods with other keys have their own sweeps. A key that follows an
-    earlier key of its method one to one has no sweep."""
+    """The sweep along a method's own key at one point; None if the key has too few values. Methods that have no own
+    swept keys have constant lines. Methods with other keys have their own sweeps. A key that corresponds one to one to
+    an earlier key of its method has no sweep."""
     lines, names = defaultdict(dict), {}
     for method in point.methods:
         if key not in method.own:
@@ -163,7 +163,7 @@ def in_file_order(lines: list[Line]) -> list[Line]:
 
 
 def follows_another(methods: list[Method], base: str, key: str) -> bool:
-    """Whether this key's values correspond one to one to the values of an earlier key of the method."""
+    """Whether this key's values correspond one to one to those of an earlier key of the method."""
     owns = [method.own for method in methods if method.base == base and key in method.own]
     for earlier in owns[0]:
         if earlier == key:
@@ -175,9 +175,9 @@ def follows_another(methods: list[Method], base: str, key: str) -> bool:
 
 def sweep_figure(sweep: Sweep, looks: dict[str, dict], every_formula: bool = False, published: list[Published] = (),
                  claims: list[dict] = ()):
-    """A panel per quantity, against the key's value. `looks`: by label. `every_formula`: draws all formulas of a
-    method, not only the one with the fewest assumptions. `published`: numbers from papers. `claims`: claims of the
-    experiment; their measures have panels, too."""
+    """A panel per quantity, against the key's number. `looks`: by label. `every_formula`: draws all formulas of a
+    method, not only the one with the fewest assumptions. `published`: papers' numbers. `claims`: the experiment's
+    claims, whose measures get panels."""
     names = shown_names(sweep)
     styles = looks_of_lines(sweep, names, looks)
     dashes, colours = dashes_of(sweep.runs, every_formula), defaultdict(set)
@@ -203,7 +203,7 @@ def sweep_figure(sweep: Sweep, looks: dict[str, dict], every_formula: bool = Fal
 
 
 def sweeps_figure(sweeps: list[Sweep], looks: dict[str, dict], published: dict[str, list[Published]]):
-    """The most informative quantity of at least two sweeps along one key, with a panel per sweep. `looks`: by label, of
+    """The most informative quantity of two or more sweeps along one key, with a panel per sweep. `looks`: by label, for
     all lines; `published`: by experiment."""
     quantity = most_telling(sweeps)
     rows = shared_out(sweeps, ACROSS)
@@ -238,7 +238,7 @@ def sweeps_figure(sweeps: list[Sweep], looks: dict[str, dict], published: dict[s
 
 
 def looks_of_sweeps(sweeps: list[Sweep]) -> dict[str, dict]:
-    """One look for each label of all their lines."""
+    """One look for each label of the sweeps' lines."""
     algorithms: dict[str, str] = {}
     for sweep in sweeps:
         for line in sweep.lines:
@@ -247,7 +247,7 @@ def looks_of_sweeps(sweeps: list[Sweep]) -> dict[str, dict]:
 
 
 def share_values(panels) -> None:
-    """Gives all panels the same range of values, so that effects can be compared."""
+    """Gives all panels the same range of values, so that readers can compare effects."""
     if len({panel.get_yscale() for panel in panels}) > 1:
         return
     low, high = (reduce(end) for reduce, end in zip((min, max), zip(*(panel.get_ylim() for panel in panels))))
@@ -256,7 +256,7 @@ def share_values(panels) -> None:
 
 
 def most_telling(sweeps: list[Sweep]) -> Quantity:
-    """The most informative of the quantities that at least one sweep has."""
+    """The most informative quantity among those that at least one sweep has."""
     there = {quantity for sweep in sweeps for quantity in shown_quantities(sweep)}
     return next((quantity for quantity in (ACCURACY, LOSS, SPEED_UP, SPEED_OF_ONE) if quantity in there), STEP_TIME)
 
@@ -267,7 +267,7 @@ def span(names: dict[float, str]) -> str:
 
 
 def shown_quantities(sweep: Sweep, claims: list[dict] = ()) -> list[Quantity]:
-    """The quantities that have values to show, beginning with those of claims."""
+    """The quantities that have values to show; first those of claims."""
     scales_workers = sweep.key == "cluster.workers"
     wanted = [SPEED, *([SPEED_OF_ONE] if scales_workers else []), STEP_TIME, SPEED_UP, DROPPED, ACCURACY, LOSS, TIME_TO_TARGET, BYTES]
     shown = [quantity for quantity in wanted
@@ -277,7 +277,7 @@ def shown_quantities(sweep: Sweep, claims: list[dict] = ()) -> list[Quantity]:
         shown.remove(LOSS)
     if BYTES in shown and (scales_workers or not has_model(sweep) or not differ(sweep, BYTES)):
         shown.remove(BYTES)
-    if has_model(sweep) and not scales_workers:  # many keys, such as those of [training], do not change times
+    if has_model(sweep) and not scales_workers:  # many keys, such as those of [training], have no effect on times
         claimed = {claim["measure"] for claim in claims}
         shown = [quantity for quantity in shown if quantity not in OF_TIMES or quantity.measure in claimed
                  or not is_one_value(sweep, quantity)]
@@ -285,7 +285,7 @@ def shown_quantities(sweep: Sweep, claims: list[dict] = ()) -> list[Quantity]:
 
 
 def claimed_quantities(sweep: Sweep, claims: list[dict], known: list[str]) -> list[Quantity]:
-    """The quantities of claims that are not among the `known` quantities."""
+    """The quantities of claims whose measures are not in `known`."""
     found = {claim["measure"]: claimed_quantity(claim) for claim in claims
              if claim["measure"] not in known}
     return [quantity for quantity in found.values() if any(values_of(sweep, line, quantity) for line in sweep.lines)]
@@ -296,21 +296,20 @@ def has_model(sweep: Sweep) -> bool:
 
 
 def differ(sweep: Sweep, quantity: Quantity) -> bool:
-    """Whether the quantity changes along the key for some method."""
+    """Whether the quantity changes along the key for at least one method."""
     return any(len({round(np.mean(of_seeds), 9) for of_seeds in values_of(sweep, line, quantity).values()}) > 1
                for line in sweep.lines)
 
 
 def is_one_value(sweep: Sweep, quantity: Quantity) -> bool:
-    """Whether the quantity has the same mean for all methods and all values of the key."""
+    """Whether the quantity has the same mean for all methods at all values of the key."""
     values = [of_seeds for line in sweep.lines for of_seeds in values_of(sweep, line, quantity).values()]
     return len({round(np.mean(of_seeds), 9) for of_seeds in values}) < 2
 
 
 def explain_marks(sheet: Sheet, runs: list[Run], dashes: dict[str, tuple], colours: dict[str, set[str]],
                   sources: list[str]) -> None:
-    """Fills the legend with lines that have no dots, and marks that have no lines. A formula of a single method has the
-    method's colour."""
+    """Fills the legend with lines without dots, and marks without lines. A formula of one method has its colour."""
     kinds = {line.get_gid() for panel in sheet.panels for line in panel.lines}
     entries = [({"linestyle": dash, "color": min(colours[name]) if len(colours[name]) == 1 else style.INK,
                  "linewidth": 0.58 * style.page.line}, formula_text(name, runs)) for name, dash in dashes.items() if colours[name]]
@@ -329,7 +328,7 @@ def explain_marks(sheet: Sheet, runs: list[Run], dashes: dict[str, tuple], colou
 
 
 def formula_text(name: str, runs: list[Run]) -> str:
-    """The formula's name. For LEAST_ASSUMED, the names of all formulas that it represents, by method if these
+    """The formula's name. For LEAST_ASSUMED the names of all formulas for which it stands, by method if methods
     differ."""
     if name != LEAST_ASSUMED:
         return name
@@ -346,7 +345,7 @@ def formula_text(name: str, runs: list[Run]) -> str:
 
 
 def shown_names(sweep: Sweep) -> dict[str, str]:
-    """The names of the lines by label. If a line has fewer seeds than others, its name contains the number of seeds."""
+    """The names of the lines by label. A line with fewer seeds than others has the number of seeds in its name."""
     counts = {line.label: sorted({len(method.runs) for method in line.all_methods}) for line in sweep.lines}
     most = max(max(of_line) for of_line in counts.values())
     names = {}
@@ -358,11 +357,11 @@ def shown_names(sweep: Sweep) -> dict[str, str]:
 
 @dataclass
 class Drawn:
-    """The contents of a panel."""
+    """The contents of a panel that the legend, the axes and the names of lines need."""
 
     ends: dict[str, tuple[float, float]] = field(default_factory=dict)  # ends of lines, by name
     values: list[float] = field(default_factory=list)
-    formulas: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # colours of each formula's lines
+    formulas: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # by formula: colours of its lines
     sources: list[str] = field(default_factory=list)  # sources of numbers from papers
 
 
@@ -388,8 +387,8 @@ def draw_quantity(axis, sweep: Sweep, quantity: Quantity, names: dict[str, str],
 
 
 def without_missed(sweep: Sweep, line: Line, quantity: Quantity, values: dict) -> tuple[dict, list[float]]:
-    """Two results: the values without points at which a seed missed the target, and these points. A mean over the other
-    seeds would flatter the method."""
+    """The values without points at which a seed missed the target, and these points. At such a point the mean of the
+    other seeds would flatter the method."""
     if "_to_target" not in quantity.measure:
         return values, []
     missed = [x for x in sweep.xs if len(values.get(x, [])) < len(line.runs(x))]
@@ -397,7 +396,7 @@ def without_missed(sweep: Sweep, line: Line, quantity: Quantity, values: dict) -
 
 
 def looks_of_lines(sweep: Sweep, names: dict[str, str], looks: dict[str, dict]) -> dict[str, dict]:
-    """The looks by name, without markers if the key does not apply to the method."""
+    """The looks by name. A method to which the key does not apply has no markers."""
     return {names[line.label]: style.without_marker(looks[line.label]) if line.everywhere else looks[line.label]
             for line in sweep.lines}
 
@@ -422,8 +421,8 @@ def draw_method(axis, sweep: Sweep, line: Line, quantity: Quantity, values: dict
 
 
 def formulas_of(run: Run, every: bool) -> dict[str, dict]:
-    """The predictions of a run by formula. The first one makes the fewest assumptions; it is the last one in the
-    summary, and the one in the table of results. Without `every` it is the only one, and its name is LEAST_ASSUMED."""
+    """The predictions of a run by formula, in the reverse order of the summary: the first makes the fewest assumptions,
+    and is the one in the table of results. Without `every` it is the only one, with the name LEAST_ASSUMED."""
     formulas = (run.summary.get("predicted") or [])[::-1]
     if every:
         return {formula["formula"]: formula for formula in formulas}
@@ -436,8 +435,8 @@ def trivially_best(key: str, quantity: Quantity) -> bool:
 
 
 def values_of(sweep: Sweep, line: Line, quantity: Quantity) -> dict[float, list[float]]:
-    """The values of all seeds by the key's number. For a quantity relative to the baseline, only common seeds, and no
-    values if the baseline is missing or the only method."""
+    """The values of all seeds by the key's number. A quantity relative to the baseline has values only for common
+    seeds, and none if the baseline is missing or is the only method."""
     values = {}
     baseline = next((other for other in sweep.lines if other.first.algorithm == BASELINE), None)
     if quantity.against_baseline and (baseline is None or len(sweep.lines) < 2):
@@ -453,7 +452,7 @@ def values_of(sweep: Sweep, line: Line, quantity: Quantity) -> dict[float, list[
 
 
 def dashes_of(runs: list[Run], every: bool) -> dict[str, tuple]:
-    """The dashes of each formula by name. Formulas of one run have different dashes, and a formula has the same dashes
+    """The dashes of formulas by name. The formulas of a run have different dashes. A formula has the same dashes
     everywhere."""
     places = {}
     for run in runs:
@@ -463,7 +462,7 @@ def dashes_of(runs: list[Run], every: bool) -> dict[str, tuple]:
 
 
 def draw_formula(axis, name: str, sweep: Sweep, line: Line, quantity: Quantity, look: dict) -> list[float]:
-    """Draws the predictions of a formula as a thin line without dots, and returns them."""
+    """Draws a formula's predictions as a thin line without dots, and returns them."""
     every, points = name != LEAST_ASSUMED, []
     for x in sweep.xs:
         said = [quantity.formula(run, formulas[name]) for run in line.runs(x) if name in (formulas := formulas_of(run, every))]
@@ -476,11 +475,11 @@ def draw_formula(axis, name: str, sweep: Sweep, line: Line, quantity: Quantity, 
 
 
 def draw_linear(axis, sweep: Sweep, quantity: Quantity) -> list[float]:
-    """Draws linear scaling: the workers' speed if no worker waited, extrapolated from synchronous SGD on the fewest
-    workers. Returns its values."""
+    """Draws linear scaling: the speed without waiting, from synchronous SGD on the fewest workers. Returns its
+    values."""
     fewest = sweep.xs[0]
     there = [line for line in sweep.lines if line.runs(fewest)]
-    # If synchronous SGD is missing, the fastest method is used instead: slower ones drop work, or wait.
+    # Without synchronous SGD take the fastest method: slower methods drop work, or wait.
     chosen = [line for line in there if line.first.algorithm == BASELINE] or there
     one = max(float(np.mean([samples_per_s(run) / busy_share(run) for run in line.runs(fewest)])) for line in chosen) / fewest
     values = [quantity.linear(x, one) for x in sweep.xs]
@@ -490,13 +489,13 @@ def draw_linear(axis, sweep: Sweep, quantity: Quantity) -> list[float]:
 
 
 def busy_share(run: Run) -> float:
-    """The share of time in which workers do not wait; 1 if the summary has no accounts."""
+    """The share of their time in which workers do not wait; 1 if the summary has no accounts."""
     seconds = (run.summary.get("worker_seconds") or {}).get("summed")
     return 1 - seconds["wait"] / seconds["total"] if seconds and seconds["total"] > 0 else 1.0
 
 
 def stated_at(sweep: Sweep, line: Line, quantity: Quantity, published: list[Published]) -> list[Published]:
-    """Numbers from papers for this method along the key, at these values of the other keys."""
+    """The papers' numbers for this method along the key, at the sweep's values of the other keys."""
     baseline = next((other.label for other in sweep.lines if other.first.algorithm == BASELINE), "")
     return [one for one in published
             if one.is_of(quantity) and one.method == line.first.base and one.against in ("", baseline)
@@ -506,12 +505,12 @@ def stated_at(sweep: Sweep, line: Line, quantity: Quantity, published: list[Publ
 
 
 def where_of(where: dict[str, str], key: str) -> str | None:
-    """The value of the key; claims may give only the last part of its name."""
+    """The value of the key in a claim's `where`, which may have only the last part of the key's name."""
     return next((value for name, value in where.items() if name == key or name.endswith("." + key)), None)
 
 
 def draw_line(panel, values: dict[float, list[float]], look: dict, gid: str) -> tuple[float, float]:
-    """Draws the mean over seeds with a band, and returns the line's end."""
+    """Draws the mean over seeds, and a band from the lowest to the highest seed. Returns the line's end."""
     x = list(values)
     mean, low, high = ([reduce(of_seeds) for of_seeds in values.values()] for reduce in (np.mean, np.min, np.max))
     panel.fill_between(x, low, high, color=look["color"], alpha=0.16, linewidth=0)
@@ -527,8 +526,8 @@ def ring(panel, means: dict[float, float], quantity: Quantity, look: dict) -> No
 
 
 def scale_axes(panel, xs: list[float], values: list[float], names: dict[float, str] | None = None) -> None:
-    """Sets scales, ticks and their texts. Axes are logarithmic if values are spaced by factors. `names`: names of the
-    key's values."""
+    """Sets scales, ticks and the texts of ticks. An axis is logarithmic if its values are spaced by factors. `names`:
+    the sweep's names of the key's values."""
     if is_spaced_by_factors(xs):
         panel.set_xscale("log", base=2)
         panel.xaxis.set_major_locator(FixedLocator(legible(xs)))
@@ -547,13 +546,13 @@ def scale_axes(panel, xs: list[float], values: list[float], names: dict[float, s
     elif values and max(values) - min(values) <= ALIKE * max(map(abs, values)):  # values differ only in late digits
         panel.set_ylim(values[0] - 0.1 * (abs(values[0]) or 1), values[0] + 0.1 * (abs(values[0]) or 1))
     else:
-        panel.yaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))  # 42.2 and 42.25, not 42.225
+        panel.yaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))  # 42.2 and 42.25, but not 42.225
     panel.yaxis.set_major_formatter(style.SHORT)
     panel.yaxis.set_minor_formatter(NullFormatter())
 
 
 def is_spaced_by_factors(xs: list[float]) -> bool:
-    """Whether ascending values span a decade, or grow by equal factors."""
+    """Whether ascending values cover a factor of 10, or grow by equal factors."""
     if xs[0] <= 0 or len(xs) < 3:
         return bool(xs[0] > 0 and xs[-1] / xs[0] >= 10)
     factors, steps = np.divide(xs[1:], xs[:-1]), np.diff(xs)
@@ -561,8 +560,8 @@ def is_spaced_by_factors(xs: list[float]) -> bool:
 
 
 def legible(xs: list[float]) -> list[float]:
-    """Ascending values without those whose texts would overlap on a logarithmic axis; the last value is kept."""
-    digit = 0.02 if not style.page.is_column else 0.035  # a share of a panel's width
+    """The values without those whose texts would overlap on a logarithmic axis. Keeps the last value."""
+    digit = 0.02 if not style.page.is_column else 0.035  # width of a digit, as a share of a panel's width
     kept = xs[-1:]
     for x in reversed(xs[:-1]):
         widest = max(len(size_text(x)), len(size_text(kept[-1])))
@@ -572,8 +571,8 @@ def legible(xs: list[float]) -> list[float]:
 
 
 def along_axis(key: str, names: dict[float, str]) -> tuple[str, dict[float, str]]:
-    """The axis's label, and the values' names. For bandwidths these are plain numbers in one unit, which is in the
-    label."""
+    """The axis's label, and the names of the values. For bandwidths, names are plain numbers in one unit, which is in
+    the label."""
     if not key.endswith(BANDWIDTH) or not all(RATE.fullmatch(name) for name in names.values()):
         label = key_label(key)
         return (label if all(map(is_number, names.values())) else label.split(" (")[0]), names

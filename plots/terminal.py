@@ -1,6 +1,6 @@
-"""The user's terminal: printable text, messages, progress, and the end of a command at Ctrl-C.
+"""The user's terminal: printable text, messages, progress, and how a command ends at Ctrl-C.
 
-The commands import this module before they block signals, so it imports little.
+The commands import this module before they block signals, so this module imports little.
 """
 
 import os
@@ -14,7 +14,7 @@ from time import monotonic
 from zlib import crc32
 
 # Control characters (C0, DEL and C1), characters that no terminal shows or that change the direction of writing, and
-# surrogates, which represent bytes that are not UTF-8. workers/base/terminal_text.cpp has the same list.
+# surrogates, which stand for bytes that are not UTF-8. workers/base/terminal_text.cpp has the same list.
 COMMANDS = re.compile("[\0-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
                       "\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
                       "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]")
@@ -23,7 +23,7 @@ INTERVAL_S = 0.1  # seconds between updates of the progress line
 INTERRUPTIONS = {signal.SIGINT, signal.SIGTERM}
 
 messages_lost = False  # whether a message could not be written to standard error
-command = "plot"  # begins each message
+command = "plot"  # at the beginning of each message
 
 
 def printable(text: str) -> str:
@@ -43,7 +43,7 @@ def say(text: str) -> None:
 
 
 def write(text: str) -> None:
-    """Writes to standard error. Does not fail if the message cannot be written, because figures matter more."""
+    """Writes to standard error. If it cannot, it does not fail, because figures matter more than messages."""
     global messages_lost
     try:
         print(text, end="", file=sys.stderr, flush=True)
@@ -57,7 +57,7 @@ def on_terminal() -> bool:
 
 def followed(items: list, what: str, every: int):
     """Yields the items and reports progress. A terminal gets one line that is overwritten. Other outputs get a line
-    before the first item and after every `every` items, but none if there are at most `every` items."""
+    before the first item and after every `every` items, or none if there are no more than `every` items."""
     terminal, next_s = on_terminal(), 0.0
     try:
         for done, item in enumerate(items):
@@ -74,8 +74,8 @@ def followed(items: list, what: str, every: int):
 
 
 def list_written(written: list[Path], told: str) -> int:
-    """Prints the names of files and returns the exit status: 1 if standard output is closed, full or without a reader."""
-    if sys.stdout is None:  # closed when Python began
+    """Prints the names of files. Returns the exit status, 1 if standard output is closed, full or without a reader."""
+    if sys.stdout is None:  # it was closed before Python began
         say(f"{told}, but standard output is closed")
         return 1
     try:
@@ -83,7 +83,7 @@ def list_written(written: list[Path], told: str) -> int:
             print(path)
         sys.stdout.flush()
     except OSError as fault:
-        # Otherwise Python would flush standard output again when it exits, and fail with a traceback and another status.
+        # Otherwise Python would flush standard output again at its exit, and fail with a traceback and another status.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         say(f"{told}, but standard output cannot be written: {fault.strerror}")
         return 1
@@ -91,15 +91,15 @@ def list_written(written: list[Path], told: str) -> int:
 
 
 def aside(directory: Path, process: int) -> Path:
-    """The folder in which a process writes incomplete files. Its name differs between machines and containers."""
+    """The folder into which a process writes incomplete files. Its name differs between machines and containers."""
     return directory / f".plots-{process}-{crc32(this_machine().encode()):08x}"
 
 
 @contextmanager
 def folder_aside(directory: Path):
-    """A context manager: an empty folder in `directory` for incomplete files, which is removed at the end."""
+    """A context manager: an empty folder in `directory` for incomplete files, removed at the end."""
     folder = aside(directory, os.getpid())
-    rmtree(folder, ignore_errors=True)  # a killed process may have had the same number
+    rmtree(folder, ignore_errors=True)  # left by a killed process with the same number
     folder.mkdir()
     try:
         yield folder
@@ -118,9 +118,10 @@ def this_machine() -> str:
 def run_interruptibly(work, directories: list[Path]) -> int:
     """Runs work() in a child process and returns its exit status.
 
-    Ctrl-C or SIGTERM kills the child at once. Python itself would handle a signal only between two instructions, and an
-    instruction that reads a large file takes seconds. If a signal ends the child, its incomplete files in `directories` are
-    removed. An interruption prints one line and returns 130. For another signal a message names it, and 1 is returned.
+    Ctrl-C or SIGTERM kills the child at once. Python itself would handle a signal only between two instructions, but an
+    instruction that reads a large file takes seconds. If a signal ends the child, its incomplete files in `directories`
+    are removed. After an interruption one line is printed and 130 is returned; after another signal, a message names
+    the signal and 1 is returned.
     """
     heard = INTERRUPTIONS | {signal.SIGCHLD}
     signal.pthread_sigmask(signal.SIG_BLOCK, heard)
@@ -151,10 +152,10 @@ def run_interruptibly(work, directories: list[Path]) -> int:
 
 
 def drop_lost_messages() -> None:
-    """Discards buffered messages that cannot be written. Otherwise Python 3.13 and later would exit with status 120."""
+    """Discards buffered messages that cannot be written, because Python 3.13 and later would exit with status 120."""
     try:
         sys.stderr.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-    except AttributeError:  # it was closed before Python began
+    except AttributeError:  # standard error was closed before Python began
         pass

@@ -22,10 +22,10 @@ WORDS = {"compute": "computing", "discarded": "dropped work", "wait": "waiting",
          "communicate": "communicating", "down": "down"}
 HATCHES = {"discarded": "/////", "communicate": "...."}  # their colours look like others on grey pages
 
-ROUNDS = 4  # rounds to show of the method with the shortest rounds
+ROUNDS = 4  # rounds to show, of the method with the shortest rounds
 MOST_ROWS = 32  # most rows of a panel
 SCREEN = 13.0  # width of the figure in inches
-SMALLEST_EDGE = 4  # points; bars that are narrower (on average) are drawn without edges
+SMALLEST_EDGE = 4  # in points; bars that are on average narrower have no edges
 
 UNITS = ((3600, "h"), (60, "min"), (1, "s"))
 ACROSS = 2  # panels of times side by side on a screen
@@ -35,8 +35,7 @@ ROW = 0.46  # height of a row of times in inches
 
 @dataclass
 class Margins:
-    """The figure's width, the room around the panels (above them with heading and legend), and the gap between panels,
-    in inches."""
+    """In inches: the figure's width, the room around its panels (above: with heading and legend), and gaps between."""
 
     width: float
     left: float = 0.95
@@ -50,7 +49,7 @@ class Margins:
         width = style.page.width
         if width is None:
             return cls(SCREEN)
-        rows = 1 if width > 5 else 2  # rows of the legend
+        rows = 1 if width > 5 else 2  # in the legend
         return cls(width, left=0.55, right=0.08, top=0.32 + 0.16 * rows, bottom=0.4, gap=0.3 if width > 5 else 0.42)
 
 
@@ -61,25 +60,24 @@ class Panel:
     trace: Trace
 
     def rows(self) -> list[int]:
-        """The threads to draw: workers, then servers. Of many workers only the first and the last, since slow workers
-        are usually among them."""
+        """The threads to draw: workers, then servers. If there are too many workers, only the first and the last ones,
+        because slow workers are usually among these."""
         threads = sorted(self.trace.names)
         workers, servers = threads[:self.trace.workers], threads[self.trace.workers:]
         rows = sum(self.trace.names[thread].startswith(self.trace.names[servers[0]]) for thread in servers) if servers else 1
-        servers = servers[:MOST_ROWS // 4 // rows * rows]  # only complete servers, each with the two rows of its link, if any
+        servers = servers[:MOST_ROWS // 4 // rows * rows]  # complete servers only, with their links' two rows, if any
         left_out = max(0, len(workers) + len(servers) - MOST_ROWS)
         first = (len(workers) - left_out) // 2
         return workers[:first] + workers[first + left_out:] + servers
 
     def round_end(self, number: int) -> float:
-        """The end of this round, or of the run's last round if there are fewer; nan without rounds."""
+        """The time at which this round ends, or the last round if there are fewer; nan without rounds."""
         ends = self.run.steps["time_s"].to_numpy(float)
         return ends[min(number, len(ends)) - 1] if len(ends) else np.nan
 
 
 def timeline_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str):
-    """The first rounds of each method's first seed, with one time scale for all methods; None without traces. `looks`:
-    by label."""
+    """The first rounds of each method's first seed, on one time scale; None without traces. `looks`: by label."""
     panels = recorded_panels(methods)
     if not panels:
         return None
@@ -108,14 +106,14 @@ def timeline_figure(methods: list[Method], looks: dict[str, dict], heading: str,
 
 
 def recorded_panels(methods: list[Method]) -> list[Panel]:
-    """A panel for each method with a trace: that of its first seed with one."""
+    """A panel for each method with a trace, for its first seed that has one."""
     return [Panel(method, run, read_trace(run.directory / TRACE)) for method in methods
             if (run := next((run for run in method.runs if (run.directory / TRACE).exists()), None))]
 
 
 def window_s(panels: list[Panel]) -> float:
-    """The seconds to draw: ROUNDS rounds of the method with the shortest rounds, but at least one round of each method,
-    and at most the length of the traces."""
+    """The number of seconds to draw: ROUNDS rounds of the method with the shortest rounds, but at least one round of
+    each method, and at most the longest trace."""
     some = np.nanmin([panel.round_end(ROUNDS) for panel in panels] + [np.inf])
     one = np.nanmax([panel.round_end(1) for panel in panels] + [0])
     longest = max(panel.trace.until_s for panel in panels)
@@ -142,7 +140,7 @@ def draw_timeline(axes, panel: Panel, window: float, scale: float, margins: Marg
         axes.broken_barh(list(zip(begin, lengths)), (place[thread] - 0.42, 0.84), facecolor=ACTIVITIES[activity],
                          hatch=HATCHES.get(activity), **edges)
     for above, (thread, following) in enumerate(zip(rows, rows[1:])):
-        if following > thread + 1:  # workers between them are left out
+        if following > thread + 1:  # workers between these rows are left out
             axes.axhline(above + 0.5, color=style.INK, linewidth=1, zorder=3)
     for end in panel.run.steps["time_s"]:
         if end <= window:
@@ -163,7 +161,7 @@ def draw_timeline(axes, panel: Panel, window: float, scale: float, margins: Marg
 
 
 def describe_panel(axes, panel: Panel, look: dict) -> None:
-    """Writes the method's name and the shares of the run's worker-seconds above the panel."""
+    """Writes the method's name above the panel, and the activities' shares of the run's worker-seconds."""
     rows = panel.rows()
     every = 1 if len(rows) <= 16 else 4
     ticks = [number for number, thread in enumerate(rows)
@@ -185,7 +183,7 @@ def describe_panel(axes, panel: Panel, look: dict) -> None:
 
 
 def share_text(share: float) -> str:
-    """A share without decimals, but at least 0.1 %."""
+    """The share as a percentage without decimals, but with one below 1 %, and at least 0.1 %."""
     return f"{100 * share:.0f} %" if share >= 0.01 else f"{max(100 * share, 0.1):.1f} %"
 
 
@@ -201,7 +199,7 @@ def draw_legend(figure, panels: list[Panel], height: float, margins: Margins) ->
 
 
 def parts_shown(panels: list[Panel]) -> str:
-    """The part of the subtitle that says what the figure leaves out."""
+    """The part of the subtitle that says which part of the runs the figure shows."""
     parts = ["the first rounds"]
     most = max(len(panel.trace.names) for panel in panels)
     if any(len(panel.rows()) < len(panel.trace.names) for panel in panels):
@@ -220,7 +218,7 @@ def seconds_of(method: Method) -> dict[str, float]:
 
 
 def accounts_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str):
-    """Stacked bars of worker-seconds and of their shares; None if no run has accounts. `looks`: by label."""
+    """Stacked bars of worker-seconds, and of their shares; None if no run has accounts. `looks`: by label."""
     seconds = {method.name: found for method in methods if (found := seconds_of(method))}
     if not seconds:
         return None
@@ -252,7 +250,7 @@ def draw_bar(panel, row: int, found: dict[str, float], scale: float) -> None:
 
 
 def activity_legend(found: list[dict[str, float]]) -> list:
-    """A legend entry for each activity that occurs in the accounts."""
+    """A legend entry for each activity in the accounts."""
     return [Patch(facecolor=colour, hatch=HATCHES.get(name, ""), edgecolor="white", linewidth=0, label=WORDS[name])
             for name, colour in ACTIVITIES.items() if any(seconds[name] for seconds in found)]
 
@@ -263,9 +261,9 @@ def has_accounts(comparisons: list[Comparison]) -> bool:
 
 def times_figure(titles: dict[str, Comparison], looks: dict[str, dict], heading: str, subtitle: str,
                  published: list[Published] = ()):
-    """How long runs take, with a panel per comparison: a bar per method, divided like the time of the mean worker, and
-    the paper's number if a claim has one. `titles`: the comparison of each panel by its title; all of its methods must
-    have accounts. `looks`: by label."""
+    """The times that runs take, with a panel per comparison: a bar per method, divided into the activities of the mean
+    worker, and the paper's number if a claim has one. `titles`: each panel's comparison by the panel's title; all
+    methods must have accounts. `looks`: by label."""
     comparisons = list(titles.values())
     labels = list(dict.fromkeys(method.label for one in comparisons for method in one.methods))
     high = max(1.3, ROW * len(labels) + 0.3)
@@ -290,8 +288,7 @@ def times_figure(titles: dict[str, Comparison], looks: dict[str, dict], heading:
 
 
 def titles_of(comparisons: list[Comparison], names: list[str]) -> dict[str, Comparison]:
-    """The comparisons by their panels' titles. If the numbers of steps differ, titles contain them, because fewer steps
-    would look faster."""
+    """The comparisons by their panels' titles, with numbers of steps if these differ: fewer steps would look faster."""
     steps = [most_steps(one) for one in comparisons]
     return {f"{name}: {count:,} steps" if len(set(steps)) > 1 else name: one
             for name, count, one in zip(names, steps, comparisons)}
@@ -332,5 +329,5 @@ def draw_times(panel, comparison: Comparison, labels: list[str], scale: float, u
 
 
 def three_digits(value: float) -> str:
-    """The value with three digits, including zeros at the end: 20.0, not 20."""
+    """The value with three digits, even if the last ones are zeros: 20.0, not 20."""
     return f"{value:#.3g}".rstrip(".") if LEAST_PLAIN <= value < FIRST_SCIENTIFIC else typeset_number(value, 3)

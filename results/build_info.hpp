@@ -9,7 +9,7 @@ namespace syncopate {
 struct BuildInfo {
   std::string version;        // Syncopate's version, as in CMakeLists.txt
   std::string commit;         // 40 hexadecimal digits; "unknown" outside a git checkout
-  std::optional<bool> dirty;  // whether the source differed from the commit; none if the commit is unknown
+  std::optional<bool> dirty;  // whether the source differed from the commit; nullopt if the commit is unknown
   std::string compiler;
   std::string flags;
 };

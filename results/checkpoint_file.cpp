@@ -19,7 +19,7 @@ constexpr std::string_view checkpoint_ending = ".checkpoint";
 constexpr std::string_view magic = "SYNCKPT\n";
 constexpr std::uint64_t format = 1;
 constexpr std::size_t piece = 1 << 20;
-constexpr std::size_t longest_text = 1 << 16;  // bytes of a name or value of CheckpointIdentity
+constexpr std::size_t longest_text = 1 << 16;  // largest size of a name or value of CheckpointIdentity, in bytes
 
 void put_number(ByteSink& out, std::uint64_t number) { out.write(&number, sizeof(number)); }
 
@@ -65,7 +65,7 @@ CheckpointWriter::CheckpointWriter(fs::path file, const CheckpointIdentity& iden
   {
     const auto held = hold_off_end();
     std::error_code ignored;
-    fs::remove(aside_, ignored);  // left by an earlier attempt of this process
+    fs::remove(aside_, ignored);  // an earlier attempt of this process may have left it
     descriptor_ = std::make_unique<Descriptor>(aside_, O_WRONLY | O_CREAT | O_EXCL);
   }
   write(magic.data(), magic.size());
@@ -118,7 +118,7 @@ void CheckpointWriter::publish() {
 CheckpointReader::CheckpointReader(const fs::path& file, const CheckpointIdentity& identity) {
   std::error_code error;
   if (!fs::is_regular_file(file, error))
-    throw CheckpointFault("it is not a regular file");  // opening a pipe would wait
+    throw CheckpointFault("it is not a regular file");  // to open a pipe would wait
   stream_.open(file, std::ios::binary);
   const auto size = fs::file_size(file, error);
   std::uint64_t written = 0;

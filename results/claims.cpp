@@ -14,7 +14,7 @@ namespace syncopate {
 
 namespace {
 
-constexpr const char* both_answers = "the interval holds both answers";  // the default reason
+constexpr const char* both_answers = "the interval holds both answers";  // the reason if no other is given
 
 // Thrown if a claim cannot be judged; what() is the reason.
 struct Inconclusive : std::runtime_error {
@@ -38,7 +38,7 @@ double number_of(const Claim& claim, const ResultRow& row, std::size_t run) {
   throw Inconclusive(fmt::format("\"{}\", seed {}: has no {}", row.label, row.runs[run].seed, claim.measure));
 }
 
-// Throws if some runs did not reach `what` (the target, or a loss), because their times are unknown.
+// Throws if some runs did not reach `what` (the target, or a loss level), because their times are then unknown.
 void require_reached(std::size_t missed, std::size_t runs, const std::string& label, const std::string& what) {
   if (missed > 0 && missed == runs) throw Inconclusive(fmt::format("no run of \"{}\" reached {}", label, what));
   if (missed > 0)
@@ -50,7 +50,7 @@ double effect_of(Effect effect, double own, double other) {
   return effect == Effect::value ? own : effect == Effect::difference ? own - other : own / other;
 }
 
-// Whether the claim is only that an effect lies above or below 0 (for a ratio: 1).
+// Whether the claim is only about the direction of an effect: that it lies above or below 0 (for a ratio: 1).
 bool is_direction(const Claim& claim) {
   const double none = claim.effect == Effect::ratio ? 1 : 0;
   return claim.over.empty() && (claim.criterion.above == none || claim.criterion.below == none);
@@ -69,8 +69,7 @@ bool is_same_value(const std::string& a, const std::string& b) {
   return a == b || (x && y && *x == *y) || "\"" + a + "\"" == b;
 }
 
-// Whether the row has these values. A row without one of the keys matches any value: the key does not apply to its
-// method.
+// Whether the row has these values. If the row lacks a key, any value matches: the key does not apply to its method.
 bool is_at(const ResultRow& row, const std::map<std::string, std::string>& where) {
   return std::ranges::all_of(where, [&](const auto& wanted) {
     const std::string value = value_at(row, wanted.first);
@@ -102,7 +101,7 @@ std::vector<Pair> common_seeds(const ResultRow& row, const ResultRow& other) {
   return pairs;
 }
 
-// The training losses of a run by step, or by time in seconds: two columns of its evaluations.
+// The training loss at each evaluation of a run. `column`: the evaluations' column for LossAt::at.
 std::vector<LossAt> losses_by(const char* column, const ResultRow& row, std::size_t run) {
   std::vector<LossAt> losses;
   for (const CsvRow& evaluation : evaluations_of(row.directories.at(run), row.runs[run])) {
@@ -130,8 +129,7 @@ BySeed at_equal_loss(const Claim& claim, const ResultRow& row, const ResultRow& 
   return found;
 }
 
-// Without another row: the row's measure for each seed. With another row: their difference or ratio for each common
-// seed.
+// For each seed the row's measure, or with another row the difference or ratio of both rows' measures.
 BySeed effects(const Claim& claim, const ResultRow& row, const ResultRow* other) {
   const std::vector<Pair> pairs = other ? common_seeds(row, *other) : all_of(row);
   if (pairs.empty())
@@ -153,15 +151,14 @@ BySeed effects(const Claim& claim, const ResultRow& row, const ResultRow* other)
   return found;
 }
 
-// Effects on times to the target that are restricted to a horizon.
+// Effects on times to the target, with times beyond a horizon replaced by the horizon.
 struct RestrictedEffects {
   BySeed of_seeds;
   Restriction restriction;
 };
 
-// For claims that one method reaches the target sooner or later than another one, if only some seeds reached it.
-// Restricted times differ by less than the unknown times, so they show the direction of the effect, but not its size.
-// nullopt for other claims.
+// For claims that one method reaches the target sooner or later than another, if only some seeds reached it; otherwise
+// nullopt. Restricted times differ by less than unknown times, so they show an effect's direction, but not its size.
 std::optional<RestrictedEffects> restricted_effects(const Claim& claim, const ResultRow& row, const ResultRow* other) {
   if (!other || !is_direction(claim) || claim.measure != "time_to_target_s") return {};
   std::vector<std::uint64_t> seeds;
@@ -185,7 +182,7 @@ std::optional<RestrictedEffects> restricted_effects(const Claim& claim, const Re
   return found;
 }
 
-// The method's rows at the points that the claim selects; at least one.
+// The method's rows at the points that the claim selects. Contains at least one.
 std::vector<const ResultRow*> rows_of(const Claim& claim, const std::string& method, std::span<const ResultRow> rows) {
   std::vector<const ResultRow*> found;
   for (const ResultRow& row : rows)
@@ -195,7 +192,7 @@ std::vector<const ResultRow*> rows_of(const Claim& claim, const std::string& met
   return found;
 }
 
-// The row of the other method; null if the claim is about one method.
+// The row of the method that the claim compares with; null if the claim is about one method.
 const ResultRow* other_of(const Claim& claim, const ResultRow& row, std::span<const ResultRow> rows) {
   if (claim.against.empty()) return nullptr;
   try {
@@ -219,7 +216,7 @@ BySeed slopes(const Claim& claim, const std::vector<const ResultRow*>& own, std:
   }
   BySeed found;
   for (const auto& [seed, of_seed] : points) {
-    if (of_seed.size() < own.size()) continue;  // this seed lacks a point
+    if (of_seed.size() < own.size()) continue;  // this seed has no run at some point
     double x = 0, y = 0, xx = 0, xy = 0;
     for (const auto& [at, value] : of_seed) {
       x += at / static_cast<double>(of_seed.size());
@@ -235,13 +232,13 @@ BySeed slopes(const Claim& claim, const std::vector<const ResultRow*>& own, std:
   return found;
 }
 
-// For each seed, the value of the swept key with the best measure (the lowest such value if several are best). A run
-// that missed its target is never the best.
+// For each seed, the value of the swept key at which the measure is best (the lowest such value if there are several).
+// A run that missed its target is never the best.
 BySeed best_values(const Claim& claim, const std::vector<const ResultRow*>& own) {
   const bool is_lowest = measure_named(claim.measure)->better == Better::less;
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  const double worst = is_lowest ? infinity : -infinity;     // measure of runs that did not reach their target
-  std::map<std::uint64_t, std::map<double, double>> points;  // by seed: the measure by value of the key
+  const double worst = is_lowest ? infinity : -infinity;     // for runs that did not reach their target
+  std::map<std::uint64_t, std::map<double, double>> points;  // by seed: the measure at each value of the key
   for (const ResultRow* row : own)
     for (std::size_t run = 0; run < row->runs.size(); ++run) {
       std::map<double, double>& of_seed = points[row->runs[run].seed];
@@ -249,7 +246,7 @@ BySeed best_values(const Claim& claim, const std::vector<const ResultRow*>& own)
     }
   BySeed found;
   for (const auto& [seed, of_seed] : points) {
-    if (of_seed.size() < own.size()) continue;  // this seed lacks a point
+    if (of_seed.size() < own.size()) continue;  // this seed has no run at some point
     const auto value = [](const auto& at) { return at.second; };
     const auto best =
         is_lowest ? std::ranges::min_element(of_seed, {}, value) : std::ranges::max_element(of_seed, {}, value);
@@ -277,7 +274,7 @@ std::string kind_of(const Claim& claim) {
   return claim.effect == Effect::ratio ? "a ratio" : "a value";
 }
 
-// False if every seed has the same number up to rounding.
+// Whether the seeds' numbers differ by more than rounding.
 bool varies(const JudgedPoint& point) {
   constexpr double rounding = 1e-12;
   return point.interval && point.interval->high - point.interval->low > rounding * std::abs(point.mean);
@@ -285,8 +282,8 @@ bool varies(const JudgedPoint& point) {
 
 bool contradicts(const JudgedPoint& point) { return point.sign_flip_p && *point.sign_flip_p > significance_level; }
 
-// The bounds of the criterion that the interval excludes, so that the verdict depends on them. Empty for an
-// inconclusive verdict, and for a margin, whose interval is equivalent to two one-sided tests.
+// The criterion's bound that the interval excludes, on which the verdict depends. Empty for an inconclusive verdict,
+// and for a margin, whose interval is equivalent to two one-sided tests.
 std::vector<double> bounds_of(const Criterion& criterion, Verdict verdict, const Interval& interval) {
   if (verdict == Verdict::inconclusive || criterion.margin) return {};
   if (criterion.above) return {*criterion.above};
@@ -296,8 +293,8 @@ std::vector<double> bounds_of(const Criterion& criterion, Verdict verdict, const
   return {interval.high < criterion.within->low ? criterion.within->low : criterion.within->high};
 }
 
-// Ratios are averaged, and their signs flipped, as logarithms: so that A / B and B / A say the same, and a noisy
-// denominator raises no mean.
+// For ratios, the mean and the sign-flip test use logarithms. Then A / B and B / A lead to the same verdict, and a
+// noisy denominator does not raise the mean.
 JudgedPoint judged(const Claim& claim, std::string label, const BySeed& of_seeds) {
   const bool is_ratio = claim.effect == Effect::ratio;
   std::vector<double> values;
@@ -312,7 +309,7 @@ JudgedPoint judged(const Claim& claim, std::string label, const BySeed& of_seeds
   point.verdict = verdict_of(claim.criterion, claim.effect, point.interval);
   if (!varies(point)) return point;
   for (const double bound : bounds_of(claim.criterion, point.verdict, *point.interval)) {
-    if (is_ratio && bound <= 0) continue;  // no ratio is below it
+    if (is_ratio && bound <= 0) continue;  // all ratios are above this bound
     if (const auto p = sign_flip_p(values, is_ratio ? std::log(bound) : bound))
       point.sign_flip_p = std::max(p, point.sign_flip_p);
   }
@@ -348,7 +345,7 @@ std::vector<JudgedPoint> judge_points(const Claim& claim, std::span<const Result
   if (claim.effect == Effect::best) return {judged(claim, "", best_values(claim, own))};
   if (!claim.over.empty()) {
     Claim slope = claim;
-    slope.effect = Effect::difference;  // a slope of 0 is no effect, even for ratios
+    slope.effect = Effect::difference;  // a slope of a ratio also shows no effect if it is 0, not 1
     return {judged(slope, "", slopes(claim, own, rows))};
   }
   if (own.size() > 1 && !claim.everywhere)
@@ -428,7 +425,7 @@ Json json_of(const ClaimResult& result) {
                      {"certainty", claim.published->certainty}};
     if (claim.published->value) json["paper"]["value"] = *claim.published->value;
   }
-  const ShownEffect shown = shown_effect(claim);  // derived from the claim, for programs that display claims.json
+  const ShownEffect shown = shown_effect(claim);  // follows from the claim; for programs that display claims.json
   json["shown"] = {{"times", shown.times}, {"unit", shown.unit}};
   json["verdict"] = to_string(result.verdict);
   json["reason"] = result.reason;
@@ -487,7 +484,7 @@ ClaimResult result_of(const Json& json) {
   return result;
 }
 
-// The unit for readers: hours instead of seconds if a wanted or measured time is at least two hours.
+// The unit for readers: hours instead of seconds if the criterion's or a measured time is at least two hours.
 ShownEffect readable_effect(const Claim& claim, std::span<const JudgedPoint> points) {
   constexpr double hour_s = 3600, least_hours = 2;
   const ShownEffect effect = shown_effect(claim);
@@ -500,7 +497,7 @@ ShownEffect readable_effect(const Claim& claim, std::span<const JudgedPoint> poi
   return most_s >= least_hours * hour_s ? ShownEffect{.times = effect.times / hour_s, .unit = "h"} : effect;
 }
 
-// The point in the displayed unit, such as percent for a share.
+// The point in the displayed unit, such as percent instead of a share.
 JudgedPoint shown(JudgedPoint point, const ShownEffect& effect) {
   point.mean *= effect.times;
   if (point.interval)
@@ -524,7 +521,7 @@ std::string figure_of(const JudgedPoint& judged, const ShownEffect& effect) {
   return figure;
 }
 
-// A mark for claims judged before the sign-flip test was introduced; otherwise empty.
+// A mark for claims that were judged before the sign-flip test was introduced; otherwise empty.
 const char* rule_of(const ClaimResult& result) {
   const bool has_margin = result.claim.order.empty() && result.claim.criterion.margin.has_value();
   const auto is_by_interval_alone = [&](const JudgedPoint& point) {
@@ -539,7 +536,7 @@ std::string paper_of(const Claim& claim) {
   return fmt::format("{} ({}; {})", claim.published->figure, claim.published->source, claim.published->certainty);
 }
 
-// "headline (direction)", and a mark.
+// "headline (direction)", followed by a mark if the claim was added when results were known.
 std::string class_of(const Claim& claim) {
   return fmt::format("{} ({}){}", class_name(claim), tested_by(claim), claim.added_after_results ? " +" : "");
 }
@@ -553,7 +550,7 @@ struct VerdictCounts {
   }
 };
 
-// Whether the interval and the criterion already show the reason.
+// Whether the table's interval and criterion already explain the verdict.
 bool goes_without_saying(const ClaimResult& result) { return result.reason.empty() || result.reason == both_answers; }
 
 std::string verdict_text(const ClaimResult& result) {
@@ -578,7 +575,7 @@ ShownEffect shown_effect(const Claim& claim) {
   const Measure* measure = measure_named(claim.measure);
   if (!measure) return {.unit = claim.measure == steps_to_equal_loss ? "steps" : "s"};
   const std::string unit = measure->unit;
-  const bool is_change = is_difference(claim) || !claim.over.empty();  // a slope is a change, too
+  const bool is_change = is_difference(claim) || !claim.over.empty();  // a slope is a change, as a difference is
   return {.times = measure->shown_times, .unit = unit == "%" && is_change ? "points" : unit};
 }
 
@@ -619,7 +616,7 @@ Verdict verdict_of(const Criterion& criterion, Effect effect, const std::optiona
   if (!interval) return Verdict::inconclusive;
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const double none = effect == Effect::ratio ? 1 : 0;
-  // The bounds of `above` and `below` are open: an effect of exactly this size does not meet the criterion.
+  // `above` and `below` exclude their bound: an effect of exactly this size does not meet the criterion.
   if (criterion.above)
     return interval->low > *criterion.above     ? Verdict::reproduced
            : interval->high <= *criterion.above ? Verdict::not_reproduced

@@ -7,10 +7,10 @@ namespace syncopate {
 
 namespace {
 
-constexpr std::size_t window = 5;  // evaluations
+constexpr std::size_t window = 5;  // number of evaluations
 constexpr std::size_t levels = 10;
 
-// The logarithms of the losses, smoothed; empty if they are too few, or if one has no logarithm.
+// The smoothed logarithms of the losses; empty if there are too few losses, or if one of them has no logarithm.
 std::vector<LossAt> smoothed(std::span<const LossAt> run) {
   if (run.size() <= window) return {};
   if (std::ranges::any_of(run, [](const LossAt& at) { return !(at.loss > 0) || !std::isfinite(at.loss); })) return {};
@@ -25,7 +25,7 @@ std::vector<LossAt> smoothed(std::span<const LossAt> run) {
 
 double lowest(const std::vector<LossAt>& run) { return std::ranges::min(run, {}, &LossAt::loss).loss; }
 
-// The first time at which the run is at or below the level, which it starts above and reaches.
+// The first time at which the run's loss is at or below the level. The run must begin above the level and reach it.
 double passage(const std::vector<LossAt>& run, double level) {
   const auto below = std::ranges::find_if(run, [level](const LossAt& at) { return at.loss <= level; });
   if (below == run.begin()) return below->at;

@@ -37,8 +37,8 @@ bool is_name_of_run(const std::string& name) {
   return std::regex_match(name, of_run);
 }
 
-// Whether the directory contains a run's files but has another name, such as "seed=1-20c62185.bak". It is then a copy
-// or a renamed run. Links and hidden or unfinished directories do not count.
+// Whether the directory contains a run's files but has another kind of name, such as "seed=1-20c62185.bak". It is then
+// a copy or a renamed run. Links and hidden or unfinished directories do not count.
 bool is_misnamed_run(const fs::path& directory) {
   const std::string name = directory.filename().string();
   if (name.starts_with('.') || is_name_of_run(name) || sign_in(name)) return false;
@@ -86,7 +86,7 @@ class Look {
     std::error_code error;
     if (!seen_.insert(fs::canonical(directory, error)).second) return;  // links may form a cycle
     std::vector<fs::path> entries = paths_in(directory, error);
-    // An unreadable directory may be an experiment or one of its methods, so the folder above gets the fault.
+    // An unreadable directory may be an experiment or one of its methods, so the fault is for the folder above it.
     if (error)
       folder(directory == above_ ? directory : directory.parent_path())
           .faults.push_back(fmt::format("{}: {}", directory.string(), error.message()));
@@ -122,12 +122,11 @@ class Look {
 
 constexpr const char* common_phase = "common phase";
 
-// `above`: the directory in which the user searches for runs.
+// `above`: the directory in which the user searches for runs. A misnamed run counts, so that read_runs reports it.
 bool is_run_directory(const fs::path& path, const fs::path& above) {
   if (is_name_of_run(path.filename().string())) return fs::is_directory(path);
   const auto is_hidden = [](const fs::path& part) { return part != "." && part.string().starts_with('.'); };
-  return is_misnamed_run(path) && std::ranges::none_of(path.lexically_relative(above), is_hidden);  // read_runs reports
-                                                                                                    // the fault
+  return is_misnamed_run(path) && std::ranges::none_of(path.lexically_relative(above), is_hidden);
 }
 
 bool is_among(const fs::path& path, const char* folder) {
@@ -193,7 +192,7 @@ std::pair<Leaves, Leaves> configuration_of(const std::string& resolved_toml, con
   }
 }
 
-// Whether the path is <experiment>/common-phase.../<run>; a method may have the same name.
+// Whether the path is <experiment>/common-phase.../<run>. This is not certain, since a method may have the same name.
 bool may_be_common_phase(const fs::path& directory) {
   const std::string folder = fs::absolute(directory).parent_path().filename().string(), name = slug(common_phase);
   return folder == name || folder.starts_with(name + "_");
@@ -201,7 +200,7 @@ bool may_be_common_phase(const fs::path& directory) {
 
 fs::path experiment_of(const fs::path& run) { return fs::absolute(run).parent_path().parent_path(); }
 
-// Prefixes of the [training] keys that the method overrides. If the method gives a table's name, it overrides the whole
+// Prefixes of the [training] keys that the method overrides. If the method sets a table's name, it overrides the whole
 // table (experiments/sections/variation.cpp).
 std::vector<std::string> own_training(const Leaves& of_method) {
   constexpr std::array deciding = {"name", "schedule", "kind", "rule", "form"};
@@ -215,7 +214,7 @@ std::vector<std::string> own_training(const Leaves& of_method) {
   return keys;
 }
 
-// Erases models and data sets that the run does not use, such as "models.cnn.channels" of an MLP's run.
+// Erases the keys of models and data sets that the run does not use, such as "models.cnn.channels" for an MLP's run.
 void erase_unused(Leaves& configuration, const Leaves& of_method) {
   for (const auto& [described, chosen] : {std::pair{"models.", "model"}, std::pair{"datasets.", "dataset"}}) {
     std::vector<std::string> kept;
@@ -230,7 +229,7 @@ void erase_unused(Leaves& configuration, const Leaves& of_method) {
   }
 }
 
-// Erases keys that only apply to other methods.
+// Erases [training] keys that the method overrides, because they apply only to other methods.
 void erase_overridden(Leaves& configuration, const Leaves& of_method) {
   for (const std::string& key : own_training(of_method))
     std::erase_if(configuration, [&](const auto& leaf) {
@@ -238,7 +237,7 @@ void erase_overridden(Leaves& configuration, const Leaves& of_method) {
     });
 }
 
-// Keys of the run and of its method, without those that it does not use.
+// Keys of the run's file, without those that the run does not use, and keys of its method.
 std::pair<Leaves, Leaves> used_configuration_of(const std::string& resolved_toml, const std::string& file) {
   auto [configuration, of_method] = configuration_of(resolved_toml, file);
   erase_unused(configuration, of_method);
@@ -264,7 +263,7 @@ std::vector<std::string> csv_fields(std::string_view line) {
   return fields;
 }
 
-// The first line is the heading. `file` is for faults.
+// The rows of a table whose first line is the heading. `file`: named in faults.
 std::vector<CsvRow> csv_rows(std::span<const std::string> lines, const fs::path& file) {
   std::vector<CsvRow> rows;
   if (lines.empty()) return rows;
@@ -305,15 +304,15 @@ bool is_named_like(const CsvRow& row, const Run& run) {
   if (field(row, "method") != run.method || field(row, "seed") != std::to_string(run.seed)) return false;
   return std::ranges::all_of(run.sweep, [&](const auto& swept) {
     const auto column = row.find(column_of(row, swept.first));
-    if (column == row.end()) return true;  // the same in all rows
+    if (column == row.end()) return true;  // the key has the same value in all rows
     const auto ours = number_in(swept.second), theirs = number_in(column->second);
     return column->second == swept.second || column->second == "\"" + swept.second + "\"" ||
            (ours && theirs && *ours == *theirs);
   });
 }
 
-// Returns the run's row; null if there is none. A tuned run's hash depends on what its trials found, so it is not the
-// one that the experiment file gives: its method, seed and swept values must identify one row.
+// Returns the run's row; null if there is none. A tuned run's hash depends on the results of its trials, so it may
+// differ from the hash that the experiment file gives. Then method, seed and swept values must identify one row.
 const CsvRow* row_of(const std::vector<CsvRow>& table, const Run& run) {
   std::vector<const CsvRow*> named;
   for (const CsvRow& row : table) {
@@ -327,7 +326,7 @@ const CsvRow* row_of(const std::vector<CsvRow>& table, const Run& run) {
 // A run with files of another schema version. All such runs of an experiment are reported in one fault.
 struct OtherSchema {
   std::string version;
-  std::string experiment;  // its name in quotes, or its path
+  std::string experiment;  // the experiment's name in quotes, or its path
 };
 
 std::optional<OtherSchema> other_schema(const fs::path& directory) try {
@@ -399,14 +398,13 @@ std::vector<FoundRun> without(std::vector<FoundRun> runs, const std::set<std::si
   return counted;
 }
 
-// Applies the rules for runs with the same hash. Leaves out both a copy and its original, because nothing shows which
-// one is the copy.
+// Applies find_runs' rules for runs with the same hash. Leaves out a copy and its original: nothing tells them apart.
 void settle_same_hash(RunsAndFaults& read) {
   std::map<std::tuple<std::string, bool, bool>, std::vector<std::size_t>> places;
   for (std::size_t i = 0; i < read.runs.size(); ++i)
     places[{read.runs[i].summary.hash, read.runs[i].on_wall_clock, read.runs[i].is_trial}].push_back(i);
   std::set<std::size_t> left_out;
-  // For each pair of folders with copies of runs: the message about the first copy, and the number of copies.
+  // By pair of folders with the same runs: the message about the first such run, and the number of such runs.
   std::map<std::pair<std::string, std::string>, std::pair<std::string, int>> copies;
   for (const auto& [hash, alike] : places) {
     if (alike.size() < 2) continue;
@@ -430,8 +428,7 @@ void settle_same_hash(RunsAndFaults& read) {
   read.runs = without(std::move(read.runs), left_out);
 }
 
-// The run's end in ISO 8601, UTC, so that texts compare as times. If it is unknown, the start; if that is unknown, too,
-// an empty text.
+// The run's end in ISO 8601, UTC, so that texts compare as times; if the end is unknown, the start; if both are, empty.
 std::string end_of(const FoundRun& run) {
   const auto json = Json::parse(read_file(run.directory / "metadata.json").value_or(""), nullptr, false);
   for (const char* const key : {"end", "start"})
@@ -439,7 +436,7 @@ std::string end_of(const FoundRun& run) {
   return {};
 }
 
-// Leaves out runs that a newer version of the results has repeated.
+// If runs differ only in the version of the results, keeps the newest of them.
 std::vector<FoundRun> newest(std::vector<FoundRun> runs) {
   using Identity = std::tuple<std::string, std::string, std::uint64_t, bool, bool, Leaves, Leaves>;
   std::map<Identity, std::vector<std::size_t>> places;
@@ -501,8 +498,8 @@ FileContents files_in(const fs::path& directory) {
   return files;
 }
 
-// The files, with the names of experiment and method changed to those of `run`. Empty unless their own run finished and
-// recorded everything that `run` asks for.
+// The files of a run, with the names of its experiment and method changed to those of `run`. Empty unless the files'
+// run finished and recorded everything that `run` asks for.
 FileContents renamed(FileContents files, const Run& run, const std::string& copied_from) {
   const auto summary = summary_from_json(files.at("summary.json"));
   if (!summary || summary->status != RunStatus::finished || !covers(summary->recorded, run.recording)) return {};
@@ -612,7 +609,7 @@ std::vector<ExperimentFolder> experiment_folders(const fs::path& directory) {
   return {{.directory = directory, .runs = {directory}}};
 }
 
-// The hash covers the whole configuration except the description, which may differ.
+// The hash covers the whole configuration except its description. So `run` may have another description.
 std::optional<RunSummary> summary_of(const fs::path& directory, const Run& run) {
   std::optional<std::string> text;
   try {
@@ -650,7 +647,7 @@ RunsAndFaults read_runs(std::span<const fs::path> directories, const fs::path& a
   RunsAndFaults read;
   std::vector<FoundRun>& runs = read.runs;
   std::map<std::pair<std::string, std::string>, int> of_others;  // by experiment and version
-  std::vector<std::pair<fs::path, std::string>> of_phases;       // directories and their faults
+  std::vector<std::pair<fs::path, std::string>> of_phases;       // directories of common phases, and their faults
   std::vector<FoundRun> found, misplaced;
   const auto add_fault = [&](const fs::path& path, std::string fault) {
     if (may_be_common_phase(path))
@@ -770,7 +767,7 @@ std::vector<std::string> varied_keys(std::span<const Keyed> members) {
   for (const auto& [group, values] : members)
     for (const auto& [key, value] : *values) keys.insert(key);
   std::erase_if(keys, [&](const std::string& key) {
-    std::map<std::string, std::set<std::string>> values_of;  // by group
+    std::map<std::string, std::set<std::string>> values_of;  // values by group
     for (const auto& [group, values] : members) {
       const auto found = values->find(key);
       values_of[group].insert(found == values->end() ? "" : found->second);

@@ -31,9 +31,9 @@ namespace {
 constexpr const char* lease_ending = ".json";
 
 constexpr std::uint64_t most_lease_bytes = 1 << 16;
-constexpr int last_number = 999'999'999;       // largest generation
+constexpr int last_number = 999'999'999;       // largest generation of a lease
 constexpr double longest_time_out_s = 86'400;  // largest value of --lease-timeout
-constexpr std::size_t block = 512;             // bytes; a note is padded to whole blocks and written in one call
+constexpr std::size_t block = 512;             // in bytes; a note is padded to whole blocks and written in one call
 
 struct LeaseFile {
   std::string what;
@@ -75,7 +75,7 @@ int last_generation(const fs::path& directory, const std::string& what) {
   return all.empty() ? 0 : all.back();
 }
 
-// Removes the last generation last, so that other processes see the lease as taken until then.
+// Removes the last generation last, so that other processes see the lease as owned until then.
 void remove_up_to(const fs::path& directory, const std::string& what, int generation) {
   std::error_code ignored;
   for (const int each : sorted_generations(directory, what))
@@ -93,8 +93,8 @@ std::string padded(std::string text, std::size_t size) {
   return text;
 }
 
-// Content of a file with a lease's name. If the file is unreadable or not a lease, the text is its status, which also
-// changes whenever an owner writes the file.
+// The content of a file that is named like a lease. If the file is unreadable or not a lease, `text` is its status,
+// which also changes whenever an owner writes the file.
 struct Content {
   std::string text;
   std::optional<LeaseNote> note;
@@ -105,7 +105,7 @@ std::optional<Content> content_of(const fs::path& file) {
   if (lstat(file.c_str(), &found) != 0 && errno == ENOENT) return {};
   if (S_ISREG(found.st_mode)) try {
       const auto text = read_file(file, most_lease_bytes);
-      if (!text) return {};  // its owner has just given it back
+      if (!text) return {};  // its owner has just given the lease back
       return Content{*text, lease_note_from_text(*text)};
     } catch (const std::runtime_error&) {
     }
@@ -114,7 +114,7 @@ std::optional<Content> content_of(const fs::path& file) {
                  {}};
 }
 
-// Reads the note. Tries several times, since the owner may be writing the file.
+// Reads the note. Tries several times, because the owner may be writing it at this moment.
 std::optional<LeaseNote> note_in(const fs::path& file) {
   constexpr int tries = 5;
   for (int tried = 0; tried < tries; ++tried) {
@@ -126,7 +126,7 @@ std::optional<LeaseNote> note_in(const fs::path& file) {
   return {};
 }
 
-// Removes the lease's files if the last one still contains this note. Otherwise another owner has a file of that name.
+// Removes the lease's files if the last one still has this note. Otherwise another owner has a file of that name.
 void give_back(const fs::path& directory, const LeaseNote& note, int generation) {
   const auto found = note_in(directory / note.file_name);
   if (found && found->token == note.token) remove_up_to(directory, note.what, generation);
@@ -142,11 +142,11 @@ bool write_whole(int file, const std::string& text) {
   return written == static_cast<ssize_t>(text.size()) && fsync(file) == 0;
 }
 
-// Returns the file's descriptor, or -1 if the file exists already. Writes a hidden file first, so that no process reads
-// an incomplete one. On NFS the result of link() is not reliable, but the number of links is.
+// Returns the descriptor of the new file, or -1 if the file exists already. Writes a hidden file first and links to it,
+// so that no process reads an incomplete file. On NFS the result of link() is not reliable, but the number of links is.
 int create_linked(const fs::path& directory, const std::string& name, const std::string& token,
                   const std::string& text) {
-  const auto held = hold_off_end();  // the process cannot end here and leave a hidden file
+  const auto held = hold_off_end();  // otherwise the process could end here and leave a hidden file
   const fs::path aside = hidden_sibling(directory / fmt::format("{}.{}", name, token), partial_kind);
   const fs::path file = directory / name;
   const int descriptor = open(aside.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -167,13 +167,13 @@ int create_linked(const fs::path& directory, const std::string& name, const std:
 constexpr const char* of_runs = "runs.json";
 constexpr const char* of_trials = "trials.json";
 
-// False for paths that lead out of the experiment's directory.
+// Whether the path stays within the experiment's directory.
 bool stays_within(const fs::path& path) {
   const fs::path normal = path.lexically_normal();
   return !normal.empty() && normal.is_relative() && *normal.begin() != "..";
 }
 
-// Earlier programs wrote a list without a digest.
+// Accepts lists of earlier programs, which have no digest.
 std::vector<PlannedRun> runs_in(const std::string& text, const fs::path& experiment_directory) {
   Json json = Json::parse(text);
   if (json.is_object()) {
@@ -311,8 +311,8 @@ class Lease::Heart {
     end_.notify_one();
     thread_.join();
     try {
-      give_back_();                    // before at_last_ is destroyed, so that it also happens if the process ends
-    } catch (const std::exception&) {  // other processes notice that the owner is silent
+      give_back_();                    // before at_last_ is destroyed, which does it if the process ends
+    } catch (const std::exception&) {  // then other processes notice that the owner is silent
     }
     close(file_);
   }
@@ -366,7 +366,7 @@ std::unique_ptr<Lease> Leases::take(const std::string& what) {
   if (last > 0) {
     const std::string name = file_name(what, last);
     auto content = content_of(directory_ / name);
-    if (!content) return nullptr;  // its owner has just given it back: take it next time
+    if (!content) return nullptr;  // its owner has just given the lease back, so a later call takes it
     former = std::move(content->note);
     if (!is_lost(name, content->text, former)) return nullptr;
     if (!former) former.emplace();
@@ -387,7 +387,7 @@ std::unique_ptr<Lease> Leases::take(const std::string& what) {
   const std::function<void()> give_it_back = [directory = directory_, note, generation = last + 1] {
     give_back(directory, note, generation);
   };
-  const LastAct at_last(give_it_back);  // until the lease has a heart
+  const LastAct at_last(give_it_back);  // gives the lease back if the process ends before the lease has a heart
   const int file = create_linked(directory_, note.file_name, note.token, text);
   if (file < 0) return nullptr;
   std::unique_ptr<Lease> lease(new Lease(directory_, note, last + 1, std::move(former)));
@@ -399,7 +399,7 @@ std::unique_ptr<Lease> Leases::take(const std::string& what) {
   return lease;
 }
 
-// Whether the owner's time-out has passed since this process first read the content. For unreadable notes this
+// Whether the owner's time-out has passed since this process first read this content. If the note is unreadable, this
 // process's own time-out applies.
 bool Leases::is_lost(const std::string& file, const std::string& text, const std::optional<LeaseNote>& note) {
   if (note && state_of(note->process) == ProcessState::gone) return true;

@@ -1,14 +1,14 @@
-// Leases divide runs among processes on one or many machines that share a directory. A process that owns the lease of a
-// run makes this run.
+// Leases divide runs among processes on one or many machines that share a directory. A process makes a run only while
+// it owns the run's lease.
 //
 // - A lease is the file <what>.<generation>, where <what> is the run's hash. link() creates it, which succeeds for only
 //   one process, even on shared file systems.
-// - The owner changes the file in place every few seconds (`beat`). Other processes watch it by their own monotonic
-//   clocks, and never read clocks of other hosts.
-// - Another process may create the file of the next generation in two cases: the content has not changed for the
-//   owner's time-out, or the owner was a process of this machine and is gone. Again only one process succeeds.
-// - No process changes another owner's file. Files are removed only after their run is published, or when the owner of
-//   a later generation gives the lease back. So an owner that resumes late notices that a later generation exists.
+// - The owner changes the file in place every few seconds (`beat`). Other processes watch these changes by their own
+//   monotonic clocks, and never read clocks of other hosts.
+// - Another process may create the file of the next generation if the content has not changed for the owner's time-out,
+//   or if the owner was a process of this machine and no longer exists. This, too, succeeds for only one process.
+// - No process changes another owner's file. A lease's files are removed only after the run is published, or when the
+//   owner of the last generation gives the lease back. So an owner that continues late notices the later generation.
 #pragma once
 
 #include <chrono>
@@ -22,15 +22,13 @@
 namespace syncopate {
 
 // Attempts at a run that failed or lost their process. Processes share these records, so the limit on retries applies
-// to the total over all processes.
-//
-// Attempts count for one call, that is, for all processes of one launch (mpirun, a Slurm job or array, `--jobs`).
-// Attempts of earlier calls do not count, so a new call tries the run again.
+// to the total over all processes. Attempts count only for one call, that is, for all processes of one launch (mpirun,
+// a Slurm job or array, `--jobs`). A new call tries the run again.
 struct FailedAttempts {
   std::string call{};     // the call to which the attempts belong
   int failures = 0;       // attempts that failed
   int lost = 0;           // attempts whose process was killed or crashed
-  bool is_final = false;  // another attempt would fail in the same way: the run diverged
+  bool is_final = false;  // the run diverged, so another attempt would fail in the same way
   std::string reason{};   // reason of the last attempt
 
   bool operator==(const FailedAttempts&) const = default;
@@ -38,15 +36,15 @@ struct FailedAttempts {
 
 class AttemptRecords {
  public:
-  // Reads existing records. The directory must exist. `retries`: how many times a failed run is retried.
+  // Reads existing records. The directory must exist. `retries`: how often a failed run is tried again.
   AttemptRecords(std::filesystem::path directory, std::string call, int retries);
 
   std::optional<FailedAttempts> of(const std::string& what) const;
-  // The recorded attempts, whichever call made them; nullopt if the record is missing or unreadable.
+  // The recorded attempts, even of an earlier call; nullopt if the record is missing or unreadable.
   std::optional<FailedAttempts> last(const std::string& what) const;
-  // Whether the run must not be retried. After a lost process it is retried at least once.
+  // Whether the run must not be tried again. After a lost process it is tried again at least once.
   bool are_used_up(const std::optional<FailedAttempts>& attempts) const;
-  // Only for the owner of the lease. Both throw std::system_error.
+  // Only the owner of the run's lease may call these. Both `add` functions throw std::system_error.
   void add_failure(const std::string& what, const std::string& reason, bool is_final) const;
   void add_lost(const std::string& what, const std::string& owner) const;
   void remove(const std::string& what) const;
@@ -67,8 +65,8 @@ struct LeaseNote {
   std::string host{};
   ProcessIdentity process{};
   std::string since{};      // ISO 8601, by the owner's clock; only for readers
-  double time_out_s = 0;    // an owner that is silent for longer counts as lost
-  double share_done = 0;    // share of the run's budget
+  double time_out_s = 0;    // if the owner is silent for longer, the lease counts as lost
+  double share_done = 0;    // used share of the run's budget
   std::int64_t beat = 0;    // counter that the owner increments
   std::string file_name{};  // not written into the file
 
@@ -81,7 +79,7 @@ std::optional<LeaseNote> lease_note_from_text(const std::string& text);
 
 class Lease {
  public:
-  ~Lease();  // gives it back: removes its file and those of earlier generations
+  ~Lease();  // gives the lease back: removes its file and those of earlier generations
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
@@ -89,10 +87,9 @@ class Lease {
   bool is_mine() const;
   // Sets the run's progress for the next beat. Any thread may call it.
   void report_progress(double share_done);
-  // The note of the lost owner whose lease was taken over (an empty note if unreadable); null if nobody owned it.
+  // The note of the owner that lost the lease to this one (an empty note if it was unreadable); null if there was none.
   const LeaseNote* taken_from() const { return former_ ? &*former_ : nullptr; }
-  // True if the former owner was a process of this machine that ended without giving the lease back. False if its
-  // time-out passed.
+  // Whether that owner was a process of this machine that ended and left the lease. False if its time-out passed.
   bool former_is_gone() const { return former_is_gone_; }
 
  private:
@@ -110,16 +107,17 @@ class Lease {
 
 class Leases {
  public:
-  // The directory must exist. An owner changes its lease file ten times per time-out, and at least every ten seconds.
+  // The directory must exist. An owner changes its lease's file ten times per time-out, and at least every ten seconds.
   Leases(std::filesystem::path directory, std::chrono::milliseconds time_out);
 
-  // Returns null if another process has the lease. An unreadable file, or a dangling link or pipe with a lease's name,
-  // counts as lost if it has not changed for this process's time-out. Throws std::filesystem::filesystem_error if the
-  // lease cannot be written. Throws ResultsDirectoryFault, which names the file, if generations are used up.
+  // Returns null if another process has the lease. An unreadable file, or a dangling link or pipe that is named like
+  // the lease, counts as lost if it has not changed for this process's time-out. Throws
+  // std::filesystem::filesystem_error if the lease cannot be written. Throws ResultsDirectoryFault, which names the
+  // file, if generations are used up.
   std::unique_ptr<Lease> take(const std::string& what);
-  // The last generation of each lease.
+  // The note of the last generation of each lease.
   std::vector<LeaseNote> held() const;
-  // Removes the lease of a finished run. If another process still makes the run, it finds the run published.
+  // Removes the lease of a finished run. A process that still makes the run later finds the run published.
   void remove(const std::string& what) const;
 
  private:
@@ -139,14 +137,14 @@ struct PlannedRun {
   std::string hash{};
   std::string label{};  // method and swept values
   std::uint64_t seed = 0;
-  std::filesystem::path directory{};  // the run's directory
+  std::filesystem::path directory{};
 };
 
 std::vector<PlannedRun> planned_runs(const std::filesystem::path& results, std::span<const Run> runs);
 
-// Writes <folder>/runs.json or trials.json. Throws std::system_error.
+// Writes runs.json or trials.json into the folder. Throws std::system_error.
 void save_plan(const std::filesystem::path& folder, std::span<const Run> runs);
-// Trials and runs of an experiment's directory; nullopt if it was never shared. A damaged file adds a line to `faults`.
+// Trials and runs of an experiment's directory; nullopt if never shared. A damaged file adds a line to `faults`.
 std::optional<std::vector<PlannedRun>> saved_plan(const std::filesystem::path& experiment_directory,
                                                   std::vector<std::string>* faults = nullptr);
 

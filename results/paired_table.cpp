@@ -19,8 +19,8 @@ Agreement agreement(double step_time_error, double drop_rate_error, const Tolera
           .drop_rate_is_off = !(std::abs(drop_rate_error) <= tolerances.drop_rate)};
 }
 
-// The simulation's mean errors over the seeds of a row. If a method's computation depends on the clock, single correct
-// runs may differ by more than the tolerances. Only the mean shows whether the simulation is wrong.
+// The simulation's errors, as means over the seeds of a row. If a method's computation depends on the clock, single
+// runs may differ by more than the tolerances, and only the mean shows whether the simulation is wrong.
 struct MeanError {
   std::string label;             // method and sweep point
   PairedDifference step_time{};  // relative errors
@@ -31,7 +31,7 @@ struct MeanError {
   }
 };
 
-// Mean errors of rows with at least two seeds that could all be compared, in the order of their first runs.
+// Mean errors of the rows with at least two seeds whose runs could all be compared, in the order of their first runs.
 std::vector<MeanError> mean_errors(std::span<const ComparedRun> runs) {
   std::vector<std::string> labels;
   for (const ComparedRun& run : runs)
@@ -102,7 +102,7 @@ std::vector<std::string> cells_of(const RunSummary& run) {
           std::string{}};
 }
 
-// The relative error of the parameters. It is in brackets if the model depends on the order of arrivals.
+// The relative error of the parameters, in brackets if the model depends on the order of arrivals.
 std::string parameters(const ComparedRun& run) {
   if (!run.parameter_error) return "-";
   return fmt::format(fmt::runtime(run.depends_on_clock ? "({:.1e})" : "{:.1e}"), *run.parameter_error);
@@ -135,7 +135,7 @@ std::string label_of(const ComparedRun& run, bool with_seed) {
 
 std::string largest_text(double error) { return error_text(error).substr(1); }
 
-// The relative error of the step time that the difference in communication time alone would cause; nullopt if unknown.
+// The relative error of the step time that the difference in communication time would cause; nullopt if unknown.
 std::optional<double> communication_error(const ComparedRun& run) {
   const auto simulated = run.simulated.communication_s(), mpi = run.mpi.communication_s();
   if (!simulated || !mpi) return {};
@@ -202,9 +202,9 @@ Json json_of(const ComparedRun& run, const Tolerances& tolerances) {
 }
 
 constexpr std::string_view time_to_target = "time_to_target_s";
-constexpr std::string_view exact = "(exact)";  // replaces the interval
+constexpr std::string_view exact = "(exact)";  // shown instead of an interval
 
-// The runs of two rows for their common seeds: own[i] and other[i] have the same seed.
+// The runs of two rows with common seeds: own[i] and other[i] have the same seed.
 struct Pairs {
   std::vector<const RunSummary*> own, other;
 };
@@ -222,7 +222,7 @@ Pairs pairs_of(const ResultRow& row, const ResultRow& other) {
 
 void set_numbers(PairedMeasure& result, const std::vector<double>& own, const std::vector<double>& other) {
   std::vector<double> differences, ratios;
-  constexpr double rounding = 1e-12;  // tolerance, since sums may be added in another order
+  constexpr double rounding = 1e-12;  // because sums may be added up in another order
   for (std::size_t i = 0; i < own.size(); ++i) {
     const double difference = own[i] - other[i];
     const bool are_alike = std::abs(difference) <= rounding * std::max(std::abs(own[i]), std::abs(other[i]));
@@ -245,7 +245,7 @@ bool none_reached(const std::vector<const RunSummary*>& runs) {
       runs, [](const RunSummary* run) { return run->time_to_target && !time_to_reach(*run).is_reached; });
 }
 
-// The lower bound of the difference for a row whose runs all missed the target.
+// A lower bound of the difference, for a row whose runs all missed the target.
 std::optional<PairedMeasure> least_difference(const Measure& measure, const Pairs& pairs) {
   PairedMeasure result{.measure = &measure, .is_bound = true};
   std::vector<double> differences;

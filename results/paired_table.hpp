@@ -1,4 +1,4 @@
-// Comparisons paired by seed: of the simulation with MPI, and of all methods with one method.
+// Comparisons paired by seed: the simulation with MPI, and all methods with one method.
 #pragma once
 
 #include "results/result_rows.hpp"
@@ -6,18 +6,17 @@
 
 namespace syncopate {
 
-// A run on the simulated cluster and under MPI, side by side.
+// A run on the simulated cluster, and the same run under MPI.
 struct ComparedRun {
   RunSummary simulated;  // also names the run
   RunSummary mpi;
-  std::string failure{};  // which cluster failed, and why; empty if both can be compared
-  // ||a - b|| / ||b|| for the parameters of the last models, a simulated and b under MPI; none without a model.
+  std::string failure{};  // the cluster that failed, and why; empty if both runs can be compared
+  // ||a - b|| / ||b|| for the parameters of the last models, a of the simulation and b of MPI; none without a model.
   std::optional<double> parameter_error{};
-  // Whether the computation depends on the order of arrivals. Then the models differ although both clusters are
-  // correct.
+  // Whether the computation depends on the order of arrivals. If it does, the models differ on correct clusters.
   bool depends_on_clock = false;
-  // The declared cluster.micro_batch_s if pace = "inject", because real arithmetic replaces it under MPI. None if it
-  // was measured, or if micro-batches are stretched to their drawn durations (pace = "emulate").
+  // The declared cluster.micro_batch_s if pace = "inject", because real arithmetic takes its place under MPI. None if
+  // it was measured, or if micro-batches are stretched to their drawn durations (pace = "emulate").
   std::optional<double> replaced_micro_batch_s{};
 };
 
@@ -26,12 +25,12 @@ struct Tolerances {
   double drop_rate = 0.01;  // absolute
 };
 
-// (simulated - MPI) / MPI; 0 if both are 0, infinite if only MPI's is 0.
+// (simulated - MPI) / MPI; 0 if both are 0, infinite if only the value under MPI is 0.
 double relative_error(double simulated, double mpi);
 double step_time_error(const ComparedRun& run);
-double drop_rate_error(const ComparedRun& run);  // difference, simulated - MPI
+double drop_rate_error(const ComparedRun& run);  // simulated - MPI
 
-// Which errors exceed their tolerances.
+// Whether a run failed, and which errors exceed their tolerances.
 struct Agreement {
   bool failed = false;
   bool step_time_is_off = false;
@@ -41,56 +40,53 @@ struct Agreement {
   std::string text() const;  // "within", "failed", or the errors: "step time, drop rate"
 };
 Agreement verdict(const ComparedRun& run, const Tolerances& tolerances);
-// Whether all rows are within the tolerances. Rows of several seeds are judged by their means.
+// Whether all rows are within the tolerances. A row with several seeds is judged by its mean errors.
 bool all_within(std::span<const ComparedRun> runs, const Tolerances& tolerances);
 
-// The machine of a comparison, and its load at the start.
+// The machine on which runs were compared, and its load at the start.
 struct ComparisonMachine {
   std::string processor;
   int cores = 1;
   double load = 0;  // mean number of ready processes over the previous minute
 };
 
-// Notes on runs that differ because micro-batches take different times on the two clusters (pace_note), or because
-// MPI's communication does not cost what the declared [network] costs (network_note). They say which keys to set. Empty
-// without such runs.
+// Notes on keys to set, for runs whose micro-batches take different times on the two clusters (pace_note), or whose
+// communication under MPI takes another time than the declared [network] (network_note). Empty without such runs.
 std::string pace_note(std::span<const ComparedRun> runs, const Tolerances& tolerances);
 std::string network_note(std::span<const ComparedRun> runs, const Tolerances& tolerances);
 
-// Three rows per run (simulated, MPI, error), and failed runs and notes below them.
+// Three rows per run (simulated, MPI, error), with failed runs and notes below them.
 std::string comparison_table(std::span<const ComparedRun> runs, const Tolerances& tolerances);
 
 // The text of compare.json.
 std::string comparison_json(const std::string& experiment, std::span<const ComparedRun> runs,
                             const Tolerances& tolerances, const ComparisonMachine& machine);
 
-// A Markdown page with one row per run.
 std::string comparison_markdown(const std::string& experiment, const std::string& file,
                                 std::span<const ComparedRun> runs, const Tolerances& tolerances,
                                 const ComparisonMachine& machine);
 
-// A measure of two rows, over their common seeds.
+// A measure of a row and of another row, over their common seeds.
 struct PairedMeasure {
   const Measure* measure = nullptr;
   Statistics own{};
   Statistics other{};
   PairedDifference difference{};            // own - other
-  std::optional<PairedDifference> ratio{};  // ratio, as in Measure::compared_by, minus 1; none unless all
-                                            // numbers are above 0
-  // For times to a target: the horizon, and the number of the row's runs that reached the target by the horizon.
+  std::optional<PairedDifference> ratio{};  // as in Measure::compared_by, minus 1; none unless all numbers are above 0
+  // For times to a target: the horizon, and how many of the row's runs reached the target by the horizon.
   std::optional<double> horizon_s{};
   std::size_t reached = 0;
-  // Whether no run of the row reached the target. Then `own` is the earliest end of its runs, and the difference is a
+  // Whether no run of the row reached the target. `own` is then the earliest end of its runs, and `difference` is a
   // lower bound without an interval or p.
   bool is_bound = false;
 };
 
 // Common horizon of rows whose times to a target are compared (common_horizon_s). Ignores rows that never reached the
-// target; nullopt if there are no other rows.
+// target; nullopt if all rows are of this kind.
 std::optional<double> target_horizon_s(std::span<const ResultRow* const> rows);
 
-// nullopt if there are no common seeds or a run lacks the measure, and for times to a target if no run of `other`
-// reached it. `horizon_s`: horizon of times to a target, which is the same for all rows of a table.
+// nullopt if there are no common seeds, or a run lacks the measure, or for times to a target if no run of `other`
+// reached it. `horizon_s`: horizon of times to a target, the same for all rows of a table.
 std::optional<PairedMeasure> paired_measure(const Measure& measure, const ResultRow& row, const ResultRow& other,
                                             std::optional<double> horizon_s);
 
@@ -99,30 +95,29 @@ struct PairedRow {
   const ResultRow* other = nullptr;
   std::vector<PairedMeasure> measures;  // the requested measures that both rows have
   bool has_common_seed = true;          // false: there are no measures
-  // Whether no run of either row, or no run of the other row, reached the target. Then `measures` lacks times to it.
+  // Whether no run of both rows, or none of `other`, reached the target. `measures` then lacks the time to the target.
   bool nobody_reached = false, other_missed = false;
 };
 
-// Compares every row with the row of the method `against` at the same point. Leaves out the rows of `against`, and rows
-// without a row to compare with. Rows without a common seed have no measures. Rows that are compared with the same
-// other row share a horizon. Throws std::invalid_argument if there is no such method, if a row of it is ambiguous, or
-// if no row has a seed in common with its other row.
+// Compares every row with the row of the method `against` at the same point, unless it is a row of `against` itself or
+// there is no such row. A row without a common seed gets no measures. Rows compared with the same row share a horizon.
+// Throws std::invalid_argument if `against` has no row or several that match, or no row has a common seed.
 std::vector<PairedRow> paired_rows(std::span<const ResultRow> rows, const std::string& against,
                                    std::span<const Measure* const> measures);
 
-// Whether the difference is the same for every seed up to rounding, so that Student's t does not apply.
+// Whether the difference is equal for all seeds up to rounding. Student's t does not apply to it.
 bool is_exact(const PairedDifference& found);
 
-// Cells contain the row's own mean and the mean difference with its 95 % interval, * if it is significant, and
-// "(exact)" instead of the interval if is_exact. For measures compared by ratios (S_eff, speed-up, bytes) they contain
-// only the mean ratio with its interval.
+// A cell contains the row's mean, and the mean difference with its 95 % interval, with * if it is significant, and with
+// "(exact)" instead of the interval if is_exact. For measures compared by ratios (S_eff, speed-up, bytes) a cell
+// contains only the mean ratio with its interval.
 TextTable paired_table(std::span<const PairedRow> rows);
 
-// The difference in the displayed unit: "+0.10 [+0.02, +0.18]*" with * if significant, "+0.10 (exact)", or "> +0.10"
-// for a lower bound.
+// The difference in the displayed unit: "+0.10 [+0.02, +0.18]*" with * if it is significant, "+0.10 (exact)" or, for a
+// lower bound, "> +0.10".
 std::string difference_text(const PairedMeasure& paired);
 
-// Explains the table's marks, and names what it leaves out.
+// Explains the table's marks, and names the rows and measures that the table leaves out.
 std::string paired_notes(std::span<const PairedRow> rows, const std::string& against);
 
 }  // namespace syncopate

@@ -16,26 +16,26 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The columns of the terminal. A longer line would wrap and could not be rewritten.
+// Columns of the terminal. A longer line would wrap, and could not be rewritten.
 std::size_t terminal_width() {
   winsize size{};
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
   return size.ws_col;
 }
 
-// Cuts the text before a part that does not fit, unless less than half of the line would remain.
+// Cuts the text before the first part that does not fit, unless less than half of the line would remain.
 std::string fit(std::string text, std::size_t width) {
   if (text.size() < width) return text;
   for (const char* const between : {", ", " "})
     if (const std::size_t end = text.rfind(between, width - 1); end != text.npos && end > width / 2)
       return text.substr(0, end);
   text.resize(width - 1);
-  // Does not cut within a multi-byte character.
+  // Does not leave half of a multi-byte character.
   while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0x80) != 0) text.pop_back();
   return text;
 }
 
-// The accuracy and loss for a progress line. Trials are judged by the validation samples, so their lines do not show
+// The accuracy and loss for a progress line. Trials are chosen by the validation samples, so their lines do not show
 // results on the test set.
 std::string quality(const Run& run, const Evaluation& evaluation) {
   const bool validated = run.is_trial && !std::isnan(evaluation.validation_loss);
@@ -90,7 +90,7 @@ std::chrono::milliseconds Progress::usual_interval(Style style) {
 
 Progress::Progress(Style style, std::size_t runs, std::size_t to_do, std::string clock)
     : style_(style), runs_(runs), clock_(std::move(clock)), all_(static_cast<double>(to_do)), clears_line_([style] {
-        if (style == Style::terminal) standard_error.write("\r\x1b[K");  // other messages then begin on an empty line
+        if (style == Style::terminal) standard_error.write("\r\x1b[K");  // so other messages begin on an empty line
       }) {}
 
 Progress::~Progress() { clear_line(); }
@@ -133,9 +133,9 @@ bool Progress::due() {
   return true;
 }
 
-// Extrapolates the speed so far, in host seconds per expected second. The plan counts as if ten seconds of work had
-// gone as expected, so that there is an estimate from the beginning. If the work is faster than planned, these are ten
-// expected seconds. If it is slower, they are ten seconds of the host, because a plan that is far too short would
+// The remaining time, by the speed so far in host seconds per expected second. To give an estimate from the beginning,
+// ten seconds of work are counted as if they had gone as expected. If the work is faster than expected, these are ten
+// expected seconds. If it is slower, they are ten seconds of the host, because a far too short expectation would
 // otherwise outweigh minutes of work.
 std::string Progress::remaining_text(double under_way) const {
   constexpr double weight_of_plan_s = 10;
@@ -148,7 +148,7 @@ std::string Progress::remaining_text(double under_way) const {
   return clock_text(pace * (all_ - done));
 }
 
-// The share comes first in the line, because `fit` may cut off the end.
+// The share comes first, because a line that is too long loses its end.
 void Progress::show(const RunPosition& position) {
   const double share = share_done(run_->budget, position);
   if (listener_) listener_(share);
@@ -169,7 +169,7 @@ void Progress::show(const RunPosition& position) {
 }
 
 std::string Progress::ended_text(const Run& run, const RunSummary& summary) const {
-  // The last record of a failed run may be much earlier than the failure, whose time is in the reason.
+  // A failed run's last record may be much earlier than its failure. The time of the failure is in the reason.
   const char* const until = summary.status == RunStatus::failed ? ", recorded until" : " after";
   return fmt::format("{}: {}{} {} s {}, {} s host{}", name_of(run), to_string(summary.status), until,
                      shown_number(summary.end_time_s), clock_, shown_number(summary.host_s, 3), quality(run, summary));

@@ -9,7 +9,7 @@
 
 namespace syncopate {
 
-// The used share of the budget, in [0, 1]. If there are several limits, the one with the largest share counts.
+// The used share of the budget, in [0, 1]. If the budget has several limits, it is the largest of their used shares.
 double share_done(const Budget& budget, const RunPosition& position);
 
 // Formats seconds: 75 as "1:15", 3700 as "1:01:40".
@@ -19,39 +19,38 @@ class Progress {
  public:
   enum class Style { silent, lines, terminal };
 
-  // The style for standard error: `terminal` if it is one, otherwise `lines`; `silent` if `quiet`.
+  // The style for standard error: `terminal` if it is a terminal, otherwise `lines`; but `silent` if `quiet`.
   static Style style_of_stderr(bool quiet);
 
-  // `runs`: the number n of the experiment's runs, shown as "run k of n". `to_do`: the number of runs that are still to
-  // be made. `clock`: the name of the cluster's clock.
+  // `runs`: number n in "run k of n". `to_do`: number of runs still to be made. `clock`: name of the cluster's clock.
   Progress(Style style, std::size_t runs, std::size_t to_do, std::string clock = "virtual");
 
   // Time between updates.
   static std::chrono::milliseconds usual_interval(Style style);
   void show_every(std::chrono::milliseconds interval) { interval_ = interval; }
 
-  ~Progress();  // clears the line
+  ~Progress();  // clears the rewritten line
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Sets the expected host seconds of runs and common phases, by their hashes. Without this call all runs have equal
-  // weight, and the remaining time is unknown at first.
+  // Sets the expected host seconds of runs and common phases, by hash. Without this call all runs count equally, and
+  // the remaining time is unknown at first.
   void expect(std::map<std::string, double> host_s);
 
   void begin_run(std::size_t number, const Run& run) { begin(number, run, false); }
-  // For a common phase, which is made before the first run that starts from it.
+  // A common phase is made before the first run that starts from it, which is number `before_run`.
   void begin_common_phase(std::size_t before_run, const Run& phase) { begin(before_run, phase, true); }
   void end_common_phase() { done_ += work(); }
-  // Whether the next update is due; true once per interval. Cheap enough to call at every event.
+  // Whether the next update is due; true once per interval. Cheap enough to be called at every event.
   bool due();
   void show(const RunPosition& position);
   void end_run(const RunSummary& summary);
 
-  // In every style, the listener is called with the current run's used share of the budget whenever an update is due.
+  // `listener` is called in every style, whenever an update is due, with the current run's used share of the budget.
   // May be empty.
   void set_listener(std::function<void(double)> listener) { listener_ = std::move(listener); }
 
-  // For finished runs and common phases of other processes. `is_shown`: whether to write a line for the run.
+  // For runs and common phases that other processes have finished. `is_shown`: whether to write a line for the run.
   void end_elsewhere(std::size_t number, const Run& run, const RunSummary& summary, bool is_shown);
   void end_common_phase_elsewhere(const Run& phase) { done_ += work_of_common_phase(phase); }
   struct Elsewhere {
@@ -61,7 +60,7 @@ class Progress {
   };
   void show_elsewhere(std::size_t ended, std::span<const Elsewhere> under_way);
 
-  // Writes a line of its own and clears the rewritten one. Does nothing in the silent style.
+  // Writes the text on its own line, and clears the rewritten line. Does nothing in the silent style.
   void note(const std::string& text);
 
  private:
@@ -69,8 +68,8 @@ class Progress {
 
   std::string noun() const;  // "run", "trial" or "before run"
   void begin(std::size_t number, const Run& run, bool is_common_phase);
-  double work(const Run& run) const;  // work of this run, in the unit of all_
-  double work() const;                // work of the current run or phase
+  double work(const Run& run) const;  // in the unit of all_
+  double work() const;                // for the current run or phase
   double work_of_common_phase(const Run& phase) const { return expected_s_.empty() ? 0 : work(phase); }
   std::string remaining_text(double under_way) const;
   std::string ended_text(const Run& run, const RunSummary& summary) const;
@@ -91,7 +90,7 @@ class Progress {
   HostClock::time_point start_ = HostClock::now();
   HostClock::time_point run_start_ = start_;
   HostClock::time_point next_;
-  HostClock::time_point next_line_;  // when a line is due; the listener may be called more often
+  HostClock::time_point next_line_;  // time at which a line is due; the listener may be called more often
   bool line_shown_ = false;
   LastAct clears_line_;
 };

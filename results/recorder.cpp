@@ -17,7 +17,7 @@ namespace syncopate {
 
 namespace {
 
-// Calls visit(k, arrival) for each arrival; k counts from 1 in every round.
+// Calls visit(k, arrival) for each arrival, the k-th of its round. k counts from 1.
 template <typename Visit>
 void visit_rounds(std::span<const GradientArrival> arrivals, const Visit& visit) {
   std::size_t k = 0;
@@ -35,8 +35,8 @@ constexpr const char* evaluated_consensus_distance_name = "evaluated_consensus_d
   throw Diverged(fmt::format("the model is not finite after step {}", step.value()));
 }
 
-// Makes one publication from the workers' own models. It has the largest step, and the time and counts of the latest
-// model. Its list of models is empty in time-only runs. The mean model is not filled in.
+// Makes one publication of the workers' own models. It has the largest step, and the time and counts of the latest
+// model. It contains no models in time-only runs. The mean model is not filled in.
 Publication as_publication(const std::map<Rank, WorkerModel>& models) {
   Publication publication;
   for (const auto& [worker, own] : models) {
@@ -60,7 +60,7 @@ ModelStatePtr mean_of(std::vector<WeightedState> models, Training& training) {
   return training.combine(models);
 }
 
-// A copy of the state without the optimizer's moments, which evaluations do not read. So the optimizer can update the
+// A copy of the state without the optimizer's moments, which evaluations do not need. So the optimizer can update the
 // moments in place.
 ModelStatePtr without_moments(const ModelStatePtr& state) {
   auto evaluated = std::make_shared<ModelState>(*state);
@@ -181,12 +181,10 @@ std::string arrivals_csv(std::span<const GradientArrival> arrivals) {
   return text;
 }
 
-// Rows of metrics.csv in the order of their requests, and measurements. The executor fills in both once models are
-// evaluated.
+// Rows of metrics.csv in the order of their requests, and measurements. The executor fills in both after evaluations.
 class Recorder::EvaluatedRows {
  public:
-  // `training` must outlive this object. Evaluations may outlive this object: after a failed run one may still be
-  // running.
+  // `training` must outlive this object. Evaluations that still run after a failed run may outlive this object.
   explicit EvaluatedRows(Training& training) : training_(training) {}
 
   // Returns the new row's index. Called by one thread at a time.
@@ -197,7 +195,7 @@ class Recorder::EvaluatedRows {
     return shared_->all.size() - 1;
   }
 
-  // Inserts an evaluated row in front of the rows of later steps. None of these may be evaluated yet.
+  // Inserts an evaluated row before the rows of later steps. None of these may be evaluated yet.
   void insert(const MetricsRow& row, std::optional<double> consensus_distance) {
     const std::lock_guard lock(shared_->mutex);
     if (row.evaluation && !row.evaluation->finite && !shared_->diverged_at) shared_->diverged_at = row.step;
@@ -213,7 +211,7 @@ class Recorder::EvaluatedRows {
     if (!shared_->all.empty()) shared_->all.front().asked.row.learning_rate = learning_rate;
   }
 
-  // Requests the evaluation of the row unless it was requested before.
+  // Requests the evaluation of the row unless it has been requested before.
   void evaluate(std::size_t index);
 
   void evaluate_all() {
@@ -221,16 +219,16 @@ class Recorder::EvaluatedRows {
     for (std::size_t index = 0; index < all; ++index) evaluate(index);
   }
 
-  // Throws Diverged if a finished evaluation has shown that the model is not finite.
+  // Throws Diverged if an evaluation that has ended shows that its model is not finite.
   void check() const {
     const std::lock_guard lock(shared_->mutex);
     if (shared_->diverged_at) fail_as_diverged(*shared_->diverged_at);
   }
 
-  // Waits for all evaluations except the last one, and throws Diverged if one of them is not finite. So processes that
+  // Waits for all evaluations but the last one, and throws Diverged if one of them is not finite. So processes that
   // divide the work stop at the same row, even if some are faster than others.
   void check_earlier() {
-    if (CheckpointLog::replays_here()) return;  // while replaying: the original run did not throw here
+    if (CheckpointLog::replays_here()) return;  // in a replay, since the original run did not throw here
     for (; checked_ + 1 < tasks_.size(); ++checked_) {
       for (const auto& task : std::exchange(tasks_[checked_], {})) training_.executor().wait(task);
       const std::lock_guard lock(shared_->mutex);
@@ -323,7 +321,7 @@ class Recorder::EvaluatedRows {
 
     std::mutex mutex;
     std::deque<Entry> all;                  // does not move its elements when it grows
-    std::vector<Measurement> measurements;  // in the order of arrival
+    std::vector<Measurement> measurements;  // in the order in which they were made
     std::optional<Step> diverged_at;
     std::optional<MetricsRow> latest;  // row of the newest evaluated model
     std::size_t latest_index = 0;
@@ -339,9 +337,9 @@ class Recorder::EvaluatedRows {
 
   Training& training_;
   std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
-  // Only if processes divide the work: the tasks of each row until check_earlier() has waited for them.
+  // If processes divide the work: the tasks of each row, until check_earlier() has waited for them.
   std::vector<std::vector<std::shared_ptr<Task>>> tasks_;
-  std::size_t checked_ = 0;  // rows whose tasks have been waited for
+  std::size_t checked_ = 0;  // number of rows whose tasks check_earlier() has waited for
 };
 
 void Recorder::EvaluatedRows::evaluate(std::size_t index) {
@@ -354,7 +352,7 @@ void Recorder::EvaluatedRows::evaluate(std::size_t index) {
     asked.recalibration.swap(kept.recalibration);
     std::swap(asked.own, kept.own);
   }
-  if (asked.models.empty()) return;  // time-only, or requested already
+  if (asked.models.empty()) return;  // time-only, or requested before
   if (!asked.own.models.empty()) {
     training_.measure_spread(asked.own.models, [shared = shared_, row = asked.row](double spread) {
       shared->note({row.step, row.time, evaluated_consensus_distance_name, spread});
@@ -395,7 +393,7 @@ void Recorder::EvaluatedRows::evaluate_each(const std::vector<WeightedState>& mo
   keep(std::move(tasks));
 }
 
-// Combines the workers' own models by step. A step is complete when every worker has added its model or has ended.
+// Collects the workers' own models by step. A step is complete when every worker has added its model or has ended.
 class Recorder::ModelsByStep {
  public:
   explicit ModelsByStep(int workers) : workers_(workers) {}
@@ -407,7 +405,7 @@ class Recorder::ModelsByStep {
 
   void end(Rank worker) { ended_.insert(worker); }
 
-  // Removes and returns the models of the earliest step, by worker. nullopt if the step is not complete, unless
+  // Removes and returns the models of the earliest step, by worker. nullopt if that step is not complete, unless
   // `at_the_end`.
   std::optional<std::map<Rank, WorkerModel>> take_first(bool at_the_end = false) {
     if (open_.empty()) return std::nullopt;
@@ -424,7 +422,7 @@ class Recorder::ModelsByStep {
   std::map<Step, std::map<Rank, WorkerModel>> open_;
 };
 
-// Measures models and gradients during a run, in addition to the evaluations, at the plan's steps.
+// Measures models and gradients at the plan's steps, in addition to the evaluations.
 class Recorder::ModelMeasurements {
  public:
   using Sink = std::function<void(Measurement)>;  // called by any thread, also after this object is destroyed
@@ -436,8 +434,8 @@ class Recorder::ModelMeasurements {
         sink_(std::move(sink)),
         worker_models_(options.workers) {}
 
-  // Measures the first publication, and the first one at or after each multiple of the plan's steps. With `defer`,
-  // finish() does the measuring. Ensembles are not measured, because they have no single model.
+  // Measures the first publication, and the first one at or after each multiple of the plan's steps; with `defer` only
+  // in finish(). Ensembles are not measured, because they have no single model.
   void publish(const Publication& publication) {
     if (!plan_.model.any() || training_.time_only() || !publication.ensemble.empty()) return;
     const std::int64_t every = plan_.every_steps.value();
@@ -453,7 +451,7 @@ class Recorder::ModelMeasurements {
       measure(publication.step, publication.time, model);
   }
 
-  // Worker 0 and a server may both offer a step's gradient; the first one counts.
+  // Worker 0 and a server may both offer the gradient of a step. The first one that is offered counts.
   bool wants_step_gradient(Step step) const {
     return plan_.step_gradient_norm && is_due(step) && step > measured_gradient_;
   }
@@ -465,7 +463,7 @@ class Recorder::ModelMeasurements {
     });
   }
 
-  // The distance of the workers' own models from their mean is measured once a step is complete.
+  // Whether this step's models of all workers are needed, to measure their distances from their mean.
   bool wants_worker_models(Step step) const { return plan_.consensus_distance && is_due(step); }
 
   void add_worker_model(WorkerModel&& model) {
@@ -511,7 +509,7 @@ class Recorder::ModelMeasurements {
   ModelsByStep worker_models_;
   Step measured_step_{-1};
   Step measured_gradient_{};
-  std::vector<std::tuple<Step, Time, ModelStatePtr>> to_be_measured_{};  // deferred
+  std::vector<std::tuple<Step, Time, ModelStatePtr>> to_be_measured_{};  // models to measure in finish(), with `defer`
 };
 
 void ModelsByTime::add(WorkerModel&& model) {
@@ -641,7 +639,7 @@ void Recorder::add_individual_models() {
   };
   while (const auto models = take_first()) {
     Publication publication = as_publication(*models);
-    if (publication.step <= newest_step_) continue;  // some workers continued after the last common step
+    if (publication.step <= newest_step_) continue;  // some workers went on beyond the last common step
     publication.time = std::max(publication.time, newest_time_);
     if (!publication.own.models.empty()) publication.model = mean_of(publication.own.models, training_);
     on_publish(publication);
@@ -659,7 +657,7 @@ void Recorder::add_publication(const Publication& publication) {
   newest_time_ = time;
   position_.reached = {std::max(position_.reached.step, step), std::max(position_.reached.time, time),
                        publication.samples, publication.bytes};
-  // Several steps of the method may have the same step number in the files, so a later model may have the same number.
+  // Several publications may have the same step number, so a later model is also newer if its number is the same.
   const bool is_newer = step > recorded_step_ || (step == recorded_step_ && time > recorded_time_);
   if (!is_newer) return;
   Asked asked{.row = row_of(publication)};
@@ -693,7 +691,7 @@ MetricsRow Recorder::row_of(const Publication& publication) const {
   return row;
 }
 
-// Whether this is the first publication, or the first one at or after a multiple of the plan's interval.
+// Whether the publication is the first one, or the first one at or after a multiple of the plan's interval.
 bool Recorder::due(Step step, Time time) const {
   if (recorded_step_ < Step{0}) return true;
   if (const Duration every = options_.plan.every_duration; every > Duration{})
@@ -717,12 +715,11 @@ void Recorder::finish() {
     measurements_->finish();
     training_.executor().wait_all();
     for (const ModelStatePtr& last : last_models_) {
-      const ModelStatePtr model = training_.recalibrated(last, last_recalibration_);  // recalibrated as for its
-                                                                                      // evaluation
+      const ModelStatePtr model = training_.recalibrated(last, last_recalibration_);  // as for its evaluation
       parameters_.push_back(training_.values(model));
       if (model->buffers) buffers_.push_back(training_.buffer_values(model));
     }
-    if (training_.is_divided()) training_.executor().wait_all();  // other processes may need values of this one
+    if (training_.is_divided()) training_.executor().wait_all();  // other processes may need values of this process
   } catch (...) {
     evaluated_->set_listener(nullptr);
     throw;

@@ -28,8 +28,8 @@ bool is_part(const Sweep& part, const Sweep& whole) {
   return std::ranges::all_of(part, [&](const auto& value) { return std::ranges::find(whole, value) != whole.end(); });
 }
 
-// The swept keys and values by which a point is named. A run that was made without the file's sweep, but at one of its
-// points, gets the names of that point.
+// Swept keys and values that name points. A run made without the sweep, but at one of its points, gets that point's
+// names.
 class Names {
  public:
   void add(const Group& group) {
@@ -37,7 +37,7 @@ class Names {
     if (std::ranges::find(known, group.sweep) == known.end()) known.push_back(group.sweep);
   }
 
-  // The names of the matching point of the sweep; the group's own names if no point or several points match.
+  // The names of the point of the sweep that matches the group; if none or several match, the group's own names.
   Sweep of(const Group& group) const {
     std::vector<const Sweep*> longer;
     for (const Sweep& other : of_configurations_.at(configuration(group)))
@@ -54,7 +54,7 @@ class Names {
   std::map<Configuration, std::vector<Sweep>> of_configurations_{};
 };
 
-// Order of swept values: numbers by size, texts in the order of the sweep, or alphabetically if it is unknown.
+// The order of swept values: numbers by size, texts in the order of the sweep, or alphabetically if it is unknown.
 class SweepOrder {
  public:
   explicit SweepOrder(const std::vector<Group>& groups) {
@@ -81,10 +81,10 @@ class SweepOrder {
     return std::pair(first_points_.at(a), a.second) < std::pair(first_points_.at(b), b.second);
   }
 
-  std::map<Value, std::size_t> first_points_;  // for each value
+  std::map<Value, std::size_t> first_points_;  // the first point_index with each value
 };
 
-// The keys of `own` whose values differ in some of the groups, with these values, as a text for a label.
+// For a label: the keys of `own` whose values differ from those of some of the groups, with these values.
 std::string differences(const std::map<std::string, std::string>& own, const std::vector<const Group*>& alike,
                         const std::map<std::string, std::string>& (*of)(const Group&)) {
   std::string text;
@@ -98,7 +98,7 @@ std::string differences(const std::map<std::string, std::string>& own, const std
   return text;
 }
 
-// Appends the differing keys to labels that several rows share, and to labels of rows made outside the sweep.
+// Appends keys with differing values to labels that several rows share, and to labels of rows made outside the sweep.
 void tell_apart(std::vector<Group>& groups) {
   std::map<std::string, std::vector<const Group*>> by_label, by_method;
   for (const Group& group : groups) {
@@ -121,7 +121,7 @@ void tell_apart(std::vector<Group>& groups) {
   for (std::size_t i = 0; i < groups.size(); ++i) groups[i].row.label += additions[i];
 }
 
-// Whether the key may apply to some methods only, because a method can override it or use another model or data set.
+// Whether the key may not apply to some methods, because they can override it or use another model or data set.
 bool may_not_concern_all(const std::string& key) {
   return key.starts_with("training.") || key.starts_with("models.") || key.starts_with("datasets.");
 }
@@ -156,14 +156,14 @@ Sweep common_point(const ResultRow& row) {
 bool is_at_point_of(const ResultRow& row, const ResultRow& there, std::span<const ResultRow* const> rows) {
   const Sweep own = common_point(row), point = common_point(there);
   if (!is_part(own, point)) return false;
-  // If another row of the method is at this point by its names, the keys apply to the method.
+  // If another row of this method is at the point by its names, the missing keys apply to the method.
   const auto is_rival = [&](const ResultRow* other) {
     return other != &row && other->method == row.method && common_point(*other) == point;
   };
   if (std::ranges::any_of(rows, is_rival)) return false;
   const std::vector<std::string> differing = differing_keys(row, there);
   if (differing.empty()) return true;
-  // At one point of the sweep the file's value may equal the method's override.
+  // If not, a value in the file may equal the method's override, so `row` may still be at a point of the sweep.
   const auto stands_at = [&](const ResultRow* other) {
     return common_point(*other).size() == point.size() && differing_keys(row, *other).empty();
   };

@@ -14,7 +14,7 @@ namespace syncopate {
 
 namespace {
 
-using Named = std::vector<std::pair<std::string, std::string>>;  // keys and values
+using Named = std::vector<std::pair<std::string, std::string>>;  // pairs of key and value
 
 // "peak = 0.1, threshold_s = 0.07"
 std::string values_text(const Named& values) {
@@ -38,14 +38,14 @@ std::vector<double> values_of(const ResultRow& row, const Measure& measure, std:
 
 bool is_time_to_target(const Measure& measure) { return std::string_view(measure.name) == "time_to_target_s"; }
 
-// The earliest end of the row's runs if none of them reached the target; otherwise nullopt.
+// The earliest end of the row's runs if they have a target and none reached it; otherwise nullopt.
 std::optional<double> missed_until_s(const ResultRow& row) {
   const std::vector<TimeToReach> times = times_to_target(row);
   if (times.empty() || std::ranges::any_of(times, &TimeToReach::is_reached)) return {};
   return std::ranges::min(times, {}, &TimeToReach::time_s).time_s;
 }
 
-// Whether, for each common seed, the row's run ended at or after the time when the other row's run reached the target.
+// Whether, for each common seed, the row's run lasted at least until the other row's run reached the target.
 bool outlasts(const ResultRow& row, const ResultRow& other) {
   return std::ranges::all_of(row.runs, [&](const RunSummary& run) {
     const auto found = std::ranges::find(other.runs, run.seed, &RunSummary::seed);
@@ -54,7 +54,7 @@ bool outlasts(const ResultRow& row, const ResultRow& other) {
   });
 }
 
-// Ranks rows by the measure. In rankings by time to the target, rows without a run that reached it rank last.
+// Ranks rows by the measure. In a ranking by time to the target, rows whose runs all missed it rank last.
 Ranking ranking_of(const Named& point, const std::vector<const ResultRow*>& rows, const Measure& measure) {
   Ranking ranking{.point = run_label("", point), .rows = {}};
   ranking.point.erase(0, std::min(ranking.point.size(), ranking.point.find_first_not_of(", ")));
@@ -86,13 +86,13 @@ struct PointRows {
   std::vector<const ResultRow*> rows;
 };
 
-// Whether two rows of a point have the same name. One experiment file cannot make such rows, but several can.
+// Whether two rows of a point have the same name. One experiment file makes no such rows, but several files can.
 bool has_twins(const std::vector<const ResultRow*>& rows) {
   std::set<std::string> known;
   return std::ranges::any_of(rows, [&](const ResultRow* row) { return !known.insert(name_of(*row)).second; });
 }
 
-// Adds the row to the point with its configuration, or to a new point that is named after the configuration.
+// Adds the row to the point with the same configuration, or to a new point that is named after the configuration.
 void add_by_configuration(std::vector<PointRows>& places, const ResultRow* row) {
   const auto is_same = [&](const PointRows& place) { return differing_keys(*row, *place.rows.front()).empty(); };
   const auto found = std::ranges::find_if(places, is_same);
@@ -104,7 +104,7 @@ void add_by_configuration(std::vector<PointRows>& places, const ResultRow* row) 
   places.push_back(std::move(place));
 }
 
-// The points of the sweep, followed by points of runs that were made outside the sweep.
+// The points of the sweep, then the points of runs that were made outside the sweep.
 std::vector<PointRows> places_of(const std::vector<const ResultRow*>& rows) {
   std::size_t names = 0;
   for (const ResultRow* row : rows) names = std::max(names, common_point(*row).size());
@@ -143,7 +143,7 @@ std::vector<PointRows> places_of(const std::vector<const ResultRow*>& rows) {
     if (!is_there) add_by_configuration(beside, row);
   }
   std::ranges::move(beside, std::back_inserter(places));
-  for (PointRows& place : places)  // in the order of the table
+  for (PointRows& place : places)  // rows get the order of the table
     std::ranges::sort(place.rows, {},
                       [&](const ResultRow* row) { return std::ranges::find(rows, row) - rows.begin(); });
   return places;
@@ -179,10 +179,10 @@ Statistics over(std::span<const RunSummary> seeds, const Value& value) {
   return statistics(values);
 }
 
-// The mean with three digits and an SI prefix, so that a column of counts stays narrow.
+// The mean with three digits and an SI prefix, which keeps a column of counts narrow.
 std::string scaled_text(const Statistics& statistics) {
   if (statistics.n == 0) return "-";
-  constexpr double rounds_to_1 = 0.9995;  // numbers from here on round to 1 with three digits
+  constexpr double rounds_to_1 = 0.9995;  // a number from this one on becomes 1 if rounded to three digits
   for (const auto& [factor, prefix] :
        {std::pair{1e18, "E"}, {1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}})
     if (std::abs(statistics.mean) >= rounds_to_1 * factor)
@@ -200,13 +200,13 @@ struct Column {
   std::string heading;
   std::string (*text)(const Statistics&);
   Value value;
-  bool shows_zeros = true;                                         // false: omitted if it is 0 in all rows
+  bool shows_zeros = true;  // false: the column is left out if the value is 0 in all rows
   std::string (*of_seeds)(std::span<const RunSummary>) = nullptr;  // replaces `text` for columns that are not means
-  bool shows_alone = true;                                         // false: omitted if no run has a prediction
+  bool shows_alone = true;  // false: the column is left out if no run has a prediction
 };
 
 // The simulated time, and in brackets the time by the method's formula, as means over seeds. If there are several
-// formulas, the last one is shown, because it makes the fewest assumptions.
+// formulas, takes the last one, which makes the fewest assumptions.
 std::string step_time_text(std::span<const RunSummary> seeds) {
   const auto simulated = over(seeds, &RunSummary::step_time_s);
   const auto predicted = over(seeds, [](const RunSummary& run) {
@@ -223,7 +223,7 @@ std::vector<Column> columns_of_values(const std::string& clock) {
       {"accuracy\n%", in_percent, &RunSummary::final_test_accuracy},
       {"test\nloss", mean_and_deviation, &RunSummary::final_test_loss},
       {"time\ns", mean_and_deviation, &RunSummary::end_time_s},
-      {"to target\ns", nullptr, {}, true, time_to_target_text},  // no mean over seeds, because times are censored
+      {"to target\ns", nullptr, {}, true, time_to_target_text},  // not a mean over seeds, because times are censored
       {"s/step\n(formula)", nullptr, {}, true, step_time_text, false},
       {"dropped\n%", in_percent, &RunSummary::drop_rate},
       {"staleness\nsteps", mean_and_deviation, &RunSummary::mean_staleness, false},
@@ -234,22 +234,22 @@ std::vector<Column> columns_of_values(const std::string& clock) {
   };
 }
 
-using Methods = std::map<std::string, std::string>;  // shown names by the names in the runs
+using Methods = std::map<std::string, std::string>;  // names to show, by the names in the runs
 const std::string& method_of(const RunSummary& run, const Methods& named) {
   const auto found = named.find(run.method);
   return found == named.end() ? run.method : found->second;
 }
 
-// Lists the formulas of the times in brackets, one per line, with the methods that use them. If rows of a method use
-// different formulas, lists the rows instead of the method.
+// Lists the formulas of the times in brackets, one per line, with the methods that use them. If a method's rows use
+// different formulas, lists these rows instead of the method.
 std::string formulas_text(std::span<const RunSummary> runs, const Methods& named) {
-  std::map<std::string, std::set<std::string>> formulas_of;  // by method
+  std::map<std::string, std::set<std::string>> formulas_of;  // formulas by method
   const auto formula_of = [](const RunSummary& run) { return run.predicted.back().prediction.formula; };
   bool is_sampled = false;
   const auto counts = [](const RunSummary& run) { return run.status == RunStatus::finished && has_prediction(run); };
   for (const RunSummary& run : runs)
     if (counts(run)) formulas_of[method_of(run, named)].insert(formula_of(run));
-  std::vector<std::pair<std::string, std::vector<std::string>>> methods_of;  // by formula
+  std::vector<std::pair<std::string, std::vector<std::string>>> methods_of;  // methods by formula
   for (const RunSummary& run : runs) {
     if (!counts(run)) continue;
     is_sampled |= run.predicted.back().prediction.is_sampled;
@@ -290,10 +290,10 @@ std::string own_training_of(const RunSummary& run) {
 }
 
 // Lists the rows' overrides of [training], one line per row. Three or more rows of a method with the same overrides
-// share a line. Leaves out swept keys, which the table shows.
+// have one line. Leaves out swept keys, which the table shows.
 std::string own_training_text(const std::vector<std::pair<std::string, Seeds>>& rows, const Methods& named) {
-  std::map<std::string, int> number;                             // rows by method
-  std::map<std::pair<std::string, std::string>, int> with_keys;  // rows by method and overrides
+  std::map<std::string, int> number;                             // number of rows by method
+  std::map<std::pair<std::string, std::string>, int> with_keys;  // number of rows by method and overrides
   for (const auto& [label, seeds] : rows) {
     ++number[method_of(seeds.front(), named)];
     ++with_keys[{method_of(seeds.front(), named), own_training_of(seeds.front())}];
@@ -306,7 +306,7 @@ std::string own_training_text(const std::vector<std::pair<std::string, Seeds>>& 
     std::string who = label;
     if (alike >= 3) {
       who = alike == number[method] ? method : fmt::format("{} ({} of {} rows)", method, alike, number[method]);
-      alike = 0;  // marks them as printed
+      alike = 0;  // the line of these rows is done
     }
     text += fmt::format("[training] of {}: {}\n", printable(who), printable(keys));
   }
@@ -345,19 +345,18 @@ std::string cell(const Column& column, const Seeds& seeds) {
 
 using Columns = std::map<std::string, std::string>;
 
-// The value without TOML's quotes if it is a text; other values are unchanged.
+// The value without TOML's quotes if it is a text; otherwise unchanged.
 std::string plain(const std::string& value) {
   const bool is_text = value.size() >= 2 && value.front() == '"' && value.back() == '"';
   return is_text ? value.substr(1, value.size() - 2) : value;
 }
 
-// The column of a swept key: "method.threshold_s" for methods.DropCompute.threshold_s, since the method has a column of
-// its own.
+// The column of a swept key: "method.threshold_s" for methods.DropCompute.threshold_s: the method has its own column.
 std::string column_of(const std::string& swept_key) {
   std::vector<std::string> path;
   try {
     path = split_key(swept_key);
-  } catch (const KeyPathFault&) {  // a key that this program did not write is unchanged
+  } catch (const KeyPathFault&) {  // a key that another program wrote is left unchanged
   }
   if (path.size() < 3 || path.front() != "methods") return swept_key;
   std::string column = "method";
@@ -365,7 +364,7 @@ std::string column_of(const std::string& swept_key) {
   return column;
 }
 
-// The run's settings by column: keys of its file, of its method, and of the sweep.
+// The run's settings by column: keys of its file, of its method and of the sweep.
 Columns settings_of(const FoundRun& run) {
   Columns columns;
   for (const auto& [key, value] : run.configuration) columns[key] = plain(value);
@@ -384,7 +383,7 @@ std::string short_names(const std::vector<std::string>& keys) {
   return text;
 }
 
-// Says how the mean is restricted if trials missed their target; otherwise empty.
+// How the method's mean is restricted, if trials missed their target; otherwise empty.
 std::string restriction(const TunedMethod& method, const TriedSetting& chosen) {
   if (!method.horizon) return {};
   return fmt::format(", restricted to {}, by which {} of its {} trials reached the target",

@@ -22,7 +22,7 @@ std::optional<Step> planned_steps(const Run& run) {
 
 namespace {
 
-// The last part of a key: "threshold_s" for methods.drop.threshold_s. "delays.0" for delays.0, since a number alone
+// The last part of a key: "threshold_s" for methods.drop.threshold_s, but "delays.0" for delays.0, since a number alone
 // says nothing.
 std::string_view last_name(std::string_view key) {
   const std::size_t dot = key.rfind('.');
@@ -34,7 +34,7 @@ std::string_view last_name(std::string_view key) {
 
 constexpr std::array<std::pair<double, char>, 3> sizes = {{{1e9, 'G'}, {1e6, 'M'}, {1e3, 'k'}}};
 
-// "1.25G" for 1250000000; nullopt if six digits would round the number, or if it is below 1000.
+// "1.25G" for 1250000000; nullopt if six digits do not give the exact number, or if it is below 1000.
 std::optional<std::string> in_thousands(double number) {
   constexpr double rounding = 1e-12;
   for (const auto& [size, letter] : sizes) {
@@ -46,7 +46,7 @@ std::optional<std::string> in_thousands(double number) {
   return {};
 }
 
-// Shortens numbers from 10000 as figures do: "1.25G" for 1250000000.0.
+// Shortens a number if it is at least 10000, as figures do: "1.25G" for 1250000000.0.
 std::string short_value(const std::string& value) {
   constexpr double shortened_from = 1e4;
   const std::optional<double> number = number_in(value);
@@ -61,8 +61,8 @@ bool is_rate(const std::string& value) {
   return unit == "bit/s" || unit == "B/s" || unit == "bytes/s";
 }
 
-// The text of a value that is clear without its key: a variant, or a bandwidth as "10 Gbit/s", even if the file gives
-// it in bytes. Empty for other values. Figures use the same rule (plots/comparison.py).
+// The text of a value that needs no key: a variant, or a bandwidth as "10 Gbit/s", even if the file has it in bytes.
+// Empty for other values. Figures use the same rule (plots/comparison.py).
 std::string alone(const std::string& key, const std::string& value) {
   if (key == "variant") return value;
   if (!key.ends_with("bandwidth_bytes_per_s")) return {};
@@ -108,7 +108,7 @@ std::optional<SampledTimes> sample_times(const Run& run) {
   if (!run.cluster.compute_time->has_finite_mean()) return std::nullopt;
   try {
     return sample_times(*run.cluster.compute_time, run.cluster.workers, run.cluster.micro_batches, planned_steps(run));
-  } catch (const RunFailure&) {  // a trace is shorter than the sample; the run itself may need fewer steps
+  } catch (const RunFailure&) {  // a trace is shorter than the sample, though perhaps long enough for the run
     return std::nullopt;
   }
 }
@@ -133,10 +133,10 @@ KnownExchanges known_exchanges(const Run& run) {
       const auto own = exchanges_of(compression, tensors, slice.bytes_of(bytes), workers).back().exchanges;
       known.of_average.insert(known.of_average.end(), own.begin(), own.end());
     }
-    // The last slice is never the smallest.
+    // Use the last slice, because no slice is larger.
     if (compression->of_messages()) known.packet = std::exchange(known.of_average, {}).back().packet;
     return known;
-  } catch (const RunFailure& failure) {  // the run will fail in the same way
+  } catch (const RunFailure& failure) {  // the run would fail in the same way
     return {.why_none = failure.what()};
   }
 }
@@ -151,7 +151,7 @@ bool ends_by_steps(const Budget& budget) { return budget.steps && !budget.second
 FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes>& times) {
   const Traits traits = run.algorithm->traits();
   if (!traits.has_formulas) return {};
-  // Once a worker has run out of data, a step waits for the slowest of fewer workers. No formula models this.
+  // Once a worker has used up its data, a step waits for the slowest of fewer workers. No formula models this.
   if (!run.cluster.data_of.empty()) return {.why_none = "workers run out of data, so later steps wait for fewer"};
   if (run.cluster.outages) return {.why_none = "outages change which workers a step waits for"};
   if (run.cluster.pauses) return {.why_none = "sleeps and trailing work overlap with the next step"};
@@ -160,7 +160,7 @@ FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes
   if (!times && !run.cluster.compute_time->has_finite_mean())
     return {.why_none = "the duration of a micro-batch has no finite mean"};
   if (!times) return {.why_none = "the trace has too few steps for a sample"};
-  // Without the number of steps, the warm-up's share of them is unknown.
+  // If the number of steps is unknown, so is the share of the warm-up in them.
   if (const auto& compression = run.algorithm->compression();
       compression && compression->warmup_steps > 0 && !ends_by_steps(run.budget))
     return {.why_none = "the share of the compression's warm-up is unknown unless budget.steps is the only limit"};

@@ -62,7 +62,7 @@ void remove_aside(const fs::path& aside) {
   fs::remove(aside, ignored);
 }
 
-// The time by the file system's clock, because the clocks of hosts may differ.
+// The time by the file system's clock, since hosts' clocks may differ.
 std::optional<fs::file_time_type> time_of_file_system(const fs::path& directory) {
   std::error_code error, ignored;
   const fs::path probe = hidden_sibling(directory / "clock", partial_kind);
@@ -72,8 +72,7 @@ std::optional<fs::file_time_type> time_of_file_system(const fs::path& directory)
   return error ? std::nullopt : std::optional(now);
 }
 
-// Files of an unknown process count as leftovers if they have not changed for this time. A living process changes or
-// renames its files within seconds.
+// Files of an unknown process are leftovers after this time without a change: a living one changes them within seconds.
 constexpr std::chrono::hours lost_after{24};
 
 bool has_not_changed_lately(const fs::path& path) {
@@ -95,8 +94,7 @@ void sync_directory(const fs::path& directory) {
   Descriptor(directory.empty() ? fs::path(".") : directory, O_RDONLY | O_DIRECTORY).sync();
 }
 
-// Creates the file while the end of the process is held off. So the cleanup at the end (LastAct) finds every file that
-// was created, and no file appears after it.
+// Creates the file while the process's end is held off, so that the cleanup at the end (LastAct) finds every file.
 Descriptor create_file(const fs::path& path) {
   const auto held = hold_off_end();
   return {path, O_WRONLY | O_CREAT | O_EXCL};
@@ -108,15 +106,15 @@ void write_file(const fs::path& path, std::string_view contents) {
   file.sync();
 }
 
-// Only one thread may remove a directory at a time: two at once would leave part of it.
+// The cleanup at the process's end is held off: if two threads removed the directory at once, part of it would be left.
 void remove_hidden(const fs::path& directory) {
   const auto held = hold_off_end();
-  std::error_code ignored;  // remove_leftovers removes the rest
+  std::error_code ignored;  // remove_leftovers removes what remains
   fs::remove_all(directory, ignored);
 }
 
 // Renames an existing `directory` to `former`, and `written` to `directory`. Either both names change or none. If
-// several processes write the same run (ranks that simulate it separately, two terminals), the last one wins.
+// several processes write the same run (ranks that each simulate it, two terminals), the last one wins.
 void give_name(const fs::path& written, const fs::path& directory, const fs::path& former) {
   const auto held = hold_off_end();
   std::error_code error, ignored;
@@ -136,10 +134,10 @@ void give_name(const fs::path& written, const fs::path& directory, const fs::pat
   }
 }
 
-// Returns false if a finished directory has the name already. A plain rename fails on an existing directory, so only
-// one of several processes succeeds. An unfinished directory is moved away and then checked again: without a lock,
-// another process may have published a finished run after the first check. While the directory is away, a third process
-// could publish. Only the lock prevents this.
+// Returns false if a finished directory already has the name. A plain rename fails on an existing directory, so only
+// one of several processes succeeds. An unfinished directory is renamed and then checked again, because without a lock
+// another process may have published a finished run after the first check. Meanwhile a third process could publish,
+// which only the lock prevents.
 bool give_free_name(const fs::path& written, const fs::path& directory, const fs::path& former, const IsDone& is_done) {
   const Descriptor above(directory.parent_path(), O_RDONLY | O_DIRECTORY);
   above.lock();
@@ -158,14 +156,14 @@ bool give_free_name(const fs::path& written, const fs::path& directory, const fs
     if (error) throw fs::filesystem_error("cannot replace", directory, former, error);
     if (is_done(former)) {
       fs::rename(former, directory, error);
-      if (error) fs::remove_all(former, ignored);  // another process has published the run meanwhile
+      if (error) fs::remove_all(former, ignored);  // another process has published the run in between
       return false;
     }
     fs::remove_all(former, ignored);
   }
 }
 
-// Creates the directory and missing ones above it, and syncs each name.
+// Creates the directory and missing ones above it, and syncs the name of each.
 void create_lasting(const fs::path& directory) {
   if (directory.empty() || fs::exists(directory)) return;
   create_lasting(directory.parent_path());
@@ -176,8 +174,7 @@ void create_lasting(const fs::path& directory) {
   throw ResultsDirectoryFault(fmt::format("{}: {}: {}", path.string(), what, error.message()));
 }
 
-// Creates the directory. The fault that it throws names the first part of the path that is not a directory; the
-// system's "Not a directory" does not name it.
+// Creates the directory. The fault that it throws names the first part of the path that is no directory.
 void create(const fs::path& path) {
   std::error_code error;
   fs::create_directories(path, error);
@@ -220,8 +217,7 @@ std::string with_hash(std::string slug, std::string_view text) {
   return (slug.empty() ? "unnamed" : slug) + hash;
 }
 
-// give(written, former) gives the new directory its name and returns true, or returns false. In both cases `written` no
-// longer exists after this function.
+// give(written, former) names the new directory and returns true, or returns false. Afterwards `written` is gone.
 template <class Give>
 bool write_and_name(const fs::path& directory, const FileContents& files, const Give& give) {
   const fs::path written = hidden_sibling(directory, partial_kind), former = hidden_sibling(directory, replaced_kind);
@@ -261,7 +257,7 @@ struct Digest {
   std::string text() const { return fmt::format("{:08x}", crc); }
 };
 
-// How the file differs from its entry in the list of files; empty if it does not.
+// The difference between the file and its entry in the list of files; empty if they agree.
 std::string wrong_with(const fs::path& path, const Json& entry) {
   const auto bytes = entry.at("bytes").get<std::uint64_t>();
   const auto crc = entry.at("crc32").get<std::string>();
@@ -269,7 +265,7 @@ std::string wrong_with(const fs::path& path, const Json& entry) {
     OwnFile file(path);
     if (file.size() != bytes) return fmt::format("has {} bytes, but {} were written", file.size(), bytes);
     Digest digest;
-    std::vector<char> piece(1 << 18);  // durations and traces may be large
+    std::vector<char> piece(1 << 18);  // in pieces, because durations and traces may be large
     while (const std::size_t got = file.read(piece.data(), piece.size())) digest.add({piece.data(), got});
     return digest.text() == crc ? "" : "has changed since it was written: its digest differs";
   } catch (const std::runtime_error& problem) {
@@ -277,14 +273,13 @@ std::string wrong_with(const fs::path& path, const Json& entry) {
   }
 }
 
-constexpr int process = 1;  // viewers show process and thread 0 as idle
+constexpr int process = 1;  // viewers show process 0 and thread 0 as idle
 
-// Names from the colour scheme of chrome://tracing. Other viewers choose a colour by an event's name, which is
-// therefore the activity.
+// Names of colours for chrome://tracing. Other viewers choose a colour by an event's name, so that is the activity.
 constexpr std::array<const char*, activities> colours = {"thread_state_running", "terrible", "grey",
                                                          "thread_state_runnable", "black"};
 
-// The time as a double from which a reader gets the right nanosecond, whether it rounds or truncates.
+// The time as a double from which a reader gets the exact nanosecond, even if it truncates.
 double microseconds(Time time) {
   const auto exact_ns = static_cast<double>(time.time_since_epoch().count());
   double us = exact_ns / 1e3;
@@ -292,7 +287,7 @@ double microseconds(Time time) {
   return us;
 }
 
-// The duration of an event, chosen so that begin + duration in doubles does not exceed the next event's begin.
+// The duration of an event. In doubles, begin + duration does not exceed the next event's begin.
 double microseconds(Time from, Time to) {
   const double begin = microseconds(from), end = microseconds(to);
   double us = static_cast<double>((to - from).count()) / 1e3;
@@ -300,7 +295,7 @@ double microseconds(Time from, Time to) {
   return us;
 }
 
-// A metadata event. It has a time because some readers require one in every event.
+// A metadata event. It has a time, because some readers require one in every event.
 std::string naming(const char* what, int thread, const Json& arguments) {
   const Json event{{"name", what}, {"ph", "M"}, {"pid", process}, {"tid", thread}, {"ts", 0}, {"args", arguments}};
   return event.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -357,7 +352,7 @@ Json other_data(const Timeline& timeline, const TraceTitle& title) {
           {"capped", timeline.capped}};
 }
 
-// Removes the number before the next dot from the text and returns it; nullopt if there is none.
+// Removes the number in front of the next dot, with the dot, and returns it; nullopt if there is no such number.
 template <typename Number>
 std::optional<Number> take_number(std::string_view& text) {
   Number number = 0;
@@ -403,7 +398,7 @@ std::vector<fs::path> paths_in(const fs::path& directory, std::error_code& error
 }
 
 std::string disk_fault(const fs::path& directory, const fs::filesystem_error& problem) {
-  std::error_code unknown;  // if a folder above is unreadable
+  std::error_code unknown;  // set if a folder above is unreadable
   if (problem.code() == std::errc::no_such_file_or_directory ||
       fs::status(directory, unknown).type() == fs::file_type::not_found)
     return fmt::format(
@@ -479,7 +474,7 @@ std::string why_not_replaceable(const fs::path& named) {
   std::error_code none;
   const fs::path file = followed(named);
   if (fs::is_directory(file, none)) return "is a directory";
-  if (fs::exists(file, none) && !fs::is_regular_file(file, none))  // opening a pipe would wait
+  if (fs::exists(file, none) && !fs::is_regular_file(file, none))  // to open a pipe would wait
     return access(file.c_str(), W_OK) == 0 ? "" : std::generic_category().message(errno);
   const fs::path folder = file.has_parent_path() ? file.parent_path() : ".";
   if (const std::string why = why_no_directory(folder); !why.empty())
@@ -499,7 +494,7 @@ std::string why_not_replaceable(const fs::path& named) {
 void replace_file(const fs::path& file, std::string_view contents) {
   const fs::path aside = hidden_sibling(file, partial_kind);
   const LastAct leave_nothing_hidden([&aside] { remove_aside(aside); });
-  remove_aside(aside);  // left by an earlier attempt
+  remove_aside(aside);  // an earlier attempt may have left it
   try {
     write_file(aside, contents);
     const auto held = hold_off_end();
@@ -531,7 +526,7 @@ std::string slug(std::string_view text) {
     }
   }
   result.erase(0, result.find_first_not_of("-."));
-  const bool looks_like_a_run = result.starts_with("seed=");  // searches for runs would mistake it for one
+  const bool looks_like_a_run = result.starts_with("seed=");  // otherwise searches for runs would take it for a run
   const bool needs_hash =
       lost_letters || looks_like_a_run || result.find_first_not_of("-.") == result.npos || result.size() > longest_slug;
   if (needs_hash) return with_hash(std::move(result), text);
@@ -584,7 +579,7 @@ void require_usable(const fs::path& results, std::span<const Run> runs) {
     require_access(place.parent_path());
     require_access(place);
   }
-  // access() detects neither full nor read-only file systems, so this creates a directory.
+  // access() notices neither a full nor a read-only file system, so create a directory to find out.
   const fs::path probe = hidden_sibling(directory / "probe", partial_kind);
   std::error_code error;
   if (!fs::create_directory(probe, error) && error)
@@ -606,7 +601,7 @@ int remove_leftovers(const fs::path& results, std::span<const Run> runs) {
     for (const fs::path& entry : paths_in(place, error)) {
       const auto leftover = as_leftover(entry);
       if (!leftover) continue;
-      // The process was killed between the two renames of write_directory: restore the former results' name.
+      // If the process was killed between the two renames of write_directory, give the former results their name back.
       const fs::path directory = place / leftover->name;
       if (leftover->is_replaced && !fs::exists(directory, error))
         fs::rename(entry, directory, error);
@@ -685,7 +680,7 @@ std::string trace_events(const Timeline& timeline, const TraceTitle& title) {
   text += ",\"traceEvents\":[\n";
   const std::string name = fmt::format("{}: {}, seed {}", title.experiment, title.method, title.seed);
   text += naming("process_name", 0, {{"name", name}});
-  // One thread per worker and server; a server's thread is followed by those of its link.
+  // One thread per worker and server. A server's thread is followed by the threads of its link.
   const auto workers = static_cast<std::size_t>(timeline.workers);
   const auto thread_of = [&](std::size_t rank) {
     return static_cast<int>(rank + 1 + (rank > workers && !timeline.links.empty() ? 2 * (rank - workers) : 0));

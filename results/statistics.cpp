@@ -10,7 +10,7 @@ namespace syncopate {
 
 namespace {
 
-constexpr std::size_t most_sign_flips = 20;  // number of differences; about a million choices of signs
+constexpr std::size_t most_sign_flips = 20;  // number of differences: about a million choices of signs
 
 using StudentsT = boost::math::students_t_distribution<double>;
 
@@ -18,13 +18,13 @@ StudentsT students_t(std::size_t n) { return StudentsT(static_cast<double>(n - 1
 
 double standard_error_of(const Statistics& values) { return values.std / std::sqrt(static_cast<double>(values.n)); }
 
-// P(T > t), or its limit if nothing varies.
+// P(T > t), or its limit if the values do not vary.
 double upper_tail(std::size_t n, double difference, double error) {
   if (error == 0) return difference > 0 ? 0 : difference < 0 ? 1 : 0.5;
   return boost::math::cdf(boost::math::complement(students_t(n), difference / error));
 }
 
-// From each choice of signs to the next only one sign changes (Gray code), so each choice costs one addition.
+// From one choice of signs to the next only one sign changes (Gray code), so each choice costs one addition.
 double sign_flip_p_of(std::span<const double> differences) {
   double sum = 0, size = 0;
   for (const double difference : differences) {
@@ -121,7 +121,7 @@ std::optional<StepsByBatch> steps_by_batch(std::span<const MeasuredNoise> measur
   if (measured.empty() || measured.front().step >= steps) return {};
   StepsByBatch result;
   for (std::size_t i = 0; i < measured.size() && measured[i].step < steps; ++i) {
-    const Step begin = i == 0 ? Step{0} : measured[i].step;  // the first scale also holds before its measurement
+    const Step begin = i == 0 ? Step{0} : measured[i].step;  // the first scale also holds before it was measured
     const Step end = i + 1 < measured.size() ? std::min(measured[i + 1].step, steps) : steps;
     const auto count = static_cast<double>((end - begin).value());
     const double noise = measured[i].scale;

@@ -31,11 +31,11 @@ TimeToTarget target_of(const Json& json) {
           .samples = optional_at<std::int64_t>(json, "samples")};
 }
 
-// Seconds by activity: "summed" over the workers, and "per_worker" as a list for each activity.
+// Seconds by activity: "summed" over the workers, and "per_worker" as one list per activity.
 Json worker_seconds(const std::vector<Account>& accounts) {
   Json summed = Json::object();
   Json per_worker = Json::object();
-  long double total_ns = 0;  // may exceed the range of a Duration if there are very many workers
+  long double total_ns = 0;  // with very many workers the sum may exceed the range of a Duration
   for (std::size_t activity = 0; activity < activities; ++activity) {
     long double sum_ns = 0;
     Json list = Json::array();
@@ -173,7 +173,7 @@ std::string digest_of(const std::string& text) {
                      crc32_z(crc32_z(0, nullptr, 0), reinterpret_cast<const Bytef*>(text.data()), text.size()));
 }
 
-// The end of a text with a digest, which replaces `end`.
+// The end of a text with a digest. It replaces `end`.
 std::string last_member(const std::string& digest) { return fmt::format(",\n  \"{}\": \"{}\"{}", key, digest, end); }
 
 std::int64_t sum(const std::vector<std::int64_t>& values) {
@@ -211,7 +211,7 @@ Number formula_share(Summary run, bool is_first) {
   return formula.prediction.step_time_s / run.step_time_s();
 }
 
-// nullopt if micro-batches of a step can be neither kept nor dropped, because the kept share is then not 1 - drop rate.
+// nullopt if a micro-batch may be neither kept nor dropped, because the kept share is then not 1 - drop rate.
 Number formula_throughput_share(Summary run) {
   if (run.predicted.empty() || run.step_time_s() <= 0 || run.kept_micro_batches <= 0) return {};
   const Prediction& formula = run.predicted.front().prediction;
@@ -248,12 +248,11 @@ bool meets(const Evaluation& evaluation, const EvaluationPlan& plan) {
   if (!evaluation.finite) return false;
   const double accuracy = plan.targets_validation ? evaluation.validation_accuracy : evaluation.test_accuracy;
   const double loss = plan.targets_validation ? evaluation.validation_loss : evaluation.test_loss;
-  // Comparisons with a missing value (NaN) are false.
+  // A comparison with NaN, a missing value, is false.
   if (plan.target_accuracy && !(accuracy >= *plan.target_accuracy)) return false;
   return !plan.target_loss || loss <= *plan.target_loss;
 }
 
-// The quantity's measurements, ascending in step.
 std::vector<Measurement> measurements_of(std::string_view quantity, const Recording& recording) {
   std::vector<Measurement> found;
   std::ranges::copy_if(recording.measurements, std::back_inserter(found),
@@ -270,7 +269,7 @@ std::optional<double> fall_of(const std::vector<Measurement>& measurements) {
   return unless_nan(measurements.front().value - measurements.back().value);
 }
 
-// The change of the logarithm from the second measurement to the last one, by least squares.
+// The change of the logarithm from the second measurement to the last one, along the least-squares line.
 std::optional<double> log_change_of(const std::vector<Measurement>& measurements) {
   if (measurements.size() < 4) return {};
   const std::span rest = std::span(measurements).subspan(1);
@@ -333,7 +332,7 @@ std::optional<TimeToTarget> time_to_target(const EvaluationPlan& plan, const Rec
   return result;
 }
 
-// Fills in the progress that the rows show, for a run that ended early.
+// For a run that ended early: sets the progress that the rows show.
 void add_progress(RunSummary& summary, const Recording& recording) {
   Time end{};
   for (const StepRow& row : recording.rows) {
@@ -416,7 +415,7 @@ std::string to_json(const RunSummary& summary) {
   json["method"] = summary.method;
   json["method_index"] = summary.method_index;
   json["point_index"] = summary.point_index;
-  json["sweep"] = summary.sweep;  // pairs, in the order of the file
+  json["sweep"] = summary.sweep;  // pairs, in the order of the experiment file
   if (!summary.own_training.empty()) json["own_training"] = summary.own_training;
   if (summary.has_unshared_links) json["links"] = unshared_links;
   json["seed"] = summary.seed;
@@ -480,7 +479,7 @@ std::optional<RunSummary> summary_from_json(const std::string& text) try {
   json.at("experiment").get_to(summary.experiment);
   json.at("method").get_to(summary.method);
   json.at("method_index").get_to(summary.method_index);
-  summary.point_index = json.value("point_index", std::size_t{0});  // earlier summaries lack it
+  summary.point_index = json.value("point_index", std::size_t{0});  // earlier summaries lack this key
   json.at("sweep").get_to(summary.sweep);
   if (json.contains("own_training")) json.at("own_training").get_to(summary.own_training);
   summary.has_unshared_links = json.contains("links") && json.at("links") == unshared_links;
@@ -500,7 +499,7 @@ std::optional<RunSummary> summary_from_json(const std::string& text) try {
   json.at("kept_micro_batches").get_to(summary.kept_micro_batches);
   json.at("dropped_micro_batches").get_to(summary.dropped_micro_batches);
   json.at("communicated_bytes").get_to(summary.communicated_bytes);
-  // Earlier summaries lack it.
+  // Earlier summaries lack this key.
   if (json.contains("collectives")) summary.collectives = optional_at<std::int64_t>(json, "collectives");
   if (json.contains("messages")) summary.messages = optional_at<std::int64_t>(json, "messages");
   json.at("host_s").get_to(summary.host_s);

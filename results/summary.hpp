@@ -1,4 +1,4 @@
-// The summary of a run's results: summary.json, from which the final table is made.
+// The summary of a run's results, summary.json. Tables are made from summaries.
 #pragma once
 
 #include <cmath>
@@ -11,8 +11,8 @@
 
 namespace syncopate {
 
-// Version of summary.json, metadata.json, metrics.csv and steps.csv together. Raise it when a program that reads the
-// old files would misread the new ones. Since version 2 a run is complete only with files.json, which lists the others.
+// Version of summary.json, metadata.json, metrics.csv and steps.csv together. Raise it when programs that read the old
+// files would misread the new ones. Since version 2 a complete run has files.json, which lists its other files.
 inline constexpr int results_schema_version = 2;
 
 enum class RunStatus {
@@ -22,8 +22,8 @@ enum class RunStatus {
 };
 std::string to_string(RunStatus status);
 
-// The first evaluation that meets every target of the plan. Times are never interpolated or extrapolated. A run without
-// such an evaluation is censored at its end.
+// The first evaluation that meets every target of the plan. Its time is neither interpolated nor extrapolated. If a run
+// has no such evaluation, its time to the target is censored at its end.
 struct TimeToTarget {
   std::optional<double> target_accuracy;
   std::optional<double> target_loss;
@@ -34,45 +34,44 @@ struct TimeToTarget {
 
 struct RunSummary {
   RunStatus status = RunStatus::finished;
-  std::string reason;  // why the run did not finish; empty if it did
+  std::string reason;  // why the run did not finish; otherwise empty
 
   std::string experiment;
   std::string method;
   std::size_t method_index = 0;  // index among the experiment's methods
-  std::size_t point_index = 0;   // index in the sweep, whose last key varies fastest
+  std::size_t point_index = 0;   // index of the run's point in the sweep, whose last key varies fastest
   std::vector<std::pair<std::string, std::string>> sweep;
   std::vector<std::pair<std::string, std::string>> own_training{};  // the method's overrides of [training]
   std::uint64_t seed = 0;
   std::string hash;
   std::string commit;  // commit of the program that made the run
 
-  // On the test set; none in time-only runs, and no accuracy if the objective has none.
+  // On the test set. None in time-only runs; accuracies also none if the objective has no accuracy.
   std::optional<double> final_test_accuracy;
   std::optional<double> final_test_loss;
   std::optional<double> best_test_accuracy;
   std::optional<double> best_test_loss;
   std::optional<double> final_train_loss;
-  // On the validation samples, if there are any.
+  // On the validation samples, if there are such.
   std::optional<double> final_validation_accuracy{};
   std::optional<double> final_validation_loss{};
   std::optional<double> best_validation_accuracy{};
   std::optional<double> best_validation_loss{};
-  // The last values measured by [measurements], at any step of the run.
+  // The last values that [measurements] measured, at any step of the run.
   std::optional<double> final_largest_eigenvalue{};  // the Hessian's
   std::optional<double> final_hessian_trace{};
-  // The first measurement less the last one: how much flatter the model has become.
+  // The first measured value minus the last one, which shows how much flatter the model has become.
   std::optional<double> largest_eigenvalue_fall{};
   std::optional<double> hessian_trace_fall{};
-  // How much ln(trace) changes from the second measurement to the last, by the slope of a least-squares line. It leaves
-  // out the change up to the second measurement, which one average of models makes.
+  // The change of ln(trace) from the second measurement to the last, along the least-squares line. It leaves out the
+  // change before the second measurement, which a single average of models causes.
   std::optional<double> hessian_trace_log_change{};
 
   double end_time_s = 0;                         // T, on the cluster's clock
-  std::optional<TimeToTarget> time_to_target;    // none: the plan has no target
-  std::optional<StepsByBatch> steps_by_batch{};  // steps to a reached target at other batches, from measured noise
-                                                 // scales
-  // Measured at the model before each step, and weighted by the micro-batches that the step kept. None unless
-  // measurements.gradient_norm was measured at every step and each step has a row.
+  std::optional<TimeToTarget> time_to_target;    // none if the plan has no target
+  std::optional<StepsByBatch> steps_by_batch{};  // for a run that reached its target, from measured noise scales
+  // Mean over the steps, weighted by the micro-batches that a step kept; measured at the model before each step. None
+  // unless measurements.gradient_norm was measured at every step, and each step has a row.
   std::optional<double> mean_squared_gradient_norm{};
 
   std::int64_t steps = 0;
@@ -82,75 +81,75 @@ struct RunSummary {
   std::int64_t kept_micro_batches = 0;
   std::int64_t dropped_micro_batches = 0;
   std::int64_t communicated_bytes = 0;
-  std::optional<std::int64_t> collectives;  // none: the run did not finish
+  std::optional<std::int64_t> collectives;  // none if the run did not finish
   std::optional<std::int64_t> messages;
-  double host_s = 0;  // seconds of host time, without loading data
+  double host_s = 0;  // host time without loading data
 
   double step_time_s() const;            // T / steps; 0 without steps
   double drop_rate() const;              // dropped / (kept + dropped); 0 if there is neither
-  double samples_per_virtual_s() const;  // 0 if no time has passed
+  double samples_per_virtual_s() const;  // 0 if no time passed
   double samples_per_host_s() const;
-  // Per worker and step, averaged over the workers; none for runs that did not complete.
+  // Communication time per step, as a mean over the workers; none for runs that did not finish.
   std::optional<double> communication_s() const;
 
-  // Per worker; empty for runs that did not complete.
+  // By worker; empty for runs that did not finish.
   std::vector<Account> accounts;
   std::vector<std::int64_t> kept_per_worker;
   std::vector<std::int64_t> dropped_per_worker;
 
-  // [k]: number of gradients that were applied k steps after the model at which they were computed. The last element is
-  // not 0. Empty for methods without a server.
+  // [k]: number of gradients that a server applied k steps after the model at which they were computed. The last
+  // element is not 0. Empty for methods without a server.
   std::vector<std::int64_t> staleness;
   std::optional<double> mean_staleness() const;
 
-  // The run's time by formulas, starting with the paper's own. Empty without a formula, and under MPI.
+  // The run's times by formulas, beginning with the paper's own. Empty under MPI and for methods without a formula.
   std::vector<FormulaTime> predicted;
 
-  // For pace = "emulate", where the real arithmetic of a micro-batch must fit into its drawn duration. Summed over all
+  // For pace = "emulate", where a micro-batch's real arithmetic must fit into its drawn duration. Summed over all
   // workers; 0 for other values of pace.
   std::int64_t emulated_micro_batches = 0;
-  std::int64_t overruns = 0;  // micro-batches that took longer than their drawn durations
+  std::int64_t overruns = 0;  // number of micro-batches that took longer than their drawn durations
   double overrun_excess_s = 0;
-  // Warns that too many micro-batches took longer than drawn; otherwise empty.
+  // A warning if too many micro-batches took longer than their drawn durations; otherwise empty.
   std::string overrun_warning() const;
 
-  // [k - 1]: the mean k-th arrival of a round; empty if arrivals were not recorded.
+  // [k - 1]: the mean time of a round's k-th arrival; empty if arrivals were not recorded.
   std::vector<MeanArrival> arrivals;
 
   // Whether network.contention = false: messages did not wait for each other, as if each server had a separate link to
   // each worker.
   bool has_unshared_links = false;
 
-  // Counts of samples that went into the model, if recorded.
+  // Counts of the samples that went into the model, if they were recorded.
   std::optional<KeptSamples> samples_kept;
 
-  // Measures by name, of a run that is known from a row of a table alone (runs_of_table); else empty.
+  // Measures by name, for a run that is known from a table alone (runs_of_table); otherwise empty.
   std::map<std::string, double, std::less<>> tabled{};
 
-  // Optional files of the run's directory. A finished run is repeated only if it lacks a requested file.
+  // Optional files that the run's directory has. A finished run is repeated only if it lacks a requested file.
   RecordingPlan recorded{.durations = false};
 };
 
-// The time when a run reached its target, or when it ended without reaching it. The run must have a target.
+// The time at which a run reached its target, or at which it ended without reaching it. The run must have a target.
 TimeToReach time_to_reach(const RunSummary& run);
 
-// Whether a run recorded with plan `recorded` has all files that `wanted` asks for.
+// Whether a run that was recorded by the plan `recorded` has all files that `wanted` asks for.
 bool covers(const RecordingPlan& recorded, const RecordingPlan& wanted);
 
-// `totals` is null for a run that ended early. The summary then shows the progress in its rows and evaluations.
+// `totals`: null for a run that ended early, whose summary then shows the progress in its rows and evaluations.
 RunSummary summarise(const Run& run, const Recording& recording, const RunTotals* totals,
                      std::int64_t samples_per_micro_batch, double host_s);
 
-// Value of "links" in summary.json for runs with has_unshared_links; other runs lack this key.
+// The value of "links" in summary.json for runs with has_unshared_links. Other runs lack this key.
 inline constexpr const char* unshared_links = "not shared";
 
 std::string to_json(const RunSummary& summary);
 
-// nullopt if the text is not a summary of this schema version; the run is then repeated.
+// nullopt if the text is not a summary of this schema version. The run is then repeated.
 std::optional<RunSummary> summary_from_json(const std::string& text);
 
-// Conversion of JSON in result files that reads whole numbers strictly. The library's own conversion reads 1.5 as 1 and
-// -1 as 2^64 - 1, and is undefined for 1e300.
+// Conversion of JSON in result files, which reads whole numbers strictly. The library's own conversion reads 1.5 as 1
+// and -1 as 2^64 - 1, and is undefined for 1e300.
 template <typename Value, typename = void>
 struct JsonConversion : nlohmann::adl_serializer<Value> {};
 
@@ -178,40 +177,39 @@ requires(!std::same_as<Integer, bool>) struct JsonConversion<Integer> : nlohmann
 using Json = nlohmann::basic_json<nlohmann::ordered_map, std::vector, std::string, bool, std::int64_t, std::uint64_t,
                                   double, std::allocator, JsonConversion>;
 
-// CRC-32 of a value written on one line, in 8 hexadecimal digits.
+// CRC-32 of the value's text on one line, as 8 hexadecimal digits.
 std::string json_digest(const Json& value);
 
-// The text of a non-empty object with one more member at its end: the CRC-32 of all text before this member. Like the
-// CRC-32s of files.json it reveals accidental changes, not forgeries.
+// The text of a non-empty object with one more member at its end: the CRC-32 of the text before it. It reveals
+// accidental changes, but no forgery.
 std::string with_digest(const Json& object);
 
 // Whether a text matches the digest in `object`, which was parsed from it. Accepts files of earlier programs, which
-// have no digest and end in a member `last` or `or_last`.
+// have no digest, if their last member is `last` or `or_last`.
 bool is_as_written(std::string_view text, const Json& object, std::string_view last, std::string_view or_last = {});
 
-// Seconds for files. Division rounds correctly, unlike multiplication by 1e-9, so 70 ms prints as 0.07 and not with a
-// wrong last digit.
+// Seconds for files. Division rounds correctly, unlike multiplication by 1e-9: 70 ms become exactly 0.07.
 inline double exact_seconds(Duration duration) { return static_cast<double>(duration.count()) / 1e9; }
 inline double exact_seconds(Time time) { return exact_seconds(time.time_since_epoch()); }
 
-// Conversion of a formula's times to and from summary.json. formula_of throws nlohmann's exceptions.
+// Convert a formula's times to and from summary.json. formula_of throws nlohmann's exceptions.
 Json json_of(const FormulaTime& formula);
 FormulaTime formula_of(const Json& json);
 Json json_with_errors(const FormulaTime& formula);  // with standard errors, for `predict --json`
 Json json_of_error(double error);                   // null if the time was not sampled
 
-// Clears the sign of a NaN, which depends on the machine: NaN then prints as "nan", never as "-nan".
+// Clears the sign of a NaN, which depends on the machine. So NaN prints as "nan", never as "-nan".
 inline double without_sign_of_nan(double value) {
   return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }
 
-// nullopt for NaN, which marks a missing value: the accuracy of an objective without one, or a validation loss without
-// validation samples.
+// nullopt for NaN, which marks a missing value: the accuracy of an objective that has none, or a validation loss
+// without validation samples.
 inline std::optional<double> unless_nan(double value) {
   return std::isnan(value) ? std::nullopt : std::optional(value);
 }
 
-// The value as JSON; null if it is empty.
+// The value as JSON; null if there is no value.
 template <typename Value>
 Json or_null(const std::optional<Value>& value) {
   return value ? Json(*value) : Json(nullptr);
@@ -225,35 +223,35 @@ std::optional<Value> optional_at(const Json& json, const char* key) {
 
 enum class Better { less, more, neither };
 
-// The value of a key that may be absent but is never null; nullopt if absent.
+// The value of a key that may be absent but is never null; nullopt if the key is absent.
 template <typename Value>
 std::optional<Value> written_at(const Json& json, const char* key) {
   return json.contains(key) ? std::optional(json.at(key).get<Value>()) : std::nullopt;
 }
 
-// How tables compare a method with another one: by difference, by own / other (ratio), or by other / own (speed_up).
+// How tables compare a method with another method: by difference, by own / other (ratio), or by other / own (speed_up).
 enum class ComparedBy { difference, ratio, speed_up };
 
 // A quantity of a run by which tables, claims and tuning compare methods.
 struct Measure {
-  const char* name;         // final_test_accuracy
+  const char* name;         // "final_test_accuracy"
   const char* heading;      // "accuracy %", with the displayed unit
   const char* unit;         // "%"; empty: a plain number
   const char* description;  // one sentence
   Better better = Better::neither;
   double shown_times = 1;                                         // factor for display, such as 100 for percent
-  std::function<std::optional<double>(const RunSummary&)> value;  // nullopt: the run has no such number
+  std::function<std::optional<double>(const RunSummary&)> value;  // nullopt if the run has no such number
   ComparedBy compared_by = ComparedBy::difference;
   const char* compared_heading = nullptr;  // heading of the compared column, for a ratio
 };
 
-// All measures in the order of listings. time_to_target_s is nullopt if the target was not reached, so means over seeds
-// need RestrictedTimes.
+// All measures in the order of listings. time_to_target_s is nullopt for a run that missed its target, so its means
+// over seeds need RestrictedTimes.
 std::span<const Measure> measures();
 
 const Measure* measure_named(std::string_view name);
 
-// The measure of a run with files, or as its table has it.
+// The measure of a run, from its summary or, for a run that is known from a table alone, from `tabled`.
 std::optional<double> measured(const Measure& measure, const RunSummary& run);
 
 }  // namespace syncopate

@@ -23,7 +23,7 @@ std::size_t end_of(std::string_view text, std::size_t count) {
   return end;
 }
 
-// The first line of a reason. The reason of a deadlock has a line for every worker.
+// The first line of a reason, because a deadlock's reason has a line for every worker.
 std::string first_line(const std::string& reason) { return reason.substr(0, reason.find('\n')); }
 
 constexpr std::size_t gap = 2;
@@ -181,8 +181,8 @@ std::string TextTable::folded_text(std::size_t most, std::size_t leading) const 
   return broken(widths_within(most, leading), most, leading);
 }
 
-// Widths of columns so that a part of the table fits into `most`. Leading columns get at most half of it, and leave
-// enough room for any other column.
+// Widths of columns with which a part of the table fits into `most`. The leading columns get at most half of `most`,
+// and leave enough room for the widest right-aligned column.
 std::vector<std::size_t> TextTable::widths_within(std::size_t most, std::size_t leading) const {
   std::vector<std::size_t> widths = column_widths();
   if (width() <= most) return widths;

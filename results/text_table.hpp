@@ -10,19 +10,19 @@
 
 namespace syncopate {
 
-enum class LongWords { whole, cut };  // whole: a word wider than the width gets a line of its own, which is too wide
+enum class LongWords { whole, cut };  // whole: a word wider than the width has a line of its own, which is too wide
 
 // Breaks a line at blanks to fit a width. All lines except the first begin with `indent` blanks.
 std::vector<std::string> folded(std::string_view line, std::size_t width, std::size_t indent, LongWords long_words);
 
-// Folds each line of a text. Width 0 (no terminal): returns the text unchanged.
+// Folds each line of a text. If the width is 0 (no terminal), returns the text unchanged.
 std::string fold_lines(const std::string& text, std::size_t width, std::size_t indent = 2);
 
 // The first line of a failure's reason, for a cell of a table. If it has more than about 60 columns, it is cut after a
-// clause or word and ends in "...".
+// clause or a word and ends in "...".
 std::string short_reason(const std::string& reason);
 
-// A note for below the table: `whose`, and the complete first line of the reason. Empty if short_reason is complete.
+// A note below the table: `whose`, and the whole first line of the reason. Empty if short_reason does not cut it.
 std::string note_of_reason(const std::string& whose, const std::string& reason);
 
 enum class Align { left, right };
@@ -36,28 +36,28 @@ class TextTable {
 
   // A heading may have several lines, separated by '\n' and aligned at the bottom.
   void add_column(std::string heading, Align align);
-  void add_row(std::vector<std::string> cells);  // one cell per column; control characters are made `printable`
+  void add_row(std::vector<std::string> cells);  // one cell per column; control characters become `printable`
 
   std::size_t width() const;  // in columns of the terminal
 
-  // Lines end in '\n', without trailing blanks. A table wider than `most` is split into several, one below the other.
-  // Each part repeats the first column.
+  // Lines end in '\n', without trailing blanks. If a table is wider than `most`, it is split into parts with the same
+  // first column, one below the other.
   std::string text(std::size_t most = std::numeric_limits<std::size_t>::max()) const;
 
-  // Like text(), but each part repeats the first `leading` columns, and too wide cells of left-aligned columns are
+  // Like text(), but each part has the first `leading` columns, and cells of left-aligned columns that are too wide are
   // folded.
   std::string folded_text(std::size_t most, std::size_t leading = 1) const;
 
   std::string markdown() const;
   std::string latex() const;  // a tabular with booktabs' rules
-  std::string csv() const;    // as in RFC 4180
+  std::string csv() const;    // by RFC 4180
 
  private:
   struct Column {
     std::vector<std::string> heading;
     Align align;
   };
-  // Rows of heading lines of these columns, aligned at the bottom.
+  // The heading's lines for these columns, aligned at the bottom: one element per line.
   std::vector<std::vector<std::string>> heading_rows(const std::vector<std::size_t>& columns) const;
   std::vector<std::size_t> column_widths() const;
   std::vector<std::size_t> widths_within(std::size_t most, std::size_t leading) const;
@@ -68,7 +68,7 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Columns of UTF-8 text, counting each code point as one.
+// Number of terminal columns of UTF-8 text, one for each code point.
 std::size_t display_width(std::string_view text);
 
 }  // namespace syncopate

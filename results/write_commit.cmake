@@ -1,7 +1,7 @@
-# Run by every build: writes the commit into OUTPUT, touching the file only when it has changed, so
-# that a new commit compiles one small file again and nothing else. Whether there are changes is asked of what the program
-# is built from alone: documents, experiments, results and tests do not change what it computes. New sources count, since
-# they are compiled before they are committed.
+# Run by every build: writes the commit into OUTPUT. The file changes only if the commit or the dirty flag does, so that
+# a new commit recompiles only one small file. The flag is true if the program's sources differ from the commit. Other
+# files (pages, experiment files, results of runs, tests) do not change what the program computes. New source files
+# count, since they are compiled before they are committed.
 cmake_minimum_required(VERSION 3.22)
 set(commit "unknown")
 set(dirty "")

@@ -1,4 +1,4 @@
-"""A self-contained HTML page about finished runs. This file has the functions through which texts of files get into it.
+"""A self-contained HTML page about finished runs. This file has the functions that put texts of files into the page.
 
 No part of such a text becomes markup, and paths on this machine are shortened.
 """
@@ -8,12 +8,12 @@ import re
 
 from plots.terminal import printable
 
-# At least two names, so that "and/or" is no match; not after a letter or another slash, so that a link is no match.
+# A match has at least two names, unlike "and/or". It does not follow a letter or another slash, unlike in a link.
 ABSOLUTE_PATH = re.compile(r"(?<![\w./:~-])~?/(?:[^/\s\"'<>|]+/)+([^/\s\"'<>|]*)")
 
 
 def without_places(text: str) -> str:
-    """The text with absolute paths as …/ and their last name."""
+    """The text with each absolute path shortened to …/ and the path's last name."""
     return ABSOLUTE_PATH.sub(lambda found: f"…/{found[1]}", text)
 
 
@@ -28,12 +28,13 @@ def escaped_lines(text: str) -> str:
 
 
 def table_markup(label: str, classes: str, heads: str, rows: str, foot: str = "") -> str:
-    """A table that scrolls sideways. `heads`: cells of its head, empty for none; `rows` and `foot`: whole rows, as markup."""
+    """A table that scrolls sideways. `heads`: cells of its head, empty for none; `rows`, `foot`: whole rows, as
+    markup."""
     head = f"<thead><tr>{heads}</tr></thead>" if heads else ""
     return (f'<div class="scroll" tabindex="0" role="region" aria-label="{label}"><table class="{classes}">{head}'
             f"<tbody>{rows}</tbody>{foot}</table></div>")
 
 
 def rows_markup(rows: list[tuple[str, str]]) -> str:
-    """Table rows; each has a head and a cell, which are markup."""
+    """Rows of a table, as markup. Each has a head and a cell, which are markup."""
     return "".join(f'<tr><th scope="row">{head}</th><td>{cell}</td></tr>' for head, cell in rows)

@@ -1,6 +1,6 @@
-"""Arguments of the command `./dev report`; page.py does the work.
+"""Reads the arguments of the command `./dev report`; page.py does the work.
 
-The arguments are read before signals are handled, so this file imports little.
+This file imports little, because the arguments are read before signals are handled.
 """
 
 import os
@@ -19,7 +19,7 @@ PAGE = "report.html"
 class Request:
     directory: Path
     output: Path
-    against: str | None = None  # the method to compare with; None: see results.baseline
+    against: str | None = None  # method to compare with; None: chosen by results.baseline
 
 
 class Parser(ArgumentParser):
@@ -46,7 +46,7 @@ def read_request(arguments: list[str]) -> Request:
         parser.error('-o: the name of the file is empty (""); expected a file, such as report.html')
     directory = Path(given.directory)
     output = Path(given.output) if given.output else directory / PAGE
-    if given.output and output.is_symlink():  # the page replaces the file, not the link to it
+    if given.output and output.is_symlink():  # the page replaces the file to which a link leads, not the link
         output = Path(os.path.realpath(output))
     if given.output and (why := why_not_writable(output)):
         parser.error(f"-o {given.output}: {why}")
@@ -54,7 +54,7 @@ def read_request(arguments: list[str]) -> Request:
 
 
 def why_not_writable(file: Path) -> str:
-    """The reason why a page cannot be written there; empty if it can."""
+    """The reason why a page cannot be written into this file; empty if it can."""
     if file.is_dir():
         return "is a directory; expected a file, such as report.html"
     if file.exists() and not file.is_file():  # the page would replace a device
@@ -74,7 +74,7 @@ def main() -> int:
         return ended.code
 
     def work() -> int:
-        from plots.report.page import main  # takes a second
+        from plots.report.page import main  # importing it takes a second
 
         return main(request)
 

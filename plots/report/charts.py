@@ -1,5 +1,5 @@
-"""Charts on the page: looks of lines, and the numbers that its script draws (curves, costs of the target, sweeps,
-timelines). Also the accounts of worker-seconds, as a table with bars."""
+"""Charts on the page: looks of lines, and the numbers that the page's script draws (curves, costs of the target,
+sweeps, timelines). Also the accounts of worker-seconds, as a table with bars."""
 
 import numpy as np
 
@@ -18,19 +18,19 @@ DARK = {"#000000": "#e8e8e4", "#0072B2": "#4aa3df", "#333333": "#8d949e", "#E2E2
 SYMBOLS = {"o": "circle", "s": "square", "^": "triangle-up", "v": "triangle-down", "D": "diamond", "d": "diamond-tall",
            "P": "cross", "X": "x", "x": "x", "*": "star", "<": "triangle-left", ">": "triangle-right", "p": "pentagon",
            "h": "hexagon"}
-WIDTH = 2  # pixels of a line
+WIDTH = 2  # width of a line in pixels
 
 POINTS = 240  # most points of a line
-NUMBERS = 450_000  # most numbers on a page: about 1.6 MB
-FEWEST_POINTS = 16  # a line may always have this many points
-# Curves are first shown along the first of these axes, time, since the question is what is learned in a given time.
+NUMBERS = 450_000  # most numbers on a page, which take about 1.6 MB
+FEWEST_POINTS = 16  # every line may have this many points
+# Curves are first shown along the first of these axes: the question is how much is learned in a given time.
 AXES = [("time_s", "time"), ("communicated_bytes", "bytes"), ("step", "steps"), ("samples", "samples"), ("epoch", "epochs")]
 VALUES = [("test_accuracy", "test accuracy", "target_accuracy"), ("test_loss", "test loss", "target_loss"),
           ("train_loss", "training loss", None)]
 
 TIME, BYTES = "time_s", "communicated_bytes"
-FEWEST_METHODS = 2  # methods in the chart of costs
-MOST_BARS = 4000  # bars in the timelines of a point; a browser draws this many at once
+FEWEST_METHODS = 2  # fewest methods in the chart of costs
+MOST_BARS = 4000  # most bars in the timelines of a point; a browser draws this many at once
 
 
 def dark(colour: str) -> str:
@@ -46,7 +46,7 @@ def pixels(linestyle) -> list[float]:
 
 
 def page_look(look: dict) -> dict:
-    """The look of a method on the page, on a light or a dark screen. `look`: from style.line_styles."""
+    """The look of a method on the page, on light and dark screens. `look`: from style.line_styles."""
     colour = look.get("color", style.INK)
     found = {"light": colour, "dark": dark(colour), "dash": pixels(look.get("linestyle", "solid"))}
     if look.get("marker") in SYMBOLS:
@@ -55,7 +55,7 @@ def page_look(look: dict) -> dict:
 
 
 def swatch(look: dict) -> str:
-    """A piece of the line, as markup."""
+    """A piece of a method's line, as markup."""
     shown = page_look(look)
     dashes = f' stroke-dasharray="{" ".join(map(str, shown["dash"]))}"' if shown["dash"] else ""
     return (f'<svg class="swatch" width="26" height="10" aria-hidden="true" style="--light:{shown["light"]};'
@@ -63,12 +63,12 @@ def swatch(look: dict) -> str:
 
 
 def five_digits(value: float) -> float:
-    """The value rounded to five digits; a screen does not show more."""
+    """The value rounded to five digits, because a screen does not show more."""
     return float(f"{value:.5g}")
 
 
 def shortened(value: float) -> float | int | None:
-    """The value to five digits, without a point if it is whole; None if it is not finite."""
+    """The value rounded to five digits, an int if it is whole; None if it is not finite."""
     if not np.isfinite(value):
         return None
     short = five_digits(value)
@@ -76,7 +76,7 @@ def shortened(value: float) -> float | int | None:
 
 
 class Numbers:
-    """Lists of numbers, each stored once, since lines share the points of their axes."""
+    """Lists of numbers. Equal lists are stored once, since many lines have the same points of an axis."""
 
     def __init__(self):
         self.lists: list[list] = []
@@ -92,19 +92,19 @@ class Numbers:
 
 
 def list_count(comparisons: list[Comparison]) -> int:
-    """The number of lists of numbers that all lines together need."""
+    """The number of lists of numbers that all lines on the page need."""
     return len(AXES) * len(VALUES) * sum(4 if len(method.runs) > 1 else 2
                                          for comparison in comparisons for method in comparison.methods)
 
 
 def points_per_line(lists: int) -> int:
-    """The number of points that a line may have so that the page stays small. `lists`: number of lists on the page."""
+    """The number of points that each line may have so that the page stays small. `lists`: their number on the page."""
     return int(np.clip(NUMBERS // max(1, lists), FEWEST_POINTS, POINTS))
 
 
 def kept_points(values: np.ndarray, most: int) -> np.ndarray:
-    """Positions of at most `most` (at least 4) points to show: both ends, and the lowest and the highest point of equal
-    pieces between them, so that no spike is lost."""
+    """Positions of at most `most` (at least 4) points to show: both ends, and the lowest and the highest point of
+    each of several equal pieces in between, so that no spike is lost."""
     if len(values) <= most:
         return np.arange(len(values))
     pieces = np.array_split(np.arange(1, len(values) - 1), (most - 2) // 2)
@@ -132,7 +132,7 @@ def lines_of(comparison: Comparison, looks: dict[str, dict], numbers: Numbers, m
 
 
 def clock_of(comparison: Comparison) -> str:
-    """The name of the clock of the runs' times."""
+    """The name of the clock on which the comparison's runs were timed."""
     clocks = {run.on_wall_clock for run in comparison.runs}
     return {frozenset([False]): "virtual time", frozenset([True]): "wall-clock time"}.get(frozenset(clocks), "time")
 
@@ -142,8 +142,8 @@ def has_values(comparison: Comparison, column: str) -> bool:
 
 
 def curves_of(method: Method, numbers: Numbers, most: int) -> dict[str, list[int]]:
-    """By "axis|value": positions in Numbers of the lists of x and mean and, with several seeds, of the lowest and the
-    highest values."""
+    """By "axis|value": the positions in Numbers of a curve's lists: x, mean and, with several seeds, the lowest and the
+    highest value."""
     curves = {}
     for axis, _ in AXES:
         for value, _, _ in VALUES:
@@ -159,8 +159,8 @@ def places(curve: Curve, numbers: Numbers, most: int, band: bool) -> list[int]:
 
 
 def costs_of(comparison: Comparison, looks: dict[str, dict]) -> dict | None:
-    """The time to the target against the bytes that all workers had sent by then, for the page's script. None if fewer
-    than two methods reached the target with every seed, or if nothing was sent."""
+    """The time to the target and the bytes that all workers had sent by then, for the page's script. None if fewer than
+    two methods reached the target with every seed, or if nothing was sent."""
     reached, missed = {}, []
     for method in comparison.methods:
         values = [[at_target_of(run, column) for run in method.runs] for column in (TIME, BYTES)]
@@ -180,13 +180,13 @@ def costs_of(comparison: Comparison, looks: dict[str, dict]) -> dict | None:
 
 
 def scaled(mean_and_half_width: tuple[float, float | None], divisor: float) -> list[float]:
-    """The scaled mean, and half of its interval if there is one."""
+    """The mean divided by `divisor`, and half of its interval, also divided, if there is one."""
     return [shortened(value / divisor) for value in mean_and_half_width if value is not None]
 
 
 def sweeps_of(comparisons: list, looks: dict[str, dict], claims: list[dict]) -> list[dict]:
     """A line per method along each swept number, for the page's script. `looks`: by label of a method. Along a method's
-    own swept key its points form one line, which has another label and look."""
+    own swept key its points form one line, which has its own label and look."""
     found = []
     for sweep in find_sweeps(comparisons):
         own = looks if all(line.label in looks for line in sweep.lines) else looks_of_sweeps([sweep])
@@ -202,7 +202,7 @@ def sweeps_of(comparisons: list, looks: dict[str, dict], claims: list[dict]) -> 
 
 
 def line_of(sweep: Sweep, line: Line, quantity: Quantity, look: dict) -> dict | None:
-    """The line of a method; None if it has no value, or if at every point a seed missed the target."""
+    """The line of a method; None if it has no value, or if a seed missed the target at every point."""
     values, _ = without_missed(sweep, line, quantity, values_of(sweep, line, quantity))
     if not values:
         return None
@@ -213,7 +213,7 @@ def line_of(sweep: Sweep, line: Line, quantity: Quantity, look: dict) -> dict | 
 
 
 def timeline_of(comparison: Comparison, looks: dict[str, dict]) -> dict | None:
-    """The first rounds of each method's first seed, for the page's script; None without traces."""
+    """The first rounds of each method's first seed, for the page's script; None if no run has a trace."""
     panels = recorded_panels(comparison.methods)
     if not panels:
         return None
@@ -250,7 +250,7 @@ def panel_data(panel: Panel, looks: dict[str, dict], window: float, scale: float
 
 
 def accounts_table(comparison: Comparison, swatches: dict[str, str]) -> str:
-    """The table of accounts as markup; empty if no run has any. `swatches`: a piece of each method's line, by label."""
+    """The table of accounts as markup; empty without accounts. `swatches`: a piece of each method's line, by label."""
     seconds = {method.name: (method, found) for method in comparison.methods if (found := seconds_of(method))}
     if not seconds:
         return ""

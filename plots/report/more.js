@@ -1,5 +1,5 @@
 "use strict";
-// A table that goes on beyond its right edge says so (page.css, .more).
+// Marks a table that is wider than its box, so that page.css (.more) can say that it goes on to the right.
 {
   const check = box => box.classList.toggle("more", box.scrollWidth > box.clientWidth + 1);
   const watch = new ResizeObserver(entries => { for (const entry of entries) check(entry.target.closest(".scroll")); });

@@ -1,13 +1,13 @@
 "use strict";
-// Draws sweeps, curves and timelines from what is packed in the page. Texts of files become text nodes, or are escaped where
-// plotly.js would take them for markup.
+// Draws sweeps, curves and timelines from data that are packed in the page. Texts of files become text nodes, or are
+// escaped where plotly.js would read them as markup.
 (() => {
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const options = {displaylogo: false, responsive: true, modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"]};
   const words = {compute: "computing", discarded: "dropped work", wait: "waiting", communicate: "communicating",
                  down: "down"};
-  const far = 1000;  // times the usual: a line that goes there does not set the range
-  const steep = 0.18;  // of a curve's beginning does not set the range
+  const far = 1000;  // multiple of the usual size: a line that goes further does not set the range
+  const steep = 0.18;  // share of a curve at its beginning that does not set the range
 
   const show = fault => {
     const place = document.querySelector(".fault");
@@ -19,7 +19,7 @@
     if (typeof DecompressionStream === "undefined")
       throw new Error("this browser is too old to unpack them (it has no DecompressionStream); Chromium 80, Firefox 113 " +
                       "and Safari 16.4 can");
-    const letters = atob(document.getElementById(id).textContent);  // nothing of what the page does not need
+    const letters = atob(document.getElementById(id).textContent);  // empty for data that the page does not need
     if (!letters) return "";
     const bytes = Uint8Array.from(letters, letter => letter.charCodeAt(0));
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -32,7 +32,7 @@
   const faint = hex => `rgba(${[1, 3, 5].map(at => parseInt(hex.slice(at, at + 2), 16)).join(",")},${dark.matches ? 0.22 : 0.15})`;
   const has = (object, key) => Object.prototype.hasOwnProperty.call(object, key);
 
-  // element("label", {class: "pill"}, child, "text", ...)
+  // An element of the page: element("label", {class: "pill"}, child, "text", ...)
   function element(name, attributes = {}, ...children) {
     const made = document.createElement(name);
     for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
@@ -40,7 +40,8 @@
     return made;
   }
 
-  // The rule of plots/numbers.py: so many decimals where they show two digits; from 1e-4 to 1e7 plain, scientific beyond.
+  // The rule of plots/numbers.py: `decimals` decimals if these show two digits; otherwise a plain number from 1e-4 to
+  // 1e7, and scientific form beyond.
   function shown(value, decimals) {
     const size = Math.abs(value), signed = text => text.replace("-", "\u2212");
     if (value === 0 || (size >= 10 ** (1 - decimals) && size < 1e7)) return signed(value.toFixed(decimals));
@@ -50,7 +51,7 @@
     return signed(digits === "1" ? "" : `${digits}\u00d7`) + `10${raised.join("")}`;
   }
 
-  // The corners of a marker as plotly.js calls it, within a circle of radius 1; none of a circle.
+  // The corners of a marker, by plotly.js's name of it, within a circle of radius 1; no corners for a circle.
   function corners(symbol) {
     const round = (count, turn, radius = () => 1) => Array.from({length: count}, (_, at) => {
       const angle = Math.PI * (turn / 180 + 2 * at / count);
@@ -112,7 +113,7 @@
     return element("label", {}, input, ...before, element("span", {}, label));
   }
 
-  // The curves of one experiment, at one of its points.
+  // The curves of one experiment at one of its points.
   class Curves {
     constructor(place, numbers, name) {
       Object.assign(this, {place, numbers, name, hidden: new Set(), x: null, y: null, logX: false, logY: false});
@@ -178,8 +179,8 @@
       return {traces, ...this.crowd(ends)};
     }
 
-    // What sets the range, and how far methods go that leave it: those that have diverged, say, beside which the others would be
-    // one flat line.
+    // The values that set the range, and the methods that leave it, with how far they go. For instance they have
+    // diverged, and would make all others one flat line.
     crowd(ends) {
       const tops = new Map([...ends].filter(([, values]) => values.length).map(([name, values]) => [name, Math.max(...values.map(Math.abs))]));
       const usual = [...tops.values()].sort((a, b) => a - b)[Math.floor((tops.size - 1) / 2)];
@@ -211,7 +212,7 @@
       this.plot.setAttribute("aria-label", `${value.label} against ${across.short}, ${traces.filter(trace => trace.meta).length} methods`);
       Plotly.react(this.plot, traces, layout({
         margin: {l: 52, r: 8, t: 28, b: 48}, hovermode: "x unified", hoverdistance: 40, ...marks,
-        uirevision: [this.x, this.y, this.logX, this.logY].join(),  // what is enlarged stays so while methods come and go
+        uirevision: [this.x, this.y, this.logX, this.logY].join(),  // a zoom is kept while methods are switched
         xaxis: axis({title: {text: across.label, standoff: 8}, type: this.logX ? "log" : "linear", exponentformat: "SI", hoverformat: ".5~s",
                      spikecolor: style("--soft"), spikethickness: 1, spikedash: "solid",
                      ...(this.logX ? {} : {rangemode: "tozero"})}),
@@ -219,7 +220,7 @@
     }
   }
 
-  // What depends on a swept number.
+  // The quantities that depend on a swept number.
   class Sweeps {
     constructor(place, sweeps, name) {
       Object.assign(this, {place, sweeps, name, sweep: sweeps[0], label: sweeps[0].values[0].label});
@@ -271,7 +272,7 @@
     }
   }
 
-  // What the target cost: time against bytes.
+  // The cost of the target: time against bytes.
   class Costs {
     constructor(place) { this.place = place; }
 
@@ -308,7 +309,7 @@
     }
   }
 
-  // What workers did, a picture per method.
+  // The workers' activities over time, with one picture per method.
   class Timeline {
     constructor(place) { this.place = place; }
 

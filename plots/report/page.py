@@ -1,7 +1,7 @@
-"""The page of a report: reads the results below a directory, puts the sections together and writes the file. A
-directory with kept summaries but without runs, such as results/paper, gets a page of these summaries.
+"""The page of a report: reads the results below a directory, puts the sections together and writes the file. If the
+directory has kept summaries but no runs, as results/paper has, the page shows the summaries.
 
-Exit status: 0: written; 1: the page could not be written, or plotly.js is missing; 2: wrong usage or unreadable
+Exit status: 0: the page was written; 1: it could not be written, or plotly.js is missing; 2: wrong usage or unreadable
 results; 130: interrupted.
 """
 
@@ -35,18 +35,18 @@ from plots.style import line_styles
 from plots.terminal import folder_aside, followed, list_written, say
 
 HERE = Path(__file__).parent
-# The browser must not load anything for the page, even if a label or the library requests it.
+# The browser must not load anything for the page, even if a label or plotly.js requests it.
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
 PLOTLY = [Path("/usr/share/python3-plotly/plotly.js"), Path("/usr/share/python3-plotly/plotly.min.js")]
 VERSION = re.compile(rb"plotly\.js v([\d.]+)")
 
-TABLE, ROWS = "table.md", "runs.csv"  # kept summaries have one of these, or claims
-MOST_FIGURES = 4_200_000  # bytes of a page's figures; base64 makes them a third larger
+TABLE, ROWS = "table.md", "runs.csv"  # a directory of kept summaries has one of these, or claims
+MOST_FIGURES = 4_200_000  # most bytes of a page's figures; base64 makes them a third larger
 
 
 def main(request) -> int:
-    """Writes the page of a Request (plots.report.__main__); returns the exit status."""
+    """Writes the page that a Request (plots.report.__main__) asks for; returns the exit status."""
     terminal.command = "report"
     try:
         report(request)
@@ -63,8 +63,8 @@ def main(request) -> int:
 
 
 def report(request) -> None:
-    """Returns the page. Reads everything first, so that a fault is found before anything is written. Raises
-    ResultsFault, MissingLibrary, OSError."""
+    """Writes the page. Reads everything first, so that it finds a fault before it writes anything. Raises ResultsFault,
+    MissingLibrary, OSError."""
     if is_kept(request.directory):
         if request.against:
             say("--against is ignored: the directory contains only kept summaries, whose table is shown unchanged")
@@ -82,7 +82,7 @@ def report(request) -> None:
 
 
 def write_page(text: str, file: Path) -> None:
-    """Writes the whole file or nothing."""
+    """Writes the whole file, or nothing."""
     with folder_aside(file.parent) as incomplete:
         (incomplete / file.name).write_text(text, encoding="utf-8", errors="replace")
         os.replace(incomplete / file.name, file)
@@ -153,7 +153,7 @@ def directory_of(comparisons: list[Comparison]) -> Path:
 
 
 def read_part(comparisons: list[Comparison], asked_against: str | None) -> ExperimentPart:
-    """Reads everything except curves that a page shows of one experiment."""
+    """Reads everything that the page shows of one experiment, except curves."""
     methods = [method for comparison in comparisons for method in comparison.methods]
     against = asked_against or baseline(methods)
     directory = directory_of(comparisons)
@@ -166,7 +166,7 @@ def read_part(comparisons: list[Comparison], asked_against: str | None) -> Exper
 
 
 def drawn(parts: list[ExperimentPart], points: int) -> dict:
-    """The data of the page's script."""
+    """The data that the page's script draws."""
     numbers = Numbers()
     experiments = []
     for part in parts:
@@ -189,8 +189,8 @@ def compact(document) -> str:
 
 
 def page(parts: list[ExperimentPart], data: str, library: bytes, runs: list[Run], left_out: int, points: int) -> str:
-    """The page of experiments with runs. `data`: the packed data for its script; `left_out`: number of runs that are
-    not on the page; `points`: largest number of points of a line."""
+    """The page of experiments with runs. `data`: packed data for the script; `left_out`: number of runs that are not on
+    the page; `points`: most points of a line."""
     title = heading(parts[0].comparisons[0]) if len(parts) == 1 else f"{len(parts)} experiments"
     sections = [experiment_article(part, number, len(parts) > 1) for number, part in enumerate(parts)]
     draws = any(curves_frame(part) or timeline_frame(part) or part.sweeps for part in parts)
@@ -208,7 +208,7 @@ def page(parts: list[ExperimentPart], data: str, library: bytes, runs: list[Run]
 
 
 def framed(title: str, facts: str, links: str, main: str, scripts: str) -> str:
-    """The whole page; all arguments but the title are markup."""
+    """The whole page. All arguments but the title are markup."""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -246,7 +246,7 @@ def header_facts(parts: list[ExperimentPart]) -> str:
 
 
 def own_facts(part: ExperimentPart) -> str:
-    """The facts of an experiment: workers, model and seeds, and the number of points if there are several."""
+    """The facts about an experiment: workers, model and seeds, and if there are several points, their number."""
     first = part.comparisons[0]
     facts = [fact for fact in subtitle(first, "").split(BETWEEN) if not fact.startswith(("line: mean", "one seed"))]
     if len(part.comparisons) > 1:
@@ -266,15 +266,15 @@ def navigation(parts: list[ExperimentPart]) -> str:
 
 
 def is_target_missed(comparisons: list[Comparison]) -> bool:
-    """Whether there is a target, and no run reached it."""
+    """Whether there is a target that no run reached."""
     targets = [run.summary["time_to_target"] for comparison in comparisons for run in comparison.runs
                if run.summary.get("time_to_target")]
     return bool(targets) and all(target.get("time_s") is None for target in targets)
 
 
 def ends_by_time(comparisons: list[Comparison]) -> bool:
-    """Whether a budget in seconds ends all runs, so that the times of their ends do not depend on the methods."""
-    nearly = 0.99  # a run may end before a step that would exceed its budget
+    """Whether a budget in seconds ends all runs, so that the times at which they end do not depend on methods."""
+    nearly = 0.99  # a run ends before a step that would exceed its budget
     def ends_by_it(run: Run) -> bool:
         seconds = run.config.get("budget", {}).get("seconds")
         return seconds is not None and run.summary.get("end_time_s", 0) >= nearly * seconds
@@ -282,10 +282,10 @@ def ends_by_time(comparisons: list[Comparison]) -> bool:
 
 
 def named_sections(part: ExperimentPart) -> list[tuple[str, str, str]]:
-    """Key, name and content of all sections that are not empty."""
+    """Key, name and content of each section that is not empty."""
     results = [("results", "Results", results_section(part)), ("claims", "Claims", claims_table(part.claims) if part.claims else "")]
     curves = [("curves", "Curves", curves_frame(part)), ("costs", "Cost of the target", costs_frame(part))]
-    of_all_points = len(part.comparisons) > 1  # results and claims are above the choice of one point
+    of_all_points = len(part.comparisons) > 1  # results and claims are then above the menu for one point
     return [(key, name, content) for key, name, content in (
         ("summary", "What came out", summary_section(part)),
         ("sweep", "Sweep", sweep_frame(part)),
@@ -298,7 +298,7 @@ def named_sections(part: ExperimentPart) -> list[tuple[str, str, str]]:
 
 
 def summary_section(part: ExperimentPart) -> str:
-    """Sentences about the results, and bars if there is a single point."""
+    """Sentences about the results, and if there is a single point, bars."""
     first = part.comparisons[0]
     outcome = Outcome(part.rows, part.against, target_text(first.runs[0].config.get("evaluation", {})), clock_of(first),
                       ends_by_time(part.comparisons), len(part.comparisons))
@@ -327,7 +327,7 @@ def section(key: str, name: str, content: str, level: int = 2) -> str:
 
 
 def point_choice(part: ExperimentPart) -> str:
-    """The menu for the point that curves, accounts and timeline show; empty if there is only one point."""
+    """The menu for the point of which curves, accounts and timeline are shown; empty if there is only one point."""
     if len(part.comparisons) < 2:
         return ""
     options = "".join(f'<option value="{number}">{escaped(as_words(comparison.point, ", ", " = "))}</option>'
@@ -345,7 +345,7 @@ def sweep_frame(part: ExperimentPart) -> str:
 
 
 def curves_frame(part: ExperimentPart) -> str:
-    """The section of curves; empty without a model, because there are no evaluations."""
+    """The section of curves; empty without a model, because then there are no evaluations."""
     if not any(run.config.get("training", {}).get("model", "none") != "none"
                for comparison in part.comparisons for run in comparison.runs):
         return ""
@@ -356,7 +356,7 @@ def curves_frame(part: ExperimentPart) -> str:
 
 
 def costs_frame(part: ExperimentPart) -> str:
-    """The section of the target's costs; empty if no point has costs (costs_of)."""
+    """The section of the target's costs; empty if no point has such costs (costs_of)."""
     if not any(costs_of(comparison, part.looks) for comparison in part.comparisons):
         return ""
     several = any(len(method.runs) > 1 for comparison in part.comparisons for method in comparison.methods)
@@ -383,7 +383,7 @@ def timeline_frame(part: ExperimentPart) -> str:
 
 
 def is_kept(directory: Path) -> bool:
-    """Whether the directory contains kept summaries, but no runs."""
+    """Whether the directory contains kept summaries but no runs."""
     if not any((directory / name).is_file() for name in (CLAIMS, TABLE, ROWS)):
         return False
     return not any(RUN_DIRECTORY.fullmatch(path.name) for path in directory.rglob("seed=*-*"))
@@ -398,7 +398,7 @@ def kept_page(directory: Path) -> str:
 
 
 def kept_sections(directory: Path) -> list[tuple[str, str, str]]:
-    """Key, name and content of all sections that are not empty."""
+    """Key, name and content of each section that is not empty."""
     claims = read_claims([directory])
     return [(key, name, content) for key, name, content in (
         ("claims", "Claims", claims_table(claims) if claims else ""), ("results", "Results", kept_table(directory)),
@@ -406,7 +406,7 @@ def kept_sections(directory: Path) -> list[tuple[str, str, str]]:
 
 
 def kept_table(directory: Path) -> str:
-    """The tables of table.md, and the lines between them, as markup."""
+    """The tables in table.md, and the lines between them, as markup."""
     try:
         text = (directory / TABLE).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -435,7 +435,7 @@ def kept_rows(lines: list[str]) -> str:
 
 
 def cell_markup(cell: str) -> str:
-    """A cell as markup, without a line break before a deviation."""
+    """A cell as markup, in which no line break precedes a deviation."""
     return escaped(cell).replace("+- ", "\u00b1\u00a0")
 
 
@@ -455,7 +455,7 @@ def figures_of(directory: Path) -> str:
 
 
 def about_kept(directory: Path) -> str:
-    """The commands that make the runs, and the facts in claims.json about how they were made."""
+    """The commands that repeat the runs, and the facts in claims.json about how the runs were made."""
     command = f"<pre>./dev run {escaped(file)}\n./dev report results/runs/{escaped(directory.name)}</pre>" if (
         file := file_of(directory.name)) else ""
     return ('<p class="note">These are kept summaries of finished runs; the runs themselves are not here, and so there are no '

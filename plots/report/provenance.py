@@ -1,4 +1,4 @@
-"""Origin of the runs: configuration, tuning, machine, and the commands that repeat them, without names of hosts and
+"""The origin of the runs: configuration, tuning, machine, and the commands that repeat them, without names of hosts and
 paths."""
 
 import json
@@ -18,7 +18,7 @@ from plots.terminal import printable
 SHOWN_POINTS = 60
 METHODS = re.compile(r"^\[\[methods\]\]$", re.MULTILINE)
 SEEDS = re.compile(r"^seeds = .*$", re.MULTILINE)
-FOUND_OUT = re.compile(r"^\w+_hash = .*\n", re.MULTILINE)  # hashes of files, which experiment files do not contain
+FOUND_OUT = re.compile(r"^\w+_hash = .*\n", re.MULTILINE)  # hashes of files; experiment files do not contain them
 
 TUNINGS, SCHEMA_VERSION = ("tuning.json", "tuning-mpi.json"), 1  # beside an experiment's runs (results/found_runs.hpp)
 
@@ -53,7 +53,7 @@ def all_methods(comparisons: list[Comparison]) -> list[Method]:
 
 
 def method_settings(methods: list[Method]) -> str:
-    """A table with a row per method, of the settings that not all methods share."""
+    """A table with a row per method: its settings, except those that all methods share."""
     tables = [{key: value for key, value in flat(settings(method.runs[0])).items() if key != "label"} for method in methods]
     everywhere = Counter(item for table in tables for item in table.items())
     lines = []
@@ -65,7 +65,7 @@ def method_settings(methods: list[Method]) -> str:
 
 
 def varied(comparisons: list[Comparison]) -> str:
-    """A table with a row per key, other than method and seed, that varies; empty if no key varies."""
+    """A table of the keys that vary, except method and seed; empty if no key varies."""
     keys = list(dict.fromkeys(key for comparison in comparisons for key in comparison.point))
     lines = []
     for key in keys:
@@ -108,7 +108,7 @@ def tuning_section(tunings: list[dict]) -> str:
 
 
 def tuning_table(tuning: dict) -> str:
-    """The settings that were tried for each method, and the chosen ones, as markup."""
+    """The settings tried for each method, and the chosen ones, as markup."""
     lines = "".join(method_row(method) for method in tuning["methods"])
     where = f", at {escaped(as_words(tuning['where'], ', '))} for all" if tuning["where"] else ""
     seeds = ", ".join(str(int(seed)) for seed in tuning["seeds"])
@@ -136,7 +136,7 @@ def mean_text(mean: float | None) -> str:
 
 
 def remarks(method: dict) -> str:
-    """The numbers of settings and trials, whether the grid was extended, and whether the best setting is at its
+    """The numbers of settings and trials, whether the grid was extended, and whether the chosen setting is at its
     edge."""
     words = [f"of {len(method['settings'])} settings, {int(method['number_of_trials'])} trials"]
     words += [f"grid of {escaped(last_name(key))} extended" for key in method["extended"]]
@@ -156,7 +156,7 @@ def metadata_of(run: Run) -> dict:
 
 
 def facts_of(metadata: list[dict]) -> list[tuple[str, str]]:
-    """The facts in FACTS with their values in the runs, and the times when the runs were made."""
+    """The facts in FACTS with their values for the runs, and the times at which the runs were made."""
     facts = []
     for key, name in FACTS.items():
         values = [fact_text(document, key) for document in metadata if document.get(key) not in (None, "")]
@@ -198,8 +198,7 @@ def metadata_section(runs: list[Run], left_out: int, points: int, plotly: str) -
 
 
 def file_of(experiment: str) -> str | None:
-    """The experiment file of this experiment in this copy of the project, relative to its root; None if there is
-    none."""
+    """The file of this experiment in this copy of the project, relative to the root; None if there is none."""
     for path in sorted(EXPERIMENTS.rglob("*.toml")):
         try:
             if tomllib.loads(path.read_text(encoding="utf-8")).get("name") == experiment:

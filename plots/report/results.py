@@ -1,5 +1,4 @@
-"""Results on the page: reads the numbers of `syncopate table`, and writes a summary of sentences and bars, and
-tables."""
+"""Results on the page: reads the numbers of `syncopate table`; writes tables, and a summary of sentences and bars."""
 
 import csv
 import io
@@ -21,18 +20,18 @@ from plots.runs import ResultsFault, in_words
 from plots.style import byte_unit, time_unit
 
 ROUNDING = 1e-9
-FLIPS_CAN_TELL = 6  # smallest number of seeds with which a sign-flip test can reach 5 %
+FLIPS_CAN_TELL = 6  # fewest seeds with which a sign-flip test can reach 5 %
 
-UNDER_MPI = ", under MPI"  # ends a row's label if there are also simulated rows
-TOO_FAR = 1e4  # values that differ by this factor have no common unit in which all are at least 1
+UNDER_MPI = ", under MPI"  # at the end of a row's label if there are also simulated rows
+TOO_FAR = 1e4  # if values differ by this factor, no unit makes all of them at least 1
 PLUS_MINUS = "\u00b1"
 
 ACCURACY, LOSS, SPEED, BYTES = "final_test_accuracy", "final_test_loss", "samples_per_s", "communicated_bytes"
 TIME_TO_TARGET, TIME_OF_RUN, STEP_TIME, DROP_RATE = "time_to_target_s", "end_time_s", "step_time_s", "drop_rate"
-RISING = {ACCURACY, SPEED}  # more is better
+RISING = {ACCURACY, SPEED}  # measures of which more is better
 MOST_NAMED, MOST_BARS = 4, 40
-CLOSE = 1.001  # bars are omitted if they differ by no more than this factor
-WIDE = 1e3  # a bar that is longer than the others by this factor would make them invisible
+CLOSE = 1.001  # bars are left out if they differ by no more than this factor
+WIDE = 1e3  # a bar that is this many times longer than others would make these invisible
 
 
 @dataclass
@@ -45,19 +44,19 @@ class Measured:
     against: str = ""  # the label of the other row
     pairs: int = 0
     difference: float | None = None
-    low: float | None = None  # the 95 % interval of the mean difference, by Student's t
+    low: float | None = None  # 95 % interval of the mean difference, by Student's t
     high: float | None = None
     sign_flip_p: float | None = None
 
     @property
     def is_exact(self) -> bool:
-        """Whether the difference is the same for every seed up to rounding, so that an interval means nothing."""
+        """Whether all seeds have the same difference up to rounding, so that an interval means nothing."""
         return (self.low is not None and self.high is not None
                 and self.high - self.low <= ROUNDING * max(abs(self.difference), abs(self.mean)))
 
     @property
     def is_significant(self) -> bool:
-        """Whether the interval excludes zero, and so does a sign-flip test if there are enough seeds for it."""
+        """Whether the interval excludes zero and, with enough seeds for it, a sign-flip test does, too."""
         if self.low is None or self.high is None or self.low <= 0 <= self.high or self.is_exact:
             return False
         return self.pairs < FLIPS_CAN_TELL or self.sign_flip_p is None or self.sign_flip_p <= 0.05
@@ -76,7 +75,7 @@ class Row:
 
 
 class ProgramFault(Exception):
-    """The program's message."""
+    """A fault that the program reports; the message is the program's."""
 
 
 def table_csv(program: str, directory: Path, against: str | None) -> str:
@@ -121,7 +120,7 @@ class Column:
 
     measure: str
     heading: str
-    kind: str = "number"  # or percent, time, bytes, count
+    kind: str = "number"  # "number", "percent", "time", "bytes" or "count"
 
 
 OUTCOME = [Column(ACCURACY, "test accuracy", "percent"), Column(LOSS, "test loss"),
@@ -134,14 +133,14 @@ COLUMNS = [*OUTCOME, *COST]
 
 
 def baseline(methods: list[Method]) -> str:
-    """The label of the method to compare with if the user names none: the first synchronous SGD, otherwise the first
+    """The label of the method to compare with if the user names none: the first synchronous SGD, or else the first
     method."""
     return next((method for method in methods if method.algorithm == BASELINE), methods[0]).label
 
 
 def read_results(program: str, directory: Path, experiment: str, against: str, asked: bool) -> tuple[list[Row], str, str]:
-    """The rows, their CSV, and the reason if there are no differences. `asked`: the user has named `against`, so it
-    must exist. Raises ResultsFault."""
+    """The rows, their CSV, and the reason why there are no differences, if that is so. `asked`: the user named
+    `against`, so this method must exist. Raises ResultsFault."""
     why = ""
     try:
         text = table_csv(program, directory, against)
@@ -172,22 +171,22 @@ class Scale:
         return set_in_page(f"{value * self.times:{'+' if sign else ''},.{self.decimals}f}")
 
     def mean(self, value: float) -> str:
-        """The value, in scientific form if the column's decimals would show only zeros."""
+        """The value, in scientific form if the column's decimals would show only its zeros."""
         value *= self.times
         return self(value / self.times) if is_plain(value, self.decimals) else typeset_number(value)
 
     def place(self, uncertainty: float, *values: float) -> SamePlace:
-        """The common last place of values that are read together."""
+        """The common last decimal place of values that are read together."""
         return SamePlace.of(self.times * max(values, key=abs), self.times * uncertainty)
 
     def together(self, uncertainty: float, *values: float) -> SamePlace | None:
-        """The common last place if the column's decimals do not suit the values; otherwise None."""
+        """The common last decimal place, if the column's decimals do not suit the values; otherwise None."""
         place = self.place(uncertainty, *values)
         return place if uncertainty > 0 and (not place.is_plain or place.last_place < -MOST_DECIMALS) else None
 
 
 def set_in_page(number: str) -> str:
-    """The number with narrow spaces between thousands, and zero without a sign."""
+    """The number with narrow spaces between thousands. Zero has no sign."""
     if number.strip("+-0.,") == "":
         number = number.lstrip("+-")
     return typeset(number).replace(",", "\u202f")
@@ -214,8 +213,8 @@ def scale_of(column: Column, values: list[float]) -> Scale:
 
 
 def results_table(rows: list[Row], swatches: dict[str, str], ends_by_time: bool = False) -> str:
-    """Two tables, one of the last models and one of their costs, since a single table would be too wide for a screen.
-    `swatches`: a piece of each method's line, by label. `ends_by_time`: whether a budget in seconds ends all runs."""
+    """Two tables, of the last models and of their costs, since one table would be too wide for a screen. `swatches`: a
+    piece of each method's line, by label. `ends_by_time`: whether a budget in seconds ends all runs."""
     tables = []
     for name, columns in (("outcome", OUTCOME), ("cost", COST)):
         known = [(column, known_means(column, rows)) for column in columns]
@@ -249,8 +248,8 @@ def swatch_of(row: Row, swatches: dict[str, str]) -> str:
 
 
 def label_of_row(row: Row, labels: Iterable[str]) -> str | None:
-    """The label of the row's method: the longest label whose parts are all in the row's label. If there are simulated
-    and MPI runs, those under MPI have a separate label."""
+    """The label of the row's method: the longest label whose parts are all in the row's label. If there are both
+    simulated runs and runs under MPI, the latter have their own label."""
     parts = set(row.label.removesuffix(UNDER_MPI).split(", "))
     own = [label for label in labels if set(label.removesuffix(MPI).split(", ")) <= parts]
     clocked = [label for label in own if label.endswith(MPI) == row.label.endswith(UNDER_MPI)]
@@ -312,7 +311,7 @@ def difference(measured: Measured, scale: Scale) -> str:
 
 
 def one_difference(measured: Measured, scale: Scale) -> str:
-    """The text of a difference without an interval. It is zero if it is tiny compared with the two numbers."""
+    """The text of a difference without an interval: zero if it is tiny compared with the two numbers."""
     value = measured.difference
     is_rounding = abs(value) <= ROUNDING * abs(measured.mean)
     if is_rounding or is_plain(scale.times * value, scale.decimals):
@@ -321,7 +320,7 @@ def one_difference(measured: Measured, scale: Scale) -> str:
 
 
 def finer(scale: Scale, width: float, digits: int = 2) -> Scale:
-    """The scale with decimals that suit the uncertainty `width`: a deviation, or half an interval."""
+    """The scale with decimals that suit the uncertainty `width`, a deviation or half an interval."""
     if not width > 0:
         return scale
     return Scale(scale.times, scale.unit, min(max(scale.decimals, digits - 1 - floor(log10(width * scale.times))), 7))
@@ -358,7 +357,7 @@ class Outcome:
 
     rows: list[Row]
     against: str
-    target: str = ""  # "88 % test accuracy"; empty: there is none
+    target: str = ""  # "88 % test accuracy"; empty without a target
     clock: str = "time"
     ends_by_time: bool = False
     points: int = 1
@@ -470,7 +469,7 @@ def about_quality(outcome: Outcome) -> str:
 
 
 def over_points(outcome: Outcome) -> list[str]:
-    """The sentence about several points: the range of ratios to the method `outcome.against`."""
+    """The sentence about several points: the range of the ratios to the method `outcome.against`."""
     found = []
     for measure, words in ((TIME_TO_TARGET, "Time to the target"), (outcome.cost, "Samples per second" if outcome.cost == SPEED else
                                                                     "Time of the run")):
@@ -493,7 +492,7 @@ def range_text(values: list[float]) -> str:
 
 
 def compared(row: Row, outcome: Outcome, measure: str, scale: Scale, less: str, more: str) -> str:
-    """The clause about the difference, with its interval, and whether it is significant."""
+    """The clause about a difference, its interval and its significance."""
     measured, base = row.measures[measure], outcome.base
     if measured.difference is None or row is base:
         return ""
@@ -529,7 +528,7 @@ def strong(row: Row) -> str:
 
 
 def names(rows: list[Row], remark=lambda row: "") -> str:
-    """The names of rows, "A, B (remark) and C"; at most MOST_NAMED, and the number of the others."""
+    """The names of rows, "A, B (remark) and C": at most MOST_NAMED, then the number of the others."""
     shown = [escaped(row.label) + (f" ({text})" if (text := remark(row)) else "") for row in rows[:MOST_NAMED]]
     if len(rows) > MOST_NAMED:
         shown.append(f"{len(rows) - MOST_NAMED} more")
@@ -551,7 +550,7 @@ def half_of(measured: Measured) -> float:
 
 
 def bars_table(outcome: Outcome, looks: dict[str, dict], swatches: dict[str, str]) -> str:
-    """A table with a row of bars per method, as markup. Empty if there are too few or too many methods to compare.
+    """A table with a row of bars per method, as markup. Empty if there are too few or too many methods for bars.
     `looks`, `swatches`: by label."""
     measures = shown_measures(outcome)
     if outcome.points > 1 or not measures or not 1 < len(outcome.rows) <= MOST_BARS:
@@ -573,7 +572,7 @@ def bars_table(outcome: Outcome, looks: dict[str, dict], swatches: dict[str, str
 
 
 def far_above(means: dict[str, float]) -> set[str]:
-    """The labels of bars that are so long that the others would be invisible."""
+    """The labels of bars that would make the others invisible, because they are so long."""
     above_zero = sorted(mean for mean in means.values() if mean > 0)
     return {label for label, mean in means.items() if above_zero and mean > WIDE * above_zero[(len(above_zero) - 1) // 2]}
 
@@ -593,7 +592,7 @@ def shown_measures(outcome: Outcome) -> list[str]:
 
 
 class BarColumn:
-    """A column of bars from zero, or of points if zero means little."""
+    """A column of bars that begin at zero, or of points if zero means little."""
 
     def __init__(self, measure: str, rows: list[Row]):
         self.column = column_of(measure)
@@ -621,7 +620,7 @@ class BarColumn:
         return 100 * min(max((value - self.low) / (self.high - self.low or 1), 0), 1)
 
     def ends(self) -> str:
-        """The ends of a scale of points, which does not begin at zero."""
+        """The ends of the scale of a column of points, which does not begin at zero."""
         return (f'<div class="ends"><span>{self.scale.mean(self.low)}</span><span>{self.scale.mean(self.high)}</span></div>'
                 if self.has_points else "")
 

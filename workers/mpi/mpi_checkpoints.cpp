@@ -4,7 +4,7 @@
 
 namespace syncopate {
 
-// Rank 0 calls for no checkpoint once it has announced `closed`, because other ranks may leave after that.
+// Once rank 0 has announced `closed`, it calls for no more checkpoints, because other ranks may leave then.
 std::optional<std::int64_t> MpiCheckpoints::called_for() {
   constexpr auto call = MpiTransport::Announcement::checkpoint;
   if (state_.self != Rank{0}) {
@@ -25,7 +25,7 @@ void MpiCheckpoints::stop(std::int64_t number) {
     return std::ranges::equal(state_.transport.received_from(), stopped.sent) &&
            state_.transport.has_nothing_half_way() && collectives_.have_ended();
   });
-  gather<std::int64_t>({0}, true);  // ranks that are not finished yet may need this one
+  gather<std::int64_t>({0}, true);  // ranks with collectives left to finish may need this rank
 
   const CheckpointStore::Written written = store_->write(number, [&](ByteSink& out) { write_(out, stopped.at); });
   const std::vector<std::uint64_t> own = {written.digest ? 1U : 0U, written.digest.value_or(0),
@@ -37,7 +37,7 @@ void MpiCheckpoints::stop(std::int64_t number) {
     digests.push_back(all[part] ? std::optional(all[part + 1]) : std::nullopt);
     longest_ns = std::max(longest_ns, all[part + 2]);
   }
-  // All clocks skip the same time: the longest that a rank took from here until it had written.
+  // All clocks skip the same time: the longest that any rank took from `begin_ns` until it had written its part.
   state_.clock.stood_still(static_cast<std::int64_t>(longest_ns));
   if (store_->written(number, digests)) throw LeftAtCheckpoint();
 }

@@ -1,5 +1,5 @@
-// Checkpoints of a run on the MPI cluster: how all ranks stop for one, and the log by which a restarted rank comes back
-// to the call at which it had stopped.
+// Checkpoints of a run on the MPI cluster: how all ranks stop for a checkpoint, and the log by which a restarted rank
+// returns to the call at which it had stopped.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,12 @@
 
 namespace syncopate {
 
-// Stops all ranks of a run, and writes each one's part of a checkpoint.
-// Stops all ranks of a run and writes each rank's part of a checkpoint.
-//
-//  Rank 0 asks its store whether a checkpoint is due and announces it. The other ranks notice the announcement at the
-//  start of their next call that may wait, in a wait or in a sleep. They stop there, without waiting for what another
-//  rank would do. While the ranks are stopped, no new message is sent:
-//  - Ranks receive the frames on their way until each rank has every frame that was sent to it.
-//  - Collectives that all members have entered are finished. For the other collectives each rank saves its part.
-//  - Each rank writes its part. The run continues once all parts are written. Clocks stand still until then.
+// Stops all ranks of a run and writes each rank's part of a checkpoint. Rank 0 asks its store whether a checkpoint is
+// due and announces it. The other ranks notice the announcement at the start of their next call that may wait, in a
+// wait or in a sleep. They stop there, even if they wait for another rank. Stopped ranks send no new messages:
+// - Ranks receive until each rank has every frame that was sent to it.
+// - Collectives that all members have entered are finished. For the other collectives each rank saves its contribution.
+// - Each rank writes its part. The run continues once all parts are written. Clocks stand still until then.
 class MpiCheckpoints {
  public:
   // Writes this rank's part of a checkpoint, for a run that has stopped at time `at`.
@@ -32,8 +29,7 @@ class MpiCheckpoints {
   MpiCheckpoints(MpiRunState& state, MpiCollectives& collectives, Write write)
       : state_(state), collectives_(collectives), write_(std::move(write)), store_(state.options.store) {}
 
-  // Call it repeatedly wherever a rank may stop; it is cheap. Throws LeftAtCheckpoint if the run ends at the
-  // checkpoint.
+  // Call it repeatedly wherever a rank may stop; it is cheap. Throws LeftAtCheckpoint if the run ends at a checkpoint.
   void stop_if_called() {
     if (!store_ || monotonic_ns() < next_look_ns_) return;
     constexpr std::int64_t look_every_ns = 1'000'000;
@@ -68,12 +64,10 @@ class MpiCheckpoints {
   std::int64_t next_look_ns_ = 0;
 };
 
-// Log of everything the cluster returned to this rank's program, call by call, a few bytes each. It stores the numbers
-// of gradients and models (CheckpointLog), not their values.
-//
-// A restarted process replays the log: it answers the program's calls from the log, without arithmetic, waiting or
-// communication, until the call at which the ranks stopped. There the state of the run is read from the checkpoint, and
-// that call continues.
+// Log of everything the cluster returned to this rank's program, call by call, a few bytes each. Gradients and models
+// appear by their numbers (CheckpointLog), not their values. A restarted process replays the log: it answers the
+// program's calls from the log, without arithmetic, waiting or communication, until the call at which the ranks
+// stopped. There the state of the run is read from the checkpoint, and that call continues.
 class MpiReplayLog {
  public:
   // A call of Cluster, or an event between calls.
@@ -84,7 +78,7 @@ class MpiReplayLog {
     has_lost_state,
     bytes_sent,
     compute,
-    start,  // starts a collective, whether or not the worker waits for it at once
+    start,  // starts a collective, even if the worker waits for its result in the same call
     finish,
     receive,
     endless_micro_batch,  // ends a program (MpiMicroBatches::EndlessMicroBatch)
@@ -95,11 +89,11 @@ class MpiReplayLog {
   // The call at which a rank stopped.
   struct Position {
     Call call{};
-    bool is_inside = false;    // the call has begun to wait; false: it has not begun
+    bool is_inside = false;    // whether the call had begun to wait when the rank stopped
     std::uint64_t values = 0;  // number of values created before the call began
   };
 
-  // `log` null: nothing is logged. A replay reports logged rows to `observer` again, unless that is null.
+  // `log`: null if nothing is logged. `observer`: gets logged rows again during a replay; may be null.
   MpiReplayLog(CheckpointLog* log, RunObserver* observer) : log_(log), observer_(observer) {}
   MpiReplayLog(const MpiReplayLog&) = delete;
   MpiReplayLog& operator=(const MpiReplayLog&) = delete;
@@ -107,7 +101,7 @@ class MpiReplayLog {
   bool is_kept() const { return log_ != nullptr; }
   bool replays() const { return replays_; }
 
-  // Whether this call is answered from the log. At the end of the log it calls `at_end` and stops replaying.
+  // Whether this call is answered from the log. At the end of the log it calls `at_end` and ends the replay.
   bool replays(Call call);
   std::function<void()> at_end;
   // Returns the logged answer to the next call.
@@ -137,7 +131,7 @@ class MpiReplayLog {
     return answer;
   }
 
-  // Begins a call that may wait, which is a place to stop. Returns false if the run has resumed inside this call.
+  // Begins a call that may wait, at which a rank may stop. Returns false if the run has resumed inside this call.
   bool enter(Call call) {
     if (!is_kept()) return true;
     if (std::exchange(has_just_resumed_, false)) return !position_.is_inside;
@@ -177,8 +171,7 @@ class MpiReplayLog {
   Position position_;
 };
 
-// Logs rows and passes them to an observer. No other call of the observer is logged, because a replayed program repeats
-// it.
+// Logs rows and passes them to an observer. Other calls of the observer are not logged, because a replay repeats them.
 class LoggedRows : public RunObserver {
  public:
   LoggedRows(MpiReplayLog& replay_log, RunObserver* observer) : replay_log_(replay_log), observer_(observer) {}

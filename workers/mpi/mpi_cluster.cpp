@@ -31,7 +31,7 @@ MpiRunState::MpiRunState(const MpiCluster::Options& given, MpiCommunicators& giv
       books_(options.workers) {
   const bool takes_part = is_worker() || is_server();
   SpanRecorder* const spans = takes_part && options.record && options.record->spans ? &*options.record->spans : nullptr;
-  // Only servers know which gradients they keep, but the workers' spans are in other processes.
+  // Only servers know which gradients they keep, but the workers' spans are in other processes, so fates are collected.
   if (spans && options.servers > 0) spans->collect_fates();
   for (const Rank worker : workers()) books_[worker] = Book(worker, start_time, spans);
   clock.restart(communicators.common_start_ns(), spans, self);
@@ -74,13 +74,13 @@ class MpiCluster::Process {
     MpiTotals totals;
     MpiCheckpoints checkpoints;
 
-    // Begins a call that may wait and is not answered from the log.
+    // Begins a call that may wait and whose answer is not in the log.
     void enter(MpiReplayLog::Call call) {
       if (!replay_log.is_kept()) return;
       if (replay_log.enter(call)) checkpoints.stop_if_called();
       replay_log.wait();
     }
-    // Start and finish any kind of collective. `blocks`: the worker does both in one call (Cluster::perform).
+    // Start and finish a collective of any kind. `blocks`: the worker does both in one call (Cluster::perform).
     StartedCollective start(Collective&& what, const Contribution& contribution, Place place, bool blocks);
     CollectiveResult finish(StartedCollective&& started, Place place, bool blocks);
     void serialise(StateArchive& archive) {
@@ -94,7 +94,7 @@ class MpiCluster::Process {
       partial_sums.progress();
       if (collectives.are_under_way()) collectives.advance_all();
     }
-    // Values are written last, because reading them needs the handles that the program holds after the replay.
+    // Values are written last: to read them, the handles must exist, which the program holds only after the replay.
     void write_checkpoint(ByteSink& out, Time at) {
       replay_log.write(out);
       StateArchive archive(out);
@@ -218,7 +218,7 @@ void MpiCluster::Process::follow(ByteSource& replay_log) {
   }
 }
 
-// Reads the checkpoint at the end of the replay. By then the program holds everything except the values.
+// Reads the checkpoint at the end of the replay, when all objects of the program exist and only values are missing.
 void MpiCluster::Process::resume() {
   std::string problem;
   Time at{};
@@ -250,7 +250,7 @@ void MpiCluster::Process::agree_to_resume(const std::string& problem) {
     if (!problems[rank].empty()) throw ReplayMismatch(fmt::format("rank {}: {}", rank, problems[rank]));
 }
 
-// After its program a participant announces its end and receives what the others still send.
+// After its program a participant announces its end and receives messages that the others still send.
 void MpiCluster::Process::finish() {
   using Ending = MpiRunState::Ending;
   MpiRunState& state = run_->state;
@@ -266,13 +266,13 @@ void MpiCluster::Process::finish() {
     state.transport.announce(Announcement::ended);
     state.ending = Ending::announced;
   }
-  // Until all workers have ended, worker 0 still sends the results of partial all-reduces.
+  // Worker 0 sends the results of partial all-reduces until all workers have ended.
   if (state.is_worker() && state.ending != Ending::closed) run_->collectives.wait_for_all_ends();
   if (state.ending != Ending::closed) state.transport.announce(Announcement::closed);
   state.ending = Ending::closed;
   run_->waiting.wait({}, [&] {
     for (const auto kind : {MpiTransport::Kind::message, MpiTransport::Kind::group_arrival})
-      while (state.transport.take(kind)) continue;  // arrived too late: dropped unread
+      while (state.transport.take(kind)) continue;  // the frame arrived too late and is dropped unread
     const int participants = state.participants();
     return state.transport.count_announced(Announcement::closed, 0, participants) == participants - 1 &&
            state.transport.nothing_under_way();
@@ -299,14 +299,14 @@ RunTotals MpiCluster::run(const Program& work, const Program& serve) {
   try {
     return process_->run(work, serve);
   } catch (const LeftAtCheckpoint&) {
-    // Pending requests never finish. MPI may still write to their buffers, and no other communicator may get their
-    // messages, so the process is leaked.
+    // Pending requests never finish, so the process is leaked: MPI may still write to the requests' buffers, and no
+    // other communicator may get their messages.
     static_cast<void>(process_.release());
     throw;
   }
 }
 
-// During a replay the calls below answer programs from MpiReplayLog and ignore what programs send.
+// During a replay the calls below answer programs from MpiReplayLog, without any effect on other ranks.
 Time MpiCluster::now(Rank) const {
   auto& parts = process_->parts();
   return parts.replay_log.answered<Time>(Call::now, [&] { return parts.state.now(); });

@@ -3,7 +3,7 @@
 // until its run ends, so that one experiment may mix methods with and without servers.
 //
 // Accounts: all of a participant's wall time is booked. The time between two cluster calls (optimizer steps, the
-// algorithm itself) is compute. Waiting for the last member to arrive is wait, and the reduction itself is communicate.
+// algorithm itself) is compute. In a collective, waiting for the last member is wait, the rest communicate.
 #pragma once
 
 #include <mpi.h>
@@ -35,25 +35,24 @@ class CheckpointStore {
  public:
   virtual ~CheckpointStore() = default;
 
-  // The number of the checkpoint to write now, if one is due. Only rank 0 asks, repeatedly while the run goes on.
+  // The number of the checkpoint to write now, if one is due. Only rank 0 calls it, repeatedly during the run.
   virtual std::optional<std::int64_t> due() = 0;
 
   struct Written {
-    std::optional<std::uint64_t> digest{};  // the part's digest; empty: it could not be written
+    std::optional<std::uint64_t> digest{};  // the part's digest; empty: the part could not be written
     std::string problem{};                  // why the part could not be written
   };
   virtual Written write(std::int64_t number, const std::function<void(ByteSink&)>& contents) = 0;
-  // Called on all ranks once every rank has written. `digests`: by rank. Returns true if the run ends here
+  // Called on all ranks once every rank has written its part. `digests`: by rank. True: the run ends
   // (LeftAtCheckpoint).
   virtual bool written(std::int64_t number, const std::vector<std::optional<std::uint64_t>>& digests) = 0;
 
-  // Whether the run resumes from a checkpoint (the same on all ranks), and this participant's part of it.
+  // Whether the run resumes from a checkpoint; the same on all ranks. `part`: this rank's part of that checkpoint.
   virtual bool resumes() const = 0;
   virtual ByteSource& part() = 0;
-  // Called once the run has resumed.
   virtual void resumed() = 0;
 
-  // Archives the caller's own state of this rank's run.
+  // Archives the state that the caller keeps for this rank's run.
   virtual void serialise(StateArchive& archive) = 0;
 };
 
@@ -73,14 +72,14 @@ class MpiCluster : public Cluster {
     const OutagePlan* outages = nullptr;  // null on all ranks: no outages. Ranks sleep through outages
     const MpiSession& session;
     MPI_Comm communicator = MPI_COMM_NULL;  // null: all ranks of the session
-    // Called on a rank that fails, before all ranks end: the last chance to save data.
+    // Called on a rank that fails, before all ranks end, to save data.
     std::function<void(const std::string& what)> before_abort = {};
-    // Null on all ranks: no checkpoints. If there is a store, this thread must hold a CheckpointLog
-    // (CheckpointLog::Scope) from before the first use of `training` until the run has ended.
+    // Null on all ranks: no checkpoints. With a store, this thread must hold a CheckpointLog (CheckpointLog::Scope)
+    // from before the first use of `training` until the run has ended.
     CheckpointStore* store = nullptr;
   };
 
-  // Collective over the communicator. Throws std::invalid_argument if it has too few ranks.
+  // Collective over the communicator. Throws std::invalid_argument if the communicator has too few ranks.
   explicit MpiCluster(const Options& options);
   ~MpiCluster() override;
 
@@ -89,8 +88,8 @@ class MpiCluster : public Cluster {
 
   // Collective: every rank of the communicator calls it, including idle ranks. The totals are complete on every rank.
   // An exception of a program ends all ranks through MpiSession::abort, with one message that names this rank. Two
-  // exceptions are rethrown on all ranks instead: ReplayMismatch (the run cannot resume from the checkpoint in the
-  // store) and LeftAtCheckpoint (the store ends the run at a checkpoint).
+  // exceptions are instead rethrown on all ranks: ReplayMismatch (the run cannot resume from the store's checkpoint)
+  // and LeftAtCheckpoint (the store ends the run at a checkpoint).
   RunTotals run(const Program& work, const Program& serve) override;
 
   Time now(Rank self) const override;
@@ -118,18 +117,18 @@ class MpiCluster : public Cluster {
 // A participant's book on the wall clock. The time between two bookings belongs to the second booking.
 class WallAccount {
  public:
-  // Time counts from `start_ns` of the monotonic clock. `spans` (may be null) records all bookings as those of `self`.
+  // Time counts from `start_ns` of the monotonic clock. `spans` records all bookings as those of `self`; may be null.
   void restart(std::int64_t start_ns, SpanRecorder* spans, Rank self) { *this = WallAccount(start_ns, spans, self); }
 
   Time now() const { return Time{Duration{monotonic_ns() - start_ns_}}; }
   std::int64_t to_monotonic_ns(Time time) const { return later(time, Duration{start_ns_}).time_since_epoch().count(); }
 
-  // Books the time from the last booking until now, or until `end` (clipped to now if it lies in the past).
+  // Books the time since the last booking. With `end`: only until then, and nothing if `end` is before that booking.
   void book(Activity activity, const SpanLabel& label = {}) { book_until(activity, now(), label); }
   void book_until(Activity activity, Time end, const SpanLabel& label) { book_.pass(activity, end, label); }
 
   // Begins a call that may wait: books the time since the last call as compute. Returns false, and books nothing, if
-  // the run has resumed inside this call.
+  // the run has resumed in the middle of this call.
   bool enter() {
     if (std::exchange(resumes_, false)) return false;
     book(Activity::compute);
@@ -137,14 +136,14 @@ class WallAccount {
   }
   void enter_unbooked() { resumes_ = false; }
 
-  // Counts time from another start, so that no time passes while the run is stopped or waits to be resumed.
+  // Sets the clock's start, so that no time passes while the run is stopped. `inside_a_call`: it resumes in a call.
   void resume_from(std::int64_t start_ns, bool inside_a_call) {
     start_ns_ = start_ns;
     resumes_ = inside_a_call;
   }
   void stood_still(std::int64_t for_ns) { start_ns_ += for_ns; }
 
-  // Ends the account at time `end` (Book::take_back). If the account is shorter, the rest is booked as waiting.
+  // Ends the account at time `end` (Book::take_back). If the account ends earlier, the rest is booked as waiting.
   Duration close(Time end) {
     book_until(Activity::wait, end, {"end of the run"});
     return book_.take_back(end);
@@ -162,7 +161,7 @@ class WallAccount {
       : start_ns_(start_ns), book_(self, start_time, spans) {}
 
   std::int64_t start_ns_ = 0;
-  bool resumes_ = false;  // the run has resumed inside the next call
+  bool resumes_ = false;  // the run has resumed in the middle of the next call
   Book book_;
 };
 
@@ -176,7 +175,7 @@ class MpiRunState {
   const Rank self;
   MpiTransport transport;
   WallAccount clock;
-  StepRows rows;  // on the rank that reports to the observer
+  StepRows rows;  // used on the rank that reports to the observer
 
   bool is_worker() const { return self.value < options.workers; }
   bool is_server() const { return !is_worker() && self.value < participants(); }
@@ -184,21 +183,19 @@ class MpiRunState {
   int participants() const { return options.workers + options.servers; }
   Ranks workers() const { return Ranks(options.workers); }
   Ranks servers() const { return Ranks(Rank{options.workers}, options.servers); }
-  // The participants whose end a server is notified of: workers, and with regional servers all participants.
+  // The participants of whose end a server is notified: workers, and with regional servers all participants.
   Ranks notified_of() const { return Ranks(options.servers.regions > 0 ? participants() : options.workers); }
   int number_notified() const { return options.servers.regions > 0 ? participants() - 1 : options.workers; }
   std::string name_of(Rank rank) const { return options.servers.name_of(rank, options.workers); }
 
   Time now() const { return clock.now(); }
-  // This rank's own book on its clock, or its book of another worker's gradients. Books are summed over the ranks at
-  // the end.
+  // This rank's own book, or its book of another worker's gradients. Books are summed over the ranks at the end.
   Book& book_of(Rank worker) { return worker == self ? clock.book() : books_[worker]; }
   DecidedBy decided_by() const { return options.servers > 0 ? DecidedBy::servers : DecidedBy::workers; }
 
   bool has_ended(Rank worker) const {
     return worker == self ? program_has_ended : transport.has_announced(MpiTransport::Announcement::ended, worker);
   }
-  // Whether all servers have ended.
   bool servers_are_gone() const {
     return options.servers > 0 && is_worker() &&
            transport.count_announced(MpiTransport::Announcement::ended, options.workers, participants()) ==
@@ -212,16 +209,16 @@ class MpiRunState {
   Bytes bytes_sent() const {
     return std::accumulate(bytes_reported.begin(), bytes_reported.end(), collective_bytes + sent_bytes);
   }
-  Bytes collective_bytes{};             // collectives of all workers; the same on each worker
-  Bytes sent_bytes{};                   // sent by this rank, and by group collectives that only this rank counts
-  ByRank<Bytes> bytes_reported;         // by participant, as last reported
-  std::int64_t collectives = 0;         // counted by this rank
-  std::int64_t collectives_of_all = 0;  // collectives of all workers that this worker has entered
+  Bytes collective_bytes{};      // bytes of collectives of all workers; the same on each worker
+  Bytes sent_bytes{};            // sent by this rank, including the bytes of groups' collectives that this rank counts
+  ByRank<Bytes> bytes_reported;  // by participant: the count that it reported last
+  std::int64_t collectives = 0;  // number that this rank counts
+  std::int64_t collectives_of_all = 0;  // number of collectives of all workers that this worker has entered
   std::int64_t kept_in_collectives = 0;
-  std::int64_t kept_in_partial_sums = 0;  // worker 0
-  bool has_partial_sums = false;          // as far as this rank knows
+  std::int64_t kept_in_partial_sums = 0;  // on worker 0
+  bool has_partial_sums = false;          // whether this rank knows of any
 
-  // How far this rank is in the steps after its program (MpiCluster::Process::finish).
+  // The progress of this rank after its program (MpiCluster::Process::finish).
   enum class Ending { none, announced, closed };
   Ending ending = Ending::none;
   Time program_end = start_time;

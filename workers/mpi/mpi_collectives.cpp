@@ -20,7 +20,7 @@ std::string describe(const Arrival& arrival) {
   return fmt::format("waits in {} at {}", describe(*arrival.terms), arrival.place);
 }
 
-// "worker 1 has left", "workers 1, 3 have left"; empty if none has.
+// "worker 1 has left" or "workers 1, 3 have left"; empty if no worker has left.
 std::string who_has_left(const std::vector<Arrival>& arrivals) {
   std::string ranks;
   int count = 0;
@@ -40,8 +40,8 @@ Time last_arrival(const std::vector<Arrival>& arrivals) {
   return std::ranges::max_element(arrivals, {}, &Arrival::time)->time;
 }
 
-// Returns an empty text if all members wait for the same collective, or one line per member that says where it waits.
-// The first arrival is from worker `first`.
+// Returns an empty text if all members wait for the same collective, otherwise one line per member that says where it
+// waits. `first`: rank of the first member.
 std::string explain_mismatch(const std::vector<Arrival>& arrivals, int first) {
   const Arrival& front = arrivals.front();
   if (std::ranges::all_of(arrivals, [&](const Arrival& other) { return other.terms == front.terms; })) return {};
@@ -53,13 +53,13 @@ std::string explain_mismatch(const std::vector<Arrival>& arrivals, int first) {
   return text;
 }
 
-// Explains why `own` cannot continue without a worker that will never arrive.
+// Explains why this worker cannot continue without a worker that will never arrive.
 std::string explain_absence(const Arrival& own, Rank absent, const char* why) {
   return fmt::format("worker {} {}, and {} at {} needs it", absent.value, why, properties_of(own.terms->kind).name,
                      own.place);
 }
 
-// Returns this worker's weight in a weighted mean; nullopt if all weights are equal.
+// Returns this worker's weight in a weighted mean; nullopt if all workers have equal weights.
 std::optional<double> share_of(const Arrival& own, const std::vector<Arrival>& arrivals) {
   double sum = 0;
   bool equal = true;
@@ -83,21 +83,21 @@ MomentAges age_of_mean(const Training& training, const std::vector<Arrival>& arr
   return training.age_of_mean(ages, is_weighted ? std::span<const double>(weights) : std::span<const double>());
 }
 
-// A broadcast moves parameters and buffers. Every rank keeps its own optimizer moments.
+// A broadcast sends parameters and buffers. Every rank keeps its own optimizer moments.
 constexpr AveragePolicy broadcast_policy{.buffers = StatePolicy::average};
 
-// A piece of a broadcast moves within a millisecond, and is long enough for the bandwidth of any network. Sums of at
-// most this size use MPI's own all-reduce, which takes fewer consecutive messages than a ring.
+// A piece of a broadcast takes less than a millisecond to send, and is long enough to use any network's full bandwidth.
+// Sums of at most this size use MPI's own all-reduce, which takes fewer consecutive messages than a ring.
 constexpr std::size_t piece_bytes = std::size_t{1} << 20;
 constexpr std::size_t pieces_at_once = 4;
 
 std::size_t element_bytes(MPI_Datatype type) { return type == MPI_DOUBLE ? sizeof(double) : sizeof(float); }
 
-// Bounds the tags of simultaneous sums. MPI guarantees at least 2^15 tags.
+// Limits the number of tags of simultaneous sums. MPI guarantees at least 2^15 tags.
 constexpr std::int64_t most_under_way = 1024;
 
-// Caches the zeros that time-only collectives of this process move, for the next collective of the same size. Sums of
-// zeros are zeros. Writing new zeros each time would take time that belongs to no model.
+// Caches the zeros that this process sends in time-only collectives, for its next one of the same size. They stay
+// zeros, because sums of zeros are zeros. Writing new ones each time would take time that no real run needs.
 class SpareZeros {
  public:
   FlatVector take(Bytes bytes) {
@@ -121,7 +121,7 @@ class SpareZeros {
 
 SpareZeros spare_zeros;
 
-// A chunk is moved and added within a millisecond, and is long enough for the bandwidth of any network.
+// A chunk takes less than a millisecond to send and add, and is long enough to use any network's full bandwidth.
 constexpr std::size_t most_chunk_bytes = std::size_t{1} << 19;
 
 std::byte* at(const RingSums::Values& values, std::size_t element) {
@@ -218,7 +218,7 @@ Arrival MpiCollectives::arrival_at(const Collective& what, const Contribution& c
   return own;
 }
 
-// Advances collectives in the order of their starts. A reduction begins only after the previous one has begun.
+// Advances the group's collectives in the order of their starts. Their reductions begin in the same order.
 void MpiCollectives::advance(MpiCollectiveGroup& group) {
   for (MpiCollective& collective : group.open) {
     if (collective.has_ended) continue;
@@ -229,12 +229,12 @@ void MpiCollectives::advance(MpiCollectiveGroup& group) {
       conclude_arrivals(group, collective);
       if (!collective.blocks && collective.reduction) collective.reduction->begin();
     }
-    if (collective.blocks) return;  // its members run the reduction in `finish`
+    if (collective.blocks) return;  // the members run the reduction in `finish`
     if (!collective.reduction || collective.reduction->test()) end_collective(group, collective);
   }
 }
 
-// Frames of one sender arrive in order. So a member whose end is announced, and of which no frame is left, never came.
+// Frames of one sender arrive in order. So if a member has announced its end and no frame of it is here, it never came.
 void MpiCollectives::gather_arrivals(MpiCollectiveGroup& group, MpiCollective& collective) {
   std::erase_if(collective.awaited, [&](Rank member) {
     if (const auto frame = state_.transport.take(frames_of(group), member)) {
@@ -253,7 +253,7 @@ void MpiCollectives::gather_arrivals(MpiCollectiveGroup& group, MpiCollective& c
   });
 }
 
-// Determines the agreed values from all arrivals. All members process collectives here in the order of their starts.
+// Determines the agreed values from all arrivals. All members process a group's collectives in the same order.
 void MpiCollectives::conclude_arrivals(MpiCollectiveGroup& group, MpiCollective& collective) {
   const auto& arrivals = collective.arrivals;
   const auto& [first, count] = group.members;
@@ -283,8 +283,7 @@ void MpiCollectives::conclude_arrivals(MpiCollectiveGroup& group, MpiCollective&
                                         .members = count,
                                         .payload = payload_of(all, state_.options.training, count)});
   if (is_group(group)) {
-    // Only the first member counts the bytes of the group, as its own, because workers outside the group do not know of
-    // them.
+    // Workers outside the group do not know of its bytes, so its first member counts them as its own.
     collective.agreement = {.time = last_arrival(arrivals)};
     if (state_.self == first) ++state_.collectives, state_.sent_bytes += moved;
   } else {
@@ -307,7 +306,7 @@ void MpiCollectives::end_collective(const MpiCollectiveGroup& group, MpiCollecti
   const Kind kind = collective.own.terms->kind;
   std::vector<GradientArrival>* const recorded = arrivals_of(state_.options.record);
   if (recorded && StepRows::is_row(kind, collective.row)) {
-    const Time begin = state_.rows.begin();  // the end of the row before
+    const Time begin = state_.rows.begin();  // end of the previous row
     for (const Rank worker : state_.workers()) {
       const Time at = collective.arrivals[static_cast<std::size_t>(worker.value)].time;
       recorded->push_back({begin, collective.row.step, worker, at - begin});
@@ -347,7 +346,7 @@ CollectiveResult MpiCollectives::finish(StartedCollective&& started, const Place
   return result;
 }
 
-// A worker that is lost now may have entered this collective before, so the numbers are compared.
+// A worker may have entered this collective before it was lost, so its number of entered collectives is compared.
 void MpiCollectives::fail_for_lost(const MpiCollective& collective) const {
   const std::int64_t needed = collective.number + 1;
   for (const Rank worker : state_.workers())
@@ -355,7 +354,7 @@ void MpiCollectives::fail_for_lost(const MpiCollective& collective) const {
       throw RunFailure(explain_absence(collective.own, worker, "is in a micro-batch that never ends"));
 }
 
-// Lost workers also end, once all other workers have ended.
+// Lost workers do not block this: they also end, once all other workers have ended.
 void MpiCollectives::wait_for_all_ends() {
   waiting_.wait_for_others([&] { return !are_under_way(); });
   const int workers = state_.options.workers;
@@ -368,7 +367,7 @@ void MpiCollectives::drive() {
   for (auto& [members, group] : groups_) drive(group);
 }
 
-// Ranks that have not stopped yet wait in this collective, or will, so it ends for all of them.
+// Ranks that have not stopped yet wait in this collective, or will enter its wait, so it ends for all of them.
 void MpiCollectives::drive(MpiCollectiveGroup& group) {
   for (MpiCollective& collective : group.open) {
     if (collective.has_ended || !collective.is_complete || !collective.blocks) continue;
@@ -480,7 +479,7 @@ void MpiReduction::serialise(StateArchive& archive) {
   if (archive.reads() && what_.kind == Kind::average && !training_.time_only()) add_slice();
 }
 
-// This rank's micro-batches, if a caller needs them. Only the first slice carries them.
+// This rank's micro-batches, if a caller needs to know them. With slices, only the first slice reports them.
 std::vector<MicroBatch> MpiReduction::carried() const {
   if (training_.time_only()) return {};
   if (what_.kind == Kind::all_reduce && what_.slice.index == 0) return training_.travelling(what_.gradient);
@@ -489,7 +488,7 @@ std::vector<MicroBatch> MpiReduction::carried() const {
 }
 
 void MpiReduction::write() {
-  const CheckpointLog::Suspended unnoted;  // runs at times that no replay repeats, and the log needs nothing of it
+  const CheckpointLog::Suspended unnoted;  // it runs at times that no replay repeats, and is not needed in the log
   if (training_.time_only()) {
     Collective without_numbers{
         .kind = what_.kind, .packet = what_.packet, .policy = what_.policy, .slice = what_.slice};
@@ -520,7 +519,7 @@ void MpiReduction::write() {
     case Kind::sum_differences:
     case Kind::gather_differences:
       training_.executor().wait(what_.packet.words->producer);
-      values_ = copy_of(what_.packet.words->value);  // a copy, because its worker may still read the packet
+      values_ = copy_of(what_.packet.words->value);  // a copy, because this rank's worker may still read the packet
       return gathers() ? begin_gathering() : add(values_.span());
     case Kind::broadcast_packet:
       if (is_root_) training_.executor().wait(what_.packet.words->producer);
@@ -533,7 +532,7 @@ void MpiReduction::write() {
   }
 }
 
-// All chunks have one size. The data behind the words of a packet also has one size.
+// All chunks have the same size. Packets have different sizes, but equally much data behind their words.
 void MpiReduction::begin_gathering() {
   const std::size_t behind = values_.size() - static_cast<std::size_t>(what_.packet.size.value()) / sizeof(float);
   std::size_t all = 0;
@@ -548,7 +547,7 @@ void MpiReduction::begin_gathering() {
   gathered_ = FlatVector(all);
 }
 
-// Adds all values, or a slice of the parameters. The first slice also includes all values after the parameters.
+// Adds all values to the sum, or only a slice of the parameters. The first slice has all values after the parameters.
 void MpiReduction::add_slice() {
   if (what_.slice.count == 1) return add(values_.span());
   const auto parameters = static_cast<std::int64_t>(training_.objective().parameters());
@@ -558,7 +557,7 @@ void MpiReduction::add_slice() {
   if (what_.slice.index == 0) add(values_.span().subspan(static_cast<std::size_t>(parameters)));
 }
 
-// Sums in double precision. `values_` holds the high and the low parts.
+// Prepares a sum in double precision, for which `values_` holds the high and the low parts of each value.
 void MpiReduction::widen() {
   what_.gradient.use_double_precision();
   const std::size_t parameters = training_.objective().parameters();
@@ -674,7 +673,7 @@ Gradient MpiReduction::sum() {
   return total;
 }
 
-// This rank knows the micro-batches in its own packet; the other ranks report those in theirs.
+// This rank knows the micro-batches in its own packet; the other ranks report the micro-batches in theirs.
 SharedPackets MpiReduction::packets() {
   if (training_.time_only()) return nullptr;
   std::vector<Packet> packets;
@@ -749,14 +748,14 @@ void RingSums::end_step(Lane& lane) {
   if (++lane.step == 2 * (size_ - 1)) lane.step = -1;
 }
 
-// Chunks of whole elements of a piece. All ranks know the piece's length.
+// The n-th of `size_` chunks of a piece, which consists of whole elements. All ranks know the piece's length.
 RingSums::Values RingSums::chunk(const Values& piece, int number) const {
   const auto place = static_cast<std::size_t>((number % size_ + size_) % size_), of = static_cast<std::size_t>(size_);
   const std::size_t begin = piece.count * place / of, end = piece.count * (place + 1) / of;
   return {at(piece, begin), end - begin, piece.type};
 }
 
-// A rank first sends its own chunk, then chunks that it has added to, then complete ones.
+// The number of the chunk to send: first the rank's own, then chunks that it has added to, then complete ones.
 int RingSums::chunk_sent(int step) const { return is_adding(step) ? rank_ - step : rank_ + size_ - step; }
 
 FlatVector cut(const FlatVector& whole, const ValueLayout& layout, const Slice& slice) {

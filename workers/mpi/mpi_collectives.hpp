@@ -1,4 +1,3 @@
-// Collectives of an MPI rank, from its arrival until it has its result.
 #pragma once
 
 #include <mpi.h>
@@ -19,30 +18,30 @@
 
 namespace syncopate {
 
-// Each member's message to the others before a collective moves data. It allows polite waits, lets members agree on
-// totals and explains mismatches.
+// Each member's message to the others before a collective sends values. It serves polite waits, totals and errors.
 struct Arrival {
   Time time{};
   std::optional<Collective::Terms> terms{};  // empty: the worker's program has ended
   bool wide = false;                         // the gradient is in double precision
   bool blocks = false;                       // the worker does nothing else until the collective has ended
-  double weight = 0;                         // weight of the model in a weighted mean
-  MomentAges ages{};                         // ages of the optimizer moments of the model
-  std::int64_t micro_batches = 0;            // in the gradient to reduce
+  double weight = 0;                         // weight of the worker's model in a weighted mean
+  MomentAges ages{};                         // ages of that model's optimizer moments
+  std::int64_t micro_batches = 0;            // number in the gradient to reduce
   Contribution part{};                       // compute_time is not set
   Bytes packet_bytes{};                      // size of the packet to exchange
-  Bytes message_bytes{};                     // in messages, sent by this worker so far
-  std::int64_t partial_kept = 0;             // worker 0 only: micro-batches kept in partial all-reduces so far
-  char place[64] = {};                       // file and line in the algorithm, for error messages
+  Bytes message_bytes{};                     // size of all messages that this worker has sent so far
+  std::int64_t partial_kept = 0;             // on worker 0: micro-batches kept in partial all-reduces so far
+  char place[64] = {};                       // file and line of the call in the algorithm, for error messages
 };
 
 // Sums values in place over the ranks of a communicator. The sums advance whenever the ranks let MPI progress.
 //
-// The sum goes around the ring in pieces, a few at a time. A rank sends a chunk (its share of a piece) to the next
-// rank, which adds its own values. After N - 1 steps each rank has the sum of one chunk; after N - 1 more steps every
-// rank has all sums. Each rank sends 2 (N - 1) / N of the values, as in the network model's ring. In chunk i the first
-// summand is rank i's and the next is rank i + 1's, so the order of summation depends on nothing else. All ranks add at
-// the same time, whereas MPI's own non-blocking sum may bring all values to one rank (Open MPI does this in place).
+// The sum goes around the ring in pieces, a few at a time. In each step a rank sends one chunk of a piece (an N-th of
+// it) to the next rank. In the first N - 1 steps the receiver adds its own values, after which each rank has the sum of
+// one chunk. In N - 1 more steps every rank receives the other sums. So each rank sends 2 (N - 1) / N of the values, as
+// in the network model's ring. The sum of chunk i always begins with the values of rank i, then rank i + 1, and so on,
+// so it does not depend on times. All ranks add at the same time, whereas MPI's own non-blocking sum may bring all
+// values to one rank (Open MPI does this in place).
 class RingSums {
  public:
   // Values to reduce: `count` floats or doubles (`type`). All ranks have the same count.
@@ -51,21 +50,21 @@ class RingSums {
     std::size_t count;
     MPI_Datatype type;
   };
-  static constexpr int lanes = 8;  // pieces under way at a time; each has its own tag
+  static constexpr int lanes = 8;  // number of pieces under way at a time; each has its own tag
 
-  // All members of `ranks` pass values of the same sizes and types in the same order. Tags first_tag to first_tag +
+  // All members of `ranks` pass values with the same sizes and types in the same order. Tags first_tag to first_tag +
   // lanes - 1 of `ranks` are reserved until the sums are done.
   RingSums(const std::vector<Values>& values, MPI_Comm ranks, int first_tag);
   RingSums(const RingSums&) = delete;
   RingSums& operator=(const RingSums&) = delete;
 
-  // Advances without blocking. Returns whether all sums are done.
+  // Advances the sums without blocking. Returns whether all are done.
   bool test();
 
  private:
   struct Lane {
     Values piece{};
-    int step = -1;  // below 2 (N - 1); -1: no piece is under way
+    int step = -1;  // step of the piece, below 2 (N - 1); -1: no piece is under way
     std::array<MPI_Request, 2> requests{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     std::vector<std::byte> received{};
   };
@@ -83,23 +82,23 @@ class RingSums {
   int first_tag_;
   int rank_;
   int size_;
-  std::array<std::deque<Values>, lanes> waiting_;  // pieces, by lane; the same on all ranks
+  std::array<std::deque<Values>, lanes> waiting_;  // pieces not begun, by lane; the same on all ranks
   std::array<Lane, lanes> lanes_;
 };
 
-// Zeros of this size. Time-only runs send them, so that their messages also load the real network.
+// Zeros of this size. Time-only runs send them, so that their messages load the real network like values.
 FlatVector zeros_of(Bytes bytes);
 
-// One rank's values in a collective: its part, in buffers that MPI reduces in place, and the result.
+// One rank's values in a collective: its contribution, in buffers that MPI reduces in place, and the result.
 class MpiReduction {
  public:
-  // The properties of the collective that follow from the arrivals of all its members.
+  // The collective's properties that follow from the arrivals of all its members.
   struct Agreed {
-    std::int64_t micro_batches = 0;  // in the sum
+    std::int64_t micro_batches = 0;  // number in the sum
     bool wide = false;               // the sum is in double precision
-    std::optional<double> share{};   // weight of this rank's model in a mean; empty on all ranks: equal weights
-    std::vector<Bytes> packets{};    // sizes by rank, if packets are gathered
-    MomentAges ages{};               // ages of the optimizer moments of the mean
+    std::optional<double> share{};   // weight of this rank's model in the mean; empty on all ranks: equal weights
+    std::vector<Bytes> packets{};    // sizes by rank, if the collective gathers packets
+    MomentAges ages{};               // ages of the mean's optimizer moments
 
     void serialise(StateArchive& archive) { archive(micro_batches, wide, share, packets, ages); }
   };
@@ -109,10 +108,10 @@ class MpiReduction {
     bool is_root = false;
   };
 
-  // `ranks` contains the members in the same order on all ranks, and only collectives use it. `number` counts the
-  // collectives of these members; several may be under way.
+  // `ranks` contains the members in the same order on all ranks, and is used only for their collectives. `number`
+  // counts these; several may be under way.
   MpiReduction(Training& training, Collective&& what, const Agreed& agreed, MPI_Comm ranks, std::int64_t number);
-  // Constructs a collective that ended before the checkpoint. Its values come from the log (CheckpointLog) or
+  // Constructs a collective that had ended before the checkpoint. Its values come from the log (CheckpointLog) or from
   // `serialise`.
   MpiReduction(Training& training, Collective&& what, const Agreed& agreed, const Ended& members);
   ~MpiReduction();
@@ -121,17 +120,17 @@ class MpiReduction {
 
   // Blocks until all values have arrived.
   void run();
-  // Starts without blocking; then call `test` until it returns true. Values move in pieces, so that no call takes long.
+  // Starts without blocking; call `test` until it returns true. Values are sent in pieces, so that no call takes long.
   void begin();
   bool test();
-  // Begins all remaining pieces of a broadcast. Call it when this rank does nothing else until the end.
+  // Begins all remaining pieces of a broadcast. Call it when this rank does nothing else until the broadcast ends.
   void begin_rest() { begin_pieces(pieces_.size()); }
 
   const Agreed& agreed() const { return agreed_; }
   const std::vector<double>& numbers() const { return numbers_; }
   void set_numbers(std::vector<double> numbers) { numbers_ = std::move(numbers); }
 
-  // Call it once.
+  // Call it once, after the end.
   CollectiveResult result();
 
   // Archives the values of a collective that has ended.
@@ -168,35 +167,35 @@ class MpiReduction {
   int size_ = 1;
   bool is_root_ = false;
   FlatVector values_;
-  std::vector<MicroBatch> carried_;  // micro-batches in this rank's contribution, if a caller needs them
+  std::vector<MicroBatch> carried_;  // micro-batches in this rank's contribution, if a caller needs to know them
   FlatVector gathered_;              // packets or chunks of all ranks
-  std::vector<int> words_;           // number of words in it, by rank
-  std::vector<int> begins_;          // where each rank's words begin
+  std::vector<int> words_;           // number of words in gathered_, by rank
+  std::vector<int> begins_;          // begin of each rank's words in gathered_
   std::vector<double> exact_;        // double-precision sum
   std::vector<double> numbers_;      // summed, or gathered from all ranks
   std::vector<Part> parts_;          // buffers to reduce
-  std::optional<RingSums> sums_;     // sums of the long parts, unless the collective blocks
-  std::vector<Part> pieces_;         // a broadcast's parts, which begin one after another
+  std::optional<RingSums> sums_;     // sums of the long buffers, unless the collective blocks
+  std::vector<Part> pieces_;         // pieces of a broadcast, which begin one after another
   std::size_t begun_ = 0;            // number of pieces begun
   std::vector<MPI_Request> requests_;
 };
 
 // A collective on this rank, from the rank's arrival until it has its result.
 struct MpiCollective {
-  std::int64_t number = 0;  // counts the collectives of its members
+  std::int64_t number = 0;  // counts the collectives of the same members
   Collective what{};
   Place place{};
   Arrival own{};
-  std::vector<Arrival> arrivals{};  // by member; valid once all members have arrived
+  std::vector<Arrival> arrivals{};  // by member; complete once is_complete is true
   std::vector<Rank> awaited{};      // members that have not arrived
   bool is_complete = false;         // all members have arrived
-  bool blocks = false;              // all members do nothing else until it has ended
+  bool blocks = false;              // all members do nothing else until the collective has ended
   std::optional<MpiReduction> reduction{};
   bool has_ended = false;
   AgreedProgress agreement{};
   StepRow row{};
 
-  // Whether its values are moving while the members may do other work.
+  // Whether its values are being sent while the members may do other work.
   bool is_moving() const { return is_complete && !blocks && reduction && !has_ended; }
 };
 
@@ -204,15 +203,15 @@ struct MpiCollective {
 struct MpiCollectiveGroup {
   Members members;
   std::int64_t started = 0;
-  // In order of their starts, which is the same on all members.
+  // In the order of their starts, which is the same on all members.
   std::list<MpiCollective> open{};
 };
 
-// Collectives of an MPI rank. First every member sends the others its arrival: the time and the terms of the
-// collective. Then the values are reduced. Both steps are non-blocking and advance whenever this rank lets MPI
-// progress: in every wait, in the sleep of a delay and before each micro-batch, but not during one. If the arrivals say
-// that all members do nothing else until the end, MPI's blocking reduction is used. All members begin the reductions in
-// the order in which the collectives were started.
+// Collectives of an MPI rank, from its arrival until it has its result. First every member sends the others its
+// arrival: the time and the terms of the collective. Then the values are reduced. Both stages are non-blocking and
+// advance whenever this rank lets MPI progress: in every wait, in the sleep of a delay and before each micro-batch, but
+// not during one. If the arrivals say that all members do nothing else until the end, MPI's blocking reduction is used.
+// All members begin reductions in the order of the collectives' starts.
 class MpiCollectives {
  public:
   MpiCollectives(MpiRunState& state, MpiWaiting& waiting)
@@ -221,10 +220,10 @@ class MpiCollectives {
   // See Cluster.
   StartedCollective start(Collective&& what, const Contribution& contribution, const Place& place);
   CollectiveResult finish(StartedCollective&& started, const Place& place);
-  // Both halves of Cluster::perform: `arrive` starts the collective, then `finish` waits.
+  // The halves of Cluster::perform: `arrive` starts the collective, then `finish` waits for its end.
   StartedCollective arrive(Collective&& what, bool blocks, const Contribution& contribution, const Place& place);
 
-  // Everything a program received when it finished a collective. A replay computes the same result from it.
+  // Everything that a program received when it finished a collective. A replay computes the same result from it.
   struct Finished {
     MpiReduction::Agreed agreed;
     std::vector<double> numbers;
@@ -239,9 +238,9 @@ class MpiCollectives {
   bool are_under_way() const {
     return state_.is_worker() && any_is([](const MpiCollective& collective) { return !collective.has_ended; });
   }
-  // Whether values are moving. They move only as fast as this rank lets MPI progress.
+  // Whether values of a collective are being sent. They advance only when this rank lets MPI progress.
   bool are_moving() const { return any_is(&MpiCollective::is_moving); }
-  // Advances everything that can advance without the worker.
+  // Advances everything that can advance without this rank's worker.
   void advance_all() {
     advance(all_);
     for (auto& [members, group] : groups_) advance(group);
@@ -249,16 +248,15 @@ class MpiCollectives {
   // Call it while this rank is stopped for a checkpoint. Finishes collectives that all members have entered, including
   // blocking ones.
   void drive();
-  // Whether all collectives that all members have entered have ended.
+  // Whether every collective that all members have entered has ended.
   bool have_ended() const {
     return !any_is([](const MpiCollective& collective) { return collective.is_complete && !collective.has_ended; });
   }
   // Call it after the program. Waits until the collectives that this worker did not finish have ended, because other
-  // members may need them. Then waits until all programs have ended.
+  // members may need their results, and then until all programs have ended.
   void wait_for_all_ends();
 
-  // Archives open collectives while the ranks are stopped. Reading completes the collectives that `started_before` has
-  // added.
+  // Archives open collectives while the ranks are stopped. Reading completes the ones that `started_before` has added.
   void serialise(StateArchive& archive);
 
  private:
@@ -293,7 +291,7 @@ class MpiCollectives {
 };
 
 // The layout of a gradient's or model's values in one flat vector: the parameters; in a wide vector the low parts of
-// the double-precision values; the normalisation buffers.
+// their double-precision values; the normalisation buffers.
 struct ValueLayout {
   std::size_t parameters = 0;
   std::size_t buffers = 0;
@@ -303,17 +301,17 @@ struct ValueLayout {
   std::size_t size() const { return parts() * parameters + buffers; }
 };
 
-// Returns the values of `whole` that belong to a slice: its parameters, and in the first slice also the buffers.
+// Returns a slice's values of `whole`: the slice's parameters, and in the first slice also the buffers.
 FlatVector cut(const FlatVector& whole, const ValueLayout& layout, const Slice& slice);
-// Returns a whole vector with the values of `part` in the slice and zeros elsewhere.
+// Returns a vector of the whole layout, with the values of `part` in the slice and zeros elsewhere.
 FlatVector spread(const FlatVector& part, const ValueLayout& layout, const Slice& slice);
 
-// Converts a narrow vector to a wide one; `layout` is the layout of `narrow`.
+// Converts a narrow vector to a wide one; `layout` is the narrow layout.
 FlatVector widened(const FlatVector& narrow, const ValueLayout& layout);
 
 FlatVector copy_of(const FlatVector& values);
 
-// total += values, both in this layout; in double precision if it is wide.
+// total += values, both in this layout; in double precision if the layout is wide.
 void add_values(FlatVector& total, const FlatVector& values, const ValueLayout& layout);
 
 // Splits a double-precision value into two floats, and joins them again.

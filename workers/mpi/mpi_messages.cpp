@@ -22,7 +22,7 @@ constexpr int body_tag = 2;
 // A model is sent as parameters and normalisation buffers. The receiver keeps its own optimizer moments.
 constexpr AveragePolicy travels{.buffers = StatePolicy::average};
 
-// The beginning of a message's frame. The gradient's known micro-batches follow it, then the numbers.
+// The beginning of a message's frame. The micro-batches of its gradient, as far as known, and its numbers follow.
 struct Head {
   Step step{};
   std::int64_t micro_batches = 0;
@@ -178,7 +178,7 @@ Bytes MpiMessages::bytes_to_and_fro() const {
   return std::accumulate(bytes_received_.begin(), bytes_received_.end(), state_.sent_bytes);
 }
 
-// A program sees that a participant has left once no more messages of it can be received.
+// Messages of a participant that has ended may not be received yet. It has left once they are.
 bool MpiMessages::has_left(Rank other) const {
   return state_.has_ended(other) && !state_.transport.is_arriving(MpiTransport::Kind::message, other);
 }
@@ -197,9 +197,9 @@ int MpiMessages::workers_left() {
   return servers.number_served_by(state_.self, workers) - gone(servers.served_by(state_.self, workers));
 }
 
-// Bytes that this rank knows to have been sent, without those that the receiver counts or has sent itself. A worker
-// adds what it received from other servers. A region's server adds what its workers reported if it sends to the global
-// server.
+// Bytes that this rank knows to have been sent, except those that the receiver has sent or counts itself. A worker adds
+// the bytes that it received from servers other than the receiver. A region's server adds the bytes that its workers
+// reported, if the receiver is the global server.
 Bytes MpiMessages::known_bytes(Rank receiver) const {
   Bytes known = state_.sent_bytes;
   for (const Rank server : state_.servers())
@@ -231,7 +231,7 @@ void MpiMessages::send(Rank to, Message&& message) {
   state_.clock.book(Activity::communicate, {"send"});
 }
 
-// With servers, a worker gets no more messages once they have ended. Servers only send answers, except to each other.
+// In a run with servers, workers get no messages after the servers' end. Servers only answer, except to each other.
 bool MpiMessages::nobody_can_send(std::optional<Rank> from) const {
   if (state_.transport.is_arriving(MpiTransport::Kind::message, from)) return false;
   if (state_.servers_are_gone()) return true;
@@ -241,7 +241,7 @@ bool MpiMessages::nobody_can_send(std::optional<Rank> from) const {
   return state_.transport.count_announced(Announcement::ended, 0, participants) == participants - 1;
 }
 
-// Books communication until the sender took this rank's last message, waiting until the sender sent its own, then
+// Books communication until the sender took this rank's last message, waiting until it sent the received one, then
 // communication.
 ReceivedMessage MpiMessages::receive(std::optional<Rank> from, Time until, const Place& place) {
   state_.clock.enter();
@@ -301,7 +301,7 @@ std::shared_ptr<const FlatVector> MpiMessages::body_of(const Message& message) {
   if (message.has_model() && message.model->id == last_model_id_ && message.slice == last_slice_) return last_body_;
   const bool wide = !message.has_model() && message.gradient.wide();
   const ValueLayout layout = layout_of(wide);
-  const CheckpointLog::Suspended unnoted;  // the log needs nothing of it
+  const CheckpointLog::Suspended unnoted;  // the log needs nothing of this
   FlatVector whole(layout.size());
   if (message.has_model())
     training_.write_averaged(message.model, travels, whole.data());

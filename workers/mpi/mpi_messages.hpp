@@ -1,5 +1,4 @@
-// Messages between MPI ranks: sends and receives, frames (a few bytes and optionally a vector), and the messages of a
-// method, which are sent as frames.
+// Messages between MPI ranks: sends, receives, frames (a few bytes and optionally a vector), and a method's messages.
 #pragma once
 
 #include <mpi.h>
@@ -30,14 +29,13 @@ class MpiRunState;
 class MpiWaiting;
 struct ValueLayout;
 
-// Sends under way. Their buffers live until MPI has sent them.
+// Sends under way. A send's buffer lives until MPI has sent it.
 class MpiSends {
  public:
-  // `owner` keeps the `count` values of `type` at `data` alive. Calls `when_sent` once the values are sent to all of
-  // `ranks`.
+  // `owner` keeps the `count` values of `type` at `data` alive. Calls `when_sent` once they are sent to all `ranks`.
   void send(std::shared_ptr<const void> owner, const void* data, std::size_t count, MPI_Datatype type,
             std::span<const Rank> ranks, int tag, MPI_Comm communicator, std::function<void()> when_sent = {});
-  // Lets MPI progress and releases finished sends. Returns whether there were any.
+  // Lets MPI progress and releases finished sends. Returns whether any send had finished.
   bool release();
   bool empty() const { return sends_.empty(); }
 
@@ -50,15 +48,14 @@ class MpiSends {
   std::vector<Send> sends_;
 };
 
-// Returns the first message with this source and tag that has arrived and is not received yet.
+// Returns the first message with this source and tag that has arrived and has not been received yet.
 std::optional<MPI_Status> find_message(int from, int tag, MPI_Comm communicator);
-std::size_t size_of(const MPI_Status& message, MPI_Datatype type);  // in values
+std::size_t size_of(const MPI_Status& message, MPI_Datatype type);  // number of values of this type
 // Receives a message that find_message has found.
 std::vector<std::byte> take_message(const MPI_Status& message, MPI_Comm communicator);
 
-// Frames between ranks, with one inbox per kind in order of arrival. A frame is a few bytes of contents and, if it
-// carries values, one flat body. All frames of one sender, including announcements, arrive in the order in which they
-// were sent.
+// Frames between ranks, with one inbox per kind in order of arrival. A frame has a few bytes of contents and, if it
+// carries values, one flat vector as its body. A sender's frames, including announcements, arrive in order.
 class MpiTransport {
  public:
   enum class Kind : std::int32_t { message, arrival, group_arrival, partial_arrival, partial_result };
@@ -75,37 +72,37 @@ class MpiTransport {
     FlatVector body;
   };
 
-  // Only the transport uses `communicator`. Participants are its ranks 0 .. participants-1.
+  // `communicator` is for the transport alone. Participants are its ranks 0 .. participants-1.
   MpiTransport(MPI_Comm communicator, int participants);
   MpiTransport(const MpiTransport&) = delete;
   MpiTransport& operator=(const MpiTransport&) = delete;
 
-  // Send without blocking.
+  // Sends without blocking.
   void send(Kind kind, Rank to, std::span<const std::byte> contents, std::shared_ptr<const FlatVector> body = nullptr) {
     transport(static_cast<std::int32_t>(kind), {&to, 1}, contents, std::move(body));
   }
-  // To all of these ranks except this one.
+  // Sends to all of these ranks except this one.
   void send(Kind kind, Ranks to, std::span<const std::byte> contents) {
     transport(static_cast<std::int32_t>(kind), others_of(to), contents, nullptr);
   }
   void announce(Announcement news, std::int64_t value = 0);
 
-  // Lets MPI progress: receives what has arrived and releases finished sends. Cheap; call it whenever this rank waits.
+  // Lets MPI progress: receives frames that have arrived, releases finished sends. Cheap; call it in every wait.
   void progress();
 
-  // Takes the first frame of this kind (from `from`, if given), if it is complete.
+  // Takes the first frame of this kind (from `from`, if given) if all of it has arrived.
   std::optional<Frame> take(Kind kind, std::optional<Rank> from = {});
   // Whether `take` would return a frame now.
   bool has_first(Kind kind) {
     auto& inbox = inboxes_[index(kind)];
     return !inbox.empty() && is_done(inbox.front().request);
   }
-  // Whether a frame has arrived, completely or in part.
+  // Whether a frame of this kind has arrived, completely or in part.
   bool is_arriving(Kind kind, std::optional<Rank> from = {}) const;
 
-  // Returns the value of an announcement; nullopt if there was none. A rank does not receive its own announcements.
+  // Returns the value that `rank` announced; nullopt if there is none. A rank does not receive its own announcements.
   std::optional<std::int64_t> announced(Announcement news, Rank rank) const { return announced_[index(news)][rank]; }
-  // The same, and forgets the announcement.
+  // Returns the value that `rank` announced, and forgets the announcement.
   std::optional<std::int64_t> take_announced(Announcement news, Rank rank) {
     return std::exchange(announced_[index(news)][rank], std::nullopt);
   }
@@ -123,20 +120,20 @@ class MpiTransport {
   // Whether no frame is partly sent or partly received on this rank.
   bool has_nothing_half_way();
   bool sending() const { return !sends_.empty(); }
-  // Number of frames so far, including announcements.
+  // Numbers of frames so far, including announcements.
   std::int64_t frames_sent() const { return frames_sent_; }
   std::int64_t frames_received() const { return frames_received_; }
   const ByRank<std::int64_t>& sent_to() const { return sent_to_; }
   const ByRank<std::int64_t>& received_from() const { return received_from_; }
 
-  // Archives frames that have arrived and are not taken yet. No frame may be partly sent or received. After reading,
-  // frame counts start at zero on all ranks.
+  // Archives frames that have arrived and are not taken yet. No frame may be partly sent or partly received. After
+  // reading, frame counts start at zero on all ranks.
   void serialise(StateArchive& archive);
 
  private:
   static constexpr std::size_t kinds = 5;
   struct Header {
-    std::int32_t kind = 0;  // a Kind, or kinds + an Announcement
+    std::int32_t kind = 0;  // a Kind, or `kinds` plus an Announcement
     std::int32_t from = 0;
     std::int64_t floats = 0;  // number of floats in the body that follows; 0: no body
   };
@@ -163,10 +160,10 @@ class MpiTransport {
   ByRank<std::int64_t> received_from_;
   MpiSends sends_;
   std::array<std::deque<Incoming>, kinds> inboxes_;
-  std::array<ByRank<std::optional<std::int64_t>>, 4> announced_;  // by announcement
+  std::array<ByRank<std::optional<std::int64_t>>, 4> announced_;  // by announcement, then by rank
 };
 
-// The contents of a frame are a value and the values that follow it.
+// A frame's contents are one value of a fixed type and the values appended to it.
 template <typename T>
 void append_bytes(std::vector<std::byte>& bytes, std::span<const T> values) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -197,13 +194,13 @@ std::vector<T> read_all(std::span<const std::byte> bytes) {
   return values;
 }
 
-// Messages of an MPI rank, whether any rank can still send one, and message counts. The frame's body is the gradient or
+// Messages of an MPI rank, whether any rank can still send one, and message counts. A frame's body is a gradient or
 // model.
 class MpiMessages {
  public:
   MpiMessages(MpiRunState& state, MpiWaiting& waiting);
 
-  // A message's frame without its values.
+  // A message's frame without the body's values.
   struct MessageHeader {
     Rank from{};
     std::vector<std::byte> contents;
@@ -212,10 +209,10 @@ class MpiMessages {
     void serialise(StateArchive& archive) { archive(from, contents, has_values); }
   };
 
-  // See Cluster. `send` evaluates gradients and copies models, so that the caller may continue.
+  // See Cluster. `send` evaluates gradients and copies models, so that the caller may change its model afterwards.
   void send(Rank to, Message&& message);
   ReceivedMessage receive(std::optional<Rank> from, Time until, const Place& place);
-  // The header of the last received message (valid if there was one). A replay opens the message from its header.
+  // The header of the last received message (valid if there was one). A replay creates the message from its header.
   const MessageHeader& last_header() const { return last_header_; }
   ReceivedMessage received_before(MessageHeader&& header) {
     return ReceivedMessage(new Message(open(std::move(header), {}).message));
@@ -229,19 +226,18 @@ class MpiMessages {
     archive(bytes_received_, last_taken_, bytes_to_servers_, bytes_from_workers_, count_, reported_gone_);
   }
 
-  // Messages are counted as in the simulated cluster: those to a server when the server takes them, all others when
-  // sent.
+  // Counts messages as the simulated cluster does: those to a server when it takes them, all others when they are sent.
   std::int64_t count() const { return count_; }
   Bytes counted_bytes() const;
-  // Bytes that this worker sent, plus bytes that servers sent to it.
+  // Bytes that this worker sent, plus bytes that servers sent to this worker.
   Bytes bytes_to_and_fro() const;
 
  private:
   struct OpenedMessage {
     Message message;
     Time sent;
-    Time last_taken;  // when the sender last took a message of this rank
-    Bytes bytes;      // bytes sent so far, as known to the sender
+    Time last_taken;  // time at which the sender last took a message of this rank
+    Bytes bytes;      // bytes sent by all participants so far, as known to the sender
     MessageHeader header;
   };
 
@@ -250,20 +246,20 @@ class MpiMessages {
   std::vector<std::byte> contents_of(Rank to, const Message& message) const;
   ValueLayout layout_of(bool wide) const;
   std::shared_ptr<const FlatVector> body_of(const Message& message);
-  // Opens the message of a frame with these values. A replayed message (MpiReplayLog) has no values.
+  // Creates the message of a frame with these body values. A replayed message (MpiReplayLog) has no values.
   OpenedMessage open(MessageHeader&& header, FlatVector&& values) const;
 
   MpiRunState& state_;
   MpiWaiting& waiting_;
   Training& training_;
-  ByRank<Bytes> bytes_received_;  // from each server
-  ByRank<Time> last_taken_;       // by sender: when its last message was taken
+  ByRank<Bytes> bytes_received_;  // by server: bytes received from it
+  ByRank<Time> last_taken_;       // by sender: time at which its last message was taken
   Bytes bytes_to_servers_{};      // sent by this rank as a worker
   Bytes bytes_from_workers_{};    // taken by this rank as a server
   std::int64_t count_ = 0;
-  int reported_gone_ = 0;  // on a server: the number of ended participants last reported
+  int reported_gone_ = 0;  // on a server: the number of ended participants that its program last learned of
   MessageHeader last_header_;
-  // A server sends one model to many workers, so the body is cached.
+  // The body of the model sent last, because a server sends one model to many workers.
   std::uint64_t last_model_id_ = 0;
   Slice last_slice_;
   std::shared_ptr<const FlatVector> last_body_;

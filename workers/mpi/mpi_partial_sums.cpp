@@ -44,7 +44,7 @@ StartedCollective MpiPartialSums::begin(Collective&& what, const Contribution& c
   if (gradient.micro_batches() > 0 && !(own_->knows_it_is_late && what.late == LateGradient::drop)) {
     values = training.time_only() ? zeros_of(training.parameter_bytes())
                                   : FlatVector(training.gradient_size(gradient.wide()));
-    const CheckpointLog::Suspended unnoted;  // the log needs nothing of it
+    const CheckpointLog::Suspended unnoted;  // the log needs nothing of this
     training.write_values(gradient, values.data());
   }
   arrive({.worker = state_.self,
@@ -60,7 +60,7 @@ StartedCollective MpiPartialSums::begin(Collective&& what, const Contribution& c
   return {what.kind, std::nullopt, next_round_, contribution.step};
 }
 
-// The result says whether this worker was in time. If not, results of later rounds may have arrived too.
+// The result says whether this worker was in time. If it was not, results of later rounds may have arrived, too.
 CollectiveResult MpiPartialSums::wait_for_result(const Place& place) {
   state_.clock.enter_unbooked();
   waiting_.wait({.place = &place}, [&] { return !results_.empty(); });
@@ -185,7 +185,7 @@ void MpiPartialSums::conclude(PartialRound round) {
 }
 
 void MpiPartialSums::add_result(const RoundResult& result, FlatVector sum) {
-  if (state_.program_has_ended || state_.is_lost) return;  // the program will not ask for it
+  if (state_.program_has_ended || state_.is_lost) return;  // the program will not ask for this result
   results_.push_back({.of = result, .sum = std::move(sum)});
 }
 
@@ -216,7 +216,7 @@ void PartialRounds::arrive(const PartialArrival& arrival, FlatVector values, std
   arrived_[arrival.worker] = 1;
 }
 
-// The sum is wide if either summand is.
+// The sum is wide if any summand is.
 void PartialRounds::add_values_to(FlatVector& total, bool& total_is_wide, FlatVector values, bool wide) const {
   if (values.empty()) return;
   if (total.empty()) {
@@ -233,7 +233,7 @@ void PartialRounds::add_values_to(FlatVector& total, bool& total_is_wide, FlatVe
 }
 
 bool PartialRounds::takes_place() const {
-  if (!activation_) return false;  // nobody has arrived
+  if (!activation_) return false;  // no worker has arrived
   if (activation_->rank) return arrived_[*activation_->rank] || left_[*activation_->rank];
   return count(arrived_) >= std::min(activation_->quorum, workers_ - count(left_));
 }

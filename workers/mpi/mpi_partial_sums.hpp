@@ -1,5 +1,4 @@
-// Partial all-reduces (rounds that do not wait for all workers) of an MPI rank. Worker 0 coordinates those of all
-// workers.
+// Partial all-reduces (rounds that do not wait for all workers) of an MPI rank. Worker 0 coordinates the rounds.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +14,15 @@
 
 namespace syncopate {
 
-// A worker's message when it enters a round.
+// A worker's message to worker 0 when it enters a round.
 struct PartialArrival {
   Rank worker{};
-  std::int64_t round = 0;  // the first round whose result it does not have
+  std::int64_t round = 0;  // the first round whose result the worker does not have
   Activation activation{};
   LateGradient late{};
-  std::int64_t kept = 0;  // micro-batches kept, as in its Contribution
+  std::int64_t kept = 0;  // number of micro-batches kept, as in the worker's Contribution
   std::int64_t planned = 0;
-  std::int64_t micro_batches = 0;  // in the gradient
+  std::int64_t micro_batches = 0;  // number in the gradient
   Duration compute_time{};
   bool wide = false;
 };
@@ -31,39 +30,38 @@ struct PartialArrival {
 // A round that has taken place.
 struct PartialRound {
   std::int64_t number = 0;  // from 0
-  FlatVector sum;           // by rank; empty without values
+  FlatVector sum;           // added up in the order of ranks; empty if no worker sent values
   bool wide = false;
-  std::int64_t micro_batches = 0;   // in the sum
-  std::vector<MicroBatch> carried;  // micro-batches in the sum, as far as known
-  ByRank<char> arrived;             // by worker: 1 if it arrived in time
-  int contributors = 0;             // workers in time, and workers whose late gradient is in the sum
+  std::int64_t micro_batches = 0;   // number in the sum
+  std::vector<MicroBatch> carried;  // micro-batches in the sum, as far as they are known
+  ByRank<char> arrived;             // by worker: 1 if the worker arrived in time
+  int contributors = 0;             // number of workers in time, and of workers whose late gradient is in the sum
   StepRow row;
 };
 
-// Decides on worker 0, in order of arrival, which gradients go into which partial all-reduce. It sends nothing and uses
-// no clock.
+// Decides on worker 0, in order of arrival, which gradients go into which partial all-reduce. Sends nothing.
 class PartialRounds {
  public:
-  // Values have this layout, or its wide variant.
+  // Gradients' values have this layout, or its wide variant.
   PartialRounds(int workers, ValueLayout layout);
 
-  // Adds a worker's arrival. `values` may be empty: not computed, or not needed. `carried`: their micro-batches, as far
-  // as known. A worker in time waits for this round's result; a late one gets the results of earlier rounds. Throws
-  // RunFailure if activations differ.
+  // Adds a worker's arrival. `values` are empty if they were not computed or are not needed. `carried`: the gradient's
+  // micro-batches, as far as they are known. A worker in time waits for this round's result; a late one gets the
+  // results of earlier rounds. Throws RunFailure if workers' activations differ.
   void arrive(const PartialArrival& arrival, FlatVector values, std::span<const MicroBatch> carried = {});
   void leave(Rank worker) { left_[worker] = 1; }
 
-  // Whether the open round takes place now. If so, take() returns its result and begins the next round.
+  // Whether the open round takes place now. If it does, take() returns its result and begins the next round.
   bool takes_place() const;
   PartialRound take();
 
-  // Explains why the round can never take place if the workers in `lost` never arrive; empty if it still can.
+  // Explains why the round can never take place if the workers in `lost` never arrive; empty if it can without them.
   std::string explain_deadlock(const ByRank<char>& lost) const;
 
-  // Counts of a worker's gradients so far. Gradients that wait for a round count as lost. The worker itself books
-  // dropped time.
+  // Counts of a worker's gradients so far. Gradients that wait for a round count as lost. The time of gradients that
+  // are dropped is not included: the worker books it.
   Tally tally_of(Rank worker) const;
-  // Computation time of a worker's gradients that wait for a round.
+  // Computation time of the worker's gradients that wait for a round.
   Duration pending_of(Rank worker) const {
     const auto waiting = parts_.find(worker);
     return waiting == parts_.end() ? Duration{} : waiting->second.compute_time;
@@ -72,7 +70,6 @@ class PartialRounds {
   void serialise(StateArchive& archive) { archive(open_, activation_, arrived_, parts_, row_, left_, tallies_); }
 
  private:
-  // One worker's contribution to the open round.
   struct Part {
     FlatVector values;
     std::vector<MicroBatch> carried;
@@ -104,9 +101,8 @@ class PartialRounds {
   ByRank<Tally> tallies_;
 };
 
-// Partial all-reduces of an MPI rank. Every worker sends its gradient to worker 0, which coordinates the rounds in its
-// background progress. It adds gradients in order of arrival and sends the results to all. While worker 0 is inside a
-// micro-batch's real arithmetic, all rounds wait.
+// Partial all-reduces of an MPI rank. Every worker sends its gradient to worker 0, which coordinates the rounds
+// whenever it lets MPI progress, and sends all workers the sums. While worker 0 computes a micro-batch, rounds wait.
 class MpiPartialSums {
  public:
   MpiPartialSums(MpiRunState& state, MpiWaiting& waiting);
@@ -121,12 +117,11 @@ class MpiPartialSums {
     state_.clock.enter();
     return wait_for_result(place);
   }
-  // Both halves of Cluster::perform.
+  // The halves of Cluster::perform.
   StartedCollective begin(Collective&& what, const Contribution& contribution);
   CollectiveResult wait_for_result(const Place& place);
 
-  // The result that a program received when it finished a partial all-reduce. A replay computes the same result from
-  // it.
+  // The result that a program received of a partial all-reduce. A replay computes the same result from it.
   struct PartialOutcome {
     std::int64_t micro_batches = 0;
     std::int32_t contributors = 0;
@@ -143,12 +138,12 @@ class MpiPartialSums {
   // Call it once this rank's program asks for no more results.
   void drop_results() { results_.clear(); }
 
-  // At the end, on worker 0: the counts of a worker's gradients, and the computation time of those in no round.
+  // At the end, on worker 0: the counts of a worker's gradients, and the computation time of those that no round took.
   Tally tally_of(Rank worker) const { return rounds_ ? rounds_->tally_of(worker) : Tally(); }
   Duration pending_of(Rank worker) const { return rounds_->pending_of(worker); }
 
  private:
-  // The coordinator's message about a round. The sum is the frame's body.
+  // Worker 0's message about a round. The round's sum is the body of the frame.
   struct RoundResult {
     PartialOutcome outcome;
     bool in_time = false;  // whether the receiving worker arrived in time
@@ -176,10 +171,10 @@ class MpiPartialSums {
 
   MpiRunState& state_;
   MpiWaiting& waiting_;
-  std::optional<PartialRounds> rounds_;  // worker 0
-  NumberedRounds arrived_;               // worker 0, for the record of arrivals: when it learns of them
-  std::vector<Time> rounds_began_;       // worker 0: begins of rounds, if arrivals are recorded
-  std::optional<Started> own_;           // this worker's partial all-reduce under way
+  std::optional<PartialRounds> rounds_;  // on worker 0
+  NumberedRounds arrived_;               // on worker 0, for the record of arrivals: times at which it learns of them
+  std::vector<Time> rounds_began_;       // on worker 0: begins of rounds, if arrivals are recorded
+  std::optional<Started> own_;           // this worker's current partial all-reduce
   std::int64_t next_round_ = 0;          // the first round whose result this worker does not have
   std::deque<Result> results_;           // results of rounds from next_round_ on
   std::vector<PartialOutcome> last_outcome_;

@@ -13,10 +13,9 @@ namespace syncopate {
 namespace {
 
 constexpr int tag_of_end = 0;
-// The first character of a failure's text: the process's own failure, or one that another process caused.
+// The first character of a failure's text: the process failed by itself, or by a failure of another process.
 const std::string own = "o", outcome = "t";
-// Exchanges end in nearly the order of their starts, so the thread checks this many at a time. The first open exchange
-// is among them.
+// Exchanges end in nearly the order of their starts, so each look is at this many, beginning with the first open one.
 constexpr int looked_for_at_once = 64;
 constexpr std::chrono::milliseconds look_at_interrupts{50};
 
@@ -80,7 +79,7 @@ void MpiProcessGroup::settle() {
   }
 }
 
-// Returns whether it has ended a settle().
+// Returns whether it has let a settle() return.
 bool MpiProcessGroup::settle_if_idle() {
   const std::lock_guard lock(mutex_);
   if (!is_settling_ || !((handed_in_.empty() && is_idle()) || has_anybody_failed())) return false;
@@ -95,7 +94,7 @@ void MpiProcessGroup::forget() {
   on_failure_ = nullptr;
 }
 
-// The serving thread ends with the run, so that the main thread may use MPI afterwards.
+// The serving thread ends with the run, so that the main thread may use MPI after it.
 std::string MpiProcessGroup::close(const std::string& failure) {
   {
     const std::lock_guard lock(mutex_);
@@ -115,8 +114,7 @@ std::string MpiProcessGroup::close(const std::string& failure) {
   return result;
 }
 
-// Returns the failure of the first process that has one of its own. The text names that process unless all processes
-// have the same failure.
+// Returns the failure of the first process that failed by itself, naming the process unless all failed alike.
 std::string MpiProcessGroup::failure_of_all() const {
   for (std::size_t process = 0; process < ends_.size(); ++process) {
     const End& why = *ends_[process];
@@ -159,7 +157,7 @@ bool MpiProcessGroup::has_anybody_failed() const {
   return has_failed_ || std::ranges::any_of(ends_, [](const auto& end) { return end && !end->failure.empty(); });
 }
 
-// Blocks until something is handed in, if nothing else can arrive.
+// Blocks until an exchange is handed in, if no message can arrive.
 bool MpiProcessGroup::take_handed_in() {
   std::vector<Exchange> taken;
   {
@@ -230,7 +228,7 @@ bool MpiProcessGroup::look_for(std::uint64_t number, Awaited& awaited, int proce
   return true;
 }
 
-// Takes a message with this tag, if there is one. Stores ends of processes and drops all other messages.
+// Takes a message with this tag, if one has arrived. Stores the ends of processes and drops all other messages.
 bool MpiProcessGroup::take_any(int tag) {
   const auto message = find_message(MPI_ANY_SOURCE, tag, communicator());
   if (!message) return false;
@@ -241,7 +239,7 @@ bool MpiProcessGroup::take_any(int tag) {
   return true;
 }
 
-// Messages of one process arrive in order, so a message that is not here before the process's end never arrives.
+// Messages of one process arrive in order. So a message that has not arrived before its process's end never arrives.
 void MpiProcessGroup::look_for_lost() {
   if (has_failed_ || awaited_.empty()) return;
   auto& [number, awaited] = *awaited_.begin();
@@ -255,14 +253,14 @@ void MpiProcessGroup::look_for_lost() {
   }
 }
 
-// After a failure this process needs no more messages, but their senders wait until the messages are received.
+// After a failure this process needs no more messages, but must receive them, because their senders wait for that.
 void MpiProcessGroup::drain() {
   if (!has_sent_end_) return;
   for (auto& [number, awaited] : awaited_) awaited.missing = ProcessSet::none(), awaited.done = nullptr;
   while (take_any(MPI_ANY_TAG)) continue;
 }
 
-// Announces this process's end once nothing more is handed in, and waits for the other processes.
+// Announces this process's end once no exchange is left to start. Returns whether all processes have ended.
 bool MpiProcessGroup::finish_closing() {
   std::string text;
   {
@@ -277,7 +275,7 @@ bool MpiProcessGroup::finish_closing() {
                 communicator());
   }
   const bool have_all_ended = std::ranges::all_of(ends_, [](const auto& end) { return end.has_value(); });
-  if (have_all_ended && has_anybody_failed()) drain();  // all earlier messages of these processes have arrived
+  if (have_all_ended && has_anybody_failed()) drain();  // all messages sent before these ends have arrived
   return have_all_ended && is_idle();
 }
 

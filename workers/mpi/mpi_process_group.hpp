@@ -1,8 +1,8 @@
 // Processes that divide one simulation and were started by one launcher. They exchange vectors as MPI messages.
 //
 // While a run is under way, only one thread uses MPI. It sends vectors that are handed in, looks for incoming vectors,
-// and sleeps in between, so that the cores are left to computing threads. A vector is received when it has arrived,
-// into memory allocated at that time. Until this process asks for the vector it stays with its sender.
+// and sleeps in between, so that the cores are left to computing threads. A vector is received into memory that is
+// allocated only when the vector arrives. A vector that this process has not asked for yet stays with its sender.
 #pragma once
 
 #include <mpi.h>
@@ -29,7 +29,7 @@ std::string why_not_divided(const MpiSession& session);
 
 class MpiProcessGroup : public ProcessGroup {
  public:
-  // Collective. The session must outlive the group.
+  // Collective over the session, which must outlive the group.
   explicit MpiProcessGroup(const MpiSession& session);
   ~MpiProcessGroup() override;
   MpiProcessGroup(const MpiProcessGroup&) = delete;
@@ -51,7 +51,7 @@ class MpiProcessGroup : public ProcessGroup {
   struct Awaited {
     ProcessSet missing;                              // processes whose payload has not arrived
     std::map<int, Receiving> from{};                 // by process
-    std::function<void(std::vector<Payload>)> done;  // null: the result is no longer needed
+    std::function<void(std::vector<Payload>)> done;  // gets the result; null: no longer needed
 
     bool is_received() {
       return missing.empty() && std::ranges::all_of(from, [](auto& one) { return is_done(one.second.request); });
@@ -83,7 +83,7 @@ class MpiProcessGroup : public ProcessGroup {
   std::string failure_of_all() const;
 
   const MpiSession& session_;
-  // Runs alternate between the two, so that leftover messages of a failed run are not received by the next run.
+  // Runs alternate between the two, so that a run does not receive leftover messages of a failed previous run.
   MPI_Comm communicators_[2] = {MPI_COMM_NULL, MPI_COMM_NULL};
   int highest_tag_ = 32767;
 
@@ -105,14 +105,14 @@ class MpiProcessGroup : public ProcessGroup {
   MpiSends sends_;
   // How the run ended in a process.
   struct End {
-    bool is_own = false;  // its own failure, not one that another process caused
-    std::string failure;  // empty: none
+    bool is_own = false;  // whether the process failed by itself, not because another one did
+    std::string failure;  // empty: the process did not fail
     bool operator==(const End&) const = default;
   };
   static End end_of(const std::string& text);
   std::vector<std::optional<End>> ends_;  // by process
   bool has_sent_end_ = false;
-  bool has_failed_ = false;  // this process has reported another one's failure
+  bool has_failed_ = false;  // this process has reported another process's failure
   std::thread thread_;
 };
 

@@ -35,8 +35,8 @@ int number_in_environment(const char* name) {
   return text ? std::atoi(text) : 0;
 }
 
-// Number of processes that the launcher has started; 0: unknown, or no launcher. Open MPI's mpirun may itself be a task
-// of Slurm.
+// Number of processes that the launcher has started; 0: unknown, or no launcher. The order matters, because Open MPI's
+// mpirun may itself be one task under Slurm.
 int launched_processes() {
   for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE"})
     if (const int number = number_in_environment(name); number > 0) return number;
@@ -51,14 +51,14 @@ cpu_set_t own_cores() {
   return cores;
 }
 
-// Number of cores that the processes of a node may use together. Launchers may bind each rank to its own cores.
+// Number of cores that the node's processes may use together. A launcher may bind each rank to its own cores.
 int cores_of(MPI_Comm node) {
   cpu_set_t cores = own_cores();
   MPI_Allreduce(MPI_IN_PLACE, &cores, sizeof(cores), MPI_BYTE, MPI_BOR, node);
   return CPU_COUNT(&cores);
 }
 
-// Lets waiting ranks of Open MPI yield their core. mpirun sets this itself only if it knows the number of cores.
+// Lets waiting ranks of Open MPI yield their core. mpirun itself requests this only if it knows the number of cores.
 void wait_in_turn() {
   const cpu_set_t cores = own_cores();
   if (number_in_environment("OMPI_COMM_WORLD_LOCAL_SIZE") > CPU_COUNT(&cores))
@@ -72,13 +72,13 @@ std::string this_host() {
   return name;
 }
 
-// Waits until another rank that prints its message, or the launcher, ends this process.
+// Waits until this process is ended by the launcher, or by another rank that prints its message.
 [[noreturn]] void be_ended(int status) {
   std::this_thread::sleep_for(std::chrono::seconds(30));
   _exit(status);
 }
 
-// Set by Slurm for every task of a step; an interactive `srun --pty` shell is a step of one task.
+// Slurm sets it for every task of a step. An interactive `srun --pty` shell is a step of one task.
 int slurm_tasks() { return number_in_environment("SLURM_STEP_NUM_TASKS"); }
 
 bool is_there(int process) { return kill(process, 0) == 0 || errno != ESRCH; }
@@ -151,7 +151,7 @@ MpiSession::MpiSession(bool wanted) {
   communicator_ = MPI_COMM_WORLD;
   rank_ = rank_in(communicator_);
   size_ = ranks_of(communicator_);
-  // Waits sleep for tens of microseconds; the kernel's default slack of 50 would double them.
+  // Waits sleep for tens of microseconds. The kernel's default slack of 50 microseconds would double them.
   prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
 
   MPI_Comm node = MPI_COMM_NULL;
@@ -160,7 +160,7 @@ MpiSession::MpiSession(bool wanted) {
   cores_on_node_ = cores_of(node);
   const int leads_node = rank_in(node) == 0 ? 1 : 0;
   MPI_Exscan(&leads_node, &node_, 1, MPI_INT, MPI_SUM, communicator_);
-  if (rank_ == 0) node_ = 0;  // the scan leaves rank 0's result undefined
+  if (rank_ == 0) node_ = 0;  // MPI_Exscan leaves rank 0's result undefined
   MPI_Bcast(&node_, 1, MPI_INT, 0, node);
 
   nodes_ = leads_node;
@@ -171,7 +171,7 @@ MpiSession::MpiSession(bool wanted) {
 
 MpiSession::~MpiSession() {
   if (!active_) return;
-  // The other ranks do not know of an exception here and would never reach MPI_Finalize.
+  // If an exception ends this rank, the others do not know of it. They would wait in MPI_Finalize for ever.
   if (std::uncaught_exceptions() > 0) abort("ended by an unhandled exception");
   status_.close();
   MPI_Finalize();
@@ -181,21 +181,20 @@ void MpiSession::abort(const std::string& message, int status) const {
   using namespace std::chrono_literals;
   std::fflush(stdout);
   if (active_ && !status_.first_to_fail()) be_ended(status);  // another rank of this node prints its message
-  // Nodes share no memory, so later nodes wait: the first node can end them before they print anything.
+  // Nodes share no memory, so each node waits longer than the one before: the first can then end all before they print.
   if (active_) std::this_thread::sleep_for(std::min(node_, 10) * 200ms);
   const std::string text =
       active_ ? fmt::format("syncopate: rank {}: {}\n", rank_, message) : fmt::format("syncopate: {}\n", message);
   std::fputs(printable_lines(text).c_str(), stderr);
   std::fflush(stderr);
-  int speaks_mpi = 0;  // the thread that ends an interrupted process may not use MPI; launchers then end the other
-                       // ranks
+  int speaks_mpi = 0;  // false in the thread that ends an interrupted process; then the launcher ends the other ranks
   if (active_) MPI_Is_thread_main(&speaks_mpi);
   if (speaks_mpi) MPI_Abort(communicator_, status);
   _exit(status);
 }
 
-// Launchers end the ranks of other nodes in the same way. Only the node of a lost rank knows that it is lost, so that
-// node prints first. Of the other nodes one message is enough, within the time before the launcher kills the ranks.
+// Launchers end the ranks of all nodes by the same request. Only the node of a lost rank knows that it is lost, so that
+// node prints first. If no node knows of one, only the first node prints, before the launcher kills its ranks.
 void MpiSession::abort_as_asked(const std::string& what_stays) const {
   using namespace std::chrono_literals;
   const std::vector<int> lost = active_ ? status_.lost() : std::vector<int>{};

@@ -1,5 +1,5 @@
-// The MPI session of a process, from the first call to the last. It exists only under a launcher (mpirun, srun), and a
-// failure of one rank ends all ranks.
+// The MPI session of a process, from its first MPI call to its last. It exists only under a launcher (mpirun, srun),
+// and a failure of one rank ends all ranks.
 #pragma once
 
 #include <mpi.h>
@@ -54,15 +54,14 @@ inline std::int64_t monotonic_ns() {
 
 inline void sleep_until_monotonic(std::int64_t at_ns) {
   const timespec at{.tv_sec = at_ns / 1'000'000'000, .tv_nsec = at_ns % 1'000'000'000};
-  clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr);  // a signal ends it early, which callers allow
+  clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr);  // a signal ends the sleep early, which callers allow
 }
 
-// The communicators of one run, so that its messages and collectives never mix with any others.
+// The communicators of one run, so that its messages and collectives never mix with those of other runs.
 class MpiCommunicators {
  public:
-  // Collective over `all`, with the same arguments on all ranks. Ranks 0 .. workers-1 are workers; the first
-  // `participants` ranks are needed. Waits politely for all ranks. Throws std::invalid_argument if there are too few
-  // ranks.
+  // Collective over `all`, with the same arguments on all ranks. Ranks 0 .. workers-1 are workers, the next ones up to
+  // participants-1 servers. Waits politely for all ranks. Throws std::invalid_argument if there are fewer ranks.
   MpiCommunicators(MPI_Comm all, int participants, int workers, bool has_checkpoints = false);
   ~MpiCommunicators();
   MpiCommunicators(const MpiCommunicators&) = delete;
@@ -75,7 +74,7 @@ class MpiCommunicators {
   MPI_Comm checkpoints() const { return checkpoints_; }  // participants; MPI_COMM_NULL if idle or without checkpoints
   int rank() const { return rank_; }
 
-  // The workers `first` .. `first` + `count` - 1. The first call for a group is collective over its members, and
+  // The communicator of workers `first` .. `first` + `count` - 1. The first call for a group is collective over it, and
   // blocks.
   MPI_Comm group(int first, int count);
 
@@ -98,8 +97,8 @@ class MpiCommunicators {
 };
 
 // Memory shared by the ranks of one node, without MPI messages. It records which rank failed first and which ranks'
-// processes are gone. A launcher sends all ranks the same signal after a killed rank and after the user's interrupt;
-// this memory tells the two cases apart.
+// processes are gone. A launcher sends all ranks the same signal after a rank was killed and after the user's
+// interrupt; this memory tells these cases apart.
 class NodeStatus {
  public:
   NodeStatus() = default;
@@ -113,8 +112,7 @@ class NodeStatus {
   // True for the first rank of the node that calls it.
   bool first_to_fail() const { return status_->failed.exchange(1) == 0; }
 
-  // From now on this process counts as lost if it is missing, unless it was asked to end. Call it once interrupts are
-  // handled.
+  // From now on this process is lost if it is gone, unless it was asked to end. Call it once interrupts are handled.
   void expect_to_stay() const {
     std::atomic<int>& state = status_->entries[own_].state;
     state = expected;
@@ -143,11 +141,11 @@ class NodeStatus {
   std::vector<const Entry*> visible_;  // entries whose processes are visible from here
 };
 
-// Whether mpirun, mpiexec or srun started this process, according to the environment variables they set.
+// Whether mpirun, mpiexec or srun started this process, according to environment variables that these set.
 bool launched_by_mpi();
 
 // Construct it once per process, early in main, but after use_best_blas_kernel, which re-executes the program. Without
-// a launcher MPI stays off: active() is false, rank() 0, size() 1.
+// a launcher MPI stays off: active() is false, rank() is 0, size() is 1.
 class MpiSession {
  public:
   // Throws std::runtime_error if MPI cannot be initialised with MPI_THREAD_FUNNELED.
@@ -162,21 +160,21 @@ class MpiSession {
   int size() const { return size_; }
   MPI_Comm communicator() const { return communicator_; }
   int ranks_on_node() const { return ranks_on_node_; }
-  // Cores that the ranks of this node may use together. A launcher may have bound each rank to some of them.
+  // Number of cores that the ranks of this node may use together. A launcher may have bound each rank to some of them.
   int cores_on_node() const { return cores_on_node_; }
   // Whether a thread other than the main one may use MPI while the main one does not.
   bool serves_other_threads() const { return serves_other_threads_; }
 
-  // Ends all ranks with exit status `status` and one message on standard error, "rank 2: <message>". If several ranks
-  // of a node fail together, only the first prints its message. Without MPI this process prints the message and ends.
+  // Ends all ranks with this exit status and one message on standard error, "rank 2: <message>". If several ranks fail
+  // together, only the first one of a node prints its message. Without MPI this process prints the message and ends.
   [[noreturn]] void abort(const std::string& message, int status = 1) const;
 
   // Call it once interrupts are handled. Without MPI it does nothing.
   void expect_to_stay() const {
     if (active_) status_.expect_to_stay();
   }
-  // Ends all ranks after a launcher's request. Status: 130 if the program was interrupted, 1 if a rank was lost (the
-  // message says which). `what_stays` ends the message.
+  // Ends all ranks after a launcher's request. The exit status is 1 if a rank was lost (the message says which),
+  // otherwise 130 (interrupted). `what_stays`: end of the message.
   [[noreturn]] void abort_as_asked(const std::string& what_stays) const;
 
  private:
@@ -195,15 +193,15 @@ class MpiSession {
 // Explains that a launcher's processes do not see each other, so each would run the whole experiment; empty if they do.
 std::string why_alone(const MpiSession& session);
 
-// Says what would be right if a machine has too many ranks for its cores; else empty. Ranks share cores by taking
-// turns, but with more than four ranks per core an experiment takes minutes to begin. Sixteen ranks are allowed
-// anywhere, because they mostly sleep.
+// The error text for a machine with too many ranks for its cores; empty if their number is right. Ranks share cores by
+// taking turns, but with more than four ranks per core an experiment takes minutes to begin. Sixteen ranks are allowed
+// on any machine, because they mostly sleep.
 std::string too_many_ranks(int ranks_on_node, int cores_on_node);
 
 // Ranks an experiment needs: one per worker, and one per server of the method with the most servers.
 int ranks_needed(int workers, int servers);
 
-// Returns the fault and the right command, for rank 0 to print (exit status 2); empty if `found` ranks are right.
+// Returns an error text with the right command, for rank 0 to print (exit status 2); empty if `found` ranks are right.
 std::string wrong_number_of_ranks(int found, int workers, int servers);
 
 }  // namespace syncopate

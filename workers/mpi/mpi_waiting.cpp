@@ -6,7 +6,7 @@ namespace syncopate {
 
 namespace {
 
-// These limits decide how soon a deadlock is found and what the search costs, not whether there is one.
+// These limits decide how soon a deadlock is found and how much time the search takes, not whether it is found.
 constexpr std::int64_t patience_ns = 500'000'000;
 constexpr std::int64_t look_every_ns = 50'000'000;
 
@@ -43,7 +43,7 @@ bool MpiWaitRounds::join(const WaitReport& own) {
     return false;
   }
   if (!is_done(round_)) return false;
-  // The rank joins the next round at the next call, after it has looked for frames again.
+  // The rank joins the next round at its next call, before which it looks for frames again.
   is_over_ = nobody_can_continue(last_reports_, reports_);
   last_reports_ = reports_;
   return is_over_;
@@ -62,7 +62,7 @@ void MpiWaitRounds::finish(MPI_Comm everyone, bool cores_suffice) {
   last_reports_.clear();
 }
 
-// Rank 0 gathers what all ranks wait for, and fails. The other ranks wait until it ends them, because it may still save
+// In a deadlock rank 0 gathers what all ranks wait for, and fails. The others wait until it ends them: it may save
 // data.
 void MpiWaiting::look_for_deadlock(const Awaited& awaited) {
   MpiTransport& transport = state_.transport;
@@ -87,7 +87,7 @@ std::string MpiWaiting::explain_deadlock(const std::vector<std::string>& states)
   return explain(deadlock);
 }
 
-// The end of the run is no frame. Once all ranks wait for it, it comes, whether or not a rank has noticed.
+// The end of the run is a collective, not a frame. If all ranks wait for it, it comes, even if no rank has noticed yet.
 bool nobody_can_continue(const std::vector<WaitReport>& before, const std::vector<WaitReport>& after) {
   const auto is_at_the_end = [](const WaitReport& report) { return report.what == WaitReport::For::the_end; };
   return before == after && no_frame_is_under_way(after) && !std::ranges::all_of(after, is_at_the_end);

@@ -1,4 +1,4 @@
-// How an MPI rank waits: politely, while everything under way progresses. A run in which no rank can continue fails.
+// How an MPI rank waits: politely, while its messages and collectives progress. If no rank can continue, the run fails.
 #pragma once
 
 #include <mpi.h>
@@ -18,13 +18,13 @@
 namespace syncopate {
 
 // The pause of a rank that has waited for `waited_ns`, during which its core is free for computing ranks. It is a
-// hundredth of that time, so that it lengthens a wait by at most one per cent.
+// hundredth of that time, which lengthens a wait by at most one per cent, but at least 20 us.
 inline std::int64_t polite_pause_ns(std::int64_t waited_ns, std::int64_t longest_ns) {
   return std::clamp<std::int64_t>(waited_ns / 100, 20'000, longest_ns);
 }
 
 // Waits until `done` returns true. MPI's own blocking calls poll without pause, which starves the other ranks if there
-// are more ranks than cores. If every rank has its own core, this function spins for the first millisecond, so that the
+// are more ranks than cores. If every rank has its own core, this function spins for the first millisecond, so its
 // latency is that of a blocking call. If cores are short, it sleeps after every fifth look: in each look MPI yields to
 // ranks on the same core, whose messages then cost no pause. After the first millisecond it sleeps after every look,
 // for 20 to 100 us, and never beyond `until_ns`. Throws Interrupted.
@@ -43,7 +43,7 @@ void wait_politely(bool cores_suffice, Done done, std::int64_t until_ns = std::n
   }
 }
 inline void do_nothing() {}
-// Calls `meanwhile` repeatedly while it waits.
+// Calls `meanwhile` repeatedly during the wait.
 template <typename Meanwhile = void (*)()>
 void wait_politely_for(MPI_Request& request, bool cores_suffice, Meanwhile meanwhile = do_nothing) {
   wait_politely(cores_suffice, [&] {
@@ -53,7 +53,7 @@ void wait_politely_for(MPI_Request& request, bool cores_suffice, Meanwhile meanw
   });
 }
 
-// Collective: gathers the values of all ranks; each rank has the same number of values.
+// Collective: gathers the values of all ranks, in the order of ranks; each rank has the same number of values.
 template <typename T, typename Meanwhile = void (*)()>
 std::vector<T> gather_politely(const std::vector<T>& own, MPI_Comm ranks, bool cores_suffice,
                                Meanwhile meanwhile = do_nothing) {
@@ -76,7 +76,7 @@ struct WaitReport {
     the_end,  // the end of the run, where all ranks meet
   };
 
-  std::int64_t wait = 0;  // counts this rank's waits
+  std::int64_t wait = 0;  // number of this rank's waits so far
   std::int64_t frames_sent = 0;
   std::int64_t frames_received = 0;
   For what = For::frames;
@@ -86,7 +86,7 @@ struct WaitReport {
 
 // Whether the ranks of a run wait for each other for ever, according to two consecutive rounds of reports, by rank. A
 // rank enters a round only while it waits, and enters the next one only after the round has taken place. A round takes
-// place once every rank has entered it. So if two rounds in a row report the same for every rank, all of them were
+// place once every rank has entered it. So if two rounds in a row report the same for every rank, all ranks were
 // waiting at the end of the first round. If no frame was under way then, nothing can end any wait. No time-out is
 // involved: a rank that computes, sleeps or is merely slow enters no round. Waits that end at a given time must not be
 // reported.
@@ -95,7 +95,7 @@ bool nobody_can_continue(const std::vector<WaitReport>& before, const std::vecto
 // The rounds that detect a deadlock: non-blocking collectives that a rank joins while it waits.
 class MpiWaitRounds {
  public:
-  // Only the rounds use `communicator`, which contains all ranks of the run.
+  // `communicator` is for the rounds alone, and contains all ranks of the run.
   explicit MpiWaitRounds(MPI_Comm communicator);
   MpiWaitRounds(const MpiWaitRounds&) = delete;
   MpiWaitRounds& operator=(const MpiWaitRounds&) = delete;
@@ -107,8 +107,7 @@ class MpiWaitRounds {
   // that it has no frame partly sent or received. Returns true, once and on all ranks, if no rank can continue.
   bool join(const WaitReport& own);
 
-  // Collective over `everyone`, the same ranks, when none of them waits any more. Completes the rounds that only some
-  // ranks have joined.
+  // Collective over `everyone`, the same ranks, once no rank waits any more. Completes rounds that are incomplete.
   void finish(MPI_Comm everyone, bool cores_suffice);
 
  private:
@@ -131,15 +130,15 @@ class MpiWaitRounds {
 
 // The event that a rank waits for.
 struct Awaited {
-  const Place* place = nullptr;  // in the algorithm; null after its program has ended
-  std::optional<Rank> from{};    // waits only for a message of this rank
-  const char* state = nullptr;   // text that replaces the description
+  const Place* place = nullptr;  // call in the algorithm; null after the rank's program has ended
+  std::optional<Rank> from{};    // set: the rank waits only for a message of this rank
+  const char* state = nullptr;   // text that replaces the description of the wait
   WaitReport::For what = WaitReport::For::frames;
 };
 
 class MpiWaiting {
  public:
-  // `progress` advances messages and collectives. `stop` blocks while all ranks must stop for a checkpoint.
+  // `progress` advances messages and collectives. `stop` stops this rank if all ranks must stop for a checkpoint.
   MpiWaiting(MpiRunState& state, MpiWaitRounds& rounds, std::function<void()> progress, std::function<void()> stop)
       : state_(state), rounds_(rounds), progress_(std::move(progress)), stop_(std::move(stop)) {}
 
@@ -154,7 +153,7 @@ class MpiWaiting {
     wait_politely(
         cores_suffice(), [&] { return progress_and_ask(awaited, done, until); }, state_.clock.to_monotonic_ns(until));
   }
-  // The same with longer pauses: `pause` returns each one. Returns whether `done` returned true.
+  // Like `wait`, with longer pauses, which `pause` returns. Returns whether `done` returned true.
   template <typename Done, typename Pause>
   bool sleep(const Awaited& awaited, Done done, Time until, Pause pause) {
     begin();
@@ -166,7 +165,7 @@ class MpiWaiting {
     }
     return false;
   }
-  // For a condition that other ranks are sure to fulfil, but maybe late.
+  // Waits for a condition that other ranks are sure to fulfil, but maybe late.
   template <typename Done>
   void wait_for_others(Done done) {
     wait_politely(cores_suffice(), [&] {
@@ -176,7 +175,7 @@ class MpiWaiting {
       return done();
     });
   }
-  // Waits for values that are moving, without pauses if cores suffice, because MPI moves a piece of them at each call.
+  // Waits for values that are being sent, without pauses if cores suffice, because MPI advances only when it is called.
   template <typename Done>
   void wait_for_values(Done done) {
     wait_politely(cores_suffice(), [&] {
@@ -207,10 +206,10 @@ class MpiWaiting {
     progress();
     if (done()) return true;
     stop();
-    if (until == never) look_for_deadlock(awaited);  // a wait with a limit ends anyway
+    if (until == never) look_for_deadlock(awaited);  // a wait with a limit ends by itself
     return false;
   }
-  // Call it after this rank has found that it cannot continue.
+  // Call it after this rank has found that its wait cannot end yet.
   void look_for_deadlock(const Awaited& awaited);
   std::string explain_deadlock(const std::vector<std::string>& states) const;
 

@@ -15,16 +15,16 @@ namespace syncopate {
 
 namespace {
 
-// Names of operations are few, so those of other processes are stored until this process ends.
+// Names of operations are few, so names from other processes are stored until this process ends.
 const char* interned(const std::string& name) {
   static std::set<std::string> names;
   return names.insert(name).first->c_str();
 }
 
-// A rank's part of the record: spans and micro-batches of its own participant, and known fates of gradients.
+// A rank's part of the record: spans and micro-batches of its own participant, and the gradients' fates that it knows.
 struct PartOfRecord {
   std::vector<Span> spans{};
-  bool has_stopped = false;  // recording of spans has stopped
+  bool has_stopped = false;  // whether the recording of spans has stopped
   Duration cut_off{};        // time of micro-batches computed beyond the end of the run
   std::vector<SpanRecorder::Fate> fates{};
   std::vector<GradientArrival> arrivals{};
@@ -67,7 +67,6 @@ void clear(const MpiRunState& state) {
   if (record.arrivals) record.arrivals->clear();
 }
 
-// Adds everything except the fates.
 void add(const PartOfRecord& part, Rank of, RunRecord& record) {
   if (!part.spans.empty()) record.spans->move_in(of, part.spans);
   if (part.has_stopped) record.spans->stop(of);
@@ -75,8 +74,8 @@ void add(const PartOfRecord& part, Rank of, RunRecord& record) {
   if (record.durations) record.durations->insert(record.durations->end(), part.durations.begin(), part.durations.end());
 }
 
-// Collective over all ranks: gathers all values on rank `root`, by rank; other ranks get empty vectors. The total is
-// at most 2^31 - 1 words of 64 bits.
+// Collective over all ranks. Returns the values of all ranks, by rank, on rank `root`; empty vectors on other ranks.
+// The total is at most 2^31 - 1 words of 64 bits.
 template <typename T>
 std::vector<std::vector<T>> gather(const std::vector<T>& own, int root, MPI_Comm everyone) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % 8 == 0);
@@ -97,7 +96,6 @@ std::vector<std::vector<T>> gather(const std::vector<T>& own, int root, MPI_Comm
   return by_rank;
 }
 
-// Begins an all-reduce over all ranks (a sum or a maximum).
 MPI_Request begin_to_reduce(std::vector<std::int64_t>& values, MPI_Op operation, MPI_Comm everyone) {
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Iallreduce(MPI_IN_PLACE, values.data(), mpi_count(values.size()), MPI_INT64_T, operation, everyone, &request);
@@ -141,7 +139,7 @@ void gather_record(const MpiRunState& state, Duration cut_time, const MpiPartial
   if (!record.spans) return;
   for (const PartOfRecord& part : parts)
     for (const SpanRecorder::Fate& fate : part.fates) record.spans->decide(fate);
-  // Late gradients that no round of partial all-reduces took. The part that was cut off is in no record.
+  // Late gradients that no partial all-reduce took are lost. Their time beyond the end of the run is in no record.
   for (const Rank worker : state.workers())
     record.spans->lose(worker, partial_sums.pending_of(worker) - parts[worker].cut_off);
 }
@@ -168,8 +166,8 @@ std::optional<Gradient> MpiMicroBatches::compute(const ModelStatePtr& at, const 
   const Duration drawn =
       emulates ? compute_time.duration(slot, samples) : compute_time.added(state_.self, slot.step, index);
 
-  // Work that is certainly lost is slept through, not computed. The time is the same, and a longer computation could
-  // not save the work.
+  // A gradient that is certainly lost is not computed: the rank sleeps instead. That takes the same time, and
+  // computing, which can only take longer, could not save the gradient.
   WorkerOutages* const outages = outages_ ? &*outages_ : nullptr;
   Passage passage = pass(outages, start, drawn, deadline);
   const bool is_endless = state_.options.servers == 0 && passage.worked >= longest_duration;
@@ -199,7 +197,7 @@ std::optional<Gradient> MpiMicroBatches::compute(const ModelStatePtr& at, const 
     state_.clock.book().cancel();
     return std::nullopt;
   }
-  if (is_endless) sleep_for_ever();  // no other participant can send any more
+  if (is_endless) sleep_for_ever();  // the loop ended because no other participant can send any more
   if (emulates && sum) count_overrun(drawn, measured);
   const Duration spent = book_passage(slot, passage, passage.kept);
   has_lost_state_ = passage.lost_state;
@@ -210,7 +208,7 @@ std::optional<Gradient> MpiMicroBatches::compute(const ModelStatePtr& at, const 
   outcome_.spent = spent;
   if (!passage.kept) return state_.options.training.partial_gradient(std::move(sum), passage.backward);
   state_.clock.book().compute(1, spent);
-  const bool is_through = passage.end <= state_.clock.booked();  // not cut short because the servers ended
+  const bool is_through = passage.end <= state_.clock.booked();  // false if the servers ended and cut it short
   if (is_through && state_.options.record && state_.options.record->durations) {
     const Duration added = emulates ? compute_time.added(state_.self, slot.step, index) : injected;
     state_.options.record->durations->push_back({state_.self, slot.step, slot.index, spent, added});
@@ -252,7 +250,7 @@ std::shared_ptr<GradientSum> MpiMicroBatches::promise(const ModelStatePtr& at, c
   return fix_sum(Gradient(at, samples, {}), state_.options.training.objective(), scale);
 }
 
-// Computes the value now and leaves it in the memory where the backward pass wrote it.
+// Computes the gradient now and leaves it in the memory where the backward pass wrote it.
 std::shared_ptr<GradientSum> MpiMicroBatches::evaluate(const ModelStatePtr& at, const MicroBatch& samples) {
   if (!at) return nullptr;  // time-only
   Training& training = state_.options.training;
@@ -273,9 +271,9 @@ void MpiMicroBatches::count_overrun(Duration drawn, Duration measured) {
   emulation_.overrun_excess += measured - drawn;
 }
 
-// Sleeps in slices, so that messages keep flowing, interrupts are noticed and the end of the servers ends a sleep of
-// any length. Slices are short if other ranks wait for what this rank sends, or if it waits for a message. It does not
-// sleep while values of a collective are moving and cores suffice, because MPI moves a piece of them at each call.
+// Sleeps in slices, so that messages keep flowing, interrupts are noticed and the servers' end ends even an endless
+// sleep. Slices are short if other ranks wait for messages of this rank, or this rank waits for a message. It does not
+// sleep while values of a collective are being sent and cores suffice, because MPI advances only when it is called.
 void MpiMicroBatches::sleep_until(Time end, const Deadline& deadline, bool is_endless) {
   constexpr Duration short_slice = std::chrono::microseconds(200);
   const bool ends = end - state_.now() < longest_duration / 2;
@@ -291,10 +289,9 @@ void MpiMicroBatches::sleep_until(Time end, const Deadline& deadline, bool is_en
   if (!waiting_.sleep(endless, is_ended, ends ? end : never, pause) && deadline.at_message) waiting_.progress();
 }
 
-// A worker in a micro-batch that never ends sends nothing any more. It ends once every other worker has ended or is in
-// one too.
+// A worker in a micro-batch that never ends sends nothing any more. It ends once all others have ended or are lost.
 void MpiMicroBatches::sleep_for_ever() {
-  if (!std::exchange(state_.is_lost, true)) {  // false: it was announced before the checkpoint
+  if (!std::exchange(state_.is_lost, true)) {  // false: the loss was announced before the checkpoint
     partial_sums_.drop_results();
     state_.transport.announce(MpiTransport::Announcement::lost, state_.collectives_of_all);
   }
@@ -322,14 +319,14 @@ void MpiTotals::report_steps(const Contribution& contribution) {
   row.bytes = messages_.bytes_to_and_fro();
 }
 
-// The run ends with its servers, or with its last worker. If rounds do not wait for all workers, it ends at the last
-// meeting of a worker with others: beyond that time workers have run ahead with work that came too late.
+// The run ends with its servers, or without servers with its last worker. If it had rounds that do not wait for all
+// workers, it ends when a worker last met others: beyond that time workers have run ahead with work that came too late.
 Time MpiTotals::agree_on_end(Time own_end, std::size_t& staleness_size) {
   std::vector<std::int64_t> most = {state_.is_server() ? since_start(own_end) : 0,
                                     state_.is_worker() ? since_start(own_end) : 0,
                                     state_.is_worker() ? since_start(state_.clock.met_at()) : 0,
                                     state_.has_partial_sums ? 1 : 0, static_cast<std::int64_t>(staleness_.size())};
-  // Idle ranks wait here for the whole run.
+  // Idle ranks wait in this collective for the whole run.
   const char* const state = state_.is_worker() || state_.is_server() ? nullptr : "needed by no method of this run";
   waiting_.wait_for_the_end(begin_to_reduce(most, MPI_MAX, state_.communicators.everyone()), state);
   staleness_size = static_cast<std::size_t>(most[4]);
@@ -383,7 +380,7 @@ RunTotals MpiTotals::read_totals(std::span<const std::int64_t> sums, std::size_t
     totals.emulated.push_back(*next++);
     totals.overruns.push_back(*next++);
     totals.overrun_excess += Duration{*next++};
-    const Duration cut_time{*next++};  // beyond the end of the run
+    const Duration cut_time{*next++};  // time computed beyond the end of the run
     const Duration lost = tally.lost_time(state_.decided_by()) - cut_time;
     account.lose(std::clamp(lost, Duration{0}, account[Activity::compute]));
     totals.add(account, tally, state_.decided_by());
@@ -395,7 +392,7 @@ RunTotals MpiTotals::read_totals(std::span<const std::int64_t> sums, std::size_t
   return totals;
 }
 
-// The first server's rank books rounds, or worker 0 if there are no servers.
+// Rows are closed on the first server's rank, or on worker 0 if there are no servers.
 void MpiTotals::report_rows() {
   const int booking_rank = state_.options.servers > 0 ? state_.options.workers : 0;
   auto by_worker = gather(own_steps_, booking_rank, state_.communicators.everyone());

@@ -19,7 +19,6 @@
 
 namespace syncopate {
 
-// The time and the arithmetic of the micro-batches of an MPI rank.
 class MpiMicroBatches {
  public:
   MpiMicroBatches(MpiRunState& state, MpiWaiting& waiting, const MpiCollectives& collectives,
@@ -28,7 +27,7 @@ class MpiMicroBatches {
     if (state.options.outages && state.is_worker()) outages_ = state.options.outages->of(state.self);
   }
 
-  // Thrown through the program of a worker whose micro-batch never ends, once all other workers have ended.
+  // Thrown through the program of a worker whose micro-batch never ends, once all other workers are through.
   struct EndlessMicroBatch {};
 
   // See Cluster.
@@ -36,9 +35,9 @@ class MpiMicroBatches {
                                   const Deadline& deadline);
   // The outcome of the last micro-batch. A replay computes the same result from it.
   struct Outcome {
-    bool is_evaluated = false;  // its gradient was computed, whether kept or not
+    bool is_evaluated = false;  // whether its gradient was computed, even if it was not kept
     bool is_kept = false;
-    bool is_cut = false;  // by a deadline
+    bool is_cut = false;  // whether a deadline or an outage cut it
     double backward = 0;  // share of the backward pass done before the deadline
     Duration spent{};
   };
@@ -47,11 +46,11 @@ class MpiMicroBatches {
   bool may_lose_state() const { return outages_ && state_.options.outages->loses_state(state_.self); }
   bool has_lost_state() { return std::exchange(has_lost_state_, false); }
 
-  // How well real arithmetic fits into drawn (simulated) durations.
+  // Whether real arithmetic fits into the drawn (simulated) durations.
   struct Emulation {
     std::int64_t emulated = 0;  // number of micro-batches with a drawn duration
-    std::int64_t overruns = 0;  // number of these that took longer
-    Duration overrun_excess{};  // total excess of these over their drawn durations
+    std::int64_t overruns = 0;  // number of these whose arithmetic took longer
+    Duration overrun_excess{};  // total time by which they took longer
   };
   const Emulation& emulation() const { return emulation_; }
 
@@ -96,7 +95,7 @@ class MpiTotals {
 
   // Collective over all ranks, including idle ranks, after their programs. `own_end`: end of this rank's program.
   RunTotals add_up(Time own_end);
-  // After `add_up`: the time computed beyond the end of the run, which is in no account.
+  // After `add_up`: how long this rank computed beyond the end of the run. That time is in no account.
   Duration cut_time() const { return cut_time_; }
 
   void serialise(StateArchive& archive) { archive(own_steps_, staleness_); }
@@ -112,7 +111,7 @@ class MpiTotals {
   const MpiMessages& messages_;
   const MpiPartialSums& partial_sums_;
   const MpiMicroBatches& micro_batches_;
-  std::vector<StepRow> own_steps_;  // rows of methods without collectives
+  std::vector<StepRow> own_steps_;  // rows of this worker's steps, in methods without collectives
   std::vector<std::int64_t> staleness_;
   Duration cut_time_{};
 };
@@ -122,10 +121,10 @@ void serialise_record(StateArchive& archive, const MpiRunState& state);
 // Collective over all ranks: gathers the records of all ranks on rank 0. `cut_time`: see MpiTotals.
 void gather_record(const MpiRunState& state, Duration cut_time, const MpiPartialSums& partial_sums);
 
-// Adds rows to steps.csv for methods without collectives. Every worker books its own steps, and after the run the steps
-// with equal numbers are merged into one row. Rows are closed in ascending order of steps. Each worker's rows are in
-// that order, each step once, with the bytes so far: those it sent, and those servers sent to it. A row ends with its
-// last worker, and not before the previous row.
+// Adds rows to steps.csv for methods without collectives. Every worker books its own steps; after the run, steps with
+// equal numbers are merged into one row. Each worker's rows ascend in step, each step once, with the bytes so far:
+// those it sent, and those servers sent to it. Rows are closed in that order. A row ends with its last worker, and not
+// before the previous row.
 void close_rows(const std::vector<std::vector<StepRow>>& by_worker, StepRows& rows);
 
 }  // namespace syncopate

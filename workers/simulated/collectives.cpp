@@ -40,7 +40,7 @@ AgreedProgress PendingCollectives::all_reduce_sum(Rank rank, Gradient& gradient,
   return agreed;
 }
 
-// A separate function, so that the usual case needs no stack space for it.
+// A separate function, so that all_reduce_sum needs no stack space for it if the check is not needed.
 void PendingCollectives::check_sum(const PendingCollective& collective, Rank rank, std::span<const double> numbers,
                                    const Place& place) const {
   check_alike(collective, rank, Collective::all_reduce({}, numbers), collective.what.numbers.size(), place);
@@ -96,13 +96,11 @@ PendingCollective& PendingCollectives::add_collective(CollectiveGroup& group, co
   return collective;
 }
 
-// Fails if a worker has left without joining this collective.
 void PendingCollectives::fail_if_left(CollectiveGroup& group, std::int64_t number, const Place& place) {
   for (const Rank member : group.members.ranks())
     if (state_[member].ended && started_by(group, member) <= number) fail_for_who_left(place);
 }
 
-// Adds the worker's part to the collective.
 void PendingCollectives::join(PendingCollective& collective, const CollectiveGroup& group, Rank rank, Collective&& what,
                               const Place& place) {
   const std::size_t members = group.members.size(), member = group.members.place_of(rank);
@@ -173,7 +171,7 @@ void PendingCollectives::check_alike(const PendingCollective& collective, Rank r
                      others.root.value));
 }
 
-// Begins the next collective. Collectives of the same members run one after another.
+// Begins the group's next collective once all members have arrived. A group's collectives run one after another.
 void PendingCollectives::begin_next(CollectiveGroup& group) {
   const auto next = std::ranges::find_if(group.open, [](const PendingCollective& g) { return !g.has_ended; });
   if (next == group.open.end() || next->arrived < group.members.count) return;
@@ -219,7 +217,7 @@ void PendingCollectives::end_collective(CollectiveGroup& group) {
     collective.agreed = {.time = state_.now()};
   }
   begin_next(group);
-  const std::uint16_t id = collective.id;  // the collective may be gone after the last member is resumed
+  const std::uint16_t id = collective.id;  // resuming the last member may release the collective
   constexpr int ahead = 2;
   const auto& [first, count] = group.members;
   for (int i = 0; i < count; ++i) {
@@ -229,14 +227,14 @@ void PendingCollectives::end_collective(CollectiveGroup& group) {
   }
 }
 
-// Records the arrivals of a round that becomes a row. The round begins at the end of the previous row.
+// Records the arrivals if the collective's round becomes a row of steps.csv. The round begins where the last row ended.
 void PendingCollectives::record_arrivals(const PendingCollective& collective) {
   if (!StepRows::is_row(collective.what.kind, collective.row)) return;
   for (const auto& [worker, at] : collective.arrivals)
     recorded_->push_back({state_.rows.begin(), collective.row.step, worker, at - state_.rows.begin()});
 }
 
-// Returns all packets, the root's packet or the sum of packets; null in time-only runs.
+// Returns the members' packets, the root's packet or the sum of the packets; null in time-only runs.
 SharedPackets PendingCollectives::exchanged(PendingCollective& collective) const {
   Training& training = state_.options.training;
   std::vector<Packet> packets = std::exchange(collective.brought, {});
@@ -255,7 +253,7 @@ SharedPackets PendingCollectives::exchanged(PendingCollective& collective) const
   return std::make_shared<const std::vector<Packet>>(1, std::move(sum));
 }
 
-// Equal weights, including all zeros, count as unweighted. `first`: the first member's rank.
+// Weights that are all equal, even all zero, count as no weights. `first`: the first member's rank.
 std::vector<ModelStatePtr> PendingCollectives::mean_of(const PendingCollective& collective, Rank first) const {
   const auto& [policy, slice] = std::pair(collective.what.policy, collective.what.slice);
   const auto& weights = collective.weights;
@@ -293,7 +291,7 @@ CollectiveResult PendingCollectives::finish(Rank rank, StartedCollective&& start
   return result;
 }
 
-// Time before the last arrival is booked as waiting. A worker that computed until after the end waits no time.
+// Books a worker's time before the last arrival as waiting. A worker that computed beyond the end does not wait.
 inline void PendingCollectives::wait_for_end(Rank rank, const PendingCollective& collective, const Place& place) {
   SimulatedParticipant& participant = state_[rank];
   while (!collective.has_ended) {
@@ -307,7 +305,7 @@ inline void PendingCollectives::wait_for_end(Rank rank, const PendingCollective&
   book.meet();
 }
 
-// Releases the collective after its last member has left. Values that nothing else holds can then be updated in place.
+// Releases the collective after its last member has left. Its values can then be updated in place if nobody holds them.
 inline void PendingCollectives::take_leave(const CollectiveGroup& group, PendingCollective& collective) {
   if (++collective.finished == group.members.count) release(collective);
 }
@@ -341,7 +339,7 @@ void PendingCollectives::fail_for_who_left(const Place& place) const {
                                short_path(place.at.file_name()), place.at.line()));
 }
 
-// Workers that have not resumed yet have not booked the collective, so it is booked here.
+// A worker that has not resumed since the collective has not booked it, so its copy of the book gets it here.
 ProgressSoFar PendingCollectives::progress() const {
   ProgressSoFar progress{.end = met_at_,
                          .books = ByRank<Book>(state_.options.workers),
@@ -404,7 +402,7 @@ CollectiveResult PartialSums::finish(Rank self, const Place& place) {
     book.pass(Activity::communicate, state_.now(), {place.operation});
     book.meet();
   }
-  // The result of the worker's own sum, or the results of all sums since the last that it received.
+  // A worker in time gets the result of its own sum. A late one gets those of all sums since the last that it received.
   const Step first = own.next;
   own.next = own.in_time ? first + 1 : open_.number;
   const auto end = open_.results.end();
@@ -414,7 +412,7 @@ CollectiveResult PartialSums::finish(Rank self, const Place& place) {
   return result;
 }
 
-// Waits until the event loop has reached this worker's time, because the worker may have run ahead.
+// The worker may have run ahead in virtual time, so this waits until the event loop has reached the worker's time.
 void PartialSums::meet_the_others(Rank worker, const Place& place) {
   state_.schedule(state_[worker].book.now(), Event::Kind::arrive_partial, worker);
   SimulationState::suspend(state_[worker], place);
@@ -434,7 +432,7 @@ void PartialSums::begin_if_due() {
   open_.begun_at = state_.now();
   open_.contributors = static_cast<int>(open_.arrived.size());
   for (const Rank worker : std::exchange(open_.accumulated, {})) {
-    if (!by_worker_[worker].late.waits()) continue;  // its own arrival has already contributed it
+    if (!by_worker_[worker].late.waits()) continue;  // its own arrival has already contributed its late gradient
     contribute_late(worker);
     ++open_.contributors;
   }

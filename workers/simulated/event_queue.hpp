@@ -15,8 +15,8 @@
 namespace syncopate {
 
 // A heap with the earliest event first. Each event has four children, so the heap is half as deep as a binary one.
-// Events are small and have a strict order, `bool before(const Event&) const`. `placed(event, place)` is called
-// whenever an event moves.
+// Events are small and have a strict order, `bool before(const Event&) const`. The heap calls `placed(event, place)`
+// whenever it moves an event to index `place`.
 template <typename Event>
 class EventHeap {
   static_assert(std::is_trivially_copyable_v<Event>);
@@ -27,7 +27,7 @@ class EventHeap {
   bool empty() const { return heap_.empty(); }
   // Call first() and pop() only if there is an event.
   const Event& first() const { return heap_.front(); }
-  // The first five entries: the first event and its children, which include the second event.
+  // The heap's first five entries: the first event and its four children. The second event is one of the children.
   std::span<const Event> next_few() const { return {heap_.data(), std::min(heap_.size(), followers + 1)}; }
 
   template <typename Placed>
@@ -91,12 +91,10 @@ class EventHeap {
   std::vector<Event> heap_;
 };
 
-// A radix heap for very many events, the earliest first. In an ordinary heap of a million events, each event costs a
-// cache miss at each of ten levels. Here distant events are unsorted in buckets by time, which get finer as the events
-// come closer. Only the next few are sorted, so memory is read in order and the next events are known.
-//
-// An Event has its time, `std::uint64_t ticks() const`, and a strict order in which time comes first,
-// `bool before(const Event&) const`.
+// A radix heap for very many events, the earliest first. An ordinary heap of a million events costs each event a cache
+// miss at each of ten levels. Here distant events lie unsorted in buckets by time, and buckets become finer as their
+// time comes closer. Only the next few events are sorted, so memory is read in order and the next events are known. An
+// Event has its time, `std::uint64_t ticks() const`, and an order by time first, `bool before(const Event&) const`.
 template <typename Event>
 class EventQueue {
  public:
@@ -125,7 +123,7 @@ class EventQueue {
     return event;
   }
 
-  // The next events, in reverse order, without events pushed since `next_` was sorted.
+  // The next events in reverse order, without those that were pushed after `next_` was sorted.
   std::span<const Event> next() const { return next_; }
 
  private:
@@ -134,13 +132,13 @@ class EventQueue {
   static constexpr std::size_t most_kept_room = 4'096;  // capacity that an empty bucket keeps
   static constexpr int digit_bits = 4, digits = 16, levels = 64 / digit_bits;
 
-  // Call it only if at least one of the two is not empty.
+  // Call it only if `next_` or `inserted_` has an event.
   bool inserted_is_first() const {
     return next_.empty() || (!inserted_.empty() && inserted_.first().before(next_.back()));
   }
 
-  // A time's level is its highest digit that differs from `sorted_until_`: all events of a level come before those of a
-  // higher one, and within a level those with a smaller digit come first.
+  // A time's level is its highest digit that differs from `sorted_until_`. Events of a lower level come before those of
+  // a higher one, and within a level events with a smaller digit come first.
   void put(const Event& event) {
     const std::uint64_t ticks = event.ticks();
     const int level = (std::bit_width((ticks ^ sorted_until_) | 1) - 1) / digit_bits;
@@ -162,7 +160,7 @@ class EventQueue {
     if (bucket.capacity() > most_kept_room) bucket.shrink_to_fit();
   }
 
-  // Sorts the first bucket. If it is too large, first distributes it over those of lower levels.
+  // Sorts the first bucket into `next_`. A bucket that is too large is first distributed over buckets of lower levels.
   void sort_next() {
     int level = std::countr_zero(filled_levels_);
     for (;; level = std::countr_zero(filled_levels_)) {
@@ -182,11 +180,11 @@ class EventQueue {
   }
 
   std::size_t size_ = 0;
-  std::uint64_t sorted_until_ = 0;  // events in buckets are later, or are at the lowest level
-  std::vector<Event> next_;         // in reverse order: the first is at the end
-  EventHeap<Event> inserted_;       // events pushed after sorting that are not later than the last sorted one
+  std::uint64_t sorted_until_ = 0;  // last sorted time; events in buckets are later, or at the lowest level
+  std::vector<Event> next_;         // in reverse order: the first event is at the end
+  EventHeap<Event> inserted_;       // events pushed after the last sort, with times up to sorted_until_
   std::array<std::array<Bucket, digits>, levels> buckets_;
-  std::array<std::uint32_t, levels> filled_{};  // one bit for each bucket
+  std::array<std::uint32_t, levels> filled_{};  // one bit for each bucket that has events
   std::uint32_t filled_levels_ = 0;
 };
 
@@ -203,7 +201,7 @@ class Inbox {
     last_ = item;
   }
 
-  // Removes and returns the first item for which `fits` returns true; null if there is none.
+  // Removes and returns the first item for which `fits` returns true; null if no item fits.
   template <typename Fits>
   Item* take_first(const Fits& fits) {
     if (empty()) return nullptr;
@@ -221,11 +219,11 @@ class Inbox {
   }
 
  private:
-  Item* last_ = nullptr;  // its `next` is the first
+  Item* last_ = nullptr;  // last_->next is the first item
 };
 
-// The time at which a waiting participant wakes unless something earlier ends its wait. In that case the timer stays
-// until its time, or until the participant's next wait replaces it. So a participant never has more than one timer.
+// The time at which a waiting participant wakes. If something earlier ends its wait, the timer stays until that time
+// comes or the participant's next wait replaces the timer. So a participant never has more than one.
 struct Timer {
   Time at;
   std::uint64_t number;  // orders timers with the same time
@@ -234,7 +232,7 @@ struct Timer {
   bool before(const Timer& other) const { return at != other.at ? at < other.at : number < other.number; }
 };
 
-// A heap of timers that finds each by its rank.
+// A heap of timers with one timer per rank, found by rank.
 class Timers {
  public:
   explicit Timers(int participants) : participants_(participants) {}
@@ -242,7 +240,7 @@ class Timers {
   bool empty() const { return heap_.empty(); }
   // Call first() and pop() only if there is a timer.
   const Timer& first() const { return heap_.first(); }
-  // The first five entries: the first timer and its children, which include the second timer.
+  // The heap's first five entries: the first timer and its four children. The second timer is one of the children.
   std::span<const Timer> next_few() const { return heap_.next_few(); }
 
   // Replaces this rank's timer, if it has one.
@@ -271,7 +269,7 @@ class Timers {
 
   int participants_;
   EventHeap<Timer> heap_;
-  ByRank<std::uint32_t> places_;  // index in the heap; empty until the first timer
+  ByRank<std::uint32_t> places_;  // each rank's index in the heap; empty until the first timer
 };
 
 }  // namespace syncopate

@@ -10,16 +10,16 @@ namespace syncopate {
 namespace {
 
 constexpr std::size_t guarded_stack_bytes = frame_growth * 128 * 1024;
-// An odd number of cache lines distributes the tops over all sets of the caches.
+// An odd number of cache lines per stack distributes the tops of stacks over all sets of the caches.
 constexpr std::size_t dense_stack_bytes = frame_growth * 32 * 1024 + 64;
-// With more fibers than this, stacks are dense. There are two reasons: guard pages split a mapping into parts, whose
-// number the kernel limits, and a switch would wait for the page tables of distant stack tops.
+// With more fibers than this, stacks are dense: they have no guard pages and lie close together. Guard pages split a
+// mapping into parts, whose number the kernel limits, and switches wait for the page tables of distant stack tops.
 constexpr std::size_t most_guarded_fibers = 1024;
-// Up to this many dense stacks (256 MB) may be in huge pages, which are resident as a whole, however deep fibers go. A
+// Up to this many dense stacks (256 MB) may be in huge pages, which are resident even where fibers do not use them. A
 // switch then does not wait for page tables. That wait is a sixth of an event's time with 4,096 workers.
 constexpr std::size_t most_in_huge_pages = 8192;
 
-// A stack from the pool. The pool itself frees the memory.
+// A stack of the pool. Boost must not free it, because the pool does.
 struct PooledStack {
   boost::context::stack_context context;
   boost::context::stack_context allocate() const { return context; }
@@ -50,7 +50,7 @@ StackPool::~StackPool() { munmap(memory_, count_ * stride_); }
 boost::context::stack_context StackPool::stack(std::size_t fiber) const {
   boost::context::stack_context context;
   if (shared_) fiber = 0;
-  // Stacks grow downwards. Guarded stacks shift their tops within a page, which distributes them over all cache sets.
+  // Stacks grow downwards. Different tops within a page, for guarded stacks, distribute them over all cache sets.
   const std::size_t offset = guarded_ ? fiber % 32 * 128 : 0;
   context.size = stack_bytes_ - offset;
   context.sp = memory_ + (fiber + 1) * stride_ - offset;
@@ -84,14 +84,14 @@ Fiber::Fiber(const StackPool& pool, std::size_t number, std::function<void()> bo
   }
 }
 
-// The body is stored in the lowest frame of the stack itself until the stack is unwound.
+// The body is stored in the lowest frame of the fiber's own stack until that stack is unwound.
 void Fiber::begin(const boost::context::stack_context& stack, std::function<void()> body) {
   struct Life {
     explicit Life(AnnouncedStack& stack) : stack(stack) { stack.entered(); }
     ~Life() { stack.end(); }
     AnnouncedStack& stack;
   };
-  stack_.enter();  // Boost switches to the stack once to lay it out
+  stack_.enter();  // creating a Boost fiber switches to its stack once, to lay it out
   inside_ = boost::context::fiber(std::allocator_arg, PooledStack{stack},
                                   [this, body = std::move(body)](boost::context::fiber&& caller) {
                                     const Life life(stack_);
@@ -111,7 +111,7 @@ void Fiber::resume_on_shared_stack() {
   if (inside_) keep();
 }
 
-// This function's own frame is small and ends above what the switch puts on the stack.
+// `top_` is set below this function's small frame and below what the switch pushes, so that both are kept.
 void Fiber::suspend_on_shared_stack() {
   constexpr std::ptrdiff_t frame_and_switch = 512;
   top_ = static_cast<const char*>(__builtin_frame_address(0)) - frame_and_switch;

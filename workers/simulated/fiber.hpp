@@ -22,7 +22,7 @@
 namespace syncopate {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-// Instrumented stack frames are several times as large.
+// Stack frames with a sanitizer's instrumentation are several times as large.
 constexpr std::size_t frame_growth = 8;
 constexpr bool is_sanitized = true;
 #else
@@ -30,9 +30,9 @@ constexpr std::size_t frame_growth = 1;
 constexpr bool is_sanitized = false;
 #endif
 
-// A fiber's stack, which reports to AddressSanitizer and ThreadSanitizer which stack the thread is on. Without these
-// reports they would take a fiber's frames for stray writes. Empty in other builds. Source:
-// <sanitizer/asan_interface.h>, <sanitizer/common_interface_defs.h>, <sanitizer/tsan_interface.h>.
+// A fiber's stack. It reports each switch to AddressSanitizer and ThreadSanitizer, so that they know which stack the
+// thread is on. Otherwise they would take a fiber's frames for stray writes. The class is empty in builds without these
+// sanitizers. Source: <sanitizer/asan_interface.h>, <sanitizer/common_interface_defs.h>, <sanitizer/tsan_interface.h>.
 class AnnouncedStack {
  public:
   explicit AnnouncedStack([[maybe_unused]] const boost::context::stack_context& stack) {
@@ -56,7 +56,7 @@ class AnnouncedStack {
   AnnouncedStack& operator=(const AnnouncedStack&) = delete;
 
   // Called outside the fiber, before and after the switch to it. ThreadSanitizer counts calls and returns per stack.
-  // Both ends of a switch are reported here, so that the calls and returns of the switch itself cancel out.
+  // Here it learns of both ends of a switch, so that the switch's own calls and returns cancel out.
   void enter() {
 #if defined(__SANITIZE_ADDRESS__)
     left_ = false;
@@ -72,7 +72,7 @@ class AnnouncedStack {
     __tsan_switch_to_fiber(outer_fiber_, 0);
 #endif
 #if defined(__SANITIZE_ADDRESS__)
-    if (!left_) {  // created, or destroyed before it began: nothing inside reports leaving it
+    if (!left_) {  // the fiber was created, or destroyed before it began: nothing inside it reports a switch out of it
       entered();
       leave();
     }
@@ -106,7 +106,7 @@ class AnnouncedStack {
   const void* bottom_ = nullptr;
   std::size_t bytes_ = 0;
   bool left_ = false;
-  void* frames_ = nullptr;  // AddressSanitizer's own frames of the fiber, while it is suspended
+  void* frames_ = nullptr;  // AddressSanitizer's record of the suspended fiber's frames
   const void* outer_bottom_ = nullptr;
   std::size_t outer_bytes_ = 0;
   void* outer_frames_ = nullptr;
@@ -118,10 +118,9 @@ class AnnouncedStack {
 };
 
 // Memory for the stacks of many fibers. Up to 1,024 fibers have 128 KB each behind a guard page. More than 1,024 have
-// 32 KB each without guard pages, close to each other. Pages are touched only as deep as a fiber goes. If there are
-// more fibers than `most_with_own_stacks`, all run on one stack in turn. A suspended fiber's frames are then stored
-// elsewhere, densely, because pages of its own would be mostly empty. Builds with sanitizers never share a stack,
-// because sanitizers identify stacks by address.
+// 32 KB each without guard pages, close together. Memory is used only as deep as a fiber goes. If there are more fibers
+// than `most_with_own_stacks`, all run on one stack in turn. A suspended fiber's frames are then copied elsewhere,
+// because pages of its own would be mostly empty. Sanitizers tell stacks by address, so with them no stack is shared.
 class StackPool {
  public:
   StackPool(std::size_t fibers, std::size_t most_with_own_stacks);
@@ -144,16 +143,15 @@ class StackPool {
 class Fiber {
  public:
   // The body must not let exceptions escape, except Boost's forced unwinding of a fiber that is destroyed before its
-  // end (so a `catch (...)` in the body must rethrow that). Nothing may access a suspended fiber's variables, because
-  // other fibers may use its stack.
+  // end (so a `catch (...)` in the body must rethrow that). Nothing may access a suspended fiber's local variables from
+  // outside, because other fibers may use its stack.
   Fiber(const StackPool& pool, std::size_t number, std::function<void()> body);
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
   ~Fiber();  // unwinds an unfinished body
 
-  // Both switches and their callers are inline, because after a switch the processor mispredicts each return on the
-  // way.
-  void resume() {  // from outside the fiber; returns when it suspends or ends
+  // Both switches and their callers are inline: after a switch the processor mispredicts each return that follows.
+  void resume() {  // from outside the fiber; returns when the fiber suspends or ends
     if (kept_) [[unlikely]]
       return resume_on_shared_stack();
     stack_.enter();
@@ -168,8 +166,8 @@ class Fiber {
     outside_ = std::move(outside_).resume();
   }
 
-  // Prefetches the suspended stack; call it a little before resume. It fetches the lines that the next calls will
-  // reach, and the frames of the program. With thousands of fibers these lines are neither in L1 nor in L2.
+  // Prefetches a suspended fiber's stack; call it a little before resume. It fetches the cache lines of the program's
+  // frames and next calls. With thousands of fibers these lines are neither in L1 nor in L2.
   void prefetch() const {
     if (kept_) [[unlikely]]
       return prefetch_kept();
@@ -178,15 +176,15 @@ class Fiber {
   }
 
  private:
-  // Marks the stack as left while another stack runs, or until the fiber is unwound.
+  // Reports the stack as left until the fiber is resumed or unwound.
   struct Absence {
     explicit Absence(AnnouncedStack& stack) : stack(stack) { stack.leave(); }
     ~Absence() { stack.entered(); }
     AnnouncedStack& stack;
   };
 
-  // A suspended fiber's part of a shared stack. The bytes follow this header in one block, so all of it can be
-  // prefetched without reading the header.
+  // A suspended fiber's part of the shared stack. The bytes follow this header in the same allocation, so both can be
+  // prefetched without reading the header first.
   struct alignas(64) Kept {
     boost::context::stack_context stack;
     std::function<void()> body;  // null once the fiber has begun
@@ -213,11 +211,11 @@ class Fiber {
   void resume_on_shared_stack();
   [[gnu::noinline]] void suspend_on_shared_stack();
 
-  const char* top_;  // near the stack pointer of the last suspend
+  const char* top_;  // lowest address in use at the last suspend, approximately
   [[no_unique_address]] AnnouncedStack stack_;
   boost::context::fiber inside_;
   boost::context::fiber outside_;
-  KeptPtr kept_;  // null: the fiber has its own stack
+  KeptPtr kept_;  // null: the fiber has a stack of its own
 };
 
 }  // namespace syncopate

@@ -14,9 +14,9 @@ namespace {
 // Thrown to end the run on fibers after worker 0 has run its program to the end for all workers.
 struct WentOnInLockstep {};
 
-// A lower bound of the memory of a run's workers, including their part of the results. In lockstep it is half of the
-// measured 470 bytes per worker. On fibers it is close to the measurements: 6,600 bytes with separate stacks (mostly
-// stack pages); on a shared stack 2,900 with asynchronous SGD and 3,700 with D-PSGD.
+// A lower bound of the memory of a run's workers, including their part of the results. Measured per worker: 470 bytes
+// in lockstep; on fibers 6,600 bytes with stacks of their own (mostly stack pages), and on a shared stack 2,900 with
+// asynchronous SGD and 3,700 with D-PSGD.
 std::int64_t least_bytes_of_workers(const SimulatedOptions& options, std::optional<Step> alike_from) {
   constexpr std::int64_t bytes_in_lockstep = 250, bytes_on_shared_stack = 2000, bytes_on_own_stack = 5000;
   const bool in_lockstep = alike_from == Step{0} && LockstepCluster::can_simulate(options);
@@ -31,8 +31,8 @@ void poll_interrupt() {
   if (interrupted()) throw Interrupted();
 }
 
-// LockstepCluster::add_times for a deadline that discards running micro-batches, `limit` after the last meeting. This
-// is the inner loop of DropCompute. It has no branches, so that it is vectorised.
+// LockstepCluster::add_times for a deadline that discards running micro-batches, `limit` nanoseconds after the end of
+// the last collective. This is the inner loop of DropCompute. It has no branches, so that it is vectorised.
 SYNCOPATE_VECTOR_CLONES
 bool add_until(std::int64_t limit, std::size_t workers, const Duration* times, Duration* spent, Duration* discarded,
                std::int64_t* computed, std::int64_t* stopped) {
@@ -123,12 +123,12 @@ RunTotals LockstepCluster::run(const Program& work, const Program&) {
   return totals();
 }
 
-// Calls `take(begin, workers, rows)` for consecutive blocks of workers, with the durations of micro-batches first.index
-// .. first.index + count - 1, one row per worker.
+// Calls `take(begin, workers, rows)` for consecutive blocks of workers. `rows` has one row per worker: the durations of
+// micro-batches first.index .. first.index + count - 1.
 template <typename Take>
 void LockstepCluster::draw_rows(const MicroBatch& first, int count, const Take& take) {
   const auto length = static_cast<std::size_t>(count);
-  // If rows are very long, a block has fewer workers, because more gain nothing.
+  // If rows are very long, a block has fewer workers, because long rows already make large draws.
   constexpr std::size_t most_rows = 32, most_durations = 1 << 20;
   const std::size_t most = std::clamp(most_durations / std::max<std::size_t>(length, 1), std::size_t{1}, most_rows);
   drawn_rows_.resize(most * length);
@@ -151,7 +151,7 @@ Gradient LockstepCluster::compute_gradients(Rank, const ModelStatePtr& at, const
       const Duration time = sum_of(row);
       Duration& spent = spent_[begin + i];
       spent = time > room - spent ? room : spent + time;
-      // If only the sum exceeds the clock's range, each micro-batch still ends.
+      // If only the sum exceeds the clock's range, each single micro-batch still ends, and the worker is not lost.
       if (!last_micro_batch_.empty())
         last_micro_batch_[begin + i] = first.index + count >= options_.micro_batches ? row.back() : Duration{};
       if (time >= longest_duration && std::ranges::max(row) >= longest_duration)
@@ -183,7 +183,7 @@ std::optional<Gradient> LockstepCluster::compute_gradient(Rank, const ModelState
   return Gradient(at, samples, {});
 }
 
-// Each worker that is not stopped takes its time. Returns whether any worker has finished the micro-batch.
+// Adds the micro-batch's time to each worker that is not stopped. Returns whether any worker has finished it.
 bool LockstepCluster::add_times(const Deadline& deadline, std::span<const Duration> times) {
   bool is_computed = false;
   for (std::size_t i = 0; i < size(); ++i) {
@@ -273,7 +273,6 @@ Time LockstepCluster::end_of(const Collective& what, const CollectiveCall& call,
   return buckets.end(options_.network, call, met_at_);
 }
 
-// Books the contributions of all workers together.
 void LockstepCluster::book(const Contribution& part, StepRow& row) {
   std::int64_t kept_by_all = 0;
   for (std::size_t i = 0; i < size(); ++i) {
@@ -309,7 +308,7 @@ RunTotals LockstepCluster::totals() const {
   return totals;
 }
 
-// Only the totals of the worker's times are known, not their order.
+// Passes each activity's total time in one piece, because only totals are known, not their order.
 Book LockstepCluster::book_of(Rank worker, Duration since_meeting) const {
   const auto i = static_cast<std::size_t>(worker.value);
   const Duration busy = busy_[i] + spent_[i];
@@ -318,7 +317,7 @@ Book LockstepCluster::book_of(Rank worker, Duration since_meeting) const {
   book.pass(Activity::wait, book.now() + (until_arrivals_ + since_meeting - busy), {});
   book.pass(Activity::communicate, book.now() + communicating_, {});
   book.lose(discarded_[i]);
-  StepRow all_rows;  // discarded: the rows are already closed
+  StepRow all_rows;  // a scratch row: the run's rows are already closed
   book.contribute({.kept = kept_[i], .planned = planned_}, all_rows);
   return book;
 }

@@ -2,14 +2,12 @@
 // clock, rank or gradients. Then one program, worker 0's, runs for all workers ("in lockstep"), and the workers' times
 // are arrays. Results equal those of SimulatedCluster to the nanosecond; tests check this. A worker's step costs little
 // more than its random numbers. SimulatedCluster instead switches to a fiber per worker, whose memory is in neither L1
-// nor L2 if there are thousands.
-//
-// A call does the following for all workers:
+// nor L2 if there are thousands. A call acts for all workers:
 // - compute_gradients: each worker takes its own time.
-// - compute_gradient with a deadline: each worker that no deadline has stopped yet takes its own time, or is stopped. A
-// stopped worker computes nothing until the next collective. The call returns a gradient as long as any worker has
-// computed one, so a loop that ends at the first failure continues until it has ended for all workers.
-// - collectives: each worker contributes what it has computed since the last collective.
+// - compute_gradient with a deadline: a worker that the deadline stops computes nothing until the next collective. Each
+//   other worker takes its own time. The call returns a gradient if any worker has computed one. So a program's loop
+//   that ends at the first missing gradient ends when all workers are stopped.
+// - collectives: each worker contributes the micro-batches that it has computed since the last collective.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +22,11 @@ namespace syncopate {
 
 class LockstepCluster : public Cluster {
  public:
-  // Supports runs without tensors, servers, a record, outages, pauses and traces. Shared links do not affect its
-  // collectives.
+  // True for time-only runs without servers, a record, outages, pauses, recorded times that can run out, and times that
+  // depend on samples. Shared links are allowed, because they do not affect collectives of all workers.
   static bool can_simulate(const SimulatedOptions& options);
 
-  // `so_far`: the state of another cluster at the end of a collective, to continue from.
+  // `so_far`: the state of another cluster at the end of a collective, from which this one continues.
   explicit LockstepCluster(const SimulatedOptions& options, ProgressSoFar so_far = {});
 
   int workers() const override { return options_.workers; }
@@ -41,7 +39,7 @@ class LockstepCluster : public Cluster {
   std::optional<Gradient> compute_gradient(Rank self, const ModelStatePtr& at, const MicroBatch& slot,
                                            const MicroBatch& samples, const Deadline& deadline) override;
   Gradient compute_gradients(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count) override;
-  // Nothing may be computed between start and finish. A worker that computes there acts by its own clock.
+  // Nothing may be computed between start and finish, because a worker that computes there acts by its own clock.
   StartedCollective start(Rank self, Collective&& what, const Contribution& contribution, Place place) override;
   CollectiveResult finish(Rank self, StartedCollective&& started, Place place) override;
   Bytes bytes_sent() const override { return bytes_; }
@@ -54,7 +52,7 @@ class LockstepCluster : public Cluster {
   void keep(Rank, const BookedTime&, Step) override { fail_for_unlike("keep"); }
 
  private:
-  // Durations of some micro-batches of one step: a row for each micro-batch, with a column per worker.
+  // Durations of consecutive micro-batches of one step: times[m * workers + i] is micro-batch first + m of worker i.
   struct Drawn {
     Step step{-1};
     int first = 0;
@@ -71,7 +69,7 @@ class LockstepCluster : public Cluster {
   void draw_rows(const MicroBatch& first, int count, const Take& take);
   void draw(const MicroBatch& first);
   bool add_times(const Deadline& deadline, std::span<const Duration> times);
-  // `part`: one worker's contribution. Null: nothing is booked, and computed micro-batches count at the next
+  // `part`: each worker's contribution. Null: nothing is booked, and computed micro-batches count at the next
   // collective.
   AgreedProgress meet(const Collective& what, const Contribution* part, const Place& place);
   Time end_of(const Collective& what, const CollectiveCall& call, Time last_arrival);
@@ -82,26 +80,25 @@ class LockstepCluster : public Cluster {
   [[noreturn]] void fail_for_lost(const Place& place) const;
 
   SimulatedOptions options_;
-  ByRank<Book> before_;  // books from the cluster that this one continues; empty: there is none
-  Time met_at_{};        // end of the last collective, when all clocks were equal
-  // The following are arrays until the end of the run, when they become books. A step processes arrays with vector
-  // instructions, whereas the books of thousands of workers would not fit the caches. By worker, since the last
-  // meeting:
+  ByRank<Book> before_;  // books of the cluster that this one continues; empty: there is no such cluster
+  Time met_at_{};        // end of the last collective, at which all workers' clocks are equal
+  // The following are arrays, which become books only at the end of the run: a step processes arrays with vector
+  // instructions, but the books of thousands of workers would not fit the caches. By worker, since the last collective:
   std::vector<Duration> spent_;
   std::vector<std::int64_t> is_stopped_;  // 1: stopped by a deadline; 0: not stopped
   ByRank<char> is_lost_;                  // 1: in a micro-batch that never ends
   std::vector<std::int64_t> computed_;    // micro-batches to book, in addition to computed_by_all_
   std::int64_t computed_by_all_ = 0;
-  // By worker, for exchanges that overlap the backward pass: duration of the step's last micro-batch, 0 if not kept.
+  // For exchanges that overlap the backward pass: duration of the step's last micro-batch, 0 if the worker was stopped.
   // Empty without overlap.
   std::vector<Duration> last_micro_batch_;
   bool any_lost_ = false;
   // By worker, since this cluster began:
-  std::vector<Duration> busy_;  // until the last meeting
+  std::vector<Duration> busy_;  // until the last collective
   std::vector<Duration> discarded_;
   std::vector<std::int64_t> kept_;
   std::int64_t planned_ = 0;   // per worker
-  Duration until_arrivals_{};  // total time from each meeting to the last arrival at the next one
+  Duration until_arrivals_{};  // total over the collectives: from the end of the previous one to the last arrival
   Duration communicating_{};
   std::int64_t kept_in_all_ = 0;
   std::int64_t collectives_ = 0;
@@ -112,8 +109,8 @@ class LockstepCluster : public Cluster {
   std::vector<Duration> drawn_rows_;  // scratch
 };
 
-// Time-only runs of methods whose workers act alike only from some step on, such as DropCompute once it has found its
-// threshold. They run on fibers until the collective that ends that step, then in lockstep.
+// Time-only runs of methods whose workers act alike only after step `alike_from`, such as DropCompute once it has found
+// its threshold. They run on fibers until the first collective of a later step ends, then in lockstep.
 class FibersThenLockstep : public Cluster {
  public:
   FibersThenLockstep(const SimulatedOptions& options, Step alike_from)
@@ -165,7 +162,7 @@ class FibersThenLockstep : public Cluster {
   SimulatedCluster fibers_;  // destroyed first: its fibers may still be in calls
 };
 
-// Returns the fastest cluster with SimulatedCluster's results. `alike_from`: the step from which on workers act alike.
+// Returns the fastest cluster with SimulatedCluster's results. Workers act alike after `alike_from`; nullopt: never.
 std::unique_ptr<Cluster> make_simulated_cluster(const SimulatedOptions& options, std::optional<Step> alike_from);
 
 }  // namespace syncopate

@@ -20,7 +20,7 @@ ReceivedMessage SimulatedMessages::receive(Rank self, std::optional<Rank> from, 
     return nullptr;
   }
   if (nobody_can_send_to(self, from)) return nullptr;
-  // Other participants may be behind in virtual time, so let them catch up, at least to this worker's time.
+  // Other participants may be behind in virtual time. Let them catch up, at least to the receiver's time.
   receiver.receiving = from ? Receiving::of_one : Receiving::of_anybody;
   receiver.from = from.value_or(Rank{});
   if (from) ++state_[*from].awaited;
@@ -34,7 +34,7 @@ ReceivedMessage SimulatedMessages::receive(Rank self, std::optional<Rank> from, 
   return take_first(receiver, from);
 }
 
-// Releases models at once, so that optimizer steps can update them in place.
+// The message's models are released at once, so that optimizer steps can update them in place.
 void SimulatedMessages::take_back(Message* message) {
   message->model = nullptr;
   if (!message->gradient.terms().empty()) message->gradient = {};
@@ -51,7 +51,7 @@ void SimulatedMessages::deliver(Rank to, Delivery* delivery) {
   SimulatedParticipant& receiver = state_[to];
   const Message& message = *delivery;
   --receiver.in_flight;
-  // If a server has ended, the sender of a message to it has run ahead of the end of the run.
+  // A message to a server that has ended is not counted: its sender had run ahead of the end of the run.
   const bool in_time = !(state_.is_server(to) && receiver.ended);
   if (in_time && !state_.is_server(message.from)) {
     state_.bytes += message_bytes(message, state_.options.training.parameter_bytes());
@@ -65,7 +65,7 @@ void SimulatedMessages::deliver(Rank to, Delivery* delivery) {
   state_.resume(to);
 }
 
-// Workers of a method with servers receive nothing more once the servers have left.
+// In a method with servers, workers receive nothing more once the servers have left.
 bool SimulatedMessages::nobody_can_send_to(Rank rank, std::optional<Rank> from) const {
   if (from) return state_[*from].left;  // a participant leaves only after its messages have arrived
   if (state_[rank].in_flight > 0) return false;
@@ -75,8 +75,7 @@ bool SimulatedMessages::nobody_can_send_to(Rank rank, std::optional<Rank> from) 
   return true;
 }
 
-// Checks all participants only if the leave may concern them, because thousands of leaves would cost millions of
-// checks.
+// Checks all participants only if the leave may concern them: thousands of leaves would cost millions of checks.
 void SimulatedMessages::notify_of_leave(Rank left) {
   const bool concerns_all =
       state_.is_server(left) || state_[left].awaited > 0 || state_.leaves + state_.servers_left >= state_.size() - 1;
@@ -90,11 +89,11 @@ void SimulatedMessages::wake_if_in_vain(Rank rank) {
   const auto from = participant.receiving == Receiving::of_one ? std::optional(participant.from) : std::nullopt;
   if (!has_news && !nobody_can_send_to(rank, from)) return;
   book_wait(rank, state_.now());
-  state_.resume(rank);  // this may end a timed wait, whose timer event is then ignored
+  state_.resume(rank);  // if the wait has a time limit, its timer event is then ignored
 }
 
-// Books a receiver's time until now. It communicates while its own messages are in flight or wait for a link, and again
-// from the time at which the message it receives was sent. Time after the end of the run is not booked.
+// Books a receiver's time until now. It communicates while messages that it sent are in flight or wait for a link, and
+// from the time at which its new message was sent. In between it waits. Time after the end of the run is not booked.
 void SimulatedMessages::book_wait(Rank rank, Time sent) const {
   SimulatedParticipant& receiver = state_[rank];
   if (state_.now() <= receiver.book.now()) return;
@@ -132,7 +131,7 @@ void Traffic::begin_collective(Time at, const CollectiveCall& call, Event::Kind 
 void Traffic::enter_links(CollectiveGroup* group) {
   Crossing& crossing = crossings_[group];
   Route route = state_.options.network.route(crossing.call);
-  // If only a part of the collective remains, it occupies the links for that part of the time.
+  // If only a part of the collective remains, it occupies the links for the same share of their time.
   if (const Duration whole = length_of(route); crossing.length != whole && whole > Duration{}) {
     const double part = static_cast<double>(crossing.length.count()) / static_cast<double>(whole.count());
     for (Hop& hop : route) {
@@ -147,7 +146,7 @@ void Traffic::enter_links(CollectiveGroup* group) {
     state_.schedule_end(crossing.transit.progress.head, Event::Kind::enter_links, group);
 }
 
-// For networks in which messages may wait for links, or in which costs vary.
+// For networks in which messages may wait for links, or in which messages' costs vary.
 void Traffic::send_in_order(Rank from, Rank to, Bytes bytes, Delivery* delivery) {
   Transit& transit = delivery->transit = {.payload = bytes};
   transit.progress.tail = delivery->sent;
@@ -211,7 +210,7 @@ bool Traffic::pass(Transit& transit, const Route& route, Time at, std::optional<
   return transit.stages == route.size();
 }
 
-// On one connection no message overtakes an earlier message, even if costs vary.
+// Between the same two participants no message overtakes an earlier one, even if costs vary.
 Time Traffic::in_order(Rank from, Rank to, std::size_t stages, Time at) {
   Time& last = sent_until_[{from, to, stages}];
   return last = std::max(last, at);

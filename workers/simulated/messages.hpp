@@ -14,24 +14,24 @@
 namespace syncopate {
 
 // Collectives and messages on the network. Fibers run ahead of each other in virtual time, but a shared link serves
-// transfers in the order of time, so each arrival at a link is an event. A sender's own outgoing link needs no event,
-// since a fiber's actions are in order. There is one exception: messages sent during a collective of the sender may
-// reach its link after the collective.
+// transfers in the order of time, so each arrival at a link is an event. A message's entry to its sender's outgoing
+// link needs no event, since a fiber sends in order. The exception is a message sent during a collective of its sender,
+// which may reach the link only after the collective.
 class Traffic {
  public:
   explicit Traffic(SimulationState& state);
 
-  // The event `end` ends a collective that begins at `at`. A group has one collective at a time. Partial sums (`group`
-  // null) also have one at a time.
+  // Begins a collective at time `at` and schedules the event `end` at its end. A group has one collective at a time.
+  // Partial sums (`group` null) also come one at a time.
   void begin_collective(Time at, const CollectiveCall& call, Event::Kind end, CollectiveGroup* group) {
     begin_collective(at, call, end, group, state_.options.network.collective(call));
   }
-  // The same for a collective that has partly overlapped computation: from `at` on it takes `length`.
+  // For a collective that has partly overlapped computation: from `at` on it takes `length` more.
   void begin_collective(Time at, const CollectiveCall& call, Event::Kind end, CollectiveGroup* group, Duration length);
   // The number of the next collective of all workers; its cost may depend on it.
   std::int64_t next_collective() { return collectives_begun_++; }
 
-  // The event `deliver` occurs when the message has arrived.
+  // Schedules the event `deliver` at the message's arrival.
   void send(Rank from, Rank to, Bytes bytes, Delivery* delivery) {
     if (!is_plain_) return send_in_order(from, to, bytes, delivery);
     SimulatedParticipant& sender = state_[from];
@@ -55,22 +55,21 @@ class Traffic {
   void enter_link(Rank to, Delivery* delivery) { advance(to, delivery, state_.now()); }
   void enter_links(CollectiveGroup* group);
 
-  // A participant that has ended leaves after its last message. Schedules nothing while any of its messages is on
-  // links.
+  // Schedules the leave of a participant that has ended, after its last message. Does nothing while any of its messages
+  // is on links; the last of these schedules the leave.
   void schedule_leave(Rank rank);
 
  private:
-  // A participant's own links and messages. It takes half a cache line, because fetching it is the cost of an event on
-  // a link.
+  // A participant's own links and messages. Half a cache line, because fetching it is a link event's main cost.
   struct ParticipantLinks {
-    Time free[2] = {};        // when the outgoing and the incoming link are free
+    Time free[2] = {};        // from when on the outgoing and the incoming link are free
     Time last_arrival{};      // arrival of its last message
     std::int32_t on_way = 0;  // messages whose arrival is not known yet
   };
   struct Ends {
     Rank from{}, to{};
   };
-  // A collective on links, and the event at its end.
+  // A collective that crosses links, and the event at its end.
   struct Crossing {
     CollectiveCall call;
     Event::Kind end{};
@@ -78,7 +77,7 @@ class Traffic {
     Transit transit{};
   };
 
-  // The first server has links even in methods without servers, because a star's collectives use them.
+  // A star's collectives use the links of the first server's rank even in methods without servers.
   void make_links() {
     if (own_.empty()) own_.resize(static_cast<std::size_t>(std::max(state_.size(), state_.options.workers + 1)));
   }
@@ -88,12 +87,12 @@ class Traffic {
     if (varies_) call.number = delivery.transit.number;
     return call;
   }
-  // Enters the next stage of a route at time `at`. Returns whether it was the last stage.
+  // Takes a transfer through the next stage of its route, entered at time `at`. Returns whether it was the last stage.
   bool pass(Transit& transit, const Route& route, Time at, std::optional<Ends> ends = std::nullopt);
   void advance(Rank to, Delivery* delivery, Time at);
   Time in_order(Rank from, Rank to, std::size_t stages, Time at);
-  // The following occupy the links of a stage from the returned time on. `ends`: both ends of a message; none for a
-  // collective.
+  // Occupy the links of a stage and return from when on: `at` or, if links are busy, later. `ends`: sender and
+  // receiver of a message; none for a collective.
   Time occupy(const Hop& hop, Time at);
   Time occupy_own(int link, Duration occupied, Time at, std::optional<Ends> ends);
 
@@ -101,15 +100,15 @@ class Traffic {
   const int regions_;
   const bool has_links_;
   const bool varies_;
-  const bool is_plain_;                // cost of a message depends only on its ends and size
+  const bool is_plain_;                // a message's cost depends only on its ends and size
   const bool has_one_source_;          // a worker receives messages from only one server
   std::vector<ParticipantLinks> own_;  // by rank; empty until the first transfer over links
-  std::vector<Time> uplinks_;          // by group: when its uplink is free, up and down
-  Time latest_{};                      // when all links of workers and groups are free
-  Time all_until_{};                   // end of transfers that occupy all links together
-  std::vector<std::int64_t> sent_;     // messages sent, by rank; empty if costs do not vary
+  std::vector<Time> uplinks_;          // by group: from when on its uplink is free, up and down
+  Time latest_{};                      // from when on all links of workers and groups are free
+  Time all_until_{};                   // end of the last transfer that occupies all links together
+  std::vector<std::int64_t> sent_;     // number of messages sent, by rank; empty if costs do not vary
   std::map<CollectiveGroup*, Crossing> crossings_;
-  std::map<std::tuple<Rank, Rank, std::size_t>, Time> sent_until_;  // latest by connection (from, to, hop)
+  std::map<std::tuple<Rank, Rank, std::size_t>, Time> sent_until_;  // latest time by connection (from, to, hop)
   std::int64_t collectives_begun_ = 0;                              // collectives of all workers
 };
 
@@ -119,18 +118,18 @@ class SimulatedMessages final : private MessagePool {
   SimulatedMessages(SimulationState& state, Traffic& traffic, DurationPrefetch& durations)
       : state_(state), traffic_(traffic), durations_(durations) {}
 
-  // Inline, like all functions that every message passes through, because calls would reach deeper into a cold stack.
+  // Inline, like all functions that every message passes through: calls would use deeper, uncached parts of the stack.
   void send(Rank from, Rank to, Message&& message, const Place& place) {
     if (to.value < 0 || to.value >= state_.size()) fail_for_rank(from, to, place);
     message.from = from;
     const Bytes bytes = message_bytes(message, state_.options.training.parameter_bytes());
-    // A worker may have run ahead of the current time, so its message is counted when it arrives.
+    // A worker may have run ahead of the current time, so its message is counted only when it arrives.
     if (state_.is_server(from)) {
       state_.bytes += bytes;
       ++state_.messages;
     }
     ++state_[to].in_flight;
-    // Models sent only for the final result come after the run, as evaluations do, so their transfer takes no time.
+    // Models for the final result alone are sent after the run, like evaluations, so their transfer takes no time.
     const Bytes transferred = message.kind == Message::Kind::last_model ? Bytes{} : bytes;
     traffic_.send(from, to, transferred, make_delivery(std::move(message), state_[from].book.now()));
   }
@@ -143,7 +142,7 @@ class SimulatedMessages final : private MessagePool {
     book_wait(rank, state_.now());
     state_.resume(rank);
   }
-  // Notifies servers, and participants that wait for a message from `left`, that it has left.
+  // Wakes servers to notify them of the leave, and participants that wait for a message that nobody can send any more.
   void notify_of_leave(Rank left);
 
  private:

@@ -36,7 +36,7 @@ std::optional<Gradient> MicroBatches::compute(Rank rank, const ModelStatePtr& at
   const bool ends = spent < longest_duration;
   book.pass(end.kept && ends ? Activity::compute : Activity::discarded, end.at, label_of(slot));
   state_.poll_interrupt();
-  if (!ends) {  // an infinite delay: this micro-batch never ends
+  if (!ends) {  // the micro-batch has an infinite delay
     participant.lost = true;
     SimulationState::suspend(participant, {"a micro-batch that never ends", SourceLine::current()});
   }
@@ -71,8 +71,7 @@ Gradient MicroBatches::compute_each(Rank rank, const ModelStatePtr& at, const Mi
   return sum;
 }
 
-// Computes until a message is in the inbox. A message that arrives exactly at the end of the micro-batch also cancels
-// it.
+// Computes until a message is in the inbox. A message exactly at the end of the micro-batch cancels it, too.
 std::optional<Gradient> MicroBatches::compute_until_message(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
                                                             const MicroBatch& samples, const Deadline& deadline) {
   SimulatedParticipant& participant = state_[rank];
@@ -106,7 +105,7 @@ std::optional<Gradient> MicroBatches::compute_until_message(Rank rank, const Mod
   return Gradient(at, samples, spent);
 }
 
-// Returns nullopt if no outage begins before the micro-batch would end.
+// Returns the micro-batch's passage through outages; nullopt if no outage begins before it would end.
 std::optional<Passage> MicroBatches::meet_outages(Rank rank, const MicroBatch& slot, const MicroBatch& samples,
                                                   const Deadline& deadline) {
   SimulatedParticipant& participant = state_[rank];
@@ -141,7 +140,7 @@ std::optional<Gradient> MicroBatches::pass_through(Rank rank, const ModelStatePt
   return Gradient(at, samples, passage.worked);
 }
 
-// Returns the actual passage if a message may cut it short.
+// Returns the passage that happens instead of the planned one, because a message may cut that short.
 Passage MicroBatches::wait_for_message(Rank rank, const Passage& planned) {
   SimulatedParticipant& participant = state_[rank];
   Passage passage{.end = participant.book.now()};
@@ -154,7 +153,7 @@ Passage MicroBatches::wait_for_message(Rank rank, const Passage& planned) {
       participant.computing = participant.interruptible = false;
     }
     const bool is_cancelled = !down && !participant.inbox.empty();
-    // A message that was in the inbox before has an earlier time than the worker's clock.
+    // A message that was in the inbox from the start arrived before `begin`, hence the clamp.
     passage.end = is_cancelled ? std::clamp(state_.now(), begin, end) : end;
     if (passage.end > begin) passage.pieces.push_back({passage.end, down});
     if (!down) passage.worked += passage.end - begin;
@@ -178,7 +177,7 @@ void AsynchronousRows::contribute(Rank worker, const Contribution& part) {
   close_complete();
 }
 
-// Closes complete rows, to which no worker will add any more, in the order of steps.
+// Closes rows in the order of steps, as long as no worker will add to them any more.
 void AsynchronousRows::close_complete() {
   while (!open_.empty()) {
     const auto& [step, open] = *open_.begin();
@@ -205,7 +204,7 @@ SimulatedCluster::SimulatedCluster(const SimulatedOptions& options)
   if (servers().regions > 0) served_left_ = ByRank<int>(state_.size());
 }
 
-// Destroys the fibers first, because unfinished programs hold objects owned by other members of this cluster.
+// Destroys the fibers first, because unfinished programs hold objects that other members of this cluster own.
 SimulatedCluster::~SimulatedCluster() { state_.clear(); }
 
 RunTotals SimulatedCluster::run(const Program& work, const Program& serve) {
@@ -255,8 +254,7 @@ void SimulatedCluster::event_loop() {
     state_.poll_interrupt();
     handle(event);
   }
-  // The run is over when the servers have ended. Without servers it is over when all workers that are not lost have
-  // ended.
+  // A run with servers is over when these have ended, a run without servers when all workers but lost ones have ended.
   bool has_ended = true, has_anybody_ended = false;
   for (const Rank rank : servers() > 0 ? state_.servers() : state_.workers()) {
     has_ended &= state_[rank].ended || state_[rank].lost;
@@ -267,8 +265,8 @@ void SimulatedCluster::event_loop() {
   state_.clear();
 }
 
-// Prefetches memory for the coming events, because with thousands of workers none of it is in a near cache. It fetches
-// the fiber stack of an event that comes soon, and for later events the memory that leads to their stacks. It is one
+// Prefetches memory for the coming events, because with thousands of workers none of it is in a near cache. For an
+// event that comes soon it fetches the fiber's stack, for later events the memory that leads to their stacks. It is one
 // function with a local lambda, because the compiler removes calls of functions that only prefetch.
 void SimulatedCluster::fetch_what_comes_next() const {
   constexpr std::size_t soon = 2, later = 4;  // number of events ahead
@@ -298,7 +296,7 @@ void SimulatedCluster::fetch_what_comes_next() const {
 
 void SimulatedCluster::handle(const Event& event) {
   const Rank rank = event.rank;
-  if (event.kind == Event::Kind::resume && state_[rank].wake != event.number) return;  // that wait has already ended
+  if (event.kind == Event::Kind::resume && state_[rank].wake != event.number) return;  // the timer of an ended wait
   ++events_;
   switch (event.kind) {
     case Event::Kind::resume:  // a computing worker books its own time
@@ -354,9 +352,9 @@ std::string SimulatedCluster::explain_deadlock() const {
   return explain(deadlock);
 }
 
-// The run ends with its last worker (T). With servers it ends with the last server, or at the last collective of
-// workers after that; messages of workers may still be in flight. With partial all-reduces it ends at the last time
-// that workers met. A worker beyond T has run ahead with a computation that came too late, so its time is cut at T.
+// The run ends at T, when its last worker ends. With servers it ends when the last server ends, or at a later
+// collective of workers; their messages may still be in flight. With partial all-reduces it ends at the last time that
+// workers met. A worker beyond T has run ahead with a computation that came too late, so its time is cut at T.
 RunTotals SimulatedCluster::totals() {
   RunTotals totals;
   const bool with_servers = servers() > 0;

@@ -18,10 +18,10 @@
 
 namespace syncopate {
 
-// A collective, from its first arrival until all members have its result. Sums are formed as parts arrive.
+// A collective, from its first arrival until all members have its result. Sums are added up as members arrive.
 struct PendingCollective {
-  std::uint16_t id = 0;  // nonzero; waiting workers check whether their collective has ended
-  Collective what;       // first member's description, later the result
+  std::uint16_t id = 0;  // nonzero; a waiting worker holds the id of the collective whose end it awaits
+  Collective what;       // the first member's description, later the result
   Place place;
   int arrived = 0;
   int finished = 0;
@@ -30,8 +30,8 @@ struct PendingCollective {
   Time end{};
   StepRow row;
   std::vector<std::pair<Rank, Time>> arrivals;  // empty if arrivals are not recorded
-  std::vector<ModelStatePtr> states;            // by index among the members: first their parts, later results
-  std::vector<double> weights;                  // by index among the members
+  std::vector<ModelStatePtr> states;  // by index among the members: first their contributions, later the results
+  std::vector<double> weights;        // by index among the members
   SharedNumbers numbers;
   std::vector<Packet> brought;  // packets of an exchange, by index among the members
   SharedPackets packets;
@@ -44,28 +44,27 @@ struct CollectiveGroup {
   Members members;
   std::deque<PendingCollective> open;   // in the order of their starts
   std::int64_t first_open = 0;          // number of the first open collective
-  PendingCollective* newest = nullptr;  // last started collective, even if it has ended
+  PendingCollective* newest = nullptr;  // the collective started last, even if it has ended
   std::int64_t newest_number = -1;
-  std::int64_t begun = 0;    // collectives begun; their costs may vary by number
-  bool under_way = false;    // a collective is on the network
+  std::int64_t begun = 0;    // number of collectives begun, since costs may vary by number
+  bool under_way = false;    // whether a collective is on the network
   Time free_at{};            // end of the last collective
-  std::vector<int> started;  // for a group: collectives started, by member
+  std::vector<int> started;  // for a group of some workers: number of collectives that each member has started
 };
 
-// The state of a run that used only collectives, at the end of a collective of all workers.
+// The state at the end of a collective of all workers, in a run that has used only collectives.
 struct ProgressSoFar {
   Time end = start_time;  // end of that collective
-  ByRank<Book> books{};   // by worker, until that end; empty: all books are empty
-  std::int64_t kept = 0;  // over all workers
+  ByRank<Book> books{};   // by worker, until `end`; empty: all books are empty
+  std::int64_t kept = 0;  // number of micro-batches kept, over all workers
   std::int64_t collectives = 0;
   Bytes bytes{};
-  Time row_begin = start_time;  // start of the next row, and the bytes sent until then
+  Time row_begin = start_time;  // start of the next row of steps.csv
   Bytes sent_before_row{};
 };
 
 // Collectives of the simulated cluster. A result is available at the last arrival plus the network's cost. A worker's
-// part is processed while that worker runs, never in a loop over all workers, because the cost of a step is fetching
-// each worker's memory.
+// part is processed while it runs, never in a loop over workers: a step's main cost is fetching each worker's memory.
 class PendingCollectives {
  public:
   PendingCollectives(SimulationState& state, Traffic& traffic, SleepTracker& pauses)
@@ -88,12 +87,12 @@ class PendingCollectives {
 
   // Event handler: the group's collective on the network has ended.
   void end_collective(CollectiveGroup& group);
-  // Fails if a worker waits for one that has left.
+  // Fails if a worker waits in a collective for the worker that has left.
   void notify_of_leave(Rank left) {
     fail_if_awaited(all_, left);
     for (auto& [members, group] : groups_) fail_if_awaited(group, left);
   }
-  // Call it from a worker that has just left a collective of all workers.
+  // Call it from the first worker that returns from a collective of all workers.
   ProgressSoFar progress() const;
 
  private:
@@ -135,12 +134,12 @@ class PendingCollectives {
   const std::optional<Overlap> overlap_;
   std::uint16_t last_id_ = 0;
   std::vector<GradientArrival>* recorded_;  // null: arrivals are not recorded
-  Time met_at_{};                           // end of the last collective of all workers,
-  Time last_arrival_{};                     // and the last arrival at that collective
+  Time met_at_{};                           // end of the last collective of all workers
+  Time last_arrival_{};                     // last arrival at that collective
 };
 
-// Partial all-reduces of the simulated cluster. Workers arrive in the order of virtual time. Once the activation is
-// fulfilled, the gradients that have arrived are summed. Later workers only receive the result.
+// Partial all-reduces of the simulated cluster. Workers arrive in the order of virtual time. Once the activation's
+// condition is met, the gradients that have arrived are summed. Workers that arrive later only receive the result.
 class PartialSums {
  public:
   PartialSums(SimulationState& state, Traffic& traffic, SleepTracker& pauses)
@@ -161,23 +160,23 @@ class PartialSums {
     if (are_used_) begin_if_due();
   }
 
-  // A late gradient. It is added to the next sum, or lost at the end of the run.
+  // A gradient that was late for its sum. It is added to the next sum, or lost at the end of the run.
   struct Late {
     Gradient gradient;
     Contribution part;
-    // A late step may contain none of its planned micro-batches.
+    // A late gradient may have no micro-batches if a deadline stopped all planned ones.
     bool waits() const { return gradient.micro_batches() > 0 || part.planned > 0; }
   };
   const Late& left_over(Rank worker) const { return by_worker_[worker].late; }
 
  private:
   struct OfWorker {
-    Step next{};  // the first sum whose result it has not received
+    Step next{};  // the first sum whose result the worker has not received
     Late late;
     bool has_one_under_way = false;
-    bool in_time = false;  // it arrived at its sum in progress before that took place
+    bool in_time = false;  // the worker arrived at its sum in progress before the sum was formed
   };
-  // The open sum or the sum on the network, and results that workers have yet to receive.
+  // The sum that workers can still join or that is on the network, and results that workers have yet to receive.
   struct Open {
     Step number{};
     bool under_way = false;
@@ -186,8 +185,8 @@ class PartialSums {
     Activation activation;
     std::vector<Rank> arrived;
     BucketArrivals buckets;         // arrivals, for exchanges that overlap the backward pass
-    std::vector<Rank> waiting;      // arrived, or late and waiting for the result
-    std::vector<Rank> accumulated;  // workers with a late gradient to contribute
+    std::vector<Rank> waiting;      // workers that wait for the result, in time or late
+    std::vector<Rank> accumulated;  // workers with a late gradient for the next sum
     int contributors = 0;
     Gradient sum;
     StepRow row;
@@ -228,7 +227,7 @@ class MicroBatches {
     return !outages_.empty() && !state_.is_server(rank) && outages_[rank].may_lose_state;
   }
   bool has_lost_state(Rank rank) { return !outages_.empty() && std::exchange(outages_[rank].has_lost_state, false); }
-  // The time after `time` during which outages in the worker's account hold it down.
+  // How long after `time` the worker is still down in the outages that its account contains.
   Duration down_beyond(Rank worker, Time time) const {
     return outages_.empty() ? Duration{} : outages_[worker].down_beyond(time);
   }
@@ -241,13 +240,12 @@ class MicroBatches {
                                       const Deadline& deadline);
   std::optional<Gradient> pass_through(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
                                        const MicroBatch& samples, const Passage& passage);
-  // The duration of a micro-batch in this slot, computed on these samples.
   Duration duration_of(const MicroBatch& slot, const MicroBatch& samples) {
     if (!follows_samples_ || slot == samples) return durations_.of(slot);
     return state_.options.compute_time.duration(slot, samples);
   }
-  // The gradient of the layers that a stopped micro-batch has finished, given its share of the backward pass; nullopt
-  // if there are none.
+  // The gradient of the layers that a stopped micro-batch has finished; nullopt if there are none. `backward_share`:
+  // the finished share of its backward pass.
   std::optional<Gradient> cut(const ModelStatePtr& at, const MicroBatch& samples, double backward_share) const {
     if (backward_share <= 0) return std::nullopt;
     return state_.options.training.partial_gradient(at, samples, backward_share);
@@ -258,8 +256,8 @@ class MicroBatches {
   DurationPrefetch& durations_;
   SleepTracker& pauses_;
   ByRank<OutageProgress> outages_;  // by worker; empty: no outages
-  bool each_is_seen_;     // every micro-batch is visible to the record, outages, pauses or an overlapped exchange
-  bool follows_samples_;  // durations depend on the samples
+  bool each_is_seen_;     // whether the record, outages, pauses or an overlapped exchange need every single micro-batch
+  bool follows_samples_;  // whether durations depend on the samples
 };
 
 // Rows of steps.csv for methods without collectives. A row is open until every worker has done its step or has ended.
@@ -283,7 +281,7 @@ class AsynchronousRows {
   SimulationState& state_;
   std::map<Step, AsynchronousRow> open_;
   ByRank<Step> last_;                // by worker
-  std::map<Step, int> ended_after_;  // number of ended workers by their last step
+  std::map<Step, int> ended_after_;  // number of ended workers, by the last step that they reported
 };
 
 class SimulatedCluster : public Cluster {
@@ -301,10 +299,10 @@ class SimulatedCluster : public Cluster {
     return servers().number_served_by(rank, workers()) - served_left_[rank];
   }
   bool has_left(Rank, Rank other) const override { return state_[other].left; }
-  // Number of handled events: arrivals, ends of waits and ends of collectives. Timers of waits that ended earlier do
+  // Number of handled events: arrivals, ends of waits and ends of collectives. A timer whose wait ended earlier does
   // not count.
   std::int64_t events() const { return events_; }
-  // Call it from a worker that has just left a collective of all workers.
+  // Call it from the first worker that returns from a collective of all workers.
   ProgressSoFar progress() const { return collectives_.progress(); }
 
   std::optional<Gradient> compute_gradient(Rank self, const ModelStatePtr& at, const MicroBatch& slot,

@@ -6,7 +6,7 @@ namespace syncopate {
 
 namespace {
 
-// In micro-batches. For longer steps, drawing several steps at once gains nothing and takes memory.
+// In micro-batches. If steps are at least this long, drawing several at once gains nothing and takes memory.
 constexpr int long_step = 1 << 15;
 
 }  // namespace
@@ -44,7 +44,7 @@ Duration DurationPrefetch::of_step(const MicroBatch& first, int count) {
   return ahead.times[0];
 }
 
-// Draws this step for the worker and the workers after it.
+// Draws the durations of this step for the worker and for the workers after it.
 void DurationPrefetch::draw_same_step(const MicroBatch& first, int count) {
   SameStep& ahead = same_;
   ahead.first_worker = first.worker.value;
@@ -64,7 +64,7 @@ Duration DurationPrefetch::of_own_step(const MicroBatch& first, int count) {
   }
   if (own_.empty()) own_ = ByRank<OwnSteps>(workers_);
   OwnSteps& ahead = own_[first.worker];
-  // Draw steps ahead only for a worker that has also asked for the previous step.
+  // Draw further steps ahead only for a worker that has also asked for the previous step.
   const bool goes_on = first.step == ahead.asked + 1 && !compute_time_.can_run_out() && count <= long_step;
   ahead.asked = first.step;
   const Step::Rep place = (first.step - (ahead.end - most)).value();
@@ -84,14 +84,14 @@ void DurationPrefetch::draw_own_steps(Rank worker, Step first, int steps) {
             micro_batches_, drawn);
 }
 
-// Runs on the event loop's stack, which is in the cache.
+// Call it from the event loop, whose stack is in the cache, unlike a fiber's.
 void DurationPrefetch::draw_next_steps(Rank worker) {
   const OwnSteps& ahead = own_[worker];
   const bool goes_on = ahead.asked + 1 == ahead.end && ahead.times.front() > Duration{};
   if (goes_on) draw_own_steps(worker, ahead.end, OwnSteps::most_steps);
 }
 
-// times[i] = total duration of micro-batches first .. first + count - 1 in row i.
+// times[i] = total duration of micro-batches first .. first + count - 1 of the i-th step in `steps`.
 void DurationPrefetch::draw_sums(const ComputeTime::Steps& steps, int first, int count, std::span<Duration> times) {
   const auto length = static_cast<std::size_t>(count);
   drawn_.resize(steps.count * length);
@@ -101,7 +101,7 @@ void DurationPrefetch::draw_sums(const ComputeTime::Steps& steps, int first, int
 
 Duration DurationPrefetch::of(const MicroBatch& micro_batch) {
   constexpr int most_ahead = 64;
-  if (micro_batches_ == 1 && micro_batch.index == 0) return of_own_step(micro_batch, 1);  // a whole step
+  if (micro_batches_ == 1 && micro_batch.index == 0) return of_own_step(micro_batch, 1);  // it is a whole step
   if (one_by_one_.empty()) one_by_one_ = ByRank<OneByOne>(workers_);
   OneByOne& ahead = one_by_one_[micro_batch.worker];
   const int count = static_cast<int>(ahead.times.size());
@@ -125,8 +125,8 @@ void SleepTracker::begin_one(Rank worker, const MicroBatch& slot, const Deadline
                      .trailing_until = later(state_[worker].book.now(), state_.options.pauses->trailing())};
 }
 
-// The deadline cuts the sleep, while trailing work continues in parallel. A cut sleep ends after the deadline, as real
-// sleeps do, so that no check counts it as in time.
+// The deadline cuts the sleep, while trailing work continues in parallel. A cut sleep ends one nanosecond after the
+// deadline, so that no check counts it as in time. A real sleep also ends after its deadline.
 void SleepTracker::end_one(Rank worker) {
   const Time now = state_[worker].book.now();
   const Pause pause = std::exchange(pauses_[worker], {});

@@ -1,7 +1,6 @@
-// State shared by the parts of the simulated cluster: participants with their fibers, events, and counts.
-//
-// Each participant runs ahead in its own virtual time (its book's) and meets the others only in events, which are
-// ordered by time, then by number.
+// State shared by the parts of the simulated cluster: participants with their fibers, events, and counts. Each
+// participant runs ahead in its own virtual time (its book's) and meets the others only in events, ordered by time,
+// then by number.
 #pragma once
 
 #include <array>
@@ -27,11 +26,11 @@
 
 namespace syncopate {
 
-// The references outlive the cluster.
+// The objects that members refer to must outlive the cluster.
 struct SimulatedOptions {
   int workers = 1;
   Servers servers{};
-  int micro_batches = 1;  // usual number per step; their durations are drawn together
+  int micro_batches = 1;  // usual number per step; durations of a step are drawn together
   const ComputeTime& compute_time;
   const NetworkModel& network;
   Training& training;
@@ -39,12 +38,12 @@ struct SimulatedOptions {
   RunRecord* record = nullptr;          // null: no record
   const OutagePlan* outages = nullptr;  // null: no outages
   const Pauses* pauses = nullptr;       // null: no pauses; not together with servers or outages
-  // True: there are neither collectives nor messages between workers, and such calls fail. A worker then receives one
+  // True: there are neither collectives nor messages between workers; calls for them fail. Each worker then receives a
   // server's messages in the order of sending, which saves an event per message.
   bool only_servers_send_to_workers = false;
   // With more participants than this, all run on one stack in turn (StackPool). Copying a suspended participant's
-  // frames costs less than the page tables of distant stacks: an event of asynchronous SGD with 16,384 workers takes
-  // 0.8 times as long.
+  // frames then costs less than loading the page tables of distant stacks: an event of asynchronous SGD with 16,384
+  // workers takes 0.8 times as long as with separate stacks.
   std::size_t most_own_stacks = 8192;
 };
 
@@ -52,17 +51,17 @@ struct SimulatedOptions {
 struct Transit {
   TransferTimes progress{};
   Bytes payload{};
-  std::size_t stages = 0;   // stages entered so far
+  std::size_t stages = 0;   // stages of the route entered so far
   std::int64_t number = 0;  // index among its sender's messages, for costs that vary
-  // Occupied time of the receiver's incoming link, once only that last stage is left.
+  // For how long the message occupies the receiver's incoming link; set once this last stage alone is left.
   std::optional<Duration> last_occupied{};
 };
 
-// A message in flight. It takes two cache lines, and a third one on shared links.
+// A message in flight. It takes two cache lines, and a third one on networks with shared links.
 struct alignas(64) Delivery : Message {
   union {
     Time sent{};
-    Delivery* next;  // in an inbox
+    Delivery* next;  // next message in the same inbox
   };
   Transit transit{};
 };
@@ -76,23 +75,23 @@ enum class Receiving : std::uint8_t { nothing, of_anybody, of_one };
 struct alignas(64) SimulatedParticipant {
   std::optional<Fiber> fiber;
   std::optional<Place> waits_for{};  // empty: it is running
-  Rank from{};                       // the awaited sender, for of_one
+  Rank from{};                       // the awaited sender, if `receiving` is of_one
   Receiving receiving = Receiving::nothing;
-  bool computing : 1 = false;      // waits for its own end of a micro-batch or outage
-  bool interruptible : 1 = false;  // a message may end that wait earlier
+  bool computing : 1 = false;      // waits until its own micro-batch or outage ends
+  bool interruptible : 1 = false;  // a message may end a wait with `computing` earlier
   bool ended : 1 = false;          // its program has ended
-  bool left : 1 = false;           // its program has ended and the clock has reached that end
+  bool left : 1 = false;           // its program has ended, and the events' time has reached that end
   bool lost : 1 = false;           // in a micro-batch that never ends
   std::uint16_t awaits = 0;        // id of the collective whose end it waits for; 0: none
-  Time last_arrival{};             // latest arrival of its messages, after which it leaves
-  Inbox<Delivery> inbox;           // in (time, number) order
+  Time last_arrival{};             // latest arrival of the messages that it sent; it leaves after that
+  Inbox<Delivery> inbox;           // messages that have arrived, in (time, number) order
   int in_flight = 0;               // messages sent to it, not yet arrived
-  int awaited = 0;                 // participants that wait for a message from this one alone
+  int awaited = 0;                 // number of participants that wait for a message from this one alone
   int leaves_notified = 0;         // servers: number of leaves that it has been notified of
   int started = 0;                 // number of collectives of all workers that it has started
-  int collectives_under_way = 0;   // number started and not finished, of all workers or a group
+  int collectives_under_way = 0;   // number of collectives started and not finished, of all workers or a group
   Book book;
-  std::uint64_t wake = 0;  // number of the event that ends its current wait; 0: none
+  std::uint64_t wake = 0;  // number of the event that ends the current wait; 0: no such event
 
   bool awaits_message_of(Rank sender) const {
     return receiving == Receiving::of_anybody || (receiving == Receiving::of_one && from == sender);
@@ -155,7 +154,7 @@ class SimulationState {
     const Timer timer = timers_.pop();
     return {timer.at, timer.number, {}, timer.rank, Event::Kind::resume};
   }
-  // The following return events and timers that pop_event takes next.
+  // The events and timers that pop_event takes next.
   std::span<const Event> next_events() const { return events_.next(); }
   std::span<const Timer> next_few_timers() const { return timers_.next_few(); }
   bool timer_is_next() {
@@ -166,13 +165,13 @@ class SimulationState {
   }
   void advance_to(Time now) { now_ = now; }
 
-  // Suspends a participant until another one resumes it. Call it from the participant's own program.
+  // Suspends a participant until an event resumes it. Call it from the participant's own program.
   static void suspend(SimulatedParticipant& participant, const Place& place) {
     participant.waits_for = place;
     participant.fiber->suspend();
     participant.waits_for.reset();
   }
-  // Suspends a participant until `at` at the latest.
+  // Suspends a participant until time `at`, or until an event resumes it earlier.
   void suspend_until(Rank rank, Time at, const Place& place) {
     SimulatedParticipant& participant = participants_[rank];
     participant.wake = next_event_++;
@@ -194,11 +193,11 @@ class SimulationState {
     constexpr int calls_between_polls = 256;
     if (++calls_since_poll_ % calls_between_polls == 0 && interrupted()) throw Interrupted();
   }
-  // Inline, so it costs only a branch if nothing is recorded.
+  // Inline, so that it costs only a branch if durations are not recorded.
   void record_duration(Rank rank, const MicroBatch& slot, Duration duration) {
     if (options.record && options.record->durations) add_duration(rank, slot, duration);
   }
-  // Destroys the fibers, which unwinds programs that have not ended.
+  // Destroys the fibers, which unwinds the programs that have not ended.
   void clear() {
     for (SimulatedParticipant& participant : participants_) participant.fiber.reset();
   }
@@ -207,10 +206,10 @@ class SimulationState {
   struct LastMicroBatch {
     Time end{};
     Duration duration{};
-    bool ends_step = false;  // the last micro-batch planned for the step
+    bool ends_step = false;  // whether it is the last micro-batch planned for the step
   };
   ByRank<LastMicroBatch> last_micro_batches;  // empty without overlap
-  // The duration of a step's last micro-batch, if the worker has just finished it; else 0.
+  // The duration of a step's last micro-batch if the worker has just finished it; otherwise 0.
   Duration last_micro_batch_of(Rank rank) const {
     const LastMicroBatch& last = last_micro_batches[rank];
     return last.ends_step && last.end == participants_[rank].book.now() ? last.duration : Duration{};
@@ -218,16 +217,16 @@ class SimulationState {
 
   StepRows rows;
   Bytes bytes{};
-  std::int64_t kept = 0;  // in collectives, over all workers
+  std::int64_t kept = 0;  // micro-batches kept in collectives, over all workers
   std::int64_t collectives = 0;
   std::int64_t messages = 0;
   int ended_workers = 0;  // workers whose programs have ended
   int leaves = 0;         // workers that have left
   int servers_left = 0;
   Time run_ended_at = never;  // when the last server ended
-  // The number of leaves that servers are notified of. With regional servers it includes servers that have left.
+  // The number of leaves that servers are notified of. With regional servers this includes servers that have left.
   int leaves_to_notify() const { return leaves + (options.servers.regions > 0 ? servers_left : 0); }
-  std::exception_ptr failure;  // exception from a program
+  std::exception_ptr failure;  // exception that a program has thrown
   StackPool stacks;
 
  private:
@@ -242,10 +241,9 @@ class SimulationState {
   ByRank<SimulatedParticipant> participants_;  // destroyed before the stacks of its fibers
 };
 
-// Durations of micro-batches on the simulated cluster. Each is a pure function of its indices, so durations that are
-// needed next may be drawn together, which is several times cheaper. Three request patterns are recognised: consecutive
-// workers that ask for the same whole step, a worker that asks for consecutive whole steps, and a worker that asks for
-// single micro-batches.
+// Durations of micro-batches on the simulated cluster. Each is a pure function of its indices, so the next ones may be
+// drawn together, which is several times cheaper. Three patterns of requests are recognised: consecutive workers ask
+// for the same whole step, a worker asks for consecutive whole steps, or a worker asks for single micro-batches.
 class DurationPrefetch {
  public:
   // `micro_batches`: usual number per step.
@@ -253,7 +251,7 @@ class DurationPrefetch {
       : compute_time_(compute_time), workers_(workers), micro_batches_(micro_batches) {}
 
   Duration of(const MicroBatch& micro_batch);
-  // The sum over micro-batches first.index .. first.index + count - 1; longest_duration if any of them never ends.
+  // The total of micro-batches first.index .. first.index + count - 1; longest_duration if any of them never ends.
   Duration of_step(const MicroBatch& first, int count);
 
   // Call it when a worker is likely to ask for its next step soon.
@@ -265,7 +263,7 @@ class DurationPrefetch {
   }
 
  private:
-  // The same whole step of consecutive workers.
+  // The total durations of the same whole step for consecutive workers.
   struct SameStep {
     static constexpr int most_workers = 32;
     MicroBatch asked;  // the last request
@@ -274,14 +272,14 @@ class DurationPrefetch {
     int workers = 0;
     std::array<Duration, most_workers> times;
   };
-  // The next whole steps of one worker. One cache line.
+  // The total durations of the next whole steps of one worker. Takes one cache line.
   struct alignas(64) OwnSteps {
     static constexpr int most_steps = 6;
-    Step end{-1};                              // end of the drawn steps
+    Step end{-1};                              // one past the last drawn step
     Step asked{-1};                            // the last request
     std::array<Duration, most_steps> times{};  // durations of steps end - 6 .. end - 1; 0: not drawn
   };
-  // Micro-batches of one step of one worker.
+  // Durations of consecutive micro-batches of one step of one worker.
   struct OneByOne {
     Step step{-1};
     int first = 0;
@@ -305,7 +303,7 @@ class DurationPrefetch {
 };
 
 // Pauses of the simulated cluster (workers/time/compute_time.hpp): a pause follows a micro-batch, and the worker's next
-// action waits for its end. The pause counts as computing, as part of that micro-batch.
+// action waits for the pause's end. The pause counts as computing, as part of that micro-batch.
 class SleepTracker {
  public:
   explicit SleepTracker(SimulationState& state)
@@ -331,7 +329,7 @@ class SleepTracker {
  private:
   struct Pause {
     Duration sleep{};
-    Time cut_at{};  // latest end
+    Time cut_at{};  // latest end of the sleep
     Time trailing_until{};
   };
   void begin_one(Rank worker, const MicroBatch& slot, const Deadline& deadline);

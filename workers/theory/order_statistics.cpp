@@ -20,14 +20,14 @@ void check(int k, int workers) {
 
 double normal_quantile(double p) { return boost::math::quantile(boost::math::normal(), p); }
 
-// Before `low` some worker is certainly still computing; after `high` no worker is.
+// Before `low` some worker is almost certainly still computing; after `high` almost certainly none is.
 struct Reach {
   double low;
   double high;
 };
 Reach reach_of_maximum(std::span<const NormalTime> times) {
   if (times.empty()) throw std::invalid_argument("a maximum needs at least one worker");
-  constexpr double certain = 9;  // number of deviations
+  constexpr double certain = 9;  // number of standard deviations
   Reach reach{-std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()};
   for (const NormalTime& time : times) {
     reach.low = std::max(reach.low, time.mean - certain * time.deviation);
@@ -36,7 +36,7 @@ Reach reach_of_maximum(std::span<const NormalTime> times) {
   return reach;
 }
 
-// The probability that all workers are done by time t.
+// The probability that all workers have finished at time t.
 double all_done(std::span<const NormalTime> times, double t) {
   double probability = 1;
   for (const NormalTime& time : times) {
@@ -56,7 +56,7 @@ double expected_order_statistic(std::span<const double> ascending, int k, int wo
   if (ascending.empty()) throw std::invalid_argument("an order statistic needs at least one value of the distribution");
   const boost::math::beta_distribution<double> place(k, workers - k + 1);
   const auto values = static_cast<double>(ascending.size());
-  // The i-th smallest of n values is the result if the quantile is between (i - 1) / n and i / n.
+  // The result is the i-th smallest of n values if the quantile lies between (i - 1) / n and i / n.
   double sum = 0, above = 1;
   for (std::size_t i = ascending.size(); i-- > 0 && above > 1e-15;) {
     const double below = i == 0 ? 0 : boost::math::cdf(place, static_cast<double>(i) / values);

@@ -9,8 +9,7 @@
 namespace syncopate {
 
 // E[X_(k:M)] for a distribution given by a sample whose values are equally likely. Exact, without quadrature.
-// `ascending` must be sorted and not empty. For extremes of many workers the sample needs many times as many values as
-// workers.
+// `ascending` must be sorted and not empty. For extremes of M workers the sample needs many times M values.
 double expected_order_statistic(std::span<const double> ascending, int k, int workers);
 
 // The normal time of one worker, or of several workers with the same distribution.
@@ -19,8 +18,8 @@ struct NormalTime {
   double deviation = 0;
   int workers = 1;
 };
-// E[max] of at least one independent normal time; means and deviations may differ. Exact up to quadrature, as in the
-// simulated curve of Giladi et al. 2023, Figure 2, for persistently different workers.
+// E[max] of at least one independent normal time; means and deviations may differ. Exact up to quadrature. The
+// simulated curve in Figure 2 of Giladi et al. 2023, for persistently different workers, is of this kind.
 double expected_maximum(std::span<const NormalTime> times);
 
 // Bailey's approximation of the maximum of N normal times, N >= 2 (Eq. 4 of Giladi et al. 2023).

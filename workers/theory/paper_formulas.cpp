@@ -12,14 +12,14 @@ namespace syncopate {
 
 namespace {
 
-// One recorded step, over all workers.
+// One recorded step of all workers.
 struct StepProfile {
-  double computing = 0;              // T: the end of the slowest worker
-  std::vector<std::int64_t> ending;  // [k]: micro-batches that end before threshold k, or take no time
-  std::vector<double> last;          // [k]: the last end before threshold k; 0: none
+  double computing = 0;              // T: time at which the slowest worker ends
+  std::vector<std::int64_t> ending;  // [k]: number of micro-batches that threshold k keeps
+  std::vector<double> last;          // [k]: the last end before threshold k; 0: no micro-batch ends before it
 };
 
-// Returns the index of the first threshold that keeps a micro-batch with this end.
+// Returns the index of the first threshold that keeps a micro-batch with this end. `thresholds` ascend.
 std::size_t first_kept(std::span<const double> thresholds, double end) {
   if (end <= 0) return 0;  // any threshold keeps a micro-batch that takes no time
   return static_cast<std::size_t>(std::ranges::upper_bound(thresholds, end) - thresholds.begin());
@@ -27,7 +27,7 @@ std::size_t first_kept(std::span<const double> thresholds, double end) {
 
 std::vector<StepProfile> profiles_of(const MicroBatchTimes& recorded, std::span<const double> thresholds) {
   const std::size_t count = thresholds.size();
-  // The last element counts micro-batches that end before no threshold.
+  // The last element counts micro-batches that no threshold keeps.
   const StepProfile empty{.ending = std::vector<std::int64_t>(count + 1), .last = std::vector<double>(count + 1)};
   std::vector<StepProfile> profiles(static_cast<std::size_t>(recorded.steps), empty);
   visit_ends(recorded, [&](int step, int, double end) {
@@ -77,8 +77,8 @@ BestThreshold best_threshold(int micro_batches, const MicroBatchLaw& law, double
   const auto speedup = [&](double threshold) {
     return effective_speedup(micro_batches * (1 - drop_rate(threshold)), micro_batches, threshold, slowest, serial);
   };
-  // If micro-batches vary little, the function has a local maximum after each m mu. A grid finds the best maximum, and
-  // Brent's method refines it.
+  // If micro-batches vary little, speedup(threshold) has a local maximum after each multiple of the mean micro-batch
+  // time. A grid finds the best of these, and Brent's method refines it.
   constexpr int grid = 400;
   const double step = slowest / grid;
   double best = std::numeric_limits<double>::infinity();
@@ -109,7 +109,7 @@ double kaplan_meier_quantile(std::vector<CensoredTime> times, double quantile) {
 std::vector<ThresholdEffect> threshold_effects(const MicroBatchTimes& recorded, double serial_time, SpeedupForm form,
                                                std::span<const double> thresholds) {
   const std::vector<StepProfile> profiles = profiles_of(recorded, thresholds);
-  const double micro_batches = static_cast<double>(recorded.workers) * recorded.micro_batches;  // per step
+  const double micro_batches = static_cast<double>(recorded.workers) * recorded.micro_batches;  // number per step
   const auto steps = static_cast<double>(recorded.steps);
   std::vector<ThresholdEffect> effects;
   for (std::size_t k = 0; k < thresholds.size(); ++k) {
@@ -147,8 +147,7 @@ std::vector<LargestDropper> largest_droppers(const MicroBatchTimes& recorded, st
                               .workers = 1,
                               .steps = recorded.steps,
                               .micro_batches = recorded.micro_batches};
-    std::vector<std::int64_t> first(count + 1);  // [k]: number of micro-batches for which threshold k is the first that
-                                                 // keeps them
+    std::vector<std::int64_t> first(count + 1);  // [k]: number of micro-batches kept by threshold k, but no lower one
     visit_ends(own, [&](int, int, double end) { ++first[first_kept(thresholds, end)]; });
     std::int64_t kept_later = 0;
     for (std::size_t k = count; k-- > 0;) {

@@ -10,16 +10,16 @@
 namespace syncopate {
 
 // DropCompute: the number of micro-batches completed before the threshold, and the speed-up.
-// Source:  Giladi et al. 2023, Equations 4 (with the central limit theorem for M micro-batches), 5 and 6.
-struct MicroBatchLaw {   // micro-batches are independent
+// Source:  Giladi et al. 2023, Equations 4 (with the central limit theorem for sums of M micro-batches), 5 and 6.
+struct MicroBatchLaw {   // one micro-batch; micro-batches are independent
   double mean = 0;       // mu
   double deviation = 0;  // sigma
 };
 
-// E[M~] of Eq. 5: the number of M micro-batches that end before `threshold`, by the central limit theorem.
+// E[M~] of Eq. 5: how many of a worker's M micro-batches end before `threshold`, by the central limit theorem.
 double expected_micro_batches(int micro_batches, double threshold, const MicroBatchLaw& law);
 
-// E[T] by Eq. 4: the slowest of N workers' sums of M micro-batches, approximated as normal. Needs at least 2 workers.
+// E[T] of Eq. 4: the longest of N workers' sums of M micro-batches, approximated as normal. Needs at least 2 workers.
 double expected_slowest_worker(int workers, int micro_batches, const MicroBatchLaw& law);
 
 // Eq. 6 for expectations: E[M~] (E[T] + T^c) / (M (min(threshold, E[T]) + T^c)). `completed` is E[M~], `slowest` is
@@ -32,9 +32,10 @@ struct BestThreshold {
   double drop_rate = 0;  // 1 - E[M~] / M
 };
 
-// Returns the threshold with the largest analytical S_eff, given E[T], among thresholds that drop at most
-// `maximum_drop_rate`; infinite if no threshold gains anything. It is at least `shortest`, before which no micro-batch
-// ends: if the real distribution has a long tail, the best threshold of the normal distribution could be below that.
+// Returns the threshold with the largest S_eff by the formulas among thresholds that drop at most a share
+// `maximum_drop_rate`; infinite if no threshold gains anything. `slowest` is E[T], `serial` is T^c. `shortest`: time
+// before which no micro-batch ends. The result is at least that: if the real distribution has a long tail, the normal
+// distribution's best threshold could be shorter.
 BestThreshold best_threshold(int micro_batches, const MicroBatchLaw& law, double slowest, double serial,
                              double maximum_drop_rate = 1, double shortest = 0);
 
@@ -42,12 +43,13 @@ BestThreshold best_threshold(int micro_batches, const MicroBatchLaw& law, double
 // Source:  Kaplan and Meier 1958, "Nonparametric Estimation from Incomplete Observations".
 struct CensoredTime {
   double seconds = 0;
-  bool at_least = false;  // censored: the true time is only known to be longer
+  bool at_least = false;  // censored: the true time is only known to be at least this long
 };
 
-// The first time that at most a share 1 - quantile of the times exceeds; needs at least one time. The share that
-// exceeds t is the product, over all exact times up to t, of 1 - 1 / (number of times that are at least as long). If
-// too many times are censored, the result exceeds the longest time by the excess share.
+// Returns the shortest time t such that at most a share 1 - quantile of the times exceeds t; needs at least one time.
+// The share that exceeds t is the product, over all uncensored times up to t, of 1 - 1 / (number of times that are at
+// least as long). If too many times are censored, even the share that exceeds the longest time is too large. Then the
+// result is the longest time times 1 + the excess of that share.
 double kaplan_meier_quantile(std::vector<CensoredTime> times, double quantile);
 
 // The effect of a threshold on micro-batch times that were recorded without a threshold.
@@ -63,28 +65,28 @@ struct MicroBatchTimes {
 
 // How to measure the speed-up of a threshold.
 enum class SpeedupForm {
-  // Micro-batches per time, over all recorded steps. A step that the threshold cuts lasts until the threshold.
+  // Ratio of micro-batches per time, over all recorded steps. A step that the threshold cuts lasts until the threshold.
   throughput,
   // Eq. 6: the mean over the recorded steps of each step's effective speed-up.
   effective,
-  // As in the reference code: like Eq. 6, but a step lasts until the last micro-batch that ends before the threshold,
-  // or until the threshold if all kept micro-batches take no time.
+  // As in the paper's reference code: like Eq. 6, but a step lasts until the last micro-batch that ends before the
+  // threshold, or until the threshold if all kept micro-batches take no time.
   reference,
 };
 
 struct ThresholdEffect {
-  double threshold = 0;   // tau; infinite: no threshold
-  double drop_rate = 0;   // share of the micro-batches that do not end before the threshold
-  double time_saved = 0;  // share of the steps' time; for Eq. 6 and the reference code, the mean of the steps' shares
+  double threshold = 0;          // tau; infinite: no threshold
+  double drop_rate = 0;          // share of the micro-batches that do not end before the threshold
+  double time_saved = 0;         // share of the steps' time; except for throughput, the mean of the steps' shares
   double effective_speedup = 1;  // micro-batches per time, relative to running without a threshold
 };
 
-// The effect of each threshold; thresholds must ascend. serial_time: T^c, the time of a step other than computing. Any
-// threshold keeps micro-batches that take no time, and does not change steps without duration.
+// The effect of each threshold; thresholds must ascend. serial_time: T^c, the time of a step that is not computing.
+// Every threshold keeps micro-batches that take no time. Steps that take no time do not change.
 std::vector<ThresholdEffect> threshold_effects(const MicroBatchTimes& recorded, double serial_time, SpeedupForm form,
                                                std::span<const double> thresholds);
 
-// The worker with the most drops (the first of several), and its share of all drops.
+// The worker with the most dropped micro-batches (the first if several have the most), and its share of all drops.
 struct LargestDropper {
   int worker = 0;
   double share = 0;  // 0: no drops
@@ -93,7 +95,7 @@ struct LargestDropper {
 // Returns it for each threshold; thresholds must ascend. Shows whether drops concentrate on one worker's samples.
 std::vector<LargestDropper> largest_droppers(const MicroBatchTimes& recorded, std::span<const double> thresholds);
 
-// Calls visit(step, micro-batch, end), where `end` is the micro-batch's end counted from the begin of its step.
+// Calls visit(step, micro-batch, end). `end`: time from the begin of the worker's step to the micro-batch's end.
 template <typename Visit>
 void visit_ends(const MicroBatchTimes& recorded, const Visit& visit) {
   const double* time = recorded.times.data();

@@ -15,12 +15,12 @@ namespace syncopate {
 
 namespace {
 
-// 1, tokens, padded tokens, squared lengths; or the cost of each.
+// The columns of the fit: 1, tokens, padded tokens, squared lengths; or one cost for each of these columns.
 using Row = std::array<double, 4>;
 
 Row row_of(const TimedLengths& one) { return {1, one.tokens, one.padded_tokens, one.squares}; }
 
-// Least squares over these columns; nullopt if the columns are not independent.
+// Fits costs for these columns by least squares; nullopt if the columns are not independent.
 std::optional<Row> solve(std::span<const TimedLengths> timed, const std::vector<std::size_t>& columns) {
   if (timed.size() < columns.size()) return {};
   Row scale{};
@@ -36,8 +36,7 @@ std::optional<Row> solve(std::span<const TimedLengths> timed, const std::vector<
   const std::vector<double> x = PivotedQr(std::move(a)).solve(b);
   Row costs{};
   for (std::size_t k = 0; k < columns.size(); ++k) {
-    constexpr double too_large = 1e6;  // relative to the largest time; larger values show that columns are nearly
-                                       // dependent
+    constexpr double too_large = 1e6;  // relative to the largest time: then columns are nearly dependent
     const double largest_s = std::ranges::max(b);
     if (!std::isfinite(x[k]) || std::abs(x[k]) > too_large * largest_s) return {};
     costs[columns[k]] = x[k] / scale[columns[k]];
@@ -56,8 +55,8 @@ double squared_residuals(const Row& costs, std::span<const TimedLengths> timed) 
   return sum;
 }
 
-// Returns the costs with the smallest residuals among those choices of columns without negative costs. If choices are
-// equal up to rounding, it takes the one with the fewest columns, so lengths that are all equal get no cost.
+// Returns the costs with the smallest residuals among all choices of columns that yield no negative cost. If choices
+// are equal up to rounding, takes the one with the fewest columns. So lengths that are all equal get no cost.
 Row best_costs(std::span<const TimedLengths> timed, Computed computed) {
   const std::vector<std::vector<std::size_t>> choices = {{0},       {1},       {2},       {3},       {0, 1},
                                                          {0, 2},    {0, 3},    {1, 2},    {1, 3},    {2, 3},
@@ -83,7 +82,7 @@ Row best_costs(std::span<const TimedLengths> timed, Computed computed) {
 constexpr std::int64_t most_draws = 1'000'000;
 constexpr std::int64_t fewest_steps = 16;
 constexpr int most_drawn_workers = 4096;       // with more workers than this, a sample of them is drawn
-constexpr std::int64_t most_kept = 4'000'000;  // number of micro-batches
+constexpr std::int64_t most_kept = 4'000'000;  // number of micro-batches whose times are kept
 
 struct MeanAndDeviation {
   double mean = 0;
@@ -113,8 +112,9 @@ struct GroupMoments {
   MeanAndDeviation law{};  // the distribution in use: declared or sampled
 };
 
-// Whether the workers' means differ by more than chance. If all workers have one distribution, the variance between
-// them divided by the variance within them is about 1, with a deviation of sqrt(2 / (workers - 1)).
+// Whether the workers' means differ by more than chance. If all workers have one distribution, `ratio` is about 1, with
+// a standard deviation of sqrt(2 / (workers - 1)). It is the variance of the workers' means, times the number of steps,
+// divided by the mean variance of a worker's steps.
 bool differ(std::span<const GroupMoments> workers, double steps) {
   if (workers.size() < 2) return false;
   std::vector<double> means;
@@ -131,8 +131,8 @@ bool differ(std::span<const GroupMoments> workers, double steps) {
   return !(ratio <= 1 + deviations * std::sqrt(2 / static_cast<double>(workers.size() - 1)));
 }
 
-// Whether a worker's declared distribution is finite and agrees with its steps. (A drift declares the distribution of
-// an endless run.)
+// Whether a worker's declared distribution is finite and its mean agrees with the worker's drawn steps. A declared
+// distribution may not agree if it is that of an endless run, as with a drift.
 bool may_be_of(const MeanAndDeviation& declared, const MeanAndDeviation& sampled, double steps) {
   if (!std::isfinite(declared.mean) || !std::isfinite(declared.deviation)) return false;
   constexpr double deviations = 6, rounding = 1e-9;
@@ -144,7 +144,7 @@ bool have_one_law(std::span<const GroupMoments> groups) {
   return std::ranges::all_of(groups, [&](const GroupMoments& group) { return group.law == groups.front().law; });
 }
 
-// The mean and deviation of a step of any worker of all groups.
+// The mean and deviation of a step, over all workers of all groups.
 MeanAndDeviation together(std::span<const GroupMoments> groups) {
   std::vector<LawOfPart> parts;
   for (const GroupMoments& group : groups)
@@ -152,7 +152,7 @@ MeanAndDeviation together(std::span<const GroupMoments> groups) {
   return moments_of(together(parts));
 }
 
-// Draws steps 0, length / steps, 2 length / steps, ... of each drawn worker.
+// Which steps of each drawn worker are drawn: 0, length / steps, 2 length / steps, ...
 struct Drawing {
   std::int64_t steps;
   std::int64_t length;
@@ -170,7 +170,7 @@ Drawing plan_drawing(std::span<const WorkerGroup> groups, bool all_drawn, int mi
           .keeps_micro_batches = all_drawn && drawn * steps * micro_batches <= most_kept};
 }
 
-// Appends a worker's steps to the result.
+// Appends a worker's drawn steps to `result`, and updates each step's slowest time.
 void draw_steps(const ComputeTime& compute_time, Rank worker, const Drawing& drawing, SampledTimes& result,
                 std::vector<double>& slowest) {
   std::vector<Duration> durations(static_cast<std::size_t>(result.micro_batches));
@@ -190,7 +190,7 @@ NormalTime normal_sum(const SampledTimes& times, const MicroBatchLaw& law, doubl
   return {summed * law.mean, std::sqrt(summed) * law.deviation, workers};
 }
 
-// Each worker's time for `steps` steps, by the central limit theorem; exact for normal times.
+// Each worker's total time for `steps` steps, as a normal time by the central limit theorem; exact if steps are normal.
 std::vector<NormalTime> normal_sums(const SampledTimes& times, double steps) {
   std::vector<NormalTime> sums;
   for (const auto& [law, workers] : times.laws) sums.push_back(normal_sum(times, law, steps, workers));
@@ -231,7 +231,8 @@ Kind merged(std::vector<Kind>::iterator begin, std::vector<Kind>::iterator end) 
   return all;
 }
 
-// The last worker to finish is among the slowest. So half of the groups have one kind each, for the slowest kinds.
+// The last worker to finish is probably one of the slowest kinds. So half of the groups are for the slowest kinds, one
+// each, and the faster kinds share the others.
 std::vector<Kind> merge_faster_ones(std::vector<Kind> ascending, std::size_t most) {
   const std::size_t apart = most / 2, groups = most - apart, faster = ascending.size() - apart;
   std::vector<Kind> result;
@@ -405,7 +406,7 @@ std::optional<CutSteps> sample_cut_steps(const SampledTimes& times, double thres
   if (times.micro_batch_times.empty() || steps < fewest_rounds) return std::nullopt;
   const Duration threshold = from_seconds(threshold_s);
   std::vector<Duration> slowest(steps);
-  std::vector<std::int64_t> ended(steps);  // number of micro-batches that end before the threshold
+  std::vector<std::int64_t> ended(steps);  // number of micro-batches that end before the threshold, by step
   const double of_step = static_cast<double>(times.workers) * times.micro_batches;
   const Duration* duration = times.micro_batch_times.data();
   for (int worker = 0; worker < times.workers; ++worker)
