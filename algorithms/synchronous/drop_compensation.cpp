@@ -222,8 +222,15 @@ std::shared_ptr<const DropCompensation> read_recomputation(Settings& settings, c
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
   std::optional<Stated<std::int64_t>> epoch;
   if (context.has_epochs) epoch = Stated(context.steps_per_epoch.value_or(1).value(), "an epoch");
-  return make_recomputation(settings.integer(
-      {"recompute_every_steps", "After how many steps dropped micro-batches are computed.", "steps"}, 1, most, epoch));
+  const char* const key = "recompute_every_steps";
+  const Step every =
+      settings.integer({key, "After how many steps dropped micro-batches are computed.", "steps"}, 1, most, epoch);
+  if (context.total_steps && every >= *context.total_steps)
+    settings.fault(settings.has(key) ? key : "compensation",
+                   fmt::format("would compute dropped micro-batches after {} steps, but the run ends after {}; "
+                               "recompute_every_steps must be smaller",
+                               every.value(), context.total_steps->value()));
+  return make_recomputation(every);
 }
 
 constexpr std::array rows = {

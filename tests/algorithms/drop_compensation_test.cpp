@@ -354,6 +354,18 @@ std::string faults_of(const std::string& keys, const DropCompensationContext& co
 
 const DropCompensationContext in_steps{.micro_batches = 4, .steps_per_epoch = 100, .counts_steps = true};
 
+TEST(DropCompensationSettings, ARunMustBeLongerThanTheStepsBeforeARecomputation) {
+  DropCompensationContext run = in_steps;
+  run.total_steps = 100;
+  EXPECT_THAT(
+      faults_of("compensation = \"recompute\"", run),
+      HasSubstr("compensation = \"recompute\"; would compute dropped micro-batches after 100 steps, but the run "
+                "ends after 100; recompute_every_steps must be smaller"));
+  EXPECT_THAT(faults_of("compensation = \"recompute\"\nrecompute_every_steps = 120", run),
+              HasSubstr("recompute_every_steps = 120; would compute dropped micro-batches after 120 steps"));
+  EXPECT_EQ(faults_of("compensation = \"recompute\"\nrecompute_every_steps = 99", run), "");
+}
+
 TEST(DropCompensationSettings, WhatACompensationNeedsIsMissed) {
   EXPECT_THAT(faults_of("compensation = \"extra-steps\"", {.micro_batches = 4}), HasSubstr("compensation"));
   EXPECT_THAT(faults_of("compensation = \"larger-batch\"", in_steps), HasSubstr("redundancy"));

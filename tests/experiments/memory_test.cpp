@@ -377,6 +377,23 @@ TEST_F(Memory, HasTheResidualsOfCompression) {
   EXPECT_LE(compressed - dense, 32 * 1.1);
 }
 
+// Half of the values, each with its index, take the bytes of a model. A worker holds two such packets and its residual.
+TEST_F(Memory, HasTwoPacketsOfCompression) {
+  const double dense = vectors({"cluster.workers=32"});
+  const double compressed = vectors({"cluster.workers=32", "methods.m.compression={name=\"top-k\", ratio=0.5}"});
+  EXPECT_NEAR(compressed - dense, 32 * 3, 0.01 * 32 * 3);
+}
+
+// Of five workers in two processes, one process has three: as with six workers, not as with four.
+TEST_F(Memory, IsThatOfTheProcessWithTheMostWorkers) {
+  const auto divided = [&](const char* workers) {
+    return vectors({"methods.m.algorithm=local-sgd", "methods.m.period={rule=\"constant\", steps=4}", workers},
+                   {.dividing = 2});
+  };
+  EXPECT_DOUBLE_EQ(divided("cluster.workers=5"), divided("cluster.workers=6"));
+  EXPECT_GT(divided("cluster.workers=5"), divided("cluster.workers=4"));
+}
+
 TEST_F(Memory, IsDividedAmongProcessesWhereEachWorkerHasAModel) {
   const std::vector<std::string> late = {"methods.m.algorithm=local-sgd", "budget.steps=100000",
                                          "methods.m.period={rule=\"post-local\", steps=4, switch_step=50000}"};

@@ -6,6 +6,7 @@
 #include <memory>
 #include <regex>
 
+#include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "experiments/execution/cost.hpp"
 #include "results/run.hpp"
@@ -119,6 +120,44 @@ TEST_F(TimeByArithmetic, GoesByAMicroBatchThatWasMeasured) {
   run.training.memory.is_known = false;  // a user's own module
   EXPECT_FALSE(time_by_arithmetic(run, 1));
   EXPECT_NEAR(time_by_arithmetic(run, 1, 0.01).value(), 4000 * 0.01, 4);
+}
+
+// A step reads the parameters and the gradient, and writes the parameters: 3 x 4e8 bytes at 1e10 bytes per second. Two
+// workers of Local SGD each do so; synchronous SGD does so once.
+TEST_F(TimeByArithmetic, CountsTheStepsOfEachWorkersModel) {
+  syncopate::Run& run = network();
+  run.training.parameter_bytes = Bytes{400'000'000};
+  const double together = time_by_arithmetic(run, 1).value();
+  run.algorithm = std::make_shared<LocalSgd>(make_constant_period(4), StatePolicies{});
+  EXPECT_NEAR(time_by_arithmetic(run, 1).value() - together, 1000 * 3 * 4e8 / 1e10, 0.5);
+}
+
+// One row of arrivals per step and worker, whatever the number of micro-batches.
+TEST_F(TimeByArithmetic, ArrivalsOnTheDiskAreOfStepsNotOfMicroBatches) {
+  syncopate::Run& run = network();
+  const auto of_arrivals = [&](int micro_batches) {
+    run.cluster.micro_batches = micro_batches;
+    run.recording.arrivals = false;
+    const double without = disk_bytes(run, false).value();
+    run.recording.arrivals = true;
+    return disk_bytes(run, false).value() - without;
+  };
+  EXPECT_GT(of_arrivals(2), 1000 * 2 * 4);
+  EXPECT_DOUBLE_EQ(of_arrivals(2), of_arrivals(6));
+}
+
+TEST_F(TimeByArithmetic, ACommonPhaseCountsOnceForAllRunsThatStartFromIt) {
+  const auto phase = std::make_shared<const syncopate::Run>(network());
+  const double alone = time_by_arithmetic(*phase, 1).value();
+  std::vector<syncopate::Run> runs;
+  for (const char* const hash : {"1", "2", "3"}) {
+    runs.push_back(*phase);
+    runs.back().hash = hash;
+    runs.back().common_phase = phase;
+  }
+  const RunPlan plan =
+      plan_of(runs, std::vector(runs.size(), 1), {}, {.results = options_.results_directory, .threads = 1});
+  EXPECT_NEAR(plan.time_s.value(), 4 * alone, 1e-6 * alone);
 }
 
 // Each step has two micro-batches.
