@@ -75,6 +75,24 @@ TEST(DropLocalSgd, WeightsByStepsTakenWeighTheModels) {
   EXPECT_NEAR(weighted.parameters[0], (3 * after(0, 3) + 2 * after(1, 2) + 1 * after(2, 1)) / 6, 1e-5);
 }
 
+// In the second round, which the budget cuts to one step, all workers take this step: it has equal weights.
+TEST(DropLocalSgd, WeightsAreTheStepsOfTheSameRound) {
+  const auto step = [](double x, int worker, int t) {
+    return x - 0.1 * (x - PullObjective::target({Rank{worker}, t, 0}, 0));
+  };
+  SimulatedRun setup = uneven;
+  setup.budget.steps = Step{4};
+  double first = 0, second = 0;
+  for (int worker = 0; worker < 3; ++worker) {
+    double x = 1;
+    for (int t = 0; t < 3 - worker; ++t) x = step(x, worker, t);
+    first += (3 - worker) * x / 6;
+  }
+  for (int worker = 0; worker < 3; ++worker) second += step(first, worker, 3) / 3;
+  const auto outcome = setup.run(DropLocalSgd(every(3), {.threshold = from_seconds(3.5)}, {}, true));
+  EXPECT_NEAR(outcome.parameters[0], second, 1e-5);
+}
+
 TEST(DropLocalSgd, ARoundInWhichNobodyTookAStepKeepsTheModel) {
   for (const bool by_steps : {false, true}) {
     const auto outcome = uneven.run(DropLocalSgd(every(3), {.threshold = from_seconds(0.5)}, {}, by_steps));

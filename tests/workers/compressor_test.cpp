@@ -542,6 +542,12 @@ Step1 step_of(std::shared_ptr<const Compressor> compressor, std::vector<std::vec
   return result;
 }
 
+// In doubles 0.29 x 100 is below 29. The 29 values are sent with 4 bytes of index each.
+TEST(TopK, KeepsTheWholeNumberThatRoundingMisses) {
+  const auto compressor = of_parts(compression("top-k", "ratio = 0.29"), {{0, 100, 10}});
+  EXPECT_EQ(compressor->exchanges({}).front().packet, Bytes{29 * (4 + 4)});
+}
+
 TEST(TopK, IsThatOfASortWithTiesByPlace) {
   for (const std::size_t size : {1u, 7u, 64u, 1000u, 100'000u})
     for (const double ratio : {0.001, 0.01, 0.3, 1.0})
@@ -769,6 +775,12 @@ TEST(PowerSgd, SendsVectorsAndSmallMatricesWhole) {
     EXPECT_EQ(step.left[1][i], 0);
   }
   EXPECT_THROW(of_parts(power(16, 2), parts), RunFailure);
+}
+
+// Factors of rank 2 of an 8 x 8 matrix have 32 values, exactly half of its 64: not fewer by more than a factor of 2.
+TEST(PowerSgd, SendsAMatrixWholeThatShrinksByExactlyTheLeastRate) {
+  const auto compressor = of_parts(power(2, 2), {{0, 20 * 30, 20}, {600, 64, 8}});
+  EXPECT_EQ(compressor->exchanges({}).front().packet, Bytes{4 * (2 * 20 + 64)});
 }
 
 // Variants of compressors, where papers and published code differ, compared with independent recursions in double
