@@ -7,7 +7,7 @@
 int main(int argc, char** argv) {
   syncopate::use_best_blas_kernel(argv);
   testing::InitGoogleTest(&argc, argv);
-  // Keeps digests of the tests' own data sets out of the user's cache, also those by programs that tests start.
+  // The user's cache gets no digests of the tests' own data sets, neither from tests nor from programs that they start.
   ::setenv("XDG_CACHE_HOME", (testing::TempDir() + "syncopate-test-cache").c_str(), 1);
   return RUN_ALL_TESTS();
 }

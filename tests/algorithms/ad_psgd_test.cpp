@@ -37,8 +37,8 @@ TEST(AdPsgd, OneWorkerEqualsSgdBitForBit) {
   EXPECT_EQ(setup.run(never_waits).parameters, setup.run(SyncSgd()).parameters);
 }
 
-// In each step, the first of two micro-batches ends when the question arrives, and the second when the answer arrives.
-// Both gradients are taken at the step's first model, and weights decay at the mixed one.
+// The active worker's question arrives during the first of a step's two micro-batches, and the passive worker's answer
+// during the second. Both gradients are taken at the model that the step began with; weights decay at the mixed model.
 TEST(AdPsgd, TwoEqualWorkersWhoseExchangesEndWithinAStepEqualDPsgdBitForBit) {
   SimulatedRun setup{.workers = 2, .micro_batches = 2, .network_s = 0.4, .budget = {.steps = 20}};
   setup.optimizer = make_sgd({.momentum = 0.9, .weight_decay = {.rate = 0.3}});
@@ -68,17 +68,18 @@ TEST(AdPsgd, ExchangesPreserveTheMeanAndMakeModelsAlike) {
   }
 }
 
-// Steps of 1 s, messages of 1.2 s. Worker 1 asks with its first model, 0, at 0 s, and is kicked at 1 s. Worker 0
-// answers at 2 s with its model e_0, which it then averages with that 0. Worker 1 has the answer at 4 s and adds half
-// of e_0 - 0.
+// Steps take 1 s, messages 1.2 s. Worker 1 sends its first model, 0, as a question at 0 s, and is kicked by e_1 at 1 s.
+// Worker 0 answers at 2 s with its own model e_0, and averages e_0 with the 0 that it received. Worker 1 has the answer
+// at 4 s and adds half of e_0 - 0; its own e_1 stays.
 TEST(AdPsgd, WhatAWorkerHasDoneSinceItAskedStays) {
   const auto run = run_kicked({.workers = 2, .network_s = 1.2, .budget = {.steps = 4}}, never_waits);
   EXPECT_EQ(run.models[0], (std::vector<float>{0.5f, 0}));
   EXPECT_EQ(run.models[1], (std::vector<float>{0.5f, 1}));
 }
 
-// Steps of one micro-batch of 1 s, messages of 0.4 s. The answer to the question of 0 s is sent at 1 s and arrives at
-// 1.4 s. Worker 1 finds it after its second step, and asks again in the third. At the end worker 0 sends a farewell.
+// A step is one micro-batch of 1 s, a message takes 0.4 s. Worker 0 answers worker 1's first question at 1 s, and
+// the answer arrives at 1.4 s. Worker 1 finds it after its second step, and asks again in the third. At the end
+// worker 0 sends a farewell.
 TEST(AdPsgd, NobodyWaitsForAnAnswer) {
   const SimulatedRun setup{.workers = 2, .network_s = 0.4, .budget = {.steps = 6}};
   const auto outcome = setup.run(never_waits);
@@ -92,8 +93,8 @@ TEST(AdPsgd, NobodyWaitsForAnAnswer) {
   expect_exact_accounts(outcome);
 }
 
-// The same: worker 1 has its first answer at 1.4 s. It asks again at 1.4 s and 2.4 s, and has those answers at 2.4 s
-// and 3.4 s.
+// With the same times worker 1 waits for its first answer until 1.4 s. It asks again at 1.4 s and 2.4 s, and has these
+// answers at 2.4 s and 3.4 s.
 TEST(AdPsgd, WithoutOverlapAnActiveWorkerWaitsInEachStep) {
   const SimulatedRun setup{.workers = 2, .network_s = 0.4, .budget = {.steps = 3}};
   const auto outcome = setup.run(waits_in_its_step);
@@ -105,9 +106,8 @@ TEST(AdPsgd, WithoutOverlapAnActiveWorkerWaitsInEachStep) {
   EXPECT_EQ(outcome.totals.messages, 3 * 2 + 1 + 1);
 }
 
-// Worker 0 takes 10 s per step, worker 1 takes 1 s. Worker 1 asks at 0 s and has the answer at 10.5 s. If it waits for
-// the answer after a second step, that step ends then. Without the bound it waits after its last step, whose time is
-// not checked.
+// Worker 0 takes 10 s per step, worker 1 takes 1 s. Worker 1 asks at 0 s and has the answer at 10.5 s. With a bound of
+// one step, its second step ends only then. Without the bound it waits after its last step, whose time is not checked.
 TEST(AdPsgd, OverlapStepsBoundForHowLongAWorkerGoesOn) {
   const SimulatedRun setup{
       .workers = 2, .budget = {.steps = 3}, .delays = delays({9, 0}), .individual_models_every = Step{1}};
@@ -126,7 +126,7 @@ TEST(AdPsgd, OverlapStepsBoundForHowLongAWorkerGoesOn) {
   expect_exact_accounts(bounded);
 }
 
-// A worker leaves in the middle of exchanges: an active one, a passive one, or worker 0.
+// The worker that leaves in the middle of exchanges is active (1, 5) or passive (0, 2). Worker 0 also publishes.
 TEST(AdPsgd, TheOthersGoOnWithoutAWorkerThatHasLeft) {
   for (const AdPsgd& method : {never_waits, waits_in_its_step, waits_after_a_step})
     for (const std::size_t leaver : {0u, 1u, 2u, 5u}) {
@@ -144,7 +144,7 @@ TEST(AdPsgd, TheOthersGoOnWithoutAWorkerThatHasLeft) {
     }
 }
 
-// All workers of one side have left; the others train on alone.
+// The two passive workers leave.
 TEST(AdPsgd, WorkersWithoutPartnersTrainOnAlone) {
   for (const AdPsgd& method : {never_waits, waits_in_its_step}) {
     const SimulatedRun setup{
@@ -166,15 +166,15 @@ TEST(AdPsgd, ABudgetOfSecondsEndsForAll) {
     }
 }
 
-// The slowest of 16 sums of 2,000 steps of 6 +- 0.4 s, plus one message of 0.5 s.
+// The time is that of the slowest of 16 sums of 2,000 steps of 6 +- 0.4 s each, plus one message of 0.5 s.
 TEST(AdPsgd, ItsTimeIsThatOfWorkersWhoTrainAlone) {
   const PredictedRun setting{.steps = 2000};
   constexpr double expected_maximum_of_16 = 1.765991393;
   const double expected_s = 6 + (0.4 * std::sqrt(2000) * expected_maximum_of_16 + 0.5) / 2000;
-  // The deviation is below that of one sum, 0.4 / sqrt(2000) = 0.009 s per step.
+  // Three deviations of one worker's sum, 0.4 / sqrt(2000) = 0.009 s per step: that of the maximum is smaller.
   EXPECT_NEAR(setting.simulate(never_waits).step_s, expected_s, 3 * 0.009);
   const PredictedRun unlike{.workers = 4, .delays = delays({0, 2, 0, 0}), .steps = 40};
-  EXPECT_NEAR(unlike.simulate(never_waits).step_s, 12 + 0.5 / 40, 1.0 / 40);  // plus an answer at the very end
+  EXPECT_NEAR(unlike.simulate(never_waits).step_s, 12 + 0.5 / 40, 1.0 / 40);  // 0.5 s for an answer at the end
 }
 
 std::vector<Rank> active_of(const Bipartition& bipartition, int workers) {

@@ -31,7 +31,6 @@ std::vector<std::int64_t> steps_of(const SimulatedRun::Outcome& outcome) {
   return steps;
 }
 
-// Gradients that move models, but whose loss stays constant.
 struct ConstantLoss : PullObjective {
   PartialGradient gradient(const float* parameters, const float* buffers,
                            std::span<const MicroBatch> micro_batches) const override {
@@ -64,10 +63,10 @@ TEST(AdaComm, ByTheRateIsAsIfTheLossRose) {
   setup.learning_rate = std::make_shared<LearningRate>(LearningRate::Options{
       .shape = LearningRate::Shape::step, .peak = 0.4, .decay_steps = {Step{8}, Step{16}}, .decay_factor = 0.25});
   const LossPeriod::Options period{.initial = 4, .follows_rate = true};
-  EXPECT_THAT(steps_of(setup.run(AdaComm({.period = period}))), ElementsAre(4, 8, 16, 30));  // 4, 4, 8, 16
+  EXPECT_THAT(steps_of(setup.run(AdaComm({.period = period}))), ElementsAre(4, 8, 16, 30));  // periods 4, 4, 8, 16
 }
 
-// 1/2 |theta - theta*|^2 without noise at a rate of 0.1: after n steps the square root of the loss has shrunk by 0.9^n.
+// 1/2 |theta - theta*|^2 without noise, at a rate of 0.1: in n steps the root of the loss shrinks by 0.9^n.
 SimulatedRun bowl(Budget budget) {
   SimulatedRun setup{
       .rate = 0.1, .budget = budget, .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};
@@ -75,9 +74,9 @@ SimulatedRun bowl(Budget budget) {
   return setup;
 }
 
-// The loss after n steps is measured in the last step before the average, at 0.9^(n - 1): 4 x that is 2.92, 2.13, 1.55,
-// 1.26, 1.02, 0.82, ... The slowest worker takes 2 s a step, an average and a gathering 0.5 s each. Nothing is gathered
-// after the last average.
+// The loss after n steps is measured in the n-th step's gradient, where its root has shrunk to 0.9^(n - 1). The first
+// period, 4, times this is 2.92, 2.13, 1.55, 1.26, 1.02, 0.82, ... and is rounded up. The slowest worker takes 2 s a
+// step; an average and a gathering of losses take 0.5 s each. Nothing is gathered after the last average.
 TEST(AdaComm, ShortensItsRoundsAsTheLossFalls) {
   const auto outcome = bowl({.steps = 18}).run(AdaComm({.period = {.initial = 4}}));
   EXPECT_THAT(outcome.log,
@@ -85,14 +84,15 @@ TEST(AdaComm, ShortensItsRoundsAsTheLossFalls) {
                           "step 10 at 22.500 s: kept 9, dropped 0", "step 12 at 27.500 s: kept 6, dropped 0",
                           "step 14 at 32.500 s: kept 6, dropped 0", "step 16 at 37.500 s: kept 6, dropped 0",
                           "step 17 at 40.500 s: kept 3, dropped 0", "step 18 at 43.500 s: kept 3, dropped 0"));
-  // 8 averages of 16 bytes, and 7 gatherings of a number, the first of two: N (N - 1) x 8 bytes each.
+  // There are 8 averages of 16 bytes, and 7 gatherings: the first one of two numbers, the others of one. A gathered
+  // number sends N (N - 1) x 8 bytes.
   EXPECT_EQ(outcome.totals.bytes, Bytes{8 * 2 * 2 * 16 + (7 + 1) * 3 * 2 * 8});
   EXPECT_EQ(outcome.totals.collectives, 8 + 7);
   expect_exact_accounts(outcome);
 }
 
-// Averages end at 8.5, 17.5 and 26.5 s, gatherings 0.5 s later. The third is the first after 20 s: the root of the loss
-// is then 0.9^11, so rounds of 2 steps follow. The first after 40 s is that after step 18, at 42 s.
+// Averages end at 8.5, 17.5 and 26.5 s, gatherings 0.5 s later. The third average is the first after 20 s: the root of
+// the loss is then 0.9^11 of the first, so rounds have ceil(4 x 0.9^11) = 2 steps. Step 18's is the first after 40 s.
 TEST(AdaComm, ByTimeLooksAtTheLossAfterEachInterval) {
   const auto outcome = bowl({.steps = 20}).run(AdaComm({.period = {.initial = 4}, .interval_s = 20.0}));
   EXPECT_THAT(outcome.log,
@@ -100,11 +100,12 @@ TEST(AdaComm, ByTimeLooksAtTheLossAfterEachInterval) {
                           "step 12 at 26.500 s: kept 12, dropped 0", "step 14 at 31.500 s: kept 6, dropped 0",
                           "step 16 at 36.500 s: kept 6, dropped 0", "step 18 at 41.500 s: kept 6, dropped 0",
                           "step 19 at 44.500 s: kept 3, dropped 0", "step 20 at 47.500 s: kept 3, dropped 0"));
-  // The time is gathered, too: 7 gatherings of two numbers, the first one of three.
+  // The time is gathered with the loss: 7 gatherings of two numbers, the first one of three.
   EXPECT_EQ(outcome.totals.bytes, Bytes{8 * 2 * 2 * 16 + (7 * 2 + 1) * 3 * 2 * 8});
 }
 
-// Nothing is gathered after steps 4, 10 and 14; 0.9^7 x 4 = 1.91, 0.9^11 x 4 = 1.26, 0.9^17 x 4 = 0.67.
+// Losses are not gathered after steps 4, 10 and 14. Periods become 4 x 0.9^7 = 1.91, 4 x 0.9^11 = 1.26 and
+// 4 x 0.9^17 = 0.67, rounded up.
 TEST(AdaComm, ByStepsGathersOncePerInterval) {
   const auto outcome = bowl({.steps = 20}).run(AdaComm({.period = {.initial = 4}, .interval_steps = 6}));
   EXPECT_THAT(outcome.log,
@@ -116,8 +117,8 @@ TEST(AdaComm, ByStepsGathersOncePerInterval) {
   EXPECT_EQ(outcome.totals.bytes, Bytes{9 * 2 * 2 * 16 + (3 + 1) * 3 * 2 * 8});
 }
 
-// Losses go up and down with the targets. The replay is in double precision; no value that is rounded up is near a
-// whole number, so float32 gives the same.
+// The loss goes up and down, because each sample has its own target. The replay is in double precision; no number of
+// steps is nearly whole before it is rounded up, so float32 rounds up to the same number.
 TEST(AdaComm, IsTheRecursionOfItsLosses) {
   constexpr int workers = 3, micro_batches = 2, steps = 160, tau_0 = 5;
   constexpr double rate = 0.05;
@@ -126,7 +127,7 @@ TEST(AdaComm, IsTheRecursionOfItsLosses) {
       SCOPED_TRACE(testing::Message() << static_cast<int>(form) << static_cast<int>(not_below));
       std::vector<std::vector<double>> theta(workers, std::vector<double>(4, 1.0));
       double F_0 = 0;
-      int tau = form == LossPeriod::Form::paddle ? 3 : tau_0;  // ceil(sqrt(5))
+      int tau = form == LossPeriod::Form::paddle ? 3 : tau_0;  // ceil(sqrt(5)) = 3
       std::vector<std::int64_t> averages;
       for (int done = 0; done < steps;) {
         double F = 0;
@@ -169,7 +170,7 @@ TEST(AdaComm, IsTheRecursionOfItsLosses) {
 }
 
 TEST(AdaComm, EndsWithABudgetOfSecondsOrSamples) {
-  // Rounds of 4 steps end at 8.5 s and, after a gathering, with the clock: workers stop at 13, 14 and 13 s.
+  // The first round's gathering ends at 9 s. The clock ends the second round: workers stop at 13, 14 and 13 s.
   const AdaComm method({.period = {.initial = 4, .minimum = 4}});
   EXPECT_THAT(bowl({.seconds = 13}).run(method).log,
               ElementsAre("step 4 at 8.500 s: kept 12, dropped 0", "step 8 at 14.500 s: kept 10, dropped 0"));
@@ -177,7 +178,7 @@ TEST(AdaComm, EndsWithABudgetOfSecondsOrSamples) {
 }
 
 TEST(AdaComm, GoesOnWithAWorkerThatHasLostItsState) {
-  for (const double at_s : {2.3, 6.3}) {  // before and after F_0 is known
+  for (const double at_s : {2.3, 6.3}) {  // before and after F_0, the first loss, is known
     SimulatedRun setup = bowl({.steps = 18});
     setup.delays = {};
     setup.outages = std::make_shared<OutagePlan>(
@@ -187,7 +188,7 @@ TEST(AdaComm, GoesOnWithAWorkerThatHasLostItsState) {
     const auto outcome = setup.run(AdaComm({.period = {.initial = 4}}));
     EXPECT_EQ(outcome.published, Step{18});
     EXPECT_EQ(sum(outcome.totals.kept) + sum(outcome.totals.dropped), 3 * 18);
-    EXPECT_LT(outcome.rounds.back().period, Step{4});  // the other workers know the loss
+    EXPECT_LT(outcome.rounds.back().period, Step{4});  // the other workers have reported their losses
     expect_exact_accounts(outcome);
   }
 }
@@ -227,12 +228,12 @@ TEST(AdaComm, FaultsNameTheKey) {
   EXPECT_EQ(read("initial_period = 4\nformula = \"paddle\"\nfollow_rate = false", warmed), "");
 }
 
-// The rule gives sqrt(400) = 20 steps; the default limit is 16.
+// The rule gives sqrt(400) = 20 steps; the default maximum is 16.
 TEST(AdaComm, InPaddlesFormFollowsTheRateUpTo16Steps) {
   const std::string paddle = "algorithm = \"adacomm\"\ninitial_period = 400\nformula = \"paddle\"\n";
   SimulatedRun setup{.budget = {.steps = 50}};
   setup.objective = std::make_shared<ConstantLoss>();
-  EXPECT_THAT(steps_of(setup.run(*read_method(paddle).algorithm)), ElementsAre(16, 32, 48, 50));  // not 20
+  EXPECT_THAT(steps_of(setup.run(*read_method(paddle).algorithm)), ElementsAre(16, 32, 48, 50));
   EXPECT_THAT(steps_of(setup.run(*read_method(paddle + "maximum = 30").algorithm)), ElementsAre(20, 40, 50));
 }
 
@@ -245,24 +246,24 @@ TEST(LossPeriod, IsTheRootOfTheLossTimesTheFirstPeriodRoundedUp) {
   const LossPeriod rule({.initial = 10});
   EXPECT_EQ(rule.first(), Step{10});
   EXPECT_EQ(rule.next(0.25, 1, 10), Step{5});
-  EXPECT_EQ(rule.next(0.26, 1, 10), Step{6});   // 5.099
-  EXPECT_EQ(rule.next(0.009, 1, 10), Step{1});  // 0.949
+  EXPECT_EQ(rule.next(0.26, 1, 10), Step{6});   // 5.099, rounded up
+  EXPECT_EQ(rule.next(0.009, 1, 10), Step{1});  // 0.949, rounded up
   EXPECT_EQ(rule.next(0, 1, 10), Step{1});
   EXPECT_EQ(rule.next(4, 1, 10), Step{20});
-  EXPECT_EQ(rule.next(0.25, 16, 10), Step{5});  // rates count only if requested
+  EXPECT_EQ(rule.next(0.25, 16, 10), Step{5});  // rates have no effect without follows_rate
 }
 
 TEST(LossPeriod, RisesAsTheRateFalls) {
   const LossPeriod rule({.initial = 10, .follows_rate = true});
   EXPECT_EQ(rule.next(1, 4, 10), Step{20});
   EXPECT_EQ(rule.next(0.25, 4, 10), Step{10});
-  EXPECT_EQ(rule.next(0.25, 2, 10), Step{8});  // 7.07
+  EXPECT_EQ(rule.next(0.25, 2, 10), Step{8});  // 7.07, rounded up
 }
 
 TEST(LossPeriod, HasTheFirstPeriodInsideTheRootInPaddlesForm) {
   const LossPeriod rule({.initial = 9, .form = Form::paddle, .follows_rate = true, .maximum = Step{16}});
   EXPECT_EQ(rule.first(), Step{3});
-  EXPECT_EQ(rule.next(0.25, 1, 3), Step{2});  // 1.5
+  EXPECT_EQ(rule.next(0.25, 1, 3), Step{2});  // 1.5, rounded up
   EXPECT_EQ(rule.next(0.25, 4, 3), Step{3});
   EXPECT_EQ(rule.next(1, 1000, 3), Step{16});
   EXPECT_EQ(rule.next(1e-9, 1, 3), Step{1});
@@ -274,9 +275,9 @@ TEST(LossPeriod, WhatIsNotBelowTheLastIsTakenOrNot) {
       third({.initial = 10, .not_below = NotBelow::shrink, .shrinkage = 1.0 / 3});
   EXPECT_EQ(take.next(0.81, 1, 5), Step{9});
   EXPECT_EQ(keep.next(0.81, 1, 5), Step{5});
-  EXPECT_EQ(shrink.next(0.81, 1, 5), Step{3});  // 2.5
-  EXPECT_EQ(shrink.next(0.25, 1, 5), Step{3});  // 5 is not below 5
-  EXPECT_EQ(shrink.next(0.16, 1, 5), Step{4});  // below
+  EXPECT_EQ(shrink.next(0.81, 1, 5), Step{3});  // half of 5, rounded up
+  EXPECT_EQ(shrink.next(0.25, 1, 5), Step{3});  // 5 is not below the last period
+  EXPECT_EQ(shrink.next(0.16, 1, 5), Step{4});  // 4 is below the last period
   EXPECT_EQ(third.next(0.81, 1, 6), Step{2});
   EXPECT_EQ(shrink.next(0.81, 1, 1), Step{1});
 }
@@ -297,7 +298,7 @@ TEST(LossPeriod, StaysWhereTheLossIsNoNumber) {
   EXPECT_EQ(rule.next(1, infinity, 7), Step{7});
 }
 
-// A ratio of losses that is 1 up to rounding, as for sums in another order.
+// Sums in another order give a ratio of losses that is 1 only up to rounding.
 TEST(LossPeriod, DoesNotRoundUpWhatIsWholeButForRounding) {
   const LossPeriod rule({.initial = 10});
   for (const double one : {1 + 1e-15, 1.0, 1 - 1e-15, 1 + 4e-16}) EXPECT_EQ(rule.next(one, 1, 10), Step{10});

@@ -29,14 +29,14 @@
 namespace syncopate {
 namespace {
 
-// Asynchronous Local SGD in double precision, for the first coordinate, from the order in which workers' differences
-// arrive.
+// Replays asynchronous Local SGD in double precision: the model's first parameter, after differences of given workers.
+// A difference is the model that a worker received minus the model after its local steps.
 
 struct AsyncLocalReplay {
-  // The server's use of a difference, applied to the model. Returns whether the version increases.
+  // Applies a difference to the model. Returns whether the server's version increases.
   using Rule = std::function<bool(double& theta, double difference, int staleness)>;
 
-  std::vector<int> arrivals;  // workers of the differences, in order
+  std::vector<int> arrivals;  // the worker of each difference, in order
   int local_steps = 1;
   std::function<double(int step)> rate = [](int) { return 0.1; };  // learning rate at a step of its schedule
   double momentum = 0;                                             // the workers' momentum, kept between rounds
@@ -74,7 +74,7 @@ std::shared_ptr<const ServerUpdate> nesterov(double rate, double momentum) {
   return make_nesterov_update(rate, momentum);
 }
 
-// Expects equal results up to rounding, because the arithmetic may be in another order.
+// Equal up to rounding, because the arithmetic may be in another order.
 void expect_the_same(const SimulatedRun::Outcome& found, const SimulatedRun::Outcome& expected) {
   EXPECT_THAT(found.parameters, Pointwise(FloatNear(2e-5f), expected.parameters));
   EXPECT_EQ(found.log, expected.log);
@@ -98,7 +98,7 @@ TEST(AsyncLocalSgd, OfOnePlainStepIsAsynchronousSgd) {
 }
 
 TEST(AsyncLocalSgd, OfOnePlainStepWithABufferIsSoftsync) {
-  for (const int splitting : {1, 2, 5}) {  // K = 5, 2, 1
+  for (const int splitting : {1, 2, 5}) {  // the buffer's size is 5, 2, 1
     SimulatedRun setup{.workers = 5,
                        .network_s = 0.25,
                        .budget = {.steps = 12},
@@ -107,7 +107,7 @@ TEST(AsyncLocalSgd, OfOnePlainStepWithABufferIsSoftsync) {
     const AsyncLocalSgd method(
         {.update = make_buffered_update({.size = 5 / splitting}), .weight = {.staleness_exponent = 1}});
     expect_the_same(setup.run(method), setup.run(Softsync(splitting, rate)));
-    setup.data_of = {3, 2, 2, 1, 1};  // all leave, in two cases before a last buffer is full
+    setup.data_of = {3, 2, 2, 1, 1};  // all workers leave; with sizes 5 and 2 before the last buffer is full
     const auto found = setup.run(method), expected = setup.run(Softsync(splitting, rate));
     EXPECT_THAT(found.parameters, Pointwise(FloatNear(2e-5f), expected.parameters));
     EXPECT_EQ(found.totals.staleness, expected.totals.staleness);
@@ -130,7 +130,7 @@ TEST(AsyncLocalSgd, ABufferOfOneIsAStepAtEachArrivalBitForBit) {
   }
 }
 
-// Equal workers, whose differences arrive together, and a window that waits for all of them.
+// The workers are equal, so their differences arrive together, within one grace window.
 TEST(AsyncLocalSgd, InAWindowOfAllIsLocalSgdWithAnOuterOptimizer) {
   const SimulatedRun setup{.workers = 4,
                            .network_s = 0.25,
@@ -143,7 +143,7 @@ TEST(AsyncLocalSgd, InAWindowOfAllIsLocalSgdWithAnOuterOptimizer) {
   };
   const auto expect_parameters_of = [](const SimulatedRun::Outcome& found, const SimulatedRun::Outcome& expected) {
     EXPECT_THAT(found.parameters, Pointwise(FloatNear(2e-5f), expected.parameters));
-    // Nobody waits for the window's end: a round takes five steps and two messages.
+    // No worker waits for the window's end: a round takes five steps of 1 s and two messages of 0.25 s.
     EXPECT_EQ(found.totals.end, Time{from_seconds(3 * 5.5)});
     EXPECT_EQ(found.totals.staleness, (Counts{3, 3, 3, 3}));
   };
@@ -178,22 +178,23 @@ TEST(AsyncLocalSgd, OfOneWorkerIsSerialTrainingWithItsScheduleAndMoments) {
   EXPECT_GT(std::abs(reset.parameters[0] - serial.parameters[0]), 0.01);
 }
 
-// Two local steps, and half a second for messages: rounds of 2.5, 2.7 and 5.7 s.
+// Rounds of two local steps take 2.5, 2.7 and 5.7 s, of which half a second is for messages.
 TEST(AsyncLocalSgd, AServerStepsAlongEachDifferenceAsItComes) {
   const auto outcome = three_workers(4).run(AsyncLocalSgd({.local_steps = 2}));
   EXPECT_EQ(outcome.log, (Log{
-                             "step 1 at 2.700 s: kept 4, dropped 0",  // 2.5, 2.7
-                             "step 2 at 5.000 s: kept 2, dropped 0",  // 5.0
-                             "step 3 at 5.700 s: kept 4, dropped 0",  // 5.4, 5.7
+                             "step 1 at 2.700 s: kept 4, dropped 0",  // differences at 2.5 and 2.7 s
+                             "step 2 at 5.000 s: kept 2, dropped 0",  // at 5.0 s
+                             "step 3 at 5.700 s: kept 4, dropped 0",  // at 5.4 and 5.7 s
                              "step 4 at 7.500 s: kept 2, dropped 0",
                          }));
   EXPECT_EQ(outcome.totals.kept, (Counts{6, 4, 2}));
   EXPECT_EQ(outcome.totals.staleness, (Counts{1, 3, 1, 0, 1}));
-  EXPECT_EQ(outcome.totals.messages, 2 * 6 + 2);  // differences and models; the last differences are not answered
+  EXPECT_EQ(outcome.totals.messages, 2 * 6 + 2);  // 6 differences, 3 first models, 5 answers
   EXPECT_EQ(outcome.totals.bytes, Bytes{(2 * 6 + 2) * 16});
   EXPECT_EQ(outcome.publications.size(), 6u);
   EXPECT_EQ(outcome.samples, 12);
-  // At 7.5 s worker 1 is in the second step of the round that it began at 5.65 s, worker 2 in the first since 5.95 s.
+  // At 7.5 s worker 1 is in the second step of the round that it began at 5.65 s, and worker 2 in the first step of the
+  // round that it began at 5.95 s.
   EXPECT_EQ(outcome.totals.dropped, (Counts{0, 2, 1}));
   EXPECT_EQ(outcome.totals.accounts[1][Activity::compute], from_seconds(4 * 1.1));
   expect_exact_accounts(outcome);
@@ -251,7 +252,7 @@ TEST(AsyncLocalSgd, DifferencesAreWeightedByStalenessAndNumberOfWorkers) {
   });
 }
 
-// FLSim's division: a difference of average staleness has weight 1.
+// FLSim divides weights by the one of the average staleness, so a difference of average staleness has weight 1.
 TEST(AsyncLocalSgd, WeightsMayBeThoseRelativeToAnAverageStaleness) {
   expect_rule({.weight = {.staleness_exponent = 0.5, .average_staleness = 2}},
               [](double& theta, double g, int staleness) {
@@ -277,7 +278,7 @@ TEST(AsyncLocalSgd, ABufferTakesTheMeanOrTheSumOfWeightedDifferences) {
   }
 }
 
-// The learning rate of a local step is that of the schedule at this progress: the mean progress of all workers when the
+// A local step's learning rate is that of the schedule at the mean number of steps that all workers had taken when the
 // model was sent, plus the worker's own steps since then.
 TEST(AsyncLocalSgd, TheScheduleGoesByTheStepsOfAllAndTheOwnOnesSince) {
   SimulatedRun setup = three_workers(4);
@@ -296,16 +297,16 @@ TEST(AsyncLocalSgd, TheScheduleGoesByTheStepsOfAllAndTheOwnOnesSince) {
 
 TEST(AsyncLocalSgd, StaleDifferencesAreDroppedAndTheirWorkerGetsTheNewestModel) {
   const auto outcome = three_workers(4).run(AsyncLocalSgd({.local_steps = 2, .maximum_staleness = Step{3}}));
-  // Worker 2 is four updates late at 5.7 s; without it the sixth update is at 8.1 s.
+  // Worker 2's difference is four updates late at 5.7 s and is dropped, so the sixth update is at 8.1 s.
   EXPECT_EQ(outcome.log.back(), "step 4 at 8.100 s: kept 2, dropped 0");
   EXPECT_EQ(outcome.totals.kept, (Counts{6, 6, 0}));
   EXPECT_EQ(outcome.totals.staleness, (Counts{1, 5}));
-  EXPECT_EQ(outcome.totals.dropped, (Counts{1, 0, 3}));  // with one step of each that is in progress at the end
+  EXPECT_EQ(outcome.totals.dropped, (Counts{1, 0, 3}));  // two stale steps, and two in progress at the end
   expect_exact_accounts(outcome);
 }
 
-// Worker 0 delivers its steps 4 and 5 last, at 7.5 s. With one step of the file, worker 1 delivers its steps 0 and 1
-// last, at 2.7 s.
+// The statistics are those of the last step of the round that was delivered last. With a budget of four steps that is
+// worker 0's step 5, at 7.5 s; with a budget of one step it is worker 1's step 1, at 2.7 s.
 TEST(AsyncLocalSgd, StatisticsAreThoseOfTheWorkerThatDeliveredLast) {
   const std::vector<std::shared_ptr<const ServerUpdate>> updates = {
       nesterov(0.5, 0.6), make_delayed_nesterov_update({0.5, 0.6, 2, 0.2}), make_buffered_update({2, 0.5, 0.6})};
@@ -329,9 +330,6 @@ TEST(AsyncLocalSgd, NoSampleIsComputedTwice) {
   EXPECT_EQ(static_cast<std::int64_t>(objective->evaluated.size()), objective->evaluations);
 }
 
-// Special rounds of asynchronous Local SGD: grace windows, data and budgets that end within a round, and workers that
-// leave, are down, or lose their state.
-
 std::shared_ptr<const OutagePlan> outage(int worker, double at_s, double duration_s, bool loses_state) {
   return std::make_shared<OutagePlan>(
       1, std::vector<OutageEntry>{{.workers = {Rank{worker}},
@@ -339,14 +337,13 @@ std::shared_ptr<const OutagePlan> outage(int worker, double at_s, double duratio
                                    .loses_state = loses_state}});
 }
 
-// Checks the times of the updates.
 void expect_times(const SimulatedRun::Outcome& outcome, const std::vector<double>& expected_s) {
   std::vector<double> times_s;
   for (const Publication& publication : outcome.publications) times_s.push_back(to_seconds(publication.time));
   EXPECT_THAT(times_s, testing::Pointwise(testing::DoubleNear(1e-9), expected_s));
 }
 
-// Steps of 1, 1.1 and 2.65 s, with messages 1.5, 1.6 and 3.15 s.
+// Steps take 1, 1.1 and 2.65 s. With two messages of 0.25 s, a round of one step takes 1.5, 1.6 and 3.15 s.
 SimulatedRun with_window(int steps) {
   return {.network_s = 0.25,
           .budget = {.steps = steps},
@@ -358,8 +355,9 @@ AsyncLocalOptions grace(double seconds, Step local_steps = 1) {
 
 TEST(GraceWindow, WhoComesWithinItGoesOnFromTheSameModelAtItsEnd) {
   const auto outcome = with_window(2).run(AsyncLocalSgd(grace(0.2)));
-  // Workers 0 and 1 deliver at 1.5 and 1.6 s, and get their models at 1.7 s. Worker 2 delivers at 3.15 s. With the
-  // other two, at 3.2 and 3.3 s, all have delivered, and continue at once: worker 0 delivers at 4.8 s.
+  // Workers 0 and 1 deliver at 1.5 and 1.6 s, within one window, and get their models at its end, at 1.7 s. Worker 2
+  // opens the next window at 3.15 s. With workers 0 and 1, at 3.2 and 3.3 s, all have delivered in it, so it ends at
+  // 3.3 s. Worker 0 delivers next at 4.8 s.
   expect_times(outcome, {1.5, 1.6, 3.15, 3.2, 3.3, 4.8});
   EXPECT_EQ(outcome.totals.staleness, (Counts{2, 2, 2}));
   EXPECT_EQ(outcome.log, (Log{"step 1 at 3.150 s: kept 3, dropped 0", "step 2 at 4.800 s: kept 3, dropped 0"}));
@@ -374,7 +372,7 @@ TEST(GraceWindow, IsNotKeptOpenForWorkersThatHaveLeft) {
   SimulatedRun setup = with_window(3);
   setup.data_of = {std::nullopt, 1, 1};
   const auto outcome = setup.run(AsyncLocalSgd(grace(100)));
-  // The window of 1.5 s ends at 3.15 s, when all have delivered; two of them leave. From then on worker 0 is alone.
+  // The first window opens at 1.5 s, and ends at 3.15 s, when all have delivered. Then workers 1 and 2 leave.
   expect_times(outcome, {1.5, 1.6, 3.15, 4.65, 6.15, 7.65, 9.15, 10.65, 12.15});
   EXPECT_EQ(outcome.totals.kept, (Counts{7, 1, 1}));
   expect_exact_accounts(outcome);
@@ -391,7 +389,7 @@ TEST(GraceWindow, EndsWithTheLastWorkers) {
   }
 }
 
-// Worker 1 is down from 1 to 61 s, with or without its state. The window that worker 0 opens at 1.5 s lasts 2 s.
+// Worker 1 is down from 1 to 61 s, with or without losing its state. The window that worker 0 opens at 1.5 s lasts 2 s.
 TEST(GraceWindow, DoesNotWaitBeyondItsEndForAWorkerThatIsDown) {
   for (const bool loses_state : {false, true}) {
     SimulatedRun setup = with_window(2);
@@ -405,9 +403,9 @@ TEST(GraceWindow, DoesNotWaitBeyondItsEndForAWorkerThatIsDown) {
   }
 }
 
-// One worker: the model arrives at 0.25 s. Two steps and a quarter are lost at 2.5 s. Up again at 2.75 s, the worker
-// asks for the model and has it at 3.25 s. Its three steps use the next samples; those of the two lost steps are not
-// used again.
+// The only worker receives the model at 0.25 s. At 2.5 s it has taken two steps and a quarter of the third, and loses
+// them with its state. It is up again at 2.75 s, asks for the model and has it at 3.25 s. Its three new steps use the
+// next samples, not those of the two lost steps.
 TEST(AsyncLocalRounds, ALostStateTakesTheRoundAndTheMomentsWithIt) {
   constexpr double rate = 0.1, momentum = 0.6;
   const SimulatedRun setup{.workers = 1,
@@ -420,7 +418,7 @@ TEST(AsyncLocalRounds, ALostStateTakesTheRoundAndTheMomentsWithIt) {
   EXPECT_EQ(outcome.log, Log{"step 3 at 6.500 s: kept 3, dropped 0"});
   EXPECT_EQ(outcome.totals.kept, Counts{3});
   EXPECT_EQ(outcome.totals.dropped, Counts{2});
-  EXPECT_EQ(outcome.totals.messages, 4);  // the question, and its answer
+  EXPECT_EQ(outcome.totals.messages, 4);  // model, question after the loss, answer, difference
   EXPECT_EQ(outcome.totals.accounts[0][Activity::discarded], from_seconds(2.25));
   EXPECT_EQ(outcome.totals.accounts[0][Activity::compute], from_seconds(3));
   EXPECT_EQ(outcome.totals.accounts[0][Activity::down], from_seconds(0.25));
@@ -436,7 +434,8 @@ TEST(AsyncLocalRounds, ALostStateTakesTheRoundAndTheMomentsWithIt) {
 TEST(AsyncLocalRounds, AfterALossStalenessCountsFromTheNewModel) {
   SimulatedRun setup{.workers = 2, .network_s = 0.25, .budget = {.steps = 4}, .outages = outage(1, 1.5, 2.75, true)};
   const auto outcome = setup.run(AsyncLocalSgd({.local_steps = 2}));
-  // Worker 0: 2.5, 5, 7.5 s. Worker 1 asks at 4.25, is answered at 4.5 with version 1, and comes at 7 s, at version 2.
+  // Worker 0 delivers at 2.5, 5 and 7.5 s. Worker 1 asks for a model at 4.25 s, is sent version 1 at 4.5 s, and
+  // delivers at 7 s, when the version is 2.
   expect_times(outcome, {2.5, 5, 7, 7.5});
   EXPECT_EQ(outcome.totals.staleness, (Counts{2, 2}));
   EXPECT_EQ(outcome.totals.kept, (Counts{6, 2}));
@@ -447,14 +446,14 @@ TEST(AsyncLocalRounds, WhoseDataAreUsedUpSendsTheStepsThatThereAre) {
   SimulatedRun setup = three_workers(6);
   setup.data_of = {6, 1, std::nullopt};
   const auto outcome = setup.run(AsyncLocalSgd({.local_steps = 4}));
-  EXPECT_EQ(outcome.totals.kept[0], 6);  // 4 and 2
+  EXPECT_EQ(outcome.totals.kept[0], 6);  // rounds of 4 and 2 steps
   EXPECT_EQ(outcome.totals.kept[1], 1);
   EXPECT_EQ(outcome.totals.kept[2], 12);
   EXPECT_EQ(outcome.published, Step{6});
   expect_exact_accounts(outcome);
 }
 
-// After 3 s workers start no more steps: worker 0's third ends at 3.25 s, worker 1's at 3.55 s.
+// After 3 s workers start no more steps: worker 0's third step ends at 3.25 s, worker 1's at 3.55 s.
 TEST(AsyncLocalRounds, ABudgetOfSecondsEndsThem) {
   SimulatedRun setup = three_workers(1);
   setup.budget = {.seconds = 3};
@@ -498,13 +497,12 @@ TEST(AsyncLocalSettings, WrongOnesAreFaultsWithTheirPlace) {
             "");
 }
 
-// Formulas for asynchronous Local SGD, and the number of steps that workers take by their speed.
-
 using Rounding = DynamicSteps::Rounding;
-constexpr double toys[] = {0.58, 0.75, 1.51, 3.33};  // seconds per step of the authors' published toy
+// Seconds per step of the four workers in the toy example of the authors' code.
+constexpr double toys[] = {0.58, 0.75, 1.51, 3.33};
 
 TEST(Dylu, AreThoseOfTheFastestTimesTheShareOfItsSpeed) {
-  // 20 x 0.58 / c: 20, 15.47, 7.68, 3.48.
+  // 20 x 0.58 / c for a worker whose steps take c seconds: 20, 15.47, 7.68, 3.48.
   const std::vector<std::int64_t> up = {20, 16, 8, 4}, down = {20, 15, 7, 3};
   Dylu rounded_up(DynamicSteps{.rounding = Rounding::up}, 20, 4),
       rounded_down(DynamicSteps{.rounding = Rounding::down}, 20, 4);
@@ -525,7 +523,7 @@ TEST(Dylu, GoByAllThatAWorkerHasDelivered) {
   steps.measure(Rank{0}, 10, 10);
   steps.measure(Rank{1}, 10, 5);
   EXPECT_EQ(steps.of(Rank{0}), Step{5});
-  steps.measure(Rank{1}, 5, 20);  // 15 steps in 25 s: worker 0 is the fastest now
+  steps.measure(Rank{1}, 5, 20);  // 15 steps in 25 s, so worker 0 is now the fastest
   EXPECT_EQ(steps.of(Rank{0}), Step{10});
   EXPECT_EQ(steps.of(Rank{1}), Step{6});
 }
@@ -541,8 +539,8 @@ TEST(Dylu, OfEqualWorkersAreAllOfThem) {
   }
 }
 
-// Steps of 1, 1.1 and 2.6 s, H = 4. After a first round of four steps each (4.5, 4.9, 10.9 s) worker 2 takes ceil(4 /
-// 2.6) = 2 steps, and delivers again 5.7 s later; the others continue with four.
+// Steps take 1, 1.1 and 2.6 s, and rounds have at most 4 steps. After a first round of four steps each (4.5, 4.9 and
+// 10.9 s) worker 2 takes ceil(4 / 2.6) = 2 steps, and delivers again 5.7 s later. The others continue with four.
 TEST(Dylu, AreToldWithTheNextModel) {
   SimulatedRun setup = three_workers(13);
   const auto outcome = setup.run(AsyncLocalSgd({.local_steps = 4, .dylu = DynamicSteps{}}));
@@ -554,8 +552,7 @@ TEST(Dylu, AreToldWithTheNextModel) {
   EXPECT_EQ(outcome.totals.kept, (Counts{16, 16, 8}));
 }
 
-// Golden value: without communication the toy example's four workers together take 3.35 times the steps of synchronous
-// SGD.
+// Golden value: without communication the toy's four workers together take 3.35 times the steps of synchronous SGD.
 TEST(AsyncLocalPace, IsTheToysSpeedUpOverSynchronousSgd) {
   const PredictedRun toy{.workers = 4,
                          .micro_batches = 1,
@@ -576,8 +573,8 @@ struct Case {
   double mean_staleness;
 };
 
-// Ten workers of three speeds with random times. A message takes half a second, and a round has two. While a difference
-// is under way, each of the other nine workers delivers once on average, whatever their times.
+// Ten workers of three speeds with random times. A message takes half a second, and a round has two. While one
+// difference is computed, each of the other nine workers delivers one on average, whatever their speeds.
 TEST(AsyncLocalPace, IsThatOfEachWorkersOwnRounds) {
   const std::vector<Case> cases = {{{.local_steps = 4}, {4, 4, 4}, 9},
                                    {{.local_steps = 7, .update = make_buffered_update({.size = 3})}, {7, 7, 7}, 3},
@@ -589,7 +586,7 @@ TEST(AsyncLocalPace, IsThatOfEachWorkersOwnRounds) {
                              .steps = 6000};
   for (const auto& [options, steps, mean_staleness] : cases) {
     const AsyncLocalSgd method(options);
-    double steps_per_s = 0, communicating = 0;  // sums over all workers: steps per second, and how many communicate
+    double steps_per_s = 0, communicating = 0;  // sums over workers: steps/s, and shares of time in messages
     for (std::size_t worker = 0; worker < 10; ++worker) {
       const int own = steps[worker < 4 ? 0 : worker < 7 ? 1 : 2];
       const double round_s = own * 2 * (setting.factors[worker] + 0.4) + 2 * 0.5;
@@ -615,7 +612,7 @@ TEST(AsyncLocalPace, IsThatOfEachWorkersOwnRounds) {
   }
 }
 
-// Rounds of 12, 7 and 5 steps: 12 / 1.7 = 7.06, and 12 / 3.1 = 3.87, which is below the minimum.
+// Rounds have 12, 7 and 5 steps: 12 / 1.7 = 7.06 is rounded down, and 12 / 3.1 = 3.87 is below the minimum of 5.
 TEST(AsyncLocalPace, HasEachWorkersLeastSteps) {
   const DynamicSteps rule{.rounding = Rounding::down, .minimum = Step{5}};
   const AsyncLocalSgd method({.local_steps = 12, .dylu = rule});
@@ -663,20 +660,19 @@ TEST(Dylu, GoByStepsOverSecondsOfAllThatWasDelivered) {
   steps.measure(Rank{0}, 8, 4.0);   // 2 steps/s
   steps.measure(Rank{1}, 8, 16.0);  // 0.5 steps/s
   EXPECT_EQ(steps.of(Rank{1}), Step{2});
-  steps.measure(Rank{1}, 8, 4.0);  // 16 steps in 20 s: 0.8 steps/s, 3.2 of 8
+  steps.measure(Rank{1}, 8, 4.0);  // in all 16 steps in 20 s: 0.8 steps/s, and 8 x 0.8 / 2 = 3.2 steps
   EXPECT_EQ(steps.of(Rank{1}), Step{4});
   EXPECT_THAT(steps.numbers_for(Rank{1}), ElementsAre(4.0));
 }
 
-// The fastest worker becomes slower than another one, whose speed was known before.
 TEST(Dylu, FollowWhoIsTheFastestNow) {
   Dylu steps(DynamicSteps{}, 12, 3);
   steps.measure(Rank{0}, 12, 3.0);   // 4 steps/s
-  steps.measure(Rank{1}, 12, 6.0);   // 2
-  steps.measure(Rank{2}, 12, 12.0);  // 1
+  steps.measure(Rank{1}, 12, 6.0);   // 2 steps/s
+  steps.measure(Rank{2}, 12, 12.0);  // 1 step/s
   EXPECT_EQ(steps.of(Rank{1}), Step{6});
   EXPECT_EQ(steps.of(Rank{2}), Step{3});
-  steps.measure(Rank{0}, 12, 21.0);  // 24 in 24 s: 1 step/s, so that worker 1 is the fastest
+  steps.measure(Rank{0}, 12, 21.0);  // in all 24 steps in 24 s: 1 step/s, so worker 1 is the fastest
   EXPECT_EQ(steps.of(Rank{0}), Step{6});
   EXPECT_EQ(steps.of(Rank{1}), Step{12});
   EXPECT_EQ(steps.of(Rank{2}), Step{6});

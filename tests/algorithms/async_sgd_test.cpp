@@ -27,7 +27,7 @@ TEST(AsyncSgd, OneWorkerEqualsSerialSgdBitForBit) {
 
 TEST(AsyncSgd, EveryGradientIsAnUpdate) {
   const auto outcome = three_workers(3).run(AsyncSgd({}));
-  // Arrivals: 1.5, 1.6, 3.0 | 3.1, 3.2, 4.5 | 4.8, 6.0, 6.2 s. A row has one update per worker.
+  // Gradients arrive at 1.5, 1.6, 3.0 | 3.1, 3.2, 4.5 | 4.8, 6.0, 6.2 s. A row of the log has three updates.
   EXPECT_EQ(outcome.log, (Log{
                              "step 1 at 3.000 s: kept 3, dropped 0",
                              "step 2 at 4.500 s: kept 3, dropped 0",
@@ -36,12 +36,11 @@ TEST(AsyncSgd, EveryGradientIsAnUpdate) {
   EXPECT_EQ(outcome.totals.kept, (Counts{4, 3, 2}));
   EXPECT_EQ(outcome.totals.staleness, (Counts{1, 4, 2, 1, 1}));
   EXPECT_EQ(outcome.samples, 9);
-  EXPECT_EQ(outcome.totals.bytes, Bytes{(9 + 9 + 2) * 16});  // gradients, the models that answer them, and two models
-                                                             // in use at the end
+  EXPECT_EQ(outcome.totals.bytes, Bytes{(9 + 9 + 2) * 16});  // 9 gradients, 3 first models, 8 answers
   expect_accounts_sum_to_the_time(outcome.totals);
 }
 
-// The nine updates of that timeline: worker, its step, and the version of the model.
+// The nine updates of the test above: worker, its step, and the version of the model at which its gradient was taken.
 struct Update {
   int worker, own_step, version;
 };
@@ -55,7 +54,7 @@ TEST(AsyncSgd, AnUpdateGoesAsFarAsItsStalenessAllows) {
       setup.rate = 0.3;
       const auto outcome = setup.run(AsyncSgd({.rate = {weight, scaling}}));
       for (std::size_t i = 0; i < 4; ++i) {
-        std::vector<double> theta{1};  // by version
+        std::vector<double> theta{1};  // theta[v] is the parameter at version v
         for (const Update& update : updates) {
           const double tau = static_cast<double>(theta.size()) - 1 - update.version;
           const double factor = weight == StalenessWeight::none      ? 1
@@ -76,17 +75,17 @@ TEST(AsyncSgd, StaleGradientsAreDroppedAndTheirWorkerGetsTheNewestModel) {
   SimulatedRun setup = three_workers(3);
   setup.objective = objective;
   const auto outcome = setup.run(AsyncSgd({.maximum_staleness = Step{2}}));
-  // The third worker's gradients arrive at 3.1 s (3 updates late) and at 6.2 s (4 late). Without them the updates are
-  // at 1.5, 1.6, 3.0 | 3.2, 4.5, 4.8 | 6.0, 6.4, 7.5 s, and each except the first is one late.
+  // Worker 2's gradients arrive at 3.1 s (3 updates late) and at 6.2 s (4 late), and are dropped. The kept ones arrive
+  // at 1.5, 1.6, 3.0 | 3.2, 4.5, 4.8 | 6.0, 6.4, 7.5 s, and each except the first is one update late.
   EXPECT_EQ(outcome.log, (Log{
                              "step 1 at 3.000 s: kept 3, dropped 0",
                              "step 2 at 4.800 s: kept 3, dropped 1",
                              "step 3 at 7.500 s: kept 3, dropped 1",
                          }));
   EXPECT_EQ(outcome.totals.kept, (Counts{5, 4, 0}));
-  EXPECT_EQ(outcome.totals.dropped, (Counts{0, 1, 3}));  // two arrived, and two were under way at the end
+  EXPECT_EQ(outcome.totals.dropped, (Counts{0, 1, 3}));  // worker 2's two late gradients, and two under way at the end
   EXPECT_EQ(outcome.totals.staleness, (Counts{1, 8}));
-  EXPECT_EQ(objective->evaluations, 9);  // dropped gradients are never computed
+  EXPECT_EQ(objective->evaluations, 9);  // dropped gradients are not computed
   expect_accounts_sum_to_the_time(outcome.totals);
 }
 
@@ -149,7 +148,7 @@ TEST(AsyncSgd, TheServerGoesOnWithTheWorkersThatAreLeft) {
   setup.data_of = {2, 1, std::nullopt};
   const auto outcome = setup.run(AsyncSgd({}));
   EXPECT_EQ(outcome.totals.kept, (Counts{2, 1, 3}));
-  EXPECT_EQ(to_seconds(outcome.totals.end), 9.3);  // the third gradient of the third worker
+  EXPECT_EQ(to_seconds(outcome.totals.end), 9.3);  // the third gradient of worker 2
   setup.budget.steps = 10;
   setup.data_of = {2, 1, 2};
   const auto ended = setup.run(AsyncSgd({}));
@@ -158,7 +157,7 @@ TEST(AsyncSgd, TheServerGoesOnWithTheWorkersThatAreLeft) {
   expect_accounts_sum_to_the_time(ended.totals);
 }
 
-// In a first round of N equal workers number k has a staleness of k; from then on each has N - 1.
+// In the first round of N equal workers the gradient of worker k has a staleness of k. All later gradients have N - 1.
 TEST(AsyncSgd, EqualWorkersHaveAStalenessOfOneLessThanTheirNumber) {
   const SimulatedRun setup{.workers = 8, .budget = {.steps = 10}, .objective = nullptr};
   const auto outcome = setup.run(AsyncSgd({}));
@@ -166,8 +165,8 @@ TEST(AsyncSgd, EqualWorkersHaveAStalenessOfOneLessThanTheirNumber) {
   EXPECT_EQ(outcome.rounds.back().end, start_time + from_seconds(10 * 2.0));
 }
 
-// Exponential times are memoryless: each worker sends the next gradient with probability 1/P, so a gradient has a
-// staleness of k with probability (1/P) (1 - 1/P)^k.
+// Exponential times are memoryless: each of the P workers sends the next gradient with probability 1/P. So a gradient
+// has a staleness of k with probability (1/P) (1 - 1/P)^k.
 TEST(AsyncSgd, ExponentialTimesMakeTheStalenessGeometric) {
   constexpr int workers = 8;
   const SimulatedRun setup{.workers = workers,
@@ -184,13 +183,14 @@ TEST(AsyncSgd, ExponentialTimesMakeTheStalenessGeometric) {
   EXPECT_NEAR(mean, workers - 1, 0.01);  // exact except for the first and last gradient of each worker
   for (std::size_t k = 0; k < 30; ++k) {
     const double p = std::pow(1 - 1.0 / workers, static_cast<double>(k)) / workers;
-    // Five standard errors of independent draws; overlapping gradients are only weakly dependent.
+    // Five standard errors of independent draws; gradients that overlap in time are only weakly dependent.
     EXPECT_NEAR(static_cast<double>(counts.at(k)) / n, p, 5 * std::sqrt(p * (1 - p) / n)) << k;
   }
 }
 
-// Drop fractions of 16 workers by maximum staleness, from an earlier table with one or two digits, and from an
-// independent simulation of the rule: the mean of 200 runs of 100,000 updates, and the standard deviation of one.
+// Shares of dropped gradients with 16 workers at a maximum staleness. `table` is from an earlier table of one or two
+// digits. `expected` is from an independent simulation of the rule: the mean of 200 runs of 100,000 updates, with the
+// standard deviation of one run.
 struct DropFraction {
   std::int64_t maximum;
   double table, unit_of_table, expected, deviation;
@@ -208,9 +208,9 @@ void expect_drop_fractions(const std::shared_ptr<const DelayProcess>& law, const
     EXPECT_EQ(kept, 100'000);
     EXPECT_LE(totals.staleness.size(), static_cast<std::size_t>(c.maximum + 1));
     const double fraction = dropped / (kept + dropped);
-    // Four standard deviations, and up to 16 gradients that were under way at the end.
+    // The tolerance is four standard deviations, and up to 16 gradients that were under way at the end.
     EXPECT_NEAR(fraction, c.expected, 4 * c.deviation + 16e-5) << "maximum staleness " << c.maximum;
-    // Half a unit is the table's rounding; the rest is its own error.
+    // The table's rounding is half a unit; the other half is for its own error.
     EXPECT_NEAR(fraction, c.table, c.unit_of_table) << "maximum staleness " << c.maximum;
   }
 }
@@ -236,11 +236,11 @@ TEST(AsyncSgd, DropFractionsWithLogNormalTimesMatchAnIndependentSimulation) {
                                           {8, .42, .01, .42207, .00035},
                                           {15, .22, .01, .22014, .00042},
                                           {31, .04, .01, .03864, .00043},
-                                          // Rare and in bursts: the table's own error is larger than its rounding.
+                                          // Drops come in rare bursts: the table's error exceeds its rounding.
                                           {47, .005, .0015, .00569, .00021}});
 }
 
-// With constant times s < P - 1 would drop exactly 1 - (s + 1) / P.
+// If times were constant, a maximum staleness s < P - 1 would drop exactly 1 - (s + 1) / P.
 TEST(AsyncSgd, DropFractionsWithNearlyConstantTimesMatchAnIndependentSimulation) {
   expect_drop_fractions(near_constant_law(), {{4, .69, .01, .68737, .00001},
                                               {8, .44, .01, .43767, .00002},
@@ -249,7 +249,7 @@ TEST(AsyncSgd, DropFractionsWithNearlyConstantTimesMatchAnIndependentSimulation)
                                               {47, .00, .01, 0, 0}});
 }
 
-// Without communication the age of a gradient is its duration: P(X > a) = exp(-a).
+// Without communication a gradient is as old as its computation took, so P(age > a) = exp(-a).
 TEST(AsyncSgd, TheDropFractionByAgeIsTheTailOfTheTimes) {
   for (const double age_s : {0.5, 1.0, 3.0}) {
     const SimulatedRun setup{.workers = 16,
@@ -261,7 +261,7 @@ TEST(AsyncSgd, TheDropFractionByAgeIsTheTailOfTheTimes) {
     const auto totals = setup.run(AsyncSgd({.maximum_age = from_seconds(age_s)})).totals;
     const auto kept = static_cast<double>(total(totals.kept)), n = kept + static_cast<double>(total(totals.dropped));
     const double tail = std::exp(-age_s);
-    // Four standard errors of n draws, and the 16 gradients under way at the end.
+    // The tolerance is four standard errors of n draws, and the 16 gradients under way at the end.
     EXPECT_NEAR(1 - kept / n, tail, 4 * std::sqrt(tail * (1 - tail) / n) + 16 / n);
   }
 }

@@ -14,9 +14,8 @@ namespace syncopate {
 
 using Vector = std::array<double, 4>;
 
-// One update: the worker, its step, the version of the gradient's model, and the number of earlier gradients that the
-// worker has sent since all workers have sent one (throttle.hpp). Gradients arrive at 1.5, 1.6, 3.0 | 3.1, 3.2, 4.5 |
-// 4.8, 6.0, 6.2 s.
+// One update: the worker, its step, the version of the gradient's model, and how many gradients the worker had sent
+// since all workers last had sent one (throttle.hpp). They arrive at 1.5, 1.6, 3.0 | 3.1, 3.2, 4.5 | 4.8, 6.0, 6.2 s.
 struct AsynchronousUpdate {
   int worker, own_step, version, repeats;
 };
@@ -32,12 +31,11 @@ inline Vector clipped(Vector gradient, double most) {
   return gradient;
 }
 
-// Optimizers have a function step(parameters, gradient, weight), whose weight multiplies the learning rate of this
-// update.
+// Optimizers have a function step(parameters, gradient, weight). The weight multiplies the update's learning rate.
 struct PlainSgd {
   double rate;
   double momentum = 0;
-  double decay = 0;  // coupled: added to the gradient
+  double decay = 0;  // coupled weight decay: added to the gradient
   Vector velocity{};
 
   void step(Vector& parameters, const Vector& gradient, double weight) {

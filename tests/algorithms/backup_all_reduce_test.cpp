@@ -33,8 +33,8 @@ TEST(BackupAllReduce, LateWorkersStepAlongAllTheyHaveMissedAndJoinTheOpenRound) 
                            .budget = {.steps = 4},
                            .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.1, 2.6})}};
   const auto outcome = setup.run(BackupAllReduce(2));
-  // Two workers arrive every 1.1 s, and the all-reduce takes 0.5 s. The third one arrives at 3.6 s, too late for the
-  // first two rounds, and then at 7.2 s: too late for all.
+  // Workers 0 and 1 arrive 1.1 s after each step, and the all-reduce takes 0.5 s. Worker 2 arrives at 3.6 s, too late
+  // for the first two rounds, and then at 7.2 s, after the last round.
   EXPECT_EQ(outcome.log, (std::vector<std::string>{
                              "step 1 at 1.600 s: kept 2, dropped 0",
                              "step 2 at 3.200 s: kept 2, dropped 0",
@@ -47,7 +47,7 @@ TEST(BackupAllReduce, LateWorkersStepAlongAllTheyHaveMissedAndJoinTheOpenRound) 
 }
 
 TEST(BackupAllReduce, AWorkerThatHasMissedRoundsHasTheSameModelAsTheOthers) {
-  // The third worker is late once and catches up. The last round has all three, on one model.
+  // Worker 2 is late once and catches up. The last round has all three workers, at one model.
   class LateOnce : public DelayProcess {
    public:
     void add(const RandomStream& stream, std::uint32_t, std::span<double> added_s) const override {
@@ -73,8 +73,7 @@ TEST(BackupAllReduce, AWorkerThatHasMissedRoundsHasTheSameModelAsTheOthers) {
   const auto outcome = setup.run(algorithm);
   EXPECT_GT(outcome.totals.dropped[2], 0);
   ASSERT_EQ(algorithm.last.size(), 3u);
-  for (const ModelStatePtr& model : algorithm.last)
-    EXPECT_EQ(model->parameters, algorithm.last.front()->parameters);  // one replica for all
+  for (const ModelStatePtr& model : algorithm.last) EXPECT_EQ(model->parameters, algorithm.last.front()->parameters);
   expect_exact_accounts(outcome);
 }
 
@@ -89,7 +88,7 @@ TEST(BackupAllReduce, KeepsWhomTheServerWouldKeepWhereTheNetworkCostsNothing) {
     ASSERT_EQ(masked.rounds.size(), served.rounds.size());
     for (std::size_t i = 0; i < masked.rounds.size(); ++i) EXPECT_EQ(masked.rounds[i].end, served.rounds[i].end);
     EXPECT_GT(sum(masked.totals.dropped), 0);
-    // Worker 0's last model is older than the server's if worker 0 was late at the end.
+    // If worker 0 was late at the end, the model that it published last is older than the server's.
     if (masked.published == served.published) {
       EXPECT_EQ(masked.parameters, served.parameters);
     }
@@ -147,7 +146,7 @@ TEST(BackupAllReduce, DroppedGradientsAreNeverComputed) {
   expect_exact_accounts(outcome);
 }
 
-// The rule, and so the times, are those of the method with a server (see backup_workers_test.cpp).
+// The rule is that of the method with a server, and so are the expected times (backup_workers_test.cpp).
 TEST(BackupAllReduceStepTimes, MatchASeparateSimulation) {
   for (const StepTimeCase& c : {StepTimeCase{100, 96, 2000, 2.6143, 0.0049}, StepTimeCase{8, 6, 20000, 1.7911, 0.0020},
                                 StepTimeCase{4, 2, 20000, 1.5094, 0.0021}})

@@ -33,7 +33,7 @@ TEST(BackupTimeout, OfAnEndlessTimeEqualsSynchronousSgdBitForBit) {
       const auto outcome = setup.run(timeout(1e9, from, late));
       EXPECT_EQ(outcome.parameters, expected);
       EXPECT_EQ(sum(outcome.totals.dropped), 0);
-      EXPECT_EQ(outcome.totals.end, start_time + from_seconds(20 * (3.1 + 2.6)));  // does not wait for the time-out
+      EXPECT_EQ(outcome.totals.end, start_time + from_seconds(20 * (3.1 + 2.6)));  // no step waits for the time-out
     }
 }
 
@@ -55,10 +55,10 @@ TEST(BackupTimeout, OfNoTimeEqualsBackupWorkersOfWhichOneIsTakenBitForBit) {
 TEST(BackupTimeout, AStepTakesWhatHasComeWhenTheTimeIsOver) {
   EXPECT_EQ(three_workers(2).run(timeout(2, CountedFrom::start, Late::cancel)).log,
             (Log{"step 1 at 2.000 s: kept 2, dropped 0", "step 2 at 4.000 s: kept 2, dropped 0"}));
-  // A step takes at least one gradient, however late.
+  // A step has at least one gradient, even if that comes after the time-out.
   EXPECT_EQ(three_workers(1).run(timeout(0.5, CountedFrom::start, Late::cancel)).log,
             Log{"step 1 at 1.500 s: kept 1, dropped 0"});
-  // Counted from the first gradient: 1.5 s and the time-out.
+  // Counted from the first gradient, a step takes 1.5 s and the time-out.
   EXPECT_EQ(three_workers(2).run(timeout(0.5, CountedFrom::first, Late::cancel)).log,
             (Log{"step 1 at 2.000 s: kept 2, dropped 0", "step 2 at 4.000 s: kept 2, dropped 0"}));
   EXPECT_EQ(three_workers(1).run(timeout(1.7, CountedFrom::first, Late::cancel)).log,
@@ -72,8 +72,8 @@ TEST(BackupTimeout, AGradientThatArrivesJustThenCounts) {
             Log{"step 1 at 1.600 s: kept 1, dropped 0"});
 }
 
-// The third worker's gradient of step 0 arrives at 3.1 s, within the second step, and is dropped. Its worker computes
-// at the model of step 1 until 6.2 s: late again.
+// Worker 2's gradient of step 0 arrives at 3.1 s, within the second step, and is dropped. Worker 2 then computes at the
+// model of step 1 until 6.2 s, and is late again.
 TEST(BackupTimeout, LateWorkThatGoesOnIsDroppedOnArrival) {
   const auto outcome = three_workers(4).run(timeout(2, CountedFrom::start, Late::finish));
   EXPECT_EQ(outcome.log, (Log{
@@ -82,8 +82,8 @@ TEST(BackupTimeout, LateWorkThatGoesOnIsDroppedOnArrival) {
                              "step 3 at 6.000 s: kept 2, dropped 0",
                              "step 4 at 8.000 s: kept 2, dropped 1",
                          }));
-  EXPECT_EQ(outcome.totals.bytes, Bytes{(3 + 2 * 3 + 2 + 4 * 2 + 2) * 16});  // models: at first, to the two, to the
-                                                                             // late one; gradients: kept, late
+  // Models: 3 at first, 2 after each of three steps, 2 to the late worker. Gradients: 4 x 2 kept, 2 late.
+  EXPECT_EQ(outcome.totals.bytes, Bytes{(3 + 2 * 3 + 2 + 4 * 2 + 2) * 16});
   expect_accounts_sum_to_the_time(outcome.totals);
 }
 
@@ -122,15 +122,15 @@ TEST(BackupTimeout, WaitsForOneWorkerWhereAllAreDown) {
   }
 }
 
-// E[min(t, max)] for this many exponential times of mean 1 s: the sum of (1 - e^-t)^k / k.
+// E[min(t, the maximum of so many exponential times of mean 1 s)] is the sum of (1 - e^-t)^k / k.
 double expected_slowest_until(double t, int workers) {
   double sum = 0;
   for (int k = 1; k <= workers; ++k) sum += std::pow(1 - std::exp(-t), k) / k;
   return sum;
 }
 
-// Gradients arrive 2 s and an exponential time after the step's begin, so the first of 12 arrives after 2 + 1/12 s.
-// From then on the other 11 again take exponential times.
+// A gradient arrives 2 s and an exponential time after its step began, so the first of 12 arrives after 2 + 1/12 s on
+// average. From then on the other 11 take exponential times again (memoryless).
 TEST(BackupTimeout, UnderExponentialTimesHasAClosedForm) {
   for (const CountedFrom from : {CountedFrom::start, CountedFrom::first})
     for (const double timeout_s : {1.0, 3.0, 6.0}) {
@@ -145,7 +145,7 @@ TEST(BackupTimeout, UnderExponentialTimesHasAClosedForm) {
         step_s = 2 + expected_slowest_until(timeout_s - 2, 12);
         kept = 1 - std::exp(-(timeout_s - 2));
       }
-      EXPECT_NEAR(simulated.step_s, step_s, 4 * simulated.error_s + 0.5 / 512);  // all wait for the first model
+      EXPECT_NEAR(simulated.step_s, step_s, 4 * simulated.error_s + 0.5 / 512);  // 0.5 s for the first model
       EXPECT_NEAR(simulated.drop_rate, 1 - kept, 0.015);
     }
   // In a step of several micro-batches, those that were not begun do not count as dropped.
@@ -154,9 +154,9 @@ TEST(BackupTimeout, UnderExponentialTimesHasAClosedForm) {
   EXPECT_LT(simulated.drop_rate, 1 - simulated.kept);
 }
 
-// The model arrives after 0.5 s, and the next one 2.1 s later, after 2.6 s. A gradient and a model take 1 s, for which
-// the first worker communicates. Workers that are done 1.25 and 1.75 s after the first model communicate from then on,
-// for 0.85 and 0.35 s.
+// Each model arrives 0.5 s after it was sent, and a step takes 2.1 s. Worker 0 communicates for 1 s of it, with a
+// gradient and a model. Workers 1 and 2 are done 1.25 and 1.75 s after the model arrived, and communicate for the 0.85
+// and 0.35 s until the next model arrives. Worker 3 still computes then.
 TEST(BackupTimeout, WhoStillComputesDoesNotAwaitTheNextModel) {
   const PredictedRun setting{
       .workers = 4, .micro_batches = 1, .factors = {1, 1.25, 1.75, 5}, .delays = {}, .steps = 512};

@@ -52,7 +52,7 @@ TEST(BackupWorkers, GradientsAtOneVersionAreFusedAsInSynchronousSgd) {
     with_server ? setup.run(BackupWorkers(40)) : setup.run(SyncSgd());
     calls.push_back(objective->calls);
   }
-  EXPECT_EQ(calls[0], 5 * 2);  // 40 samples make two chunks
+  EXPECT_EQ(calls[0], 5 * 2);  // 5 steps; the 40 samples of a step make two chunks
   EXPECT_EQ(calls[1], calls[0]);
 }
 
@@ -63,17 +63,17 @@ TEST(BackupWorkers, ALateGradientsBytesCountWhenItArrives) {
   const auto outcome = setup.run(BackupWorkers(2));
   EXPECT_EQ(outcome.rounds[0].bytes, Bytes{(3 + 2) * 16});  // three models, two gradients of 16 bytes
   EXPECT_EQ(outcome.rounds[1].bytes,
-            Bytes{(2 + 1 + 1 + 2) * 16});  // two models, the late gradient and its model, two more
+            Bytes{(2 + 1 + 1 + 2) * 16});  // two models, the late gradient, the model that answers it, two gradients
 }
 
 TEST(BackupWorkers, LateGradientsAreDroppedOnArrivalAndTheirWorkerAdoptsTheNewestModel) {
-  // Model down 0.25 s, gradient up 0.25 s; the third worker needs 2.6 s, the others 1 s and 1.1 s.
+  // A model takes 0.25 s to a worker, a gradient 0.25 s back. The workers compute for 1, 1.1 and 2.6 s.
   SimulatedRun setup{.network_s = 0.25,
                      .budget = {.steps = 4},
                      .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.1, 1.6})}};
   const auto outcome = setup.run(BackupWorkers(2));
-  // A step takes 0.25 + 1.1 + 0.25 s. The late gradient of step 0 arrives at 0.25 + 2.6 + 0.25 = 3.1 s, in the second
-  // step (1.6 to 3.2 s). Its worker then computes at the model of step 1 until 5.95 s: late again.
+  // A step takes 0.25 + 1.1 + 0.25 = 1.6 s. Worker 2's gradient of step 0 arrives at 0.25 + 2.6 + 0.25 = 3.1 s, in the
+  // second step (1.6 to 3.2 s). Worker 2 then computes at the model of step 1 until 5.95 s, and is late again.
   EXPECT_EQ(outcome.log, (std::vector<std::string>{
                              "step 1 at 1.600 s: kept 2, dropped 0",
                              "step 2 at 3.200 s: kept 2, dropped 1",
@@ -106,8 +106,7 @@ TEST(BackupWorkers, DroppedGradientsAreNeverComputed) {
   EXPECT_EQ(objective->evaluations, 20);
 }
 
-// The samples of a version do not depend on which workers are late. A worker skips the samples of versions that it
-// misses.
+// A version's samples do not depend on which workers are late. A worker skips the samples of versions that it misses.
 TEST(BackupWorkers, ALateWorkerSkipsTheSamplesOfTheVersionsThatItHasMissed) {
   for (const Late late : {Late::finish, Late::cancel}) {
     auto objective = std::make_shared<PullObjective>();
@@ -125,7 +124,7 @@ TEST(BackupWorkers, ALateWorkerSkipsTheSamplesOfTheVersionsThatItHasMissed) {
 }
 
 TEST(BackupWorkers, CancelledWorkStopsWhenTheNewModelComes) {
-  // As above, but each new model goes to all workers and arrives 0.25 s after its step.
+  // Times are those of the late gradients above, but each new model goes to all workers, 0.25 s after its step.
   const SimulatedRun setup{.network_s = 0.25,
                            .budget = {.steps = 4},
                            .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.1, 1.6})}};
@@ -136,7 +135,7 @@ TEST(BackupWorkers, CancelledWorkStopsWhenTheNewModelComes) {
                              "step 3 at 4.800 s: kept 2, dropped 0",
                              "step 4 at 6.400 s: kept 2, dropped 0",
                          }));
-  // The third worker computes from 0.25 s on, is stopped at 1.85, 3.45 and 5.05 s, and then computes until the end.
+  // Worker 2 computes from 0.25 s on, is stopped at 1.85, 3.45 and 5.05 s, and then computes until the end.
   EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>{4, 4, 0}));
   EXPECT_EQ(outcome.totals.dropped, (std::vector<std::int64_t>{0, 0, 4}));
   EXPECT_EQ(outcome.totals.accounts[2][Activity::discarded], from_seconds(6.15));
@@ -146,7 +145,7 @@ TEST(BackupWorkers, CancelledWorkStopsWhenTheNewModelComes) {
 }
 
 TEST(BackupWorkers, AGradientThatCrossesTheNewModelIsDroppedAlsoWithCancellation) {
-  // The third worker's first gradient leaves at 1.55 s and arrives at 1.8 s: after the step, but before the model.
+  // Worker 2's first gradient leaves at 1.55 s, before the new model comes, and arrives at 1.8 s, after the step.
   const SimulatedRun setup{.network_s = 0.25,
                            .budget = {.steps = 2},
                            .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.1, 0.3})}};
@@ -158,7 +157,7 @@ TEST(BackupWorkers, AGradientThatCrossesTheNewModelIsDroppedAlsoWithCancellation
   expect_exact_accounts(outcome);
 }
 
-// In double precision: both averages of the parameters, with N workers of which none is late.
+// Both averages of the parameters, computed in double precision, with N workers of which none is late.
 TEST(BackupWorkers, TheAverageTakesInTheModelBeforeOrAfterEachUpdate) {
   constexpr double rate = 0.3, decay = 0.8;
   const SimulatedRun setup{.workers = 3, .rate = rate, .budget = {.steps = 12}};
@@ -196,8 +195,8 @@ TEST(BackupWorkers, TheLearningRateMayGrowWithTheQuorum) {
   EXPECT_EQ(scaled.parameters, setup.run(BackupWorkers(3)).parameters);
 }
 
-// Steps have three gradients in the first three, two in the next two, and one in the last three. A step of n gradients
-// goes n times as far along their mean, so it is their sum. The published rate is the rate of the step.
+// The first three steps have three gradients each, the next two have two, the last three have one. A step of n
+// gradients goes n times as far along their mean, so it is along their sum. The published rate includes this factor.
 TEST(BackupWorkers, ALearningRateTimesTheQuorumFallsWithTheWorkersThatAreLeft) {
   constexpr double rate = 0.1, decay = 0.5;
   const SimulatedRun setup{.rate = rate, .budget = {.steps = 100}, .data_of = {Step{3}, Step{5}, Step{8}}};
@@ -232,7 +231,7 @@ TEST(BackupWorkers, WorkersWithUnequalDataEndCleanlyAndWithoutBackupsNothingIsDr
                            .budget = {.steps = 100},
                            .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.3, 0.1})},
                            .data_of = {Step{3}, Step{5}, Step{8}}};
-  // Each step is along the mean of the workers that still have data.
+  // Each step is along the mean of the gradients of the workers that still have data.
   std::vector<double> theta(4, 1.0);
   for (int step = 0; step < 8; ++step)
     for (std::size_t i = 0; i < theta.size(); ++i) {
@@ -295,15 +294,15 @@ TEST(BackupWorkers, EveryGradientIsKeptOrDroppedWithItsWorker) {
                            .objective = nullptr};
   const auto outcome = setup.run(BackupWorkers(4));
   EXPECT_EQ(sum(outcome.totals.kept), 200 * 4 * 2);
-  EXPECT_EQ(outcome.totals.staleness, (std::vector<std::int64_t>{200 * 4}));  // applied gradients are never stale
+  EXPECT_EQ(outcome.totals.staleness, (std::vector<std::int64_t>{200 * 4}));  // kept gradients are never stale
   std::int64_t dropped_in_rows = 0;
   for (const StepRow& round : outcome.rounds) dropped_in_rows += round.dropped;
-  // Workers that were computing at the end had not been dropped by the server yet: at most the two backups.
+  // Micro-batches that were being computed at the end are in no row: those of the two backups at most.
   EXPECT_GE(sum(outcome.totals.dropped), dropped_in_rows);
   EXPECT_LE(sum(outcome.totals.dropped), dropped_in_rows + 2 * 2);
   for (std::size_t worker = 0; worker < 6; ++worker) {
     EXPECT_GT(outcome.totals.dropped[worker], 0);
-    EXPECT_LE(outcome.totals.kept[worker], 200 * 2);  // at most one gradient per worker and step
+    EXPECT_LE(outcome.totals.kept[worker], 200 * 2);  // the micro-batches of 200 gradients at most
   }
   expect_exact_accounts(outcome);
 }
@@ -322,16 +321,17 @@ TEST(BackupWorkersStepTimes, WithoutBackupsAreThoseOfTheSlowest) {
   expect_mean_step_with_exponential_delays({100, 100, 2000, mean_s, deviation_s / std::sqrt(2000)}, BackupWorkers(100));
 }
 
-// Means of 24 runs, each with this number of steps, of a separate simulation of the rule (a queue of arrivals, in
-// Python). Errors are the standard deviation between those runs, because steps depend on earlier ones.
+// Each case has workers, gradients per step, steps, mean and error. The mean is of 24 runs of these steps of a separate
+// simulation of the rule (a queue of arrivals, in Python); the error is the standard deviation between these runs,
+// because steps depend on earlier ones.
 TEST(BackupWorkersStepTimes, WithoutCancellationMatchASeparateSimulation) {
   for (const StepTimeCase& c : {StepTimeCase{100, 96, 2000, 2.6143, 0.0049}, StepTimeCase{8, 6, 20000, 1.7911, 0.0020},
                                 StepTimeCase{4, 2, 20000, 1.5094, 0.0021}})
     expect_mean_step_with_exponential_delays(c, BackupWorkers(c.quorum));
 }
 
-// A step takes the largest of N times that are uniform between 1 and 1.05 s: 1 + 0.05 N / (N + 1) on average, with a
-// standard deviation of 0.05 sqrt(N / (N + 2)) / (N + 1).
+// A step takes the largest of N times that are uniform between 1 and 1.05 s, for a quorum of N: 1 + 0.05 N / (N + 1) on
+// average, with a standard deviation of 0.05 sqrt(N / (N + 2)) / (N + 1).
 TEST(BackupWorkersStepTimes, SlowWorkersCostNothing) {
   for (const auto& [workers, quorum, steps] : {std::tuple(100, 96, 500), {8, 6, 5000}, {4, 2, 5000}}) {
     const double n = quorum;
@@ -354,7 +354,7 @@ TEST(BackupWorkersSettings, AreReadAndChecked) {
             "");
   EXPECT_EQ(faults_of("backups = 0\nservers = 4"), "");
   EXPECT_THAT(faults_of("backups = 8"), HasSubstr("backups = 8"));
-  EXPECT_THAT(faults_of("late = \"finish\""), HasSubstr("backups"));  // the key is required
+  EXPECT_THAT(faults_of("late = \"finish\""), HasSubstr("backups"));
   EXPECT_THAT(faults_of("backups = 1\nlate = \"later\""), HasSubstr("late = \"later\""));
   EXPECT_THAT(faults_of("backups = 1\naverage = { decay = 1.0 }"), HasSubstr("decay = 1"));
   EXPECT_THAT(faults_of("backups = 1\nservers = 2\nlate = \"cancel\""), HasSubstr("must be 1 with late"));
@@ -363,7 +363,7 @@ TEST(BackupWorkersSettings, AreReadAndChecked) {
 
 // Backup workers with the parameters divided among several servers.
 
-// The n-th message takes the n-th time of a list; messages beyond the list take a second each.
+// The n-th message takes the n-th time of a list; messages beyond the list take 1 s.
 class ListedNetwork : public NetworkModel {
  public:
   explicit ListedNetwork(std::deque<double> times_s) : times_s_(std::move(times_s)) {}
@@ -395,7 +395,7 @@ class JitteryNetwork : public NetworkModel {
   mutable std::uint32_t next_ = 0;
 };
 
-// With a rate of 1 each step adds 1 to every parameter, so each parameter shows the model's version.
+// At a learning rate of 1 each step adds 1 to every parameter, so each parameter shows the model's version.
 class Counter : public PullObjective {
  public:
   using PullObjective::PullObjective;
@@ -445,8 +445,8 @@ TEST(ShardedServers, TakeTheSameWorkersAsOneServerWhereAllMessagesTakeTheSameTim
 }
 
 TEST(ShardedServers, EachSliceIsTheMeanOfThoseWhoReachedItsServerFirst) {
-  // Models down: server 0 to workers 0 and 1, server 1 to workers 1 and 0. Gradients up: each worker begins with its
-  // own server, where it is the first.
+  // The list has first the models' times: server 0 to workers 0 and 1, server 1 to workers 1 and 0. The gradients'
+  // times follow: worker 0's reaches server 0 first, and worker 1's reaches server 1 first.
   const SimulatedRun setup{.workers = 2,
                            .network = std::make_shared<ListedNetwork>(std::deque{0., 0., 0., 0., 0.1, 0.2, 0.1, 0.2}),
                            .rate = 0.5,
@@ -456,11 +456,11 @@ TEST(ShardedServers, EachSliceIsTheMeanOfThoseWhoReachedItsServerFirst) {
     const Rank taken{i < 2 ? 0 : 1};
     EXPECT_NEAR(outcome.parameters[i], 1 - 0.5 * (1 - PullObjective::target({taken, 0, 0}, i)), 1e-6) << i;
   }
-  EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>{1, 0}));  // according to the first server
+  EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>{1, 0}));  // worker 0, according to server 0
   expect_exact_accounts(outcome);
 }
 
-// If workers adopted slices of different versions, they could wait for each other for ever.
+// Workers that adopted slices of different versions could wait for each other for ever.
 TEST(ShardedServers, WhereServersSeeDifferentOrdersWorkersStillComputeAtSlicesOfOneVersion) {
   for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6, 7, 8}) {
     const auto objective = std::make_shared<Counter>(12, 12);
@@ -499,8 +499,8 @@ TEST(ShardedServers, WorkerZeroPublishesWhatItHasAssembled) {
                            .budget = {.steps = 4},
                            .delays = {std::make_shared<DelayOfWorker>(std::vector{1.6, 0.0, 0.1})}};
   const auto outcome = setup.run(BackupWorkers(2, {.servers = 2}));
-  // A step ends every 1.6 s. Worker 0's first gradient arrives at 3.1 s and is answered by the model of step 1. The
-  // second arrives at 6.2 s and is answered by that of step 3. The last model arrives while it computes, until 9.05 s.
+  // A step ends every 1.6 s. Worker 0's gradients arrive at 3.1 and 6.2 s, and are answered by the models of steps 1
+  // and 3. Worker 0 computes until 9.05 s, and adopts the last model then.
   std::vector<std::pair<Step, double>> published;
   for (const Publication& p : outcome.publications) published.emplace_back(p.step, to_seconds(p.time));
   using testing::DoubleNear;
@@ -508,7 +508,7 @@ TEST(ShardedServers, WorkerZeroPublishesWhatItHasAssembled) {
   EXPECT_THAT(published,
               testing::ElementsAre(Pair(Step{1}, DoubleNear(3.35, 1e-9)), Pair(Step{3}, DoubleNear(6.45, 1e-9)),
                                    Pair(Step{4}, DoubleNear(9.05, 1e-9))));
-  EXPECT_EQ(outcome.totals.end, start_time + from_seconds(6.4));  // the end of step 4; its model arrives later
+  EXPECT_EQ(outcome.totals.end, start_time + from_seconds(6.4));  // the end of step 4, before its model arrives
   EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>{0, 4, 4}));
   expect_exact_accounts(outcome);
 }

@@ -31,9 +31,9 @@ TEST(BoundedDelay, WithoutDelayEqualsSynchronousSgdBitForBit) {
 
 TEST(BoundedDelay, AnIterationStartsOnceAllButTheLastFewTasksBeforeItAreFinished) {
   const auto outcome = three_workers(3).run(BoundedDelay(1));
-  // Iteration 1 starts at once: workers 0 and 1 deliver it at 3.0 and 3.2 s. Iteration 2 waits for task 0, which worker
-  // 2 finishes at 3.1 s: worker 0 starts it then and worker 1 at 3.2 s. Worker 2 ends task 1 at 6.2 s. The others have
-  // delivered their parts of task 2 at 4.6 and 4.8 s, so worker 2 ends it at 9.3 s. There is no iteration 3.
+  // Iteration 1 starts at once: workers 0 and 1 deliver it at 3.0 and 3.2 s. Iteration 2 waits for the end of task 0,
+  // at 3.1 s: worker 0 starts it then and worker 1 at 3.2 s. Worker 2 ends task 1 at 6.2 s. Workers 0 and 1 deliver
+  // task 2 at 4.6 and 4.8 s, so worker 2 ends it at 9.3 s. There is no iteration 3.
   EXPECT_EQ(outcome.log, (Log{
                              "step 1 at 3.100 s: kept 3, dropped 0",
                              "step 2 at 6.200 s: kept 3, dropped 0",
@@ -41,12 +41,12 @@ TEST(BoundedDelay, AnIterationStartsOnceAllButTheLastFewTasksBeforeItAreFinished
                          }));
   EXPECT_EQ(outcome.totals.kept, (Counts{3, 3, 3}));
   EXPECT_EQ(outcome.totals.dropped, (Counts{0, 0, 0}));
-  // In task 1 workers 0 and 1 use the initial model, and in task 2 that of step 1; worker 2 always uses the newest.
+  // In tasks 1 and 2 workers 0 and 1 use the initial model and that of step 1. Worker 2 always uses the newest.
   EXPECT_EQ(outcome.totals.staleness, (Counts{5, 4}));
   expect_accounts_sum_to_the_time(outcome.totals);
 }
 
-// By hand, at worker 2's pace: all do task 0 at the initial model, and workers 0 and 1 also do task 1 there.
+// Expected by hand: all workers do task 0 at the initial model, and workers 0 and 1 also do task 1 at it.
 TEST(BoundedDelay, TheServerStepsAlongTheMeanOfATask) {
   const SimulatedRun setup = three_workers(2);
   const auto outcome = setup.run(BoundedDelay(1));
@@ -64,7 +64,7 @@ TEST(BoundedDelay, TheServerStepsAlongTheMeanOfATask) {
   EXPECT_EQ(outcome.parameters, training.values(third));
 }
 
-// Stale synchronous parallel counts each gradient as an update; here the step is the same for every delay.
+// In stale synchronous parallel a step may have gradients of some workers only. Here it has one of each.
 TEST(BoundedDelay, TakesPartOfEveryWorkerInEachStepWhateverTheDelay) {
   for (const std::int64_t delay : {std::int64_t{0}, std::int64_t{1}, std::int64_t{4}, unlimited}) {
     SimulatedRun setup{.workers = 5, .budget = {.steps = 12}, .delays = {exponential_delay(2)}};
@@ -77,7 +77,7 @@ TEST(BoundedDelay, TakesPartOfEveryWorkerInEachStepWhateverTheDelay) {
   }
 }
 
-// Without a limit nobody waits: each task ends when the last worker has done that many iterations alone.
+// Without a limit nobody waits: task n ends when the slowest worker, alone, has done n iterations.
 TEST(BoundedDelay, WithoutALimitGoesAtTheSlowestWorkersOwnPace) {
   EXPECT_DOUBLE_EQ(to_seconds(three_workers(5).run(BoundedDelay(unlimited)).totals.end), 5 * 3.1);
 }
@@ -102,7 +102,8 @@ TEST(BoundedDelay, DropsPartsOfTasksThatTheTimeDoesNotSufficeFor) {
   SimulatedRun setup = three_workers(3);
   setup.budget = {.seconds = 5.0};
   const auto outcome = setup.run(BoundedDelay(1));
-  // As above until the step at 6.2 s, the first after 5 s. Workers 0 and 1 have already sent their parts of task 2.
+  // The times are those of the timeline above. The first step that ends after 5 s is at 6.2 s; workers 0 and 1 have
+  // then sent their parts of task 2.
   EXPECT_EQ(outcome.totals.kept, (Counts{2, 2, 2}));
   EXPECT_EQ(outcome.totals.dropped, (Counts{1, 1, 0}));
   EXPECT_DOUBLE_EQ(to_seconds(outcome.totals.end), 6.2);

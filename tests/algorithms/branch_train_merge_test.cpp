@@ -35,7 +35,7 @@ TEST(BranchTrainMerge, SeedStepsToTheEndEqualSynchronousSgdBitForBit) {
   }
 }
 
-// A worker's training alone, in double precision, from the point where all have the same model.
+// The parameters of a worker, in double precision, after steps with all workers and then steps alone.
 std::vector<double> alone(int worker, int seed_steps, int steps, int workers, double rate) {
   std::vector<double> result(4, 1.0);
   for (std::size_t i = 0; i < 4; ++i) {
@@ -77,7 +77,7 @@ TEST(BranchTrainMerge, WorkersThatDoNotMoveMakeAnEnsembleOfOneModel) {
   EXPECT_THAT(outcome.members, ElementsAre(outcome.parameters));
 }
 
-// Steps of 1 s, 1.25 s and 2 s; collectives and messages take 0.5 s.
+// Steps take 1 s, 1.25 s and 2 s; collectives and messages take 0.5 s.
 const SimulatedRun uneven{.budget = {.steps = 4},
                           .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};
 
@@ -88,14 +88,14 @@ TEST(BranchTrainMerge, WorkersWaitForEachOtherDuringTheSeedStepsAndAtTheEndOnly)
                                                            "step 4 at 9.500 s: kept 6, dropped 0",
                                                        }));
   const auto ensemble = uneven.run(seeded(2, Merge::ensemble));
-  // The slowest worker's last step ends at 9 s; then follow its message and the barrier.
+  // The slowest worker's last step ends at 9 s. Its message to worker 0 and the barrier follow, 0.5 s each.
   EXPECT_EQ(ensemble.log.back(), "step 4 at 10.000 s: kept 6, dropped 0");
   EXPECT_EQ(to_seconds(ensemble.publications.back().time), 10.0);
   EXPECT_EQ(ensemble.totals.end, from_seconds(10) + start_time);
 }
 
 TEST(BranchTrainMerge, ReportsWhatWentIntoTheMergedModelAndWhatWasSent) {
-  // Over 3 workers an all-reduce of 16 bytes sends 2 x 2 x 16 bytes, and two models are 2 x 16 bytes.
+  // Over 3 workers an all-reduce of 16 bytes sends 2 x 2 x 16 bytes. The ensemble's two models send 2 x 16 bytes.
   const auto average = uneven.run(seeded(2, Merge::average));
   EXPECT_EQ(average.samples, 12);
   EXPECT_EQ(average.totals.bytes, Bytes{3 * 2 * 2 * 16});

@@ -1,5 +1,6 @@
-// The communication of each method in closed form. N = 6 workers of equal speed, S = 12 steps of M = 2 micro-batches,
-// payload P = 16 bytes; A = 2 (N - 1) P is an all-reduce. The counts do not depend on communication times.
+// The communication of each method in closed form, for N = 6 workers of equal speed and S = 12 steps of M = 2
+// micro-batches. A model or gradient has P = 16 bytes (four values); an all-reduce sends A = 2 (N - 1) P bytes. The
+// counts do not depend on communication times.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -17,9 +18,9 @@ namespace {
 
 constexpr std::int64_t N = 6, S = 12, M = 2, P = 16;
 constexpr std::int64_t A = 2 * (N - 1) * P;
-constexpr std::int64_t K = N * S;                 // gradients, if each makes a step of the server
-constexpr std::int64_t M_and_G = 2 * K + N - 1;   // K gradients and N + K - 1 models: the last gradient is not answered
-constexpr std::int64_t ends = (N - 1) * (P + 8);  // gossip: the other models and their weights go to worker 0
+constexpr std::int64_t K = N * S;                 // gradients, if each one is a step of the server
+constexpr std::int64_t M_and_G = 2 * K + N - 1;   // K gradients and N + K - 1 models; the last gradient is not answered
+constexpr std::int64_t ends = (N - 1) * (P + 8);  // gossip's end: N - 1 models with their weights go to worker 0
 
 struct Method {
   std::string name;
@@ -33,8 +34,8 @@ struct Method {
 
 const std::vector<Method> methods = {
     {"sync-sgd", "", S, 0, S* A},
-    // Four values. Packets: one value with its index; one value; a word of signs and a mean, also for votes; a norm and
-    // a word.
+    // Bytes of a packet: 8 for one of the four values with its index; 4 for one value; 8 for a word of signs and a
+    // mean, also for votes; 8 for a norm and a word.
     {"sync-sgd", "compression = { name = \"top-k\", ratio = 0.25 }", S, 0, S*(N - 1) * N * 8},
     {"sync-sgd", "compression = { name = \"random-k\", ratio = 0.25 }", S, 0, S * 2 * (N - 1) * 4},
     {"sync-sgd", "compression = { name = \"sign\" }", S, 0, S*(N - 1) * N * 8},
@@ -43,18 +44,19 @@ const std::vector<Method> methods = {
     {"sync-sgd", "compression = { name = \"qsgd\" }", S, 0, S*(N - 1) * N * 8},
     {"sync-sgd", "compression = { name = \"int8\" }", S, 0, S*(N - 1) * N*(1024 + 4)},
     {"sync-sgd", "compression = { name = \"fp4\" }", S, 0, S*(N - 1) * N * 8},
-    // An index and its value. Four of six owners have a chunk of one value: a word of signs and a scale, or two means.
+    // ScaleCom sends an index and then its value. In two phases four of the six owners have a chunk of one value, which
+    // takes 8 bytes: a word of signs and a scale, or two means.
     {"sync-sgd", "compression = { name = \"scalecom\", ratio = 0.25 }", 2 * S, 0, S*(N - 1) * 4 + S * 2 * (N - 1) * 4},
     {"sync-sgd", "compression = { name = \"one-bit\", scope = \"model\" }", S, 0, S*(N - 1) * N * 12},
     {"sync-sgd", "compression = { name = \"sign\", exchange = \"two-phase\" }", 2 * S, 0, S * 2 * (N - 1) * N * 8},
     {"sync-sgd", "compression = { name = \"qsgd\", exchange = \"two-phase\" }", 2 * S, 0, S * 2 * (N - 1) * N * 8},
-    // 4, 3 and then 1 of the four values.
+    // The packets have 4, 3 and then 1 of the four values.
     {"sync-sgd", "compression = { name = \"top-k\", ratio = 0.25, warmup_ratios = [1.0, 0.75], warmup_steps = 4 }", S,
      0, (2 * 4 + 2 * 3 + (S - 4)) * (N - 1) * N * 8},
     {"random-drop", "drop_rate = 0.5\ncompression = { name = \"top-k\", ratio = 0.25, dropped = \"fold\" }", S, 0,
      S*(N - 1) * N * 8},
-    // Steps with a scale and a word of signs for each of four owners' chunks, to it and from it; or for all four
-    // values.
+    // After the freeze, packets are 8 bytes: a scale and a word of signs, in two phases for each of four owners'
+    // chunks, or for all four values together.
     {"one-bit-adam", "freeze_step = 5", 5 + 2 * (S - 5), 0, 5 * A + (S - 5) * 2 * (N - 1) * N * 8},
     {"one-bit-adam", "freeze_step = 5\ncompression = { exchange = \"gather\" }", S, 0,
      5 * A + (S - 5) * (N - 1) * N * 8},
@@ -62,33 +64,31 @@ const std::vector<Method> methods = {
     {"dropcompute", "threshold_s = 1.5", S, 0, S* A},
     {"dropcompute", "threshold_s = 1.5\nnormalisation = \"computed\"\ncompression = { name = \"top-k\", ratio = 0.25 }",
      S, 0, S*(N - 1) * N*(8 + 4)},
-    {"dropcompute", "threshold_s = 1.5\nnormalisation = \"computed\"", S, 0, S * 2 * (N - 1) * (P + 4)},  // plus a
-                                                                                                          // count
-    // After two steps of warm-up, all gather the times of three steps' micro-batches and the mean step.
+    {"dropcompute", "threshold_s = 1.5\nnormalisation = \"computed\"", S, 0, S * 2 * (N - 1) * (P + 4)},  // + a count
+    // After two steps of warm-up, all workers gather three steps' micro-batch times and one mean step time.
     {"dropcompute", "threshold = { rule = \"automatic\", warmup_steps = 2, calibration_steps = 3 }", S + 1, 0,
      S* A + (N - 1) * N*(3 * M + 1) * 8},
     {"random-drop", "drop_rate = 0.5", S, 0, S* A},
-    {"random-drop", "drop_rate = 0.5\nstatistics = \"all\"", S, 0, S * 2 * (N - 1) * (P + 4)},  // plus a count
+    {"random-drop", "drop_rate = 0.5\nstatistics = \"all\"", S, 0, S * 2 * (N - 1) * (P + 4)},  // + a count
     {"stale-sgd", "staleness = 3", S, 0, S* A},
     {"backup-workers", "backups = 0", 0, 2 * N* S, 2 * N* S* P},
-    // Late gradients arrive, too, except those of the last step, after which the server is gone.
+    // Late gradients also arrive and are answered, except those of the last step, after which the server is gone.
     {"backup-workers", "backups = 2", 0, 2 * N* S - 2, (2 * N * S - 2) * P, true},
-    // With two servers each slice is half of a vector; worker 0 gets the last model.
+    // With two servers each message has half of a vector. At the end both send slices to worker 0.
     {"backup-workers", "backups = 0\nservers = 2", 0, 2 * (2 * N * S) + 2, 2 * N* S* P + P},
     {"backup-tokens", "backups = 0\ninitial_tokens = 0", 0, 2 * N* S, 2 * N* S* P},
-    // N tokens at the start let each worker compute once more at the first model, in vain.
+    // N initial tokens let each worker compute once more at the first model, in vain.
     {"backup-tokens", "backups = 0", 0, 2 * N*(S + 1), 2 * N*(S + 1) * P},
     {"backup-all-reduce", "backups = 2", S, 0, S* A},
     {"backup-timeout", "timeout_s = 1000", 0, 2 * N* S, 2 * N* S* P},
     {"dynamic-backup", "fewest = 6", 0, 2 * N* S, 2 * N* S* P, false, true},
     {"k-sync", "gradients = 6", 0, 2 * N* S, 2 * N* S* P},
     {"k-batch-sync", "gradients = 6", 0, 2 * N* S, 2 * N* S* P},
-    // Each update takes 12 gradients, two of each worker, and counts as two steps. Models go to all workers before each
-    // of the S / 2 updates.
+    // Each of the S / 2 updates takes 12 gradients, two of each worker. Before it, models go to all workers.
     {"k-batch-sync", "gradients = 12", 0, N* S / 2 + N* S, (N * S / 2 + N * S) * P, true},
     {"mindflayer", "rule = \"clipping-rennala\"\ntrials = 6\nlimit_s = 1000", 0, 2 * N* S, 2 * N* S* P},
     {"mindflayer", "limit_s = 1000\narrival_probability = 1.0", 0, 2 * N* S, 2 * N* S* P},
-    // Per round of 4 steps: models, notes about the steps, notes about the end, differences.
+    // A round has 4 messages per worker: a model, notes about the steps and the end, a difference.
     {"stsyn", "quorum = 6\nlocal_steps = 4", 0, S / 4 * 4 * N, S / 4 * 2 * N* P},
     {"stsyn", "quorum = 6\nlocal_steps = 4\ncompression = { name = \"top-k\", ratio = 0.25 }", 0, S / 4 * 4 * N,
      S / 4 * N*(P + 8)},
@@ -96,14 +96,14 @@ const std::vector<Method> methods = {
     {"eager-sgd", "activation = \"majority\"", S, 0, S* A},
     {"eager-sgd", "activation = \"majority\"\naverage_every = 4", S + S / 4, 0, (S + S / 4) * A},
     {"async-sgd", "", 0, M_and_G, M_and_G* P},
-    // Packets of gradients: a value with its index; half a word and a scale; one of a slice's two values with its
-    // index.
+    // A gradient's packet has 8 bytes: a value with its index; half a word and a scale; with two servers, one of a
+    // slice's two values with its index.
     {"async-sgd", "compression = { name = \"top-k\", ratio = 0.25 }", 0, M_and_G, K * 8 + (M_and_G - K) * P},
     {"async-sgd", "compression = { name = \"fp4\" }", 0, M_and_G, K * 8 + (M_and_G - K) * P},
     {"k-async", "gradients = 6\ncompression = { name = \"random-k\", ratio = 0.5 }", 0, 2 * K, K * 8 + K* P},
     {"backup-workers", "backups = 0\nservers = 2\ncompression = { name = \"top-k\", ratio = 0.25 }", 0,
      2 * (2 * N * S) + 2, 2 * N* S * 8 + N* S* P + P},
-    // Each model says in 8 bytes how many packets came before it; none was rejected.
+    // Each model has a number of 8 bytes, which says how many packets came before it; no packet was rejected.
     {"k-sync", "gradients = 6\ncompression = { name = \"sign\", rejected = \"return\" }", 0, 2 * N* S,
      N* S*(8 + P + 8)},
     {"async-local-sgd", "local_steps = 4\nupdate = { name = \"plain\", rate = 0.2 }\ncompression = { name = \"int8\" }",
@@ -112,23 +112,23 @@ const std::vector<Method> methods = {
     {"k-async", "gradients = 6", 0, 2 * K, 2 * K* P},
     {"k-batch-async", "gradients = 2", 0, M_and_G, M_and_G* P},
     {"ringmaster", "delay_threshold = 100", 0, M_and_G, M_and_G* P},
-    // With slack 0 the first N - 1 of a round wait for its end; those of the last round get no model any more.
+    // With slack 0, N - 1 workers wait for the end of each round. The workers of the last round get no model any more.
     {"throttle", "divisor = 3", 0, M_and_G, M_and_G* P},
     {"stale-synchronous", "slack = 0", 0, 2 * K, 2 * K* P},
     {"stale-synchronous", "slack = 3", 0, M_and_G, M_and_G* P},
     {"bounded-delay", "maximum_delay = 3", 0, 2 * K, 2 * K* P},
-    {"sliding-window", "maximum_delay = 0", 0, 2 * K, 2 * K* P},  // one gradient at a time
+    {"sliding-window", "maximum_delay = 0", 0, 2 * K, 2 * K* P},  // one gradient is in progress at a time
     {"sliding-window", "maximum_delay = 5", 0, M_and_G, M_and_G* P},
-    // A difference for every 4 local steps; with steps by speed, also a number with each message.
+    // A difference is sent for every 4 local steps. With steps by speed, each message has a number of 8 bytes more.
     {"async-local-sgd", "local_steps = 4\nupdate = { name = \"plain\", rate = 0.2 }", 0, 2 * K / 4 + N - 1,
      (2 * K / 4 + N - 1) * P},
     {"async-local-sgd", "local_steps = 4\nupdate = { name = \"buffered\", size = 3 }\nsteps_by_speed = \"up\"", 0,
      2 * K / 4 + N - 1, (2 * K / 4 + N - 1) * (P + 8)},
-    // All are in the window of each round, and nobody is answered at the end.
+    // All workers are in the window of each round, and no worker is answered at the end.
     {"async-local-sgd", "local_steps = 4\nupdate = { name = \"plain\", rate = 0.2 }\ngrace_s = 100", 0, 2 * K / 4,
      2 * K / 4 * P},
-    // An update for each difference, and an answer to each update except the last; and one update for all three
-    // differences of a region.
+    // With one worker per region each difference makes an update of the global model, and each update except the last
+    // is answered. With two regions of three workers, an update is made for three differences of a region.
     {"halos",
      "regions = 6\nlocal_steps = 4\nlocal_update = { name = \"plain\" }\nglobal_update = { name = \"plain\" }\n"
      "merge_every = 1\nmixing = 0.5",
@@ -142,22 +142,22 @@ const std::vector<Method> methods = {
      "merge_every = 3\nmixing = 0.5\ncompression = { name = \"top-k\", ratio = 0.25 }",
      0, 2 * K / 4 + N + 2 * K / 12 - 1, K / 4 * 8 + (K / 4 + N + 2 * K / 12 - 1) * P},
     {"local-sgd", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
-    {"local-sgd", "period = { rule = \"constant\", steps = 5 }", 3, 0, 3 * A},  // ceil(12 / 5)
-    // A gathering of a loss after each average except the last; the first time of two losses.
+    {"local-sgd", "period = { rule = \"constant\", steps = 5 }", 3, 0, 3 * A},  // ceil(12 / 5) rounds
+    // A loss is gathered after each average except the last; the first gathering has two numbers.
     {"adacomm", "initial_period = 4\nminimum = 4\nmaximum = 4", S / 4 + S / 4 - 1, 0,
      S / 4 * A + S / 4 * (N - 1) * N * 8, false, true},
     {"adacomm", "initial_period = 4\ninterval_steps = 100", S / 4, 0, S / 4 * A, false, true},
-    {"des-loc", "period = 4", S / 4, 0, S / 4 * A},  // without moments
+    {"des-loc", "period = 4", S / 4, 0, S / 4 * A},  // without moments, as SGD has none here
     {"outer-local-sgd", "period = { rule = \"constant\", steps = 4 }\nouter = { name = \"slowmo\", momentum = 0.5 }",
      S / 4, 0, S / 4 * A},
-    // Packets of differences: a value with its index, of four; a value; a word of signs and a mean; 256 means and a
-    // word; a scale and a word. The same number if they are one round late.
+    // A difference's packet: a value with its index (8 bytes); a value (4); a word of signs and a mean (8); 256 means
+    // and a word (1028); a scale and a word (8). Averages that come one round late have the same packets.
     {"local-sgd", "period = { rule = \"constant\", steps = 4 }\ncompression = { name = \"top-k\", ratio = 0.25 }",
      S / 4, 0, S / 4 * (N - 1) * N * 8},
     {"outer-local-sgd",
      "period = { rule = \"constant\", steps = 4 }\nouter = { name = \"plain\" }\ncompression = { name = \"int8\" }",
      S / 4, 0, S / 4 * (N - 1) * N*(1024 + 4)},
-    // Four of six owners have a chunk of one value: a scale and a word.
+    // Four of the six owners have a chunk of one value, which takes 8 bytes: a scale and a word.
     {"local-sgd",
      "period = { rule = \"constant\", steps = 4 }\ncompression = { name = \"fp4\", exchange = \"two-phase\" }",
      2 * (S / 4), 0, S / 4 * 2 * (N - 1) * N * 8},
@@ -179,17 +179,18 @@ const std::vector<Method> methods = {
      S / 4, 0, S / 4 * (N - 1) * N * 8},
     {"adacomm", "initial_period = 4\ninterval_steps = 100\ncompression = { name = \"random-k\", ratio = 0.25 }", S / 4,
      0, S / 4 * 2 * (N - 1) * 4, false, true},
-    // Before each average, a norm from each worker; if weights or rounds depend on steps, also four numbers. Without a
-    // model there is one module. By time a round ends with the fourth step.
+    // Before each average every worker gathers a norm (there is one module, because there is no model). If weights or
+    // rounds depend on steps, four more numbers are gathered. Rounds of 8 s end after four steps.
     {"edit", "period = { rule = \"constant\", steps = 4 }\nouter = { name = \"plain\" }", 2 * S / 4, 0,
      S / 4 * (A + (N - 1) * N * 8)},
     {"edit", "step_share = 0.5\nperiod = { rule = \"constant\", steps = 4 }\nouter = { name = \"plain\" }", 2 * S / 4,
      0, S / 4 * (A + (N - 1) * N * 5 * 8)},
     {"edit", "sync_seconds = 8\nouter = { name = \"plain\" }", 2 * S / 4, 0, S / 4 * (A + (N - 1) * N * 5 * 8)},
-    // 12 steps by 4 s, and 24 by the second meeting.
+    // After 4 s the workers together have 12 steps, below the minimum of 20, so they meet twice per round: 24 steps.
     {"edit", "sync_seconds = 4\nminimum_steps = 20\nouter = { name = \"plain\" }", 3 * S / 4, 0,
      S / 4 * (A + 2 * (N - 1) * N * 5 * 8)},
-    // In each round every worker answers, and except in the last one the model goes to all, with three numbers each.
+    // In each round every worker answers. After each round except the last, the fragment goes to all workers. Each of
+    // these messages has three numbers, 24 bytes.
     {"decoupled-diloco", "minimum_steps = 4\nouter = { name = \"plain\" }", 0, (2 * S / 4 - 1) * N,
      (2 * S / 4 - 1) * N*(P + 24)},
     {"decoupled-diloco", "merge = \"mean\"\nanchor = \"base\"\nouter = { name = \"plain\" }", 0, (2 * S - 1) * N,
@@ -199,7 +200,7 @@ const std::vector<Method> methods = {
      (2 * S - 1) * N, S* N*(1024 + 4 + 24) + (S - 1) * N*(P + 24)},
     {"decoupled-diloco", "fragments = 2\nouter = { name = \"plain\" }", 0, (2 * S - 1) * N,
      (2 * S - 1) * N*(P / 2 + 24)},
-    // One round late: the same number of averages.
+    // Averages that come one round late are as many as those that do not.
     {"cocod-sgd", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
     {"cocod-sgd", "period = { rule = \"constant\", steps = 5 }", 3, 0, 3 * A},
     {"overlap-local-sgd", "mixing = 0.5\nperiod = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
@@ -208,13 +209,13 @@ const std::vector<Method> methods = {
      S / 4 * A},
     {"overlapped-diloco",
      "update = \"delayed\"\nperiod = { rule = \"constant\", steps = 5 }\nouter = { name = \"plain\" }", 3, 0, 3 * A},
-    // Each of three rounds has an average of every fragment, together as large as one of the whole model.
+    // Each of three rounds averages every fragment; together they are as large as the whole model.
     {"streaming-diloco",
      "fragments = 4\ndelay = 2\nperiod = { rule = \"constant\", steps = 5 }\nouter = { name = \"plain\" }", 3 * 4, 0,
      3 * A},
     {"streaming-diloco", "fragments = 3\nperiod = { rule = \"constant\", steps = 4 }\nouter = { name = \"plain\" }",
      S / 4 * 3, 0, S / 4 * A},
-    // Packets of fragments: a value with its index; signs of one or two values, and a scale.
+    // A fragment's packet has 8 bytes: a value with its index; signs of one or two values, and a scale.
     {"streaming-diloco",
      "fragments = 2\nperiod = { rule = \"constant\", steps = 4 }\nouter = { name = \"plain\" }\n"
      "compression = { name = \"top-k\", ratio = 0.25 }",
@@ -223,8 +224,8 @@ const std::vector<Method> methods = {
      "fragments = 3\ndelay = 1\nperiod = { rule = \"constant\", steps = 4 }\nouter = { name = \"plain\" }\n"
      "compression = { name = \"fp4\" }",
      S / 4 * 3, 0, S / 4 * 3 * (N - 1) * N * 8},
-    // Groups of 4 and 2 average every 2 steps, and all every 6: twice 2 averages of groups, 2 (3 + 1) P, and one of
-    // all.
+    // Groups of 4 and 2 workers average every 2 steps, and all workers every 6 steps. In 6 steps there are two times 2
+    // averages of groups, which together send 2 (3 + 1) P bytes, and one average of all workers.
     {"hierarchical-sgd", "group_size = 4\ngroup_period = 2\nperiod = { rule = \"constant\", steps = 6 }",
      S / 6 * (2 * 2 + 1), 0, S / 6 * (2 * 2 * (3 + 1) * P + A)},
     {"rounds", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
@@ -237,25 +238,25 @@ const std::vector<Method> methods = {
     {"rounds", "period = { rule = \"constant\", steps = 4 }\nfragments = 2\ndelay = 1\nouter = { name = \"plain\" }",
      S / 4 * 2, 0, S / 4 * A},
     {"branch-train-merge", "seed_steps = 5", 5 + 1, 0, (5 + 1) * A},
-    // All send their models to worker 0, and a barrier ends the run.
+    // All other workers send their models to worker 0, and a barrier ends the run.
     {"branch-train-merge", "seed_steps = 5\nmerge = \"ensemble\"", 5 + 1, N - 1, 5 * A + (N - 1) * P},
-    // Each check gathers two numbers from each worker; with threshold 0 an average follows every time.
+    // Each check gathers two numbers from each worker; with threshold 0 each check leads to an average.
     {"dynamic-averaging", "checks = \"gathered\"\nthreshold = 0\ncheck_every = 3", 2 * S / 3, 0,
      S / 3 * ((N - 1) * N * 2 * 8 + A), false, true},
     {"dynamic-averaging", "checks = \"gathered\"\nthreshold = 1e9\ncheck_every = 3", S / 3 + 1, 0,
      S / 3 * (N - 1) * N * 2 * 8 + A, false, true},
-    // Only the last models are sent.
+    // Workers check alone, so only the last models are sent.
     {"dynamic-averaging", "threshold = 1e9\ncheck_every = 3", 0, N, N* P, false, true},
     {"dropcompute-local-sgd", "threshold_s = 3\nperiod = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
-    {"elastic-averaging", "beta = 0.9\nperiod = 4", S / 4 + 1, 0, S / 4 * A},  // plus a barrier
-    // A request without values, the centre, the difference.
+    {"elastic-averaging", "beta = 0.9\nperiod = 4", S / 4 + 1, 0, S / 4 * A},  // averages and a barrier
+    // An exchange has three messages: a request without values, the centre, the difference.
     {"elastic-averaging", "exchange = \"asynchronous\"\nbeta = 0.9\nperiod = 4", 0, 3 * N* S / 4, 2 * N* S / 4 * P},
     {"elastic-averaging",
      "exchange = \"asynchronous\"\nbeta = 0.9\nperiod = 4\ncompression = { name = \"top-k\", ratio = 0.25 }", 0,
      3 * N* S / 4, N* S / 4 * (P + 8)},
     {"gradient-coding", "code = \"fractional\"\nstragglers = 0", 0, 2 * N* S, 2 * N* S* P},
     {"gradient-coding", "code = \"ignore-stragglers\"\nstragglers = 2", 0, 2 * N* S - 2, (2 * N * S - 2) * P, true},
-    // The last group's second message is late in every step.
+    // In every step the second message of one group is late; the last step's is not sent any more.
     {"gradient-coding", "code = \"fractional\"\nstragglers = 1", 0, 2 * N* S - 1, (2 * N * S - 1) * P, true},
     {"gradient-coding", "code = \"cyclic\"\nstragglers = 1", 0, 2 * N* S - 1, N* S* P + (N * S - 1) * 2 * P, true},
     {"gradient-coding", "code = \"stochastic\"\ncopies = 2\nstragglers = 0\nplacement = \"balanced\"", 0, 2 * N* S,
@@ -263,10 +264,11 @@ const std::vector<Method> methods = {
     {"decentralized-sgd", "", 0, 2 * N* S + N - 1, 2 * N* S* P + ends},
     {"stochastic-gradient-push", "", 0, N* S + N - 1, N* S*(P + 8) + ends},
     {"stochastic-gradient-push", "overlap_steps = 3", 0, N* S / 3 + N - 1, N* S / 3 * (P + 8) + ends},
-    // The odd ranks ask in each of their steps, and are answered before the next one. At the end worker 0 tells each of
-    // them that it neither asks nor answers any more.
+    // Odd ranks ask in each of their steps, and are answered before the next one. At the end worker 0 sends each of
+    // them a message that it neither asks nor answers any more.
     {"ad-psgd", "overlap_steps = 0", 0, N* S + N - 1 + N / 2, N* S* P + ends},
-    // A model up, and a mean with a number down, after each step except the last; and the last models.
+    // After each step except the last, each worker sends a model, and receives a mean with a number. At the end
+    // it sends its last model.
     {"wagma-sgd", "group_size = 3", 0, N*(2 * S - 1), N*((S - 1) * (2 * P + 8) + P)},
     {"wagma-sgd", "group_size = 2\nglobal_every = 2\norder = \"average-first\"", 0, N*(2 * S - 1),
      N*((S - 1) * (2 * P + 8) + P)},

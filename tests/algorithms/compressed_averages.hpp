@@ -55,7 +55,6 @@ inline std::vector<float> compressed(const SimulatedRun& setup, Algorithm& metho
   return parameters;
 }
 
-// Keys of Local SGD as in an experiment file.
 inline const std::string local_sgd = "algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 3 }";
 
 }  // namespace syncopate

@@ -1,5 +1,4 @@
-// Methods in rounds whose averages are compressed, on the simulated cluster: residuals, identities, recursions in
-// double precision.
+// Methods in rounds whose averages are compressed: residuals, identities, and recursions in double precision.
 #include "tests/algorithms/compressed_averages.hpp"
 
 #include <gmock/gmock.h>
@@ -73,7 +72,7 @@ TEST(CompressedAverages, OfEverythingLeaveAdaCommsRoundsAsTheyAre) {
   EXPECT_GT(dense.rounds.size(), 60u / 9 + 1) << "rounds became shorter";
 }
 
-// Rounds of two steps: a quarter of the round's gradient in the first step, and the rest in the second.
+// A round has two steps: the first has a quarter of the golden gradient, the second has the rest.
 std::vector<float> golden_gradient(const MicroBatch& at) {
   auto gradient = golden[static_cast<std::size_t>(at.worker.value)][static_cast<std::size_t>(at.step.value()) / 2];
   for (float& value : gradient) value *= at.step.value() % 2 == 0 ? 0.25f : 0.75f;
@@ -81,7 +80,7 @@ std::vector<float> golden_gradient(const MicroBatch& at) {
 }
 
 // A worker's difference is -rate x the sum of its gradients, so models move by -rate x the golden steps. An outer
-// optimizer takes its step along that, the same on all workers.
+// optimizer steps along this mean, which is the same on all workers.
 TEST(CompressedAverages, TopOneHasTheGoldenSteps) {
   std::vector<double> plain(3), outer(3), velocity(3);
   for (int rounds = 1; rounds <= 4; ++rounds) {
@@ -104,8 +103,8 @@ TEST(CompressedAverages, TopOneHasTheGoldenSteps) {
   }
 }
 
-// Held-back values are sent later. A change of the learning rate has no effect on them, because differences are whole
-// steps.
+// Values that were held back are sent later. A change of the learning rate has no effect on them, because differences
+// already contain the rate.
 TEST(CompressedAverages, ErrorFeedbackLosesNothing) {
   SimulatedRun setup{.workers = 4, .objective = noise_at_first(24, 12)};
   setup.learning_rate = std::make_shared<LearningRate>(LearningRate::Options{
@@ -113,7 +112,7 @@ TEST(CompressedAverages, ErrorFeedbackLosesNothing) {
   Methods methods = in_rounds(3);
   methods.erase(std::remove_if(methods.begin(), methods.end(),
                                [](const auto& one) {
-                                 const std::string name = one.first;  // methods that adopt averages as they are
+                                 const std::string name = one.first;  // methods without an outer step
                                  return name != "local-sgd" && name != "cocod";
                                }),
                 methods.end());
@@ -166,13 +165,13 @@ TEST(CompressedAverages, WithoutErrorFeedbackWhatIsNotSentIsLost) {
   EXPECT_GT(largest_difference(compressed(setup, local, options), setup.run(local).parameters), 1e-3);
 }
 
-// One worker, whose difference is known: signs times the mean magnitude, over a round of two steps.
+// One worker's difference over a round of two steps is known. Compressed, it is its signs times its mean magnitude.
 TEST(CompressedAverages, OfSignsHaveTheMeanMagnitude) {
   const auto listed = [](const MicroBatch&) { return std::vector<float>{0.5f, -1.5f, -0.0f, 2.0f}; };
   const SimulatedRun setup{
       .workers = 1, .rate = 0.5, .budget = {.steps = 2}, .objective = std::make_shared<ListedGradients>(4, listed)};
   LocalSgd local(make_constant_period(2), {});
-  // Differences -0.5, 1.5, 0, -2: the mean magnitude is 1, and the sign of 0 is +1.
+  // The differences are -0.5, 1.5, 0 and -2: their mean magnitude is 1, and the sign of 0 is +1.
   EXPECT_EQ(compressed(setup, local, of("sign")), (std::vector<float>{-1, 1, 1, -1}));
 }
 
@@ -181,14 +180,14 @@ TEST(CompressedAverages, WithEightBitsAreWithinABinOfDenseOnes) {
   LocalSgd local(make_constant_period(3), {});
   const CompressionOptions options = compression("int8", "range_std = 6", Compresses::averages);
   const auto dense = setup.run(local).parameters, found = compressed(setup, local, options);
-  // Differences are sums of three uniform numbers times 0.1: the standard deviation is 0.1, and bins are 12 x 0.1 / 256
-  // wide.
+  // A difference is 0.1 times a sum of three uniform numbers from -1 to 1, with a standard deviation of 0.1. The 256
+  // bins cover 12 deviations, so a bin is 12 x 0.1 / 256 wide.
   const double difference = largest_difference(found, dense);
   EXPECT_LT(difference, 0.11 * 12 / 256);
   EXPECT_GT(difference, 1e-5);
 }
 
-// Normalisation statistics are averaged without compression: those of a dense run with the same models.
+// Normalisation statistics are averaged without compression. Expected are those of a dense run with the same models.
 TEST(CompressedAverages, OfStatisticsAreDense) {
   struct WithStatistics : PullObjective {
     std::size_t buffers() const override { return 3; }
@@ -213,8 +212,7 @@ TEST(CompressedAverages, OfStatisticsAreDense) {
     local.compress(of("top-k", 1));
     const auto found = setup.run(local);
     EXPECT_LT(largest_difference(found.buffers, dense.buffers), 1e-5);
-    // All-gathered: 8 bytes for each of 4 values (an index and the value), and uncompressed statistics. Two averages,
-    // three workers.
+    // All-gathered: an index and a value, 8 bytes, for each of 4 values, and statistics. Two averages, three workers.
     const int statistics = policy == StatePolicy::average ? 12 : 0;
     EXPECT_EQ(found.totals.bytes, Bytes{2 * 2 * 3 * (32 + statistics)});
   }
@@ -290,10 +288,9 @@ TEST(CompressedAverages, ANotANumberReachesTheModel) {
   }
 }
 
-// Times and bytes of methods in rounds whose averages are compressed, on the simulated cluster and by formula.
-
-// Rounds of 2 steps of 1 s, worker 2 twice as slow: 4 s; ring: all-gather (N - 1) (L + p / B) of 8 x 30 bytes,
-// all-reduce 2 (N - 1) (L + P / (N B)) of 4 x 30.
+// A round of 2 steps takes worker 2 4 s. On a ring of latency L and bandwidth B an all-gather of packets of p bytes
+// takes (N - 1) (L + p / B), and an all-reduce of P bytes 2 (N - 1) (L + P / (N B)). Top-k gathers 30 of 300 values
+// with their indices, 8 bytes each, and random-k all-reduces 30 values of 4 bytes.
 TEST(CompressedAveragesTimes, TakeWhatTheNetworkSays) {
   SimulatedRun setup{.workers = 3,
                      .network = make_ring_network(0.01, 1000),
@@ -310,7 +307,7 @@ TEST(CompressedAveragesTimes, TakeWhatTheNetworkSays) {
   expect_exact_accounts(outcome);
   local.compress(of("random-k", 0.1));
   EXPECT_EQ(setup.run(local).log.front(), "step 2 at 4.200 s: kept 6, dropped 0");
-  // 256 means and a byte per value; a scale per 128 values and half a byte per value.
+  // int8 sends 256 means and a byte per value, fp4 a scale per 128 values and half a byte per value.
   const auto bytes_of = [&](std::string_view kind) {
     local.compress(of(kind));
     return setup.run(local).totals.bytes;
@@ -319,7 +316,7 @@ TEST(CompressedAveragesTimes, TakeWhatTheNetworkSays) {
   EXPECT_EQ(bytes_of("fp4"), Bytes{2 * 3 * 2 * (4 * 3 + 4 * 38)});
 }
 
-// Time-only runs, on fibers and in lockstep, take the same time as training; so do averages hidden by the next round.
+// Time-only runs, on fibers and in lockstep, take the same time as training, also where the next round hides averages.
 TEST(CompressedAveragesTimes, TimesNeedNoModel) {
   for (const auto& [name, method] : in_rounds(3))
     for (const std::string_view kind : {"top-k", "random-k", "sign", "qsgd", "int8", "fp4"}) {
@@ -369,8 +366,6 @@ TEST(CompressedAveragesTimes, FormulasAreThoseOfRuns) {
   }
 }
 
-// The table `compression` of methods that average models: its keys, and refused values.
-
 using testing::HasSubstr;
 
 std::string average_faults(const std::string& compression, const std::string& method, bool time_only = false) {
@@ -400,7 +395,7 @@ TEST(CompressedAveragesSettings, AreReadForMethodsThatAverageModels) {
   }
 }
 
-// A method without the table has neither key in its resolved form, so it stays the same method.
+// The resolved form of a method without the table has no such key, so it stays the same method.
 TEST(CompressedAveragesSettings, WithoutATableAreDense) {
   EXPECT_THAT(read_method(local_sgd).resolved, testing::Not(HasSubstr("compression")));
   EXPECT_FALSE(read_method(local_sgd).algorithm->compression());

@@ -53,7 +53,7 @@ SimulatedRun::Outcome compressed(const SimulatedRun& setup, Algorithm& method, c
 // Methods as written in files, for 4 workers.
 struct Written {
   std::string keys;
-  bool rejects = false;  // rejects some of the gradients
+  bool rejects = false;  // the server rejects some gradients
 };
 std::vector<Written> all_written() {
   return {
@@ -120,8 +120,7 @@ std::vector<float> golden_gradient(const MicroBatch& at) {
   return golden[static_cast<std::size_t>(at.worker.value)][static_cast<std::size_t>(at.step.value())];
 }
 
-// A server that waits for both workers and steps along the mean of their packets. Differences of one step are -rate x
-// gradients.
+// The server steps along the mean of both workers' packets. The difference of one local step is -rate x the gradient.
 TEST(CompressedMessages, TopOneHasTheGoldenSteps) {
   BackupWorkers waiting(2);
   AsyncLocalOptions options{.local_steps = 1, .grace = from_seconds(1e6)};
@@ -139,7 +138,7 @@ TEST(CompressedMessages, TopOneHasTheGoldenSteps) {
   }
 }
 
-// The same three values twice: each server's slice has its own residual, and takes the golden steps.
+// A gradient has the golden values for server 0 and twice these for server 1. Each server's slice has its own residual.
 TEST(CompressedMessages, OfTwoServersHaveAResidualForEach) {
   const auto twice = [](const MicroBatch& at) {
     std::vector<float> values = golden_gradient(at);
@@ -185,8 +184,8 @@ TEST(CompressedMessages, ErrorFeedbackLosesNothing) {
   }
 }
 
-// Worker 0 takes the first two steps, along zeros, and leaves. Worker 1's first gradient is then too old. Its next
-// ones, all zeros, carry the values that it has not sent.
+// Worker 0 takes the first two steps, along zeros, and leaves. Worker 1's first gradient is then too old. Its later
+// gradients are zeros, so their packets carry values that it has not sent.
 TEST(CompressedMessages, WhatAServerRejectsIsLostOrReturned) {
   const auto listed = [](const MicroBatch& at) {
     return at.worker == Rank{1} && at.step == 0 ? std::vector<float>{2, 1.5f} : std::vector<float>{0, 0};
@@ -206,7 +205,7 @@ TEST(CompressedMessages, WhatAServerRejectsIsLostOrReturned) {
   EXPECT_FLOAT_EQ(returned.parameters[1], -0.1f * 1.5f);
   EXPECT_EQ(returned.totals.dropped, lost.totals.dropped);
   EXPECT_EQ(returned.totals.messages, lost.totals.messages);
-  // Each model says how many packets came before it, and one of them which of these were too old.
+  // Each model has 8 bytes for the number of earlier packets, and one model has those of a rejected one.
   const std::int64_t models = (returned.totals.bytes.value() - lost.totals.bytes.value()) / 8 - 1;
   EXPECT_GT(models, 6);
   EXPECT_LE(models, returned.totals.messages);
@@ -221,7 +220,7 @@ TEST(CompressedMessages, NothingIsLostWhereAllIsReturned) {
   for (int worker = 0; worker < 4; ++worker)
     for (int step = 0; step < 6; ++step)
       for (std::size_t i = 0; i < 24; ++i) sum_of_all[i] -= 0.1f * noise_of({Rank{worker}, Step{step}, 0}, i);
-  // Asynchronous SGD's rate is a worker's share of the file's rate; three tokens make a mean.
+  // Asynchronous SGD divides the file's rate by its 4 workers; backup tokens step along the mean of 3 gradients.
   for (const auto& [keys, divisor] : {std::pair{"algorithm = \"async-sgd\"\nmaximum_staleness = 3", 4},
                                       {"algorithm = \"backup-tokens\"\nbackups = 1", 3}}) {
     const auto reading = read_method(keys);
@@ -279,7 +278,6 @@ TEST(CompressedMessages, ANotANumberReachesTheModel) {
   }
 }
 
-// Normalisation statistics are sent without compression.
 TEST(CompressedMessages, StatisticsAreTheDenseOnes) {
   struct WithStatistics : PullObjective {
     std::size_t buffers() const override { return 3; }
@@ -307,8 +305,8 @@ TEST(CompressedMessages, StatisticsAreTheDenseOnes) {
   }
 }
 
-// One worker, 10 values. A cycle takes 1 s, a packet of a value and its index (8 bytes) up, and 40 bytes down. The last
-// gradient is not answered.
+// One worker has 10 values. Each step takes 1 s of computing, a packet of a value and its index (8 bytes) to the
+// server, and a model of 40 bytes back. The last gradient is not answered.
 TEST(CompressedMessages, TakeTheTimeOfTheirPackets) {
   const auto listed = [](const MicroBatch&) { return std::vector<float>(10, 1.0f); };
   const SimulatedRun setup{.workers = 1,
@@ -325,7 +323,6 @@ TEST(CompressedMessages, TakeTheTimeOfTheirPackets) {
   EXPECT_EQ(of_time.totals.messages, found.totals.messages);
 }
 
-// Settings.
 std::string faults_of(const std::string& compression, const std::string& method, bool time_only = false) {
   return read_method(method + "\ncompression = " + compression, {.workers = 4, .time_only = time_only}).faults;
 }

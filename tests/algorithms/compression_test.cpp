@@ -34,8 +34,6 @@
 namespace syncopate {
 namespace {
 
-// Compressions of sums of gradients.
-
 CompressionOptions one_bit() { return compression("one-bit", R"(scope = "model")"); }
 
 CompressionOptions in_two_phases(CompressionOptions options) {
@@ -114,7 +112,7 @@ TEST(Compression, OfEverythingIsDense) {
 }
 
 TEST(Compression, WithManyLevelsIsNearlyDense) {
-  CompressionOptions options = compression("qsgd", "bucket = 1");  // each value is its own norm
+  CompressionOptions options = compression("qsgd", "bucket = 1");  // each bucket has one value, which is its norm
   const SimulatedRun setup{.workers = 3, .budget = {.steps = 20}};
   const auto dense = setup.run(SyncSgd()).parameters;
   for (const auto pattern : {CompressionOptions::Pattern::gather, CompressionOptions::Pattern::two_phase}) {
@@ -157,15 +155,14 @@ TEST(Compression, StatisticsAreTheDenseOnes) {
   }
 }
 
-// The majority of a single worker is its own sign, even with several micro-batches and with a divisor by computed
-// micro-batches.
+// A step is the majority of the signs times the learning rate, whatever the number of micro-batches.
 TEST(Compression, TheMajoritysStepsAreAsLongAsTheRate) {
   const SimulatedRun setup{.workers = 3, .micro_batches = 2, .rate = 0.25, .budget = {.steps = 4}};
   for (const float value : setup.run(compressed(compression("majority"))).parameters)
-    EXPECT_FLOAT_EQ(value, 1 + 4 * 0.25f);  // targets are above all values
+    EXPECT_FLOAT_EQ(value, 1 + 4 * 0.25f);  // all gradients are negative: targets are above all values
 }
 
-// With m = 0.9 and masking it sends 1, -0.55, 0.68 at indices 0, 1, 0. Without masking: 1; -0.55; 2.11 - 1 at index 0.
+// With momentum 0.9 and masking dgc sends 1, -0.55, 0.68 at indices 0, 1, 0; without masking 1, -0.55, 2.11 - 1.
 TEST(Compression, MomentumCorrectionHasTheGoldenSteps) {
   const std::vector<std::vector<float>> gradients = {{1, -0.5f, 0.25f}, {0.2f, 0.4f, -0.6f}, {0.3f, 0.3f, 0.3f}};
   const auto listed = [&](const MicroBatch& at) { return gradients[static_cast<std::size_t>(at.step.value())]; };
@@ -182,7 +179,7 @@ TEST(Compression, MomentumCorrectionHasTheGoldenSteps) {
   EXPECT_THAT(after(3), is_near({-1.68f, 0.55f, 0}));
 }
 
-// At ratio 1 without masking it is momentum SGD, with masking plain SGD.
+// At ratio 1 momentum correction is momentum SGD without masking, and plain SGD with masking.
 TEST(Compression, MomentumCorrectionOfEverythingIsMomentum) {
   for (const bool masking : {false, true}) {
     const CompressionOptions options =
@@ -191,13 +188,13 @@ TEST(Compression, MomentumCorrectionOfEverythingIsMomentum) {
     const auto found = setup.run(compressed(options)).parameters;
     setup.momentum = masking ? 0 : 0.8;
     const auto dense = setup.run(SyncSgd()).parameters;
-    // The whole velocity was sent, so p is 0 at the beginning of each step.
+    // The whole velocity is sent in each step, so no residual is left.
     for (std::size_t i = 0; i < dense.size(); ++i) EXPECT_NEAR(found[i], dense[i], 1e-5 * std::abs(dense[i]));
   }
 }
 
 TEST(Compression, SignumVotesByAverages) {
-  // +3, then -1 for ever: with beta = 0.5 averages are 1.5, 0.25, -0.375, ...
+  // Gradients are +3, then -1 for ever. With beta = 0.5 their averages are 1.5, 0.25, -0.375, ...
   const auto listed = [](const MicroBatch& at) { return std::vector<float>{at.step == 0 ? 3.0f : -1.0f}; };
   const auto after = [&](int steps) {
     const SimulatedRun setup{.workers = 1,
@@ -211,9 +208,10 @@ TEST(Compression, SignumVotesByAverages) {
   EXPECT_FLOAT_EQ(after(3), -0.5f);
 }
 
-// After the rate falls by a factor f, the two units differ by the replayed residual: (1 - f) eta e.
+// A residual e may be kept as a gradient or as a step. After the learning rate eta has fallen by a factor f, these two
+// move the model by f eta e and by eta e, which differ by (1 - f) eta e.
 TEST(Compression, ResidualsKeepTheirUnitsWhenTheRateChanges) {
-  // One worker, top-1 of two values: the first step sends 4 and keeps 3, the second sends that.
+  // One worker sends one of two values: 4 in the first step, and in the second the 3 that it kept.
   const auto listed = [](const MicroBatch& at) {
     return at.step == 0 ? std::vector<float>{4, 3} : std::vector<float>{0, 0};
   };
@@ -254,9 +252,6 @@ TEST(Compression, OfOneTensorNeedsAMatrix) {
   EXPECT_THROW(setup.run(compressed(compression("powersgd"))), RunFailure);
 }
 
-// Synchronous methods whose sums are compressed, with dropped batches, lost states, workers that leave, or values that
-// are no numbers.
-
 TEST(CompressionDrops, ANotANumberReachesTheModel) {
   const auto listed = [](const MicroBatch& at) {
     std::vector<float> values(8, 1.0f);
@@ -293,8 +288,8 @@ TEST(CompressionDrops, ANotANumberIsSentByItsLeader) {
   EXPECT_TRUE(std::isnan(fifth(5)));
 }
 
-// A worker whose batch is dropped still sends values of its residual: the others' steps count, its dropped gradient
-// does not.
+// A worker whose batch is dropped still sends values of its residual. The dropped gradient does not reach the model,
+// but the residual of its earlier gradients does.
 TEST(CompressionDrops, DroppedBatchesAreLostAndResidualsAreNot) {
   SimulatedRun setup{.workers = 4, .objective = noise_at_first(24, 10)};
   setup.budget = {.steps = 10};
@@ -318,7 +313,7 @@ TEST(CompressionDrops, FoldedBatchesComeLater) {
     options.dropped = CompressionOptions::Dropped::folded;
     setup.budget = {.steps = 10};
     const auto early = setup.run(compressed<RandomDrop>(options, 0.4, Step{0}));
-    EXPECT_EQ(early.totals.dropped, dropping.totals.dropped);  // they still count as dropped
+    EXPECT_EQ(early.totals.dropped, dropping.totals.dropped);  // folded micro-batches still count as dropped
     EXPECT_EQ(early.totals.kept, dropping.totals.kept);
     setup.budget = {.steps = 400};
     const auto late = setup.run(compressed<RandomDrop>(options, 0.4, Step{0})).parameters;
@@ -340,7 +335,7 @@ TEST(CompressionDrops, OfDroppedMicroBatchesGoesOnAsDropComputeDoes) {
   for (std::size_t i = 0; i < dense.parameters.size(); ++i) EXPECT_NEAR(late.parameters[i], dense.parameters[i], 1e-5);
 }
 
-// Worker 1 is down in the second step and loses its state: the model lacks the values of its residual.
+// Worker 1 is down in the second step and loses its state: the model lacks what was in its residual.
 TEST(CompressionDrops, ALostStateTakesItsResidualAlong) {
   const auto listed = [](const MicroBatch& at) {
     return at.step == 0 ? std::vector<float>{4, 3} : std::vector<float>{0, 0};
@@ -357,8 +352,8 @@ TEST(CompressionDrops, ALostStateTakesItsResidualAlong) {
   }
 }
 
-// The owner's residual of the second phase is lost, too. Worker 1 owns the second half. (3, -3) and (1, 1) are each
-// exact as signs and sum to (4, -2). The owner sends (3, -3) first, and (1, 1) later.
+// Worker 1 owns the second half of the values, and loses the residual of its second phase, too. (3, -3) and (1, 1) are
+// each exact as signs with a scale, and sum to (4, -2). The owner sends (3, -3) first, and (1, 1) would follow.
 TEST(CompressionDrops, ALostStateTakesAnOwnersResidualAlong) {
   const auto listed = [](const MicroBatch& at) {
     if (at.step > 0) return std::vector<float>{0, 0, 0, 0};
@@ -432,7 +427,7 @@ TEST(CompressionForms, OfFullRankIsDense) {
   }
 }
 
-// At ratio 1 without masking it is the momentum of an optimizer.
+// At ratio 1 without masking, dgc's Nesterov momentum is that of an optimizer.
 TEST(CompressionForms, NesterovsMomentumOfEverythingIsNesterovs) {
   const CompressionOptions options = compression("dgc", "ratio = 1, momentum = 0.8, masking = false, nesterov = true");
   SimulatedRun setup{.workers = 3, .micro_batches = 2, .budget = {.steps = 15}};
@@ -442,7 +437,7 @@ TEST(CompressionForms, NesterovsMomentumOfEverythingIsNesterovs) {
   for (std::size_t i = 0; i < dense.size(); ++i) EXPECT_NEAR(found[i], dense[i], 1e-5 * std::abs(dense[i]));
 }
 
-// Clips each worker's mean over its micro-batches, of norms 5 and 1; also a mean that is dropped and folded in.
+// Each worker's mean over its micro-batches, of norm 5 or 1, is clipped. So is a mean that is dropped and folded in.
 TEST(CompressionForms, ClipsEachWorkersMeanBeforeItAccumulates) {
   const auto listed = [](const MicroBatch& at) {
     if (at.step > 0) return std::vector<float>{0, 0};
@@ -462,9 +457,8 @@ TEST(CompressionForms, ClipsEachWorkersMeanBeforeItAccumulates) {
   }
 }
 
-// Times and bytes of synchronous methods whose sums are compressed, on the simulated cluster.
-
-// Micro-batches of 1 s, 2 s on worker 2; ring: 2 (N - 1) (L + P / (N B)), all-gather (N - 1) (L + p / B).
+// A step's computing takes 2 s, on worker 2. On a ring of latency L and bandwidth B an all-reduce of P bytes takes 2 (N
+// - 1) (L + P / (N B)), an all-gather of packets of p bytes (N - 1) (L + p / B).
 TEST(CompressionTimes, ExchangesTakeWhatTheNetworkSays) {
   const std::size_t size = 300;
   SimulatedRun setup{.workers = 3,
@@ -476,7 +470,7 @@ TEST(CompressionTimes, ExchangesTakeWhatTheNetworkSays) {
   EXPECT_EQ(setup.run(compressed(compression("random-k", "ratio = 0.1"))).log.front(),
             "step 1 at 2.200 s: kept 3, dropped 0");
   const CompressionOptions power = compression("powersgd", "rank = 3");
-  // 4 (0.01 + 120 / 3000) and 4 (0.01 + 360 / 3000)
+  // Two all-reduces, of 120 and 360 bytes, take 4 (0.01 + 120 / 3000) and 4 (0.01 + 360 / 3000) s.
   EXPECT_EQ(setup.run(compressed(power)).log.front(), "step 1 at 2.720 s: kept 3, dropped 0");
   const auto outcome = setup.run(compressed(power));
   EXPECT_EQ(outcome.totals.bytes, Bytes{2 * 2 * 2 * (120 + 360)});
@@ -485,13 +479,13 @@ TEST(CompressionTimes, ExchangesTakeWhatTheNetworkSays) {
   expect_exact_accounts(outcome);
 }
 
-// Broadcast on a ring: ceil(log2 N) (L + P / B); all-to-all (N - 1) (L + P / (N B)).
+// On a ring, a broadcast of P bytes takes ceil(log2 N) (L + P / B), and an all-to-all (N - 1) (L + P / (N B)).
 TEST(CompressionTimes, ExchangesOfOtherKindsTakeWhatTheNetworkSays) {
   SimulatedRun setup{.workers = 3,
                      .network = make_ring_network(0.01, 1000),
                      .worker_factors = {1, 1, 2},
                      .objective = noise_at_first(300, 10)};
-  // 30 indices, 2 (0.01 + 120 / 1000), and their values, 4 (0.01 + 120 / 3000).
+  // A broadcast of 30 indices takes 2 (0.01 + 120 / 1000) s, an all-reduce of their values 4 (0.01 + 120 / 3000) s.
   const auto leading = setup.run(compressed(scale_com(0.1, 1)));
   EXPECT_EQ(leading.log.front(), "step 1 at 2.460 s: kept 3, dropped 0");
   EXPECT_EQ(leading.totals.bytes, Bytes{2 * (2 * 120 + 2 * 2 * 120)});
@@ -587,8 +581,7 @@ TEST(CompressionTogether, OfExactGradientsIsThatOfSingleOnes) {
   }
 }
 
-// If values differ by rounding, their signs and indices may differ, and after that everything else. So only the first
-// steps are compared.
+// If values differ by rounding, signs and indices may differ, and then everything. So the first steps are compared.
 TEST(CompressionTogether, OfANetworkIsThatOfSinglePassesUpToRounding) {
   const auto objective = network();
   ASSERT_TRUE(objective->has_batched_gradients());
@@ -620,7 +613,6 @@ TEST(CompressionTogether, OfANetworkHasTheSameBitsOnAnyNumberOfThreads) {
   }
 }
 
-// If workers arrive in another order, the set of gradients is the same.
 TEST(CompressionTogether, DelaysDoNotChangeBits) {
   SimulatedRun setup = run_of(network());
   const auto first = setup.run(compressed(some_kinds().front())).parameters;
@@ -678,7 +670,7 @@ SimulatedRun of_texts(int workers, int steps) {
           .objective = std::make_shared<ListedGradients>(size, listed, tensors)};
 }
 
-// Number of words in a worker's packet for a step of this many micro-batches.
+// Number of words in a worker's packet for a step.
 std::int64_t words_of(int worker, int step, int micro_batches) {
   std::vector<bool> touched(27);
   for (int m = 0; m < micro_batches; ++m)
@@ -702,7 +694,7 @@ TEST(SparseRows, GiveTheStepOfTheDenseSum) {
     }
 }
 
-// Ring: 2 (N - 1) of 4 bytes for each of 23 dense parameters, and N - 1 times each worker's rows.
+// On a ring, each of 23 dense parameters sends 2 (N - 1) x 4 bytes, and each worker's rows are sent N - 1 times.
 TEST(SparseRows, SendWhatHasBeenTouched) {
   constexpr int workers = 4, steps = 6, micro_batches = 3;
   SimulatedRun setup = of_texts(workers, steps);
@@ -717,7 +709,8 @@ TEST(SparseRows, SendWhatHasBeenTouched) {
   expect_exact_accounts(outcome);
 }
 
-// 1 s of computing; 2 (N - 1) (L + 92 / (N B)), and (N - 1) (L + all rows / (N B)).
+// Computing takes 1 s, an all-reduce of the 23 dense parameters 2 (N - 1) (L + 92 / (N B)), an all-gather of all
+// workers' rows (N - 1) (L + all rows / (N B)).
 TEST(SparseRows, TakeTheTimeOfWhatIsSent) {
   SimulatedRun setup = of_texts(3, 1);
   setup.network = make_ring_network(0.01, 1000);
@@ -726,7 +719,6 @@ TEST(SparseRows, TakeTheTimeOfWhatIsSent) {
   EXPECT_NEAR(to_seconds(outcome.totals.end), 1 + 4 * (0.01 + 92.0 / 3000) + 2 * (0.01 + 4 * words / 3000), 1e-9);
 }
 
-// If only one table is sent as rows, the other is dense.
 TEST(SparseRows, OfOneTableLeaveTheOthersDense) {
   SimulatedRun setup = of_texts(2, 4);
   const auto dense = setup.run(SyncSgd()).parameters;
@@ -779,7 +771,6 @@ TEST(SparseRows, OfNoTableAreAFault) {
   }
 }
 
-// Settings.
 using testing::HasSubstr;
 
 std::string faults_of(const std::string& compression, bool time_only = false) {
@@ -802,8 +793,6 @@ TEST(SparseRows, AreRefusedWithTheirPlace) {
   EXPECT_THAT(faults_of("{ name = \"sparse-rows\", tables = [] }"), HasSubstr("tables"));
   EXPECT_THAT(faults_of("{ name = \"sparse-rows\", error_feedback = true }"), HasSubstr("error_feedback"));
 }
-
-// The table `compression`: its keys, refused values, and formulas.
 
 using testing::HasSubstr;
 

@@ -36,7 +36,8 @@ TEST(DecentralizedSgd, WithLinearGradientsTheMeanOfTheModelsIsThatOfSynchronousS
   }
 }
 
-// Without gradients the models after t steps are W^t, a circulant matrix with eigenvalues 1/3 + 2/3 cos(2 pi k / N).
+// Without gradients, the workers' models after t steps are the rows of W^t, which is circulant. W has eigenvalues 1/3
+// + 2/3 cos(2 pi k / N).
 TEST(DecentralizedSgd, TheRingsModesDecayByTheirEigenvalues) {
   constexpr int steps = 12;
   for (const int workers : {3, 4, 7, 10}) {
@@ -59,7 +60,7 @@ TEST(DecentralizedSgd, TwoWorkersMixTheirHalves) {
   for (const auto& model : run.models) EXPECT_EQ(model, (std::vector<float>{0.5f, 0.5f}));
 }
 
-// The gradient is taken at the own model, and decay at the mixed one.
+// The gradient is taken at a worker's own model, and weights decay at the mixed model.
 TEST(DecentralizedSgd, WeightsDecayAtTheMixedModelThatIsSteppedFrom) {
   constexpr double rate = 0.1, decay = 2;
   SimulatedRun setup{.workers = 2, .rate = rate, .budget = {.steps = 2}};
@@ -80,9 +81,8 @@ TEST(DecentralizedSgd, WeightsDecayAtTheMixedModelThatIsSteppedFrom) {
 }
 
 TEST(DecentralizedSgd, ModelsTravelWhileGradientsAreComputed) {
-  // Worker 2 takes 2 s per step, the others 1 s; messages take 0.5 s. The others have the models of step 1 at 2.5 s,
-  // and those of step 2 at 4.5 s, because worker 2 sends them at 2 s and 4 s; it never waits. Worker 0 has the last
-  // model, from worker 2, at 6.5 s.
+  // Worker 2 takes 2 s per step, the others 1 s; messages take 0.5 s. Worker 2 never waits. It sends its models at 2
+  // and 4 s, so the others have those of steps 1 and 2 at 2.5 and 4.5 s. Worker 0 has its last model at 6.5 s.
   const SimulatedRun setup{.workers = 3, .budget = {.steps = 3}, .delays = delays({0, 0, 1})};
   const auto outcome = setup.run(DecentralizedSgd());
   EXPECT_EQ(outcome.log, (std::vector<std::string>{
@@ -109,7 +109,7 @@ TEST(DecentralizedSgd, WorkersWhoseDataEndWithTheBudgetAreInTheMean) {
   }
 }
 
-// Two models per worker and step, 16 bytes each; at the end one from each to worker 0, with its weight of 8 bytes.
+// Each worker sends two models of 16 bytes per step, and at the end one with its weight, 8 bytes, to worker 0.
 TEST(DecentralizedSgd, BytesAndMessagesAreTheFormulas) {
   const SimulatedRun setup{.workers = 6, .budget = {.steps = 7}, .objective = nullptr};
   const auto outcome = setup.run(DecentralizedSgd());
@@ -138,8 +138,8 @@ TEST(DecentralizedSgd, TheOthersGoOnWithoutAWorkerThatHasLeft) {
 // they keep two thirds of their own model and take, as before, one third of the other neighbour's.
 TEST(DecentralizedSgd, ThePartOfANeighbourThatHasLeftFallsToTheWorkerItself) {
   constexpr int workers = 4, steps = 6, left = 2, steps_of_left = 3;
-  std::vector<std::vector<double>> models(workers, std::vector<double>(workers));  // [worker][whose]
-  for (std::size_t i = 0; i < workers; ++i) models[i][i] = 1;                      // after step 0
+  std::vector<std::vector<double>> models(workers, std::vector<double>(workers));  // [worker][whose part]
+  for (std::size_t i = 0; i < workers; ++i) models[i][i] = 1;                      // the models after step 0
   for (int step = 1; step < steps; ++step) {
     const auto before = models;
     const bool is_there = step < steps_of_left;
@@ -162,7 +162,6 @@ TEST(DecentralizedSgd, ThePartOfANeighbourThatHasLeftFallsToTheWorkerItself) {
       EXPECT_NEAR(run.models[i][whose], models[i][whose], 1e-6) << i << " has of " << whose;
 }
 
-// A worker whose data are used up in the budget's last step has not left before the end.
 TEST(DecentralizedSgd, DataForExactlyTheBudgetAreEnough) {
   SimulatedRun setup{.workers = 4, .budget = {.steps = 5}};
   const auto expected = setup.run(DecentralizedSgd());
@@ -180,8 +179,8 @@ TEST(DecentralizedSgd, WhenWorkerZeroLeavesItsLastModelStaysPublished) {
   expect_exact_accounts(outcome);
 }
 
-// With a budget of 5 s worker 2, at 2 s per step, ends after its third step, at 6 s. Its neighbours wait for it each
-// time: they start their fourth step at 4.5 s and end at 6.5 s, when worker 2's last model has arrived.
+// With a budget of 5 s worker 2, at 2 s per step, ends after its third step, at 6 s. Its neighbours wait for it in each
+// step: they start their fourth step at 4.5 s and end at 6.5 s, when worker 2's last model has arrived.
 TEST(DecentralizedSgd, ABudgetOfSecondsEndsWorkersAtDifferentSteps) {
   for (const int slow : {0, 2}) {
     std::vector<double> delay_s(3);

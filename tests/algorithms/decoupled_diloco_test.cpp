@@ -76,13 +76,13 @@ TEST(DecoupledDiLoCo, OfEqualWorkersLosesTheStepDuringWhichTheFragmentComes) {
   DecoupledOptions options = options_of();
   options.minimum_steps = 4;
   const auto outcome = setup.run(DecoupledDiLoCo(options));
-  expect_times(outcome, {4.25, 9.25, 14.25});            // four steps, and one that is overwritten
-  EXPECT_EQ(outcome.totals.dropped, (Counts{3, 3, 3}));  // two, and the one in progress at the end
+  expect_times(outcome, {4.25, 9.25, 14.25});  // in each round four steps that count, and one that is overwritten
+  EXPECT_EQ(outcome.totals.dropped, (Counts{3, 3, 3}));  // two overwritten steps, one in progress
   EXPECT_EQ(outcome.totals.accounts[0][Activity::compute], from_seconds(12));
 }
 
-// Steps of 1, 1.1 and 2.6 s. The first two workers answer at 1.25 and 1.35 s; the third finds the new model at the end
-// of its first step, and so on.
+// Steps take 1, 1.1 and 2.6 s. Workers 0 and 1 answer at 1.25 and 1.35 s. Worker 2 finds the new model when its first
+// step ends, and so on.
 TEST(DecoupledDiLoCo, ARoundEndsWithItsQuorum) {
   DecoupledOptions options = options_of();
   options.quorum = 2;
@@ -116,10 +116,11 @@ TEST(DecoupledDiLoCo, NobodyWaitsWhateverQuorumGraceAndNetwork) {
       }
 }
 
-// K = 1. The first window is fixed: worker 1 is in it, at 1.35 s. In the second round, from 1.45 s on, no worker has
-// reported yet how long a new model took: worker 1 arrives at 3.55 s, too late. In the third, from 3.45 s, worker 0
-// arrives at 5.25 s. The averages are then: steps (1.1 + 1) / 2, quorum (1.25 / 2 + 1.8 / 2) / 2 + 1.8 / 2, and 0.55 s
-// from the round's end at 1.45 s to worker 0's model at 2 s. So worker 1, at 5.75 s, is in time.
+// The quorum is 1. The first window has a fixed length: worker 1 is in it, at 1.35 s. In the second round, from 1.45 s
+// on, no worker has reported yet how long a new model took, so worker 1 is too late at 3.55 s. In the third round, from
+// 3.45 s on, worker 0 arrives at 5.25 s. Averages are now: a step (1.1 + 1) / 2 = 1.05 s; the time until a quorum (1.25
+// / 2 + 1.8 / 2) / 2 + 1.8 / 2 = 1.6625 s; a new model 0.55 s, from the round's end at 1.45 s to worker 0's model at 2
+// s. So worker 1 is in time at 5.75 s.
 TEST(DecoupledDiLoCo, AnAdaptiveGraceWindowTakesWhoComesWithinIt) {
   DecoupledOptions options = options_of();
   options.quorum = 1;
@@ -151,8 +152,8 @@ TEST(DecoupledDiLoCo, WithoutMarginItTakesTheFirstAndInALongWindowAll) {
   expect_same(run(1, GraceOptions{.margin = 1, .overlap_steps = 1e9, .initial_s = 1e9}), run({}, {}));
 }
 
-// The first coordinate in double precision: two equal workers, steps of 1 s, messages of 0.25 s. At the end of each
-// step a worker finds the last round's fragment, and answers for the other fragment.
+// The first parameter in double precision, for two equal workers with steps of 1 s and messages of 0.25 s. At the
+// end of each step a worker finds the last round's fragment, and answers for the other fragment.
 TEST(DecoupledDiLoCo, FragmentsAreReplacedInTurn) {
   constexpr double rate = 0.1, outer_rate = 0.7, momentum = 0.6;
   constexpr int rounds = 7, size = 4;
@@ -196,8 +197,8 @@ TEST(DecoupledDiLoCo, FragmentsAreReplacedInTurn) {
   }
 }
 
-// K = 1: worker 1's answer to the first round arrives at 1.35 s, after the round's end at 1.25 s, and counts in the
-// second.
+// With a quorum of 1, worker 1's answer to the first round arrives at 1.35 s, after the round's end at 1.25 s, and
+// counts in the second round.
 TEST(DecoupledDiLoCo, LateAnswersMayCountFromTheServersValueOrFromTheirBase) {
   constexpr double rate = 0.1, outer_rate = 0.5;
   const auto target = [](int worker, int step) { return PullObjective::target({Rank{worker}, step, 0}, 0); };
@@ -211,7 +212,7 @@ TEST(DecoupledDiLoCo, LateAnswersMayCountFromTheServersValueOrFromTheirBase) {
     const double y0 = 1 - rate * (1 - target(0, 0)), y1 = 1 - rate * (1 - target(1, 0));
     double x = 1 - outer_rate * (1 - y0);
     x -= outer_rate * ((anchor == Anchor::base ? 1 : x) - y1);
-    x -= outer_rate * rate * (x - target(0, 2));  // its second step is overwritten
+    x -= outer_rate * rate * (x - target(0, 2));  // worker 0's second step is overwritten
     EXPECT_NEAR(outcome.parameters[0], x, 1e-5);
     EXPECT_EQ(outcome.totals.staleness, (Counts{2, 1}));
     expect_exact_accounts(outcome);
@@ -240,8 +241,8 @@ TEST(DecoupledDiLoCo, WorkersWeighAsMuchAsTheyHaveStepped) {
   DecoupledOptions options = options_of(make_plain_outer(1));
   options.local_steps = Step{4};
   const auto outcome = setup.run(DecoupledDiLoCo(options));
-  // The first round is answered after one step of each worker, and ends at 1.2 s, when the slower step's time is known:
-  // the second begins at 4 s. The new model replaces the workers' models at 2 and 1.5 s; two and five steps follow.
+  // The first round ends at 1.2 s, after one step of each worker. The slower step's time is then known, so the second
+  // round begins at 4 s. The new model replaces the workers' models at 2 and 1.5 s; two and five steps follow.
   expect_times(outcome, {1.2, 4.2});
   const auto step = [](double x, int worker) { return x - 0.1 * (x - PullObjective::target({Rank{worker}, 0, 0}, 0)); };
   double x = (step(1, 0) + step(1, 1)) / 2, y0 = x, y1 = x;
@@ -259,7 +260,7 @@ TEST(DecoupledDiLoCo, ALaunchFloorSpacesRounds) {
     options.fragments = Fragments(fragments);
     options.local_steps = Step{6};
     const auto outcome = setup.run(DecoupledDiLoCo(options));
-    const double period_s = 6.0 / fragments;  // rounds begin at multiples of it, where steps also end
+    const double period_s = 6.0 / fragments;  // rounds begin at multiples of period_s, where steps also end
     ASSERT_GE(outcome.publications.size(), 4u);
     for (std::size_t round = 1; round < outcome.publications.size(); ++round)
       EXPECT_NEAR(to_seconds(outcome.publications[round].time), static_cast<double>(round) * period_s + 0.25, 1e-9);
@@ -278,9 +279,6 @@ TEST(DecoupledDiLoCo, RunsWithoutAModel) {
   EXPECT_EQ(outcome.log, expected.log);
   EXPECT_EQ(outcome.totals.kept, expected.totals.kept);
 }
-
-// Special rounds of Decoupled DiLoCo: workers that leave, are down, or lose their state, within a grace window or while
-// a fragment is being sent. Also invalid settings.
 
 std::shared_ptr<const OutagePlan> outage(int worker, double at_s, double duration_s, bool loses_state) {
   return std::make_shared<OutagePlan>(
@@ -302,7 +300,7 @@ TEST(DecoupledEnds, AQuorumIsNeverMoreThanTheWorkersLeft) {
     DecoupledOptions options = quorum_options(quorum);
     options.grace = GraceOptions{.margin = 1, .overlap_steps = 1e6, .initial_s = 100};
     const auto outcome = setup.run(DecoupledDiLoCo(options));
-    // All answer once, within the first window, for whose end nobody waits. Then worker 0 continues alone.
+    // All workers answer once, within the first window, which then ends. Worker 0 continues alone.
     EXPECT_EQ(outcome.totals.kept, (Counts{10, 1, 1}));
     EXPECT_NEAR(to_seconds(outcome.publications[0].time), 2.85, 1e-9);
     EXPECT_EQ(outcome.published, Step{4});
@@ -322,8 +320,7 @@ TEST(DecoupledEnds, WhenAllHaveLeftWhatTheyAnsweredCounts) {
   }
 }
 
-// Worker 1 is down from 1 to 61 s. The window of the other workers ends without it. Only a quorum of all workers waits
-// for it.
+// Worker 1 is down from 1 to 61 s. The window ends without it. Only a quorum of all workers waits for it.
 TEST(DecoupledEnds, OneThatIsDownIsWaitedForByAQuorumOfAllAlone) {
   for (const bool loses_state : {false, true}) {
     SimulatedRun setup = three_workers(2);
@@ -341,10 +338,10 @@ TEST(DecoupledEnds, OneThatIsDownIsWaitedForByAQuorumOfAllAlone) {
   }
 }
 
-// Two workers, steps of 1 s, messages of 0.2 s, two fragments: a round per step. Worker 1 loses its state at 2.3 s,
-// while the second round's fragment is under way to it. Up at 2.8 s it asks for the model, and begins again at 3.2 s.
-// At the end of that step it asks which round is open. It knows at the end of the next one, at 5.2 s, and answers the
-// third round.
+// Two workers take steps of 1 s, messages take 0.2 s, and with two fragments there is a round per step. Worker 1 loses
+// its state at 2.3 s, while the second round's fragment is under way to it. It is up again at 2.8 s, asks for the
+// model, and begins again at 3.2 s. At the end of that step it asks which round is open. It knows at the end of the
+// next step, at 5.2 s, and answers the third round.
 TEST(DecoupledEnds, ALostStateTakesTheStepsSinceTheLastAnswerAndTheWorkerAsksWhichRoundIsOpen) {
   SimulatedRun setup{.workers = 2, .network_s = 0.2, .budget = {.steps = 6}, .outages = outage(1, 2.3, 0.5, true)};
   const auto outcome = setup.run(DecoupledDiLoCo(quorum_options({}, 2)));
@@ -357,8 +354,7 @@ TEST(DecoupledEnds, ALostStateTakesTheStepsSinceTheLastAnswerAndTheWorkerAsksWhi
   expect_exact_accounts(outcome);
 }
 
-// A state is lost at various times, with messages of all kinds in progress. The run always ends, and each second is
-// booked once.
+// A state is lost at various times, with messages of all kinds in progress.
 TEST(DecoupledEnds, LossesAtAnyTimeHangNothing) {
   for (const int fragments : {1, 3})
     for (const std::optional<int> quorum : {std::optional<int>{}, std::optional(1), std::optional(2)})
@@ -400,8 +396,7 @@ TEST(DecoupledSettings, WrongOnesAreFaultsWithTheirPlace) {
   EXPECT_EQ(faults(outer), "");
   EXPECT_EQ(faults(outer + "quorum = 3\ngrace = { margin = 0.5 }"), "");
   EXPECT_NE(faults(""), "");
-  EXPECT_NE(faults("outer = { name = \"diloco\" }"), "");  // its rate and momentum are not published, so they are
-                                                           // required
+  EXPECT_NE(faults("outer = { name = \"diloco\" }"), "");  // rate and momentum are required
   for (const char* const keys :
        {"quorum = 0", "quorum = 5", "grace = { margin = 0.5 }", "quorum = 2\ngrace = {}",
         "quorum = 2\ngrace = { margin = 1.5 }", "quorum = 2\ngrace = { margin = 0.5, overlap_steps = -1 }",
@@ -414,8 +409,6 @@ TEST(DecoupledSettings, WrongOnesAreFaultsWithTheirPlace) {
               testing::HasSubstr("must be left out: with a quorum of all workers there is nobody left to wait for"));
   EXPECT_THAT(faults(outer + "quorum = 5"), testing::HasSubstr("test.toml:3"));
 }
-
-// Messages between the server of Decoupled DiLoCo and its workers, and the totals of answers.
 
 TEST(OpenRound, IsWhatItsNumbersSay) {
   const OpenRound round{.number = Step{5}, .begins = Time{from_seconds(1.5)}, .last_ended = Time{from_seconds(1.25)}};
@@ -450,7 +443,7 @@ TEST(FragmentAnswer, IsWhatItsMessageSays) {
   }
 }
 
-// Two micro-batches a step: 2, 1 and 3 steps of 3, 4 and 2 s.
+// With two micro-batches a step, the workers took 2, 1 and 3 steps of 3, 4 and 2 s.
 TEST(AnswerTotals, AreTheSlowestStepTheLongestWayAndAllWork) {
   std::vector<FragmentAnswer> answers(3);
   answers[0].work = {.micro_batches = 4, .time = from_seconds(6)};
@@ -510,8 +503,8 @@ TEST(FragmentProgress, LosesStepsThatAreInNoFragmentAnyMore) {
   take_steps(progress, 1);
   expect_work(progress.receive(1), 0);
   take_steps(progress, 4);
-  expect_work(progress.receive(2), 2);  // the first fragment has had five steps since
-  expect_work(progress.receive(0), 1);  // the second has had four
+  expect_work(progress.receive(2), 2);  // the first fragment has had five steps since it was received
+  expect_work(progress.receive(0), 1);  // the second fragment has had four
   expect_work(progress.report(), 4);
   take_steps(progress, 1);
   expect_work(progress.receive_all(), 1);
@@ -522,7 +515,7 @@ TEST(MergeWeights, AreQuantityTimesQuality) {
   EXPECT_EQ(weight_of(12, Step{4}), 12 * (12.0 / 4));
   EXPECT_EQ(weight_of(5, Step{2}), 12.5);
   EXPECT_EQ(weight_of(0, Step{0}), 0);
-  EXPECT_EQ(weight_of(8, Step{4}) / weight_of(2, Step{1}), 4);  // equal batches: weights in proportion to steps
+  EXPECT_EQ(weight_of(8, Step{4}) / weight_of(2, Step{1}), 4);  // equal batches weigh in proportion to steps
 }
 
 TEST(GraceWindowLength, IsThePartOfWhatOverlappedStepsLeave) {
@@ -531,7 +524,7 @@ TEST(GraceWindowLength, IsThePartOfWhatOverlappedStepsLeave) {
   window.record_quorum(3);
   window.record_sync(1.5);
   EXPECT_DOUBLE_EQ(window.length_s(), 0.5 * (4 * 2 - 3 - 1.5));
-  window.record_quorum(6.75);  // there is no spare time
+  window.record_quorum(6.75);  // no spare time is left
   EXPECT_DOUBLE_EQ(window.length_s(), 0);
 }
 

@@ -57,8 +57,8 @@ TEST(DesLoc, WithoutPeriodsForMomentsEqualsLocalSgdThatKeepsThemBitForBit) {
   EXPECT_EQ(des_loc.totals.bytes, local.totals.bytes);
 }
 
-// In double precision, a step as it is published: means replace the moments before their update, and the parameters
-// before the step. The gradient is taken at the mean.
+// In double precision. After a step on which a period falls, a vector's mean replaces it: a moment's before its next
+// update, the parameters' before the next gradient is taken.
 TEST(DesLoc, IsTheRecursionWithAMeanBeforeEachUpdate) {
   constexpr int workers = 3, steps = 31;
   constexpr double rate = 0.05, beta1 = 0.8, beta2 = 0.9, epsilon = 1e-8;
@@ -107,8 +107,8 @@ TEST(DesLoc, OfSgdsMomentumIsTheRecursionToo) {
   }
 }
 
-// Steps of 1, 1.25 and 2 s; a collective takes 0.5 s. Momentum is averaged alone after steps 3 and 9, and with the
-// parameters after 6.
+// Steps take 1, 1.25 and 2 s, a collective 0.5 s. Momentum is averaged alone after steps 3 and 9, and with the
+// parameters after step 6.
 TEST(DesLoc, MeetsAfterEachStepThatAPeriodFallsOn) {
   const SimulatedRun setup{.momentum = 0.5,
                            .budget = {.steps = 9},
@@ -117,15 +117,16 @@ TEST(DesLoc, MeetsAfterEachStepThatAPeriodFallsOn) {
   EXPECT_THAT(outcome.log, ElementsAre("step 2 at 4.500 s: kept 6, dropped 0", "step 3 at 7.000 s: kept 3, dropped 0",
                                        "step 4 at 9.500 s: kept 3, dropped 0", "step 6 at 14.000 s: kept 6, dropped 0",
                                        "step 8 at 18.500 s: kept 6, dropped 0",
-                                       "step 9 at 21.000 s: kept 3, dropped 0"));  // the last average: both
-  // Vectors of 16 bytes: x, u, x, x and u, x, x and u; an all-reduce over 3 workers is 2 x 2 times that.
+                                       "step 9 at 21.000 s: kept 3, dropped 0"));  // averages both vectors
+  // Vectors of 16 bytes are averaged in this order: parameters x, momentum u, x, x and u, x, x and u. An all-reduce
+  // over 3 workers sends 2 x 2 times their size.
   EXPECT_EQ(outcome.totals.bytes, Bytes{2 * 2 * 16 * (1 + 1 + 1 + 2 + 1 + 2)});
-  EXPECT_EQ(outcome.publications.size(), 5u);  // no publication where only momentum was averaged
+  EXPECT_EQ(outcome.publications.size(), 5u);  // none where only momentum was averaged
   expect_exact_accounts(outcome);
 }
 
-// Workers end their round at 10, 10.25 and 11 s, before the momentum's third average, which is the run's last. The
-// parameters follow.
+// Workers end their round at 10, 10.25 and 11 s. The momentum's third average follows, the run's last, and then
+// that of the parameters.
 TEST(DesLoc, AveragesTheParametersWhereAClockEndsARoundOfMoments) {
   const SimulatedRun setup{.momentum = 0.5,
                            .budget = {.seconds = 10},
@@ -138,8 +139,8 @@ TEST(DesLoc, AveragesTheParametersWhereAClockEndsARoundOfMoments) {
   expect_exact_accounts(outcome);
 }
 
-// All-reduces of a vector per step: 1 / K_x + 1 / K_u + 1 / K_v. With 3 and 6 times K_x that is 1.5 / K_x, half of
-// Local Adam's 3 / K_x.
+// A step has 1 / K_x + 1 / K_u + 1 / K_v all-reduces of a vector. With K_u = 3 K_x and K_v = 6 K_x that is 1.5 / K_x,
+// half of Local Adam's 3 / K_x.
 TEST(DesLoc, SendsHalfOfWhatLocalAdamDoes) {
   constexpr int workers = 6, K_x = 16, steps = 6 * K_x * 4;
   constexpr std::int64_t all_reduce = 2 * (workers - 1) * 16;  // bytes of an all-reduce of 16 bytes
@@ -170,8 +171,8 @@ TEST(DesLoc, SaysWhatItCommunicates) {
     }
 }
 
-// Moments enlarge the payload of some averages, and lengthen their all-reduce on a ring. All wait for the slowest sum
-// of the steps since the last average; the maximum of eight normal times lies 1.423600306 deviations above the mean.
+// Averages with moments are larger, and take longer on a ring. All workers wait for the slowest sum of steps since the
+// last average; the maximum of eight normal times lies 1.423600306 deviations above the mean.
 TEST(DesLoc, TakesTheSlowestSumOfItsRoundsAndWhatTheyAverage) {
   using Periods = std::array<int, 3>;
   constexpr int steps = 16 * 120;

@@ -27,7 +27,7 @@ DropCompute dropping(double threshold_s, std::shared_ptr<const DropCompensation>
   return DropCompute({.threshold = make_fixed_threshold(from_seconds(threshold_s)), .compensation = compensation});
 }
 
-// Micro-batches of 1 s, 1.25 s and 2 s: within 3.1 s the three workers finish 3, 2 and 1 of 3. A collective 0.5 s.
+// Micro-batches take 1, 1.25 and 2 s: within 3.1 s workers finish 3, 2 and 1 of 3. A collective takes 0.5 s.
 SimulatedRun uneven(int steps, std::shared_ptr<const Objective> objective = std::make_shared<PullObjective>()) {
   return {.micro_batches = 3,
           .budget = {.steps = steps},
@@ -35,7 +35,6 @@ SimulatedRun uneven(int steps, std::shared_ptr<const Objective> objective = std:
           .objective = std::move(objective)};
 }
 
-// Every micro-batch of the first `steps` steps.
 void expect_all_evaluated(const PullObjective& objective, int workers, int steps, int micro_batches) {
   for (int n = 0; n < workers; ++n)
     for (int s = 0; s < steps; ++s)
@@ -56,7 +55,7 @@ TEST(DropCompensation, WithNothingDroppedNothingChanges) {
 }
 
 TEST(ExtraSteps, ComputeAsManySamplesAsWerePlanned) {
-  // 6 of 9 are kept, so R = 1/2: 20 steps become 30, and 30 x 6 = 20 x 9.
+  // 6 of 9 micro-batches are kept, so the redundancy is 9 / 6 - 1 = 1/2: 20 steps become 30, and 30 x 6 = 20 x 9.
   const auto outcome = uneven(20).run(dropping(3.1, make_extra_steps({}, ExtraStepsSchedule::kept)));
   EXPECT_EQ(outcome.rounds.size(), 30u);
   EXPECT_EQ(outcome.samples, 20 * 9);
@@ -68,13 +67,13 @@ TEST(ExtraSteps, AGivenRedundancyIsTakenAsItIs) {
   EXPECT_EQ(outcome.rounds.size(), 25u);
 }
 
-// R times the steps of the run, to the nearest whole step.
+// The redundancy times the run's steps, to the nearest whole number.
 TEST(ExtraSteps, AreANumberOfWholeSteps) {
   for (const auto& [redundancy, extra] : {std::pair(0.12, 1), {0.13, 1}, {0.17, 2}, {0.04, 0}, {1.26, 13}})
     EXPECT_EQ(uneven(10).run(dropping(3.1, make_extra_steps(redundancy, ExtraStepsSchedule::kept))).rounds.size(),
               static_cast<std::size_t>(10 + extra))
         << redundancy;
-  // 6/9 of the micro-batches are kept, so the 4 planned steps become 6.
+  // 6 of 9 micro-batches are kept, so the 4 planned steps become 6.
   EXPECT_EQ(uneven(4).run(dropping(3.1, make_extra_steps({}, ExtraStepsSchedule::kept))).rounds.size(), 6u);
 }
 
@@ -107,7 +106,7 @@ TEST(LargerBatch, OffersMoreAndDividesByWhatItOffers) {
   SimulatedRun setup = uneven(1, objective);
   setup.rate = 0.5;
   const auto outcome = setup.run(dropping(4.5, make_larger_batch(1.0 / 3)));
-  // Within 4.5 s the workers finish 4, 3 and 2 of 4.
+  // Within 4.5 s the workers finish 4, 3 and 2 of the 4 micro-batches that are offered.
   EXPECT_EQ(outcome.log, Log{"step 1 at 5.000 s: kept 9, dropped 3"});
   const std::vector<MicroBatch> kept = {{Rank{0}, 0, 0}, {Rank{0}, 0, 1}, {Rank{0}, 0, 2},
                                         {Rank{0}, 1, 0}, {Rank{1}, 0, 0}, {Rank{1}, 0, 1},
@@ -119,7 +118,7 @@ TEST(LargerBatch, OffersMoreAndDividesByWhatItOffers) {
 }
 
 // A fifth of the four micro-batches that are offered to each worker is expected to be dropped: 3 x 4 x 0.8 are kept on
-// average, whatever this step keeps. The file's batch, of 3 x 3, is not the divisor.
+// average, which is the divisor whatever this step keeps. The 3 x 3 micro-batches of the file are not the divisor.
 TEST(LargerBatch, TheMeanRateIsThatOfWhatIsOffered) {
   SimulatedRun setup = uneven(1);
   setup.rate = 0.5;
@@ -128,8 +127,7 @@ TEST(LargerBatch, TheMeanRateIsThatOfWhatIsOffered) {
                                               .mean_drop_rate = 0.2,
                                               .compensation = make_larger_batch(1.0 / 3)}));
   EXPECT_EQ(outcome.log, Log{"step 1 at 5.000 s: kept 9, dropped 3"});
-  // Worker 0 finishes all four, the last of which is a sample that no usual step has; the others finish their first 3
-  // and 2.
+  // Worker 0 finishes all four; the last is a sample that no usual step has. The others finish their first 3 and 2.
   const std::vector<MicroBatch> kept = {{Rank{0}, 0, 0}, {Rank{0}, 0, 1}, {Rank{0}, 0, 2},
                                         {Rank{0}, 1, 0}, {Rank{1}, 0, 0}, {Rank{1}, 0, 1},
                                         {Rank{1}, 0, 2}, {Rank{2}, 0, 0}, {Rank{2}, 0, 1}};
@@ -145,7 +143,7 @@ TEST(LargerBatch, NoSampleIsOfferedTwice) {
   expect_all_evaluated(*objective, 3, 4, 3);
 }
 
-// 12 micro-batches and 11 % more are 13.32: 13 or 14 in a step, 333 in 25 steps.
+// 12 micro-batches and 11 % more are 13.32 on average: a step has 13 or 14, and 25 steps have 333.
 TEST(LargerBatch, OffersAFractionalRedundancyOnAverage) {
   for (const auto& [micro_batches, redundancy, steps, offered] : {std::tuple(12, 0.11, 25, 333),
                                                                   {12, 0.11, 100, 1332},
@@ -185,8 +183,8 @@ TEST(LargerBatch, IsDividedByWhatEachStepOffers) {
   EXPECT_NEAR(outcome.parameters[0], theta, 1e-5);
 }
 
-// Steps have 13.32 of 12 micro-batches and lose some: 25 steps are planned with 333 micro-batches, 27.75 steps' worth.
-// Carried-over and recomputed micro-batches are not planned twice.
+// A step offers 13.32 micro-batches instead of 12, and loses some. So 25 steps have 333, the work of 27.75 planned
+// steps. Carried-over and recomputed micro-batches are not planned twice.
 TEST(LargerBatch, WhatIsPublishedCountsWhatEachStepHasBeyondTheFiles) {
   const SimulatedRun setup{.workers = 2, .micro_batches = 12, .budget = {.steps = 25}, .objective = nullptr};
   for (const double threshold_s : {HUGE_VAL, 9.5}) {
@@ -223,8 +221,8 @@ TEST(Recomputation, WhatWasDroppedIsComputedBeforeTheNextEpoch) {
   EXPECT_EQ(outcome.published, Step{3});  // counted in steps of the experiment file
 }
 
-// One worker keeps 1 of 2 micro-batches of every step, and additional steps make up for all that is missing. The next
-// epoch has dropped the same number again, although in total as many were kept as planned.
+// One worker keeps 1 of 2 micro-batches of every step, and additional steps make up for all that is missing. In the
+// next epoch the same number is missing, although in total as many were kept as planned.
 TEST(Recomputation, WhatIsComputedAgainDoesNotCountForTheEpochInWhichItIs) {
   const auto objective = std::make_shared<PullObjective>();
   SimulatedRun setup{.workers = 1, .micro_batches = 2, .budget = {.steps = 6}, .objective = objective};
@@ -282,9 +280,8 @@ TEST(Recomputation, TheMeanRateDividesUsualStepsAlone) {
   EXPECT_NEAR(outcome.parameters[0], usual(1, again), 1e-4);
 }
 
-// The fifth step takes 10 s, and loses micro-batches because of the four steps before it, of 2 s each. The additional
-// step that recomputes them does not show how long usual steps take: only usual steps are followed by a gather of
-// times.
+// The fifth step takes 10 s, and loses micro-batches because the four steps before it took 2 s each. The step that
+// recomputes them does not show how long usual steps take: only usual steps are followed by a gather of times.
 TEST(Recomputation, AnAdaptiveThresholdLearnsFromUsualStepsAlone) {
   class SlowFifthStep : public DelayProcess {
    public:
@@ -308,7 +305,8 @@ TEST(Recomputation, AnAdaptiveThresholdLearnsFromUsualStepsAlone) {
 TEST(CarryOver, DroppedMicroBatchesComeFirstInTheNextStep) {
   const auto objective = std::make_shared<PullObjective>();
   const auto outcome = uneven(2, objective).run(dropping(3.1, make_carry_over(3)));
-  // The second worker carries 1 and then 2, the third carries 2; of then 4, the newest is lost.
+  // After step 1 worker 1 carries 1 micro-batch and worker 2 carries 2. After step 2 worker 1 carries 2; worker 2 has 4
+  // left, and loses the newest.
   EXPECT_EQ(outcome.log, (Log{"step 1 at 3.600 s: kept 6, dropped 0", "step 2 at 7.200 s: kept 6, dropped 1"}));
   const std::vector<MicroBatch> kept = {{Rank{0}, 0, 0}, {Rank{0}, 0, 1}, {Rank{0}, 0, 2}, {Rank{0}, 1, 0},
                                         {Rank{0}, 1, 1}, {Rank{0}, 1, 2}, {Rank{1}, 0, 0}, {Rank{1}, 0, 1},
@@ -317,8 +315,7 @@ TEST(CarryOver, DroppedMicroBatchesComeFirstInTheNextStep) {
 }
 
 TEST(CarryOver, ComputesEachMicroBatchExactlyOnceWhenThereIsTimeToCatchUp) {
-  // In the first four steps the third worker takes 2 s per micro-batch, then 1 s: within 5.5 s it finishes 2 of its 3,
-  // later 5.
+  // Worker 2 takes 2 s per micro-batch in the first four steps, and then 1 s: within 5.5 s it finishes 2, later 5.
   class SlowThirdWorkerAtFirst : public DelayProcess {
    public:
     void add(const RandomStream& stream, std::uint32_t, std::span<double> added_s) const override {
@@ -391,7 +388,7 @@ TEST(DropCompensationSettings, ExtraStepsStretchTheScheduleWhereTheirNumberIsGiv
   EXPECT_EQ(resolved_schedule("compensation = \"extra-steps\"\nredundancy = 0.1\n" + kept), "kept");
 }
 
-// 40 steps, linear, down to 1e-6 of the peak: ten more at that end move the parameters by a millionth.
+// In 40 steps the rate falls to 1e-6 of its peak: ten more steps then move the parameters by a millionth.
 TEST(DropCompensationSettings, ExtraStepsAtARateOfNearlyNothingAreFaults) {
   const auto faults = [](const std::string& keys, LearningRate::Options rate) {
     rate.total_steps = 40;

@@ -55,7 +55,7 @@ TEST(DropCompute, WithoutThresholdEqualsSynchronousSgdBitForBit) {
 TEST(DropCompute, TheMicroBatchInFlightIsLostAtTheThreshold) {
   SimulatedRun setup{.micro_batches = 3, .delays = {slow_third_worker()}};
   const auto outcome = setup.run(DropCompute(from_seconds(3.1), Preempt::discard, 1.0 / 3));
-  // Worker 0 needs 3.00 s, worker 1 3.75 s (two kept), worker 2 6.00 s (one kept).
+  // Worker 0 needs 3.00 s, worker 1 3.75 s (two micro-batches are kept), worker 2 6.00 s (one is kept).
   EXPECT_EQ(outcome.log, (std::vector<std::string>{
                              "step 1 at 3.600 s: kept 6, dropped 3",
                              "step 2 at 7.200 s: kept 6, dropped 3",
@@ -69,17 +69,17 @@ TEST(DropCompute, TheMicroBatchInFlightIsLostAtTheThreshold) {
 TEST(DropCompute, AStartedMicroBatchFinishesInTheReferenceCodesVariant) {
   SimulatedRun setup{.micro_batches = 3, .delays = {slow_third_worker()}};
   const auto outcome = setup.run(DropCompute(from_seconds(3.1), Preempt::microbatch, 1.0 / 3));
-  // Worker 1 finishes its third at 3.75 s, worker 2 its second at 4.00 s and starts no third.
+  // Worker 1 finishes its third micro-batch at 3.75 s. Worker 2 finishes its second at 4.00 s and starts no third.
   EXPECT_EQ(outcome.log.front(), "step 1 at 4.500 s: kept 8, dropped 1");
 }
 
 TEST(DropCompute, AStartedBackwardPassFinishesInTheOtherVariant) {
   SimulatedRun setup{.micro_batches = 3, .delays = {slow_third_worker()}};
-  // Forward share 0.6: worker 1's third forward pass ends at 2.5 + 0.75 = 3.25 s, past the threshold, and is discarded.
-  // Worker 2's second ends at 2 + 1.2 = 3.2 s, and is discarded, too.
+  // With a forward share of 0.6, worker 1's third forward pass ends at 2.5 + 0.75 = 3.25 s and worker 2's second at 2 +
+  // 1.2 = 3.2 s. Both are past the threshold, and are discarded.
   const auto early = setup.run(DropCompute(from_seconds(3.1), Preempt::backward, 0.6));
   EXPECT_EQ(early.log.front(), "step 1 at 3.750 s: kept 6, dropped 3");
-  // Share 0.5: they end at 3.125 s and 3.0 s; only worker 2's backward pass has begun, and ends at 4 s.
+  // With a share of 0.5 they end at 3.125 s and 3.0 s. Only worker 2's backward pass has begun, and ends at 4 s.
   const auto late = setup.run(DropCompute(from_seconds(3.1), Preempt::backward, 0.5));
   EXPECT_EQ(late.log.front(), "step 1 at 4.500 s: kept 7, dropped 2");
 }
@@ -117,7 +117,7 @@ TEST(DropCompute, WithoutThresholdEveryNormalisationEqualsSynchronousSgd) {
 
 TEST(DropCompute, EachNormalisationHasItsDivisor) {
   SimulatedRun setup{.micro_batches = 3, .rate = 0.5, .budget = {.steps = 1}, .delays = {slow_third_worker()}};
-  double sum = 0;  // sum over the six that end in time
+  double sum = 0;  // over the six micro-batches that end in time
   for (const MicroBatch& micro_batch : std::vector<MicroBatch>{
            {Rank{0}, 0, 0}, {Rank{0}, 0, 1}, {Rank{0}, 0, 2}, {Rank{1}, 0, 0}, {Rank{1}, 0, 1}, {Rank{2}, 0, 0}})
     sum += 1.0 - PullObjective::target(micro_batch, 0);
@@ -170,7 +170,7 @@ TEST(DropCompute, WhatIsDroppedIsNotComputed) {
   auto objective = std::make_shared<PullObjective>();
   SimulatedRun setup{.micro_batches = 3, .delays = {slow_third_worker()}, .objective = objective};
   setup.run(DropCompute(from_seconds(3.1), Preempt::discard, 1.0 / 3));
-  EXPECT_EQ(objective->evaluations, 12);  // 6 kept of 9, two steps
+  EXPECT_EQ(objective->evaluations, 12);  // two steps, each with 6 kept of 9
   EXPECT_FALSE(objective->evaluated.contains({Rank{2}, 0, 1}));
 }
 
@@ -204,8 +204,7 @@ TEST(DropCompute, AStepThatLosesEverythingGoesOnAlongTheMomentum) {
 }
 
 TEST(DropCompute, AStepWithoutAnyMicroBatchKeepsWorkersInConsensus) {
-  // In two steps no worker finishes a micro-batch in time. The workers still have a common state, so later steps are
-  // equal for all.
+  // In two steps no worker finishes a micro-batch in time. Later steps are still equal for all workers.
   SimulatedRun setup{.workers = 6, .momentum = 0.9, .budget = {.steps = 2}};
   Executor executor(0);
   auto objective = std::make_shared<PullObjective>();
@@ -216,8 +215,7 @@ TEST(DropCompute, AStepWithoutAnyMicroBatchKeepsWorkersInConsensus) {
   EXPECT_EQ(setup.run(DropCompute(from_seconds(0.5), Preempt::discard, 1.0 / 3)).rounds.size(), 2u);
 }
 
-// Each round wastes 0.5 s of computation and takes 0.5 s of communication. Without a check the budget would never be
-// used up.
+// Each round wastes 0.5 s of computation and communicates for 0.5 s. Without a check the budget would never be used up.
 TEST(DropCompute, AThresholdBelowEveryMicroBatchEndsABudgetOfSamplesWithAReason) {
   const DropCompute nothing_in_time(from_seconds(0.5), Preempt::discard, 1.0 / 3);
   SimulatedRun setup{.budget = {.samples = 1000}, .objective = nullptr};
@@ -297,9 +295,8 @@ TEST(DropComputeSettings, TheMeanRateIsGivenOrExpectedByTheThreshold) {
   EXPECT_EQ(faults_of(automatic + "compensation = \"carry-over\"\nmean_drop_rate = 0.1"), "");
 }
 
-// If the shortest micro-batch takes 0.4 s, a threshold of 0.4 s can be met. If parts of a micro-batch count once its
-// forward pass, a quarter of it, is done, a threshold of 0.1 s can be met. If started micro-batches are finished, any
-// threshold can be met.
+// If the shortest micro-batch takes 0.4 s, a threshold of 0.4 s can be met. If parts of a micro-batch count once a
+// quarter of it, its forward pass, is done, 0.1 s can be met. If started micro-batches are finished, any threshold can.
 TEST(DropComputeSettings, AThresholdThatNoMicroBatchCanMeetIsAFault) {
   struct Case {
     const char* preempt;
@@ -335,9 +332,9 @@ TEST(DropComputeSettings, EveryFaultIsReportedAtOnce) {
     EXPECT_THAT(faults, testing::HasSubstr(key));
 }
 
-// DropCompute with preempt = "layer": the kept part of a micro-batch that the deadline cuts, in closed form.
-// Micro-batches of a second, half of it forward. The backward pass reaches the tensors of LayeredPullObjective after 1,
-// 5, 6 and 8 sixteenths of a second.
+// DropCompute with preempt = "layer" keeps a part of a micro-batch that the deadline cuts; here in closed form.
+// Micro-batches take 1 s, half of it forward. The backward pass is done with the tensors of LayeredPullObjective, from
+// the last to the first, after 1, 5, 6 and 8 sixteenths of a second.
 
 DropCompute by_layers(double threshold_s, Normalisation normalisation = Normalisation::constant) {
   return DropCompute({.threshold = make_fixed_threshold(from_seconds(threshold_s)),
@@ -351,7 +348,7 @@ struct Part {
   double backward_share;  // share of the backward pass; 1: whole
 };
 
-// The parameters after one step from ones.
+// The parameters after one step from 1, 1, ...
 std::vector<double> one_step(double rate, const std::vector<Part>& parts, const std::function<double(int)>& divisor) {
   std::vector<double> parameters;
   for (std::size_t i = 0; i < 8; ++i) {
@@ -388,17 +385,17 @@ TEST(PartialGradients, TheTensorsCountWhoseBackwardPartEndsAtTheDeadlineOrBefore
   constexpr double ns = 1e-9;
   const std::vector<Case> cases = {
       {ns, 0, 0},
-      {0.3, 0, 0},  // in the forward pass
+      {0.3, 0, 0},  // the deadline is in the forward pass
       {0.5, 0, 0},
       {0.5625 - ns, 0, 0},  // in the backward pass of the last tensor
       {0.5625, 0.125, 0},
-      {0.7, 0.125, 0},  // it has ended in the last tensor
+      {0.7, 0.125, 0},  // after the last tensor's backward pass
       {0.8125 - ns, 0.5, 0},
-      {0.8125, 0.625, 0},  // in the last but one
+      {0.8125, 0.625, 0},  // after the third tensor's backward pass
       {0.875 - ns, 0.7, 0},
-      {0.875, 0.75, 0},  // in the one before
+      {0.875, 0.75, 0},  // after the second tensor's backward pass
       {1 - ns, 0.999, 0},
-      {1, 1, 1},  // in the whole model
+      {1, 1, 1},  // after the whole backward pass
       {1 + ns, 1, 1},
       {HUGE_VAL, 1, 1},
   };
@@ -415,9 +412,9 @@ TEST(PartialGradients, TheTensorsCountWhoseBackwardPartEndsAtTheDeadlineOrBefore
   }
 }
 
-// By 3.25 s: worker 0, of 1 s each, has three micro-batches. Worker 1, of 1.25 s, has two and 0.75 s of the third: its
-// forward pass of 0.625 s and 0.125 s of its backward pass of 0.625 s. Worker 2, of 2 s, has one and 1.25 s of the
-// second, a quarter of its backward pass of 1 s. Worker 3, of 3 s, has one and a quarter of a second forward.
+// At 3.25 s worker 0 (1 s per micro-batch) has three. Worker 1 (1.25 s) has two, and 0.75 s of the third: its forward
+// pass of 0.625 s and 0.125 s of its backward pass of 0.625 s. Worker 2 (2 s) has one, and 1.25 s of the second, a
+// quarter of its backward pass of 1 s. Worker 3 (3 s) has one, and 0.25 s of a forward pass.
 const std::vector<double> delays_s = {0, 0.25, 1, 2};
 const std::vector<Part> parts = {{{Rank{0}, 0, 0}, 1}, {{Rank{0}, 0, 1}, 1},    {{Rank{0}, 0, 2}, 1},
                                  {{Rank{1}, 0, 0}, 1}, {{Rank{1}, 0, 1}, 1},    {{Rank{1}, 0, 2}, 0.2},
@@ -436,7 +433,7 @@ TEST(PartialGradients, AreDividedByAllMicroBatchesOrEachTensorByThoseThatHaveRea
     EXPECT_EQ(outcome.totals.accounts[1][Activity::discarded], from_seconds(0.75));
     expect_exact_accounts(outcome);
   }
-  // One number per tensor is sent along, over four workers.
+  // A count for each of four tensors, 4 bytes, is also summed over the four workers.
   EXPECT_EQ(computed.totals.bytes - constant.totals.bytes, Bytes{2 * (4 - 1) * 4 * 4});
 }
 
@@ -479,7 +476,7 @@ TEST(PartialGradients, TakeAsLongWithoutAModel) {
   }
 }
 
-// The outage begins after 0.85 s of work, the deadline passes during it, and the worker is up at 1.35 s.
+// The outage begins after 0.85 s of work, and ends at 1.35 s. The deadline passes in between.
 TEST(PartialGradients, BeforeAnOutageCountUnlessItTakesTheState) {
   for (const bool loses_state : {false, true}) {
     SimulatedRun setup = layered(1, 1);
@@ -495,7 +492,7 @@ TEST(PartialGradients, BeforeAnOutageCountUnlessItTakesTheState) {
   }
 }
 
-// The first micro-batch ends at 1.25 s; the second has worked for 0.6 s at 2.1 s.
+// The first micro-batch ends at 1.25 s. At 2.1 s 0.6 s of the second have been computed.
 TEST(PartialGradients, GoOnAfterAnOutageThatKeepsTheState) {
   SimulatedRun setup = layered(1, 2);
   setup.outages = std::make_shared<OutagePlan>(
@@ -607,7 +604,7 @@ class ByQuantile : public DelayProcess {
 struct Family {
   const char* name;
   std::shared_ptr<const DelayProcess> delay;
-  // E[T] / E[T_n] and the best S_eff for 12, 64 and 200 workers; the sheet gives +- 0.005 from 600 iterations.
+  // E[T] / E[T_n] and the best S_eff for 12, 64 and 200 workers; the sheet's error from 600 iterations is 0.005.
   double ratio[3];
   double speedup[3];
 };
@@ -632,8 +629,8 @@ std::vector<Family> families() {
   };
 }
 
-// Our 400 steps have about the sheet's error, which adds to it: the standard deviation of a step's T over sqrt(400) and
-// E[T_n], at most 0.005 (log-normal). The tolerance is three of the two together.
+// The error of our 400 steps adds to the sheet's: the standard deviation of a step's T over sqrt(400) and E[T_n], at
+// most 0.005 (log-normal). The tolerance is three times both errors together.
 TEST(DelayEnvironments, EveryFamilysSlowdownAndBestSpeedUp) {
   constexpr int steps = 400, micro_batches = 12;
   constexpr int sizes[] = {12, 64, 200};
@@ -649,8 +646,8 @@ TEST(DelayEnvironments, EveryFamilysSlowdownAndBestSpeedUp) {
 }
 
 // Section 4.2: E[T], and the best threshold with its S_eff and drop rate. The sheet's Monte-Carlo error is about 1 %
-// from 1,024 workers on. Ours is a deviation of T of 1.1 to 1.5 over sqrt(steps), 0.2 to 0.5 %. The optimum is flat:
-// thresholds within 0.3 of it, and drop rates within 2.5 percentage points, are equally good.
+// from 1,024 workers on. Ours is 0.2 to 0.5 %: T has a deviation of 1.1 to 1.5, divided by sqrt(steps). The optimum is
+// flat: thresholds within 0.3 of it, and drop rates within 2.5 percentage points, are equally good.
 TEST(DelayEnvironments, TheScaleSweep) {
   struct Row {
     int workers;
@@ -704,10 +701,10 @@ class Histogram {
   double total_ = 0;
 };
 
-// Section 4.1: step times of two real clusters, on the same number of independent workers, in equal micro-batches; T^c
-// as shares of a worker's mean step. The slowdown is computed by quadrature, the best S_eff over 400 drawn steps. A
-// deviation of T of 5 % of its mean over sqrt(400) is 0.003; the sheet's last digit is 0.001, and its own Monte-Carlo
-// error like ours.
+// Section 4.1: step times of two real clusters, on the same number of independent workers, in equal micro-batches, with
+// T^c as shares of a worker's mean step. The slowdown is computed by quadrature, the best S_eff over 400 drawn steps. T
+// deviates by 5 % of its mean, so its mean over 400 steps has an error of 0.003, and the sheet's a similar one. The
+// sheet's last digit is 0.001.
 TEST(DelayEnvironments, TheBestThresholdsOfTwoMeasuredHistograms) {
   struct Case {
     int workers;
@@ -755,7 +752,7 @@ constexpr int workers = 8, micro_batches = 8, b_max = workers * micro_batches;
 constexpr QuadraticOptions problem{.dimension = 20, .condition = 10, .noise = 0.5};
 
 struct MeasuredRate {
-  double gradient = 0;  // grad L|^2 of the iterates, weighted by the samples of the next step
+  double gradient = 0;  // |grad L|^2 of the iterates, weighted by the samples of the next step
   double samples = 0;   // K
   double distance = 0;  // D
 };
@@ -843,8 +840,8 @@ TEST(ConvergenceRate, WithDroppedMicroBatchesTheGradientFallsAsTheTheoremSays) {
     EXPECT_LE(mean, limit) << samples;
     means.push_back(mean);
   }
-  // Where the noise term dominates, ten times the samples divide the squared gradient by sqrt(10). The first term, and
-  // a quadratic's own faster approach, only add to that. Twelve repeats leave an error of about 10 %.
+  // Where the noise term dominates, ten times the samples divide the squared gradient by sqrt(10). The bound's first
+  // term, and a quadratic's own faster approach, make it fall faster. Twelve repeats leave an error of about 10 %.
   EXPECT_LT(means[1], means[0] / std::sqrt(10.0) * 1.2);
   EXPECT_LT(means[2], means[1] / std::sqrt(10.0) * 1.2);
 }

@@ -84,13 +84,12 @@ TEST(AutomaticThreshold, PredictedAndRealisedDropRatesAgree) {
   const auto times = times_of(setup, 6, 44);
   const auto expected = search_threshold({times, 64, 44, 12}, setup.network_s, SpeedupForm::throughput);
   EXPECT_EQ(outcome.rounds[49].dropped, 0);
-  // Some worker is always late, so every step lasts exactly until the threshold. The first step also includes the
-  // gather.
+  // Some worker is always late, so each step lasts until the threshold. The first one also gathers the times.
   const Duration step = from_seconds(expected.threshold) + from_seconds(0.5);
   EXPECT_NEAR(to_seconds(outcome.rounds[50].duration), to_seconds(step) + 0.5, 2e-9);
   for (std::size_t i = 51; i < outcome.rounds.size(); ++i)
     EXPECT_NEAR(to_seconds(outcome.rounds[i].duration), to_seconds(step), 2e-9);
-  // Four standard errors of the difference: 64 x 44 worker-steps were recorded, 64 x 200 realised.
+  // Four standard errors of the difference between 64 x 44 recorded and 64 x 200 realised worker-steps.
   const double variance = variance_of_loss(times, 12, expected.threshold);
   const double error = 4 * std::sqrt(variance / (64 * 44) + variance / (64 * 200));
   EXPECT_LT(error, 0.015);
@@ -108,7 +107,7 @@ TEST(AutomaticThreshold, TheRealisedSpeedupIsThePredictedOne) {
     return to_seconds(run.rounds.back().end - run.rounds[50].end) / 199;
   };
   const double realised = (1 - dropped_share(outcome, 51)) * mean_s(baseline) / mean_s(outcome);
-  // The slowest of 64 workers varies by about 1.5 s in 24 s from step to step; over 44 steps its mean is off by 1 %.
+  // The slowest of 64 workers takes 24 s and varies by 1.5 s from step to step; its mean over 44 steps is off by 1 %.
   EXPECT_NEAR(realised, expected.effective_speedup, 0.03 * expected.effective_speedup);
 }
 
@@ -184,7 +183,7 @@ TEST(AutomaticThreshold, WithoutSpreadItIsSynchronousSgdAndOneGather) {
   EXPECT_EQ(outcome.parameters, expected.parameters);
   EXPECT_EQ(outcome.totals.collectives, expected.totals.collectives + 1);
   EXPECT_EQ(outcome.totals.end - expected.totals.end, from_seconds(0.5));
-  // 3 workers share 4 x 3 times and one mean, of 8 bytes each, with the 2 others.
+  // Each of 3 workers sends 4 x 3 times and one mean, of 8 bytes each, to the 2 others.
   EXPECT_EQ(outcome.totals.bytes - expected.totals.bytes, Bytes{2 * 3 * 13 * 8});
 }
 
@@ -226,18 +225,18 @@ TEST(AdaptiveThreshold, AQuantileIsTheFirstTimeThatNoMoreThanTheRestExceed) {
 
 TEST(AdaptiveThreshold, DeviationsAreMedianAbsoluteDeviations) {
   const AdaptiveThresholdOptions options{.statistic = Statistic::median_and_deviations, .deviations = 4};
-  // Median 3; deviations 2, 1, 0, 1, 97 with median 1: one outlier changes neither.
+  // The median is 3. The deviations 2, 1, 0, 1, 97 have the median 1: one outlier changes neither.
   EXPECT_DOUBLE_EQ(adaptive_threshold(exact({1, 2, 3, 4, 100}), options), 7);
-  // 4 and 100 are only known to be longer than 3.5. The median is still 3; deviations are 0, at least 0.5 twice, 1, 2.
+  // 4 and 100 are only known to exceed 3.5. The median is still 3. Deviations are 0, 1, 2, and twice at least 0.5.
   std::vector<StepTime> times = exact({1, 2, 3});
   times.insert(times.end(), 2, {.seconds = 3.5, .at_least = true});
-  // A share of 4/5 deviates by more than 0, and 4/5 x 1/2 by more than 1: half do not exceed 1.
+  // A share of 4/5 deviates by more than 0, and 4/5 x 1/2 by more than 1. So 1 is the first that at most half exceed.
   EXPECT_DOUBLE_EQ(adaptive_threshold(times, options), 7);
 }
 
-// Two times are only known to be longer than 1 and 2, so their distances from the median of 7 are unknown. Of the other
-// times 1, 3/4, 1/2, 1/4 and none exceed 4, 6, 7, 9.5 and 20. 6/7 of all deviate by more than 0. Of these 3/4 deviate
-// by more than 1, and 1/2 by more than 2.5, which is less than half of all.
+// Two times are only known to be longer than 1 and 2. 2/5 of the other times exceed 7 and 3/5 exceed 6, so 7 is the
+// median. The two times' distances from it are unknown. 6/7 of all times deviate by more than 0; among those with a
+// known deviation 3/4 deviate by more than 1 and 1/2 by more than 2.5. That is 3/7 of all, less than half.
 TEST(AdaptiveThreshold, WhatWasCutOffBeforeTheMedianMayHaveEndedAnywhereFromThere) {
   std::vector<StepTime> times = exact({4, 6, 7, 9.5, 20});
   for (const double time : {1, 2}) times.push_back({.seconds = time, .at_least = true});
@@ -259,7 +258,7 @@ TEST(AdaptiveThreshold, TimesThatWereCutOffCountAsKaplanAndMeierSay) {
   EXPECT_EQ(at_share_exceeding(0.628), 16);
   EXPECT_EQ(at_share_exceeding(0.626), 22);
   EXPECT_EQ(at_share_exceeding(0.449), 23);
-  // Nothing is known beyond the longest time, 35; 0.448 - 0.4 are in excess.
+  // Nothing is known beyond the longest time, 35: it is lengthened by the excess of the shares, 0.448 - 0.4.
   EXPECT_NEAR(at_share_exceeding(0.4), 35 * (1 + 0.0482), 0.002);
 }
 
@@ -268,7 +267,7 @@ TEST(AdaptiveThreshold, AWorkerThatWasCutOffWouldHaveTakenLonger) {
   TimedStep step{.start = at(1), .ends = {at(2), at(3), at(4)}, .arrival = at(5), .offered = 3};
   EXPECT_EQ(time_of(step).seconds, 3);
   EXPECT_FALSE(time_of(step).at_least);
-  step.offered = 2;  // one more was carried over
+  step.offered = 2;  // one of the three was carried over to this step
   EXPECT_EQ(time_of(step).seconds, 2);
   step.offered = 4;
   EXPECT_EQ(time_of(step).seconds, 4);
@@ -281,8 +280,8 @@ TEST(AdaptiveThreshold, InTheLongRunTheQuantileIsTheShareOfWorkersInTime) {
       .workers = 64, .budget = {.steps = 1040}, .delays = {exponential_delay(0.5)}, .objective = nullptr};
   const auto outcome = setup.run(with(make_adaptive_threshold({.quantile = 0.9})));
   EXPECT_EQ(outcome.rounds[39].dropped, 0);  // there is no threshold before the window is full
-  // 64,000 worker-steps under the threshold, and the same number that set it: the standard error is 0.3 sqrt(2 / 64000)
-  // = 0.0017. The tolerance is four of these.
+  // There are 64,000 worker-steps under the threshold, and as many that set it, so the standard error is 0.3 sqrt(2 /
+  // 64000) = 0.0017. The tolerance is four of these.
   EXPECT_NEAR(dropped_share(outcome, 40), 0.1, 4 * 0.0017);
 }
 
@@ -314,8 +313,8 @@ TEST(AdaptiveThreshold, WithoutSpreadNothingIsDropped) {
   }
 }
 
-// The first step's micro-batches take 1 s, the next one's 2 s, and so on, so every threshold is exceeded. There is none
-// before an update has filled the window, which holds whole updates.
+// Micro-batches of step i take 1 + 4^i s, so every threshold is exceeded. There is no threshold before an update has
+// filled the window, which holds whole updates.
 TEST(AdaptiveThreshold, NothingIsDroppedBeforeTheWindowIsFull) {
   class Slowing : public DelayProcess {
    public:
@@ -544,7 +543,7 @@ TEST(ThresholdSearch, WithFewMicroBatchesTheGridStartsAfterTheFirstHalf) {
   EXPECT_EQ(threshold_grid({times, 1, 1, 1}).front(), 1);
 }
 
-// One straggler of 4 workers, M = 2: ends at 1 and 2, and at 3 and 6; T^c = 1, so a step takes 7 without a threshold.
+// Three of 4 workers end two micro-batches at 1 and 2, the straggler at 3 and 6. T^c = 1, so a full step takes 7.
 TEST(ThresholdSearch, TheEffectOfAThresholdIsEquationSix) {
   const std::vector<double> times = {1, 1, 1, 1, 1, 1, 3, 3};
   const MicroBatchTimes recorded{times, 4, 1, 2};
@@ -554,7 +553,7 @@ TEST(ThresholdSearch, TheEffectOfAThresholdIsEquationSix) {
   EXPECT_DOUBLE_EQ(paper[0].time_saved, 1 - 3.5 / 7);
   EXPECT_DOUBLE_EQ(paper[0].effective_speedup, 6.0 / 8 * 7 / 3.5);
   EXPECT_DOUBLE_EQ(paper[1].effective_speedup, 7.0 / 8 * 7 / 4.5);
-  // The last micro-batch before 2.5 ends at 2, before 3.5 at 3.
+  // With thresholds of 2.5 and 3.5, the last micro-batch that is kept ends at 2 and 3.
   const auto code = threshold_effects(recorded, 1, SpeedupForm::reference, thresholds);
   EXPECT_DOUBLE_EQ(code[0].drop_rate, 2.0 / 8);
   EXPECT_DOUBLE_EQ(code[0].time_saved, 1 - 3.0 / 7);
@@ -562,8 +561,8 @@ TEST(ThresholdSearch, TheEffectOfAThresholdIsEquationSix) {
   EXPECT_DOUBLE_EQ(code[1].effective_speedup, 7.0 / 8 * 7 / 4);
 }
 
-// Two workers, one micro-batch in each of two steps: 1 and 4, then 1 and 9; T^c = 1. A threshold of 2 keeps two of four
-// and takes 3 + 3 instead of 5 + 10.
+// Two workers have one micro-batch in each of two steps, of 1 and 4 and then of 1 and 9. T^c = 1. A threshold of 2
+// keeps two of four micro-batches, and the steps take 3 + 3 instead of 5 + 10.
 TEST(ThresholdSearch, ThroughputCountsAllStepsTogether) {
   const std::vector<double> times = {1, 1, 4, 9};
   const auto effect = threshold_effects({times, 2, 2, 1}, 1, SpeedupForm::throughput, std::vector<double>{2})[0];
@@ -587,15 +586,14 @@ double throughput(const MicroBatchTimes& recorded, double serial_time, double th
   return kept / time;
 }
 
-// Pareto times from 2 ms on; shape 1.2 has no variance, 0.8 no mean.
+// Pareto times from 2 ms on. At shape 1.2 they have no variance, at 0.8 no mean.
 std::vector<double> pareto_times(double shape, std::size_t count, std::uint64_t seed) {
   std::vector<double> times(count);
   for (std::size_t k = 0; k < count; ++k) times[k] = 0.002 * std::pow(1 - splitmix_uniform(seed, k + 1), -1 / shape);
   return times;
 }
 
-// Thresholds found in one record are applied to another one, and compared with the best of thresholds over the whole
-// range.
+// Thresholds found in one record are applied to another, and compared with the best of many thresholds there.
 TEST(ThresholdSearch, UnderHeavyTailsItComesCloseToTheBestFixedThreshold) {
   constexpr int workers = 16, micro_batches = 4, steps = 2000;
   constexpr double serial_s = 0.001;
@@ -622,7 +620,7 @@ TEST(ThresholdSearch, TheSecondGridComesCloserThanTheFirst) {
   const std::vector<double> times = {1, 1, 1, 10};
   const auto found = search_threshold({times, 4, 1, 1}, 0, SpeedupForm::throughput);
   EXPECT_GT(found.threshold, 1);
-  EXPECT_LT(found.threshold, 1.0002);  // 10^(1/199) = 1.012 has neighbours 1 and 1.023, whose second is 1.0001
+  EXPECT_LT(found.threshold, 1.0002);  // 10^(1/199) = 1.012 lies between 1 and 1.023; the second grid there has 1.0001
   EXPECT_NEAR(found.effective_speedup, 0.75 * 10, 0.002);
 }
 
@@ -635,8 +633,8 @@ TEST(ThresholdSearch, WhatEndsAtTheThresholdIsDropped) {
   }
 }
 
-// Four workers: one has no work, and one takes 10 instead of 1. T^c = 1, so a step takes 11 without a threshold. A
-// threshold just above 1 keeps three of four micro-batches and makes that 2.
+// One of four workers has no work, and one takes 10 instead of 1. T^c = 1, so a step takes 11 without a threshold. A
+// threshold just above 1 keeps three of four micro-batches, and a step takes 2.
 TEST(ThresholdSearch, WhatTakesNoTimeHindersNoSearch) {
   const std::vector<double> times = {0, 1, 1, 10};
   const MicroBatchTimes recorded{times, 4, 1, 1};
@@ -650,8 +648,8 @@ TEST(ThresholdSearch, WhatTakesNoTimeHindersNoSearch) {
   EXPECT_DOUBLE_EQ(search_threshold(recorded, 1, SpeedupForm::reference).effective_speedup, 0.75 * 11 / 2);
 }
 
-// Two workers, one micro-batch in each of two steps: 0 and 0, then 0 and 4. A threshold of 2 keeps three of four and
-// halves the second step; the first one stays as long.
+// Two workers have one micro-batch in each of two steps, of 0 and 0 and then of 0 and 4. A threshold of 2 keeps
+// three of four micro-batches and halves the second step; the first step still takes no time.
 TEST(ThresholdSearch, AStepOfNoDurationIsNeitherFasterNorSlower) {
   const std::vector<double> times = {0, 0, 0, 4};
   const MicroBatchTimes recorded{times, 2, 2, 1};
@@ -691,8 +689,8 @@ TEST(ThresholdSearch, WithoutAnySpreadNoThresholdIsSet) {
   }
 }
 
-// One of four workers takes 10 instead of 1. Every threshold between drops its micro-batch, a quarter of all, and a
-// step then takes 1 by the reference code. The first such threshold is 9/199 above 1.
+// One of four workers takes 10 instead of 1. Every threshold between 1 and 10 drops its micro-batch, a quarter of all,
+// and by the reference code a step then takes 1. The first such threshold of the grid is 1 + 9/199.
 TEST(ThresholdSearch, OfEqualThresholdsTheFirstIsTaken) {
   const std::vector<double> times = {1, 1, 1, 10};
   const auto found = search_threshold({times, 4, 1, 1}, 0, SpeedupForm::reference);
@@ -719,7 +717,7 @@ TEST(ThresholdSearch, ACapThatNoThresholdMeetsSetsNone) {
 
 constexpr int seeds = 6;
 
-// 64 workers x 12 micro-batches of 1 s plus the delay; the run records 44 steps, after 6 unrecorded ones.
+// A run of 64 workers with 12 micro-batches of 1 s plus the delay records 44 steps, after 6 unrecorded ones.
 PredictedRun run_with(const std::shared_ptr<const DelayProcess>& delay, int seed) {
   return {
       .workers = 64, .micro_batches = 12, .delays = {delay}, .steps = 1500, .seed = static_cast<std::uint64_t>(seed)};

@@ -23,7 +23,7 @@ TEST(DropLocalSgd, WithoutAThresholdEqualsLocalSgdBitForBit) {
       EXPECT_EQ(setup.run(DropLocalSgd(every(4), {.clock = clock}, {}, by_steps)).parameters, expected);
 }
 
-// 3 local steps of 1 s, 1.4 s and 2 s; the average costs 0.5 s.
+// Steps take 1 s, 1.4 s and 2 s; an average takes 0.5 s.
 const SimulatedRun uneven{.budget = {.steps = 6},
                           .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.4, 1.0})}};
 
@@ -39,15 +39,15 @@ TEST(DropLocalSgd, OneClockPerPeriodCutsThePeriodShort) {
 
 TEST(DropLocalSgd, OneClockPerStepDropsEachStepThatIsLate) {
   const auto outcome = uneven.run(DropLocalSgd(every(3), {.threshold = from_seconds(1.5), .clock = Clock::step}));
-  // The third worker gives up each step after 1.5 s; the period lasts for its three attempts.
+  // Worker 2 gives up each step after 1.5 s; the period lasts for its three attempts.
   EXPECT_EQ(outcome.log, (std::vector<std::string>{
                              "step 3 at 5.000 s: kept 6, dropped 3",
                              "step 6 at 10.000 s: kept 6, dropped 3",
                          }));
 }
 
-// In a round without an end no steps are skipped. After 3.5 s the workers have taken 3, 2 and 1 steps and lost the step
-// in progress. The last round ends by the budget, with 2, 2 and 1 steps at 10.0, 10.8 and 10.0 s.
+// No step is skipped in a round without an end. After 3.5 s the workers have taken 3, 2 and 1 steps, and lose the step
+// in progress. The budget ends the last round, after 2, 2 and 1 steps, at 10.0, 10.8 and 10.0 s.
 TEST(DropLocalSgd, ARoundThatLastsUntilTheBudgetIsUsedUpPassesNothingOver) {
   SimulatedRun setup = uneven;
   setup.budget = {.seconds = 10};
@@ -60,7 +60,7 @@ TEST(DropLocalSgd, ARoundThatLastsUntilTheBudgetIsUsedUpPassesNothingOver) {
                          }));
 }
 
-// The first coordinate after one round, in double precision.
+// The first parameter after one round, in double precision.
 TEST(DropLocalSgd, WeightsByStepsTakenWeighTheModels) {
   const auto after = [](int worker, int steps) {
     double x = 1;

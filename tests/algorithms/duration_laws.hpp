@@ -1,5 +1,4 @@
-// Distributions of durations for statistical tests of methods. They are added to a base time of a nanosecond or a
-// second.
+// Distributions of durations for statistical tests of methods, added to a base time of a nanosecond or a second.
 #pragma once
 
 #include <cmath>

@@ -77,20 +77,20 @@ TEST(GatheredDynamicAveraging, AveragesWhereTheMeanSquaredDistanceExceedsTheThre
   const SimulatedRun setup{.workers = workers, .rate = rate, .budget = {.steps = steps}};
   const auto outcome = setup.run(above(threshold, check_every));
   EXPECT_EQ(steps_of(outcome), averages);
-  EXPECT_GT(averages.size(), 3u);   // not at every check
-  EXPECT_LT(averages.size(), 25u);  // but sometimes
+  EXPECT_GT(averages.size(), 3u);   // several checks lead to an average,
+  EXPECT_LT(averages.size(), 25u);  // but not all 30
   for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(outcome.parameters[i], last[i], 1e-5 * std::abs(last[i]));
-  // Per check an all-gather of 2 numbers (N (N - 1) x 16 bytes), per average an all-reduce of 16 bytes.
+  // Each check is an all-gather of 2 numbers (N (N - 1) x 16 bytes), each average an all-reduce of 16 bytes.
   const auto rounds = static_cast<std::int64_t>(averages.size());
   EXPECT_EQ(outcome.totals.bytes, Bytes{steps / check_every * (3 * 2 * 16) + rounds * 2 * 2 * 16});
 }
 
-// Steps of 1 s, 1.25 s and 2 s; a collective takes 0.5 s.
+// Steps take 1 s, 1.25 s and 2 s; a collective takes 0.5 s.
 TEST(GatheredDynamicAveraging, EveryCheckWaitsForTheSlowest) {
   const SimulatedRun setup{.budget = {.steps = 4},
                            .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};
   EXPECT_EQ(setup.run(above(infinity, 2)).log,
-            (std::vector<std::string>{"step 4 at 9.500 s: kept 12, dropped 0"}));  // 2 x (4 + 0.5) + 0.5
+            (std::vector<std::string>{"step 4 at 9.500 s: kept 12, dropped 0"}));  // 2 checks, an average
   EXPECT_EQ(setup.run(above(0, 2)).log, (std::vector<std::string>{"step 2 at 5.000 s: kept 6, dropped 0",
                                                                   "step 4 at 10.000 s: kept 6, dropped 0"}));
 }
@@ -99,16 +99,16 @@ TEST(GatheredDynamicAveraging, EndsWithABudgetOfSecondsOrSamples) {
   SimulatedRun setup{.budget = {.seconds = 10},
                      .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};
   const auto outcome = setup.run(above(infinity, 100));
-  EXPECT_THAT(outcome.log, ElementsAre("step 10 at 11.000 s: kept 23, dropped 0"));  // a check and an average
-  // The budget may end after a check that all workers reach before its end: checks end at 4.5, 9 and 10.5 s.
+  EXPECT_THAT(outcome.log, ElementsAre("step 10 at 11.000 s: kept 23, dropped 0"));  // with a check and an average
+  // Checks end at 4.5 s, 9 s and, after the step with which the budget ends at 10 s, at 10.5 s.
   EXPECT_THAT(SimulatedRun{.budget = {.seconds = 10}}.run(above(infinity, 4)).log,
               ElementsAre("step 9 at 11.000 s: kept 27, dropped 0"));
   setup.budget = {.samples = 12};
   EXPECT_EQ(setup.run(above(infinity, 3)).samples, 12);
 }
 
-// The first check finds that models have moved, and averages. From then on they stay where they are, and checks end at
-// 9.5, 14, 18.5 and, after two more steps, at 21 s.
+// The first check finds that models have moved, and leads to an average. From then on models stay where they are, and
+// checks end at 9.5, 14, 18.5 and, after two more steps, at 21 s.
 TEST(GatheredDynamicAveraging, EndsWithABudgetOfSecondsLongAfterItsLastAverage) {
   const SimulatedRun setup{
       .learning_rate = std::make_shared<LearningRate>(LearningRate::Options{
@@ -119,7 +119,7 @@ TEST(GatheredDynamicAveraging, EndsWithABudgetOfSecondsLongAfterItsLastAverage) 
 }
 
 TEST(GatheredDynamicAveraging, EndsWhereTheModelHasDiverged) {
-  // |1 - rate| = 999 at each step: beyond float32 after 13 steps; then no distance is a number.
+  // Each step multiplies distances by |1 - rate| = 999: beyond float32 after 13 steps. Then no distance is a number.
   const SimulatedRun setup{.rate = 1000, .budget = {.steps = 40}};
   for (const double threshold : {1e9, infinity}) {
     const auto outcome = setup.run(above(threshold, 2));
@@ -133,8 +133,7 @@ DynamicAveraging own_checks(double threshold, int check_every) {
   return DynamicAveraging({.threshold = threshold, .check_every = check_every});
 }
 
-// At threshold 0 all workers violate at every check, and the mean of some is beyond the threshold, too, so all are
-// averaged.
+// At threshold 0 all workers violate at every check. The mean of some models violates, too, so all are averaged.
 TEST(DynamicAveraging, AThresholdOfZeroEqualsLocalSgdWithThePeriodOfTheChecks) {
   for (const int steps : {20, 22}) {
     const SimulatedRun setup{
@@ -156,11 +155,11 @@ TEST(DynamicAveraging, WithoutAThresholdNothingIsSentButTheLastModels) {
   EXPECT_EQ(dynamic.published, Step{22});
 }
 
-// One step of rate 1 takes worker w of four from the reference by w - 1, w, w + 1 and w + 2: 4 w^2 + 4 w + 6 in
-// squares, which is 6, 14, 30 and 54. The mean of two workers moves as far as a worker with the mean of both w, at most
-// 41. So at a threshold of 42 only worker 3 goes to the coordinator, and with any other worker it is near enough. That
-// one is asked for its model at 1.25 s, knows at 1.5 s, and answers after its second step at 2 s; both have the mean at
-// 2.5 s. The others never wait. After that nothing moves.
+// With a rate of 1, the first step takes worker w of four from the reference by w - 1, w, w + 1 and w + 2. The squared
+// distance is 4 w^2 + 4 w + 6: 6, 14, 30 and 54. The mean of two workers is as far as a worker with the mean of both w,
+// at most 41. So at a threshold of 42 only worker 3 violates, and its mean with any other worker is near enough. That
+// other worker is asked for its model at 1.25 s, receives the question at 1.5 s, and answers after its second step at 2
+// s; both have the mean at 2.5 s. The others never wait. After that no model moves.
 TEST(DynamicAveraging, AViolationEndsOnceAnotherModelBringsTheMeanNearEnough) {
   const SimulatedRun setup{
       .workers = 4,
@@ -196,7 +195,7 @@ TEST(DynamicAveraging, TheMeanOfAllIsTheNewReference) {
       .learning_rate = std::make_shared<LearningRate>(LearningRate::Options{
           .shape = LearningRate::Shape::step, .peak = 1, .decay_steps = {Step{1}}, .decay_factor = 1e-12}),
       .budget = {.steps = 9}};
-  // 6 and 14; the mean, at w = 1/2, 9.
+  // The squared distances are 6 and 14, and that of the mean, at w = 1/2, is 9.
   EXPECT_EQ(setup.run(own_checks(8, 1)).totals.messages, 1 + 1 + 1 + 2 + 2);
 }
 
@@ -211,9 +210,10 @@ class SteadyPull : public PullObjective {
   }
 };
 
-// As above, but at rate 1 throughout: wherever averaging puts worker w, a step takes it to the same place again. So
-// worker 3 violates at every check, and another model is near enough each time. The fourth violation of four workers
-// collects all models, from whose mean nobody moves as far as the threshold: 4 (w - 3/2)^2, at most 9.
+// The distances are those of the four workers above. But the rate is 1 in all steps: wherever averaging puts worker w,
+// a step takes it to the same place again. So worker 3 violates at every check, and another model is near enough each
+// time. The fourth violation of four workers collects all models. From their mean no worker moves as far as the
+// threshold: 4 (w - 3/2)^2 is at most 9.
 TEST(DynamicAveraging, AsManyViolationsAsWorkersAverageAll) {
   const SimulatedRun setup{
       .workers = 4, .network_s = 0.25, .rate = 1, .budget = {.steps = 20}, .objective = std::make_shared<SteadyPull>()};
@@ -237,7 +237,7 @@ TEST(DynamicAveraging, EndsWhereTheModelHasDiverged) {
   const SimulatedRun setup{.rate = 1000, .budget = {.steps = 40}};
   const auto outcome = setup.run(own_checks(1e9, 2));
   EXPECT_FALSE(std::isfinite(outcome.parameters[0]));
-  EXPECT_GT(outcome.totals.messages, 3 + 5 * 6);  // averaged at every check
+  EXPECT_GT(outcome.totals.messages, 3 + 5 * 6);  // an average at every check
 }
 
 TEST(DynamicAveraging, EndsWithABudgetOfSeconds) {

@@ -24,7 +24,7 @@ using testing::HasSubstr;
 
 std::int64_t total(const Counts& counts) { return std::accumulate(counts.begin(), counts.end(), std::int64_t{0}); }
 
-// Equal up to rounding: gradients whose norms are taken are summed one by one.
+// Equal up to rounding, because gradients whose norms are needed are summed one by one.
 TEST(DynamicBackup, ThatMayNotChangeEqualsBackupWorkers) {
   for (const int gradients : {1, 2, 3}) {
     SimulatedRun setup = three_workers(10);
@@ -39,7 +39,6 @@ TEST(DynamicBackup, ThatMayNotChangeEqualsBackupWorkers) {
   }
 }
 
-// The number of gradients in each step.
 std::vector<std::int64_t> taken(const SimulatedRun::Outcome& outcome) {
   std::vector<std::int64_t> counts;
   for (const StepRow& row : outcome.rounds) counts.push_back(row.kept);
@@ -61,7 +60,7 @@ TEST(DynamicBackup, WithoutNoiseWaitsForTheFirstAlone) {
   EXPECT_THAT(counts, Each(1));
 }
 
-// Equal times: later gradients take no more time, so every step takes all.
+// With equal times later gradients take no more time, so every step takes all.
 TEST(DynamicBackup, WhereAllComeAtOnceTakesAll) {
   SimulatedRun setup{.workers = 8, .budget = {.steps = 20}};
   setup.objective = std::make_shared<Quadratic>(QuadraticOptions{.dimension = 10, .noise = 1}, 1);
@@ -85,8 +84,8 @@ TEST(DynamicBackup, WaitsForMoreTheLargerTheNoise) {
   }
 }
 
-// A quadratic of curvature 1 and a rate of 0.03. At first the gradient is much larger than its noise; at the end it has
-// the size of the noise. In between are steps of one gradient, which has no spread.
+// A quadratic of curvature 1, at a rate of 0.03. At first the gradient is much larger than its noise; at the end it is
+// as large as the noise. Between lie steps of one gradient, from which no spread can be measured.
 TEST(DynamicBackup, WaitsForMoreAgainWhenTheGradientHasFallenDuringStepsOfOne) {
   SimulatedRun setup{
       .workers = 16,
@@ -101,7 +100,7 @@ TEST(DynamicBackup, WaitsForMoreAgainWhenTheGradientHasFallenDuringStepsOfOne) {
   EXPECT_GT(std::accumulate(counts.end() - 100, counts.end(), 0.0) / 100, 2);
 }
 
-// As above. Only a worker that is 20 times slower than the other one shows the noise.
+// The objective is the one above. Only a worker that is 20 times slower than the other one shows the noise.
 TEST(DynamicBackup, LearnsOfTheNoiseFromAWorkerThatIsManyVersionsLate) {
   SimulatedRun setup{
       .workers = 2,
@@ -157,8 +156,8 @@ TEST(DynamicBackup, RefusesBoundsThatCannotBeMetAndTimeOnlyRuns) {
   EXPECT_THAT(read_method(name, {.workers = 4, .time_only = true}).faults, HasSubstr("needs a model"));
 }
 
-// Gradients (3, 0), (1, 0), (2, 3): the mean is (2, 1), with squared norm 5; the squared norms are 9, 1 and 13. The
-// sample variance is (1 + 1 + 0 + 1 + 1 + 4) / 2 = 4.
+// Gradients are (3, 0), (1, 0) and (2, 3), with squared norms 9, 1 and 13. Their mean is (2, 1), with squared norm 5.
+// The sample variance is (1 + 1 + 0 + 1 + 1 + 4) / 2 = 4.
 TEST(GradientMoments, AreTheSampleVarianceAndWhatItLeavesOfTheMean) {
   const auto moments = gradient_moments(23.0 / 3, 5, 3);
   ASSERT_TRUE(moments);
@@ -175,7 +174,7 @@ TEST(GradientMoments, AreNeverNegative) {
   EXPECT_EQ(gradient_moments(1, 1 + 1e-12, 4)->variance, 0) << "rounding";
 }
 
-// Expectation (3, 4), and 2 coordinates with variance 0.25 each.
+// Gradients have the expectation (3, 4), and 2 coordinates with variance 0.25 each.
 TEST(GradientMoments, AreUnbiased) {
   std::mt19937 engine(5);
   std::normal_distribution<double> noise(0, 0.5);
@@ -216,7 +215,7 @@ TEST(BestGradients, WhereTimesGrowLinearlyAreTwiceTheRatioOfNoiseToSignal) {
     EXPECT_EQ(best_gradients({.squared_norm = 1, .variance = ratio}, 1, arrival_s), std::lround(2 * ratio));
 }
 
-// eta L = s gives the variance the weight s / (2 - s): a third for 0.5, three for 1.5.
+// For a rate times smoothness of s, the variance has the weight s / (2 - s): a third for 0.5, three for 1.5.
 TEST(BestGradients, TheLargerTheStepTheMoreNoiseCosts) {
   std::vector<double> arrival_s;
   for (int k = 1; k <= 40; ++k) arrival_s.push_back(0.1 * k);
@@ -227,7 +226,7 @@ TEST(BestGradients, TheLargerTheStepTheMoreNoiseCosts) {
 }
 
 // The k-th smallest of n exponential times of mean 1 is 1/n + ... + 1/(n - k + 1) on average. The rule observes these
-// means, and constant moments of the gradients. A product of rate and smoothness of 1 gives the variance weight 1.
+// means, and constant moments of the gradients. With a rate times smoothness of 1 the variance has the weight 1.
 TEST(ObservedGradients, OfAConstantSettingWantTheNumberThatGainsMostPerTime) {
   constexpr int n = 16;
   int before = 0;

@@ -35,7 +35,7 @@ TEST(EagerSgd, WithEveryRoundSynchronousEqualsSynchronousSgdBitForBit) {
   }
 }
 
-// Computations of 1, 1.6 and 3.1 s, all-reduces of 0.5 s.
+// Computations take 1, 1.6 and 3.1 s, all-reduces 0.5 s.
 SimulatedRun three_workers(int steps) {
   return {.network_s = 0.5,
           .rate = 0.5,
@@ -45,8 +45,8 @@ SimulatedRun three_workers(int steps) {
 
 TEST(EagerSgd, SoloTakesPlaceAtTheFirstArrivalAndLateGradientsAreDropped) {
   const auto outcome = three_workers(4).run(EagerSgd({.late = LateGradient::drop}));
-  // The first worker sets the pace: rounds take place at 1, 2.5, 4 and 5.5 s. The second arrives at 1.6, 3.2 and 4.8 s,
-  // each time after its gradient's round; the third arrives at 3.1 s, and again after the end.
+  // Worker 0 sets the pace: rounds take place at 1, 2.5, 4 and 5.5 s. Worker 1 arrives at 1.6, 3.2 and 4.8 s, each time
+  // after its gradient's round. Worker 2 arrives at 3.1 s, and then after the end.
   EXPECT_EQ(outcome.log, (std::vector<std::string>{
                              "step 1 at 1.500 s: kept 1, dropped 0",
                              "step 2 at 3.000 s: kept 1, dropped 1",
@@ -54,14 +54,14 @@ TEST(EagerSgd, SoloTakesPlaceAtTheFirstArrivalAndLateGradientsAreDropped) {
                              "step 4 at 6.000 s: kept 1, dropped 1",
                          }));
   EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>{4, 0, 0}));
-  EXPECT_EQ(outcome.totals.accounts[1][Activity::discarded], from_seconds(6.0));  // it never waits
+  EXPECT_EQ(outcome.totals.accounts[1][Activity::discarded], from_seconds(6.0));  // worker 1 never waits
   expect_exact_accounts(outcome);
 }
 
 TEST(EagerSgd, AccumulatedLateGradientsAreInTheNextRoundEvenWhileTheirWorkerComputes) {
   const auto outcome = three_workers(4).run(EagerSgd({.late = LateGradient::accumulate}));
-  // As above. The gradient of 1.6 s is in the round of 2.5 s, those of 3.1 and 3.2 s in that of 4 s, that of 4.8 s in
-  // the last.
+  // Rounds and arrivals are those of the test above. The gradient of 1.6 s is in the round of 2.5 s, those of 3.1 and
+  // 3.2 s are in the round of 4 s, and that of 4.8 s is in the last round.
   EXPECT_EQ(outcome.log, (std::vector<std::string>{
                              "step 1 at 1.500 s: kept 1, dropped 0",
                              "step 2 at 3.000 s: kept 2, dropped 0",
@@ -115,9 +115,9 @@ TEST(EagerSgd, AccumulationLosesNothingButWhatIsUnderWayAtTheEnd) {
   }
 }
 
-// The agreed rank is drawn independently of the workers' speed this time, so its place among the N arrivals at a round
-// is uniform: (N + 1) / 2 contribute on average, with a variance of (N^2 - 1) / 12. Rounds are independent in that
-// place; the tolerance is four standard errors.
+// Each round waits for a random rank, drawn independently of the workers' speed. Its place among the N arrivals is
+// uniform: (N + 1) / 2 contribute on average, with a variance of (N^2 - 1) / 12. Places of different rounds are
+// independent; the tolerance is four standard errors.
 TEST(EagerSgd, InMajorityHalfHaveArrivedOnAverage) {
   constexpr int workers = 9, steps = 4000;
   const SimulatedRun setup{.workers = workers,
@@ -131,10 +131,10 @@ TEST(EagerSgd, InMajorityHalfHaveArrivedOnAverage) {
   expect_exact_accounts(outcome);
 }
 
-// Exponential times alone: arrivals are a Poisson process of rate N, each from a random worker. A round takes place
-// when a worker with the newest model arrives: one that has arrived since the last round, or has triggered it. So the
-// number of arrivals per round is that of the birthday problem until the first repetition, without the first arrival:
-// Q(N) = sum over k of N! / ((N - k)! N^k). Their number has the second moment sum (2 k - 1) of the same terms.
+// With exponential times alone, arrivals are a Poisson process of rate N, each from a random worker. A round takes
+// place when a worker with the newest model arrives: one that has arrived since the last round, or has triggered it. So
+// a round has as many arrivals as the birthday problem has until the first repetition, without the first one. The mean
+// is Q(N) = sum over k of N! / ((N - k)! N^k), the second moment the sum of (2 k - 1) times these terms.
 TEST(EagerSgd, SoloTakesABirthdayProblemsTimeUnderExponentialDelays) {
   constexpr int steps = 20000;
   for (const int workers : {1, 4, 16}) {
@@ -151,8 +151,8 @@ TEST(EagerSgd, SoloTakesABirthdayProblemsTimeUnderExponentialDelays) {
       square += (2 * k - 1) * term;
       term *= static_cast<double>(workers - k) / workers;
     }
-    // All begin with the initial model, so the first round takes place at the first arrival: that shortens the total by
-    // less than one step. A sum of that many exponentials has variance (mean + variance of the number).
+    // All begin with the initial model, so the first round is at the first arrival, which shortens the total by less
+    // than one step. A sum of a random number of exponential times has the variance (mean + variance of the number).
     const double deviation = std::sqrt(arrivals + square - arrivals * arrivals) / workers;
     EXPECT_NEAR(to_seconds(outcome.rounds.back().end) / steps, arrivals / workers, 4 * deviation / std::sqrt(steps))
         << workers;
@@ -188,7 +188,7 @@ TEST(EagerSgd, WorkersWithUnequalDataEndCleanly) {
     const auto outcome = setup.run(EagerSgd({.activation = kind, .synchronous_every = 4}));
     for (std::size_t w = 0; w < 3; ++w)
       EXPECT_EQ(outcome.totals.kept[w] + outcome.totals.dropped[w], setup.data_of[w]->value());
-    EXPECT_GE(outcome.totals.kept[2], 3);  // alone, after the others have left
+    EXPECT_GE(outcome.totals.kept[2], 3);  // worker 2 alone, after the others have left
     expect_exact_accounts(outcome);
   }
 }
@@ -207,15 +207,13 @@ TEST(EagerSgdSettings, SoloIsSynchronousEvery32ndRoundAsInTheReleasedCode) {
   EXPECT_THAT(reading_of("activation = \"majority\"\nvariant = \"released\""), HasSubstr("synchronous_every = 0"));
   EXPECT_THAT(reading_of("activation = \"solo\"\nlate = \"drop\"\nsynchronous_every = 5"),
               HasSubstr("synchronous_every = 5"));
-  EXPECT_THAT(reading_of(""), HasSubstr("activation"));  // the key is required
+  EXPECT_THAT(reading_of(""), HasSubstr("activation"));
   EXPECT_THAT(reading_of("activation = \"solo\"\nsynchronous_every = -1"), HasSubstr("synchronous_every = -1"));
 }
 
-// Workers that are late for eager SGD's rounds: the sums that they have missed, and their drift.
-
 constexpr double factor = 0.5 / 3;  // rate over workers
 
-// Computations of 1, 1.6 and 3.1 s, all-reduces of 0.5 s. Worker 0 sets the pace: rounds begin at 1, 2.5, 4, 5.5 s, ...
+// Computations take 1, 1.6 and 3.1 s, all-reduces 0.5 s. Worker 0 sets the pace: rounds begin at 1, 2.5, 4, 5.5 s, ...
 SimulatedRun one_late_worker(int steps) {
   return {.network_s = 0.5,
           .rate = 0.5,
@@ -223,7 +221,7 @@ SimulatedRun one_late_worker(int steps) {
           .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.6, 2.1})}};
 }
 
-// For one parameter, in double precision.
+// A worker's gradient for parameter i, in double precision.
 struct Pull {
   std::size_t i;
   double operator()(int worker, double theta, int step) const {
@@ -232,8 +230,8 @@ struct Pull {
 };
 
 // Worker 1 arrives just after each round (1.6, 3.2, 4.8, 6.4 s), so its gradient is in the next round, and it has
-// missed one sum. Worker 2 arrives at 3.1 s, when it has missed two sums, and at 6.2 s. That second gradient is taken
-// at the model after the first of them, and is part of round 4.
+// missed one sum. Worker 2 arrives at 3.1 s, when it has missed two sums, and at 6.2 s. Its gradient of 6.2 s is taken
+// at a model with the newer of these sums or with both, and is part of round 4.
 TEST(EagerForms, ALateWorkerGoesOnFromTheNewestSumOrFromAllThatItHasMissed) {
   for (const MissedSums missed : {MissedSums::newest, MissedSums::all}) {
     const auto outcome = one_late_worker(6).run(EagerSgd({.missed = missed}));
@@ -259,12 +257,12 @@ TEST(EagerForms, ALateWorkerGoesOnFromTheNewestSumOrFromAllThatItHasMissed) {
   }
 }
 
-// Round 3 waits for worker 2, which is late for round 2 at 6.2 s and in time for this one at 9.3 s. Its model has
-// missed only the first sum; afterwards all have the mean.
+// Round 3 waits for worker 2, which arrives at 6.2 s, too late for round 2, and at 9.3 s. Its model has missed only the
+// first sum. After the average all workers have one model.
 TEST(EagerForms, ModelsAreAveragedOnceAllHaveArrived) {
   const auto outcome = one_late_worker(4).run(EagerSgd({.average_every = 4}));
   EXPECT_EQ(outcome.log.back(), "step 4 at 9.800 s: kept 5, dropped 0");
-  EXPECT_DOUBLE_EQ(to_seconds(outcome.totals.end), 10.3);  // another 0.5 s for the average
+  EXPECT_DOUBLE_EQ(to_seconds(outcome.totals.end), 10.3);  // with 0.5 s for the average
   for (std::size_t i = 0; i < 4; ++i) {
     const Pull g{i};
     const double sum_0 = g(0, 1, 0);

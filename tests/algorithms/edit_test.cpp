@@ -1,5 +1,4 @@
-// EDiT: limit cases bit for bit, the whole penalty compared with a recursion in double precision, outliers, and
-// settings.
+// EDiT: limit cases bit for bit, the whole penalty compared with a recursion in double precision, outliers, settings.
 #include "algorithms/local_sgd/edit.hpp"
 
 #include <gmock/gmock.h>
@@ -32,8 +31,6 @@
 namespace syncopate {
 namespace {
 
-// EDiT with rounds by steps and by time, and workers of different speeds.
-
 constexpr double infinity = PenaltyOptions::infinity;
 
 std::shared_ptr<const OuterOptimizer> diloco(double rate = 0.7, double momentum = 0.8) {
@@ -50,7 +47,7 @@ EditOptions by_time(double seconds, const PenaltyOptions& penalty = {}) {
   return options;
 }
 
-// Steps of 1, 1.4 and 2 s; after 3.5 s of each round the workers finish their 4th, 3rd and 2nd step.
+// Steps take 1, 1.4 and 2 s; after 3.5 s of each round the workers finish their 4th, 3rd and 2nd step.
 const SimulatedRun uneven{
     .rate = 0.1, .budget = {.steps = 8}, .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.4, 1.0})}};
 
@@ -74,7 +71,7 @@ TEST(Edit, WithoutAPenaltyEqualsLocalSgdAndDiLoCoBitForBit) {
   }
 }
 
-// Each worker is moved by its own unit vector.
+// Each worker is moved by its own unit vector, so all norms are equal.
 TEST(Edit, WithEqualNormsEqualsDiLoCoBitForBit) {
   const SimulatedRun setup{.workers = 5, .budget = {.steps = 2}};
   EditOptions options = by_steps(2);
@@ -123,7 +120,7 @@ struct Recursion {
     const bool is_whole = options.scope == Scope::model;
     std::vector<double> model(8, 1.0), velocity(8, 0.0);
     std::vector<std::vector<Detector>> detectors(workers, std::vector<Detector>(tensors));
-    std::vector<int> turn(workers);  // position in its data
+    std::vector<int> turn(workers);  // each worker's position in its data
     for (int round = 0; round < rounds; ++round) {
       std::vector<std::vector<double>> differences(workers, std::vector<double>(8));
       for (std::size_t k = 0; k < workers; ++k) {
@@ -225,7 +222,7 @@ TEST(Edit, ByTimeIsTheRecursionWithEachWorkersOwnStepsAndData) {
   }
 }
 
-// Norms above their mean count as outliers at once, and the mean, which begins at 0, stays below constant norms.
+// Norms above their running mean count as outliers. The mean begins at 0, so constant norms stay above it.
 TEST(Edit, WhereAllAreOutliersNothingMoves) {
   SimulatedRun setup{.momentum = 0.5, .budget = {.steps = 8}};
   EditOptions options = by_steps(4, {.outlier_factor = 1e-9, .outlier_warmup = 2});
@@ -307,7 +304,7 @@ TEST(Edit, WhatItMustBeGivenIsAsked) {
 
 using From = TimedRounds::CountedFrom;
 
-// Micro-batches of 1 s: 4 steps in 4 s. The last round is of 2.
+// Micro-batches take 1 s, so 4 s have 4 steps. The last round has 2.
 TEST(EditByTime, ByTimeAndWithEqualWorkersEqualsTheSameBySteps) {
   SimulatedRun setup{.workers = 4, .momentum = 0.9, .rate = 0.05, .budget = {.steps = 18}};
   const PenaltyOptions penalty{.outlier_factor = 1, .outlier_warmup = 2, .temperature = 5, .clip_norm = 8};
@@ -319,13 +316,13 @@ TEST(EditByTime, ByTimeAndWithEqualWorkersEqualsTheSameBySteps) {
   counted.period = make_post_local_period(6, 4);
   EXPECT_EQ(setup.run(Edit(warmed)).log, setup.run(Edit(counted)).log);
   EXPECT_EQ(setup.run(Edit(warmed)).parameters, setup.run(Edit(counted)).parameters);
-  setup.network_s = 0;  // so that arrivals are the ends of synchronisations
+  setup.network_s = 0;  // so workers arrive when a synchronisation ends
   EditOptions from_arrival = by_time(4, penalty);
   from_arrival.timed.counted_from = From::arrival;
   EXPECT_EQ(setup.run(Edit(from_arrival)).parameters, timed.parameters);
 }
 
-// An all-gather and an average of 0.5 s each.
+// A round has steps of up to 2 s, an all-gather and an average of 0.5 s each.
 TEST(EditByTime, ByStepsWaitsForTheSlowest) {
   EXPECT_EQ(uneven.run(Edit(by_steps(4))).log, (std::vector<std::string>{"step 4 at 9.000 s: kept 12, dropped 0",
                                                                          "step 8 at 18.000 s: kept 12, dropped 0"}));
@@ -340,8 +337,8 @@ TEST(EditByTime, ByTimeEndsARoundWithTheStepThatIsThenUnderWay) {
   EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>{8, 6, 4}));
 }
 
-// The interval counts from arrivals at 4, 4.2 and 4 s: it is over at 7.5, 7.7 and 7.5 s, within steps that end at 8.2,
-// 8.0 and 9.2 s. So fast workers fall behind: in the third round they take 2, 1 and 2 steps, from then on 1, 1 and 2.
+// Workers count the 3.5 s from their arrivals at 4, 4.2 and 4 s: they are over at 7.5, 7.7 and 7.5 s, within steps that
+// end at 8.2, 8.0 and 9.2 s. So fast workers fall behind: in round three they take 2, 1 and 2 steps, later 1, 1 and 2.
 TEST(EditByTime, TimeMayCountFromAWorkersOwnArrival) {
   EditOptions options = by_time(3.5);
   options.timed.counted_from = From::arrival;
@@ -353,7 +350,7 @@ TEST(EditByTime, TimeMayCountFromAWorkersOwnArrival) {
                                 "step 9 at 15.200 s: kept 5, dropped 1", "step 11 at 20.200 s: kept 4, dropped 2"}));
 }
 
-// 9 steps by 4.2 s, which the all-gather shows at 4.7 s; 9 more by 8.9 s.
+// The workers have 9 steps by 4.2 s, which the all-gather shows at 4.7 s, and 9 more by 8.9 s.
 TEST(EditByTime, ASynchronisationWithTooFewStepsIsPutOff) {
   EditOptions options = by_time(3.5);
   options.timed.minimum_steps = 9;
@@ -364,7 +361,7 @@ TEST(EditByTime, ASynchronisationWithTooFewStepsIsPutOff) {
   EXPECT_EQ(outcome.totals.collectives, 3);
 }
 
-// A worker's second round continues with its third sample, not with the fifth, to which the step's number would lead.
+// A worker's second round continues with its third sample; the step's number alone would lead to the fifth.
 TEST(EditByTime, ByTimeAWorkerTakesItsDataInTurn) {
   SimulatedRun setup = uneven;
   const auto objective = std::make_shared<PullObjective>();
@@ -373,7 +370,7 @@ TEST(EditByTime, ByTimeAWorkerTakesItsDataInTurn) {
   for (int step = 0; step < 8; ++step) EXPECT_EQ(objective->evaluated.contains({Rank{2}, Step{step}, 0}), step < 4);
 }
 
-// SlowMo divides by the mean rate of all steps, so all workers continue with one model.
+// SlowMo divides by the learning rate. It must use the mean rate of all workers' steps, so that they keep one model.
 TEST(EditByTime, ByTimeAllGoOnWithOneModel) {
   SimulatedRun setup = uneven;
   setup.learning_rate = std::make_shared<LearningRate>(
@@ -399,8 +396,8 @@ std::shared_ptr<const OutagePlan> outage(double at_s, double duration_s, bool lo
                                    .loses_state = loses_state}});
 }
 
-// Rounds of 4 s and 1 s of communication; the second begins at 5 s. The loss takes two steps with it, and the rest of
-// the round has its usual weight. In double precision, for one element and two workers.
+// Rounds take 4 s and 1 s of communication; the second begins at 5 s. The loss takes two steps with it, and the rest of
+// the round has its usual weight. Expected in double precision, for one parameter and two workers.
 TEST(EditEnds, AWorkerThatLosesItsStateGoesOnFromTheRoundsBegin) {
   SimulatedRun setup{.workers = 2, .rate = 0.1, .budget = {.steps = 8}, .outages = outage(7.5, 0.25, true)};
   setup.objective = std::make_shared<PullObjective>(1, 1);
@@ -435,14 +432,13 @@ TEST(EditEnds, OutagesHoldUpARoundAndNothingElse) {
       EXPECT_EQ(sum(outcome.totals.kept) + sum(outcome.totals.dropped), 3 * 12);
       expect_exact_accounts(outcome);
     }
-  // The worker is down and then continues with its state. With rounds by steps the round takes 3 s longer, and nothing
-  // else changes.
+  // The worker is down for 3 s and then continues with its state. With rounds by steps, only the time changes.
   const SimulatedRun setup{.budget = {.steps = 12}};
   SimulatedRun down = setup;
   down.outages = outage(6.5, 3, false);
   EXPECT_EQ(down.run(Edit(by_steps(4))).parameters, setup.run(Edit(by_steps(4))).parameters);
   EXPECT_EQ(to_seconds(down.run(Edit(by_steps(4))).totals.end), 3 * (4 + 1) + 3);
-  // By time the others finish their 4 steps, and wait for its second, 4.5 s after the round's begin.
+  // By time the others finish 4 steps, and wait for worker 1's second, 4.5 s after the round began.
   EXPECT_EQ(down.run(Edit(by_time(4))).log[1], "step 8 at 11.000 s: kept 10, dropped 2");
 }
 
@@ -455,15 +451,14 @@ TEST(EditEnds, AWorkerWhoseDataAreUsedUpEndsTheRunWithAReason) {
     } catch (const RunFailure& failure) {
       EXPECT_THAT(failure.what(), AllOf(HasSubstr("worker 1 left at"), HasSubstr("needs every worker")));
     }
-    setup.data_of = {Step{5}, Step{5}, Step{5}};  // all together: the last round has one step
+    setup.data_of = {Step{5}, Step{5}, Step{5}};  // all leave together, after a last round of one step
     const auto outcome = setup.run(Edit(options));
     EXPECT_EQ(outcome.published, Step{5});
     EXPECT_EQ(sum(outcome.totals.kept), 3 * 5);
   }
 }
 
-// With any length and kind of budget, all workers take part in the last round. A round that was postponed ends with the
-// budget.
+// With any length and kind of budget, all workers take part in the last round, even if it was postponed.
 TEST(EditEnds, EndsTogetherUnderEveryBudget) {
   std::vector<Budget> budgets;
   for (const double seconds : {0.5, 2.0, 5.2, 7.2, 20.0}) budgets.push_back({.seconds = seconds});
@@ -506,7 +501,7 @@ TEST(EditRound, AWorkerTellsANormOfEachModuleAndOfItsStepsFourNumbers) {
   EXPECT_EQ((EditOptions{.tensors = 7}.numbers_sent()), 7 + 4) << "rounds end by time";
 }
 
-// Three workers end a round after 2, 3 and 4 steps, at rates of 0.1, 0.2 and 0.4; the second has lost one of them.
+// Three workers end a round after 2, 3 and 4 steps, at rates of 0.1, 0.2 and 0.4. Worker 1 has lost one of its steps.
 class OneMeeting : public Algorithm {
  public:
   OneMeeting(EditOptions options, std::vector<RoundMeeting>& met) : options_(std::move(options)), met_(met) {}
@@ -550,7 +545,7 @@ TEST(EditRound, StepsThatAreToldOfNobodyAreNotKnown) {
   }
 }
 
-// Eight of the nine steps are part of some model.
+// The workers took nine steps, of which eight are in some model.
 TEST(EditRound, ARoundWithTooFewStepsOfAllIsPutOff) {
   for (const auto& [minimum, is_put_off] : {std::pair{8, false}, {9, true}}) {
     EditOptions options;
@@ -563,7 +558,7 @@ TEST(EditRound, ARoundWithTooFewStepsOfAllIsPutOff) {
 
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-// After n norms of 1, with q = 1 - a: mean 1 - q^n, variance q^(n + 1) (1 - q^n).
+// After n norms of 1, with q = 1 - a, the mean is 1 - q^n and the variance q^(n + 1) (1 - q^n).
 TEST(NormStatistics, OfConstantNormsAreAClosedForm) {
   for (const double a : {0.02, 0.3}) {
     const PenaltyOptions options{.outlier_warmup = 10, .outlier_smoothing = a};
@@ -577,7 +572,7 @@ TEST(NormStatistics, OfConstantNormsAreAClosedForm) {
   }
 }
 
-// Among the first W = 10 norms z is 0 nine times and then below 3, so the threshold is 3 deviations.
+// Among the first W = 10 norms, z is 0 for nine and below 3 for the tenth, so the threshold is 3 deviations.
 TEST(NormStatistics, ANormIsAnOutlierFromThreeDeviationsAboveTheMeanOn) {
   const PenaltyOptions options{.outlier_warmup = 10};
   NormStatistics statistics;
@@ -633,7 +628,7 @@ TEST(NormStatistics, OfNormsWithLongOnesAmongThemAreThoseOfAList) {
   EXPECT_LT(outliers, 250);
 }
 
-// The z of the W-th constant norm is sqrt(q^(W - 1) / (1 - q^W)): with a = 0.02 above 3 up to W = 5.
+// The W-th of constant norms has z = sqrt(q^(W - 1) / (1 - q^W)). With a = 0.02 that is above 3 up to W = 5.
 TEST(Penalty, AWarmUpMustBeSoLongThatConstantNormsAreNoOutliers) {
   EXPECT_EQ(shortest_warmup({}), 6);
   EXPECT_EQ(shortest_warmup({.outlier_factor = infinity}), 1);
@@ -647,7 +642,7 @@ TEST(Penalty, AWarmUpMustBeSoLongThatConstantNormsAreNoOutliers) {
         ASSERT_EQ(penalty.factors[0], 1) << a << " " << factor << " " << n;
       }
     }
-  // With half of that, constant norms are outliers for ever.
+  // With half of the shortest warm-up, constant norms are outliers for ever.
   const PenaltyOptions options{.outlier_warmup = 3};
   Penalty penalty;
   for (int n = 0; n < 50; ++n) penalty = penalise(penalty.statistics, std::vector{5.0}, {}, 1, options);
@@ -685,8 +680,8 @@ TEST(Penalty, AModuleIsRolledBackWhereAllAreOutliers) {
   EXPECT_EQ(penalty.factors_of(Rank{1})[0], 0);
 }
 
-// A module without a finite norm is not rolled back. Such a round is worthless, but a run that rolled it back for ever
-// would seem to be finished.
+// A module without a finite norm is not rolled back. Its round is worthless, but a run that rolled the module back for
+// ever would seem to succeed.
 TEST(Penalty, AModuleInWhichNoNormIsFiniteIsNotRolledBack) {
   for (const double norm : {infinity, not_a_number}) {
     const Penalty first = penalise({}, std::vector{norm, 1.0, infinity, norm}, {}, 2, {});
@@ -704,7 +699,7 @@ TEST(Penalty, WorkersWeighByTheSoftmaxOfTheirNorms) {
     for (std::size_t i = 0; i < 4; ++i)
       EXPECT_NEAR(penalty.factors[i], 4 * std::exp(-norms[i] / temperature) / sum, 1e-12);
   }
-  // If their differences are far above T, the shortest norm takes all the weight; no norm is too long for that.
+  // If norms differ by far more than the temperature, the shortest has all the weight, however long it is.
   EXPECT_EQ(penalise({}, std::vector{1e300, 2e300, 4e300, 2e300}, {}, 1, {}).factors,
             (std::vector{4.0, 0.0, 0.0, 0.0}));
 }
@@ -719,13 +714,13 @@ TEST(Penalty, EqualNormsAndAnInfiniteTemperatureGiveExactlyTheMean) {
   }
 }
 
-// (1 - r) w + r steps / all steps.
+// With step_share r, a weight w becomes (1 - r) w + r steps / all steps.
 TEST(Penalty, APartOfTheWeightsMayGoBySteps) {
   const std::vector<double> norms = {1, 1, 1}, steps = {4, 3, 1};
   const Penalty penalty = penalise({}, norms, steps, 1, {.step_share = 0.4});
   for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(penalty.factors[i], 3 * (0.6 / 3 + 0.4 * steps[i] / 8), 1e-12);
   EXPECT_EQ(penalise({}, norms, std::vector{0.0, 0.0, 0.0}, 1, {.step_share = 0.4}).factors, std::vector(3, 1.0));
-  // The weight of an outlier's steps is not given to other workers.
+  // The weight of an outlier's steps is lost; the other workers do not get it.
   const std::vector<double> one_lost = {1, not_a_number, 1};
   const Penalty without = penalise({}, one_lost, steps, 1, {.step_share = 0.4});
   EXPECT_NEAR(without.factors[0], 3 * (0.6 / 2 + 0.4 * 4 / 8), 1e-12);

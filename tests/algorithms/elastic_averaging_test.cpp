@@ -38,17 +38,17 @@ TEST(ElasticAveraging, SynchronousFormIsTheJacobiIteration) {
     const auto outcome =
         setup.run(ElasticAveraging({.alpha = 0.25, .period = 2, .momentum = momentum}));  // exchanges at 0, 2, ... 8
     EXPECT_NEAR(outcome.parameters[0], jacobi_centre(3, 9, 2, 0.25, 0.1, momentum), 1e-5) << momentum;
-    EXPECT_EQ(outcome.rounds.size(), 6u);  // five exchanges, and the step after the last one
+    EXPECT_EQ(outcome.rounds.size(), 6u);  // five exchanges, and the step after the last
     EXPECT_EQ(outcome.published, Step{9});
     EXPECT_EQ(outcome.samples, 3 * 9);
   }
 }
 
 TEST(ElasticAveraging, OneWorkerWithBetaOneFollowsItsCentreOneStepLater) {
-  // alpha = beta = 1: the centre takes the worker's value, and the worker takes the old centre plus its step.
+  // alpha = 1: the centre takes the worker's value, and the worker takes the old centre plus its step.
   const SimulatedRun setup{.workers = 1, .rate = 0.5, .budget = {.steps = 2}};
   const auto outcome = setup.run(ElasticAveraging({.alpha = 1}));
-  // Step 0: x = 1, centre 1: centre stays 1, x = 1 - 0.5 (1 - target). Step 1: the centre becomes that x.
+  // In step 0 the centre stays 1, and x = 1 - 0.5 (1 - target). In step 1 the centre becomes this x.
   EXPECT_NEAR(outcome.parameters[0], 1 - 0.5 * (1 - PullObjective::target({Rank{0}, 0, 0}, 0)), 1e-6);
 }
 
@@ -88,8 +88,7 @@ TEST(ElasticAveraging, WhatLeavesTheWorkersArrivesAtTheCentre) {
     const auto outcome = setup.run(algorithm);
     double sum = outcome.parameters[0];
     for (const auto& model : algorithm.last) sum += model->parameters->value.data()[0];
-    // Five ones, minus 30 steps of 0.05 along slopes of 1, 2, 3 and 4. The synchronous form moves the centre by the
-    // same differences.
+    // The sum of five ones, minus 30 steps of 0.05 along slopes of 1, 2, 3 and 4. Exchanges do not change the sum.
     EXPECT_NEAR(sum, 5 - 30 * 0.05 * (1 + 2 + 3 + 4), 1e-3);
     for (const Account& account : outcome.totals.accounts)
       EXPECT_EQ(account.total(), outcome.totals.end.time_since_epoch());
@@ -97,15 +96,14 @@ TEST(ElasticAveraging, WhatLeavesTheWorkersArrivesAtTheCentre) {
 }
 
 TEST(ElasticAveraging, AsynchronousExchangesDoNotWaitForSlowWorkers) {
-  // A request (0.1 s) and the centre (0.1 s), then a local step; the difference travels meanwhile.
+  // A request and the centre take 0.1 s each. Then follows a step, while the difference is under way.
   const SimulatedRun setup{.workers = 2,
                            .network_s = 0.1,
                            .budget = {.steps = 2},
                            .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 3.0})}};
   const auto outcome = setup.run(ElasticAveraging({.exchange = Exchange::asynchronous, .alpha = 0.2}));
   EXPECT_EQ(outcome.log, (std::vector<std::string>{
-                             "step 1 at 4.200 s: kept 2, dropped 0",  // the slower worker's end; the other one's is at
-                                                                      // 1.2 s
+                             "step 1 at 4.200 s: kept 2, dropped 0",  // worker 1; worker 0 at 1.2 s
                              "step 2 at 8.400 s: kept 2, dropped 0",
                          }));
   EXPECT_EQ(outcome.totals.accounts[0][Activity::compute], from_seconds(2.0));
@@ -115,9 +113,8 @@ TEST(ElasticAveraging, AsynchronousExchangesDoNotWaitForSlowWorkers) {
   EXPECT_EQ(outcome.totals.messages, 4 * 3);
 }
 
-// An exchange takes 0.5 s, steps 1 s each. At 3.5 s the budget is used up in the middle of a period. Workers can only
-// agree on that at their next exchange, from 3.5 to 4 s. After that exchange's step and the barrier the run ends at
-// 5.5 s.
+// An exchange takes 0.5 s, a step 1 s. The budget is used up in the middle of a period, at 3.5 s. Workers agree on that
+// at their next exchange, from 3.5 to 4 s. After this exchange's step and the barrier the run ends at 5.5 s.
 TEST(ElasticAveraging, ABudgetOfSecondsEndsBetweenExchangesWithEveryStepCounted) {
   const SimulatedRun setup{.workers = 2, .budget = {.seconds = 3}};
   const auto outcome = setup.run(ElasticAveraging({.alpha = 0.2, .period = 10}));

@@ -279,7 +279,6 @@ MethodReading read(const AlgorithmRow& row) {
   return read_method(text_of(row), {.workers = 4, .micro_batches = 2, .total_steps = Step{12}});
 }
 
-// Calls `check` for each method.
 template <typename Check>
 void for_every_method(const Check& check) {
   for (const AlgorithmRow& row : algorithms()) {
@@ -476,8 +475,8 @@ std::size_t rounds_of(const Budget& budget) {
   return setup.run(SyncSgd()).rounds.size();
 }
 
-// A round takes 2 micro-batches of 1 s and a collective of 0.5 s, and has 6 samples. An all-reduce among three workers
-// is two passes of the 16 bytes to all but one: 64 bytes.
+// A round takes 2 micro-batches of 1 s and a collective of 0.5 s, and has 6 samples. An all-reduce over three workers
+// sends 2 x 2 x 16 = 64 bytes.
 TEST(Budget, ThatIsMetExactlyEndsTheRun) {
   EXPECT_EQ(rounds_of({.steps = 3}), 3u);
   EXPECT_EQ(rounds_of({.seconds = 7.5}), 3u);
@@ -501,8 +500,7 @@ TEST(Budget, OfSeveralEndsWithTheFirstThatIsMet) {
 constexpr int workers = 4, micro_batches = 2;
 constexpr double rate = 0.3, most = 6;
 
-// One step of four equal workers from the parameters 1. Two of the four gradients are longer than 6, and so is their
-// mean.
+// One step of four equal workers from parameters of 1. Two of the gradients are longer than 6, and so is their mean.
 SimulatedRun one_step() {
   return {.workers = workers, .micro_batches = micro_batches, .rate = rate, .clip_norm = most, .budget = {.steps = 1}};
 }
@@ -518,7 +516,7 @@ Vector gradient_of(int worker) {
 
 enum class Clipped { mean, each };
 
-// The parameters after a step along the mean.
+// The parameters after a step along the mean of all gradients.
 Vector after(Clipped what) {
   Vector mean{};
   for (int worker = 0; worker < workers; ++worker) {
@@ -612,7 +610,7 @@ TEST(Clipping, OfEveryMethodThatSendsGradientsIsKnown) {
         read_method("algorithm = \"" + std::string(row.name) + "\"\n" + std::string(row.example),
                     {.workers = workers, .total_steps = Step{12}});
     ASSERT_EQ(reading.faults, "");
-    if (!reading.algorithm->traits().sends_gradients || row.name == "decoupled-diloco") continue;  // local steps
+    if (!reading.algorithm->traits().sends_gradients || row.name == "decoupled-diloco") continue;  // has local steps
     const std::string begin = "algorithm = \"" + std::string(row.name) + "\"";
     EXPECT_TRUE(std::ranges::any_of(clipping_cases, [&](const ClippingCase& c) { return c.toml.starts_with(begin); }))
         << row.name;
@@ -764,7 +762,7 @@ TEST(WorkersActAlike, WhereNoneDecidesAnythingAlone) {
   };
   expect("sync-sgd\"", always, always);
   expect(independent[2], always, never);  // Local SGD
-  expect(independent[3], always, never);  // with an outer optimizer
+  expect(independent[3], always, never);  // Local SGD with an outer optimizer
   const std::string drop_compute = "dropcompute\"\nthreshold_s = 1.2";
   expect(drop_compute, always, always);
   expect(drop_compute + "\nnormalisation = \"computed\"", never, never);
@@ -780,8 +778,7 @@ TEST(WorkersActAlike, WhereNoneDecidesAnythingAlone) {
   for (std::size_t i = 1; i < dependent.size(); ++i) expect(dependent[i], never, never);
 }
 
-// At the end of a virtual clock, 292 years after the start, a run fails clearly, on fibers and in lockstep, and never
-// deadlocks.
+// At the end of a virtual clock, after 292 years, a run fails clearly, on fibers and in lockstep, without a deadlock.
 
 using testing::HasSubstr;
 
@@ -796,7 +793,6 @@ std::string failure_of(SimulatedRun run, bool in_lockstep) {
   return "none";
 }
 
-// Every message takes infinitely long.
 class EndlessNetwork : public NetworkModel {
  public:
   Duration collective(const CollectiveCall&) const override { return longest_duration; }
@@ -833,7 +829,7 @@ TEST(LongTimes, AMicroBatchWithoutEndIsNamedAsTheReason) {
                     HasSubstr("worker 1: waiting in a micro-batch that never ends")));
 }
 
-// Sums over the workers count the time of each.
+// A sum's compute time is the sum of the gradients' times.
 TEST(LongTimes, TheTimeThatASumTookStopsAtTheLongest) {
   Gradient sum(nullptr, MicroBatch{}, Duration{5});
   sum += Gradient(nullptr, MicroBatch{}, Duration::max() - Duration{7});
@@ -857,7 +853,7 @@ TEST(LongTimes, SecondsOfAllWorkersTogetherMayBeMore) {
 
 using Of = MovingAverageOptions::Of;
 
-// The golden sequence of TensorFlow's rule: from 0 over models of 1, 2, 3, 4, exactly 0.9, 1.8, 2.7, 3.6.
+// The golden sequence of TensorFlow's rule: after models of 1, 2, 3, 4 the average is 0.9, 1.8, 2.7, 3.6.
 TEST(MovingAverage, WithNumUpdatesFollowsTensorFlowsGoldenSequence) {
   Executor executor(0);
   Training training(std::make_shared<PullObjective>(), make_sgd({}), {}, executor);
@@ -878,7 +874,7 @@ TEST(MovingAverage, ReachesItsDecayAfterSoManyUpdates) {
   EXPECT_DOUBLE_EQ(MovingAverageOptions{.decay = 0.9999}.decay_of(0), 0.9999);
 }
 
-// One worker is serial SGD: the recursion of the model and of its average, in double precision.
+// One worker is serial SGD: the model and its average follow a recursion in double precision.
 TEST(MovingAverage, OfAsynchronousSgdIsThatOfChensAlgorithm2OrOneUpdateLater) {
   constexpr double rate = 0.3, decay = 0.8;
   constexpr int steps = 12;
@@ -904,8 +900,7 @@ TEST(MovingAverage, OfAsynchronousSgdIsThatOfChensAlgorithm2OrOneUpdateLater) {
     }
 }
 
-// With a decay of 0 the average is the published model or, if it is one update late, the model that was published
-// before.
+// With a decay of 0 the average is the published model or, if the average is one update late, the one before.
 TEST(MovingAverage, OfEveryMethodIsOfWhatItPublishes) {
   const SimulatedRun setup{.workers = 4, .micro_batches = 2, .momentum = 0.5, .budget = {.steps = 12}};
   for (const AlgorithmRow& row : algorithms()) {
@@ -934,8 +929,8 @@ TEST(MovingAverage, OfAnEnsembleIsAFault) {
   EXPECT_THAT(faults("average = { decay = 0.9 }"), testing::HasSubstr("must be left out with merge"));
 }
 
-// SWAP publishes its only merge at the very end, and branch-train-merge publishes only its merge. The average must
-// contain half of it.
+// SWAP publishes its only merge at the very end, and branch-train-merge publishes only its merge. With a decay of one
+// half, half of the average must be this merge.
 TEST(MovingAverage, OfRoundsTakesInTheLastOne) {
   const SimulatedRun setup{.workers = 3, .momentum = 0.5, .budget = {.steps = 6}};
   for (const std::string method :

@@ -23,7 +23,7 @@ Matrix product(const Matrix& a, const Matrix& b) {
   return result;
 }
 
-// A mean of shifts round a ring: rows and columns sum to 1, but it is not symmetric.
+// A mixing matrix that is a mean of shifts round a ring: its rows and columns sum to 1, but it is not symmetric.
 Matrix mean_of_shifts(std::size_t workers, const std::vector<std::pair<std::size_t, double>>& shifts) {
   Matrix weights(workers, std::vector<double>(workers));
   for (std::size_t i = 0; i < workers; ++i)
@@ -121,7 +121,7 @@ TEST(Gossip, TheMixingsOfTheMethodsAreDoublyStochastic) {
     }
 }
 
-// One mixing: a third for each neighbour on the ring; a half for the next worker.
+// In one mixing D-PSGD gives each neighbour on the ring a third, and SGP gives the next worker a half.
 TEST(Gossip, TheWeightsOfOneMixingAreThoseOfThePapers) {
   for (const int workers : {3, 5, 8}) {
     const auto size = static_cast<std::size_t>(workers);

@@ -35,8 +35,6 @@ void expect_near(const std::vector<float>& found, const std::vector<float>& expe
     EXPECT_NEAR(found[i], expected[i], relative * std::max(1.0f, std::abs(expected[i])));
 }
 
-// Identities.
-
 TEST(CodedSgd, FractionalRepetitionEqualsSynchronousSgdBitForBitWhoeverStraggles) {
   SimulatedRun setup{.workers = 6, .micro_batches = 2, .momentum = 0.9, .budget = {.steps = 10}};
   const auto expected = setup.run(SyncSgd()).parameters;
@@ -51,8 +49,8 @@ TEST(CodedSgd, FractionalRepetitionEqualsSynchronousSgdBitForBitWhoeverStraggles
     }
 }
 
-// Decoding leaves an error of at most 1e-9 of a gradient, which is then added in double precision instead of float; ten
-// steps round to floats.
+// Decoding leaves an error of at most 1e-9 of a gradient. Decoded sums are added in double precision instead of float,
+// and ten steps round to floats.
 TEST(CodedSgd, CyclicRepetitionEqualsSynchronousSgdUpToRoundingWhoeverStraggles) {
   SimulatedRun setup{.workers = 5, .micro_batches = 2, .momentum = 0.9, .budget = {.steps = 10}};
   const auto expected = setup.run(SyncSgd()).parameters;
@@ -78,7 +76,7 @@ TEST(CodedSgd, WithoutStragglersEveryExactCodeEqualsSynchronousSgdBitForBit) {
   EXPECT_EQ(setup.run(coded(ignore_stragglers(4, 0))).parameters, expected);
 }
 
-// d = N copies and p = (N - 1) / N: every message is the full sum with weight 1 / (d (1 - p)) = 1.
+// With N copies and a share p = (N - 1) / N of stragglers, every message has weight 1 / (N (1 - p)) = 1.
 TEST(CodedSgd, WithACopyEverywhereOneStochasticMessageIsTheFullSum) {
   SimulatedRun setup{.workers = 4, .momentum = 0.9, .budget = {.steps = 10}};
   const auto expected = setup.run(SyncSgd()).parameters;
@@ -87,8 +85,6 @@ TEST(CodedSgd, WithACopyEverywhereOneStochasticMessageIsTheFullSum) {
   expect_near(outcome.parameters, expected, 1e-5);
   EXPECT_EQ(outcome.samples, 40);
 }
-
-// Closed forms.
 
 TEST(CodedSgd, IgnoringStragglersIsTheMeanOfTheOthers) {
   const SimulatedRun setup{.workers = 4, .rate = 0.5, .budget = {.steps = 1}, .delays = delays({0.0, 9.0, 0.1, 0.2})};
@@ -110,7 +106,7 @@ TEST(CodedSgd, ADecodedStepEvaluatesEachMicroBatchOnce) {
   }
 }
 
-// Every part arrives. It is evaluated only once, although two workers have computed it.
+// Every part arrives from two workers, but is evaluated only once.
 TEST(CodedSgd, AStochasticStepEvaluatesEachMicroBatchOnce) {
   auto objective = std::make_shared<PullObjective>();
   const SimulatedRun setup{.workers = 6, .budget = {.steps = 5}, .objective = objective};
@@ -119,13 +115,13 @@ TEST(CodedSgd, AStochasticStepEvaluatesEachMicroBatchOnce) {
   EXPECT_EQ(objective->evaluations, 5 * 6);
   EXPECT_EQ(outcome.samples, 5 * 6);
   EXPECT_EQ(sum(outcome.totals.kept), 5 * 6);
-  EXPECT_EQ(sum(outcome.totals.dropped), 5 * 6);  // the copies
+  EXPECT_EQ(sum(outcome.totals.dropped), 5 * 6);  // second copies
   EXPECT_EQ(outcome.rounds.back().kept, 6);
   EXPECT_EQ(outcome.rounds.back().dropped, 6);
 }
 
-// All arrive at the same time, so a step takes the first three and the fourth is too late; in the last step it arrives
-// after the end. Per step 4 models of 16 bytes, and 4 messages of 4 doubles.
+// All four messages arrive at the same time, so a step takes the first three, and the fourth comes too late; in the
+// last step it comes after the end. A step sends 4 models of 16 bytes, and 4 messages of 4 doubles.
 TEST(CodedSgd, CyclicMessagesTakeTwiceTheBytes) {
   const SimulatedRun setup{.workers = 4, .budget = {.steps = 3}};
   const auto outcome = setup.run(coded(cyclic(4, 1)));
@@ -134,8 +130,8 @@ TEST(CodedSgd, CyclicMessagesTakeTwiceTheBytes) {
   EXPECT_EQ(setup.run(coded(fractional_repetition(4, 1))).totals.bytes, Bytes{3 * 4 * 16 + (3 * 4 - 1) * 16});
 }
 
-// Time until the (N - s)-th of N workers, each with s + 1 micro-batches of 1 s and one exponential delay of mean
-// 0.5 s for all of them: s + 1 + 0.5 (1/(s+1) + ... + 1/N).
+// A step ends with the (N - s)-th of N workers, each with s + 1 micro-batches of 1 s and one exponential delay of mean
+// 0.5 s for all of them. Its mean time is s + 1 + 0.5 (1/(s+1) + ... + 1/N).
 TEST(CodedSgd, CyclicStepTimesAreThoseOfTheOrderStatistic) {
   class OnceAStep : public DelayProcess {
    public:
@@ -204,7 +200,7 @@ TEST(CodedSgd, CancelledWorkStartsAnewWithTheNextModel) {
   EXPECT_EQ(cancelled.parameters, finished.parameters);
 }
 
-// One part each; answers after 1.5, 1.6, 1.7 and 1.8 s.
+// Each worker has one part, and answers after 1.5, 1.6, 1.7 or 1.8 s.
 TEST(CodedSgd, WithAThresholdAStepTakesWhatHasCome) {
   const SimulatedRun setup{
       .workers = 4, .network_s = 0.25, .budget = {.steps = 1}, .delays = delays({0.0, 0.1, 0.2, 0.3})};
@@ -215,12 +211,12 @@ TEST(CodedSgd, WithAThresholdAStepTakesWhatHasCome) {
   };
   EXPECT_DOUBLE_EQ(to_seconds(run(1.65).end), 1.65);
   EXPECT_EQ(run(1.65).kept, (std::vector<std::int64_t>{1, 1, 0, 0}));
-  EXPECT_DOUBLE_EQ(to_seconds(run(1.0).end), 1.5);  // never without a message
+  EXPECT_DOUBLE_EQ(to_seconds(run(1.0).end), 1.5);  // a step has at least one message
   EXPECT_EQ(run(1.0).kept, (std::vector<std::int64_t>{1, 0, 0, 0}));
-  EXPECT_DOUBLE_EQ(to_seconds(run(9.0).end), 1.8);  // all have arrived
+  EXPECT_DOUBLE_EQ(to_seconds(run(9.0).end), 1.8);  // all messages have arrived
 }
 
-// Worker i has the parts i and i + 1 (mod 4). Three answer: the first brings two parts, the others one new part each.
+// Worker i has the parts i and i + 1 (mod 4). The first of three answers brings two parts, the others one each.
 TEST(CodedSgd, CopiesOfAMicroBatchCountAsDroppedAndTheirTimeAsWork) {
   const SimulatedRun setup{.workers = 4,
                            .micro_batches = 3,
@@ -256,8 +252,8 @@ TEST(CodedSgd, AnExactCodeOutlivesAsManyLeaversAsItAllowsStragglers) {
   }
 }
 
-// A worker that leaves after its message is part of that message's step, which waits for all the others, too. Messages
-// arrive after 2, 2.5 and 4 s. The next step has two workers.
+// A worker leaves after its message, which is still part of its step; the step waits for all other workers, too.
+// Messages arrive after 2, 2.5 and 4 s. The next step has two workers.
 TEST(CodedSgd, TheMessageOfAWorkerThatLeavesAfterItIsInItsStep) {
   const SimulatedRun setup{.workers = 3,
                            .network_s = 0.5,
@@ -290,7 +286,7 @@ TEST(CodedSgd, InexactMethodsGoOnUntilAllHaveLeft) {
   for (const auto& code : {ignore_stragglers(4, 1), stochastic}) {
     const SimulatedRun setup{.workers = 4, .budget = {.steps = 100}, .data_of = {Step{2}, Step{3}, Step{4}, Step{9}}};
     const auto outcome = setup.run(coded(code));
-    // Every gradient goes into a step, unless it is the fourth of one: then its worker has computed in vain.
+    // Worker 3's gradients are kept, except that the fourth message of a step is dropped.
     EXPECT_EQ(outcome.totals.kept[3] + outcome.totals.dropped[3], 9);
     EXPECT_GE(outcome.rounds.size(), 9u - 2);
     EXPECT_LT(outcome.rounds.size(), 12u);
@@ -307,8 +303,6 @@ TEST(CodedSgd, WorkersWithoutPartsAreNotWaitedFor) {
   EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>{3, 0, 3}));
   expect_exact_accounts(outcome);
 }
-
-// Settings.
 
 MethodReading read(const std::string& keys, int workers = 12) {
   return read_method("algorithm = \"gradient-coding\"\n" + keys, {.workers = workers});
@@ -364,7 +358,7 @@ std::vector<Rank> first_of_each_group(const GradientCode& code, const std::vecto
   return taken;
 }
 
-// [part]: the weight of its gradient in the decoded sum.
+// Maps each part to the weight of its gradient in the decoded sum.
 std::vector<double> weights_of_parts(const GradientCode& code, const std::vector<Rank>& arrived) {
   const auto a = code.decode(arrived);
   std::vector<double> result(at(code.parts.size()));
@@ -393,7 +387,7 @@ TEST(GradientCode, FractionalRepetitionGivesTheFullSumForEverySetOfStragglers) {
   }
 }
 
-// Rounding in double precision, 1e-16, times terms of at most 1e7; a part has s + 1 of them.
+// The error is rounding in double precision, 1e-16, times terms of at most 1e7; the sum of a part has s + 1 terms.
 TEST(GradientCode, CyclicRepetitionGivesTheFullSumForEverySetOfStragglers) {
   constexpr int workers = 10;
   for (const int stragglers : {1, 2, 4, 5, 9}) {
@@ -413,8 +407,7 @@ TEST(GradientCode, CyclicRepetitionGivesTheFullSumForEverySetOfStragglers) {
     for (unsigned lost = 0; lost < 1u << workers; ++lost) {
       if (std::popcount(lost) != stragglers) continue;
       auto arrived = members(~lost, workers);
-      std::rotate(arrived.begin(), arrived.begin() + sets++ % std::ssize(arrived), arrived.end());  // arrivals in any
-                                                                                                    // order
+      std::rotate(arrived.begin(), arrived.begin() + sets++ % std::ssize(arrived), arrived.end());
       ASSERT_EQ(static_cast<int>(arrived.size()), code->needed);
       for (const double weight : code->decode(arrived)) largest_message = std::max(largest_message, std::abs(weight));
       error = std::max(error, largest_error(weights_of_parts(*code, arrived)));
@@ -467,7 +460,7 @@ TEST(GradientCode, OfIgnoredStragglersTheMeanIsThatOfWhoeverHasCome) {
   EXPECT_DOUBLE_EQ(weights[4], 5.0 / 2);
 }
 
-// [part]: how many workers hold it.
+// The number of workers that hold each part.
 std::vector<int> copies(const GradientCode& code) {
   std::vector<int> count(at(code.parts.size()));
   for (const auto& parts : code.parts)
@@ -499,7 +492,7 @@ TEST(StochasticCode, ABalancedPlacementFindsTheFanoPlane) {
     for (int b = 0; b < a; ++b) EXPECT_EQ(shared_workers(code, a, b), 1);
 }
 
-// The expectation is over all sets of stragglers with their probabilities, so the only error is rounding.
+// The mean is over all sets of stragglers with their probabilities, so the only error is rounding.
 TEST(StochasticCode, TheSumIsUnbiased) {
   constexpr int workers = 9;
   constexpr double p = 0.3;
@@ -514,7 +507,7 @@ TEST(StochasticCode, TheSumIsUnbiased) {
   for (const double value : mean) EXPECT_NEAR(value, 1, 1e-12);
 }
 
-// Gradients of the parts: one vector of two numbers each.
+// Each part has a gradient of two numbers.
 struct Gradients {
   std::vector<std::array<double, 2>> parts;
   double sum_of_squares = 0, square_of_sum = 0;
@@ -539,8 +532,9 @@ struct Gradients {
   }
 };
 
-// E |decoded - G|^2 = p / (1 - p) [(1/d - 1/n) sum |g_i|^2 + |G|^2 / n] over stragglers and independent placements.
-// With 40,000 draws; the tolerance is four standard errors, estimated from the draws.
+// Over stragglers and independent placements, E |decoded sum - G|^2 = p / (1 - p) [(1/d - 1/n) sum |g_i|^2 + |G|^2 / n]
+// for gradients g_i with sum G, n workers, d copies, and a share p of stragglers. The tolerance is four standard
+// errors, estimated from 40,000 draws.
 TEST(StochasticCode, TheVarianceIsTheFormulas) {
   constexpr int workers = 10, draws = 40000;
   constexpr double p = 0.2;
@@ -567,8 +561,8 @@ TEST(StochasticCode, TheVarianceIsTheFormulas) {
   }
 }
 
-// If every two parts share l workers the formula is p / (1 - p) [(1/d - l/d^2) sum |g_i|^2 + l/d^2 |G|^2]; over all
-// sets of stragglers with their probabilities.
+// If every two parts share l workers, the formula is p / (1 - p) [(1/d - l/d^2) sum |g_i|^2 + l/d^2 |G|^2]. The mean is
+// over all sets of stragglers with their probabilities.
 TEST(StochasticCode, TheVarianceOfABalancedPlacementIsItsDesigns) {
   constexpr int workers = 7;
   constexpr double p = 0.25, d = 3, l = 1;

@@ -85,8 +85,7 @@ std::vector<GossipGraphPtr> all_of(int workers) {
   return graphs;
 }
 
-// Senders and receivers describe the same links. Each worker gives away the same share of its model as it takes from
-// others.
+// Senders and receivers describe the same links. Each worker gives away the share that it takes of others' models.
 TEST(GossipGraph, SendersAndReceiversAreTheSameLinks) {
   for (const int workers : {1, 2, 3, 5, 6, 8, 9, 12, 16})
     for (const GossipGraphPtr& graph : all_of(workers)) {
@@ -117,8 +116,8 @@ TEST(GossipGraph, MessagesAreWhatAllWorkersSend) {
   EXPECT_EQ(complete_graph(6)->messages_in(Step{7}), 7 * 6 * 5);
 }
 
-// Closed forms: on a ring (2/3)(1 - cos(2 pi / n)), on a torus a x a (2/5)(1 - cos(2 pi / a)), on a hypercube and the
-// exponential graph 2 / (log2 n + 1).
+// Spectral gaps are (2/3)(1 - cos(2 pi / n)) on a ring, (2/5)(1 - cos(2 pi / a)) on a torus a x a, and 2 / (log2 n + 1)
+// on a hypercube and the exponential graph.
 TEST(GossipGraph, SpectralGapsAreThoseOfTheClosedForms) {
   EXPECT_NEAR(ring(8)->spectral_gap(), 0.195262, 5e-7);
   EXPECT_NEAR(ring(16)->spectral_gap(), 0.050747, 5e-7);
@@ -132,7 +131,7 @@ TEST(GossipGraph, SpectralGapsAreThoseOfTheClosedForms) {
   }
   for (const int workers : {2, 8, 64}) {
     EXPECT_EQ(complete_graph(workers)->spectral_gap(), 1);
-    EXPECT_EQ(one_peer_exponential(workers)->spectral_gap(), 1);  // a mean after log2 n exchanges
+    EXPECT_EQ(one_peer_exponential(workers)->spectral_gap(), 1);  // all models are the mean after log2 n exchanges
   }
   EXPECT_LT(one_peer_exponential(12)->spectral_gap(), 1);
 }
@@ -160,13 +159,13 @@ TEST(WeightedGraph, WeightsOfPushSumGoToTheFixedPoint) {
   const WeightedGraph graph(2, {{0, 1, 0.5}, {1, 0, 0.25}});
   EXPECT_NEAR(graph.least_weight(), 2.0 / 3, 1e-8);
   EXPECT_NEAR(graph.least_kept(), 0.5, 1e-12);
-  EXPECT_NEAR(graph.second_eigenvalue(), 0.25, 1e-9);  // the trace, 5/4, less the 1
+  EXPECT_NEAR(graph.second_eigenvalue(), 0.25, 1e-9);  // the trace, 5/4, minus the first eigenvalue, 1
   EXPECT_FALSE(graph.why_not_column_stochastic());
   EXPECT_THAT(*graph.why_not_doubly_stochastic(),
               testing::HasSubstr("worker 0 sends shares of 0.5 in all and receives 0.25"));
 }
 
-// A star of three: the hub has two neighbours, the others one.
+// A star of three workers: the hub has two neighbours, the others have one.
 TEST(WeightedGraph, MetropolisWeightsAreDoublyStochasticWhereDegreesDiffer) {
   std::vector<WeightedLink> links = {{0, 1, 0}, {1, 0, 0}, {0, 2, 0}, {2, 0, 0}};
   weigh(links, 3, LinkWeights::metropolis);
@@ -178,8 +177,6 @@ TEST(WeightedGraph, MetropolisWeightsAreDoublyStochasticWhereDegreesDiffer) {
   EXPECT_FALSE(WeightedGraph(3, links).why_not_column_stochastic());
   EXPECT_TRUE(WeightedGraph(3, links).why_not_doubly_stochastic());
 }
-
-// The table `graph`: its keys, and faults.
 
 using testing::HasSubstr;
 
@@ -217,7 +214,7 @@ TEST_F(GraphSettings, EachKindIsRead) {
   EXPECT_EQ(read_method("algorithm = \"decentralized-sgd\"").resolved.find("graph"), std::string::npos);
 }
 
-// 12 workers in 3 rows of 4: 4 messages per worker and step, on the ring it would be 2.
+// The torus has 12 workers in 3 rows of 4, and 4 messages per worker and step; a ring would have 2.
 TEST_F(GraphSettings, TheGraphThatIsReadIsThatOfTheRun) {
   const auto method = reading(d_psgd, "kind = \"torus\"", 12);
   EXPECT_THAT(method.resolved, HasSubstr("rows = 3"));
@@ -239,7 +236,6 @@ TEST_F(GraphSettings, WorkersThatDoNotFitTheGraphAreFaults) {
   EXPECT_THAT(reading(d_psgd, "rows = 2", 4).faults, HasSubstr("graph.kind"));
 }
 
-// Exchanges in pairs require a bipartite graph.
 TEST_F(GraphSettings, GraphsForPairsNeedABipartition) {
   const auto faults = [](const std::string& table) { return reading("ad-psgd", table, 4).faults; };
   EXPECT_EQ(faults(file("from,to\n1,0\n1,2\n3,1\n")), "");
@@ -336,7 +332,7 @@ TEST(GossipOnGraphs, ThatOfTheMethodItselfChangesNoBit) {
   }
 }
 
-// All models are the mean after each step, as with rounds of one local step.
+// After each step all models are the mean, as with rounds of one local step.
 TEST(GossipOnGraphs, PushesToAllEqualLocalSgdWithRoundsOfOneStep) {
   const SimulatedRun setup{.workers = 5, .micro_batches = 2, .momentum = 0.9, .budget = {.steps = 20}};
   const auto pushed = setup.run(pushing_on(complete_graph(5)));
@@ -363,7 +359,7 @@ TEST(GossipOnGraphs, WithLinearGradientsTheMeanOfTheModelsIsThatOfSynchronousSgd
   }
 }
 
-// The distance of all models together from their mean.
+// The distance of all models, as one vector, from their mean.
 double spread(const KickedRun& run) {
   const auto workers = run.models.size();
   double sum = 0;
@@ -375,11 +371,11 @@ double spread(const KickedRun& run) {
   return std::sqrt(sum);
 }
 
-// Without gradients, differences shrink by |lambda_2| per exchange once the slowest component dominates.
+// Without gradients, differences between models shrink by |lambda_2| per exchange once the slowest component dominates.
 TEST(GossipOnGraphs, WithoutGradientsModelsComeTogetherAtTheRateOfTheSpectralGap) {
   struct Case {
     GossipGraphPtr graph;
-    int from, to;  // exchanges, whole cycles apart
+    int from, to;  // numbers of exchanges, whole cycles apart
   };
   for (const Case& c :
        {Case{ring(8), 20, 24}, Case{torus(4, 4), 10, 14}, Case{torus(3, 4), 10, 14}, Case{hypercube(8), 10, 12},
@@ -397,8 +393,8 @@ TEST(GossipOnGraphs, WithoutGradientsModelsComeTogetherAtTheRateOfTheSpectralGap
   }
 }
 
-// Weights of which only the columns sum to 1: after t exchanges worker i has row i of the matrix's t-th power, divided
-// by its sum.
+// The weights' columns sum to 1, but their rows do not. After t exchanges worker i's model is row i of the matrix's
+// t-th power, divided by this row's sum.
 TEST(GossipOnGraphs, PushSumCorrectsForWeightsThatAreNotDoublyStochastic) {
   constexpr int workers = 4, steps = 5;
   const std::vector<WeightedLink> links = {{0, 1, 0.5}, {0, 2, 0.25}, {1, 2, 0.5}, {2, 3, 0.125}, {3, 0, 0.75}};
@@ -416,19 +412,19 @@ TEST(GossipOnGraphs, PushSumCorrectsForWeightsThatAreNotDoublyStochastic) {
     }
     std::copy(&next[0][0], &next[0][0] + workers * workers, &power[0][0]);
   }
-  // With unequal weights a step of e_i along the kick is divided by the weight of that step, which is 1 at first.
+  // A step is divided by its worker's push-sum weight, which is 1 in the first step, the only one with a gradient.
   const auto run = run_kicked({.workers = workers, .budget = {.steps = steps}},
                               pushing_on(std::make_shared<WeightedGraph>(workers, links)));
   for (std::size_t i = 0; i < workers; ++i) {
     const double sum = std::accumulate(power[i], power[i] + workers, 0.0);
     for (std::size_t j = 0; j < workers; ++j) EXPECT_NEAR(run.models[i][j], power[i][j] / sum, 1e-6);
   }
-  for (const float value : run.outcome.parameters) EXPECT_NEAR(value, 0.25, 1e-6);  // their weighted mean
+  for (const float value : run.outcome.parameters) EXPECT_NEAR(value, 0.25, 1e-6);  // the weighted mean of all models
 }
 
-// Links that go one way and change. Worker 3 takes 2 s per step, the others 1 s; messages take 0.5 s. In step 2 worker
-// 1 hears from worker 3, whose second message is sent at 2 s. In step 3 worker 0 hears from it, at 4 s. Workers 0 and 2
-// reach 3 s without waiting.
+// Links go one way, and change with each step. Worker 3 takes 2 s per step, the others 1 s; messages take 0.5 s. In
+// step 2 worker 1 receives from worker 3, which sends its second message at 2 s. In step 3 worker 0 receives from
+// worker 3, which sends at 4 s. Workers 0 and 2 reach 3 s without waiting.
 TEST(GossipOnGraphs, OnlyWhoHearsFromASlowWorkerWaitsForIt) {
   const SimulatedRun setup{.workers = 4,
                            .budget = {.steps = 3},

@@ -25,10 +25,10 @@
 namespace syncopate {
 namespace {
 
-// HALoS in double precision, for the first coordinate. This implementation has its own event queue, and assumes workers
-// of constant speed whose messages never arrive at the same time.
+// HALoS in double precision, for the first parameter. This implementation has its own event queue, and assumes
+// workers of constant speed whose messages never arrive at the same time.
 
-// A server's delayed Nesterov momentum; n = 1 is Nesterov's step, beta = 0 the plain step at rate / n.
+// A server's delayed Nesterov momentum. With n = 1 it is Nesterov's step, and with beta = 0 the plain step at rate / n.
 struct ReplayedUpdate {
   double rate = 1, beta = 0;
   int n = 1;
@@ -74,7 +74,7 @@ struct HalosReplay {
     struct Event {
       enum class Is { difference, update, answer } is;
       int from;      // a worker, or a region
-      double value;  // difference, U, or Theta
+      double value;  // a difference, a region's update U, or the global model Theta
       int steps;
     };
     std::vector<Worker> worker(step_s.size());
@@ -128,15 +128,14 @@ using testing::Pointwise;
 
 constexpr double inf = std::numeric_limits<double>::infinity();
 
-// A message takes a quarter of a second inside a region, and `between_s` between regions, whatever its size. Servers'
-// links add nothing.
+// A message takes a quarter of a second inside a region, and `between_s` between regions. Servers' links add nothing.
 std::shared_ptr<const NetworkModel> regions_of(int region_size, int workers, double between_s) {
   return make_two_level_network(workers,
                                 {.group_size = region_size, .inside = {0.25, inf}, .between = {between_s, inf}},
                                 {.server = Link{0, inf}});
 }
 
-// Steps of 1, 1.1 and 2.6 s, in regions of this size.
+// The three workers take 1, 1.1 and 2.6 s per step.
 SimulatedRun three_in_regions(int region_size, double between_s, int steps) {
   SimulatedRun setup = three_workers(steps);
   setup.network = regions_of(region_size, 3, between_s);
@@ -149,7 +148,7 @@ std::vector<double> times_of(const SimulatedRun::Outcome& outcome) {
   return times_s;
 }
 
-// The observation by the global server costs nothing if messages between regions cost nothing.
+// Updates of the global server cost nothing if messages between regions cost nothing.
 TEST(Halos, OfOneRegionWithoutMixingIsAsynchronousLocalSgd) {
   SimulatedRun setup = three_workers(12);
   setup.momentum = 0.9;
@@ -173,7 +172,7 @@ TEST(Halos, OfOneRegionWithoutMixingIsAsynchronousLocalSgd) {
   }
 }
 
-// The schedule and the moments are the same, too: the local server knows everything.
+// The schedule and the moments are the same, too, because the only local server knows all steps.
 TEST(Halos, OfOneRegionThatTakesUpTheGlobalModelAtOnceIsAsynchronousLocalSgd) {
   SimulatedRun setup = three_in_regions(3, 0, 12);
   setup.momentum = 0.5;
@@ -190,30 +189,29 @@ TEST(Halos, OfOneRegionThatTakesUpTheGlobalModelAtOnceIsAsynchronousLocalSgd) {
   EXPECT_EQ(outcome.learning_rate, expected.learning_rate);
 }
 
-// Three regions of one worker each, whose differences arrive every 1.5, 1.6 and 3.1 s; 2 s between regions. Region 0
-// sends updates at 3 s (answered at 7) and 9 s, region 1 at 3.2 (7.2) and 9.6 s, region 2 at 6.2 s (10.2). Differences
-// in between count with the next update.
+// Each of three regions has one worker, whose differences arrive every 1.5, 1.6 and 3.1 s. A message between regions
+// takes 2 s. Region 0 sends updates at 3 s (answered at 7 s) and 9 s, region 1 at 3.2 s (7.2 s) and 9.6 s, region 2 at
+// 6.2 s (10.2 s). Differences that arrive before the answer count in the next update.
 TEST(Halos, ALocalServerSendsWhatKDifferencesSinceItsLastMergeHaveComeTo) {
   const SimulatedRun setup = three_in_regions(1, 2, 4);
   const auto outcome = setup.run(Halos({.regions = 3, .merge_every = 2, .mixing = 0.5}));
   EXPECT_EQ(outcome.log, (Log{
-                             "step 1 at 5.200 s: kept 4, dropped 0",  // 5.0, 5.2
+                             "step 1 at 5.200 s: kept 4, dropped 0",  // updates at 5.0 and 5.2 s
                              "step 2 at 8.200 s: kept 2, dropped 0",
-                             "step 3 at 11.000 s: kept 4, dropped 0",  // at 4.5, 6.0, 7.5 and 9.0
+                             "step 3 at 11.000 s: kept 4, dropped 0",  // differences of 4.5, 6.0, 7.5 and 9.0 s
                              "step 4 at 11.600 s: kept 4, dropped 0",
                          }));
   EXPECT_THAT(times_of(outcome), Pointwise(DoubleNear(1e-9), {5.0, 5.2, 8.2, 11.0, 11.6}));
   EXPECT_EQ(outcome.samples, 14);
-  // Local servers learn at 13 s, after the answer of 11 s, that the global one has ended, and process what arrives
+  // Local servers learn at 13 s, from the answer of 11 s, that the global server has ended, and process what arrives
   // until then. Worker 1's model of 12.8 s is still under way, and nobody waits for it.
   EXPECT_EQ(outcome.totals.end, Time{from_seconds(13)});
   EXPECT_EQ(outcome.totals.kept, (Counts{8, 8, 4}));
-  EXPECT_EQ(outcome.totals.staleness, Counts{20});  // each worker is alone with its server
-  // Inside regions: a model at the start and for each of 20 differences. Between regions: five updates and four
-  // answers.
+  EXPECT_EQ(outcome.totals.staleness, Counts{20});  // each worker is alone with its local server
+  // Inside regions 3 first models and 20 differences and answers, between regions 5 updates and 4 answers.
   EXPECT_EQ(outcome.totals.messages, 3 + 2 * 20 + 5 + 4);
   EXPECT_EQ(outcome.totals.bytes, Bytes{(3 + 2 * 20 + 5 + 4) * 16});
-  EXPECT_EQ(outcome.totals.dropped, (Counts{1, 1, 1}));  // begun; worker 1's at the very end
+  EXPECT_EQ(outcome.totals.dropped, (Counts{1, 1, 1}));  // steps in progress; worker 1's began at the very end
   expect_exact_accounts(outcome);
 }
 
@@ -280,25 +278,24 @@ TEST(Halos, DropsNothingThatALocalServerHasTakenIn) {
   EXPECT_EQ(differences, sum(outcome.totals.kept));
 }
 
-// If each region has its own server, it has the statistics of the worker that delivered last; mixing models mixes them,
-// too.
+// A region's server has the statistics of the worker that delivered last. Mixing models also mixes their statistics.
 TEST(Halos, StatisticsAreThoseOfTheRegionThatDeliveredLast) {
   SimulatedRun setup = three_in_regions(1, 2, 1);
   setup.objective = std::make_shared<PullWithStatistics>();
-  // One step of the file is two updates of two differences each; the second is region 1's, sent at 3.2 s.
+  // One step of the budget is two updates of two differences each. The second update is region 1's, sent at 3.2 s.
   EXPECT_EQ(setup.run(Halos({.regions = 3, .merge_every = 2})).buffers,
             PullWithStatistics::statistics_of(std::vector{MicroBatch{Rank{1}, 1, 0}}));
 }
 
-// Four workers in two regions, with steps of 1 and 3 s, 2 and 6 s. The fastest worker of a region takes H = 4 steps,
-// the other a third of that, rounded up: 2.
+// Region 0 has steps of 1 and 3 s, region 1 of 2 and 6 s. The fastest worker of a region takes H = 4 steps, the other
+// one a third of that, rounded up: 2.
 TEST(Halos, DyluGoesByTheFastestOfTheRegion) {
   SimulatedRun setup{
       .workers = 4, .network = regions_of(2, 4, 1), .budget = {.seconds = 600}, .worker_factors = {1, 3, 2, 6}};
   const Halos method({.regions = 2, .rounds = {.local_steps = 4, .dylu = DynamicSteps{}}, .merge_every = 3});
   const auto outcome = setup.run(method);
-  const auto kept_after = [&](double round_s, std::int64_t steps, double first_s) {  // rounds after a first one of four
-                                                                                     // steps
+  // The first round, which ends at first_s, has four steps; later rounds have `steps`.
+  const auto kept_after = [&](double round_s, std::int64_t steps, double first_s) {
     return 4 + steps * static_cast<std::int64_t>((600 - first_s) / round_s);
   };
   EXPECT_NEAR(outcome.totals.kept[0], kept_after(4.5, 4, 4.5), 4);
@@ -312,7 +309,7 @@ TEST(Halos, DyluGoesByTheFastestOfTheRegion) {
 const std::vector<double> speeds = {.232, .907, .828, .347, .574, .531, .722, .194,
                                     .852, .132, .896, .107, .827, .515, .527, .788};
 
-// Golden value: without communication they take mean(v) / min(v) = 5.24 times the steps of synchronous SGD.
+// Golden value: without communication workers take mean(v) / min(v) = 5.24 times synchronous SGD's steps.
 TEST(Halos, HasTheSpeedUpOverSynchronousSgdOfThePapersSpeeds) {
   std::vector<double> factors;
   for (const double speed : speeds) factors.push_back(1 / speed);
@@ -325,7 +322,7 @@ TEST(Halos, HasTheSpeedUpOverSynchronousSgdOfThePapersSpeeds) {
   }
 }
 
-// Rounds of five steps of 2 x 1.5 s, and two messages of 0.25 s inside the region.
+// A round takes five steps of 2 x 1.5 s, and two messages of 0.25 s inside the region.
 TEST(Halos, TakesTheMessagesInsideItsRegionsAlone) {
   PredictedRun setting{.workers = 12, .micro_batches = 2, .steps = 6000};
   setting.network = regions_of(4, 12, 40);
@@ -335,7 +332,7 @@ TEST(Halos, TakesTheMessagesInsideItsRegionsAlone) {
   EXPECT_NEAR(simulated.communication_s / (0.5 / 5), 1, 0.02);
 }
 
-// The rounds of the test above: 4 steps in 4.5 s, 2 in 6.5 s, 4 in 8.5 s and 2 in 12.5 s.
+// Rounds are those of DyluGoesByTheFastestOfTheRegion: 4 steps in 4.5 s, 2 in 6.5 s, 4 in 8.5 s and 2 in 12.5 s.
 TEST(Halos, GoesByTheFastestOfEachRegion) {
   PredictedRun setting{.workers = 4, .micro_batches = 1, .factors = {1, 3, 2, 6}, .delays = {}, .steps = 4000};
   setting.network = regions_of(2, 4, 1);
@@ -354,7 +351,7 @@ std::shared_ptr<const OutagePlan> outage(int worker, double at_s, double duratio
                                    .loses_state = loses_state}});
 }
 
-// Four workers in two regions; the first region has data for three steps of each.
+// Four workers in two regions; each worker of the first region has data for three steps.
 TEST(HalosEnds, ARegionWhoseWorkersHaveAllLeftSendsWhatItHasAndTheOthersGoOn) {
   for (const double between_s : {0.0, 2.0, 50.0}) {
     SimulatedRun setup{.workers = 4, .network = regions_of(2, 4, between_s), .budget = {.steps = 12}};
@@ -363,7 +360,7 @@ TEST(HalosEnds, ARegionWhoseWorkersHaveAllLeftSendsWhatItHasAndTheOthersGoOn) {
     for (const int merge_every : {1, 4, 100}) {
       const auto outcome =
           setup.run(Halos({.regions = 2, .rounds = {.local_steps = 2}, .merge_every = merge_every, .mixing = 0.5}));
-      EXPECT_EQ(outcome.totals.kept[0], 3) << merge_every;  // two steps, and one
+      EXPECT_EQ(outcome.totals.kept[0], 3) << merge_every;  // rounds of two steps and of one
       EXPECT_EQ(outcome.totals.kept[1], 3) << merge_every;
       EXPECT_EQ(outcome.published, Step{12});
       EXPECT_GE(sum(outcome.totals.kept), 48);
@@ -415,22 +412,22 @@ TEST(HalosEnds, NobodyWaitsForAWorkerThatIsDown) {
   }
 }
 
-// Region 1 alone: the model arrives at 0.25 s. The first of two steps and a quarter are lost at 1.5 s. Up again at 1.75
-// s, worker 1 asks its own server, and has the model at 2.25 s, before anything has come from the global server.
+// Region 1 has only worker 1, which receives the model at 0.25 s. At 1.5 s it loses one step and a quarter of the next.
+// Up again at 1.75 s, it asks its own server, and has the model at 2.25 s. The global server has not answered yet.
 TEST(HalosEnds, ALostStateBeginsAnewFromTheRegionsModel) {
   SimulatedRun setup{.workers = 2, .network = regions_of(1, 2, 30), .budget = {.steps = 4}};
   setup.outages = outage(1, 1.5, 0.25, true);
   const auto outcome = setup.run(Halos({.regions = 2, .rounds = {.local_steps = 2}, .merge_every = 2}));
-  // Worker 0 delivers at 2.5 and 5 s, and its update arrives at 35 s; worker 1 at 4.5 and 7 s: 37 s. Steps of the file:
-  // 2 and 4.
+  // Worker 0 delivers at 2.5 and 5 s, and its region's update arrives at 35 s. Worker 1 delivers at 4.5 and 7 s, and
+  // its region's update arrives at 37 s. These updates end steps 2 and 4 of the budget.
   EXPECT_THAT(times_of(outcome), Pointwise(DoubleNear(1e-9), {35, 37}));
   EXPECT_EQ(outcome.totals.accounts[1][Activity::down], from_seconds(0.25));
   EXPECT_EQ(outcome.published, Step{4});
   expect_exact_accounts(outcome);
 }
 
-// Equal regions have all made the same progress when the first one reports. The budget is exceeded, in each region, by
-// the differences that it has not reported and those of its workers.
+// All regions are equal, so each has made the same progress when the first one reports. Each region exceeds the budget
+// by the differences that it has not reported and by those that its workers are computing.
 TEST(HalosEnds, ABudgetIsOverrunByNoMoreThanRegionsHaveNotTold) {
   constexpr std::int64_t steps = 12, workers = 6;
   for (const int regions : {1, 2, 3, 6})
@@ -443,7 +440,7 @@ TEST(HalosEnds, ABudgetIsOverrunByNoMoreThanRegionsHaveNotTold) {
       EXPECT_GE(computed, budget);
       EXPECT_LE(computed, budget + 2 * (regions * merge_every + workers)) << regions << " " << merge_every;
       if (merge_every == 36) {
-        EXPECT_GE(computed, regions * budget) << regions;  // the header warns of it
+        EXPECT_GE(computed, regions * budget) << regions;  // the method's header warns of this
       }
     }
 }
@@ -452,8 +449,7 @@ TEST(HalosEnds, ABudgetOfSecondsEndsEachServerByItsClock) {
   SimulatedRun setup = three_in_regions(1, 2, 1);
   setup.budget = {.seconds = 20};
   const auto outcome = setup.run(Halos({.regions = 3, .merge_every = 2, .mixing = 0.5}));
-  // The first differences after 20 s arrive at 21, 20.8 and 21.7 s. The first one makes an update, which reaches the
-  // global server at 23 s.
+  // Differences arrive at 21, 20.8 and 21.7 s. Region 0's makes an update, which arrives at 23 s.
   EXPECT_EQ(outcome.totals.end, Time{from_seconds(23)});
   EXPECT_EQ(outcome.totals.kept, (Counts{14, 13, 7}));
   expect_exact_accounts(outcome);

@@ -39,7 +39,7 @@ TEST(HierarchicalSgd, GroupsOfOneEqualLocalSgdWithThePeriod) {
   EXPECT_EQ(hierarchical.totals.bytes, local.totals.bytes);
 }
 
-// Groups {0, 1}, {2, 3} and {4}; group averages after 2, 4 (and 6, with all), 8, and with all after 9 steps.
+// Groups {0, 1}, {2, 3} and {4} average after steps 2, 4 and 8, and all workers after 6 and 9.
 TEST(HierarchicalSgd, FollowsTheRecursionWithAnUnequalLastGroup) {
   constexpr int workers = 5, steps = 9;
   const SimulatedRun setup{.workers = workers, .rate = 0.1, .budget = {.steps = steps}};
@@ -60,32 +60,34 @@ TEST(HierarchicalSgd, FollowsTheRecursionWithAnUnequalLastGroup) {
   }
 }
 
-// Steps of 1 s, 1.25 s, 2 s and 1 s; an average takes 0.5 s. The groups are {0, 1} and {2, 3}.
+// Steps take 1 s, 1.25 s, 2 s and 1 s; an average takes 0.5 s. The groups are {0, 1} and {2, 3}.
 TEST(HierarchicalSgd, AGroupWaitsForItsOwnSlowestOnly) {
   const SimulatedRun setup{.workers = 4,
                            .budget = {.steps = 5},
                            .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0, 0.0})}};
   const auto outcome = setup.run(groups_of(2, 1, 3));
   EXPECT_EQ(outcome.log, (std::vector<std::string>{
-                             // {2, 3}: 2.5 s, 5 s, then 2 s more and the average of all
+                             // Group {2, 3} averages until 2.5 s and 5 s. After 2 s more, all average.
                              "step 3 at 7.500 s: kept 12, dropped 0",
                              "step 5 at 12.500 s: kept 8, dropped 0",
                          }));
-  // Worker 0 waits for worker 1 (0.25 s) before a group's average. Before an average of all it waits for worker 2: 7 s
-  // minus 2 x 1.75 + 1 = 4.5 s, and then 4.5 s minus 1.75 + 1 = 2.75 s.
+  // Worker 0 waits 0.25 s for worker 1 before each group average. It also waits for worker 2 before an average of all:
+  // from 2 x 1.75 + 1 = 4.5 s to 7 s, and then from 1.75 + 1 = 2.75 s to 4.5 s after the first one.
   EXPECT_EQ(outcome.totals.accounts[0][Activity::wait], from_seconds(3 * 0.25 + 2.5 + 1.75));
   EXPECT_EQ(outcome.totals.accounts[0][Activity::communicate], from_seconds(5 * 0.5));
 }
 
 TEST(HierarchicalSgd, SendsWithinGroupsAndOverAll) {
-  // An all-reduce over n workers sends 2 (n - 1) x 16 bytes. 12 steps: two averages of each group per period of 6.
+  // An all-reduce over n workers sends 2 (n - 1) x 16 bytes. In 12 steps there are two averages of all, and two of each
+  // group in each period of 6.
   const SimulatedRun setup{.workers = 5, .budget = {.steps = 12}};
   const std::int64_t groups = 2 * 16 + 2 * 16 + 0;
   EXPECT_EQ(setup.run(groups_of(2, 2, 6)).totals.bytes, Bytes{2 * (2 * groups + 2 * 4 * 16)});
 }
 
-// Steps as above. Group {0, 1} averages at 4.25 s, 8.5 s and, since both stop in their third round, at 11.5 s. Group
-// {2, 3} averages at 6.5 s and, since worker 2 stops after 10.5 s, at 11 s. Steps taken: 8, 8, 5 and 6.
+// Steps take the times of the test above. Group {0, 1} averages until 4.25 s, 8.5 s and, because both workers stop in
+// their third round, 11.5 s. Group {2, 3} averages until 6.5 s and, because worker 2 stops after 10.5 s, 11 s. The
+// workers have then taken 8, 8, 5 and 6 steps.
 TEST(HierarchicalSgd, EndsWithABudgetOfSeconds) {
   const SimulatedRun setup{.workers = 4,
                            .budget = {.seconds = 10},

@@ -38,8 +38,9 @@ TEST(KAsync, OfOneGradientEqualsAsynchronousSgdBitForBit) {
   }
 }
 
-// Arrivals after 1.5, 1.6 and 3.1 s. The first two make the update at 1.6 s and start again. Worker 0 sends its next
-// one at 3.1 s, with worker 2's, which is one update old. Worker 1's arrives at 3.2 s and waits alone until 4.6 s.
+// Gradients arrive 1.5, 1.6 and 3.1 s after their model was sent. The first two make the update at 1.6 s. Worker 0's
+// next gradient arrives at 3.1 s, together with worker 2's first, which is one update old, and they make the second
+// update. Worker 1's next gradient arrives at 3.2 s and waits alone until 4.6 s.
 TEST(KAsync, WhoHasDeliveredWaitsForTheUpdateAndTheOthersGoOn) {
   SimulatedRun setup = three_workers(2);
   setup.rate = 0.3;
@@ -47,7 +48,7 @@ TEST(KAsync, WhoHasDeliveredWaitsForTheUpdateAndTheOthersGoOn) {
   EXPECT_EQ(outcome.log, (Log{"step 1 at 3.100 s: kept 4, dropped 0", "step 2 at 4.600 s: kept 2, dropped 0"}));
   EXPECT_EQ(outcome.totals.kept, (Counts{3, 2, 1}));
   EXPECT_EQ(outcome.totals.staleness, (Counts{4, 2}));
-  // A step has three gradients; an update is two thirds of a step.
+  // A step of the budget is three gradients, so an update of two is two thirds of a step.
   for (std::size_t i = 0; i < 4; ++i) {
     const auto target = [&](int worker, int own_step) { return PullObjective::target({Rank{worker}, own_step, 0}, i); };
     constexpr double rate = 0.3 * 2 / 3;
@@ -59,10 +60,10 @@ TEST(KAsync, WhoHasDeliveredWaitsForTheUpdateAndTheOthersGoOn) {
   expect_accounts_sum_to_the_time(outcome.totals);
 }
 
-// As above, with worker 0 down from 0.5 to 1 s. If it keeps its state its gradient arrives at 2 s. If it loses its
-// state, it asks for the model at 1 s, and its gradient arrives at 2.75 s. The first update is then, with worker 1's
-// gradient of 1.6 s. Worker 2's arrives at 3.1 s. Worker 0's next one, 1.5 s after the update, makes the second update
-// and the file's first step.
+// Worker 0 is down from 0.5 to 1 s. If it keeps its state, its gradient arrives at 2 s. If it loses its state, it asks
+// for the model at 1 s, and its gradient arrives at 2.75 s. That makes the first update, with worker 1's gradient of
+// 1.6 s. Worker 2's gradient arrives at 3.1 s. Worker 0's next one, 1.5 s after the first update, makes the second
+// update and ends the budget's first step.
 TEST(KAsync, AnUpdateWaitsForAWorkerThatIsDown) {
   for (const bool loses_state : {false, true}) {
     SimulatedRun setup = three_workers(2);
@@ -77,8 +78,8 @@ TEST(KAsync, AnUpdateWaitsForAWorkerThatIsDown) {
   }
 }
 
-// With exponential times work in progress is as good as new: an update waits for K of N that begin together. N = 16, K
-// = 12, mu = 1: H_16 - H_4 = 1.2974. With K mini-batches of any worker instead it is 12 / 16 = 0.75.
+// Exponential times have no memory, so an update takes the K-th of N times that begin together. For N = 16, K = 12 and
+// a mean of 1 s that is H_16 - H_4 = 1.2974 s (harmonic numbers). K gradients of any workers take 12 / 16 = 0.75 s.
 TEST(KAsync, UnderExponentialTimesAnUpdateTakesTheOrderStatistic) {
   constexpr int updates = 20'000;
   const SimulatedRun setup{.workers = 16,
@@ -101,8 +102,8 @@ TEST(KAsync, TakesWhatThereIsOnceFewerThanKWorkersAreLeft) {
   expect_accounts_sum_to_the_time(outcome.totals);
 }
 
-// Four steps of 1 s and messages of 0.5 s and 0.5 s: after a delivery a worker's next gradient arrives 2 s later. Two
-// make an update at once, and so do the other two: two updates of two in 2 s.
+// Steps take 1 s and each message 0.5 s, so a worker's next gradient arrives 2 s after its last one. All four arrive
+// together and make two updates of two gradients: a step of the budget takes 2 s.
 TEST(KAsync, OfConstantTimesHasAClosedForm) {
   const PredictedRun setting{.workers = 4, .micro_batches = 1, .delays = {}, .steps = 512};
   EXPECT_NEAR(setting.simulate(KAsync(2)).step_s, 2, 0.5 / 512);

@@ -40,8 +40,8 @@ TEST(KBatchSync, WithTwiceAsManyGradientsAsWorkersEqualsSynchronousSgdOfTwoMicro
   }
 }
 
-// Exponential times have no memory, so gradients arrive at the rate N / mu, whatever is cancelled: K of them take K mu
-// / N, and N of them, a step of the experiment file, take mu. The mean of 24,000 has an error of 0.65 %.
+// Exponential times have no memory. So gradients arrive at the rate N / mu, whatever is cancelled: an update of K takes
+// K mu / N, and a step of the budget, N gradients, takes mu. The mean of 24,000 gradients has an error of 0.65 %.
 TEST(KBatchSync, AStepTakesAsLongAsKArrivalsOfAllWorkersTogether) {
   for (const int gradients : {1, 4, 9}) {
     const SimulatedRun setup{.workers = 6,
@@ -56,7 +56,8 @@ TEST(KBatchSync, AStepTakesAsLongAsKArrivalsOfAllWorkersTogether) {
   }
 }
 
-// The first t at which the floor(t / t_i) add up to K: with 1 s, 1.5 s and 4 s, K = 7 have arrived at 4 s (4 + 2 + 1).
+// The first time t at which the sum of floor(t / t_i) is K: with t_i of 1 s, 1.5 s and 4 s, K = 7 gradients (4 + 2 +
+// 1) have arrived at 4 s.
 TEST(KBatchSync, OfConstantTimesAStepTakesTheFirstTimeByWhichThereAreKGradients) {
   struct Case {
     int gradients;
@@ -65,7 +66,7 @@ TEST(KBatchSync, OfConstantTimesAStepTakesTheFirstTimeByWhichThereAreKGradients)
   for (const auto& [gradients, step_s] : {Case{1, 1}, Case{2, 1.5}, Case{3, 2}, Case{4, 3}, Case{5, 3}, Case{7, 4}}) {
     const SimulatedRun setup{.workers = 3,
                              .network_s = 0,
-                             .budget = {.steps = gradients},  // 3 updates
+                             .budget = {.steps = gradients},  // three workers, so 3 updates
                              .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.5, 3.0})},
                              .objective = nullptr};
     EXPECT_EQ(setup.run(KBatchSync(gradients)).totals.end, start_time + from_seconds(3 * step_s)) << gradients;
@@ -94,8 +95,8 @@ TEST(KBatchSync, FailsWhereGradientsQueueUpBeforeAServersLink) {
                       .run(KBatchSync(9)));
 }
 
-// Micro-batches of 1 s and 4.25 s, messages of 0.25 s. The model is there at 0.25 s; worker 0 gives both gradients,
-// which arrive at 1.5 and 2.5 s. At 2.75 s the next model cancels its third and worker 1's first.
+// Micro-batches take 1 s and 4.25 s, messages 0.25 s. Workers have the model at 0.25 s. Worker 0 gives both gradients,
+// which arrive at 1.5 and 2.5 s. At 2.75 s the next model cancels worker 0's third gradient and worker 1's first.
 TEST(KBatchSync, OneWorkerMayGiveAllGradientsOfAStep) {
   const SimulatedRun setup{
       .workers = 2, .network_s = 0.25, .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 3.25})}};
@@ -106,8 +107,8 @@ TEST(KBatchSync, OneWorkerMayGiveAllGradientsOfAStep) {
   expect_exact_accounts(outcome);
 }
 
-// With 1 s and 1.1 s worker 1's gradient arrives at 1.6 s, 0.1 s after the update, and again 0.1 s after the next one,
-// which ends the experiment file's step of two gradients.
+// Micro-batches take 1 s and 1.1 s. Worker 1's gradient arrives at 1.6 s, 0.1 s after the update, and its next one 0.1
+// s after the next update, with which the budget's step of two gradients ends.
 TEST(KBatchSync, AGradientThatArrivesAfterTheUpdateIsDropped) {
   const SimulatedRun setup{.workers = 2,
                            .network_s = 0.25,
@@ -117,7 +118,7 @@ TEST(KBatchSync, AGradientThatArrivesAfterTheUpdateIsDropped) {
 }
 
 // A cancelled micro-batch has no gradient, so its samples are not used up. Worker 0 leaves after eight completed steps,
-// however many are cancelled in between, and worker 1 continues alone.
+// however many are cancelled, and worker 1 continues alone.
 TEST(KBatchSync, WorkersLeaveOnceTheirOwnDataAreUsedUp) {
   const SimulatedRun setup{.workers = 2,
                            .network_s = 0.25,
@@ -134,7 +135,7 @@ TEST(KBatchSync, EndsWhenAllWorkersHaveLeftInTheMiddleOfAStep) {
   expect_exact_accounts(outcome);
 }
 
-// Worker 1, down from 1 s to 11 s, takes no part; meanwhile the other worker's gradients make all steps.
+// Worker 1 is down from 1 s to 11 s. Meanwhile the other worker's gradients make all steps.
 TEST(KBatchSync, DoesNotWaitForAWorkerThatIsDown) {
   for (const bool loses_state : {false, true}) {
     SimulatedRun setup{.workers = 2, .network_s = 0.25, .budget = {.steps = 4}};
@@ -149,8 +150,8 @@ TEST(KBatchSync, DoesNotWaitForAWorkerThatIsDown) {
   }
 }
 
-// With 1 s and 1.5 s for 4 gradients as above: 3 s and two messages of 0.5 s. All compute until the next model arrives,
-// so only the wait for the first one is booked as communication.
+// An update takes 3 s, as above for 4 gradients of workers with 1 s and 1.5 s, and two messages of 0.5 s. All workers
+// compute until the next model arrives, so only the wait for the first model is booked as communication.
 TEST(KBatchSync, OfConstantTimesHasAClosedForm) {
   const PredictedRun setting{.workers = 3,
                              .micro_batches = 1,
@@ -162,7 +163,7 @@ TEST(KBatchSync, OfConstantTimesHasAClosedForm) {
 }
 
 TEST(KBatchSync, NeedsAtLeastOneGradient) {
-  EXPECT_EQ(read_method("algorithm = \"k-batch-sync\"\ngradients = 100").faults, "");  // more than there are workers
+  EXPECT_EQ(read_method("algorithm = \"k-batch-sync\"\ngradients = 100").faults, "");  // more than workers
   EXPECT_NE(read_method("algorithm = \"k-batch-sync\"\ngradients = 0").faults, "");
   EXPECT_NE(read_method("algorithm = \"k-batch-sync\"").faults, "");
 }

@@ -60,7 +60,7 @@ class WithLastModels : public Algorithm {
 
 struct KickedRun {
   SimulatedRun::Outcome outcome;           // its parameters are the mean that is published at the end
-  std::vector<std::vector<float>> models;  // [worker][origin]
+  std::vector<std::vector<float>> models;  // [worker][component]
 };
 
 inline KickedRun run_kicked(SimulatedRun setup, const Algorithm& algorithm) {

@@ -1,4 +1,4 @@
-// Averages for which workers wait only some steps after they begin, as a recursion over drawn step times.
+// The time of runs in which workers wait for an average only some steps after it began, by a recursion over step times.
 #pragma once
 
 #include <algorithm>
@@ -12,12 +12,12 @@ namespace syncopate {
 
 struct LateAverage {
   std::size_t begin;  // number of steps before the average begins
-  std::size_t due;    // number of steps before workers wait for it; beyond the last step: at the end
+  std::size_t due;    // number of steps before workers wait for it; if beyond the last step, they wait at the end
   double average_s;
 };
 
-// The time of the end of a run with these step times. Averages begin in this order, each once all workers have arrived.
-// The network makes one average at a time.
+// The end of a run with these step times. Averages begin in the given order, each once all workers have arrived. The
+// network makes one average at a time.
 inline double end_with_late_averages(const SampledTimes& times, std::span<const LateAverage> averages) {
   std::vector<double> at(static_cast<std::size_t>(times.workers)), ends;
   std::size_t waited_for = 0;

@@ -29,7 +29,7 @@ SimulatedRun::Outcome outcome_of(const SimulatedRun& setup, const std::string& k
 
 std::string faults_of(const std::string& keys) { return read_method("algorithm = " + keys, context).faults; }
 
-// Four different workers with momentum; only delays and pulls are random.
+// Four workers of different speeds with momentum; only delays and pulls are random.
 SimulatedRun four_workers() {
   return {.workers = 4,
           .micro_batches = 2,
@@ -41,7 +41,7 @@ SimulatedRun four_workers() {
 
 constexpr const char* every_4 = "\nperiod = { rule = 'constant', steps = 4 }";
 
-// A named method is a choice of rounds: models, times and drops are the same to the bit.
+// Each method with a name equals `rounds` with its options: models, times and drops are the same to the bit.
 TEST(LocalRounds, AreTheMethodsThatHaveNames) {
   const std::string period = every_4, rounds = "'rounds'" + period;
   const std::vector<std::pair<std::string, std::string>> same = {
@@ -104,7 +104,7 @@ TEST(LocalRounds, AChoiceThatDoesNothingLeavesTheOthersAsTheyAre) {
     EXPECT_EQ(outcome_of(setup, groups + nothing).parameters, outcome_of(setup, groups).parameters) << nothing;
 }
 
-// Groups of two average after 2 of 4 steps; all take a step of DiLoCo's at the end. No paper has this combination.
+// Groups of two average after 2 of 4 steps; then all take DiLoCo's outer step. No paper has this combination.
 TEST(LocalRounds, OfGroupsWithAnOuterStepFollowTheRecursion) {
   constexpr int workers = 4, steps = 24;
   constexpr double rate = 0.05, outer_rate = 0.7, outer_momentum = 0.6;
@@ -131,8 +131,8 @@ TEST(LocalRounds, OfGroupsWithAnOuterStepFollowTheRecursion) {
   }
 }
 
-// DES-LOC with DiLoCo's outer step: momentum is averaged after 2 steps, and parameters after 4. Only parameters have an
-// outer step. No paper has this combination.
+// DES-LOC with DiLoCo's outer step: momentum is averaged after every 2 steps, and parameters after every 4. The outer
+// step is along the parameters' mean only. No paper has this combination.
 TEST(LocalRounds, WhoseMomentsHaveTheirOwnPeriodFollowTheRecursionUpToTheOuterStep) {
   constexpr int workers = 3, steps = 12;
   constexpr double rate = 0.05, inner = 0.5, outer_rate = 0.7, outer_momentum = 0.6;
@@ -160,7 +160,7 @@ TEST(LocalRounds, WhoseMomentsHaveTheirOwnPeriodFollowTheRecursionUpToTheOuterSt
   }
 }
 
-// CoCoD-SGD with steps that may be pulls: without pulls it is CoCoD-SGD, and pulls of strength 0 only leave steps out.
+// CoCoD-SGD with pulls: at probability 0 it equals CoCoD-SGD, and pulls of strength 0 only leave steps out.
 TEST(LocalRounds, ThatAreLateMayHaveOtherSteps) {
   const SimulatedRun setup = four_workers();
   const std::string late = "'rounds'\nlate = { next = 'own-steps' }" + std::string(every_4);
@@ -176,8 +176,6 @@ TEST(LocalRounds, ThatAreLateMayHaveOtherSteps) {
   EXPECT_GT(stopped.totals.dropped[3], stopped.totals.dropped[0]);
 }
 
-// Late workers stop, and all take an outer step: the time is that of the threshold, and the model that of the
-// recursion.
 TEST(LocalRounds, ThatStopMayEndWithAnOuterStep) {
   constexpr double rate = 0.1, outer_rate = 0.5;
   const SimulatedRun setup{.workers = 2,
@@ -189,7 +187,7 @@ TEST(LocalRounds, ThatStopMayEndWithAnOuterStep) {
                                   "'rounds'\nsteps = { kind = 'drop', threshold_s = 3.5 }\n"
                                   "outer = { name = 'plain', rate = 0.5 }\n"
                                   "period = { rule = 'constant', steps = 3 }");
-  // Micro-batches take 1 s and 2 s: the second worker takes one step of three, and stops in the next.
+  // Micro-batches take 1 s and 2 s: worker 1 takes one step of three, and stops in the second.
   EXPECT_NEAR(to_seconds(outcome.totals.end), 3 * (3.5 + 0.5), 1e-9);
   for (std::size_t i = 0; i < 4; ++i) {
     double shared = 1;

@@ -33,7 +33,7 @@ LocalSgd every(int steps, const StatePolicies& policies = {}) {
 }
 
 TEST(LocalSgd, AveragingEveryStepEqualsSynchronousSgd) {
-  // Averaging is linear, also with momentum, whether momentum is kept or averaged.
+  // Averages commute with steps, also with momentum, whether momentum is kept or averaged.
   for (const StatePolicy moments : {StatePolicy::keep, StatePolicy::average}) {
     SimulatedRun setup{.workers = 4, .micro_batches = 2, .momentum = 0.9, .rate = 0.05, .budget = {.steps = 20}};
     const auto local = setup.run(every(1, {.average = {.moments = {moments, moments}}}));
@@ -72,8 +72,7 @@ TEST(LocalSgd, WaitsOncePerPeriodForTheSlowestSum) {
   EXPECT_EQ(outcome.log, (std::vector<std::string>{
                              "step 2 at 4.500 s: kept 6, dropped 0",  // 2 x 2 s of the slowest, 0.5 s to average
                              "step 4 at 9.000 s: kept 6, dropped 0",
-                             "step 5 at 11.500 s: kept 3, dropped 0",  // the last round is shorter, and is averaged,
-                                                                       // too
+                             "step 5 at 11.500 s: kept 3, dropped 0",  // the last round is shorter
                          }));
   EXPECT_EQ(outcome.rounds[0].period, Step{2});
   EXPECT_EQ(outcome.rounds[2].period, Step{1});
@@ -81,7 +80,7 @@ TEST(LocalSgd, WaitsOncePerPeriodForTheSlowestSum) {
 }
 
 TEST(LocalSgd, ALongRoundEndsWithTheBudget) {
-  // Alone, workers would take 20,000 steps; all end their round once their own clock passes 10 s.
+  // Workers end their round of 20,000 steps once their own clock passes 10 s.
   SimulatedRun setup{.budget = {.seconds = 10},
                      .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};
   const auto outcome = setup.run(every(20'000));
@@ -97,7 +96,7 @@ TEST(LocalSgd, MomentsThatAreAveragedAreSentToo) {
             Bytes{2 * 2 * 2 * 32});
 }
 
-// The whole path from the schedule of the learning rate to the rounds of a run.
+// Tests the whole path from the learning rate's schedule to the rounds of a run.
 TEST(LocalSgd, SynchronisesAtTheStepsOfTheGoldenSequences) {
   std::ifstream file(SYNCOPATE_SOURCE_DIR "/tests/golden/qsr_golden.json");
   const auto golden = nlohmann::json::parse(file);
@@ -161,7 +160,7 @@ TEST(PostLocal, EqualsSynchronousSgdBitForBitBeforeTheSwitch) {
       }
 }
 
-// Without drops, and with drops: late micro-batches are left out of the sum, whose divisor stays the same.
+// With and without drops: late micro-batches are left out of the sum, whose divisor stays the same.
 TEST(PostLocal, InsideDropComputeIsDropComputeBeforeTheSwitch) {
   const SimulatedRun setup{.workers = 4,
                            .micro_batches = 3,
@@ -177,7 +176,7 @@ TEST(PostLocal, InsideDropComputeIsDropComputeBeforeTheSwitch) {
   EXPECT_NE(outcome.totals.dropped, std::vector<std::int64_t>(4, 0));
 }
 
-// Adam in double precision, coordinate by coordinate.
+// Adam in double precision, for one parameter.
 struct Adam {
   double theta = 1, first = 0, second = 0;
   int steps = 0;
@@ -191,8 +190,8 @@ struct Adam {
   }
 };
 
-// Before the switch the moments are those of the mean gradient, and all workers have them at the first local step.
-// (Moments of each worker's own gradients would differ: Adam is not linear.)
+// Before the switch the moments are those of the mean gradient, and all workers begin their local steps with them. The
+// moments of each worker's own gradients would differ, because Adam is not linear.
 TEST(PostLocal, StartsLocalStepsFromTheMomentsOfSynchronousSgd) {
   constexpr int workers = 3, period = 2, steps = switch_step + 2 * period;
   constexpr double rate = 0.1;
@@ -248,28 +247,28 @@ TEST(LocalPhase, TheFirstPhasesBatchAndRateChangeNothing) {
   }
 }
 
-// 4 common steps, then 8 steps of one micro-batch: half the time, and nothing counts as dropped.
+// After 4 common steps, 8 steps have one micro-batch. They take half the time, and nothing counts as dropped.
 TEST(LocalPhase, AStepHasAsManyMicroBatchesAsAreAskedFor) {
   const auto objective = std::make_shared<PullObjective>();
   const SimulatedRun setup{.workers = 3, .micro_batches = 2, .budget = {.steps = 12}, .objective = objective};
   const auto outcome = setup.run(swap_with({.micro_batches = 1}));
   EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>(3, 4 * 2 + 8)));
   EXPECT_EQ(outcome.totals.dropped, (std::vector<std::int64_t>(3, 0)));
-  EXPECT_EQ(outcome.log.back(), "step 12 at 18.500 s: kept 24, dropped 0");  // 4 x 2.5 + 8 + 0.5
-  std::set<MicroBatch> expected;                                             // its samples are consecutive
+  EXPECT_EQ(outcome.log.back(), "step 12 at 18.500 s: kept 24, dropped 0");  // 4 of 2.5 s, 8 of 1 s, an average
+  std::set<MicroBatch> expected;                                             // samples are consecutive
   for (int worker = 0; worker < 3; ++worker)
     for (int step = 0; step < 8; ++step)
       for (int index = 0; index < 2; ++index) expected.insert({Rank{worker}, step, index});
   EXPECT_EQ(objective->evaluated, expected);
 }
 
-// Steps lost with the state in an outage are counted and not repeated. Their planned micro-batches count, too: of 12
-// steps the last 8 have one micro-batch instead of two.
+// Steps lost with the state in an outage are counted and not repeated. So are their planned micro-batches: of 12 steps
+// the last 8 have one micro-batch instead of two, which is a surplus of -4 steps.
 TEST(LocalPhase, WhatAStepIsPlannedWithIsCountedAlsoWhereItIsLost) {
   SimulatedRun setup{.workers = 3, .micro_batches = 2, .budget = {.steps = 12}};
   const auto without = setup.run(swap_with({.micro_batches = 1}));
   EXPECT_EQ(without.publications.back().surplus_steps, -4);
-  // The outage hits only its third step, which begins at 12 s.
+  // The outage hits only worker 0's third local step, which begins at 12 s.
   setup.outages = std::make_shared<OutagePlan>(
       1,
       std::vector<OutageEntry>{
@@ -280,7 +279,7 @@ TEST(LocalPhase, WhatAStepIsPlannedWithIsCountedAlsoWhereItIsLost) {
   EXPECT_EQ(lost.publications.back().surplus_steps, -4);
 }
 
-// Each worker in double precision: x <- x - rate (x - target); the last rates are those of the phase.
+// Each worker takes steps x <- x - rate (x - target) in double precision; the last rates are those of the phase.
 TEST(LocalPhase, ItsLearningRateGoesByStepsSinceItBegan) {
   const SimulatedRun setup{.workers = 3, .rate = 0.05, .budget = {.steps = 12}};
   const auto outcome = setup.run(swap_with(
@@ -303,7 +302,7 @@ TEST(LocalPhase, ItsLearningRateGoesByStepsSinceItBegan) {
   }
 }
 
-// The file's schedule ends at 0 where the phase begins; the phase still has its own rate.
+// The file's schedule is 0 from the phase's begin on, but the phase has its own rate.
 TEST(LocalPhase, ItsLearningRateIsNoShareOfTheSchedules) {
   const auto falling = std::make_shared<const LearningRate>(
       LearningRate::Options{.shape = LearningRate::Shape::linear, .peak = 0.05, .final = 0, .total_steps = 4});
@@ -317,7 +316,7 @@ TEST(LocalPhase, ItsLearningRateIsNoShareOfTheSchedules) {
   }
 }
 
-// The published rate is that of the next step, as before the phase.
+// A publication has the rate of the step that follows, in the phase as before it.
 TEST(LocalPhase, WhatIsPublishedHasTheRateOfThePhase) {
   const SimulatedRun setup{.workers = 2, .rate = 0.05, .budget = {.steps = 8}};
   const LocalPhase phase{.learning_rate =
@@ -325,14 +324,14 @@ TEST(LocalPhase, WhatIsPublishedHasTheRateOfThePhase) {
   const auto outcome = setup.run(LocalSgd(make_post_local_period(4, 2), {}, phase));
   std::vector<double> rates;
   for (const Publication& publication : outcome.publications) rates.push_back(publication.learning_rate);
-  ASSERT_EQ(rates.size(), 6u);  // 4 steps together, 2 rounds of 2
+  ASSERT_EQ(rates.size(), 6u);  // after 4 common steps, and after 2 rounds of 2
   for (const std::size_t together : {0, 1, 2}) EXPECT_EQ(rates[together], 0.05);
   EXPECT_DOUBLE_EQ(rates[3], 0.4);
   EXPECT_DOUBLE_EQ(rates[4], 0.2);
   EXPECT_DOUBLE_EQ(rates[5], 0);
 }
 
-// H = floor((0.4 / rate)^2): at the phase's rate of 0.2 rounds have 4 steps, at the file's 0.4 they have 1.
+// Rounds have floor((0.4 / rate)^2) steps: 4 at the phase's rate of 0.2, and 1 at the file's rate of 0.4.
 TEST(LocalPhase, RoundsThatGoByTheRateGoByThatOfThePhase) {
   const SimulatedRun setup{.workers = 2, .rate = 0.4, .budget = {.steps = 12}};
   const LocalSgd method(make_power_period({.coefficient = 0.4000001}), {},
@@ -342,7 +341,7 @@ TEST(LocalPhase, RoundsThatGoByTheRateGoByThatOfThePhase) {
   EXPECT_EQ(ends, (std::vector<Step>{4, 8, 12}));
 }
 
-// The prediction uses the phase's rate, too: an average of 0.5 s every 4 steps.
+// The prediction also uses the phase's rate: an average of 0.5 s every 4 steps.
 TEST(LocalPhase, FormulasGoByTheRateOfThePhase) {
   const PredictedRun setting{.micro_batches = 1};
   const LocalSgd method(make_power_period({.coefficient = 0.4000001}), {},
@@ -352,7 +351,7 @@ TEST(LocalPhase, FormulasGoByTheRateOfThePhase) {
   EXPECT_DOUBLE_EQ(predictions.front().communication_s.value(), 0.5 / 4);
 }
 
-// Records the order in which each worker requests its micro-batches, through the steps of a linear walk.
+// The parameter is the phase's first step.
 class OwnOrder : public testing::TestWithParam<int> {};
 
 TEST_P(OwnOrder, HasAllSamplesOnceForEachWorkerWhateverLiesBefore) {
@@ -361,7 +360,7 @@ TEST_P(OwnOrder, HasAllSamplesOnceForEachWorkerWhateverLiesBefore) {
   const auto objective = std::make_shared<PullObjective>();
   const SimulatedRun setup{
       .workers = workers, .micro_batches = micro_batches, .budget = {.steps = 12}, .objective = objective};
-  // A pass has 24 micro-batches, in 12 steps; no two are taken together.
+  // A worker's pass over all samples has 24 micro-batches, in 12 steps. Epochs number these passes.
   const LocalPhase phase{.sampling = LocalPhase::Sampling::own, .steps_per_epoch = 4, .first_step = first_step};
   setup.run(LocalSgd(make_swap_period(0), {}, phase));
   const Sampler sampler({.samples = samples,
@@ -371,7 +370,7 @@ TEST_P(OwnOrder, HasAllSamplesOnceForEachWorkerWhateverLiesBefore) {
                          .seed = 1,
                          .first_step = first_step});
   ASSERT_EQ(sampler.steps_per_epoch(), 4);
-  std::map<std::int64_t, std::vector<std::uint32_t>> orders;  // by epoch: the orders of the workers
+  std::map<std::int64_t, std::vector<std::uint32_t>> orders;  // by epoch
   for (const MicroBatch& micro_batch : objective->evaluated) {
     std::vector<std::uint32_t> numbers(size);
     sampler.sample_numbers(micro_batch, numbers);

@@ -78,7 +78,7 @@ TEST(OutageRuns, OneThatBeginsWhileAWorkerWaitsCountsFromItsNextMicroBatch) {
     EXPECT_EQ(seconds_of(past, 0, Activity::down), 0);
     setup.outages = outage(0, 1.8, 1.2, loses_state);
     const auto goes_on = setup.run(SyncSgd());
-    EXPECT_EQ(goes_on.log.back(), "step 2 at 5.000 s: kept 3, dropped 0");  // worker 2 is slower still
+    EXPECT_EQ(goes_on.log.back(), "step 2 at 5.000 s: kept 3, dropped 0");  // worker 2 is slower
     EXPECT_EQ(seconds_of(goes_on, 0, Activity::down), 0.5);
     EXPECT_EQ(seconds_of(goes_on, 0, Activity::compute), 2);
     EXPECT_EQ(seconds_of(goes_on, 0, Activity::wait), 1.5);
@@ -98,11 +98,11 @@ TEST(OutageRuns, ADeadlineThatPassesWithinOneEndsTheStepAfterIt) {
   expect_exact_accounts(outcome);
 }
 
-// Two workers of 1 s, messages of 0.25 s: worker 0's gradients arrive at 1.5, 3, 4.5, 6, ... s, independently of worker
-// 1.
+// Two workers compute for 1 s, messages take 0.25 s. So worker 0's gradients arrive at 1.5, 3, 4.5, 6, ... s,
+// independently of worker 1.
 TEST(OutageRuns, OfAsynchronousSgdConcernsItsWorkerAlone) {
   SimulatedRun setup{.workers = 2, .network_s = 0.25, .budget = {.steps = 3}, .outages = outage(1, 0.5, 4)};
-  // Worker 1 has 0.75 s left at 4.5 s. Its gradients arrive at 5.5 s (of version 0, at version 3) and at 7 s.
+  // At 4.5 s worker 1 has 0.75 s left of a gradient, which arrives at 5.5 s with staleness 3; the next arrives at 7 s.
   const auto kept = setup.run(AsyncSgd({}));
   EXPECT_EQ(kept.totals.end, Time{from_seconds(7)});
   EXPECT_EQ(kept.totals.kept, (Counts{4, 2}));
@@ -111,7 +111,7 @@ TEST(OutageRuns, OfAsynchronousSgdConcernsItsWorkerAlone) {
   EXPECT_EQ(seconds_of(kept, 1, Activity::compute), 2);
   expect_exact_accounts(kept);
 
-  // It asks at 4.5 s, the server answers at 4.75 s with version 3, and the gradient arrives at 6.25 s.
+  // Worker 1 asks at 4.5 s, the server answers at 4.75 s with version 3, and the gradient arrives at 6.25 s.
   setup.outages = outage(1, 0.5, 4, true);
   const auto lost = setup.run(AsyncSgd({}));
   EXPECT_EQ(lost.totals.end, Time{from_seconds(7.5)});
@@ -120,8 +120,7 @@ TEST(OutageRuns, OfAsynchronousSgdConcernsItsWorkerAlone) {
   EXPECT_EQ(lost.totals.messages, kept.totals.messages + 2);
   EXPECT_EQ(seconds_of(lost, 1, Activity::down), 4);
   EXPECT_EQ(seconds_of(lost, 1, Activity::compute), 1);
-  EXPECT_EQ(seconds_of(lost, 1, Activity::discarded), 0.25 + 1);  // work before the outage, and work at the end that
-                                                                  // nobody takes
+  EXPECT_EQ(seconds_of(lost, 1, Activity::discarded), 0.25 + 1);  // lost, and unfinished at the end
   expect_exact_accounts(lost);
 
   // The run ends during the outage, after six gradients of worker 0.
@@ -210,7 +209,6 @@ TEST(OutageRuns, EveryMethodBooksEachWorkerSecondOnce) {
     setup.delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.1, 0.2, 0.3})};
     const auto without = setup.run(*method.algorithm);
     for (const bool loses_state : {false, true}) {
-      // Outages that hit nobody change nothing.
       setup.outages = outage(1, 1e6, 1, loses_state);
       const auto unharmed = setup.run(*method.algorithm);
       EXPECT_EQ(unharmed.log, without.log);
@@ -272,8 +270,7 @@ TEST(OutageRuns, AMicroBatchThatIsCutOffWithinSeveralIsDownInThemUntilTheEnd) {
   expect_exact_accounts(outcome);
 }
 
-// If a worker loses its state, state in the method's own variables is lost, too. Compared with iterations in double
-// precision.
+// A worker that loses its state also loses the method's own variables, as the iterations in double precision do.
 
 std::shared_ptr<const OutagePlan> one_outage(int worker, double at_s, double duration_s, bool loses_state) {
   return std::make_shared<OutagePlan>(
@@ -289,7 +286,8 @@ double pull(int worker, int step, double theta) { return theta - PullObjective::
 
 constexpr double rate = 0.1, momentum = 0.6, alpha = 0.25;
 
-// Period 2. A worker that loses its state in step `lost` continues from the centre, without velocity.
+// The centre of elastic averaging with period 2. A worker that loses its state in step `lost_step` continues from the
+// centre, without velocity.
 double synchronous_centre(int steps, int lost_worker, int lost_step) {
   std::vector<double> x(3, 1.0), v(3, 0.0);
   double centre = 1;
@@ -325,13 +323,13 @@ TEST(StateLoss, SynchronousElasticAveragingGoesOnFromTheCentre) {
     const auto outcome = setup.run(method);
     EXPECT_NEAR(outcome.parameters[0], synchronous_centre(9, 1, step), 1e-5) << step;
     EXPECT_GT(std::abs(synchronous_centre(9, 1, step) - synchronous_centre(9, -1, 0)), 1e-3);
-    // The loss in step 3 takes step 2 with it, which follows the exchange; that in step 4 takes only step 4.
+    // A loss in step 3 also takes step 2, the first after the exchange, with it. A loss in step 4 takes only step 4.
     EXPECT_EQ(outcome.totals.dropped, (std::vector<std::int64_t>{0, step == 3 ? 1 : 0, 0}));
     expect_exact_accounts(outcome);
   }
 }
 
-// One worker, messages of 0.25 s: the centre of step 2 comes at 3 s, and the worker asks for it again at 3.75 s.
+// With messages of 0.25 s the only worker has the centre of step 2 at 3 s, and after its loss asks again at 3.75 s.
 TEST(StateLoss, AsynchronousElasticAveragingGoesOnFromTheCentre) {
   const ElasticAveraging method(
       {.exchange = ElasticOptions::Exchange::asynchronous, .alpha = alpha, .period = 2, .momentum = momentum});
@@ -354,7 +352,7 @@ TEST(StateLoss, AsynchronousElasticAveragingGoesOnFromTheCentre) {
   expect_exact_accounts(outcome);
 }
 
-// Worker 1 loses its first two of four steps, so its model has the weight of two.
+// Worker 1 loses its first two of four steps, so its model has a weight of two steps.
 TEST(StateLoss, WeightsByStepsAreOfTheStepsThatAreThere) {
   const DropLocalSgd method(make_constant_period(4), {}, {}, true);
   const SimulatedRun setup{.workers = 2, .rate = rate, .budget = {.steps = 4}, .outages = loss(1, 2.5, 1)};
@@ -365,20 +363,20 @@ TEST(StateLoss, WeightsByStepsAreOfTheStepsThatAreThere) {
   EXPECT_NEAR(setup.run(method).parameters[0], (4 * theta[0] + 2 * theta[1]) / 6, 1e-5);
 }
 
-// Worker 1 asks again at 4.5 s, the server answers at 4.75 s, and the gradient arrives 1.5 s later.
+// Worker 1 asks for a model at 4.5 s, the server answers at 4.75 s, and the gradient arrives 1.5 s later.
 TEST(StateLoss, TheAgeOfAGradientCountsFromTheModelItWasComputedAt) {
   SimulatedRun setup{.workers = 2, .network_s = 0.25, .budget = {.steps = 3}, .outages = loss(1, 0.5, 4)};
   const AsyncSgd method({.maximum_age = from_seconds(1.6)});
   const auto asked = setup.run(method);
   EXPECT_EQ(asked.totals.kept, (std::vector<std::int64_t>{5, 1}));
-  EXPECT_EQ(asked.totals.end, Time{from_seconds(7.5)});  // as without a limit
-  // If it keeps its state, its first gradient is 5.5 s old.
+  EXPECT_EQ(asked.totals.end, Time{from_seconds(7.5)});  // as without an age limit
+  // If worker 1 keeps its state, its first gradient is 5.5 s old.
   setup.outages = one_outage(1, 0.5, 4, false);
   EXPECT_EQ(setup.run(AsyncSgd({})).totals.kept, (std::vector<std::int64_t>{4, 2}));
   EXPECT_EQ(setup.run(method).totals.kept, (std::vector<std::int64_t>{5, 1}));
 }
 
-// Two micro-batches of 1 s, one of which ends before the threshold; an outage of 0.1 s in the second step, from 2 s.
+// A step has two micro-batches of 1 s, one of which is in time. An outage of 0.1 s begins in step 1, at 2 s.
 struct Dropping {
   std::shared_ptr<PullObjective> objective = std::make_shared<PullObjective>();
   SimulatedRun::Outcome run(std::shared_ptr<const DropCompensation> compensation, int steps, bool loses) const {
@@ -399,13 +397,13 @@ TEST(StateLoss, ListsOfDroppedMicroBatchesAreLost) {
   const Dropping carrying, losing;
   carrying.run(make_carry_over(3), 3, false);
   EXPECT_TRUE(carrying.computed(0, 1));
-  EXPECT_TRUE(carrying.computed(1, 0));  // in step 2, before its own micro-batches
+  EXPECT_TRUE(carrying.computed(1, 0));  // step 1's, computed in step 2 before its own
   EXPECT_FALSE(carrying.computed(2, 0));
   const auto lost = losing.run(make_carry_over(3), 3, true);
   EXPECT_TRUE(losing.computed(0, 1));
   EXPECT_FALSE(losing.computed(1, 0));
   EXPECT_TRUE(losing.computed(2, 0));
-  EXPECT_EQ(lost.totals.dropped, std::vector<std::int64_t>{2});  // both of step 1
+  EXPECT_EQ(lost.totals.dropped, std::vector<std::int64_t>{2});  // both micro-batches of step 1
   expect_exact_accounts(lost);
 
   const Dropping recomputing, forgetting;
@@ -448,7 +446,7 @@ TEST(StateLoss, DecentralizedSgdGoesOnFromWhatANeighbourSentLast) {
   }
 }
 
-// After a second loss before any other message, the worker goes back to the same model again.
+// The worker has no model from a neighbour. After the second loss it continues from the first model again.
 TEST(StateLoss, OneWorkerThatHasHeardOfNobodyGoesOnFromTheFirstModel) {
   SimulatedRun setup{.workers = 1, .rate = rate, .budget = {.steps = 5}};
   setup.outages = std::make_shared<OutagePlan>(
@@ -461,8 +459,8 @@ TEST(StateLoss, OneWorkerThatHasHeardOfNobodyGoesOnFromTheFirstModel) {
   EXPECT_NEAR(setup.run(DecentralizedSgd()).parameters[0], x, 1e-5);
 }
 
-// Messages of 0.1 s, one step under way: a step's message is used after the next step. Worker 1 loses its state in the
-// third step, and is 0.75 s late from then on, so at the end of a step it finds worker 0's message of the same step.
+// Messages take 0.1 s and overlap one step: a step's message is used after the next step. Worker 1 loses its state in
+// the third step, and is 0.75 s late from then on, so at the end of a step it has worker 0's message of the same step.
 double pushed_mean(int steps, bool loses) {
   struct Sent {
     double z, w;
@@ -506,10 +504,10 @@ TEST(StateLoss, StochasticGradientPushBeginsAnewWithAWeightOfOne) {
   expect_exact_accounts(outcome);
 }
 
-// Steps of two micro-batches of 1 s, messages of 0.4 s. Worker 1 asks as a step begins. Worker 0 answers after its
-// first micro-batch, or its second if worker 1 is late. The answer arrives after worker 1's second one, in which worker
-// 1 loses its state in the third step. It continues from the answer of the second step, and averages with half of this
-// one.
+// Steps have two micro-batches of 1 s, messages take 0.4 s. Worker 1 asks as a step begins. Worker 0 answers after its
+// first micro-batch, or after its second if worker 1 is late. Worker 1 uses the answer after its second micro-batch, in
+// which it loses its state in the third step. It continues from the second step's answer, which it then averages with
+// the third step's.
 double met_mean(int steps, int lost) {
   double x[2] = {1, 1}, answered_before = 1;
   const auto pull_of = [](int worker, int step, int index, double theta) {
@@ -537,7 +535,7 @@ TEST(StateLoss, AsynchronousGossipGoesOnFromTheLastAnswer) {
   expect_exact_accounts(outcome);
 }
 
-// An average over all workers after each step; worker 1 loses its state in the second step.
+// All workers average after each step. Worker 1 loses its state in the second step.
 TEST(StateLoss, WagmaBeginsItsMomentumAnew) {
   SimulatedRun setup{.workers = 2,
                      .network_s = 0.25,
@@ -557,8 +555,7 @@ TEST(StateLoss, WagmaBeginsItsMomentumAnew) {
   EXPECT_NEAR(outcome.parameters[0], mean, 1e-5);
 }
 
-// If outages never end within a micro-batch, or while a worker waits, the run fails within seconds and gives the
-// reason.
+// If outages never end within a micro-batch, or while a worker waits, the run fails within seconds with the reason.
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -578,7 +575,7 @@ std::string failure_of(const std::string& method, const Met& met) {
   });
 }
 
-// Of 1,000 draws from a Pareto law of shape 0.3 the longest is about 1,000^(1 / 0.3) = 1e10 times the shortest.
+// The longest of 1,000 draws from a Pareto law of shape 0.3 is about 1,000^(1 / 0.3) = 1e10 times the shortest.
 TEST(EndlessOutages, OfADelayWithoutAMeanAreAFailure) {
   for (const char* method : {"algorithm = \"sync-sgd\"\n", "algorithm = \"async-sgd\"\n"})
     EXPECT_THAT(failure_of(method, {.delay = pareto_delay(0.3, 0.1)}),
@@ -594,7 +591,7 @@ TEST(EndlessOutages, WhileAWorkerWaitsAreAFailure) {
               AllOf(MatchesRegex("worker 0 at .* s: it had 1000000 outages .* between two.*")));
 }
 
-// 1e5 s of work between outages, each 1.1 s after the previous one: the micro-batch meets 1e5 of them.
+// A micro-batch of 1e5 s meets an outage after every 1 s of work on average, so it meets 1e5 of them.
 TEST(EndlessOutages, AreMoreThanManyOfThem) {
   const auto plan = std::make_shared<OutagePlan>(
       1, std::vector<OutageEntry>{{.workers = {}, .when = RandomOutages{1, 0.1}, .loses_state = false}});
@@ -609,7 +606,7 @@ TEST(EndlessOutages, AreMoreThanManyOfThem) {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Micro-batches of 1 s; outages of all workers at intervals of 10 ms: e^100 restarts until a micro-batch meets none.
+// Micro-batches take 1 s, and outages hit at intervals of 10 ms: on average e^100 restarts until there is none.
 std::string restart_failure(const std::string& method) {
   const auto plan = std::make_shared<OutagePlan>(
       1, std::vector<OutageEntry>{{.workers = {}, .when = RandomOutages{0.01, 0.001}, .loses_state = true}});
@@ -644,16 +641,17 @@ TEST(EndlessRestarts, AreThoseOfOneMicroBatchNotOfARun) {
   const auto outcome = SimulatedRun{.workers = 2, .micro_batches = 2, .budget = {.steps = 100}, .outages = plan}.run(
       *read_method("algorithm = \"sync-sgd\"\n").algorithm);
   EXPECT_EQ(outcome.published, Step{100});
-  // For a micro-batch of 1 s, e^8 begin until one ends, each with 0.125 s on average: e^8 / 8 - 1 s are lost for each.
+  // A micro-batch of 1 s begins e^8 times on average until it meets no outage, and each begin takes 0.125 s on average.
+  // So e^8 / 8 - 1 s are lost for each micro-batch.
   double discarded_s = 0;
   for (const Account& account : outcome.totals.accounts) discarded_s += to_seconds(account[Activity::discarded]);
   const double expected_s = 400 * (std::exp(8) / 8 - 1);
   EXPECT_NEAR(discarded_s, expected_s, 4 * expected_s / std::sqrt(400));
 }
 
-// A restarted micro-batch takes the same time D again. Outages at intervals of 1 / rate take its state e^(rate D) - 1
-// times, each time with the part of D that was done: (e^(rate D) - 1) / rate - D in total. For D = 1 s + Exp of mean m
-// the mean of e^(rate D) is e^rate / (1 - rate m), and that of its square e^(2 rate) / (1 - 2 rate m).
+// A restarted micro-batch takes the same time D. Outages at intervals of 1 / rate interrupt it e^(rate D) - 1 times on
+// average. The lost work is (e^(rate D) - 1) / rate - D in total. For D = 1 s + an exponential time of mean m, the
+// mean of e^(rate D) is e^rate / (1 - rate m), and the mean of its square is e^(2 rate) / (1 - 2 rate m).
 TEST(EndlessRestarts, OfRandomMicroBatchesAreAsManyAsTheirLawSays) {
   constexpr double rate = 2, mean_s = 0.1;
   constexpr int steps = 2000, micro_batches = 2 * 2 * steps;
@@ -675,8 +673,8 @@ TEST(EndlessRestarts, OfRandomMicroBatchesAreAsManyAsTheirLawSays) {
   EXPECT_NEAR(discarded_s / micro_batches, lost_s, 4 * deviation_s / std::sqrt(micro_batches));
 }
 
-// A Pareto law of shape 1.2 occasionally gives a micro-batch that the outages never let end: it needs e^14 restarts or
-// more, while all before it need fewer than e^9. The drawn times show which one it is.
+// A Pareto law of shape 1.2 occasionally gives a micro-batch that never ends under these outages: it needs e^14
+// restarts or more, while all before it need fewer than e^9. The drawn times show which micro-batch it is.
 TEST(EndlessRestarts, OfARandomMicroBatchNameTheFirstThatIsTooLong) {
   const std::vector<std::shared_ptr<const DelayProcess>> delays = {pareto_delay(1.2, 0.1)};
   constexpr double between_s = 0.3;

@@ -37,7 +37,7 @@ class TimesInTurn : public DelayProcess {
   std::vector<double> added_s_;
 };
 
-// A quarter of a second, plus half a second for the model's 16 bytes.
+// A message takes a quarter of a second, plus half a second if it is a model of 16 bytes.
 std::shared_ptr<const NetworkModel> quarter_and_half() { return make_ring_network(0.25, 32, {.contention = false}); }
 
 TEST(Mindflayer, WithEndlessLimitsAndATrialEachEqualsSynchronousSgdBitForBit) {
@@ -49,10 +49,10 @@ TEST(Mindflayer, WithEndlessLimitsAndATrialEachEqualsSynchronousSgdBitForBit) {
   EXPECT_EQ(outcome.totals.kept, (Counts{30, 30, 30}));
 }
 
-// Two workers, messages of 0.25 s. The first one's trials would take 1, 3 and 1.5 s, with a limit of 2 s: they end at
-// 1.25, 3.25 (given up) and 4.75 s. The second one's only trial takes 2.5 s, with a limit of 4 s; it waits from 2.75 s
-// on. The step ends at 5 s. The divisor is 3 x 0.7 + 0.9 = 3: not the number of gradients, which happens to be the
-// same, and not the four trials. Two steps of the file are one of these steps.
+// Two workers, messages of 0.25 s. Worker 0 makes three trials, which would take 1, 3 and 1.5 s, with a limit of 2 s:
+// they end at 1.25, 3.25 (given up) and 4.75 s. Worker 1's only trial takes 2.5 s, with a limit of 4 s; it waits from
+// 2.75 s on. The step ends at 5 s. The divisor is the expected number of successes, 3 x 0.7 + 0.9 = 3; that the
+// gradients are three, too, is chance, and the trials are four. This step is two steps of the budget.
 TEST(Mindflayer, StepsWhenEachWorkerHasMadeItsTrials) {
   SimulatedRun setup{.workers = 2,
                      .network_s = 0.25,
@@ -75,13 +75,12 @@ TEST(Mindflayer, StepsWhenEachWorkerHasMadeItsTrials) {
            PullObjective::target({Rank{1}, 0, 0}, i);
   };
   for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(outcome.parameters[i], 1 - 0.3 * step_along(i) / 3, 1e-6);
-  options.usual.arrival_probability = 0.5;  // 3 x 0.5 + 0.9
+  options.usual.arrival_probability = 0.5;  // divisor 3 x 0.5 + 0.9
   const auto longer = setup.run(Mindflayer(options));
   for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(longer.parameters[i], 1 - 0.3 * step_along(i) / 2.4, 1e-5);
 }
 
-// The trial of the first step takes 1 s; that of the second would take 3 s, so nothing is done and only momentum
-// continues.
+// The first step's trial takes 1 s, the second's would take 3 s and is given up. So the second step has only momentum.
 TEST(Mindflayer, StepsAlongZeroWhereAllTrialsHaveFailed) {
   SimulatedRun setup{.workers = 1,
                      .network_s = 0.25,
@@ -98,7 +97,7 @@ TEST(Mindflayer, StepsAlongZeroWhereAllTrialsHaveFailed) {
 }
 
 // A trial succeeds with probability p = 1 - exp(-1), independently of its gradient, so a step is on average that of
-// synchronous SGD. If the 1.8 % of steps without success did not count, the mean step would be longer.
+// synchronous SGD. The mean step would be longer if it left out the 1.8 % of steps without success.
 TEST(Mindflayer, IsUnbiasedWhereTheProbabilitiesAreRight) {
   constexpr int runs = 2000;
   constexpr double rate = 0.1;
@@ -123,10 +122,10 @@ TEST(Mindflayer, IsUnbiasedWhereTheProbabilitiesAreRight) {
   EXPECT_NEAR(mean_moved, whole, 4 * std::sqrt(variance / runs));
 }
 
-// Trials of 1 s are done after 1 and 2 s, those of 1.5 s after 3 s. Two of 4 s are given up, after 4 s. The last
-// gradient arrives at 3.75 s, the last note at 4.25 s; the next model takes 0.75 s. Three workers' six trials are two
-// steps. Two workers communicate 0.75 s, and one 0.25 s, until their last messages arrive, and all 0.75 s until the
-// model arrives.
+// Worker 0's two trials of 1 s end after 1 and 2 s, worker 1's of 1.5 s after 3 s. Worker 2's, of 4 s, are given up
+// after 4 s. The last gradient arrives at 3.75 s, the last note of a failed trial at 4.25 s; the next model takes 0.75
+// s. The six trials are two steps. Two workers communicate for 0.75 s and one for 0.25 s until their last messages
+// arrive, and all for 0.75 s until the model arrives.
 TEST(Mindflayer, OfConstantTimesHasAClosedForm) {
   const PredictedRun run{.workers = 3,
                          .micro_batches = 1,
@@ -141,8 +140,8 @@ TEST(Mindflayer, OfConstantTimesHasAClosedForm) {
   EXPECT_NEAR(simulated.kept, 4 / 6.0, 0.01);
 }
 
-// A step of two micro-batches takes twice the factor plus a sum of two exponential times of 0.5 s, which is below x
-// with probability 1 - (1 + 2x) e^-2x. Seven workers make three trials each, and the last one makes one.
+// A trial of two micro-batches takes twice the factor plus a sum of two exponential times of 0.5 s, which is below x
+// with probability 1 - (1 + 2x) e^-2x. Seven workers make three trials each, and worker 7 makes one.
 TEST(Mindflayer, OfUnlikeWorkersKeepsWhatTheirLawsSay) {
   const PredictedRun run{.workers = 8,
                          .micro_batches = 2,
@@ -242,8 +241,8 @@ TEST(ClippingRennala, WithAnEndlessLimitEqualsKBatchSyncBitForBit) {
   }
 }
 
-// One worker, whose trials would take 1, 3, 1.5 s in turn, with a limit of 2 s. Messages of 0.25 s. The model arrives
-// at 0.25 s. The trials end at 1.25, 3.25 (given up) and 4.75 s, and the third result arrives at 5 s. The mean over all
+// One worker's trials would take 1, 3, 1.5 s in turn, with a limit of 2 s; messages take 0.25 s. The model arrives at
+// 0.25 s. The trials end at 1.25, 3.25 (given up) and 4.75 s, and the third result arrives at 5 s. The mean over all
 // three trials is two thirds of the mean of the two gradients.
 TEST(ClippingRennala, GivesUpWhatIsNotDoneInTimeAndCountsIt) {
   SimulatedRun setup{.workers = 1,
@@ -260,8 +259,7 @@ TEST(ClippingRennala, GivesUpWhatIsNotDoneInTimeAndCountsIt) {
   EXPECT_EQ(outcome.totals.accounts.front()[Activity::discarded], from_seconds(2.25));
   for (std::size_t i = 0; i < 4; ++i) {
     const double targets =
-        PullObjective::target({Rank{0}, 0, 0}, i) + PullObjective::target({Rank{0}, 1, 0}, i);  // samples are used in
-                                                                                                // turn
+        PullObjective::target({Rank{0}, 0, 0}, i) + PullObjective::target({Rank{0}, 1, 0}, i);  // samples in turn
     EXPECT_NEAR(outcome.parameters[i], 1 - 0.3 * (2 - targets) / 3, 1e-6);
   }
   expect_exact_accounts(outcome);
@@ -270,8 +268,8 @@ TEST(ClippingRennala, GivesUpWhatIsNotDoneInTimeAndCountsIt) {
     EXPECT_NEAR(unbiased.parameters[i] - 1, 1.5 * (outcome.parameters[i] - 1.0f), 1e-6);
 }
 
-// Exponential times of mean mu: a trial takes mu (1 - exp(-t / mu)), which is also mu times its probability to succeed.
-// There are many trials, so the common begin does not matter.
+// With exponential times of mean mu, a trial with limit t takes mu (1 - exp(-t / mu)) on average, which is mu times its
+// probability of success. There are so many trials that their common begin does not matter.
 TEST(ClippingRennala, TrialsOfExponentialTimesTakeAndKeepWhatTheirLawSays) {
   constexpr double mu_s = 2;
   for (const double limit_s : {0.5, 2.0, 6.0}) {
@@ -288,8 +286,8 @@ TEST(ClippingRennala, TrialsOfExponentialTimesTakeAndKeepWhatTheirLawSays) {
   }
 }
 
-// With several workers, successful trials end earlier than failed ones, so they are overrepresented among the first.
-// With one worker all trials count. If all have failed, one of them counts.
+// With several workers, successful trials are overrepresented among the first ones, because they end earlier. With one
+// worker all trials count. If all have failed, one of them counts.
 TEST(ClippingRennala, OfOneWorkerKeepsWhatTheLawSays) {
   for (const double limit_s : {1.5, 3.0}) {
     const PredictedRun run{
@@ -300,8 +298,8 @@ TEST(ClippingRennala, OfOneWorkerKeepsWhatTheLawSays) {
   }
 }
 
-// Gradients of 1 s arrive after 1.75, 2.75 and 3.75 s, those of 1.5 s after 2.25 and 3.75 s, and notes of a worker that
-// needs 4 s after 2.25 and 4.25 s, which is the seventh. The next model takes 0.75 s.
+// A step's messages, in seconds after its begin: gradients of worker 0 (1 s) at 1.75, 2.75 and 3.75; those of worker 1
+// (1.5 s) at 2.25 and 3.75; notes of worker 2 (4 s) at 2.25 and 4.25, the seventh. The next model takes 0.75 s.
 TEST(ClippingRennala, OfConstantTimesHasAClosedForm) {
   const PredictedRun run{.workers = 3,
                          .micro_batches = 1,

@@ -64,7 +64,7 @@ SimulatedRun of_noise(int workers, int steps) {
           .objective = std::make_shared<ListedGradients>(size, listed)};
 }
 
-// One packet of the frozen phase: returns the sent values, and leaves the residual in p.
+// Sends one packet of the frozen phase: returns the values that are sent, and leaves the residual in p.
 using Send = std::vector<double> (*)(std::vector<double>& p);
 std::vector<double> whole(std::vector<double>& p) { return std::exchange(p, std::vector<double>(p.size())); }
 std::vector<double> scaled_signs(std::vector<double>& p) {
@@ -79,7 +79,7 @@ std::vector<double> scaled_signs(std::vector<double>& p) {
   return sent;
 }
 
-// With owners: the mean of the packets is compressed again. Both kinds of packets are in chunks with their own scales.
+// Sends in chunks, each with its own scale, as workers do to owners, and owners do with the mean of packets.
 std::vector<double> in_chunks(std::vector<double>& p, int chunks, Send send) {
   const std::size_t most = (p.size() + static_cast<std::size_t>(chunks) - 1) / static_cast<std::size_t>(chunks);
   std::vector<double> sent;
@@ -139,7 +139,7 @@ TEST(OneBitAdam, WithoutAnEndOfTheFirstPhaseIsSynchronousAdam) {
   }
 }
 
-// Adam without bias correction, and then momentum with a fixed preconditioner.
+// Before the freeze this is Adam without bias correction, after it momentum with a fixed preconditioner.
 TEST(OneBitAdam, WithoutCompressionIsMomentumWithAFixedPreconditioner) {
   for (const int freeze_step : {3, 20}) {
     SCOPED_TRACE(freeze_step);
@@ -162,7 +162,7 @@ TEST(OneBitAdam, OfSignsInTwoPhasesFollowsTheRecursion) {
                 model_after(workers, 20, 5, scaled_signs, true), 1e-3);
 }
 
-// Whole moments are sent, whatever their size.
+// With top-k at ratio 1, whole moments are sent.
 TEST(OneBitAdam, OfWholeMomentsIsDense) {
   const CompressionOptions options = of_moments("top-k", "ratio = 1");
   expect_near(of_noise(3, 20).run(compressed(Step{3}, options)).parameters, model_after(3, 20, 3, whole), 1e-5);
@@ -181,8 +181,8 @@ TEST(OneBitAdam, OfOneWorkerWithEqualMagnitudesIsExact) {
   for (std::size_t i = 0; i < size; ++i) EXPECT_NEAR(found[i], exact[i], 2e-5) << i;
 }
 
-// Every fourth parameter has gradients of exactly 0, like a weight behind an input that is always 0. Its step would be
-// the others' scale over epsilon.
+// Every fourth parameter has gradients of exactly 0, like a weight behind an input that is always 0. Without a mask,
+// its step would be the other parameters' scale over epsilon.
 TEST(OneBitAdam, WhatHasNoGradientsInTheFirstPhaseStaysWhereItWas) {
   const auto is_dead = [](std::size_t i) { return i % 4 == 1; };
   const auto with_dead = [is_dead](const MicroBatch& at) {
@@ -204,7 +204,7 @@ TEST(OneBitAdam, WhatHasNoGradientsInTheFirstPhaseStaysWhereItWas) {
     }
 }
 
-// Rows of a table whose first gradient comes after the second moment is frozen have no scale for a step.
+// Some rows of a table have their first gradient after the second moment is frozen, so they have no scale for a step.
 TEST(OneBitAdam, WhatHasItsFirstGradientInTheSecondPhaseStaysMasked) {
   SimulatedRun setup = of_noise(2, 20);
   setup.optimizer = make_adamw({.epsilon = epsilon, .corrects_bias = false, .weight_decay = {.rate = 0}});
@@ -223,7 +223,7 @@ TEST(OneBitAdam, WhatHasItsFirstGradientInTheSecondPhaseStaysMasked) {
 TEST(OneBitAdam, OfMoreMicroBatchesTakesTheirMean) {
   SimulatedRun setup = of_noise(3, 12);
   const auto one = setup.run(compressed(Step{4})).parameters;
-  setup.micro_batches = 2;  // with equal gradients, since these are listed by worker and step
+  setup.micro_batches = 2;  // with equal gradients in both
   const auto two = setup.run(compressed(Step{4})).parameters;
   for (std::size_t i = 0; i < size; ++i) EXPECT_NEAR(two[i], one[i], 1e-5) << i;
 }
@@ -243,8 +243,8 @@ TEST(OneBitAdam, ALostStateTakesItsResidualAlong) {
   }
 }
 
-// Micro-batches of 1 s, 2 s on worker 2. Ring: 2 (N - 1) (L + P / (N B)) for 160 bytes; (N - 1) (L + p / B) for one
-// word of scale and two words of signs.
+// Worker 2's step takes 2 s. On a ring an all-reduce of 160 bytes takes 2 (N - 1) (L + P / (N B)), and an all-gather of
+// packets, a word of scale and two words of signs, takes (N - 1) (L + p / B).
 TEST(OneBitAdam, TakesWhatTheNetworkSays) {
   SimulatedRun setup = of_noise(3, 3);
   setup.network = make_ring_network(0.01, 100);
@@ -276,7 +276,6 @@ TEST(OneBitAdam, TimesNeedNoModel) {
   EXPECT_EQ(in_lockstep.totals.bytes, trained.totals.bytes);
 }
 
-// Settings.
 using testing::HasSubstr;
 
 TEST(OneBitAdam, IsReadWithSignsUnlessOtherwiseSaid) {

@@ -24,7 +24,7 @@ OuterLocalSgd with(std::unique_ptr<const OuterOptimizer> outer, int period, cons
   return OuterLocalSgd(make_constant_period(period), std::move(outer), policies);
 }
 
-// 3 rounds of 4 local steps at a rate that falls at every step.
+// 3 rounds of 4 local steps at a learning rate that falls at every step.
 constexpr int workers = 3, period = 4, rounds = 3;
 SimulatedRun falling_rate() {
   SimulatedRun setup{.workers = workers, .budget = {.steps = rounds * period}};
@@ -34,7 +34,7 @@ SimulatedRun falling_rate() {
 }
 double rate_at(int step) { return 0.2 * (rounds * period - step) / (rounds * period); }
 
-// Coordinate i in double precision. `outer` gives the next model from the last one, the average and the mean rate.
+// Parameter i in double precision. `outer` gives the next model from the last one, the average and the mean rate.
 using Outer = std::function<double(double last, double average, double rate)>;
 double recursion(std::size_t i, const Outer& outer) {
   double model = 1;
@@ -111,8 +111,8 @@ TEST(OuterOptimizer, DiLoCoFollowsTorchsNesterovMomentum) {
   });
 }
 
-// Rounds of 3 steps of 1 s, and 0.5 s for an average. At 5 s the second round is cut short after two steps, whose rate
-// is that of the others.
+// A round has 3 steps of 1 s, and 0.5 s for an average. At 5 s the second round is cut short after two steps, at the
+// constant learning rate.
 TEST(OuterOptimizer, ARoundThatABudgetOfSecondsCutsShortIsThatOfSoManySteps) {
   for (const auto& outer : {std::shared_ptr<const OuterOptimizer>(make_slowmo(1, 0.5)),
                             std::shared_ptr<const OuterOptimizer>(make_diloco(0.7, 0.5))}) {
@@ -129,7 +129,7 @@ TEST(OuterOptimizer, AtRateZeroNothingMoves) {
   const std::vector<float> initial(4, 1.0f);
   EXPECT_EQ(setup.run(with(make_slowmo(1, 0.9), 2)).parameters, initial);
   EXPECT_EQ(setup.run(with(make_diloco(0.7, 0.9), 2)).parameters, initial);
-  // A warm-up from 0: the first round's mean rate is small but not 0, and nothing explodes.
+  // In a warm-up from 0 the first round's mean rate is small but not 0, and nothing explodes.
   setup.learning_rate =
       std::make_shared<LearningRate>(LearningRate::Options{.peak = 0.1, .final = 0, .warmup_steps = 2});
   for (const float value : setup.run(with(make_slowmo(1, 0.5), 2)).parameters) EXPECT_LT(std::abs(value), 100);
@@ -140,7 +140,7 @@ TEST(OuterOptimizer, TheOuterStepTakesNoTimeAndSendsNothing) {
                            .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};
   const auto outcome = setup.run(with(make_diloco(0.7, 0.9), 2));
   EXPECT_EQ(outcome.log, (std::vector<std::string>{
-                             "step 2 at 4.500 s: kept 6, dropped 0",  // 2 x 2 s of the slowest, 0.5 s to average
+                             "step 2 at 4.500 s: kept 6, dropped 0",  // 2 x 2 s of worker 2, 0.5 s for an average
                              "step 4 at 9.000 s: kept 6, dropped 0",
                              "step 5 at 11.500 s: kept 3, dropped 0",
                          }));
@@ -194,7 +194,7 @@ TEST(OuterOptimizerSettings, FaultsNameTheKey) {
   EXPECT_THAT(read_method(method(R"({ name = "diloco", rate = 0, momentum = 1 })")).faults,
               AllOf(HasSubstr("rate = 0"), HasSubstr("momentum = 1")));
   const std::string misspelt = read_method(method(R"({ name = "dilocco", rate = 1 })")).faults;
-  EXPECT_EQ(std::ranges::count(misspelt, '\n'), 0) << misspelt;  // all faults about its keys would follow from the name
+  EXPECT_EQ(std::ranges::count(misspelt, '\n'), 0) << misspelt;  // further faults would follow from the name
   for (const std::string name : {"plain", "slowmo", "diloco", "heavy-ball"})
     EXPECT_THAT(read_method(method("{ name = \"" + name + "\", rate = inf, momentum = 0.5 }")).faults,
                 HasSubstr("rate = inf; must be"));

@@ -33,7 +33,7 @@ void expect_near(const std::vector<float>& found, const std::vector<float>& expe
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5 * std::abs(expected[i])) << i;
 }
 
-// In double precision, the rules as torch and the papers write them.
+// Outer rules in double precision, as torch and the papers write them.
 PulledOuter plain(double rate) {
   return [=](double last, double average, double) { return last - rate * (last - average); };
 }
@@ -56,7 +56,7 @@ PulledOuter heavy_ball(double rate, double momentum, double gap) {
   };
 }
 
-// Rounds of 2 steps at a rate that falls at every step.
+// Rounds have 2 steps, at a learning rate that falls at every step.
 struct Falling {
   explicit Falling(int rounds) : run{.rounds = rounds} {
     const int steps = rounds * Pulled::period;
@@ -113,7 +113,8 @@ TEST(EagerOuter, OfOneWorkerEqualsTheMethodThatWaits) {
                 setup.run(OuterLocalSgd(make_constant_period(3), outer, {})).parameters);
 }
 
-// Each worker's steps along its own newest part and the others' late ones sum to steps along all the averages.
+// Each worker steps along its own part of the newest average and the others' parts of the late average. Together these
+// are steps along all averages.
 TEST(EagerOuter, OfAPlainOptimizerTelescopesToTheSumOfAllAverages) {
   const Pulled run{.workers = 4, .rounds = 6};
   Pulled::Models x = run.initial(), before(4, 0.0);
@@ -128,7 +129,7 @@ TEST(EagerOuter, OfAPlainOptimizerTelescopesToTheSumOfAllAverages) {
     before = added;
   }
   const double expected = 1 + 0.8 * averages;
-  for (std::size_t w = 0; w < 4; ++w)  // the remainder: the last round's average, except for the own part
+  for (std::size_t w = 0; w < 4; ++w)  // the last average's rest, without the worker's own part
     EXPECT_NEAR(x[w] + 0.8 * (mean(before) - before[w] / 4), expected, 1e-12);
 
   class Kept : public OverlappedOuter {
@@ -202,9 +203,9 @@ struct Parabola : PullObjective {
   }
 };
 
-// Rounds of one step by one worker; the last average arrives after all rounds. That is SGD whose gradients are one step
-// late: 1, 0.9, 0.8, 0.71, 0.63, 0.559, by hand. A late model minus the newest one would give 0.9, 0.9, 0.81, 0.81,
-// 0.729.
+// One worker has rounds of one step, and the last average arrives after all rounds. That is SGD whose gradients are one
+// step late: its models are 1, 0.9, 0.8, 0.71, 0.63, 0.559, by hand. With the late model minus the newest one as the
+// difference they would be 0.9, 0.9, 0.81, 0.81, 0.729.
 TEST(Co2, OfOneWorkerIsSgdByGradientsOneStepLate) {
   const std::vector<double> expected = {1, 0.9, 0.8, 0.71, 0.63, 0.559};
   for (int steps = 1; steps < std::ssize(expected); ++steps) {
@@ -218,7 +219,7 @@ period = { rule = "constant", steps = 1 })");
   }
 }
 
-// In blocking rounds of plain steps: X - m with m = m / 2 + (X - mean(y)), from this round's y.
+// In blocking rounds the outer step takes model X to X - m, with m = m / 2 + (X - mean(y)) for this round's models y.
 TEST(Co2, OfBlockingRoundsIsHeavyBallAlongThisRoundsAverage) {
   const auto method = read_method(R"(algorithm = "co2"
 rounds = "blocking"
@@ -239,7 +240,7 @@ period = { rule = "constant", steps = 2 })");
   }
 }
 
-// Blocking: a round takes its steps and its average.
+// Blocking rounds take the time of their steps and of their average.
 TEST(Co2, OfBlockingRoundsWithoutMomentumIsLocalSgd) {
   const auto method = read_method(R"(algorithm = "co2"
 rounds = "blocking"
@@ -259,8 +260,8 @@ TEST(Co2, OfBlockingRoundsHasNoAnchor) {
               testing::HasSubstr("must be left out with rounds = \"blocking\""));
 }
 
-// Each round begins at the average of the round before the previous one. So the even ones of six rounds are one
-// training by Local SGD, and the odd ones are another, whose last average is the result of the run.
+// Each round begins at the average of the round before the previous one. So the even rounds are one training by Local
+// SGD, and the odd rounds are another one, whose last average is the result of the run.
 TEST(Co2, AnchoredAtTheNewestModelIsTwoTrainingsOfHalfTheRounds) {
   const Pulled run{.workers = 4, .rounds = 6};
   double odd = 1;

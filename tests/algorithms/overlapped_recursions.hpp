@@ -1,5 +1,5 @@
-// Independent implementations, in double precision, of methods whose averages arrive one round late: workers that are
-// pulled to their targets (PullObjective), rounds of two steps, one coordinate at a time.
+// Independent implementations, in double precision, of methods whose averages arrive one round late. Workers are pulled
+// to their targets (PullObjective), rounds have two steps, and one parameter is computed at a time.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Averages that are one round late: CoCoD-SGD and Overlap-Local-SGD, and common properties of all such methods.
+// Averages that are one round late: CoCoD-SGD and Overlap-Local-SGD, and properties of all methods with such averages.
 #include "algorithms/local_sgd/overlapped_rounds.hpp"
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ void expect_near(const std::vector<float>& found, const std::vector<float>& expe
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 2e-6 * std::abs(expected[i])) << i;
 }
 
-// 4 rounds of 2 steps under a rate that falls at every step.
+// 4 rounds of 2 steps, at a learning rate that falls at every step.
 SimulatedRun falling(Pulled& run) {
   const int steps = run.rounds * Pulled::period;
   SimulatedRun setup{.workers = run.workers, .budget = {.steps = steps}};
@@ -104,7 +104,7 @@ TEST(OverlapLocalSgd, AtRateZeroNothingMovesWhateverTheMomentum) {
   EXPECT_EQ(setup.run(overlap(2, {.mixing = 0.5, .momentum = 0.7})).parameters, std::vector<float>(4, 1.0f));
 }
 
-// Keys of the methods; both forms if a method has two.
+// Keys of the methods with late averages; both forms if a method has two.
 const std::vector<std::string> methods = {
     "\"cocod-sgd\"",
     "\"overlap-local-sgd\"\nmixing = 0.5\nmomentum = 0.5",
@@ -120,7 +120,7 @@ std::unique_ptr<Algorithm> read(const std::string& keys, int period) {
   return std::move(reading.algorithm);
 }
 
-// Rounds of two steps of 1, 1.25 and 2 s. Worker 2's second round begins at 4 s, while the others still wait for it.
+// Rounds have two steps of 1, 1.25 and 2 s. Worker 2's second round begins at 4 s, while the others wait for worker 2.
 TEST(OverlappedRounds, AnAverageShorterThanARoundTakesNoTimeButTheLast) {
   const SimulatedRun setup{.budget = {.steps = 6},
                            .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};
@@ -149,8 +149,7 @@ TEST(OverlappedRounds, AnAverageLongerThanARoundSetsThePace) {
         << keys;
 }
 
-// Worker 1 is down for 1 s in its first round, and after that always 1 s behind the others, which wait for it only at
-// the end.
+// Worker 1 is down for 1 s in its first round, and from then on 1 s late. The others wait for it only at the end.
 TEST(OverlappedRounds, WhoIsLateByLessThanWhatAnAverageLeavesDelaysNobody) {
   SimulatedRun setup{.network_s = 1, .budget = {.steps = 8}};
   setup.outages = std::make_shared<OutagePlan>(
@@ -207,9 +206,6 @@ TEST(OverlappedRoundsSettings, FaultsNameTheKey) {
   EXPECT_THAT(faults("\"cocod-sgd\"\nmoments = \"average\""), HasSubstr("moments"));
 }
 
-// Special cases of averages that are one round late: workers that lose their state or leave, and budgets that do not
-// count steps.
-
 using testing::AllOf;
 using testing::HasSubstr;
 using Update = OverlappedOuterOptions::Update;
@@ -247,12 +243,12 @@ std::vector<Method> all_methods() {
        [](const Pulled& run) { return eager_models(run, std::vector<PulledOuter>(3, plain(0.8)))[0]; }}};
 }
 
-// Rounds of two steps of 1 s, averages of 0.5 s: the third round is from 4 to 6 s.
+// Rounds have two steps of 1 s, averages take 0.5 s: the third round is from 4 to 6 s.
 TEST(OverlappedRuns, AWorkerThatLosesItsStateGoesOnFromItsCopyOfTheRoundsBegin) {
   SimulatedRun setup{.budget = {.steps = 8}};
   for (const auto& [name, algorithm, model] : all_methods()) {
     SCOPED_TRACE(name);
-    setup.outages = outage(1, 5.5, 0.25, true);  // in the second step: the first is lost, too, and not repeated
+    setup.outages = outage(1, 5.5, 0.25, true);  // in the third round's second step: its first is lost, too
     const auto outcome = setup.run(*algorithm);
     const Pulled lost{.lost = {1, 2}};
     EXPECT_NEAR(outcome.parameters[0], model(lost), 1e-5 * std::abs(model(lost)));
@@ -288,7 +284,7 @@ TEST(OverlappedRuns, AWorkerWhoseDataAreUsedUpEndsTheRunWithAReason) {
   };
   for (const auto& [name, algorithm, model] : all_methods())
     EXPECT_THAT(reason(*algorithm), AllOf(HasSubstr("worker 1 left at"), HasSubstr("needs every worker"))) << name;
-  for (const int steps : {5, 2, 1}) {  // all alike: they end together, also in the first round
+  for (const int steps : {5, 2, 1}) {  // all workers end together, also in the first round
     setup.data_of = {Step{steps}, Step{steps}, Step{steps}};
     for (const auto& [name, algorithm, model] : all_methods()) {
       EXPECT_EQ(reason(*algorithm), "") << name;
@@ -307,7 +303,7 @@ TEST(OverlappedRuns, EndTogetherUnderEveryBudget) {
   for (const std::int64_t averages : {1, 2, 5}) budgets.push_back({.bytes = Bytes{averages * 2 * 2 * 16}});
   budgets.push_back({.steps = 1});
   budgets.push_back({.steps = 7, .seconds = 6.0});
-  budgets.push_back({.steps = 4, .seconds = 4.5});  // worker 0 has taken its steps when the others' time is over
+  budgets.push_back({.steps = 4, .seconds = 4.5});  // worker 0 has taken all steps when the others' time is over
   for (std::size_t b = 0; b < budgets.size(); ++b)
     for (const double network_s : {0.5, 5.0})
       for (const auto& [name, algorithm, model] : all_methods()) {
@@ -332,7 +328,7 @@ TEST(OverlappedRuns, EndTogetherUnderEveryBudget) {
       }
 }
 
-// Synchronous steps come first, and give all workers the same model.
+// The rule's synchronous steps come first, and give all workers the same model.
 TEST(OverlappedRuns, BeginAfterSynchronousStepsWhereTheRuleSaysSo) {
   const SimulatedRun setup{.budget = {.steps = 7}};
   for (const std::string keys : {"\"cocod-sgd\"", "\"overlap-local-sgd\"\nmixing = 0.5", "\"co2\"",
@@ -348,8 +344,8 @@ TEST(OverlappedRuns, BeginAfterSynchronousStepsWhereTheRuleSaysSo) {
   }
 }
 
-// Predicted times of averages one round late, compared with closed forms and whole simulations. The averages are
-// hidden: if one takes 0.8 of a round, a round takes no more than its computing.
+// Predicted times of averages one round late, compared with closed forms and whole simulations. An average that takes
+// less time than a round's computing is hidden by it.
 
 const std::vector<std::string> late_methods = {
     "\"cocod-sgd\"", "\"overlap-local-sgd\"\nmixing = 0.5", "\"co2\"",
@@ -374,7 +370,8 @@ TEST(OverlappedTimes, AnAverageOfFourFifthsOfARoundIsHidden) {
   }
 }
 
-// 50 rounds: either 50 in which all compute, and the last average; or the first round, and 50 averages.
+// The run has 50 rounds. If averages are shorter, it takes the computing of 50 rounds and the last average; if they are
+// longer, the computing of the first round and 50 averages.
 TEST(OverlappedTimes, WithoutSpreadHaveAClosedForm) {
   for (const double share : {0.3, 0.8, 1.0, 1.7}) {
     const PredictedRun run = setting(share * period * step_s, {});
@@ -406,8 +403,8 @@ TEST(OverlappedTimes, OfRandomStepsAreThoseOfARecursion) {
     }
 }
 
-// A round is no shorter than the slowest worker's on average, nor than the average of models. It is no longer than if
-// all waited for the slowest worker, or for the average.
+// On average a round takes at least the slowest worker's computing, and at least the average of models. It takes at
+// most as long as if all waited for the slowest worker and then for the average.
 TEST(OverlappedTimes, LieBetweenTheTwoBounds) {
   for (const double average_s : {5.0, 20.0, 30.0}) {
     PredictedRun run = setting(average_s, {exponential_delay(1)});
@@ -415,7 +412,7 @@ TEST(OverlappedTimes, LieBetweenTheTwoBounds) {
     const double late_s = run.simulate(*read(late_methods[0], period)).step_s;
     run.network_s = 0;
     const double waiting_s = run.simulate(LocalSgd(make_constant_period(period), {})).step_s;
-    const double slowest_s = 2 * (1.5 + 1);  // on average: the delay is added to 1.5 s
+    const double slowest_s = 2 * (1.5 + 1);  // two micro-batches of 1.5 s and a delay of 1 s on average
     EXPECT_GE(late_s, 0.97 * std::max(slowest_s, average_s / period)) << average_s;
     EXPECT_LE(late_s, waiting_s + average_s / period) << average_s;
   }

@@ -28,7 +28,7 @@ TEST(PalSgd, WithoutPullsEqualsDiLoCoBitForBit) {
   EXPECT_EQ(pulled.log, diloco.log);
 }
 
-// The deciding random number, drawn as by Participant::uniform from SimulatedRun's seed.
+// The random number that decides whether a step is pulled, drawn as by Participant::uniform from SimulatedRun's seed.
 double drawn(int worker, int step, Drawn draws) {
   const bool is_own = draws == Drawn::alone;
   return RandomStream{.seed = 1,
@@ -39,7 +39,7 @@ double drawn(int worker, int step, Drawn draws) {
       .uniform(0);
 }
 
-// In double precision, for a pull that goes 0.1 / 0.4 x strength of the way.
+// In double precision. A pull goes the rate over the probability, 0.1 / 0.4, times `strength` towards the outer model.
 TEST(PalSgd, IsTheRecursionOfStepsAndPulls) {
   constexpr int workers = 3, period = 5, rounds = 4;
   constexpr double rate = 0.1, p = 0.4;
@@ -76,7 +76,7 @@ TEST(PalSgd, IsTheRecursionOfStepsAndPulls) {
     }
 }
 
-// Steps of 1 s, an average of 0.5 s: a round lasts for the largest number of unpulled steps of a worker.
+// Steps take 1 s, an average 0.5 s: a round lasts for the largest number of unpulled steps of a worker.
 TEST(PalSgd, APulledStepTakesNoTime) {
   constexpr int workers = 3, period = 6;
   const SimulatedRun setup{.workers = workers, .budget = {.steps = 2 * period}};

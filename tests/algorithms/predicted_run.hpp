@@ -12,7 +12,7 @@
 
 namespace syncopate {
 
-// 1 s plus a normal delay of 0.5 +- 0.2 s: far enough from 0 to remain normal.
+// A normal delay of 0.5 +- 0.2 s, added to 1 s. It is far enough from 0 to remain normal.
 inline const auto noise = normal_delay(0.5, 0.2);
 
 struct PredictedRun {
@@ -45,7 +45,6 @@ struct PredictedRun {
   std::vector<Prediction> predict(const Algorithm& algorithm) const;
   std::string why_not_predicted(const Algorithm& algorithm) const;
 
-  // Results of a simulation.
   struct Simulated {
     double step_s;
     double drop_rate;

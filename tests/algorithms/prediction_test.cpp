@@ -30,16 +30,16 @@ namespace {
 
 using Setting = PredictedRun;
 
-// E[max of 16 standard normal times] is 1.765991393, and Eq. 4's value 1.800454239; a step's sum is 6 +- 0.4 s.
+// The expected maximum of 16 standard normal numbers is 1.765991393; Eq. 4 has 1.800454239. A step's sum is 6 +- 0.4 s.
 TEST(Prediction, SynchronousSgdByEquation4AndBySampledMaxima) {
   const Setting setting;
   const auto predictions = setting.predict(SyncSgd());
   ASSERT_EQ(predictions.size(), 2u);
   EXPECT_EQ(predictions[0].formula, "Eq. 4");
-  // The sampled mean and deviation are those of 15,625 steps: standard errors 0.0032 and 0.0023 x 1.8.
+  // The sampled mean and deviation are those of 15,625 steps, with standard errors of 0.0032 and 0.0023 x 1.8.
   EXPECT_NEAR(predictions[0].step_time_s, 6 + 0.4 * 1.800454239 + 0.5, 0.02);
   EXPECT_EQ(predictions[1].formula, "sampled E[T]");
-  const double exact = 6 + 0.4 * 1.765991393 + 0.5;  // a maximum's deviation is about 0.2: 0.009 over 500 steps
+  const double exact = 6 + 0.4 * 1.765991393 + 0.5;  // a maximum deviates by about 0.2: 0.009 over 500 steps
   EXPECT_NEAR(predictions[1].step_time_s, exact, 0.03);
   EXPECT_NEAR(setting.simulate(SyncSgd()).step_s, exact, 0.02);
   for (const Prediction& prediction : predictions) {
@@ -65,8 +65,8 @@ TEST(Prediction, DropComputeWithAFixedThreshold) {
   EXPECT_NEAR(simulated.drop_rate, 1 - kept, 0.004);
 }
 
-// If all times are equal, there is no threshold to find. If they differ, steps before the threshold is set take as long
-// as those of synchronous SGD.
+// If all times are equal, there is no threshold to find. If they differ, steps take as long as those of synchronous SGD
+// until the threshold is set.
 TEST(Prediction, DropComputeWithAnAutomaticThreshold) {
   const Setting setting{.micro_batches = 12, .steps = 400};
   const AutomaticThresholdOptions options{.warmup_steps = 10, .calibration_steps = 90};
@@ -88,7 +88,7 @@ TEST(Prediction, DropComputeWithAnAutomaticThreshold) {
   }
 }
 
-// 1 s + Exp(2): X_(6:8) = 1 + (1/8 + 1/7 + ... + 1/3) / 2.
+// The sixth of eight times of 1 s + Exp(2) is X_(6:8) = 1 + (1/8 + 1/7 + ... + 1/3) / 2 on average.
 TEST(Prediction, BackupWorkersByTheOrderStatistic) {
   const Setting setting{
       .workers = 8, .micro_batches = 1, .delays = {exponential_delay(0.5)}, .steps = 4000, .network_s = 0.1};
@@ -97,7 +97,7 @@ TEST(Prediction, BackupWorkersByTheOrderStatistic) {
   const BackupWorkers cancels(6, {.late = BackupOptions::Late::cancel}), finishes(6);
   const auto exact = setting.predict(cancels), bound = setting.predict(finishes);
   ASSERT_EQ(exact.size(), 1u);
-  // 4,096 sampled times: the quantile's standard error is about 0.5 sqrt(3 / 4096) = 0.014.
+  // From 4,096 sampled times the quantile has a standard error of about 0.5 sqrt(3 / 4096) = 0.014.
   EXPECT_NEAR(exact[0].step_time_s, expected + 0.2, 0.04);
   EXPECT_DOUBLE_EQ(exact[0].kept, 6.0 / 8);
   EXPECT_FALSE(exact[0].communication_share()) << "an order statistic does not say who awaits the next model";
@@ -105,11 +105,11 @@ TEST(Prediction, BackupWorkersByTheOrderStatistic) {
   ASSERT_EQ(bound.size(), 1u);
   EXPECT_EQ(bound[0].step_time_s, exact[0].step_time_s);
   EXPECT_NE(bound[0].formula.find("lower bound"), std::string::npos);
-  // Tabulated without communication: 1.793 instead of 1.608 if late work continues.
+  // If late work continues, a table has 1.793 instead of 1.608, without communication.
   EXPECT_GT(setting.simulate(finishes).step_s, expected + 0.2);
 }
 
-// Rounds of 8 steps of 4 micro-batches: 48 + 0.2 sqrt(32) x 1.765991393, and one average each.
+// The slowest sum of a round of 8 steps of 4 micro-batches is 48 + 0.2 sqrt(32) x 1.765991393, followed by an average.
 TEST(Prediction, LocalSgdByTheSlowestSumOfARound) {
   const Setting setting;
   const LocalSgd method(make_constant_period(8), {});
@@ -121,7 +121,7 @@ TEST(Prediction, LocalSgdByTheSlowestSumOfARound) {
   EXPECT_NEAR(setting.simulate(method).step_s, expected, 0.02);
 }
 
-// The rounds of the rule: 100 of one step, then 190 of 10.
+// The rule has 100 rounds of one step, then 190 of 10.
 TEST(Prediction, RoundsFollowTheRuleOfThePeriod) {
   const Setting setting{.delays = {}};
   const auto predictions = setting.predict(LocalSgd(make_post_local_period(100, 10), {}));
@@ -129,15 +129,15 @@ TEST(Prediction, RoundsFollowTheRuleOfThePeriod) {
   EXPECT_NEAR(predictions[0].step_time_s, (2000 * 4 + 290 * 0.5) / 2000, 1e-9);
 }
 
-// One of four workers has half the speed: it is always the slowest and sets the pace.
+// One of four workers has half the speed, so it is always the slowest.
 TEST(Prediction, WorkersThatDifferAreToldApart) {
   const Setting setting{.workers = 4, .factors = {1, 1, 1, 2}};
   const auto predictions = setting.predict(SyncSgd());
   ASSERT_EQ(predictions.size(), 2u);
   EXPECT_EQ(predictions[0].formula, "normal workers, unlike");
-  EXPECT_NEAR(predictions[0].step_time_s, 4 * 2.5 + 0.5, 0.06);  // 0.4 / sqrt(512) x 3
+  EXPECT_NEAR(predictions[0].step_time_s, 4 * 2.5 + 0.5, 0.06);  // three times 0.4 / sqrt(512)
   EXPECT_NEAR(predictions[1].step_time_s, 4 * 2.5 + 0.5, 0.06);
-  // Half of its micro-batches end within 5.01 s, and 3.3 of the others': Eq. 5 for each worker.
+  // In 5.01 s the slow worker ends 2 of its 4 micro-batches, and the others 3.3 on average: Eq. 5 for each.
   const auto drop = setting.predict(DropCompute(from_seconds(5.01), Preempt::discard, 1.0 / 3));
   const double fast = expected_micro_batches(4, 5.01, {1.5, 0.2}), slow = expected_micro_batches(4, 5.01, {2.5, 0.2});
   EXPECT_NEAR(drop.at(0).kept, (3 * fast + slow) / 16, 0.01);
@@ -170,9 +170,6 @@ TEST(Prediction, TheTimeOfABudgetIsThatOfItsFirstLimit) {
   EXPECT_EQ(time_of_budget(input, half), std::nullopt);
 }
 
-// Other parts of predictions: communication compared with the simulated cluster's accounts, the synchronous SGD of the
-// comparison, the length of budgets that do not count steps, and standard errors.
-
 constexpr int workers = 5, micro_batches = 4;
 constexpr double latency_s = 0.1, bytes_per_s = 40, parameter_bytes = 16;
 constexpr double all_reduce_of(int members) {
@@ -192,7 +189,7 @@ PredictedRun on_a_ring(int steps, std::vector<std::shared_ptr<const DelayProcess
 struct Method {
   const char* name;
   std::shared_ptr<const Algorithm> algorithm;
-  std::optional<double> communication_s;  // per step; none: the formula does not give it
+  std::optional<double> communication_s;  // per step; none if the formula does not give it
 };
 
 std::vector<Method> methods() {
@@ -220,14 +217,14 @@ TEST(PredictionParts, WithoutSpreadTimeAndCommunicationAreThoseOfTheAccounts) {
       ASSERT_EQ(prediction.communication_s.has_value(), communication_s.has_value());
       if (!communication_s) continue;
       EXPECT_NEAR(*prediction.communication_s, *communication_s, 1e-8);
-      // Runs end with a barrier.
+      // The tolerance is for the barrier with which runs end.
       EXPECT_NEAR(*prediction.communication_s, simulated.communication_s, 0.01 * simulated.communication_s);
       EXPECT_EQ(prediction.communication_share(), *prediction.communication_s / prediction.step_time_s);
     }
   }
 }
 
-// For quorums a formula cannot know whose late work will be lost, even though no worker is late here.
+// The formulas of quorums cannot know whose late work will be lost, even though no worker is late here.
 TEST(PredictionParts, WhatDropsNothingSaysSo) {
   for (const auto& [name, algorithm, communication_s] : methods()) {
     const bool has_quorum = algorithm->traits().servers > 0;
@@ -236,8 +233,8 @@ TEST(PredictionParts, WhatDropsNothingSaysSo) {
   }
 }
 
-// A step of synchronous SGD: an all-reduce, and the slowest of 5 sums of 6 +- 0.4 s, whose expectation lies 1.162964474
-// deviations above the mean. The sampled value is the mean of 480 maxima, whose deviation is 0.67 times 0.4 s.
+// A step of synchronous SGD has an all-reduce, and takes the slowest of 5 sums of 6 +- 0.4 s, which is expected
+// 1.162964474 deviations above the mean. The sampled value is the mean of 480 maxima, which deviate by 0.67 x 0.4 s.
 TEST(PredictionParts, SpeedUpsAreOverASynchronousStepWithItsAllReduce) {
   const PredictedRun setting = on_a_ring(480, {noise});
   const double sync_s = 6 + 0.4 * 1.162964474 + all_reduce_of(workers);
@@ -251,7 +248,7 @@ TEST(PredictionParts, SpeedUpsAreOverASynchronousStepWithItsAllReduce) {
     }
 }
 
-// Predictions with the same sample of times, but another budget or schedule, and 8 samples per micro-batch.
+// Predictions from the same sample of times for another budget or schedule, with 8 samples per micro-batch.
 std::vector<Prediction> under(const PredictedRun& setting, const Algorithm& algorithm, const Budget& budget,
                               const LearningRate& rate = LearningRate(LearningRate::Options{.peak = 0.1})) {
   return setting.with_input([&](const PredictionInput& input) {
@@ -273,8 +270,8 @@ Prediction only(const std::vector<Prediction>& predictions) {
   return predictions.empty() ? Prediction{} : predictions[0];
 }
 
-// Ten rounds of one step, then rounds of ten: the mean of a round depends on how many of them the budget has. A step
-// takes 4 s, an average 0.5 s, and a step has 16 x 4 x 8 samples.
+// Ten rounds of one step are followed by rounds of ten, so the number of rounds depends on the budget. A step takes 4
+// s, an average 0.5 s, and a step has 16 x 4 x 8 = 512 samples.
 TEST(PredictionParts, RoundsAreThoseWithinTheBudget) {
   const PredictedRun setting{.delays = {}};
   const LocalSgd local(make_post_local_period(10, 10), {});
@@ -289,23 +286,23 @@ TEST(PredictionParts, RoundsAreThoseWithinTheBudget) {
   expect_rounds({.samples = 24 * 512 + 1}, 25, 12);  // the step in which samples are used up is taken
   expect_rounds({.steps = 25, .samples = 31 * 512}, 25, 12);
   expect_rounds({.steps = 31, .samples = 25 * 512}, 25, 12);
-  // Steps begin until the time is up: rounds end at 45 and 85.5 s, and the last one, of one step, at 90 s.
+  // Steps begin until the time is up. Rounds of ten end at 45 + 40.5 = 85.5 s, and the last one, of one step, at 90 s.
   expect_rounds({.seconds = 86}, 21, 12);
   expect_rounds({.steps = 25, .seconds = 1e6}, 25, 12);
   expect_rounds({.steps = 25, .bytes = Bytes{1'000'000'000}}, 25, 12);
   EXPECT_TRUE(under(setting, local, {.bytes = Bytes{1'000'000'000}}).empty());
 }
 
-// Half of 100 steps are at a rate of 1, in rounds of 2; the rest at 0.1, in rounds of 20.
+// The first 50 of 100 steps have a learning rate of 1 and rounds of 2 steps; the others have 0.1 and rounds of 20.
 TEST(PredictionParts, RoundsFollowTheLearningRateOfTheirFirstStep) {
   const LearningRate rate(
       {.shape = LearningRate::Shape::step, .peak = 1, .decay_steps = {Step{50}}, .decay_factor = 0.1});
   const LocalSgd local(make_power_period({.power = 1, .coefficient = 2, .minimum = 1}), {});
   const Prediction prediction = only(under({.delays = {}}, local, {.steps = 100}, rate));
-  EXPECT_NEAR(prediction.communication_s.value(), 0.5 * (25 + 3) / 100, 1e-9);  // rounds of 20, 20 and the last 10
+  EXPECT_NEAR(prediction.communication_s.value(), 0.5 * (25 + 3) / 100, 1e-9);  // 25 rounds, then 20, 20 and 10 steps
 }
 
-// Before the threshold is set, 100 of 400 steps are those of synchronous SGD.
+// The first 100 of 400 steps, before the threshold is set, are those of synchronous SGD.
 TEST(PredictionParts, OfARunWithACalibrationAllPartsAreMixtures) {
   const PredictedRun setting{.micro_batches = 12, .delays = {pareto_delay(1.5, 0.5)}, .steps = 400};
   const AutomaticThresholdOptions options{.warmup_steps = 10, .calibration_steps = 90};
@@ -354,11 +351,11 @@ TEST(PredictionParts, AThresholdIsSearchedWithTheTimeOfTheCommunication) {
     }
     EXPECT_LT(dropped[1], 0.5 * dropped[0]);
   };
-  expect_drops({noise}, 0.005);                  // by the paper's formulas
-  expect_drops({pareto_delay(1.5, 0.5)}, 0.05);  // only by drawn steps, some of which are extreme
+  expect_drops({noise}, 0.005);                  // the paper's formulas agree
+  expect_drops({pareto_delay(1.5, 0.5)}, 0.05);  // drawn steps alone, some of them extreme
 }
 
-// The prediction for an automatic threshold equals that of its search, or of the formulas, with the same options.
+// The prediction for an automatic threshold equals that of a search, or of the formulas, with the same options.
 TEST(PredictionParts, TheForecastOfAnAutomaticThresholdIsThatOfItsOptions) {
   constexpr int steps = 40, drawn_workers = 6;
   std::vector<double> times(drawn_workers * steps * micro_batches);
@@ -387,7 +384,7 @@ TEST(PredictionParts, TheForecastOfAnAutomaticThresholdIsThatOfItsOptions) {
   EXPECT_EQ(found.size(), 6u);
 }
 
-// If only some of the workers were drawn and steps have no variance, a quorum of all workers has no formula.
+// A quorum of all workers has no formula if only some of the workers were drawn and steps have no variance.
 TEST(PredictionParts, WhereThereIsNoFormulaTheReasonIsTheMethods) {
   const PredictedRun many{.workers = 5000, .delays = {pareto_delay(1.5, 0.5)}, .steps = 64};
   for (const auto& [name, algorithm, communication_s] : methods()) {
@@ -397,7 +394,7 @@ TEST(PredictionParts, WhereThereIsNoFormulaTheReasonIsTheMethods) {
   }
 }
 
-// Eq. 5 counts work that is lost in flight and does not come back.
+// Eq. 5 is for micro-batches that are lost in flight and are not made up for later.
 TEST(PredictionParts, ThereIsNoFormulaForOtherWaysToDrop) {
   const PredictedRun setting{.steps = 100};
   const auto dropping = [](Preempt preempt, std::shared_ptr<const DropCompensation> compensation) {
@@ -419,7 +416,7 @@ TEST(PredictionParts, ThereIsNoFormulaForOtherWaysToDrop) {
   }
 }
 
-// Averages in predictions carry the parameters and those moments that the policy averages. On a ring of N workers an
+// In predictions, averages contain the parameters and the moments that the policy averages. On a ring of N workers an
 // all-reduce of P bytes takes 2 (N - 1) (L + P / (N B)).
 
 constexpr double ring_latency_s = 0.01, ring_bytes_per_s = 8;
@@ -431,7 +428,7 @@ double ring_s(int members, double bytes) {
 struct Case {
   int moments;  // number of the optimizer's moments
   AveragePolicy policy;
-  double vectors;  // vectors per average
+  double vectors;  // vectors of 16 bytes per average
 };
 constexpr auto keep = StatePolicy::keep, average = StatePolicy::average, reset = StatePolicy::reset;
 const Case cases[] = {
@@ -447,7 +444,7 @@ struct PredictedBytes : testing::TestWithParam<Case> {
             .network = make_ring_network(ring_latency_s, ring_bytes_per_s),
             .moments = GetParam().moments};
   }
-  double bytes() const { return 16 * GetParam().vectors; }  // 16 bytes of parameters
+  double bytes() const { return 16 * GetParam().vectors; }  // a vector has 16 bytes
 };
 
 TEST_P(PredictedBytes, AnAverageCarriesTheMomentsThatAreAveraged) {
@@ -458,10 +455,10 @@ TEST_P(PredictedBytes, AnAverageCarriesTheMomentsThatAreAveraged) {
 
 INSTANTIATE_TEST_SUITE_P(Moments, PredictedBytes, testing::ValuesIn(cases));
 
-// Formulas for steps without variance, or with sums far from normal, compared with the simulated cluster and closed
-// forms. A sample of 512 steps is all of a run of 512, so it shows exactly what the run takes.
+// For steps without variance, or with sums far from normal, formulas are compared with the simulated cluster and closed
+// forms. A sample of 512 steps is a whole run of 512 steps, so it shows exactly what the run takes.
 
-// 1 s plus a Pareto delay of at least 0.5 s, 1.5 s on average, without a variance.
+// 1 s plus a Pareto delay of at least 0.5 s and 1.5 s on average, which has no variance.
 const PredictedRun heavy{.delays = {pareto_delay(1.5, 0.5)}, .steps = 512};
 
 DropCompute automatic(const AutomaticThresholdOptions& options = {}) {
@@ -493,7 +490,7 @@ TEST(HeavyTails, WithoutAVarianceTheSampledLawAloneIsUsedAndNamed) {
   }
 }
 
-// With normal sums the best threshold would be shorter than any micro-batch, with a predicted gain of several times.
+// From normal sums the best threshold would be shorter than any micro-batch, with a predicted gain of several times.
 TEST(HeavyTails, TheAutomaticThresholdGainsWhatTheSimulationGains) {
   PredictedRun setting = heavy;
   setting.micro_batches = 12;
@@ -504,7 +501,7 @@ TEST(HeavyTails, TheAutomaticThresholdGainsWhatTheSimulationGains) {
     ASSERT_EQ(predictions.size(), 1u);
     EXPECT_EQ(predictions[0].formula, "Eq. 6, sampled law");
     const auto simulated = setting.simulate(method);
-    // The simulation's search sees other steps, and finds a threshold near this one.
+    // The simulation's search has other steps, and finds a threshold near the predicted one.
     EXPECT_NEAR(predictions[0].step_time_s / simulated.step_s, 1, 0.05);
     EXPECT_NEAR(*predictions[0].drop_rate, simulated.drop_rate, 0.02);
     const double simulated_gain = (1 - simulated.drop_rate) * setting.simulate(SyncSgd()).step_s / simulated.step_s;
@@ -513,7 +510,7 @@ TEST(HeavyTails, TheAutomaticThresholdGainsWhatTheSimulationGains) {
   }
 }
 
-// Normal sums put many ends of micro-batches before the minimum of 1.5 s; a threshold is never set there.
+// Normal sums would put many ends of micro-batches before the minimum of 1.5 s, but a threshold is never set there.
 TEST(HeavyTails, ByNormalSumsTooNoThresholdIsShorterThanAMicroBatch) {
   const PredictedRun setting{.workers = 64, .delays = {pareto_delay(2.05, 0.5)}, .steps = 100'000};
   const auto predictions = setting.predict(automatic());
@@ -522,8 +519,7 @@ TEST(HeavyTails, ByNormalSumsTooNoThresholdIsShorterThanAMicroBatch) {
   EXPECT_EQ(predictions[2].formula, "Eq. 6, sampled law");
 }
 
-// With a variance the paper's formulas exist, too. If they differ from the drawn steps, the prediction by drawn steps
-// comes last.
+// With a variance the paper's formulas exist, too. If drawn steps differ from them, their prediction comes last.
 TEST(HeavyTails, FarFromNormalTheSampledLawComesLast) {
   const PredictedRun setting{.micro_batches = 1, .delays = {exponential_delay(1)}};
   const DropCompute method(from_seconds(3), Preempt::discard, 1.0 / 3);
@@ -532,7 +528,7 @@ TEST(HeavyTails, FarFromNormalTheSampledLawComesLast) {
   EXPECT_EQ(predictions[0].formula, "Eqs. 4 to 6");
   EXPECT_EQ(predictions[1].formula, "Eqs. 5 and 6, sampled E[T]");
   EXPECT_EQ(predictions[2].formula, "Eq. 6, sampled law");
-  // E[min(t, max of 16)] for exponential times: the sum of (1 - e^-t)^k / k.
+  // For exponential times, E[min(t, the maximum of 16)] is the sum of (1 - e^-t)^k / k.
   double expected = 1 + 0.5;
   for (int k = 1; k <= 16; ++k) expected += std::pow(1 - std::exp(-2.0), k) / k;
   const double kept = 1 - std::exp(-2.0);
@@ -541,7 +537,7 @@ TEST(HeavyTails, FarFromNormalTheSampledLawComesLast) {
   EXPECT_GT(std::abs(predictions[0].kept - kept), 0.02);
 }
 
-// The slowest of 16 sums of two exponential times, by quadrature.
+// The expected slowest of 16 sums of two exponential times is computed by quadrature.
 TEST(HeavyTails, ShortRoundsAreSampledAsWell) {
   const PredictedRun setting{.micro_batches = 1, .delays = {exponential_delay(1)}};
   const auto predictions = setting.predict(LocalSgd(every(2), {}));
@@ -555,7 +551,7 @@ TEST(HeavyTails, ShortRoundsAreSampledAsWell) {
   EXPECT_GT(std::abs(predictions[0].step_time_s - expected), 0.1);
 }
 
-// Eq. 5 assumes one distribution for all workers. If workers differ permanently, the sample contains all of them.
+// Eq. 5 assumes one distribution for all workers. If they always differ, the sample is searched.
 TEST(HeavyTails, AnAutomaticThresholdOfUnlikeWorkersIsFoundInTheSample) {
   const PredictedRun setting{.micro_batches = 12,
                              .delays = {noise, scoped_delay(constant_delay(1), {.workers = {15}})}};
@@ -568,7 +564,7 @@ TEST(HeavyTails, AnAutomaticThresholdOfUnlikeWorkersIsFoundInTheSample) {
   EXPECT_NEAR(*predictions[0].drop_rate, simulated.drop_rate, 0.01);
 }
 
-// There is no formula if times have no variance and the sample is too short: 100 steps do not make 8 rounds of 20.
+// No formula applies if times have no variance and the sample is too short: 100 steps do not make 8 rounds of 20.
 TEST(HeavyTails, RoundsThatAreTooLongForTheSampleHaveNoFormulaWithoutAVariance) {
   PredictedRun setting = heavy;
   setting.steps = 100;
@@ -576,7 +572,7 @@ TEST(HeavyTails, RoundsThatAreTooLongForTheSampleHaveNoFormulaWithoutAVariance) 
   EXPECT_TRUE(setting.predict(LocalSgd(every(20), {})).empty());
 }
 
-// Only some of 5,000 workers are drawn, and without a variance no formula gives the time of the slowest.
+// Only some of the 5,000 workers are drawn, so without a variance no formula gives the time of the slowest.
 TEST(HeavyTails, WhereOnlyASampleCouldTellTheReasonIsTheVariance) {
   const PredictedRun many{.workers = 5000, .delays = {pareto_delay(1.5, 0.5)}, .steps = 100};
   PredictedRun milder = many, long_rounds = heavy;
@@ -620,11 +616,10 @@ TEST(HeavyTails, AFormulaMissesWhatLiesBeyondThreeStandardErrors) {
   EXPECT_TRUE(misses(of(10 * (1 + 6e-5), 1), of(10, 1)));
 }
 
-// Formulas above the number of workers that are drawn one by one: differing workers count, few or many.
+// Formulas for more workers than are drawn one by one: workers that differ count, whether few or many.
 
 constexpr int many = 20'000;  // 4,096 of them are drawn
 
-// Micro-batches of 1 s.
 using Delays = std::vector<std::shared_ptr<const DelayProcess>>;
 
 Delays only_worker_3_is_slower_by(double value_s) {
@@ -637,8 +632,8 @@ std::vector<double> slow_ones(int count) {
   return factors;
 }
 
-// All wait for the one slow worker's 4 x (1 + 1 + 0.001) s. Another worker's 4 x (1 + 0.001) s, with a deviation of
-// 0.002 s, never exceeds it.
+// All wait for the slow worker's 4 x (1 + 1 + 0.001) s. The time of another worker, 4 x (1 + 0.001) s with a
+// deviation of 0.002 s, never exceeds that.
 TEST(ManyWorkers, WaitForTheOneThatADelayConcerns) {
   const PredictedRun setting{.workers = many, .delays = only_worker_3_is_slower_by(1)};
   const auto predictions = setting.predict(SyncSgd());
@@ -654,8 +649,8 @@ TEST(ManyWorkers, WaitForTheOneWithAFactor) {
   EXPECT_NEAR(setting.predict(*read.algorithm).at(0).step_time_s, 4 * 2.001 + 0.5 / 5, 1e-6);
 }
 
-// By 4.5 s a worker of 1 s has done 4 of 4 micro-batches, and one of 2 s has done 2. One such worker hardly changes the
-// kept share; a quarter of the workers counts as a quarter. The step lasts until the threshold in both cases.
+// By 4.5 s a worker of 1 s has done all 4 micro-batches, and a worker of 2 s has done 2. One slow worker hardly changes
+// the kept share; a quarter of the workers counts as a quarter. The step lasts until the threshold in both cases.
 TEST(ManyWorkers, CountInWhatAThresholdKeepsByTheirNumber) {
   for (const int slow : {1, many / 4}) {
     const PredictedRun setting{.workers = many, .factors = slow_ones(slow), .delays = {}};
@@ -674,7 +669,7 @@ TEST(ManyWorkers, WhoDifferGetNoThresholdThatOneLawWouldFind) {
   EXPECT_EQ(setting.why_not_predicted(*read.algorithm), "its workers differ, and there are too many to draw them all");
 }
 
-// A drift is not part of the declared distribution, so the sample is used. The drift rises from 0 to 0.2 s over the
+// The declared distribution does not contain a drift, so the sample is used. The drift rises from 0 to 0.2 s over the
 // run, 0.1 s on average. The one worker that takes 3 s longer is the slowest in each step.
 TEST(ManyWorkers, CountWhereTheSampleDoesTooNotTheDeclaredLaw) {
   const PredictedRun setting{
@@ -686,7 +681,7 @@ TEST(ManyWorkers, CountWhereTheSampleDoesTooNotTheDeclaredLaw) {
   EXPECT_NEAR(setting.predict(SyncSgd()).at(0).step_time_s, 1 + 0.1 + 3 + 0.5, 0.001);
 }
 
-// Each worker has its own distribution. The expected value is that of the maximum over all workers.
+// Each worker has its own distribution. Expected is the maximum over all workers.
 TEST(ManyWorkers, MayAllDiffer) {
   std::vector<double> factors;
   std::vector<NormalTime> each;
@@ -707,7 +702,7 @@ TEST(ManyWorkers, OfWhomOneHasNoVarianceHaveNoneEither) {
   EXPECT_EQ(setting.why_not_predicted(SyncSgd()), has_no_variance);
 }
 
-// Formulas of quorums, compared with closed forms and the simulated cluster. The maximum of 16 normal times lies
+// Formulas of quorums are compared with closed forms and the simulated cluster. The maximum of 16 normal times lies
 // 1.765991393 deviations above the mean.
 
 constexpr double of_16 = 1.765991393;
@@ -717,22 +712,22 @@ Prediction the_only(const std::vector<Prediction>& predictions) {
   return predictions.at(0);
 }
 
-// If all workers are waited for, nobody is late and the order statistic is exact: two slices of 8 of 16 bytes.
+// With a quorum of all workers nobody is late, and the order statistic is exact. Slices have 16 / servers bytes.
 TEST(QuorumPrediction, SeveralServersSendTheirSlicesSideBySide) {
   for (const int servers : {1, 2}) {
     const PredictedRun setting{.network = make_ring_network(0.1, 40, {.contention = false})};
     const BackupWorkers method(16, {.servers = servers});
     const Prediction prediction = the_only(setting.predict(method));
     const double message_s = 0.1 + 16.0 / servers / 40;
-    // Sampled maxima of 512 steps, 0.2 s apart: 0.009.
+    // The tolerance is three times 0.2 s / sqrt(512) = 0.009 s, the error of the mean of 512 sampled maxima.
     EXPECT_NEAR(prediction.step_time_s, 6 + 0.4 * of_16 + 2 * message_s, 0.03);
     const auto simulated = setting.simulate(method);
     EXPECT_NEAR(simulated.step_s, 6 + 0.4 * of_16 + 2 * message_s, 3 * simulated.error_s);
   }
 }
 
-// Two servers of four workers each; the workers of a server are late together. The fifth gradient arrives with the
-// slower server, after the greater of two exponential times, 0.5 (1 + 1/2), and not after the fifth of eight.
+// Two machines have four workers each, which are late together. The fifth gradient arrives with the slower machine's,
+// after the greater of two exponential times, 0.5 (1 + 1/2), and not after the fifth of eight.
 TEST(QuorumPrediction, WorkersWhoAreLateTogetherAreNotIndependent) {
   const PredictedRun setting{.workers = 8,
                              .micro_batches = 1,
@@ -742,12 +737,12 @@ TEST(QuorumPrediction, WorkersWhoAreLateTogetherAreNotIndependent) {
   const BackupWorkers cancels(5, {.late = BackupOptions::Late::cancel});
   const Prediction prediction = the_only(setting.predict(cancels));
   EXPECT_EQ(prediction.formula, "order statistic, late together");
-  EXPECT_NEAR(prediction.step_time_s, 1 + 0.75 + 0.2, 3 * 0.025);  // 0.56 s / sqrt(512)
+  EXPECT_NEAR(prediction.step_time_s, 1 + 0.75 + 0.2, 3 * 0.025);  // three times 0.56 s / sqrt(512)
   const auto simulated = setting.simulate(cancels);
   EXPECT_NEAR(simulated.step_s, 1 + 0.75 + 0.2, 3 * simulated.error_s);
 }
 
-// Two of eight are always slower than all others: the sixth of all is the slowest of six, 1 + (1 + ... + 1/6) / 2.
+// Two of eight workers are always the slowest, so the sixth is the slowest of six: 1 + (1 + ... + 1/6) / 2.
 TEST(QuorumPrediction, WorkersThatAreSlowForGoodAreNeverAmongTheFirst) {
   const PredictedRun setting{.workers = 8,
                              .micro_batches = 1,
@@ -759,7 +754,7 @@ TEST(QuorumPrediction, WorkersThatAreSlowForGoodAreNeverAmongTheFirst) {
   const BackupWorkers cancels(6, {.late = BackupOptions::Late::cancel});
   const Prediction prediction = the_only(setting.predict(cancels));
   EXPECT_EQ(prediction.formula, "order statistic, unlike workers");
-  EXPECT_NEAR(prediction.step_time_s, expected + 0.2, 3 * 0.027);  // 0.61 s / sqrt(512)
+  EXPECT_NEAR(prediction.step_time_s, expected + 0.2, 3 * 0.027);  // three times 0.61 s / sqrt(512)
   const auto simulated = setting.simulate(cancels);
   EXPECT_NEAR(simulated.step_s, expected + 0.2, 3 * simulated.error_s);
   EXPECT_NEAR(the_only(setting.predict(BackupWorkers(6))).step_time_s, prediction.step_time_s, 1e-12);

@@ -47,7 +47,8 @@ TEST(RandomDrop, NothingIsDroppedBeforeItsFirstStepAndWhatIsDroppedIsNeverComput
   EXPECT_EQ(objective->evaluations, kept);
 }
 
-// 100 workers that each toss a coin drop 50 batches per step, with a variance of 25; with one coin for all it is 2,500.
+// 100 workers that each toss a coin drop 50 batches per step, with a variance of 25. With one coin for all workers the
+// variance would be 2,500.
 TEST(RandomDrop, EveryWorkerDrawsForItselfInEveryStep) {
   constexpr int workers = 100, steps = 400;
   const SimulatedRun setup{.workers = workers, .budget = {.steps = steps}, .objective = nullptr};
@@ -55,14 +56,14 @@ TEST(RandomDrop, EveryWorkerDrawsForItselfInEveryStep) {
   double variance = 0;
   for (const StepRow& round : outcome.rounds) variance += std::pow(static_cast<double>(round.dropped) - 50, 2) / steps;
   EXPECT_NEAR(variance, 25, 4 * 25 * std::sqrt(2.0 / steps));  // four standard deviations
-  // A worker does not draw once for all its steps either: its own count has the same kind of variance.
+  // Nor does a worker draw once for all its steps: the number of batches that it drops is binomial, too.
   double variance_of_workers = 0;
   for (const std::int64_t dropped : outcome.totals.dropped)
     variance_of_workers += std::pow(static_cast<double>(dropped) - steps / 2, 2) / workers;
   EXPECT_NEAR(variance_of_workers, steps / 4, 4 * (steps / 4) * std::sqrt(2.0 / workers));
 }
 
-// That none of 100 workers drops anything in a step has a probability of 2^-100.
+// The probability that none of 100 workers drops anything in a step is 2^-100.
 TEST(RandomDrop, ItsFirstStepIsTheOneGiven) {
   for (const int from : {0, 1, 7}) {
     const SimulatedRun setup{.workers = 100, .budget = {.steps = 10}, .objective = nullptr};
@@ -95,9 +96,8 @@ TEST(RandomDropSettings, WithoutADataSetItDropsFromTheFirstStep) {
   EXPECT_GT(setup.run(*method.algorithm).rounds.front().dropped, 0);
 }
 
-// The statistics after micro-batch m of worker w in step s are (w, 8 s + m); their mean over all 6 workers and both
-// micro-batches is (2.5, 8 s + 0.5). In a single step, half of the batches may have this mean by chance, so the other
-// case has many steps.
+// The statistics after micro-batch m of worker w in step s are (w, 8 s + m), with the mean (2.5, 8 s + 0.5) over all 6
+// workers and both micro-batches. Kept batches may have this mean by chance, so several numbers of steps are tried.
 TEST(RandomDrop, DroppedBatchesMayCountForBatchNormStatisticsAlone) {
   int steps_with_other_statistics = 0;
   for (const int steps : {1, 2, 3, 4, 5, 6}) {
@@ -111,7 +111,7 @@ TEST(RandomDrop, DroppedBatchesMayCountForBatchNormStatisticsAlone) {
     EXPECT_EQ(of_all.buffers, (std::vector<float>{2.5f, 8.0f * static_cast<float>(steps - 1) + 0.5f}));
     EXPECT_EQ(of_all.parameters, of_kept.parameters);  // bit for bit
     EXPECT_EQ(of_all.totals.dropped, of_kept.totals.dropped);
-    EXPECT_EQ(of_all.totals.bytes, of_kept.totals.bytes + Bytes{steps * 2 * 5 * 4});  // one number more
+    EXPECT_EQ(of_all.totals.bytes, of_kept.totals.bytes + Bytes{steps * 2 * 5 * 4});  // a count of 4 bytes
     steps_with_other_statistics += of_kept.buffers != of_all.buffers;
   }
   EXPECT_GT(steps_with_other_statistics, 0);

@@ -43,8 +43,8 @@ TEST(Ringmaster, WithAThresholdThatNothingReachesEqualsAsynchronousSgdBitForBit)
     }
 }
 
-// R = 2. Updates come at 1.5 (worker 0) and 1.6 s (1). Worker 2 is then two updates late, and is stopped by a model
-// that arrives at 1.85 s. It is stopped again by the updates at 3.2, 4.8 and 6.4 s.
+// The threshold is R = 2. Updates come at 1.5 s (worker 0) and 1.6 s (worker 1). Worker 2 is then two updates late, and
+// is stopped by a model that arrives at 1.85 s. It is stopped again by the updates at 3.2, 4.8 and 6.4 s.
 TEST(Ringmaster, StopsWhatComesToTheThreshold) {
   auto objective = std::make_shared<PullObjective>();
   SimulatedRun setup = three_workers(3);
@@ -58,18 +58,18 @@ TEST(Ringmaster, StopsWhatComesToTheThreshold) {
   EXPECT_EQ(outcome.totals.kept, (Counts{5, 4, 0}));
   EXPECT_EQ(outcome.totals.dropped, (Counts{0, 1, 5}));  // four are stopped, two are in progress at the end
   EXPECT_EQ(outcome.totals.staleness, (Counts{1, 8}));
-  EXPECT_EQ(outcome.totals.bytes, Bytes{(9 + 3 + 8 + 4) * 16});  // gradients; models at first, in reply, to stop
+  EXPECT_EQ(outcome.totals.bytes, Bytes{(9 + 3 + 8 + 4) * 16});  // gradients; models at first, as answers, to stop
   EXPECT_EQ(objective->evaluations, 9);
   expect_accounts_sum_to_the_time(outcome.totals);
 }
 
-// R = 1: worker 0's update at 1.5 s stops the others, but worker 1's gradient has left at 1.35 s. It is dropped on
-// arrival and not answered: its worker continues from the model that stopped it.
+// With R = 1, worker 0's update at 1.5 s stops the others. But worker 1's gradient has left at 1.35 s: it is dropped on
+// arrival and not answered. Worker 1 continues from the model that stopped it.
 TEST(Ringmaster, AGradientThatCrossesItsStopIsDroppedAndNotAnswered) {
   const auto outcome = three_workers(1).run(Ringmaster(1));
   EXPECT_EQ(outcome.log, Log{"step 1 at 4.500 s: kept 3, dropped 2"});
   EXPECT_EQ(outcome.totals.kept, (Counts{3, 0, 0}));
-  EXPECT_EQ(outcome.totals.messages, 3 + 2 + (3 + 2 + 2 * 2));  // kept, dropped; models at first, in reply, to stop
+  EXPECT_EQ(outcome.totals.messages, 3 + 2 + (3 + 2 + 2 * 2));  // gradients; models at first, as answers, to stop
   expect_accounts_sum_to_the_time(outcome.totals);
 }
 
@@ -88,8 +88,8 @@ TEST(Ringmaster, UsesNoGradientOfADelayOfTheThresholdOrMore) {
     }
 }
 
-// Two workers of 1 s, one of 10 s, no communication. The slow worker is stopped at a delay of 4, so it gives nothing
-// and delays nobody: 3 updates take 1.5 s.
+// Two workers take 1 s and one takes 10 s, without communication. The slow worker is stopped at a delay of 4, so it
+// gives nothing and delays nobody: 3 updates take 1.5 s.
 TEST(Ringmaster, ASlowWorkerThatIsStoppedAgainAndAgainDelaysNobody) {
   const SimulatedRun setup{.workers = 3,
                            .network_s = 0,
@@ -111,7 +111,7 @@ TEST(Ringmaster, EndsWhenAllWorkersHaveLeft) {
   }
 }
 
-// A worker that loses its state asks for the newest model, or adopts a model that has arrived; it continues either way.
+// A worker that loses its state asks for the newest model, or adopts one that has arrived, and continues.
 TEST(Ringmaster, GoesOnWithAWorkerThatHasLostItsState) {
   for (const Late late : {Late::stop, Late::finish}) {
     SimulatedRun setup = three_workers(10);

@@ -88,7 +88,7 @@ TEST(StatePolicies, FaultsNameTheKeyAndTheChoices) {
   EXPECT_THAT(read("recalibration_micro_batches = 8").faults, HasSubstr("recalibration_micro_batches"));
 }
 
-// AdamW with all nine pairs of policies, in double precision: 3 workers, averages after steps 3, 6 and 9.
+// AdamW with all nine pairs of policies, in double precision, for 3 workers with averages after steps 3, 6 and 9.
 TEST(StatePolicies, LocalAdamWFollowsTheRecursionForEachPairOfMomentPolicies) {
   constexpr int workers = 3, period = 3, steps = 9;
   constexpr double rate = 0.05, beta1 = 0.8, beta2 = 0.9, epsilon = 1e-8, decay = 0.1;
@@ -106,7 +106,7 @@ TEST(StatePolicies, LocalAdamWFollowsTheRecursionForEachPairOfMomentPolicies) {
       distinct.insert(outcome.parameters);
       for (std::size_t i = 0; i < 4; ++i) {
         std::array<double, workers> theta{1, 1, 1}, m{}, v{};
-        int age_of_m = 0, age_of_v = 0;  // steps since each was 0
+        int age_of_m = 0, age_of_v = 0;  // steps since m and v were 0
         for (int step = 0; step < steps; ++step) {
           ++age_of_m;
           ++age_of_v;
@@ -137,7 +137,7 @@ TEST(StatePolicies, LocalAdamWFollowsTheRecursionForEachPairOfMomentPolicies) {
   EXPECT_EQ(distinct.size(), 9u);  // no two pairs give the same result
 }
 
-// An all-reduce of B bytes over 3 workers sends 2 x 2 x B bytes; parameters have 16 bytes.
+// An all-reduce of B bytes over 3 workers sends 2 x 2 x B bytes; parameters and each moment have 16 bytes.
 TEST(StatePolicies, EachMomentThatIsAveragedIsSentToo) {
   SimulatedRun setup{.budget = {.steps = 4}};
   setup.optimizer = make_adamw({});
@@ -161,7 +161,7 @@ TEST(StatePolicies, RecalibrationTakesEveryWorkersMicroBatchesToComeInTurn) {
   EXPECT_TRUE(setup.run(every(4, {})).publications[0].recalibration.empty());
 }
 
-// The network with normalisation of the models' tests, on two workers with three micro-batches.
+// The network with batch normalisation from the tests of models, on two workers with three micro-batches.
 SimulatedRun with_batch_norm() {
   using namespace reference;
   SimulatedRun setup{.workers = 2, .micro_batches = 3, .rate = 0.05, .budget = {.steps = 4}};
@@ -190,8 +190,8 @@ TEST(StatePolicies, RecalibratedStatisticsAreTorchsCumulativeAverage) {
     EXPECT_NEAR(outcome.buffers[i], expected[i], 1e-4 * (1 + std::abs(expected[i])));
 }
 
-// Running statistics with momentum 0.1, as in torch, of each worker's own micro-batches. There is one round, so a
-// module per worker can follow its parameters.
+// Expected are running statistics with momentum 0.1, as in torch, of each worker's own micro-batches. There is only one
+// round, so a module per worker can follow the worker's parameters.
 TEST(StatePolicies, StatisticsAreOfWorker0WhereKeptAndTheMeanWhereAveraged) {
   SimulatedRun setup = with_batch_norm();
   setup.budget.steps = 1;
@@ -201,7 +201,7 @@ TEST(StatePolicies, StatisticsAreOfWorker0WhereKeptAndTheMeanWhereAveraged) {
     reference::set_parameters(module, setup.objective->initial_parameters(0));
     module->train();
     torch::NoGradGuard no_grad;
-    // Each micro-batch updates the statistics from the beginning of the step; the step's statistics are the mean.
+    // Each micro-batch updates the statistics from the step's begin, and the step's statistics are their mean.
     std::vector<float> sum;
     const auto start = reference::buffers_of(module);
     for (int index = 0; index < 3; ++index) {
@@ -232,7 +232,7 @@ TEST(StatePolicies, StatisticsAreOfWorker0WhereKeptAndTheMeanWhereAveraged) {
 
 using testing::HasSubstr;
 
-// Each worker has a given number of samples, with the values of another worker to which it is similar.
+// Each worker has a given number of samples. Their values are those of a worker to which it is similar.
 class DividedPull : public PullObjective, public DividedData {
  public:
   DividedPull(std::vector<std::int64_t> samples, std::vector<int> like)
@@ -281,8 +281,8 @@ const std::vector<std::string> methods = {"\"local-sgd\"\nmoments = \"average\""
                                           "\"overlapped-diloco\"\nupdate = \"delayed\"" + every_3 + diloco,
                                           "\"streaming-diloco\"\nfragments = 2\ndelay = 1" + every_3 + diloco};
 
-// Two workers, of which the first has twice as many samples, are equivalent to three workers of equal weight, two of
-// which are copies of the first.
+// Two workers, of which worker 0 has twice as many samples, are equivalent to three workers of equal weight, if two of
+// the three are copies of worker 0.
 TEST(ModelWeights, OfTwiceTheSamplesAreThoseOfTwoWorkers) {
   const auto weighted = std::make_shared<DividedPull>(std::vector<std::int64_t>{40, 20}, std::vector{0, 1});
   const auto repeated = std::make_shared<DividedPull>(std::vector<std::int64_t>{1, 1, 1}, std::vector{0, 0, 1});
@@ -302,7 +302,8 @@ TEST(ModelWeights, OfTwiceTheSamplesAreThoseOfTwoWorkers) {
   }
 }
 
-// Rounds of two plain steps, in double precision: the next model is sum of n_i y_i / sum of n_i.
+// Rounds have two plain steps, in double precision. With n_i samples and models y_i the next model is (sum of
+// n_i y_i) / (sum of n_i).
 TEST(ModelWeights, OfLocalSgdAreTheSharesOfTheSamples) {
   const std::vector<double> samples = {1, 2, 5};
   const auto objective = std::make_shared<DividedPull>(std::vector<std::int64_t>{1, 2, 5}, std::vector{0, 1, 2});
@@ -376,9 +377,9 @@ TEST(Fragments, TakeTurnsThroughARound) {
     return result;
   };
   EXPECT_EQ(offsets(4, 12), (std::vector<std::int64_t>{3, 6, 9, 12}));
-  EXPECT_EQ(offsets(4, 10), (std::vector<std::int64_t>{3, 5, 8, 10}));  // 2.5, 5, 7.5, 10
+  EXPECT_EQ(offsets(4, 10), (std::vector<std::int64_t>{3, 5, 8, 10}));  // from 2.5, 5, 7.5, 10
   EXPECT_EQ(offsets(1, 7), (std::vector<std::int64_t>{7}));
-  EXPECT_EQ(offsets(5, 2), (std::vector<std::int64_t>{1, 1, 2, 2, 2}));  // 0.4, 0.8, 1.2, 1.6, 2
+  EXPECT_EQ(offsets(5, 2), (std::vector<std::int64_t>{1, 1, 2, 2, 2}));  // from 0.4, 0.8, 1.2, 1.6, 2
   constexpr std::int64_t endless = std::numeric_limits<std::int64_t>::max() / 2;
   EXPECT_EQ(Fragments(1'000'000).offset(999'999, Step{endless}), Step{endless});
 }
@@ -430,14 +431,12 @@ TEST(Fragments, AreAtLeastOne) {
   EXPECT_THAT(document.check().report(), testing::HasSubstr("test.toml:1:13: fragments = 0; must be"));
 }
 
-// Durations of rounds that end by time: closed forms.
-
 Edit timed(const TimedRounds& rounds) {
   return Edit({.scope = EditOptions::Scope::model, .timed = rounds, .outer = make_diloco(0.7, 0.8), .tensors = 1});
 }
 
-// Steps of 2, 2.8 and 4 s. After 7 s the workers finish their 4th, 3rd and 2nd step, the last of them at 8.4 s. A
-// meeting takes 0.5 s, and so does an average.
+// Steps take 2, 2.8 and 4 s. After 7 s the workers finish their 4th, 3rd and 2nd step, the last of them at 8.4 s. A
+// meeting and an average take 0.5 s each.
 TEST(TimedRounds, OfConstantStepsTakeTheTimeAndTheLongestRest) {
   const PredictedRun setting{.workers = 3, .micro_batches = 2, .factors = {1, 1.4, 2}, .delays = {}};
   const auto simulated = setting.simulate(timed({.length = from_seconds(7)}));
@@ -446,17 +445,17 @@ TEST(TimedRounds, OfConstantStepsTakeTheTimeAndTheLongestRest) {
   EXPECT_NEAR(simulated.communication_s, 2 * 0.5 / 4, share);
   EXPECT_NEAR(simulated.kept, (4 + 3 + 2) / 12.0, share);
   EXPECT_NEAR(simulated.drop_rate, 3 / 12.0, share);
-  // 18 steps by the second meeting; the first meeting took 0.5 s.
+  // With a minimum of 10 steps the first meeting, of 0.5 s, finds 9 steps, and the second 18.
   const double put_off_s = (2 * 8.4 + 3 * 0.5) / 8;
   EXPECT_NEAR(setting.simulate(timed({.length = from_seconds(7), .minimum_steps = 10})).step_s, put_off_s,
               share * put_off_s);
-  // 250 of 2,000 steps are taken together.
+  // 250 of 2,000 steps are synchronous steps of the warm-up.
   const auto warmed = setting.simulate(timed({.length = from_seconds(7), .warmup_steps = 250}));
   EXPECT_NEAR(warmed.step_s, 0.125 * 4.5 + 0.875 * step_s, share * step_s);
   EXPECT_NEAR(warmed.kept, 0.125 + 0.875 * (4 + 3 + 2) / 12.0, share);
 }
 
-// Equal to a round of EDiT with the same duration.
+// The duration, 10 s, is that of five steps, as in a round of EDiT by steps.
 TEST(TimedRounds, OfEqualWorkersAreThoseOfSoManySteps) {
   const PredictedRun setting{.workers = 4, .micro_batches = 2, .delays = {}};
   const auto simulated = setting.simulate(timed({.length = from_seconds(10)}));
@@ -472,7 +471,7 @@ TEST(TimedRounds, OfEditByStepsWaitForTheSlowestSumAndAnAllGather) {
   const Edit method(
       {.scope = EditOptions::Scope::model, .period = make_constant_period(64), .outer = make_diloco(0.7, 0.8)});
   const auto simulated = setting.simulate(method);
-  // Ring: 2 (N - 1) (L + P / (N B)) and (N - 1) (L + p / B).
+  // On a ring an average takes 2 (N - 1) (L + P / (N B)), an all-gather of p bytes per worker (N - 1) (L + p / B).
   const double exchanges_s = 2 * 15 * (0.1 + 16 / (16 * 1e3)) + 15 * (0.1 + 8 / 1e3);
   const double step_s = 6 + (0.4 * 8 * 1.765991393 + exchanges_s) / 64;
   EXPECT_NEAR(simulated.step_s, step_s, 0.01 * step_s);

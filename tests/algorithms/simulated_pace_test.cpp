@@ -1,5 +1,4 @@
-// The simulation's time, drops and communication, compared with closed forms, for methods whose papers print no
-// formula.
+// The simulation's time, drops and communication in closed form, for methods whose papers print no formula.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,8 +40,8 @@ HierarchicalSgd groups_of(int size, int group_period, int period) {
   return HierarchicalSgd({size, Step{group_period}}, every(period));
 }
 
-// Seconds of communication per step with groups. In each period of 8 steps there are the group averages that fit before
-// its end, and one average over all workers.
+// Seconds of communication per step with groups: a period of 8 steps has the group averages that fit before its end,
+// and one average over all workers.
 double of_groups(int size, int group_period) {
   double own_s = 0;  // averaged over the workers
   for (int first = 0; first < workers; first += size) {
@@ -82,9 +81,9 @@ std::vector<Method> methods() {
       {"asynchronous EASGD",
        std::make_shared<ElasticAveraging>(
            ElasticOptions{.exchange = Exchange::asynchronous, .alpha = 0.1, .period = 8}),
-       (latency_s + message_s) / 8},  // a request, and the centre
+       (latency_s + message_s) / 8},  // a request and the centre
       {"outer", std::make_shared<OuterLocalSgd>(every(8), make_plain_outer(1), StatePolicies{}), all_s / 8},
-      // The groups of 3 and of 2 wait for the larger one's three averages.
+      // The groups of 3 and 2 workers meet after 8 steps, and wait for the three averages of the larger group.
       {"groups", std::make_shared<HierarchicalSgd>(groups_of(3, 2, 8)), of_groups(3, 2),
        4 + (3 * all_reduce_of(3) + all_s) / 8},
       {"drop local", std::make_shared<DropLocalSgd>(every(8), DropOptions{}), all_s / 8},
@@ -96,7 +95,7 @@ TEST(SimulatedPace, WithoutSpreadIsThatOfComputingAndCommunication) {
   for (const auto& [name, algorithm, communication_s, step_s] : methods()) {
     SCOPED_TRACE(name);
     const auto simulated = setting.simulate(*algorithm);
-    // Runs end with a barrier, or while messages are under way.
+    // The tolerance is for the barrier at the end, or for messages under way then.
     EXPECT_NEAR(simulated.communication_s, communication_s, 0.01 * communication_s);
     EXPECT_NEAR(simulated.step_s, step_s, 0.005 * step_s);
   }
@@ -109,8 +108,8 @@ TEST(SimulatedPace, OfGroupsOfUnequalSizeHasTheirOwnAverages) {
         << size;
 }
 
-// The first worker is done after 1 s, so its gradient and the next model are under way from 1 to 2 s after the last
-// one. The second worker's gradient is under way from 1.25 s on, the third's from 1.75 s.
+// Worker 0 is done after 1 s, so its gradient and the next model are under way from 1 to 2 s after its last model came.
+// Worker 1's gradient is under way from 1.25 s on, worker 2's from 1.75 s on.
 TEST(SimulatedPace, WhoIsCancelledDoesNotAwaitTheNextModel) {
   const BackupWorkers first_of_all(1, {.late = BackupOptions::Late::cancel});
   const PredictedRun setting{
@@ -118,7 +117,7 @@ TEST(SimulatedPace, WhoIsCancelledDoesNotAwaitTheNextModel) {
   EXPECT_NEAR(setting.simulate(first_of_all).communication_s, (1 + 0.75 + 0.25) / 4, 0.5 / 512);
 }
 
-// Rates add up: for different workers three of 1 / 6.5 s and one of 1 / 10.5 s (a message takes 0.25 s each way).
+// Workers' rates add up. A message takes 0.25 s each way, so unlike workers have three times 1 / 6.5 s and 1 / 10.5 s.
 TEST(SimulatedPace, OfAsynchronousWorkersIsTheirMean) {
   const PredictedRun alike{.network_s = 0.25};
   EXPECT_NEAR(alike.simulate(AsyncSgd({})).step_s, 6 + 2 * 0.25, 0.01);
@@ -126,22 +125,22 @@ TEST(SimulatedPace, OfAsynchronousWorkersIsTheirMean) {
   EXPECT_NEAR(unlike.simulate(AsyncSgd({})).step_s, 4 / (3 / 6.5 + 1 / 10.5), 0.03);
 }
 
-// The maximum of 16 normal times lies 1.765991393 deviations above the mean; that of 4 lies 1.029375373 above it, with
-// a deviation of 0.701224 (standard tables). A step is 6 +- 0.4 s.
+// The maximum of 16 normal times lies 1.765991393 deviations above the mean. The maximum of 4 lies 1.029375373 above
+// the mean and deviates by 0.701224 (standard tables). A step is 6 +- 0.4 s.
 constexpr double of_4 = 1.029375373, deviation_of_4 = 0.701224, of_16 = 1.765991393;
 
 TEST(SimulatedPace, OfGroupsWaitsForTheirOwnSlowest) {
   const PredictedRun setting{.steps = 3200};
-  // Four sums of 4 steps, of +- 0.8 s each; three groups' averages and one of all.
+  // A group has four sums of 4 steps, of +- 0.8 s each, and three averages; one average of all groups follows.
   const double group_s = 4 * (4 * 6 + 0.8 * of_4) + 3 * 0.5, group_deviation = 2 * 0.8 * deviation_of_4;
   const double round_s = group_s + group_deviation * of_4 + 0.5;
   const auto simulated = setting.simulate(groups_of(4, 4, 16));
-  // The sums of maxima are nearly normal: their maximum's skew adds some hundredths of a second per round.
+  // Sums of maxima are nearly normal. The skew of their maximum adds some hundredths of a second per round.
   EXPECT_NEAR(simulated.step_s, round_s / 16, 3 * simulated.error_s + 0.002);
   EXPECT_LT(simulated.error_s, 0.006);
 }
 
-// The last group is always the slowest: three averages within it, and its own sums.
+// The last group is always the slowest: a round takes its own sums and three averages within it, and an average of all.
 TEST(SimulatedPace, OfGroupsGoesByTheSlowestGroup) {
   const PredictedRun setting{.delays = {noise, scoped_delay(constant_delay(1), {.workers = {12, 13, 14, 15}})},
                              .steps = 3200};
@@ -150,8 +149,8 @@ TEST(SimulatedPace, OfGroupsGoesByTheSlowestGroup) {
   EXPECT_NEAR(simulated.step_s, round_s / 16, 3 * simulated.error_s);
 }
 
-// One group: rounds have the group period. Groups of one: the whole period. A period within a group's period: Local
-// SGD.
+// With one group of all, rounds have the group period. With groups of one, they have the whole period. A group period
+// as long as the whole period is Local SGD.
 TEST(SimulatedPace, OfGroupsHasItsLimits) {
   const PredictedRun setting{.steps = 1600};
   const double local_s = 6 + (0.4 * std::sqrt(8.0) * of_16 + 0.5) / 8;
@@ -170,7 +169,7 @@ TEST(SimulatedPace, OfRoundsUntilAThresholdLosesWhatEndsLate) {
   const auto simulated = [&](Clock clock, double threshold_s) {
     return setting.simulate(DropLocalSgd(every(8), {.threshold = from_seconds(threshold_s), .clock = clock}));
   };
-  // 16 x 3,200 steps, each with 4 or 3 kept micro-batches: the share's standard error is below 0.5 / 4 / sqrt(51,200).
+  // Each of 16 x 3,200 steps keeps 4 or 3 micro-batches, so the share's standard error is below 0.5 / 4 / sqrt(51,200).
   constexpr double error = 3 * 0.00055;
   for (const double threshold_s : {48.5, 50.0}) {
     const auto of_round = simulated(Clock::period, threshold_s);
@@ -197,8 +196,8 @@ TEST(SimulatedPace, OfOtherMethodsInRoundsIsThatOfTheirSlowestSums) {
   const auto merge = setting.simulate(BranchTrainMerge(100, Merge::average, {}));
   const double total_s = 100 * (6 + 0.4 * of_16 + 0.5) + 700 * 6 + 0.4 * std::sqrt(700.0) * of_16 + 0.5;
   EXPECT_NEAR(merge.step_s, total_s / 800, 3 * merge.error_s + 0.002);
-  // 6 s on average, and two messages of 0.5 s every 8 steps. A worker's 800 steps are +- 0.4 s each; the run ends with
-  // the last step of all workers.
+  // A step takes 6 s on average, and every 8 steps have two messages of 0.5 s. A worker's 800 steps deviate by 0.4 s
+  // each; the run ends with the last step of all workers.
   const ElasticAveraging at_own_pace({.exchange = ElasticOptions::Exchange::asynchronous, .alpha = 0.05, .period = 8});
   EXPECT_NEAR(setting.simulate(at_own_pace).step_s, 6 + 2 * 0.5 / 8, 3 * 0.4 / std::sqrt(800));
 }

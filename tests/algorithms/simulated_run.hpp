@@ -34,7 +34,7 @@ struct SimulatedRun {
   int micro_batches = 1;
   int threads = 2;
   double base_s = 1.0;
-  double network_s = 0.5;                         // cost of a collective, and of a message
+  double network_s = 0.5;                         // seconds of a collective, and of a message
   std::shared_ptr<const NetworkModel> network{};  // replaces the fixed cost
   double momentum = 0;
   double rate = 0.1;
@@ -52,7 +52,6 @@ struct SimulatedRun {
   std::uint64_t seed = 1;                                                          // seed of the delays
   Step individual_models_every{0};  // steps at which workers' own models are kept; 0: none
 
-  // The result of a run.
   struct Outcome : RunObserver {
     std::vector<StepRow> rounds;
     std::vector<float> parameters;            // parameters of the last publication
@@ -62,10 +61,10 @@ struct SimulatedRun {
     Step published{};
     std::int64_t samples = 0;
     double learning_rate = 0;
-    std::vector<Publication> publications;  // without their models
+    std::vector<Publication> publications;  // `model` is null
     RunTotals totals;
     Step individual_models_every{};
-    std::vector<WorkerModel> individual_models;                     // without their models, in the order of arrival
+    std::vector<WorkerModel> individual_models;                     // `model` is null; in the order of arrival
     std::map<Step, std::map<Rank, std::vector<float>>> own_values;  // parameters of these models
     std::function<std::vector<float>(const ModelStatePtr&)> read;
     ModelStatePtr last;

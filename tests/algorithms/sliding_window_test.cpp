@@ -42,9 +42,10 @@ TEST(SlidingWindow, WithoutDelayEqualsSequentialSgdBitForBit) {
 
 TEST(SlidingWindow, AGradientStartsWhenAllButTheLastFewBeforeItAreApplied) {
   const auto outcome = three_workers(3).run(SlidingWindow(1));
-  // Gradients 0 and 1 go to workers 0 and 1 at once. 0 arrives at 1.5 s, so 2 goes to worker 2. 1 arrives at 1.6 s, so
-  // 3 goes to worker 0, which delivers it at 3.1 s. But 4 waits for 2, until 4.6 s. Then 4 and 5 go to workers 1 and 0,
-  // and arrive at 6.2 and 6.1 s. 6 and 7 go to workers 2 and 0, and arrive at 9.3 and 7.7 s; 9 arrives at 10.8 s.
+  // Gradients 0 and 1 go to workers 0 and 1 at once. Gradient 0 arrives at 1.5 s, so gradient 2 goes to worker 2.
+  // Gradient 1 arrives at 1.6 s, so gradient 3 goes to worker 0, which delivers it at 3.1 s. Gradient 4 waits for
+  // gradient 2, until 4.6 s. Then 4 and 5 go to workers 1 and 0, and arrive at 6.2 and 6.1 s. Gradients 6 and 7 go to
+  // workers 2 and 0, and arrive at 9.3 and 7.7 s; gradient 9 arrives at 10.8 s.
   EXPECT_EQ(outcome.log, (Log{
                              "step 1 at 3.100 s: kept 3, dropped 0",
                              "step 2 at 6.200 s: kept 3, dropped 0",
@@ -84,7 +85,7 @@ TEST(SlidingWindow, NoGradientIsOvertakenByMoreThanTheDelay) {
     auto spans = window.spans;
     std::sort(spans.begin(), spans.end());  // by start, which is the order of their numbers
     std::ptrdiff_t most_open = 0;
-    Time all_before_ended{};  // all except the last `delay` before this one
+    Time all_before_ended{};  // when all earlier ones except the last `delay` had ended
     for (std::size_t t = 0; t < spans.size(); ++t) {
       if (t > static_cast<std::size_t>(delay))
         all_before_ended = std::max(all_before_ended, spans[t - static_cast<std::size_t>(delay) - 1].second);

@@ -47,7 +47,7 @@ TEST(Softsync, WeightsActOnEachGradientBeforeTheMean) {
   for (std::size_t i = 0; i < 4; ++i) {
     const auto target = [&](int worker, int own_step) { return PullObjective::target({Rank{worker}, own_step, 0}, i); };
     const double first = 1 - 0.3 * ((1.0 - target(0, 0)) + (1 - target(1, 0)) + (1 - target(0, 1))) / 3;
-    // The gradients of workers 2 and 1 are taken at the initial model, and stale by one.
+    // In the second mean, the gradients of workers 2 and 1 are taken at the initial model, and stale by one.
     const double second = ((1.0 - target(2, 0)) / 2 + (1.0 - target(1, 1)) / 2 + (first - target(0, 2))) / 3;
     EXPECT_NEAR(outcome.parameters[i], first - 0.3 * second, 1e-5);
   }
@@ -64,7 +64,7 @@ TEST(Softsync, NoSampleIsComputedTwiceThoughAVersionIsReadTwice) {
 }
 
 TEST(Softsync, EqualBudgetsMeanEqualSamplesAlsoWhereTheWorkersDoNotDivideEvenly) {
-  for (const int splitting : {1, 2, 3, 4, 7}) {  // c = 7, 3, 2, 1, 1
+  for (const int splitting : {1, 2, 3, 4, 7}) {  // gradients per update: 7, 3, 2, 1, 1
     const SimulatedRun setup{.workers = 7, .budget = {.steps = 6}};
     const auto outcome = setup.run(Softsync(splitting));
     const int per_update = 7 / splitting;
@@ -88,13 +88,13 @@ TEST(Softsync, WhenAllHaveLeftTheLastUpdateTakesWhatThereIs) {
   expect_accounts_sum_to_the_time(outcome.totals);
 }
 
-// Between two gradients of a worker N - 1 of the others arrive on average, whatever the times: E[tau] = (N - 1) / c.
-// Summed over a run the waits telescope, so only the first and the last gradient of each worker deviate, each by no
-// more than the largest staleness.
+// Between two gradients of a worker each other worker delivers one on average, whatever the times. With c gradients per
+// update the mean staleness is (N - 1) / c. Over a run the sum telescopes, so only the first and the last gradient of
+// each worker deviate, each by no more than the largest staleness.
 TEST(Softsync, TheMeanStalenessIsOneLessThanTheWorkersOverTheGradientsOfAnUpdate) {
   constexpr int workers = 30;
   for (const auto& law : {exponential_law(), lognormal_law(), near_constant_law()})
-    for (const int splitting : {1, 2, 4, 15, 30}) {  // c = 30, 15, 7, 2, 1
+    for (const int splitting : {1, 2, 4, 15, 30}) {  // c = 30, 15, 7, 2, 1 gradients per update
       const SimulatedRun setup{.workers = workers,
                                .base_s = 1e-9,
                                .network_s = 0,

@@ -24,7 +24,7 @@ TEST(StaleSgd, WithoutStalenessEqualsSynchronousSgdBitForBit) {
   EXPECT_EQ(stale.log, synchronous.log);
 }
 
-// x(t + 1) = x(t) + v(t + 1), v(t + 1) = m v(t) - rate g(x(t - s)). s is at most t, and grows over a ramp.
+// x(t + 1) = x(t) + v(t + 1), v(t + 1) = m v(t) - rate g(x(t - s)). Staleness s is at most t, and grows over a ramp.
 TEST(StaleSgd, FollowsTheRecurrenceOfDelayedSgd) {
   constexpr int steps = 40;
   constexpr double rate = 0.05;
@@ -53,7 +53,7 @@ TEST(StaleSgd, FollowsTheRecurrenceOfDelayedSgd) {
       }
 }
 
-// All roots of z^(s + 1) - z^s + rate a = 0 are within the unit circle exactly below that rate.
+// At curvature a the roots of z^(s + 1) - z^s + rate a = 0 are within the unit circle exactly below that rate.
 TEST(StaleSgd, OnAQuadraticIsStableBelowTheRateOfTheFormula) {
   for (const int staleness : {0, 1, 2, 5}) {
     const double border = 2 * std::sin(std::numbers::pi / (4 * staleness + 2));
@@ -74,12 +74,12 @@ TEST(StaleSgd, OnAQuadraticIsStableBelowTheRateOfTheFormula) {
   }
 }
 
-// The gradient is taken at the model of step t - s. All s in 2 +- 2 are equally likely, except that rounding halves the
-// probability of both ends.
+// The gradient is taken at the model of step t - s. All s from 0 to 4 are equally likely, except that rounding halves
+// the probability of 0 and 4.
 TEST(StaleSgd, ItIsSpreadEvenly) {
   constexpr int steps = 4000;
-  // At a rate of 1 and gradients of 1 the model is x(t) = 1 - t, so x itself shows nothing. The objective records the
-  // model at which each gradient is requested.
+  // At a rate of 1 and gradients of 1 the model is x(t) = 1 - t whatever s is, so the objective records the model at
+  // which each gradient is requested.
   struct Asked : PullObjective {
     PartialGradient gradient(const float* parameters, const float* buffers,
                              std::span<const MicroBatch> micro_batches) const override {
@@ -111,7 +111,7 @@ TEST(StaleSgdSettings, AreRead) {
   const auto reading = read_method(name + "staleness = 4", {.workers = 2, .steps_per_epoch = 5});
   EXPECT_EQ(reading.faults, "");
   EXPECT_EQ(setup.run(*reading.algorithm).parameters,
-            setup.run(StaleSgd({.staleness = 4, .ramp_steps = 15})).parameters);  // three epochs
+            setup.run(StaleSgd({.staleness = 4, .ramp_steps = 15})).parameters);  // 3 epochs
   EXPECT_EQ(setup.run(*read_method(name + "staleness = 4", {.workers = 2}).algorithm).parameters,
             setup.run(StaleSgd({.staleness = 4})).parameters);
   EXPECT_THAT(read_method(name + "staleness = 1\nspread = 2").faults,

@@ -28,7 +28,7 @@ TEST(StaleSynchronous, WithoutALimitEqualsAsynchronousSgdBitForBit) {
   EXPECT_EQ(ssp.totals.bytes, async.totals.bytes);
 }
 
-// The same samples at the same times: N updates at a rate of 1/N are a step along the mean, up to rounding.
+// Samples and times are those of synchronous SGD: N updates at a rate of 1/N are a step along the mean.
 TEST(StaleSynchronous, WithoutSlackIsSynchronousSgdInNUpdates) {
   SimulatedRun setup{
       .workers = 5, .base_s = 1e-9, .network_s = 0, .budget = {.steps = 12}, .delays = {exponential_law()}};
@@ -42,9 +42,9 @@ TEST(StaleSynchronous, WithoutSlackIsSynchronousSgdInNUpdates) {
 
 TEST(StaleSynchronous, WhoIsTooFarAheadWaitsForTheSlowest) {
   const auto outcome = three_workers(3).run(StaleSynchronous(1));
-  // Worker 0 delivers at 1.5 and 3.0 s. It is then two ahead of worker 2, and waits until that delivers at 3.1 s.
-  // Workers 0 and 1 both wait again, from 4.6 and 4.8 s until 6.2 s. Arrivals: 1.5, 1.6, 3.0 | 3.1, 3.2, 4.6 | 4.8,
-  // 6.2, 7.7 s.
+  // Worker 0 delivers at 1.5 and 3.0 s. It is then two ahead of worker 2, and waits until worker 2 delivers at
+  // 3.1 s. Workers 0 and 1 both wait again, from 4.6 and 4.8 s until 6.2 s. Arrivals: 1.5, 1.6, 3.0 | 3.1, 3.2,
+  // 4.6 | 4.8, 6.2, 7.7 s.
   EXPECT_EQ(outcome.log, (Log{
                              "step 1 at 3.000 s: kept 3, dropped 0",
                              "step 2 at 4.600 s: kept 3, dropped 0",
@@ -71,7 +71,7 @@ class Watched : public StaleSynchronous {
   mutable std::vector<std::vector<Time>> starts{16}, ends{16};
 };
 
-// Gradient number k of a worker starts once all workers have ended their first k - s.
+// A worker starts its gradient number k once all workers have ended their first k - s, with slack s.
 TEST(StaleSynchronous, NoWorkerStartsMoreThanTheSlackAheadAndNothingIsDropped) {
   for (const std::int64_t slack : {0, 1, 3, 8}) {
     const SimulatedRun setup{.workers = 16,
@@ -97,10 +97,10 @@ TEST(StaleSynchronous, NoWorkerStartsMoreThanTheSlackAheadAndNothingIsDropped) {
   }
 }
 
-// Gradients per worker and second by slack, from an earlier table of two digits and an independent simulation: the mean
-// of 20 runs of 100,000 gradients and the standard deviation of one. Without a limit the rate is 1 over the mean time:
-// 1 for the exponential law, 0.882 for the log-normal one. Relative to asynchronous SGD the log-normal rates are
-// therefore 13 % higher.
+// Gradients per worker and second at a slack. `table` is from an earlier table of two digits. `expected` is from an
+// independent simulation: the mean of 20 runs of 100,000 gradients, with the standard deviation of one run. Without a
+// limit the rate is 1 over the mean time: 1 for the exponential law, 0.882 for the log-normal one. So relative to
+// asynchronous SGD the log-normal rates are 13 % higher.
 struct Throughput {
   std::int64_t slack;
   double table, expected, deviation;
@@ -137,7 +137,7 @@ TEST(StaleSynchronous, ThroughputWithLogNormalTimesMatchesAnIndependentSimulatio
                                       {16, .85, .85534, .00314}});
 }
 
-// The slack is used up once; from then on all workers have the slow worker's pace.
+// The slack is used up once; from then on all workers have the pace of the slow worker.
 TEST(StaleSynchronous, OneWorkerOfHalfTheSpeedHalvesTheThroughputAtAnySlack) {
   for (const std::int64_t slack : {0, 1, 4, 16}) {
     std::vector<double> delay_s(16, 0.0);
@@ -159,8 +159,8 @@ TEST(StaleSynchronous, WorkersThatHaveLeftHoldNobodyBack) {
   setup.data_of = {std::nullopt, 3, 1};
   const auto outcome = setup.run(StaleSynchronous(0));
   EXPECT_EQ(outcome.totals.kept, (Counts{8, 3, 1}));
-  // The first round ends with worker 2, at 3.1 s. The next two end with worker 1, after 1.6 s each. The other five
-  // gradients of worker 0 take 1.5 s each.
+  // The first round ends with worker 2, at 3.1 s. The next two end with worker 1, after 1.6 s each. Worker 0's other
+  // five gradients take 1.5 s each.
   EXPECT_DOUBLE_EQ(to_seconds(outcome.totals.end), 3.1 + 2 * 1.6 + 5 * 1.5);
   expect_accounts_sum_to_the_time(outcome.totals);
 }

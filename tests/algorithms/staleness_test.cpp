@@ -64,7 +64,7 @@ TEST(StalenessWeight, FollowsItsFormula) {
   EXPECT_EQ(staleness_weight(StalenessWeight::beyond_workers, 8, 4), 0.5);
 }
 
-// N / c updates are one step of the experiment file.
+// With c gradients per update and N workers, N / c updates are one step of the budget.
 TEST(StalenessWeight, LinearScalingGoesAsFarAlongEqualSamples) {
   const UpdateRate linear{.scaling = RateScaling::linear}, none{.scaling = RateScaling::none};
   for (const int gradients : {1, 2, 4, 8}) {
@@ -97,8 +97,8 @@ TEST(StalenessWeight, AnUnknownRuleIsAFault) {
   EXPECT_THAT(read("rate_scaling = \"liner\"").faults, AllOf(HasSubstr("rate_scaling"), HasSubstr("linear")));
 }
 
-// The weight of an asynchronous update, by its staleness or its share, scales the learning rate: it scales weight
-// decay, too, and an adaptive optimizer cannot undo it.
+// The weight of an asynchronous update, by its staleness or its share, multiplies the learning rate. So it scales
+// weight decay, too, and an adaptive optimizer cannot undo it.
 
 constexpr double rate = 0.1, decay = 0.4, momentum = 0.7, epsilon = 1e-3;
 constexpr UpdateRate weighted{.weight = StalenessWeight::inverse_plus_one, .scaling = RateScaling::none};
@@ -133,7 +133,7 @@ TEST(WeightedRates, AreNotUndoneByAnAdaptiveOptimizer) {
   expect_near(outcome.parameters, after_updates(PlainAdamW{rate, decay, epsilon}, inverse_plus_one));
 }
 
-// Each update is along one gradient, and nobody waits.
+// In these methods each update is along one gradient, and no worker waits.
 TEST(WeightedRates, AreThoseOfEveryMethodWithUpdatesByOneGradient) {
   constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
   for (const auto& optimizer : {sgd_with_decay(), adamw()}) {
@@ -162,7 +162,7 @@ TEST(WeightedRates, OfThrottleAreTheSharesOfRepeats) {
   }
 }
 
-// Two updates along three gradients each: three new ones, then two that are stale by one and a new one.
+// Two updates along three gradients each: first three new ones, then two that are stale by one and a new one.
 template <typename Reference>
 Vector after_two_means(Reference optimizer) {
   const auto gradient = [](const Vector& at, int worker, int own_step) {
@@ -185,7 +185,7 @@ Vector after_two_means(Reference optimizer) {
   return parameters;
 }
 
-// Plain SGD goes along each gradient by its own weight; decay and adaptive optimizers use the mean weight.
+// Plain SGD steps along each gradient with its own weight; decay and adaptive optimizers use the mean weight.
 TEST(WeightedRates, OfAMeanAreThoseOfItsGradientsOnAverage) {
   const auto outcome_with = [](std::shared_ptr<const Optimizer> optimizer) {
     SimulatedRun setup = with(std::move(optimizer));
@@ -197,8 +197,7 @@ TEST(WeightedRates, OfAMeanAreThoseOfItsGradientsOnAverage) {
   expect_near(outcome_with(adamw()), after_two_means(PlainAdamW{rate, decay, epsilon}));
 }
 
-// The reported learning rate is that of the schedule and the number of gradients; it does not depend on the last
-// arrival.
+// The reported learning rate depends on the schedule and the number of gradients, not on the staleness of the last one.
 TEST(WeightedRates, AreNotPartOfTheLearningRateThatIsReported) {
   const auto outcome = with(sgd_with_decay()).run(AsyncSgd({.rate = weighted}));
   for (const Publication& publication : outcome.publications) EXPECT_EQ(publication.learning_rate, rate);
@@ -246,8 +245,8 @@ TEST(WorkerClocks, AgreeWithASearchForTheMinimum) {
   EXPECT_LT(expected.size(), 7u);
 }
 
-// Staleness of a server's gradients, by formula and simulated: E[staleness] = (N - 1) / c. If an update takes one
-// gradient of each of K workers and restarts these, it is N / K - 1. Both hold for all workers' times.
+// The mean staleness of a server's gradients, by formula and simulated, is (N - 1) / c with c gradients per update. If
+// an update takes one gradient of each of K workers and restarts them, it is N / K - 1. Both hold for any times.
 
 double mean_of(const std::vector<std::int64_t>& counts) {
   double sum = 0, gradients = 0;
@@ -258,15 +257,15 @@ double mean_of(const std::vector<std::int64_t>& counts) {
   return sum / gradients;
 }
 
-// While one gradient is under way, each of the other N - 1 workers delivers once on average, whatever their times; c of
-// these make an update.
+// While one gradient is under way, each of the other N - 1 workers delivers one on average, whatever their times;
+// c of these make an update.
 TEST(MeanStaleness, IsThatOfOtherWorkersGradientsPerUpdate) {
   constexpr int workers = 12, steps = 500;
   const std::vector<std::pair<std::shared_ptr<const Algorithm>, double>> methods = {
       {std::make_shared<AsyncSgd>(AsyncSgd::Options{}), 11},
       {std::make_shared<Softsync>(12), 11},
       {std::make_shared<Softsync>(4), 11.0 / 3},
-      {std::make_shared<Softsync>(5), 11.0 / 2},  // floor(12 / 5) gradients make an update
+      {std::make_shared<Softsync>(5), 11.0 / 2},  // floor(12 / 5) = 2 gradients make an update
       {std::make_shared<Softsync>(1), 11.0 / 12},
       {std::make_shared<KAsync>(1), 11},
       {std::make_shared<KAsync>(5), 7.0 / 5},
@@ -277,7 +276,7 @@ TEST(MeanStaleness, IsThatOfOtherWorkersGradientsPerUpdate) {
                                  .budget = {.steps = steps},
                                  .delays = {exponential_delay(2)},
                                  .objective = nullptr};
-    // Waits telescope: only the first and the last gradient of each worker deviate, by the largest staleness at most.
+    // Sums telescope: only the first and the last gradient of each worker deviate, by the largest staleness at most.
     const auto counts = simulated.run(*method).totals.staleness;
     EXPECT_NEAR(mean_of(counts), expected, static_cast<double>(counts.size()) / steps);
   }

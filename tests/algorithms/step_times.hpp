@@ -1,5 +1,5 @@
-// Mean step times in the two settings in which tests compare rules for late workers: times of 1 s plus an exponential
-// delay of 0.5 s on average, and a few workers that are always ten times slower than the others.
+// Mean step times in the two settings in which tests compare rules for late workers. In one, times are 1 s plus an
+// exponential delay of 0.5 s on average; in the other, a few workers are always ten times slower than the others.
 #pragma once
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ struct StepTimeCase {
   double error_s;  // standard error of the mean over the steps, plus that of the expectation
 };
 
-// The last `slow` workers take 10 to 10.5 s, the others 1 to 1.05 s.
+// Workers from rank `first_slow` on take 10 to 10.5 s, the others 1 to 1.05 s.
 class SlowWorkers : public DelayProcess {
  public:
   explicit SlowWorkers(int first_slow) : first_slow_(first_slow) {}
@@ -56,8 +56,8 @@ inline void expect_mean_step_with_slow_workers(const StepTimeCase& c, const Algo
   expect_mean_step(c, algorithm, std::make_shared<SlowWorkers>(c.quorum));
 }
 
-// Mean and standard deviation of the k-th smallest of n times of 1 s + Exp(2). The order statistics of exponential
-// numbers are sums of independent exponential numbers of rates 2 i, i = n - k + 1 .. n.
+// Mean and standard deviation of the k-th smallest of n times of 1 s + Exp(2). The k-th smallest of n exponential
+// numbers of rate 2 is a sum of independent exponential numbers of rates 2 i, i = n - k + 1 .. n.
 struct OrderStatistic {
   double mean_s;
   double deviation_s;

@@ -29,7 +29,7 @@ TEST(StochasticGradientPush, OneWorkerEqualsSgdBitForBit) {
   EXPECT_EQ(setup.run(StochasticGradientPush({.overlap_steps = 2})).parameters, expected);
 }
 
-// While workers wait for all messages every weight is 1, so mixing preserves the mean.
+// While workers wait for all messages every weight is 1, so mixing preserves the mean of the models.
 TEST(StochasticGradientPush, WithLinearGradientsTheMeanOfTheModelsIsThatOfSynchronousSgd) {
   for (const int workers : {2, 3, 8}) {
     const SimulatedRun setup{.workers = workers, .micro_batches = 2, .momentum = 0.9, .budget = {.steps = 20}};
@@ -42,7 +42,7 @@ TEST(StochasticGradientPush, WithLinearGradientsTheMeanOfTheModelsIsThatOfSynchr
   }
 }
 
-// (I + S)/2 (I + S^2)/2 (I + S^4)/2, with S the cyclic shift of 8 workers, is the mean of all eight shifts.
+// With S the cyclic shift of 8 workers, (I + S)/2 (I + S^2)/2 (I + S^4)/2 is the mean of all eight shifts.
 TEST(StochasticGradientPush, WithoutGradientsAPowerOfTwoOfWorkersAgreesAfterItsLogarithmOfSteps) {
   for (const int steps : {1, 2, 3}) {
     const int workers = 1 << steps;
@@ -52,11 +52,11 @@ TEST(StochasticGradientPush, WithoutGradientsAPowerOfTwoOfWorkersAgreesAfterItsL
   }
 }
 
-// For six workers the distances are 1, 2, 4, 1, ... Worker j's initial model is part of worker i's by the share of
-// walks from j to i, in which each step stays or moves on with equal probability.
+// The distances of six workers are 1, 2, 4, 1, ... Worker j's share in worker i's model is that of walks from j to i
+// among all walks, in which each step stays or moves on with equal probability.
 TEST(StochasticGradientPush, ModelsAreMixedAlongTheExponentialGraph) {
   constexpr int workers = 6, steps = 5;
-  std::vector<double> walks = {1, 0, 0, 0, 0, 0};  // [distance]
+  std::vector<double> walks = {1, 0, 0, 0, 0, 0};  // shares by distance
   for (const int distance : {1, 2, 4, 1, 2}) {
     std::vector<double> next(workers);
     for (std::size_t i = 0; i < workers; ++i) {
@@ -71,9 +71,9 @@ TEST(StochasticGradientPush, ModelsAreMixedAlongTheExponentialGraph) {
       EXPECT_FLOAT_EQ(run.models[i][j], static_cast<float>(walks[(i + workers - j) % workers]));
 }
 
-// Messages arrive at any time, so weights differ. But a weight is the sum of a worker's shares of the others' models,
-// so these shares sum to 1 in z = x / w. Over all workers no share is lost: the published mean, the sum of all x
-// divided by the sum of all w, contains every worker with the same weight.
+// Messages arrive at any time, so weights differ. But a worker's weight w is the sum of its shares of all models, so
+// these shares sum to 1 in z = x / w. Over all workers no share is lost: the published mean, the sum of all x divided
+// by the sum of all w, contains every worker with the same weight.
 TEST(StochasticGradientPush, NeitherModelsNorWeightsAreLostOnTheWay) {
   for (const int overlap : {0, 1, 4})
     for (const int workers : {5, 8}) {
@@ -96,9 +96,9 @@ TEST(StochasticGradientPush, WorkersWhoseDataEndWithTheBudgetAreInTheMean) {
 }
 
 TEST(StochasticGradientPush, WithOverlapWeightsFollowTheMessages) {
-  // A message in every second step. Worker 0 takes 1 s per step, worker 1 3 s; messages take 0.5 s. Worker 0 sends 1/2
-  // of e_0 at 1 s and 1/4 at 3 s, and then waits for worker 1's first message, which arrives at 3.5 s. The second one
-  // arrives at 9.5 s, and worker 0 processes it before the end.
+  // A message is sent in every second step. Worker 0 takes 1 s per step, worker 1 takes 3 s; messages take 0.5 s.
+  // Worker 0 sends 1/2 of e_0 at 1 s and 1/4 at 3 s, and then waits for worker 1's first message, which arrives at 3.5
+  // s. Worker 1's second message arrives at 9.5 s, and worker 0 processes it before the end.
   const SimulatedRun setup{
       .workers = 2, .budget = {.steps = 3}, .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 2.0})}};
   const auto run = run_kicked(setup, StochasticGradientPush({.overlap_steps = 2}));
@@ -108,8 +108,8 @@ TEST(StochasticGradientPush, WithOverlapWeightsFollowTheMessages) {
                                  "step 3 at 9.000 s: kept 2, dropped 0",
                              }));
   EXPECT_EQ(run.outcome.totals.messages, 2 + 2 + 1);
-  // Worker 1 at 3 s: sends 1/2 e_1, keeps the same amount, and has received 1/2 e_0. By 6 s it has received 1/4 e_0
-  // more. At 9 s it sends half of that, 1/4 e_1 + 3/8 e_0. Before, worker 0 has kept 1/4 e_0 and received 1/2 e_1.
+  // At 3 s worker 1 sends 1/2 e_1, keeps 1/2 e_1, and has received 1/2 e_0. By 6 s it has received 1/4 e_0 more. At 9 s
+  // it sends half of its model, 1/4 e_1 + 3/8 e_0. Until then worker 0 has kept 1/4 e_0 and received 1/2 e_1.
   const std::vector<float> x0 = {1.0f / 4 + 3.0f / 8, 1.0f / 2 + 1.0f / 4};
   const std::vector<float> x1 = {3.0f / 8, 1.0f / 4};
   for (std::size_t i = 0; i < 2; ++i) {
@@ -119,22 +119,22 @@ TEST(StochasticGradientPush, WithOverlapWeightsFollowTheMessages) {
   }
 }
 
-// The released code's form, with equal workers and steps of 1 s: an exchange ends before the next step begins. If
-// messages take longer than a step, it ends after the step that tau allows.
+// In the released code's form, with equal workers and steps of 1 s, an exchange ends before the next step begins. If
+// messages take longer than a step, the exchange ends after the step that tau allows.
 TEST(StochasticGradientPush, AsReleasedOneMessageIsUnderWayAtATime) {
   const auto run = [](double message_s, int overlap) {
     const SimulatedRun setup{.workers = 2, .network_s = message_s, .budget = {.steps = 12}, .objective = nullptr};
     return setup.run(StochasticGradientPush({.overlap_steps = overlap, .overlap = PushOptions::Overlap::released}));
   };
   const auto sent = [](const SimulatedRun::Outcome& outcome) { return outcome.totals.messages; };
-  // At the end one message with worker 1's model, and worker 0's farewell.
+  // At the end there are one message with worker 1's model, and worker 0's farewell.
   EXPECT_EQ(sent(run(0.5, 1)), 2 * 12 + 2);
   EXPECT_EQ(run(0.5, 1).log.back(), "step 12 at 12.000 s: kept 2, dropped 0");
   EXPECT_EQ(sent(run(1.5, 1)), 2 * 12 + 2);  // each step waits half a second
   EXPECT_EQ(run(1.5, 1).log.back(), "step 12 at 17.500 s: kept 2, dropped 0");
-  EXPECT_EQ(sent(run(1.5, 2)), 2 * 6 + 2);  // arrives after two steps
+  EXPECT_EQ(sent(run(1.5, 2)), 2 * 6 + 2);  // messages arrive after two steps
   EXPECT_EQ(run(1.5, 2).log.back(), "step 12 at 12.000 s: kept 2, dropped 0");
-  EXPECT_EQ(sent(run(0.5, 5)), 2 * 12 + 2);  // arrives after one step
+  EXPECT_EQ(sent(run(0.5, 5)), 2 * 12 + 2);  // messages arrive after one step
 }
 
 TEST(StochasticGradientPush, AsReleasedTheRunEndsHoweverUnlikeTheWorkersAre) {
@@ -165,7 +165,7 @@ TEST(StochasticGradientPush, AStepWaitsForItsMessageUnlessTheyOverlap) {
   expect_exact_accounts(overlapping);
 }
 
-// One model and weight per worker and step; at the end each other worker sends one to worker 0.
+// Each worker sends one model with a weight per step; at the end each other worker sends one to worker 0.
 TEST(StochasticGradientPush, BytesAndMessagesAreTheFormulas) {
   const SimulatedRun setup{.workers = 6, .budget = {.steps = 7}, .objective = nullptr};
   const auto outcome = setup.run(StochasticGradientPush());
@@ -192,7 +192,7 @@ TEST(StochasticGradientPush, TheOthersGoOnWithoutAWorkerThatHasLeft) {
     }
 }
 
-// Of four workers, 2 and 3, from which worker 0 receives, leave after 2 steps and hand their models to their receivers.
+// Workers 2 and 3 of four, from which worker 0 receives, leave after 2 steps and hand their models to their receivers.
 // Worker 0 then halves its weight at every second step until it is below an eighth.
 TEST(StochasticGradientPush, AWorkerThatNobodySendsToEndsWithThatReason) {
   const SimulatedRun setup{.workers = 4,
@@ -251,20 +251,20 @@ TEST(StochasticGradientPushSettings, TheOverlapIsRead) {
               testing::HasSubstr("overlap = \"released\"; needs overlap_steps of at least 1"));
 }
 
-// Stochastic gradient push, compared with a second implementation in double precision, which stores x and w (as in the
-// paper's Algorithm 1) and the times of all messages. Workers differ in speed, so with overlap messages are early or
-// late, and weights differ much from 1 when gradients are computed.
+// Stochastic gradient push is compared with a second implementation in double precision, which stores x and w (as in
+// the paper's Algorithm 1) and the times of all messages. Workers differ in speed. So with overlap messages are early
+// or late, and weights differ much from 1 when gradients are computed.
 
 using Vector = std::array<double, 4>;
 
-// The distance of the exchange's messages: 1, 2, 4, ... in turn.
+// The distance of an exchange's messages: 1, 2, 4, ... in turn.
 int hop(int workers, int exchange) {
-  int reach = 0;  // powers of two below the number of workers
+  int reach = 0;  // number of powers of two below the number of workers
   while ((1 << reach) < workers) ++reach;
   return 1 << exchange % reach;
 }
 
-// x - rate g(x / w), the gradient being the mean over the micro-batches of a step.
+// x - rate g(x / w), where the gradient g is the mean over the micro-batches of a step.
 Vector stepped(Vector x, double weight, double rate, const MicroBatch& first, int micro_batches) {
   for (std::size_t j = 0; j < x.size(); ++j) {
     double gradient = x[j] / weight;
@@ -291,9 +291,9 @@ struct PushSum {
   struct Peer {
     Vector x{1, 1, 1, 1};
     double weight = 1;
-    int step = 0;                                // the step in progress
-    std::optional<std::int64_t> computed_at_ns;  // end of that step's computing; none: it waits for messages, or has
-                                                 // ended
+    int step = 0;  // the step in progress
+    // End of the computing of `step`; none if the worker waits for messages, or has ended.
+    std::optional<std::int64_t> computed_at_ns;
     std::int64_t began_waiting_ns = 0;
   };
   std::vector<Peer> peers{};
@@ -348,8 +348,8 @@ struct PushSum {
     if (overlap > 0) absorb(i, [&](const Push& other) { return other.arrival_ns <= now_ns; });
   }
 
-  // Continues once all messages for which the worker waits have been sent: those of all exchanges except the last one,
-  // and without overlap also those of the last one.
+  // Continues once all messages for which the worker waits have been sent. These are the messages of all exchanges
+  // except the last one, and without overlap also those of the last one.
   void go_on_if_possible(int i) {
     Peer& peer = peers[at(i)];
     if (peer.computed_at_ns || peer.step == steps) return;
@@ -420,8 +420,8 @@ TEST(PushSum, TrainingIsThatOfASecondImplementationWithXAndWeights) {
 }
 
 // The released code's form, with x and w. Before each gradient a worker uses the message of the exchange under way if
-// it has arrived, and waits for it once it is tau steps old. Only then does it send the next half. Records every
-// worker's model after `recorded` steps, while no worker has ended yet.
+// it has arrived, and waits for it once it is tau steps old. Only then does it send the next half. The class records
+// every worker's model after `recorded` steps, while no worker has ended yet.
 struct ReleasedPushSum {
   int workers, micro_batches, recorded, overlap;
   double rate;
@@ -443,7 +443,7 @@ struct ReleasedPushSum {
   };
   std::vector<Peer> peers{};
   std::vector<Vector> models{};
-  std::size_t there = 0;  // workers that have arrived so far; they continue, since others may wait for them
+  std::size_t there = 0;  // workers that have taken `recorded` steps; they continue, since others may wait for them
 
   void run() {
     peers.assign(step_ns.size(), {});

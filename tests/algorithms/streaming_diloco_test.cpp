@@ -33,8 +33,8 @@
 namespace syncopate {
 namespace {
 
-// Streaming DiLoCo in double precision, independent of its program: workers that are pulled to their targets
-// (PullObjective), one coordinate at a time, which belongs to one fragment.
+// Streaming DiLoCo in double precision, independent of the method's code. Workers are pulled to their targets
+// (PullObjective). One parameter is computed at a time, and belongs to one fragment.
 
 // The next outer value from the last one, the mean of the workers, and the mean rate of their steps.
 using OuterRule = std::function<double(double last, double mean, double rate)>;
@@ -45,12 +45,13 @@ struct FragmentRun {
   int period = 4;
   int delay = 1;
   double mixing = 0;
-  std::vector<double> rates{};           // by step of the run
-  std::set<std::pair<int, int>> lost{};  // worker and step, lost in an outage
+  std::vector<double> rates{};           // learning rates, by step of the run
+  std::set<std::pair<int, int>> lost{};  // steps that an outage took: worker and step
   OuterRule outer{};                     // has its own state
-  std::vector<double> workers_models{};  // at the end
+  std::vector<double> workers_models{};  // the workers' models at the end
 
-  // The steps after which the average of a coordinate's fragment starts: (p + 1) H / P of each round, rounded up.
+  // The steps after which a parameter's fragment p is averaged: (p + 1) H / P of each round of H steps,
+  // rounded up, for P fragments.
   std::set<int> turns(std::size_t coordinate) const {
     int fragment = 0;
     while (static_cast<int>(coordinate) >= 4 * (fragment + 1) / fragments) ++fragment;
@@ -63,11 +64,11 @@ struct FragmentRun {
     return result;
   }
 
-  // The outer model's coordinate at the end.
+  // The outer model's parameter at the end.
   double model(std::size_t coordinate) {
     const std::set<int> starts = turns(coordinate);
     std::vector<double> theta(static_cast<std::size_t>(workers), 1.0);
-    std::deque<std::pair<double, double>> under_way;  // mean of the models, and of the rates
+    std::deque<std::pair<double, double>> under_way;  // means of the models, and of the rates
     double outer_model = 1, sum_of_rates = 0;
     int steps = 0;
     const auto take_in = [&] {
@@ -138,7 +139,7 @@ TEST(StreamingDiloco, OfOneFragmentWithoutDelayOrMixingEqualsDiLoCoBitForBit) {
   }
 }
 
-// A first round that ends at the fragment's turn, then whole rounds; the last turn lies before the end of the run.
+// The first round ends at the fragment's turn, whole rounds follow, and the last turn lies before the end of the run.
 class Shifted : public SyncPeriod {
  public:
   Shifted(Step offset, Step steps) : offset_(offset), steps_(steps) {}
@@ -148,7 +149,7 @@ class Shifted : public SyncPeriod {
   Step offset_, steps_;
 };
 
-// Equal to the bit, also with momentum: a coordinate's values do not depend on the others.
+// Equal to the bit, also with momentum, because a parameter's values do not depend on the other parameters.
 TEST(StreamingDiloco, OfFragmentsWithoutDelayIsALocalSgdOfEachFragment) {
   constexpr int period = 8, fragments = 4, rounds = 3;
   SimulatedRun setup{.workers = 3, .momentum = 0.9, .rate = 0.05, .budget = {.steps = period * rounds}};
@@ -162,7 +163,7 @@ TEST(StreamingDiloco, OfFragmentsWithoutDelayIsALocalSgdOfEachFragment) {
   }
 }
 
-// The weighted average of all models equals worker `chosen`'s.
+// Publishes worker `chosen`'s model as the average of all models.
 class OwnModelOf : public Algorithm {
  public:
   OwnModelOf(const Algorithm& method, Rank chosen) : method_(method), chosen_(chosen) {}
@@ -194,7 +195,7 @@ TEST(StreamingDiloco, MixedWhollyLeavesWorkersThatTrainAlone) {
       << "a single average at the end";
 }
 
-// Rounds of 6 steps at a rate that falls at every step; the last one has 4.
+// Rounds have 6 steps, at a learning rate that falls at every step. The last round has 4.
 TEST(StreamingDiloco, FollowsTheRecursion) {
   constexpr int steps = 22, period = 6;
   SimulatedRun setup{.budget = {.steps = steps}};
@@ -230,7 +231,7 @@ TEST(StreamingDiloco, FollowsTheRecursion) {
 }
 
 // A worker's statistics after step s (counted from 0) are its rank and 8 s. The first fragment's last turn is after
-// step 5; a single fragment's is after step 7.
+// step 5, and a single fragment's is after step 7.
 TEST(StreamingDiloco, BatchNormStatisticsAreThoseOfTheFirstFragmentsTurn) {
   SimulatedRun setup{.workers = 3, .budget = {.steps = 8}};
   setup.objective = std::make_shared<PullWithStatistics>();
@@ -239,9 +240,9 @@ TEST(StreamingDiloco, BatchNormStatisticsAreThoseOfTheFirstFragmentsTurn) {
   EXPECT_EQ(setup.run(streaming(4, {.fragments = 1, .delay = 0})).buffers, (std::vector<float>{1, 56}));
 }
 
-// Steps of 1, 1.25 and 2 s. Turns are after steps 2, 4, 6, 8, and each average is used one step later. Worker 2 reaches
-// its turns at 4, 8, 12 and 16 s. The others wait for it a step later, worker 0 at 3 s, since the difference in speed
-// is permanent.
+// Steps take 1, 1.25 and 2 s. Turns are after steps 2, 4, 6, 8, and each average is used one step later. Worker 2
+// reaches its turns at 4, 8, 12 and 16 s. The others wait for it a step after their turns, worker 0 from 3 s on, since
+// the difference in speed is permanent.
 TEST(StreamingDiloco, WaitsForWhatIsLateAStepAfterItsTurn) {
   const SimulatedRun setup{.budget = {.steps = 8},
                            .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};
@@ -250,14 +251,14 @@ TEST(StreamingDiloco, WaitsForWhatIsLateAStepAfterItsTurn) {
                              "step 2 at 4.500 s: kept 6, dropped 0", "step 4 at 8.500 s: kept 6, dropped 0",
                              "step 6 at 12.500 s: kept 6, dropped 0", "step 8 at 16.500 s: kept 6, dropped 0"}));
   EXPECT_EQ(to_seconds(outcome.totals.accounts[2][Activity::wait]), 0);
-  EXPECT_EQ(to_seconds(outcome.totals.accounts[2][Activity::communicate]), 0.5);  // the last one
-  // Worker 0's step 3 ends at 3 s; later ones always end 2 s before worker 2's turn, and before the end.
+  EXPECT_EQ(to_seconds(outcome.totals.accounts[2][Activity::communicate]), 0.5);  // for the last average
+  // Worker 0 waits for worker 2's turns at 4, 8, 12 and 16 s from 3, 6.5, 10.5 and 13.5 s on.
   EXPECT_EQ(to_seconds(outcome.totals.accounts[0][Activity::wait]), 1 + 1.5 + 1.5 + 2.5);
   EXPECT_EQ(to_seconds(outcome.totals.accounts[0][Activity::communicate]), 4 * 0.5);
   expect_exact_accounts(outcome);
 }
 
-// Averages of 2.5 s with one step of 1 s to hide them: each delays its workers by 1.5 s.
+// Averages take 2.5 s, and one step of 1 s hides a part of them, so each delays its workers by 1.5 s.
 TEST(StreamingDiloco, StallsForWhatADelayDoesNotHide) {
   const SimulatedRun setup{.network_s = 2.5, .budget = {.steps = 8}};
   EXPECT_EQ(
@@ -266,7 +267,7 @@ TEST(StreamingDiloco, StallsForWhatADelayDoesNotHide) {
                                 "step 6 at 11.500 s: kept 6, dropped 0", "step 8 at 15.000 s: kept 6, dropped 0"}));
 }
 
-// With three steps to hide an average, the second average is requested while the first is in progress, and follows it.
+// An average may take three steps. So the second average is requested while the first is in progress, and follows it.
 // No worker waits before the end.
 TEST(StreamingDiloco, HasSeveralAveragesUnderWay) {
   const SimulatedRun setup{.network_s = 2.5, .budget = {.steps = 8}};
@@ -280,8 +281,8 @@ TEST(StreamingDiloco, HasSeveralAveragesUnderWay) {
   }
 }
 
-// Worker 1 is down for 1 s in its second step, and after that always 1 s behind the others. An average takes 0.5 s and
-// is used two steps after its turn, so the other workers can tolerate 1.5 s.
+// Worker 1 is down for 1 s in its second step, and from then on 1 s behind the others. An average takes 0.5 s and is
+// used two steps of 1 s after its turn, so the others tolerate a delay of 1.5 s.
 TEST(StreamingDiloco, WhoIsLateByLessThanADelayLeavesHoldsNobodyUp) {
   SimulatedRun setup{.budget = {.steps = 12}};
   setup.outages = std::make_shared<OutagePlan>(
@@ -327,7 +328,7 @@ TEST(StreamingDilocoSettings, FaultsHaveTheirPlaces) {
   EXPECT_THAT(faults("fragments = 2\ndelay = 9"),
               HasSubstr("test.toml:5:9: delay = 9; must be at most 8, the length of the shortest round"));
   EXPECT_EQ(faults("fragments = 3\ndelay = 8\nmixing = 1"), "");
-  // Longer rounds during warm-up, then shorter ones; at the end of the run the rate requires longer ones again.
+  // Rounds are longer during warm-up, then shorter; at the end the falling rate requires longer ones again.
   const LearningRate rate(
       {.shape = LearningRate::Shape::linear, .peak = 0.1, .warmup_steps = 4, .total_steps = Step{100}});
   const auto scheduled = [&](int delay) {
@@ -360,9 +361,6 @@ TEST(StreamingDilocoSettings, MoreFragmentsThanParametersAreFoundOutWithTheModel
   }
 }
 
-// Special cases of Streaming DiLoCo: workers that lose their state or leave while averages are in progress, and budgets
-// that do not count steps.
-
 using testing::AllOf;
 using testing::HasSubstr;
 
@@ -377,14 +375,14 @@ std::shared_ptr<const OutagePlan> outage(int worker, double at_s, double duratio
                                    .loses_state = loses_state}});
 }
 
-// Two fragments, rounds of 8 steps of 1 s, averages that start at steps 4 and 8 and are used 3 steps later.
+// Two fragments, rounds of 8 steps of 1 s. Averages start after steps 4 and 8 of a round, and are used 3 steps later.
 TEST(StreamingRuns, AWorkerThatLosesItsStateGoesOnFromItsCopyOfTheLastStartOrFinish) {
   struct Loss {
     double at_s;
     std::set<std::pair<int, int>> lost;
   };
-  // In the first step; in step 7, when the worker's copy is that of step 4 and that step's average is under way; in
-  // step 10, when that of step 8 is under way.
+  // The state is lost in the first step; in step 7, when the worker's copy is of step 4 and step 4's average is under
+  // way; or in step 10, when the copy is of step 8 and step 8's average is under way.
   for (const Loss& loss : {Loss{0.5, {}}, Loss{6.5, {{1, 4}, {1, 5}}}, Loss{9.5, {{1, 8}}}}) {
     SCOPED_TRACE(loss.at_s);
     SimulatedRun setup{.budget = {.steps = 16}};
@@ -421,7 +419,7 @@ std::string reason(const SimulatedRun& setup, const Algorithm& algorithm) {
   return "";
 }
 
-// A worker leaves at the end of a round, with or without averages under way, and the others go on to the next round.
+// A worker leaves at the end of its data, with or without averages under way, while the others go on.
 TEST(StreamingRuns, AWorkerWhoseDataAreUsedUpEndsTheRunWithAReason) {
   for (const int steps : {3, 5, 9, 12}) {
     const SimulatedRun setup{.budget = {.steps = 24}, .data_of = {std::nullopt, Step{steps}, std::nullopt}};
@@ -443,7 +441,7 @@ TEST(StreamingRuns, WorkersWhoseDataAreUsedUpTogetherEndTogether) {
     }
 }
 
-// With any length and kind of budget, all workers take part in the same averages, even if a budget of seconds has ended
+// With any length and kind of budget all workers take part in the same averages, even if a budget of seconds has ended
 // for only some of them.
 TEST(StreamingRuns, EndTogetherUnderEveryBudget) {
   std::vector<Budget> budgets;
@@ -479,7 +477,7 @@ TEST(StreamingRuns, EndTogetherUnderEveryBudget) {
         }
 }
 
-// A rule that depends on the rate gives a worker stopped by the budget the same answer as the others.
+// A rule that depends on the rate gives a worker that the budget stops the same answer as the others.
 TEST(StreamingRuns, EndTogetherWhereTheRateDecidesHowLongRoundsAre) {
   SimulatedRun setup{.delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.9, 0.4})}};
   setup.learning_rate = std::make_shared<LearningRate>(
@@ -523,8 +521,8 @@ TEST(StreamingRuns, BeginAfterSynchronousStepsWhereTheRuleSaysSo) {
                                       "step 7 at 9.000 s: kept 3, dropped 0"}));
 }
 
-// Times of averages of fragments, compared with closed forms. The averages are hidden: if those of all fragments take
-// 0.8 of a round, a round takes no more than its computing.
+// Times of averages of fragments are compared with closed forms. If the averages of all fragments take less than a
+// round's computing, they are hidden by it.
 
 constexpr int period = 8;
 constexpr double step_s = 2;  // two micro-batches
@@ -534,8 +532,8 @@ StreamingDiloco in_fragments(int fragments, int delay, int steps = period) {
   return {make_constant_period(steps), make_diloco(0.7, 0.9), {Fragments(fragments), delay, 0}, {}};
 }
 
-// A ring on which the average of a whole model, which is all bandwidth, takes this share of a round; a quarter of the
-// model takes a quarter of the time. (The model has 16 bytes.)
+// A ring without latency, on which the average of a whole model of 16 bytes takes this share of a round. A quarter of
+// the model takes a quarter of the time.
 PredictedRun on_ring(double share, std::vector<std::shared_ptr<const DelayProcess>> delays) {
   constexpr int workers = 6;
   PredictedRun run{.workers = workers, .micro_batches = 2, .delays = std::move(delays), .steps = 400};
@@ -556,8 +554,9 @@ TEST(StreamingTimes, AveragesOfFourFifthsOfARoundAreHidden) {
     }
 }
 
-// H c + P max(0, A - tau c) per round, for tau <= H / P. The first average is used within the first round, and so are
-// all except the last ones. Workers wait A for these, after the stall that their round does not have.
+// A round of H steps of c seconds, with P fragments whose averages take A and are used tau steps later, takes H c + P
+// max(0, A - tau c) for tau <= H / P. The first average is used within the first round, and so are all except the last
+// ones. At the end workers wait A for these, which no step hides.
 TEST(StreamingTimes, WithoutSpreadHaveAClosedForm) {
   for (const double share : {0.3, 0.8, 1.7})
     for (const int fragments : {1, 2, 4})
@@ -595,9 +594,6 @@ TEST(StreamingTimes, OfRandomStepsAreThoseOfARecursion) {
       }
 }
 
-// Streaming DiLoCo with compressed outer gradients of fragments, on the simulated cluster: residuals of workers and
-// fragments, identities, steps, times, bytes.
-
 using testing::HasSubstr;
 
 CompressionOptions of(std::string_view kind, double ratio = 0.01) {
@@ -632,7 +628,7 @@ TEST(CompressedFragments, OfEverythingAreDense) {
       }
 }
 
-// Packets have their own residuals, and all workers make the same outer steps.
+// With one fragment, packets have the residuals of compressed DiLoCo, and all workers make the same outer steps.
 TEST(CompressedFragments, OfOneWithoutDelayIsCompressedDiLoCo) {
   const SimulatedRun setup{.workers = 4, .momentum = 0.9, .rate = 0.02, .budget = {.steps = 24}};
   for (const std::string_view kind : {"top-k", "random-k", "sign", "qsgd", "int8", "fp4"}) {
@@ -644,8 +640,8 @@ TEST(CompressedFragments, OfOneWithoutDelayIsCompressedDiLoCo) {
   }
 }
 
-// Rounds of two steps; in each step one of two fragments has its turn. In the first step both have the round's
-// gradient; the second fragment has a third of it.
+// Rounds have two steps, and in each one of two fragments has its turn. In the first step both fragments have the
+// round's gradient; the second fragment's is a third of it.
 TEST(CompressedFragments, TopOneHasTheGoldenStepsOfEach) {
   const auto listed = [](const MicroBatch& at) {
     std::vector<float> values(6, 0.0f);
@@ -690,7 +686,7 @@ TEST(CompressedFragments, ErrorFeedbackLosesNothing) {
   }
 }
 
-// Four values in two fragments. Worker 1 is down in the second round and loses its state, with both residuals.
+// Four values in two fragments. Worker 1 is down in the second round and loses its state and both residuals.
 TEST(CompressedFragments, ALostStateTakesAllResidualsAlong) {
   const auto listed = [](const MicroBatch& at) {
     return at.step < 2 ? std::vector<float>{2, 1.5f, 1, 0.5f} : std::vector<float>(4, 0.0f);
@@ -702,8 +698,8 @@ TEST(CompressedFragments, ALostStateTakesAllResidualsAlong) {
                                      .when = ScheduledOutage{from_seconds(3.5), from_seconds(1)},
                                      .loses_state = loses_state}});
     const auto found = compressed(setup, compressed_streaming(2, 2), of("top-k", 0.5)).parameters;
-    // The first fragment's turn is between the two steps: its residual is from the first step, 0.15 of each worker. The
-    // second's is from both, 0.1. Half of them is worker 1's.
+    // The first fragment's turn is between the two steps, so its residual is from the first step, 0.15 of each worker.
+    // The second fragment's residual is from both steps, 0.1. Half of each is worker 1's.
     EXPECT_FLOAT_EQ(found[0], -0.4f);
     EXPECT_FLOAT_EQ(found[1], loses_state ? -0.225f : -0.3f);
     EXPECT_FLOAT_EQ(found[2], -0.2f);
@@ -734,7 +730,7 @@ TEST(CompressedFragments, AreReadAndRefusedWithTheirPlace) {
   EXPECT_THAT(faults("{ name = \"powersgd\" }"), HasSubstr("which only sums of gradients support"));
 }
 
-// Bytes by formula, and the time of rounds whose micro-batches all take 1 s: 4 steps and two fragments' exchanges.
+// Bytes by formula, and the time of rounds of 4 steps of 1 s and two fragments' exchanges.
 TEST(CompressedFragments, FormulasAreThoseOfRuns) {
   constexpr std::int64_t steps = 12;
   for (const char* compression :

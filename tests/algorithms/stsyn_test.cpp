@@ -28,8 +28,8 @@ namespace {
 using testing::FloatNear;
 using testing::Pointwise;
 
-// Equal workers: all finish U steps at the same time. The notes take two messages, in which nobody ends another step,
-// and then the models are sent.
+// The workers are equal, so all finish U steps at the same time. The notes take two messages, during which no worker
+// ends another step. Then the models are sent.
 TEST(Stsyn, OfAllWorkersWithEqualTimesIsLocalSgd) {
   const SimulatedRun setup{.workers = 4,
                            .micro_batches = 2,
@@ -50,10 +50,10 @@ TEST(Stsyn, OfAllWorkersWithEqualTimesIsLocalSgd) {
   }
 }
 
-// The first coordinate, in double precision, from each worker's number of steps in each round.
+// The first parameter, in double precision, from each worker's number of steps in each round.
 struct Replay {
   std::vector<std::vector<int>> rounds;
-  std::map<std::pair<int, int>, int> lost = {};  // by round and worker: lost steps before the others
+  std::map<std::pair<int, int>, int> lost = {};  // by round and worker: steps lost before the counted ones
   bool by_steps = false;
   double momentum = 0;
   int left_out = -1;
@@ -86,8 +86,8 @@ struct Replay {
   }
 };
 
-// Models arrive at 0.25 s. Workers 0 and 1 have done two steps at 2.25 and 2.45 s. The server knows of both at 2.7 s,
-// and all know of the end at 2.95 s. Worker 2 has done one step, at 2.85 s. The next models arrive at 3.45 s.
+// Models arrive at 0.25 s. Workers 0 and 1 have done two steps at 2.25 and 2.45 s. The server knows at 2.7 s, and all
+// workers know of the round's end at 2.95 s. Worker 2 has done a step at 2.85 s. The next models arrive at 3.45 s.
 TEST(Stsyn, ARoundEndsWithTheKthWorkerAndTakesWhatAllHaveDone) {
   SimulatedRun setup = three_workers(3);
   setup.momentum = 0.5;
@@ -113,10 +113,11 @@ TEST(Stsyn, WeighsModelsByTheirStepsAndLeavesOneOutIfToldTo) {
       setup.run(Stsyn({.quorum = 2, .local_steps = 2, .mean = {.weights = StsynMean::Weights::steps}}));
   const Replay weighted{.rounds = {{2, 2, 1}, {2, 2, 1}}, .by_steps = true};
   EXPECT_NEAR(by_steps.parameters[0], weighted.theta(), 1e-5);
-  // The first of two workers with the most steps is left out. Three steps a round make a step of the budget.
+  // The first of the two workers with the most steps is left out. Three steps a round make one of the budget.
   const auto without = setup.run(Stsyn({.quorum = 2, .local_steps = 2, .mean = {.leaves_out_most = true}}));
   EXPECT_EQ(without.totals.kept, (Counts{0, 7, 2}));
-  // Then one step remains. It is known at 8 s, and that of one worker is used; three such rounds complete the budget.
+  // One step of the budget then remains, so rounds have one local step. Each such round uses one worker's step, and
+  // three rounds complete the budget.
   EXPECT_EQ(without.log, (Log{"step 1 at 3.200 s: kept 3, dropped 2", "step 2 at 6.400 s: kept 3, dropped 2",
                               "step 3 at 12.700 s: kept 3, dropped 3"}));
   const Replay left_out{.rounds = {{2, 2, 1}, {2, 2, 1}, {1, 1, 0}, {1, 1, 0}, {1, 1, 0}}, .left_out = 0};
@@ -124,7 +125,7 @@ TEST(Stsyn, WeighsModelsByTheirStepsAndLeavesOneOutIfToldTo) {
   expect_exact_accounts(without);
 }
 
-// Worker 2 has done a step at 2.85 s, and all know of the end at 3.35 s. The others continue until then, or wait.
+// Worker 2 has done a step at 2.85 s, and all know of the end at 3.35 s. Until then the others go on or wait.
 TEST(Stsyn, ACapLetsTheFastWaitForTheEnd) {
   const SimulatedRun setup = three_workers(1);
   const auto open = setup.run(Stsyn({.quorum = 3, .local_steps = 1}));
@@ -146,7 +147,7 @@ TEST(Stsyn, StatisticsAreTheMeanOfThoseOfAllWithAStep) {
   SimulatedRun setup = three_workers(1);
   setup.objective = std::make_shared<PullWithStatistics>();
   const auto found = setup.run(Stsyn({.quorum = 2, .local_steps = 1})).buffers;
-  // Two rounds, each with one step of workers 0 and 1.
+  // There are two rounds, each with one step of workers 0 and 1.
   const auto zero = PullWithStatistics::statistics_of(std::vector{MicroBatch{Rank{0}, 1, 0}});
   const auto one = PullWithStatistics::statistics_of(std::vector{MicroBatch{Rank{1}, 1, 0}});
   ASSERT_EQ(found.size(), zero.size());
@@ -160,7 +161,7 @@ double erlang(int steps, double t) {
   return 1 - above;
 }
 
-// E[X(K:N)] as the integral of the probability that fewer than K are done.
+// The mean of the K-th smallest of N such sums, as the integral of the probability that fewer than K are done.
 double expected_kth(int quorum, int workers, int steps) {
   const double dt = 1e-3;
   double sum = 0;
@@ -188,13 +189,13 @@ TEST(Stsyn, RoundsOfExponentialTimesAreOrderStatisticsOfTheirSums) {
     const auto rounds = static_cast<double>(outcome.publications.size());
     const double expected_s = expected_kth(quorum, 8, steps);
     EXPECT_NEAR(to_seconds(outcome.totals.end) / rounds, expected_s, 0.03 * expected_s) << quorum << ' ' << steps;
-    // Steps end like the events of a Poisson process, one per second and worker, until a time that depends on them.
+    // Steps end like the events of a Poisson process, one per second and worker, until a stopping time.
     EXPECT_NEAR(static_cast<double>(sum(outcome.totals.kept)) / rounds, 8 * expected_s, 0.03 * 8 * expected_s);
   }
 }
 
-// Equal times: a round of U steps of 2 s for every K. Notes about the steps go up, the note about the end goes down,
-// differences go up, and the next model goes down.
+// With equal times a round takes U steps of 2 s for every K, and four messages: the notes about the steps, the note
+// about the end, the differences, and the next model.
 TEST(Stsyn, OfConstantTimesTakesItsStepsAndFourMessages) {
   const PredictedRun run{.workers = 4, .micro_batches = 2, .delays = {}, .steps = 64, .network_s = 0.125};
   EXPECT_NEAR(run.simulate(Stsyn({.quorum = 2, .local_steps = 4})).step_s, (4 * 2 + 4 * 0.125) / 4, 0.125 / 64);
@@ -207,8 +208,8 @@ std::shared_ptr<const OutagePlan> outage(int worker, double at_s, double duratio
                                    .loses_state = loses_state}});
 }
 
-// Two workers of one second. Worker 1 has done two steps when it loses them at 2.5 s, and is up again at 3 s. Worker 0
-// has done three at 3.25 s, and at 3.75 s all know that. Worker 1 has none then. From 4.25 s on both do three steps.
+// A step takes 1 s. Worker 1 has done two steps when it loses them at 2.5 s, and is up again at 3 s. Worker 0 has done
+// three at 3.25 s, and both know at 3.75 s, when worker 1 has done none. From 4.25 s on both do three steps.
 TEST(Stsyn, ALostStateTakesTheRoundsStepsWithIt) {
   SimulatedRun setup{
       .workers = 2, .network_s = 0.25, .momentum = 0.5, .budget = {.steps = 4}, .outages = outage(1, 2.5, 0.5, true)};
@@ -222,21 +223,20 @@ TEST(Stsyn, ALostStateTakesTheRoundsStepsWithIt) {
   expect_exact_accounts(outcome);
 }
 
-// A worker that loses its state in a later round goes back to the model of that round, here the second one's, which
-// begins at 4 s.
+// A worker that loses its state in a later round goes back to that round's first model, here of the second
+// round, which begins at 4 s.
 TEST(Stsyn, AStateLostInALaterRoundIsThatRounds) {
   SimulatedRun setup{.workers = 2, .network_s = 0.25, .budget = {.steps = 6}, .outages = outage(1, 5.5, 0.5, true)};
   const auto outcome = setup.run(Stsyn({.quorum = 1, .local_steps = 3}));
-  // Rounds end at 4 s and 8 s. In the second, worker 1 has done a step at 5.25 s, loses it, and has done another at 7
-  // s.
+  // Rounds end at 4 and 8 s. In the second, worker 1 loses the step of 5.25 s and has done another at 7 s.
   EXPECT_EQ(outcome.totals.kept, (Counts{3 + 3 + 1, 3 + 1 + 1}));
   const Replay replay{.rounds = {{3, 3}, {3, 1}, {1, 1}}, .lost = {{{1, 1}, 1}}};
   EXPECT_NEAR(outcome.parameters[0], replay.theta(), 1e-5);
   expect_exact_accounts(outcome);
 }
 
-// Worker 2 is down from 1 to 11 s, and keeps or loses its state. Nobody waits for it until the round's end. It may have
-// done steps before, which it reports once it is up.
+// Worker 2 is down from 1 to 11 s, and keeps or loses its state. The others wait for it only at the round's end. If it
+// has done steps before, it reports them once it is up.
 TEST(Stsyn, AWorkerThatIsDownAtTheEndOfARoundIsHeardOnceItIsUp) {
   for (const bool loses_state : {false, true}) {
     SimulatedRun setup = three_workers(3);
@@ -266,13 +266,12 @@ TEST(Stsyn, ABudgetOfSecondsEndsARound) {
   SimulatedRun setup = three_workers(1);
   setup.budget = {.seconds = 3};
   const auto outcome = setup.run(Stsyn({.quorum = 2, .local_steps = 1000}));
-  // Workers 0 and 1 end a step after 3 s, at 3.25 and 3.55 s. The server knows at 3.8 s, and all at 4.05 s.
+  // Workers 0 and 1 end a step after 3 s, at 3.25 and 3.55 s. The server knows at 3.8 s, and all workers at 4.05 s.
   EXPECT_EQ(outcome.totals.end, Time{from_seconds(4.3)});
   EXPECT_EQ(outcome.totals.kept, (Counts{3, 3, 1}));
   expect_exact_accounts(outcome);
 }
 
-// A worker that is never heard of again does not delay the others: its work is cancelled.
 TEST(Stsyn, AMicroBatchThatNeverEndsIsCancelled) {
   SimulatedRun setup = three_workers(3);
   setup.delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.1, std::numeric_limits<double>::infinity()})};
@@ -303,7 +302,7 @@ TEST(StsynSettings, WrongOnesAreFaultsWithTheirPlace) {
 using Counts = std::vector<std::int64_t>;
 using Weights = StsynMean::Weights;
 
-// Each worker takes its steps from the server's model and sends the difference; then the server steps once.
+// Each worker takes its number of steps from the server's model and sends the difference; then the server steps once.
 class OneMean : public Algorithm {
  public:
   OneMean(std::vector<int> steps, const StsynMean& how) : steps_(std::move(steps)), how_(how) {}
@@ -339,8 +338,8 @@ class OneMean : public Algorithm {
   StsynMean how_;
 };
 
-// A step of rate 1 ends at its target, which is worker + 10 step in the first coordinate: after s steps worker w is at
-// w + 10 (s - 1), wherever it began.
+// At rate 1 a step ends at its target, which is worker + 10 step in the first parameter. So after s steps worker w is
+// at w + 10 (s - 1), wherever it began.
 SimulatedRun::Outcome mean_of(const std::vector<int>& steps, const StsynMean& how) {
   const SimulatedRun setup{.workers = static_cast<int>(steps.size()), .rate = 1};
   return setup.run(OneMean(steps, how));

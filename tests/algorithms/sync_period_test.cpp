@@ -1,5 +1,5 @@
-// Synchronisation periods, compared with sequences computed independently (tests/golden/README.md), with the
-// communication volumes derived from them for the trainings of Gu et al. 2024, and with hand-made cases.
+// Synchronisation periods are compared with sequences that were computed independently (tests/golden/README.md), with
+// communication volumes derived from these for the trainings of Gu et al. 2024, and with hand-made cases.
 #include "algorithms/local_sgd/sync_period.hpp"
 
 #include <fmt/format.h>
@@ -103,7 +103,7 @@ Periods rounds_of(const Training& training, double exponent, double coefficient,
   return rounds_of(*period, rate, training.total);
 }
 
-// Derived independently, by a re-implementation that was checked against the reference code's schedule (hmgxr128/QSR).
+// Rounds were derived by a re-implementation that was checked against the reference code (hmgxr128/QSR).
 TEST(SyncPeriod, TrainingsOfThePaperTakeTheDerivedNumberOfRounds) {
   struct Row {
     Training training;
@@ -129,8 +129,8 @@ TEST(SyncPeriod, TrainingsOfThePaperTakeTheDerivedNumberOfRounds) {
   }
 }
 
-// Other schedules and coefficients of the same derivation. (c = alpha / peak for equal communication is printed with
-// four digits, so the volume has only four digits, too.)
+// Communication volumes from the same derivation, for other schedules and coefficients. For equal communication c =
+// alpha / peak is printed with four digits, so these volumes have only four digits, too.
 TEST(SyncPeriod, CommunicationVolumesMatchTheDerivedPercentages) {
   struct Row {
     Training training;
@@ -157,8 +157,8 @@ TEST(SyncPeriod, CommunicationVolumesMatchTheDerivedPercentages) {
   }
 }
 
-// The same trainings with the reference code's cosine, which is rounded to powers of two after a warm-up to the
-// unrounded rate.
+// Volumes of the same trainings with the reference code's cosine, which is rounded to powers of two, after a warm-up
+// to the unrounded rate.
 TEST(SyncPeriod, CommunicationVolumesUnderACosineInStepsMatchTheDerivedPercentages) {
   struct Row {
     Training training;
@@ -223,7 +223,7 @@ TEST(SyncPeriod, CoefficientZeroEqualsAConstantPeriod) {
 TEST(SyncPeriod, WarmUpUsesItsOwnPeriodAndItsLastRoundMayRunPastItsEnd) {
   const auto period =
       make_power_period({.power = 2, .coefficient = 0.5, .minimum = 2, .warmup_steps = 10, .warmup_period = Step{4}});
-  // (0.5 / 0.1)^2 = 25; a round begun at step 8 is still a round of the warm-up.
+  // At a rate of 0.1 rounds have (0.5 / 0.1)^2 = 25 steps. A round begun at step 8 is still a round of the warm-up.
   EXPECT_THAT(syncs_of(*period, 50), ElementsAre(4, 8, 12, 37, 50));
   EXPECT_EQ(make_power_period({.coefficient = 0.5, .minimum = 7, .warmup_steps = 10})->at(0, 0.1, 50), Step{7});
 }
@@ -237,8 +237,8 @@ TEST(SyncPeriod, TheMaximumCapsWhatAFallingRateAsksFor) {
   EXPECT_EQ(period->at(0, 0, 499), Step{499});
 }
 
-// Doubles just below an integer: the quotients are 4.999... and 2.999..., so their squares round down to 24 and 8. The
-// reference code has the same doubles. Exact neighbours stay exact.
+// The quotients are 4.999... and 2.999..., so their squares are rounded down to 24 and 8, as in the reference code,
+// which has the same doubles. Quotients that are exact stay exact.
 TEST(SyncPeriod, QuotientsJustBelowAnIntegerRoundDown) {
   EXPECT_EQ(power(2, 0.2, 1)->at(0, 0.4 * 0.1, 1000), Step{24});
   EXPECT_EQ(power(2, 0.3, 1)->at(0, 0.1, 1000), Step{8});
@@ -253,7 +253,7 @@ TEST(SyncPeriod, PeriodsBeyondAnyIntegerBecomeAllThatIsLeft) {
   for (const double eta : {tiny, 1e-200, std::numeric_limits<double>::denorm_min(), 0.0, -0.0, -1.0}) {
     for (const Step left : {Step{1}, Step{777}, endless}) EXPECT_EQ(qsr->at(50, eta, left), left) << eta;
   }
-  // The largest periods that still fit: 9e18 < 2^63, and 2^62 against an odd rest.
+  // The largest periods that still fit: 9e18 < 2^63, and 2^62 with one step fewer left.
   EXPECT_EQ(power(2, 3e9, 1)->at(0, 1, endless), Step{9000000000000000000});
   EXPECT_EQ(power(1, std::pow(2.0, 62), 1)->at(0, 1, endless), Step{std::int64_t{1} << 62});
   EXPECT_EQ(power(1, std::pow(2.0, 62), 1)->at(0, 1, (std::int64_t{1} << 62) - 1), Step{(std::int64_t{1} << 62) - 1});
@@ -347,8 +347,6 @@ TEST(SyncPeriodSchedules, TheQuadraticRuleFollowsEverySchedule) {
     EXPECT_TRUE(longest > 3 || shape == Shape::constant) << static_cast<int>(shape);
   }
 }
-
-// Synchronisation periods as written in experiment files.
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -468,7 +466,7 @@ TEST(SyncPeriodSettings, RequiredKeysAreMissed) {
   EXPECT_THAT(read("{ }").faults, HasSubstr("rule"));
 }
 
-// 1,000 steps at a constant rate of 0.1: H = floor(coefficient / 0.1).
+// 1,000 steps at a constant rate of 0.1, so the rule's rounds have floor(coefficient / 0.1) steps.
 const LearningRate constant_rate({.peak = 0.1});
 SyncPeriodContext thousand_steps() { return {.total_steps = Step{1000}, .learning_rate = &constant_rate}; }
 
@@ -543,7 +541,6 @@ TEST(SyncPeriodSettings, WhatCannotBeSolvedIsOneFault) {
               HasSubstr("if the budget is not in steps or epochs"));
 }
 
-// Every row of the table can be chosen by its name and its keys.
 TEST(SyncPeriodSettings, EveryRuleOfTheTableCanBeWritten) {
   for (const auto& row : sync_periods()) {
     const std::string keys = row.name == "power"        ? "coefficient = 0, minimum = 5"
@@ -560,7 +557,7 @@ TEST(SyncPeriodSettings, EveryRuleOfTheTableCanBeWritten) {
   }
 }
 
-// Periods that are solved for a number of rounds, compared with closed forms and with the golden sequences'
+// Periods that are solved for a number of rounds are compared with closed forms and with the golden sequences'
 // coefficients. If no period gives the exact number, the nearest one is taken.
 
 std::int64_t rounded_up(std::int64_t steps, std::int64_t period) { return (steps + period - 1) / period; }
@@ -580,7 +577,7 @@ TEST(RoundsOfRule, AConstantPeriodMakesTheStepsOverItsLengthRoundedUp) {
   EXPECT_EQ(count_rounds(*make_constant_period(1), rate, 1'000'000'000, 12), 12) << "no more than were asked about";
 }
 
-// Compares the solution with a search over all periods.
+// The solution is compared with a search over all periods.
 TEST(RoundsOfRule, TheConstantPeriodIsTheShortestOfTheNearest) {
   for (const std::int64_t steps : {1, 2, 30, 97, 100})
     for (std::int64_t asked = 1; asked <= steps; ++asked) {
@@ -598,7 +595,7 @@ TEST(RoundsOfRule, TheConstantPeriodIsTheShortestOfTheNearest) {
 }
 
 TEST(RoundsOfRule, OfTwoThatAreAsNearItIsTheFewerRounds) {
-  const auto solved = solve_constant(4, 6);  // H = 1 makes 6, H = 2 makes 3, H = 3 makes 2
+  const auto solved = solve_constant(4, 6);  // H = 1 makes 6 rounds, H = 2 makes 3, H = 3 makes 2
   EXPECT_EQ(solved.value, Step{2});
   EXPECT_EQ(solve_constant(4, 5).rounds, 3) << "H = 1 makes 5, H = 2 makes 3";
 }
@@ -665,12 +662,12 @@ TEST(RoundsOfRule, GoldenSequencesHaveTheirRoundsAndACoefficientIsFoundThatMakes
     const auto solved = solve_coefficient(golden.rounds, golden.rate.options().peak, counted(golden));
     EXPECT_EQ(solved.rounds, golden.rounds);
     EXPECT_EQ(counted(golden)(solved.value, 100'000), golden.rounds);
-    // Few coefficients give the same number, so the found one is near theirs.
+    // Few coefficients give the same number of rounds, so the solution is near the golden coefficient.
     EXPECT_NEAR(solved.value / golden.options.coefficient, 1, 0.03);
   }
 }
 
-// The coefficients for equal communication that the fact sheet derives for the paper's trainings, within its digits.
+// Solutions are compared with the fact sheet's coefficients of equal communication, within its digits.
 TEST(RoundsOfRule, CoefficientsOfEqualCommunicationAreTheDerivedOnes) {
   struct Row {
     double peak;
@@ -711,7 +708,7 @@ TEST(RoundsOfRule, RoundsFallAsTheCoefficientGrows) {
   }
 }
 
-// No value gives the exact number; compared with a fine grid.
+// No coefficient gives the exact number of rounds. The solution is compared with a fine grid.
 TEST(RoundsOfRule, TheNearestIsTakenWhereNoCoefficientMakesJustAsMany) {
   const LearningRate rate({.shape = Shape::step, .peak = 1, .decay_steps = {50}, .decay_factor = 0.1});
   const auto made = [&](double coefficient, std::int64_t at_most) {

@@ -39,7 +39,7 @@ TEST(SyncSgd, WorkersInConsensusShareOneOptimizerStep) {
   SimulatedRun setup{.workers = 50, .budget = {.steps = 10}, .objective = objective};
   setup.run(SyncSgd());
   EXPECT_EQ(objective->evaluations, 500);
-  EXPECT_EQ(objective->calls, 10 * 2);  // 50 micro-batches of one sample: two chunks of at most 64 per step
+  EXPECT_EQ(objective->calls, 10 * 2);  // per step 50 micro-batches of one sample, in two chunks of at most 64
 }
 
 TEST(SyncSgd, TheSlowestWorkerSetsThePace) {
@@ -53,7 +53,7 @@ TEST(SyncSgd, TheSlowestWorkerSetsThePace) {
   EXPECT_EQ(fastest[Activity::compute], from_seconds(4));
   EXPECT_EQ(fastest[Activity::wait], from_seconds(4));
   EXPECT_EQ(fastest[Activity::communicate], from_seconds(1));
-  EXPECT_EQ(outcome.totals.bytes, Bytes{2 * 2 * 2 * 16});  // steps x 2 (N - 1) x 4 P
+  EXPECT_EQ(outcome.totals.bytes, Bytes{2 * 2 * 2 * 16});  // 2 steps, each 2 (N - 1) x 16 bytes
 }
 
 TEST(SyncSgd, EveryBudgetEndsTheRun) {

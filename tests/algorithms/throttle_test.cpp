@@ -40,8 +40,8 @@ TEST(Throttle, WithoutRepeatsTheDivisorDoesNotMatter) {
       EXPECT_EQ(setup.run(Throttle({divisor, repeats})).parameters, async.parameters);
 }
 
-// The nine updates of asynchronous SGD's timeline: worker, its step, the version of the model, and how many earlier
-// gradients the worker has sent in the round. The first round ends with the fourth update, worker 2's first.
+// The nine updates of asynchronous SGD's timeline: worker, its step, the version of the gradient's model, and how many
+// gradients the worker has sent in the round. The fourth update, worker 2's first, ends the first round.
 struct Update {
   int worker, own_step, version, repeats;
 };
@@ -55,7 +55,7 @@ TEST(Throttle, ARepeatedGradientWeighsLess) {
       setup.rate = 0.3;
       const auto outcome = setup.run(Throttle({divisor, repeats}));
       for (std::size_t i = 0; i < 4; ++i) {
-        std::vector<double> theta{1};  // by version
+        std::vector<double> theta{1};  // theta[v] is the parameter at version v
         for (const Update& update : updates) {
           const double repeated = repeats == Repeats::of_first ? 1 / (3 * divisor) : 1 / divisor;
           const double gradient = theta.at(static_cast<std::size_t>(update.version)) -
@@ -67,8 +67,8 @@ TEST(Throttle, ARepeatedGradientWeighsLess) {
     }
 }
 
-// As in that timeline, except for repeats, which are no updates. The third round ends with worker 2's gradient of 9.3
-// s: its gradients arrive every 3.1 s.
+// The times are those of the nine updates, except that repeats are no updates. Worker 2's gradients arrive every 3.1 s
+// and end the rounds, the third one at 9.3 s.
 TEST(Throttle, AnEndlessDivisorTakesOneGradientOfEachWorkerPerRound) {
   const auto outcome = three_workers(3).run(Throttle({.divisor = endless}));
   EXPECT_EQ(outcome.log, (Log{

@@ -31,7 +31,7 @@ TEST(RotatingGroups, AreThoseOfTheButterflyWhereAllIsAPowerOfTwo) {
   ASSERT_EQ(groups.turns(), 2);
   for (const Rank worker : Ranks(64))
     for (const int round : {1, 2, 3}) {
-      std::set<int> expected;  // partners at masks of three digits, shifted by three each round
+      std::set<int> expected;  // partners differ in three binary digits, shifted by three each round
       for (int mask = 0; mask < 8; ++mask) expected.insert(worker.value ^ (mask << (3 * ((round - 1) % 2))));
       std::set<int> found;
       for (const Rank member : groups.members(groups.group_of(worker, round), round)) found.insert(member.value);
@@ -39,7 +39,7 @@ TEST(RotatingGroups, AreThoseOfTheButterflyWhereAllIsAPowerOfTwo) {
     }
 }
 
-// Rounds on values instead of models; their number is the number of digits.
+// Rounds average values instead of models. The number of rounds is the number of digits of a rank, to the base `size`.
 TEST(RotatingGroups, OfAPowerOfTheirSizeMixAllInAsManyRoundsAsDigits) {
   for (const auto& [workers, size] : {std::pair{4, 2}, {8, 2}, {16, 4}, {64, 8}, {81, 3}, {6, 6}}) {
     const RotatingGroups groups(workers, size);
@@ -85,7 +85,7 @@ TEST(RotatingGroups, DivideTheWorkersAndLeaveNobodyApart) {
     }
 }
 
-// The first coordinate in double precision: one group of all workers, from the order in which they reach their rounds.
+// The first parameter in double precision, for one group of all workers, from the order of their arrivals.
 struct Replay {
   int workers = 3;
   std::vector<int> arrivals;
@@ -93,14 +93,14 @@ struct Replay {
   int global_every = 3;
   Divisor divisor = Divisor::paper;
   Order order = Order::step_first;
-  double decay = 0;  // weight decay, at the model that is stepped, wherever the gradient was taken
+  double decay = 0;  // weight decay, at the model that is stepped from
 
   double theta() const {
     constexpr double rate = 0.1;
     const auto count = static_cast<std::size_t>(workers);
     std::vector<double> model(count, 1), buffer(count, 1), gradient(count);
     std::vector<int> taken(count), round(count), waiting;
-    std::vector<double> means = {0};  // means of rounds from 1 on
+    std::vector<double> means = {0};  // means of rounds, from round 1 on
     const auto compute = [&](std::size_t w) {
       gradient[w] = model[w] - PullObjective::target({Rank{static_cast<int>(w)}, taken[w], 0}, 0);
     };
@@ -153,10 +153,9 @@ struct Replay {
   }
 };
 
-// Steps of 1, 1.1 and 2.6 s, and 0.25 s for each message. Worker 0 begins rounds 1 and 2, at 1.25 and 2.75 s, with the
-// first model of worker 2, and the second with worker 1's model of the first round. Worker 1 arrives at 1.35 and 2.95
-// s, worker 2 at 2.85 and 5.95 s. The third round is global, and takes place at 9.05 s. The last models arrive at
-// 10.55, 10.65 and 12.15 s.
+// Steps take 1, 1.1 and 2.6 s, each message 0.25 s. Worker 0 begins rounds 1 and 2, at 1.25 and 2.75 s, with worker 2's
+// first model, and round 2 with worker 1's model of round 1. Worker 1 arrives at 1.35 and 2.95 s, worker 2 at 2.85 and
+// 5.95 s. Round 3 is global, and takes place at 9.05 s. The last models arrive at 10.55, 10.65 and 12.15 s.
 TEST(WagmaSgd, WhoIsLateIsInItsGroupWithWhatItBroughtLast) {
   const SimulatedRun setup = three_workers(4);
   for (const Divisor divisor : {Divisor::paper, Divisor::released}) {
@@ -170,13 +169,13 @@ TEST(WagmaSgd, WhoIsLateIsInItsGroupWithWhatItBroughtLast) {
     EXPECT_EQ(outcome.totals.collectives, 0);
     EXPECT_EQ(outcome.published, Step{4});
     const Account& first = outcome.totals.accounts[0];
-    EXPECT_EQ(first[Activity::communicate], from_seconds(2 * 3 * 0.25));  // its own models, and the answers
+    EXPECT_EQ(first[Activity::communicate], from_seconds(2 * 3 * 0.25));  // its own models, and the means
     EXPECT_EQ(first[Activity::wait], from_seconds(4.8 + 1.85));
     expect_exact_accounts(outcome);
   }
 }
 
-// The first step has no average. From then on a worker brings its model from before the step, after 2, 3.5 and 5 s.
+// The first step has no average. After that a worker sends the model from before its step, at 2, 3.5 and 5 s.
 // Weights decay at the average.
 TEST(WagmaSgd, MayAverageBeforeAStepWhoseGradientWasTakenBefore) {
   for (const Divisor divisor : {Divisor::paper, Divisor::released})
@@ -222,7 +221,7 @@ TEST(WagmaSgd, OfGlobalRoundsAloneIsLocalSgdUnderAnyDelays) {
                 Pointwise(FloatNear(2e-5f), setup.run(LocalSgd(make_constant_period(1), {})).parameters));
 }
 
-// Pairs 0-1 and 2-3, then 0-2 and 1-3, and so on; nobody is late.
+// Workers 0-1 and 2-3 are pairs, then 0-2 and 1-3, and so on. No worker is late.
 TEST(WagmaSgd, GroupsChangeFromRoundToRound) {
   const SimulatedRun setup{.workers = 4, .budget = {.steps = 6}, .individual_models_every = Step{5}};
   const auto outcome = setup.run(WagmaSgd({.group_size = 2}));
@@ -262,8 +261,8 @@ TEST(WagmaSgd, SendsWhatItSaysBeforehand) {
   }
 }
 
-// Steps of 3 +- 0.2 sqrt(2) s, of eight workers, with two messages of 0.1 s each. All wait for the slowest sum of these
-// in a global round, or at the end. The maximum of eight normal times lies 1.423600306 deviations above the mean.
+// A step of eight workers takes 3 +- 0.2 sqrt(2) s, with two messages of 0.1 s each. In a global round, or at the end,
+// all wait for the slowest sum of steps. The maximum of eight normal times lies 1.423600306 deviations above the mean.
 TEST(WagmaSgd, WaitsForTheSlowestSumWhereARoundIsGlobal) {
   for (const int global_every : {8, 0}) {
     const PredictedRun run{.workers = 8, .micro_batches = 2, .steps = 400, .network_s = 0.1};
@@ -282,8 +281,8 @@ std::shared_ptr<const OutagePlan> outage(int worker, double at_s, double duratio
                                    .loses_state = loses_state}});
 }
 
-// Worker 2 is down from 2 to 12 s. The others continue until the global round, which waits for it: its first step ends
-// at 12.6 s, its rounds 1 and 2 are at 12.85 and 15.95 s, and the third is at 19.05 s.
+// Worker 2 is down from 2 to 12 s. The others continue until the global round, which waits for worker 2: its first step
+// ends at 12.6 s, its rounds 1 and 2 are at 12.85 and 15.95 s, and round 3 is at 19.05 s.
 TEST(WagmaSgd, AGlobalRoundWaitsForAWorkerThatIsDown) {
   SimulatedRun setup = three_workers(4);
   setup.outages = outage(2, 2, 10, false);
@@ -295,8 +294,8 @@ TEST(WagmaSgd, AGlobalRoundWaitsForAWorkerThatIsDown) {
   expect_exact_accounts(outcome);
 }
 
-// Two workers, both in time at 1.25 s. In the second step worker 1 loses its state at 2 s. It begins again at 3 s, from
-// the first model if no round was global.
+// Two workers both arrive at 1.25 s in round 1. In the second step worker 1 loses its state at 2 s. It begins again at
+// 3 s from the last global mean, or from the first model if no round was global.
 TEST(WagmaSgd, WhoLosesItsStateTakesUpTheLastGlobalMean) {
   for (const Step global_every : {Step{0}, Step{1}}) {
     const SimulatedRun setup{
@@ -350,7 +349,7 @@ TEST(WagmaSgd, ABudgetOfSecondsEndsEachWorkerByItsClock) {
   expect_exact_accounts(outcome);
 }
 
-// With global rounds the others would wait for ever: the run ends with that reason.
+// With global rounds the other workers would wait for ever, so the run fails.
 TEST(WagmaSgd, AMicroBatchThatNeverEndsIsNoHang) {
   SimulatedRun setup = three_workers(6);
   setup.delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.1, std::numeric_limits<double>::infinity()})};

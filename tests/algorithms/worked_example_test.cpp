@@ -1,6 +1,6 @@
-// The worked examples of algorithms/README.md. The first one's files lie in tests/worked_example/, as if that
-// were the root, and are compiled and run here; the second is one of the methods. A test keeps what the README prints
-// equal to both.
+// The worked examples of algorithms/README.md. The files of the first example lie in tests/worked_example/, as if
+// that were the root, and are compiled and run here. The second example is one of the methods. A test keeps what the
+// README prints equal to both.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ std::string text_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The text between ```cpp and ```, block by block.
+// Returns the text between ```cpp and ```, block by block.
 std::vector<std::string> code_blocks(const std::string& markdown) {
   const std::string opening = "```cpp\n";
   std::vector<std::string> blocks;
@@ -76,7 +76,7 @@ int lines_of_code(const std::string& text) {
 TEST(WorkedExample, OfAServerHasAtMostFortyFiveLinesOfCode) {
   const auto printed = code_blocks(text_of("algorithms/README.md"));
   ASSERT_GE(printed.size(), 6u);
-  EXPECT_LE(lines_of_code(printed[4] + printed[5]), 45);  // including its prediction
+  EXPECT_LE(lines_of_code(printed[4] + printed[5]), 45);  // including the method's prediction
 }
 
 TEST(OneShot, EqualsLocalSgdWithAPeriodAsLongAsTheRun) {
@@ -90,7 +90,7 @@ TEST(WorkedExample, RunsFromItsRow) {
   EXPECT_EQ(settings.text("algorithm"), rows[0].name);
   const auto algorithm = rows[0].make(settings, {.workers = 3});
   EXPECT_EQ(document.check().report(), "");
-  // Steps of 1 s, 1.25 s and 2 s; the average takes 0.5 s.
+  // Steps take 1 s, 1.25 s and 2 s, and the average takes 0.5 s.
   const SimulatedRun setup{.budget = {.steps = 4},
                            .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};
   EXPECT_EQ(setup.run(*algorithm).log, (std::vector<std::string>{"step 4 at 8.500 s: kept 12, dropped 0"}));
