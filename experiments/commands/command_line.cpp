@@ -53,7 +53,7 @@ Exit status:
   130  interrupted (Ctrl-C)
 )";
 
-// Shows overrides as key=value, which CLI11 2.4 does not accept as an option's name.
+// Shows the overrides as key=value in the help, a name that CLI11 2.4 does not accept for an option.
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
@@ -62,7 +62,8 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
-// Checks that the value is a whole number in the range. If the number is missing, CLI11 passes the next option instead.
+// Checks that the value is a whole number in the range. If the user gave no number, CLI11 passes the next option as the
+// value.
 CLI::Validator count_between(std::int64_t low, std::int64_t high) {
   return CLI::Validator(
       [low, high](std::string& text) -> std::string {
@@ -353,11 +354,11 @@ void add_commands(CLI::App& app, CommandLine& line) {
                  "in a checkout: rewrite experiments/reference.md and the table in algorithms/README.md");
 }
 
-// Commands of the script `dev` that the program does not have.
+// Commands that the script `dev` has and the program lacks.
 constexpr std::array commands_of_dev = {"build",  "mpirun", "test",  "bench", "plot",
                                         "report", "lint",   "paper", "format"};
 
-// Throws if the first argument is not a command. The message names it, while CLI11 would only say that a command is
+// Throws if the first argument is not a command. The message names it, while CLI11's would only say that a command is
 // missing.
 void check_command(const CLI::App& app, int argc, char** argv) {
   const std::string word = argc > 1 ? argv[1] : "";
@@ -372,8 +373,7 @@ void check_command(const CLI::App& app, int argc, char** argv) {
         fmt::format("{}: unknown command; must be one of {}{}", word, fmt::join(known, ", "), suggestion(word, known)));
 }
 
-// Returns a line for each option that the command (the first of these words) does not have; empty if it has all of
-// them.
+// Returns a line for each option that the command lacks; empty if it has all of them. The command is the first word.
 std::string unknown_options(const CLI::App& app, std::span<char* const> words) {
   const std::vector<const CLI::App*> commands = app.get_subcommands([](const CLI::App*) { return true; });
   const auto found = std::ranges::find_if(
@@ -404,7 +404,7 @@ std::string unknown_options(const CLI::App& app, std::span<char* const> words) {
   return text;
 }
 
-// This call is allowed before MPI_Init.
+// May be called before MPI_Init.
 std::string mpi_version() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;
@@ -422,7 +422,7 @@ void choose_runs(Experiment& experiment, const std::vector<std::string>& names) 
     if (const std::string variant = variant_of(run); !variant.empty()) known_variants.insert(variant);
   }
   for (const std::string& name : names) {
-    // Before tuning, the hashes of runs are not known.
+    // If the experiment tunes, the hashes of its runs are not known yet.
     const auto begins_hash = [&](const Run& run) {
       return !experiment.tuning && !name.empty() && run.hash.starts_with(name);
     };
@@ -445,7 +445,7 @@ void choose_runs(Experiment& experiment, const std::vector<std::string>& names) 
     const bool has_hash = hashes.empty() || std::ranges::any_of(hashes, [&](const std::string& begin) {
                             return run.hash.starts_with(begin);
                           });
-    // A run that no variant affects matches all variants.
+    // A run without a variant is not affected by any, so it matches all of them.
     const std::string variant = variant_of(run);
     const bool has_variant = variants.empty() || variant.empty() || variants.contains(variant);
     return !(has_hash && has_variant && (methods.empty() || methods.contains(run.method)));
@@ -463,12 +463,12 @@ CommandLine parse_command_line(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     line.command = app.get_subcommands().front()->get_name();
-  } catch (const CLI::ParseError& outcome) {  // CLI11 throws this for --help and --version as well
+  } catch (const CLI::ParseError& outcome) {  // also thrown by CLI11 for --help and --version
     std::ostringstream text;
     app.exit(outcome, text, text);
     line.answer = text.str();
     if (outcome.get_exit_code() == 0) return line;
-    // The last option has no value. CLI11's message would be "1 required TEXT missing".
+    // The last option lacks its value. CLI11's message would be "1 required TEXT missing".
     if (const std::string what = outcome.what(); outcome.get_name() == "ArgumentMismatch" && what.ends_with("missing"))
       throw ConfigurationFault(
           fmt::format("{}: needs a value\nRun with --help for more information.", what.substr(0, what.find(':'))));
@@ -507,7 +507,7 @@ std::string version_text() {
     add("LibTorch", fmt::format("{} ({})", torch_version(), loaded_torch_file()));
     add("BLAS kernel", blas_kernel() + (blas_is_reference() ? " (the reference BLAS: slow)" : ""));
     add("kernels", torch_kernels());
-  } catch (const std::runtime_error& fault) {  // a damaged installation: the user still wants to know its version
+  } catch (const std::runtime_error& fault) {  // a damaged installation, whose version the user still wants to know
     add("LibTorch", torch_version());
     add("BLAS kernel", fmt::format("unknown: {}", fault.what()));
     add("kernels", "unknown");

@@ -32,7 +32,7 @@ struct CommandLine;
 struct CompareOptions {
   RunOptions run;                      // its `cluster` and `mpi` are not used
   std::vector<std::string> arguments;  // the command line's overrides and profiles, for the processes under MPI
-  std::string mpiexec;                 // command that starts MPI programs; empty: $MPIEXEC, or the one found at build
+  std::string mpiexec;  // command that starts MPI programs; empty: $MPIEXEC, or the launcher found at build time
   Tolerances tolerances;
   bool all_seeds = false;  // false: only the first seed
   bool check = false;      // whether an error above its tolerance makes the exit status 1
@@ -40,12 +40,11 @@ struct CompareOptions {
   std::string markdown;    // further file for the result as a table; empty: none
 };
 
-// The experiment must be loaded with this override, so that models can be compared.
+// The override with which the experiment must be loaded, so that models can be compared.
 inline constexpr const char* compare_override = "recording.parameters=true";
 
 // Executes missing runs in the usual directories, prints the table, and writes compare.json into the experiment's
-// directory. Every run under MPI is a separate launch, so that a failure does not affect the other runs.
-// Exit status:
+// directory. Each run under MPI is a separate launch, so that its failure does not affect the others. Exit status:
 //   0    all runs could be compared and, with `check`, are within the tolerances
 //   1    a run could not be compared or, with `check`, exceeds a tolerance
 //   2    the results directory, the launcher or a file cannot be used
@@ -55,8 +54,9 @@ int compare(const Experiment& experiment, const CompareOptions& options);
 // `run --jobs N` and `run --share`: several processes execute an experiment's runs (execution/runner.hpp).
 //
 // Jobs are processes, not threads, because LibTorch's thread pools and settings are per process, and because a crash or
-// a lack of memory then costs only one run. Jobs are children of this process and share runs as with `--share`, so
-// other processes may join them. This process shows progress, replaces crashed children, and prints the tables.
+// a lack of memory then costs only one run. Jobs are children of this process. They share runs in the same way as
+// `--share`, so other processes may join them. This process shows progress, replaces crashed children, and prints the
+// tables.
 struct SideBySideOptions {
   std::string jobs{};                  // --jobs: a number, "auto", or empty
   bool shares = false;                 // --share
@@ -67,16 +67,16 @@ struct SideBySideOptions {
   std::int64_t memory_part_bytes = 0;  // for a child: its memory limit; 0: none
 };
 
-// Throws ConfigurationFault for options that exclude each other. `under_mpi`: whether MPI has started this process.
+// Throws ConfigurationFault if options exclude each other. `under_mpi`: whether MPI has started this process.
 void check_side_by_side(const CommandLine& line, bool under_mpi);
-// Throws ConfigurationFault if the options exclude experiments that measure micro-batches or tune, and this one does.
+// Throws ConfigurationFault if the experiment measures micro-batches or tunes, and the options exclude that.
 void check_side_by_side(const CommandLine& line, const Experiment& experiment);
 
 // Executes the experiment in this process or together with other processes. Returns the exit status.
 int run_side_by_side(const Experiment& experiment, const CommandLine& line);
 
 // `syncopate list`: the names of methods, delays, models and so on that an experiment file may use. They come from the
-// same tables with which the file is read.
+// tables with which files are read.
 inline constexpr std::array<std::string_view, 7> listed_kinds = {"algorithms", "delays",    "networks",  "models",
                                                                  "datasets",   "schedules", "optimizers"};
 
@@ -91,18 +91,17 @@ struct ListedName {
 // The names that one key of a file accepts as values.
 struct NameGroup {
   std::string_view kind;   // one of listed_kinds
-  std::string_view title;  // includes the key
-  std::string_view place;  // the key
+  std::string_view title;  // heading of the group; includes the key
+  std::string_view place;  // the key that accepts these names
   std::string prefix;      // prefix of a name's own keys; {} is replaced by the name
   std::vector<ListedName> names{};
-  std::map<std::string, std::string> around{};  // values of other keys that are needed for the key to exist
-  bool own_keys_only = false;                   // whether to leave out keys with the prefix that do not depend on the
-                                                // name
+  std::map<std::string, std::string> around{};  // values of other keys that the key needs to exist
+  bool own_keys_only = false;  // whether to leave out keys with the prefix that do not depend on the name
 };
 std::vector<NameGroup> name_groups();
 
-// Returns the keys of a name: those in its table, or those that exist only with this name. `all`: all keys of the file,
-// if the caller has them.
+// Returns the keys of a name: those in its table, or those that exist only with this name. `all`: all keys of the file;
+// without it they are determined.
 std::vector<KeyDescription> keys_of(const NameGroup& group, std::string_view name);
 std::vector<KeyDescription> keys_of(const std::vector<KeyDescription>& all, const NameGroup& group,
                                     std::string_view name);
@@ -110,13 +109,14 @@ std::vector<KeyDescription> keys_of(const std::vector<KeyDescription>& all, cons
 // Returns names and sentences in lines of readable width. `kind` is one of listed_kinds, or empty for all of them.
 std::string listing(std::string_view kind);
 
-// Returns the description of a name with its keys, of a key, or of a kind. For any other word, returns all names and
-// keys whose sentences contain it. If there are none, listing_of returns an empty text, and unlisted() the message for
+// Returns the description of a name with its keys, of a key, or of a kind. For any other word, returns the names and
+// keys whose sentences contain it. If there are none, listing_of returns an empty text, and unlisted() returns the
+// message.
 // it.
 std::string listing_of(std::string_view name);
 std::string unlisted(std::string_view name);
 
-// Returns the output of `syncopate --version`, one line each for Syncopate, compiler, LibTorch, BLAS kernel, MPI, ...
+// Returns the output of `syncopate --version`: one line each for Syncopate, compiler, LibTorch, BLAS kernel, MPI, ...
 std::string version_text();
 
 // `list --write-pages`: pages that are generated from the tables with which experiment files are read.
@@ -125,55 +125,54 @@ inline constexpr const char* command_that_writes = "./dev list --write-pages";
 // Returns experiments/reference.md, which describes all keys of an experiment file.
 std::string reference_page();
 
-// Returns algorithms/README.md with the table of methods between its two marks. Throws std::runtime_error without the
-// marks.
+// Returns algorithms/README.md with the table of methods between its two marks. Throws std::runtime_error if the page
+// lacks the marks.
 std::string with_table_of_methods(std::string page);
 
 // Writes both pages in a checkout. Throws std::runtime_error if one is missing or cannot be written.
 void write_pages(const std::filesystem::path& checkout);
 
-// The processes that execute runs, for estimates of their memory (`check`, --memory).
+// The number and kind of the processes that execute runs, for estimates of their memory (`check`, --memory).
 struct MemoryUse {
   int threads = 1;
   int processes = 1;             // processes of `--jobs`, which divide --memory
-  bool is_mpi_rank = false;      // one worker of an MPI cluster
+  bool is_mpi_rank = false;      // whether a process is one worker of an MPI cluster
   int dividing = 1;              // processes that divide each simulation
   std::int64_t limit_bytes = 0;  // limit of --memory; 0: none
 };
-// `ranks`: number of processes that a launcher has started, as workers of an MPI cluster or to divide simulations; 0:
-// no launcher.
+// `ranks`: number of processes that a launcher has started as workers of an MPI cluster or to divide simulations; 0:
+// none.
 MemoryUse memory_use(const CommandLine& line, int ranks);
 
-// Returns the largest need over all runs and trials: "memory of a process: about 0.51 GiB (for "Local SGD"): ...".
-// Empty without runs.
+// Returns the largest need of a run or trial: "memory of a process: about 0.51 GiB (for "Local SGD"): ...". Empty
+// without runs.
 std::string memory_line(const Experiment& experiment, const MemoryUse& use);
 
 // Throws ConfigurationFault if a run or trial that must still be executed needs more memory than the limit of --memory
 // leaves for each process.
 void refuse_beyond_memory(const Experiment& experiment, const CommandLine& line, const MemoryUse& use);
 
-// Returns the number of bytes of "8GiB", "0.5 GiB", "500MB" or "1000000", in upper or lower case. K, M, G, T and KB,
-// ... are powers of 1000; KiB (or Ki), ... are powers of 1024. Returns nullopt for other texts, sizes below one byte,
-// and sizes that do not fit.
+// Returns the number of bytes of "8GiB", "0.5 GiB", "500MB" or "1000000", in upper or lower case. The units K, M, G, T
+// and KB, ... are powers of 1000; the units KiB (or Ki), ... are powers of 1024. Returns nullopt for other texts, sizes
+// below one byte, and sizes that do not fit.
 std::optional<std::int64_t> memory_size(std::string_view text);
 
 // --- `syncopate predict`: time and communication of methods, by formulas and a short simulation; nothing is trained
 
 // The communication of a whole run.
 struct PredictedCommunication {
-  double rounds = 0;      // rows of steps.csv: synchronisations
+  double rounds = 0;      // synchronisations, which are the rows of steps.csv
   double bytes = 0;       // sent by all workers
   bool is_exact = false;  // from a whole simulation or a closed form; false: extrapolated from the first steps
 };
 
-// Predicted steps and time to a target, according to the noise scale that finished runs have measured before they
-// reached the target.
+// Predicted steps and time to a target, according to the noise scale that finished runs measured on the way to it.
 struct PredictedTarget {
   double batch = 0;  // mean number of samples of a step
   double steps = 0;
-  double step_time_s = 0;  // mean time of these steps
+  double step_time_s = 0;  // mean time of the predicted steps
   double time_s = 0;
-  bool is_bound = false;  // lower bounds: a local step counts as if it were along the mean of all gradients
+  bool is_bound = false;  // lower bounds: local steps count like steps along the mean of all gradients
 };
 
 struct PredictedMethod {
@@ -183,38 +182,37 @@ struct PredictedMethod {
   std::uint64_t seed = 0;
   std::optional<Step> planned_steps;  // steps of the budget
   std::optional<SimulatedTime> simulated;
-  std::optional<double> simulated_speedup;  // S_eff against synchronous SGD's simulation
-  double simulated_speedup_error = 0;       // standard error if the two have independent delays
+  std::optional<double> simulated_speedup;  // S_eff relative to the simulation of synchronous SGD
+  double simulated_speedup_error = 0;       // standard error of S_eff as if the two simulations had independent delays
   std::string not_simulated;                // why it was not simulated; empty if it was
   bool failed = false;                      // whether the simulation failed
   std::optional<PredictedCommunication> communicated{};
-  std::optional<PredictedTarget> target{};  // nullopt: not requested, or unknown for the method
-  std::vector<FormulaTime> formulas;        // compared with the same method as the simulation
-  std::string why_no_formula;               // empty if there are formulas, or if no paper has one for this method
-  std::string remark{};                     // Algorithm::remark
-  std::string solved{};                     // solved_note of the method; empty: no number was solved for
-  bool has_unshared_links = false;          // NetworkModel::has_unshared_links
-  std::string compared_with{};              // the method to which S_eff refers; empty: none
+  std::optional<PredictedTarget> target{};  // nullopt: no target was requested, or it is unknown for the method
+  std::vector<FormulaTime> formulas;        // relative to the same method as simulated_speedup
+  std::string why_no_formula;  // why there is no formula; empty if there is one, or if no paper has one for this method
+  std::string remark{};        // Algorithm::remark
+  std::string solved{};        // solved_note of the method; empty: no number was solved for
+  bool has_unshared_links = false;  // NetworkModel::has_unshared_links
+  std::string compared_with{};      // the method to which S_eff refers; empty: none
 };
 
 // Returns a table with a row for each method's simulation, and a row for each formula of its paper (or the reason why
-// there is no formula). `width`: terminal width at which tables are split and text is folded; 0: no terminal.
+// there is none). `width`: terminal width at which tables are split and text is folded; 0: no terminal.
 std::string prediction_table(std::span<const PredictedMethod> methods, std::size_t width = 0);
 std::string predictions_json(const std::string& experiment, std::span<const PredictedMethod> methods);
 
 // Predicts each sweep point and method with the first seed. S_eff is relative to the method with the label `against` at
-// the same sweep point; without a label, to synchronous SGD. Throws Interrupted.
+// the same sweep point or, if the label is empty, to synchronous SGD. Throws Interrupted.
 std::vector<PredictedMethod> predict(const Experiment& experiment, const std::string& against = "");
 
 // Throws ConfigurationFault if `against` is neither empty nor a method's label; the message suggests the nearest label.
 void check_against(const Experiment& experiment, const std::string& against);
 
-// `predict --to-target RUN`: the time to a target is the product of two numbers. One is the simulated time of a step.
-// The other is the number of steps that a method's batch needs, according to the noise scale of gradients in finished
-// runs (results/statistics.hpp). A method that waits for fewer gradients takes less time per step, but needs more
-// steps.
+// `predict --to-target RUN`: the time to a target is the product of the simulated time of a step and the number of
+// steps that a method's batch needs, according to the noise scale of gradients in finished runs
+// (results/statistics.hpp). A method that waits for fewer gradients takes less time per step, but needs more steps.
 
-// The mean over the finished runs of one method that reached their target.
+// Means over the finished runs of one method that reached their target.
 struct TargetRuns {
   std::string method;
   std::optional<double> accuracy{}, loss{};  // the target
@@ -232,8 +230,8 @@ void check_target(const Experiment& experiment, const TargetRuns& target);
 // Adds a PredictedTarget to each simulated method.
 void predict_target(std::span<PredictedMethod> methods, const Experiment& experiment, const TargetRuns& target);
 
-// Returns a table with the best setting first. A line below names this setting, and its values at an edge of the sweep.
-// `width`: as for prediction_table.
+// Returns a table with the best setting first. A line below it names this setting and its values at an edge of the
+// sweep. `width`: as for prediction_table.
 std::string target_table(std::span<const PredictedMethod> methods, const TargetRuns& target, std::size_t width = 0);
 
 // `syncopate status`: the progress of an experiment's runs, which other processes may be executing.
@@ -241,7 +239,7 @@ struct RunningRun {
   PlannedRun run{};
   std::string host{};
   long process = 0;
-  std::string since{};    // ISO 8601, by that host's clock
+  std::string since{};    // ISO 8601, by the clock of `host`
   double share_done = 0;  // share of the budget
   bool is_lost = false;   // its process was on this machine and has ended; another process will take over the run
   double silent_s = 0;  // seconds since the lease was written: this machine's clock minus the file system's time stamp
@@ -268,19 +266,18 @@ struct ExperimentStatus {
   std::optional<std::size_t> runs{};  // unknown if no process has shared the runs and no file was given
   std::size_t of_other_launches = 0;  // part of `runs`: on the disk, but not in the list of runs that was shared last
   std::size_t finished = 0;
-  std::size_t finished_under_mpi = 0;  // finished runs of the file under MPI, which are not in the other numbers
+  std::size_t finished_under_mpi = 0;  // the file's runs that are finished under MPI; other numbers do not include them
   std::vector<RunningRun> running{};
   std::vector<RunningRun> running_elsewhere{};  // runs of another launch, or common phases; not part of `runs`
   std::vector<FailedRun> failed{};
   std::optional<std::size_t> remaining{};   // runs that are not finished, running or failed
   std::vector<UnfinishedRun> unfinished{};  // part of the remaining runs, and common phases
-  std::optional<double> left_s{};           // estimated from finished runs of the same method (or else of any method)
-                                            // and from the number of working processes
+  std::optional<double> left_s{};           // by finished runs (of the method, if any) and the number of processes
   std::vector<std::string> faults{};        // damaged or unreadable files, one line each
 };
 
-// Returns the status of the file's runs. With [tune], returns the status of the trials and, as far as they are known,
-// of the runs.
+// Returns the status of the file's runs. With [tune], returns the status of the trials and, once they are known, the
+// status of the runs.
 std::vector<ExperimentStatus> status_of(const Experiment& experiment, const std::filesystem::path& results);
 // Returns the status of each experiment in or below the directory. It covers the runs that were shared last, and all
 // other runs on the disk. Throws ConfigurationFault if there is no experiment.
@@ -295,20 +292,19 @@ enum class TableFormat { text, markdown, csv, latex };
 struct TablesOptions {
   std::string directory;
   std::string against;                // the method or row with which to compare the others; empty: none
-  std::string rank;                   // the measure by which methods are ranked at each point; empty: none
-  std::vector<std::string> measures;  // empty: the usual ones
+  std::string rank;                   // the measure by which methods are ranked at each sweep point; empty: none
+  std::vector<std::string> measures;  // the measures to show; empty: the usual ones
   TableFormat format = TableFormat::text;
 };
 
 // Returns the table of each experiment below the directory. With `against`, adds the differences paired by seed. With
-// `rank`, adds the best method at each sweep point. In CSV, returns all measures of all rows instead. `width`: terminal
+// `rank`, adds the best method at each sweep point. As CSV, returns all measures of all rows instead. `width`: terminal
 // width in columns; 0: no terminal. Throws ConfigurationFault if there is no such directory, method or measure.
 std::string tables_of(const TablesOptions& options, std::size_t width);
 
 // `syncopate claims`: the scoreboard of experiments that have been run.
 struct ClaimsOptions {
-  std::vector<std::string> directories{};  // an experiment in several of them is read from the first one; empty:
-                                           // results/runs
+  std::vector<std::string> directories{};  // if several have an experiment, the first one counts; empty: results/runs
   TableFormat format = TableFormat::text;
 };
 
@@ -320,7 +316,7 @@ std::string claims_of(const ClaimsOptions& options, std::size_t width);
 // `syncopate export`: existing runs as two CSV files.
 struct ExportOptions {
   std::string directory;
-  std::string to;            // target folder; empty: the directory itself
+  std::string to;            // target folder; empty: `directory`
   bool with_trials = false;  // include trials of tuning
 };
 
@@ -342,11 +338,11 @@ void write_export(const Export& tables);
 struct RecordedTimes {
   std::vector<double> times;  // (N, I, M): workers, complete steps, micro-batches; in seconds
   int workers = 1;
-  int steps = 1;                   // I: number of steps in which every worker has all micro-batches
+  int steps = 1;                   // I: number of complete steps, in which every worker has all micro-batches
   int micro_batches = 1;           // M: the largest number of a worker's micro-batches in a step
-  int left_out = 0;                // number of other steps
+  int left_out = 0;                // number of incomplete steps
   std::optional<double> serial_s;  // T^c, if it follows from steps.csv
-  std::string why_no_serial_s;     // set if serial_s is not set
+  std::string why_no_serial_s;     // why there is no serial_s
 
   MicroBatchTimes view() const { return {times, workers, steps, micro_batches}; }
 };
@@ -355,13 +351,14 @@ struct ThresholdsOptions {
   // A CSV file (plain or compressed) with columns worker, step, micro_batch, duration_s, or a run's directory with
   // durations.csv.gz.
   std::string source;
-  std::optional<double> serial_s{};           // T^c; nullopt: the recorded one, or 0
+  std::optional<double> serial_s{};           // T^c; nullopt: the recorded T^c, or 0
   std::optional<double> maximum_drop_rate{};  // limit on the drop rate of the best thresholds
   std::string json;                           // file for the report; empty: none
   std::string csv;                            // file for the thresholds; empty: none
 };
 
-// The effects of the reference code's grid of thresholds, and the best threshold by each of three criteria (`ways`).
+// The effects of the thresholds in the reference code's grid, and the best threshold by each of three criteria
+// (`ways`).
 struct ThresholdReport {
   std::string source;
   RecordedTimes recorded;  // without the times themselves
@@ -373,7 +370,7 @@ struct ThresholdReport {
     const char* name;  // value of the key `search` of the automatic threshold
     const char* sentence;
     std::vector<ThresholdEffect> effects;  // by threshold
-    ThresholdEffect best;                  // its threshold is infinite if no threshold improves on dropping nothing
+    ThresholdEffect best;                  // `threshold` is infinite if no threshold improves on dropping nothing
     LargestDropper dropper_of_best{};
   };
   std::vector<Way> ways;                 // throughput, s-eff, reference
@@ -385,19 +382,19 @@ ThresholdReport report_thresholds(const ThresholdsOptions& options);
 
 std::string threshold_table(const ThresholdReport& report);
 std::string thresholds_json(const ThresholdReport& report);
-// threshold_s,drop_rate,step_speedup,effective_speedup_throughput,effective_speedup_s_eff,effective_speedup_reference,
-// largest_worker_share
+// Returns the columns threshold_s,drop_rate,step_speedup,effective_speedup_throughput,effective_speedup_s_eff,
+// effective_speedup_reference,largest_worker_share.
 std::string thresholds_csv(const ThresholdReport& report);
 
 // --- `syncopate trace import`: a recording from a PyTorch profiler, or from a CSV file with other columns
 
 struct TraceImportOptions {
-  // Profiler traces in Chrome's JSON format, one per rank, or one CSV file; plain or compressed with gzip.
+  // Traces of the profiler in Chrome's JSON format, one per rank, or one CSV file. All may be compressed with gzip.
   std::vector<std::string> files;
   std::string output;  // the recording, for [cluster.trace]; compressed if it ends in .gz
   std::string range;   // profiler: name of the user's range around a micro-batch; empty: a step is one micro-batch
   bool gpu = false;    // profiler: spans of ranges on the GPU, instead of those of the CPU
-  // CSV: the columns. A duration can have a unit: "ms:step_time".
+  // CSV: the names of the columns. A duration can have a unit: "ms:step_time".
   std::string worker = "worker", step = "step", micro_batch = "micro_batch", duration = "duration_s";
 };
 
@@ -407,13 +404,14 @@ struct ImportedTrace {
   std::string summary;  // for the terminal: sizes, mean, the slowest worker, and what is missing
 };
 
-// Workers are ranks of profiler traces (distributedInfo), else files in their order; numbers of a CSV file, ascending.
-// Steps that not all workers have are left out, and counted in the summary. Throws Interrupted, and ConfigurationFault
-// with all faults: no steps, no such range or column, negative, missing or repeated times, the same rank twice.
+// Workers are the ranks in profiler traces (distributedInfo), or else files in their order. In a CSV file they are the
+// column's numbers in ascending order. Steps that not all workers have are left out, and counted in the summary. Throws
+// Interrupted. Throws ConfigurationFault with all faults: no steps, no such range or column, negative, missing or
+// repeated times, repeated ranks.
 ImportedTrace import_trace(const TraceImportOptions& options);
 
-// --only: keeps the runs whose method, variant or beginning of the hash is among the names. Without names keeps all
-// runs. If the names are of several kinds, a run must match a name of each kind: --only DropCompute --only "slow
+// --only: keeps the runs whose method, variant or beginning of the hash is among the names; without names, all runs. If
+// the names are of several kinds, a run must match a name of each kind. For example, --only DropCompute --only "slow
 // server" --only "no delay" keeps DropCompute's runs of two variants. Throws ConfigurationFault for a name that no run
 // has.
 void choose_runs(Experiment& experiment, const std::vector<std::string>& names);
@@ -434,7 +432,7 @@ struct CommandLine {
   std::int64_t memory_bytes = 0;  // --memory; 0: no limit
   bool measures = false;          // check --measure
   bool oversubscribes = false;    // --oversubscribe
-  std::string accepted;           // run --accept: directory with claims.json of experiments; empty: none
+  std::string accepted;           // run --accept: a directory with experiments' claims.json; empty: none
   RunOptions options;
   SideBySideOptions side_by_side;
   CompareOptions compare;
@@ -449,7 +447,7 @@ struct CommandLine {
 // Throws ConfigurationFault if the arguments are not valid.
 CommandLine parse_command_line(int argc, char** argv);
 
-// Throws ConfigurationFault if there are options that select or change a file's runs, for `status` of a directory.
+// For `status` of a directory: throws ConfigurationFault if there are options that select or change a file's runs.
 void refuse_keys_of_file(const CommandLine& line);
 
 }  // namespace syncopate

@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// Open MPI's launcher needs two seconds to end its ranks, but it may also hang.
+// Time after which the launcher is killed. Open MPI's launcher needs two seconds to end its ranks, but may also hang.
 constexpr std::chrono::seconds time_for_launcher{10};
 
 #ifdef OPEN_MPI
@@ -48,9 +48,9 @@ bool can_be_found(const std::string& program) {
   return false;
 }
 
-// Returns the command that starts MPI programs, split at blanks: `chosen` if it is not empty, otherwise $MPIEXEC,
-// otherwise the launcher of the MPI with which this program was built. For Open MPI's launcher, adds options that allow
-// more processes than cores, and root. Throws std::runtime_error if the launcher cannot be found.
+// Returns the command that starts MPI programs, split at blanks: `chosen`, or if that is empty $MPIEXEC, or else the
+// launcher of the MPI with which this program was built. For Open MPI's launcher, adds options that allow root and more
+// processes than cores. Throws std::runtime_error if the launcher cannot be found.
 std::vector<std::string> mpi_launcher(const std::string& chosen) {
   const char* from_environment = std::getenv("MPIEXEC");
   std::string text = chosen;
@@ -67,10 +67,10 @@ std::vector<std::string> mpi_launcher(const std::string& chosen) {
                        name.find("orterun") == std::string::npos))
     return launcher;
   for (const char* option : {"--bind-to", "none", "--oversubscribe"}) launcher.emplace_back(option);
-  // Silences messages about failed ranks, since ranks explain their failures. (Open MPI 5 still prints its own
-  // messages.)
+  // Silences Open MPI's messages about failed ranks, because ranks explain their failures. (Open MPI 5 still prints its
+  // own.)
   setenv("OMPI_MCA_orte_execute_quiet", "1", 1);
-  if (geteuid() == 0) {  // Open MPI refuses root, the usual user of a container, without these two variables
+  if (geteuid() == 0) {  // without these two variables, Open MPI refuses root, the usual user of a container
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
   }
@@ -79,8 +79,8 @@ std::vector<std::string> mpi_launcher(const std::string& chosen) {
 
 // Runs `launcher -n <ranks> <this program> <arguments>`, without input and with its output on standard error. If
 // interrupted, sends one interrupt to the launcher, waits for its end, and throws Interrupted. Returns the exit status,
-// or 128 + the signal that killed the launcher. Throws std::runtime_error if it cannot be started. Must be called from
-// the main thread, which must not hold hold_off_end().
+// or 128 + the signal that killed the launcher. Throws std::runtime_error if the launcher cannot be started. Must be
+// called from the main thread, which must not hold hold_off_end().
 int run_under_mpi(const std::vector<std::string>& launcher, int ranks, const std::vector<std::string>& arguments) {
   using namespace std::chrono_literals;
   std::vector<std::string> command = launcher;
@@ -169,7 +169,7 @@ class Comparison {
       run_under_mpi_what_is_missing();
     } catch (const Interrupted&) {
       throw;
-    } catch (const std::exception& problem) {  // there is no launcher
+    } catch (const std::exception& problem) {  // for example, there is no launcher
       standard_error.write(fmt::format("{}\n", printable_lines(problem.what())));
       return exit_usage;
     }
@@ -220,8 +220,7 @@ class Comparison {
     std::vector<std::string> arguments{"run", experiment_.file};
     arguments.insert(
         arguments.end(),
-        {"--limit", std::to_string(std::numeric_limits<std::int64_t>::max())});  // this process has checked
-                                                                                 // the number of runs
+        {"--limit", std::to_string(std::numeric_limits<std::int64_t>::max())});  // already checked by this process
     arguments.insert(arguments.end(), options_.arguments.begin(), options_.arguments.end());
     if (run.cluster.measured_micro_batch_s) {  // so that it is not measured again
       arguments.push_back("cluster.micro_batch_s=" + measured_text(run.cluster));

@@ -21,7 +21,7 @@ namespace syncopate {
 
 namespace {
 
-// An interrupted process ends within a second (process.hpp).
+// Interrupted children are killed after this time, although they usually end within a second (process.hpp).
 constexpr std::chrono::seconds time_to_end_by_itself{3};
 
 bool has_crashed(int status) {
@@ -38,7 +38,7 @@ std::string how_it_ended(int status) {
 class JobProcesses {
  public:
   struct Options {
-    std::vector<std::string> command;  // for this program, without --token and --memory-part
+    std::vector<std::string> command;  // starts this program; without --token and --memory-part
     int number = 1;
     std::int64_t memory_bytes = 0;  // limit of each process
     std::filesystem::path experiment_directory;
@@ -61,7 +61,7 @@ class JobProcesses {
   JobProcesses(const JobProcesses&) = delete;
   JobProcesses& operator=(const JobProcesses&) = delete;
 
-  // Starts the children at the first call. Must be called from the main thread. Throws std::runtime_error if they
+  // At the first call, starts the children. Must be called from the main thread. Throws std::runtime_error if they
   // cannot be started.
   void start() {
     if (std::exchange(has_started_, true)) return;
@@ -89,7 +89,7 @@ class JobProcesses {
   bool take_token() { return token_.take(); }
 
  private:
-  // Whether the process was executing a run when it crashed: then its lease still exists.
+  // Whether the process was executing a run when it crashed. In that case its lease still exists.
   bool was_making_a_run(pid_t job) const {
     const Leases leases(options_.experiment_directory / share_folder / leases_folder, std::chrono::seconds(1));
     return std::ranges::any_of(leases.held(), [job](const LeaseNote& note) { return note.process.number == job; });
@@ -99,7 +99,7 @@ class JobProcesses {
     std::vector<std::string> command = options_.command;
     command.insert(command.begin(), own_program());
     command.insert(command.end(), {"--token", std::to_string(token_.descriptor())});
-    // Sanitizers reserve whole address spaces, so they get no limit.
+    // Sanitizers reserve whole address spaces, so they get no memory limit.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     command.insert(command.end(), {"--memory-part", std::to_string(options_.memory_bytes)});
 #endif
@@ -114,7 +114,7 @@ class JobProcesses {
 
 struct Division {
   int jobs = 1;
-  int threads = 1;                // threads per process
+  int threads = 1;                // per process
   std::int64_t memory_bytes = 0;  // memory limit per process
 };
 std::vector<std::string> job_command(const CommandLine& line, const Division& division, const std::string& call) {
@@ -140,9 +140,8 @@ std::size_t runs_left(const Experiment& experiment, const RunOptions& options) {
   return std::max(count(trials), experiment.tuning ? experiment.runs.size() : count(experiment.runs));
 }
 
-// Returns the number of processes, and the threads and memory of each. For "auto", the number of threads, the runs to
-// do and the free memory (execution/cost.hpp) each limit the number of processes. `memory_bytes`: --memory; 0: no
-// limit.
+// Returns the number of processes, and the threads and memory of each. For "auto", the number is limited by the
+// number of threads, the runs to do and the free memory (execution/cost.hpp). `memory_bytes`: --memory; 0: no limit.
 Division division_of(const Experiment& experiment, std::size_t to_do, const std::string& jobs, int threads,
                      std::int64_t memory_bytes) {
   const int most = static_cast<int>(std::min<std::size_t>(to_do, std::numeric_limits<int>::max()));
@@ -163,7 +162,7 @@ Division division_of(const Experiment& experiment, std::size_t to_do, const std:
           .memory_bytes = static_cast<std::int64_t>(memory / number)};
 }
 
-// Returns "in 4 processes of 1 thread and at most 5.2 GB each".
+// Returns text for users: "in 4 processes of 1 thread and at most 5.2 GB each".
 std::string division_text(const Division& division) {
   return fmt::format("in {} processes of {} thread{} and at most {:.2g} GB each", division.jobs, division.threads,
                      division.threads == 1 ? "" : "s", 1e-9 * static_cast<double>(division.memory_bytes));
@@ -179,7 +178,7 @@ Sharing sharing_of(const SideBySideOptions& options) {
   return sharing;
 }
 
-// Adds the runs whose entry in `to_do` is not 0 (if it is empty: all runs), and the common phases from which they
+// Adds the runs whose entry in `to_do` is not 0, or all runs if `to_do` is empty, and the common phases from which they
 // start.
 void add(std::span<const Run> runs, std::span<const int> to_do, std::vector<const Run*>& all) {
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -207,7 +206,7 @@ std::string advice(const MemoryNeed& need, const MemoryUse& use) {
   return text;
 }
 
-// Returns the bytes of a unit: "b", "k", "kb", "ki", "kib", and so on. Returns 0 if there is no such unit.
+// Returns the bytes of a unit, such as "b", "k", "kb", "ki" or "kib". Returns 0 if there is no such unit.
 double unit_bytes(std::string unit) {
   if (unit.ends_with('b')) unit.pop_back();
   if (unit.empty()) return 1;
@@ -298,12 +297,12 @@ void refuse_beyond_memory(const Experiment& experiment, const CommandLine& line,
   const std::vector<Run> trials = experiment.tuning ? first_trials(experiment) : std::vector<Run>{};
   std::vector<const Run*> all;
   add(trials, to_do(trials), all);
-  // Before tuning, it is not known which runs are finished.
+  // If the experiment tunes, its finished runs are not known yet, so all runs count.
   add(experiment.runs, experiment.tuning ? std::vector<int>{} : to_do(experiment.runs), all);
   const LargestNeed largest = largest_need(all, options_of(use));
   const double limit = static_cast<double>(use.limit_bytes) / use.processes;
   if (!largest.run || largest.need.total() <= limit) return;
-  int digits = 2;  // increased until the two texts differ
+  int digits = 2;  // increased until the texts of the need and the limit differ
   while (digits < 9 && memory_text(largest.need.total(), digits) == memory_text(limit, digits)) ++digits;
   const std::string divided = use.processes > 1
                                   ? fmt::format(" of {} that {} processes divide",

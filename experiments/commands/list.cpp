@@ -38,7 +38,7 @@ std::string joined(const std::vector<std::string>& parts, std::string_view last_
   return text;
 }
 
-// Whether a condition need not be shown, because it is on the key's own table or on the key `given`.
+// Whether a condition need not be shown: it says that the key's own table exists, or it is on the key `given`.
 bool goes_without_saying(const Condition& condition, const KeyDescription& key, std::string_view given) {
   if (condition.key == given) return true;
   if (!condition.key.ends_with('?')) return false;
@@ -55,7 +55,7 @@ std::string text_of(const Condition& condition, std::string_view prefix) {
   return fmt::format("with `{} = {}`", without(condition.key, prefix), joined(words, " or "));
 }
 
-// Returns the values that the key takes: "a number above 0, in s".
+// Returns text for users about the values that the key takes, such as "a number above 0, in s".
 std::string what_it_takes(const KeyDescription& key) {
   std::vector<std::string> words;
   for (const auto& [name, sentence] : key.words) words.push_back(fmt::format("\"{}\"", name));
@@ -64,15 +64,15 @@ std::string what_it_takes(const KeyDescription& key) {
   return text;
 }
 
-// Returns what happens without the key: "required", "default 0.9", "left out: all workers" or "may be left out".
+// Returns text about a file without the key: "required", "default 0.9", "left out: all workers" or "may be left out".
 std::string what_if_left_out(const KeyDescription& key) {
   if (key.fallback) return fmt::format("default {}", *key.fallback);
   if (key.required) return "required";
   return key.left_out.empty() ? "may be left out" : fmt::format("left out: {}", key.left_out);
 }
 
-// Returns the key's sentence after the conditions under which the key exists: "With `rule = "power"`: ...". Names keys
-// without `prefix`. Omits conditions on the key `given`.
+// Returns the key's sentence, preceded by the conditions under which the key exists: "With `rule = "power"`: ...".
+// Shows keys without `prefix`. Omits conditions on the key `given`.
 std::string what_it_means(const KeyDescription& key, std::string_view prefix, std::string_view given = {}) {
   std::vector<std::string> ways;
   for (const auto& conditions : key.conditions) {
@@ -88,7 +88,7 @@ std::string what_it_means(const KeyDescription& key, std::string_view prefix, st
   return fmt::format("{}: {}", where, key.sentence);
 }
 
-// Returns the key's values that have a sentence, with it: "\"carry-over\": dropped micro-batches come ...".
+// Returns lines for the key's values that have a sentence: "\"carry-over\": dropped micro-batches come ...".
 std::vector<std::string> what_its_words_mean(const KeyDescription& key) {
   std::vector<std::string> meanings;
   for (const auto& [word, sentence] : key.words)
@@ -96,7 +96,6 @@ std::vector<std::string> what_its_words_mean(const KeyDescription& key) {
   return meanings;
 }
 
-// Returns the prefix of the name's own keys.
 std::string prefix_of(const NameGroup& group, std::string_view name) {
   return fmt::format(fmt::runtime(group.prefix), name);
 }
@@ -121,8 +120,8 @@ std::vector<ListedName> algorithm_names() {
   return names;
 }
 
-// Returns the key with the conditions under which it exists together with this name. Returns nullopt if it never does.
-// With own_keys_only, also returns nullopt if the key does not depend on the name.
+// Returns the key with the conditions under which it exists together with this name, or nullopt if it never does. With
+// own_keys_only, also returns nullopt if the key does not depend on the name.
 std::optional<KeyDescription> key_with(KeyDescription key, const NameGroup& group, std::string_view name) {
   if (key.conditions.empty()) return group.own_keys_only ? std::nullopt : std::optional(std::move(key));
   std::erase_if(key.conditions, [&](const std::vector<Condition>& all) {
@@ -182,9 +181,8 @@ std::string key_lines(const KeyDescription& key, std::string_view prefix, std::s
   return lines;
 }
 
-// Returns the keys by what they are for: first those of the name itself, then a part for each table, with the table's
-// sentence above its keys. The key on whose value the others depend is the first of its table. Tables that many methods
-// have come last.
+// Returns the keys in parts: first the name's own keys, then those of each table below the table's sentence. Within a
+// table, the key on whose value other keys depend comes first. Tables that many methods have come last.
 std::string keys_by_table(std::vector<KeyDescription> keys, std::string_view prefix, std::string_view given) {
   std::ranges::stable_sort(keys, {}, [&](const KeyDescription& key) {
     const std::string name = key.path.substr(prefix.size());
@@ -227,7 +225,7 @@ bool is_called(const KeyDescription& key, std::string_view name) {
 }
 
 // Returns the keys whose whole name or last part is `name`, the keys of tables of that name, and the keys that accept
-// it as a value.
+// `name` as a value.
 std::string listing_of_key(std::string_view name) {
   std::string result;
   const std::vector<KeyDescription>& keys = keys_of_file();
@@ -244,8 +242,8 @@ std::string listing_of_key(std::string_view name) {
 
 char small(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
 
-// Whether a word of the text begins with `beginning`, ignoring case. "slow" is found in "slower", but "rack" is not
-// found in "track".
+// Whether a word of the text begins with `beginning`, ignoring case. For example, "slower" begins with "slow", and
+// "rack" is not found in "track".
 bool has_word(std::string_view text, std::string_view beginning) {
   const auto is_same = [](char a, char b) { return small(a) == small(b); };
   for (std::size_t at = 0; at + beginning.size() <= text.size(); ++at) {
@@ -269,8 +267,8 @@ std::string lines_of(std::string_view title, const std::vector<Mention>& mention
   return text;
 }
 
-// Returns keys, and values of keys, whose names or sentences contain the word. Omits keys of that name, and keys in a
-// table of that name.
+// Returns keys, and values of keys, whose names or sentences contain the word. Omits keys that are called `word`, or
+// are in a table that is.
 std::vector<Mention> keys_that_mention(std::string_view word) {
   std::vector<Mention> found;
   const auto add = [&](std::string_view name, std::string path, const std::string& sentence) {
@@ -283,7 +281,7 @@ std::vector<Mention> keys_that_mention(std::string_view word) {
     if (is_called(key, word) || fmt::format(".{}", key.path).find(fmt::format(".{}.", word)) != std::string::npos)
       continue;
     add(key.path, key.path, key.sentence);
-    // Names of methods, delays, networks or models are listed with their groups instead.
+    // Names of methods, delays, networks or models are listed with their groups, not here.
     const bool is_of_group = std::ranges::find(groups, key.path, &NameGroup::place) != groups.end();
     for (const auto& [name, sentence] : key.words)
       if (!is_of_group && name != word) add(name, fmt::format("{} = \"{}\"", key.path, name), sentence);
@@ -374,8 +372,8 @@ std::string plain_section(const std::vector<KeyDescription>& keys, const std::st
   return (table.empty() ? "\n## Above all tables\n\n" : heading(keys, table)) + columns + rows;
 }
 
-// Returns the section of a table whose keys depend on a name: first the keys that the table always has, then those of
-// each name.
+// Returns the section of a table whose keys depend on a name: first the keys that the table always has, then the keys
+// that each name adds.
 std::string section_by_names(const std::vector<KeyDescription>& keys, const NameGroup& group) {
   const std::string table = group.prefix.substr(0, group.prefix.size() - 1);
   const auto depends_on_name = [&](const KeyDescription& key) {

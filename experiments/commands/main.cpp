@@ -33,7 +33,7 @@ void print(const MpiSession& session, Output& stream, const std::string& text) {
 std::string describe(const Run& run, bool is_tuned) {
   std::string sweep;
   for (const auto& [key, value] : run.sweep) sweep += fmt::format(", {}={}", key, value);
-  return fmt::format("{}, seed={}, {}", printable(run.method + sweep), run.seed,  // printable: on one line
+  return fmt::format("{}, seed={}, {}", printable(run.method + sweep), run.seed,  // `printable` keeps it on one line
                      is_tuned                     ? "to be tuned"
                      : run.cluster.to_be_measured ? "micro-batch to be measured"
                                                   : run.hash);
@@ -93,7 +93,7 @@ std::string checked(const Experiment& experiment, const CommandLine& line, const
   int number = 0;
   for (const Run& run : experiment.runs)
     result += fmt::format("# {:>4}  {}\n", ++number, describe(run, experiment.tuning != nullptr));
-  std::string last;  // to print equal lines of several seeds only once
+  std::string last;  // the last line, because equal lines of several seeds are printed only once
   for (const Run& run : experiment.runs) {
     if (run.solved.empty()) continue;
     std::string solved = fmt::format("# {}: {}\n", printable(run_label(run.method, run.sweep)), run.solved);
@@ -153,10 +153,10 @@ int print_predictions(const Experiment& experiment, const CommandLine& line, con
   }
 }
 
-// Loads the experiment. `check` measures nothing, and `predict` writes no files.
+// Loads the experiment. For `check` nothing is measured, and for `predict` no files are written.
 Experiment loaded(const CommandLine& line, const MpiSession& session) {
   const bool predicts = line.command == "predict";
-  // Shared, because the experiment's functions use it later, to plan tuned runs.
+  // Shared, because functions of the experiment use it later to plan tuned runs.
   const auto meter = std::make_shared<MicroBatchTimer>(
       MicroBatchTimer::Options{.results_directory = line.options.results_directory,
                                .remeasure = line.options.rerun && line.side_by_side.job_of.empty(),
@@ -182,14 +182,14 @@ Experiment loaded(const CommandLine& line, const MpiSession& session) {
 struct Task {
   CommandLine line;
   std::optional<Experiment> experiment{};
-  std::string text{};  // printed by list, table, claims, --help and --version
+  std::string text{};  // output of list, table, claims, --help and --version
   std::optional<TargetRuns> target{};
   std::optional<ThresholdReport> thresholds{};
   std::optional<ImportedTrace> trace{};
   std::optional<Export> exported{};
 };
 
-// Checks the number of ranks before any file is read, because reading takes minutes with many ranks.
+// Checks the number of ranks before any file is read, because with many ranks reading takes minutes.
 void check_ranks(const CommandLine& line, const MpiSession& session) {
   if (!session.active()) return;
   if (const std::string why = why_alone(session); !why.empty()) throw ConfigurationFault(why);
@@ -223,7 +223,7 @@ void prepare_experiment(Task& task, const MpiSession& session) {
   if (line.command == "run" && !task.experiment->claims.empty())
     task.experiment->differs = difference_from_file(*task.experiment, line.overrides,
                                                     {.most_runs = line.most_runs, .profiles = line.profiles});
-  if (line.command == "compare")  // before the simulation, which may take a long time
+  if (line.command == "compare")  // checked before the simulation, which may take a long time
     if (const std::string why = why_not_under_mpi(*task.experiment); !why.empty())
       throw ConfigurationFault(fmt::format("{}: {}", line.file, why));
   choose_runs(*task.experiment, line.only);
@@ -285,8 +285,8 @@ RankHandshake own_handshake(const Task& task, const MpiSession& session) {
                        .results_directory = line.options.results_directory});
 }
 
-// Reads and checks the input. Returns the same task on all ranks, or throws CannotRun on all ranks. If interrupted
-// (large files and sweeps take a while to read), prints a message and returns nullopt.
+// Reads and checks the input. Returns the same task on all ranks, or throws CannotRun on all ranks. Large files and
+// sweeps take a while to read. If interrupted meanwhile, prints a message and returns nullopt.
 std::optional<Task> prepare_together(int argc, char** argv, const MpiSession& session) {
   install_interrupt_handlers();
   session.expect_to_stay();
@@ -366,7 +366,7 @@ int execute(Task& task, const MpiSession& session) {
   if (std::ranges::any_of(experiment.runs, trains_network)) {
     load_torch();
     const MemoryUse use = memory_use(line, session.active() ? session.size() : 0);
-    // One thread more, because the main thread may compute as well. Children of --jobs reserve their own memory.
+    // One thread more, because the main thread may compute too. Children of --jobs reserve their own memory.
     if (line.side_by_side.jobs.empty()) reserve_blas_memory(use.is_mpi_rank ? 1 : use.threads + 1);
   }
   if (blas_is_reference())
@@ -378,7 +378,7 @@ int execute(Task& task, const MpiSession& session) {
   line.options.table_width = terminal_width();
   try {
     return run_side_by_side(experiment, line);
-  } catch (const ConfigurationFault& fault) {  // not enough memory for --jobs
+  } catch (const ConfigurationFault& fault) {  // for example, too little memory for --jobs
     throw CannotRun(fault.what());
   }
 }
@@ -388,7 +388,7 @@ int run_program(int argc, char** argv) {
     // Processes that share whole runs need no MPI.
     const bool shares =
         std::any_of(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--share"; });
-    const MpiSession session(!shares);  // its end waits for all ranks, so rank 0 has printed before any rank ends
+    const MpiSession session(!shares);  // its end waits for all ranks, so no rank ends before rank 0 has printed
     try {
       std::optional<Task> task = prepare_together(argc, argv, session);
       return task ? execute(*task, session) : exit_interrupted;

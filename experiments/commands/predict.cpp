@@ -20,8 +20,8 @@ namespace syncopate {
 
 namespace {
 
-// Returns the communication of the whole run. It is exact if the whole run was simulated. It is also exact if it
-// follows from the method's schedule, the budget is in steps, and all workers take part.
+// Returns the communication of the whole run. It is exact if the whole run was simulated, or if it follows from the
+// method's schedule, the budget is in steps, and all workers take part.
 std::optional<PredictedCommunication> communication_of(const Run& run, const std::optional<SimulatedTime>& simulated) {
   if (simulated && simulated->whole) return PredictedCommunication{simulated->rounds, simulated->bytes, true};
   const Budget& budget = run.budget;
@@ -56,20 +56,19 @@ PredictedMethod simulated_and_communicated(const Run& run, const Simulation& sim
 
 bool is_baseline(const Run& run) { return run.algorithm->traits().is_baseline; }
 
-// Returns the run with synchronous SGD as its method, and everything else unchanged.
 Run as_baseline(Run run) {
   run.algorithm = make_baseline();
   return run;
 }
 
-// Whether the run is at the sweep point of `other`, judged by the swept keys that apply to `run`.
+// Whether the run is at the sweep point of `other`. Only the swept keys that apply to `run` count.
 bool is_at_point_of(const Run& run, const Run& other) {
   return std::ranges::all_of(
       run.sweep, [&](const auto& swept) { return std::ranges::find(other.sweep, swept) != other.sweep.end(); });
 }
 
-// Returns for each run the index of the run with this label with which it is compared: itself, or the best match by
-// setting and sweep point.
+// Returns for each run the index of the run with this label with which it is compared. That is the run itself if it has
+// the label, or else the best match by setting and sweep point.
 std::vector<std::size_t> find_labelled(const std::vector<Run>& runs, const std::string& label) {
   std::vector<std::size_t> chosen;
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -87,7 +86,7 @@ std::vector<std::size_t> find_labelled(const std::vector<Run>& runs, const std::
 }
 
 // Returns for each run the index of the baseline with which it is compared: the first baseline with the same setting,
-// or else the first one at its sweep point. (A baseline that a swept key does not affect appears once for all values of
+// or else the first one at its sweep point. (A baseline that a swept key does not affect occurs once for all values of
 // the key.) If there is none, appends a baseline that is trained like the first run of the setting.
 std::vector<std::size_t> add_baselines(std::vector<Run>& runs) {
   std::map<std::string, std::size_t> of_setting;
@@ -111,15 +110,15 @@ std::vector<std::size_t> add_baselines(std::vector<Run>& runs) {
   return chosen;
 }
 
-// Returns everything that determines sampled compute times. A method's own training keys may change the number of
-// steps, and compute times that depend on lengths or are measured.
+// Returns everything that determines sampled compute times. A method's own training keys may change the number of steps
+// and, if compute times depend on lengths or are measured, these times.
 auto drawn_by(const Run& run) {
   return std::tuple(run.setting, run.own_training, planned_steps(run), run.cluster.measured_micro_batch_s);
 }
 
-// Makes formulas relative to the baseline. The baseline may be trained differently than the method. So each formula's
-// time of synchronous SGD is multiplied by the time of a baseline step, divided by the time of a step of synchronous
-// SGD trained like the method (`trained_alike`). Uses the distribution whose time is nearest to the formula's.
+// Makes a method's formulas relative to the baseline, which may be trained differently. Each formula's time of
+// synchronous SGD is multiplied by the time of a baseline step, and divided by the time of a step of synchronous SGD
+// trained like the method (`trained_alike`). Uses the distribution whose time is nearest to the formula's.
 void relate(std::vector<FormulaTime>& formulas, const std::vector<FormulaTime>& trained_alike,
             const std::vector<FormulaTime>& baseline) {
   if (trained_alike.empty() || baseline.empty()) return;
@@ -136,8 +135,8 @@ void relate(std::vector<FormulaTime>& formulas, const std::vector<FormulaTime>& 
   }
 }
 
-// Makes formulas relative to those of another method: to the formula with the same distribution, or else to one that is
-// sampled in the same way. If the other method has no formulas, there is no S_eff.
+// Makes formulas relative to those of another method: each to the other's formula with the same distribution, or else
+// to one that is sampled, or not sampled, like it. If the other method has no formulas, there is no S_eff.
 void relate_to_method(std::vector<FormulaTime>& formulas, const std::vector<FormulaTime>& of_other) {
   for (FormulaTime& formula : formulas) {
     Prediction& prediction = formula.prediction;
@@ -157,7 +156,7 @@ void relate_to_method(std::vector<FormulaTime>& formulas, const std::vector<Form
   }
 }
 
-// Returns the other method's name, followed by its swept values that differ from the run's.
+// Returns the name of `other`, followed by its swept values that differ from those of `run`.
 std::string named(const Run& other, const Run& run) {
   std::string values;
   for (const auto& swept : other.sweep)
@@ -171,7 +170,8 @@ std::string named(const Run& baseline, bool is_of_file) {
                     : fmt::format("sync-sgd, trained like \"{}\" (the file contains no sync-sgd)", baseline.method);
 }
 
-// Sets S_eff, the ratio of micro-batches per second to the baseline's. It is exactly 1 for the baseline itself.
+// Sets S_eff: the method's micro-batches per second, divided by the baseline's. It is exactly 1 for the baseline
+// itself.
 void compare_with(const SimulatedTime& baseline, bool is_baseline, PredictedMethod& method) {
   method.simulated_speedup = method.simulated->micro_batches_per_s / baseline.micro_batches_per_s;
   const auto own = method.simulated->pace_error, other = baseline.pace_error;
@@ -191,7 +191,7 @@ std::string seconds(std::optional<double> value, double error = 0) {
 
 std::string percent(std::optional<double> share) { return share ? with_decimals(100 * *share, 1) : "-"; }
 
-// Returns a speed-up with the number of digits that its error justifies.
+// Returns a speed-up with as many digits as its error justifies.
 std::string speedup(std::optional<double> value, double error) {
   if (!value) return "-";
   if (error > 1e-6 * *value) return mean_and_deviation({1, *value, error});
@@ -216,7 +216,7 @@ std::string bytes_of(const std::optional<PredictedCommunication>& communicated) 
   return fmt::format("{}{:.4g}{}", communicated->is_exact ? "" : "~", bytes, prefix);
 }
 
-// "simulation, 200 of 1000 steps"
+// Returns, for example, "simulation, 200 of 1000 steps".
 std::string source_of(const PredictedMethod& method) {
   const SimulatedTime& simulated = *method.simulated;
   if (simulated.whole) return "simulation";
@@ -304,7 +304,7 @@ Json json_of(const PredictedMethod& method) {
           {"remark", text_or_null(method.remark)}};
 }
 
-// "an accuracy of 0.55", "a loss of 0.4", or both.
+// Returns "an accuracy of 0.55", "a loss of 0.4", or both.
 std::string target_text(std::optional<double> accuracy, std::optional<double> loss) {
   std::string text;
   if (accuracy) text = fmt::format("an accuracy of {:.6g}", *accuracy);
@@ -319,8 +319,8 @@ std::optional<double> number_of(const std::string& value) {
   return is_number ? std::optional(number) : std::nullopt;
 }
 
-// Returns a line for each swept number of the best setting that is at the edge of the sweep, since a better setting may
-// be beyond it.
+// Returns a line for each swept number of the best setting that is at the edge of the sweep, because better settings
+// may lie beyond it.
 std::string edges_of(const PredictedMethod& best, std::span<const PredictedMethod> methods) {
   std::string text;
   for (const auto& [key, value] : best.sweep) {
@@ -341,11 +341,11 @@ std::string edges_of(const PredictedMethod& best, std::span<const PredictedMetho
   return text;
 }
 
-// Predicts the way to the target. If the whole run is too long to simulate, or has a different pace or batch than its
-// first steps, simulates only the steps that are needed. Returns nullopt if these are too many as well.
+// Predicts steps and time to the target. If the whole run is too long to simulate, or has another pace or batch than
+// its first steps, simulates only the steps that are needed. Returns nullopt if even these are too many.
 std::optional<PredictedTarget> way_to_target(const Run& run, const std::optional<SimulatedTime>& whole,
                                              const StepsByBatch& target) {
-  constexpr int most_rounds = 4;  // iterations that improve the guess
+  constexpr int most_rounds = 4;  // iterations in which the number of steps is improved
   constexpr Step first_guess = 100;
   const ScheduledRounds rounds(run);
   std::optional<SimulatedTime> time = whole ? whole : simulate_first_steps(run, first_guess);
@@ -402,7 +402,7 @@ std::vector<PredictedMethod> predict(const Experiment& experiment, const std::st
     methods.back().formulas = std::move(formulas.all);
     methods.back().why_no_formula = std::move(formulas.why_none);
   }
-  std::vector<std::vector<FormulaTime>> by_formula;  // formulas of each method before they are made relative
+  std::vector<std::vector<FormulaTime>> by_formula;  // by method: its formulas before they are made relative
   for (const PredictedMethod& method : methods) by_formula.push_back(method.formulas);
   for (std::size_t i = 0; i < shown; ++i) {
     const std::size_t baseline = baselines[i];

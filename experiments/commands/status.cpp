@@ -19,7 +19,7 @@ namespace syncopate {
 namespace fs = std::filesystem;
 namespace {
 
-// Host times of finished runs. The keys of PastCosts are labels; nullopt is for all runs together.
+// Host times of finished runs. The keys of PastCosts are labels; the key nullopt stands for all runs together.
 struct Mean {
   double sum_s = 0;
   int count = 0;
@@ -54,7 +54,7 @@ RunningRun running(const PlannedRun& run, const LeaseNote& note, const fs::path&
           .time_out_s = note.time_out_s};
 }
 
-// Returns the directory of the same run on the simulated cluster, which is in the same folder.
+// Returns the directory of the same run on the simulated cluster.
 fs::path without_mpi(fs::path directory) {
   const std::string name = directory.filename().string();
   return name.ends_with("-mpi") ? directory.replace_filename(name.substr(0, name.size() - 4)) : directory;
@@ -66,10 +66,10 @@ bool is_finished_under_mpi(PlannedRun run) {
   return summary && summary->status == RunStatus::finished && damage_of(run.directory).empty();
 }
 
-// Returns what the names of a run's folders say about it, for runs that are not in a plan.
+// Returns the data of a run that is in no plan, from the names of its folders.
 PlannedRun by_folders(const fs::path& directory) {
   PlannedRun run{.label = directory.parent_path().filename().string(), .directory = directory};
-  const std::string name = directory.filename().string();  // seed=<number>-<hash>
+  const std::string name = directory.filename().string();  // "seed=<number>-<hash>"
   std::from_chars(name.data() + name.find('=') + 1, name.data() + name.size(), run.seed);
   run.hash = name.substr(name.find('-') + 1);
   return run;
@@ -79,7 +79,7 @@ std::vector<LeaseNote> held_in(const fs::path& directory) {
   return Leases(directory / share_folder / leases_folder, std::chrono::seconds(1)).held();
 }
 
-// Returns the unfinished runs for which `belongs` is true, except for runs that have ended in the meantime or have a
+// Returns the unfinished runs for which `belongs` is true. Leaves out runs that have ended in the meantime or have a
 // lease.
 template <class Belongs>
 std::vector<UnfinishedRun> unfinished_in(const ExperimentFolder& folder, std::span<const PlannedRun> known,
@@ -129,7 +129,7 @@ ExperimentStatus status_of(const std::string& name, const fs::path& directory, c
   const AttemptRecords attempts(shared / failed_folder, "", 0);
   ExperimentStatus status{.name = name, .directory = directory, .runs = runs.size()};
   PastCosts costs;
-  std::vector<std::pair<const PlannedRun*, double>> left;  // runs that have not ended, with the share that is left
+  std::vector<std::pair<const PlannedRun*, double>> left;  // runs that have not ended, and the share left of each
   for (const PlannedRun& run : runs) {
     const auto summary = summary_in(run);
     const bool is_whole = summary && damage_of(run.directory).empty();
@@ -166,7 +166,7 @@ ExperimentStatus status_of(const std::string& name, const fs::path& directory, c
   return status;
 }
 
-// Returns the leases on runs of other launches or on common phases, of which only the hashes are known.
+// Returns the leases on common phases and on runs of other launches. Only the hashes of these are known.
 std::vector<RunningRun> running_elsewhere(const fs::path& directory, std::span<const PlannedRun> plan,
                                           std::span<const FoundRun> found) {
   std::vector<RunningRun> others;
@@ -185,8 +185,8 @@ bool says_something(const ExperimentStatus& status) {
          !status.running_elsewhere.empty() || !status.faults.empty();
 }
 
-// Returns the status of trials and the status of runs separately, as for a file. `above`: the directory that the user
-// named.
+// Returns the status of a folder's trials and the status of its runs, as for a file. `above`: the directory that the
+// user named.
 std::vector<ExperimentStatus> status_of_folder(const ExperimentFolder& folder, const fs::path& above) {
   const fs::path& directory = folder.directory;
   const std::string name = directory == above ? fs::canonical(directory).filename().string()
@@ -233,7 +233,6 @@ std::vector<PlannedRun> common_phases(const fs::path& results, std::span<const R
   return planned_runs(results, phases);
 }
 
-// Returns the status of these runs, including unfinished runs.
 ExperimentStatus status_of(const std::string& name, const fs::path& directory, std::vector<PlannedRun> runs,
                            std::vector<PlannedRun> phases) {
   ExperimentStatus status = status_of(name, directory, runs);

@@ -35,8 +35,8 @@ std::vector<fs::path> files_below(const fs::path& directory) {
   return files;
 }
 
-// Returns a message if any of the runs by which claims were judged is missing or damaged. Empty if there is none, or if
-// the claims are stored without runs (results/paper).
+// Returns a message if any run by which the claims were judged is missing or damaged. Returns an empty text if there is
+// no such run, or if the claims are stored without runs (results/paper).
 std::string fault_of_runs(const fs::path& directory, const JudgedClaims& claims) {
   const auto is_directory = [](const fs::directory_entry& entry) { return entry.is_directory(); };
   const bool are_kept = fs::exists(directory / "runs.csv") &&
@@ -82,20 +82,19 @@ std::vector<const Measure*> chosen_measures(const std::vector<std::string>& name
   return chosen;
 }
 
-// Returns the runs on one clock, since each clock has a separate table.
+// Returns the runs on one of the clocks, each of which has a separate table.
 std::vector<RunSummary> runs_on(const std::vector<ResultRow>& rows, bool wall_clock) {
   std::vector<RunSummary> runs;
   for (const ResultRow& row : rows)
     if (row.on_wall_clock == wall_clock)
       for (RunSummary run : row.runs) {
-        run.method = row.label;  // the label says more than the sweep, since rows may differ in other keys as well
+        run.method = row.label;  // rows may differ in other keys than the sweep's, which the label shows too
         run.sweep.clear();
         runs.push_back(std::move(run));
       }
   return runs;
 }
 
-// Returns methods by the rows' labels.
 std::map<std::string, std::string> methods_of(const std::vector<ResultRow>& rows) {
   std::map<std::string, std::string> methods;
   for (const ResultRow& row : rows) methods.emplace(row.label, row.method);
@@ -110,7 +109,7 @@ std::string written(const TextTable& wide, const TextTable& narrow, TableFormat 
   return width > 0 ? narrow.folded_text(width) : narrow.text(usual_width);
 }
 
-// Returns the notes with the marks that Markdown and LaTeX need for lines below a table.
+// Returns the notes with the marks that Markdown and LaTeX need for text below a table.
 std::string written_notes(const std::string& notes, TableFormat format, std::size_t width) {
   if (format == TableFormat::text || notes.empty()) return fold_lines(notes, width);
   std::string text = "\n";
@@ -162,8 +161,8 @@ std::string ranked(const std::vector<ResultRow>& rows, const Measure& measure, T
   });
 }
 
-// Returns a row with the number of runs that missed their target, and the time at which the first of these ended. Empty
-// if none missed it.
+// Returns a row with the number of runs that missed their target, and the time at which the first of them ended. Empty
+// if no run missed it.
 std::string missed_target_of_csv(const std::string& experiment, const ResultRow& row, bool is_compared) {
   std::size_t missed = 0;
   double until_s = std::numeric_limits<double>::infinity();

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 constexpr const char* wanted =
     "must be a CSV file with worker,step,duration_s (and micro_batch), or a run's directory with durations.csv.gz";
 
-// Returns the recorded steps in which every worker has all M micro-batches.
+// Returns the complete steps: those in which every worker has all M micro-batches.
 std::vector<Step> whole_steps(const Trace& trace) {
   const auto most = static_cast<std::size_t>(trace.micro_batches());
   std::vector<Step> whole;
@@ -46,7 +46,7 @@ std::vector<double> times_of(const Trace& trace, const std::vector<Step>& steps)
   return times;
 }
 
-// Returns E[T] and E[T_n].
+// Returns E[T], the mean time of a step's slowest worker, and E[T_n], the mean time of a worker.
 std::pair<double, double> mean_times(const MicroBatchTimes& recorded) {
   std::vector<double> slowest(static_cast<std::size_t>(recorded.steps), 0.0);
   double of_workers = 0, of_steps = 0;
@@ -59,7 +59,7 @@ std::pair<double, double> mean_times(const MicroBatchTimes& recorded) {
   return {of_steps / recorded.steps, of_workers / recorded.steps / recorded.workers};
 }
 
-// Sets T^c from steps.csv, whose rows must be one step each.
+// Sets T^c from steps.csv. Each row of this file must be one step.
 void find_serial_time(const fs::path& file, const std::vector<Step>& whole, RecordedTimes& recorded) {
   const std::string content = file_content(file);
   CsvRows rows(file.string(), content, {"step", "duration_s", "period_steps"});
@@ -86,8 +86,8 @@ void find_serial_time(const fs::path& file, const std::vector<Step>& whole, Reco
   recorded.serial_s = std::max(sum_s / static_cast<double>(whole.size()) - mean_times(recorded.view()).first, 0.0);
 }
 
-// Reads the recorded times. T^c is the time of a step in steps.csv minus that of its slowest worker's micro-batches,
-// averaged over complete steps, as in DropCompute's reference code, and at least 0.
+// Reads the recorded times. T^c is the time of a step in steps.csv minus the time of the slowest worker's micro-batches
+// in it, averaged over complete steps, as in DropCompute's reference code. It is at least 0.
 RecordedTimes read(const fs::path& source) {
   std::error_code ignored;
   const EmbeddedFile* const recording = recording_named(source.string());

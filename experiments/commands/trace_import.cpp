@@ -25,13 +25,13 @@ namespace fs = std::filesystem;
 struct ImportedRow {
   std::int64_t worker = 0, step = 0, micro_batch = 0;
   double duration_s = 0;
-  std::int64_t line = 0;  // line of a CSV file
+  std::int64_t line = 0;  // line in a CSV file
 };
 
 constexpr const char* step_name = "ProfilerStep#";
 constexpr double microsecond_s = 1e-6;
 
-// A file's text, unpacked piece by piece, as the characters that the JSON reader takes.
+// A file's text, unpacked piece by piece. The JSON reader takes its characters.
 class FileText {
  public:
   explicit FileText(const std::string& file)
@@ -44,7 +44,7 @@ class FileText {
     if (!stream_.is_open()) throw ConfigurationFault(file + ": there is no such file, or it cannot be read");
   }
 
-  // The next character; at the end its eof().
+  // Returns the next character; eof() at the end.
   std::char_traits<char>::int_type peek() {
     if (place_ == size_ && !refill()) return std::char_traits<char>::eof();
     return static_cast<unsigned char>(piece_[place_]);
@@ -70,7 +70,7 @@ class FileText {
   GzipStream unpacked_;
 };
 
-// An input iterator over the text, which ends before the default one.
+// An input iterator over the text. At the text's end it equals a default-constructed one.
 class TextIterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -109,7 +109,7 @@ struct RankTrace {
   std::set<std::int64_t> repeated{};
 };
 
-// Takes from Chrome's JSON, event by event: complete events ("ph": "X") of the user's ranges and of profiler steps.
+// Reads Chrome's JSON event by event. Takes complete events ("ph": "X") of the user's ranges and of profiler steps.
 // Source:  the Trace Event Format; names, categories and distributedInfo as torch.profiler writes them.
 class ProfilerReader : public nlohmann::json_sax<nlohmann::json> {
  public:
@@ -165,7 +165,7 @@ class ProfilerReader : public nlohmann::json_sax<nlohmann::json> {
     std::optional<double> begin_us, duration_us;
   };
 
-  // The depth of an event's object: below "traceEvents", or in a file that is a list of events.
+  // Returns the depth of an event's object: below "traceEvents", or in a file that is a plain list of events.
   int event_depth() const { return is_bare_list_ ? 2 : section_ == "traceEvents" ? 3 : -1; }
   bool is_in_event() const { return depth_ == event_depth(); }
 
@@ -226,7 +226,7 @@ RankTrace read_rank(const std::string& file, const TraceImportOptions& options) 
   return trace;
 }
 
-// A range is a micro-batch of the step in which it begins; ranges between steps are none.
+// Adds rows for a rank. A range is a micro-batch of the step in which it begins; ranges between steps are left out.
 void add_rows(const RankTrace& trace, std::int64_t worker, bool has_range, std::vector<ImportedRow>& rows) {
   std::vector<Span> ranges = trace.micro_batches;
   std::ranges::sort(ranges, {}, &Span::begin_us);
@@ -244,7 +244,7 @@ void add_rows(const RankTrace& trace, std::int64_t worker, bool has_range, std::
 
 std::vector<ImportedRow> rows_of_profiler(const TraceImportOptions& options) {
   std::vector<ImportedRow> rows;
-  std::map<std::int64_t, std::string> files;  // by rank
+  std::map<std::int64_t, std::string> files;  // by rank, to find repeated ranks
   std::vector<std::string> faults;
   for (std::size_t i = 0; i < options.files.size(); ++i) try {
       const RankTrace trace = read_rank(options.files[i], options);
@@ -260,7 +260,7 @@ std::vector<ImportedRow> rows_of_profiler(const TraceImportOptions& options) {
   return rows;
 }
 
-// "ms:step_time" -> 0.001 and the column.
+// Splits "ms:step_time" into 0.001 and the column.
 std::pair<double, std::string> unit_and_column(const std::string& duration) {
   constexpr std::array<std::pair<std::string_view, double>, 4> units = {
       {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}}};
@@ -276,7 +276,7 @@ std::vector<ImportedRow> rows_of_csv(const TraceImportOptions& options) {
   if (options.files.size() > 1)
     throw ConfigurationFault(
         fmt::format("{}: must be one CSV file, whose rows name their worker", fmt::join(options.files, ", ")));
-  constexpr std::int64_t most = std::int64_t{1} << 52;  // whole in a double
+  constexpr std::int64_t most = std::int64_t{1} << 52;  // a double holds such integers exactly
   const std::string& file = options.files.front();
   const auto [unit_s, column] = unit_and_column(options.duration);
   std::vector<ImportedRow> rows;
@@ -319,14 +319,14 @@ bool is_json(const std::string& file) {
   return next == '{' || next == '[';
 }
 
-// Numbers from 0, in ascending order of what was written.
+// Numbers the elements from 0, in ascending order.
 std::map<std::int64_t, std::int64_t> numbered(const std::set<std::int64_t>& written) {
   std::map<std::int64_t, std::int64_t> numbers;
   for (const std::int64_t number : written) numbers.emplace(number, std::ssize(numbers));
   return numbers;
 }
 
-// Leaves out the steps that not all workers have; returns how many.
+// Removes the rows of steps that not all workers have. Returns the number of these steps.
 std::size_t keep_common_steps(std::vector<ImportedRow>& rows) {
   std::set<std::int64_t> workers;
   std::map<std::int64_t, std::set<std::int64_t>> workers_at;

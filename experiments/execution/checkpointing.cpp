@@ -27,12 +27,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double last_part = 0.9;            // share of the interval after which the next end of a round is used
+constexpr double last_part = 0.9;  // share of an interval after which the next end of a round gets the checkpoint
 constexpr std::chrono::seconds patience{5};  // time-out for a file system that shows another host's files late
 constexpr auto look_interval = std::chrono::milliseconds(20);  // interval between two checks for ranks' parts
 constexpr double longest_wait_s = 30;   // time to wait for ranks' parts before the next checkpoint is started
-constexpr const char* nobody = "none";  // name of the process that wrote the common file, in the file's identity
-constexpr int no_rank = -1;             // rank that wrote the common file, under MPI
+constexpr const char* nobody = "none";  // the process in the identity of the file that names the parts
+constexpr int no_rank = -1;             // the rank in the identity of this file, under MPI
 constexpr const char* is_it_one = "is the results directory shared?";
 constexpr std::int64_t any_number = std::numeric_limits<std::int64_t>::max();
 
@@ -51,7 +51,7 @@ void report_resumption(Progress& progress, double host_s_before) {
   progress.note(fmt::format("resumes from its checkpoint, written after {} of real time", clock_text(host_s_before)));
 }
 
-// Returns the identity of the parameters from which a run starts, since its configuration contains only their path.
+// Returns the identity of the parameters from which a run starts. (The run's configuration contains only their path.)
 std::string start_of(const Run& run) {
   if (!run.training.options.start) return "the model's own";
   const auto hash = [](const std::vector<float>& values) {
@@ -60,7 +60,7 @@ std::string start_of(const Run& run) {
   return hash(run.training.options.start->parameters) + hash(run.training.options.start->buffers);
 }
 
-// Returns the identity of the program: its commit, and a hash of the executable if the source has uncommitted changes.
+// Returns the program's identity: its commit, and a hash of the executable if the source has uncommitted changes.
 std::string program() {
   const BuildInfo& build = build_info();
   static const std::string changes =
@@ -70,7 +70,7 @@ std::string program() {
                      results_version);
 }
 
-// Libraries other than OpenBLAS do not name their kernels, which then depend on the processor.
+// Returns the name of the BLAS kernel. Libraries other than OpenBLAS do not name it, but choose it by the processor.
 std::string kernel_of_blas() {
   if (!torch_is_loaded()) return "none loaded";
   if (blas_is_reference()) return "the reference BLAS";
@@ -78,9 +78,9 @@ std::string kernel_of_blas() {
 }
 
 // Returns everything that determines a run's results to the bit, and the log in its checkpoint. A run resumes only from
-// a checkpoint with the same identity. `besides`: entries about the processes of the run. `is_common`: the identity of
-// the file that names the parts. Processes may have different processors, so entries that depend on the processor are
-// only in the parts.
+// a checkpoint with the same identity. `besides`: further entries, about the processes of the run. `is_common`: the
+// identity is that of the file that names the parts. It lacks the entries that depend on the processor, because
+// processes may have different ones. The parts have these entries.
 CheckpointIdentity checkpoint_identity(const Run& run, const CheckpointIdentity& besides, bool is_common = false) {
   CheckpointIdentity identity{{"run", run.hash},
                               {"program", program()},
@@ -147,7 +147,7 @@ Recorder::Evaluated take_evaluated(ByteSource& in) {
   return evaluated;
 }
 
-// Returns the numbers followed by the text's characters. Processes exchange them in this form.
+// Returns the numbers followed by the text's characters, so that processes can exchange both at once.
 DividedWork::Numbers with_text(DividedWork::Numbers numbers, const std::string& text) {
   numbers.insert(numbers.end(), text.begin(), text.end());
   return numbers;
@@ -157,8 +157,8 @@ std::string text_behind(const DividedWork::Numbers& exchanged, std::ptrdiff_t nu
   return {exchanged.begin() + numbers, exchanged.end()};
 }
 
-// Returns the first text that follows the numbers, preceded by its process unless all processes have the same text.
-// Empty if no process has a text.
+// Returns the first text that follows the numbers; empty if no process has a text. Names the process with this text
+// before it, unless all processes have the same one.
 std::string first_problem(const std::vector<DividedWork::Numbers>& exchanged, std::ptrdiff_t numbers) {
   std::vector<std::string> texts;
   for (const auto& of_one : exchanged) texts.push_back(text_behind(of_one, numbers));
@@ -189,8 +189,8 @@ class SimulatedRunCheckpoints::Parts {
   Parts(const Run& run, const fs::path& file, const fs::path& below, DividedWork& divided)
       : run_(run), file_(file), below_(below), divided_(divided) {}
 
-  // Returns this process's part of the existing checkpoint. Null if the run must start from the beginning; if there is
-  // a reason, sets `problem`, equally on all processes.
+  // Returns this process's part of the existing checkpoint. Null if the run must start from the beginning. If there is
+  // a reason to report, sets `problem` to the same text on all processes.
   std::unique_ptr<CheckpointReader> open(bool resumes, std::string& problem) {
     std::unique_ptr<CheckpointReader> part;
     std::int64_t number = 0;  // number of the checkpoint that this process finds
@@ -204,17 +204,16 @@ class SimulatedRunCheckpoints::Parts {
     return problem.empty() ? std::move(part) : nullptr;
   }
 
-  // Returns a writer for this process's part of a new checkpoint. `number` must be higher than those of all earlier
-  // ones.
+  // Returns a writer for this process's part of a new checkpoint, whose `number` must be higher than all earlier ones.
   std::unique_ptr<CheckpointWriter> part(std::int64_t number) const {
     if (divided_.self() != 0 && !below_.empty() && !is_there(below_))
       throw std::runtime_error(fmt::format("{} does not exist: {}", below_.string(), is_it_one));
     return std::make_unique<CheckpointWriter>(own_part(number), own_identity(), below_);
   }
 
-  // Writes the file that names the parts, which are on the disk, and removes older parts. `digest`: digest of this
+  // Writes the file that names the parts, and removes older parts. All parts are on the disk. `digest`: digest of this
   // process's part. `problem`: why this process has no part, or empty. Returns why there is no new checkpoint, or an
-  // empty text. All processes get the same result.
+  // empty text; the result is the same on all processes.
   std::string publish(std::int64_t number, std::uint64_t digest, const std::string& problem) {
     constexpr int half = 32;
     constexpr std::uint64_t low = 0xffffffff;  // splits the digest, because an exchanged number holds only 53 bits
@@ -283,7 +282,7 @@ class SimulatedRunCheckpoints::Parts {
       for (const std::uint64_t digest : digests) put(*writer, digest);
       writer->finish();
       writer->publish();
-      remove_parts(file_, any_number, number);  // safe: processes write their next part only after this call
+      remove_parts(file_, any_number, number);  // safe, because processes write their next part only after this call
       return {};
     } catch (const Interrupted&) {
       throw;
@@ -322,8 +321,8 @@ SimulatedRunCheckpoints::~SimulatedRunCheckpoints() {
   }
 }
 
-// Returns the identity with the entries that divided runs have, so that messages can explain why an undivided run does
-// not resume from the checkpoint of a divided one.
+// Returns the identity of an undivided run. It has the entries of divided runs too, so that messages can explain why
+// the run does not resume from the checkpoint of a divided one.
 CheckpointIdentity SimulatedRunCheckpoints::own_identity() const {
   return checkpoint_identity(run_, {{"number of processes", "1"}, {"process", "none"}});
 }
@@ -351,7 +350,7 @@ void SimulatedRunCheckpoints::open(Progress& progress) {
   if (!problem.empty() && is_first()) report(use_, fmt::format("{}; the run starts from the beginning", problem));
 }
 
-// Called during the program at the checkpoint's step. All tasks before it have been skipped.
+// Called by the replayed run at the checkpoint's step. The run has skipped all tasks before this step.
 void SimulatedRunCheckpoints::resume() {
   if (!recorder_.restore(evaluated_before_)) throw ReplayMismatch("the replay evaluated a different number of models");
   try {
@@ -369,7 +368,7 @@ void SimulatedRunCheckpoints::check_end() const {
   if (log_.replays()) throw ReplayMismatch("the replay ended before the checkpoint's step");
 }
 
-// Whether to stop and consult the clock. A single process also reads the clock here.
+// Whether to stop and consult the clock. A process that executes the run alone already reads the clock here.
 bool SimulatedRunCheckpoints::is_looked_at() const {
   const double part = has_round_ended_ ? last_part : 1;
   const auto steps = static_cast<double>(log_.steps() - last_step_);
@@ -510,7 +509,7 @@ std::int64_t MpiRunCheckpoints::open(Progress& progress) {
     problem = fault.what();
     if (session_.rank() > 0) problem = fmt::format("rank {}: {}", session_.rank(), problem);
   }
-  // A rank that finds a different file than rank 0 cannot resume.
+  // A rank cannot resume if it finds another checkpoint than rank 0.
   const auto number = static_cast<std::int64_t>(from_rank_0(session_, static_cast<double>(common.number)));
   if (problem.empty() && common.number != number)
     problem = fmt::format("rank {} finds a different one", session_.rank());
@@ -553,7 +552,7 @@ void MpiRunCheckpoints::resumed() {
 }
 
 // Returns the number of a checkpoint that is due now. Between two checkpoints the run continues for at least as long as
-// the last checkpoint took, so that it makes progress even if ranks or their disks are slow.
+// the last checkpoint took. So it makes progress even if ranks or their disks are slow.
 std::optional<std::int64_t> MpiRunCheckpoints::due() {
   const auto now = HostClock::now();
   if (open_ && now - last_look_ > look_interval) {
@@ -578,8 +577,8 @@ std::optional<std::int64_t> MpiRunCheckpoints::due() {
 CheckpointStore::Written MpiRunCheckpoints::write(std::int64_t number, const std::function<void(ByteSink&)>& contents) {
   try {
     wait_for_disk();
-    // Without a shared directory, no file names this rank's parts, so it removes old ones itself. It keeps the last
-    // few, because a shared file system may show that file late.
+    // If this rank does not find the file that names the parts, because the directory is not shared, it removes old
+    // parts itself. It keeps the last few, because a shared file system may show that file late.
     if (session_.rank() > 0 && !is_there(use_.file)) remove_parts(use_.file, number - 3);
     auto writer = std::make_shared<CheckpointWriter>(part_file(number), identity(session_.rank()), use_.below);
     contents(*writer);

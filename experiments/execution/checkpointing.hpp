@@ -2,18 +2,18 @@
 //
 // The checkpoint of a simulated run contains the number of steps, the log of everything that the cluster returned to
 // programs, the evaluations, and live values (models and gradients that are still needed). A resumed run first replays
-// the log without the arithmetic, which restores programs, clocks, rows and counts
-// (workers/training/checkpoint_log.hpp). Time-only runs have no checkpoints, because a replay would take as long as the
+// the log without the arithmetic (workers/training/checkpoint_log.hpp). This restores programs, clocks, rows and
+// counts. Time-only runs have no checkpoints, because a replay would take as long as the run.
 // run.
 //
-// To write a checkpoint, the run waits until submitted tasks have ended and values are written to a file. It does not
-// wait until the file is on the disk, except if several processes divide the run.
+// To write a checkpoint, the run waits until submitted tasks have ended and values are in a file. It does not wait
+// until the file is on the disk, unless several processes divide the run.
 //
 // Programs may be thousands of tasks, or minutes, ahead of the arithmetic. So that at most one interval of work is
-// lost, the run stops and consults the clock after a number of steps. It estimates from the pace so far how many steps
-// an interval has, but stops after at most twice the number of steps whose time is known. In the last tenth of the
-// interval it stops at the end of a round, where few values are alive. Processes that divide a simulation stop after
-// the same steps, which the first process announces, and each writes a part of the checkpoint.
+// lost, the run stops after a number of steps and consults the clock. From its pace so far it estimates the number of
+// steps in an interval, but it stops after at most twice the number of steps whose time is known. In the last tenth of
+// the interval it stops at the end of a round, where few values are alive. Processes that divide a simulation stop
+// after the same steps, which the first process announces, and each writes a part of the checkpoint.
 #pragma once
 
 #include <chrono>
@@ -38,7 +38,7 @@
 namespace syncopate {
 
 struct CheckpointCost {
-  std::int64_t step = 0;  // written before this step; steps of all workers' models are counted together
+  std::int64_t step = 0;  // the checkpoint precedes this step, which is counted over all workers' models
   std::int64_t values = 0;
   std::int64_t bytes = 0;
   std::uint64_t digest = 0;
@@ -50,11 +50,12 @@ struct CheckpointUse {
   std::filesystem::path file;
   std::filesystem::path below{};  // the experiment's directory; if it was deleted, no checkpoint is written
   bool resumes = true;            // false: an existing checkpoint is ignored
-  // For tests: whether to write a checkpoint before this step of all models. If empty, the clock decides. May throw.
+  // For tests: whether to write a checkpoint before this step (counted over all models). If empty, the clock decides.
+  // May throw.
   std::function<bool(std::int64_t step)> due{};
-  std::function<bool()> is_mine{};  // false: another process took over the run, so nothing is written; empty: true
+  std::function<bool()> is_mine{};  // whether this process still has the run (else it writes nothing); empty: true
   std::function<void(const CheckpointCost&)> on_written{};
-  // Under MPI: whether the run ends at the checkpoint with this number, once it is on the disk (LeftAtCheckpoint). Must
+  // Under MPI: whether the run ends with LeftAtCheckpoint once the checkpoint with this number is on the disk. Must
   // return the same on all ranks.
   std::function<bool(std::int64_t number)> leaves{};
   std::function<void()> on_resumed{};  // under MPI: called once the run has resumed
@@ -116,8 +117,8 @@ class SimulatedRunCheckpoints {
 };
 
 // Checkpoints of a run under MPI. Each rank writes a part. The run's checkpoint file names the parts and is written
-// once all parts exist. So it names a complete set, or does not exist, no matter when processes are killed. All ranks
-// must use the same directory.
+// once all parts exist. So the file names a complete set or does not exist, no matter when processes are killed. All
+// ranks must use the same directory.
 class MpiRunCheckpoints : public CheckpointStore {
  public:
   // Collective. The arguments must outlive this object. If a checkpoint cannot be used, rank 0 prints the reason in one
@@ -172,7 +173,8 @@ class MpiRunCheckpoints : public CheckpointStore {
   double host_s_before_ = 0;
   bool resumes_ = false;
   bool has_failed_ = false;  // only the first failure is reported
-  // Rank 0: number of the newest complete checkpoint, whose parts are kept, and of the one that is being published.
+  // Rank 0: number of the newest complete checkpoint, whose parts are kept, and of the checkpoint that is being
+  // published.
   std::int64_t named_ = -1, publishing_ = -1;
   std::unique_ptr<CheckpointReader> reader_;
   std::future<void> on_its_way_;          // this rank's part, while it is written to the disk

@@ -58,7 +58,7 @@ struct Numbers {
 // Returns the time of the run in the directory. Returns nullopt if it has not finished, ran on a different kind of
 // processor, or is very large. Throws if the directory is damaged or being written.
 std::optional<KnownTime> time_in(const fs::path& directory) {
-  constexpr std::uintmax_t longest_summary = 1'000'000;  // bytes; about ten thousand workers
+  constexpr std::uintmax_t longest_summary = 1'000'000;  // in bytes; about ten thousand workers
   static const std::string processor = processor_name();
   if (fs::file_size(directory / "summary.json") > longest_summary) return {};
   const auto summary = summary_from_json(read_file(directory / "summary.json").value());
@@ -131,8 +131,8 @@ double program_bytes(bool trains_network) {
 }
 
 // Returns the number of vectors per worker for compressed exchanges: residuals (values that the worker has not sent
-// yet) and two packets, one being sent and one being received. Rows of embeddings do not count: their number is not
-// known in advance, but small.
+// yet) and two packets, one being sent and one being received. Does not count rows of embeddings, because their number
+// is small and not known in advance.
 double compression_vectors(const Run& run) {
   if (!run.algorithm->compression()) return 0;
   const KnownExchanges known = known_exchanges(run);
@@ -149,34 +149,33 @@ double vectors_of(const Run& run, const MemoryOptions& options) {
   const Traits traits = run.algorithm->traits();
   const double state = 1 + numbers.moments;
   const double workers = options.is_mpi_rank ? 1 : std::ceil(numbers.workers / options.dividing);
-  // The current and the next state of workers or servers, a sum, and a gradient.
+  // The current and the next state of workers or servers (2 each); a sum and a gradient (2).
   double vectors = (2 + traits.held.states) * state + 2;
   double own = traits.held.models + traits.held.moments * numbers.moments + compression_vectors(run);
-  // Models in messages are often allocated and released, and may wait for a free thread. In addition, the allocator's
-  // arena of each thread keeps memory of released models.
+  // Models in messages are often allocated and released, and may wait for a free thread. In addition, the memory arena
+  // that the allocator has for each thread keeps released models.
   if (!traits.sums_gradients && !traits.averages_models && !traits.publishes_rounds)
     own *= (traits.sends_gradients ? 1.4 : 1) + 0.4 * (options.threads - 1);
   vectors += own * workers;
-  // Evaluations run in parallel with the next steps, so these cannot update the model in place.
+  // Evaluations of the model run in parallel with the next steps. So these steps cannot update it in place.
   vectors += state;
-  // Each thread holds a gradient.
   vectors += options.threads;
-  // Buffers for sums and parts of sums, sent to and received from other processes.
+  // Buffers for sums and parts of sums that are sent to other processes and received from them.
   if (options.dividing > 1) vectors += 4;
   return vectors;
 }
 
 // Returns the bytes of a simulated worker without its vectors: its stack and accounts.
 double worker_bytes(const Run& run) {
-  if (trains(run)) return 30e3;  // tests/README.md: 28 to 31 KB, with a model
+  if (trains(run)) return 30e3;  // 28 to 31 KB with a model (tests/README.md)
   if (run.lockstep_from_step() == Step{0}) return 0.5e3;
   if (run.cluster.workers > most_own_stacks) return 3.2e3;  // workers take turns on one stack
   // With guarded stacks only touched pages are resident. Other stacks are in huge pages, which are resident as a whole.
   return run.cluster.workers > most_guarded_stacks ? dense_stack_bytes : 6.5e3;
 }
 
-// Returns the bytes of rows. Vectors grow by doubling. In addition, the text of a file is in memory when it is written,
-// 100 bytes per row.
+// Returns the bytes of rows. Vectors grow by doubling, which takes up to twice their size. In addition, the text of a
+// file is in memory when it is written, with about 100 bytes per row.
 double record_bytes(const Run& run, bool mpi) {
   const Numbers numbers(run);
   const auto rows = [](double count, std::size_t size) { return count * (2 * static_cast<double>(size) + 100); };
@@ -184,7 +183,8 @@ double record_bytes(const Run& run, bool mpi) {
   if (mpi) bytes += numbers.evaluations * numbers.vector_bytes;  // models to evaluate are kept until the run's end
   if (run.recording.records_durations(mpi)) bytes += rows(numbers.micro_batches, sizeof(MicroBatchTime));
   if (run.recording.arrivals) bytes += rows(numbers.steps * numbers.workers, sizeof(GradientArrival));
-  // Times that workers record for a threshold search: in vectors that grow by doubling, and copied once at its end.
+  // Times that workers record for a threshold search. Vectors grow by doubling (2), and are copied once at the search's
+  // end (1).
   const double timed = static_cast<double>(run.algorithm->traits().held.timed_steps.value());
   bytes += 3 * sizeof(double) * timed * run.cluster.micro_batches * (mpi ? 1 : numbers.workers);
   // The sample of times for predictions by formula has at most a million elements.
@@ -228,7 +228,8 @@ std::optional<double> time_by_arithmetic(const Run& run, int threads, std::optio
   const double gradient_s =
       micro_batch_s.value_or(3 * forward_s * static_cast<double>(run.training.samples_per_micro_batch));
   const double evaluated = static_cast<double>(objective.test_samples + run.evaluation.train_samples);
-  // A step reads and writes parameters, gradient and moments. If workers have their own models, each worker does so.
+  // A step reads parameters, gradient and moments, and writes parameters and moments. Workers with own models each do
+  // so.
   const HeldVectors held = run.algorithm->traits().held;
   const double descents = numbers.steps * (held.models >= 1 ? numbers.workers : 1);
   const double descent_s = (3 + 2 * numbers.moments) * numbers.vector_bytes / bytes_per_s;
@@ -238,7 +239,8 @@ std::optional<double> time_by_arithmetic(const Run& run, int threads, std::optio
 }
 
 std::optional<double> disk_bytes(const Run& run, bool mpi) {
-  // Bytes per row, plain or compressed, and bytes of the files of every run.
+  // Bytes of a row of steps.csv, an evaluation, a row of a compressed file, a span, a run's other files, and a worker's
+  // entry.
   constexpr double row = 40, evaluation = 110, zipped_row = 9, span = 12, files = 8000, of_worker = 95;
   const Numbers numbers(run);
   if (numbers.steps == 0) return {};

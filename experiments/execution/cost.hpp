@@ -25,16 +25,16 @@ struct KnownTime {
   double host_s = 0;
 };
 
-// Estimates the run's time, in seconds, from finished runs of the same kind (of the same method, if there are any). The
-// time is proportional to the number of micro-batches. If the budget does not determine this number, returns the mean
-// time of these runs. Returns nullopt if there are no such runs.
+// Estimates the run's time, in seconds, from finished runs of the same kind. Uses only runs of the same method, if
+// there are any. The time is proportional to the number of micro-batches. If the budget does not determine this number,
+// returns the mean time of these runs. Returns nullopt if there are no such runs.
 std::optional<double> time_by_finished_runs(const Run& run, std::span<const KnownTime> known);
 
 // Estimates the run's time, in seconds, from the number of operations of gradients, evaluations and steps, and from the
-// number of simulated events. On usual processors it is right within a factor of three. For sequences it is too long,
-// because each sequence counts with the longest length. `micro_batch_s`: measured time of a gradient on one thread.
-// Returns nullopt if the budget does not determine the number of steps, and for a user's module without a measured
-// time.
+// number of simulated events. On usual processors the estimate is right within a factor of three. For sequences it is
+// too long, because each sequence counts with the longest length. `micro_batch_s`: measured time of a gradient on one
+// thread. Returns nullopt if the budget does not determine the number of steps, or for a user's module without a
+// measured time.
 std::optional<double> time_by_arithmetic(const Run& run, int threads, std::optional<double> micro_batch_s = {});
 
 // Estimates the bytes on the disk from the number of rows and files, within a factor of about two. Returns nullopt if
@@ -65,16 +65,16 @@ struct PlanOptions {
   std::function<double(const Run&)> measure{};
 };
 
-// Returns the plan for the runs whose entry in `to_do` is not 0, and for missing common phases. `later`: if the runs
-// are trials, the runs that follow.
+// Returns the plan for the runs whose entry in `to_do` is not 0, and for missing common phases. `later`: the runs that
+// follow, if `runs` are trials.
 RunPlan plan_of(std::span<const Run> runs, std::span<const int> to_do, std::span<const Run> later,
                 const PlanOptions& options);
 
 // Returns for each run 0 if it is finished in the results directory, otherwise 1.
 std::vector<int> runs_to_do(std::span<const Run> runs, const std::filesystem::path& results, bool mpi);
 
-// Returns "24 trials, then 12 runs; ...", or "12 runs, 3 finished; about 4 min on this machine, by finished runs; about
-// 2.1 MB". `noun`: "run" or "trial".
+// Returns text for users, such as "24 trials, then 12 runs; ..." or "12 runs, 3 finished; about 4 min on this machine,
+// by finished runs; about 2.1 MB". `noun`: "run" or "trial".
 std::string plan_text(const RunPlan& plan, const std::string& noun = "run");
 
 // The estimated peak of resident memory, in bytes, of a process that executes a run. A run that does not fit can thus
@@ -96,8 +96,7 @@ struct MemoryNeed {
 
 struct MemoryOptions {
   int threads = 1;
-  int dividing = 1;          // processes that divide the simulated workers; each holds its own workers' models and
-                             // gradients
+  int dividing = 1;          // processes that divide the simulated workers, with their models and gradients
   bool is_mpi_rank = false;  // whether the process is one worker of an MPI cluster; then `threads` is ignored
 };
 
@@ -114,15 +113,15 @@ LargestNeed largest_need(std::span<const Run* const> runs, const MemoryOptions& 
 // never touched.
 double stack_room(std::span<const Run> runs);
 
-// Return "0.51 GiB", and the parts "models, optimizer states and gradients (34 times 1.86e+06 parameters) 0.24 GiB,
-// ...".
+// Return texts for users: "0.51 GiB", and "models, optimizer states and gradients (34 times 1.86e+06 parameters) 0.24
+// GiB, ...".
 std::string memory_text(double bytes, int digits = 2);
 std::string parts_text(const Run& run, const MemoryNeed& need, int threads);
 
 // Measures the time of a micro-batch of the experiment's model on this machine, for cluster.micro_batch_s = "measured".
-// Meanwhile other cores compute micro-batches as well: in total one core per worker, as far as there are cores. The
-// time is measured once and stored in the experiment's results directory, so that later runs have the same
-// configuration.
+// Meanwhile other cores compute micro-batches too, because each worker would do so on a core of its own, as far as
+// there are cores. The time is measured once and stored in the experiment's results directory, so that later runs have
+// the same configuration.
 class MicroBatchTimer {
  public:
   struct Options {
@@ -135,8 +134,8 @@ class MicroBatchTimer {
   };
   explicit MicroBatchTimer(Options options) : options_(std::move(options)) {}
 
-  // Throws ConfigurationFault if the time cannot be measured or stored, and CannotRun if ranks would measure different
-  // micro-batches.
+  // Throws ConfigurationFault if the time cannot be measured or stored, and CannotRun if ranks disagree on the
+  // micro-batch to measure.
   MeasuredMicroBatch time(const MicroBatchWork& work);
 
  private:
@@ -145,20 +144,21 @@ class MicroBatchTimer {
   MeasuredMicroBatch kept_or_measured(const MicroBatchWork& work, const std::function<void()>& on_measure) const;
 
   Options options_;
-  std::map<std::string, MeasuredMicroBatch> known_;  // by everything that determines the time
+  std::map<std::string, MeasuredMicroBatch> known_;  // by MicroBatchWork::key and the other determinants of the time
 };
 
 double wall_clock_s();
 
-// Returns the median time of some dozens of gradients on this thread, after a warm-up. If a micro-batch takes less than
-// one second, measuring takes less than ten. `at_once`: number of threads that compute gradients, including this one;
-// throws std::runtime_error if they cannot be started. Each thread holds the gradients of a step, as a worker does, but
-// at most one gradient and 256 MiB of further ones. Releasing gradients is not timed. `now_s`: a clock in seconds.
+// Returns the median time, in seconds, of some dozens of gradients on this thread, after a warm-up. If a micro-batch
+// takes less than one second, measuring takes less than ten. `at_once`: number of threads that compute gradients,
+// including this one; throws std::runtime_error if they cannot be started. Each thread holds the gradients of a step,
+// as a worker does, but at most one gradient and 256 MiB of further ones. Releasing gradients is not timed. `now_s`: a
+// clock in seconds.
 double measure_micro_batch_s(const Objective& objective, const MicroBatchWork& work, int at_once = 1,
                              const std::function<double()>& now_s = wall_clock_s);
 
 // Measures micro-batches of sequences. Times 24 micro-batches with different numbers of tokens in turn, several times
-// each, and fits the medians. These micro-batches come from `calibration_epoch`, which no run reaches.
+// each, and fits the cost to the medians. The micro-batches come from `calibration_epoch`, which no run reaches.
 LengthFit measure_by_lengths(const Objective& objective, const MicroBatchWork& work, int at_once = 1,
                              const std::function<double()>& now_s = wall_clock_s);
 inline constexpr std::int64_t calibration_epoch = 1'000'000;

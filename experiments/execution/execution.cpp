@@ -33,7 +33,7 @@ constexpr AveragePolicy parameters_and_buffers{.buffers = StatePolicy::average};
 // Evaluates the workers' models under MPI if each worker has its own (gossip). This happens after the run, so it takes
 // no time on the clock. The models are those after the evaluated steps, or at the evaluated times. Rank `root`
 // evaluates their mean, or each rank evaluates its own model. The recorder of rank `root` gets the rows. Does nothing
-// if workers have no own models. Collective; called before recorders finish. Throws Interrupted.
+// if workers have no own models. Collective; call it before recorders finish. Throws Interrupted.
 class IndividualModelsOfRanks {
  public:
   IndividualModelsOfRanks(const MpiSession& session, int root, Training& training, Recorder& recorder)
@@ -60,7 +60,7 @@ class IndividualModelsOfRanks {
     }
   }
 
-  // Selects models as ModelsByTime does on the simulated cluster.
+  // Selects the same models as ModelsByTime does on the simulated cluster.
   void by_time(Duration every) {
     Step last{-1};
     for (std::int64_t multiple = 1;;) {
@@ -164,7 +164,7 @@ int publishing_rank(const Run& run) {
 // Returns the rank that completes rows of steps.csv: the first server if there is one, otherwise worker 0.
 int booking_rank(const Run& run) { return run.algorithm->traits().servers > 0 ? run.cluster.workers : 0; }
 
-// Returns an equal record on all ranks.
+// Returns what the run must record, which is equal on all ranks.
 RunRecord make_record(const Run& run, const ExecutionBackend& backend) {
   const RecordingPlan& plan = run.recording;
   RunRecord record;
@@ -201,7 +201,7 @@ std::unique_ptr<Cluster> make_cluster(const Run& run, const ExecutionBackend& ba
 }
 
 // Computes one gradient before the clock starts. A process's first gradient takes several times as long as later ones,
-// because libraries initialise themselves. On the wall clock, that worker would seem to be a straggler.
+// because libraries initialise themselves. On the wall clock, the process's worker would seem to be a straggler.
 void warm_up(const Run& run, const Objective& objective) {
   const MicroBatch micro_batch{};
   const auto parameters = objective.initial_parameters(run.seed);
@@ -269,9 +269,9 @@ Recording gather_on_rank_0(const MpiSession& session, const Run& run, const Reco
 }
 
 // Counts the kinds of samples (classes, lengths) whose gradients go into the model, for recording.samples. In a
-// time-only run there are no gradients that name their micro-batches. So it counts finished micro-batches, provided
-// that their number equals that of kept ones. It gives no numbers if a server decides, or if finished micro-batches
-// were dropped.
+// time-only run there are no gradients that name their micro-batches. So finished micro-batches are counted, provided
+// that they are as many as kept ones. There are no numbers if a server decides which micro-batches to keep, or if
+// finished micro-batches were dropped.
 class KeptCounter {
  public:
   explicit KeptCounter(const Run& run) : run_(run) {
@@ -286,7 +286,7 @@ class KeptCounter {
     if (!counts()) return {};
     return [this](const MicroBatch& micro_batch) { kinds_->add(micro_batch, kept_); };
   }
-  // Counts finished micro-batches. Returns false if their number is not that of kept ones.
+  // Counts finished micro-batches. Returns false if they are not as many as kept ones.
   bool add(const std::vector<MicroBatchTime>& durations, const RunTotals& totals) {
     if (std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}) != std::ssize(durations)) return false;
     for (const MicroBatchTime& time : durations) kinds_->add({time.worker, time.step, time.index}, kept_);
@@ -333,14 +333,15 @@ class KeptCounter {
       of_workers.push_back(totals.kept[worker] + totals.dropped[worker]);
     return kinds_->of_first(of_workers);
   }
-  // Whether every worker has exactly the number of micro-batches that the file gives to this number of steps.
+  // Whether each worker has as many micro-batches as the experiment file gives it in this number of steps.
   bool are_of_file(Step steps, const RunTotals& totals) const {
     const std::int64_t each = steps.value() * run_.cluster.micro_batches;
     for (std::size_t worker = 0; worker < totals.kept.size(); ++worker)
       if (totals.kept[worker] + totals.dropped[worker] != each) return false;
     return true;
   }
-  // False if the method used micro-batches of other steps. If nothing is dropped, kept and offered must be equal.
+  // Whether the kept samples are among the offered ones; false if the method used micro-batches of other steps. If
+  // nothing is dropped, the two must be equal.
   bool agrees(const KindCounts& offered, const RunTotals& totals) const {
     const bool drops = std::ranges::any_of(totals.dropped, [](std::int64_t count) { return count != 0; });
     if (!drops) return kept_.by_class == offered.by_class && kept_.by_length == offered.by_length;
@@ -423,7 +424,7 @@ void execute_into(Outcome& outcome, const Run& run, const ExecutionBackend& back
 Outcome execute(const Run& run, const ExecutionBackend& backend, Progress& progress,
                 const std::function<void(const Outcome&)>& before_abort, const CheckpointUse* checkpoints) {
   if (!has_checkpoints(run, backend.mpi != nullptr)) checkpoints = nullptr;
-  // Processes that divide a run report a mismatch with the replayed log to each other in the same way as a failure.
+  // Processes that divide a run report a replay that differs from the log to each other, as they report a failure.
   constexpr const char* of_replay_mismatch = "its replay differs";
   std::optional<std::string> replay_mismatch;
   Outcome outcome;
@@ -442,7 +443,7 @@ Outcome execute(const Run& run, const ExecutionBackend& backend, Progress& progr
   }
   if (backend.processes) {
     outcome.failure = backend.processes->close(outcome.failure);
-    // Any other failure of one process makes the run fail on all processes.
+    // Any failure of one process but this mismatch makes the run fail on all processes.
     const bool is_replay_mismatch = checkpoints && outcome.failure.find(of_replay_mismatch) != std::string::npos;
     replay_mismatch = is_replay_mismatch ? std::optional(outcome.failure) : std::nullopt;
   }
@@ -465,7 +466,7 @@ RunSummary summarise(const Run& run, const Outcome& outcome) {
     summary.status = RunStatus::failed;
     summary.reason = outcome.failure;
   }
-  // The formulas apply to the virtual clock.
+  // The formulas predict times of the virtual clock.
   if (summary.status == RunStatus::finished && outcome.on_virtual_clock && run.algorithm->traits().has_formulas)
     summary.predicted = predict_by_formula(run, sample_times(run)).all;
   summary.recorded = run.recording;
@@ -473,7 +474,7 @@ RunSummary summarise(const Run& run, const Outcome& outcome) {
   summary.recorded.durations = outcome.durations.has_value();
   summary.recorded.arrivals = outcome.arrivals.has_value();
   if (outcome.arrivals) summary.arrivals = mean_arrivals(*outcome.arrivals);
-  summary.recorded.samples = run.recording.samples;  // even if there are no numbers
+  summary.recorded.samples = run.recording.samples;  // even if the run has no such numbers
   summary.samples_kept = outcome.samples;
   summary.recorded.parameters = !outcome.recording.parameters.empty();
   return summary;

@@ -37,7 +37,7 @@ struct ExecutionBackend {
 
 struct Outcome {
   Recording recording;
-  std::optional<RunTotals> totals;  // totals, timeline and durations are set only for runs that reached their end
+  std::optional<RunTotals> totals;  // like timeline and durations, set only for runs that reached their end
   std::optional<Timeline> timeline;
   std::optional<std::vector<MicroBatchTime>> durations;
   std::optional<std::vector<GradientArrival>> arrivals;  // sorted by round and arrival
@@ -90,7 +90,7 @@ struct RunTraining {
   Executor executor;
 };
 
-// `observer` and `record` may be null. The arguments must outlive the cluster.
+// `observer` and `record` may be null. All arguments must outlive the cluster.
 std::unique_ptr<Cluster> make_simulated_cluster(const Run& run, Training& training, RunObserver* observer,
                                                 RunRecord* record);
 

@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Parameters and qualities of a fit, with their names in measured.json.
+// The parameters of a fit and the measures of its quality, with their names in measured.json.
 constexpr std::pair<const char*, double ContentCost::*> costs[] = {
     {"base_s", &ContentCost::base_s},
     {"per_token_s", &ContentCost::per_token_s},
@@ -37,7 +37,7 @@ constexpr std::pair<const char*, double LengthFit::*> qualities[] = {
     {"largest_residual_s", &LengthFit::largest_residual_s},
     {"typical_residual_s", &LengthFit::typical_residual_s}};
 
-// Returns rank 0's value on all ranks. `meanwhile`: called repeatedly by this rank until the first number arrives.
+// Returns rank 0's value on all ranks. `meanwhile`: this rank calls it repeatedly until the first number arrives.
 MeasuredMicroBatch shared_from_rank_0(const MpiSession& session, MeasuredMicroBatch value,
                                       const std::function<void()>& meanwhile) {
   const double fitted = value.fit ? 1.0 : 0.0;
@@ -73,11 +73,11 @@ int cores_of_this_process() {
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
-// A number of bytes that exceeds all caches.
+// 256 MiB, which exceeds all caches.
 constexpr std::size_t beyond_caches = std::size_t{1} << 28;
 
-// Computes gradients as a worker does, which keeps the gradients of a step in memory until the step ends, so that later
-// gradients use memory outside the caches. This class keeps only enough gradients to exceed the caches, at least one.
+// Computes gradients as a worker does, which keeps the gradients of a step until the step ends. So later gradients use
+// memory outside the caches. This class keeps only enough gradients to exceed the caches, and at least one.
 class GradientsOfSteps {
  public:
   GradientsOfSteps(const Objective& objective, std::uint64_t seed, int micro_batches)
@@ -87,7 +87,8 @@ class GradientsOfSteps {
     kept_.resize(std::min(static_cast<std::size_t>(micro_batches), enough));
   }
 
-  // Releases the oldest gradient. Call it before each compute(), untimed: runs release gradients between steps.
+  // Releases the oldest gradient. Call it before each compute(), and do not time it: workers release gradients between
+  // steps.
   void make_room() { kept_[next_] = {}; }
 
   void compute(const MicroBatch& micro_batch) {
@@ -104,8 +105,8 @@ class GradientsOfSteps {
   std::size_t next_ = 0;
 };
 
-// Returns a function that computes one gradient per call, as another worker would. It is empty if the data cannot be
-// loaded; rank 0 reports that.
+// Returns a function that computes one gradient per call, as another worker would. The function is empty if the data
+// cannot be loaded, which rank 0 reports.
 std::function<void()> neighbour_of(const MicroBatchWork& work) {
   try {
     const auto objective = work.load();
@@ -142,7 +143,7 @@ class Neighbours {
             gradients.make_room();
             gradients.compute(micro_batches[j % micro_batches.size()]);
           }
-        } catch (const std::exception&) {  // an interruption, which also reaches the measuring thread
+        } catch (const std::exception&) {  // an interruption, which also ends the measurement
         }
       };
       try {
@@ -165,8 +166,8 @@ struct TimedMicroBatch {
   std::vector<double> times_s{};
 };
 
-// Returns micro-batches in ascending order of their tokens, from the fewest to the most. Padded tokens count if they
-// are computed.
+// Returns micro-batches in ascending order of their tokens, from the fewest to the most. Padding counts as tokens if it
+// is computed.
 std::vector<TimedMicroBatch> spread_by_length(const MicroBatchWork& work) {
   constexpr int looked_at = 512, chosen = 24;
   const BatchLengths& batches = *work.lengths;

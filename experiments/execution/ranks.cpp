@@ -33,7 +33,6 @@ constexpr bool cores_suffice = false;  // waiting ranks yield their cores to oth
 
 void wait_for(MPI_Request& request) { wait_politely_for(request, cores_suffice); }
 
-// Replaces the values on all ranks by those of rank 0.
 void broadcast(const MpiSession& session, void* values, int count, MPI_Datatype type) {
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Ibcast(values, count, type, 0, session.communicator(), &request);
@@ -44,7 +43,7 @@ using Ranks = std::vector<int>;
 
 constexpr std::size_t most_lines = 10;  // most faults or differing keys in a message
 
-// "rank 3 (host b)", "ranks 0-2 (hosts a, b, ... and 7 more)".
+// Returns, for example, "rank 3 (host b)" or "ranks 0-2 (hosts a, b, ... and 7 more)".
 std::string name_of(const Ranks& ranks, const std::vector<RankReport>& reports) {
   constexpr std::size_t most_hosts = 4;
   std::set<std::string> hosts;
@@ -166,7 +165,7 @@ bool all_agree(const MpiSession& session, const RankHandshake& own) {
 
 using Plan = std::vector<std::pair<std::string, std::string>>;
 
-// Adds the keys within the node as written on the command line: methods."Local SGD".period, delays.0.kind.
+// Adds the keys within the node in the form of the command line: methods."Local SGD".period, delays.0.kind.
 void add_keys(const TomlNode& node, const std::string& path, Plan& plan) {
   const std::string prefix = path.empty() ? "" : path + ".";
   if (node.is_table()) {
@@ -182,8 +181,8 @@ void add_keys(const TomlNode& node, const std::string& path, Plan& plan) {
   }
 }
 
-// Returns what must be equal on all ranks. A run's hash determines what it computes. What it records is not in the
-// hash, but determines which messages ranks exchange.
+// Returns what must be equal on all ranks. A run's hash determines what the run computes. It leaves out [recording],
+// which determines the messages that ranks exchange, so its keys are added.
 std::string identity_of(const std::vector<Run>& runs) {
   std::string text;
   for (const Run& run : runs)
@@ -194,7 +193,7 @@ std::string identity_of(const std::vector<Run>& runs) {
   return text;
 }
 
-// Turns "./results/" into "results". The path stays relative, because working directories may have different names on
+// Turns "./results/" into "results". Keeps the path relative, because working directories may have different names on
 // different hosts. Only rank 0 writes results, but ranks with different directories were probably not meant to run
 // together.
 std::string normalised(const std::string& directory) {

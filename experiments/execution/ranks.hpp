@@ -1,7 +1,7 @@
-// Messages between the ranks of a launch, before runs and between them. Before anything runs, the ranks agree on what
-// to run. If one rank cannot run, or would run something different, none runs: rank 0 reports that rank, its host and
-// the reason. agree() is the ranks' first collective operation, because ranks may call it from different places: for
-// example, one rank after a fault in its command line.
+// Messages between the ranks of a launch, before runs and between them. First the ranks agree on what to run. If one
+// rank cannot run, or would run something different, none runs, and rank 0 reports that rank, its host and the reason.
+// agree() is the ranks' first collective operation, because ranks may call it from different places: for example, one
+// rank after a fault in its command line.
 #pragma once
 
 #include <functional>
@@ -16,8 +16,8 @@
 
 namespace syncopate {
 
-// All functions with a session are collective and throw Interrupted. Ranks that wait leave the cores to rank 0 and the
-// server, which may be evaluating.
+// All functions with a session are collective and throw Interrupted. Waiting ranks leave the cores to ranks that may be
+// evaluating: rank 0 and servers.
 
 // The end of messages about an interruption or a lost rank.
 inline constexpr const char* what_stays =
@@ -29,10 +29,11 @@ std::vector<int> from_rank_0(const MpiSession& session, std::vector<int> numbers
 double from_rank_0(const MpiSession& session, double number);
 // Calls `meanwhile` repeatedly until rank 0's number arrives.
 double from_rank_0(const MpiSession& session, double number, const std::function<void()>& meanwhile);
-// Returns as many numbers as rank 0 has; the numbers of other ranks are ignored.
+// Returns rank 0's numbers on every rank. The arguments of the other ranks are ignored, whatever their length.
 std::vector<float> from_rank_0(const MpiSession& session, std::vector<float> numbers);
 
-// Combine all ranks' numbers by MPI_SUM, MPI_MAX, ..., on every rank. The second one works in place.
+// Combine all ranks' numbers by MPI_SUM, MPI_MAX, ..., and give the result to every rank. The second function works in
+// place.
 double reduced(const MpiSession& session, double number, MPI_Op operation);
 void reduced(const MpiSession& session, std::vector<double>& numbers, MPI_Op operation);
 
@@ -45,10 +46,10 @@ Recording move_to_rank_0(const MpiSession& session, int from, const Recording& r
 struct RankHandshake {
   std::string fault;                                      // why this rank cannot run; empty if it can
   std::string identity;                                   // must be equal on all ranks: determines what would run
-  std::vector<std::pair<std::string, std::string>> plan;  // what would run, by key and value, to explain differences
+  std::vector<std::pair<std::string, std::string>> plan;  // keys and values of the runs, to explain differences
 };
 
-// Nothing can run: exit status 2 on all ranks. what() is complete on rank 0, and only rank 0 should print it.
+// Thrown if no rank can run: exit status 2 on all ranks. Its text is complete on rank 0, the only one to print it.
 struct CannotRun : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -63,13 +64,13 @@ struct RankReport {
 // Returns the message for the user; empty if the ranks agree. `ranks`: reports by rank.
 std::string explain_disagreement(const std::vector<RankReport>& ranks);
 
-// What a command is going to do. The ranks of a launch must agree on it.
+// The plan of a command. The ranks of a launch must agree on it. If neither `on_mpi` nor `together` is true, runs and
+// results directories may differ between ranks.
 struct Intention {
   std::string command;                     // "run", "check", ..., "--help"
   const Experiment* experiment = nullptr;  // null: the command has none
   bool on_mpi = false;                     // whether its runs use the MPI cluster
-  bool together = false;  // whether ranks divide each run; if neither this nor on_mpi is true, runs and
-                          // results directories may differ between ranks
+  bool together = false;                   // whether ranks divide each run
   bool rerun = false;
   std::string results_directory{};  // as the user wrote it
 };

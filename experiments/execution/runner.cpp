@@ -124,7 +124,8 @@ std::vector<float> one_after_the_other(const std::vector<std::vector<float>>& mo
   return all;
 }
 
-// Returns the result of a phase that ended with these parameters. Several models (an ensemble) are a failure.
+// Returns the result of a phase that ended with these parameters. The parameters of several models (an ensemble) are a
+// failure.
 CommonPhase end_of(const Run& run, StartingPoint end) {
   const auto one = static_cast<std::size_t>(run.training.parameter_bytes.value()) / sizeof(float);
   if (end.parameters.size() == one) return {.end = std::make_shared<const StartingPoint>(std::move(end))};
@@ -149,8 +150,8 @@ class CommonPhases {
       : options_(options), backend_(backend), reusable_(reusable) {}
 
   // Returns the phase's result. Executes the phase unless this experiment or another one has already done so; with
-  // --rerun executes it in any case. `before_run`: number of the run that needs it, for the progress. Collective under
-  // MPI. Throws Interrupted.
+  // --rerun, executes it in any case. `before_run`: number of the run that needs the phase, for the progress.
+  // Collective under MPI. Throws Interrupted.
   const CommonPhase& phase(const Run& run, std::size_t before_run, Progress& progress) {
     const auto [place, is_new] = known_.try_emplace(run.hash);
     if (!is_new) return place->second;
@@ -171,8 +172,8 @@ class CommonPhases {
     return place->second;
   }
 
-  // The functions find, make and fail are the steps of phase() for processes that share runs.
-  // Returns the known result. If `may_be_there`, also looks in the phase's directory. Null: it must be executed.
+  // For processes that share runs, phase() is divided into find, make and fail. This one returns the known result and,
+  // if `may_be_there`, also looks in the phase's directory. Null: the phase must be executed.
   const CommonPhase* find(const Run& run, bool may_be_there) {
     const auto known = known_.find(run.hash);
     if (known != known_.end()) return &known->second;
@@ -182,8 +183,8 @@ class CommonPhases {
     return &(known_[run.hash] = std::move(phase));
   }
 
-  // Copies the phase from another experiment, or executes it. `publish` returns false if another process has published
-  // it. In that case, and after a failure, the result has no `end`.
+  // Copies the phase from another experiment, or executes it. `publish` returns false if another process has already
+  // published it. In that case, and after a failure, the result has no `end`.
   using Publish = std::function<bool(const FileContents&)>;
   CommonPhase make(const Run& run, std::size_t before_run, Progress& progress, const Publish& publish) const {
     CommonPhase phase;
@@ -198,7 +199,7 @@ class CommonPhases {
   CommonPhase found(const fs::path& directory, const Run& run) const {
     try {
       if (!finished_before(directory, run)) return {};
-      remove_checkpoint(checkpoint_of(directory));  // exists if a process was killed right after it wrote the results
+      remove_checkpoint(checkpoint_of(directory));  // left by a process that was killed after it wrote the results
       const auto parameters = read_file(directory / "parameters.npy", any_size);
       const auto buffers = read_file(directory / "buffers.npy", any_size);
       if (!parameters) return {};
@@ -258,13 +259,13 @@ class CommonPhases {
   const RunOptions& options_;
   const ExecutionBackend& backend_;
   ReusableRuns& reusable_;
-  std::map<std::string, CommonPhase> known_;  // by hash
+  std::map<std::string, CommonPhase> known_;  // by the phase's hash
 };
 
 bool is_finished(const std::optional<RunSummary>& summary) { return summary && summary->status == RunStatus::finished; }
 
 // The state of an experiment's runs: which exist, how they ended, and which must be executed. If ranks execute runs
-// together, only rank 0 reads directories and knows how runs end; the others get `to_do` from it.
+// together, only rank 0 reads directories and knows how runs end; the other ranks get `to_do` from it.
 class RunsSoFar {
  public:
   // The arguments must outlive this object. Reads nothing: at first all runs count as runs to execute.
@@ -321,8 +322,8 @@ class RunsSoFar {
     return found;
   }
 
-  // Returns the damage of common phases' directories, even of phases whose runs are all finished. The keys are indices
-  // of the first run that starts from each phase. Empty with --rerun.
+  // Returns the damage of common phases' directories, even of phases whose runs are all finished. The key of a damaged
+  // phase is the index of the first run that starts from it. Empty with --rerun.
   std::map<std::size_t, std::string> damaged_phases() const {
     std::map<std::size_t, std::string> found;
     std::set<std::string> seen;
@@ -342,10 +343,10 @@ class RunsSoFar {
   void remove_checkpoint_of(const Run& run) const { remove_checkpoint(checkpoint_of(directory_of(run))); }
 
   const std::vector<std::optional<RunSummary>>& summaries() const { return summaries_; }  // by run
-  std::vector<int>& to_do() { return to_do_; }  // by run, 1: must be executed by this command, or has been
+  std::vector<int>& to_do() { return to_do_; }  // by run; 1: this command must execute it, or has done so
   bool is_to_do(std::size_t index) const { return to_do_[index] != 0; }
   std::size_t number_to_do() const { return static_cast<std::size_t>(std::ranges::count(to_do_, 1)); }
-  std::ptrdiff_t number_copied() const { return copied_; }             // copied from other experiments
+  std::ptrdiff_t number_copied() const { return copied_; }             // runs copied from other experiments
   std::ptrdiff_t number_finished() const { return finished_.load(); }  // any thread may call this function
 
  private:
@@ -395,9 +396,9 @@ std::string save_tables(const fs::path& directory, std::span<const RunSummary> r
 }
 
 // Judges the claims by the experiment's simulated runs in the results directory. Returns the scoreboard, folded at
-// `width` unless that is 0; empty without claims. Writes claims.json into the experiment's directory. Does not write it
-// if the command line changes the experiment, because the file's own verdicts must not be replaced. Throws
-// std::runtime_error (a damaged run) or std::system_error (claims.json cannot be written).
+// `width` unless that is 0; empty without claims. Writes claims.json into the experiment's directory, unless the
+// command line changes the experiment, because the file's own verdicts must not be replaced. Throws std::runtime_error
+// (a damaged run) or std::system_error (claims.json cannot be written).
 std::string judge_claims(const Experiment& experiment, const std::filesystem::path& results, std::size_t width) {
   if (experiment.claims.empty()) return {};
   const std::filesystem::path directory = experiment_directory(results, experiment.name);
@@ -428,8 +429,8 @@ std::string judge_claims(const Experiment& experiment, const std::filesystem::pa
 }
 
 // Prints the table of results, the runs that did not finish and, for simulated runs, the judged claims. Saves the
-// tables in the experiment's directory. Without RunOptions::tables only returns the exit status: 1 if a run did not
-// finish.
+// tables in the experiment's directory. Without RunOptions::tables it does neither. Returns the exit status: 1 if a run
+// did not finish.
 int print_final_tables(const Experiment& experiment, const RunOptions& options, const RunsSoFar& made, bool under_mpi) {
   std::vector<RunSummary> runs;
   for (const auto& summary : made.summaries())
@@ -444,7 +445,7 @@ int print_final_tables(const Experiment& experiment, const RunOptions& options, 
           fold_lines(overrun_warnings(runs) + printable_lines(magnitudes + experiment.notes), options.table_width));
     const auto directory = experiment_directory(options.results_directory, experiment.name);
     const std::string fault = save_tables(directory, runs, under_mpi, experiment.notes);
-    // Without new runs there is no warning, since an old experiment may be in a read-only directory.
+    // If this command executed no run, there is no warning, because an old experiment may be in a read-only directory.
     if (!fault.empty() && made.number_to_do() > 0)
       standard_error.write(fmt::format("warning: the table cannot be saved: {}\n", printable_lines(fault)));
     if (!failures.empty())
@@ -457,8 +458,7 @@ int print_final_tables(const Experiment& experiment, const RunOptions& options, 
   return failures.empty() ? exit_success : exit_failure;
 }
 
-// Returns the identity of a directory on the disk. Publishing results replaces the directory, which changes its
-// identity.
+// Returns the identity of a directory on the disk, which changes when the directory is replaced by published results.
 std::string identity_of(const fs::path& directory) {
   struct stat found {};
   if (stat(directory.c_str(), &found) != 0) return {};
@@ -484,14 +484,12 @@ void print_line(const std::string& text) { standard_error.write(fmt::format("{}\
 
 // Shares an experiment's runs among several processes, on one machine or on many. Each process takes the next run that
 // no other process has taken. It finds the results of other processes in the results directory.
-//
 //   repeat until all runs are done, for each run in order:
 //     its directory is complete                      -> done
 //     it has failed as often as --retry allows       -> done, with the reason
 //     its lease is free, or its owner has been lost  -> take the lease, check once more whether it is done, execute it,
 //                                                       and publish it if this process still has the lease
 //     another process has the lease                  -> look again later
-//
 // Two processes never publish the same run: only one can take over a lease (results/lease.hpp), a process checks that
 // it still has the lease before it publishes, and publish_directory fails if the finished run already exists.
 class SharedRuns {
@@ -518,7 +516,7 @@ class SharedRuns {
   }
 
   // Executes the `open` runs, or waits until other processes have done so. Returns the number of runs that are not
-  // done: it is 0, except if this process must not wait, or if all processes that execute runs have ended.
+  // done, which is 0 unless this process must not wait, or all processes that execute runs have ended.
   // `damaged_phases`: the first run of each damaged common phase; these phases are repeated even if no run needs them.
   // Throws Interrupted. Throws ResultsDirectoryFault if the folders have been deleted or cannot be written.
   std::size_t make(std::vector<std::size_t> open, const std::vector<std::size_t>& damaged_phases, Progress& progress) {
@@ -582,8 +580,7 @@ class SharedRuns {
     const std::unique_ptr<Lease> lease = leases_.take(run.hash);
     if (!lease) return Turn::others;
     if (const auto settled = settle_if_done(index, progress))
-      return *settled;  // the last owner of the lease may have
-                        // finished it
+      return *settled;  // the lease's last owner may have finished it
     if (gives_up_after_loss(run.hash, *lease)) return Turn::tried;
     attempt(index, *lease, phase, progress);
     return settle_if_done(index, progress).value_or(Turn::tried);
@@ -597,7 +594,7 @@ class SharedRuns {
     if (const LeaseNote* const former = lease.taken_from(); former && !former->host.empty())
       progress.note(fmt::format("{}: taken over from {}, which {}", name_of(run), former->owner(),
                                 lease.former_is_gone() ? "has ended" : "was silent for too long"));
-    // Set before begin_run, because the listener determines how often the lease is renewed.
+    // This comes before begin_run, because the listener determines how often the lease is renewed.
     progress.set_listener([&lease](double share) { lease.report_progress(share); });
     progress.begin_run(index + 1, run);
     // A run that was taken over from a lost process resumes from that process's checkpoint.
@@ -660,7 +657,6 @@ class SharedRuns {
     work_.settled(index, std::move(summary));
   }
 
-  // Settles a run as failed, with the recorded summary if there is one.
   void settle_failed(std::size_t index, const std::string& reason, Progress& progress) {
     const Run& run = work_.experiment.runs[index];
     auto recorded = summary_of(directory_of(run), run);
@@ -710,8 +706,8 @@ class SharedRuns {
   }
 
   // If the former owner of the lease has ended, counts that as a failed attempt. Returns true if the run has no
-  // attempts left. A silent owner does not count: it was stopped, or its machine is unreachable, which is not the run's
-  // fault.
+  // attempts left. An owner that has become silent does not count: it was stopped, or its machine is unreachable, and
+  // the run did not cause that.
   bool gives_up_after_loss(const std::string& what, const Lease& lease) const {
     if (!lease.former_is_gone()) return false;
     attempts_.add_lost(what, lease.taken_from()->owner());
@@ -743,8 +739,8 @@ class SharedRuns {
     return fmt::format("{}, seed {}", run_label(run.method, run.sweep), run.seed);
   }
 
-  // Waits nine times as long as the last check of all runs took (`look_s`), so that checks take at most a tenth of the
-  // time.
+  // Waits for nine times `look_s`, which is the time that the last check of all runs took. So checks take at most a
+  // tenth of the time.
   void wait_for_others(Progress& progress, double look_s) {
     const std::vector<LeaseNote> held = leases_.held();
     std::vector<Progress::Elsewhere> under_way = common_phases_elsewhere(held, progress);
@@ -798,7 +794,7 @@ class SharedRuns {
   fs::path folder_;
   Leases leases_;
   AttemptRecords attempts_;
-  std::map<std::size_t, std::string> looked_at_{};  // by run: identity of a directory that is known not to be done
+  std::map<std::size_t, std::string> looked_at_{};  // by run: identity of a directory without the finished run
   std::size_t ended_ = 0;
   std::set<std::string> counted_phases_{};  // common phases whose end the progress has counted
 };
@@ -810,7 +806,7 @@ void report_error(const RunOptions& options, const std::string& text) {
 
 class ExperimentRunner {
  public:
-  // `later`: runs that will follow these, to be printed in the plan.
+  // `later`: runs that will follow these; the plan mentions them.
   ExperimentRunner(const Experiment& experiment, const RunOptions& options, const ExecutionBackend& backend,
                    std::span<const Run> later = {})
       : experiment_(experiment), options_(options), later_(later), backend_(backend) {}
@@ -840,8 +836,7 @@ class ExperimentRunner {
   int run_all() {
     look_for_finished_runs();
     std::map<std::string, double> expected_s;
-    if (runs_.number_to_do() > 0 ||
-        !damaged_phases_.empty()) {  // without work, no data are read and nothing is written
+    if (runs_.number_to_do() > 0 || !damaged_phases_.empty()) {  // otherwise no data are read and nothing is written
       agree_on(fault_of_data());
       if (const int status = agreed(is_rank_0() ? prepare() : exit_success); status != exit_success) return status;
       report_plan();
@@ -897,7 +892,7 @@ class ExperimentRunner {
       if (is_damaged[index]) damaged_phases_.try_emplace(index);
   }
 
-  // Throws CannotRun on all ranks if any rank has a fault.
+  // Throws CannotRun on all ranks if `fault` is not empty on any rank.
   void agree_on(const std::string& fault) const {
     if (const auto* all = backend_.together()) return agree(*all, {.fault = fault, .identity = {}, .plan = {}});
     if (!fault.empty()) throw CannotRun(fault);
@@ -921,8 +916,8 @@ class ExperimentRunner {
   }
 
   // Loads the data on every rank before the first run, because a data fault ends the whole experiment on all ranks. The
-  // data remain in memory for the runs. Other problems, such as lack of memory, may affect only one run, which then
-  // fails.
+  // data remain in memory for the runs. Other problems, such as lack of memory, may affect only one run. Only that run
+  // fails then.
   std::string fault_of_data() const {
     for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
       if (!runs_.is_to_do(index) || !experiment_.runs[index].training.make_objective) continue;
@@ -1007,7 +1002,7 @@ class ExperimentRunner {
     return are_well;
   }
 
-  // Executes the runs together with other processes. Prints tables once all are done, if Sharing::speaks.
+  // Executes the runs together with other processes. Once all runs are done, prints tables if Sharing::speaks.
   int make_shared(Progress& progress) {
     std::vector<std::size_t> open;
     for (std::size_t index = 0; index < experiment_.runs.size(); ++index)
@@ -1032,7 +1027,7 @@ class ExperimentRunner {
     return all_well && (left == 0 || options_.sharing->takes) ? exit_success : exit_failure;
   }
 
-  // Saves a run. If it cannot be written, the next command repeats it. Returns the disk's fault, if there is one.
+  // Saves a run. If it cannot be written, the next command repeats it. Returns the disk's fault, or an empty text.
   std::string save(std::size_t index, const Outcome& outcome) {
     const Run& run = experiment_.runs[index];
     RunSummary summary = summarise(run, outcome);
@@ -1098,8 +1093,8 @@ class ExperimentRunner {
   ExecutionBackend backend_;
   ReusableRuns reusable_{options_.results_directory};
   CommonPhases common_phases_{options_, backend_, reusable_};
-  RunsSoFar runs_{experiment_, options_, backend_.mpi != nullptr};  // its `to_do` is equal on every rank
-  std::map<std::size_t, std::string> damaged_phases_{};             // damage (on rank 0) by the phase's first run
+  RunsSoFar runs_{experiment_, options_, backend_.mpi != nullptr};  // to_do() is equal on every rank
+  std::map<std::size_t, std::string> damaged_phases_{};             // on rank 0: damage by the phase's first run
 };
 
 // Executes the experiment; tunes first if the file contains [tune].
@@ -1115,18 +1110,18 @@ int start(const Experiment& experiment, const RunOptions& options, const Executi
                      });
   } catch (const ResultsDirectoryFault& problem) {
     fault = problem.what();
-  } catch (const fs::filesystem_error& problem) {  // from files in the experiment's directory
+  } catch (const fs::filesystem_error& problem) {  // fault at a file in the experiment's directory
     fault = disk_fault(experiment_directory(options.results_directory, experiment.name), problem);
   }
   if (const auto* all = backend.together())
-    all->abort(fault, exit_failure);  // the other ranks do not know about the
-                                      // fault
+    all->abort(fault, exit_failure);  // the other ranks do not know about the fault
   report_error(options, fault);
   return exit_failure;
 }
 
-// Judges the claims of an experiment whose file has changed in nothing else, by the rows that are kept beside them, and
-// writes them in their place. Empty if the rows are not those of all runs.
+// Judges an experiment's claims again after they alone have changed in its file. Uses the rows in runs.csv beside
+// `file`, which holds the former verdicts, and replaces these. Returns the scoreboard; empty if rows of some runs are
+// missing.
 std::string judged_again_by_rows(const Experiment& experiment, JudgedClaims judged, const fs::path& file,
                                  std::size_t width) {
   const fs::path table = file.parent_path() / "runs.csv";
@@ -1137,7 +1132,7 @@ std::string judged_again_by_rows(const Experiment& experiment, JudgedClaims judg
   judged.results.clear();
   try {
     for (const Claim& claim : experiment.claims) judged.results.push_back(judge(claim, rows));
-  } catch (const ResultsDirectoryFault&) {  // a claim about curves, of which nothing is kept
+  } catch (const ResultsDirectoryFault&) {  // a claim about curves, which are not kept
     return {};
   }
   replace_file(file, to_json(judged));

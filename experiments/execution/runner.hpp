@@ -17,21 +17,20 @@ namespace syncopate {
 struct Sharing {
   std::chrono::milliseconds time_out = std::chrono::seconds(120);  // time-out of leases (results/lease.hpp)
   std::string call{};  // common name of processes that were started together (results/lease.hpp)
-  bool waits = true;   // waits until other processes have finished their runs, so that tables are complete; false: ends
-                       // once every run is finished or leased
+  bool waits = true;   // false: ends once every run is finished or leased, so tables may be incomplete
   bool takes = true;   // executes runs; false: only shows the progress of the processes that do
   bool speaks = true;  // prints tables, claims, and a message when interrupted
-  // With takes = false: start_others starts the processes that execute runs, and others_are_there returns whether any
-  // of them is running. Both may be called repeatedly.
+  // If `takes` is false: start_others starts the processes that execute runs, and others_are_there returns whether
+  // any of them is running. Both may be called repeatedly.
   std::function<void()> start_others{};
   std::function<bool()> others_are_there{};
-  // Returns true for the first caller of a launch, so that only one process reports, for example, a full disk. Empty:
-  // this process reports it.
+  // Returns true for the first caller of a launch, so that only one process reports, for example, a full disk. If
+  // empty, this process reports it.
   std::function<bool()> is_first_to_report{};
 };
 
-// Returns a name that all processes of the same mpirun launch, Slurm job or job array have in common. Without such a
-// launch, returns a unique name.
+// Returns a name that all processes of the same mpirun launch, Slurm job or job array have in common. A process without
+// such a launch gets a unique name.
 std::string call_of_this_process();
 
 // Returns this process's rank in its launch; 0 without a launch. It determines which process of a launch prints.
@@ -60,14 +59,11 @@ struct RunOptions {
 };
 
 // Executes the runs on the cluster that the launcher and the command line select:
-//
-//   --cluster mpi, or a launcher and no --cluster     the MPI cluster: all ranks of the launch execute each run
-//   together --cluster simulated, by several ranks             the simulated cluster: the ranks divide each run
-//   --share, or --jobs (RunOptions::sharing)          the simulated cluster: each process executes whole runs alone,
-//   and
-//                                                     leases assign the runs, with or without a launcher
-//   otherwise                                         the simulated cluster, in this process alone
-//
+//   --cluster mpi, or a launcher and no --cluster   the MPI cluster: all ranks of the launch execute each run together
+//   --cluster simulated, by several ranks           the simulated cluster: the ranks divide each run
+//   --share, or --jobs (RunOptions::sharing)        the simulated cluster: each process executes whole runs alone, and
+//                                                   leases assign the runs, with or without a launcher
+//   otherwise                                       the simulated cluster, in this process alone
 // If the selected cluster cannot execute the runs (no launcher, a wrong number of ranks, features of the simulated
 // cluster), one rank prints the reason. All ranks of a launch must call this function. Returns the exit status, which
 // is the same on all ranks:
@@ -81,9 +77,9 @@ int run_experiment(const Experiment& experiment, const RunOptions& options);
 std::string why_not_under_mpi(const Experiment& experiment);
 
 // Returns the scoreboard from claims.json in the experiment's folder below `directory`, with a line that names the
-// program. If the file's claims have changed since, judges them again by the rows of runs.csv beside it, and replaces
-// claims.json. Empty if there is no claims.json for the same runs, or if rows are missing. Lines are folded at `width`.
-// Throws std::system_error.
+// program. If the file's claims have changed since, judges them again by the rows of runs.csv beside claims.json, and
+// replaces claims.json. Empty if there is no claims.json for the same runs, or if rows are missing. Lines are folded at
+// `width`. Throws std::system_error.
 std::string accepted_claims(const Experiment& experiment, const std::filesystem::path& directory, std::size_t width);
 
 }  // namespace syncopate

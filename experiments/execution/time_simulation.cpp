@@ -39,10 +39,10 @@ std::optional<Communicated> communicated(const Run& run, const KnownExchanges& e
                                        .packet = exchanges.packet});
 }
 
-// Bounds in units of work_of.
-constexpr std::int64_t most_work = 8'000'000;           // the first steps of all runs together
-constexpr std::int64_t most_work_of_one = 12'000'000;   // in addition, the steps until one method has settled
-constexpr std::int64_t most_further_work = 12'000'000;  // total of all runs, to end a round or to simulate whole runs
+// Bounds on the work of simulations, in units of work_of.
+constexpr std::int64_t most_work = 8'000'000;           // to simulate the first steps of all runs
+constexpr std::int64_t most_work_of_one = 12'000'000;   // to simulate the steps until one run's method has settled
+constexpr std::int64_t most_further_work = 12'000'000;  // to end rounds or simulate whole runs, in total
 constexpr std::int64_t fewest_steps = 8;
 
 Step steps_after_settling(const Run& run) {
@@ -82,7 +82,7 @@ std::string why_not_simulated(const Run& run) {
 
 class Simulator {
  public:
-  // Simulates `steps`, or all steps if the first ones do not represent the rest.
+  // Simulates the first `steps` steps. If they do not represent the rest, simulates all steps or a sample of rounds.
   Simulation simulate(const Run& run, Step steps) {
     if (std::string why = why_not_simulated(run); !why.empty()) return {.why_none = std::move(why)};
     try {
@@ -102,8 +102,8 @@ class Simulator {
     Step all = std::llround(std::min(1e15, *first.total_time_s / first.step_time_s));
     if (run.budget.steps) all = std::min(all, *run.budget.steps);
     if (rounds.stand_for_all(first.steps, all)) return {.time = first};
-    // If the budget is not in steps, the number of steps is an estimate from the pace of the first steps, which may be
-    // too slow.
+    // If the budget is not in steps, `all` is an estimate from the pace of the first steps. It is uncertain, so half of
+    // it counts.
     const Step expected{all.value() / (ends_by_steps(run.budget) ? 1 : 2)};
     const Step most = affordable(run);
     if (expected <= most && most > first.steps) {
@@ -130,7 +130,7 @@ class Simulator {
   std::int64_t further_work_ = most_further_work;
 };
 
-// The state of the run when the global model was published. The budget is compared with these states.
+// The progress of the run when a global model was published, for comparison with the budget.
 struct Waypoint {
   double step = 0, time_s = 0, micro_batches = 0, bytes = 0;
 };
@@ -159,7 +159,7 @@ class Waypoints : public RunObserver {
   double longest_s = 0;
   std::vector<Waypoint> all{{}};  // in ascending order; the first one is the start of the run
 
-  // Returns waypoints from rows or from publications, whichever are more numerous. Those from rows have no bytes.
+  // Returns waypoints from rows or from publications, whichever are more numerous. Those from rows lack bytes.
   std::vector<Waypoint> finest() const {
     if (rows.size() < all.size()) return all;
     std::vector<Waypoint> ends{{}};
@@ -226,7 +226,7 @@ std::optional<double> end_of_budget(const Run& run, const Waypoint& so_far, cons
   return time_s;
 }
 
-// Whether the run ended by itself and not because of the bound on simulated steps. Workers may be ahead of the last
+// Whether the run ended by itself and not because of the bound on simulated steps. Workers may be further than the last
 // published step.
 bool has_ended(const Run& run, Step at_most, const Waypoint& last, double kept, const RunTotals& totals) {
   const Budget& budget = run.budget;
@@ -247,8 +247,8 @@ RunTotals run_time_only(const Run& run, const Budget& budget, RunObserver& obser
   return run_algorithm(*run.algorithm, context);
 }
 
-// Returns the share of dropped micro-batches. The rest of the run is like the rounds after `settled_s`, and
-// `times_the_rest` times as long as these.
+// Returns the share of dropped micro-batches in the whole run. Its rest is like the rounds after `settled_s`, and takes
+// `times_the_rest` times as long as they do.
 double drop_rate(const RunTotals& totals, const Waypoints& waypoints, double settled_s, double times_the_rest) {
   const auto sum = [](const std::vector<std::int64_t>& counts) {
     double result = 0;
@@ -314,7 +314,7 @@ class SampleOfRounds {
   }
 
  private:
-  static constexpr int places = 64;  // two in each of 32 equal parts
+  static constexpr int places = 64;  // two in each of 32 equal parts of the run
   // The totals of a simulation from one step to another.
   struct Totals {
     double time_s = 0, kept = 0, dropped = 0, communicating_s = 0, computing_s = 0;
@@ -335,9 +335,9 @@ class SampleOfRounds {
   }
 
   // Measures the round that contains this step, and further whole rounds within `affordable` steps. Two simulations
-  // begin one round earlier: one ends after the measured rounds, the other before them. The difference of their times
-  // is the time of the rounds. So averages that overlap rounds cost as much as in the run, and waiting for the last one
-  // does not count.
+  // begin one round earlier: one ends after the measured rounds, the other before them. The measured rounds' time is
+  // the difference of the two times. So averages that overlap rounds cost as much as in the run, and waiting for the
+  // last average does not count.
   bool add(const Run& run, const ScheduledRounds& rounds, Step step, Step all, Step affordable) {
     const ScheduledRounds::Span first = rounds.round_with(step, all);
     const Step begin = first.begin, long_enough = std::min(begin + affordable, all - Step{1});
@@ -354,7 +354,7 @@ class SampleOfRounds {
     return true;
   }
 
-  std::vector<Totals> all_{};  // one for each place; totals per step
+  std::vector<Totals> all_{};  // for each place: totals divided by the steps
   Step simulated_{};
   double longest_round_s_ = 0;
 };
@@ -364,16 +364,16 @@ class SampleOfRounds {
 // communication. But workers also wait for slow workers. So communication must in addition take much longer than
 // computing. The last two are for DropCompute's `threshold_s`.
 constexpr double nearly_all = 0.99;     // least share of communication in the time
-constexpr double hardly_any = 0.01;     // or: largest share of computing in the time,
-constexpr double much_longer = 10;      // with communication taking at least this multiple of computing
-constexpr double beyond_longest = 1.2;  // least threshold, as a multiple of the longest round
-constexpr double beyond_mean = 3;       // least threshold, as a multiple of the mean round, if the longest is unknown
+constexpr double hardly_any = 0.01;     // or largest share of computing in the time,
+constexpr double much_longer = 10;      // if communication takes at least this multiple of computing
+constexpr double beyond_longest = 1.2;  // least threshold_s, as a multiple of the longest round
+constexpr double beyond_mean = 3;       // least threshold_s, as a multiple of the mean round, if the longest is unknown
 
-constexpr double busy_link = 0.5;  // least share of the time for which a server's link is busy, mean of both directions
+constexpr double busy_link = 0.5;  // least share of the time in which a server's link is busy; mean of both directions
 
 struct Round {
   double time_s = 0;
-  double beyond = 0;  // multiple of time_s above which a threshold is noted, because chance does not explain it
+  double beyond = 0;  // least threshold_s to note, as a multiple of time_s that chance does not explain
   const char* words = "a round takes";
 };
 
@@ -385,8 +385,8 @@ struct SimulatedSteps {
   double drop_rate = 0;
   double communication_share = 0;
   double computing_share = 0;
-  double link_share = 0;  // share of the time for which a server's link is busy, mean of both directions; 0: not shared
-  double uplink_share = 0;  // share of the time for which a group's uplink is busy
+  double link_share = 0;  // share of the time in which a server's link is busy, mean of both directions; 0: none shared
+  double uplink_share = 0;  // share of the time in which a group's uplink is busy
   Round round{};
   std::string steps{};  // "200 simulated steps"
 };
@@ -460,7 +460,7 @@ class Notes {
  public:
   void add(const Run& run, const SimulatedSteps& simulated_steps) {
     add(run, 0, threshold_note(run, simulated_steps));
-    const std::string of_link = link_note(simulated_steps);  // replaces the note on communication, since it explains it
+    const std::string of_link = link_note(simulated_steps);  // explains the note on communication, so it replaces it
     if (of_link.empty()) add(run, 1, communication_note(simulated_steps));
     add(run, 2, of_link);
   }
@@ -495,7 +495,7 @@ class Notes {
   std::vector<Note> notes_;
 };
 
-// Bounds on the simulated steps of a run, and on all work in units of work_of.
+// Bounds on the simulated steps of a run, and on the work of all runs in units of work_of.
 constexpr std::int64_t most_noted_steps = 100, fewest_noted_steps = 10, most_noted_work = 4'000'000;
 
 // Returns the number of steps to simulate: at most most_noted_steps, within the remaining work `left`. 0 if they would
@@ -506,8 +506,8 @@ Step steps_within(const Run& run, std::int64_t left) {
                                          : std::min(Step{affordable}, run.budget.steps.value_or(Step{affordable}));
 }
 
-// Returns the time of a round. Summaries contain only the mean round. If a threshold has dropped nothing, simulates the
-// first steps to find the longest round.
+// Returns the time of a round. A summary contains only the mean round, so if a threshold has dropped nothing, the first
+// steps are simulated to find the longest round.
 Round round_of(const Run& run, const RunSummary& summary, std::int64_t& left) {
   const Round mean{.time_s = summary.end_time_s / static_cast<double>(summary.rounds), .beyond = beyond_mean};
   if (summary.drop_rate() > 0 || threshold_of(run).value_or(0) < beyond_longest * mean.time_s) return mean;
@@ -554,9 +554,9 @@ Step ScheduledRounds::end_of_round(Step at_least, Step at_most, Step limit) cons
   return first_in(at_most, limit, [&](Step steps) { return until(steps).rounds > rounds; }) - Step{1};
 }
 
-// Returns the relative error of rounds and bytes (the larger one) if they are extrapolated from `first` to `all` steps.
+// Extrapolates rounds and bytes from `first` to `all` steps. Returns the larger of the two relative errors.
 double ScheduledRounds::misfit(Step first, Step all) const {
-  constexpr std::int64_t most_rounds = 1'000'000;  // counting more rounds takes long and hardly changes the error
+  constexpr std::int64_t most_rounds = 1'000'000;  // more rounds take long to count and hardly change the error
   const Step settled = settles_after(run_);
   const Communicated before = until(settled), part = until(first);
   const Step longest{first.value() * std::max<std::int64_t>(1, most_rounds / std::max<std::int64_t>(1, part.rounds))};
@@ -610,7 +610,7 @@ std::optional<SimulatedTime> simulate_first_steps(const Run& run, Step steps) {
 }
 
 std::int64_t work_of(const Run& run, Step steps) {
-  constexpr std::int64_t meeting = 15;  // cost of a worker's step, without micro-batches, in multiples of a micro-batch
+  constexpr std::int64_t meeting = 15;  // cost of a worker's step without micro-batches, in multiples of a micro-batch
   return steps.value() * run.cluster.workers * (run.cluster.micro_batches + meeting);
 }
 
@@ -624,7 +624,7 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
   const double end_s = to_seconds(totals.end);
   if (last.step == 0 || end_s == 0) throw RunFailure("its simulation has completed no step");
 
-  // Extrapolates the rest of the run at the pace that the method has after it has settled.
+  // Extrapolates the rest of the run at the pace after the method has settled.
   const auto settled_step = static_cast<double>(settles_after(run).value());
   std::size_t first = 0;
   while (first + 1 < all.size() && all[first].step < settled_step) ++first;
@@ -642,7 +642,7 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
   const auto from = static_cast<std::size_t>(settled - finest.begin());
   result.error_s = standard_error_of(&Rates::step_s, finest, from);
   result.pace_error = standard_error_of(&Rates::micro_batches_per_s, finest, from);
-  if (result.whole) {  // counts as in a run's summary, including rows after the last publication
+  if (result.whole) {  // like a run's summary, this includes rows after the last publication
     const double steps = std::max(last.step, finest.back().step);
     result.steps = static_cast<Step::Rep>(steps);
     result.total_time_s = end_s;
@@ -670,7 +670,7 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
   const double settled_rows = rows_until(last.time_s) - rows_until(all[first].time_s);
   result.rounds = rows_until(last.time_s) + rest_steps / settled_steps * settled_rows;
   result.bytes = last.bytes + rest_steps / settled_steps * (last.bytes - all[first].bytes);
-  // The time for communication and computing per step stays constant, but the time per step changes.
+  // Communication and computing take a constant time per step, while the time per step changes.
   const double slower = (last.time_s / last.step) / result.step_time_s;
   result.communication_share = communicating * slower;
   result.computing_share = computing * slower;
@@ -682,7 +682,7 @@ std::optional<SimulatedTime> sample_time(const Run& run, const ScheduledRounds& 
   constexpr double close = 1e-3;
   if (!rounds.are_known() || run.cluster.outages || !run.cluster.data_of.empty()) return std::nullopt;
   // If the budget does not limit steps, their number depends on the pace. The pace also depends on their number,
-  // because rounds change over the run. The secant method finds the number for which both agree.
+  // because rounds change over the run. The secant method finds a number of steps that agrees with its pace.
   std::optional<std::pair<double, double>> before;  // the previous number of steps, and how many were missing
   Step all = run.budget.steps.value_or(planned_steps(run).value_or(affordable));
   for (int correction = 1;; ++correction) {

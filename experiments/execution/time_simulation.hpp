@@ -33,8 +33,8 @@ class ScheduledRounds {
   // Whether the rounds are few enough to be counted quickly.
   bool are_countable(Step steps) const;
   // Returns the last step within [at_least, at_most] at which a round and a cycle of the method end. If there is no
-  // such step, returns the first one after at_most up to `limit`. If there is none either, or if rounds are unknown,
-  // returns at_most.
+  // such step, returns the first one between at_most and `limit`. If there is none there either, or if rounds are
+  // unknown, returns at_most.
   Step end_of_round(Step at_least, Step at_most, Step limit) const;
 
   // The round that contains step `step` (counted from 0) of a run of `all` steps: steps from `begin` to before `end`.
@@ -60,8 +60,7 @@ class ScheduledRounds {
 
 struct SimulatedTime {
   Step steps{};             // number of simulated steps
-  bool whole = false;       // simulated up to the end of the budget; false: extrapolated from the first steps, or from
-                            // sampled rounds
+  bool whole = false;       // simulated up to the end of the budget; false: extrapolated from first steps or a sample
   bool is_sampled = false;  // whether rounds were sampled (sample_time)
   double step_time_s = 0;
   std::optional<double> error_s{};       // standard error of step_time_s
@@ -69,7 +68,7 @@ struct SimulatedTime {
   double communication_share = 0;        // share of all workers' time
   double computing_share = 0;            // share of all workers' time; includes discarded micro-batches
   double longest_round_s = 0;            // longest simulated round
-  double micro_batches_per_s = 0;        // micro-batches that went into the model
+  double micro_batches_per_s = 0;        // micro-batches per second that went into the model
   std::optional<double> pace_error{};    // standard error of micro_batches_per_s
   std::optional<double> total_time_s{};  // time until the budget ends; none if unknown
   double rounds = 0;                     // rows of steps.csv for the whole run; extrapolated unless `whole`
@@ -91,7 +90,7 @@ struct Simulation {
 
 // Predicts the time of a run that is too long to be simulated as a whole and whose rounds change. Simulates whole
 // rounds at places spread over all steps of the run, about `affordable` steps in total. The errors are those of a
-// stratified sample, with two places in each of equal parts of the run. Returns nullopt if
+// stratified sample, with two places in each of 32 equal parts of the run. Returns nullopt if
 // - rounds are not known in advance,
 // - single rounds take too long, or
 // - later rounds depend on earlier ones, which is so with outages and if workers' data may be used up.
@@ -99,11 +98,11 @@ struct Simulation {
 std::optional<SimulatedTime> sample_time(const Run& run, const ScheduledRounds& rounds, Step affordable);
 
 // Simulates runs for `predict`. Simulates a run as a whole if a bound on the work of all runs allows it. Otherwise
-// simulates its first steps if they represent the rest, or else a sample of its rounds. The bound does not include
-// the steps before `settles_after`, in which a method starts up. Throws Interrupted.
+// simulates its first steps if they represent the rest, or else a sample of its rounds. The bound does not include the
+// steps before `settles_after`, in which a method starts up. Throws Interrupted.
 std::vector<Simulation> simulate_all(const std::vector<Run>& runs);
 
-// Simulates the first steps as if they were the run's budget; nullopt if they are too many or fail.
+// Simulates the first `steps` steps as if they were the run's budget; nullopt if they are too many or fail.
 std::optional<SimulatedTime> simulate_first_steps(const Run& run, Step steps);
 
 // Returns lines about probable mistakes in units, from short simulations of each method's first seed:
@@ -113,7 +112,7 @@ std::optional<SimulatedTime> simulate_first_steps(const Run& run, Step steps);
 // A bound on the work limits the simulated steps.
 std::string magnitude_notes(std::span<const Run> runs);
 
-// Returns the same lines from the runs' summaries on the virtual clock. `summaries`: by run; nullopt if it has none.
+// Returns the same lines, made from the runs' summaries on the virtual clock. `summaries`: by run; nullopt: none.
 std::string magnitude_notes(std::span<const Run> runs, const std::vector<std::optional<RunSummary>>& summaries);
 
 }  // namespace syncopate

@@ -26,7 +26,7 @@ std::set<std::size_t> groups_of(const Experiment& experiment) {
   return groups;
 }
 
-// Removes runs that --only excludes from the experiment.
+// Removes the runs that --only has removed from the experiment.
 void keep_wanted(std::vector<Run>& runs, const Experiment& experiment) {
   const auto identity = [](const Run& run) { return std::tuple(run.method_index, run.sweep, run.seed); };
   std::set<decltype(identity(runs.front()))> wanted;
@@ -146,7 +146,7 @@ class TunedExperiment {
   std::map<std::size_t, std::string> reasons_;  // by group: why the first trial without a value has no value
 };
 
-// Returns the run's summary, even of a failed run; nullopt if there is none, or if its files are damaged or unreadable.
+// Returns the summary, even of a failed run; nullopt if there is none, or if the run's files are damaged or unreadable.
 std::optional<RunSummary> ended_in(const std::filesystem::path& directory, const Run& run) {
   try {
     return damage_of(directory).empty() ? summary_of(directory, run) : std::nullopt;
@@ -159,7 +159,7 @@ std::vector<std::vector<std::size_t>> places(const std::vector<VariedKey>& axes)
   return combinations(axes, [](const VariedKey& axis) { return axis.values.size(); });
 }
 
-// Returns the edges of the axis at which the value is: false for the lower, true for the upper edge. Empty if the axis
+// Returns the edges of the axis that have this value: false for the lower, true for the upper edge. Empty if the axis
 // has only one value, or a value that is not a number.
 std::vector<bool> edges_of(const VariedKey& axis, std::size_t value) {
   const auto numbers = numbers_of(axis);
@@ -170,8 +170,8 @@ std::vector<bool> edges_of(const VariedKey& axis, std::size_t value) {
   return edges;
 }
 
-// Returns the distance to the target according to the last validation (for a model without data, the last test).
-// Returns 0 if the target is met, or if the distance is not a number.
+// Returns the distance to the target at the last validation (for a model without data, at the last test). Returns 0 if
+// the target is met, or if the distance is not a number.
 double shortfall(const RunSummary& summary) {
   const TimeToTarget& target = *summary.time_to_target;
   const auto last = [&summary](const char* validated, const char* tested) {
@@ -308,7 +308,7 @@ std::optional<Tuner::Place> Tuner::best(const State& state) const {
   return best;
 }
 
-// Whether the file is valid with this value in combination with all values of other axes.
+// Whether the file is valid with this value, in combination with all values of the other axes.
 bool Tuner::is_allowed(std::size_t group, const State& state, std::size_t axis, const TomlNode& value) const {
   try {
     for (const Place& place : places(state.axes)) {

@@ -31,7 +31,7 @@ using MakeRuns = std::function<RunsMade(const Experiment& part, const RunOptions
 
 // Executes an experiment with [tune]: executes missing trials, extends grids, writes tuning.json into the experiment's
 // directory, and executes the runs with the best settings. Under MPI all ranks call this function, and rank 0's results
-// decide. Returns the exit status of run_experiment. It is also 1 if a method has no setting that completed all trials.
+// decide. Returns the exit status of run_experiment, or 1 if a method has no setting that completed all trials.
 int run_tuned(const Experiment& experiment, const RunOptions& options, const ExecutionBackend& backend,
               const MakeRuns& make);
 
@@ -48,9 +48,9 @@ TuningSoFar tuning_so_far(const Experiment& experiment, const std::string& resul
 // The number by which a trial's setting is judged.
 struct TrialValue {
   std::optional<double> value{};      // the measure; if the trial missed its target: time, steps or samples to its end
-  std::optional<double> missed_by{};  // if the trial missed its target: distance of its last validation from the target
+  std::optional<double> missed_by{};  // if the trial missed its target: distance of its last validation from it
 };
-// Returns the value of a finished run. Without a value for a run that has not finished or lacks the measure.
+// Returns the value of a finished run. `value` is missing if the run has not finished or lacks the measure.
 TrialValue value_of_trial(const RunSummary& summary, const std::string& measure);
 
 class Tuner {
@@ -63,7 +63,7 @@ class Tuner {
     Run run;
   };
 
-  // Tunes only these groups of the plan.
+  // Tunes only these `groups` of the plan.
   Tuner(std::shared_ptr<const TuningPlan> plan, std::set<std::size_t> groups);
 
   // Returns the trials without a result, ordered by group, setting and seed.
@@ -73,14 +73,14 @@ class Tuner {
   void take(const Trial& trial, const std::string& status, const TrialValue& value);
 
   // Call this when no trial is open. If a group's best setting has a number at an edge of its grid, extends the grid by
-  // the next number beyond that edge, in combination with all other values. Each grid grows at most plan.extensions
-  // times, and only by numbers that the file's keys allow. Returns false if no grid has grown.
+  // the next number beyond that edge, in combination with all values of the other axes. Each grid grows at most
+  // plan.extensions times, and only by numbers that the file's keys allow. Returns false if no grid has grown.
   bool extend();
 
-  // Returns the best setting of each group, which is the one with the best mean over seeds. If trials missed their
-  // target, means are restricted to a common horizon (results/statistics.hpp). Among equal means, the setting with more
-  // trials that reached the target is better, then the one that missed it by less, then the first in the grid. Leaves
-  // out groups without a setting whose trials all have a value.
+  // Returns the best setting of each group: the one with the best mean over seeds. If trials missed their target, means
+  // are restricted to a common horizon (results/statistics.hpp). Among equal means, the setting with more trials that
+  // reached the target is better, then the setting that missed it by less, then the first one in the grid. Leaves out
+  // groups without a setting whose trials all have a value.
   std::map<std::size_t, Setting> chosen() const;
 
   // Returns all trials with their results, by group.
@@ -101,7 +101,7 @@ class Tuner {
   struct Rank {
     double mean = 0;
     std::size_t reached = 0;  // number of trials that reached their target
-    double missed_by = 0;     // sum over the trials that missed it
+    double missed_by = 0;     // sum over the trials that missed their target
   };
   std::optional<double> horizon(const State& state) const;  // nullopt if no trial missed its target
   std::optional<Rank> rank(const State& state, const Place& place) const;

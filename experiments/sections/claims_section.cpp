@@ -45,8 +45,8 @@ class References {
     if (folder_) papers_ = papers_in(*folder_);
   }
 
-  // Returns the table `paper` for a reference. If there is no such entry, returns nullopt and adds a fault at
-  // `written`, the value of the key `name`.
+  // Returns the table `paper` of the entry that `reference` names. If there is no such entry, returns nullopt and adds
+  // a fault at `written`, the value of the key `name`.
   std::optional<TomlNode> find(const std::string& reference, const TomlNode& written, const std::string& name) {
     const auto fault = [&](const std::string& what) {
       faults_.add(written.place, fmt::format("{} = \"{}\"; {}", name, reference, what));
@@ -83,7 +83,7 @@ class References {
     return known->second ? &*known->second : nullptr;
   }
 
-  // Returns the table `paper` of a claim, without the entry's unit and note.
+  // Returns a claim's table `paper`: a copy of the entry without its unit and note.
   TomlNode published(const TomlNode& entry, const std::string& reference) {
     TomlNode paper{TomlNode::Table{}, entry.place};
     constexpr std::array taken = {"figure", "source", "certainty", "value"};
@@ -166,7 +166,7 @@ void check_effect(Settings& table, const Claim& claim) {
     table.fault("measure", "is the time or steps to another method's loss: name that method with `against`");
 }
 
-// "none", "above", "above, below and margin"
+// Returns a list for users: "none", "above" or "above, below and margin".
 std::string listed(const std::vector<std::string>& names) {
   if (names.empty()) return "none";
   const auto before = fmt::format("{}", fmt::join(std::span(names).first(names.size() - 1), ", "));
@@ -253,7 +253,6 @@ std::vector<Settings> tables_of(Settings& root) {
   return root.sections({"claim", "Claims about the runs, and when they count as reproduced; `claims` judges them."});
 }
 
-// Reads the claims without the rest of the file.
 std::vector<Claim> read_alone(const TomlNode& written, FaultList& faults) {
   TomlNode alone;
   alone.set("claim", written.place, written);
@@ -276,7 +275,7 @@ std::optional<double> number_of(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
-// Orders numbers by their size. Other values come after all numbers.
+// Compares numbers by their size, and other values, which come after all numbers, as texts.
 bool comes_before(const std::string& a, const std::string& b) {
   const auto x = number_of(a), y = number_of(b);
   if (x && y && *x != *y) return *x < *y;
@@ -358,7 +357,8 @@ class Names {
                                          choice.before, key, value, choice.list, choice.after, or_no_claims(key)));
   }
 
-  // The claim must select one point of each method. An order has neither `everywhere` nor `over`.
+  // Checks that the claim does not select several sweep points of a method, unless it has `everywhere` or `over`. (An
+  // order has neither.)
   void check_points(const Claim& claim, const TomlNode& written, const std::string& name) {
     for (const std::string& method : claim.order.empty() ? std::vector{claim.method} : claim.order) {
       std::set<std::vector<std::pair<std::string, std::string>>> points;
@@ -384,12 +384,12 @@ class Names {
   std::vector<std::string> methods_;
   std::span<const Run> runs_;
   const WhyNot& why_not_;
-  std::set<std::string> rows_;  // rows of tables: methods at points of the sweep
+  std::set<std::string> rows_;  // labels of the rows in result tables: one per method and sweep point
   std::map<std::string, std::set<std::string>> swept_;
   FaultList& faults_;
 };
 
-// Reports repeated claims. Sentences must be unique, because a scoreboard identifies a claim only by its sentence.
+// Reports repeated claims. Sentences must be unique, because a scoreboard identifies a claim by its sentence alone.
 void check_none_twice(std::span<const Claim> claims, const TomlNode& written, FaultList& faults) {
   const auto sentence = [&](std::size_t i) -> const TomlNode& { return *written.array()[i].find("sentence"); };
   for (std::size_t i = 0; i < claims.size(); ++i)

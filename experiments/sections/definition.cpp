@@ -25,12 +25,12 @@ namespace syncopate {
 namespace {
 
 struct DefinitionOptions {
-  std::string file;                                      // the experiment's default name
-  bool finite_means = false;                             // whether delays without a finite mean are faults
-  bool looks_for_data = true;                            // false: reads keys, but does not look for data sets
-  bool reads_methods = true;                             // false: reads everything except methods
-  bool takes_common = true;                              // whether [training.common] is allowed
-  std::optional<Step> after_common_phase{};              // the run's first step in the data, if there is such a phase
+  std::string file;                          // the experiment's default name
+  bool finite_means = false;                 // whether delays without a finite mean are faults
+  bool looks_for_data = true;                // false: reads keys, but does not look for data sets
+  bool reads_methods = true;                 // false: reads everything except methods
+  bool takes_common = true;                  // whether [training.common] is allowed
+  std::optional<Step> after_common_phase{};  // the run's first step in the data, if a common phase precedes it
   std::vector<std::shared_ptr<const Definition>> own{};  // by method: Method::own; may be empty
 };
 
@@ -52,7 +52,8 @@ void check_who_leaves(Settings& root, const Definition& definition) {
   }
 }
 
-// Checks that no method has a server if workers pause: a server accounts only for micro-batches, and may cut one short.
+// Checks that no method has a server if workers pause after micro-batches. A server accounts only for micro-batches,
+// which it may cut short, and not for pauses.
 void check_pauses(Settings& root, const Definition& definition) {
   if (!definition.cluster.plan.pauses) return;
   for (const Method& method : definition.methods)
@@ -92,7 +93,7 @@ void check_outages(Settings& root, const Definition& definition) {
                                     cluster.usual_micro_batch_s, method.label);
 }
 
-// Adds one fault for all methods that do not support overlap.
+// Adds one fault for all methods that cannot overlap communication with the backward pass.
 void check_overlap(Settings& root, const Definition& definition) {
   if (!definition.cluster.plan.network->overlap()) return;
   std::vector<std::string> of_others, compressed;
@@ -234,7 +235,7 @@ std::optional<Path> missing_key(const std::string& fault) {
   if (end == std::string::npos) return {};
   try {
     return split_key(std::string_view(fault).substr(0, end));
-  } catch (const KeyPathFault&) {  // the text before these words is no key
+  } catch (const KeyPathFault&) {  // the text before " is missing" is no key
     return {};
   }
 }
@@ -270,8 +271,8 @@ std::optional<std::string> value_if_true(const Condition& condition, const Path&
 
 // Returns the conditions under which the missing key is required, such as `kind = "ring"`; nullopt if one is false. A
 // condition on a key of the same table names only the last part of that key. A condition on a key of another table is
-// included only if a single value of that key requires the missing one. (That all models except "none" need a learning
-// rate would explain nothing.) Skips conditions on tables.
+// included only if a single value of that key requires the missing one. (It explains nothing that all models except
+// "none" need a learning rate.) Skips conditions on tables.
 std::optional<std::vector<std::string>> texts_if_true(const std::vector<Condition>& conditions, const Path& missing,
                                                       const TomlNode& resolved) {
   std::vector<std::string> texts;
@@ -317,8 +318,8 @@ std::string what_asks(const Path& missing, const TomlNode& resolved) {
   return {};
 }
 
-// Extends messages about missing keys by the value of another key that requires them: `training.model = "none"`
-// requires training.parameters. `resolved`: the faulty document as resolved.
+// Adds to each message about a missing key the value of another key that requires it: `training.model = "none"`, for
+// example, requires training.parameters. `resolved`: the faulty document as resolved.
 void say_what_asks(FaultList& faults, const TomlNode& resolved) {
   faults.explain([&](const std::string& fault) {
     const auto missing = missing_key(fault);
@@ -456,8 +457,8 @@ std::shared_ptr<const Reading> read_common_phase(const TomlNode& written, Defini
   return std::make_shared<const Reading>(read_tables(with_common_phase_alone(written, *table, faults), how));
 }
 
-// Reads a training that begins after the common phase. Its first step in the data is counted in steps of its own
-// length, which is known only after a first reading.
+// Reads a training that starts after the common phase. The data that the phase has consumed determine the training's
+// first step. It is counted in steps of this training, whose size is known only after a first reading.
 Reading read_behind(const std::shared_ptr<const Reading>& common_phase, const TomlNode& written,
                     DefinitionOptions how) {
   if (!common_phase || !common_phase->definition.steps.steps) return read_tables(written, how);
@@ -578,8 +579,8 @@ std::shared_ptr<const Reading> phase_of(const Reading& reading) { return own_of(
 
 bool takes_body(const Reading& reading) { return phase_of(reading) && takes_body_alone(common_table(own_of(reading))); }
 
-// Returns a hash of all keys outside [[methods]], to find runs of the same setting. It is computed before a
-// micro-batch's time is measured, because each method's measured time would make a different setting.
+// Returns a hash of all keys outside [[methods]], to find runs of the same setting. It is computed before micro-batches
+// are measured, because a measured time may differ from method to method.
 std::string setting_of(const Reading& reading) {
   TomlNode setting = reading.resolved;
   setting.erase("methods");
@@ -717,7 +718,7 @@ std::string fingerprint_of(const Reading& reading) {
   TomlNode resolved = resolved_for_method(reading);
   if (!reading.own.empty() && reading.own.front()) {
     TomlNode training = *reading.own.front()->resolved.find("training");
-    training.erase("common");  // the phase is a separate run
+    training.erase("common");  // the common phase is a separate run
     resolved.set("training", {}, std::move(training));
     resolved.find("methods")->array().front().erase("training");
   }

@@ -1,5 +1,5 @@
-// Functions that read the tables of an experiment file. If `seeds` lists several seeds, they use the first one: the
-// document of a single run contains only its own seed. Functions report faults to `root` or, where they have that
+// Functions that read the tables of an experiment file. If `seeds` lists several seeds, they use the first one, because
+// the document of a single run contains only its own seed. Functions report faults to `root` or, if they have that
 // parameter, to `faults`.
 #pragma once
 
@@ -41,8 +41,8 @@ namespace syncopate {
 // working directory.
 void apply_references(TomlNode& root, const std::string& file, FaultList& faults);
 
-// Returns why no run of the method can have the measure, such as "needs evaluation.target_accuracy". Empty if at least
-// one run can.
+// Returns why no run of the method can have the measure, such as "needs evaluation.target_accuracy". Returns an empty
+// text if at least one run can have it.
 using WhyNot = std::function<std::string(const std::string& measure, const std::string& method)>;
 
 // Returns the claims after checking their methods, swept keys, values and measures against the experiment's runs. At
@@ -72,8 +72,8 @@ struct ClusterSection {
 // Checks that the traces are as long as the budget. A trace with end = "stop" that ends earlier shortens the budget.
 void fit_budget_to_traces(ClusterSection& cluster, Budget& budget);
 
-// The lengths of the sequences in a cluster's micro-batches, and whether shorter sequences are padded. Needed if
-// cluster.micro_batch_s is a table of costs. The lengths are null after a fault.
+// The lengths of the sequences in a cluster's micro-batches, and whether shorter sequences are padded. They are needed
+// if cluster.micro_batch_s is a table of costs. `lengths` is null after a fault.
 struct PlannedLengths {
   std::shared_ptr<const BatchLengths> lengths;
   bool pads = false;
@@ -121,7 +121,8 @@ void describe_common_phase(Settings& root);
 
 // Returns how a method's [training] (`own`) differs from the file's [training] (`common`), as shown to users. A
 // different optimizer, or a different method of the common phase, is shown by its name and the keys that differ from
-// its defaults. A different learning rate is shown by the keys that differ from the file's, or from the defaults.
+// its defaults. A different learning rate is shown by the keys that differ from the file's learning rate, or from the
+// defaults.
 TomlNode shown_difference(TomlNode own, const TomlNode& common, const ObjectivePlan& objective);
 
 // Returns all keys within the table with their values as shown to users, such as "optimizer.weight_decay" and "0.05".
@@ -137,7 +138,7 @@ struct TrainingSection {
   ObjectivePlan objective;
   TrainingPlan plan;  // the learning rate is read later
   EpochLength epoch;
-  Step first_step{};  // steps of the data before the run's first step: start_steps, or those of the common phase
+  Step first_step{};  // steps of the data before the run's first step: start_steps, or the steps of the common phase
 };
 
 // The optimizer of the result is never null. In a time-only run every key except `parameters` is optional.
@@ -177,15 +178,15 @@ std::span<const OptimizerRow> optimizers();
 // nullopt.
 std::optional<Step> steps_of_epochs(Settings& settings, std::string_view key, double epochs, const EpochLength& epoch);
 
-// The table [budget]. The run ends at the first limit that it reaches. Epochs are converted to steps.
+// The table [budget]. The run ends at the first limit that it reaches. Limits in epochs are converted to steps.
 struct BudgetSection {
   Budget limits;
   bool counts_steps = false;  // whether steps or epochs are limited; also true if the number is unknown after a fault
 };
 BudgetSection read_budget(Settings& root, const EpochLength& epoch);
 
-// Read the tables [evaluation], [checkpoint], [measurements] and [recording]. If one of the last three is absent, the
-// resolved configuration does not contain it either.
+// Functions that read [evaluation], [checkpoint], [measurements] and [recording]. If one of the last three is absent,
+// the resolved configuration does not contain it either.
 EvaluationPlan read_evaluation(Settings& root, const TrainingSection& training);
 CheckpointPlan read_checkpoint(Settings& root);
 MeasurementPlan read_measurements(Settings& root, const TrainingSection& training);
@@ -198,7 +199,7 @@ struct Definition;
 struct Method {
   std::string label;
   std::shared_ptr<const Algorithm> algorithm;  // null after a fault
-  std::shared_ptr<const Definition> own{};     // the file with this method's [methods.training]; null if it has none
+  std::shared_ptr<const Definition> own{};     // with this method's [methods.training]; null if the method has none
 };
 
 // The contents of an experiment file. Complete only if there are no faults.
@@ -227,11 +228,10 @@ struct Reading {
   TomlNode resolved{};
   std::vector<KnownKey> known_keys{};
   FaultList faults{};
-  // By method: the reading of the document with the keys of its [methods.training] and without [[methods]]. Null if the
-  // method has no [methods.training].
+  // By method: the document without [[methods]], read with the method's keys of [methods.training] in place. Null if
+  // the method has no [methods.training].
   std::vector<std::shared_ptr<const Reading>> own{};
-  // The reading of [training.common]; null if there is none. In a method's reading: the method's own phase, or the
-  // file's.
+  // The reading of [training.common], or of the method's own table with that name. Null if there is neither.
   std::shared_ptr<const Reading> common_phase{};
 };
 
@@ -245,8 +245,7 @@ TomlNode without_keys_of_file(TomlNode root);
 TomlNode document_of_run(TomlNode root, std::size_t method, std::uint64_t seed);
 
 // Returns a hash of everything that determines what the run computes. Unlike a run's hash, it ignores the names of the
-// experiment and the method, keys of [training] that the method overrides, and models and data sets that the method
-// does not use.
+// experiment and the method, keys of [training] that the method overrides, and unused models and data sets.
 std::string fingerprint_of(const Reading& reading);
 
 // Returns the run of a document with one method and one seed. Throws ConfigurationFault.
@@ -265,7 +264,7 @@ const std::vector<KeyDescription>& keys_of_file(const std::map<std::string, std:
 const std::vector<KeyDescription>& keys_of_file();  // the keys for all values
 
 // Returns why runs of this definition never have the measure, such as "needs a validation split: ..."; empty if they
-// may have it. Measures are listed in results/summary.hpp; times and steps to equal loss are measures as well.
+// may have it. Measures are those of results/summary.hpp, and times and steps to equal loss.
 std::string why_not_measured(const std::string& measure, const Definition& definition);
 
 // How much data a step of a training consumes. (Trainings that are compared have equal numbers of workers and of
@@ -275,9 +274,9 @@ struct DataSteps {
   std::int64_t steps_per_epoch = 0;  // 0: no data set, or faults
 };
 
-// Returns the step of the training `other` at which to continue after `done` steps of the training `own`. Whole epochs
-// stay whole. Within an epoch, it is the first step that repeats no sample, or the next epoch if there is no such step.
-// Unchanged without epochs.
+// Converts a number of steps: after `done` steps of the training `own`, the training `other` continues at the returned
+// step. Whole epochs stay whole. Within an epoch, it is the first step that repeats no sample, or the next epoch's
+// first step if there is none. Without epochs, returns `done`.
 Step in_steps_of(const DataSteps& other, Step done, const DataSteps& own);
 
 }  // namespace syncopate

@@ -50,7 +50,7 @@ std::uint64_t elements(const TomlNode& root, std::string_view key) {
   return list && list->is_array() ? std::max<std::uint64_t>(list->array().size(), 1) : 1;
 }
 
-// A lower bound of a planned run's memory: its keys as text and as values.
+// A lower bound, in bytes, of the memory of a planned run, which contains its keys as text and as values.
 constexpr double least_bytes_of_run = 2000;
 
 void require_memory_for(std::uint64_t runs, const SourcePlace& place) {
@@ -81,11 +81,11 @@ std::uint64_t list_seeds(TomlNode& root, std::int64_t most) {
   return static_cast<std::uint64_t>(count);
 }
 
-// Reads the file without its variants, at the first values of swept keys. `check` prints this reading, so its output
-// can be read as an experiment file again.
+// Reads the file without its variants, with the first value of each swept key. `check` prints this reading, so its
+// output can be read as an experiment file.
 Reading read_without_variants(TomlNode root, const std::vector<SweepAxis>& axes, const std::string& file,
                               const LoadOptions& options, FaultList& faults) {
-  const std::vector<SweepAxis> swept(axes.begin() + 1, axes.end());  // variants come first
+  const std::vector<SweepAxis> swept(axes.begin() + 1, axes.end());  // without the variants, which are the first axis
   apply_sweep(root, swept, SweepPoint(swept.size(), 0), faults);
   Reading reading = read_document(root, file, options);
   faults.add(reading.faults);
@@ -96,8 +96,8 @@ std::string counted(std::uint64_t count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-// Refuses too many runs, because reading takes long: each sweep point is read with all methods, and then each run
-// alone.
+// Refuses too many runs, because reading them takes long: each sweep point is read with all methods, and each run is
+// also read alone.
 void check_number_of_runs(const TomlNode& root, const std::vector<SweepAxis>& axes,
                           const std::optional<TuneSection>& tune, std::uint64_t seeds, std::int64_t most) {
   const std::uint64_t points = number_of_points(axes), methods = elements(root, "methods");
@@ -115,7 +115,7 @@ void check_number_of_runs(const TomlNode& root, const std::vector<SweepAxis>& ax
                                        counted(methods, "method"), counted(seeds, "seed"), runs, most));
 }
 
-// Returns the check that at least one sweep point of a method has a measure.
+// Returns a function that returns why no sweep point of a method has a measure.
 WhyNot why_not_measured_in(const std::vector<Reading>& points) {
   return [&points](const std::string& measure, const std::string& method) {
     std::string why;
@@ -136,7 +136,6 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// Returns the lines of `text` that are not in `other`.
 std::string lines_without(const std::string& text, const std::string& other) {
   const std::vector<std::string> known = lines_of(other);
   std::vector<std::string> lines = lines_of(text);
@@ -243,7 +242,7 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
 std::string difference_from_file(const Experiment& experiment, const std::vector<std::string>& overrides,
                                  LoadOptions options) {
   if (overrides.empty()) return {};
-  options.measure = {};  // compares both with micro_batch_s = "measured" itself, because measured times vary
+  options.measure = {};  // runs with micro_batch_s = "measured" are compared without their times, which vary
   const auto is_measured = [](const Run& run) { return run.cluster.measured_micro_batch_s.has_value(); };
   try {
     const Experiment plain = load_experiment(experiment.file, {}, options);
@@ -251,7 +250,7 @@ std::string difference_from_file(const Experiment& experiment, const std::vector
                              ? load_experiment(experiment.file, overrides, options).digest == plain.digest
                              : experiment.digest == plain.digest;
     if (is_same && experiment.claims == plain.claims) return {};
-  } catch (const ConfigurationFault&) {  // the file needs its overrides
+  } catch (const ConfigurationFault&) {  // the file cannot be read without its overrides
   }
   return fmt::format("with {}", fmt::join(overrides, " "));
 }

@@ -64,7 +64,7 @@ struct Experiment {
   std::string differs{};
 };
 
-// Describes a micro-batch whose computation time is to be measured.
+// A micro-batch whose computation time is to be measured.
 struct MicroBatchWork {
   std::string experiment;
   std::string key;  // everything that determines the time except the machine: model, batch size, data set
@@ -73,8 +73,8 @@ struct MicroBatchWork {
   int workers = 1;                                // simultaneous measurements, but at most one per core
   int micro_batches = 1;                          // M per step: all their gradients are in memory at the same time
   std::shared_ptr<const BatchLengths> lengths{};  // the time is fitted to these sequence lengths; null: no sequences
-  bool pads = false;                              // see ContentCost; then the objective of `load` pads sequences
-  bool asks_for_tokens = false;                   // whether unpadded tokens have a cost although sequences are padded
+  bool pads = false;             // whether `load` gives an objective that pads sequences (see ContentCost)
+  bool asks_for_tokens = false;  // whether unpadded tokens have a cost although sequences are padded
 };
 
 struct MeasuredMicroBatch {
@@ -89,8 +89,8 @@ struct ConfigurationFault : std::runtime_error {
 
 // Options of load_experiment, which reads an experiment file, applies overrides (key.sub=value), checks the file and
 // expands it into runs. It throws ConfigurationFault with all faults at once, and std::runtime_error if there is not
-// enough memory. It reads the sizes of data sets (for the lengths of epochs). It also reads their contents if their
-// digest is not known yet (for the hashes of runs).
+// enough memory. It reads the sizes of data sets for the lengths of epochs. If a data set's digest is not known yet, it
+// also reads the contents, because hashes of runs need the digest.
 // finite_means: reports delays without a finite mean, because predictions need the mean.
 // measure: returns the time for cluster.micro_batch_s = "measured". Without it such runs remain to_be_measured.
 // most_runs: an experiment with more runs or seeds than this is refused before it is expanded.
@@ -103,13 +103,13 @@ struct LoadOptions {
 Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides,
                            const LoadOptions& options = {});
 
-// Returns Experiment::differs for an experiment that was loaded with these overrides. Empty if the file has the same
-// runs and claims without the overrides, under the same profiles.
+// Returns Experiment::differs for an experiment that was loaded with these overrides. The text is empty if the file has
+// the same runs and claims without the overrides, under the same profiles.
 std::string difference_from_file(const Experiment& experiment, const std::vector<std::string>& overrides,
                                  LoadOptions options);
 
-// Reads the file once under each profile that `options` do not apply. If there are faults, throws ConfigurationFault
-// with `faults_without` (the faults without a further profile), followed by the faults that only occur under a profile.
+// Reads the file once with each profile that `options` do not apply. If there are faults, throws ConfigurationFault
+// with `faults_without` (the faults without that profile), followed by the faults that occur only with a profile.
 void check_profiles(const std::string& file, const LoadOptions& options, const std::string& faults_without = {});
 
 }  // namespace syncopate

@@ -29,15 +29,15 @@ struct LaterKey {
   std::array<std::string_view, 2> algorithms_before{};  // methods that already had a key of this name
 };
 constexpr LaterKey later_keys[] = {
-    {"bias_correction", "true"},                                   // Adam and AdamW
-    {"contention", "true"},                                        // networks; runs that it alters have a new version
-    {"rounds", "\"overlapped\""},                                  // CO2
-    {"rule", "\"clipping-rennala\""},                              // MindFlayer
-    {"weights", "\"equal\"", {"dropcompute-local-sgd", "stsyn"}},  // methods that average models
+    {"bias_correction", "true"},       // in Adam and AdamW
+    {"contention", "true"},            // in networks; runs that the key alters have a new version
+    {"rounds", "\"overlapped\""},      // in CO2
+    {"rule", "\"clipping-rennala\""},  // in MindFlayer
+    {"weights", "\"equal\"", {"dropcompute-local-sgd", "stsyn"}},  // in methods that average models
 };
 
-// Erases keys that do not affect results. The contents of files affect results (`file_hash`, `directory_hash`,
-// `start_hash`), but their paths do not. A solved number affects results, but its target does not.
+// Erases keys that do not affect results. The contents of files affect results, so `file_hash`, `directory_hash` and
+// `start_hash` stay and the paths go. A solved number affects results, so it stays and its target goes.
 void erase_what_decides_nothing(TomlNode& node) {
   if (node.is_array())
     for (TomlNode& element : node.array()) erase_what_decides_nothing(element);
@@ -55,8 +55,8 @@ void erase_what_decides_nothing(TomlNode& node) {
 }
 
 // A program change that altered the results of some runs. If the exact set of these runs is hard to determine, `alters`
-// may return true for too many: they are then repeated without need. A change is not listed if it affects only what
-// rows of the output show, such as the learning rate of the first row, or if it affects only diverged runs.
+// may return true for too many runs, which are then repeated without need. A change is not listed if it affects only
+// displayed values, such as the learning rate in a file's first row, or only diverged runs.
 struct ResultsChange {
   int version;
   bool (*alters)(const TomlNode& resolved);
@@ -123,14 +123,14 @@ bool says(const TomlNode& node, std::string_view key, std::string_view word) {
          });
 }
 
-// The change: each moment has its own step count for bias correction. Before, one count served both moments: it
-// continued after one of them had been reset or lost with a worker's state. Moments that were averaged over workers
-// kept each worker's own count.
+// The change: each moment has its own step count for bias correction. Before, one count served both moments. It went on
+// counting after one of them had been reset or lost with a worker's state, and each worker kept its own count when
+// moments were averaged over workers.
 bool corrects_bias_otherwise(const TomlNode& resolved) {
   const auto names = {"adam", "adamw", "lamb", "lans", "rmsprop"};
   if (std::ranges::none_of(names, [&](const char* name) { return says(resolved, "name", name); })) return false;
   const bool one_is_reset = says(resolved, "first_moment", "reset") != says(resolved, "second_moment", "reset");
-  // DES-LOC's workers all count the same steps.
+  // All workers of DES-LOC count the same steps.
   const bool is_averaged = says(resolved, "first_moment", "average") || says(resolved, "second_moment", "average");
   return one_is_reset || is_averaged || says(resolved, "state", "lost");
 }
@@ -165,11 +165,11 @@ bool sends_messages(const TomlNode& resolved) {
   if (!network || !method) return false;
   const std::string_view kind = text_in(network->find("kind")), algorithm = text_in(method->find("algorithm"));
   if (kind == "free") return false;
-  // On a star, jitter now multiplies the ways to and from the hub separately, each rounded to nanoseconds.
+  // On a star, jitter now multiplies the times to and from the hub separately, and each is rounded to nanoseconds.
   if (kind == "parameter-server" && number(network->find("jitter")) > 0) return true;
-  // Its averages within groups share links only on networks with groups (racks), namely the uplinks.
+  // The averages of this method's groups share links, the uplinks, only on networks with groups (racks).
   if (algorithm == "hierarchical-sgd") return kind == "two-level";
-  // These two variants have no server.
+  // These variants of two methods have no server.
   if (algorithm == "elastic-averaging" && text_in(method->find("exchange")) == "synchronous") return false;
   if (algorithm == "dynamic-averaging" && text_in(method->find("checks")) == "gathered") return false;
   return std::ranges::find(collectives_alone, algorithm) == std::end(collectives_alone);
@@ -186,9 +186,9 @@ constexpr ResultsChange results_changes[] = {
     {6, clips_what_workers_send},
     {6, weighs_updates},
     {6, corrects_bias_otherwise},
-    // Before, buffers.npy contained the statistics from before their recalibration.
+    // Before this change, buffers.npy contained the statistics from before their recalibration.
     {6, [](const TomlNode& resolved) { return says(resolved, "buffers", "recalibrate"); }},
-    // Before, parameters without gradients moved by the scale of the other parameters.
+    // Before this change, parameters without gradients moved by the scale of the other parameters.
     {6, [](const TomlNode& resolved) { return says(resolved, "algorithm", "one-bit-adam"); }},
     {7, sends_messages},
     {7, sends_slices},

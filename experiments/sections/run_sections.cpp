@@ -52,7 +52,7 @@ std::vector<double> read_worker_factors(Settings& cluster, int workers, bool kno
 
 double largest(const std::vector<double>& factors) { return factors.empty() ? 1 : std::ranges::max(factors); }
 
-// Checks a delay's mean, which may be too long although each key is within its range.
+// Checks that the delay's mean is not too long, which it may be although each key is within its range.
 void check_length(Settings& delay, const DelayProcess& process) {
   const double mean_s = process.mean_s();
   if (std::isnan(mean_s) || (std::isfinite(mean_s) && mean_s > longest_delay))
@@ -60,7 +60,7 @@ void check_length(Settings& delay, const DelayProcess& process) {
 }
 
 // Checks that the mean is finite. (The slowest worker's time has a finite mean exactly if each worker's time has one,
-// because a maximum is at most the sum.)
+// because a maximum of positive times is at most their sum.)
 void check_mean(Settings& delay, const DelayProcess& process) {
   if (std::isfinite(process.mean_s())) return;
   const char* const key = delay.has("shape") ? "shape" : "kind";
@@ -92,7 +92,7 @@ struct Delays {
 };
 
 Delays read_delays(Settings& root, double micro_batch_s, bool finite_means, ClusterSection& result) {
-  constexpr std::size_t most_delays = 255;  // each needs a separate random stream
+  constexpr std::size_t most_delays = 255;  // each delay needs a separate random stream
   Delays delays;
   const int workers = result.workers_known ? result.plan.workers : 0;
   for (Settings& delay : root.sections({"delays", "Times added to that of each micro-batch; any number of entries."})) {
@@ -114,7 +114,7 @@ Delays read_delays(Settings& root, double micro_batch_s, bool finite_means, Clus
 
 // Returns for each worker the number of its own steps after which it leaves the run; nullopt if it stays.
 std::vector<std::optional<Step>> read_leaving(Settings& cluster, int workers, bool known) {
-  constexpr std::int64_t most_steps = 100'000'000'000;  // times micro_batches it still fits into an integer
+  constexpr std::int64_t most_steps = 100'000'000'000;  // this number times micro_batches still fits into std::int64_t
   std::vector<std::optional<Step>> data_of;
   for (Settings& leaving :
        cluster.sections({"leave", "Workers whose data end early (not for methods with collectives of all workers)."})) {
@@ -162,7 +162,7 @@ bool was_measured(Settings& cluster) {
       .value_or(false);
 }
 
-// Returns the time in the file; 1 if it is still to be measured.
+// Returns the time in the file; 1 s if the time is still to be measured.
 double read_micro_batch_s(Settings& cluster, ClusterSection& result) {
   if (const auto word = cluster.word("micro_batch_s")) {
     result.plan.to_be_measured = cluster.text("micro_batch_s") == "measured";
@@ -198,7 +198,7 @@ ContentCost read_content_cost(Settings& cluster) {
   return costs;
 }
 
-// Null after a fault.
+// Returns the law of a micro-batch's time by its sequences' lengths; null after a fault.
 std::shared_ptr<const DelayProcess> plan_content_time(ContentCost cost, const LengthsOf& lengths_of, Settings& cluster,
                                                       ClusterSection& result) {
   const bool measured = was_measured(cluster);
@@ -261,8 +261,8 @@ constexpr Range means = Range::between(shortest_mean_s, longest_delay);
 
 enum class OutageForm { scheduled, random, recorded };
 
-// How the entry describes outages: one by its time, random ones by their frequency, or recorded ones. Several ways are
-// a fault.
+// Returns how the entry describes outages: one outage by its time, random ones by their frequency, or recorded ones.
+// Adds a fault if it mixes these descriptions.
 OutageForm form_of(Settings& table) {
   const bool scheduled = table.has("at_s") || table.has("duration_s");
   const bool random = table.has("mean_time_between_s") || table.has("mean_duration_s");
@@ -278,9 +278,9 @@ OutageForm form_of(Settings& table) {
   return random && !scheduled ? OutageForm::random : OutageForm::scheduled;
 }
 
-// The largest ratio of a micro-batch's time to the mean time between outages that lose state. On average, the work is
-// then started e^ratio times. (Heavy-tailed delays may draw longer times; these are limited during the run by
-// most_restarts.)
+// The largest ratio of a micro-batch's time to the mean time between outages that lose state. A micro-batch is then
+// started e^ratio times on average. (Heavy-tailed delays may draw longer times; most_restarts bounds these during the
+// run.)
 constexpr double most_losses = 8;
 // The largest mean number of outages that keep state during a micro-batch of mean length.
 constexpr double most_breaks = 1000;
@@ -295,7 +295,7 @@ void check_frequency(Settings& table, const RandomOutages& outages, double time_
                           most, what));
 }
 
-// `workers`: how many the entry concerns; 0: unknown.
+// `workers`: number of workers that the entry concerns; 0: unknown.
 RecordedOutages read_recorded(Settings& table, int workers) {
   RecordedOutages recorded;
   recorded.recording = read_data_file<FaultRecording>(table);
@@ -369,7 +369,7 @@ std::shared_ptr<const OutagePlan> read_outages(Settings& root, std::uint64_t see
     entries.push_back(read_entry(table, workers_known ? workers - 1 : std::numeric_limits<int>::max(), micro_batch_s));
   if (entries.size() > OutagePlan::most_entries)
     root.fault("outages", fmt::format("must have at most {} entries", OutagePlan::most_entries));
-  // After a fault the entries may not be a valid plan.
+  // After a fault the entries may not make a valid plan.
   if (entries.empty() || root.faults_so_far() > faults) return nullptr;
   return std::make_shared<OutagePlan>(seed, std::move(entries));
 }

@@ -70,7 +70,7 @@ void exclusive(Settings& settings, std::string_view key, std::string_view other)
 
 // The length of a part of the schedule. Files give it in steps, in epochs or as a share of all steps.
 struct Length {
-  std::string_view key;  // as written
+  std::string_view key;  // as written in the file
   Step steps{};
   double share = 0;
   bool is_known = true;  // false: unknown because of a fault
@@ -127,7 +127,8 @@ std::vector<Step> read_decay_points(Settings& rate, const EpochLength& epoch) {
   return points;
 }
 
-// Returns T, the total number of steps: total_steps or, without that key, the budget's. Returns nullopt after a fault.
+// Returns T, the total number of steps: total_steps or, without that key, the budget's number of steps. Returns nullopt
+// after a fault.
 std::optional<Step> read_total(Settings& rate, const StepBudget& budget, std::string_view schedule) {
   const Key total{"total_steps", "The step at which the schedule ends; by default the end of the budget.", "steps"};
   if (const auto steps = rate.optional_integer(total, 1, no_limit)) return *steps;
@@ -161,7 +162,7 @@ Step read_constant_from(Settings& rate, const EpochLength& epoch) {
   return steps_of_epochs(rate, "constant_from_epoch", *epochs, epoch).value_or(0);
 }
 
-// Reads the keys that only some schedules have.
+// Reads the keys of schedules with decay.
 void read_decay(Settings& rate, const EpochLength& epoch, LearningRate::Options& options) {
   constexpr Range positive{.low = 0, .low_open = true, .high_open = true};
   if (options.shape == Shape::step) options.decay_steps = read_decay_points(rate, epoch);
@@ -180,8 +181,8 @@ void read_decay(Settings& rate, const EpochLength& epoch, LearningRate::Options&
                                {.low = 1, .low_open = true, .high_open = true}, options.base);
 }
 
-// Removes lengths from `options` that do not fit into the schedule. Reports them if `is_certain`. (If it is false, they
-// may be consequences of faults that are already reported.)
+// Removes lengths from `options` that do not fit into the schedule. Reports them if `is_certain`. If not, they may be
+// consequences of faults that are already reported.
 void check_lengths(Settings& rate, const Length& warmup, const Length& hold, bool is_certain,
                    LearningRate::Options& options) {
   const auto T = static_cast<double>(options.total_steps.value());
@@ -353,7 +354,7 @@ constexpr std::array optimizer_rows = {
     OptimizerRow{"lans", "LAMB on normalised gradients, with Nesterov's look-ahead", read_lans},
 };
 
-// "a, b and 7 others"
+// Returns a list for users: "a, b and 7 others".
 std::string some_of(const std::vector<std::string>& names) {
   constexpr std::size_t most = 10;
   if (names.size() <= most + 1) return fmt::format("{}", fmt::join(names, ", "));
@@ -393,7 +394,7 @@ void add_leaves(const TomlNode& table, const std::string& prefix,
   }
 }
 
-// Returns the table of [training] with this name, resolved by `read` from `keys`: that is, with all defaults.
+// Returns the table of [training] with this name. `read` resolves it from `keys`, so it contains all defaults.
 template <typename Read>
 TomlNode resolved_with(std::string_view table, TomlNode keys, const Read& read) {
   TomlNode training;
@@ -411,7 +412,7 @@ TomlNode only(std::initializer_list<const char*> names, const TomlNode& table) {
   return result;
 }
 
-// Erases keys that have the same value as in `usual`, except for the key `deciding`, which names the table's kind.
+// Erases keys that have the same value as in `usual`. Keeps the key `deciding`, which names the table's kind.
 void leave_out(TomlNode& table, std::string_view deciding, const TomlNode& usual) {
   std::erase_if(table.table(), [&](const TomlNode::Member& member) {
     return member.key != deciding && is_same(usual.find(member.key), &member.value);

@@ -14,7 +14,7 @@ namespace syncopate {
 
 namespace {
 
-// Returns the point at which methods are tuned for the given point: axes in `where` have the entry named there.
+// Returns the point at which methods are tuned for the given point: the axes in `where` take the values that it names.
 SweepPoint tuning_point(SweepPoint point, const TuneSection& tune) {
   for (const auto& [axis, entry] : tune.fixed) point[axis] = entry;
   return point;
@@ -31,7 +31,7 @@ std::vector<Patch> patches_to(const std::vector<VariedKey>& axes, const Setting&
 }
 
 // Sets a trial's target on the validation split if there is one, because settings must be judged by held-out samples.
-// The runs after tuning keep the file's own target, which may be on the test set.
+// The runs after tuning keep the target in the file, which may be on the test set.
 void aim_at_validation(TomlNode& root, std::size_t method, const SourcePlace& place) {
   const auto holds_out = [](const TomlNode* training) {
     return training && training->is_table() && training->find("validation_samples");
@@ -64,7 +64,7 @@ std::vector<Setting> settings_of(const std::vector<VariedKey>& axes) {
   return settings;
 }
 
-// Whether the model's loss is a formula, such as the quadratic's. Such a model has no samples to hold out, and its test
+// Whether the model's loss is a formula, such as the quadratic's. A formula has no samples to hold out, so its test
 // loss may judge settings.
 bool is_formula(const ObjectivePlan& objective) { return objective.load && !objective.load_kinds; }
 
@@ -125,7 +125,7 @@ class Groups {
   }
 
   std::vector<TuningGroup> groups{};
-  std::vector<std::size_t> points{};  // point of each group
+  std::vector<std::size_t> points{};  // sweep point of each group
   std::vector<Definition> trained{};  // by method, at the first tuning point
 
   std::size_t of(std::size_t point, std::size_t method) const {
@@ -143,7 +143,7 @@ class Groups {
     return names;
   }
 
-  // Returns the fingerprint of a setting's first trial. Adds the faults of its document; then returns nullopt.
+  // Returns the fingerprint of a setting's first trial. If its document has faults, adds them and returns nullopt.
   std::optional<std::string> fingerprint(std::size_t point, std::size_t method, const Setting& setting,
                                          FaultList& faults) {
     const Reading one =
@@ -157,7 +157,7 @@ class Groups {
   }
 
   // Adds a group. If the sweep does not affect the method, its trials equal those of an earlier point, and both points
-  // share that group.
+  // share one group.
   void add(std::size_t point, std::size_t method, FaultList& faults) {
     const std::vector<Setting> settings = settings_of(tune_.axes[method]);
     const std::optional<std::string> first = fingerprint(point, method, settings.front(), faults);
@@ -190,7 +190,7 @@ class Groups {
   const TuneSection& tune_;
   std::map<std::pair<std::size_t, std::size_t>, std::size_t> found_;  // group by tuning point and method
   std::map<SweepPoint, std::size_t> numbers_;                         // index of each tuning point
-  std::map<std::string, std::size_t> fingerprints_;                   // group by the fingerprint of its first trial
+  std::map<std::string, std::size_t> fingerprints_;  // group by the fingerprint of the group's first trial
 };
 
 constexpr std::array own_keys = {"seeds", "measure", "where", "extend"};
@@ -263,7 +263,7 @@ class TuneReader {
     section_.axes.resize(section_.methods.size());
   }
 
-  // Reads `where`, whose members name an axis and one of its values.
+  // Reads `where`. Each of its members names an axis and one of the axis's values.
   void read_where(const TomlNode& where) {
     if (!where.is_table())
       return faults_.add(
@@ -326,7 +326,7 @@ class TuneReader {
     if (path[2] == "label" || path[2] == "algorithm") throw KeyPathFault("must not be tuned: it identifies the method");
   }
 
-  // Whether a sweep or variant sets the key. This is a fault, except if the command line sweeps the key.
+  // Whether a sweep or variant sets the key. This is a fault, unless the command line sweeps the key.
   bool is_swept(const VariedKey& axis, const Path& path) {
     for (const SweepAxis& varies : swept_)
       for (const SweepEntry& entry : varies.entries)
@@ -341,7 +341,8 @@ class TuneReader {
     return false;
   }
 
-  // Sets each method's axes: the keys of [training], except those that the method overrides, and the method's own keys.
+  // Sets each method's axes: tuned keys of [training], unless the method overrides them, and the method's own tuned
+  // keys.
   void join() {
     const auto add_unless_swept = [&](std::size_t method, VariedKey axis, const Path& written) {
       if (is_swept(axis, written) || is_swept(axis, axis.path))

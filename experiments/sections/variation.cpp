@@ -14,7 +14,7 @@ namespace syncopate {
 
 namespace {
 
-// Keys of [sweep] in groups. `zip` defines groups of several keys: these vary together, and each has the same number of
+// Keys of [sweep] in groups. The keys in one list of `zip` form a group: they vary together and have equally many
 // values. Every other key is a group of its own.
 using SweptKeys = std::vector<std::vector<VariedKey>>;
 
@@ -38,7 +38,7 @@ void leave_to_command_line(std::vector<VariedKey>& keys) {
   std::erase_if(keys, [&](const VariedKey& key) { return !is_of_command_line(key) && paths.contains(key.path); });
 }
 
-// Returns the lists of keys in zip = ["a", "b"] or zip = [["a", "b"], ["c", "d"]].
+// Returns the lists of keys in `zip`, which is one list, ["a", "b"], or several, [["a", "b"], ["c", "d"]].
 std::vector<TomlNode> lists_to_zip(const TomlNode& root, FaultList& faults) {
   const TomlNode* node = root.find("sweep")->find(zip);
   if (!node) return {};
@@ -55,8 +55,8 @@ std::vector<TomlNode> lists_to_zip(const TomlNode& root, FaultList& faults) {
   return {};
 }
 
-// Returns the indices in `keys` of the keys in the list. Empty if one of them is not swept: that is a fault, unless the
-// command line sets that key.
+// Returns the positions in `keys` of the keys that the list names. Empty if one of them is not swept, which is a fault
+// unless the command line sets that key.
 std::vector<std::size_t> named_by(const TomlNode& root, const TomlNode& list, const std::vector<VariedKey>& keys,
                                   FaultList& faults) {
   std::vector<std::size_t> named;
@@ -116,7 +116,7 @@ SweptKeys read_swept_keys(const TomlNode& root, FaultList& faults) {
   std::vector<VariedKey> keys = read_varied_keys(
       root, *sweep, "sweep", [](const std::string& member) { return member == zip; }, check_swept, faults);
   std::erase_if(keys, [&root](const VariedKey& key) { return is_set_by_command_line(root, key.path); });
-  if (faults.size() > faults_before) return {};  // keys are missing, so the check of groups would report false faults
+  if (faults.size() > faults_before) return {};  // `keys` lacks keys, so the check of groups would report false faults
   leave_to_command_line(keys);
   std::vector<std::optional<std::size_t>> group_of(keys.size());
   std::size_t groups = 0;
@@ -255,7 +255,7 @@ std::string label_of(const TomlNode& variant, const std::string& name, FaultList
 }
 
 // Reads [[variants]]: label = "..." and further keys (see patches_of). Returns nullopt if there are no variants, or
-// after a fault: a missing or repeated label, or a key that cannot be resolved.
+// after one of these faults: a missing or repeated label, or a key that cannot be resolved.
 std::optional<SweepAxis> read_variants(const TomlNode& root, FaultList& faults) {
   const TomlNode* variants = root.find("variants");
   if (!variants) return {};

@@ -4,8 +4,8 @@
 //                 together.
 //   [[variants]]  Named sets of keys. Each run has one of them. They vary slowest.
 //   [profiles]    Named sets of keys, [profiles.NAME], that `--profile NAME` applies.
-//   [tune]        Values to try for each method before the runs: the runs take the best ones.
-// An axis is what varies independently: the variants, a swept key, or swept keys in one list of `zip`.
+//   [tune]        Values to try for each method before the runs, which take the best ones.
+// An axis varies independently of other axes. It is the variants, a swept key, or the keys in one list of `zip`.
 #pragma once
 
 #include <cstddef>
@@ -48,9 +48,9 @@ struct SweepAxis {
 // One combination of values: the index of an entry for each axis.
 using SweepPoint = std::vector<std::size_t>;
 
-// Returns the axes of the document. Repeated values are faults, and so is an axis that changes a part of another axis's
-// table. Keys that the command line sets are neither swept nor changed by variants. Rewrites [sweep] accordingly: each
-// key in quotes, with its values and their labels.
+// Returns the axes of the document. Repeated values are faults, and so are two axes that change the same table. Keys
+// that the command line sets are neither swept nor changed by variants. Rewrites [sweep] accordingly: each key in
+// quotes, with its values and their labels.
 std::vector<SweepAxis> read_sweep(TomlNode& root, FaultList& faults);
 
 // Returns the product, or the largest number if it overflows.
@@ -99,7 +99,7 @@ struct Expansion {
   std::vector<std::uint64_t> seeds;
 };
 
-// Returns the tuned values of a method at a point; nullopt: there are none, so its runs are skipped.
+// Returns the tuned values of a method at a point. Without tuned values (nullopt) the method's runs there are skipped.
 using Tuned = std::function<std::optional<std::vector<Patch>>(std::size_t point, std::size_t method)>;
 
 struct ExpandedRuns {
@@ -107,25 +107,25 @@ struct ExpandedRuns {
   std::vector<std::size_t> points;  // by run: the first point with this run
 };
 
-// Returns the runs, ordered by point, method and seed. A run that is equal to a run of an earlier point is left out:
-// the swept key affects only other methods, or this method overrides it. Throws ConfigurationFault if a run cannot be
-// read, or if different values of a swept key that affects the method make the same run.
+// Returns the runs, ordered by point, method and seed. Leaves out runs that are equal to a run of an earlier point,
+// because the swept key affects only other methods or this method overrides it. Throws ConfigurationFault if a run
+// cannot be read, or if different values of a swept key that affects the method make the same run.
 ExpandedRuns runs_of(const Expansion& all, const Tuned& tuned = {});
 
-// Removes from `sweep` the keys whose values differ in `other`. Call it for two points that make the same run, which
-// therefore does not depend on these keys.
+// Removes from `sweep` the keys whose values differ in `other`. Both belong to points that make the same run, so the
+// run does not depend on these keys.
 void keep_what_is_equal(std::vector<PointName>& sweep, const std::vector<PointName>& other);
 
-// A file may ask for a number of rounds instead of a coefficient or period, which is then solved for
-// (algorithms/local_sgd/sync_period.hpp). This key of a method's resolved table records what was asked for.
+// In place of a coefficient or period, a file may ask for a number of rounds, for which the program solves
+// (algorithms/local_sgd/sync_period.hpp). This key of a method's resolved table records the requested number.
 inline constexpr const char* solved_for = "solved_for";
 
-// Returns a note for users about an entry of [[methods]], such as "period.coefficient = 0.0627 makes 470 rounds". The
-// note includes the requested number if it differs from that. Empty if no number was solved for.
+// Returns a note for users about an entry of [[methods]], such as "period.coefficient = 0.0627 makes 470 rounds". If
+// the file asked for another number of rounds, the note names it too. Empty if no number was solved for.
 std::string solved_note(const TomlNode& method);
 
-// Returns the document with the requested targets, such as { rounds = 470 }, in place of solved numbers. Whoever runs
-// that document with other steps or learning rates gets numbers that are solved for these.
+// Returns the document with the requested targets, such as { rounds = 470 }, in place of solved numbers. If it is run
+// with other steps or learning rates, the numbers are solved for these.
 TomlNode with_numbers_as_asked(TomlNode document);
 
 // Sets the keys of these profiles in the document, in this order, and removes [profiles]. An unknown profile is a
@@ -135,7 +135,7 @@ void apply_profiles(TomlNode& root, std::span<const std::string> names, FaultLis
 struct TuneSection {
   SourcePlace place{};
   std::vector<std::uint64_t> seeds;
-  std::string measure;                       // empty: accuracy on the validation split, or else the loss
+  std::string measure;                       // empty: accuracy on the validation split or, without accuracies, the loss
   int extensions = 0;                        // how often a grid may grow beyond its edge
   std::map<std::size_t, std::size_t> fixed;  // `where`: sweep axes with the one entry at which methods are tuned
   std::vector<std::vector<VariedKey>> axes;  // by method: the tuned keys
@@ -146,20 +146,21 @@ struct TuneSection {
 
 // Reads keys of [training] and of methods (methods.LABEL.key), written as in [sweep]. A key of [training] is tuned for
 // each method separately, as the method's [methods.training]; methods.LABEL.training takes precedence. Keys that the
-// command line sets or sweeps are not tuned. Returns nullopt if nothing is tuned. Returns nullopt after these faults:
-// other keys, unknown methods, keys that are also swept, no seeds or seeds of the experiment, and methods with
-// different numbers of settings.
+// command line sets or sweeps are not tuned. Returns nullopt if nothing is tuned, or after one of these faults: other
+// keys, unknown methods, keys that are also swept, no seeds or seeds of the experiment, and methods with different
+// numbers of settings.
 std::optional<TuneSection> read_tune(const TomlNode& root, const std::vector<SweepAxis>& swept, FaultList& faults);
 
 // Declares the keys of [tune], so that `list` and the reference can print them.
 void describe_tune(Settings& root);
 
-// Returns the number of trials of the grids before they grow, at all points that differ in axes outside `where`.
+// Returns the number of trials of the grids before they grow, at all combinations of values of the axes outside
+// `where`.
 std::uint64_t number_of_trials(const TuneSection& tune, const std::vector<SweepAxis>& axes);
 
 // Returns the plan of all trials. `points`: by run, the first point with this run. Returns null after faults: settings
-// that cannot be read or make the same run, and a measure that does not exist or cannot be used. (Measures of the test
-// set are not allowed. A measure may also need a model or a validation split that the file does not have.)
+// that cannot be read or make the same run, and a measure that does not exist or cannot be used. (The test set must not
+// judge settings. A measure may also need a model or a validation split that the file does not have.)
 std::shared_ptr<const TuningPlan> plan_tuning(const std::shared_ptr<const Expansion>& all, const TuneSection& tune,
                                               std::span<const Run> runs, std::span<const std::size_t> points,
                                               FaultList& faults);

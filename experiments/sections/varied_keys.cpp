@@ -22,7 +22,7 @@ namespace syncopate {
 
 namespace {
 
-// A plain value within tables and lists of tables. Examples are for a swept delay with bursts = { mean_on_steps = 5 }.
+// A plain value within tables and lists of tables. The examples are for a delay with bursts = { mean_on_steps = 5 }.
 struct Leaf {
   std::string member;   // first part of the key: "bursts"
   std::string key;      // within the swept value: "bursts.mean_on_steps"
@@ -36,7 +36,7 @@ void add_leaves(const TomlNode& node, const std::string& member, const std::stri
   if (node.is_table()) {
     for (const TomlNode::Member& child : node.table()) add_child(toml_key(child.key), child.value);
   } else if (node.is_array_of_tables() && node.array().size() == 1 && path.empty()) {
-    add_leaves(node.array().front(), member, path, leaves);  // keys of a single delay need no index
+    add_leaves(node.array().front(), member, path, leaves);  // a list of one delay needs no index
   } else if (node.is_array_of_tables()) {
     for (std::size_t i = 0; i < node.array().size(); ++i) add_child(std::to_string(i), node.array()[i]);
   } else {
@@ -84,7 +84,7 @@ struct Counts {
   std::map<std::tuple<std::string, std::string, std::string>, int> with_leaf;
 };
 
-// Whether the member has the same leaves in all values of this kind that contain it.
+// Whether the member has the same leaves in all values of this kind that have the member.
 bool is_alike(const std::string& member, const Value& value, const Counts& counts) {
   return std::ranges::all_of(value.leaves, [&](const Leaf& leaf) {
     return leaf.member != member ||
@@ -106,8 +106,8 @@ std::string short_number(const std::string& written) {
   return is_same && text.size() < written.size() ? text : written;
 }
 
-// Returns a label from the leaves in which values of this kind differ. A table that only some values contain, with
-// equal leaves, is represented by its name alone.
+// Returns a label from the leaves in which values of this kind differ. A table that only some values have, with equal
+// leaves in all of these, is represented by its name alone.
 std::string label_of(const Value& value, const Counts& counts, bool is_only_one) {
   if (value.is_plain) return value.leaves.front().written;
   std::string label = value.kind, last;
@@ -169,7 +169,7 @@ std::vector<double> numbers_of(const TomlNode& table) {
 // Returns the end of the range, rounded down to a whole number (or up if the range descends).
 Wide whole_end(const TomlNode& to, bool upwards) {
   if (const auto* integer = std::get_if<std::int64_t>(&to.value)) return *integer;
-  constexpr double beyond = 0x1p63;  // beyond any value
+  constexpr double beyond = 0x1p63;  // beyond every value of std::int64_t
   const double end = std::clamp(std::get<double>(to.value), -beyond, beyond);
   return static_cast<Wide>(upwards ? std::floor(end + slack) : std::ceil(end - slack));
 }
@@ -206,7 +206,7 @@ TomlNode::Array values_of_range(const TomlNode& table) {
   return values;
 }
 
-// Returns the label of an element { label = "...", value = ... }; null if the element is a plain value.
+// Returns the label in an element { label = "...", value = ... }; null for an element without a label.
 const TomlNode* name_of(const TomlNode& element) {
   const bool is_named = element.is_table() && element.table().size() == 2 && element.find("value");
   return is_named ? element.find("label") : nullptr;
@@ -239,7 +239,7 @@ std::vector<std::string> swept_labels(const TomlNode::Array& nodes) {
   }
   for (std::size_t i = 0; i < labels.size(); ++i) {
     std::string label = shortened(labels[i]);
-    // Numbers distinguish long values that are equal after shortening, and values whose tables are all equal.
+    // A number is added to labels that are equal after shortening, and to empty labels of tables that are all equal.
     const bool is_alone = uses.at(label) == 1 && !label.empty();
     labels[i] = is_alone ? std::move(label) : fmt::format("{}{}({})", label, label.empty() ? "" : " ", i + 1);
   }

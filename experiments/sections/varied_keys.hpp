@@ -19,11 +19,11 @@ struct VariedKey {
   SourcePlace place{};
   TomlNode::Array values{};           // in the order of the file
   std::vector<std::string> labels{};  // the values' names in tables and plots
-  bool goes_by_steps = false;         // whether the values are a range with `step`, not a list or a range with `factor`
+  bool goes_by_steps = false;  // whether the values are a range with `step` (not a list or a range with `factor`)
 };
 
 // Reads the varied keys of `table`, whose name is "sweep" or "tune". Keys may be written in quotes ("a.b" = [1, 2]),
-// with dots, or as tables within tables. `is_other`: whether a member of the table is something else, such as `zip`.
+// with dots, or as tables within tables. `is_other`: whether a member of the table is no varied key, such as `zip`.
 // `check` throws KeyPathFault for keys that must not vary.
 std::vector<VariedKey> read_varied_keys(const TomlNode& document, const TomlNode& table, std::string_view name,
                                         const std::function<bool(const std::string& member)>& is_other,
@@ -44,16 +44,16 @@ double nearest_written(double value);
 // numbered.
 std::vector<std::string> swept_labels(const TomlNode::Array& values);
 
-// Returns the label of one of the key's values. Any other value is its own label.
+// Returns the label of one of the key's values. A value that the key does not have is its own label.
 std::string label_of(const VariedKey& key, const TomlNode& value);
 
 // Returns the values as numbers; nullopt if one is not a number.
 std::optional<std::vector<double>> numbers_of(const VariedKey& key);
 
-// Returns a value above the largest or below the smallest one. It continues the ratio of the last two values. It
-// continues their difference if the key is a range with a step, or if not all values are positive. `share` scales the
-// distance. The result is a whole number if all values are. Returns nullopt if a value is not a number, if there is
-// only one value, or if rounding leaves no distance.
+// Returns a value beyond the largest one (`above`) or the smallest one. It continues the ratio of the last two values
+// or, if the key is a range with a step or not all values are positive, their difference. `share` scales the distance.
+// The result is a whole number if all values are. Returns nullopt if a value is not a number, if there is only one
+// value, or if rounding leaves no distance.
 std::optional<TomlNode> next_beyond(const VariedKey& key, bool above, double share = 1);
 
 }  // namespace syncopate

@@ -52,7 +52,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 EXPERIMENTS = ROOT / "experiments"
 KINDS = ("results", "predicted", "check", "list", "predict")
-STEPS = 60  # enough for every threshold to be found, and for some periods of every rule
+STEPS = 60  # enough to find every threshold, and for some periods of every rule
 TOO_LONG = "more than two minutes of processor time"
 LEFT_OUT = {
     "results": {},
@@ -61,7 +61,7 @@ LEFT_OUT = {
 OF_THIS_MACHINE = {"schema_version", "hash", "commit", "host_s", "samples_per_host_s"}
 FIXED_TIMES = "cluster.micro_batch_s={base_s=1e-3,per_token_s=3e-5}"
 LIST_KINDS = ("algorithms", "delays", "networks", "models", "datasets", "schedules", "optimizers")
-LIST_WORDS = ("staleness", "no-such-name")  # a word that occurs in sentences, and one that does not occur
+LIST_WORDS = ("staleness", "no-such-name")  # a word that occurs in sentences, and one that occurs nowhere
 COMMAND = "(command)"  # the entry of an experiment that says how its runs were shortened
 
 
@@ -115,7 +115,7 @@ def ended(program: str, *arguments: str) -> tuple[int, str, str]:
 
 def printed(program: str, *arguments: str) -> list[str]:
     status, output, errors = ended(program, *arguments)
-    # Output contains whole paths of the files that an experiment names.
+    # Output contains whole paths of the files that an experiment names, so paths below the root are shortened.
     lines = [f"exit status: {status}", *output.splitlines(), *errors.splitlines()]
     return [line.replace(f"{ROOT}/", "") for line in lines]
 
@@ -125,10 +125,10 @@ def with_fixed_times(file: str) -> list[str]:
 
 
 def of_check(program: str, file: str) -> list[str]:
-    # Uses an empty results directory, so that finished runs have no effect, and one thread, since threads take memory.
+    # An empty results directory, so that finished runs have no effect; and one thread, because threads take memory.
     lines = printed(program, "check", f"experiments/{file}", *with_fixed_times(file), "--threads", "1", "--results",
                     "no-results")
-    return [line for line in lines if not line.startswith("# memory of a process")]  # memory is measured
+    return [line for line in lines if not line.startswith("# memory of a process")]  # this line is measured
 
 
 def of_predict(program: str, file: str) -> list[str]:
@@ -207,7 +207,7 @@ def by_run(directories: list[Path], command: list[str]) -> dict[str, dict[str, l
 def of_runs(program: str, file: str, threads: int, limit_s: int) -> dict[str, dict[str, list[str]]]:
     changes = shortened(program, file)
     with tempfile.TemporaryDirectory() as results:
-        # Limits processor time, which does not depend on other programs.
+        # Limits processor time, which other programs do not affect.
         limited = ["bash", "-c", f'ulimit -S -t {limit_s} && exec "$@"', "bash"]
         done = subprocess.run([*limited, program, "run", f"experiments/{file}", *changes, "--quiet", "--cluster",
                                "simulated", "--threads", str(threads), "--results", results],
@@ -215,7 +215,7 @@ def of_runs(program: str, file: str, threads: int, limit_s: int) -> dict[str, di
         if done.returncode == -signal.SIGXCPU:
             raise CannotRun(f"takes more than {limit_s} s of processor time")
         directories = [path.parent for path in Path(results).rglob("summary.json")]
-        # 1: some runs failed. If they are meant to, as in a study of divergence, this is a result, too.
+        # Status 1: some runs failed. In some experiments, such as a study of divergence, they are meant to fail.
         if done.returncode not in (0, 1) or not directories:
             raise CannotRun(f"status {done.returncode}: {done.stderr.strip()[-500:]}")
         return by_run(directories, [*changes, f"exit status: {done.returncode}"])
@@ -255,7 +255,7 @@ def difference(old: str | None, new: list[str] | None, old_lines: list[str] | No
     if len(before) == len(after):
         changed = [i for i, (a, b) in enumerate(zip(before, after)) if a != b]
         if not changed:
-            return "differs"  # the few bits of the changed line are equal by chance
+            return "differs"  # the line's few bits in the digest are equal by chance
         others = list(dict.fromkeys(name_and_value(new[i])[0][:60].rstrip(" :=") for i in changed[1:]))
         first = shown(old_lines[changed[0]] if old_lines else None, new[changed[0]])
         also = f"; also {', '.join(others[:8])}{' ...' if len(others) > 8 else ''}" if others else ""

@@ -49,7 +49,7 @@ class Baselines(unittest.TestCase):
         runs = kept["results"][SMALL[0]]
         run = next(name for name in runs if name != baselines.COMMAND)
         digest = runs[run]
-        at = baselines.WHOLE + baselines.PART  # the second column
+        at = baselines.WHOLE + baselines.PART  # begin of the second column
         runs[run] = "x" * baselines.WHOLE + digest[baselines.WHOLE:at] + "xx" + digest[at + 2:]
         del kept["predicted"][SMALL[1]]
         self.file.write_text(json.dumps(kept))
@@ -59,7 +59,7 @@ class Baselines(unittest.TestCase):
         self.assertIn(f"predicted: {SMALL[1]}: ", output)
         self.assertIn("is new", output)
 
-        # Only what is missing is written.
+        # Only missing entries are written.
         self.assertEqual(self.call("--write", "--missing", "--only", *SMALL, "--kinds", "predicted")[0], 0)
         self.assertEqual(self.call("--only", *SMALL, "--kinds", "predicted")[0], 0)
         self.assertEqual(self.call("--only", *SMALL, "--kinds", "results")[0], 1)
@@ -76,7 +76,7 @@ class Baselines(unittest.TestCase):
         self.assertEqual(self.call(*only, program=self.changed_program("longer", "$ a one more line"))[0], 1)
 
     def test_wrong_use_has_its_own_status(self):
-        self.assertEqual(self.call()[0], 2)  # nothing to compare with
+        self.assertEqual(self.call()[0], 2)  # there is no file to compare with
         self.assertEqual(self.call("--write", "--kinds", "results,colours")[0], 2)
         self.assertEqual(self.call("--write", "--only", "no-such-experiment")[0], 2)
         self.assertEqual(self.call("--missing")[0], 2)

@@ -66,7 +66,8 @@ class CheckpointProgram : public ProgramTest {
     write("e.toml", experiment);
   }
 
-  // Starts the program, and sends it the signal once it has written a checkpoint. Returns false if it had ended before.
+  // Starts the program, and sends it the signal once it has written a checkpoint. Returns false if the program ended
+  // earlier.
   bool stop(int signal) const {
     const pid_t process = fork();
     if (process == 0) {
@@ -98,7 +99,7 @@ class CheckpointProgram : public ProgramTest {
     return {};
   }
 
-  // All files of the run, without times of the host's clock.
+  // Returns all files of the run, without times of the host's clock.
   std::map<std::string, std::string> files(const fs::path& results) const {
     std::map<std::string, std::string> files;
     for (const auto& entry : fs::recursive_directory_iterator(directory / results)) {
@@ -159,7 +160,7 @@ TEST_F(CheckpointProgram, OfADamagedOneItBeginsAnew) {
   expect_undisturbed("results/runs");
 }
 
-// Without vector instructions LibTorch's kernels compute different last bits than with those that it chooses itself.
+// LibTorch's kernels without vector instructions compute other last bits than the kernels that it chooses by itself.
 TEST_F(CheckpointProgram, OfOtherKernelsOfLibTorchItBeginsAnew) {
   setenv("ATEN_CPU_CAPABILITY", "default", 1);
   const bool was_stopped = stop(SIGKILL);
@@ -194,7 +195,7 @@ TEST_F(CheckpointProgram, WritesNoneWhereItIsToldSoOrTrainsNothing) {
   EXPECT_THAT(syncopate("check e.toml checkpoint.every_s=0").err, HasSubstr("checkpoint.every_s = 0"));
 }
 
-// A deleted directory is not recreated in part.
+// If a directory is deleted during a run, the program does not create parts of it again.
 TEST_F(CheckpointProgram, ResultsThatAreRemovedMeanwhileAreSaid) {
   const auto run_and_remove = [&](const std::string& removed) {
     shell("{ ('" SYNCOPATE_PROGRAM
@@ -225,7 +226,7 @@ TEST_F(CheckpointProgram, APipeInItsPlaceIsNotWaitedFor) {
   EXPECT_THAT(outcome.err, HasSubstr(": it is not a regular file; the run starts from the beginning\n"));
 }
 
-// When several processes divide a run and end before their first checkpoint is complete, parts of it are left over.
+// Several processes that divide a run leave parts of their first checkpoint if they end before it is complete.
 TEST_F(CheckpointProgram, PartsThatNothingNamesDoNotStayBesideAFinishedRun) {
   const std::string run = "run e.toml budget.steps=50 --quiet ";
   ASSERT_EQ(syncopate(run + "--results first").status, 0);
@@ -246,7 +247,7 @@ TEST_F(CheckpointProgram, PartsThatNothingNamesDoNotStayBesideAFinishedRun) {
   }
 }
 
-// A folder that cannot be written is reported before anything runs; here it disappears during the run.
+// Folders that cannot be written are reported before anything runs. Here the folder disappears during the run.
 TEST_F(CheckpointProgram, WhatCannotBeWrittenIsSaidOnceAndTheRunGoesOn) {
   const auto first = syncopate("run e.toml budget.steps=200");
   ASSERT_EQ(first.status, 0) << first.err;
@@ -258,7 +259,7 @@ TEST_F(CheckpointProgram, WhatCannotBeWrittenIsSaidOnceAndTheRunGoesOn) {
   EXPECT_EQ(outcome.out.find(word, at + 1), std::string::npos);
 }
 
-// The built program under mpirun is killed in the middle of a run, as a whole or one rank of it. The same command
+// The built program under mpirun is killed in the middle of a run: all its processes, or one rank. The same command
 // resumes at the last checkpoint that all ranks have, which is no older than an interval, and produces the same model.
 // If a checkpoint cannot be used, the program says why, and the run starts from the beginning.
 
@@ -267,9 +268,9 @@ using testing::Not;
 using Clock = std::chrono::steady_clock;
 
 constexpr double interval_s = 0.2;
-constexpr double slack_s = 2;  // on a busy machine: until all ranks have stopped and the checkpoint is on the disk
+constexpr double slack_s = 2;  // allowance for a busy machine: ranks must stop, and the checkpoint must reach the disk
 
-// Two seconds, which ranks spend almost entirely sleeping.
+// Takes two seconds, which ranks spend almost entirely sleeping.
 constexpr const char* rank_experiment = R"(name = "long"
 [cluster]
 workers = 3
@@ -310,8 +311,8 @@ class RankCheckpointsProgram : public ProgramTest {
     write("e.toml", rank_experiment);
   }
 
-  // Starts it on three ranks. Once it has written a checkpoint, and after some time, `disturb` gets their processes.
-  // Returns the age of the newest checkpoint at that moment, in seconds.
+  // Starts the run on three ranks. Once it has written a checkpoint, and after some time, passes their processes to
+  // `disturb`. Returns the age of the newest checkpoint at that moment, in seconds.
   template <typename Disturb>
   double stop(Disturb disturb, std::chrono::milliseconds after) {
     const auto before = time_of_checkpoint();
@@ -417,7 +418,7 @@ TEST_F(RankCheckpointsProgram, WhereARankCannotWriteNoPartsPileUp) {
   const std::string run = std::string(SYNCOPATE_PROGRAM) + " run e.toml --results results";
   std::atomic<bool> has_ended = false;
   std::thread launcher([&] {
-    // The limit is set only once results exist, because MPI itself creates large files at the start.
+    // The limit is set only after results exist, because MPI itself creates large files at the start.
     const std::string limit = "(until [ -e results ]; do sleep 0.01; done; prlimit --fsize=512 --pid $$) & ";
     outcome_ = mpirun({{2, run}, {1, "sh -c '" + limit + "exec " + run + "'"}});
     has_ended = true;

@@ -42,7 +42,6 @@ struct Stopped : std::runtime_error {
   Stopped() : std::runtime_error("stopped by the test") {}
 };
 
-// The run's files, without times of the host's clock.
 inline std::string all_of(const syncopate::Run& run, Outcome outcome) {
   outcome.host_s = 0;
   std::string text = results_text(run, outcome);

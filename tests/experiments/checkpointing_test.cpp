@@ -1,6 +1,6 @@
 // A run that is stopped at a checkpoint and resumed gives the same results, to the bit. Tests every method of the
-// registry, and all other state of workers, at random steps, with one thread before and two after the checkpoint, and
-// vice versa.
+// registry, and all other state of workers, at random steps. The run has one thread before the checkpoint and two after
+// it, and vice versa.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ class CheckpointedMethods : public LoadedText {
   }
   fs::path checkpoint() const { return folder_ / "run.checkpoint"; }
 
-  // Stops and resumes the run at `times` random steps, each in a new run.
+  // Stops the run at `times` random steps and resumes it, each time in a new run.
   void expect_same_after_interruption(const syncopate::Run& of, int times = 2) const {
     SCOPED_TRACE(of.resolved_toml);
     fs::remove(checkpoint());
@@ -97,8 +97,8 @@ TEST_F(CheckpointedMethods, WhereOutagesTakeTheWorkersState) {
     expect_same_after_interruption(of, 4);
 }
 
-// The checkpoint is complete and has this run's hash, but the program that wrote it made different calls. Then nothing
-// of it is used.
+// The checkpoint is complete and has this run's hash, but the program that wrote it made different calls. So nothing in
+// it is used.
 TEST_F(CheckpointedMethods, OfAnotherCourseBeginAnew) {
   Experiment experiment = load(cluster + linear + held::text_of({held::sync_sgd, held::local_sgd}));
   syncopate::Run &one = experiment.runs.front(), &other = experiment.runs.back();
@@ -119,8 +119,8 @@ TEST_F(CheckpointedMethods, OfAModelWithBatchNormalisation) {
   for (const syncopate::Run& of : load(text).runs) expect_same_after_interruption(of);
 }
 
-// parameters.npy and buffers.npy are the model of the last row of metrics.csv, for every method and every handling of
-// BatchNorm statistics.
+// For every method and every handling of BatchNorm statistics, parameters.npy and buffers.npy are the model that the
+// last row of metrics.csv evaluates.
 
 constexpr std::uint32_t train_images = 240, test_images = 40;
 constexpr std::string_view policies[] = {"average", "keep", "reset", "recalibrate"};
@@ -136,7 +136,7 @@ class WrittenModel : public LoadedText {
     write_idx("t10k-labels-idx1-ubyte", {test_images}, 10);
   }
 
-  // Four different workers; the step of the last model is not one that is due for an evaluation.
+  // The four workers are different. The last model's step is not due for an evaluation.
   std::string head() const {
     return fmt::format(R"(name = "written"
 budget.steps = 8
@@ -165,8 +165,8 @@ directory = "{}"
                        (folder_ / "images").string());
   }
 
-  // The written files, evaluated again, have the losses of the last row. With `starts`, a run that starts from them has
-  // these losses in its first row.
+  // The written files, evaluated again, have the losses of the last row. With `starts`, so has the first row of a run
+  // that starts from them.
   void expect_written(const syncopate::Run& run, bool starts = false) const {
     SCOPED_TRACE(run.resolved_toml);
     const Outcome outcome = outcome_of(run);
@@ -196,7 +196,7 @@ directory = "{}"
     if (starts) expect_start(last);
   }
 
-  // A run that starts from the written files begins with that row.
+  // A run that starts from the written files has `end` as its first evaluation.
   void expect_start(const Evaluation& end) const {
     const std::string start = "training.start='" + (folder_ / "model/parameters.npy").string() + "'";
     const fs::path file = folder_ / "next.toml";
@@ -230,7 +230,7 @@ directory = "{}"
         .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   }
 
-  // The content of the file, as read for a start.
+  // Writes the models as the file `name`, and returns its content as a starting run reads it.
   std::vector<float> written(const char* name, const std::vector<std::vector<float>>& models) const {
     fs::create_directories(folder_ / "model");
     const std::string bytes = npy(models);
@@ -254,7 +254,7 @@ TEST_F(WrittenModel, OfEveryMethodIsTheOneThatWasEvaluatedLast) {
   EXPECT_GE(with_policies.size(), 14U) << "their key is read";
 }
 
-// Methods that also publish other models: with two phases, an ensemble, or a moving average.
+// Methods that publish further models: two phases, an ensemble, or a moving average.
 TEST_F(WrittenModel, OfWhatElseIsPublishedIsTheOneThatWasEvaluatedLast) {
   const std::string swap = "algorithm = \"local-sgd\"\nperiod = { rule = \"swap\", switch_step = 3 }\n";
   const std::string constant = "algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 3 }\n";

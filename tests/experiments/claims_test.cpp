@@ -85,7 +85,7 @@ TEST_F(ClaimsProgram, AcceptsWhatTheSameRunsHaveShown) {
   EXPECT_EQ(syncopate(accepting + "--rerun").status, 2);
 }
 
-// Kept results have no run directories. The claim is about one point of a sweep of a method's own key.
+// Kept results have no run directories. The claim is about one sweep point of a key of its method.
 TEST_F(ClaimsProgram, JudgesOtherClaimsOfTheSameRunsByTheirRows) {
   const auto swept = [&](const std::string& within) {
     std::string text = time_only;
@@ -139,7 +139,7 @@ TEST_F(ClaimsProgram, OfAnExperimentInSeveralDirectoriesTheFirstCounts) {
   EXPECT_THAT(syncopate("claims second first").out, HasSubstr("0 reproduced, 1 not reproduced"));
 }
 
-// Claims are not part of a run's configuration, so no new runs are needed.
+// Claims are not part of a run's configuration, so changed claims need no new runs.
 TEST_F(ClaimsProgram, JudgesAnewWhatIsClaimedAnew) {
   syncopate("run " + file);
   write("e.toml", with_claim("[1, 2]"));
@@ -149,7 +149,7 @@ TEST_F(ClaimsProgram, JudgesAnewWhatIsClaimedAnew) {
   EXPECT_THAT(syncopate("claims results").out, HasSubstr("not reproduced  A step"));
 }
 
-// Neither other runs nor another claim replace a verdict; an override that changes neither keeps it.
+// Neither other runs nor another claim replace a verdict. An override that changes neither keeps it.
 TEST_F(ClaimsProgram, AnOverrideReplacesNoVerdictOfTheFile) {
   ASSERT_EQ(syncopate("run " + file).status, 0);
   const std::string judged = read("results/runs/time/claims.json");
@@ -168,7 +168,6 @@ TEST_F(ClaimsProgram, AnOverrideReplacesNoVerdictOfTheFile) {
   EXPECT_THAT(syncopate("claims fresh").out, HasSubstr("1 reproduced"));
 }
 
-// Faults of other runs in the same directory do not prevent the file's claims from being judged.
 TEST_F(ClaimsProgram, JudgesByTheRunsOfTheFileAlone) {
   ASSERT_EQ(syncopate("run " + file).status, 0);
   ASSERT_EQ(syncopate("run " + file + " seeds=[7] cluster.micro_batch_s=0.02").status, 0);
@@ -215,7 +214,7 @@ TEST_F(ClaimsProgram, SaysWhereNothingIsClaimed) {
   EXPECT_THAT(syncopate("claims .").err, HasSubstr("claims.json: is not a list of claims of schema version 3"));
 }
 
-// [[claim]]: its keys and its faults.
+// The keys of [[claim]], and faults in them.
 
 using testing::AllOf;
 using testing::EndsWith;
@@ -257,7 +256,7 @@ TEST_F(ClaimSection, MakesNoOtherRuns) {
   EXPECT_EQ(load().claims.size(), 1u);
 }
 
-// Figures of papers, in a separate checkout.
+// Entries about papers' figures, in a separate checkout.
 class ReferenceSection : public ClaimSection {
  protected:
   void SetUp() override {
@@ -273,7 +272,7 @@ class ReferenceSection : public ClaimSection {
     std::filesystem::remove(file);
     file = root_ / "experiments/paper/e.toml";
     before_ = std::filesystem::current_path();
-    std::filesystem::current_path(root_ / "experiments");  // has no such folder
+    std::filesystem::current_path(root_ / "experiments");  // has no folder results/reference
   }
   void TearDown() override {
     std::filesystem::current_path(before_);
@@ -393,7 +392,7 @@ TEST_F(ClaimSection, NamesTheNearestMeasureAndNotAll) {
       << "nothing is near, so all are named";
 }
 
-// Otherwise users would learn only after the runs that these do not contain the number.
+// Without this check, users would learn only after the runs that these lack the measure.
 TEST_F(ClaimSection, IsAboutWhatTheRunsWillHave) {
   const auto about = [&](const std::string& measure, const std::string& rest = "") {
     return faults_of("sentence = \"s\"\nmethod = \"drop\"\nbelow = 1\nmeasure = \"" + measure + "\"\n", rest);
@@ -431,7 +430,7 @@ TEST_F(ClaimSection, ComparesWithARowOfTheTable) {
   EXPECT_THAT(faults_of(at_two + "\"drop, workers = 3\"\n", sweep), HasSubstr("must be a method of the file"));
 }
 
-// An unconfirmed figure must not be shown as the paper's, so `certainty` has no word for it.
+// An unconfirmed figure must not be shown as the paper's, so no value of `certainty` stands for it.
 TEST_F(ClaimSection, ShowsFiguresThatAreKnown) {
   const std::string paper = "paper = { figure = \"1\", source = \"x\", certainty = \"";
   EXPECT_THAT(faults_of(right + paper + "hearsay\" }"),
@@ -451,7 +450,7 @@ TEST_F(ClaimSection, MeansOnePointUnlessItSaysOtherwise) {
   EXPECT_THAT(faults_of(order + "everywhere = true", sweep), HasSubstr("claim.0.everywhere = true; unknown key"));
 }
 
-// A slope, and the place of the best value, are one number over all points, so they cannot hold at each of them.
+// With `over`, a claim is about one number for all points, such as a slope. So it cannot also hold at each point.
 TEST_F(ClaimSection, IsEitherOverAKeyOrEverywhere) {
   const std::string both = "over = \"cluster.workers\"\neverywhere = true\n";
   const char* const fault =
@@ -466,7 +465,7 @@ TEST_F(ClaimSection, IsEitherOverAKeyOrEverywhere) {
   EXPECT_EQ(faults({}), "") << "what check prints says everywhere = false";
 }
 
-// Two equal claims could not be distinguished in a table, or one claim would count twice.
+// In a table two equal claims could not be distinguished, or one claim would count twice.
 TEST_F(ClaimSection, StandsThereOnce) {
   const auto two = [&](const std::string& first, const std::string& second) {
     return faults_of(first + "[[claim]]\n" + second, sweep);
@@ -486,7 +485,6 @@ TEST_F(ClaimSection, StandsThereOnce) {
               HasSubstr("claim.1.sentence = \"t\"; makes the same claim in other words as the claim at "));
 }
 
-// Faults of methods and of claims are reported together.
 TEST_F(ClaimSection, TellsItsFaultsBesideThoseOfTheFile) {
   EXPECT_THAT(
       faults_of("sentence = \"s\"\nmeasure = \"step_time\"\nmethod = \"drop\"\nbelow = 1\n", "[clusterr]\nx = 1\n"),

@@ -1,4 +1,5 @@
-// Numbers that are probably in the wrong unit (a thousand or eight times the intended ones) get a note; others do not.
+// Numbers get a note if they are probably in the wrong unit (a thousand or eight times the intended ones); others do
+// not.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,8 +20,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// A step of 4 micro-batches of 10 ms takes 40 ms. The ring of 4 workers sends 6 messages of a quarter of 4 MB: at
-// 1.25e9 bytes per second (10 Gbit/s) 4.8 ms beside latencies of 0.3 ms.
+// A step of 4 micro-batches of 10 ms takes 40 ms. In the ring of 4 workers, each sends 6 messages of 1 MB, a quarter of
+// the gradient. These take 4.8 ms at 1.25e9 bytes per second (10 Gbit/s), and their latencies 0.3 ms.
 class MagnitudeNotes : public ProgramTest {
  protected:
   void SetUp() override {
@@ -51,7 +52,7 @@ algorithm = "dropcompute"
 threshold_s = 0.050
 )");
   }
-  // The notes, which `check` prints as a comment and `run` below its table.
+  // Returns the notes. `check` prints them as a comment, and `run` below its table.
   std::string notes(const std::string& changes) const {
     const ProgramOutcome check = syncopate("check " + file + " " + changes);
     EXPECT_EQ(check.status, 0) << check.err;
@@ -81,8 +82,9 @@ TEST_F(MagnitudeNotes, AThresholdInMillisecondsNeverDrops) {
               HasSubstr("drop, threshold_s = 50, and at 2 other points: threshold_s = 50"));
 }
 
-// 4 MB at 1.25e9 bytes per second take 3.2 ms. So four workers' gradients occupy the way in for 12.8 ms, and models the
-// way out for the same time, of steps of at least 40 ms; at a tenth of that bandwidth 128 ms.
+// A gradient of 4 MB takes 3.2 ms at 1.25e9 bytes per second. So four gradients occupy the server's link for 12.8 ms,
+// and four models occupy it for as long in the other direction. A step takes at least 40 ms. At a tenth of the
+// bandwidth the link needs 128 ms.
 TEST_F(MagnitudeNotes, AServersLinkThatWorkersWaitFor) {
   const std::string server = "'methods=[{algorithm=\"async-sgd\"}]'";
   EXPECT_THAT(notes(server), Not(HasSubstr("server's link")));
@@ -93,8 +95,8 @@ TEST_F(MagnitudeNotes, AServersLinkThatWorkersWaitFor) {
   const std::string unshared = notes(slow + " network.contention=false");
   EXPECT_THAT(unshared, Not(HasSubstr("server's link")));
   EXPECT_THAT(unshared, AllOf(HasSubstr("# Links are not shared: "), HasSubstr("\nLinks are not shared: ")));
-  // Two racks, each with an uplink for two workers: as busy as a server's link of the same bandwidth for half the
-  // workers.
+  // Each of two racks has an uplink for two workers. At equal bandwidth the uplink is half as busy as the server's
+  // link, which serves four.
   const std::string racks =
       server + " network.racks.group_size=2 network.racks.latency_s=0 network.racks.bandwidth_bytes_per_s=";
   EXPECT_THAT(notes(racks + "1.25e9"), Not(HasSubstr("busy for")));
@@ -102,7 +104,7 @@ TEST_F(MagnitudeNotes, AServersLinkThatWorkersWaitFor) {
                                           HasSubstr("\nasync-sgd: its groups' uplinks are busy for ")));
 }
 
-// Without other delays each round is 4 x 10 ms and 5.1 ms of communication: 45.1 ms.
+// Without other delays a round takes 4 x 10 ms for micro-batches and 5.1 ms for communication: 45.1 ms.
 TEST_F(MagnitudeNotes, AThresholdBeyondAllRoundsIsNoted) {
   const std::string constant = "delays.0.mean=0 methods.drop.threshold_s=";
   EXPECT_THAT(notes(constant + "0.050"), Not(HasSubstr("drops nothing"))) << "1.1 times a round";
@@ -111,8 +113,7 @@ TEST_F(MagnitudeNotes, AThresholdBeyondAllRoundsIsNoted) {
                     HasSubstr("\ndrop: threshold_s = 0.056 drops nothing in 40 steps")));
 }
 
-// A step of 40 to 60 ms of computing, and messages of 5000 s, which get a note, or of 50 ms, which are slow but no
-// mistake.
+// A step computes for 40 to 60 ms. Messages take 5000 s, which gets a note, or 50 ms, which is slow but no mistake.
 TEST_F(MagnitudeNotes, ALatencyThatServersAndGossipWaitForIsNoted) {
   for (const std::string algorithm : {"async-sgd", "ad-psgd"}) {
     const std::string one =
@@ -127,12 +128,12 @@ TEST_F(MagnitudeNotes, ALatencyThatServersAndGossipWaitForIsNoted) {
 }
 
 TEST_F(MagnitudeNotes, ALatencyInMillisecondsOrABandwidthInOtherUnitsIsMostOfTheTime) {
-  const std::string slow = notes("network.latency_s=50 methods.drop.threshold_s=0.05");  // 6 x 50 s beside 0.05 s
+  const std::string slow = notes("network.latency_s=50 methods.drop.threshold_s=0.05");  // 6 x 50 s besides 0.05 s
   EXPECT_THAT(slow, AllOf(HasSubstr("# sync-sgd: communication takes 100.0 % of the time in 40 simulated steps; "),
                           HasSubstr("\nsync-sgd: communication takes 100.0 % of the time in 40 steps; "),
                           HasSubstr("latencies"), HasSubstr("bytes per second")));
   EXPECT_THAT(notes("network.bandwidth_bytes_per_s=10"), HasSubstr("sync-sgd: communication takes 100.0 %"));
-  // 1 Gbit/s, and a tenth of it, are slow but no mistake: 48 of 90 ms and 480 of 530 ms.
+  // 1 Gbit/s and 0.1 Gbit/s are slow but no mistake. Communication takes 48 ms of 90 ms and 480 ms of 530 ms.
   EXPECT_THAT(notes("network.bandwidth_bytes_per_s=125e6,12.5e6"), Not(HasSubstr("communication takes")));
 }
 
@@ -156,14 +157,13 @@ TEST_F(ExperimentFile, OutagesAreScheduledOrRandomAndPartOfTheRun) {
   EXPECT_TRUE(first.loses_state);
   EXPECT_EQ(plan.of(Rank{0}).next(start_time).begin, never);
   EXPECT_NE(planned.runs.at(0).hash, load().runs.at(0).hash);
-  // Repeated workers and overlapping entries are allowed.
   EXPECT_EQ(faults({"outages=[{workers=[1,1], at_s=0, duration_s=5}, {workers=[1], at_s=1, duration_s=1}]"}), "");
 
   const Experiment random = load({entry("mean_time_between_s=10, mean_duration_s=1")});
   const Time with_seed_3 = random.runs.at(0).cluster.outages->of(Rank{2}).next(start_time).begin;
   const Time with_seed_5 = random.runs.at(1).cluster.outages->of(Rank{2}).next(start_time).begin;
   EXPECT_NE(with_seed_3, never);
-  EXPECT_NE(with_seed_3, with_seed_5);  // a function of the run's seed, like delays
+  EXPECT_NE(with_seed_3, with_seed_5);  // depends on the run's seed, like delays
   EXPECT_FALSE(random.runs.at(0).cluster.outages->loses_state(Rank{2}));
   EXPECT_THAT(random.resolved_toml, HasSubstr("state = \"kept\""));
 }
@@ -188,7 +188,7 @@ TEST_F(ExperimentFile, FaultsOfOutagesAreToldWithTheirPlace) {
   for (int i = 0; i < 256; ++i) many += "{workers=[1], at_s=1, duration_s=1},";
   EXPECT_THAT(faults({"outages=[" + many + "]"}), HasSubstr("must have at most 255 entries"));
   EXPECT_THAT(faults({"outages=3"}), HasSubstr("must be an array of tables, [[outages]]"));
-  // A fault that only follows from another fault is not reported.
+  // An outage of an unknown worker is not reported after a fault in the number of workers.
   const std::string report = faults({entry("workers=[3], at_s=1, duration_s=1"), "cluster.workers=0"});
   EXPECT_THAT(report, testing::StartsWith("command line: cluster.workers = 0"));
   EXPECT_EQ(std::count(report.begin(), report.end(), '\n'), 0) << report;
@@ -207,7 +207,7 @@ TEST_F(ExperimentFile, DelaysAreSleepsWhereTheySaySo) {
   ASSERT_TRUE(run.cluster.pauses);
   EXPECT_EQ(run.cluster.pauses->trailing(), from_seconds(0.25));
   EXPECT_DOUBLE_EQ(run.cluster.compute_time->step_law(Rank{0}, 1).mean_s, 0.01 + 0.001);
-  // A sleep draws from its own place in the list, so the draws of the other entry do not change.
+  // A sleep draws by its place in the list of delays, so the other entry's draws do not change.
   const Pauses apart(run.seed, 0, {uniform_delay(0, 1)}, 1);
   EXPECT_EQ(run.cluster.pauses->sleep(Rank{1}, Step{2}, 1), apart.sleep(Rank{1}, Step{2}, 1));
   EXPECT_EQ(load({sleep}).runs.at(0).cluster.pauses->trailing(), Duration{});
@@ -216,7 +216,7 @@ TEST_F(ExperimentFile, DelaysAreSleepsWhereTheySaySo) {
   EXPECT_NE(load({sleep}).runs.at(0).hash, load({sleep, "cluster.trailing_s=0.25"}).runs.at(0).hash);
 }
 
-// Runs declared in an experiment file: three micro-batches of 1 s, sleeps of 2 s after each, 0.25 s of trailing work.
+// Each run has three micro-batches of 1 s, a sleep of 2 s after each, and 0.25 s of trailing work.
 TEST_F(ExperimentFile, RunsHaveTheirSleeps) {
   const Overrides run = {"cluster={workers=2,micro_batches=3,micro_batch_s=1,trailing_s=0.25}",
                          "delays=[{kind='constant',value=2,sleep=true}]", "training={model='none',parameters=10}",
@@ -230,7 +230,7 @@ TEST_F(ExperimentFile, RunsHaveTheirSleeps) {
     progress.begin_run(1, experiment.runs.at(0));
     const Outcome outcome = execute(experiment.runs.at(0), {.threads = 1}, progress, [](const Outcome&) {});
     ASSERT_EQ(outcome.failure, "");
-    // Includes the sleep after the all-reduce of the first step; with the threshold it is cut to nothing.
+    // The second step includes the sleep after the first step's all-reduce. The threshold cuts this sleep to nothing.
     EXPECT_NEAR(to_seconds(outcome.recording.rows.at(1).duration), second_step_s, 1e-8) << method;
   }
 }
@@ -244,7 +244,7 @@ TEST_F(ExperimentFile, FaultsOfPausesAreToldWithTheirPlace) {
   EXPECT_THAT(faults({sleep, "outages=[{workers=[1],at_s=3,duration_s=1}]"}), HasSubstr("outages"));
 }
 
-// A network over which a model never arrives: the fault names the key (and its line) that causes the time.
+// Over these networks a model never arrives. The fault names the key (and its line) that causes most of the time.
 
 using testing::HasSubstr;
 
@@ -253,7 +253,7 @@ TEST_F(ExperimentFile, ANetworkThatTakesForEverIsNamedByItsKey) {
     const char* network;
     const char* fault;
   };
-  // Four workers: a ring has 6 rounds, each with a latency; a tree has 4.
+  // With four workers, a ring has 6 rounds with a latency each, and a tree has 4.
   const Case cases[] = {
       {"kind=\"ring\", latency_s=0, bandwidth_bytes_per_s=1e-9", "network.bandwidth_bytes_per_s = 1e-09; must let a"},
       {"kind=\"ring\", latency_s=5e8, bandwidth_bytes_per_s=1e9", "network.latency_s = 500000000.0; must let a"},

@@ -41,7 +41,7 @@ TEST_F(CommandLine, AnotherDescriptionDoesNotRepeatRuns) {
   EXPECT_THAT(again.err, HasSubstr("1 of 1 runs already exist"));
 }
 
-// Images of one pixel in the layout of MNIST; the last training image is missing.
+// Images of one pixel in MNIST's format, without the last training image.
 TEST_F(CommandLine, TruncatedDataEndWithStatus2AndOneMessage) {
   const auto header = [](char kind, std::initializer_list<char> dimensions) {
     std::string bytes{0, 0, 8, kind};
@@ -104,7 +104,7 @@ TEST_F(CommandLine, PredictComparesWithAMethodThatIsNamed) {
   EXPECT_EQ(syncopate("predict " + file + " --against ''").status, 2);
 }
 
-// Five steps: H = 2 makes 3 rounds, H = 1 makes 5.
+// In five steps, a period of H = 2 makes 3 rounds, and H = 1 makes 5.
 TEST_F(CommandLine, CheckSaysWhatANumberWasSolvedFor) {
   const auto with = [&](const char* rounds) {
     return write("e.toml", std::string(time_only) +
@@ -265,7 +265,7 @@ TEST_F(CommandLine, AnUnknownCommandIsNamedWithTheNearest) {
   EXPECT_THAT(syncopate("--frob").err, testing::Not(HasSubstr("unknown command")));
 }
 
-// wandb's sweeps write overrides as --key=value.
+// The sweeps of wandb write overrides as --key=value.
 TEST_F(CommandLine, AnUnknownOptionIsNamedWithTheNearestOrAsAKey) {
   const std::string run = "run " + write("e.toml", time_only) + " ";
   const auto refusal = [&](const std::string& arguments) {
@@ -331,7 +331,7 @@ TEST_F(HostileInput, ControlCharactersOfLabelsNeverReachTheTerminal) {
     EXPECT_THAT(outcome.out, HasSubstr("\\u001B[2J\\u0007red\\n"));
   }
   EXPECT_THAT(run.err, HasSubstr("\\u001B[2J\\u0007red\\nline, seed 1: finished"));
-  // The output of check is still an experiment file.
+  // The output of `check` is a valid experiment file.
   EXPECT_EQ(syncopate("check " + write("again.toml", check.out)).out, check.out);
 }
 
@@ -370,7 +370,7 @@ TEST_F(HostileInput, TheLimitOfRunsIsAnOption) {
   EXPECT_EQ(syncopate("check " + file + " --limit 0").status, 2);
 }
 
-// Images of one pixel in the layout of MNIST.
+// Images of one pixel in MNIST's format.
 TEST_F(HostileInput, FaultyDataNameTheLineThatNamesThem) {
   const auto header = [](char kind, std::initializer_list<char> dimensions) {
     std::string bytes{0, 0, 8, kind};
@@ -462,7 +462,7 @@ label = "again"
   EXPECT_EQ(times(syncopate("run e.toml --results results --quiet").err), 0);
 }
 
-// The built program if its output cannot be written: a full device, a closed stream, or a reader that disappears.
+// The built program when its output cannot be written: the device is full, the stream is closed, or the reader ends.
 
 using testing::HasSubstr;
 
@@ -473,14 +473,13 @@ class LostOutput : public ProgramTest {
     file_ = write("e.toml", std::string("seeds = [1, 2, 3]\n") + time_only);
   }
 
-  // Number of complete run directories.
   std::ptrdiff_t finished() const {
     namespace fs = std::filesystem;
     const auto is_summary = [](const fs::directory_entry& entry) { return entry.path().filename() == "summary.json"; };
     return std::count_if(fs::recursive_directory_iterator(directory / "results"), {}, is_summary);
   }
 
-  // Redirects one stream as given, in the shell's syntax; the other one goes to out.txt or err.txt as usual.
+  // Redirects one stream by this text in the shell's syntax. The other one goes to out.txt or err.txt as usual.
   ProgramOutcome with(const std::string& redirection, const std::string& arguments) const {
     return shell("'" SYNCOPATE_PROGRAM "' " + arguments + " </dev/null " + redirection);
   }
@@ -516,8 +515,7 @@ TEST_F(LostOutput, OfStandardErrorDoesNotEndAnExperiment) {
 }
 
 TEST_F(LostOutput, OfAReaderThatGoesAwayDoesNotEndAnExperiment) {
-  // The exit status is written to a file, because a pipeline's status is that of its reader, which ends without
-  // reading.
+  // The exit status is written to a file, because a pipeline's status is the reader's, which ends without reading.
   const std::string run = "'" SYNCOPATE_PROGRAM "' run --results results " + file_ + " </dev/null 2>&1";
   shell("{ sleep 0.2; " + run + "; echo $? >status.txt; } | true");
   EXPECT_EQ(read("status.txt"), "1\n");
@@ -594,7 +592,7 @@ class TerminalWidth : public ProgramTest {
     file_ = write("e.toml", experiment);
   }
 
-  // The program's output to a terminal with this number of columns.
+  // Returns the program's output to a terminal with this number of columns.
   std::string on_terminal(const std::string& arguments, unsigned short columns) {
     const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
     EXPECT_GE(terminal, 0);
@@ -648,7 +646,6 @@ TEST_F(TerminalWidth, IsThatOfAllTablesNotesAndClaims) {
 using testing::HasSubstr;
 using testing::Not;
 
-// A run of one step.
 std::string model_experiment(const std::string& model) {
   return "name = \"one\"\n[cluster]\nworkers = 2\nmicro_batch_s = 0.001\n[network]\nkind = \"free\"\n[training]\nmodel "
          "= \"" +
@@ -660,7 +657,7 @@ std::string model_experiment(const std::string& model) {
 
 class TorchLibrary : public ProgramTest {
  protected:
-  // A copy of the program, without the library beside it.
+  // Copies the program to a folder without its library, and returns the command.
   std::string lone_program() const {
     std::filesystem::copy_file(SYNCOPATE_PROGRAM, directory / "lone");
     return "./lone ";

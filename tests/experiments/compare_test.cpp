@@ -56,8 +56,8 @@ class Compare : public ProgramTest {
   json result() const { return json::parse(read("results/two/compare.json")); }
 };
 
-// Which worker is first affects only the order of a sum of two terms. The tolerance of the step time is wide because
-// the machine may be busy; the lower bound is the sum of the drawn times.
+// It depends on the machine which worker is first, but only the order of a sum of two terms changes. The tolerance of
+// the step time is wide because the machine may be busy. The lower bound is the sum of the drawn times.
 TEST_F(Compare, BothClustersAreRunOnceAndStandSideBySide) {
   const std::string file = write("e.toml", two_methods);
   const std::string command = "compare " + file + " --results results ";
@@ -68,7 +68,7 @@ TEST_F(Compare, BothClustersAreRunOnceAndStandSideBySide) {
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("sync-sgd"), HasSubstr("served"), HasSubstr("within")));
   EXPECT_THAT(outcome.err, HasSubstr("under MPI, 2 of 2: served"));
   EXPECT_THAT(read("table.md"), HasSubstr("| sync-sgd | "));
-  EXPECT_EQ(read("old.md"), "old");  // table.md was replaced by a renamed file, not overwritten
+  EXPECT_EQ(read("old.md"), "old");  // a new file replaced table.md, which was not overwritten
   EXPECT_EQ(read("table.json"), read("results/two/compare.json"));
 
   const json compared = result();
@@ -87,7 +87,7 @@ TEST_F(Compare, BothClustersAreRunOnceAndStandSideBySide) {
   ASSERT_EQ(saved.size(), 4u);
   EXPECT_FALSE(floats_from_npy(read(saved[0])).empty());
 
-  // All results exist already. Nothing is started, so the missing launcher causes no error.
+  // All results exist. Nothing is started, so the missing launcher causes no error.
   const auto again = syncopate(command + "--mpiexec /nowhere/mpirun --step-time-tolerance 0 --check");
   EXPECT_EQ(again.status, 1) << again.err;
   EXPECT_THAT(again.err, Not(HasSubstr("under MPI")));
@@ -96,7 +96,7 @@ TEST_F(Compare, BothClustersAreRunOnceAndStandSideBySide) {
   EXPECT_FALSE(result()["all_within"]);
 }
 
-// Two seconds are declared, but the arithmetic takes microseconds: no machine is so busy that it takes half of them.
+// The declared micro-batch takes 2 s, and its arithmetic microseconds. No machine is so busy that it takes half of 2 s.
 TEST_F(Compare, DeclaredTimesThatAreNotInjectedAreToldWithWhatToSet) {
   const std::string file = write("e.toml", two_methods);
   const std::string command = "compare " + file + " --results results --quiet cluster.pace=";
@@ -106,14 +106,14 @@ TEST_F(Compare, DeclaredTimesThatAreNotInjectedAreToldWithWhatToSet) {
                                   HasSubstr("Set cluster.pace = \"emulate\"")));
   EXPECT_EQ(result()["runs"][0]["replaced_micro_batch_s"], 2);
   EXPECT_GT(result()["runs"][0]["step_time_error"], 1);
-  // Under MPI these times are sleeps, too, so no note appears, however inaccurate a busy machine is.
+  // In this mode times are sleeps under MPI as well, so no note appears, however inaccurate a busy machine is.
   const auto emulated = syncopate(command + "emulate --step-time-tolerance 0");
   ASSERT_EQ(emulated.status, 0) << emulated.err;
   EXPECT_THAT(emulated.out, Not(HasSubstr("inject")));
   EXPECT_TRUE(result()["runs"][0]["replaced_micro_batch_s"].is_null());
 }
 
-// Two seconds of communication that MPI's ranks, on one machine, do not have; with a model and without.
+// Two seconds of communication are declared, which MPI's ranks do not need on one machine.
 TEST_F(Compare, ADeclaredNetworkIsNamedWithWhatToSet) {
   const std::string file = write("e.toml", two_methods);
   for (const char* model : {"training.model=none training.parameters=10", "training.model=quadratic"}) {
@@ -130,11 +130,11 @@ TEST_F(Compare, ADeclaredNetworkIsNamedWithWhatToSet) {
   }
 }
 
-// Launchers in place of MPI: they copy the simulated results to the place of MPI's, as if both clusters agreed to the
-// last bit. Their arguments are in asked.txt, one line each.
+// Scripts replace MPI's launcher. They copy the simulated results to the place of MPI's, as if both clusters agreed to
+// the last bit, and write their arguments to asked.txt, one line each.
 class CompareWithoutMpi : public Compare {
  protected:
-  // Fails for methods with this number of ranks.
+  // Returns a launcher that fails for methods with this number of ranks.
   std::string launcher(int failing_ranks = 0) const {
     const std::string path = write("launcher" + std::to_string(failing_ranks), R"(#!/bin/sh
 printf '%s ' "$@" >> asked.txt
@@ -162,7 +162,7 @@ cp -r "$run" "$run-mpi"
     for (std::string line; std::getline(stream, line);) lines.push_back(line);
     return lines;
   }
-  // The same run with changed files.
+  // Publishes the same run with changed files.
   void change(const std::filesystem::path& run, FileContents changed) const {
     FileContents files;
     for (const auto& entry : std::filesystem::directory_iterator(run))
@@ -234,7 +234,8 @@ TEST_F(CompareWithoutMpi, ModelsAreComparedByTheNormOfThatUnderMpi) {
   for (const json& run : compared["runs"]) EXPECT_DOUBLE_EQ(run["parameter_error"], 0.5);
 }
 
-// With a budget in seconds models have different numbers of steps. The declared time excludes a slow worker's factor.
+// With a budget in seconds, models of the two clusters have different numbers of steps. The declared time of a
+// micro-batch excludes a slow worker's factor.
 TEST_F(CompareWithoutMpi, WhatDependsOnTheClockOrReplacesDeclaredTimesIsMarked) {
   ASSERT_EQ(compare("budget='{seconds=0.3}' cluster.pace=inject cluster.worker_factors=[4,1]").status, 0);
   const json compared = result();
@@ -273,10 +274,9 @@ TEST_F(Compare, WhatCannotBeRunIsSaid) {
   const auto missing = syncopate("compare " + file + " --results results --mpiexec /nowhere/mpirun");
   EXPECT_EQ(missing.status, 2);
   EXPECT_THAT(missing.err, HasSubstr("/nowhere/mpirun: no such MPI launcher"));
-  EXPECT_EQ(syncopate("compare " + file, 2).status, 2);  // under mpirun itself
+  EXPECT_EQ(syncopate("compare " + file, 2).status, 2);  // started by mpirun
   EXPECT_EQ(syncopate("run " + file + " --only 0123456789").status, 2);
 
-  // A launcher that fails for one method (with three processes) does not affect the other.
   const std::string launcher = write("launcher",
                                      "#!/bin/sh\nfor word; do if [ \"$word\" = 3 ]; then echo too many >&2; "
                                      "exit 7; fi; done\nexec " SYNCOPATE_MPIEXEC " --oversubscribe \"$@\"\n");
@@ -294,7 +294,7 @@ TEST_F(Compare, WhatCannotBeRunIsSaid) {
   EXPECT_EQ(result()["runs"][1]["verdict"], "failed");
 }
 
-// Ranks compare their runs before they begin, so different costs on two ranks would be reported as a fault.
+// Ranks compare their runs before they begin. So if two ranks had different costs, that would be a fault.
 TEST_F(Compare, CostsThatAreMeasuredByLengthsAreTheSameOnAllRanks) {
   std::string lines;
   for (int i = 0; i < 200; ++i) {
@@ -329,7 +329,7 @@ TEST_F(Compare, CostsThatAreMeasuredByLengthsAreTheSameOnAllRanks) {
       EXPECT_EQ(std::stod(configuration.substr(found + key.size())), fit[cost].get<double>()) << cost;
     }
   }
-  // Kept times are used again, also by the simulated cluster.
+  // Kept times are used again by MPI and by the simulated cluster.
   ASSERT_EQ(syncopate(command, 3).status, 0) << read("err.txt");
   ASSERT_EQ(syncopate(command).status, 0) << read("err.txt");
   EXPECT_THAT(read("err.txt"), testing::Not(HasSubstr("measured by lengths")));
@@ -357,7 +357,6 @@ TEST_F(Compare, AMeasuredMicroBatchIsMeasuredOnceAndTheSameOnAllRanks) {
     const std::string configuration = read(path.parent_path() / "config.toml");
     EXPECT_THAT(configuration, HasSubstr("micro_batch_measured = true"));
   }
-  // Kept times are used for the same runs by every command.
   const auto again =
       syncopate("run " + file + " --results results cluster.micro_batch_s=measured methods.served.backups=1");
   EXPECT_THAT(again.err, HasSubstr("2 of 2 runs already exist"));
@@ -365,7 +364,6 @@ TEST_F(Compare, AMeasuredMicroBatchIsMeasuredOnceAndTheSameOnAllRanks) {
   EXPECT_EQ(files_named("metadata.json").size(), 4u);
   EXPECT_EQ(json::parse(read("results/two/measured.json")), kept);
 
-  // Times of another machine are not used.
   json elsewhere = kept;
   elsewhere[0]["host"] = "another-host";
   elsewhere[0]["micro_batch_s"] = 123.0;

@@ -1,4 +1,4 @@
-// Keys of `compression`, for everything that can be compressed.
+// Keys of the table `compression`, for everything that can be compressed.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace syncopate {
 
-// A model with matrices of 16 x 12 and 10 x 16. powersgd compresses both at a rate of 2, but only one of them at 6.5.
+// A model with matrices of 16 x 12 and 10 x 16. At a least rate of 2 powersgd compresses both, at 6.5 only one of them.
 inline const std::vector<std::string> of_matrices = {"training.model='mlp'", "models.mlp.hidden=[16]",
                                                      "datasets.gaussian-mixture.dimension=12",
                                                      "datasets.gaussian-mixture.classes=10"};
@@ -61,7 +61,7 @@ inline const std::vector<KeyCase> compressed = {
     of_compression("name='powersgd',rank=1,factors='in-turn'", {"rank=2", "removed='mean'", "factors='both'"}),
 };
 
-// Keys of all compressions that select values, and of all with error feedback if batches are left out.
+// Keys of all compressions that select values, and of compressions with error feedback in a method that omits batches.
 inline std::vector<KeyCase> more_compressed() {
   std::vector<KeyCase> cases;
   for (const char* name : {"top-k", "dgc", "random-k", "scalecom"}) {
@@ -76,7 +76,7 @@ inline std::vector<KeyCase> more_compressed() {
   return cases;
 }
 
-// Compressed messages to a server that uses gradients one by one; some of them are too late.
+// Compressed messages to a server that applies gradients one by one and drops those that are too stale.
 inline KeyCase of_messages(const std::string& keys, const std::vector<std::string>& changes,
                            const std::string& algorithm = "'async-sgd',maximum_staleness=2") {
   return of_compression(keys, changes, algorithm);
@@ -103,7 +103,7 @@ inline const std::vector<KeyCase> messages = {
                 "'decoupled-diloco',anchor='base',quorum=2,fragments=2,outer={name='diloco',rate=0.7,momentum=0.5}"),
 };
 
-// Compressed averages of fragments, and in methods whose rounds depend on losses or pulls.
+// Compressed averages: of fragments, and in methods with rounds that depend on losses or pulls.
 inline const std::vector<KeyCase> averages = {
     of_compression("name='top-k',ratio=0.2", {"ratio=0.5", "error_feedback=false"},
                    "'streaming-diloco',fragments=2,period={rule='constant',steps=4},outer={name='plain'}"),
@@ -114,8 +114,8 @@ inline const std::vector<KeyCase> averages = {
     of_compression("name='sign'", {"scope='tensor'", "error_feedback=false"}, "'adacomm',initial_period=3"),
 };
 
-// Adam with a frozen second moment, which sends signs of two matrices. So early in training the runs diverge unless the
-// learning rate is small, and losses of diverging runs differ between BLAS kernels.
+// Adam with a frozen second moment, which sends the signs of two matrices. Frozen so early in training, runs diverge
+// unless the learning rate is small, and losses of diverging runs differ between BLAS kernels.
 inline KeyCase of_moments(const std::string& compression, const std::vector<std::string>& changes) {
   KeyCase result = of_compression(compression, changes, "'one-bit-adam',freeze_step=3");
   result.given.insert(result.given.end(),

@@ -1,4 +1,4 @@
-// The contents of data sets, and the evaluation of runs, determine which finished runs count as those of an experiment.
+// The contents of data sets, and the keys of [evaluation], determine which finished runs belong to an experiment.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ every_steps = 2
 algorithm = "sync-sgd"
 )";
 
-// 64 + 16 images of 2 x 2.
+// Data of 64 training and 16 test images of 2 x 2 pixels.
 class DataInHash : public IdxFiles {
  protected:
   void SetUp() override {
@@ -89,7 +89,7 @@ class DataInHash : public IdxFiles {
   }
   std::string hash(const std::vector<std::string>& overrides = {}) const { return load(overrides).runs.at(0).hash; }
 
-  // Starts the experiment and returns its output; the runs exist afterwards.
+  // Executes the missing runs and returns the output.
   std::string start(const std::vector<std::string>& overrides = {}) const {
     RunOptions options;
     options.results_directory = directory_ / "results";
@@ -181,7 +181,7 @@ struct WorkingDirectory {
   const fs::path before = fs::current_path();
 };
 
-// Two data sets of the same name: one in the folder of the experiment file, and one in the working directory.
+// Two data sets have the same name: one is in the experiment file's folder, and one in the working directory.
 class RelativeDirectory : public DataInHash {
  protected:
   void SetUp() override {
@@ -214,7 +214,7 @@ TEST_F(RelativeDirectory, IsSoughtBesideTheExperimentFileFirstWhereverItIsNamed)
               HasSubstr(fmt::format("directory = \"{}\"", (directory_ / "beside/data").string())));
   EXPECT_EQ(hash_in("data"), hash_in(directory_ / "beside/data")) << "on the command line";
   EXPECT_NO_THROW(as_written.runs.at(0).training.make_objective());
-  // Loaded from the folder of the experiment file, so that the file's path has no folder.
+  // The file is loaded from its own folder, so its path has no folder.
   fs::current_path(directory_ / "beside");
   EXPECT_EQ(load_experiment("images.toml", {}).runs.at(0).hash, hash_in(directory_ / "beside/data"));
 }
@@ -222,7 +222,7 @@ TEST_F(RelativeDirectory, IsSoughtBesideTheExperimentFileFirstWhereverItIsNamed)
 TEST_F(RelativeDirectory, IsSoughtInTheWorkingDirectoryNext) {
   fs::remove_all(directory_ / "beside/data");
   EXPECT_EQ(load_experiment(file_.string(), {}).runs.at(0).hash, hash_in(directory_ / "working/data"));
-  // Now the file has no table [datasets.fashion-mnist].
+  // Now the file lacks the table [datasets.fashion-mnist].
   std::ofstream(file_) << on_images;
   EXPECT_EQ(hash_in("data"), hash_in(directory_ / "working/data"));
   EXPECT_EQ(hash_in("./data/../data"), hash_in(directory_ / "working/data"));
@@ -239,16 +239,15 @@ TEST_F(RelativeDirectory, ThatIsNowhereIsSaidToBeInNeitherPlace) {
   EXPECT_THAT(message_of<ConfigurationFault>([&] { load({}, "nowhere"); }),
               testing::AllOf(HasSubstr((directory_ / "beside/nowhere").string() + ": no such directory"),
                              HasSubstr("nor " + (directory_ / "working/nowhere").string())));
-  // If there is only one possible place, it is named once.
+  // If both places are the same, the fault names it once.
   fs::current_path(directory_ / "beside");
   EXPECT_THAT(message_of<ConfigurationFault>([&] { load({}, "nowhere"); }), testing::Not(HasSubstr("nor ")));
-  // If a file that is not a data set is in one of the places, the fault names it; it is not skipped.
+  // A place with a file instead of a data set is not skipped: the fault names the file.
   fs::current_path(directory_ / "working");
   EXPECT_THAT(message_of<ConfigurationFault>([&] { load({}, "images.toml"); }),
               HasSubstr(file_.string() + ": is a file; must be a directory"));
 }
 
-// Each key of [evaluation] changes metrics.csv or summary.json.
 TEST_F(DataInHash, ResultsOfAnotherEvaluationAreNotTakenForThisOne) {
   start();
   std::vector<std::string> hashes = {hash()};
@@ -265,14 +264,14 @@ TEST_F(DataInHash, ResultsOfAnotherEvaluationAreNotTakenForThisOne) {
 TEST_F(DataInHash, EvaluationsCountedInEpochsAreNotTakenForOthers) {
   std::string text = on_images;
   const auto at = text.find("every_steps = 2");
-  text.replace(at, 15, "every_epochs = 0.25");  // 64 images: 4 steps of 16
+  text.replace(at, 15, "every_epochs = 0.25");  // a quarter of the epoch's 64 images is one step of 16
   std::ofstream(file_) << text;
   const std::string quarter = hash();
   EXPECT_NE(hash({"evaluation.every_epochs=0.5"}), quarter);
 }
 
-// Every leaf of a resolved configuration is part of the run's hash, and every written key is such a leaf. Otherwise a
-// run would mistake another one's results for its own. The walks over all keys check the same for their runs.
+// Each leaf of a resolved configuration is part of the run's hash, and each key in the file is such a leaf. Otherwise a
+// run would take another one's results for its own. Tests that change each key check the same for their runs.
 
 using testing::UnorderedElementsAre;
 
@@ -306,7 +305,7 @@ TEST(ConfigurationHash, EveryKeyThatIsWrittenInAnExampleIsPartOfIt) {
       [](const auto& run, const auto& file) { expect_every_written_leaf_resolved(written_document(file), run); });
 }
 
-// Runs made before a key existed keep their hash.
+// Runs from before a key existed keep their hash.
 TEST(ConfigurationHash, LeavesOutAKeyThatCameLaterWhereItSaysWhatHeldBefore) {
   const auto hash = [](const std::string& method) {
     return configuration_hash(parse_toml("[[methods]]\nalgorithm = " + method, "test.toml"));
@@ -317,13 +316,13 @@ TEST(ConfigurationHash, LeavesOutAKeyThatCameLaterWhereItSaysWhatHeldBefore) {
   EXPECT_NE(hash("'mindflayer'\nrule = 'mindflayer'"), hash("'mindflayer'"));
   EXPECT_EQ(hash("'local-sgd'\nweights = 'equal'"), hash("'local-sgd'"));
   EXPECT_NE(hash("'local-sgd'\nweights = 'samples'"), hash("'local-sgd'"));
-  for (const char* method : {"'dropcompute-local-sgd'", "'stsyn'"})  // they already had a key of this name
+  for (const char* method : {"'dropcompute-local-sgd'", "'stsyn'"})  // these already had a key of this name
     EXPECT_NE(hash(std::string(method) + "\nweights = 'equal'"), hash(method)) << method;
 }
 
 class TheReadmesExperiment : public ExperimentFile {};
 
-// Its block begins with a line that no other block has.
+// The page has one block with this line.
 TEST_F(TheReadmesExperiment, HasNoKeyThatIsNotHashed) {
   std::ostringstream readme;
   readme << std::ifstream(SYNCOPATE_SOURCE_DIR "/experiments/README.md").rdbuf();

@@ -41,7 +41,7 @@ class ContinuedTraining : public ExperimentFile {
     ExperimentFile::TearDown();
   }
 
-  // Plain SGD at a constant rate, with further keys.
+  // Loads a training by plain SGD at a constant rate, with further keys.
   Experiment continued(Overrides more) const {
     Overrides overrides = {"seeds=[3]", "training.learning_rate={schedule='constant',peak=0.1}",
                            "recording.parameters=true"};
@@ -71,7 +71,6 @@ class ContinuedTraining : public ExperimentFile {
     return "";
   }
 
-  // Makes the experiment's runs with the runner.
   int run(const Experiment& experiment) {
     testing::internal::CaptureStdout();
     testing::internal::CaptureStderr();
@@ -112,7 +111,7 @@ TEST_F(ContinuedTraining, AQuadraticsNoiseGoesOnToo) {
   EXPECT_NE(recording_of({model, from_7, "budget={steps=5}"}).parameters, whole.parameters);
 }
 
-// 10 steps of an epoch together, then 10 with half the batch: 640 + 320 samples of 640.
+// The first phase takes 640 samples in 10 steps, an epoch. The next phase takes 320 in 10 steps of half the batch.
 TEST_F(ContinuedTraining, EpochsFollowTheSamplesOfAPhaseWithAnotherBatch) {
   const Recording recording = recording_of({"budget={steps=20}",
                                             "methods=[{algorithm='local-sgd',period={rule='swap',switch_step=10},"
@@ -123,7 +122,7 @@ TEST_F(ContinuedTraining, EpochsFollowTheSamplesOfAPhaseWithAnotherBatch) {
   EXPECT_EQ(recording.metrics.back().epoch, 1.5);
 }
 
-// Passes over all samples begin at the start of an epoch, even if the phase ended within an epoch.
+// A worker's passes over all samples begin at the start of an epoch, even if the phase before ends within an epoch.
 TEST_F(ContinuedTraining, PassesInAnOrderOfEachWorkersOwnAreWhole) {
   const auto passes = [&](const std::string& start_steps) {
     return recording_of({"budget={steps=6}", "training.start_steps=" + start_steps,
@@ -141,7 +140,7 @@ TEST_F(ContinuedTraining, AnOrderOfEachWorkersOwnOfDataThatAreDividedIsAFault) {
               HasSubstr("must be \"shards\" if training.partition"));
 }
 
-// Moments start at zero, so with momentum the two differ.
+// Moments start at zero, so with momentum a continued training differs from a whole one.
 TEST_F(ContinuedTraining, MomentsBeginAtZero) {
   const std::string momentum = "training.optimizer.momentum=0.9";
   const Recording whole = recording_of({momentum, "budget={steps=12}"});
@@ -152,7 +151,7 @@ TEST_F(ContinuedTraining, MomentsBeginAtZero) {
 
 TEST_F(ContinuedTraining, NormalisationStatisticsGoOnWhereTheyWere) {
   const std::string module = (folder_ / "model.pt").string();
-  // 32 features, 10 classes by default; a running mean of the logits.
+  // The generated data have 32 features and 10 classes by default. The buffer is a running mean of the logits.
   save_script(
       module,
       {{.name = "weight", .shape = {10, 32}}, {.name = "mean", .shape = {10}, .kind = ScriptTensor::Kind::buffer}},
@@ -208,7 +207,7 @@ TEST_F(ContinuedTraining, ACommonPhaseIsRunOnceForAllMethodsOfASeed) {
   ASSERT_EQ(run(experiment), 0);
   ASSERT_EQ(phases().size(), 2u) << "one per seed";
 
-  // The first method is the phase's own, so the two together are a longer run.
+  // The first method is that of the phase, so the phase and the method together are a longer run.
   const Experiment whole = continued({"seeds=[3,5]", "budget={steps=12}"});
   for (const std::size_t seed : {0u, 1u}) {
     const auto expected = outcome_of(whole.runs[seed]).recording.parameters;
@@ -223,7 +222,7 @@ TEST_F(ContinuedTraining, ACommonPhaseIsRunOnceForAllMethodsOfASeed) {
   EXPECT_EQ(fs::last_write_time(phases().front()), made) << "it was there already";
 }
 
-// The phase is 10 steps, an epoch; in the method's own batch an epoch has 20 steps.
+// The phase is 10 steps, an epoch. With the method's own batch an epoch has 20 steps.
 TEST_F(ContinuedTraining, BehindACommonPhaseSamplesGoOnInABatchOfAnotherSize) {
   const Experiment experiment = continued({"training.common.epochs=1", "budget={steps=5}",
                                            "methods=[{algorithm='sync-sgd',training={micro_batch_size=4}}]"});
@@ -250,7 +249,6 @@ TEST_F(ContinuedTraining, ACommonPhaseGoesByItsOwnKeysAndByNothingThatFollowsIt)
   EXPECT_NE(continued({"training.common.steps=5"}).runs[0].hash, continued({"training.common.steps=6"}).runs[0].hash);
 }
 
-// The resolved file, read again, is the same experiment.
 TEST_F(ContinuedTraining, TheResolvedFileHasTheSamePhase) {
   const Experiment first = continued({"training.common={steps=4,clip_norm=1}"});
   write(first.resolved_toml);
@@ -266,7 +264,8 @@ TEST_F(ContinuedTraining, AFailedPhaseFailsTheRunsThatStartFromIt) {
   EXPECT_THAT(read(directory(experiment.runs[1]) / "summary.json"), HasSubstr("its common phase failed: "));
 }
 
-// Tables do not need a damaged phase. The next start repeats it, although all runs that start from it are finished.
+// Tables are printed without a damaged phase. The next `run` repeats it, although all runs that start from it are
+// finished.
 TEST_F(ContinuedTraining, ADamagedPhaseIsRepeatedAndTablesDoWithoutIt) {
   const Experiment experiment = continued({"training.common={steps=4}", "budget={steps=2}"});
   ASSERT_EQ(run(experiment), 0);
@@ -368,7 +367,7 @@ TEST_F(ContinuedTraining, WhatAPhaseHasOtherwiseIsPartOfTheHash) {
   }
 }
 
-// The phase distinguishes 5 classes, the next one 10. Steps this small change nothing.
+// The phase distinguishes 5 classes, the method 10. The method's rate is so small that its steps change nothing.
 TEST_F(ContinuedTraining, ABodyIsTakenAndTheHeadIsTheMethodsOwn) {
   const Overrides model = {"training.model='mlp'", "models.mlp.hidden=[8]", "budget={steps=1}"};
   const std::string still = "training.learning_rate.peak=1e-30";
@@ -384,7 +383,8 @@ TEST_F(ContinuedTraining, ABodyIsTakenAndTheHeadIsTheMethodsOwn) {
   const auto ended = floats_from_npy(read(phases().front().parent_path() / "parameters.npy"));
   const auto fresh = recording_of(with({still})).parameters.front();
   const auto taken = floats_from_npy(read(directory(experiment.runs[0]) / "parameters.npy"));
-  // (8, 32) and (10, 8) weights, then 8 and 10 biases; in the phase (5, 8) and 5.
+  // The model has (8, 32) and (10, 8) weights, then 8 and 10 biases. In the phase it has (5, 8) and 5 in the second
+  // layer.
   ASSERT_EQ(taken.size(), 256u + 80u + 8u + 10u);
   ASSERT_EQ(ended.size(), 256u + 40u + 8u + 5u);
   const auto part = [](const std::vector<float>& values, std::size_t from, std::size_t size) {

@@ -1,5 +1,5 @@
-// Each stream of random numbers depends on the seed in the experiment file. If one stream is taken from the run of
-// another seed, it changes what it should, and nothing else.
+// Each stream of random numbers depends on the seed in the experiment file. A run in which one stream has another run's
+// seed differs in the values drawn from this stream, and in nothing else.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 namespace syncopate {
 namespace {
 
-// Data that do not depend on the seed; delays, a network and outages that do.
+// The data do not depend on the seed; delays, network and outages do.
 constexpr const char* two_seeds = R"(
 seeds = [3, 4]
 [cluster]
@@ -44,9 +44,9 @@ algorithm = "sync-sgd"
 )";
 
 struct Trajectory {
-  std::vector<double> losses;      // test losses at the beginning, in the middle, and at the end
-  std::vector<std::int64_t> ends;  // ends of the steps, in ns
-  std::vector<std::int64_t> kept;  // in each step
+  std::vector<double> losses;      // test losses at the start, in the middle, and at the end
+  std::vector<std::int64_t> ends;  // ends of all steps, in ns
+  std::vector<std::int64_t> kept;  // micro-batches kept in each step
 };
 
 Trajectory trajectory_of(const syncopate::Run& run) {
@@ -64,7 +64,7 @@ Trajectory trajectory_of(const syncopate::Run& run) {
 
 class SeedStreams : public KeyWalk {
  protected:
-  // The runs of both seeds.
+  // Returns the runs of both seeds.
   std::vector<syncopate::Run> load(const std::vector<std::string>& more = {}) const {
     write_images("images", 3);
     write("experiment.toml", two_seeds);
@@ -85,7 +85,7 @@ TEST_F(SeedStreams, InitialParametersAreThoseOfTheSeed) {
     EXPECT_NEAR(trajectory_of(run).losses.front(), sums.loss / static_cast<double>(samples), 1e-6);
   }
   syncopate::Run mixed = runs[0];
-  mixed.seed = runs[1].seed;  // the seed of parameters and of a method's draws
+  mixed.seed = runs[1].seed;  // determines initial parameters and the method's draws
   EXPECT_NE(trajectory_of(mixed).losses.front(), trajectory_of(runs[0]).losses.front());
   EXPECT_EQ(trajectory_of(mixed).losses.front(), trajectory_of(runs[1]).losses.front());
   EXPECT_EQ(trajectory_of(mixed).ends, trajectory_of(runs[0]).ends);
@@ -137,7 +137,7 @@ TEST_F(SeedStreams, WhatAMethodDrawsIsThatOfTheSeed) {
   EXPECT_NE(trajectory_of(mixed).kept, trajectory_of(runs[0]).kept);
 }
 
-// Generated samples, the optimum of a quadratic, and its noise belong to the objective.
+// Generated samples, a quadratic's optimum and its noise belong to the objective.
 TEST_F(SeedStreams, WhatIsGeneratedIsOfTheSeed) {
   for (const char* keys : {"{model='linear',dataset='gaussian-mixture'", "{model='quadratic'"}) {
     const auto runs = load(
@@ -156,7 +156,7 @@ TEST_F(SeedStreams, TheNoiseOfAQuadraticIsOfTheSeed) {
     const auto gradient = [&](const MicroBatch& at) {
       return objective->gradient(anywhere.data(), nullptr, std::span(&at, 1)).segments.front().data[0];
     };
-    return gradient(here) - gradient(later);  // the slope cancels
+    return gradient(here) - gradient(later);  // the slope cancels, and the noise remains
   };
   const auto runs =
       load({"training={model='quadratic',learning_rate={schedule='constant',peak=0.01},"
@@ -165,8 +165,8 @@ TEST_F(SeedStreams, TheNoiseOfAQuadraticIsOfTheSeed) {
   EXPECT_NE(noise(runs[0]), noise(runs[1]));
 }
 
-// The same seed gives the same bytes for every number of threads: the real program, real data, and the four methods of
-// the quick start.
+// The same seed gives the same bytes for every number of threads. Tested with the built program, real data, and the
+// methods of the quick start.
 
 using Determinism = ProgramTest;
 

@@ -71,15 +71,15 @@ label = "gossip"
 algorithm = "decentralized-sgd"
 )";
 
-// Takes days.
+// The second run takes days.
 const std::string endless = experiment + "[sweep]\n\"budget.steps\" = [1, 100_000_000]\n";
 
 struct DividedProgram : ProgramTest {
   void SetUp() override {
     ProgramTest::SetUp();
     write("e.toml", experiment);
-    // By default Open MPI kills the survivors a second after it has told them to end; on a busy machine they cannot
-    // report by then.
+    // By default Open MPI kills surviving processes one second after it has told them to end. On a busy machine they
+    // need longer to report.
     kill_survivors_after_s("5");
   }
 
@@ -87,7 +87,7 @@ struct DividedProgram : ProgramTest {
     ::setenv("OMPI_MCA_odls_base_sigkill_timeout", seconds, 1);
   }
 
-  // Contents of files by their paths below the results.
+  // Returns the contents of files with this name, by their paths below the results.
   std::map<std::string, std::string> files(const std::string& results, const std::string& name) const {
     std::map<std::string, std::string> found;
     for (const auto& entry : fs::recursive_directory_iterator(directory / results))
@@ -106,7 +106,7 @@ struct DividedProgram : ProgramTest {
     return rows;
   }
 
-  // Numbers from arithmetic may differ by rounding, others must be equal.
+  // Numbers from arithmetic may differ by rounding. All others must be equal.
   void expect_same_metrics(const std::string& results, const std::string& others) const {
     const auto one = files(results, "metrics.csv"), other = files(others, "metrics.csv");
     ASSERT_EQ(one.size(), 4u);
@@ -138,9 +138,9 @@ struct DividedProgram : ProgramTest {
     return found;
   }
 
-  // Starts a run on two processes, which are killed once all parts of a checkpoint exist.
+  // Starts a run on two processes, and kills these once all parts of a checkpoint exist.
   void kill_at_checkpoint(const std::string& run, const std::string& results) {
-    kill_survivors_after_s("0");  // nobody survives
+    kill_survivors_after_s("0");  // Open MPI kills surviving processes at once
     ProgramOutcome outcome;
     std::thread launcher([&] { outcome = syncopate(run + " checkpoint.every_s=0.05 --results " + results, 2); });
     const auto is_whole = [](const fs::path& file) { return file.extension() == ".checkpoint"; };
@@ -162,7 +162,8 @@ struct DividedProgram : ProgramTest {
       if (entry.path().filename() == "summary.json") return true;
     return false;
   }
-  // Starts the endless experiment. Once a run exists and the next one has begun, `disturb` gets the processes.
+  // Starts the endless experiment. Once a run has finished and the next one has begun, passes the processes to
+  // `disturb`.
   template <typename Disturb>
   ProgramOutcome launch(int processes, Disturb disturb) {
     write("endless.toml", endless);
@@ -217,7 +218,7 @@ TEST_F(DividedProgram, LeavesWhatOneProcessLeaves) {
       EXPECT_EQ(metadata["cluster"], "simulated");
     }
   }
-  // They are the runs of one process: nothing remains to do.
+  // The divided runs count as those of one process, so nothing remains to be done.
   const auto again = syncopate("run e.toml --results by2");
   EXPECT_EQ(again.status, 0);
   EXPECT_THAT(again.err, HasSubstr("4 of 4 runs already exist"));
@@ -233,7 +234,7 @@ seeds = [11]
 "training.learning_rate.peak" = [0.05, 0.1]
 measure = "final_validation_loss"
 )");
-  // The rates differ by a half, so rounding cannot change the choice.
+  // The two learning rates differ by a factor of 1.5, so rounding cannot change the choice.
   const std::string run = "run e.toml --quiet training.validation_samples=200 --only synchronous --only local ";
   const auto one = syncopate(run + "--threads 2 --results one");
   const auto two = syncopate(run + "--threads 1 --cluster simulated --results two", 2);
@@ -245,7 +246,7 @@ measure = "final_validation_loss"
   EXPECT_EQ(runs, others);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // these take more addresses than the limit
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers take more addresses than the limit
 TEST_F(DividedProgram, AFailureOfOneProcessFailsTheRunAndTheNextOnesAreMade) {
   write("e.toml", experiment + "[sweep]\n\"models.mlp.hidden\" = [[40000, 2000], [16]]\n");
   const std::string run = "run e.toml --cluster simulated --threads 1 --results results --only synchronous";
@@ -328,12 +329,12 @@ TEST_F(DividedProgram, WhereWhatNamesThePartsCannotBeWrittenTheRunGoesOn) {
   EXPECT_EQ(files("results", "metrics.csv"), files("whole", "metrics.csv"));
 }
 
-// After a start with the wrong number of processes, the right command still resumes at the checkpoint.
+// After a start with the wrong number of processes, the command with the right number still resumes at the checkpoint.
 TEST_F(DividedProgram, ACheckpointOfOtherProcessesStaysUntilThereIsANewOne) {
   const std::string run = "run e.toml --cluster simulated --threads 1 budget.steps=2000 --only local --results killed ";
   kill_at_checkpoint("run e.toml --cluster simulated --threads 1 budget.steps=2000 --only local", "killed");
   const auto there = checkpoints("killed");
-  std::thread launcher([&] { syncopate(run, 3); });  // writes no checkpoint for a minute
+  std::thread launcher([&] { syncopate(run, 3); });  // writes no checkpoint within a minute
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   std::vector<pid_t> processes;
   while (processes.size() < 3 && std::chrono::steady_clock::now() < end) {

@@ -1,6 +1,6 @@
-// A simulation that several processes divide gives the results of one process: the same steps on the same virtual time,
-// to the nanosecond, and the same models up to the rounding of sums in other groups. On all processes the results are
-// equal to the bit. Tests every method of the registry, and all other state of workers.
+// A simulation that several processes divide gives the results of one process: the same steps at the same virtual
+// times, to the nanosecond, and the same models up to rounding, because sums are grouped in another way. All processes
+// have the same results to the bit. Tests every method of the registry, and all other state of workers.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,12 +27,10 @@
 namespace syncopate {
 namespace {
 
-// Runs that several processes divide; here these are threads of one process.
-
-// The outcome on each process. `use`: checkpoints, called by all processes.
+// Returns the outcome on each process. Processes are threads of this one. `use`: checkpoint options for all processes.
 std::vector<Outcome> divided_outcomes(const syncopate::Run& run, int processes, int threads = 1,
                                       std::size_t* moved_floats = nullptr, const CheckpointUse* use = nullptr) {
-  if (run.training.make_objective) run.training.make_objective();  // reads the data once
+  if (run.training.make_objective) run.training.make_objective();  // reads the data once, before the threads start
   ThreadsAsProcesses all(processes);
   std::vector<Outcome> outcomes(static_cast<std::size_t>(processes));
   all.run([&](ProcessGroup& group) {
@@ -45,7 +43,7 @@ std::vector<Outcome> divided_outcomes(const syncopate::Run& run, int processes, 
   return outcomes;
 }
 
-// Six different workers: three and three, or one, two, one, two for four processes.
+// Six different workers. Three processes have two each, two have three each, and four have one, two, one and two.
 const std::string divided_cluster = R"(name = "divided"
 [cluster]
 workers = 6
@@ -69,7 +67,7 @@ parameters = true
 
 const std::string divided_linear = held::linear_training(480) + held::measurements;
 
-// The part of the results that does not depend on arithmetic.
+// Returns the part of the results that does not depend on arithmetic.
 std::string fingerprint_of(Outcome outcome) {
   if (!outcome.failure.empty()) return "failed: " + outcome.failure;
   for (MetricsRow& row : outcome.recording.metrics) row.evaluation.reset();
@@ -128,7 +126,7 @@ TEST_F(DividedSimulation, ByFourProcessesComesToTheSame) {
     expect_same(of, 4);
 }
 
-// A process may have no worker.
+// One of the processes has no worker.
 TEST_F(DividedSimulation, OfFewerWorkersThanProcessesComesToTheSame) {
   std::string text = divided_cluster + divided_linear;
   text.replace(text.find("workers = 6"), 11, "workers = 3");
@@ -161,7 +159,7 @@ TEST_F(DividedSimulation, ByOneProcessIsTheSameToTheBit) {
     EXPECT_EQ(results_text(of, divided_outcomes(of, 1).front()), results_text(of, outcome_of(of)));
 }
 
-// All end with the same evaluation, however fast each of them is.
+// All processes end with the same evaluation, however fast each is.
 TEST_F(DividedSimulation, ThatDivergesEndsOnAllProcessesWithTheSameRow) {
   std::string text = divided_cluster + divided_linear + held::text_of({held::sync_sgd, held::local_sgd});
   text.replace(text.find("peak = 0.2"), 10, "peak = 3e38");
@@ -179,14 +177,13 @@ TEST_F(DividedSimulation, ThatDivergesEndsOnAllProcessesWithTheSameRow) {
   }
 }
 
-// With two threads each, results are the same as with one.
 TEST_F(DividedSimulation, DoesNotDependOnThreads) {
   const Experiment experiment = load(divided_cluster + divided_linear + held::text_of({held::local_sgd}));
   const syncopate::Run& of = experiment.runs.front();
   EXPECT_EQ(numbers_of(divided_outcomes(of, 3, 1).front()), numbers_of(divided_outcomes(of, 3, 2).front()));
 }
 
-// Runs that several processes divide, stopped at a checkpoint and resumed, give the same results, to the bit.
+// Runs that several processes divide, stopped at a checkpoint and resumed, give the same results to the bit.
 
 namespace fs = std::filesystem;
 using namespace checkpointed;
@@ -200,8 +197,8 @@ class DividedCheckpoints : public LoadedText {
     return divided_outcomes(of, processes, 1, nullptr, &use).front();
   }
 
-  // Stops at the checkpoint of step `last`. The first process writes it while the others continue, and must not learn
-  // of their end before.
+  // Stops at the checkpoint of step `last`. The first process writes it while the others continue. They must not end
+  // the run before the file exists, so they wait for it.
   std::function<bool(std::int64_t)> stops_after(std::int64_t last) const {
     return [this, last](std::int64_t step) {
       if (step <= last) return step == last;
@@ -266,7 +263,7 @@ TEST_F(DividedCheckpoints, OfAModelWithBatchNormalisation) {
   for (const syncopate::Run& of : load(text).runs) expect_same_after_interruption(of, 2);
 }
 
-// If one process detects that its checkpoint does not fit, all processes learn of it and start from the beginning.
+// If one process detects that its checkpoint does not match, all processes are notified and start from the beginning.
 TEST_F(DividedCheckpoints, OfAnotherCourseBeginAnew) {
   Experiment experiment = load(cluster + linear + held::text_of({held::sync_sgd, held::local_sgd}));
   syncopate::Run &one = experiment.runs.front(), &other = experiment.runs.back();

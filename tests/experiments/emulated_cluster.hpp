@@ -1,4 +1,4 @@
-// Parts of experiments for MPI whose ranks sleep for most of a micro-batch's time.
+// Parts of experiments for MPI in which ranks sleep for most of a micro-batch's time.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// The experiment files of the project: each is valid, and each method has one.
+// The project's experiment files: each is valid, and each method has one.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -32,7 +32,7 @@ TEST(Examples, EveryExperimentFileIsRight) {
       EXPECT_FALSE(experiment.runs.empty());
       EXPECT_FALSE(experiment.description.empty());
       std::istringstream notes(magnitude_notes(experiment.runs));
-      for (std::string note; std::getline(notes, note);)  // notes on numbers in a wrong unit; a busy link is a result
+      for (std::string note; std::getline(notes, note);)  // looks for notes on wrong units; a busy link is a result
         EXPECT_NE(note.find("its server's link is busy"), note.npos) << note;
       if (file.find("/paper/") != file.npos) {
         EXPECT_FALSE(experiment.claims.empty());

@@ -15,7 +15,8 @@ namespace syncopate {
 
 using Overrides = std::vector<std::string>;
 
-// An experiment on generated data: 4 workers x 2 micro-batches x 8 samples, 640 samples, so 10 steps per epoch.
+// An experiment on generated data. A step takes 64 samples (4 workers x 2 micro-batches x 8), so 640 samples are 10
+// steps.
 inline constexpr const char* small = R"(
 name = "small"
 seeds = [3, 5]

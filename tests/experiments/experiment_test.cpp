@@ -1,4 +1,4 @@
-// A loaded experiment file: its runs, their resolved configurations, and each section's reading of its keys.
+// A loaded experiment file: its runs, their resolved configurations, and the keys of each section.
 #include "experiments/sections/experiment.hpp"
 
 #include <fmt/format.h>
@@ -80,7 +80,6 @@ TEST_F(ExperimentFile, ADescriptionMakesNoOtherRuns) {
   EXPECT_NE(load({"training.clip_norm=1"}).runs[0].hash, plain.runs[0].hash);
 }
 
-// Recording does not change a run's results.
 TEST_F(ExperimentFile, RecordingMakesNoOtherRuns) {
   const Experiment plain = load();
   EXPECT_THAT(plain.resolved_toml, testing::Not(HasSubstr("recording")));
@@ -107,8 +106,8 @@ TEST_F(ExperimentFile, RecordingMakesNoOtherRuns) {
 TEST_F(ExperimentFile, EpochsBecomeSteps) {
   const syncopate::Run run = load().runs.at(0);
   EXPECT_EQ(run.budget.steps, Step{60});
-  EXPECT_EQ(load({"budget.epochs=0.25"}).runs.at(0).budget.steps, Step{3});  // 2.5, rounded away from zero
-  EXPECT_EQ(load({"budget.steps=7"}).runs.at(0).budget.steps, Step{7});      // the limit reached first counts
+  EXPECT_EQ(load({"budget.epochs=0.25"}).runs.at(0).budget.steps, Step{3});  // 2.5 steps are rounded away from zero
+  EXPECT_EQ(load({"budget.steps=7"}).runs.at(0).budget.steps, Step{7});      // the first limit that is reached counts
   EXPECT_EQ(load({"evaluation.every_epochs=2"}).runs.at(0).evaluation.every_steps, Step{20});
   EXPECT_EQ(run.evaluation.every_steps, Step{100});
 }
@@ -126,7 +125,7 @@ TEST_F(ExperimentFile, BudgetsAreStepsEpochsSamplesSecondsOrBytes) {
 
 TEST_F(ExperimentFile, LearningRateSchedulesAreThoseOfTheFile) {
   EXPECT_DOUBLE_EQ(rate({}, 0), 0.2);
-  EXPECT_NEAR(rate({}, 30), (0.2 + 1e-6) / 2, 1e-12);  // half of the cosine of 60 steps, down to the default end
+  EXPECT_NEAR(rate({}, 30), (0.2 + 1e-6) / 2, 1e-12);  // half the cosine over 60 steps, which ends at 1e-6
   EXPECT_DOUBLE_EQ(rate({"training.learning_rate.warmup_epochs=1", "training.learning_rate.final=0"}, 5), 0.1);
   const Overrides step = {"training.learning_rate={schedule=\"step\", peak=1, decay_epochs=[1,2], factor=0.5}"};
   EXPECT_DOUBLE_EQ(rate(step, 9), 1);
@@ -181,14 +180,14 @@ TEST_F(ExperimentFile, WorkersMayLeaveAfterTheirStepsOfData) {
 TEST_F(ExperimentFile, WhoseModelIsEvaluatedMustNotLeave) {
   EXPECT_THAT(faults({"cluster.leave=[{workers=[0], after_steps=5}]"}), HasSubstr("must not name worker 0"));
   EXPECT_EQ(faults({"cluster.leave=[{workers=[0], after_steps=5}]", "methods=[{algorithm=\"async-sgd\"}]"}), "");
-  // With several servers, none has the whole model.
+  // If there are several servers, none has the whole model.
   const auto with_servers = [&](const std::string& servers) {
     return faults({"cluster.leave=[{workers=[0], after_steps=5}]",
                    "methods=[{algorithm=\"backup-workers\",backups=1,servers=" + servers + "}]"});
   };
   EXPECT_EQ(with_servers("1"), "");
   EXPECT_THAT(with_servers("2"), HasSubstr("must not name worker 0"));
-  // With servers of regions, each server has the whole model.
+  // Each server of a region has the whole model.
   EXPECT_EQ(faults({"cluster.leave=[{workers=[0], after_steps=5}]",
                     "methods=[{algorithm=\"halos\",regions=2,local_steps=2,merge_every=2,mixing=0.5,"
                     "local_update={name=\"plain\"},global_update={name=\"plain\"}}]"}),
@@ -247,8 +246,7 @@ algorithm = "sync-sgd"
   EXPECT_EQ(run.training.make_objective(), nullptr);
   EXPECT_EQ(run.training.parameter_bytes, Bytes{4000});
   EXPECT_EQ(run.method, "sync-sgd");
-  EXPECT_THAT(run.resolved_toml, testing::Not(HasSubstr("dataset =")));  // otherwise it would have to exist when this
-                                                                         // is read back
+  EXPECT_THAT(run.resolved_toml, testing::Not(HasSubstr("dataset =")));  // a data set would have to exist on reading
 }
 
 TEST_F(ExperimentFile, RunsKnowThePlaceOfTheirMethodAlsoWhereSweepPointsShareOne) {
@@ -314,8 +312,8 @@ TEST_F(ExperimentFaults, WhatFollowsFromAFaultIsNotReported) {
   only_fault({"training.optimizer={name=\"sgd\", momentum=2, nesterov=true}"}, "training.optimizer.momentum = 2");
 }
 
-// At two values of a sweep the same key is missing. The message has no line and column, because the sweep is on the
-// command line.
+// Two values of a sweep lack the same key. The message has no line and column, because the sweep is on the command
+// line.
 TEST_F(ExperimentFaults, WhatIsMissingOnTheCommandLineIsReportedOnce) {
   EXPECT_EQ(
       faults({"sweep.network=[{kind=\"ring\",latency_s=1},{kind=\"ring\",latency_s=2}]"}),
@@ -324,7 +322,7 @@ TEST_F(ExperimentFaults, WhatIsMissingOnTheCommandLineIsReportedOnce) {
             "command line: cluster.micro_batch_s is missing; must be a number above 0 and at most 1000000000");
 }
 
-// An exchange can begin during the backward pass if it is a plain sum of a step's gradients.
+// Sending can begin during the backward pass only if plain sums of a step's gradients are exchanged.
 TEST_F(ExperimentFaults, OverlapNeedsSumsOfGradients) {
   const auto report = [&](const std::string& method) {
     return faults({"network={kind=\"ring\", latency_s=1e-3, bandwidth_bytes_per_s=1e9, overlap={buckets=4}}",
@@ -342,7 +340,6 @@ TEST_F(ExperimentFaults, OverlapNeedsSumsOfGradients) {
   EXPECT_THAT(report("algorithm=\"sync-sgd\", compression={name=\"sign\"}"), HasSubstr("\"one\" compresses whole"));
 }
 
-// One method with a server is enough.
 TEST_F(ExperimentFaults, ALinkOfTheServerNeedsAServer) {
   const auto report = [&](const std::string& methods) {
     return faults({"network={kind=\"ring\", latency_s=1e-3, bandwidth_bytes_per_s=1e9, server={latency_s=1e-4}}",
@@ -370,7 +367,7 @@ TEST_F(ExperimentFaults, AMissingKeySaysWhichOtherKeyAsksForIt) {
   EXPECT_THAT(faults({"~cluster.workers"}), testing::Not(HasSubstr("requires it"))) << "every file needs it";
 }
 
-// The file has keys of a network, but its variant has another kind of network, which starts without them.
+// The file has keys of a network. The variant has another kind of network, so its table starts without these keys.
 TEST_F(ExperimentFaults, ATableOfAnotherKindSaysThatItReplacesTheFiles) {
   const std::string fixed = "kind = \"fixed\"\nlatency_s = 0.5\n";
   std::string file_of_ring = small;
@@ -443,8 +440,8 @@ TEST_F(ExperimentFaults, LabelsAreSmoothedWhereThereAreSome) {
               HasSubstr("training.label_smoothing = 0.1; must be 0: this model has no labels"));
 }
 
-// A list of names that match no tensor would silently exclude nothing. Some names may match nothing, since published
-// lists contain names from several codes.
+// A list without any match would silently exclude nothing. Single names may match nothing, because published lists
+// contain names from several code bases.
 TEST_F(ExperimentFaults, OneOfTheExcludedTensorsMustBeThere) {
   const auto with = [&](const std::string& words, const std::string& hidden = "4") {
     return faults({"training.optimizer={name='lamb',exclude=[" + words + "]}", "training.model=mlp",
@@ -464,7 +461,8 @@ TEST_F(ExperimentFaults, OneOfTheExcludedTensorsMustBeThere) {
       testing::ContainsRegex("must be a part of one of (linear[1-7].weight, ){7}(linear[1-3].bias,? ){3}and 4 others"));
 }
 
-// Two matrices, of 16 x 12 and 10 x 16. Factors of rank r have 28 r and 26 r numbers instead of 192 and 160.
+// The model has two matrices, of 16 x 12 and 10 x 16 numbers. Factors of rank r have 28 r and 26 r instead of 192 and
+// 160.
 TEST_F(ExperimentFaults, ARankWhoseFactorsMakeNoMatrixSmallerIsAFault) {
   const auto with = [&](const std::string& keys, const std::string& model = "mlp") {
     return faults({"methods=[{algorithm='sync-sgd',compression={name='powersgd'," + keys + "}}]",
@@ -474,7 +472,7 @@ TEST_F(ExperimentFaults, ARankWhoseFactorsMakeNoMatrixSmallerIsAFault) {
   EXPECT_EQ(with("rank=3"), "");
   EXPECT_THAT(with("rank=4"), HasSubstr("methods.0.compression.rank = 4; must be at most 3: factors of a higher rank"));
   EXPECT_EQ(with("rank=6,least_rate=1.0"), "");
-  EXPECT_EQ(with("rank=12,least_rate=0.0"), "");  // full rank for the first matrix; the other one is sent whole
+  EXPECT_EQ(with("rank=12,least_rate=0.0"), "");  // full rank for the first matrix, while the second is sent whole
   EXPECT_THAT(with("rank=13,least_rate=0.0"), HasSubstr("rank = 13; must be at most 12: no matrix of the model"));
   EXPECT_THAT(with("rank=7,least_rate=1.0"), HasSubstr("rank = 7; must be at most 6"));
   EXPECT_THAT(with("rank=1,least_rate=7.0"), HasSubstr("rank = 1; the model has no matrix that factors of any rank"));
@@ -496,7 +494,7 @@ TEST_F(ExperimentFaults, RowsOfTablesThatTheModelDoesNotHaveAreAFault) {
   EXPECT_EQ(with(",exchange='dense'", "linear"), "");
 }
 
-// 4 workers, so that a step has 4 gradients, of 16 samples each.
+// A step has 4 gradients, one of each worker, with 16 samples each.
 TEST_F(ExperimentFaults, ARoundThatNeedsMoreThanTheWholeBudgetIsAFault) {
   const auto with = [&](const std::string& budget, const std::string& method) {
     return faults({"training.learning_rate.schedule=constant", "budget=" + budget, "methods=[{" + method + "}]"});
@@ -507,14 +505,13 @@ TEST_F(ExperimentFaults, ARoundThatNeedsMoreThanTheWholeBudgetIsAFault) {
               HasSubstr("methods.0.gradients = 161; must be at most 160: the whole budget has no more gradients"));
   EXPECT_EQ(with("{epochs=6}", batch(240)), "");
   EXPECT_THAT(with("{epochs=6}", batch(241)), HasSubstr("must be at most 240"));
-  EXPECT_EQ(with("{samples=97}", batch(7)), "");  // six gradients have 96
+  EXPECT_EQ(with("{samples=97}", batch(7)), "");  // six gradients have 96 samples
   EXPECT_THAT(with("{samples=97}", batch(8)), HasSubstr("must be at most 7"));
   EXPECT_THAT(with("{samples=97,steps=1}", batch(5)), HasSubstr("must be at most 4"));
   EXPECT_THAT(with("{steps=1,seconds=1000.0}", batch(5)), HasSubstr("must be at most 4"));
   EXPECT_EQ(with("{seconds=0.1}", batch(1000)), "");
   EXPECT_EQ(with("{bytes=100}", batch(1000)), "");
   EXPECT_EQ(with("{steps=9223372036854775807}", batch(1000)), "");
-  // Failed trials use no samples.
   const std::string trials = "algorithm='mindflayer',rule='clipping-rennala',limit_s=0.02,trials=8";
   EXPECT_THAT(with("{steps=1}", trials), HasSubstr("methods.0.trials = 8; must be at most 4"));
   EXPECT_EQ(with("{samples=64}", trials), "");
@@ -545,7 +542,7 @@ TEST_F(ExperimentFaults, AnAccuracyTargetNeedsAModelWithAccuracy) {
               HasSubstr("this model has no accuracy"));
 }
 
-// Bounds on experiments: runs, times, depth and size are checked when the file is read.
+// Bounds on experiments (numbers of runs, times, depth and size) are checked when the file is read.
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -558,7 +555,7 @@ std::string repeated(const std::string& text, int times, const std::string& betw
   return result;
 }
 
-// [1, 2, ..., count]
+// Returns "[1, 2, ..., count]".
 std::string list_to(int count) {
   std::string list = "1";
   for (int value = 2; value <= count; ++value) list += ", " + std::to_string(value);
@@ -566,7 +563,7 @@ std::string list_to(int count) {
 }
 
 TEST_F(Bounds, MoreRunsThanTheLimitAreRefusedBeforeAnythingIsExpanded) {
-  // 1,000 x 1,000 points, 2 methods, 2 seeds: expanding them would take minutes and tens of gigabytes.
+  // 1,000 x 1,000 points with 2 methods and 2 seeds would take minutes and tens of gigabytes.
   write(std::string(small) + "[sweep]\n\"budget.epochs\" = " + list_to(1000) +
         "\n\"training.micro_batch_size\" = " + list_to(1000) + "\n");
   const auto start = std::chrono::steady_clock::now();
@@ -608,7 +605,7 @@ TEST_F(Bounds, ANumberOfRunsBeyondAllIntegersIsAsLargeAsPossible) {
   EXPECT_EQ(number_of_points(std::vector(7, thousand)), std::numeric_limits<std::uint64_t>::max());
 }
 
-// Each of these values would lead to a clock that cannot advance, or to a micro-batch that never ends.
+// Each of these values would stop the clock from advancing or a micro-batch from ending.
 TEST_F(Bounds, TimesBeyondTheLimitOfDelaysAreRefusedWithIt) {
   const auto refused = [&](const std::string& override, const std::string& what) {
     EXPECT_THAT(faults({override}), HasSubstr(what)) << override;
@@ -618,19 +615,18 @@ TEST_F(Bounds, TimesBeyondTheLimitOfDelaysAreRefusedWithIt) {
   refused("cluster.micro_batch_s=\"long\"", "must be a number above 0 and at most 1000000000, or \"measured\"");
   refused("cluster.slow_workers={count=1, factor=1e300}", "cluster.slow_workers.factor = 1e+300; must be a number");
   refused("cluster.worker_factors=[1, 1, 1, 1e300]", "each element must be a number above 0 and at most 1");
-  // Products of values that are each allowed.
+  // Each factor is allowed here, but not the product.
   refused("cluster={workers=4, micro_batch_s=1e6, slow_workers={count=1, factor=1e6}}",
           "is too large: the slowest worker's micro-batch must take at most 1e+09 s; found 1e+12 s");
   refused("cluster={workers=2, micro_batch_s=1e6, worker_factors=[1, 1e6]}", "cluster.worker_factors = [1, 1");
   refused("delays=[{kind=\"gamma\", shape=1e6, scale=1e6}]",
           "delays.0.kind = \"gamma\"; must have a mean of at most 1e+09 s; found 1e+12 s");
   refused("delays=[{kind=\"constant\", value=1e9}, {kind=\"lognormal\", mu=50, sigma=1}]", "delays.1.kind");
-  // A model of 650 floats over a link that is too slow for it.
+  // The model has 650 floats. The link is too slow for it.
   refused("network={kind=\"ring\", latency_s=0, bandwidth_bytes_per_s=1e-300}",
           "network.bandwidth_bytes_per_s = 1e-300; must let a model of ");
   refused("network={kind=\"parameter-server\", latency_s=0, bandwidth_bytes_per_s=1e-7}",
           "network.bandwidth_bytes_per_s = 1e-07; must let a model of ");
-  // The slowest link is named.
   const std::string ring = "network={kind=\"ring\", latency_s=0, bandwidth_bytes_per_s=1e9, ";
   refused(ring + "server={bandwidth_bytes_per_s=1e-7}}",
           "network.server.bandwidth_bytes_per_s = 1e-07; must let a model");
@@ -649,7 +645,7 @@ TEST_F(Bounds, TimesBeyondTheLimitOfDelaysAreRefusedWithIt) {
   EXPECT_EQ(faults({no_threshold, "cluster={workers=4, micro_batch_s=1e3, slow_workers={count=1, factor=1e6}}"}), "");
 }
 
-// The last allowed value, and the first one beyond.
+// For each key, the last allowed value and the first one beyond it.
 TEST_F(Bounds, OfNumbersAreTakenOrRefusedAsTheReferenceSays) {
   struct Border {
     std::string key;
@@ -774,16 +770,16 @@ TEST_F(Bounds, OutagesSoFrequentThatARunHardlyGoesOnAreRefused) {
   EXPECT_THAT(faults({"outages=[{mean_time_between_s=1e-9, mean_duration_s=1e-9}]"}),
               AllOf(HasSubstr("mean_time_between_s = 1e-09; must be a number of at least 1e-06"),
                     HasSubstr("mean_duration_s = 1e-09; must be a number of at least 1e-06")));
-  // A micro-batch takes 0.01 s.
+  // A micro-batch takes 0.01 s, and bounds are 1/1000 and 1/8 of that.
   EXPECT_EQ(with("1e-5", "kept"), "");
   EXPECT_THAT(with("9e-6", "kept"), HasSubstr("must be at least 1e-05 s, 1/1000 of a micro-batch's time"));
   EXPECT_EQ(with("1.25e-3", "lost"), "");
   EXPECT_THAT(with("1.24e-3", "lost"), HasSubstr("must be at least 0.00125 s, 1/8 of a micro-batch's time"));
-  // The mean delay is part of a micro-batch's time.
+  // The mean delay of 0.99 s is part of a micro-batch's time.
   EXPECT_THAT(faults({"delays=[{kind=\"constant\", value=0.99}]",
                       "outages=[{mean_time_between_s=0.12, mean_duration_s=1, state=\"lost\"}]"}),
               HasSubstr("must be at least 0.125 s, 1/8 of a micro-batch's time"));
-  // The slowest worker takes ten times as long.
+  // The slowest worker's micro-batch takes ten times as long.
   EXPECT_THAT(
       faults({"cluster.slow_workers={count=1, factor=10}", "outages=[{mean_time_between_s=2e-5, mean_duration_s=1}]"}),
       HasSubstr("must be at least 0.0001 s"));
@@ -793,8 +789,8 @@ TEST_F(Bounds, OutagesSoFrequentThatARunHardlyGoesOnAreRefused) {
               HasSubstr("must be at least 0.125 s, 1/8 of a micro-batch's time"));
 }
 
-// A step of 5 micro-batches takes 0.05 s. After an outage, a worker of a method with a server restarts the whole step.
-// Without a server it restarts only a micro-batch, even with local steps.
+// A step of 5 micro-batches takes 0.05 s. With a server, a worker repeats the whole step after an outage. Without one
+// it repeats only a micro-batch, even with local steps.
 TEST_F(Bounds, OutagesAreRareEnoughForWhatBeginsAnewAsAWhole) {
   const auto with = [&](const std::string& method, const std::string& between, const std::string& state) {
     return faults({"cluster.micro_batches=5", "methods=[{" + method + "}]",
@@ -883,7 +879,7 @@ TEST_F(Bounds, AnExperimentFileMustBeARegularFileOfModestSize) {
   EXPECT_EQ(fault(file), file.string() + ": is a device or a pipe; must be an experiment file");
   std::filesystem::remove(file);
   write("");
-  std::filesystem::resize_file(file, 65'000'000);  // with a hole, which takes no disk space
+  std::filesystem::resize_file(file, 65'000'000);  // the hole takes no disk space
   EXPECT_EQ(fault(file), file.string() + ": has 65 MB; an experiment file must have at most 64");
 }
 
@@ -933,7 +929,6 @@ TEST_F(Bounds, WhatNoConvolutionHasIsRefused) {
               HasSubstr("models.cnn.kernel = 1000; has no effect without convolutions (channels = [])"));
   EXPECT_THAT(with("models.cnn.batch_norm=true"), HasSubstr("models.cnn.batch_norm = true; has no effect"));
   EXPECT_EQ(faults(cnn), "");
-  // The resolved configuration can be read again.
   write(load(cnn).resolved_toml);
   EXPECT_EQ(faults({}), "");
 }

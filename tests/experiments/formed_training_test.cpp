@@ -1,6 +1,6 @@
-// Training on texts in micro-batches of different numbers of texts. Whole runs of three methods are compared with a
-// loop of the test, which forms the micro-batches again and takes the gradient of one text at a time, in double
-// precision, from a module of torch::nn.
+// Training on texts in micro-batches of different numbers of texts. The test compares whole runs of three methods with
+// its own loop. This loop forms the micro-batches again and computes the gradient of one text at a time, in double
+// precision, with a module of torch::nn.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -93,7 +93,7 @@ algorithm = "sync-sgd"
     return label;
   }
 
-  // Micro-batches of the first epoch, which contains all steps.
+  // Returns the micro-batches of the first epoch, which contains all steps.
   std::vector<Texts> formed(bool packed) const {
     RandomStream stream{.seed = seed, .purpose = Purpose::data_order};
     Texts drawn = permutation(stream, static_cast<std::size_t>(data->size().train));
@@ -125,7 +125,7 @@ algorithm = "sync-sgd"
     }
     EXPECT_EQ(offset, flat.numel());
   }
-  // The sum of the texts' gradients, divided by their number.
+  // Returns the sum of the texts' gradients, divided by their number.
   Vector gradient_of(const Vector& at, const Texts& texts, double* loss = nullptr) const {
     set(at);
     for (const std::uint32_t sample : texts) {
@@ -153,7 +153,7 @@ Vector vector_of(const std::vector<float>& flat) {
 
 double relative_distance(const Vector& a, const Vector& b) { return ((a - b).norm() / b.norm()).item<double>(); }
 
-// The result of a method on these micro-batches, and which of them are kept.
+// The result of a method on these micro-batches, with the numbers of kept micro-batches and of kept texts by class.
 struct Trained {
   Vector parameters;
   std::vector<std::int64_t> kept = std::vector<std::int64_t>(workers);
@@ -228,7 +228,7 @@ TEST_F(FormedTraining, OfPackedAndBucketedMicroBatchesIsThatOfTheirTexts) {
   }
 }
 
-// Evaluated together and separately; each loss is the mean over the micro-batch's own texts.
+// Micro-batches are evaluated together and separately. Each loss is the mean over the micro-batch's own texts.
 TEST_F(FormedTraining, GradientsAndLossesOfSeveralMicroBatchesAreSumsOfMeans) {
   const std::vector<Texts> all = formed(true);
   const auto run = load({"training.batching='packed'", fmt::format("training.token_budget={}", budget)}).runs.at(0);

@@ -1,4 +1,4 @@
-// Keys of gossip, and of coded gradients.
+// Keys of gossip and of coded gradients.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 
 namespace syncopate {
 
-// Cases on 8 workers, with graphs of the largest allowed number of neighbours.
+// Cases with 8 workers, and with graphs of the largest allowed number of neighbours.
 inline std::vector<KeyCase> graphs() {
   std::vector<KeyCase> cases;
   for (const std::string name : {"'decentralized-sgd'", "'stochastic-gradient-push'"}) {
@@ -51,14 +51,14 @@ inline std::vector<KeyCase> graphs() {
   return cases;
 }
 
-// The links of a directed ring of 8 workers, from each worker to the one `hop` ranks later.
+// Returns the links of a directed ring of 8 workers, from each worker to the worker that is `hop` ranks later.
 inline std::string links_in_steps_of(int hop) {
   std::string text = "from,to\n";
   for (int i = 0; i < 8; ++i) text += fmt::format("{},{}\n", i * hop % 8, (i + 1) * hop % 8);
   return text;
 }
 
-// The links of a weighted ring, optionally with three spokes.
+// Returns the links of a weighted ring, optionally with three spokes.
 inline std::string weighted_ring(bool has_spokes) {
   std::string text = "from,to,weight\n";
   for (int i = 0; i < 8; ++i) text += fmt::format("{},{},0.125\n", i, (i + 1) % 8);

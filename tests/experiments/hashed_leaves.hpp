@@ -25,7 +25,7 @@
 
 namespace syncopate {
 
-// Calls visit(path, leaf, table) for every leaf below the node; `table`: the table that contains the leaf.
+// Calls visit(path, leaf, table) for every leaf below the node. `table` contains the leaf.
 using LeafVisit = std::function<void(const std::string& path, TomlNode& leaf, const TomlNode& table)>;
 inline void for_each_leaf(TomlNode& node, const LeafVisit& visit, const std::string& path = "",
                           const TomlNode* table = nullptr) {
@@ -40,7 +40,7 @@ inline void for_each_leaf(TomlNode& node, const LeafVisit& visit, const std::str
   }
 }
 
-// A nearby other value of the same kind.
+// Returns a similar value of the same kind.
 inline TomlNode changed(TomlNode leaf) {
   std::visit(
       [](auto& value) {
@@ -62,7 +62,7 @@ inline TomlNode changed(TomlNode leaf) {
   return leaf;
 }
 
-// Why a leaf is not part of the hash; "" if it is part of it.
+// Returns why a leaf is not part of the hash; empty if it is part of it.
 inline std::string_view why_not_hashed(const std::string& path, const TomlNode& table) {
   if (path == "description") return "it is the title of plots";
   if (path.starts_with("recording.")) return "what is recorded beside a run decides nothing of it";
@@ -74,8 +74,8 @@ inline std::string_view why_not_hashed(const std::string& path, const TomlNode& 
   return "";
 }
 
-// Checks that every leaf of the run's configuration changes its hash, unless why_not_hashed gives a reason. Returns
-// these reasons.
+// Checks that each leaf of the run's configuration changes the run's hash, unless why_not_hashed gives a reason.
+// Returns these reasons.
 inline std::set<std::string_view> expect_every_leaf_hashed(const Run& run) {
   TomlNode resolved = parse_toml(run.resolved_toml, "resolved");
   EXPECT_EQ(configuration_hash(resolved), run.hash);
@@ -92,7 +92,7 @@ inline std::set<std::string_view> expect_every_leaf_hashed(const Run& run) {
   return reasons;
 }
 
-// The document of an experiment as its file has it, at the first point of its sweep.
+// Returns the document as written in an experiment file, at the first point of its sweep.
 inline TomlNode written_document(const std::string& file, const std::vector<std::string>& overrides = {}) {
   TomlNode document = load_toml(file);
   FaultList faults;
@@ -103,11 +103,11 @@ inline TomlNode written_document(const std::string& file, const std::vector<std:
   return document;
 }
 
-// Checks that every written leaf of a method's first run is part of the run's resolved configuration.
+// Checks that each leaf written for a method is part of the resolved configuration of the method's first run.
 inline void expect_every_written_leaf_resolved(TomlNode written, const Run& run) {
   TomlNode method = written.find("methods")->array().at(run.method_index);
   written.find("methods")->array() = {std::move(method)};
-  for (const char* expanded : {"seeds", "sweep", "variants", "profiles", "tune", "claim"})  // these have become runs
+  for (const char* expanded : {"seeds", "sweep", "variants", "profiles", "tune", "claim"})  // these keys make the runs
     written.erase(expanded);
   TomlNode resolved = parse_toml(run.resolved_toml, "resolved");
   std::map<std::string, std::string> values;
@@ -115,12 +115,12 @@ inline void expect_every_written_leaf_resolved(TomlNode written, const Run& run)
     values[path] = inline_toml(leaf);
   });
   for_each_leaf(written, [&](std::string path, const TomlNode& leaf, const TomlNode&) {
-    // The target of a solved number is kept in `solved_for`.
+    // The key `solved_for` has the target of a solved number.
     for (const std::string solved : {".coefficient.", ".steps."})
       if (const auto at = path.find(".period" + solved); at != std::string::npos)
         path.replace(at, 7 + solved.size(), ".period.solved_for.");
     auto value = values.find(path);
-    // A common phase does not repeat keys that are equal in [training].
+    // A common phase omits keys that have the same values in [training].
     constexpr std::string_view common = "training.common.";
     if (value == values.end() && path.starts_with(common))
       value = values.find("training." + path.substr(common.size()));

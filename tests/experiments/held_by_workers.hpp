@@ -1,6 +1,6 @@
-// Experiments whose methods together use every kind of state that workers may have in addition to a model. Tests run
-// them with and without something, such as a checkpoint or a division among processes, and check that results are
-// equal. Each test has its own cluster, with micro-batches of one second.
+// Experiments with methods that together use every kind of state that workers may have besides a model. Tests run them
+// in two ways (for example with and without a checkpoint, or divided and undivided), and expect equal results. Each
+// test has its own cluster. Micro-batches take one second.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 
 namespace syncopate::held {
 
-// The text before the methods: a linear model with this number of samples, evaluated during the run.
+// Returns the tables before the methods: a linear model on this number of samples, which is evaluated during the run.
 inline std::string linear_training(int samples) {
   return fmt::format(R"([training]
 model = "linear"
@@ -32,7 +32,7 @@ train_samples = 60
                      samples);
 }
 
-// Only for the simulated cluster.
+// Measurements that only the simulated cluster has.
 inline constexpr const char* measurements = R"([measurements]
 every_steps = 4
 gradient_norm = true
@@ -41,8 +41,8 @@ consensus_distance = true
 samples = 40
 )";
 
-// A model with batch normalisation: its statistics are a second kind of value that is sent with gradients, and its
-// steps consist of several tasks. The optimizer works by layers, so it needs several passes.
+// A model with batch normalisation: its statistics are sent with gradients, and its steps consist of several tasks. The
+// optimizer works by layers, so it needs several passes.
 inline constexpr const char* batch_normalised_training = R"([training]
 model = "cnn"
 dataset = "fashion-mnist"
@@ -59,7 +59,7 @@ every_steps = 6
 train_samples = 60
 )";
 
-// Keys of [[methods]], one text per method.
+// Each text has the keys of one method in [[methods]].
 using Methods = std::vector<std::string>;
 
 inline constexpr const char* sync_sgd = R"(algorithm = "sync-sgd")";
@@ -88,7 +88,7 @@ inline const Methods that_lose_state = {sync_sgd,
 maximum_staleness = 2
 compression = { name = "top-k", ratio = 0.1, rejected = "return" })"};
 
-// One method for each kind of state other than a model.
+// One method for each kind of state besides a model.
 inline const Methods with_state = {R"(algorithm = "sync-sgd"
 training = { clip_norm = 1.0 }
 compression = { name = "top-k", ratio = 0.1 })",
@@ -151,7 +151,7 @@ backups = 1
 servers = 3
 compression = { name = "sign" })"};
 
-// The text of [[methods]] for these methods. Each gets its own label.
+// Returns [[methods]] for these methods. Each gets its own label.
 inline std::string text_of(const Methods& methods) {
   std::string text;
   for (std::size_t i = 0; i < methods.size(); ++i) {
@@ -162,8 +162,8 @@ inline std::string text_of(const Methods& methods) {
   return text;
 }
 
-// The experiment of a method by the example in its row of the registry, after the text `begin`. Uses Adam if the method
-// needs it. `load` makes an experiment from a text.
+// Returns the experiment that begins with the text `begin` and has the example in the method's row of the registry.
+// Uses Adam if the method needs it. `load` makes an experiment from a text.
 template <typename Load>
 Experiment of_example(const std::string& begin, std::string_view algorithm, std::string_view example,
                       const Load& load) {

@@ -1,6 +1,6 @@
-// A first Ctrl-C ends the program within a second, whatever it is doing. The test measures the processor time that the
-// program still takes, which does not depend on other load. (With one computing thread it cannot exceed the wall time.)
-// A process that sleeps or waits takes none, so wall time has a bound, too, which allows for a busy machine.
+// A first Ctrl-C ends the program within a second, whatever it is doing. Tests measure the processor time that the
+// program still takes, because other load does not affect it. (With one computing thread it cannot exceed the wall
+// time.) A process that sleeps or waits takes none. So wall time has a bound, too, which allows for a busy machine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -24,9 +24,9 @@
 namespace syncopate {
 namespace {
 
-constexpr double begun_s = 1.5;  // seconds of processor time after which the program is in its first step
+constexpr double begun_s = 1.5;  // processor time, in seconds, after which the program is in its first step
 #if defined(__SANITIZE_THREAD__)
-constexpr int slowdown = 20;  // factor of ThreadSanitizer while data are generated
+constexpr int slowdown = 20;  // ThreadSanitizer slows down the generation of data by this factor
 #else
 constexpr int slowdown = 1;
 #endif
@@ -49,14 +49,14 @@ double processor_time_s(pid_t process) {
 struct Interruption {
   int status = -1;
   double begun_s = 0;
-  double still_s = 0;  // processor time from the signal to the end
+  double still_s = 0;  // processor time from the signal to the end, in seconds
   std::chrono::steady_clock::duration waited{};
 };
 
 class InterruptionTest : public ProgramTest {
  protected:
-  // The arguments precede the file. One thread computes. The signal is sent once the program has used begun_s of
-  // processor time since `place` exists.
+  // Executes the command with these arguments, followed by the file, and with one computing thread. Sends the signal
+  // once the program has used begun_s of processor time since `place` exists.
   Interruption interrupt(std::vector<std::string> arguments, const std::string& experiment,
                          const std::string& place = "") const {
     if (arguments.front() == "run") arguments.insert(arguments.end(), {"--threads", "1"});
@@ -132,7 +132,8 @@ TEST_F(InterruptionTest, InATimeOnlyStepOfMillionsOfMicroBatches) {
   expect_soon("run", experiment("workers = 64\nmicro_batches = 16000000\n", no_model, sync));
 }
 
-// About 1e12 operations, which cannot be stopped in the middle, after a run whose steps take milliseconds.
+// The second run's micro-batch has about 1e12 operations and cannot be stopped within. Steps of the first run take
+// milliseconds.
 TEST_F(InterruptionTest, InOneMicroBatchOfALargeModel) {
   const auto outcome =
       interrupt({"run"},
@@ -178,7 +179,7 @@ TEST_F(InterruptionTest, WhileDataAreGenerated) {
                          "[datasets.gaussian-mixture]\ntrain = 16000000\ndimension = 20\n");
 }
 
-// 80,000 runs, which take at least five times begun_s to read.
+// Reading 80,000 runs takes at least five times begun_s.
 TEST_F(InterruptionTest, WhileASweepIsRead) {
   const auto list_of_a_hundred = [] {
     std::string list = "[1";
@@ -196,9 +197,9 @@ TEST_F(InterruptionTest, WhileASweepIsRead) {
   }
 }
 
-// `compare`, interrupted while ranks run, also ends its launcher and their processes.
+// If `compare` is interrupted while ranks run, it also ends the launcher and the ranks.
 
-// The simulation takes no time; under MPI three ranks sleep for an hour.
+// The simulation takes no time. Under MPI, three ranks sleep for an hour.
 constexpr const char* compared_experiment = R"(name = "long"
 [cluster]
 workers = 3
@@ -233,7 +234,7 @@ class InterruptedCompare : public ProgramTest {
     ProgramTest::TearDown();
   }
 
-  // Starts in a separate process group, as a shell does. Returns once its ranks exist.
+  // Starts `compare` in a separate process group, as a shell does. Returns once its ranks exist.
   pid_t start() const {
     const std::string file = write("e.toml", compared_experiment);
     const pid_t process = fork();
@@ -257,7 +258,7 @@ class InterruptedCompare : public ProgramTest {
   }
 
   std::size_t launchers() const { return launchers_in(directory).size(); }
-  // Ranks notice within about a second that their launcher is gone.
+  // Ranks notice within about a second that their launcher has ended.
   bool all_end_soon() const {
     return within(seconds(20),
                   [this] { return launchers() == 0 && processes_in(directory, SYNCOPATE_PROGRAM).empty(); });
@@ -285,7 +286,7 @@ TEST_F(InterruptedCompare, EndsAfterItsLauncherAndSaysItOnce) {
 TEST_F(InterruptedCompare, TakesItsRanksWithItWhereASecondSignalEndsItAtOnce) {
   const pid_t process = start();
   kill(-process, SIGINT);
-  kill(-process, SIGTERM);  // a different signal: two equal ones at once may be merged
+  kill(-process, SIGTERM);  // two equal signals at once may be merged, so this is a different one
   EXPECT_EQ(status_of(process), 130);
   EXPECT_TRUE(all_end_soon());
 }
@@ -297,8 +298,8 @@ TEST_F(InterruptedCompare, TakesItsRanksWithItWhereItIsKilled) {
   EXPECT_TRUE(all_end_soon());
 }
 
-// An interruption of ranks on two nodes without shared memory: one rank reports it. Both nodes are this machine; each
-// daemon of the launcher believes to be on a separate node.
+// If ranks on two nodes without shared memory are interrupted, one rank reports it. Both nodes are this machine:
+// each of the launcher's daemons considers itself alone on a node.
 
 // The second run takes days, which ranks spend almost entirely sleeping.
 constexpr const char* nodes_experiment = R"(name = "nodes"
@@ -327,8 +328,8 @@ algorithm = "sync-sgd"
 
 class InterruptedNodes : public ProgramTest {
  protected:
-  // Open MPI starts a node's daemon by a command like ssh's. Files shared by a node's ranks are in a directory per
-  // daemon, since their name contains that of the host.
+  // Open MPI starts the daemon of a node by a command like ssh's. Ranks of one node share files whose names contain the
+  // host's. Here both hosts are the same, so each daemon gets its own directory for these files.
   std::string launch_command() const {
     const std::string ssh = write("ssh.sh",
                                   "#!/bin/bash\n"
@@ -340,7 +341,7 @@ class InterruptedNodes : public ProgramTest {
                                       "shift\n"
                                       "exec bash -c \"$*\"\n");
     std::filesystem::permissions(ssh, std::filesystem::perms::owner_all);
-    // For Open MPI 4, and for 5, whose launcher is PRRTE.
+    // Settings for Open MPI 4, and for Open MPI 5, whose launcher is PRRTE.
     return SYNCOPATE_QUIET_MPI
            " OMPI_MCA_odls_base_sigkill_timeout=5 PRTE_MCA_odls_base_sigkill_timeout=5"
            " OMPI_MCA_plm_rsh_no_tree_spawn=1 PRTE_MCA_plm_ssh_no_tree_spawn=1 OMPI_MCA_plm_rsh_agent='" +
@@ -358,7 +359,7 @@ class InterruptedNodes : public ProgramTest {
   }
 };
 
-// The lines without the launcher's own.
+// Returns the program's lines of the output, without the launcher's.
 std::string lines_of_the_program(const std::string& text) {
   std::string lines, line;
   for (std::istringstream all(text); std::getline(all, line);)
@@ -366,7 +367,7 @@ std::string lines_of_the_program(const std::string& text) {
   return lines;
 }
 
-// Two daemons on one machine sometimes fail to start their ranks, which then print nothing: try again.
+// Two daemons on one machine sometimes fail to start their ranks, which then print nothing. So the test tries again.
 TEST_F(InterruptedNodes, SayItOnce) {
   write("e.toml", nodes_experiment);
   ProgramOutcome outcome;

@@ -1,5 +1,5 @@
-// The files in results/paper/ belong to today's experiments: their runs have the same hashes, and their claims are the
-// same. Otherwise `./dev paper` would repeat hours of computation.
+// The files in results/paper/ belong to today's experiments: their runs have the same hashes, and their claims are
+// equal. Otherwise `./dev paper` would repeat hours of computation.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A result made before a change of the program says so at the top of its table, until it is repeated.
+// Whether the results are from before a change of the program. Until they are repeated, the top of their table says so.
 bool is_marked(const fs::path& directory) {
   std::ostringstream table;
   table << std::ifstream(directory / "table.md").rdbuf();

@@ -1,5 +1,5 @@
-// Which samples are kept and which are dropped, by class and by length: a run's summary is compared with draws of the
-// test's own sampler.
+// The kept and dropped samples in a run's summary, by class and by length. They are compared with those of the test's
+// own sampler.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 struct SamplesKept : TextLines {};
 
-// Samples kept by a threshold, and all samples, by class and by length; with a model and without.
+// A threshold keeps some samples. Counted by class and by length, with a model and without.
 TEST_F(SamplesKept, WhatIsDroppedIsToldByClassAndLength) {
   const std::string drop = "methods=[{algorithm='dropcompute',threshold_s=0.16}]";
   const std::string trains =
@@ -69,7 +69,8 @@ TEST_F(SamplesKept, WhatIsDroppedIsToldByClassAndLength) {
           add(worker, step, m, end_s < 0.16 - 1e-9);
         }
       }
-    // With a model there is its loss on the test samples of each length; the mean of these is the loss on all of them.
+    // With a model there is a loss on the test samples of each length. The mean of these losses is the loss on all
+    // samples.
     EXPECT_EQ(told.test_loss.size(), run.training.time_only ? 0 : longest.size());
     EXPECT_EQ(told.test_accuracy.size(), told.test_loss.size());
     if (!told.test_loss.empty()) {
@@ -90,7 +91,7 @@ TEST_F(SamplesKept, WhatIsDroppedIsToldByClassAndLength) {
     expected.test_loss = told.test_loss;
     expected.test_accuracy = told.test_accuracy;
     EXPECT_EQ(told, expected);
-    // Long ones are dropped more often, which DropCompute's assumption of independence ignores.
+    // Long samples are dropped more often than short ones. DropCompute's assumption of independence ignores this.
     const auto share = [&](std::size_t bin) {
       return static_cast<double>(told.by_length.kept[bin]) / static_cast<double>(told.by_length.offered[bin]);
     };
@@ -112,8 +113,8 @@ TEST_F(SamplesKept, WithoutDroppingAllIsKept) {
   EXPECT_FALSE(summarise(silent, outcome_of(silent)).samples_kept.has_value());
 }
 
-// Kept and offered samples must agree with the accounts of micro-batches: shares other than their drop rate would be
-// wrong.
+// The numbers of kept and offered samples must agree with the accounts of micro-batches. Otherwise shares of kept
+// samples would contradict the drop rate.
 TEST_F(SamplesKept, SharesThatAreToldAgreeWithTheDropRate) {
   const std::string drops = "{algorithm='dropcompute',threshold_s=0.11";
   for (const auto& [method, is_known] :
@@ -155,12 +156,13 @@ TEST_F(SamplesKept, SharesThatAreToldAgreeWithTheDropRate) {
   }
 }
 
-// Kept samples as reported by several processes together. They equal those of the simulated cluster if a method does
-// the same on both, and always have the number that the accounts contain.
+// Kept samples that several processes report together. They equal those of the simulated cluster if a method does the
+// same on both clusters, and their number always agrees with the accounts.
 
 using Json = nlohmann::json;
 
-// Worker 2 takes four times as long: too long for the second micro-batch under the threshold, and for any quorum.
+// Worker 2 takes four times as long as the others: too long for a second micro-batch under the threshold, or for a
+// quorum.
 constexpr const char* all_kinds = R"(name = "kinds"
 [cluster]
 workers = 3
@@ -226,7 +228,7 @@ struct KeptOnRanks : ProgramTest {
     file = write("e.toml", all_kinds);
   }
 
-  // Summaries by method.
+  // Executes the runs and returns their summaries, by method.
   std::map<std::string, Json> run(int ranks, const std::string& overrides = "") const {
     const std::string results = ranks > 0 ? "mpi" : "virtual";
     std::filesystem::remove_all(directory / results);
@@ -261,7 +263,7 @@ TEST_F(KeptOnRanks, IsWhatTheAccountsAndTheSimulatedClusterSay) {
       EXPECT_EQ(sum(told["by_length"]["kept"]), 4 * one["kept_micro_batches"].get<std::int64_t>());
       EXPECT_EQ(told["by_length"]["test_loss"].size(), told["by_length"]["longest"].size());
     }
-    if (method == "async-sgd") continue;  // depends on who is first
+    if (method == "async-sgd") continue;  // depends on the order of arrivals
     const Json& told = summary["samples_kept"];
     const Json& expected = simulated.at(method)["samples_kept"];
     EXPECT_EQ(told["by_class"], expected["by_class"]);
@@ -283,7 +285,7 @@ TEST_F(KeptOnRanks, IsWhatTheAccountsAndTheSimulatedClusterSay) {
             sum(mpi.at("dropcompute")["samples_kept"]["by_class"]["offered"]));
 }
 
-// Without a model nothing shows which micro-batches are in a sum, so finished ones are reported if all of them are
+// Without a model it is unknown which micro-batches are in a sum. So the finished ones are reported, if all of them are
 // kept.
 TEST_F(KeptOnRanks, WithoutAModelIsToldWhereWhatHasEndedIsKept) {
   const std::string alone = "training.model=none training.parameters=10";

@@ -1,8 +1,8 @@
 // A walk over the keys of experiment files: changing a single key must change a run's results and its hash.
 //
-// The list of keys is complete by construction. Every key that a reader requests while the walk's experiments are
-// loaded, and every word of a choice, needs a case or an entry in the list of keys without an effect. So the results of
-// all cases, which tables record, show whether the program computes something else than an earlier version.
+// No key can be missing. Each key that a reader requests while the walk's experiments are loaded, and each word of a
+// choice, needs a case or an entry in the list of keys without an effect. So the results of all cases, which tables
+// record, show whether the program computes something else than an earlier version.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,16 +33,16 @@
 
 namespace syncopate {
 
-// An experiment, and "key=value" overrides as on the command line. Each override is applied alone. A $ in the texts is
-// replaced by the folder of the walk's files.
+// An experiment and its overrides, written as on the command line ("key=value"). Each of `changes` is applied alone. A
+// $ in the texts stands for the folder of the walk's files.
 struct KeyCase {
   std::vector<std::string> given;
   std::vector<std::string> changes;
 };
 
-// A key that does not change a run's results, and why.
+// A key that does not change a run's results, and the reason.
 struct IdleKey {
-  std::string_view key;  // as named by the walk
+  std::string_view key;  // as returned by name_of
   enum class Hash { same, differs } hash;
   std::string_view reason;
 };
@@ -61,7 +61,7 @@ class KeyWalk : public testing::Test {
     std::ofstream(folder_ / name, std::ios::binary) << text;
   }
 
-  // Writes MNIST's four files into a folder: 240 and 40 images of 6 x 6 in 10 classes.
+  // Writes MNIST's four files into a folder: 240 training and 40 test images of 6 x 6 pixels in 10 classes.
   void write_images(const std::string& name, std::size_t stride) const {
     std::filesystem::create_directories(folder_ / name);
     const auto write_file = [&](const char* file, const std::vector<std::uint32_t>& dimensions, std::size_t step,
@@ -77,7 +77,8 @@ class KeyWalk : public testing::Test {
     write_file("t10k-labels-idx1-ubyte", {40}, 7, 10);
   }
 
-  // Writes CIFAR's files (48 and 20 images) and NumPy arrays (240 and 40 vectors of 5 numbers in 10 classes).
+  // Writes CIFAR's files (48 training and 20 test images) and NumPy arrays (240 and 40 vectors of 5 numbers in 10
+  // classes).
   void write_own(const std::string& name, std::size_t stride) const {
     std::filesystem::create_directories(folder_ / name);
     const auto bytes_of = [&](std::size_t size) {
@@ -109,7 +110,7 @@ class KeyWalk : public testing::Test {
     put("y_test.npy", npy_file("|u1", "(40,)", classes));
   }
 
-  // Writes vectors of 4 features, with 3 target numbers each.
+  // Writes vectors of 4 features with 3 target numbers each.
   void write_numbers(const std::string& name) const {
     std::filesystem::create_directories(folder_ / name);
     const auto put = [&](const std::string& file, std::size_t rows, std::size_t columns) {
@@ -142,8 +143,8 @@ class KeyWalk : public testing::Test {
     put("train", 240);
     put("test", 40);
   }
-  // Writes 300 lines with labels, and NumPy arrays of tokens: 240 and 40 sequences of `shortest` to 6 tokens, padded
-  // with 0.
+  // Writes 300 lines with labels, and NumPy arrays of tokens: 240 training and 40 test sequences of `shortest` to 6
+  // tokens, padded with 0.
   void write_texts(const std::string& name, int stride, std::int32_t shortest = 1) const {
     std::string text;
     for (int i = 0; i < 300; ++i) {
@@ -189,7 +190,7 @@ class KeyWalk : public testing::Test {
       const auto base = load(one.given);
       if (!base) continue;
       const std::string result = compute(base->run(), one.given);
-      std::map<std::pair<std::string, std::string>, std::string> changes;  // by key and results
+      std::map<std::pair<std::string, std::string>, std::string> changes;  // change by key and results
       for (const std::string& change : one.changes) {
         SCOPED_TRACE(fmt::format("{} in {}", change, testing::PrintToString(one.given)));
         auto overrides = one.given;
@@ -208,7 +209,7 @@ class KeyWalk : public testing::Test {
     }
   }
 
-  // Checks that the walk has covered all keys of these sections; with `others`, of all sections except these.
+  // Checks that the walk has covered all keys of these sections or, with `others`, of all other sections.
   void expect_completeness(const std::set<std::string>& sections, bool others = false) const {
     const auto is_ours = [&](const std::string& key) {
       return sections.contains(key.substr(0, key.find_first_of(".["))) != others;
@@ -218,12 +219,11 @@ class KeyWalk : public testing::Test {
     for (const auto& [key, hash] : idle_) EXPECT_TRUE(known_.contains(key)) << key << " is no key any more";
     for (const auto& [key, words] : words_)
       for (const std::string& word : words)
-        EXPECT_TRUE(key == "methods.algorithm" ||  // a user's own method needs no case
+        EXPECT_TRUE(key == "methods.algorithm" ||  // a method of the user's own needs no case
                     !is_ours(key) || written_.contains({key, word}))
             << key << " is \"" << word << "\" in no case";
   }
 
-  // Checks that all runs of the walk still have the results that the table records for their version.
   void expect_results_by_version(const std::string& checkout, const std::string& table) const {
     ResultsByVersion(checkout, table).expect(results_);
   }
@@ -264,7 +264,7 @@ class KeyWalk : public testing::Test {
     return loaded;
   }
 
-  // Everything that a run computes, as text. Records a digest of it for the tables of versions.
+  // Returns everything that a run computes, as text. Records a digest of it for the tables of versions.
   std::string compute(syncopate::Run run, const std::vector<std::string>& overrides) {
     run.recording.parameters = true;
     const Outcome outcome = outcome_of(run);
@@ -287,8 +287,9 @@ class KeyWalk : public testing::Test {
     return std::ranges::find(words, text) != words.end();
   }
 
-  // The walk's name of a key: "delays[gamma].scale". Instead of the numbers of list entries it contains the word that
-  // determines which other keys the table has. Keys that all kinds of a table share are named without the kind.
+  // Returns the walk's name of a key, such as "delays[gamma].scale". In place of an entry's number in a list it has the
+  // word that determines the keys of the entry's table. The names of keys that all kinds of a table share lack this
+  // word.
   static std::string name_of(const std::string& path, const TomlNode& document) {
     static const std::vector<std::string_view> shared = {"label",   "unit",   "scope", "group_size",
                                                          "workers", "bursts", "sleep"};
@@ -315,7 +316,7 @@ class KeyWalk : public testing::Test {
 
   bool is_covered(const std::string& key) const {
     if (covered_.contains(key) || idle_.contains(key)) return true;
-    // A table that is absent in one experiment counts as covered if another experiment has changed its keys.
+    // A table that one experiment lacks counts as covered if another experiment has changed its keys.
     return std::ranges::any_of(covered_, [&](const std::string& other) {
       return other.starts_with(key) && (other[key.size()] == '.' || other[key.size()] == '[');
     });

@@ -1,5 +1,5 @@
-// Every key of training, models, data sets, budget, evaluation and recording has an effect, and so has every key at the
-// top level.
+// Each key of training, models, data sets, budget, evaluation and recording has an effect, and so has each top-level
+// key.
 #include <fmt/format.h>
 
 #include "tests/experiments/compression_key_cases.hpp"
@@ -14,7 +14,7 @@ namespace {
 
 using Hash = IdleKey::Hash;
 
-// 240 samples, so 15 steps per epoch.
+// The 240 samples make 15 steps per epoch: 2 workers take 8 each.
 constexpr const char* trained = R"(
 seeds = [3]
 [cluster]
@@ -341,7 +341,7 @@ TEST_F(KeyWalk, OfTrainingModelsDataBudgetAndEvaluation) {
   expect_results_by_version(SYNCOPATE_SOURCE_DIR, "tests/golden/results_by_version/training.json");
 }
 
-// Recording does not change a run; each key changes what is recorded.
+// Recording does not change a run. Each of its keys changes what is recorded.
 TEST_F(KeyWalk, OfRecording) {
   write("experiment.toml", trained);
   const auto recorded = [&](const std::string& keys) {
@@ -356,9 +356,7 @@ TEST_F(KeyWalk, OfRecording) {
   EXPECT_NE(recorded("trace=true,trace_seconds=0.01"), recorded("trace=true"));
 }
 
-// Every key of [[methods]] has an effect, for each method.
-
-// Workers whose micro-batches take different and varying times; 128 samples, so 8 steps per epoch.
+// Workers' micro-batches take different, varying times. The 128 samples make 8 steps per epoch.
 constexpr const char* compared = R"(
 seeds = [3]
 [cluster]
@@ -415,7 +413,7 @@ const std::vector<KeyCase> synchronous = {
      {"methods.0.drop_rate=0.5", "methods.0.from_step=2", "methods.0.from_epoch=1"}},
 };
 
-// Targets of solved numbers, for all rules that have one.
+// Targets from which numbers are solved, for all rules that allow them.
 const std::vector<std::string>& told() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
@@ -461,7 +459,7 @@ TEST_F(KeyWalk, OfMethods) {
   expect_results_by_version(SYNCOPATE_SOURCE_DIR, "tests/golden/results_by_version/methods.json");
 }
 
-// Every key of [cluster], [network], [[delays]] and [[outages]] has an effect, on virtual time alone.
+// Each key of [cluster], [network], [[delays]] and [[outages]] has an effect, on virtual time alone.
 
 constexpr const char* time_only = R"(
 seeds = [3]
@@ -481,7 +479,7 @@ steps = 12
 algorithm = "sync-sgd"
 )";
 
-// Durations of four workers in five steps of two micro-batches.
+// Returns recorded durations of four workers in five steps of two micro-batches.
 std::string recorded_run(int stride) {
   std::string rows = "worker,step,micro_batch,duration_s\n";
   for (int worker = 0; worker < 4; ++worker)
@@ -491,7 +489,7 @@ std::string recorded_run(int stride) {
   return rows;
 }
 
-// A fault of each of nine nodes, at a time of its own.
+// Returns a recording of nine nodes, each of which has one fault, at a time of its own.
 std::string recorded_faults(double duration_s) {
   std::string rows = "node,start_s,duration_s\n";
   for (int node = 0; node < 9; ++node) rows += fmt::format("{},{},{}\n", node, 0.01 + 0.015 * node, duration_s);
@@ -524,12 +522,12 @@ const std::vector<KeyCase> clusters = {
       "cluster.trace.stretch.together=true"}},
 };
 
-// Two levels: a ring of machines with two workers each, for all-reduces and messages.
+// A network of two levels: machines with two workers each form a ring. It has all-reduces and messages.
 constexpr const char* two_servers =
     "network={kind='two-level',latency_s=0.01,bandwidth_bytes_per_s=1e6,group_size=2,"
     "inside={latency_s=0.001,bandwidth_bytes_per_s=1e7}}";
 
-// Links that differ from the others, used by messages; and exchanges during the backward pass.
+// Networks with a link that differs from the others. Messages use the links; exchanges start during the backward pass.
 constexpr const char* messages = "methods=[{algorithm='async-sgd'}]";
 std::string with_links(const std::string& network, bool has_server = true) {
   return "network={" + network + ",links=[{workers=[1],latency_s=0.003,bandwidth_bytes_per_s=4e5}]" +
@@ -614,7 +612,7 @@ const std::vector<KeyCase> delays_of_each_kind = {
      {"delays.0.stretch.block_steps=2", "delays.0.stretch.redraw_worker=true", "delays.0.stretch.together=true"}},
 };
 
-// Keys that all kinds of delays share.
+// Keys that delays of all kinds have.
 const std::vector<KeyCase> delays_of_any_kind = {
     {{delay("kind='exponential',mean=0.5,scope='micro-batch',unit='seconds'")},
      {"delays.0.unit='micro_batch'", "delays.0.scope='step'", "delays.0.scope='whole-step'", "delays.0.scope='worker'",

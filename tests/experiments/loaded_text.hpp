@@ -1,4 +1,4 @@
-// A separate folder in which a test writes and loads experiments.
+// A separate folder in which a test writes experiment files and loads them.
 #pragma once
 
 #include <fmt/format.h>

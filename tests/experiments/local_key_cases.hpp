@@ -8,7 +8,7 @@
 
 namespace syncopate {
 
-// Methods that average periodically, with the keys that they need in addition to their period.
+// Methods that average periodically, with the keys that they need besides the period.
 inline const std::vector<std::string> periodic = {"'local-sgd'",
                                                   "'rounds'",
                                                   "'outer-local-sgd',outer={name='plain'}",
@@ -16,7 +16,7 @@ inline const std::vector<std::string> periodic = {"'local-sgd'",
                                                   "'edit',outer={name='plain'}",
                                                   "'hierarchical-sgd',group_size=2,group_period=1",
                                                   "'dropcompute-local-sgd',threshold_s=0.3"};
-// Methods whose averages arrive one round late; they do not average the optimizer's moments.
+// Methods with averages that arrive one round late. These do not average the optimizer's moments.
 inline const std::vector<std::string> overlapped = {"'cocod-sgd'", "'overlap-local-sgd',mixing=0.5", "'co2'",
                                                     "'overlapped-diloco',outer={name='plain'}",
                                                     "'streaming-diloco',fragments=2,outer={name='plain'}"};
@@ -53,7 +53,7 @@ inline std::vector<KeyCase> periods() {
   return cases;
 }
 
-// A model with batch normalisation and an optimizer with two moments, so that every policy applies.
+// A model with batch normalisation, and an optimizer with two moments, so that all policies for them apply.
 inline std::vector<std::string> with_moments_and_statistics(const std::string& keys) {
   return {"training.model='cnn'",
           "models.cnn={channels=[2],kernel=3,dense=3,batch_norm=true}",
@@ -99,13 +99,13 @@ inline std::vector<KeyCase> policies() {
   return cases;
 }
 
-// Averages weighted by samples, for workers with unequal numbers of samples.
+// Averages weighted by samples. Workers have unequal numbers of samples.
 inline std::vector<KeyCase> model_weights() {
   std::vector<KeyCase> cases;
   std::vector<std::string> methods = {"'adacomm',initial_period=3", "'des-loc',period=3", "'branch-train-merge'"};
   for (const auto* family : {&periodic, &overlapped})
     for (const std::string& keys : *family) {
-      if (keys.starts_with("'edit'")) continue;  // has its own weights
+      if (keys.starts_with("'edit'")) continue;  // has other weights
       const bool is_eager = keys.starts_with("'overlapped-diloco'");
       methods.push_back(keys + (is_eager ? ",update='delayed'" : "") + ",period={rule='constant',steps=3}");
     }
@@ -114,7 +114,6 @@ inline std::vector<KeyCase> model_weights() {
   return cases;
 }
 
-// Keys of all methods that take outer steps.
 inline std::vector<KeyCase> outer_steps() {
   std::vector<KeyCase> cases;
   for (const char* keys :

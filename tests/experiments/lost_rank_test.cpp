@@ -1,5 +1,5 @@
-// A rank is killed in the middle of a run. The launcher ends the others in the same way as Ctrl-C, and they still
-// report what has happened.
+// A rank is killed in the middle of a run. The launcher ends the other ranks in the same way as Ctrl-C does, and they
+// still report what happened.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,13 +24,13 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// An experiment of two runs on three ranks, without the training.
+// Returns an experiment of two runs on three ranks, without its training.
 std::string on_three_ranks(const std::string& name) {
   return fmt::format("name = \"{}\"\n{}{}[network]\nkind = \"free\"\n[[methods]]\nalgorithm = \"sync-sgd\"\n", name,
                      emulated_cluster(3, 0.05), plain_sgd);
 }
 
-// The second run takes days, which ranks spend almost entirely sleeping, so they are not in the middle of a reduction.
+// The second run takes days. Ranks spend this time almost entirely sleeping, so they are not killed during a reduction.
 const std::string long_sleeps = on_three_ranks("lost") + R"([training]
 model = "quadratic"
 [evaluation]
@@ -39,7 +39,7 @@ every_steps = 5
 "budget.steps" = [10, 10_000_000]
 )";
 
-// The second run's first gradient takes very long, and no rank can leave it.
+// The second run's first gradient takes very long, and no rank can interrupt it.
 const std::string long_steps = on_three_ranks("long") + R"([training]
 model = "mlp"
 dataset = "gaussian-mixture"
@@ -58,14 +58,14 @@ steps = 1
 
 class LostRank : public ProgramTest {
  protected:
-  // Runs the experiment on three ranks. Once the first run exists, `disturb` gets the ranks' processes.
+  // Executes the experiment on three ranks. Once the first run exists, passes the ranks' processes to `disturb`.
   template <typename Disturb>
   ProgramOutcome launch(Disturb disturb, const std::string& what = long_sleeps) {
     write("e.toml", what);
-    // By default Open MPI kills the survivors a second after it has told them to end; on a busy machine they cannot
-    // report by then. It always waits for the whole time.
+    // By default Open MPI kills surviving processes one second after it has told them to end. On a busy machine they
+    // need longer to report. Open MPI always waits for the whole time.
     for (const char* const name : {"OMPI_MCA_odls_base_sigkill_timeout", "PRTE_MCA_odls_base_sigkill_timeout"})
-      ::setenv(name, "5", 1);  // for Open MPI 4, and for 5
+      ::setenv(name, "5", 1);  // one variable is for Open MPI 4, the other for 5
     ProgramOutcome outcome;
     std::thread launcher([&] { outcome = syncopate("run e.toml --quiet --results results", 3); });
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(100);
@@ -128,7 +128,7 @@ TEST_F(LostRank, IsNotClaimedWhereTheUserInterrupts) {
   EXPECT_THAT(outcome.err, Not(HasSubstr("lost")));
 }
 
-// `dev mpirun` if its output cannot be written. The ranks write into a pipe of mpirun, so they cannot notice.
+// `dev mpirun` when its output cannot be written. Ranks write into a pipe of mpirun, so they do not notice.
 
 using testing::HasSubstr;
 
@@ -149,7 +149,7 @@ algorithm = "sync-sgd"
 
 class DevMpirun : public ProgramTest {
  protected:
-  // A complete build folder: CMake and Ninja find nothing to do.
+  // Makes a complete build folder, in which CMake and Ninja find nothing to do.
   void SetUp() override {
     ProgramTest::SetUp();
     write("e.toml", one_run);
@@ -165,7 +165,7 @@ class DevMpirun : public ProgramTest {
     std::filesystem::permissions(write(name, "#!/bin/sh\n" + text + "\n"), std::filesystem::perms::owner_all);
   }
 
-  // Takes redirections in the shell's syntax.
+  // Executes `dev` with these words, which may contain redirections in the shell's syntax.
   ProgramOutcome dev(const std::string& words, const std::string& limit = "300") const {
     return shell("{ PATH=\"$PWD/tools:$PATH\" BUILD_DIR=\"$PWD/build\" SYNCOPATE_INSTALL=0 timeout " + limit + " '" +
                  std::string(SYNCOPATE_SOURCE_DIR) + "/dev' " + words + "; }");
@@ -203,14 +203,13 @@ TEST_F(DevMpirun, SaysWhyItsOutputIsLost) {
   const ProgramOutcome closed = mpirun_with(">&-");
   EXPECT_EQ(closed.status, 1);
   EXPECT_EQ(closed.err, "dev: standard output could not be written: Bad file descriptor\n");
-  // The status goes to a file: the status of a pipeline is that of its reader, which ends at once without reading.
+  // The status is written to a file, because a pipeline's status is the reader's, which ends at once without reading.
   program("launcher", "sleep 0.5; echo the table");
   mpirun_with("2>said.txt; echo $? >status.txt; } | { true");
   EXPECT_EQ(read("status.txt"), "1\n");
   EXPECT_EQ(read("said.txt"), "dev: standard output could not be written: Broken pipe\n");
 }
 
-// Every rank can write all of its output, even if nobody reads it.
 TEST_F(DevMpirun, LetsTheRanksGoOnWhereNobodyReads) {
   program("launcher", "yes | head -c 1000000; echo all >said.txt");
   EXPECT_EQ(mpirun_with(">/dev/full").status, 1);
@@ -228,7 +227,7 @@ TEST_F(DevMpirun, HasTheLaunchersStatus) {
   }
 }
 
-// After Ctrl-C mpirun of Open MPI 5 no longer shows the ranks' output.
+// After Ctrl-C, the mpirun of Open MPI 5 no longer shows the ranks' output.
 TEST_F(DevMpirun, SpeaksForTheRanksWhereTheLauncherDoesNot) {
   for (const auto& [version, is_said] : {std::pair("5.0.7", true), std::pair("4.1.4", false)}) {
     program("launcher",
@@ -238,7 +237,7 @@ TEST_F(DevMpirun, SpeaksForTheRanksWhereTheLauncherDoesNot) {
   }
 }
 
-// Benchmarks take minutes to build and to run, so a mistyped word must not start them.
+// A mistyped word must not start the benchmarks, because building and running them takes minutes.
 TEST_F(DevMpirun, BenchBuildsNothingForOtherWordsThanAFilter) {
   program("tools/ninja", "touch built");
   const auto help = dev("bench --help");

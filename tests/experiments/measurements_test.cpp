@@ -1,4 +1,4 @@
-// Measurements at chosen steps, which are written to measurements.csv and take no virtual time.
+// Measurements at chosen steps are written to measurements.csv and take no virtual time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,18 +20,16 @@
 namespace syncopate {
 namespace {
 
-// Runs of one experiment with different methods.
-
 class MethodOutcomes : public ExperimentFile {
  protected:
-  // `method`: the content of its table, such as "algorithm='sync-sgd'".
+  // Returns the outcome with this method. `method`: the content of its table, such as "algorithm='sync-sgd'".
   Outcome outcome_with(const std::string& method, Overrides overrides = {}) const {
     overrides.push_back("methods=[{" + method + "}]");
     return outcome_of(load(overrides).runs.front());
   }
 };
 
-// The steps of its evaluations.
+// Returns the steps that the outcome evaluates.
 std::vector<std::int64_t> steps_of(const Outcome& outcome) {
   std::vector<std::int64_t> steps;
   for (const MetricsRow& row : outcome.recording.metrics) steps.push_back(row.step.value());
@@ -41,7 +39,8 @@ std::vector<std::int64_t> steps_of(const Outcome& outcome) {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Gradients a_i (x_i - x*_i) without noise, at a rate that leaves (1 - 0.5 a_i)^t of each distance.
+// Coordinate i has the gradient a_i (x_i - x*_i) without noise. Each step at this rate multiplies its distance from the
+// optimum by 1 - 0.5 a_i.
 constexpr const char* experiment = R"(
 [cluster]
 workers = 3
@@ -84,7 +83,7 @@ class Measurements : public ExperimentFile {
     write(experiment);
   }
   Outcome outcome_with(const Overrides& overrides = {}) const { return outcome_of(load(overrides).runs.front()); }
-  // By quantity and step.
+  // Returns the measurements by quantity and step.
   static std::map<std::string, std::map<std::int64_t, double>> by_quantity(const Outcome& outcome) {
     std::map<std::string, std::map<std::int64_t, double>> result;
     for (const Measurement& row : outcome.recording.measurements) result[row.quantity][row.step.value()] = row.value;
@@ -102,7 +101,7 @@ TEST_F(Measurements, OfAQuadraticAreItsFormulas) {
     EXPECT_NEAR(found["largest_eigenvalue"].at(step), 1, 1e-6);
     EXPECT_NEAR(found["hessian_trace"].at(step), trace, 1e-9);
   }
-  // A step is along the gradient at the model before it.
+  // Each step is along the gradient at the model before it.
   EXPECT_EQ(found["step_gradient_norm"].size(), 2u);
   EXPECT_EQ(found["gradient_norm"].size(), 3u);
   const auto each = by_quantity(outcome_with({"measurements.every_steps=1"}));
@@ -110,12 +109,12 @@ TEST_F(Measurements, OfAQuadraticAreItsFormulas) {
     EXPECT_NEAR(each.at("step_gradient_norm").at(step), each.at("gradient_norm").at(step - 1),
                 1e-5 * each.at("gradient_norm").at(step - 1));
   for (const auto& [step, distance] : found["consensus_distance"])
-    EXPECT_NEAR(distance, 0, 1e-12) << step;  // all have the same model
+    EXPECT_NEAR(distance, 0, 1e-12) << step;  // all workers have the same model
   EXPECT_EQ(found["consensus_distance"].size(), 2u);
 }
 
-// Workers that train alone, each with its own noise, move apart. At a small rate this is a random walk: the distance
-// grows with the root of the steps since their last average.
+// Workers that train alone move apart, because each has its own noise. At a small rate this is a random walk: the
+// distance grows with the root of the number of steps since the last average.
 TEST_F(Measurements, WorkersOfLocalSgdAreApartBeforeTheyAreAveraged) {
   const auto found = by_quantity(
       outcome_with({"methods=[{algorithm='local-sgd',period={rule='constant',steps=4}}]", "models.quadratic.noise=1",
@@ -124,12 +123,12 @@ TEST_F(Measurements, WorkersOfLocalSgdAreApartBeforeTheyAreAveraged) {
   const auto& distance = found.at("consensus_distance");
   for (std::int64_t step = 1; step <= 8; ++step) {
     const auto alone = static_cast<double>((step - 1) % 4 + 1);
-    const double expected = 1e-4 * std::sqrt(1000 * alone * 2 / 3);  // three workers' distance from their mean
+    const double expected = 1e-4 * std::sqrt(1000 * alone * 2 / 3);  // distance of three workers from their mean
     EXPECT_NEAR(distance.at(step), expected, 0.1 * expected) << step;
   }
 }
 
-// Dynamic averaging at every step: before an average models differ by one step of noise, and afterwards not at all.
+// Dynamic averaging at every step. Before an average the models differ by one step of noise, and after it not at all.
 TEST_F(Measurements, ModelsThatAreEvaluatedHaveADistanceOfTheirOwn) {
   const Outcome outcome =
       outcome_with({"methods=[{algorithm='dynamic-averaging',threshold=0,check_every=1}]", "models.quadratic.noise=1",
@@ -140,7 +139,7 @@ TEST_F(Measurements, ModelsThatAreEvaluatedHaveADistanceOfTheirOwn) {
   for (const Measurement& row : outcome.recording.measurements) ++rows[{row.step.value(), row.quantity}];
   for (const auto& [row, count] : rows) EXPECT_EQ(count, 1) << row.second << " after step " << row.first;
   const auto found = by_quantity(outcome);
-  const double expected = 1e-4 * std::sqrt(1000.0 * 2 / 3);  // three workers' distance from their mean
+  const double expected = 1e-4 * std::sqrt(1000.0 * 2 / 3);  // distance of three workers from their mean
   for (const std::int64_t step : {4, 8}) {
     EXPECT_NEAR(found.at("consensus_distance").at(step), expected, 0.1 * expected) << step;
     EXPECT_LT(found.at("evaluated_consensus_distance").at(step), 0.01 * expected) << step;
@@ -177,8 +176,8 @@ TEST_F(Measurements, AreTheSameWithAnyNumberOfThreads) {
   EXPECT_THAT(text(1), HasSubstr("step,time_s,quantity,value\n0,0,gradient_norm,"));
 }
 
-// One dimension of curvature 1, without noise: a step that keeps k of 12 gradients leaves 1 - 0.5 k / 12 of the
-// distance, which is the gradient's norm.
+// The model is one-dimensional, with a curvature of 1 and no noise. So the gradient's norm is the distance from the
+// optimum. A step that keeps k of 12 gradients multiplies it by 1 - 0.5 k / 12.
 TEST_F(Measurements, TheMeanSquaredGradientNormIsWeightedByWhatStepsKept) {
   const Overrides dropping = {
       "models.quadratic.dimension=1", "cluster.micro_batches=4", "delays=[{kind='exponential',mean=0.5}]",
@@ -212,8 +211,6 @@ TEST_F(Measurements, TheMeanSquaredGradientNormNeedsAllSteps) {
                       "methods=[{algorithm='local-sgd',period={rule='constant',steps=2}}]"}));
 }
 
-// All layers, in evaluation mode, where BatchNorm is a function of one sample; the trace by random signs; and a network
-// with several local curvatures.
 TEST_F(Measurements, OfNetworksAreFinite) {
   for (const std::string model : {"training.model=linear", "training.model=mlp"}) {
     const Outcome outcome = outcome_with(
@@ -235,7 +232,7 @@ TEST_F(Measurements, BadKeysAreSaid) {
   EXPECT_THAT(faults({"measurements.sharpness=true"}), HasSubstr("measurements.sharpness"));
 }
 
-// Modules that lack derivatives, such as a user's module that takes texts. Distances of models can always be measured.
+// Modules that lack derivatives, such as a user's module that takes texts. Distances of models need no derivatives.
 TEST(MeasurementsWithoutDerivatives, AreRefusedWhereTheyNeedThem) {
   TrainingSection training;
   training.objective.why_no_derivative = "these are not there";
@@ -252,7 +249,7 @@ TEST(MeasurementsWithoutDerivatives, AreRefusedWhereTheyNeedThem) {
   EXPECT_EQ(faults_of("step_gradient_norm"), "");
 }
 
-// Detected before anything runs: this module computes only in float32.
+// The fault is found before anything runs. The module computes only in float32.
 TEST_F(Measurements, NeedAModuleOfOnesOwnThatHasDerivatives) {
   const std::string module = file.string() + ".pt";
   const auto faults_with = [&](const std::string& forward) {
@@ -268,13 +265,13 @@ TEST_F(Measurements, NeedAModuleOfOnesOwnThatHasDerivatives) {
   std::filesystem::remove(module);
 }
 
-// evaluation.every_seconds, compared with timelines worked out by hand.
+// Evaluations at times (evaluation.every_seconds), compared with timelines worked out by hand.
 
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// The slowest worker takes 3 s, an average or all-reduce 0.25 s. The loss is half the squared distance from the
-// optimum, and a step reduces the distance to 0.9 of itself.
+// The slowest worker's step takes 3 s, an average or all-reduce 0.25 s. The loss is half the squared distance from the
+// optimum, and each step multiplies the distance by 0.9.
 constexpr const char* timed_experiment = R"(
 [cluster]
 workers = 5
@@ -316,12 +313,12 @@ std::vector<double> times_of(const Outcome& outcome) {
   return times;
 }
 
-// Step k ends at 3.25 k.
+// Step k ends at 3.25 k seconds.
 TEST_F(EvaluationTimes, OfSynchronousSgdTheFirstStepAtOrAfterEachMultipleIsEvaluated) {
   const Outcome outcome = outcome_with("algorithm='sync-sgd'");
   EXPECT_THAT(steps_of(outcome), ElementsAre(0, 4, 7, 10, 13));
   EXPECT_THAT(times_of(outcome), ElementsAre(0, 13, 22.75, 32.5, 42.25));
-  // Nothing is interpolated: the losses are those after these steps.
+  // Losses are those after these steps, not interpolated between steps.
   for (const MetricsRow& row : outcome.recording.metrics)
     EXPECT_NEAR(row.evaluation->test_loss / outcome.recording.metrics[0].evaluation->test_loss,
                 std::pow(0.9, 2 * row.step.value()), 1e-4);
@@ -336,7 +333,7 @@ TEST_F(EvaluationTimes, MultiplesThatNoModelLiesBetweenHaveOneRow) {
   EXPECT_THAT(steps_of(outcome_with("algorithm='sync-sgd'", {"evaluation.every_seconds=100"})), ElementsAre(0, 13));
 }
 
-// Rounds end at 12.25, 24.5, 36.75, and the last one, of one step, at 40.
+// Rounds of four steps end at 12.25, 24.5 and 36.75 s. The last one has one step and ends at 40 s.
 TEST_F(EvaluationTimes, OfLocalSgdAveragesAreEvaluated) {
   const std::string method = "algorithm='local-sgd',period={rule='constant',steps=4}";
   EXPECT_THAT(steps_of(outcome_with(method)), ElementsAre(0, 4, 8, 12, 13));
@@ -345,14 +342,14 @@ TEST_F(EvaluationTimes, OfLocalSgdAveragesAreEvaluated) {
   EXPECT_THAT(times_of(rarer), ElementsAre(0, 24.5, 36.75, 40));
 }
 
-// Workers that never meet. At 10 s worker 0 ends step 10. Worker 1 ends its 9th step at 10.8 s, worker 2 its 4th at 12
-// s, and worker 4 its 10th at 11 s.
+// Workers never average. Worker 0 ends its step 10 at 10 s, worker 1 its step 9 at 10.8 s, worker 2 its step 4 at 12 s,
+// and worker 4 its step 10 at 11 s.
 TEST_F(EvaluationTimes, WhereWorkersHaveModelsOfTheirOwnEachHasItsFirstAtOrAfterTheTime) {
   const Outcome outcome =
       outcome_with("algorithm='dynamic-averaging',threshold=inf,check_every=2", {"evaluation.every_seconds=5"});
   const auto& rows = outcome.recording.metrics;
   EXPECT_THAT(steps_of(outcome), ElementsAre(0, 5, 10, 13));
-  EXPECT_EQ(to_seconds(rows[1].time), 6);  // end of worker 2's second step
+  EXPECT_EQ(to_seconds(rows[1].time), 6);  // the end of worker 2's second step
   EXPECT_EQ(to_seconds(rows[2].time), 12);
   const auto expected = [](const std::vector<int>& steps) {
     double distance = 0;
@@ -364,8 +361,8 @@ TEST_F(EvaluationTimes, WhereWorkersHaveModelsOfTheirOwnEachHasItsFirstAtOrAfter
   EXPECT_NEAR(rows[2].evaluation->test_loss / first, expected({10, 9, 4, 10, 10}), 1e-4);
 }
 
-// A server publishes with each gradient, also between two steps of the file: the rows are the first at or after each
-// multiple. Between a multiple and its row there is no row by steps.
+// A server publishes after each gradient, also between two steps of the experiment file. Each row is the first
+// publication at or after a multiple of the interval.
 TEST_F(EvaluationTimes, OfAllMethodsRowsAreTheFirstAtOrAfterEachMultiple) {
   for (const std::string method :
        {"algorithm='async-sgd'", "algorithm='backup-workers',backups=2", "algorithm='softsync',splitting=2",
@@ -384,7 +381,7 @@ TEST_F(EvaluationTimes, OfAllMethodsRowsAreTheFirstAtOrAfterEachMultiple) {
       if (i + 1 == times.size()) continue;  // the last row exists in any case
       EXPECT_GT(std::floor(times[i] / 4), std::floor(times[i - 1] / 4));
       const double due = 4 * (std::floor(times[i - 1] / 4) + 1);
-      // With workers' own models, the first model may be from an earlier step than the last worker's.
+      // If workers have their own models, the first model may belong to an earlier step than the last worker's.
       if (has_individual_models) continue;
       for (const double time : times_of(often)) EXPECT_FALSE(time >= due && time < times[i]) << due;
     }
@@ -393,7 +390,7 @@ TEST_F(EvaluationTimes, OfAllMethodsRowsAreTheFirstAtOrAfterEachMultiple) {
   }
 }
 
-// The first of these evaluations that meets the target gives the time.
+// The time to the target is that of the first of these evaluations that meets it.
 TEST_F(EvaluationTimes, TimeToTargetGoesByThem) {
   const Outcome outcome = outcome_with("algorithm='sync-sgd'");
   const double reached = outcome.recording.metrics[0].evaluation->test_loss * std::pow(0.9, 2 * 5);  // after step 5
@@ -415,9 +412,9 @@ TEST_F(EvaluationTimes, ItStandsInsteadOfOtherIntervals) {
   EXPECT_EQ(load().resolved_toml.find("every_steps"), std::string::npos);
 }
 
-// Methods in which each worker has its own model: either the mean of all models is evaluated, or each model.
+// Each worker has its own model. Either the mean of all models is evaluated, or each model.
 
-// A condition of 1: the loss is half the squared distance from the optimum.
+// All curvatures are 1, so the loss is half the squared distance from the optimum.
 constexpr const char* models_experiment = R"(
 [cluster]
 workers = 5
@@ -453,8 +450,8 @@ class IndividualModelsInFiles : public MethodOutcomes {
   }
 };
 
-// Gradients are linear and mixing keeps the mean, so the mean is the model of synchronous SGD after the same number of
-// steps. No worker has that model.
+// Gradients are linear, and mixing keeps the mean. So the mean is the model of synchronous SGD after as many steps. No
+// worker has that model.
 TEST_F(IndividualModelsInFiles, TheMeanOfAllIsEvaluated) {
   const Outcome synchronous = outcome_with("algorithm='sync-sgd'");
   for (const auto* method : {"algorithm='decentralized-sgd'", "algorithm='stochastic-gradient-push'",
@@ -472,14 +469,14 @@ TEST_F(IndividualModelsInFiles, TheMeanOfAllIsEvaluated) {
   }
 }
 
-// The mean model of a step exists once the slowest worker has done the step. Worker 2 takes 3 s per step.
+// The mean model of a step exists once the slowest worker has done the step. That is worker 2, with 3 s per step.
 TEST_F(IndividualModelsInFiles, ItsTimeIsThatOfTheSlowestWorker) {
   const Outcome alone = outcome_with("algorithm='dynamic-averaging',threshold=inf,check_every=2");
   for (std::size_t i = 1; i < 4; ++i)
     EXPECT_EQ(to_seconds(alone.recording.metrics[i].time), 3.0 * static_cast<double>(4 * i));
 }
 
-// The mean of the losses exceeds the loss of the mean by half the mean squared distance.
+// The mean of the workers' losses exceeds the loss of their mean by half the mean squared distance from the mean.
 TEST_F(IndividualModelsInFiles, OrTheMeanOverEachOfThemWhichTheConsensusDistanceTellsApart) {
   for (const std::string algorithm : {"decentralized-sgd", "stochastic-gradient-push"}) {
     const Outcome mean = outcome_with("algorithm='" + algorithm + "',evaluated='average'");
@@ -511,7 +508,7 @@ TEST_F(IndividualModelsInFiles, EvaluationChangesNeitherTimeNorModels) {
   }
 }
 
-// Under a budget of seconds workers end at different steps; the last row is for all last models.
+// With a budget in seconds, workers end at different steps. The last row is for the last models of all workers.
 TEST_F(IndividualModelsInFiles, RowsAscendWhereWorkersEndAtUnlikeSteps) {
   for (const auto* method : {"algorithm='stochastic-gradient-push',overlap_steps=3,overlap='released'",
                              "algorithm='dynamic-averaging',threshold=inf,check_every=2"}) {
@@ -526,7 +523,6 @@ TEST_F(IndividualModelsInFiles, RowsAscendWhereWorkersEndAtUnlikeSteps) {
   }
 }
 
-// The mean model diverges.
 TEST_F(IndividualModelsInFiles, ADivergedMeanEndsTheRun) {
   const Outcome outcome = outcome_with("algorithm='decentralized-sgd'",
                                        {"training.learning_rate.peak=1e10", "budget.steps=400", "cluster.workers=3",
@@ -537,7 +533,6 @@ TEST_F(IndividualModelsInFiles, ADivergedMeanEndsTheRun) {
 // The first row of metrics.csv, at the start of the run.
 
 struct FirstRow : ExperimentFile {
-  // The learning rate of the run's first row.
   double first_rate(const std::string& method) const {
     const auto run = load({"seeds=[3]", "methods=[" + method + "]"}).runs.at(0);
     const auto rows = outcome_of(run).recording.metrics;
@@ -546,8 +541,8 @@ struct FirstRow : ExperimentFile {
   }
 };
 
-// The first row has the learning rate of the next step, as all rows do. If a phase begins at once, this is the rate of
-// the phase's schedule.
+// Like all rows, the first row has the learning rate of the next step. If a local phase starts at once, this is the
+// rate of the phase's schedule.
 TEST_F(FirstRow, HasTheRateOfTheFirstStep) {
   EXPECT_DOUBLE_EQ(first_rate("{algorithm='sync-sgd'}"), 0.2);
   const std::string at_once = "{algorithm='local-sgd',period={rule='constant',steps=5},local_phase=";
@@ -557,8 +552,8 @@ TEST_F(FirstRow, HasTheRateOfTheFirstStep) {
                    0.2);
 }
 
-// At a constant rate each row has the rate of the first step, as the method scales it: for a server's single gradients
-// by their number, for backup workers by their quorum.
+// At a constant rate each row has the rate of the first step as scaled by the method: for a server's single gradients
+// by their number, and for backup workers by their quorum.
 TEST_F(FirstRow, HasTheRateOfTheRowsThatFollow) {
   const auto rates = [this](const std::string& method) {
     const auto run = load({"seeds=[3]", "training.learning_rate={schedule='constant',peak=0.05}", "budget={steps=24}",

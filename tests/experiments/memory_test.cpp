@@ -1,4 +1,5 @@
-// The memory of the built program, and its messages if memory is insufficient. Not built with sanitizers.
+// The memory of the built program, and its messages if memory is insufficient. Not built with sanitizers, which need
+// memory of their own.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,9 +21,7 @@
 namespace syncopate {
 namespace {
 
-// The memory of the built program. Not for builds with sanitizers, which need memory of their own.
-
-// The peak resident memory of a command, or of the largest process that it starts.
+// Returns the peak resident memory of a command, or of the largest process that it starts.
 std::int64_t peak_bytes_of(const std::filesystem::path& directory, const std::string& what) {
   const std::string command = "cd '" + directory.string() + "' && exec " + what + " >out.txt 2>err.txt";
   const pid_t child = fork();
@@ -37,7 +36,7 @@ std::int64_t peak_bytes_of(const std::filesystem::path& directory, const std::st
   return 1024 * usage.ru_maxrss;
 }
 
-// The peak of the program itself.
+// Returns the peak resident memory of the program.
 std::int64_t peak_bytes(const std::filesystem::path& directory, const std::string& arguments) {
   return peak_bytes_of(directory, "'" SYNCOPATE_PROGRAM "' " + arguments);
 }
@@ -48,7 +47,7 @@ using testing::Not;
 using Outcome = ProgramOutcome;
 using MemoryLimits = ProgramTest;
 
-// A limit on the process's memory simulates a machine with little memory.
+// Limits on the process's memory stand for machines with little memory.
 TEST_F(MemoryLimits, MemoryThatDoesNotSufficeIsSaid) {
   std::string trace = "worker,step,micro_batch,duration_s\n";
   for (int step = 0; step < 100'000; ++step) trace += "0," + std::to_string(step) + ",0,0.01\n";
@@ -66,7 +65,7 @@ TEST_F(MemoryLimits, MemoryThatDoesNotSufficeIsSaid) {
               AllOf(HasSubstr("delays.0.file = \"t.csv.gz\"; the memory does not suffice"), HasSubstr("bytes")));
 }
 
-// Workers on fibers, in lockstep, and without a model in a command that runs nothing.
+// Workers in lockstep, workers on fibers, and workers in a command that executes no run.
 TEST_F(MemoryLimits, WorkersThatTheMemoryDoesNotHoldAreRefusedBeforeItIsTaken) {
   write("e.toml", std::string(time_only) + "label = \"method\"\n");
   const auto limited = [&](const std::string& command, int megabytes) {
@@ -85,7 +84,7 @@ TEST_F(MemoryLimits, WorkersThatTheMemoryDoesNotHoldAreRefusedBeforeItIsTaken) {
   }
 }
 
-// An estimate above the memory that workers really take would refuse runs that could complete.
+// If estimates exceeded the memory that workers really take, runs that fit would be refused.
 TEST_F(MemoryLimits, WorkersTakeNoLessMemoryThanIsAskedForThem) {
   write("e.toml", std::string(time_only) + "label = \"method\"\n");
   const auto bytes_per_worker = [&](const std::string& override, int workers) {
@@ -97,7 +96,7 @@ TEST_F(MemoryLimits, WorkersTakeNoLessMemoryThanIsAskedForThem) {
   EXPECT_GT(bytes_per_worker("methods.method.algorithm=async-sgd", 8'000), 5000) << "on stacks of their own";
 }
 
-// 24 workers have models with momentum of 12 MB each; a process holds only those of its own workers.
+// The 24 workers have models with momentum of 12 MB each. Each process holds only the models of its own workers.
 TEST_F(MemoryLimits, ProcessesThatDivideASimulationHoldTheModelsOfTheirOwnWorkers) {
   write("e.toml", R"(name = "replicas"
 [cluster]
@@ -131,7 +130,8 @@ period = { rule = "constant", steps = 4 }
                                                      " --oversubscribe -n 4 '" SYNCOPATE_PROGRAM "' " +
                                                          run + " --cluster simulated");
   constexpr std::int64_t model = 2 * 4 * 1'490'000;
-  // 24 models compared with 6; the rest are the programs, and data exchanged between processes.
+  // One process has 24 models and each of four has 6, so 18 are saved. Data exchanged between processes take a part of
+  // this.
   EXPECT_GT(one - four, 12 * model) << one << " " << four;
 }
 
@@ -156,7 +156,7 @@ label = "other"
 algorithm = "sync-sgd"
 )";
 
-// LibTorch's memory counts in the same way, though one process may have loaded it already.
+// LibTorch's memory counts in the same way for several processes, although one may have loaded it already.
 TEST_F(MemoryLimits, APartThatIsTooSmallForOneOfSeveralProcessesIsRefusedAsItIsForOne) {
   write("n.toml", two_small_networks);
   const auto limited = [&](const std::string& options) {
@@ -174,7 +174,7 @@ TEST_F(MemoryLimits, APartThatIsTooSmallForOneOfSeveralProcessesIsRefusedAsItIsF
   EXPECT_THAT(as_many_as_fit.err, Not(HasSubstr("processes")));
 }
 
-// BLAS maps 128 MiB for each thread, and a simulated worker's stack is 128 KiB; hardly any of it is resident.
+// BLAS maps 128 MiB for each thread, and a simulated worker's stack takes 128 KiB. Hardly any of this is resident.
 TEST_F(MemoryLimits, APartThatSufficesIsEnoughForWhatIsMappedAndHardlyHeld) {
   write("n.toml", two_small_networks);
   write("e.toml", std::string(time_only) + "[[methods]]\nlabel = \"other\"\nalgorithm = \"async-sgd\"\n");
@@ -187,7 +187,7 @@ TEST_F(MemoryLimits, APartThatSufficesIsEnoughForWhatIsMappedAndHardlyHeld) {
   }
 }
 
-// OpenBLAS tries for ever to map memory that it does not get.
+// If OpenBLAS gets no memory, it tries for ever to map some.
 TEST_F(MemoryLimits, AProcessInWhichBlasGetsNoBufferEnds) {
   write("n.toml", two_small_networks);
   const Outcome child = shell("(ulimit -d 300000 && timeout 60 '" SYNCOPATE_PROGRAM
@@ -195,7 +195,8 @@ TEST_F(MemoryLimits, AProcessInWhichBlasGetsNoBufferEnds) {
   EXPECT_LE(child.status, 1) << child.err;
 }
 
-// Limits from too little for the libraries to enough for all: each run ends, with a reason if it fails.
+// Limits range from too little for the libraries to enough for everything. Each run ends, and gives the reason if it
+// fails.
 TEST_F(MemoryLimits, ALimitOnWhatIsMappedEndsARunWithTheReason) {
   write("n.toml", two_small_networks);
   bool is_enough = false;
@@ -213,7 +214,7 @@ TEST_F(MemoryLimits, ALimitOnWhatIsMappedEndsARunWithTheReason) {
   EXPECT_TRUE(is_enough) << "at last";
 }
 
-// A copy of the list of all values at each of them would take 4 GB.
+// If each point had a copy of the list of all values, they would take 4 GB.
 TEST_F(MemoryLimits, AnAxisOfThousandsOfValuesTakesMemoryByTheirNumberNotItsSquare) {
   std::string values;
   for (int i = 1; i <= 5000; ++i) values += std::to_string(i) + ",";
@@ -225,7 +226,7 @@ TEST_F(MemoryLimits, AnAxisOfThousandsOfValuesTakesMemoryByTheirNumberNotItsSqua
   EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 0) << read("err.txt");
 }
 
-// 10 MB of values take 2 GB, and the limit is half of that.
+// The 10 MB of values take 2 GB, more than the limit of 0.7 GB.
 TEST_F(MemoryLimits, AListThatTheMemoryDoesNotHoldIsAFaultOfItsFile) {
   std::string seeds;
   for (int i = 0; i < 2'500'000; ++i) seeds += "11,";
@@ -237,7 +238,7 @@ TEST_F(MemoryLimits, AListThatTheMemoryDoesNotHoldIsAFaultOfItsFile) {
                   "^e.toml: contains about 25000[0-9][0-9] values; the memory does not suffice: they take "));
 }
 
-// LibTorch is needed to read the module's sizes, already when the experiment is read.
+// When the experiment is read, LibTorch must already be loaded to find out the module's sizes.
 TEST_F(MemoryLimits, ALibraryThatFindsNoRoomIsNoFaultOfTheModulesFile) {
   for (const char* const limit : {"500000", "700000"}) {
     const Outcome outcome = shell("(ulimit -v " + std::string(limit) +
@@ -250,7 +251,6 @@ TEST_F(MemoryLimits, ALibraryThatFindsNoRoomIsNoFaultOfTheModulesFile) {
   }
 }
 
-// Too many runs are refused before any of them is listed.
 TEST_F(MemoryLimits, RunsThatTheMemoryDoesNotHoldAreRefusedBeforeTheyAreListed) {
   write("e.toml", time_only);
   for (const std::string what : {"seeds=9000000000000000000",
@@ -264,14 +264,13 @@ TEST_F(MemoryLimits, RunsThatTheMemoryDoesNotHoldAreRefusedBeforeTheyAreListed) 
   }
 }
 
-// The memory that `check` prints, compared with the program's memory, and refusals by --memory. Not built with
-// sanitizers.
+// The memory that `check` prints, compared with the program's memory, and refusals by --memory.
 
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// A quadratic of 1,000 parameters on 8 workers, with one micro-batch each.
+// A quadratic of 1,000 parameters on 8 workers. Each has one micro-batch per step.
 constexpr const char* quadratic = R"(name = "q"
 [cluster]
 workers = 8
@@ -291,7 +290,7 @@ label = "m"
 algorithm = "sync-sgd"
 )";
 
-// 784-1024-1024-10 on Fashion-MNIST: 1.86 million parameters, 7.5 MB.
+// A perceptron of 784-1024-1024-10 units on Fashion-MNIST: 1.86 million parameters, 7.5 MB.
 constexpr const char* perceptron = R"(name = "t"
 [cluster]
 workers = 16
@@ -330,7 +329,7 @@ class Memory : public ProgramTest {
   double vectors(const std::vector<std::string>& overrides, const MemoryOptions& options = {}) const {
     return memory_need(run_of(quadratic, overrides), options).vectors;
   }
-  // Bytes from the last line of `check`.
+  // Returns the bytes in the last line of `check`.
   double checked(const std::string& arguments) const {
     const ProgramOutcome check = syncopate("check " + arguments);
     EXPECT_EQ(check.status, 0) << check.err;
@@ -339,7 +338,7 @@ class Memory : public ProgramTest {
     EXPECT_TRUE(std::regex_search(check.out, found, line)) << check.out;
     return found.empty() ? 0 : std::stod(found[1]) * (1 << 30);
   }
-  // Estimated memory divided by measured memory.
+  // Returns the estimated memory, divided by the measured memory.
   double ratio(const std::string& overrides) const {
     write("e.toml", perceptron);
     const auto measured =
@@ -351,8 +350,8 @@ class Memory : public ProgramTest {
   }
 };
 
-// One model and its momentum for any number of workers, since they are in consensus. Then the next ones, a sum and
-// gradients.
+// All workers are in consensus, so one model and its momentum serve any number of them. Further vectors are the next
+// model and momentum, a sum and gradients.
 TEST_F(Memory, HasOneModelWhereAllAreInConsensus) {
   const double of_two = vectors({"cluster.workers=2"});
   EXPECT_GE(of_two, 6);
@@ -369,7 +368,8 @@ TEST_F(Memory, HasAModelAndMomentumOfEachWorkerBetweenAverages) {
       vectors({local, period, plain, "cluster.workers=32"}) - vectors({local, period, plain, "cluster.workers=4"}), 28);
 }
 
-// Each worker keeps its unsent values: N more vectors than without compression, and packets.
+// Each worker keeps the values that it has not sent yet. These are N more vectors than without compression; packets add
+// some.
 TEST_F(Memory, HasTheResidualsOfCompression) {
   const double dense = vectors({"cluster.workers=32"});
   const double compressed = vectors({"cluster.workers=32", "methods.m.compression={name=\"top-k\", ratio=0.01}"});
@@ -440,7 +440,7 @@ TEST_F(Memory, ThatDoesNotSufficeIsRefusedBeforeAnythingRuns) {
                           " --results results --threads 2 cluster.workers=500 "
                           "models.quadratic.dimension=65536 'methods.m.algorithm=local-sgd' "
                           "'methods.m.period={rule=\"constant\", steps=4}' ";
-  // 500 models and momenta of 262 KB.
+  // 500 models and momenta take 262 KB each.
   const ProgramOutcome refused = syncopate(run + "--memory 100MiB");
   EXPECT_EQ(refused.status, 2) << refused.err;
   EXPECT_EQ(refused.out, "");

@@ -1,4 +1,5 @@
-// Fits to times of micro-batches of sequences: made-up times, read from a clock that only gradients move.
+// Fits to the times of micro-batches of sequences. The times are invented and read from a clock that only gradients
+// move.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/resource.h>
@@ -26,7 +27,7 @@
 namespace syncopate {
 namespace {
 
-// Four workers' micro-batches of eight sequences, of 3 to 40 tokens or all of one length.
+// Lengths in the micro-batches of four workers. Each has eight sequences, of 3 to 40 tokens or all of one length.
 class DrawnLengths : public BatchLengths {
  public:
   explicit DrawnLengths(std::int32_t all = 0) : all_(all) {}
@@ -92,7 +93,7 @@ TEST(LengthMeter, TellsPaddedTokensFromTokens) {
   EXPECT_EQ(fit.cost.per_token_s, 0);
 }
 
-// If times are of padded sequences, a shorter sequence's own tokens have no cost, whatever the noise.
+// If sequences are padded, a shorter sequence's own tokens cost nothing more, whatever the noise.
 TEST(LengthMeter, FindsNoCostOfOwnTokensWhereAllArePadded) {
   int calls = 0;
   Meter meter(std::make_shared<DrawnLengths>(), [&](const std::vector<std::int32_t>& lengths, int) {
@@ -107,7 +108,7 @@ TEST(LengthMeter, FindsNoCostOfOwnTokensWhereAllArePadded) {
   EXPECT_GT(fit.cost.per_padded_token_s, 0);
 }
 
-// A language model's last layer computes only requested tokens, which exclude padding.
+// The last layer of a language model computes only the tokens to predict, which exclude padding.
 TEST(LengthMeter, FindsTheCostOfOwnTokensWherePaddingIsAskedForNothing) {
   const ContentCost cost{.base_s = 1e-3, .per_token_s = 2e-5, .per_padded_token_s = 1e-5};
   Meter meter(std::make_shared<DrawnLengths>(), [&](const auto& lengths, int) { return seconds_of(cost, lengths); });
@@ -118,7 +119,7 @@ TEST(LengthMeter, FindsTheCostOfOwnTokensWherePaddingIsAskedForNothing) {
   EXPECT_NEAR(fit.cost.per_padded_token_s, cost.per_padded_token_s, 1e-11);
 }
 
-// Some visits are disturbed, and so are the first ones, in which libraries initialise themselves.
+// The first visits to a micro-batch are slow, because libraries initialise themselves, and later ones sometimes are.
 TEST(LengthMeter, IsNotMisledByRareDisturbancesNorByTheFirstGradients) {
   const ContentCost cost{.base_s = 2e-3, .per_token_s = 3e-5};
   int calls = 0;
@@ -131,8 +132,8 @@ TEST(LengthMeter, IsNotMisledByRareDisturbancesNorByTheFirstGradients) {
   EXPECT_NEAR(fit.cost.per_token_s, cost.per_token_s, 1e-11);
 }
 
-// Half of the lengths take 1 ms more than the line, the others 1 ms less, of about 7 to 15 ms: the line explains all
-// but 1 ms^2 of their variance.
+// The line has values of about 7 to 15 ms. Half of the times are 1 ms above it, and the others 1 ms below. So the line
+// explains all of their variance except 1 ms^2.
 TEST(LengthMeter, SaysHowWellTheLineFits) {
   const Meter meter(std::make_shared<DrawnLengths>(), [&](const std::vector<std::int32_t>& lengths, int) {
     double tokens = 0;
@@ -163,8 +164,8 @@ TEST(LengthMeter, TimesMicroBatchesFromTheFewestTokensToTheMost) {
   EXPECT_GT(*timed.rbegin(), *std::prev(all.end(), 10));
 }
 
-// If all sequences have the same length, the cost of a token is unknown: the whole time becomes the base, which is
-// right for them.
+// If all sequences have the same length, the cost of a token is unknown. The whole time becomes base_s, which is right
+// for sequences of this length.
 TEST(LengthMeter, ClaimsNoCostPerTokenWhereAllLengthsAreEqual) {
   const Meter meter(std::make_shared<DrawnLengths>(12),
                     [](const auto&, int visit) { return visit % 2 ? 4e-3 : 4.2e-3; });
@@ -176,15 +177,14 @@ TEST(LengthMeter, ClaimsNoCostPerTokenWhereAllLengthsAreEqual) {
   EXPECT_EQ(fit.cost.per_squared_length_s, 0);
 }
 
-// At most half a minute, whatever a gradient takes.
 TEST(LengthMeter, GivesUpRoundsWhereGradientsAreSlow) {
   const Meter meter(std::make_shared<DrawnLengths>(), [](const auto&, int) { return 0.2; });
   EXPECT_NEAR(meter.fit().cost.base_s, 0.2, 1e-6);
   EXPECT_LT(meter.now_s, 100 + 35);
 }
 
-// These tests show which part of a micro-batch a measurement times and what it holds in memory meanwhile. They use a
-// clock that gradients and their release move, and counted gradients.
+// Which part of a micro-batch a measurement times, and what is in memory meanwhile. The clock is moved by gradients and
+// their release, and gradients are counted.
 
 constexpr double gradient_s = 1e-3, release_s = 5e-3;
 
@@ -269,7 +269,7 @@ std::size_t address_space() {
   return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
-// Only a few of 32 threads have room for their stacks.
+// Measures with 32 threads, of which only a few have room for their stacks.
 int measure_without_room() {
   constexpr std::size_t gibibyte = std::size_t{1} << 30;
   pthread_attr_t attributes;
@@ -297,11 +297,11 @@ TEST(MicroBatchTimer, ThreadsThatCannotBeStartedAreAnError) {
   EXPECT_EQ(status, 0);
 }
 
-// The name of a micro-batch whose time is measured: it contains everything that determines the arithmetic, and nothing
+// The key of a micro-batch whose time is measured. It contains everything that determines the arithmetic, and nothing
 // else, so that a measurement is reused exactly where it is valid.
 
 struct MeasuredTime : ExperimentFile {
-  // The keys of all measurements that an experiment requests.
+  // Returns the keys of all measurements that an experiment requests.
   std::set<std::string> keys(Overrides overrides) const {
     std::set<std::string> result;
     LoadOptions options;

@@ -43,12 +43,12 @@ backups = 0
 
 class MpiRun : public ProgramTest {
  protected:
-  // Steps for which the table of the only run has rows.
+  // Returns the steps in the table's rows. There must be only one run.
   std::vector<int> steps_of(const char* table) const {
     std::istringstream lines(read(run_directory() / table));
     std::vector<int> steps;
     std::string line;
-    std::getline(lines, line);  // the heading
+    std::getline(lines, line);  // skips the heading
     while (std::getline(lines, line)) steps.push_back(std::stoi(line));
     return steps;
   }
@@ -75,7 +75,7 @@ TEST_F(MpiRun, RowsAndModelsComeTogetherWhoeverRecordsThem) {
   }
 }
 
-// The mean of the processes' own models is computed after the run and equals that of the simulated cluster.
+// The mean of the processes' own models is computed after the run. It equals the mean on the simulated cluster.
 TEST_F(MpiRun, ModelsThatWorkersHaveOfTheirOwnAreEvaluatedTogether) {
   const std::string file = write("e.toml", with_servers);
   const auto numbers_of = [&](const std::string& table, std::size_t column) {
@@ -109,8 +109,8 @@ TEST_F(MpiRun, ModelsThatWorkersHaveOfTheirOwnAreEvaluatedTogether) {
   }
 }
 
-// The sent rows, and so the bytes, depend on each worker's texts. A sent row is complete, otherwise the loss would
-// differ from that without compression.
+// Each worker's texts determine the rows to send, and so the bytes. Whole rows are sent; otherwise the loss would
+// differ from the loss without compression.
 TEST_F(MpiRun, RowsOfEmbeddingsThatTextsTouchAreSentAsOnTheSimulatedCluster) {
   std::ostringstream lines;
   for (int i = 0; i < 120; ++i)
@@ -144,8 +144,8 @@ TEST_F(MpiRun, RowsOfEmbeddingsThatTextsTouchAreSentAsOnTheSimulatedCluster) {
   EXPECT_NE(simulated.bytes, dense.bytes);
 }
 
-// On the wall clock each row is the first step that has ended at or after a multiple of the interval, according to all
-// steps in steps.csv. With the processes' own models each multiple has one row.
+// On the wall clock, each row is the first step that ended at or after a multiple of the interval, according to the end
+// times in steps.csv. If processes have their own models, each multiple has one row.
 TEST_F(MpiRun, EvaluationsAtTimesAreThoseOfTheFirstStepAtOrAfterThem) {
   const std::string file = write("e.toml", with_servers);
   const auto column_of = [&](const std::string& table, const std::string& name) {
@@ -180,7 +180,7 @@ TEST_F(MpiRun, EvaluationsAtTimesAreThoseOfTheFirstStepAtOrAfterThem) {
       for (std::size_t i = 1; i + 1 < times.size(); ++i) {
         const double due = every * (std::floor(times[i - 1] / every) + 1);
         EXPECT_GE(times[i], due);
-        if (steps[i] == 1) continue;  // may itself take longer than the interval on a busy machine
+        if (steps[i] == 1) continue;  // on a busy machine this step alone may take longer than the interval
         EXPECT_LT(ends.at(static_cast<std::size_t>(steps[i]) - 2), due) << "the step before it";
       }
     }
@@ -188,7 +188,7 @@ TEST_F(MpiRun, EvaluationsAtTimesAreThoseOfTheFirstStepAtOrAfterThem) {
   }
 }
 
-// Only rank 0 makes or finds the phase's end, but all ranks start from it.
+// Only rank 0 finds the end of the common phase or produces it, but all ranks start from it.
 TEST_F(MpiRun, ACommonPhaseEndsForAllRanksWhereItDoesOnVirtualTime) {
   const std::string file = write("e.toml", with_servers);
   const auto last_model = [&](const std::string& results, int ranks) {
@@ -199,7 +199,7 @@ TEST_F(MpiRun, ACommonPhaseEndsForAllRanksWhereItDoesOnVirtualTime) {
       const auto folder = entry.path().parent_path().parent_path();
       if (entry.path().filename() != "parameters.npy" || folder.filename() == "common-phase") continue;
       const auto values = floats_from_npy(read(entry.path()));
-      std::filesystem::remove_all(folder);  // the next start makes it again, from the existing phase
+      std::filesystem::remove_all(folder);  // the next command repeats the run from the existing phase
       return values;
     }
     return std::vector<float>{};
@@ -211,7 +211,7 @@ TEST_F(MpiRun, ACommonPhaseEndsForAllRanksWhereItDoesOnVirtualTime) {
   EXPECT_THAT(last_model("results", 3), near);
 }
 
-// No arithmetic fits into a nanosecond; that of a small quadratic fits into half a second.
+// The arithmetic of a small quadratic fits into half a second, but no arithmetic fits into a nanosecond.
 TEST_F(MpiRun, ARunWhoseArithmeticDoesNotFitIntoItsTimesSaysSo) {
   const std::string file = write("e.toml", with_servers);
   const std::string command = "run " + file + " --quiet --results results cluster.pace=emulate ";
@@ -234,7 +234,7 @@ TEST_F(MpiRun, ARunWhoseArithmeticDoesNotFitIntoItsTimesSaysSo) {
   EXPECT_TRUE(overruns["warning"].is_null());
 }
 
-// Worker n takes 10, 20, 30 ms in turn for the two micro-batches of a step; worker 2 has none in step 2.
+// Worker n's micro-batches take 10, 20 and 30 ms in turn, two per step. Worker 2 has none in step 2.
 TEST_F(MpiRun, ATraceIsReplayedAndRecordedAgain) {
   std::ostringstream trace;
   trace << "worker,step,micro_batch,duration_s\n";
@@ -250,13 +250,13 @@ TEST_F(MpiRun, ATraceIsReplayedAndRecordedAgain) {
                               "\"cluster={workers=3,micro_batches=2,trace={file='trace.csv',end='stop'}}\" ";
   const auto replayed = syncopate(command + "cluster.trace.like.2=1", 3);
   ASSERT_EQ(replayed.status, 0) << replayed.err;
-  EXPECT_THAT(steps_of("steps.csv"), ElementsAre(1, 2, 3));  // the budget allows 6 steps
+  EXPECT_THAT(steps_of("steps.csv"), ElementsAre(1, 2, 3));  // fewer than the 6 steps of the budget
   const auto summary = nlohmann::json::parse(read(run_directory() / "summary.json"));
   const double end_s = summary["end_time_s"];
   EXPECT_GE(end_s, 2 * (0.02 + 0.03 + 0.03));
   EXPECT_EQ(summary["overruns"]["of"], 3 * 3 * 2);
 
-  // The recorded durations take the simulated cluster the same time, except for the collectives.
+  // With the recorded durations, the simulated cluster takes the same time except for collectives.
   std::filesystem::copy_file(run_directory() / "durations.csv.gz", directory / "recorded.csv.gz");
   std::filesystem::remove_all(directory / "results");
   const auto simulated =
@@ -267,7 +267,6 @@ TEST_F(MpiRun, ATraceIsReplayedAndRecordedAgain) {
   EXPECT_GE(again["end_time_s"], 2 * (0.02 + 0.03 + 0.03));
   std::filesystem::remove_all(directory / "results");
 
-  // A missing duration ends the run on all ranks, and the message names its place.
   const auto missing = syncopate(command, 3);
   EXPECT_EQ(missing.status, 1);
   EXPECT_THAT(missing.err, testing::HasSubstr("worker 2, step 2, micro-batch 0: the trace"));
@@ -297,7 +296,7 @@ TEST_F(MpiRun, WhatOnlyTheSimulatedClusterKnowsIsBadUsage) {
   EXPECT_FALSE(std::filesystem::exists(directory / "results"));
 }
 
-// Ranks started by a launcher that do not see each other, and ranks that exceed the machine's cores.
+// Ranks that a launcher has started but that do not find each other, and ranks that exceed the machine's cores.
 
 using testing::HasSubstr;
 using testing::StartsWith;
@@ -308,7 +307,7 @@ class LaunchedRanks : public ProgramTest {
     ProgramTest::SetUp();
     write("e.toml", time_only);
   }
-  // Runs as one of several tasks that cannot find the others.
+  // Starts the program as one of several tasks that cannot find the others.
   ProgramOutcome task(const std::string& environment, const std::string& options) const {
     return shell("env -u OMPI_COMM_WORLD_SIZE " + environment +
                  " timeout 100 '" SYNCOPATE_PROGRAM "' run e.toml --quiet --results results " + options);
@@ -338,7 +337,7 @@ TEST(RanksForCores, AreFourForEachAndSixteenInAnyCase) {
   EXPECT_THAT(too_many_ranks(200, 2), StartsWith("200 ranks on one machine, which has 2 cores for them; "));
 }
 
-// All on one core, so that the number is the same on any machine.
+// All ranks are bound to one core, so that the number in the message is the same on any machine.
 TEST_F(LaunchedRanks, ThatAreTooManyForTheCoresAreRefused) {
   cpu_set_t cores;
   CPU_ZERO(&cores);

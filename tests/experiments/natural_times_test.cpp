@@ -1,5 +1,5 @@
 // Times that depend on the lengths of sequences, from the experiment file to the run. Expected values are computed by
-// hand if all lengths are equal, and otherwise from draws of the test's own sampler.
+// hand if all lengths are equal. Otherwise they come from draws of the test's own sampler.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,14 +37,14 @@ double squares_of(const std::vector<std::int32_t>& lengths) {
   return sum;
 }
 
-// Five words including the line's own, and a token at each end: 7 tokens. Four lines take 10 ms + 28 ms.
+// A line has five words including one of its own, and a token at each end: 7 tokens. Four lines take 10 ms + 28 ms.
 TEST_F(NaturalTimes, OfEqualLinesAreEqual) {
   write_lines([](int) { return 4; });
   EXPECT_NEAR(seconds({}), 20 * 3 * 0.038, 1e-9);
   EXPECT_NEAR(seconds({"cluster.micro_batch_s={per_padded_token_s=0.001}"}), 20 * 3 * 0.028, 1e-9);
   EXPECT_NEAR(seconds({"cluster.micro_batch_s={per_squared_length_s=0.001}"}), 20 * 3 * 4 * 0.049, 1e-9);
   EXPECT_NEAR(seconds({"cluster.worker_factors=[1,1,2,1]"}), 2 * 20 * 3 * 0.038, 1e-9);
-  // In multiples of the mean micro-batch.
+  // A delay in multiples of the mean micro-batch.
   EXPECT_NEAR(seconds({"delays=[{kind='constant',value=0.5,unit='micro_batch'}]"}), 1.5 * 20 * 3 * 0.038, 1e-9);
   EXPECT_NEAR(seconds({"training.batching='packed'", "training.token_budget=21"}), 20 * 3 * 0.031, 1e-9);
 }
@@ -64,7 +64,7 @@ TEST_F(NaturalTimes, AreThoseOfWhatEachMicroBatchHolds) {
               slowest_s(sampler(Batching::packed, 40), [](auto l) { return 0.01 + 0.001 * tokens_of(l); }), 1e-6);
 }
 
-// Times, packing, fits and records count the computed tokens, of lines of 3 to 25.
+// Texts have 3 to 25 tokens. Times, packing, fits and records count only tokens that are computed.
 TEST_F(NaturalTimes, OfTextsThatAModelCutsAreThoseOfWhatIsLeft) {
   const auto time_s = [](const auto& lengths) { return 0.01 + 0.001 * tokens_of(lengths); };
   const Overrides cut = {cuts, cut_to_8};
@@ -96,8 +96,8 @@ TEST_F(NaturalTimes, OfTextsThatAModelCutsAreThoseOfWhatIsLeft) {
               in_last / static_cast<double>(all.size()), 0.05);
 }
 
-// If each next token is predicted, the last one is only an answer: L - 1 of L tokens are computed. These count for
-// times, packing, fits and records.
+// If each next token is predicted, the last token of a text is not an input. So L - 1 of L tokens are computed, and
+// these count for times, packing, fits and records.
 TEST_F(NaturalTimes, OfNextTokensAreThoseOfAllButTheLast) {
   const std::string causal = "models.text-transformer={width=4,depth=1,heads=2,mlp_width=3,task='causal-lm',";
   for (const std::int32_t cut : {0, 8}) {
@@ -124,7 +124,8 @@ TEST_F(NaturalTimes, OfNextTokensAreThoseOfAllButTheLast) {
   }
 }
 
-// For padded micro-batches, "measured" times a batch of copies of the longest text, whose gradient is that of one copy.
+// For padded micro-batches, "measured" times a batch of copies of the longest text. This batch has the gradient of one
+// copy.
 TEST_F(NaturalTimes, WhatIsTimedOfPaddedMicroBatchesIsTheirLongestTextSoManyTimes) {
   for (const std::string batching : {"count", "padded", "bucketed"}) {
     SCOPED_TRACE(batching);
@@ -160,7 +161,8 @@ TEST_F(NaturalTimes, WhatIsTimedOfPaddedMicroBatchesIsTheirLongestTextSoManyTime
   }
 }
 
-// DropCompute with lengths alone, without any injected delay: micro-batches that end after the threshold are dropped.
+// DropCompute without injected delays, so times depend on lengths alone. Micro-batches that end after the threshold are
+// dropped.
 TEST_F(NaturalTimes, AThresholdDropsWhatIsLong) {
   const Sampler drawn = sampler(Batching::count);
   constexpr double threshold_s = 0.16;
@@ -234,13 +236,13 @@ TEST_F(NaturalTimes, FaultsHavePlaces) {
   EXPECT_THAT(faults({"methods=[{algorithm='dropcompute',threshold_s=0.01}]"}), HasSubstr("0.01"));
 }
 
-// An experiment that replays the durations of a recorded run, from the file to the table of results.
+// The durations of a recorded run are replayed. Tested from the experiment file to the table of results.
 
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Three workers, four steps of two micro-batches. Worker n takes n + 1 s for each; worker 2 takes 10 s more for each
-// step, counted from 0. Worker 1 has dropped the second one of step 3.
+// Three workers, four steps of two micro-batches. A micro-batch of worker n takes n + 1 s. Worker 2 takes 10 k s more
+// in step k (from 0). Worker 1 has dropped the second micro-batch of step 3.
 class TraceReplayFile : public ExperimentFile {
  protected:
   void SetUp() override {
@@ -278,7 +280,7 @@ algorithm = "sync-sgd"
     ExperimentFile::TearDown();
   }
 
-  // Virtual seconds of the whole run.
+  // Returns the virtual seconds of the whole run.
   double seconds(const Overrides& overrides) const {
     const auto outcome = outcome_of(load(overrides).runs.at(0));
     EXPECT_EQ(outcome.failure, "");
@@ -296,12 +298,12 @@ algorithm = "sync-sgd"
 
 TEST_F(TraceReplayFile, TakesTheRecordedDurations) {
   EXPECT_DOUBLE_EQ(seconds({}), 2 * (3 + 13 + 23));
-  EXPECT_DOUBLE_EQ(seconds({"cluster.trace.like.2=0"}), 2 * (2 + 2 + 2));  // worker 2 behaves like a healthy one
+  EXPECT_DOUBLE_EQ(seconds({"cluster.trace.like.2=0"}), 2 * (2 + 2 + 2));  // worker 2 gets the durations of worker 0
   EXPECT_DOUBLE_EQ(seconds({"cluster.worker_factors=[1,1,2]"}), 4 * (3 + 13 + 23));
   EXPECT_DOUBLE_EQ(seconds({"delays=[{kind='constant',value=1}]"}), 2 * (4 + 14 + 24));
   EXPECT_NEAR(seconds({"delays=[{kind='constant',value=0.5,unit='micro_batch',workers=[0]}]", "budget.steps=1"}),
-              2 + 166.0 / 23, 1e-8);  // the mean of all rows, once for each of worker 0's two
-  // Another method: local steps, of which the slowest worker's sum counts.
+              2 + 166.0 / 23, 1e-8);  // the delay, 0.5 of the mean row of 166 s / 23, comes twice
+  // With local steps, the sum of the slowest worker's steps counts.
   EXPECT_DOUBLE_EQ(seconds({"methods=[{algorithm='local-sgd',period={rule='constant',steps=3}}]"}), 2 * (3 + 13 + 23));
 }
 
@@ -324,8 +326,8 @@ TEST_F(TraceReplayFile, EndsInTheChosenWay) {
 
 TEST_F(TraceReplayFile, WhatTheRecordedRunDroppedIsMissedOnlyByWhoNeedsIt) {
   EXPECT_THAT(failure({"budget.steps=4"}), HasSubstr("worker 1, step 3, micro-batch 1"));
-  // The missing row is not needed: with a threshold of 1.5 s worker 1 does not reach this micro-batch. Steps last 1.5
-  // s.
+  // The missing row is not needed, because worker 1 does not reach this micro-batch within the threshold of 1.5 s. Each
+  // step takes 1.5 s.
   const std::string drop = "methods=[{algorithm='dropcompute',threshold_s=1.5}]";
   EXPECT_DOUBLE_EQ(seconds({"budget.steps=4", drop}), 4 * 1.5);
 }
@@ -367,19 +369,19 @@ TEST_F(TraceReplayFile, IsSoughtBesideTheExperimentFirst) {
   EXPECT_THAT(faults({"cluster.trace.file=nowhere.csv"}),
               HasSubstr("there is no file " + (file.parent_path() / "nowhere.csv").string() + ", nor " +
                         (elsewhere / "nowhere.csv").string()));
-  // The same if the command line gives the whole table.
+  // The path is resolved in the same way if the command line gives the whole table.
   EXPECT_DOUBLE_EQ(seconds({"cluster={workers=3,micro_batches=2,trace={file='" + name + "',end='wrap'}}"}),
                    2 * (3 + 13 + 23));
 }
 
-// Each of many workers draws a whole recorded step of one worker, so a step lasts as long as the slowest drawn one.
-// With 3 x 3 places (the last step has a hole) and 200 workers that is the longest of all.
+// Each worker draws a whole recorded step of one worker, so a step takes as long as the slowest step drawn. There are 4
+// steps of 3 workers to draw from, so with 200 workers the slowest of all is always drawn.
 TEST_F(TraceReplayFile, StretchesToMoreWorkersThanItHas) {
   const std::string trace = "trace={file='" + name + "',stretch={block_steps=1,redraw_worker=true}}";
   std::ofstream(file.parent_path() / name, std::ios::app) << "1,3,1,2\n";
   EXPECT_DOUBLE_EQ(seconds({"cluster={workers=200,micro_batches=2," + trace + "}"}), 3 * 2 * 33);
   const std::string shared = "trace={file='" + name + "',stretch={block_steps=4,together=true}}";
-  // All take the four steps in their order, from a drawn one on; the slowest always follows worker 2.
+  // All workers take the four steps in order, from a drawn step on. The slowest one always follows worker 2.
   EXPECT_DOUBLE_EQ(seconds({"cluster={workers=200,micro_batches=2," + shared + "}", "budget.steps=4"}),
                    2 * (3 + 13 + 23 + 33));
   EXPECT_THAT(faults({"cluster={workers=9,micro_batches=2," + trace + "}", "cluster.trace.like.1=0"}),
@@ -395,8 +397,8 @@ TEST_F(TraceReplayFile, AChangedTraceIsAnotherRun) {
   EXPECT_NE(load().runs.at(0).hash, before);
 }
 
-// A resolved configuration in another directory, run from another directory, is the same run: its path is absolute, and
-// is not hashed. If the trace's contents differ, it is refused.
+// A resolved configuration is the same run in another directory, and when it is run from another directory. The path of
+// its trace is absolute and not hashed. If the trace's contents differ, it is refused.
 TEST_F(TraceReplayFile, ARecordedConfigurationFindsItsTraceFromElsewhere) {
   const auto run = load().runs.at(0);
   EXPECT_THAT(run.resolved_toml, HasSubstr((file.parent_path() / name).string()));
@@ -407,7 +409,6 @@ TEST_F(TraceReplayFile, ARecordedConfigurationFindsItsTraceFromElsewhere) {
   EXPECT_EQ(again.hash, run.hash);
   EXPECT_EQ(again.resolved_toml, run.resolved_toml);
 
-  // A copy in another place is the same trace.
   std::filesystem::copy_file(file.parent_path() / name, elsewhere / name);
   const auto copied = load_experiment(elsewhere / "config.toml", {"cluster.trace.file='" + name + "'"}).runs.at(0);
   EXPECT_EQ(copied.hash, run.hash);
@@ -445,7 +446,7 @@ TEST_F(TraceReplayFile, AThresholdBelowEveryMicroBatchIsAFault) {
   EXPECT_EQ(with("algorithm='dropcompute',threshold_s=1.2", "delays=[{kind='constant',value=0.5,scope='step'}]"), "");
 }
 
-// Arrival times of the k-th gradient, from the experiment file to arrivals.csv and summary.json.
+// The times at which the k-th gradient arrives, from the experiment file to arrivals.csv and summary.json.
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -505,30 +506,30 @@ TEST_F(Arrivals, AtAnAllReduceAreSinceTheRoundBefore) {
       "1,1,0,1\n1,2,1,2\n1,3,2,4\n"
       "2,1,1,1\n2,2,2,2\n2,3,0,3\n";
   EXPECT_EQ(table({}), expected);
-  // Two micro-batches each; the deadline cuts those later than 2.5 s.
+  // Each worker has two micro-batches. The threshold cuts those that end after 2.5 s.
   EXPECT_EQ(table({"methods=[{algorithm='dropcompute',threshold_s=2.5}]"}),
             "step,k,worker,arrival_s\n"
             "1,1,0,1\n1,2,1,2\n1,3,2,2.5\n"
             "2,1,1,1\n2,2,2,2\n2,3,0,2.5\n");
 }
 
-// Both steps of a worker, then the average.
+// An average comes after two steps of each worker.
 TEST_F(Arrivals, AtAnAverageAreThoseOfARound) {
   EXPECT_EQ(table({"methods=[{algorithm='local-sgd',period={rule='constant',steps=2}}]"}),
             "step,k,worker,arrival_s\n2,1,1,3\n2,2,0,4\n2,3,2,6\n");
 }
 
-// The model takes 0.5 s down, the gradient 0.5 s up. The first two gradients make a step. At 3 s worker 2 is still in
-// its step 1, whose gradient arrives at 5 s as the third of that step. Then it starts step 3 of the trace with the
-// newest model.
+// The model takes 0.5 s to a worker, and the gradient 0.5 s back. The first two gradients make a step. At 3 s worker 2
+// is still in its step 1. Its gradient arrives at 5 s, as the third one of that step. Then it starts step 3 of the
+// trace with the newest model.
 TEST_F(Arrivals, AtAServerBelongToTheStepOfTheirModel) {
   const std::string text = table({"methods=[{algorithm='backup-workers',backups=1}]", "budget.steps=3"});
   EXPECT_THAT(text, HasSubstr("step,k,worker,arrival_s\n1,1,0,2\n1,2,1,3\n1,3,2,5\n"));
-  // Step 2 begins at 3 s; worker 1 needs 1 s and worker 0 3 s.
+  // Step 2 begins at 3 s. Worker 1 needs 1 s, and worker 0 needs 3 s.
   EXPECT_THAT(text, HasSubstr("\n2,1,1,2\n2,2,0,4\n"));
 }
 
-// A task ends when the slowest gradient has arrived, but arrivals.csv has the time of each gradient.
+// A task of the arithmetic ends with the slowest gradient, but arrivals.csv has the time of each gradient.
 TEST_F(Arrivals, AtAServerAreWhenTheyComeThoughATaskEndsLater) {
   const Overrides free_network = {"cluster={workers=2,micro_batch_s=0.125}", "network={kind='free'}",
                                   "cluster.slow_workers={count=1,factor=2}"};
@@ -542,13 +543,14 @@ TEST_F(Arrivals, AtAServerAreWhenTheyComeThoughATaskEndsLater) {
   EXPECT_EQ(with("'sync-sgd'", 2), synchronous);
   EXPECT_EQ(with("'backup-workers',backups=0", 2), synchronous);
   EXPECT_EQ(with("'bounded-delay',maximum_delay=0", 2), synchronous);
-  // Worker 0 may be one task ahead: its second gradient, and worker 1's after 0.25 s, are also taken at the first
-  // model.
+  // Worker 0 may be one task ahead. So its second gradient is computed at the first model as well, like worker 1's, and
+  // both arrive at 0.25 s.
   EXPECT_THAT(with("'bounded-delay',maximum_delay=1", 4),
               HasSubstr("step,k,worker,arrival_s\n1,1,0,0.125\n1,2,0,0.25\n1,3,1,0.25\n2,1,0,0.125\n"));
 }
 
-// The first two are summed at 2 s, and the sum arrives at 2.5 s. Worker 2 arrives at 4 s for round 1, which is over.
+// The first two gradients are summed at 2 s, and the sum arrives at 2.5 s. Worker 2's gradient for round 1 arrives at 4
+// s, when this round is over.
 TEST_F(Arrivals, AtAPartialAllReduceBelongToTheRoundThatWasMeant) {
   EXPECT_THAT(table({"methods=[{algorithm='backup-all-reduce',backups=1}]"}),
               HasSubstr("step,k,worker,arrival_s\n1,1,0,1\n1,2,1,2\n1,3,2,4\n2,1,1,1\n"));
@@ -576,8 +578,8 @@ TEST_F(Arrivals, MeansAreInTheSummary) {
   EXPECT_FALSE(nlohmann::json::parse(to_json(summarise(other, outcome))).contains("arrivals"));
 }
 
-// Times of 1 s + an exponential of mean 0.5 s: the k-th of n has the mean 1 + 0.5 (H_n - H_(n - k)), and the variance
-// 0.25 times the sum of 1 / i^2 over i = n - k + 1 .. n.
+// A gradient takes 1 s plus an exponential time with mean 0.5 s. So the k-th arrival of n has the mean 1 + 0.5 (H_n -
+// H_(n - k)), with harmonic numbers H, and 0.25 times the sum of 1 / i^2 over i = n - k + 1 .. n as its variance.
 TEST_F(Arrivals, HaveTheMeansOfOrderStatistics) {
   constexpr int workers = 100, steps = 2000;
   const auto run = load({"cluster={workers=100,micro_batch_s=1}", "delays=[{kind='exponential',mean=0.5}]",

@@ -1,5 +1,5 @@
 // Optimizer steps of whole runs, from an experiment file to the last model, compared with torch::optim on modules in
-// double precision. Each step sees every sample exactly once, so the order of samples has no effect.
+// double precision. Each step takes every sample exactly once, so the order of samples has no effect.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -17,7 +17,7 @@ using Values = std::vector<double>;
 constexpr int steps = 6;
 constexpr double rate = 0.05;
 
-// [training.optimizer] and clip_norm, with every key given.
+// The keys of [training.optimizer] and clip_norm.
 struct Declared {
   std::string name = "sgd";
   double momentum = 0;
@@ -38,7 +38,7 @@ struct Declared {
   }
 };
 
-// Norms are about 1 for the mean of all gradients, and 4 for their sum.
+// The mean of all gradients has a norm of about 1, and their sum a norm of about 4.
 const std::vector<Declared> declared = {
     {},
     {.momentum = 0.9},
@@ -60,7 +60,7 @@ const std::vector<Declared> declared = {
 };
 
 struct Data {
-  at::Tensor inputs;  // double
+  at::Tensor inputs;  // in double precision
   at::Tensor labels;
 };
 
@@ -75,7 +75,7 @@ Data all_of(const Dataset& dataset) {
   return data;
 }
 
-// Weights of matrices and filters decay under "weights"; biases and normalisations decay only under "all".
+// Weights of matrices and filters always decay; biases and normalisations decay only if `decay` is "all".
 std::unique_ptr<torch::optim::Optimizer> torch_optimizer(const Declared& options, const torch::nn::Sequential& module,
                                                          std::vector<at::Tensor>& decayed_by_hand) {
   std::vector<torch::optim::OptimizerParamGroup> groups;
@@ -112,7 +112,7 @@ Values flat(const torch::nn::Sequential& module) {
   return values;
 }
 
-// The parameters after `steps` steps along the mean gradient of all samples.
+// Returns the parameters after `steps` steps along the mean gradient of all samples.
 Values trained_by_torch(const Declared& options, torch::nn::Sequential module, const Data& data) {
   std::vector<at::Tensor> decayed_by_hand;  // torch::optim::SGD has no decoupled decay
   const auto optimizer = torch_optimizer(options, module, decayed_by_hand);
@@ -138,7 +138,7 @@ double distance(const Values& a, const Values& b) {
 
 class OptimizerSteps : public KeyWalk {
  protected:
-  // Two workers with two micro-batches of 8 samples: all 32.
+  // Two workers with two micro-batches of 8 samples take all 32 samples in a step.
   static constexpr const char* mlp = R"(
 seeds = [3]
 [cluster]
@@ -174,7 +174,7 @@ algorithm = "sync-sgd"
     return all_of(*make_gaussian_mixture({.classes = 3, .dimension = 4, .train = 32, .test = 6}, 3));
   }
 
-  // Trains in both ways with each of the declared optimizers, and compares.
+  // Trains with each of the declared optimizers in both ways, and compares the results.
   void compare(const std::string& toml, const std::vector<std::string>& overrides,
                const std::function<torch::nn::Sequential()>& make_module, const Data& data) {
     write("experiment.toml", toml);
@@ -195,7 +195,7 @@ algorithm = "sync-sgd"
       results.push_back(trained_by_torch(options, module, data));
       const double moved = distance(results.back(), start);
       EXPECT_LE(distance(Values(last.begin(), last.end()), results.back()), 1e-5 * moved);
-      // Every option changes the result by much more than that.
+      // Each option changes the result by much more than the tolerance.
       for (std::size_t other = 0; other + 1 < results.size(); ++other)
         EXPECT_GT(distance(results[other], results.back()), 1e-3 * moved) << "as " << other;
     }
@@ -205,7 +205,7 @@ algorithm = "sync-sgd"
 TEST_F(OptimizerSteps, OfSynchronousSgdAreThoseOfTorchAlongTheMeanGradient) { compare(mlp, {}, mlp_module, mixture()); }
 
 TEST_F(OptimizerSteps, OfAServerAreThoseOfTorchAlongTheMeanGradient) {
-  // With one worker, which clips its own mean gradient, that of the step.
+  // A worker clips its own mean gradient. With one worker, that is the gradient of the step.
   compare(mlp, {"cluster.workers=1", "cluster.micro_batches=4", "methods=[{algorithm='backup-workers',backups=0}]"},
           mlp_module, mixture());
 }
@@ -217,7 +217,7 @@ TEST_F(OptimizerSteps, OfALocalWorkerAreThoseOfTorchAlongTheMeanOfItsMicroBatche
           mlp_module, mixture());
 }
 
-// One micro-batch contains all samples, from which the normalisation takes its statistics.
+// One micro-batch contains all samples, so the normalisation's statistics are those of all samples.
 TEST_F(OptimizerSteps, LeaveNormalisationsAndBiasesUndecayedUnlessToldOtherwise) {
   write_images("images", 3);
   const auto module = [] {

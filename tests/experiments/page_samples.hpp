@@ -41,11 +41,11 @@ inline std::vector<std::filesystem::path> pages() {
 }
 
 struct Sample {
-  std::string place;               // "experiments/README.md:594"
-  std::vector<std::string> lines;  // lines of the block without the fences
+  std::string place;               // for example, "experiments/README.md:594"
+  std::vector<std::string> lines;  // the block's lines without the fences
 };
 
-// The blocks of a page that have this word after the fence.
+// Returns the page's blocks that have this word after the fence.
 inline std::vector<Sample> samples_of(const std::filesystem::path& page, const std::string& word) {
   std::vector<Sample> samples;
   const std::vector<std::string> lines = lines_of(text_of(page));
@@ -73,7 +73,7 @@ inline bool is_shown_by(const std::string& shown, const std::string& line) {
   return from == 0 ? shown == line : line.size() >= at + last.size() && line.ends_with(last);
 }
 
-// The first line of the sample that does not match the output; empty if all lines match.
+// Returns the sample's first line that does not match the output; empty if all lines match.
 inline std::string first_difference(const std::vector<std::string>& shown, const std::vector<std::string>& output) {
   std::size_t at = 0;
   bool may_skip = false;

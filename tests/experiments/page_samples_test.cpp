@@ -1,6 +1,6 @@
-// The output shown on pages is the program's output (page_samples.hpp). Commands in blocks ```console must be cheap and
-// print the same on every machine. Blocks ```console quickstart follow the quick start, which the slow set runs
-// (quickstart_slow_test.cpp).
+// Output shown on pages is the program's output (page_samples.hpp). Commands in blocks ```console must be cheap, and
+// print the same on every machine. Blocks ```console quickstart show results of the quick start, which the slow tests
+// run (quickstart_slow_test.cpp).
 #include "tests/experiments/page_samples.hpp"
 
 #include <gmock/gmock.h>
@@ -53,7 +53,7 @@ TEST(SampleLines, AreComparedInTheirOrder) {
   EXPECT_EQ(first_difference({"b ..."}, {"a b c"}), "b ...");
 }
 
-// No cheap command shows these lines, so they are built from the same numbers here.
+// No cheap command prints these lines, so they are built here from the same numbers.
 TEST(SampleLines, OfStatusAreItsOwn) {
   const std::string page = text_of(source / "experiments/README.md");
   const PlannedRun run{.hash = "0", .label = "DropCompute", .seed = 3, .directory = {}};
@@ -68,7 +68,7 @@ TEST(SampleLines, OfStatusAreItsOwn) {
       .left_s = 190};
   const std::string text = status_text({status});
   const std::string until = ", until ";
-  const std::size_t when = text.find(until) + until.size();  // the time of this machine
+  const std::size_t when = text.find(until) + until.size();  // where the page has the local time of another machine
   const std::string heading = text.substr(0, when), others = text.substr(text.find('\n'));
   EXPECT_THAT(page, testing::HasSubstr("\n```\n" + heading));
   EXPECT_THAT(page, testing::HasSubstr(others + "```\n"));

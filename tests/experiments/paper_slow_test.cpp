@@ -1,4 +1,4 @@
-// The papers' experiments that take seconds, because they use virtual time alone: their verdicts equal those in
+// The papers' experiments that take seconds, because they use virtual time alone. Their verdicts must equal those in
 // results/paper. Seeds determine the numbers, so another verdict means that the program or a claim has changed.
 #include <gmock/gmock.h>
 
@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 using Paper = ProgramTest;
 using Verdicts = std::map<std::string, std::string>;  // by sentence of the claim
 
-// The verdicts of each experiment in the directory, by its name.
+// Returns the verdicts of each experiment in the directory, by its name.
 std::map<std::string, Verdicts> verdicts_in(const fs::path& directory) {
   std::map<std::string, Verdicts> experiments;
   for (const auto& entry : fs::directory_iterator(directory)) {

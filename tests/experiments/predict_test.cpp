@@ -28,8 +28,6 @@
 namespace syncopate {
 namespace {
 
-// The small experiment with random delays, and with methods of several families.
-
 constexpr const char* delayed = R"(
 [[delays]]
 kind = "exponential"
@@ -56,8 +54,8 @@ check_every = 4
 )";
 
 struct AllMethods : ExperimentFile {
-  // The small experiment with delays, momentum and more methods. Its network costs bytes and has no shared links, as
-  // formulas assume.
+  // Returns the small experiment with delays, momentum and more methods. Its network takes time for bytes and has no
+  // shared links, as formulas assume.
   Experiment all_methods(Overrides overrides = {}) {
     write(std::string(small) + others + delayed);
     overrides.insert(overrides.end(),
@@ -71,7 +69,7 @@ using testing::HasSubstr;
 
 struct Predict : AllMethods {};
 
-// The time of the real run, with model and data.
+// Returns the time of the real run, with model and data.
 double trained_time_s(const Run& run) {
   Executor executor(1);
   Training training(run.training.make_objective(), run.training.optimizer, {.seed = run.seed}, executor);
@@ -94,7 +92,7 @@ double trained_time_s(const Run& run) {
   return to_seconds(totals.end);
 }
 
-// Times are equal to the nanosecond, because the model's size and the bytes of averages are known without training.
+// Times agree to the nanosecond, because the sizes of the model and of averages are known without training.
 TEST_F(Predict, TheSimulatedTimeIsThatOfTheTrainedRun) {
   const Experiment experiment = all_methods();
   const auto methods = predict(experiment);
@@ -116,7 +114,7 @@ TEST_F(Predict, TheSimulatedTimeIsThatOfTheTrainedRun) {
   EXPECT_TRUE(methods.back().formulas.empty());
 }
 
-// 4 workers x 2 micro-batches x 8 samples make 64 samples per step.
+// 4 workers x 2 micro-batches x 8 samples are 64 samples per step.
 TEST_F(Predict, PlannedStepsAreThoseOfTheFirstLimit) {
   const auto planned = [&](const std::string& budget) {
     return planned_steps(load({"budget={" + budget + "}", "training.learning_rate.schedule=constant"}).runs.front());
@@ -130,7 +128,7 @@ TEST_F(Predict, PlannedStepsAreThoseOfTheFirstLimit) {
   EXPECT_EQ(planned("bytes=1000000"), std::nullopt);
 }
 
-// Asynchronous elastic averaging publishes its centre for the last time a few steps before the end.
+// Asynchronous elastic averaging publishes its centre for the last time a few steps before the run's end.
 TEST_F(Predict, WholeRunsCountWhatComesAfterTheLastPublication) {
   const Experiment experiment = load_experiment(SYNCOPATE_SOURCE_DIR "/experiments/examples/reality.toml", {});
   const std::int64_t steps = experiment.runs.front().budget.steps.value().value();
@@ -147,7 +145,7 @@ TEST_F(Predict, WholeRunsCountWhatComesAfterTheLastPublication) {
   EXPECT_TRUE(has_elastic);
 }
 
-// A part of a run is extrapolated to the whole run, within four standard errors.
+// A part of a run is extrapolated to the whole run, with an error within four standard errors.
 TEST_F(Predict, APartOfARunIsDrawnOut) {
   const Experiment experiment = all_methods({"budget.epochs=200"});
   for (std::size_t i = 0; i + 2 < experiment.runs.size(); i += 2) {
@@ -165,7 +163,8 @@ TEST_F(Predict, APartOfARunIsDrawnOut) {
   }
 }
 
-// The first steps of an automatic threshold do not represent the rest: they count as 10 of 1,000, not as 10 of 100.
+// The steps in which an automatic threshold is found do not represent the rest. They count as 10 of 1,000 steps, not as
+// 10 of the 100 simulated ones.
 TEST_F(Predict, StepsBeforeAMethodSettlesCountOnce) {
   std::string text = std::string(small) + delayed;
   text.replace(text.find("threshold_s = 0.015"), 19,
@@ -197,7 +196,7 @@ TEST_F(Predict, BudgetsThatDoNotCountSteps) {
 
 TEST_F(Predict, DelaysWithoutAMeanAreRefusedWithTheirPlace) {
   write(std::string(small) + "[[delays]]\nkind = \"pareto\"\nshape = 0.9\nminimum = 0.001\n");
-  EXPECT_NO_THROW(load());  // the experiment can be run
+  EXPECT_NO_THROW(load());  // without finite_means, the file has no fault
   try {
     load_experiment(file, {}, {.finite_means = true});
     ADD_FAILURE() << "must be refused";
@@ -207,8 +206,8 @@ TEST_F(Predict, DelaysWithoutAMeanAreRefusedWithTheirPlace) {
   EXPECT_NO_THROW(load_experiment(file, {"delays.0.shape=1.1"}, {.finite_means = true}));
 }
 
-// `predict` for methods whose rounds change during a run. The first steps represent all only if the schedule has
-// equally many rounds in the rest. Without delays, and on a fixed network, a run takes 0.1 s per step and 1 s per
+// `predict` for methods whose rounds change during a run. The first steps represent the run only if the schedule has as
+// many rounds per step in the rest. Without delays, and on a fixed network, a run takes 0.1 s per step and 1 s per
 // round.
 
 using testing::HasSubstr;
@@ -237,7 +236,7 @@ struct PredictedSchedules : ExperimentFile {
   }
 };
 
-// Budgets of all kinds: 9,000 steps of 64 workers are 4,608,000 samples, and the budget of seconds never ends.
+// Budgets of all kinds: the 9,000 steps of 64 workers are 4,608,000 samples, and 1e9 s are never reached.
 TEST_F(PredictedSchedules, AreSimulatedWholeWhateverTheBudgetCounts) {
   const PredictedMethod by_steps = predicted({});
   ASSERT_TRUE(by_steps.simulated && by_steps.simulated->whole);
@@ -253,7 +252,7 @@ TEST_F(PredictedSchedules, AreSimulatedWholeWhateverTheBudgetCounts) {
   }
 }
 
-// A step takes 0.1 s and a round 1 s; the formula knows both.
+// A step takes 0.1 s and a round 1 s. The formula uses both.
 TEST_F(PredictedSchedules, ThatAreTooLongAreSampledWhateverTheBudgetCounts) {
   const std::string total = "training.learning_rate.total_steps=90000";
   for (const Overrides& budget :
@@ -273,12 +272,12 @@ TEST_F(PredictedSchedules, AnotherPhaseIsFoundUnderABudgetOfSeconds) {
   const PredictedMethod late = predicted({"methods.0.period={rule='post-local',switch_step=6000,steps=50}",
                                           "~budget.steps", "budget.seconds=8000", "cluster.workers=16"});
   ASSERT_TRUE(late.simulated) << late.not_simulated;
-  // 6,000 steps with one round per step, then rounds of 6 s.
+  // The first 6,000 steps are one round each. After that a round takes 6 s.
   const double rest_s = 8000 - 6000 * 1.1, rounds = 6000 + std::ceil(rest_s / 6);
   EXPECT_NEAR(late.simulated->rounds, rounds, 1);
 }
 
-// Rounds of equal length can be extrapolated from any part of the run, wherever the bound on work ends it.
+// Rounds of equal length can be extrapolated from any part of the run, wherever the bound on work ends this part.
 TEST_F(PredictedSchedules, RoundsOfOneLengthAreDrawnOut) {
   for (const int period : {4, 30, 100, 128, 500, 1000, 3000}) {
     const PredictedMethod constant =
@@ -307,7 +306,7 @@ TEST_F(PredictedSchedules, FirstStepsOfEveryMethodWithOnePaceStandForAll) {
     if (!rounds.are_known()) continue;
     ++known;
     const Step part = rounds.end_of_round(100, 3000, 9000);
-    const bool merges_once = rounds.until(9000).rounds == 1;  // at the end, not after a third of it
+    const bool merges_once = rounds.until(9000).rounds == 1;  // at the end, so no part represents the run
     EXPECT_EQ(rounds.stand_for_all(part, 9000), !merges_once) << row.name;
   }
   EXPECT_GE(known, 12);
@@ -325,11 +324,11 @@ TEST_F(PredictedSchedules, APartEndsWithARound) {
   EXPECT_EQ(end(rounds, 1, 70, 9000), Step{100});
   EXPECT_EQ(end(rounds, 1, 70, 90), Step{70}) << "none ends so soon";
   EXPECT_EQ(end("{algorithm='sync-sgd'}", 1, 350, 9000), Step{350});
-  // Parameters are averaged every 100 steps, first moments every 300, second ones every 600.
+  // Parameters are averaged every 100 steps, first moments every 300, and second moments every 600.
   EXPECT_EQ(end("{algorithm='des-loc',period=100}", 1, 1000, 9000), Step{600});
 }
 
-// If rounds are few and expensive, a single round changes the prediction.
+// If rounds are few and expensive, a prediction must not miss a single one.
 TEST_F(PredictedSchedules, OfFewRoundsEachCounts) {
   for (const char* method :
        {"{algorithm='local-sgd',period={rule='constant',steps=7500}}", "{algorithm='branch-train-merge'}",
@@ -352,7 +351,7 @@ TEST_F(PredictedSchedules, OfFewRoundsEachCounts) {
     }
 }
 
-// If they cannot be simulated as a whole, they are sampled, and the error shows the uncertainty.
+// Runs that cannot be simulated as a whole are sampled, and the error shows the uncertainty.
 TEST_F(PredictedSchedules, OfFewRoundsTheLastOneIsNotForgotten) {
   struct Case {
     Overrides overrides;
@@ -377,7 +376,8 @@ TEST_F(PredictedSchedules, OfFewRoundsTheLastOneIsNotForgotten) {
   }
 }
 
-// Workers that begin together arrive together: a part ends when all have arrived, and so did the part before.
+// Workers that begin together also arrive together. So the simulated part must end when all workers have arrived, and
+// the part before it too.
 TEST_F(PredictedSchedules, MethodsWhoseCyclesAreLongerThanRoundsAreDrawnOutByCycles) {
   for (const int steps : {300, 1000, 5000}) {
     const PredictedMethod together = predicted(
@@ -387,7 +387,7 @@ TEST_F(PredictedSchedules, MethodsWhoseCyclesAreLongerThanRoundsAreDrawnOutByCyc
     ASSERT_TRUE(together.simulated) << together.not_simulated;
     EXPECT_NEAR(together.simulated->step_time_s, 0.1 + 2.0 / steps, 1e-6) << steps;
   }
-  for (const int period : {100, 300, 900}) {  // all moments are averaged after six of them
+  for (const int period : {100, 300, 900}) {  // all moments are averaged after six of these periods
     const PredictedMethod moments =
         predicted({"budget.steps=90000", "training.learning_rate.total_steps=90000", "training.optimizer.name=adam",
                    fmt::format("methods.0={{algorithm='des-loc',period={}}}", period)});
@@ -397,8 +397,8 @@ TEST_F(PredictedSchedules, MethodsWhoseCyclesAreLongerThanRoundsAreDrawnOutByCyc
   }
 }
 
-// The server's model has fewer steps than workers have taken. Its last step must not be mistaken for the end of the
-// run.
+// The server's model counts fewer steps than workers have taken. Its last step in a simulated part must not be mistaken
+// for the end of the run.
 TEST_F(PredictedSchedules, APartIsNotTakenForTheWholeWhereLessIsPublished) {
   const PredictedMethod part =
       predicted({"budget.steps=20000", "training.learning_rate.total_steps=20000",
@@ -409,7 +409,7 @@ TEST_F(PredictedSchedules, APartIsNotTakenForTheWholeWhereLessIsPublished) {
   EXPECT_GT(*part.simulated->total_time_s, 20000 * 0.1);
 }
 
-// Dropped micro-batches do not use the budget's samples: the run takes more steps than without drops.
+// Dropped micro-batches do not use samples of the budget, so the run takes more steps than without drops.
 TEST_F(PredictedSchedules, SamplesLastForMoreStepsWhereSomeAreDropped) {
   write(std::string(scheduled) + "\n[[delays]]\nkind = \"exponential\"\nmean = 0.1\n");
   const Overrides overrides = {"cluster.workers=4", "~budget.steps", "budget.samples=9600",
@@ -422,8 +422,7 @@ TEST_F(PredictedSchedules, SamplesLastForMoreStepsWhereSomeAreDropped) {
   EXPECT_NEAR(*method.simulated->total_time_s, simulated_to_the_end_s(experiment.runs.at(0)), 1e-9);
 }
 
-// The second phase has different rounds: those of 1-bit Adam have another size, and branch-train-merge has only one
-// round after its seed steps, the last.
+// In the second phase, the rounds of 1-bit Adam have another size, and branch-train-merge has one round, at the end.
 TEST_F(PredictedSchedules, TheSecondPhaseIsWhatIsDrawnOut) {
   for (const char* method : {"{algorithm='branch-train-merge',seed_steps=20000,merge='average'}",
                              "{algorithm='one-bit-adam',freeze_step=20000}"}) {
@@ -439,7 +438,7 @@ TEST_F(PredictedSchedules, TheSecondPhaseIsWhatIsDrawnOut) {
   }
 }
 
-// Workers begin no further step once the time is over, so a round that would end much later is cut off.
+// Workers begin no step after the budget's time, so a round that would end much later is cut off.
 TEST_F(PredictedSchedules, TheFormulaCutsTheLastRoundAtTheBudgetOfSeconds) {
   for (const char* seconds : {"budget.seconds=250", "budget.seconds=101", "budget.seconds=1999.95"}) {
     const PredictedMethod cut =
@@ -460,7 +459,8 @@ TEST_F(PredictedSchedules, OfACompressionsWarmUpThereIsNoFormulaWhereItsShareIsN
   EXPECT_THAT(open.why_no_formula, HasSubstr("the compression's warm-up"));
 }
 
-// The steps to a target are in the phase in which each step is a round. Long rounds of later phases have no effect.
+// The steps to the target are all in the phase in which each step is a round. Later phases with longer rounds have no
+// effect.
 TEST_F(PredictedSchedules, FirstStepsAreSimulatedByThemselves) {
   const auto two = run({"methods.0.period={rule='post-local',switch_step=6000,steps=50}"});
   const auto first = simulate_first_steps(two, 5000);
@@ -469,7 +469,7 @@ TEST_F(PredictedSchedules, FirstStepsAreSimulatedByThemselves) {
   EXPECT_FALSE(ScheduledRounds(two).stand_for_all(5000, 9000));
 }
 
-// Predicted rounds and bytes, compared with runs and closed forms; S_eff compared with a named method.
+// Predicted rounds and bytes, compared with runs and closed forms; and S_eff relative to a named method.
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -486,7 +486,7 @@ class PredictedCommunicationOf : public ExperimentFile {
     ExperimentFile::SetUp();
     write(std::string(small) + delayed_communication);
   }
-  // One seed, with momentum, so that averages have two vectors: parameters and momentum.
+  // Loads an experiment with one seed. It has momentum, so an average has two vectors: parameters and momentum.
   Experiment with(const std::string& methods, Overrides overrides = {}) const {
     overrides.insert(overrides.end(), {"methods=[" + methods + "]", "training.optimizer.momentum=0.9", "seeds=[3]",
                                        "network={kind='ring',latency_s=1e-4,bandwidth_bytes_per_s=1e7}"});
@@ -559,8 +559,8 @@ TEST_F(PredictedCommunicationOf, MethodsInRoundsIsInClosedFormWhatTheRunSends) {
   }
 }
 
-// The model's description is enough to know packets that depend on tensors. A run without the model takes the same
-// time.
+// Some packets depend on the model's tensors, which its description determines. So a run without the model takes the
+// same time.
 TEST_F(PredictedCommunicationOf, TensorsIsKnownWithoutTraining) {
   for (const char* compression : {"{name='powersgd',rank=1,least_rate=1.0}", "{name='one-bit'}"}) {
     SCOPED_TRACE(compression);
@@ -596,7 +596,7 @@ TEST_F(PredictedCommunicationOf, WholeSimulationsIsThatOfTheRun) {
   }
 }
 
-// 200,000 steps: H = 7 makes ceil(200,000 / 7) rounds of 2 (N - 1) P bytes.
+// In 200,000 steps, H = 7 makes ceil(200,000 / 7) rounds of 2 (N - 1) P bytes.
 TEST_F(PredictedCommunicationOf, RunsThatAreNotSimulatedWholeIsStillExactWhereThereIsAClosedForm) {
   const Experiment experiment = with(
       "{algorithm='sync-sgd'},{label='local',algorithm='local-sgd',period={rule='constant',steps=7}},"
@@ -611,7 +611,7 @@ TEST_F(PredictedCommunicationOf, RunsThatAreNotSimulatedWholeIsStillExactWhereTh
   EXPECT_TRUE(methods[1].communicated->is_exact);
   EXPECT_EQ(methods[1].communicated->rounds, std::ceil(200'000 / 7.0));
   EXPECT_EQ(methods[1].communicated->bytes, std::ceil(200'000 / 7.0) * all_reduce);
-  // A gradient and a model per worker and step, extrapolated.
+  // Each worker sends a gradient and gets a model in each step. The bytes are extrapolated.
   EXPECT_FALSE(methods[2].communicated->is_exact);
   const auto payload = static_cast<double>(experiment.runs[2].training.parameter_bytes.value());
   EXPECT_NEAR(methods[2].communicated->bytes / (200'000 * 4 * 2 * payload), 1, 0.01);
@@ -627,7 +627,7 @@ TEST_F(PredictedCommunicationOf, DynamicMethodsIsNotKnown) {
   EXPECT_TRUE(json["predictions"][0]["communicated_bytes"].is_null());
 }
 
-// 60 steps: H = 5 makes 12 rounds.
+// In 60 steps, H = 5 makes 12 rounds.
 TEST_F(PredictedCommunicationOf, RulesThatAreSolvedForIsWhatWasAskedFor) {
   const auto methods =
       predict(with("{label='constant',algorithm='local-sgd',period={rule='constant',steps={rounds=12}}},"
@@ -671,7 +671,7 @@ TEST_F(PredictedAgainst, AnyMethodSpeedUpsAreRatiosOfPaces) {
   }
 }
 
-// Without randomness, formulas equal the simulation for any method that S_eff is compared with.
+// Without randomness, formulas equal the simulation, whatever method S_eff is relative to.
 TEST_F(PredictedAgainst, AnyMethodFormulasAreComparedWithItsOwn) {
   write(small);
   for (const PredictedMethod& method : predict(with(three), "drop")) {
@@ -700,7 +700,7 @@ TEST_F(PredictedAgainst, EachPointOfASweepIsComparedAtThatPoint) {
                      methods[i].simulated->micro_batches_per_s / methods[i / 3 * 3 + 1].simulated->micro_batches_per_s);
 }
 
-// A method that is swept along its own key is represented by the key's first value.
+// If the method to compare with is swept along its own key, the key's first value represents it.
 TEST_F(PredictedAgainst, AMethodThatIsSweptItselfIsNamedWithItsValue) {
   write(std::string(small) + delayed_communication + "[sweep]\n\"methods.drop.threshold_s\" = [0.02, 0.03]\n");
   const auto methods = predict(load({"seeds=[3]"}), "drop");
@@ -727,7 +727,7 @@ TEST_F(PredictedAgainst, AnUnknownMethodIsAFaultThatNamesTheNearest) {
   }
 }
 
-// Formulas in predictions: their accuracy, the reason if no formula applies, and their form in tables and JSON.
+// Formulas in predictions: their accuracy, the reason if none applies, and their form in tables and JSON.
 
 using testing::HasSubstr;
 
@@ -743,7 +743,7 @@ std::vector<std::vector<std::string>> words_of_rows(const std::string& table) {
   return rows;
 }
 
-// Counts rows up to the notes, which follow an empty line.
+// Returns the number of rows before the notes, which follow an empty line.
 std::ptrdiff_t rows_below_the_rule(const std::string& table) {
   const auto rows = words_of_rows(table);
   return std::ranges::find(rows, true, &std::vector<std::string>::empty) - rows.begin() - 3;
@@ -754,14 +754,14 @@ TEST_F(PredictedFormulas, FormulasStandBesideTheSimulation) {
   for (const PredictedMethod& method : methods) {
     SCOPED_TRACE(method.method);
     for (const FormulaTime& formula : method.formulas) {
-      // Eq. 4 assumes normal times. For these times its error is at most 10 %.
+      // Eq. 4 assumes normal times. For the exponential delays here its error is at most 10 %.
       EXPECT_NEAR(formula.prediction.step_time_s / method.simulated->step_time_s, 1, 0.1) << formula.prediction.formula;
       EXPECT_NEAR(*formula.total_time_s, 600 * formula.prediction.step_time_s, 1e-9);
     }
   }
   const auto count = [&](std::size_t i) { return methods[i].formulas.size(); };
   EXPECT_EQ(count(0), 2u);
-  EXPECT_EQ(count(1), 3u);  // the sum of two exponential times is far from normal
+  EXPECT_EQ(count(1), 3u);  // one formula more, because the sum of two exponential times is far from normal
   EXPECT_EQ(count(2), 1u);
   EXPECT_EQ(count(3), 1u);
   EXPECT_EQ(count(4), 0u);
@@ -791,8 +791,8 @@ TEST_F(PredictedFormulas, TheTableNamesMethodsAndSources) {
   EXPECT_TRUE(drop["no_formula"].is_null());
 }
 
-// Texts of 1 to 12 words cost 1 ms per word. With a token budget of 12 a micro-batch takes at most 12 ms, and with a
-// budget of 120 nearly ten times as long.
+// Texts of 1 to 12 words cost 1 ms per word. A micro-batch takes at most 12 ms with a token budget of 12, and nearly
+// ten times as long with a token budget of 120.
 TEST_F(PredictedFormulas, FormulasOfAMethodWithItsOwnBatchingAreOfItsOwnTimes) {
   const auto texts = file.parent_path() / (file.stem().string() + ".txt");
   {
@@ -833,8 +833,8 @@ TEST_F(PredictedFormulas, WithoutAVarianceAndASampleOfAllWorkersThereIsNoFormula
   EXPECT_THAT(of_many.why_none, HasSubstr("no variance"));
 }
 
-// If a formula of the paper does not apply, the table gives the reason in a row below the simulation's. All these
-// methods have formulas that apply in the small experiment.
+// If a formula of the paper does not apply, the table gives the reason in a row below the simulation's. For each of
+// these methods a formula applies in the small experiment.
 TEST_F(PredictedFormulas, WhereTheyDoNotApplyTheTableSaysWhy) {
   const std::string sync = "algorithm='sync-sgd'", backup = "algorithm='backup-workers', backups=1",
                     local = "algorithm='local-sgd', period={rule='constant', steps=5}",
@@ -843,7 +843,7 @@ TEST_F(PredictedFormulas, WhereTheyDoNotApplyTheTableSaysWhy) {
   struct Case {
     std::string method;
     Overrides overrides;
-    std::string reason;  // empty: the formula applies
+    std::string reason;  // why the formula does not apply; empty: it applies
   };
   const std::vector<Case> cases = {
       {sync, {}, ""},
@@ -882,7 +882,7 @@ TEST_F(PredictedFormulas, WhereTheyDoNotApplyTheTableSaysWhy) {
   }
 }
 
-// If a method's paper has no formula, the table has only the simulation's row, in all settings.
+// If a method's paper has no formula, the table has only the simulation's row.
 TEST_F(PredictedFormulas, OfOtherMethodsThereIsTheSimulationAlone) {
   for (const char* method : {"algorithm='async-sgd'", "algorithm='k-batch-sync', gradients=2",
                              "algorithm='dynamic-averaging', threshold=0.1, check_every=4",
@@ -903,8 +903,8 @@ TEST_F(PredictedFormulas, OfOtherMethodsThereIsTheSimulationAlone) {
     }
 }
 
-// Four workers on a ring mix a third of their own model and a third of each neighbour's model. The eigenvalues are 1,
-// 1/3, 1/3 and -1/3.
+// Each of four workers on a ring mixes a third of its own model with a third of each neighbour's. The matrix has the
+// eigenvalues 1, 1/3, 1/3 and -1/3.
 TEST_F(PredictedFormulas, TheGapOfAGraphIsARemarkBelowTheTable) {
   const auto methods =
       predict(load({"methods=[{algorithm='sync-sgd'},{label='gossip',algorithm='decentralized-sgd',"
@@ -920,7 +920,7 @@ TEST_F(PredictedFormulas, TheGapOfAGraphIsARemarkBelowTheTable) {
   EXPECT_EQ(json["predictions"][1]["remark"], "the graph's spectral gap is 0.6667");
 }
 
-// Drawn steps contain the times at which each worker has each bucket.
+// Drawn steps contain the times at which each worker's buckets are ready.
 TEST_F(PredictedFormulas, OfAnExchangeDuringTheBackwardPassGoesByWhenBucketsAreReady) {
   const auto predicted = [&](const std::string& method, const std::string& overlap) {
     return predict(load({"methods=[{algorithm=" + method + "}]",
@@ -934,15 +934,15 @@ TEST_F(PredictedFormulas, OfAnExchangeDuringTheBackwardPassGoesByWhenBucketsAreR
     ASSERT_EQ(method.formulas.size(), 2u);
     const FormulaTime& sampled = method.formulas.back();
     EXPECT_TRUE(sampled.prediction.is_sampled);
-    // The simulation's steps are the drawn ones.
+    // The formula's drawn steps are those of the simulation.
     EXPECT_NEAR(sampled.prediction.step_time_s, method.simulated->step_time_s, 1e-6 * plain_s);
     EXPECT_NEAR(sampled.prediction.communication_share().value(), method.simulated->communication_share, 1e-4);
     EXPECT_LE(sampled.prediction.step_time_s, plain_s * (1 + 1e-6));
-    // The baseline of the comparison overlaps, too.
+    // The baseline of S_eff overlaps too.
     EXPECT_EQ(sampled.prediction.effective_speedup(), 1);
   }
   EXPECT_LT(predicted("'sync-sgd'", ", overlap={buckets=8}").simulated->step_time_s, 0.99 * plain_s);
-  // Methods with the same sums take the same time.
+  // Methods that exchange the same sums take the same time.
   const double overlapped_s = predicted("'sync-sgd'", ", overlap={buckets=4}").simulated->step_time_s;
   for (const char* like : {"'stale-sgd', staleness=2", "'random-drop', drop_rate=0.4"})
     EXPECT_NEAR(predicted(like, ", overlap={buckets=4}").simulated->step_time_s, overlapped_s, 1e-6 * plain_s) << like;
@@ -963,14 +963,14 @@ TEST_F(PredictedFormulas, SampledTimesStandWithTheirErrors) {
   EXPECT_THAT(row.substr(0, row.find('\n')), HasSubstr("+-"));
 }
 
-// S_eff, micro-batches per time relative to synchronous SGD: the choice of its baseline, and its error.
+// S_eff, the micro-batches per time relative to synchronous SGD: the choice of this baseline, and the error.
 
 using testing::HasSubstr;
 
 struct PredictedSpeedup : AllMethods {};
 
-// Micro-batches per time that went into the model, as a multiple of synchronous SGD's. Without delays and jitter it
-// follows from the drop rate and the time of a step: 8 and, under the threshold, 4 micro-batches of 10 ms.
+// S_eff counts micro-batches that went into the model. Without delays and jitter it follows from the drop rate and the
+// time of a step, in which workers compute 8 micro-batches of 10 ms or, under the threshold, 4.
 TEST_F(PredictedSpeedup, SpeedUpsAndSharesAreThoseOfTheSteps) {
   const auto methods = predict(load({"network.latency_s=0.005"}));
   ASSERT_EQ(methods.size(), 2u);
@@ -989,8 +989,8 @@ TEST_F(PredictedSpeedup, SpeedUpsAndSharesAreThoseOfTheSteps) {
   }
 }
 
-// S_eff varies between seeds by at most its error (by less, since methods of a seed have the same delays). The standard
-// deviation over 30 seeds has an error of 13 %.
+// S_eff varies between seeds by no more than its error, and by less because a seed's methods have the same delays. The
+// standard deviation over 30 seeds itself has an error of 13 %.
 TEST_F(PredictedSpeedup, SpeedUpsOfSeedsLieAboutTheirErrorApart) {
   constexpr int seeds = 30;
   std::map<std::string, std::vector<double>> simulated, by_formula;
@@ -1021,7 +1021,7 @@ TEST_F(PredictedSpeedup, SpeedUpsOfSeedsLieAboutTheirErrorApart) {
   for (const auto& [method, speedups] : by_formula) expect_spread(method, speedups, formula_squares[method]);
 }
 
-// S_eff refers to synchronous SGD at the same point of a sweep, even if the file does not contain synchronous SGD.
+// At each sweep point, S_eff is relative to synchronous SGD at this point, even if the file has no synchronous SGD.
 TEST_F(PredictedSpeedup, EachPointOfASweepHasABaselineOfItsOwn) {
   std::string text = std::string(small) + delayed + "[sweep]\n\"cluster.workers\" = [2, 8]\n";
   text.erase(text.find("[[methods]]\nalgorithm = \"sync-sgd\""), 34);
@@ -1033,8 +1033,8 @@ TEST_F(PredictedSpeedup, EachPointOfASweepHasABaselineOfItsOwn) {
   EXPECT_THAT(prediction_table(methods), HasSubstr("drop, workers = 8"));
 }
 
-// If the file has synchronous SGD several times, with other micro-batches, S_eff refers to the first one, at any place
-// in the file.
+// If the file has several methods of synchronous SGD, S_eff is relative to the first of them, wherever it is in the
+// file.
 TEST_F(PredictedSpeedup, OfSeveralBaselinesTheFirstOneCounts) {
   const auto methods =
       predict(load({"methods=[{algorithm='dropcompute',threshold_s=0.015},{label='a',algorithm='sync-sgd'},"
@@ -1048,7 +1048,7 @@ TEST_F(PredictedSpeedup, OfSeveralBaselinesTheFirstOneCounts) {
   EXPECT_EQ(speedup(2), 1);
   EXPECT_LT(speedup(3), 0.5) << "it sends four times as much";
   for (const std::size_t i : {0, 3}) EXPECT_DOUBLE_EQ(speedup(i), pace(i) / pace(1));
-  // Formulas are compared with the same baseline: without delays they equal the simulation.
+  // Formulas are relative to the same baseline. Without delays they equal the simulation.
   for (const std::size_t i : {1, 2, 3}) {
     ASSERT_FALSE(methods[i].formulas.empty());
     for (const FormulaTime& formula : methods[i].formulas)
@@ -1057,7 +1057,7 @@ TEST_F(PredictedSpeedup, OfSeveralBaselinesTheFirstOneCounts) {
   EXPECT_THAT(prediction_table(methods), HasSubstr("S_eff: relative to \"a\", the file's first sync-sgd\n"));
 }
 
-// If the file has no synchronous SGD, methods are compared with one that has the training settings of the first method.
+// If the file has no synchronous SGD, S_eff is relative to one with the training settings of the first method.
 TEST_F(PredictedSpeedup, WithoutABaselineAllAreComparedWithOneThatIsTrainedAsTheFirstMethodIs) {
   const auto methods =
       predict(load({"methods=[{label='a',algorithm='dropcompute',threshold_s=1},"
@@ -1065,7 +1065,7 @@ TEST_F(PredictedSpeedup, WithoutABaselineAllAreComparedWithOneThatIsTrainedAsThe
                     "training={model='none',parameters=1000,learning_rate={schedule='constant',peak=1}}",
                     "network={kind='ring',latency_s=0,bandwidth_bytes_per_s=1e5}", "budget={steps=20}"}));
   ASSERT_EQ(methods.size(), 2u);
-  // Nothing is dropped: 20 ms of computing, and 2 x 3 / 4 x 4 bytes per parameter.
+  // Nothing is dropped. A step computes for 20 ms and sends 2 x 3 / 4 x 4 = 6 bytes per parameter at 1e5 bytes/s.
   const double expected[] = {1, (0.02 + 6 * 1000 / 1e5) / (0.02 + 6 * 4000 / 1e5)};
   for (const std::size_t i : {0, 1}) {
     EXPECT_NEAR(*methods[i].simulated_speedup, expected[i], 1e-6);
@@ -1077,7 +1077,7 @@ TEST_F(PredictedSpeedup, WithoutABaselineAllAreComparedWithOneThatIsTrainedAsThe
               HasSubstr("S_eff: relative to sync-sgd, trained like \"a\" (the file contains no sync-sgd)\n"));
 }
 
-// Micro-batches of 8 and of 4 samples, which are measured separately: 10 and 4 ms.
+// Micro-batches of 8 samples and of 4 samples are measured separately: they take 10 and 4 ms.
 TEST_F(PredictedSpeedup, MethodsWhoseMicroBatchesAreMeasuredApartAreInOneSetting) {
   const auto measure = [](const MicroBatchWork& work) {
     return MeasuredMicroBatch{.micro_batch_s =
@@ -1090,13 +1090,13 @@ TEST_F(PredictedSpeedup, MethodsWhoseMicroBatchesAreMeasuredApartAreInOneSetting
   ASSERT_EQ(experiment.runs.size(), 2u);
   EXPECT_EQ(experiment.runs[0].setting, experiment.runs[1].setting);
   const auto methods = predict(experiment);
-  EXPECT_NEAR(*methods[1].simulated_speedup, 2.5, 1e-6);  // nothing is dropped
+  EXPECT_NEAR(*methods[1].simulated_speedup, 2.5, 1e-6);  // 10 ms / 4 ms, because nothing is dropped
   ASSERT_FALSE(methods[1].formulas.empty());
   for (const FormulaTime& formula : methods[1].formulas)
     EXPECT_NEAR(formula.prediction.effective_speedup(), 2.5, 1e-6) << formula.prediction.formula;
 }
 
-// The baseline appears once for all values of a key that is swept only for another method.
+// The key is swept only for another method, so the baseline occurs once for all of its values.
 TEST_F(PredictedSpeedup, ABaselineThatASweptKeyDoesNotConcernStandsBehindAllItsPoints) {
   const auto methods =
       predict(load({"methods=[{algorithm='sync-sgd',training={clip_norm=1}},{label='drop',"
@@ -1109,7 +1109,7 @@ TEST_F(PredictedSpeedup, ABaselineThatASweptKeyDoesNotConcernStandsBehindAllItsP
   }
 }
 
-// Predictions made by hand, with a different value for each quantity, as a table and as JSON.
+// Invented predictions with a different value for each quantity, as a table and as JSON.
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -1184,7 +1184,8 @@ TEST(PredictionTable, EveryValueOfTheJsonStandsUnderItsOwnName) {
       PredictedTarget{.batch = 12.5, .steps = 40.5, .step_time_s = 0.5, .time_s = 20.25, .is_bound = true};
   auto json = nlohmann::json::parse(predictions_json("e", methods));
   auto& error = json["predictions"][0]["formulas"][0]["effective_speedup_standard_error"];
-  EXPECT_NEAR(error, 2.25 * std::sqrt(4.0 / 9 + 1.0 / 576 + 1.0 / 4096), 1e-12);  // relative errors of 0.75, 6, 2
+  // The relative errors are those of kept = 0.75, sync_step_time_s = 6 and step_time_s = 2.
+  EXPECT_NEAR(error, 2.25 * std::sqrt(4.0 / 9 + 1.0 / 576 + 1.0 / 4096), 1e-12);
   error = "above";
   EXPECT_EQ(json, nlohmann::json::parse(R"({
     "experiment": "e", "predictions": [
@@ -1241,14 +1242,14 @@ TEST(PredictionTable, SaysHowMuchOfTheRunWasSimulated) {
   EXPECT_THAT(prediction_table(methods), HasSubstr("simulation, 20 steps "));
   methods[0].simulated->whole = true;
   EXPECT_THAT(words_of_rows(prediction_table(methods))[3][5], "0.500") << "the word after it";
-  // An error that no digit shows is left out, and so is an unknown one.
+  // An error that no digit shows is left out, and so is an unknown error.
   methods[0].simulated->error_s = 0.4e-6;
   EXPECT_THAT(words_of_rows(prediction_table(methods))[3][5], "0.5000");
   methods[0].simulated->error_s.reset();
   EXPECT_THAT(words_of_rows(prediction_table(methods))[3][5], "0.5000");
 }
 
-// `predict --to-target`: steps from the noise scale of a finished run, time from the simulation.
+// `predict --to-target`: the steps follow from a finished run's noise scale, the time per step from the simulation.
 
 using testing::HasSubstr;
 
@@ -1320,7 +1321,7 @@ TEST_F(TargetPrediction, OfTheRunsOwnSettingIsWhatItTook) {
   EXPECT_DOUBLE_EQ(own.at("batch"), 16);
   EXPECT_NEAR(own.at("steps"), steps, 1e-9 * steps);
   EXPECT_NEAR(own.at("time_s").get<double>(), steps * list.at(0).at("simulated").at("step_time_s").get<double>(), 1e-9);
-  const auto& backup = list.at(1).at("to_target");  // 2 of 4 gradients, of 4 samples each
+  const auto& backup = list.at(1).at("to_target");  // a step takes 2 of 4 gradients, with 4 samples each
   EXPECT_NEAR(backup.at("batch"), 8, 1e-9);
   EXPECT_NEAR(backup.at("steps"), least + times_batch / 8, 1e-9 * steps);
   EXPECT_FALSE(backup.at("is_bound"));
@@ -1328,7 +1329,7 @@ TEST_F(TargetPrediction, OfTheRunsOwnSettingIsWhatItTook) {
   EXPECT_TRUE(list.at(3).at("to_target").is_null());
 }
 
-// Until they reach the target, all these methods are equal to synchronous SGD; they differ only in the rest of the run.
+// Until they reach the target, these methods all equal synchronous SGD. They differ only in the rest of the run.
 TEST_F(TargetPrediction, TakesThePaceAndTheBatchOfTheStepsThatAreNeeded) {
   ASSERT_EQ(syncopate("run " + file).status, 0);
   const ProgramOutcome predicted = syncopate(
@@ -1416,14 +1417,14 @@ TEST(TargetTable, SaysWhereTheBestIsAtTheEdgeOfASweep) {
   EXPECT_THAT(target_table(methods, target), HasSubstr("cluster.workers = 8 is the smallest swept value"));
 }
 
-// The standard error of a simulated time per step, compared with one computed from the drawn times; and extrapolation
-// of the beginning of a run.
+// The standard error of a simulated time per step, compared with an error computed from the drawn times. Also the
+// extrapolation of the first steps of a run.
 
 struct TimeSimulation : ExperimentFile {
-  // A single worker, so that steps take the drawn times plus a constant.
+  // Loads a run with a single worker, so that each step takes its drawn time plus a constant.
   syncopate::Run run_of(int steps) {
     write(std::string(small) + "[[delays]]\nkind = \"exponential\"\nmean = 0.005\n");
-    const auto samples = std::to_string(16 * steps);  // within one epoch
+    const auto samples = std::to_string(16 * steps);  // these samples make one epoch
     return load({"cluster.workers=1", "budget.epochs=1", "datasets.gaussian-mixture.train=" + samples}).runs.at(0);
   }
   static std::vector<double> drawn_s(const syncopate::Run& run, int steps) {
@@ -1437,7 +1438,7 @@ struct TimeSimulation : ExperimentFile {
   }
 };
 
-// The sample's deviation divided by the root of its size.
+// Returns the sample's standard deviation, divided by the root of its size.
 double error_of(const std::vector<double>& means) {
   const auto count = static_cast<double>(means.size());
   const double mean = std::accumulate(means.begin(), means.end(), 0.0) / count;
@@ -1465,8 +1466,7 @@ TEST_F(TimeSimulation, OfManyStepsItIsThatOfTwentyFiveBatches) {
   EXPECT_NEAR(*simulate_time(run, 1000).error_s, error_of(means), 1e-9);
 }
 
-// Nothing is dropped in the 20 steps in which the threshold is found. After that, every step drops equally much on
-// average.
+// In the 20 steps in which the threshold is found nothing is dropped. After that, every step drops as much on average.
 TEST_F(TimeSimulation, TheRestIsLikeTheSettledPart) {
   write(std::string(small) +
         "[[methods]]\nlabel = \"automatic\"\nalgorithm = \"dropcompute\"\n"
@@ -1479,7 +1479,7 @@ TEST_F(TimeSimulation, TheRestIsLikeTheSettledPart) {
   ASSERT_FALSE(part.whole);
   ASSERT_GT(whole.drop_rate, 0.1);
   EXPECT_NEAR(part.drop_rate, whole.drop_rate, 1e-9);
-  // A whole run ends after its last publication, by less than a micro-batch.
+  // A whole run ends less than a micro-batch after its last publication.
   EXPECT_NEAR(part.step_time_s, whole.step_time_s, 0.03 / 400);
   EXPECT_NEAR(part.micro_batches_per_s, whole.micro_batches_per_s, 2e-3 * whole.micro_batches_per_s);
 }

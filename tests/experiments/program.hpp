@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-// The environment in which mpirun accepts root, uses no network but this machine's memory, and (in Open MPI 4) prints
+// The environment in which mpirun accepts root, uses only shared memory for messages, and (in Open MPI 4) prints
 // nothing about ranks that end with a status other than 0.
 #define SYNCOPATE_QUIET_MPI                                    \
   "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " \
@@ -22,15 +22,15 @@
 
 namespace syncopate {
 
-// Once interrupted, mpirun of Open MPI 5 no longer shows the output of ranks (./dev prints a message instead). If it
-// ends the ranks because one was killed, it shows only part of their output.
+// After an interruption, the mpirun of Open MPI 5 no longer shows the output of ranks (./dev prints a message instead).
+// If it ends the ranks because one was killed, it shows only a part of their output.
 #if defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5
 inline constexpr bool launcher_shows_all = false;
 #else
 inline constexpr bool launcher_shows_all = true;
 #endif
 
-// A regular expression for the message after one of three ranks was killed.
+// Returns a regular expression for the message after one of three ranks was killed.
 inline std::string a_rank_was_lost() {
   const std::string by_ranks = "rank [0-2] on host [^ ]+ was lost", by_launcher = "that process rank [0-2] with";
   return launcher_shows_all ? by_ranks : by_ranks + "|" + by_launcher;
@@ -80,14 +80,14 @@ class ProgramTest : public testing::Test {
     return text.str();
   }
 
-  // Runs the program through the shell, so `arguments` are quoted as a user would quote them. With `ranks` above 0 runs
-  // it under mpirun.
+  // Runs the program in the shell, so `arguments` are quoted as a user would quote them. If `ranks` is above 0, runs it
+  // under mpirun.
   ProgramOutcome syncopate(const std::string& arguments, int ranks = 0) const {
     const std::string command = "'" SYNCOPATE_PROGRAM "' " + arguments;
     return ranks > 0 ? mpirun({{ranks, command}}) : shell(command);
   }
 
-  // Runs several commands in one launch, each with the given number of ranks. Each rank selects its command by its
+  // Runs several commands in one launch, each with its number of ranks. A script selects a rank's command by the rank's
   // number, because mpirun of Open MPI 5.0.7 crashes if it is given several commands.
   ProgramOutcome mpirun(const std::vector<std::pair<int, std::string>>& parts) const {
     std::string script = "#!/bin/sh\n";
@@ -103,8 +103,9 @@ class ProgramTest : public testing::Test {
     return outcome;
   }
 
-  // Removes what mpirun of Open MPI 5 prints about ranks that fail: a NUL, and text between two lines of dashes. Keeps
-  // the line about the killed rank, because mpirun may end before it has shown the other ranks' messages about it.
+  // Removes the text that mpirun of Open MPI 5 prints about failed ranks: a NUL, and text between two lines of dashes.
+  // Keeps the line about the killed rank, because mpirun may end before it has shown the other ranks' messages about
+  // it.
   static std::string without_launcher(std::string text) {
     std::erase(text, '\0');
     std::istringstream lines(text);

@@ -1,4 +1,4 @@
-// Finds processes that a test of the built program has started, among all processes of the machine.
+// Finds processes of this machine that a test of the built program has started.
 #pragma once
 
 #include <sys/types.h>
@@ -10,7 +10,7 @@
 
 namespace syncopate {
 
-// Processes that execute the program and work in the directory, which must belong to one test.
+// Returns the processes that execute the program and work in the directory, which must belong to one test.
 inline std::vector<pid_t> processes_in(const std::filesystem::path& directory, const std::filesystem::path& program) {
   std::vector<pid_t> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -23,8 +23,7 @@ inline std::vector<pid_t> processes_in(const std::filesystem::path& directory, c
   return found;
 }
 
-// Processes of launchers that work in the directory. mpirun of Open MPI 5 executes prterun, which is in the same
-// folder.
+// Returns the launchers that work in the directory. The mpirun of Open MPI 5 executes prterun, which is in its folder.
 inline std::vector<pid_t> launchers_in(const std::filesystem::path& directory) {
   const std::filesystem::path mpiexec = SYNCOPATE_MPIEXEC, prterun = mpiexec.parent_path() / "prterun";
   std::vector<pid_t> found = processes_in(directory, mpiexec);

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The non-empty cells of a row of a Markdown table.
+// Returns the non-empty cells of a row of a Markdown table.
 std::vector<std::string> cells_of(const std::string& row) {
   std::vector<std::string> cells;
   for (std::size_t begin = 0, end = 0; (end = row.find('|', begin + 1)) != row.npos; begin = end) {
@@ -28,7 +28,7 @@ std::vector<std::string> cells_of(const std::string& row) {
   return cells;
 }
 
-// The cells of all rows of a method.
+// Returns the cells in all rows of a method.
 std::vector<std::string> rows_of(const std::string& page, const std::string& method) {
   std::vector<std::string> cells;
   for (const std::string& line : lines_of(page))
@@ -56,7 +56,7 @@ TEST_F(Quickstart, EveryMethodLearnsAndPagesShowWhatItPrints) {
   }
   EXPECT_EQ(methods.size(), 4u);
 
-  // Another kernel of the BLAS sums in another order, so its numbers differ.
+  // Another kernel of the BLAS sums in another order, so the page's numbers are compared only with the same kernel.
   const std::string front = text_of(source / "README.md");
   std::smatch kernel;
   ASSERT_TRUE(std::regex_search(front, kernel, std::regex("BLAS's kernel\\s(\\w+)")));

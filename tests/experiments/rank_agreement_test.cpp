@@ -1,5 +1,6 @@
-// Ranks under mpirun that cannot run, or would not run the same. Whichever rank it is, and however far it has come, all
-// end with status 2 within seconds, nothing has been run, and one message names the rank, its host and the reason.
+// Ranks under mpirun that cannot run, or would run something different. Whichever rank it is, and however far it has
+// come, all ranks end with status 2 within seconds, nothing has been run, and one message names the rank, its host and
+// the reason.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,7 +54,7 @@ class RankAgreement : public ProgramTest {
     write("e.toml", experiment);
   }
 
-  // All ranks of three except one run `usual`, and rank `odd` runs `other`.
+  // Starts three ranks: rank `odd` executes `other`, and the other two execute `usual`.
   ProgramOutcome launch(const std::string& usual, int odd, const std::string& other,
                         const std::string& environment_of_odd = "") const {
     std::vector<std::pair<int, std::string>> parts;
@@ -121,7 +122,7 @@ TEST_F(RankAgreement, AnOverrideOfOneRankAloneIsNamedWithItsValues) {
                                      at("rank 2") + "\n"));
 }
 
-// With each of these differences a rank would wait for the others for ever, or they for it, if the run began.
+// If the run began with one of these differences, this rank or the others would wait for ever.
 TEST_F(RankAgreement, WhatOneRankAloneWouldDoIsNamed) {
   for (const auto& [other, line] : std::vector<std::pair<std::string, std::string>>{
            {"check e.toml", "command: run on " + at("ranks 0-1") + ", check on " + at("rank 2")},
@@ -184,8 +185,8 @@ TEST_F(RankAgreement, RanksThatDivideSimulationsDoNotRunOthers) {
   EXPECT_FALSE(std::filesystem::exists(directory / "results"));
 }
 
-// Three images of 2 x 2 pixels in each rank's own directory. One is empty, or has a label without a class, which only
-// ranks that read the files notice.
+// Each rank's own directory has three images of 2 x 2 pixels. One rank's file is empty, or has a label without a class,
+// which only ranks that read the files notice.
 class DataOfRanks : public RankAgreement {
  protected:
   void SetUp() override {
@@ -277,7 +278,7 @@ TEST(ExplainDisagreement, OfHundredsOfRanksAFewAreNamed) {
               AllOf(HasSubstr("key9: 0 on"), Not(HasSubstr("key10")), HasSubstr("... and 20 other keys")));
 }
 
-// The text of what a rank would run: equal exactly if ranks may run together.
+// The text about what a rank would run. It is equal on two ranks exactly if they may run together.
 
 Experiment stated_experiment() {
   Experiment stated_experiment;
@@ -290,7 +291,7 @@ std::string identity(const Experiment& stated_experiment, bool on_mpi = true, bo
   return handshake_of({.command = "run", .experiment = &stated_experiment, .on_mpi = on_mpi, .rerun = rerun}).identity;
 }
 
-// Records are no part of a run's hash, but ranks must exchange the same ones.
+// The keys of [recording] are no part of a run's hash, but ranks must exchange the same records.
 TEST(RankHandshake, IsAnotherOneWithAnythingThatRanksMustDoAlike) {
   const Experiment same = stated_experiment();
   EXPECT_EQ(identity(same), identity(stated_experiment()));
@@ -304,7 +305,7 @@ TEST(RankHandshake, IsAnotherOneWithAnythingThatRanksMustDoAlike) {
   expect_differs([](syncopate::Run& run) { run.recording.trace = true; });
   expect_differs([](syncopate::Run& run) { run.recording.trace_seconds = 2; });
   expect_differs([](syncopate::Run& run) { run.recording.trace_events = 7; });
-  expect_differs([](syncopate::Run& run) { run.recording.durations = false; });  // under MPI the default is true
+  expect_differs([](syncopate::Run& run) { run.recording.durations = false; });  // the default under MPI is true
   expect_differs([](syncopate::Run& run) { run.recording.parameters = true; });
   expect_differs([](syncopate::Run& run) { run.recording.arrivals = true; });
   expect_differs([](syncopate::Run& run) { run.recording.samples = true; });

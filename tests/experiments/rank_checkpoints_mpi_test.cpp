@@ -1,7 +1,7 @@
 // All ranks of a run under MPI leave it at a checkpoint and resume it. Tests every method of the registry, and all
-// other state of ranks. If a method's results do not depend on who is first, they stay the same, to the bit. The other
+// other state of ranks. Results stay the same to the bit, unless they depend on the order of arrivals. In that case
 // methods complete all their steps, and no micro-batch or message is lost or counted twice. Start the test with exactly
-// the number of ranks that the methods need, since no rank may be idle. SYNCOPATE_SEED repeats the result of a seed,
+// the number of ranks that the methods need, because no rank may be idle. SYNCOPATE_SEED repeats the result of a seed,
 // SYNCOPATE_ONLY selects one method, and SYNCOPATE_LONG leaves each run more often.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -41,9 +41,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double compression = 0.001;  // factor for the seconds in the methods' examples
+constexpr double compression = 0.001;  // factor that shortens times in the methods' examples
 
-// Four different workers, which sleep; everything that can be recorded is recorded.
+// Four different workers, which sleep in place of computing. Everything that can be recorded is recorded.
 const std::string cluster = R"(name = "checkpoints"
 [cluster]
 workers = 4
@@ -70,7 +70,7 @@ every_s = 0.01
 
 const std::string linear = held::linear_training(320);
 
-// The example with its times in seconds shortened like those of this cluster.
+// Returns the example with its times in seconds shortened like those of this cluster.
 std::string compressed(std::string_view example) {
   static const std::regex time(R"((_s\s*=\s*)([0-9.]+))");
   std::string text(example), result;
@@ -79,7 +79,7 @@ std::string compressed(std::string_view example) {
   return result + text;
 }
 
-// The part of the results that does not depend on the clock.
+// Returns the part of the results that does not depend on the clock.
 std::string computed_text(const Outcome& outcome) {
   std::string text;
   for (const MetricsRow& row : outcome.recording.metrics)
@@ -108,14 +108,14 @@ std::int64_t kept_in_rows(const Outcome& outcome) {
   return kept;
 }
 
-// The number of micro-batches that occur more than once.
+// Returns the number of micro-batches that occur more than once.
 std::size_t doubled(const Outcome& outcome) {
   std::set<std::tuple<Rank, Step, int>> slots;
   for (const MicroBatchTime& time : *outcome.durations) slots.insert({time.worker, time.step, time.index});
   return outcome.durations->size() - slots.size();
 }
 
-// Checks that the outcome is that of one complete run, in whatever order its events happened.
+// Checks that the outcome is that of one complete run, in whatever order its events occurred.
 void expect_whole(const Outcome& outcome, const Outcome& plain, Servers servers) {
   ASSERT_FALSE(outcome.recording.metrics.empty());
   EXPECT_EQ(outcome.recording.metrics.back().step, plain.recording.metrics.back().step);
@@ -147,7 +147,7 @@ void expect_whole(const Outcome& outcome, const Outcome& plain, Servers servers)
       EXPECT_EQ(span.begin, at);
       at = span.end;
     }
-    // Servers know how long lost work took, but not always whose it was.
+    // Servers account for the time of lost work, but do not always know which worker lost it.
     const Account spans = account_of(outcome.timeline->tracks[rank]);
     EXPECT_EQ(spans.total(), totals.accounts[rank].total()) << "worker " << rank;
     if (servers > 0) continue;
@@ -178,7 +178,7 @@ class RankCheckpointsOf : public testing::Test {
     return load_experiment(file, {});
   }
 
-  // nullopt if the run has been left.
+  // Returns nullopt if the run has been left.
   std::optional<Outcome> run(const syncopate::Run& run, const CheckpointUse* use) const {
     Progress progress(Progress::Style::silent, 1, 1);
     progress.begin_run(1, run);
@@ -199,7 +199,7 @@ class RankCheckpointsOf : public testing::Test {
     }
   }
 
-  // Leaves the run at `times` random checkpoints, each in a new run, and resumes.
+  // Leaves the run at `times` random checkpoints and resumes it, each time in a new run.
   void expect_same_after_leaving(const syncopate::Run& of, int times) const {
     SCOPED_TRACE(of.method);
     const Outcome plain = *run(of, nullptr);
@@ -210,7 +210,7 @@ class RankCheckpointsOf : public testing::Test {
       CheckpointUse use{.file = folder_ / "run.checkpoint", .resumes = false};
       use.leaves = [&at](std::int64_t number) { return number == at; };
       use.on_resumed = [&] { has_gone_on = true; };
-      if (run(of, &use)) {  // the run ended before
+      if (run(of, &use)) {  // the run ended before this checkpoint
         at = 1;
         EXPECT_FALSE(run(of, &use)) << "there are no checkpoints";
       }
@@ -254,8 +254,8 @@ state = "lost"
   expect_same_after_leaving(load(cluster + linear + outages + held::text_of(held::that_lose_state)), 2);
 }
 
-// Without this rule ranks that hardly get a core would only write checkpoints, because the next checkpoint would be due
-// as soon as the last one is written.
+// Without this rule, ranks that hardly get a core would do nothing but write checkpoints, because the next one would be
+// due as soon as the last one is written.
 TEST_F(RankCheckpointsOf, LeaveTheRunAsMuchTimeAsTheyTake) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds slow{300};  // every_s is 10 ms

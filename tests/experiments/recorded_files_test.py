@@ -77,7 +77,7 @@ class RecordedFiles(unittest.TestCase):
             self.assertEqual(begin, reached)
             self.assertEqual(round(event["dur"] * 1000), end - begin)
             if following:
-                # Even if added as floating-point numbers, the end is not after the next event's begin.
+                # Even in floating-point numbers, an event's begin plus its length is not after the next event's begin.
                 self.assertLessEqual(event["ts"] + event["dur"], following["ts"])
                 # speedscope distinguishes adjacent events from nested ones by name and arguments.
                 self.assertNotEqual((event["name"], event["args"]), (following["name"], following["args"]))
@@ -148,7 +148,7 @@ class RecordedFiles(unittest.TestCase):
                     slow = Decimal("1.5") if row["worker"] == "7" else 1
                     base = Decimal(row["duration_s"]) - Decimal(row["added_s"])
                     self.assertLessEqual(abs(base - slow * Decimal("0.05")), Decimal("1e-9"))
-                # The times that the timeline shows in full are the recorded ones, to the nanosecond.
+                # Times that the timeline shows in full equal the recorded ones, to the nanosecond.
                 end = max(event["ts"] + event["dur"] for event in trace["traceEvents"] if event["ph"] == "X")
                 for event in trace["traceEvents"]:
                     if event["name"] == "compute" and event["ts"] + event["dur"] < end:
@@ -173,7 +173,7 @@ class RecordedFiles(unittest.TestCase):
             with self.subTest(run.parent.name):
                 events = self.check_trace(run, servers=len(re.findall("backup|asynchronous", run.parent.name)))
                 about = self.read_trace(run)["otherData"]
-                self.assertLessEqual(events, 400 + 9 * 4)  # steps that had begun
+                self.assertLessEqual(events, 400 + 9 * 4)  # plus steps that had begun before the limit
                 self.assertTrue(about["capped"])
                 self.assertLess(about["until_s"], about["end_s"])
                 self.assertFalse((run / "durations.csv.gz").exists())
@@ -271,7 +271,7 @@ algorithm = "sync-sgd"
         [second] = set(self.run_program(experiment=replayed)) - {first}
         for name in ["steps.csv", "metrics.csv"]:
             self.assertEqual((first / name).read_text(), (second / name).read_text())
-        # All workers behave like worker 0, so none waits for another one, and a step takes as long as worker 0.
+        # All workers behave like worker 0. So none waits for another one, and a step takes the time of worker 0.
         overrides = [f"cluster.trace.like.{worker}=0" for worker in [1, 2, 3]]
         [third] = set(self.run_program(*overrides, experiment=replayed)) - {first, second}
         summary = json.loads((third / "summary.json").read_text())

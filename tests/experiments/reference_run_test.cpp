@@ -1,8 +1,9 @@
 // DropCompute's reference code contains the log of a run. experiments/examples/reference_run.toml simulates this run,
 // and the test compares the simulation with the log. results/reference/dropcompute_run.md lists the values that are
-// fitted to the log; all other compared numbers are results of the simulation. Standard deviations between seeds of the
-// jitter: 0.069 s for the threshold, 0.0078 for the predicted drop rate, 0.0074 and 0.0021 for the predicted savings
-// and speed-up, 0.03 s and 0.005 for the realised ones. The test compares means of 8 seeds.
+// fitted to the log; all other compared numbers are results of the simulation. The test compares means of 8 seeds of
+// the jitter. Seeds have standard deviations of 0.069 s for the threshold, 0.0078 for the predicted drop rate, 0.0074
+// for the predicted savings, 0.0021 for the predicted speed-up, 0.03 s for the realised time and 0.005 for the realised
+// drop rate.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,10 +22,10 @@ namespace {
 constexpr int workers = 16, micro_batches = 12;
 constexpr int first_recorded = 6, first_threshold = 50;  // steps, numbered from 1 like the log's iterations
 constexpr int recorded = first_threshold - first_recorded;
-// Results of the log's own search.
+// Results of the search that the log prints.
 constexpr double printed_threshold_s = 5.9942728216276695, printed_drop_rate = 0.07445549242424243;
 constexpr double printed_time_saved = 0.14192116260528564, printed_speedup = 0.08308740336944044;
-// Values of the experiment file.
+// Values in the experiment file.
 constexpr double all_reduce_s = 0.556, trailing_s = 0.25;
 
 double mean(const std::vector<double>& values, std::size_t begin, std::size_t end) {
@@ -44,7 +45,7 @@ double correlation(const std::vector<double>& x, const std::vector<double>& y) {
   return xy / std::sqrt(xx * yy);
 }
 
-// [i]: values of iteration i + 1.
+// Element i is the value of iteration i + 1.
 struct Log {
   std::vector<double> step_s, average_loss, last_loss;
 };
@@ -62,7 +63,7 @@ Log read_log() {
   return log;
 }
 
-// Times of the run's workers in the recorded steps, drawn separately: [worker][step][micro-batch].
+// Times of the run's workers in the recorded steps, drawn separately. Indices: [worker][step][micro-batch].
 struct Draws {
   explicit Draws(const Run& run) {
     std::vector<Duration> row(micro_batches);
@@ -75,13 +76,13 @@ struct Draws {
         }
       }
   }
-  // As shown by a timer around each micro-batch and the sleep after it.
+  // Returns the times that a timer around each micro-batch and the following sleep shows.
   std::vector<double> by_micro_batch() const {
     std::vector<double> times;
     for (std::size_t i = 0; i < computing_s.size(); ++i) times.push_back(computing_s[i] + sleep_s[i]);
     return times;
   }
-  // As shown by the step's clock: each micro-batch ends after everything between it and the one before.
+  // Returns the times that the step's clock shows: each includes everything since the micro-batch before.
   std::vector<double> by_step() const {
     std::vector<double> times;
     for (std::size_t i = 0; i < computing_s.size(); ++i)
@@ -92,7 +93,7 @@ struct Draws {
   std::vector<double> computing_s, sleep_s;
 };
 
-// The result of the rule's search in these times; T^c is the rest of a step.
+// Returns the result of the rule's search in these times. T^c is `step_s` minus the mean time of the slowest worker.
 ThresholdEffect search(const std::vector<double>& times, double step_s) {
   double slowest_sum = 0;
   for (int i = 0; i < recorded; ++i) {
@@ -109,7 +110,7 @@ ThresholdEffect search(const std::vector<double>& times, double step_s) {
                           SpeedupForm::reference);
 }
 
-// One seed of one method.
+// The simulation of one method with one seed.
 struct Simulated {
   explicit Simulated(const Run& run) {
     Progress progress(Progress::Style::silent, 1, 1);
@@ -124,14 +125,14 @@ struct Simulated {
       dropped += static_cast<double>(round.dropped);
     }
     drop_rate = dropped / (kept + dropped);
-    // Worker 0 writes its step times after it has slept.
+    // Worker 0 logs a step's time after its sleep, so the time has this sleep and lacks that of the step before.
     double before_s = 0;
     for (int i = first_recorded; i < first_threshold; ++i) {
       const double sleep_s = to_seconds(run.cluster.pauses->sleep(Rank{0}, Step{i}, micro_batches - 1));
       logged_s.push_back(step_s[static_cast<std::size_t>(i)] + sleep_s - before_s);
       before_s = sleep_s;
     }
-    // The recorded steps end with the last sleep, which differs between workers.
+    // The recorded steps end with the last sleep. It differs between workers, so its mean counts.
     double last_sleep_s = 0;
     for (int n = 0; n < workers; ++n)
       last_sleep_s +=
@@ -161,7 +162,7 @@ class ReferenceRun : public testing::Test {
     return runs;
   }
 
-  // `check`: called with each seed's simulation and the result of the search in its draws.
+  // `check`: called with each seed's simulation, and with the result of the search in its draws.
   template <typename Check>
   Figures figures_of(const std::string& method, std::vector<double> (Draws::*times)() const, const Check& check) {
     const std::vector<syncopate::Run> runs = runs_of(method);
@@ -188,7 +189,7 @@ class ReferenceRun : public testing::Test {
     return mean_of;
   }
 
-  // For the table of results/reference/dropcompute_run.md: --gtest_output=xml.
+  // Records the values for the table of results/reference/dropcompute_run.md. Start the test with --gtest_output=xml.
   static void record(const std::string& method, const Figures& figures) {
     const std::string prefix = method.substr(0, 3) + "_";
     RecordProperty(prefix + "threshold_s", std::to_string(figures.threshold_s));
@@ -207,16 +208,17 @@ class ReferenceRun : public testing::Test {
 
 TEST_F(ReferenceRun, OnItsTwoClocksItIsTheLogs) {
   const Figures ours = figures_of("two clocks", &Draws::by_micro_batch, [](const Simulated& run, const auto& found) {
-    // At the threshold some worker always has a backward pass in progress: it ends at most 0.424 x 0.52 s later (five
-    // standard deviations of the jitter above the mean), and so does the trailing work.
+    // At the threshold some worker always computes a backward pass. It ends at most 0.424 x 0.52 s later (the backward
+    // pass's share of a micro-batch about five standard deviations of the jitter above the mean), and so does the
+    // trailing work.
     const double shortest_s = *std::min_element(run.step_s.begin() + first_threshold + 2, run.step_s.end());
     const double longest_s = *std::max_element(run.step_s.begin() + first_threshold + 2, run.step_s.end());
     EXPECT_GT(shortest_s, found.threshold + all_reduce_s);
     EXPECT_LT(longest_s, found.threshold + all_reduce_s + trailing_s + 0.424 * 0.52);
   });
-  // A fitted value.
+  // This value is fitted.
   EXPECT_NEAR(ours.recorded_step_s, mean(log.step_s, first_recorded, first_threshold), 0.02);
-  // Not fitted: the tolerance is four standard errors, or as given on the page.
+  // These values are not fitted. Tolerances are four standard errors, or as given on the page.
   EXPECT_NEAR(ours.threshold_s, printed_threshold_s, 0.1);
   EXPECT_NEAR(ours.predicted_drop, printed_drop_rate, 0.011);
   EXPECT_NEAR(ours.time_saved, printed_time_saved, 0.0105);
@@ -224,7 +226,8 @@ TEST_F(ReferenceRun, OnItsTwoClocksItIsTheLogs) {
   EXPECT_GT(ours.correlation, 0.95);  // the noise alone gives 0.932
   EXPECT_NEAR(ours.quiet_step_s, mean(log.step_s, 1, first_recorded), 0.02 * 8);
   EXPECT_NEAR(ours.realised_step_s, mean(log.step_s, first_threshold + 2, log.step_s.size()), 0.02 * 6.81);
-  // Rank 0 adds up the losses, divided by 12, of the micro-batches that it computed and of one that it did not finish.
+  // Rank 0 logs a sum of losses, divided by 12. It includes all micro-batches that the rank computed and one that it
+  // did not finish.
   const std::size_t end = log.step_s.size();
   const double entries =
       micro_batches * mean(log.average_loss, first_threshold + 2, end) / mean(log.last_loss, first_threshold + 2, end);
@@ -235,11 +238,12 @@ TEST_F(ReferenceRun, OnItsTwoClocksItIsTheLogs) {
 
 TEST_F(ReferenceRun, OnOneClockThePredictionComesTrue) {
   const Figures ours = figures_of("one clock", &Draws::by_step, [](const Simulated& run, const auto& found) {
-    // A step ends at the threshold, or with the trailing work of a worker that finished just before.
+    // A step ends at the threshold, or with the trailing work of a worker that finished a micro-batch just before.
     const double shortest_s = *std::min_element(run.step_s.begin() + first_threshold + 2, run.step_s.end());
     EXPECT_GT(shortest_s, found.threshold + all_reduce_s - 1e-6);
     EXPECT_LT(run.realised_step_s(), found.threshold + all_reduce_s + trailing_s);
-    // 16 x 44 worker-steps were recorded, with 8 independent noises; a loss of 0.06 varies by 0.1 from one to the next.
+    // The times of 16 x 44 steps of workers were recorded, with 8 independent noises. The drop rate of about 0.06
+    // varies by 0.1 from step to step.
     EXPECT_NEAR(run.drop_rate, found.drop_rate, 0.02);
   });
   EXPECT_NEAR(ours.realised_drop, ours.predicted_drop, 0.01);

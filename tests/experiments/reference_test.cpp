@@ -31,7 +31,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// The text with single blanks between words.
+// Returns the text with single blanks between words.
 std::string unwrapped(const std::string& text) {
   std::istringstream stream(text);
   std::string result;
@@ -72,7 +72,7 @@ TEST(Listing, IsThatOfTheKindAskedFor) {
   for (const std::string_view kind : listed_kinds) EXPECT_THAT(listing(""), HasSubstr(listing(kind).substr(0, 40)));
 }
 
-// A name of each group, and a text that only its listing has.
+// A name of each group, and a text that is only in its listing.
 TEST(Listing, OfANameHasItsSentenceItsPaperAndItsKeys) {
   const std::vector<std::pair<const char*, const char*>> keys = {
       {"dropcompute", "threshold_s: a number above 0, in s; may be left out After what time"},
@@ -203,8 +203,6 @@ TEST(GeneratedPages, APageWithoutTheMarksIsRefused) {
   EXPECT_THROW(with_table_of_methods("no marks"), std::runtime_error);
 }
 
-// Every key of an experiment file has a description.
-
 namespace fs = std::filesystem;
 
 const fs::path checkout = SYNCOPATE_SOURCE_DIR;
@@ -260,7 +258,7 @@ TEST(DescribedKeys, OfAMethodAreThoseThatItTakes) {
     EXPECT_TRUE(has_residual("sync-sgd"));
     for (const char* method : {"local-sgd", "co2", "one-bit-adam", "streaming-diloco", "k-sync", "halos"}) {
       EXPECT_TRUE(has_compression(method)) << method;
-      EXPECT_FALSE(has_residual(method)) << method;  // messages, differences and moments have their own units
+      EXPECT_FALSE(has_residual(method)) << method;  // units of its residuals cannot be chosen
     }
     EXPECT_FALSE(has_compression("ad-psgd"));
     return;
@@ -268,7 +266,7 @@ TEST(DescribedKeys, OfAMethodAreThoseThatItTakes) {
   FAIL() << "no group of methods";
 }
 
-// A key's path without the numbers of entries; in cluster.trace.like, workers are names chosen by the user.
+// Returns a key's path without the numbers of entries. In cluster.trace.like, it also leaves out workers' numbers.
 std::string without_numbers(const std::string& path) {
   std::string result;
   for (const std::string& part : split_key(path)) {
@@ -285,7 +283,7 @@ TEST(DescribedKeys, AreAllThatTheReadersOfTheExamplesKnow) {
   for (const auto& entry : fs::directory_iterator(checkout / "experiments/examples"))
     if (entry.path().extension() == ".toml") files.push_back(entry.path());
   EXPECT_GT(files.size(), 20u);
-  // Tables that contain only tables, and keys that are known only to be refused.
+  // Tables that contain only tables, and keys that the program knows only to refuse them.
   const std::set<std::string> without_description = {"models", "datasets", "models.linear"};
   for (const fs::path& file : files)
     for (const KnownKey& key : load_experiment(file, {}).known_keys) {
@@ -294,7 +292,7 @@ TEST(DescribedKeys, AreAllThatTheReadersOfTheExamplesKnow) {
     }
 }
 
-// A bound or default that depends on other keys must be described in words, since its number differs between files.
+// Bounds and defaults that depend on other keys must be described in words, because their numbers differ between files.
 TEST(DescribedKeys, DoNotDependOnTheRestOfTheFile) {
   const auto keys_in = [](const AlgorithmContext& context) {
     return describe([&](Settings& table) { make_algorithm(table, context); });

@@ -1,7 +1,7 @@
 // Compares results of runs with a table of results by results_version.
 //
-// The comparison does not check whether results are right, but whether they are unchanged. While results_version is
-// unchanged, the program reuses finished runs, so their results must not change.
+// The comparison does not check whether results are right, but whether they are unchanged. The program reuses finished
+// runs while results_version is unchanged, so their results must not change meanwhile.
 #pragma once
 
 #include <fmt/format.h>
@@ -22,16 +22,17 @@ namespace syncopate {
 
 class ResultsByVersion {
  public:
-  using Json = nlohmann::ordered_json;  // keeps the order of the file
+  using Json = nlohmann::ordered_json;  // keeps the order of the file's entries
 
-  // `table`: its path in the checkout; {run: {version: result}}, where a result is a string, a number, or an array.
+  // `table`: path in the checkout. The table is {run: {version: result}}, where a result is a string, a number or an
+  // array.
   ResultsByVersion(std::string checkout, std::string table) : checkout_(std::move(checkout)), table_(std::move(table)) {
     entries_ = Json::parse(std::ifstream(checkout_ + "/" + table_), nullptr, false);
     if (!entries_.is_object()) entries_ = Json::object();
   }
 
-  // Fails if a result differs from that of the newest version with an entry for its run, if no version has an entry, or
-  // if the table contains a run that no longer exists. The failure explains what to do; an updated table is written.
+  // Fails if a run's result differs from that of the newest version with an entry, if no version has an entry, or if
+  // the table contains a run that no longer exists. The failure explains what to do. An updated table is written.
   void expect(const Json& results) const {
     std::vector<std::string> faults;
     Json right = Json::object();
@@ -71,9 +72,9 @@ class ResultsByVersion {
     return newest;
   }
 
-  // Compares numbers that BLAS has computed. Kernels and versions of libraries differ in the seventh digit, and
-  // compression to a few bits sometimes turns this into a whole quantisation step. A diverging run amplifies the
-  // difference, so no run here may diverge.
+  // Compares numbers that BLAS has computed. Kernels and library versions make differences in the seventh digit, which
+  // compression to a few bits sometimes turns into a whole quantisation step. A diverging run amplifies them, so no run
+  // here may diverge.
   static bool is_same(const Json& found, const Json& before) {
     constexpr double tolerance = 3e-4;
     if (found.is_array() && before.is_array())
@@ -98,7 +99,7 @@ class ResultsByVersion {
                               written(right), table_);
   }
 
-  // Writes a file with these entries, one entry per line, and returns its path.
+  // Writes a file with these entries, one per line, and returns its path.
   std::string written(const Json& entries) const {
     const auto path =
         std::filesystem::temp_directory_path() /

@@ -1,4 +1,4 @@
-// A run's results in a few characters, for tables that record results by version.
+// A run's results in a few characters, for tables of results by results_version.
 //
 // The digest contains all times and counts. Times come from the counter-based streams, so they are equal to the
 // nanosecond on every machine. Results of arithmetic differ in their last digits among C libraries and BLAS kernels.
@@ -19,7 +19,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 enum class Losses { rounded, left_out };
 
-// The digest of the numbers of metrics.csv and steps.csv, and of the accounts.
+// Returns a digest of the numbers in metrics.csv and steps.csv, and of the accounts.
 inline std::string digest_of(const Outcome& outcome, Losses losses) {
   std::string text;
   const auto add = [&text](const auto&... numbers) { (fmt::format_to(std::back_inserter(text), "{} ", numbers), ...); };
@@ -44,8 +44,8 @@ inline std::string digest_of(const Outcome& outcome, Losses losses) {
 
 inline double seven_digits(double number) { return std::stod(fmt::format("{:.7g}", number)); }
 
-// The digest. For a run with a model also its last losses on test and training set and, if it has targets, the step at
-// which it met them.
+// Returns the digest. For a run with a model, adds its last losses on test and training set and, if it has targets, the
+// step at which it met them.
 inline OrderedJson digest_and_losses(const syncopate::Run& run, const Outcome& outcome) {
   const std::string digest = digest_of(outcome, Losses::left_out);
   const auto& rows = outcome.recording.metrics;

@@ -1,6 +1,5 @@
-// Results of small runs of every method, compared with a table of results by results_version. The tests that walk over
-// keys (key_walk.hpp) watch the effects of each key of experiment files, and of each word of a registry, in the same
-// way.
+// Results of small runs of every method, compared with a table of results by results_version. In the same way, the
+// tests that change single keys (key_walk.hpp) watch the effects of each key, and of each word of a registry.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -54,8 +53,8 @@ TEST(ResultsVersion, IsRaisedByWhateverChangesResults) {
   ResultsByVersion(SYNCOPATE_SOURCE_DIR, "tests/golden/results_by_version/algorithms.json").expect(results);
 }
 
-// The results of a method are watched if watched_methods.hpp contains it. The project's methods must be there; a user's
-// own method need not be.
+// The results of a method are watched if watched_methods.hpp contains it. It must contain the project's methods, but
+// need not contain a user's own.
 TEST(ResultsVersion, IsWatchedByRunsOfTheProjectsAlgorithms) {
   std::set<std::string> seen;
   for (const auto& group : watched::exact_groups())
@@ -68,8 +67,8 @@ TEST(ResultsVersion, IsWatchedByRunsOfTheProjectsAlgorithms) {
   EXPECT_GE(seen.size(), 21u);
 }
 
-// If a version changed the results of a run, the run's hash contains this version, so that the run is repeated. Every
-// other run keeps its hash, so that no finished run is lost.
+// If a version changed a run's results, the run's hash contains this version, so that the run is repeated. All other
+// runs keep their hashes, so that no finished run is lost.
 TEST(ResultsVersion, OfARunIsThatOfTheNewestChangeOfItsResults) {
   const OrderedJson table = OrderedJson::parse(
       std::ifstream(SYNCOPATE_SOURCE_DIR "/tests/golden/results_by_version/algorithms.json"), nullptr, false);
@@ -81,7 +80,7 @@ TEST(ResultsVersion, OfARunIsThatOfTheNewestChangeOfItsResults) {
         const OrderedJson versions = table.value(fmt::format("{}: {}", group.name, run.method), OrderedJson::object());
         for (const auto& [version, result] : versions.items()) newest = std::max(newest, std::stoi(version));
         const int version = results_version_of(parse_toml(run.resolved_toml, "resolved"));
-        // A change may be too small to show in a small run: the run is repeated anyway.
+        // A change may be too small to show in a small run, which is repeated anyway.
         EXPECT_GE(version, newest) << run.method << " has other results since version " << newest
                                    << "; say so in experiments/sections/run_hash.cpp";
         ++runs;
@@ -89,8 +88,8 @@ TEST(ResultsVersion, OfARunIsThatOfTheNewestChangeOfItsResults) {
   EXPECT_GT(runs, 100);
 }
 
-// Since version 7 messages share links. The list in run_hash.cpp uses names, also for old files; this test compares it
-// with the methods' traits.
+// Since version 7 messages share links. The list in run_hash.cpp names the methods that this does not affect, because
+// it must also be valid for old files. This test compares it with the methods' traits.
 TEST(ResultsVersion, OfMethodsThatSendMessagesOverLinksIsAtLeastSeven) {
   const auto file = std::filesystem::path(testing::TempDir()) / fmt::format("syncopate-links-{}.toml", getpid());
   int methods = 0;
@@ -114,7 +113,7 @@ TEST(ResultsVersion, IsPartOfEveryRunsHash) {
   TomlNode configuration = parse_toml(run.resolved_toml, "resolved");
   configuration.erase("description");
   configuration.erase("recording");
-  if (TomlNode* const network = configuration.find("network")) network->erase("contention");  // version 7 implies it
+  if (TomlNode* const network = configuration.find("network")) network->erase("contention");  // the default: not hashed
   const auto hash_with = [&](int version) {
     const std::string text = fmt::format("{}\nresults_version = {}\n", write_toml(configuration), version);
     return content_hash(text);

@@ -1,4 +1,4 @@
-// The plan that is printed before an experiment runs: how many runs, how long, how much space.
+// The plan that is printed before an experiment runs: how many runs, how much time, how much space.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-// 10 steps of 2 workers with 3 micro-batches: 60 micro-batches.
+// Returns a run of 60 micro-batches: 10 steps of 2 workers with 3 micro-batches each.
 syncopate::Run planned(const std::string& method, const std::string& kind = "k", std::int64_t steps = 10) {
   syncopate::Run run;
   run.method = method;
@@ -37,7 +37,7 @@ KnownTime known(const std::string& method, double host_s, double micro_batches =
 }
 
 TEST(TimeByFinishedRuns, IsInProportionToMicroBatches) {
-  const std::vector<KnownTime> times = {known("a", 2)};  // 0.1 s each
+  const std::vector<KnownTime> times = {known("a", 2)};  // 0.1 s per micro-batch
   EXPECT_DOUBLE_EQ(time_by_finished_runs(planned("a"), times).value(), 6);
 }
 
@@ -83,7 +83,7 @@ TEST(TimingClass, IsModelDataAndMicroBatch) {
 
 class TimeByArithmetic : public RunnerTest {
  protected:
-  // 1,000 steps of two workers with two micro-batches.
+  // Adds a run of 1,000 steps of two workers with two micro-batches.
   syncopate::Run& network() {
     syncopate::Run& run = add("m", 1, std::make_shared<SyncSgd>());
     run.budget.steps = Step{1000};
@@ -95,7 +95,7 @@ class TimeByArithmetic : public RunnerTest {
   }
 };
 
-// 32,000 samples of 60 million operations, at 75 billion a second: 26 s.
+// 32,000 samples of 60 million operations take 26 s at 75 billion operations a second.
 TEST_F(TimeByArithmetic, CountsOperationsOfGradients) {
   syncopate::Run& run = network();
   const double one = time_by_arithmetic(run, 1).value();
@@ -109,7 +109,7 @@ TEST_F(TimeByArithmetic, CountsOperationsOfGradients) {
 TEST_F(TimeByArithmetic, CountsEvaluations) {
   syncopate::Run& run = network();
   const double without = time_by_arithmetic(run, 1).value();
-  run.evaluation.every_steps = Step{100};  // eleven, and one at the beginning
+  run.evaluation.every_steps = Step{100};  // counts as 2 + 1000 / 100 evaluations
   run.training.memory.test_samples = 10'000;
   EXPECT_NEAR(time_by_arithmetic(run, 1).value() - without, 12 * 10e3 * 2e7 / 75e9, 0.5);
 }
@@ -117,7 +117,7 @@ TEST_F(TimeByArithmetic, CountsEvaluations) {
 TEST_F(TimeByArithmetic, GoesByAMicroBatchThatWasMeasured) {
   syncopate::Run& run = network();
   EXPECT_NEAR(time_by_arithmetic(run, 1, 0.01).value(), 4000 * 0.01, 4);
-  run.training.memory.is_known = false;  // a user's own module
+  run.training.memory.is_known = false;  // as for a user's own module
   EXPECT_FALSE(time_by_arithmetic(run, 1));
   EXPECT_NEAR(time_by_arithmetic(run, 1, 0.01).value(), 4000 * 0.01, 4);
 }
@@ -160,7 +160,7 @@ TEST_F(TimeByArithmetic, ACommonPhaseCountsOnceForAllRunsThatStartFromIt) {
   EXPECT_NEAR(plan.time_s.value(), 4 * alone, 1e-6 * alone);
 }
 
-// Each step has two micro-batches.
+// The budget is the time of 1,000 steps with two micro-batches each.
 TEST_F(TimeByArithmetic, CountsTheStepsOfSeconds) {
   syncopate::Run& run = network();
   const double of_steps = time_by_arithmetic(run, 1).value();
@@ -189,8 +189,8 @@ TEST_F(PlanProgram, SaysFirstWhatARunWillTake) {
   EXPECT_EQ(syncopate("run --quiet " + file + " budget.steps=200 seeds=4").err, "");
 }
 
-// Nothing has run yet, so the space is only estimated. Each micro-batch has its own delay, because equal delays would
-// compress better.
+// No run is finished, so the space is only estimated. Delays differ by micro-batch, because equal ones would compress
+// better.
 TEST_F(PlanProgram, TheRowsSayHowMuchSpaceRunsOfWhichNothingIsKnownTake) {
   const std::string file =
       write("e.toml", std::string(time_only) + "[[delays]]\nkind = \"exponential\"\nmean = 0.003\n");

@@ -1,4 +1,4 @@
-// The results of one run as text, to compare two runs.
+// The results of one run as text, for comparing two runs.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,8 +12,8 @@
 
 namespace syncopate {
 
-// Runs with a thread for the arithmetic. Otherwise the arithmetic would use workers' stacks, which are too small for
-// some of LibTorch's kernels.
+// Executes the run with a thread for the arithmetic. Without it the arithmetic would use workers' stacks, which are too
+// small for some of LibTorch's kernels.
 inline Outcome outcome_of(const syncopate::Run& run) {
   Progress progress(Progress::Style::silent, 1, 1);
   progress.begin_run(1, run);
@@ -34,8 +34,8 @@ inline std::string totals_text(const RunTotals& totals) {
   return text + "\n";
 }
 
-// Everything that the run computes: its rows, its totals, when it met its targets and, if recorded, the bits of its
-// last model.
+// Returns everything that the run computes: its rows, its totals, when it met its targets and, if recorded, the bits of
+// its last model.
 inline std::string results_text(const syncopate::Run& run, const Outcome& outcome) {
   if (!outcome.failure.empty()) return "failed: " + outcome.failure;
   std::string text = metrics_csv(outcome.recording.metrics) + steps_csv(outcome.recording.rows);
@@ -48,7 +48,7 @@ inline std::string results_text(const syncopate::Run& run, const Outcome& outcom
   return text;
 }
 
-// The requested optional recordings of the run.
+// Returns the optional recordings that the run requests.
 inline std::string recorded_text(const syncopate::Run& run) {
   const Outcome outcome = outcome_of(run);
   std::string text = fmt::format("{} models\n", outcome.recording.parameters.size());

@@ -1,4 +1,4 @@
-// A fixture with runs of a small experiment, which is built in code, and with their files.
+// A fixture that builds a small experiment in code, executes its runs and reads their files.
 #pragma once
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ namespace syncopate {
 
 namespace fs = std::filesystem;
 
-// Synchronous SGD; each worker calls `at_step_3` before its fourth step.
+// Synchronous SGD in which each worker calls `at_step_3` before its fourth step.
 class Synchronous : public Algorithm {
  public:
   explicit Synchronous(std::function<void(Worker&)> at_step_3 = {}) : at_step_3_(std::move(at_step_3)) {}
@@ -60,7 +60,7 @@ class RunnerTest : public testing::Test {
     fs::remove_all(options_.results_directory);
   }
 
-  // Two workers with two micro-batches of 1 s each, ten steps on a quadratic of two dimensions.
+  // Adds a run of ten steps on a quadratic of two dimensions. Two workers have two micro-batches of 1 s each.
   syncopate::Run& add(const std::string& method, std::uint64_t seed, std::shared_ptr<const Algorithm> algorithm,
                       double rate = 0.1) {
     syncopate::Run run;

@@ -205,7 +205,7 @@ TEST_F(RunnerTest, MemoryThatIsNotThereFailsOneRun) {
   EXPECT_EQ(summary(1)["status"], "finished");
 }
 
-// The run needs the model and one other vector, of a gigabyte each.
+// The run needs the model and one more vector (the momentum). Each takes a gigabyte.
 TEST_F(RunnerTest, MemoryThatIsNotThereIsToldWithWhatIsNeeded) {
   auto& run = add("large", 1, std::make_shared<Synchronous>());
   run.training.make_objective = []() -> std::shared_ptr<const Objective> { throw std::bad_alloc(); };
@@ -215,7 +215,7 @@ TEST_F(RunnerTest, MemoryThatIsNotThereIsToldWithWhatIsNeeded) {
   EXPECT_EQ(summary(0)["reason"],
             "not enough memory: the model and its optimizer's state take 2 GB; if each of the 2 workers holds a model, "
             "these take 4 GB; gradients come on top");
-  // Without a model the payload of collectives is not a model.
+  // In a time-only run, `parameter_bytes` is only the payload of collectives, and no model is in memory.
   run.training.time_only = true;
   EXPECT_EQ(start(), 1);
   EXPECT_EQ(summary(0)["reason"], "not enough memory for 2 workers");
@@ -230,7 +230,7 @@ TEST_F(RunnerTest, ReportsDivergence) {
 }
 
 TEST_F(RunnerTest, KeepsWhatIsFiniteOfADivergedRun) {
-  // The parameters grow by a factor of about 1e4 each step, so after ten steps they exceed single precision.
+  // Each step multiplies the parameters by about 1e4, so after ten steps they exceed single precision.
   auto& run = add("wild", 1, std::make_shared<SyncSgd>(), 1e4);
   run.budget.steps = Step{1000};
   EXPECT_EQ(start(), 1);
@@ -296,7 +296,7 @@ TEST_F(RunnerTest, GivesMethodsRandomNumbersOfTheRunsSeed) {
 
 TEST_F(RunnerTest, LeavesFinishedRunsAndNothingElseWhenInterrupted) {
   add("A", 1, std::make_shared<Synchronous>());
-  // Long enough for every cluster to look at the flag.
+  // The run is so long that every cluster checks for the interruption.
   add("A", 2, std::make_shared<Synchronous>([](Worker&) { set_interrupted(true); })).budget.steps = Step{1'000'000};
   add("A", 3, std::make_shared<Synchronous>());
   EXPECT_EQ(start(), 130);
@@ -359,7 +359,7 @@ TEST_F(RunnerTest, RunsWithoutAModel) {
   EXPECT_EQ(summary(0)["communicated_bytes"], 10 * 2 * (2 - 1) * 1000);
 }
 
-// Steps of 2 s and a network of 0.5 s, without delays: the formula is exact.
+// A step takes 2 s and the network 0.5 s. There are no delays, so the formula is exact.
 TEST_F(RunnerTest, FinishedRunsHaveTheirPredictionsBesideThem) {
   add("A", 1, std::make_shared<SyncSgd>());
   add("B", 1, std::make_shared<Synchronous>());
@@ -383,7 +383,7 @@ TEST_F(RunnerTest, TheMpiClusterNeedsALauncher) {
   EXPECT_THAT(err_, HasSubstr("mpirun"));
 }
 
-// Conditions under which a finished run is accepted, and the files needed to read it.
+// When a finished run is accepted, and which files are needed to read it.
 
 using testing::HasSubstr;
 using testing::Not;
@@ -399,14 +399,14 @@ class FinishedRuns : public RunnerTest {
     algorithm_->runs = 0;
   }
 
-  // The number of runs that a new start makes.
+  // Returns the number of runs that a new start executes.
   int repeated() {
     algorithm_->runs = 0;
     EXPECT_EQ(start(), 0) << err_;
-    return algorithm_->runs / 2;  // two workers per run
+    return algorithm_->runs / 2;  // two workers per run have begun
   }
 
-  // Everything below the results directory, with the times of last changes.
+  // Returns everything below the results directory, with the times of last changes.
   std::map<fs::path, fs::file_time_type> state() const {
     std::map<fs::path, fs::file_time_type> times;
     for (const auto& entry : fs::recursive_directory_iterator(options_.results_directory))
@@ -465,7 +465,7 @@ TEST_F(FinishedRuns, NeedNoDataToBeTabulated) {
   EXPECT_EQ(repeated(), 0);
 }
 
-// Directory names contain half of the hash.
+// Names of directories contain half of the hash, so a run with another last digit has the same directory.
 TEST_F(FinishedRuns, OfAnotherConfigurationAreNotBelieved) {
   experiment_.runs[0].hash.back() = 'f';
   EXPECT_EQ(repeated(), 1);
@@ -491,7 +491,7 @@ TEST_F(FinishedRuns, AreRepeatedWhereTheyLackWhatIsToBeRecorded) {
   }
 }
 
-// A method's position in the file determines the order of figures. It may have changed since the run was made.
+// A method's position in the file determines the order of figures. It may differ from that when the run was executed.
 TEST_F(FinishedRuns, HaveTheirMethodsPresentPlace) {
   experiment_.runs[0].method_index = 7;
   const auto found = finished_before(directory(0), experiment_.runs[0]);
@@ -499,7 +499,8 @@ TEST_F(FinishedRuns, HaveTheirMethodsPresentPlace) {
   EXPECT_EQ(found->method_index, 7u);
 }
 
-// A process was killed after it had renamed a run's directory, and before it had named the new one.
+// A process was killed between two renamings: the run's old directory has a hidden name, and the new one is not in
+// place.
 TEST_F(FinishedRuns, AreFoundUnderTheNameThatAKilledProcessLeft) {
   ProcessIdentity killed = this_process();
   killed.number = 999'999'999;
@@ -531,8 +532,6 @@ TEST_F(FinishedRuns, CannotBeWhereAFileIs) {
   EXPECT_EQ(err_, directory(0).parent_path().string() +
                       ": is a file; must be a directory, because results are written there\n");
 }
-
-// A run that two experiments share is computed only once.
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
@@ -571,7 +570,7 @@ class ReusableRuns : public ProgramTest {
   ProgramOutcome start(const std::string& name, const std::string& text, const std::string& options = "") const {
     return syncopate("run " + write(name + ".toml", text) + " " + options);
   }
-  // The directory of the method's only run.
+  // Returns the directory of the method's only run.
   fs::path directory_of(const std::string& experiment, const std::string& method) const {
     const fs::path of_method = directory / "results/runs" / experiment / method;
     EXPECT_TRUE(fs::exists(of_method)) << of_method;
@@ -606,7 +605,6 @@ TEST_F(ReusableRuns, AreCopiedUnderTheNewNames) {
   for (const char* rows : {"steps.csv", "metrics.csv"}) EXPECT_EQ(text_of(to / rows), text_of(from / rows));
 }
 
-// The copy equals what the second experiment would have computed.
 TEST_F(ReusableRuns, AreWhatWouldHaveBeenComputed) {
   start("second", file("second", "two"));
   auto copied = json_of(directory_of("second", "two") / "summary.json");
@@ -667,9 +665,9 @@ TEST_F(ReusableRuns, AreCopiedAsCommonPhases) {
   EXPECT_FALSE(was_copied("third", "three"));
 }
 
-// A run whose model is no longer finite has diverged, with every method, compression and way to drop.
+// A run is reported as diverged once its model is no longer finite, with every method, compression and way to drop.
 
-// At this rate the second step along growing gradients exceeds single precision.
+// At this rate the gradients grow so fast that the second step exceeds single precision.
 const std::string wild = R"(name = "wild"
 budget.steps = 40
 evaluation = { every_steps = 4 }
@@ -691,7 +689,8 @@ noise = 1
 
 class Divergence : public LoadedText {
  protected:
-  // Steps of bounded length (clipped gradients, Adam, a vote) stay finite: the rows then show their distance.
+  // If steps have bounded length (clipped gradients, Adam, a vote), models stay finite, and their loss shows the
+  // divergence.
   static void expect_diverged(const syncopate::Run& run) {
     const Outcome outcome = outcome_of(run);
     const RunSummary summary = summarise(run, outcome);
@@ -714,7 +713,7 @@ TEST_F(Divergence, OfWhatIsCompressedOrAveragedBesidesIsSaid) {
   for (held::Methods methods : {held::with_state, held::with_more_compressions}) {
     std::erase_if(methods, [](const std::string& method) {
       return method.find("powersgd") != std::string::npos;
-    });  // needs matrices
+    });  // compresses only matrices, which this model lacks
     for (const syncopate::Run& run : load(wild + held::text_of(methods)).runs) expect_diverged(run);
   }
 }

@@ -1,4 +1,5 @@
-// A hundred thousand workers and a million in one process, and the time of a prediction: bars of the project.
+// A hundred thousand workers and a million workers in one process, and the time of a prediction. Each has an upper
+// bound.
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 
@@ -11,14 +12,14 @@ namespace {
 
 using Scale = ProgramTest;
 
-// The largest resident memory of any program started so far, in GiB.
+// Returns the largest resident memory of any program started so far, in GiB.
 double peak_gib() {
   rusage usage{};
   getrusage(RUSAGE_CHILDREN, &usage);
   return static_cast<double>(usage.ru_maxrss) / (1 << 20);
 }
 
-// Processor time, because other programs may be running; the program computes on one thread.
+// Returns processor time in seconds, which other programs do not affect. The program computes on one thread.
 double processor_s() {
   rusage usage{};
   getrusage(RUSAGE_CHILDREN, &usage);
@@ -35,13 +36,13 @@ TEST_F(Scale, AHundredThousandSynchronousWorkersTakeLessThanTwoGibAndHalfAMinute
   const double took_s = processor_s() - before_s;
   ASSERT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out, testing::HasSubstr("synchronous SGD"));
-  EXPECT_LT(took_s, 30);  // together with DropCompute
+  EXPECT_LT(took_s, 30);  // both methods together
   EXPECT_LT(peak_gib(), 2);
   RecordProperty("seconds", std::to_string(took_s));
   RecordProperty("peak_gib", std::to_string(peak_gib()));
 }
 
-// One after the other, since the largest of them counts: D-PSGD with two neighbours' models per worker.
+// Methods run one after the other, so the largest counts: D-PSGD, in which each worker has two neighbours' models.
 TEST_F(Scale, AMillionWorkersOnCoursesOfTheirOwnTakeLessThanFourGib) {
   const auto run =
       syncopate("run '" SYNCOPATE_SOURCE_DIR "/experiments/examples/million.toml' --quiet --results results");

@@ -1,4 +1,4 @@
-// A time-only experiment whose periods depend on the learning rate. A step takes 0.1 s, and each round adds 1 s.
+// A time-only experiment with periods that depend on the learning rate. A step takes 0.1 s, and each round adds 1 s.
 #pragma once
 
 #include <fmt/format.h>

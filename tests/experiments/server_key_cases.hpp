@@ -19,7 +19,7 @@ inline const std::vector<KeyCase> thresholds = {
      {"methods.0.threshold.warmup_steps=4", "methods.0.threshold.calibration_steps=3",
       "methods.0.threshold.search='s-eff'", "methods.0.threshold.search='reference'",
       "methods.0.threshold.maximum_drop_rate=0.02"}},
-    // Trailing work after a micro-batch is not part of its time.
+    // A micro-batch's time on the clock "step" includes trailing work, and on the clock "micro-batch" it does not.
     {{"cluster.trailing_s=0.02",
       method("'dropcompute',threshold={rule='automatic',warmup_steps=1,calibration_steps=8,calibration_clock='step'}")},
      {"methods.0.threshold.calibration_clock='micro-batch'"}},

@@ -19,12 +19,12 @@ RATE_BITS_PER_S = 40e6
 # A frame of 1,514 bytes leaves 1,448 bytes for MPI, which uses some of them for its own headers.
 GOODPUT_BYTES_PER_S = RATE_BITS_PER_S / 8 * 1448 / 1514
 TOLERANCE = 0.10
-# Messages are sent at once, as in the model. Otherwise MPI would wait for the receiver's consent to a long message, which
-# would be queued behind outgoing models.
+# Messages are sent at once, as in the model. Otherwise MPI would wait for the receiver's consent to a long message, and
+# the consent would wait in the queue behind outgoing models.
 MPI_SENDS_AT_ONCE = dict.fromkeys(("btl_tcp_eager_limit", "btl_tcp_rndv_eager_limit", "btl_tcp_max_send_size"), "1000000")
-# TCP lets messages of several connections share a link evenly, but the model sends one after the other. With usual windows
-# backup workers took 0.31 s per step here, and 0.23 s in the model. With these settings, and with the limit at a switch
-# between the hosts, whole messages wait in the queue, which sends them in the model's order.
+# TCP lets messages of several connections share a link evenly, but the model sends one after the other. With usual
+# windows backup workers took 0.31 s per step here, and 0.23 s in the model. With these settings, and with the rate
+# limited at a switch between the hosts, whole messages wait in the queue, which sends them in the model's order.
 KERNEL = {"ip_forward": 1, "tcp_slow_start_after_idle": 0, "tcp_wmem": "4096 1048576 8388608",
           "tcp_rmem": "4096 1048576 8388608", "tcp_limit_output_bytes": 4194304}
 
@@ -59,7 +59,7 @@ backups = 1
 algorithm = "async-sgd"
 """
 
-# Runs a command on the host of that name, as ssh would.
+# A script that runs a command on the host of this name, as ssh would.
 AGENT = """#!/bin/bash
 while [[ $1 == -* ]]; do shift; done
 host=$1

@@ -1,4 +1,5 @@
-// `run --jobs`, `run --share` and `status`, as users see them. For kills and stops see tests/faults/.
+// `run --jobs`, `run --share` and `status`, as users see them. Killed and stopped processes are tested in
+// tests/faults/.
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -58,14 +59,14 @@ everywhere = true
 below = 1.0
 )";
 
-// Removes samples per second of host time, which vary: the last but one number of a row.
+// Removes the last number but one of each row: samples per second of host time, which vary.
 std::string without_host_speed(const std::string& table) {
   return std::regex_replace(table, std::regex(" +[0-9.]+[kM]?(  [0-9]+\n)"), "$1");
 }
 
 class SideBySide : public ProgramTest {
  protected:
-  // Contents of files with these names, by their paths; no hidden files.
+  // Returns the contents of files with these names, by their paths. Leaves out hidden files.
   std::map<std::string, std::string> files(const std::string& results,
                                            std::vector<std::string> names = {"metrics.csv", "steps.csv"}) const {
     std::map<std::string, std::string> found;
@@ -88,7 +89,7 @@ class SideBySide : public ProgramTest {
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return nlohmann::json::parse(outcome.out);
   }
-  // A run that fails because its recorded times end before its steps do.
+  // Writes an experiment with a run that fails, because its recorded times end before its steps do.
   std::string failing(const std::string& more = "") const {
     write("t.csv", "worker,step,micro_batch,duration_s\n0,0,0,0.01\n");
     return write("f.toml", std::string(R"(name = "f"
@@ -289,7 +290,7 @@ TEST_F(SideBySide, StatusSaysWhoRunsWhatAndWhatIsLeft) {
   EXPECT_EQ(status("results/runs/e")[0]["runs"], 6) << "what was shared last";
   EXPECT_EQ(status("results/runs").size(), 1u);
 
-  // This process takes one of the remaining runs; a process that is gone has taken another.
+  // This process has the lease of one remaining run, and a process that has ended has the lease of another.
   const ProgramOutcome check = syncopate("check e.toml");
   const auto hash_of = [&](const std::string& label) {
     const auto at = check.out.find(label);
@@ -347,7 +348,7 @@ TEST_F(SideBySide, HowFarARunIsStandsInItsLeaseWithoutATerminalToo) {
         "grep -q 'share_done.:0[.]0*[1-9]' results/runs/e/.shared/leases/* && echo found && break; "
         "done >found.txt 2>none.txt; kill -9 $made; wait; }");
   EXPECT_EQ(read("found.txt"), "found\n") << read("err.txt");
-  // That process is gone, and no other process has its run.
+  // The owner of this lease has ended, and no other process has its run.
   EXPECT_EQ(syncopate("run e.toml --share '~claim'").status, 0);
   EXPECT_TRUE(std::filesystem::is_empty(directory / "results/runs/e/.shared/leases"));
 }

@@ -191,7 +191,7 @@ class Slurm(unittest.TestCase):
             done = self.call(["srun", f"--mpi={kind}", "-n", "4", PROGRAM, "run", str(file), "--share",
                               "--threads", "1", "--results", kind])
             self.assertEqual(self.metrics(kind), self.metrics("alone"))
-            self.assertEqual(done.stdout.count("samples/s"), 2, done.stdout)  # one table, which rank 0 prints
+            self.assertEqual(done.stdout.count("samples/s"), 2, done.stdout)  # in the one table, which rank 0 prints
             calls = {json.loads(path.read_text(encoding="utf-8"))["call"]
                      for path in (self.directory / kind).rglob("metadata.json")}
             self.assertEqual(len(calls), 1, "one launch")

@@ -42,7 +42,7 @@ class Status : public ProgramTest {
     const ProgramOutcome outcome = syncopate("run e.toml --quiet " + how);
     ASSERT_EQ(outcome.status, 0) << outcome.err;
   }
-  // The present or future directory of the run with this seed.
+  // Returns the directory that the run with this seed has or will have.
   fs::path place(const std::string& experiment, int seed) const {
     const ProgramOutcome check = syncopate("check e.toml name=" + experiment + " seeds=[" + std::to_string(seed) + "]");
     const std::string label = "seed=" + std::to_string(seed);
@@ -169,7 +169,7 @@ extend = 2
   EXPECT_EQ(told[1]["finished"], 1);
 }
 
-// How many runs follow the trials is known from the file; which ones they are is known only after the trials.
+// The file determines how many runs follow the trials. Only the trials' results determine which runs these are.
 TEST_F(Status, OfATunedFileCountsTheRunsAfterTheTrials) {
   write("t.toml", R"(name = "tuned"
 seeds = [1, 2, 3]
@@ -229,7 +229,7 @@ TEST_F(Status, WhatIsDamagedIsSaidBesideTheOthers) {
   EXPECT_THAT(syncopate("status results/runs/time").out, HasSubstr("/runs.json: is not a list of runs"));
 }
 
-// Root may look into everything, so a child process runs as nobody.
+// Root may read every folder, so a child process executes the command as nobody.
 TEST_F(Status, AFolderThatCannotBeLookedIntoIsSaid) {
   run("seeds=[1]");
   const fs::path results = directory / "results/runs", closed = results / "time/sync-sgd";
@@ -267,7 +267,7 @@ TEST_F(Status, APlanThatIsNotAsItWasWrittenIsNone) {
   EXPECT_EQ(of("results/runs/time")[0]["runs"], 4);
 }
 
-// Reading a pipe would block, and 3 GB would not fit into memory.
+// In place of the files are a pipe, which would block a reader, and a file of 3 GB, which would not fit into memory.
 TEST_F(Status, WhatIsPutInThePlaceOfOurFilesIsNamed) {
   run("seeds=[1,2] --share 'claim=[{sentence=\"it takes time\",measure=\"step_time_s\",method=\"sync-sgd\",above=0}]'");
   for (const char* const name : {".shared/runs.json", "claims.json"}) {

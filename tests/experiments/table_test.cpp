@@ -1,4 +1,4 @@
-// `syncopate table` for runs made by the program.
+// `syncopate table` for runs of the program.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -123,7 +123,7 @@ TEST_F(Table, SaysWhatIsWrong) {
   EXPECT_THAT(fault(results + " --format html"), HasSubstr("--format"));
 }
 
-// A damaged run is not skipped silently: the table would then have fewer seeds.
+// A damaged run is reported, because the table would otherwise have fewer seeds without notice.
 TEST_F(Table, NamesWhatIsDamaged) {
   std::filesystem::path summary;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(directory / results))
@@ -136,7 +136,7 @@ TEST_F(Table, NamesWhatIsDamaged) {
   EXPECT_EQ(syncopate("table " + results).status, 2);
 }
 
-// All runs of an experiment were made by one other program, which is reported once.
+// All runs of the experiment were made by another program, which is reported only once.
 TEST_F(Table, SaysOnceThatAnotherProgramMadeTheRuns) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(directory / results)) {
     if (entry.path().filename() != "summary.json") continue;
@@ -180,7 +180,7 @@ TEST_F(Table, NamesARunInTheDirectoryOfAnother) {
   EXPECT_THAT(syncopate("status " + results).out, HasSubstr("contains the run " + runs[0].filename().string()));
 }
 
-// Users copy a run's directory, or rename it.
+// A run's directory may be a copy, or may be renamed.
 TEST_F(Table, NamesDirectoriesThatHoldARunUnderAnotherName) {
   namespace fs = std::filesystem;
   std::vector<fs::path> runs;
@@ -228,7 +228,7 @@ TEST_F(Table, LeavesOutWhatIsHiddenALinkOrOfNoRun) {
   EXPECT_EQ(outcome.out, before);
 }
 
-// The same runs exist twice, with different hashes, as after a change of the results version. The newest counts.
+// The same runs exist twice with different hashes, as after a new results version. The newest ones count.
 TEST_F(Table, OfRunsThatDifferInTheirHashAloneTheNewestCounts) {
   const std::string before = syncopate("table " + results).out,
                     rows = syncopate("table " + results + " --format csv").out;
@@ -257,7 +257,7 @@ TEST_F(Table, IsExportedWholeOrNotAtAll) {
   EXPECT_EQ(exported.status, 0) << exported.err;
   EXPECT_EQ(exported.out, results + "/runs.csv\n" + results + "/evaluations.csv\n");
   const std::string runs = read(results + "/runs.csv");
-  EXPECT_EQ(std::count(runs.begin(), runs.end(), '\n'), 7);  // a heading, 2 methods x 3 seeds
+  EXPECT_EQ(std::count(runs.begin(), runs.end(), '\n'), 7);  // a heading, and 2 methods x 3 seeds
   EXPECT_THAT(read(results + "/evaluations.csv"), HasSubstr("\ntwo,\"B, faster\",2,virtual,"));
   EXPECT_EQ(syncopate("export " + results).status, 0);  // replaces its own files
   EXPECT_EQ(syncopate("export " + results + " --to new/folder").status, 0);
@@ -268,7 +268,7 @@ TEST_F(Table, IsExportedWholeOrNotAtAll) {
   EXPECT_EQ(syncopate("export nowhere").status, 2);
 }
 
-// The same table in Python, in two lines.
+// Python reads the same table in two lines.
 TEST_F(Table, IsAPandasFrame) {
   const Outcome python =
       shell("PYTHONPATH=" SYNCOPATE_SOURCE_DIR
@@ -299,7 +299,7 @@ class SweptTable : public ProgramTest {
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return outcome.out;
   }
-  // Compares figures with the table: the same number of runs, with the same means, at the same points.
+  // Compares the figures' data with the table's: the same number of runs, with the same means, at the same points.
   std::string figures_against_table() const {
     write("both.py",
           "import csv, io, pathlib, sys\n"
@@ -333,7 +333,7 @@ TEST_F(SweptTable, ARunBesideTheSweepChangesNoRowOfIt) {
   EXPECT_THAT(ranked, HasSubstr("\nsteps = 5, workers = 3"));
 }
 
-// The same hash in a second folder: the program copies the run there.
+// A run with the hash of a sweep's run is in a second folder, because the program copied it there.
 TEST_F(SweptTable, ARunOfOneOfItsPointsCountsOnce) {
   run("'~sweep' cluster.workers=4 seeds=[1]");
   EXPECT_EQ(table(), before_);

@@ -1,5 +1,5 @@
-// Experiments on lines of text whose lengths differ and determine the times of micro-batches. The fixture also draws
-// these lines with a sampler of its own.
+// Experiments on lines of text with different lengths, which determine the times of micro-batches. The fixture has its
+// own sampler, which draws the same lines.
 #pragma once
 
 #include <fmt/format.h>
@@ -70,7 +70,7 @@ algorithm = "sync-sgd"
   }
 
   std::shared_ptr<const Dataset> dataset() const { return load_text_dataset(text_lines(true), {}, text_); }
-  // A sampler for the lines, which are cut to `longest` tokens.
+  // Returns a sampler for the lines, cut to `longest` tokens.
   Sampler sampler(Batching batching, std::int64_t token_budget = 0, std::int32_t longest = 1000) const {
     const auto data = dataset();
     auto lengths = training_lengths(*data);
@@ -91,7 +91,7 @@ algorithm = "sync-sgd"
     for (const std::uint32_t sample : samples) lengths.push_back((*sampler.options().lengths)[sample]);
     return lengths;
   }
-  // Adds up the slowest worker's time of each step. `of` returns a micro-batch's time.
+  // Returns the sum over all steps of the slowest worker's time. `of` returns a micro-batch's time.
   template <typename TimeOf>
   double slowest_s(const Sampler& sampler, const TimeOf& of) const {
     double sum_s = 0;
@@ -127,7 +127,7 @@ inline double tokens_of(const std::vector<std::int32_t>& lengths) {
   return sum;
 }
 
-// A model that is trained on these lines and reads only the first 8 tokens of each.
+// Keys of a model that is trained on these lines and reads only the first 8 tokens of each.
 inline const std::string cuts =
     "training={model='text-transformer',dataset='text-lines',micro_batch_size=4,optimizer={name='sgd'},"
     "learning_rate={schedule='constant',peak=0.1}}";

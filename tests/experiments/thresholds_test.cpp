@@ -1,5 +1,5 @@
-// `syncopate thresholds`: the golden numbers of tests/golden/dropcompute_search.json from a CSV file and from a
-// recorded run, and unreadable input.
+// `syncopate thresholds`: from a CSV file and from a recorded run, it gives the golden numbers of
+// tests/golden/dropcompute_search.json. Also unreadable input.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -26,7 +26,7 @@ using Thresholds = ProgramTest;
 const nlohmann::json& golden() { return golden_searches(SYNCOPATE_SOURCE_DIR); }
 Recorded search_case() { return recorded_search_case(golden()); }
 
-// Converts milliseconds to seconds.
+// Returns the recorded times as CSV, converted from milliseconds to seconds.
 std::string csv_of(const Recorded& recorded) {
   std::string text = "worker,step,micro_batch,duration_s\n";
   const double* time_ms = recorded.view.times.data();
@@ -37,7 +37,7 @@ std::string csv_of(const Recorded& recorded) {
   return text;
 }
 
-// Nine digits after the point, in milliseconds.
+// The golden file has milliseconds, and is compared to nine digits after the point.
 void expect_effect(const Json& found, const Json& threshold_ms, double drop_rate, double speedup) {
   EXPECT_NEAR(found["threshold_s"].get<double>(), threshold_ms.get<double>() / 1000, 1e-9);
   EXPECT_NEAR(found["drop_rate"].get<double>(), drop_rate, 1e-9);
@@ -59,7 +59,6 @@ TEST_F(Thresholds, OfTheGoldenTimesAreTheGoldenOnes) {
   EXPECT_NEAR(report["by"]["reference"]["best"]["time_saved"], reference["time_saved"], 1e-9);
   const Json& six = recipe["equation_6"];
   expect_effect(report["by"]["s-eff"]["best"], six["threshold"], 1 - six["kept"].get<double>() / 12, six["speedup"]);
-  // The grid is the reference code's, and the best thresholds are those of the golden file.
   ASSERT_EQ(report["by"]["s-eff"]["thresholds"].size(), 200u);
   EXPECT_EQ(report["by"]["s-eff"]["thresholds"][six["index"].get<std::size_t>()], report["by"]["s-eff"]["best"]);
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("16 workers, 44 steps of 12 micro-batches"), HasSubstr("T^c = 0.8 s\n"),
@@ -91,14 +90,14 @@ TEST_F(Thresholds, TheTableHasWhatTheJsonHas) {
     EXPECT_EQ(cells[4], by["s-eff"]["thresholds"][k]["effective_speedup"]);
     EXPECT_EQ(cells[5], by["reference"]["thresholds"][k]["effective_speedup"]);
     EXPECT_EQ(cells[6], first["largest_worker_share"]);
-    // The kept share times the speed-up of steps is the speed-up of work by time.
+    // The kept share times the speed-up of a step is the speed-up in micro-batches per time.
     EXPECT_NEAR(cells[3], (1 - cells[1]) * cells[2], 1e-12);
   }
   EXPECT_FALSE(std::getline(lines, line));
 }
 
-// A step's slowest worker takes 3 s, and the network 0.5 s: T^c. A threshold just above 1 s would keep four of six
-// micro-batches in 1.5 s instead of 3.5 s, and one just above 1.5 s five of them in 2 s.
+// The slowest worker takes 3 s in a step, and the network 0.5 s, which is T^c. A threshold just above 1 s would keep
+// four of six micro-batches in 1.5 s instead of 3.5 s, and a threshold just above 1.5 s would keep five of them in 2 s.
 TEST_F(Thresholds, OfARunHaveItsOwnSerialTime) {
   write("times.csv",
         "worker,step,micro_batch,duration_s\n0,0,0,0.5\n0,0,1,0.5\n1,0,0,1\n1,0,1,2\n2,0,0,0.5\n2,0,1,1\n");
@@ -180,8 +179,9 @@ TEST_F(Thresholds, EqualTimesGainNothing) {
   EXPECT_TRUE(Json::parse(read("out.json"))["by"]["s-eff"]["best"].is_null());
 }
 
-// Ends of micro-batches: worker 0 at 1 and 2 s, worker 1 at 2 and 5 s, worker 2 at 1 and 1.5 s. In worker 0's second
-// step they are at 1 and 3 s. From 2 s on, worker 1 has two of the three drops; from 3 s on, all.
+// Worker 0's micro-batches end at 1 and 2 s, and in its second step at 1 and 3 s. Worker 1's end at 2 and 5 s, and
+// worker 2's at 1 and 1.5 s. A threshold between 2 and 3 s drops three micro-batches, two of them worker 1's. From 3 s
+// on, all dropped ones are worker 1's.
 TEST_F(Thresholds, SayHowMuchOfTheDropsFallsOnOneWorker) {
   write("run.csv",
         "worker,step,micro_batch,duration_s\n0,0,0,1\n0,0,1,1\n0,1,0,1\n0,1,1,2\n1,0,0,2\n1,0,1,3\n1,1,0,2\n1,1,1,3\n"
@@ -211,8 +211,8 @@ TEST_F(Thresholds, SayHowMuchOfTheDropsFallsOnOneWorker) {
                                                  100 * best["largest_worker_share"].get<double>())));
 }
 
-// A recorded run in which some micro-batches take no time, because a rank was late for nothing. The threshold that is
-// shown as the best is as good as the best in the list.
+// In this recorded run some micro-batches take no time. The threshold shown as the best is as good as the best in the
+// list.
 TEST_F(Thresholds, OfARecordWithoutSomeTimesAreNumbersAndTheBestOnesTheBest) {
   const std::string file =
       std::string(SYNCOPATE_SOURCE_DIR) + "/experiments/examples/data/dropcompute_run_noise.csv.gz";
@@ -233,7 +233,7 @@ TEST_F(Thresholds, OfARecordWithoutSomeTimesAreNumbersAndTheBestOnesTheBest) {
   }
 }
 
-// A step of almost no time becomes almost infinitely faster: the line must still be readable.
+// A step of almost no time becomes almost infinitely faster, and the line must still be readable.
 TEST_F(Thresholds, OfTimesNextToNothingAreShort) {
   for (const char* tiny : {"1e-300", "1e-12"}) {
     write("run.csv",

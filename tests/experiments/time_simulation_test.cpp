@@ -1,5 +1,5 @@
-// Runs that are too long to be simulated as a whole, and whose rounds change: samples of their rounds, compared with
-// the whole.
+// Runs that are too long to be simulated as a whole, and whose rounds change. Samples of their rounds are compared with
+// simulations of the whole runs.
 #include "experiments/execution/time_simulation.hpp"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int steps = 20'000;
 
-// Rounds of 4 steps that become rounds of 64 steps as the rate falls.
+// Rounds grow from 4 to 64 steps as the learning rate falls.
 constexpr const char* growing = "period={rule='power',power=2,coefficient=0.2,minimum=4,maximum=64}";
 
 struct SampledRounds : ExperimentFile {
@@ -49,7 +49,7 @@ TEST_F(SampledRounds, OfConstantTimesTakeWhatTheirStepsAndAveragesTake) {
   EXPECT_NEAR(sampled.computing_share + sampled.communication_share, 1, 1e-6);
 }
 
-// If a run has one round for each part, the sample contains the whole run and has no error.
+// If all rounds are equal, the sample has no error.
 TEST_F(SampledRounds, OfEqualRoundsAreExact) {
   const SimulatedTime sampled = sample(run("algorithm='local-sgd',period={rule='constant',steps=10}"));
   EXPECT_NEAR(sampled.step_time_s, 0.2, 1e-9);
@@ -57,8 +57,8 @@ TEST_F(SampledRounds, OfEqualRoundsAreExact) {
   EXPECT_NEAR(*sampled.total_time_s, 0.2 * steps, 1e-5);
 }
 
-// Methods whose workers wait for their averages, or continue for a round while an average is under way; averages over
-// groups, or of fragments; and steps that are dropped, or replaced by pulls.
+// In these methods, workers wait for averages or continue for a round while an average is under way, averages are over
+// groups or of fragments, and steps are dropped or replaced by pulls.
 TEST_F(SampledRounds, AreThoseOfTheWholeRunWithinTheirError) {
   for (const char* method :
        {"algorithm='local-sgd',", "algorithm='outer-local-sgd',outer={name='plain'},",
@@ -80,7 +80,7 @@ TEST_F(SampledRounds, AreThoseOfTheWholeRunWithinTheirError) {
   }
 }
 
-// Under such a rule the last round is a large part of the run; a place within it takes the whole round.
+// With this rule, the last round is a large part of the run. Each sampled place within it takes the whole round.
 TEST_F(SampledRounds, MayBeLongerThanThePlacesAreApart) {
   const syncopate::Run of = run("algorithm='local-sgd',period={rule='power',power=2,coefficient=0.2,minimum=4}",
                                 {"delays=[{kind='exponential',mean=0.05}]"});
@@ -91,8 +91,8 @@ TEST_F(SampledRounds, MayBeLongerThanThePlacesAreApart) {
   EXPECT_NEAR(sampled.step_time_s, whole.step_time_s, 4 * *sampled.error_s);
 }
 
-// The number of steps within a budget of seconds depends on the mean time of a step, which itself depends on the number
-// of steps, because the rounds grow.
+// With a budget in seconds, the number of steps depends on the mean time of a step. This time depends in turn on the
+// number of steps, because the rounds grow.
 TEST_F(SampledRounds, EndWithABudgetThatDoesNotCountSteps) {
   const syncopate::Run of =
       run(fmt::format("algorithm='local-sgd',{}", growing), {"~budget.steps", "budget.seconds=3000"});
@@ -119,7 +119,7 @@ TEST_F(SampledRounds, AreFoundByAnyOfTheirSteps) {
   }
 }
 
-// Under outages rounds are not sampled, because later rounds depend on earlier ones.
+// With outages, rounds are not sampled, because later rounds depend on earlier ones.
 TEST_F(SampledRounds, ThereAreNoneUnderOutages) {
   const syncopate::Run of = run(fmt::format("algorithm='local-sgd',{}", growing),
                                 {"outages=[{mean_time_between_s=500.0,mean_duration_s=5.0}]"});

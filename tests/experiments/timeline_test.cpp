@@ -1,4 +1,4 @@
-// The spans of a simulated run are its accounts, in order: for methods of every family, without tensors.
+// The spans of a simulated run are its accounts, in order. Tested for methods of every family, without a model.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ parameters = 10_000
 steps = 30
 )";
 
-// More methods: with these, work is lost in every possible way.
+// With these methods, work is lost in every possible way.
 constexpr const char* more_methods = R"([[methods]]
 label = "dropcompute, backward"
 algorithm = "dropcompute"
@@ -127,7 +127,7 @@ std::vector<std::string> texts_of(const std::vector<Span>& track) {
   return texts;
 }
 
-// Each micro-batch ended within the run, or is cut off at its end; each has its declared duration.
+// Each micro-batch ended within the run or is cut off at the run's end, and has its declared duration.
 void expect_durations_to_be_those_drawn(const Run& run, const Recorded& recorded) {
   std::map<std::tuple<Rank, Step, int>, int> seen;
   for (const MicroBatchTime& time : *recorded.record.durations) {
@@ -135,7 +135,7 @@ void expect_durations_to_be_those_drawn(const Run& run, const Recorded& recorded
     run.cluster.compute_time->durations(time.worker, time.step, static_cast<std::uint32_t>(time.index), {&drawn, 1});
     ASSERT_EQ(time.duration, drawn);
     ASSERT_LE(abs(time.duration - time.added - run.cluster.compute_time->base(time.worker)),
-              Duration{1});  // the two are rounded separately
+              Duration{1});  // `duration` and `added` are rounded separately
     EXPECT_EQ(++seen[std::tuple(time.worker, time.step, time.index)], 1);
   }
   EXPECT_GE(std::ssize(seen), run.budget.steps->value());
@@ -157,7 +157,7 @@ class Timelines : public testing::Test {
   std::filesystem::path file_;
 };
 
-// With equal durations only their order distinguishes gradients.
+// If all durations are equal, only the order of gradients distinguishes them.
 TEST_F(Timelines, SpansOfAWorkerAreItsAccountToTheNanosecond) {
   for (const auto& [delay, parameter] : {std::pair("exponential", "mean"), std::pair("constant", "value")}) {
     const Experiment experiment = load(delay, parameter);
@@ -188,11 +188,11 @@ TEST_F(Timelines, OutagesArePartsOfThem) {
   }
 }
 
-// Compared with a second count, which exists for methods with a server: each worker's kept micro-batches in the totals.
+// Compares drawn micro-batches with each worker's kept micro-batches in the totals, which methods with a server count.
 TEST_F(Timelines, AsManyMicroBatchesAreDrawnAsComputedAsWereKept) {
   const Experiment experiment = load("exponential", "mean");
   for (const auto& run : experiment.runs) {
-    const bool has_copies = run.method.starts_with("gradient-coding");  // only one copy is kept
+    const bool has_copies = run.method.starts_with("gradient-coding");  // only one of several copies is kept
     if (has_copies || run.algorithm->traits().servers == 0) continue;
     SCOPED_TRACE(run.method);
     Recorded recorded = run_recorded(run);
@@ -206,9 +206,9 @@ TEST_F(Timelines, AsManyMicroBatchesAreDrawnAsComputedAsWereKept) {
   }
 }
 
-// The transfers on a server's link: every gradient once, with its sender and for the time of its bytes, one at a time.
+// A server's link transfers each gradient once, with its sender, for the time of its bytes, and one at a time.
 TEST_F(Timelines, ServersLinksCarryOneMessageAfterTheOther) {
-  constexpr Duration transfer = std::chrono::microseconds(400);  // 40,000 bytes
+  constexpr Duration transfer = std::chrono::microseconds(400);  // time of 40,000 bytes
   const Experiment experiment = load("exponential", "mean");
   for (const auto& run : experiment.runs) {
     if (run.method != "async-sgd") continue;
@@ -232,15 +232,14 @@ TEST_F(Timelines, ServersLinksCarryOneMessageAfterTheOther) {
     }
     for (std::size_t worker = 0; worker < gradients.size(); ++worker) {
       EXPECT_GE(gradients[worker], recorded.totals.kept[worker] / run.cluster.micro_batches);
-      EXPECT_LE(gradients[worker], recorded.totals.kept[worker] / run.cluster.micro_batches + 1);  // one may be under
-                                                                                                   // way
+      EXPECT_LE(gradients[worker], recorded.totals.kept[worker] / run.cluster.micro_batches + 1);  // one is in transit
     }
     return;
   }
   FAIL() << "there is no asynchronous SGD among the methods";
 }
 
-// An address on the stack of a suspended worker would point into that of another one.
+// If anything held an address on a suspended worker's stack, it would point into another worker's stack.
 TEST_F(Timelines, AreTheSameWhereAllRunOnOneStackInTurn) {
   for (const auto& run : load("exponential", "mean").runs) {
     SCOPED_TRACE(run.method);
@@ -274,7 +273,7 @@ TEST_F(Timelines, ATimelineThatIsCutShowsTheSameUntilThere) {
       spans += std::ssize(cut.tracks[rank]);
     }
     EXPECT_GT(spans, 30);
-    EXPECT_LE(spans, 120 + 3 * 8);  // steps that had begun
+    EXPECT_LE(spans, 120 + 3 * 8);  // plus steps that had begun before the limit
   }
 }
 

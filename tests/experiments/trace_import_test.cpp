@@ -25,11 +25,11 @@ std::string event(const std::string& name, double begin_us, double duration_us,
       category, name, begin_us, duration_us);
 }
 
-// Steps 5 and 6 of two micro-batches each, as a rank's profiler writes them among kernels and counters. `slower`: a
-// factor of all durations.
+// Returns steps 5 and 6 of two micro-batches each, as a rank's profiler writes them among kernels and counters.
+// `slower`: factor of all durations.
 std::string profiled(int rank, double slower, const std::vector<int>& steps = {5, 6}) {
   std::string events = R"({"ph": "M", "name": "process_name", "ts": 0, "args": {"name": "python"}})";
-  double now_us = 1.7e15;  // since 1970, as newer versions write it
+  double now_us = 1.7e15;  // since 1970, as newer profilers write it
   for (const int step : steps) {
     const double begin_us = now_us;
     events += ",\n" + event("micro_batch", begin_us + 10, 1000 * slower);
@@ -40,7 +40,7 @@ std::string profiled(int rank, double slower, const std::vector<int>& steps = {5
     now_us += 10'000 * slower;
     events += ",\n" + event(fmt::format("ProfilerStep#{}", step), begin_us, 10'000 * slower);
   }
-  events += ",\n" + event("micro_batch", now_us + 1'000'000, 77);  // in no step
+  events += ",\n" + event("micro_batch", now_us + 1'000'000, 77);  // between steps
   return fmt::format(
       "{{\"schemaVersion\": 1, \"distributedInfo\": {{\"backend\": \"nccl\", \"rank\": {}}},\n"
       "\"traceEvents\": [{}], \"traceName\": \"a.json\"}}",
@@ -61,8 +61,8 @@ TEST_F(TraceImport, TakesStepsAndRangesOfProfilersOneFilePerRank) {
             "a worker's step takes 0.004505 s on average, the slowest worker's 0.006006 s: 1.333 times as long\n");
 }
 
-// Two ranks of PyTorch 2.5.1 over gloo, recorded by torch.profiler on the CPU: 4 steps of 4 micro-batches of unequal
-// samples. The expected sums were computed from the same files with Python's json module.
+// Two ranks of PyTorch 2.5.1 with gloo, recorded by torch.profiler on the CPU: 4 steps of 4 micro-batches with
+// different numbers of samples. The expected sums were computed from the same files with Python's json module.
 TEST_F(TraceImport, TakesWhatPyTorchWrote) {
   const std::string folder = SYNCOPATE_SOURCE_DIR "/tests/golden/profiler/";
   const ProgramOutcome outcome =
@@ -119,7 +119,7 @@ algorithm = "sync-sgd"
 )");
   const ProgramOutcome outcome = syncopate("run job.toml");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("0.00600"));  // the mean of the slower rank's two steps
+  EXPECT_THAT(outcome.out, HasSubstr("0.00600"));  // mean of the slower rank's two steps
 }
 
 TEST_F(TraceImport, TakesCsvFilesWithOtherColumnsAndUnits) {

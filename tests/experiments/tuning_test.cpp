@@ -1,4 +1,4 @@
-// The trials of tuning and its choice, for functions whose best settings are known.
+// The trials of tuning and the chosen settings, for functions with known minima.
 #include "experiments/execution/tuning.hpp"
 
 #include <fmt/format.h>
@@ -72,7 +72,7 @@ TEST(VariedKey, StaysWholeAndEndsWhereThereIsNoWholeNumberBeyond) {
   EXPECT_FALSE(next_beyond(axis("x", {{std::string("a"), {}}, {std::string("b"), {}}}), true));
 }
 
-// Tunes one group. A trial has the loss that a function gives for the setting's numbers; it fails if this is NaN.
+// Tunes one group. A function of a setting's numbers gives a trial's loss. The trial fails if the loss is NaN.
 class TunerTest : public testing::Test {
  protected:
   using Loss = std::function<double(const std::vector<double>& at, std::uint64_t seed)>;
@@ -116,10 +116,10 @@ class TunerTest : public testing::Test {
   TunedMethod result() const { return tuner_->results().front(); }
 
   std::unique_ptr<Tuner> tuner_;
-  std::vector<std::string> made_;  // trials
+  std::vector<std::string> made_;  // executed trials
 };
 
-// The minimum is at 8.
+// The minimum is at x = 8.
 double valley(const std::vector<double>& at, std::uint64_t) { return std::pow(std::log2(at[0]) - 3, 2); }
 
 TEST_F(TunerTest, ChoosesTheLeastLossWithinTheGrid) {
@@ -163,8 +163,8 @@ TEST_F(TunerTest, EndsWhereTheKeyEnds) {
   EXPECT_THAT(result().at_edge, IsEmpty()) << "there is nothing beyond";
 }
 
-// Beyond 0.9 the next value of the grid would be 0.4 further. The key does not allow this, or a half or a quarter of
-// it.
+// Beyond 0.9 the next value would be 0.4 further. The key does not allow this, nor half or a quarter of this distance,
+// so an eighth is tried.
 TEST_F(TunerTest, GoesLessFarWhereTheKeyEndsBeforeTheNextValue) {
   const auto loss = [](const std::vector<double>& at, std::uint64_t) { return 1 - at[0]; };
   tune({numbers("x", {0, 0.5, 0.9})}, loss, 1, 0.99);
@@ -181,7 +181,7 @@ TEST_F(TunerTest, OfEqualSettingsTheFirstIsChosen) {
 }
 
 TEST_F(TunerTest, GoesByTheMeanOverSeeds) {
-  // With seed 7 alone the choice would be 1, with seed 9 alone 3: the means are 4, 3 and 5.
+  // With seed 7 alone the choice would be 1, and with seed 9 alone 3. The means over both are 4, 3 and 5.
   const auto loss = [](const std::vector<double>& at, std::uint64_t seed) {
     return seed == 7 ? std::vector<double>{0, 3, 9}[static_cast<std::size_t>(at[0]) - 1]
                      : std::vector<double>{8, 3, 1}[static_cast<std::size_t>(at[0]) - 1];
@@ -208,8 +208,8 @@ TEST_F(TunerTest, WhereAllDivergeNothingIsChosen) {
               HasSubstr("m: not tuned: none of 3 settings in 6 trials has a l"));
 }
 
-// Times to a target of settings 1, 2, ... with the seeds 7 and 9. For a trial that missed the target: its end, and by
-// how much it missed.
+// Times to a target for the settings 0, 1, ... with the seeds 7 and 9. For a trial that missed the target, its end and
+// the distance by which it missed.
 class TunedByTime : public testing::Test {
  protected:
   void tune(const std::vector<std::vector<TrialValue>>& values) {
@@ -233,7 +233,8 @@ class TunedByTime : public testing::Test {
 };
 
 TEST_F(TunedByTime, TrialsThatMissTheTargetAreRankedByRestrictedTime) {
-  // All trials are known until 50. The means are 50 (50, and 80 cut to 50), 40 (30, and 60 cut to 50) and 50.
+  // All trials are known until 50, the horizon. The means are 50 (50, and 80 cut to 50), 40 (30, and 60 cut to 50) and
+  // 50 (50, and 90 cut to 50).
   tune({{{50, {}}, {80, {}}}, {{30, {}}, {60, 0.02}}, {{50, 0.1}, {90, 0.1}}});
   EXPECT_EQ(result.chosen, 1u);
   EXPECT_EQ(result.horizon, 50);
@@ -250,7 +251,7 @@ TEST_F(TunedByTime, OfThoseThatAllMissTheOneThatCameNearestIsChosen) {
   tune({{{60, 0.05}, {60, 0.04}}, {{60, 0.01}, {60, 0.03}}, {{60, 0.02}, {60, 0.03}}});
   EXPECT_EQ(result.chosen, 1u);
   EXPECT_DOUBLE_EQ(*result.settings[1].mean, 60);
-  // The third setting ends after the others, and reaches the target only then.
+  // The third setting's trials end after the others, and reach the target only then.
   tune({{{60, 0.05}, {60, 0.04}}, {{60, 0.01}, {60, 0.01}}, {{70, {}}, {75, {}}}});
   EXPECT_EQ(result.chosen, 2u);
 }
@@ -287,7 +288,7 @@ TEST(TrialValue, OfARunThatMissedItsTargetIsUntilItsEnd) {
 }
 
 TEST_F(TunerTest, AnExtendedAxisMeetsAllValuesOfTheOthers) {
-  // The minimum is at x = 8, y = 1; the latter is within its axis.
+  // The minimum is at x = 8, y = 1. For y this is within the grid.
   const auto loss = [](const std::vector<double>& at, std::uint64_t) {
     return std::pow(std::log2(at[0]) - 3, 2) + std::pow(at[1] - 1, 2);
   };
@@ -313,8 +314,6 @@ TEST_F(TunerTest, WhatWasTriedReadsBack) {
   EXPECT_FALSE(tuning_from_json("nothing"));
 }
 
-// Tuning as users see it: runs, reuse, choice, output and export.
-
 namespace fs = std::filesystem;
 
 using testing::AllOf;
@@ -324,7 +323,7 @@ using testing::StartsWith;
 
 class TuningProgram : public ProgramTest {
  protected:
-  // Two thresholds of one method: the shorter one gives shorter steps.
+  // Writes two thresholds of one method. The shorter one gives shorter steps.
   void SetUp() override {
     ProgramTest::SetUp();
     file = write("e.toml", R"(name = "e"
@@ -380,7 +379,6 @@ TEST_F(TuningProgram, TriesChoosesRunsAndSaysSo) {
   const auto json = tuning();
   EXPECT_EQ(json["methods"][0]["chosen"]["methods.A.threshold_s"], "0.0454545454545");
   EXPECT_EQ(json["methods"][1]["chosen"]["methods.B.threshold_s"], "0.02");
-  // The numbers equal those in the trials' own files.
   std::map<std::string, double> times;  // by hash
   for (const auto& entry : fs::recursive_directory_iterator(directory / "results/runs/e/Trials"))
     if (entry.path().filename() == "summary.json") {
@@ -407,7 +405,7 @@ TEST_F(TuningProgram, ComputesNothingTwice) {
                                Not(HasSubstr("begins"))));
   const ProgramOutcome extended = syncopate("run " + file);
   EXPECT_THAT(extended.err, AllOf(HasSubstr("12 of 12 trials already exist"), HasSubstr("trial 1 of 4: ")));
-  // A run with the chosen setting is the same run if a user requests the setting by hand.
+  // A user who sets the chosen setting by hand gets the same runs.
   const ProgramOutcome by_hand = syncopate("run " + file + " ~tune methods.A.threshold_s=0.05 --only A");
   EXPECT_THAT(by_hand.err, HasSubstr("2 of 2 runs already exist"));
 }
@@ -491,7 +489,7 @@ methods.bad.training.learning_rate.peak = [1e8, 1e9]
   EXPECT_THAT(syncopate("run " + diverging).err, HasSubstr("4 of 4 trials already exist")) << "also what diverged";
 }
 
-// No model classifies every sample correctly after 20 steps. Runs with both rates end at the same time, and one of them
+// After 20 steps no model classifies every sample correctly. Runs with both rates end at the same time, but one of them
 // is nearer to the target.
 TEST_F(TuningProgram, AMethodWhoseTrialsMissTheTargetIsRunAllTheSame) {
   const std::string missing = write("m.toml", R"(name = "m"
@@ -529,7 +527,7 @@ training.learning_rate.peak = [1e-6, 0.1]
   EXPECT_THAT(run.err, HasSubstr("run 1 of 1: sync-sgd, seed 1: finished"));
 }
 
-// A quadratic has only a loss. The fastest rate reaches the target, and the others miss it.
+// A quadratic has only a loss. Trials with the fastest rate reach the target, and the others miss it.
 TEST_F(TuningProgram, AModelWithoutDataIsTunedToATarget) {
   const std::string quadratic = write("q.toml", std::string("name = \"q\"\n") + two_on_a_quadratic + R"([budget]
 steps = 60
@@ -568,7 +566,7 @@ TEST_F(TuningProgram, ComparesNothingThatIsNotTuned) {
   EXPECT_THAT(predict.err, HasSubstr("with the file's own values of the tuned keys"));
 }
 
-// [tune]: its keys, the trials, and the resulting runs.
+// The table [tune]: its keys, the trials, and the resulting runs.
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -580,7 +578,7 @@ using testing::SizeIs;
 
 class TuneTable : public ExperimentFile {
  protected:
-  // `small` has the methods sync-sgd and drop, and the seeds 3 and 5.
+  // The file `small` has the methods sync-sgd and drop, and the seeds 3 and 5.
   void tune(const std::string& text, const std::string& rest = "") const {
     std::string file = small;
     const std::string mark = "micro_batch_size = 8\n";
@@ -614,7 +612,7 @@ TEST_F(TuneTable, TriesAllMethodsWithTheirOwnSeeds) {
                                   "drop 0.2 12", "drop 0.4 11", "drop 0.4 12"));
 }
 
-// A trial is an ordinary run, equal to a run with this key and seed in a file without [tune].
+// A trial is an ordinary run. It equals the run with this key and seed in a file without [tune].
 TEST_F(TuneTable, MakesTheRunsThatOneWouldMakeByHand) {
   tune(rates);
   const Experiment tuned = load();
@@ -692,7 +690,6 @@ TEST_F(TuneTable, JudgesByWhatIsHeldOut) {
       HasSubstr("tune.measure is missing; must be set if no model is trained"));
 }
 
-// A model whose loss is a formula has no samples to hold out.
 TEST_F(TuneTable, AModelWithoutDataIsJudgedByItsLoss) {
   const Overrides quadratic = {"training.model=quadratic",     "~training.dataset", "~training.micro_batch_size",
                                "~training.validation_samples", "~budget.epochs",    "budget.steps=5"};
@@ -703,7 +700,7 @@ TEST_F(TuneTable, AModelWithoutDataIsJudgedByItsLoss) {
   EXPECT_EQ(faults_of(rates + "measure = \"time_to_target_s\"\n", "[evaluation]\ntarget_loss = 0.1\n", quadratic), "");
 }
 
-// With one file, targets of trials refer to the validation split, and targets of runs to the test set.
+// In one and the same file, targets of trials refer to the validation split, and targets of runs to the test set.
 TEST_F(TuneTable, TrialsAimAtTheValidationSplitAndRunsAsTheFileSays) {
   tune(rates + "measure = \"time_to_target_s\"\n", "[evaluation]\ntarget_loss = 0.1\n");
   const Experiment experiment = load();

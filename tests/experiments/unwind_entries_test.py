@@ -1,6 +1,6 @@
-"""No function in the libraries named on the command line is empty, and no cold part of a function is. The unwind entry
-of an empty function would have the address of the next function. Since lld keeps only one entry per address, exceptions
-of that function would find no handler."""
+"""No function in the libraries named on the command line is empty, and no cold part of a function is. The unwind
+entry of an empty function would have the address of the next function. Since lld keeps only one entry per address,
+exceptions of that function would find no handler."""
 
 import re
 import subprocess
@@ -16,7 +16,7 @@ class UnwindEntries(unittest.TestCase):
             with self.subTest(library=library):
                 frames = subprocess.run(["readelf", "--debug-dump=frames", library], check=True, text=True,
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
-                # In members of an archive, addresses are relative to sections, so only the length is meaningful.
+                # In members of an archive, addresses are relative to sections, so only their lengths are meaningful.
                 ranges = ENTRY.findall(frames)
                 self.assertGreater(len(ranges), 10)
                 self.assertEqual([first for first, end in ranges if first == end], [])

@@ -39,7 +39,7 @@ class SweepLanguage : public ExperimentFile {
  protected:
   void add(const std::string& text) const { write(small + text); }
 
-  // `of` applied to the runs of the first method and seed, in order.
+  // Applies `of` to the runs of the first method and seed, in order.
   template <typename Of>
   auto of_runs(const Experiment& experiment, Of of) const {
     std::vector<decltype(of(experiment.runs.front()))> values;
@@ -67,7 +67,7 @@ TEST_F(SweepLanguage, ARangeWithAStepEndsAtTheLastValueThatIsNotBeyond) {
   EXPECT_THAT(micro_batches({"sweep.cluster.micro_batches={from=9,to=1.5,step=-2}"}), ElementsAre(9, 7, 5, 3));
 }
 
-// Whole numbers are exact where floating-point numbers lack digits.
+// Whole numbers are exact even if a double lacks digits for them.
 TEST(SweptValues, AreWholeNumbersUpToTheLastThereIs) {
   const auto values = [](const std::string& range) {
     FaultList faults;
@@ -100,7 +100,7 @@ TEST_F(SweepLanguage, ARangeWithAFactorMultiplies) {
               ElementsAre(0.1, 0.01, 0.001));
 }
 
-// In binary arithmetic 0.1 + 2 x 0.1 is 0.30000000000000004, and ten steps of 0.1 do not reach 1.
+// In binary arithmetic, 0.1 + 2 x 0.1 is 0.30000000000000004, and ten steps of 0.1 do not reach 1.
 TEST_F(SweepLanguage, ARangeHasTheNumbersThatOneWouldWrite) {
   EXPECT_THAT(peaks({"sweep.\"training.learning_rate.peak\"={from=0.1,to=1.0,step=0.1}"}),
               ElementsAre(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0));
@@ -198,14 +198,14 @@ methods.drop.threshold_s = 0.5
   EXPECT_DOUBLE_EQ(experiment.runs[3].training.learning_rate->options().peak, 0.4);
   EXPECT_THAT(experiment.runs[1].resolved_toml, HasSubstr("threshold_s = 0.015"));
   EXPECT_THAT(experiment.runs[3].resolved_toml, AllOf(HasSubstr("threshold_s = 0.5"), Not(HasSubstr("variants"))));
-  EXPECT_THAT(experiment.runs[3].resolved_toml, HasSubstr("schedule = \"cosine\""));  // the table's other keys stay
+  EXPECT_THAT(experiment.runs[3].resolved_toml, HasSubstr("schedule = \"cosine\""));  // other keys of this table stay
 }
 
 TEST_F(SweepLanguage, ATableOfAVariantThatNamesAnotherKindStandsByItself) {
   add("[[variants]]\nlabel = \"free\"\nnetwork.kind = \"free\"\n[[variants]]\nlabel = \"slow\"\nnetwork.latency_s = "
       "2.0");
   const Experiment experiment = load({"seeds=[1]"});
-  ASSERT_EQ(experiment.runs.size(), 4u);  // no fault: the free network has no latency
+  ASSERT_EQ(experiment.runs.size(), 4u);  // no fault: the free network does not take over latency_s
   EXPECT_THAT(experiment.runs[3].resolved_toml, AllOf(HasSubstr("\"fixed\""), HasSubstr("latency_s = 2.0")));
 }
 
@@ -293,7 +293,7 @@ TEST_F(SweepLanguage, AProfileIsAppliedWhereItIsAskedFor) {
   EXPECT_THAT(full.seeds, ElementsAre(1, 2, 3, 4));
   EXPECT_EQ(full.runs[0].cluster.workers, 8);
   EXPECT_THAT(full.resolved_toml, Not(HasSubstr("profiles")));
-  // The later profile takes precedence, and the command line over both.
+  // Later profiles take precedence over earlier ones, and the command line over all of them.
   EXPECT_EQ(load_experiment(file, {}, {.profiles = {"full", "tiny"}}).runs[0].cluster.workers, 1);
   EXPECT_EQ(load_experiment(file, {"cluster.workers=5"}, {.profiles = {"full"}}).runs[0].cluster.workers, 5);
 }
@@ -311,7 +311,7 @@ TEST_F(SweepLanguage, AProfileThatIsNotThereIsAFault) {
   add("[profiles.full]\ncluster.workers = 8");
   EXPECT_THAT(refusal("fulll"), HasSubstr("must be full; did you mean \"full\"?"));
   add("[profiles.full]\nmethods.dorp.threshold_s = 8");
-  EXPECT_THAT(faults({}), HasSubstr("profiles.full.methods.dorp"));  // even if the profile is not requested
+  EXPECT_THAT(faults({}), HasSubstr("profiles.full.methods.dorp"));  // even though the profile is not requested
 }
 
 TEST_F(SweepLanguage, ProfilesThatAreNotAskedForCanBeChecked) {
@@ -325,12 +325,12 @@ TEST_F(SweepLanguage, ProfilesThatAreNotAskedForCanBeChecked) {
   };
   EXPECT_EQ(checked(), "");
   add("[profiles.full]\nseedz = 4\n[profiles.tiny]\ncluster.workers = 0\n[profiles.right]\ncluster.workers = 1");
-  EXPECT_NO_THROW(load());  // does not apply them
+  EXPECT_NO_THROW(load());  // no profile is requested
   EXPECT_THAT(checked(),
               AllOf(HasSubstr("with --profile full:\n"), HasSubstr("profile \"full\": seedz = 4; unknown key"),
                     HasSubstr("with --profile tiny:\n"), Not(HasSubstr("right"))));
   add("[clustre]\nworkers = 2\n[profiles.full]\nseedz = 4");
-  const std::string of_file = faults({});  // each profile has these, too; they are reported once
+  const std::string of_file = faults({});  // these faults, which occur with each profile too, are reported once
   const std::string all = checked(of_file);
   EXPECT_THAT(all, AllOf(StartsWith(of_file), HasSubstr("with --profile full:\n")));
   EXPECT_EQ(all.find("clustre"), all.rfind("clustre"));
@@ -349,7 +349,7 @@ TEST_F(SweepLanguage, TheCommandLineSweepsByCommas) {
   EXPECT_THAT(names({"training.learning_rate.schedule=cosine,constant"}),
               ElementsAre(ElementsAre(Pair("training.learning_rate.schedule", "cosine")),
                           ElementsAre(Pair("training.learning_rate.schedule", "constant"))));
-  // They replace keys that the file sweeps, also if the method is named differently.
+  // Lists on the command line replace keys that the file sweeps, even if they name the method in another way.
   add("[sweep]\n\"methods.drop.threshold_s\" = [1, 2]");
   EXPECT_EQ(load({"methods.1.threshold_s=3,4,5", "seeds=1"}).runs.size(), 4u);
   EXPECT_THAT(faults({"cluster.micro_batches=1,,4"}), HasSubstr("an element of the list is empty"));
@@ -400,7 +400,7 @@ TEST_F(ExperimentFile, ASweepIsACrossProductOfItsKeys) {
   const Overrides sweep = {"sweep.cluster.micro_batches=[1,2]", "sweep.\"training.learning_rate.peak\"=[0.1,0.2,0.3]",
                            "seeds=[1]"};
   const Experiment experiment = load(sweep);
-  ASSERT_EQ(experiment.runs.size(), 12u);  // 2 x 3 points, 2 methods
+  ASSERT_EQ(experiment.runs.size(), 12u);  // 2 x 3 points with 2 methods
   EXPECT_THAT(experiment.runs[0].sweep,
               ElementsAre(Pair("cluster.micro_batches", "1"), Pair("training.learning_rate.peak", "0.1")));
   EXPECT_THAT(experiment.runs[11].sweep,
@@ -443,7 +443,7 @@ TEST_F(ExperimentFile, ASweptKeyOfOneMethodDoesNotRepeatTheOthers) {
   EXPECT_THAT(experiment.runs[3].sweep, ElementsAre(Pair("methods.drop.threshold_s", "inf")));
 }
 
-// If a method overrides a swept key of [training], the sweep adds neither runs of this method nor a part of its label.
+// If a method overrides a swept key of [training], the sweep adds no runs of this method, and its label lacks the key.
 TEST_F(ExperimentFile, ASweptKeyThatAMethodHasOtherwiseDoesNotRepeatIt) {
   const Experiment experiment =
       load({"sweep.\"training.learning_rate.peak\"=[0.05,0.1,0.2]", "sweep.cluster.micro_batches=[1,2]", "seeds=[1]",
@@ -458,7 +458,7 @@ TEST_F(ExperimentFile, ASweptKeyThatAMethodHasOtherwiseDoesNotRepeatIt) {
               ElementsAre(Pair("training.learning_rate.peak", "0.2"), Pair("cluster.micro_batches", "2")));
 }
 
-// If only another method trains a model, swept keys of this model add neither runs nor a part of the label.
+// If only another method trains a model, swept keys of this model add no runs, and the label lacks these keys.
 TEST_F(ExperimentFile, ASweptKeyOfAModelThatAMethodDoesNotUseDoesNotRepeatIt) {
   const Experiment experiment =
       load({"sweep.\"models.mlp.hidden\"=[[4],[8]]", "seeds=[1]", "methods.drop.training.model='mlp'"});
@@ -475,7 +475,7 @@ TEST_F(ExperimentFile, ASweptKeyThatConcernsNoMethodIsAFault) {
   EXPECT_EQ(faults({"training.model=mlp"}), "");
 }
 
-// A common phase is trained with the file's own keys, so it varies even if the method does not.
+// A common phase is trained with the keys in the file, so it varies even if the method does not.
 TEST_F(ExperimentFile, ASweptKeyOfTheCommonPhaseConcernsAllMethods) {
   const Experiment experiment = load({"sweep.\"training.learning_rate.peak\"=[0.05,0.1]", "seeds=[1]",
                                       "training.common.steps=2", "methods.drop.training.learning_rate.peak=0.01"});
@@ -563,7 +563,6 @@ TEST(SweptLabel, OfTablesIsTheNameOrRuleThatChoosesTheirKeys) {
               ElementsAre("step; peak = 1", "step; peak = 2"));
 }
 
-// The four delays of experiments/examples/stragglers.toml.
 TEST(SweptLabel, OfOneDelayAloneIsItsKindAndOfNoneIsNone) {
   EXPECT_THAT(labels_of("[[{kind=\"exponential\", mean=0.005}], []]"), ElementsAre("exponential", "none"));
   EXPECT_THAT(labels_of("[[{kind=\"exponential\", mean=1}], [{kind=\"exponential\", mean=2}]]"),
@@ -617,7 +616,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-// 60 steps, so that H makes ceil(60 / H) rounds.
+// With 60 steps, a period of H makes ceil(60 / H) rounds.
 class SolvedNumbers : public ExperimentFile {
  protected:
   static constexpr const char* in_twelve_rounds = R"({ rule = "constant", steps = { rounds = 12 } })";
@@ -626,7 +625,7 @@ class SolvedNumbers : public ExperimentFile {
     write(std::string(small) + "[[methods]]\nlabel = \"local\"\nalgorithm = \"local-sgd\"\nperiod = " + period + "\n" +
           rest);
   }
-  // Runs of "local" with one seed.
+  // Returns the runs of "local" with one seed.
   std::vector<syncopate::Run> runs(const Overrides& overrides = {}) const {
     std::vector<syncopate::Run> all;
     for (const syncopate::Run& run : load(overrides).runs)
@@ -664,7 +663,7 @@ TEST_F(SolvedNumbers, StayWhenTheRunsConfigurationIsReadAgain) {
   EXPECT_THAT(shorter.resolved_toml, AllOf(HasSubstr("steps = 5\n"), Not(HasSubstr("solved_for"))));
 }
 
-// In the output of `check`, runs contain the solved numbers, but the experiment contains their targets.
+// In the output of `check`, the runs have the solved numbers, and the experiment has their targets.
 TEST_F(SolvedNumbers, AreSolvedAnewAtEachPointOfASweepAlsoOfWhatIsResolved) {
   write_period(in_twelve_rounds, "[sweep]\n\"budget.epochs\" = [6, 12, 24]\n");
   const std::vector<std::string> found{"period.steps = 5 makes 12 rounds", "period.steps = 10 makes 12 rounds",
@@ -711,7 +710,7 @@ TEST_F(SolvedNumbers, AVariantSaysTheOneOrTheOther) {
   EXPECT_THAT(notes(), ElementsAre("period.steps = 2 makes 30 rounds", ""));
 }
 
-// H = floor(coefficient / rate) at a constant rate: coefficients from 5 to 6 rates give H = 5.
+// At a constant rate H = floor(coefficient / rate). So coefficients of 5 to 6 times the rate give H = 5.
 TEST_F(SolvedNumbers, GoByTheRateThatTheMethodHasForItself) {
   const auto coefficient = [&](const std::string& rest) {
     write_period(R"({ rule = "power", power = 1, coefficient = { rounds = 12 }, minimum = 1 })", rest);
@@ -730,8 +729,8 @@ TEST_F(SolvedNumbers, NeedABudgetThatCountsSteps) {
                                                          "budget is not in steps or epochs"));
 }
 
-// [methods.training]: a method with its own keys of [training] trains as if the whole file had them, and its label
-// shows them.
+// [methods.training]: a method with its own keys of [training] trains as if the whole file had these keys, and its
+// label shows them.
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -740,20 +739,20 @@ using testing::Pair;
 
 class OwnTraining : public ExperimentFile {
  protected:
-  // The runs of seed 3: synchronous SGD, and DropCompute with the given keys of its own.
+  // Returns the runs of seed 3: synchronous SGD, and DropCompute with these keys in its own table.
   std::vector<syncopate::Run> runs_with(const std::string& own, Overrides overrides = {}) const {
     overrides.insert(overrides.end(), {"seeds=[3]", "methods.drop.training={" + own + "}"});
     return load(overrides).runs;
   }
-  // The same method in an experiment whose [training] has these keys.
+  // Returns DropCompute's run in an experiment that has these keys in [training].
   syncopate::Run as_everybodys(Overrides overrides) const {
     overrides.emplace_back("seeds=[3]");
     return load(overrides).runs.at(1);
   }
 };
 
-// Strengths of the two forms of RandAugment are not comparable. So a method with another form gets the default of that
-// form.
+// The strengths of the two forms of RandAugment are not comparable. So a method with another form than the file's has
+// that form's default strength.
 TEST_F(OwnTraining, WithAnotherFormOfRandAugmentHasNoneOfTheFilesStrength) {
   const auto differs = [&](const std::string& own) {
     return runs_with("augmentation.randaugment." + own,
@@ -768,7 +767,7 @@ TEST_F(OwnTraining, WithAnotherFormOfRandAugmentHasNoneOfTheFilesStrength) {
   EXPECT_THAT(differs("strength=5"), ElementsAre(Pair("augmentation.randaugment.strength", "5.0")));
 }
 
-// A form of an optimizer is one of its keys, so the other keys stay.
+// An optimizer's form is one of its keys, so its other keys stay.
 TEST_F(OwnTraining, WithAnotherFormOfTheFilesOptimizerKeepsItsOtherKeys) {
   const auto runs =
       runs_with("optimizer.form='pytorch'", {"training.optimizer={name='rmsprop',form='tensorflow',momentum=0.5}"});
@@ -849,7 +848,7 @@ TEST_F(OwnTraining, ShowsOfAnotherScheduleWhatTheFilesDoesNotHaveAlready) {
   EXPECT_THAT(differs("schedule='cosine',peak=0.2,final=0,hold_steps=3", constant),
               ElementsAre(Pair("learning_rate.schedule", "\"cosine\""), Pair("learning_rate.peak", "0.2"),
                           Pair("learning_rate.final", "0.0"), Pair("learning_rate.hold_steps", "3")));
-  // A separate schedule has no warm-up unless it declares one.
+  // A schedule of the method's own has no warm-up unless it declares one.
   EXPECT_THAT(differs("schedule='linear',peak=0.1", constant + ",warmup_steps=2"),
               ElementsAre(Pair("learning_rate.schedule", "\"linear\""), Pair("learning_rate.warmup_steps", "0")));
   EXPECT_THAT(differs("schedule='constant',peak=0.1", "schedule='step',peak=0.1,decay_steps=[3],factor=0.5"),
@@ -891,20 +890,19 @@ optimizer = { name = "rmsprop", epsilon = 0 }
   EXPECT_THAT(faults({"methods.drop.training=5"}),
               HasSubstr("methods.1.training = 5; must be a table, [methods.training]"));
   EXPECT_THAT(faults({"methods.drop.training.workers=5"}), HasSubstr("methods.1.training.workers = 5; unknown key"));
-  // The message lists what is allowed there.
+  // The message lists the keys that are allowed there.
   EXPECT_THAT(faults({"methods.drop.training.workers=5"}),
               testing::AllOf(HasSubstr("clip_norm"), Not(HasSubstr("common")), Not(HasSubstr("_hash"))));
 }
 
-// A fault of the file is reported once, not again for every method.
 TEST_F(OwnTraining, DoesNotRepeatTheFilesFaults) {
   const std::string found = faults({"training.clip_norm=-1", "methods.drop.training.micro_batch_size=4"});
   EXPECT_EQ(std::count(found.begin(), found.end(), '\n'), 0) << found;
 }
 
-// The file's warm-up applies to three trainings, of 60, 120 and 10 steps. If it is longer than all of them, there is
-// one message for the one value. If it fits the method and the file, the phase is reported. If it fits neither the
-// phase nor the method, it is reported once.
+// The file's warm-up applies to three trainings: the file's of 60 steps, the method's of 120, and the phase's of 10. If
+// it is longer than all of them, one message names the one value. If it is longer than the phase alone, the message is
+// about the phase. If it is longer than the phase and the method's training, it is also reported once.
 TEST_F(OwnTraining, AndTheCommonPhaseTellOneValuesFaultOnce) {
   const auto found = [&](int warmup, const std::string& own) {
     write(std::string(small) + "[methods.training]\n" + own + "\n[training.common]\nepochs = 1\n");
@@ -919,7 +917,7 @@ TEST_F(OwnTraining, AndTheCommonPhaseTellOneValuesFaultOnce) {
   EXPECT_EQ(found(5, "micro_batch_size = 4"), "");
 }
 
-// A training that starts from a common phase has the phase's number of parameters.
+// A training that starts from a common phase must have the phase's number of parameters.
 TEST_F(OwnTraining, BehindACommonPhaseHasItsSize) {
   EXPECT_EQ(faults({"training.common={steps=2}"}), "");
   const std::string of_other = "must equal those of ";
@@ -978,8 +976,6 @@ TEST_F(OwnTraining, IsPredictedWithItsOwnSteps) {
   ASSERT_EQ(predicted.size(), 2u);
   for (const auto& method : predicted) EXPECT_TRUE(method.simulated);
 }
-
-// Converts steps of one batch to steps of another.
 
 TEST(DataPosition, WholeEpochsAreWholeEpochs) {
   EXPECT_EQ(in_steps_of({8, 64}, 32, {16, 32}), Step{64});

@@ -1,5 +1,5 @@
-// Experiments whose results results_version_test compares with a table: every method without a model and on a
-// quadratic, and a few methods on every network and under every distribution of delays.
+// Experiments for results_version_test, which compares their results with a table: every method without a model and on
+// a quadratic, and a few methods on every network and with every distribution of delays.
 #pragma once
 
 #include <fmt/format.h>
@@ -55,7 +55,7 @@ struct Group {
   std::string toml;
 };
 
-// The text between the first quotation marks.
+// Returns the text within the first quotation marks.
 inline std::string_view kind_of(std::string_view toml) {
   toml.remove_prefix(toml.find('"') + 1);
   return toml.substr(0, toml.find('"'));

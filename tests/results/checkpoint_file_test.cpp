@@ -1,4 +1,4 @@
-// Checkpoint files: a reader gets a complete file that belongs to its own run, or an error that gives the reason.
+// Checkpoint files. A reader gets a complete file that belongs to its run, or an error that gives the reason.
 #include "results/checkpoint_file.hpp"
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ class CheckpointFile : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  // Writes contents that are longer than the pieces in which the file is written.
+  // Writes contents that are longer than the pieces in which a file is written.
   void write() const {
     CheckpointWriter writer(file(), identity);
     writer.write("begin", 5);
@@ -87,14 +87,14 @@ TEST_F(CheckpointFile, HasItsNameOnceItIsWhole) {
     second.finish();
     EXPECT_EQ(bytes(), before);
     EXPECT_EQ(names().size(), 2U);
-  }  // destroyed without publish()
+  }  // the writer is destroyed without publish()
   EXPECT_EQ(bytes(), before);
   EXPECT_THAT(names(), testing::ElementsAre("seed=1-0123abcd.checkpoint"));
   std::ofstream(part_of_checkpoint(file(), 12, 0)) << "part";
   std::ofstream(part_of_checkpoint(file(), 12, 1)) << "part";
   remove_checkpoint(file());
   EXPECT_TRUE(names().empty());
-  remove_checkpoint(file());  // there is no checkpoint
+  remove_checkpoint(file());  // no error, although there is no checkpoint
 }
 
 TEST_F(CheckpointFile, IsRefusedWhereverItIsCutOff) {

@@ -11,8 +11,8 @@
 namespace syncopate {
 namespace {
 
-// 160 evaluations, every 5 steps, of a loss that falls as a power of the step and has noise. A method of pace p needs p
-// times as many steps.
+// Returns 160 evaluations, one every 5 steps, of a noisy loss that falls as a power of the step. A method with pace p
+// needs p times as many steps.
 std::vector<LossAt> run(double power, double pace, double noise, std::uint64_t seed) {
   std::vector<double> z(160);
   fill_standard_normal({.seed = seed, .purpose = Purpose::algorithm}, 0, z);
@@ -32,7 +32,7 @@ TEST(EqualLoss, OfRunsWithoutNoiseIsTheirPace) {
   }
 }
 
-// The noise is what a final loss of 0.0036 above the best one comes to, in the runs of Figure 5 of Giladi et al. 2023.
+// This noise belongs to a final loss of 0.0036 above the best one in the runs of Giladi et al. 2023, Figure 5.
 TEST(EqualLoss, IsOneOnIdenticalMethodsAndTheirPaceOtherwise) {
   constexpr int runs = 1000;
   for (const double power : {0.5, 1.0, 2.0})
@@ -54,13 +54,14 @@ TEST(EqualLoss, IsSymmetric) {
 }
 
 TEST(EqualLoss, ComparesOnlyLossesThatBothReach) {
-  // The logarithms fall by 1 per step in one run and by 1 per two steps in the other one, which starts lower.
+  // The logarithms of the losses fall by 1 per step in one run and by 1/2 in the other, which starts lower.
   std::vector<LossAt> fast, slow;
   for (int step = 0; step < 12; ++step) {
     fast.push_back({static_cast<double>(step), std::exp(5.0 - step)});
     slow.push_back({static_cast<double>(step), std::exp(2.0 - step / 2.0)});
   }
-  // Smoothed: fast from 3 at step 2 to -4 at step 9; slow from 1 at step 2 to -2.5 at step 9. Levels from 1 to -2.5.
+  // Smoothed over five evaluations, `fast` falls from 3 at step 2 to -4 at step 9, and `slow` from 1 at step 2 to -2.5
+  // at step 9. So levels are from 1 to -2.5.
   const auto passages = passages_through_equal_losses(fast, slow);
   ASSERT_EQ(passages.size(), 10u);
   for (std::size_t i = 0; i < passages.size(); ++i) {

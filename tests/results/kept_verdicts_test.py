@@ -240,7 +240,7 @@ def judged_anew(file):
             continue
         series = equal_losses(file, claim) if is_equal_loss else effects(runs, claim)
         assert len(series) == len(claim["points"]), claim["sentence"]
-        # Finds the values of a point by their mean, because rows of the file are in another order.
+        # The file's rows are in another order, so a point's values are found by their mean.
         _, back = scales(effect_of(claim))
         means = [back(mean_and_interval(values, {}, effect_of(claim))[0]) for values in series]
         yield claim, [series[min(range(len(series)), key=lambda i, mean=point["mean"]: abs(means[i] - mean))]

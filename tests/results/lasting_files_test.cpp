@@ -1,5 +1,5 @@
-// The order in which a run's directory reaches the disk before it gets its name. The test replaces and logs system
-// calls.
+// The order in which a run's directory reaches the disk before it gets its name. The test replaces system calls and
+// logs them.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -21,11 +21,11 @@
 namespace {
 
 std::vector<std::string> calls;  // "sync <path>", "rename <from> <to>"
-std::string failing;             // a sync fails if its path ends in this text
+std::string failing;             // a sync fails if its path ends with this text
 
 }  // namespace
 
-// Replaces the C library's functions in this program and in all its libraries.
+// These replace the C library's functions in this program and in all its libraries.
 extern "C" int fsync(int descriptor) {
   const auto path = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", descriptor)).string();
   calls.push_back(fmt::format("sync {}", path));
@@ -58,7 +58,7 @@ class LastingFiles : public testing::Test {
   }
   void TearDown() override { fs::remove_all(top_); }
 
-  // The index of the only call equal to `call`; -1 if there is none.
+  // Returns the index of the only call that equals `call`; -1 if there is none.
   static std::ptrdiff_t place(const std::string& call) {
     const auto found = std::ranges::find(calls, call);
     EXPECT_EQ(std::ranges::count(calls, call), 1) << call << " among\n" << testing::PrintToString(calls);

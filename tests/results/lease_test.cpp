@@ -1,4 +1,4 @@
-// Leases: one owner at a time. Others take over from a gone or silent owner, using only files.
+// Leases: a run has one owner at a time. Others take over if it has ended or become silent. Only files are used.
 #include "results/lease.hpp"
 
 #include <fcntl.h>
@@ -46,7 +46,7 @@ class LeaseTest : public testing::Test {
     std::ifstream file(directory / name);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  // A note by a process of another machine; nobody here can say whether that process exists.
+  // Returns a note by a process of another machine. No process here can find out whether it exists.
   LeaseNote foreign(double time_out_s) const {
     return {.what = "run",
             .token = "far away",
@@ -122,7 +122,7 @@ TEST_F(LeaseTest, OfAProcessThatIsGoneIsTakenAtOnce) {
   EXPECT_THAT(names(), testing::IsEmpty()) << "also what the one before has left";
 }
 
-// The earlier owner's process number has been assigned again, to this process.
+// The number of the earlier owner's process is now this process's number.
 TEST_F(LeaseTest, OfAnEarlierProcessWithTheSameNumberIsTakenAtOnce) {
   LeaseNote note = foreign(3600);
   note.process = this_process();
@@ -160,7 +160,8 @@ TEST_F(LeaseTest, OfAnotherMachineIsKeptAsLongAsItsFileChanges) {
   }
 }
 
-// An old file may belong to an owner whose clock is wrong. It counts how long this process has seen no change.
+// An old file may belong to an owner with a wrong clock. So only the time counts in which this process has seen no
+// change.
 TEST_F(LeaseTest, NoClockOfAFileCounts) {
   write("run.1", to_text(foreign(3600)));
   fs::last_write_time(directory / "run.1", fs::file_time_type::clock::now() - 24h * 365);
@@ -193,7 +194,7 @@ TEST_F(LeaseTest, ALateOwnerFindsOutWhereTheRunIsPublishedAlready) {
   auto late = leases.take("run");
   leases.remove("run");
   EXPECT_FALSE(late->is_mine());
-  write("run.1", to_text(foreign(3600)));  // another owner's lease, so the silence counts from the beginning
+  write("run.1", to_text(foreign(3600)));  // another owner's lease, so the time of silence starts again
   EXPECT_FALSE(late->is_mine());
   late.reset();
   EXPECT_TRUE(fs::exists(directory / "run.1"));
@@ -235,7 +236,7 @@ TEST_F(LeaseTest, IsRefusedWithThePathWhereTheDirectoryIsGone) {
   }
 }
 
-// Whatever is in place of the lease file, the observer waits no longer than for a lease that does not change.
+// Whatever is in place of the lease's file, the observer waits no longer than for a lease that does not change.
 TEST_F(LeaseTest, WhatIsNoFileIsTakenAfterTheObserversTimeOut) {
   const auto put = [&](int kind) {
     const fs::path file = directory / "run.1";
@@ -260,13 +261,13 @@ TEST_F(LeaseTest, WhatIsNoFileIsTakenAfterTheObserversTimeOut) {
   }
 }
 
-// The file belongs to another user, whose umask is 077. Changes are visible nevertheless.
+// The file belongs to another user with umask 077, so it cannot be read, but its changes are visible.
 TEST_F(LeaseTest, ThatCannotBeReadIsTakenOnceItHasNotChangedForTheTimeOut) {
   write("run.1", to_text(foreign(0.3)));
   fs::permissions(directory, fs::perms::all);
   fs::permissions(directory / "run.1", fs::perms::none);
   const auto look = [&] {
-    if (getuid() == 0 && setuid(65534) != 0) return 3;  // root may read everything
+    if (getuid() == 0 && setuid(65534) != 0) return 3;  // root may read every file
     Leases leases(directory, 300ms);
     for (int i = 0; i < 30; ++i) {
       if (leases.take("run")) return 4;
@@ -280,7 +281,7 @@ TEST_F(LeaseTest, ThatCannotBeReadIsTakenOnceItHasNotChangedForTheTimeOut) {
     }
     return 6;
   };
-  // Only the owner may change the file's times.
+  // Only the owner may change a file's times.
   const bool is_theirs = getuid() != 0 || chown((directory / "run.1").c_str(), 65534, 65534) == 0;
   ASSERT_TRUE(is_theirs);
   const pid_t child = fork();
@@ -361,7 +362,7 @@ TEST_F(FailedAttemptsTest, ARecordThatIsNotAsItWasWrittenIsNone) {
   text[at + 12] = '3';
   std::ofstream(file) << text;
   EXPECT_FALSE(is_used_up(records));
-  // A record by an earlier program, without a digest.
+  // This record by an earlier program has no digest.
   std::ofstream(file) << R"({"call": "a", "failures": 1, "lost": 0, "is_final": false, "reason": "it has failed"})";
   EXPECT_TRUE(is_used_up(records));
 }
@@ -415,7 +416,7 @@ TEST_F(FailedAttemptsTest, WhatIsNoRecordIsNone) {
   }
 }
 
-// A hidden name shows which process a leftover file belongs to. It contains the process's identity, not a host name.
+// The hidden name of a leftover file contains the identity of its process, not a host name.
 
 std::string named(const ProcessIdentity& process, std::string_view kind = partial_kind) {
   return hidden_sibling("folder/seed=1-0123abcd", kind, process).filename().string();
@@ -430,22 +431,22 @@ TEST(HiddenNames, SayWhatTheyStandFor) {
   EXPECT_FALSE(partial->is_replaced);
   EXPECT_TRUE(read_hidden_name(named(this_process(), replaced_kind))->is_replaced);
   EXPECT_EQ(hidden_sibling("folder/file.txt", partial_kind).parent_path(), "folder");
-  // The file's own name looks like a hidden name.
+  // Here the file's own name looks like a hidden name.
   EXPECT_EQ(read_hidden_name(hidden_sibling(".a.partial.1.2.b", partial_kind).string())->name, ".a.partial.1.2.b");
 }
 
 TEST(HiddenNames, SayWhetherTheirProcessIsThere) {
   ProcessIdentity process = this_process();
   EXPECT_EQ(state(process), ProcessState::running);
-  process.start -= 1;  // the number has been used again
+  process.start -= 1;  // the process number has been assigned again
   EXPECT_EQ(state(process), ProcessState::gone);
   process = this_process();
   process.number = 999'999'999;
   EXPECT_EQ(state(process), ProcessState::gone);
 }
 
-// Process 1 of a container is not process 1 of another container with the same name. Processes from before a restart of
-// the machine are unknown, too.
+// Process 1 of a container is not process 1 of another container with the same name. Processes from before the
+// machine's last start are unknown, too.
 TEST(HiddenNames, OfAnotherMachineOrContainerAreUnknown) {
   ProcessIdentity process = this_process();
   process.number = 999'999'999;

@@ -1,4 +1,4 @@
-// Comparisons of methods with one method, from summaries made by hand.
+// Comparisons of methods with one of them, from summaries made by hand.
 #include "results/paired_table.hpp"
 
 #include <gmock/gmock.h>
@@ -48,8 +48,8 @@ std::vector<const Measure*> named(const std::vector<std::string>& names) {
   return result;
 }
 
-// Seeds differ by whole points, but the methods only by a tenth of a point. Paired by seed, the difference is nearly
-// certain.
+// Seeds differ by whole points, and methods only by a tenth of a point. If runs are paired by seed, the difference is
+// nearly certain.
 TEST(PairedTable, WhatSeedsHaveInCommonCancels) {
   std::vector<FoundRun> runs;
   const std::vector<double> levels = {0.80, 0.85, 0.90}, gains = {0.0010, 0.0011, 0.0009};
@@ -63,7 +63,7 @@ TEST(PairedTable, WhatSeedsHaveInCommonCancels) {
   EXPECT_EQ(paired[0].row->label, "B");
   const PairedMeasure& accuracy = paired[0].measures.at(0);
   EXPECT_NEAR(accuracy.difference.mean, 0.001, 1e-12);
-  // Half width: t(2) at 97.5 %, 4.3026527, times 0.0001 / sqrt(3).
+  // The half width is t(2) at 97.5 %, 4.3026527, times the standard error 0.0001 / sqrt(3).
   EXPECT_NEAR(accuracy.difference.interval->high, 0.001 + 4.302652729911275 * 0.0001 / std::sqrt(3.0), 1e-9);
   EXPECT_TRUE(accuracy.difference.is_significant());
   EXPECT_THAT(paired_table(paired).text(), HasSubstr("B       85.1  +0.100 [+0.075, +0.125]*  3\n"));
@@ -74,7 +74,8 @@ TEST(PairedTable, ShowsTinyLossesAndTheirDifferencesInScientificForm) {
   const double losses[] = {3e-7, 3e-7, 1.1e-7, 0.9e-7};
   for (std::size_t i = 0; i < runs.size(); ++i) runs[i].summary.final_test_loss = losses[i];
   const std::vector<ResultRow> rows = result_rows(runs);
-  // Differences -1.9e-7 and -2.1e-7: half width t(1) at 97.5 %, 12.7062, times 1e-8 (their deviation over sqrt(2)).
+  // The differences are -1.9e-7 and -2.1e-7. The half width is t(1) at 97.5 %, 12.7062, times their standard error of
+  // 1e-8.
   EXPECT_THAT(paired_table(paired_rows(rows, "A", named({"final_test_loss"}))).text(),
               HasSubstr("1e-07  -2.0e-07 [-3.3e-07, -7e-08]*"));
 }
@@ -115,12 +116,12 @@ TEST(PairedTable, ComparesAtTheSamePoint) {
   EXPECT_THAT(labels, ElementsAre("A, workers = 8", "A, workers = 16", "B, workers = 8", "B, workers = 16"));
   for (const PairedRow& paired : paired_rows(rows, "A", named({"final_test_accuracy"})))
     EXPECT_EQ(paired.measures.at(0).difference.mean, 0) << paired.row->label;
-  // If one row is named by its whole label, all other rows are compared with it.
+  // If `against` is the whole label of a row, all other rows are compared with this row.
   const auto against_8 = paired_rows(rows, "A, workers = 8", named({"final_test_accuracy"}));
   EXPECT_EQ(against_8.size(), 3u);
 }
 
-// Variants: one has a key that the other lacks.
+// One of the variants has a key that the other lacks.
 TEST(PairedTable, AKeyThatIsMissingIsAnotherPoint) {
   std::vector<FoundRun> runs;
   for (const char* const method : {"A", "B"}) {
@@ -135,7 +136,7 @@ TEST(PairedTable, AKeyThatIsMissingIsAnotherPoint) {
   for (const PairedRow& each : paired) EXPECT_EQ(each.measures.at(0).difference.mean, 0) << each.row->label;
 }
 
-// A key that only one method overrides does not make another point for the other method.
+// If only one method overrides a key, the other method has no separate point for it.
 TEST(PairedTable, AMethodThatDoesNotVaryIsComparedWithEveryPoint) {
   std::vector<FoundRun> runs = {run("A", 1, 0.8, {{"rate", "0.1"}})};
   for (const char* const rate : {"0.1", "0.2"}) {
@@ -145,7 +146,7 @@ TEST(PairedTable, AMethodThatDoesNotVaryIsComparedWithEveryPoint) {
   EXPECT_EQ(paired_rows(result_rows(runs), "A", named({"final_test_accuracy"})).size(), 2u);
 }
 
-// Runs of two configurations have the same names, as after a change of the file.
+// Runs of two configurations have the same names, because the file was changed between them.
 TEST(PairedTable, RowsThatWouldBeAlikeSayWhatDiffers) {
   const std::vector<FoundRun> runs = {run("A", 1, 0.8, {{"rate", "0.1"}}), run("A", 1, 0.7, {{"rate", "0.2"}})};
   std::vector<std::string> labels;
@@ -163,7 +164,7 @@ TEST(PairedTable, TimesToATargetEndAtACommonHorizon) {
   add("A", 1, 20, 100);
   add("A", 2, 90, 100);
   add("B", 1, 30, 100);
-  add("B", 2, {}, 60);  // so that times beyond 60 s are unknown
+  add("B", 2, {}, 60);  // times beyond 60 s are therefore unknown
   const std::vector<ResultRow> rows = result_rows(runs);
   const PairedMeasure times = paired_rows(rows, "A", named({"time_to_target_s"})).at(0).measures.at(0);
   EXPECT_EQ(times.horizon_s, 60);
@@ -188,8 +189,8 @@ class TargetTimes : public testing::Test {
   std::vector<ResultRow> rows_;
 };
 
-// B missed the target once, after 60 s, and this determines the horizon of all rows that reached it. C and D have no
-// effect on the horizon.
+// B misses the target in one seed after 60 s, which is the horizon of all rows that reached the target. C and D do not
+// affect it.
 TEST_F(TargetTimes, HaveOneHorizonInAllRowsThatReachedIt) {
   add("A", 1, 20, 100);
   add("A", 2, 90, 100);
@@ -203,11 +204,12 @@ TEST_F(TargetTimes, HaveOneHorizonInAllRowsThatReachedIt) {
   ASSERT_EQ(rows.size(), 3u);
   for (const std::size_t reached_it : {0, 2}) EXPECT_EQ(rows[reached_it].measures.at(0).horizon_s, 60);
   EXPECT_DOUBLE_EQ(rows[2].measures.at(0).own.mean, 42.5);
-  EXPECT_DOUBLE_EQ(rows[2].measures.at(0).other.mean, 40);  // 20 s, and 60 s instead of 90 s
+  EXPECT_DOUBLE_EQ(rows[2].measures.at(0).other.mean, 40);  // mean of 20 s, and of 60 s in place of 90 s
   EXPECT_THAT(paired_notes(rows, "A"), HasSubstr("restricted means: times that are later than 60 s"));
 }
 
-// Each run of C lasted at least 78 s longer than A's run of the same seed took. The exact difference is unknown.
+// Each run of C ran at least 78 s longer without reaching the target than A's run with the same seed took to reach it.
+// The exact difference is unknown.
 TEST_F(TargetTimes, ThatNoSeedReachedAreBoundsWithoutAStar) {
   for (const std::uint64_t seed : {1, 2, 3}) {
     add("A", seed, 19 + static_cast<double>(seed), 100);
@@ -236,7 +238,7 @@ TEST_F(TargetTimes, AreNotComparedWithThoseOfAMethodThatNeverReachedIt) {
               HasSubstr("Times to the target are not compared, because no run of \"A\" reached it: B.\n"));
 }
 
-// Runs made without the sweep: the first two are at one of its points, the third is outside it.
+// Three runs are from outside the sweep. The first two are at one of its points.
 TEST(PairedTable, ARunWithoutTheSweepIsWhereItsConfigurationPutsIt) {
   std::vector<FoundRun> runs;
   for (const char* const workers : {"8", "16"}) {
@@ -273,8 +275,8 @@ TEST(PairedTable, SaysOfWhomNoTimeToTheTargetIsCompared) {
 
 TEST(PairedTable, SpeedIsARatio) {
   std::vector<FoundRun> runs = {run("A", 1, 0.8), run("B", 1, 0.8)};
-  runs[1].summary.end_time_s = 80;           // 1.25 times as fast
-  runs[1].summary.kept_micro_batches = 900;  // nine tenths of the micro-batches count
+  runs[1].summary.end_time_s = 80;           // 1.25 times as fast as the other run
+  runs[1].summary.kept_micro_batches = 900;  // nine tenths of the micro-batches are kept
   const std::vector<ResultRow> rows = result_rows(runs);
   const PairedRow paired = paired_rows(rows, "A", named({"step_time_s", "micro_batches_per_s"})).at(0);
   EXPECT_DOUBLE_EQ(1 + paired.measures[0].ratio->mean, 1.25);
@@ -282,7 +284,7 @@ TEST(PairedTable, SpeedIsARatio) {
   EXPECT_THAT(paired_table(std::vector{paired}).text(), HasSubstr("B                  1.2500  1.1250  1\n"));
 }
 
-// Figures have the same rule (plots/comparison.py); tests/plots/comparison_cases.py tests it.
+// Figures use the same rule (plots/comparison.py), which is tested with tests/plots/comparison_cases.py.
 TEST(PairedTable, RowsHaveLargeNumbersInShort) {
   const auto label = [](const std::string& value) {
     std::vector<FoundRun> runs = {run("A", 1, 0.8)};
@@ -296,12 +298,12 @@ TEST(PairedTable, RowsHaveLargeNumbersInShort) {
   for (const auto& [value, shown] : expected) EXPECT_EQ(label(value), "A, parameters = " + shown);
 }
 
-// Without randomness all seeds have the same difference, so there is no interval and no star.
+// Without randomness all seeds have the same difference. So there is no interval, and no star.
 TEST(PairedTable, WhatIsTheSameForEverySeedIsExact) {
   std::vector<FoundRun> runs;
   for (const std::uint64_t seed : {1, 2, 3}) {
     runs.push_back(run("A", seed, 0.8));
-    runs.push_back(run("B", seed, 0.8 + 1e-16));  // rounding of sums added in another order
+    runs.push_back(run("B", seed, 0.8 + 1e-16));  // as if sums were added in another order
     runs.push_back(run("C", seed, 0.9));
     runs.back().summary.end_time_s = 80;
   }
@@ -345,7 +347,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// A run of 10 steps that ended at `end_s` and dropped `dropped` of 100 micro-batches.
+// Returns a run of 10 steps that ended at `end_s` and dropped `dropped` of 100 micro-batches.
 RunSummary summary(const char* method, double end_s, int dropped) {
   RunSummary run;
   run.method = method;
@@ -396,7 +398,7 @@ Account communicating(double seconds) {
   return account;
 }
 
-// Two runs whose quantities all have different values, and a failed run, whose numbers mean nothing.
+// Returns two runs with a different value of each quantity, and a failed run, which has meaningless numbers.
 std::vector<ComparedRun> three_runs() {
   ComparedRun first{.simulated = summary("a", 14, 56), .mpi = summary("of MPI", 8, 48)};
   first.simulated.sweep = {{"cluster.workers", "2"}};
@@ -480,7 +482,7 @@ TEST(Comparison, TablesHaveEveryValueInItsColumn) {
   std::istringstream stream(table);
   std::vector<std::vector<std::string>> rows;
   for (std::string line; std::getline(stream, line);) rows.push_back(words_of(line));
-  ASSERT_GE(rows.size(), 9u);  // a heading of two lines, a rule, and three rows per run
+  ASSERT_GE(rows.size(), 9u);  // a heading of two lines, a rule, and three lines per run
   EXPECT_THAT(rows[3], ElementsAre("a,", "workers", "=", "2,", "seed", "3", "simulated", "0.875000", "43.75", "0.500",
                                    "4.000", "14.000", "0.75"));
   EXPECT_THAT(rows[4], ElementsAre("MPI", "1.000000", "37.50", "0.750", "5.000", "8.000", "0.5"));
@@ -502,7 +504,7 @@ TEST(Comparison, TablesHaveEveryValueInItsColumn) {
                                   "0.500 | 0.750 | 0.75 | 0.5 | (3.0e-03) | step time, drop rate |\n"
                                   "| b, seed 4 | 0.825000 | 0.800000 | +3.12 | 0.00 | 0.00 | +0.00 | - | - | - | - | "
                                   "1.0e-06 | within |\n| method, seed 3 | - |"));
-  // The seed is shown if there are several; brackets are explained if there are any.
+  // Seeds are shown if there are several. Brackets are explained if there are any.
   const std::vector<ComparedRun> one{runs[1]};
   EXPECT_THAT(comparison_table(one, sixteenths), testing::AllOf(HasSubstr("\nb "), Not(HasSubstr("in brackets"))));
 }
@@ -518,13 +520,13 @@ TEST(Comparison, SaysThatNobodyReachedTheTarget) {
 }
 
 TEST(Comparison, AnErrorAsLargeAsItsToleranceIsWithin) {
-  const auto runs = three_runs();  // errors of 1/8 and 1/16
+  const auto runs = three_runs();  // these have errors of 1/8 and 1/16
   EXPECT_EQ(verdict(runs[0], {.step_time = 0.125, .drop_rate = 0.0625}).text(), "within");
   EXPECT_EQ(verdict(runs[0], {.step_time = 0.124, .drop_rate = 0.0625}).text(), "step time");
   EXPECT_EQ(verdict(runs[0], {.step_time = 0.125, .drop_rate = 0.062}).text(), "drop rate");
 }
 
-// Only runs on the wall clock can overrun: simulated micro-batches take their drawn durations.
+// Only runs on the wall clock can overrun, because simulated micro-batches take their drawn durations.
 TEST(Comparison, OverrunsUnderMpiAreSaid) {
   std::vector<ComparedRun> runs{compared(1, 1)};
   runs[0].simulated.emulated_micro_batches = runs[0].mpi.emulated_micro_batches = 100;
@@ -556,24 +558,24 @@ TEST(Comparison, DeclaredTimesThatMpiReplacesByArithmeticAreNamedWithWhatToSet) 
   EXPECT_EQ(json["pace_note"], note);
   EXPECT_EQ(json["runs"][0]["replaced_micro_batch_s"], 0.01);
 
-  // There is no note if the two clusters agree, if nothing was replaced, or if a run was not compared.
+  // There is no note if the two clusters agree, nothing was replaced, or no run was compared.
   ComparedRun emulated = injected(2.2, 1.0), failed = injected(2.2, 1.0);
   emulated.replaced_micro_batch_s.reset();
   failed.failure = "under MPI: a reason";
   const std::vector<ComparedRun> silent{injected(1.01, 1.0), emulated, failed};
   EXPECT_EQ(pace_note(silent, bars), "");
   EXPECT_TRUE(nlohmann::json::parse(comparison_json("e", silent, bars, {}))["pace_note"].is_null());
-  // With several declared times the note names none.
+  // If there are several declared times, the note names none of them.
   std::vector<ComparedRun> several{injected(2.2, 1.0), injected(2.2, 1.0)};
   several[1].replaced_micro_batch_s = 0.02;
   EXPECT_THAT(pace_note(several, bars), HasSubstr("the declared cluster.micro_batch_s."));
 }
 
-// A step takes 1 s under MPI. The given parts of it, and of the simulated step, are communication.
+// Returns a run with steps of 1 s under MPI, and of `simulated_s` in the simulation. The given parts are communication.
 ComparedRun run_that_communicates(const char* method, double simulated_s, double simulated_communication_s,
                                   double mpi_communication_s) {
   ComparedRun run{.simulated = summary(method, 10 * simulated_s, 0), .mpi = summary(method, 10, 0)};
-  // Two workers, 10 steps.
+  // Times are totals over two workers and 10 steps.
   run.simulated.accounts = {{}, communicating(20 * simulated_communication_s)};
   run.mpi.accounts = {{}, communicating(20 * mpi_communication_s)};
   return run;
@@ -591,7 +593,7 @@ TEST(Comparison, ADeclaredNetworkThatMpiDoesNotHaveIsNamedWithWhatToSet) {
   EXPECT_THAT(comparison_markdown("e", "e.toml", off, bars, {}), HasSubstr(note));
   EXPECT_EQ(nlohmann::json::parse(comparison_json("e", off, bars, {}))["network_note"], note);
 
-  // If communication costs something, it cannot be declared as free.
+  // If ranks communicate under MPI, the network must not be declared as free.
   const std::vector<ComparedRun> slower{run_that_communicates("a", 0.8, 0, 0.2)};
   EXPECT_THAT(network_note(slower, bars),
               AllOf(HasSubstr("a communicates for 0 s per step in the simulation, but 0.2 s under MPI"),
@@ -610,7 +612,7 @@ TEST(Comparison, TheNetworkIsNotNamedWhereItIsNotWhatDiffers) {
   EXPECT_TRUE(nlohmann::json::parse(comparison_json("e", silent, bars, {}))["network_note"].is_null());
 }
 
-// Errors of +4 and -2 % have a mean of 1 %; t(0.975, 1) = 12.706 times their standard error of 3 % is 38.12.
+// The errors +4 % and -2 % have a mean of 1 %. Their standard error of 3 %, times t(0.975, 1) = 12.706, is 38.12 %.
 TEST(Comparison, SeveralSeedsOfARowAreJudgedByTheirMeanErrors) {
   std::vector<ComparedRun> runs{compared(1.04, 1.0, 3, 0), compared(0.98, 1.0, 0, 2)};
   runs[0].simulated.seed = 1;
@@ -634,7 +636,8 @@ TEST(Comparison, SeveralSeedsOfARowAreJudgedByTheirMeanErrors) {
   EXPECT_THAT(comparison_table(std::vector{runs[0]}, bars), Not(HasSubstr("over seeds")));
 }
 
-// The file has a header in NumPy's format 1.0: magic word, version, length, a Python literal, blanks, and a line feed.
+// The file has a header in NumPy's format 1.0: a magic word, the version, the length, a Python literal, blanks, and a
+// line feed.
 TEST(Comparison, ParametersAreInNumPysFormat) {
   const std::vector<float> values{1.0F, -2.5F, 3e-38F};
   const std::string bytes = npy({values});
@@ -651,8 +654,7 @@ TEST(Comparison, ParametersAreInNumPysFormat) {
   EXPECT_THROW(floats_from_npy(bytes.substr(0, bytes.size() - 1)), std::runtime_error);
 }
 
-// The expected numbers were computed with SciPy (ttest_1samp, t.interval, permutation_test), independently of this
-// code.
+// The expected numbers were computed with SciPy (ttest_1samp, t.interval, permutation_test).
 
 constexpr std::array one_to_five = {1.0, 2.0, 3.0, 4.0, 5.0};
 constexpr std::array mixed = {0.3, -0.2, 0.5, 0.4, 0.1, 0.6};
@@ -671,7 +673,7 @@ TEST(PairedDifference, HasStudentsInterval) {
 }
 
 TEST(PairedDifference, CountsAllChoicesOfSigns) {
-  EXPECT_DOUBLE_EQ(*paired_difference(one_to_five).sign_flip_p, 0.0625);  // 2 of 32
+  EXPECT_DOUBLE_EQ(*paired_difference(one_to_five).sign_flip_p, 0.0625);  // 2 of 32 choices of signs
   EXPECT_DOUBLE_EQ(*paired_difference(mixed).sign_flip_p, 0.09375);
   EXPECT_DOUBLE_EQ(*paired_difference(about_zero).sign_flip_p, 0.75);
   EXPECT_DOUBLE_EQ(*paired_difference(std::array{0.0, 0.0}).sign_flip_p, 1);
@@ -679,13 +681,13 @@ TEST(PairedDifference, CountsAllChoicesOfSigns) {
   EXPECT_FALSE(paired_difference(std::vector<double>(21, 0.1)).sign_flip_p);
 }
 
-// With five seeds p is at least 1 in 16, so only the interval decides.
+// With five seeds p is at least 1/16, so only the interval decides.
 TEST(PairedDifference, IsSignificantWhereTheIntervalExcludesZeroAndSignFlipsAgree) {
   EXPECT_TRUE(paired_difference(one_to_five).is_significant());
   EXPECT_FALSE(paired_difference(mixed).is_significant());
   EXPECT_TRUE(paired_difference(std::array{1.0, 1.1, 0.9, 1.2, 1.0, 0.8}).is_significant());
-  // Six differences whose interval excludes 0 (p = 0.013), while 4 of the 64 choices of signs have a mean at least as
-  // far from 0.
+  // The interval of these six differences excludes 0 (p = 0.013), but 4 of the 64 choices of signs have a mean at least
+  // as far from 0.
   const std::array close = {1.3, 1.8, 1.3, -0.3, 1.9, 1.4};
   ASSERT_NEAR(*paired_difference(close).t_p, 0.01257517085284277, 1e-12);
   ASSERT_DOUBLE_EQ(*paired_difference(close).sign_flip_p, 0.0625);
@@ -699,7 +701,7 @@ TEST(PairedDifference, SaysNothingOfASingleSeed) {
   EXPECT_TRUE(std::isnan(paired_difference({}).mean));
 }
 
-// Virtual times without delays are equal in all seeds, so the difference is exact.
+// Virtual times without delays are equal in all seeds. So the difference is exact.
 TEST(PairedDifference, IsCertainWhereNothingVaries) {
   const PairedDifference found = paired_difference(std::array{0.5, 0.5, 0.5});
   EXPECT_DOUBLE_EQ(found.interval->low, 0.5);

@@ -33,7 +33,7 @@ TEST(Progress, ClockTextReadsLikeAClock) {
   EXPECT_EQ(clock_text(3700), "1:01:40");
 }
 
-// The share done depends on the arithmetic that is done, not on the time that the clock has reached ahead of it.
+// The share done depends on the arithmetic that is computed. The clock may be far ahead of it.
 TEST(Progress, ShareDoneKnowsEveryLimit) {
   RunPosition position;
   position.reached = {.step = 90, .time = Time{std::chrono::seconds(90)}, .samples = 90, .bytes = 90};
@@ -57,8 +57,7 @@ TEST(Progress, ClockTextTurnsAtFullMinutesAndHours) {
   EXPECT_EQ(clock_text(-5), "0:00");
 }
 
-// The remaining time is unknown until some work is done. Then it is estimated from the progress of this run and of
-// earlier runs.
+// The remaining time is unknown until some work is done. From then on it is estimated from this run and earlier runs.
 TEST(Progress, WhatIsLeftIsKnownOnceSomethingIsDone) {
   syncopate::Run run;
   run.method = "A";
@@ -81,7 +80,7 @@ TEST(Progress, WhatIsLeftIsKnownOnceSomethingIsDone) {
   EXPECT_THAT(shown(1, nothing), testing::AllOf(HasSubstr("run 2/3"), testing::Not(HasSubstr("? left"))));
 }
 
-// One run will take nine times as long as the other; nothing of it is done.
+// The second run is expected to take nine times as long as the first, and nothing of it is done.
 TEST(Progress, WhatIsLeftFollowsWhatWasExpected) {
   syncopate::Run small, large;
   small.budget = large.budget = budget(Step{100});
@@ -97,11 +96,12 @@ TEST(Progress, WhatIsLeftFollowsWhatWasExpected) {
   progress.end_run({});
   progress.begin_run(2, large);
   progress.show({});
-  // 590 s of work take no time. The plan counts as ten seconds, which are spread over them.
+  // Work that was expected to take 590 s took no time. The plan counts like 10 s of observation: 10 s / 600 s x 5400 s
+  // = 90 s.
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("1:30 left"));
 }
 
-// A plan of one second, a hundredth of which has taken a fifth of a second: about four seconds remain, not one.
+// A run that was expected to take 0.01 s of one second has taken 0.2 s. So about four seconds remain, and not one.
 TEST(Progress, APlanThatIsFarTooShortDoesNotOutweighWhatIsSeen) {
   syncopate::Run small, large;
   small.budget = large.budget = budget(Step{100});
@@ -118,8 +118,8 @@ TEST(Progress, APlanThatIsFarTooShortDoesNotOutweighWhatIsSeen) {
   EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::ContainsRegex("0:(0[3-9]|[1-5][0-9]) left"));
 }
 
-// 6,000 of 10,000 s of work take no time. The plan counts as ten seconds, which are spread over them, so that 10 /
-// 6,010 of the 4,000 s remain.
+// The expected work is 10,000 s, and 6,000 s of it took no time. The plan counts like 10 s of observation, so 10 /
+// 6,010 of the other 4,000 s remain.
 TEST(Progress, CommonPhasesOfOtherProcessesCountAsWork) {
   syncopate::Run phase, other, run;
   phase.method = other.method = "common phase";
@@ -134,7 +134,7 @@ TEST(Progress, CommonPhasesOfOtherProcessesCountAsWork) {
   const std::string text = testing::internal::GetCapturedStderr();
   EXPECT_THAT(text, HasSubstr("0 of 1 ended, 0:07 left, 1 under way: common phase, seed 0 50 %"));
 
-  // If no expected times are known, all runs cost the same, and a phase nothing.
+  // If no times are expected, all runs count equally, and common phases do not count.
   testing::internal::CaptureStderr();
   Progress unknown(Progress::Style::terminal, 1, 1);
   unknown.end_common_phase_elsewhere(phase);
@@ -171,7 +171,7 @@ TEST(Progress, IsRewrittenAtMostTenTimesASecond) {
   Progress progress(Progress::Style::terminal, 1, 1);
   syncopate::Run run;
   progress.begin_run(1, run);
-  // Each call lies between two readings of the clock; the first call is due.
+  // Each call is between two readings of the clock. The first call is due.
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds interval(100);
   std::optional<std::pair<Clock::time_point, Clock::time_point>> last;
@@ -240,7 +240,7 @@ TEST(Progress, WithoutATerminalIsAPlainLineInEachInterval) {
                                     "run 1 of 2: A, seed 0: 50 %, 0:00 left, 7 s virtual, 0:00 host, 0 syncs\n"));
 }
 
-// The reason of a failure contains the time of a worker that may be far ahead of the others.
+// The reason of a failure has the time of a worker, which may be far ahead of the others.
 TEST(Progress, SaysUntilWhenAFailedRunWasRecordedNotWhenItFailed) {
   testing::internal::CaptureStderr();
   {
@@ -296,7 +296,7 @@ TEST(Progress, OnATerminalShowsWhereTheRunIsAndClearsTheLine) {
   EXPECT_EQ(text.find('\n'), std::string::npos);
 }
 
-// Standard error is a file here, for which a width of 80 is assumed.
+// Standard error is a file here, so a width of 80 is assumed.
 TEST(Progress, ALineThatIsTooLongEndsWithAWholePart) {
   testing::internal::CaptureStderr();
   {

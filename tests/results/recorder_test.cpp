@@ -20,8 +20,8 @@ namespace {
 
 using testing::ElementsAre;
 
-// One parameter x. Loss is x, plus the normalisation buffer if there is one; NaN if x is negative.
-// Accuracy is x / 100.
+// An objective with one parameter x. The loss is x, plus the normalisation buffer if there is one; NaN if x is
+// negative. The accuracy is x / 100.
 class Probe : public Objective {
  public:
   std::size_t parameters() const override { return 1; }
@@ -35,7 +35,7 @@ class Probe : public Objective {
   std::size_t buffers() const override { return normalised ? 1 : 0; }
   std::vector<float> initial_buffers() const override { return std::vector<float>(buffers(), 1000.0F); }
 
-  // The mean index of the micro-batches.
+  // Returns the mean index of the micro-batches.
   std::vector<float> batch_statistics(const float*, std::span<const MicroBatch> micro_batches) const override {
     statistics += static_cast<int>(micro_batches.size());
     float sum = 0;
@@ -56,10 +56,10 @@ class Probe : public Objective {
             .samples = samples};
   }
 
-  double waits = -1;  // the evaluation at this x ends only after one at a larger x
+  double waits = -1;  // an evaluation at this x waits until one at a larger x has ended
   bool normalised = false;
   mutable std::atomic<int> evaluations{0};
-  mutable std::atomic<int> statistics{0};  // micro-batches whose statistics were requested
+  mutable std::atomic<int> statistics{0};  // number of micro-batches in requests for statistics
 
  private:
   void wait_for_another() const {
@@ -91,7 +91,7 @@ class RecorderTest : public testing::Test {
     recorder_->begin(training_->initial_state(), 1);
   }
 
-  // The model with x = `value`.
+  // Returns the model with x = `value`.
   ModelStatePtr model(float value) const {
     const auto state = std::make_shared<ModelState>();
     state->parameters = std::make_shared<Cell>();
@@ -105,7 +105,7 @@ class RecorderTest : public testing::Test {
     return state;
   }
 
-  // A publication after `step` steps, at `step` milliseconds.
+  // Returns a publication after `step` steps, at `step` milliseconds.
   static Publication at(std::int64_t step, const ModelStatePtr& model) {
     Publication publication{.model = model};
     publication.step = step;
@@ -118,7 +118,7 @@ class RecorderTest : public testing::Test {
 
   void publish(std::int64_t step, float value) { recorder_->on_publish(at(step, model(value))); }
 
-  // The test loss of the last row.
+  // Returns the test loss of the last row.
   double test_loss() const { return recorder_->recording().metrics.back().evaluation->test_loss; }
 
   std::vector<std::int64_t> recorded_steps() const {
@@ -141,7 +141,7 @@ TEST_F(RecorderTest, EvaluatesTheInitialModelEachPassedMultipleAndTheLastPublica
   EXPECT_THAT(recorded_steps(), ElementsAre(0, 12, 33, 39));
 }
 
-// Step k is published at k milliseconds.
+// Step k is published at k ms.
 TEST_F(RecorderTest, ByTimeEvaluatesTheFirstPublicationAtOrAfterEachMultiple) {
   start(10);
   Recorder recorder(
@@ -159,7 +159,7 @@ TEST_F(RecorderTest, ByTimeEvaluatesTheFirstPublicationAtOrAfterEachMultiple) {
 
 TEST_F(RecorderTest, EvaluatesNothingTwice) {
   start(5);
-  publish(0, 0);  // the method's own publication before its first step
+  publish(0, 0);  // a method's own publication before its first step
   publish(5, 5);
   publish(5, 5);
   publish(10, 10);
@@ -264,7 +264,7 @@ TEST_F(RecorderTest, PositionsAreOfWhatIsPublishedAndOfWhatIsEvaluated) {
 TEST_F(RecorderTest, TheLatestEvaluationIsOfTheLatestModelAlsoIfItEndsFirst) {
   probe_->waits = 1;
   start(1, 2);
-  publish(1, 1);  // ends only after step 2
+  publish(1, 1);  // its evaluation ends only after that of step 2
   publish(2, 2);
   recorder_->finish();
   EXPECT_EQ(recorder_->position().latest->test_loss, 2);
@@ -296,7 +296,7 @@ TEST_F(RecorderTest, KeepsTheParametersOfTheLastModelWhereTheyAreAskedFor) {
 TEST_F(RecorderTest, OrdersRowsByStepWhenEvaluationsEndOutOfOrder) {
   probe_->waits = 1;
   start(1, 2);
-  publish(1, 1);  // ends only after step 2
+  publish(1, 1);  // its evaluation ends only after that of step 2
   publish(2, 2);
   publish(3, 3);
   recorder_->finish();
@@ -340,7 +340,7 @@ TEST_F(RecorderTest, StopsARunWhoseModelIsNotFinite) {
 TEST_F(RecorderTest, ARunThatPublishesAModelThatIsNotFiniteOnlyAtItsEndHasDiverged) {
   for (const bool defer : {false, true}) {
     start(10, 0, defer);
-    publish(7, -1);  // not due, so nothing but finish() evaluates it
+    publish(7, -1);  // not due, so only finish() evaluates it
     recorder_->finish();
     EXPECT_THAT(recorded_steps(), ElementsAre(0, 7));
     EXPECT_TRUE(recorder_->recording().diverged);
@@ -506,14 +506,14 @@ TEST(Recording, TruncatedBytesAreAnError) {
   EXPECT_THROW(recording_from_bytes(bytes), std::runtime_error);
 }
 
-// Records beside a run's rows, as text: the timeline of a hand-made run, and durations of micro-batches.
+// Records besides a run's rows, as text: the timeline of a run made by hand, and durations of micro-batches.
 
 using nlohmann::json;
 using std::chrono::milliseconds;
 
 Time at(int ms) { return Time{milliseconds(ms)}; }
 
-// Two workers and a server; the run continued for a second after the end of the timeline.
+// Returns the timeline of two workers and a server. The run continued for a second after the timeline's end.
 Timeline timeline() {
   Timeline timeline;
   timeline.workers = 2;
@@ -567,7 +567,7 @@ TEST(TraceEvents, EveryValueStandsUnderItsOwnName) {
      "args": {"what": "receive"}}])"));
 }
 
-// The link of each server has two threads after the server's own.
+// Each server's own thread is followed by two threads for its link.
 TEST(TraceEvents, ServersLinksHaveThreadsOfTheirOwn) {
   Timeline linked = timeline();
   linked.tracks.push_back(linked.tracks.back());  // two servers
@@ -615,7 +615,7 @@ TEST(DurationsCsv, AreInTheOrderOfWorkersStepsAndMicroBatches) {
             "1,0,0,0.000000005,0.000000000\n");
 }
 
-// Workers' own models at multiples of a clock interval, made by hand.
+// Workers' own models at multiples of an interval, made by hand.
 
 using std::chrono::seconds;
 using testing::ElementsAre;
@@ -623,14 +623,14 @@ using testing::Pair;
 
 class TwoWorkers : public testing::Test {
  protected:
-  // A step that ends at `at_s`; its model is added if it is wanted.
+  // A worker's step ends at `at_s`. Adds its model if this is wanted, and returns whether it was.
   bool step(int worker, int number, int at_s) {
     WorkerModel model{.worker = Rank{worker}, .step = number, .time = Time{seconds(at_s)}};
     if (!models_.wants(model.worker, model.time)) return false;
     models_.add(std::move(model));
     return true;
   }
-  // The next models' steps by worker; empty if a worker has none yet.
+  // Returns the steps of the next models by worker; empty if a worker has no such model yet.
   std::map<int, std::int64_t> next() {
     std::map<int, std::int64_t> steps;
     if (const auto first = models_.take_first())
@@ -662,7 +662,7 @@ TEST_F(TwoWorkers, TheyAreThereOnceTheSlowestIs) {
   EXPECT_THAT(next(), ElementsAre(Pair(0, 5), Pair(1, 2)));
 }
 
-// Worker 1's first step ends at 35 s: its model counts for 10 s, and 20 and 30 s have then passed, too.
+// Worker 1's first step ends at 35 s. So its model counts for 10 s, and with it 20 and 30 s have passed, too.
 TEST_F(TwoWorkers, MultiplesUpToTheLatestOfThemArePassedWithIt) {
   for (const int at_s : {10, 20, 30, 40}) step(0, at_s / 10, at_s);
   step(1, 1, 35);

@@ -129,7 +129,7 @@ TEST(ResultTable, ShowsVerySmallAndVeryLargeLossesInScientificForm) {
 
 TEST(ResultTable, AveragesTimesToTargetThatAllSeedsReached) {
   const RunSummary seeds[] = {finished("A", 1, 0.9, 10.0), finished("A", 2, 0.9, 12.0)};
-  EXPECT_EQ(time_to_target_text(seeds), "11.0 +- 1.4");  // deviation: 2 / sqrt(2)
+  EXPECT_EQ(time_to_target_text(seeds), "11.0 +- 1.4");  // the deviation is 2 / sqrt(2)
 }
 
 TEST(ResultTable, CensorsTheTimeToTargetAsSoonAsOneSeedDidNotReachIt) {
@@ -160,7 +160,8 @@ TEST(ResultTable, HasARowPerMethodAndSweepPointInTheOrderOfTheRuns) {
   runs[3].sweep = {{"methods.drop.threshold_s", "0.08"}};
   const auto lines = lines_of(result_table(runs));
   ASSERT_EQ(lines.size(), 8u) << "a header of two lines, a rule, three rows, what +- means and what > means";
-  // 95 of 100 micro-batches kept; 600,000 samples in 60 s and in 4 s; deviation of the accuracy 2 / sqrt(2).
+  // 95 of 100 micro-batches are kept. Runs process 600,000 samples in 60 s and in 4 s. The accuracy's deviation is 2 /
+  // sqrt(2).
   EXPECT_THAT(words_of(lines[3]), ElementsAre("sync", "89.0", "+-", "1.4", "0.5000", "60.00", "20.00", "5.000", "12.3G",
                                               "9.38k", "10k", "150k", "2"));
   EXPECT_THAT(words_of(lines[4]), ElementsAre("drop,", "threshold_s", "=", "0.07", "89.00", "0.5000", "60.00", ">",
@@ -178,7 +179,7 @@ TEST(ResultTable, ShowsStalenessWhereAMethodHasSome) {
   runs[3].staleness = {7};
   EXPECT_THAT(result_table(runs), Not(HasSubstr("staleness"))) << "nothing but 0";
   runs[1].staleness = {0, 1};
-  runs[2].staleness = {0, 1, 2, 1};  // a mean of 2, so 1.5 over both, and a deviation of 1 / sqrt(2)
+  runs[2].staleness = {0, 1, 2, 1};  // their means 1 and 2 have the mean 1.5 and the deviation 1 / sqrt(2)
   const auto lines = lines_of(result_table(runs));
   EXPECT_THAT(lines[0], HasSubstr("staleness"));
   EXPECT_EQ(words_of(lines[3])[6], "-");
@@ -287,7 +288,7 @@ TEST(ResultTable, ShowsTheFormulasStepTimeInBracketsWhereAMethodHasOne) {
   EXPECT_THAT(table, HasSubstr("0.1000 (-)"));
 }
 
-// Notes name the formula of each time in brackets. Methods with the same formula share a line.
+// Notes name the formula of each time in brackets. Methods with the same formula share a note.
 TEST(ResultTable, FormulasAreNamedBelowTheTable) {
   std::vector<RunSummary> runs{finished("A", 1, 0.9, 10.0), finished("A", 2, 0.9, 10.0), finished("B", 1, 0.9, 10.0),
                                finished("C", 1, 0.9, 10.0), finished("D", 1, 0.9, 10.0)};
@@ -305,12 +306,12 @@ TEST(ResultTable, FormulasAreNamedBelowTheTable) {
               HasSubstr("(formula) by law L: m\n(formula) by law M: n\n"));
   EXPECT_THAT(result_columns(runs, "virtual", {{"A", "m"}, {"C", "m"}, {"B", "m"}}).notes,
               HasSubstr("(formula) by law L: A, C\n(formula) by law M: B\n"));
-  // The rows of a method with several formulas are listed separately.
+  // If a method's rows have several formulas, they are listed separately.
   runs[3].method = "B";
   runs[3].sweep = {{"cluster.workers", "8"}};
   EXPECT_THAT(result_table(runs), HasSubstr("\n(formula) by law L: A; B, workers = 8\n(formula) by law M: B\n"));
   EXPECT_THAT(result_table(runs), Not(HasSubstr("sampled")));
-  // A sample uses the run's own delays, so agreement in a short run shows nothing.
+  // A sample consists of the run's own delays. So it is no achievement that a sampled formula agrees with a short run.
   runs[2].predicted[0].prediction.formula = "sampled law";
   EXPECT_THAT(result_table(runs), Not(HasSubstr("the run's own steps"))) << "by no name is a formula known";
   runs[2].predicted[0].prediction.is_sampled = true;
@@ -321,7 +322,7 @@ TEST(ResultTable, FormulasAreNamedBelowTheTable) {
   EXPECT_THAT(result_table(runs),
               HasSubstr("\nE[T]: the expected time of the slowest worker's step, without drops.\n"));
   runs[2].predicted = {law_m};
-  // No line is longer than a wide terminal.
+  // No line is wider than a wide terminal.
   std::vector<RunSummary> many;
   for (int i = 0; i < 30; ++i) {
     many.push_back(finished("a method of number " + std::to_string(i), 1, 0.9, 10.0));
@@ -337,8 +338,6 @@ TEST(ResultTable, FormulasAreNamedBelowTheTable) {
   }
   EXPECT_GT(named, 4);
 }
-
-// Rankings of methods, from summaries made by hand.
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -357,8 +356,7 @@ FoundRun run(const std::string& method, const Sweep& sweep, std::uint64_t seed, 
   return found;
 }
 
-// Adds three seeds around the mean. Their deviations are equal for all methods, except for additional ones of size
-// `spread`.
+// Adds three runs around the mean. All methods have the same deviations by seed, and further ones of size `spread`.
 void add(std::vector<FoundRun>& runs, const std::string& method, const Sweep& sweep, double mean, double spread = 0) {
   const std::vector<double> common = {-0.02, 0.0, 0.02}, own = {1, -2, 1};
   for (std::size_t i = 0; i < 3; ++i) runs.push_back(run(method, sweep, i + 1, mean + common[i] + spread * own[i]));
@@ -388,7 +386,7 @@ TEST(Ranking, HasTheBestFirstAtEachPoint) {
   EXPECT_THAT(methods(found[1]), ElementsAre("A", "B"));
 }
 
-// Also tests a measure whose smaller values are better.
+// The second measure is better if it is smaller.
 TEST(Ranking, FollowsTheMeasure) {
   std::vector<FoundRun> runs;
   add(runs, "A", {}, 0.8);
@@ -403,7 +401,7 @@ TEST(Ranking, FollowsTheMeasure) {
               testing::ThrowsMessage<std::invalid_argument>("no run has final_validation_loss"));
 }
 
-// B is a point behind at every seed. C is as far behind on average, but not at every seed.
+// B is a point behind A in each seed. C is as far behind on average, but not in each seed.
 TEST(Ranking, TellsWhoIsBehindAndWhoMayNotBe) {
   std::vector<FoundRun> runs;
   add(runs, "A", {}, 0.80);
@@ -418,7 +416,7 @@ TEST(Ranking, TellsWhoIsBehindAndWhoMayNotBe) {
   EXPECT_THAT(ranking_table(found, accuracy()).text(), HasSubstr("-1.000 ["));
 }
 
-// It is unknown whether a row without common seeds is behind. This is not a tie.
+// If a row has no seeds in common with the best one, it is unknown whether it is behind. This is not a tie.
 TEST(Ranking, SaysWhichHaveNoSeedInCommon) {
   const std::vector<FoundRun> runs = {run("A", {}, 1, 0.8), run("A", {}, 2, 0.8), run("B", {}, 3, 0.7),
                                       run("B", {}, 4, 0.7)};
@@ -428,8 +426,8 @@ TEST(Ranking, SaysWhichHaveNoSeedInCommon) {
   EXPECT_THAT(ranking_table(found, accuracy()).text(), HasSubstr("no common seed"));
 }
 
-// A method to which the swept key does not apply is run once, and is ranked at all of the key's values. A key that is
-// swept for one method adds rows of this method.
+// If the swept key does not apply to a method, its only run is ranked at all of the key's values. If a key is swept for
+// one method, this method has several rows at each point.
 TEST(Ranking, PutsRowsWhereTheyBelong) {
   std::vector<FoundRun> runs;
   add(runs, "A", {{"training.peak", "8"}}, 0.80);
@@ -447,7 +445,7 @@ TEST(Ranking, PutsRowsWhereTheyBelong) {
   EXPECT_THAT(ranking_table(found, accuracy()).text(), HasSubstr("C, threshold_s = 2"));
 }
 
-// A run of the first seed with another number of workers is not at any point of the sweep.
+// One run of the first seed has a number of workers that is at no point of the sweep.
 TEST(Ranking, PutsRowsBesideTheSweepAtPointsOfTheirOwn) {
   std::vector<FoundRun> runs;
   for (const char* const workers : {"8", "16"}) {
@@ -467,7 +465,7 @@ TEST(Ranking, PutsRowsBesideTheSweepAtPointsOfTheirOwn) {
   EXPECT_EQ(found[2].point, "workers = 2");
 }
 
-// A reached the target at 20 s or a little later. C ran to 100 s without reaching it. D ended at 10 s, which says
+// A reached the target at 20 s or a little later. C missed it until its end at 100 s. D ended at 10 s, which says
 // nothing.
 TEST(Ranking, OfTimesToTheTargetPutsLastWhoNeverReachedIt) {
   std::vector<FoundRun> runs;
@@ -490,7 +488,7 @@ TEST(Ranking, OfTimesToTheTargetPutsLastWhoNeverReachedIt) {
               testing::ContainsRegex("A +D \\(no run reached it\\) +C \\(no run reached it\\)"));
 }
 
-// B reached the target at every seed, A at one of them before the horizon, and C never.
+// B reached the target in each seed, A in one seed before the horizon, and C never.
 TEST(Ranking, RestrictsTimesToTheTarget) {
   std::vector<FoundRun> runs;
   for (const char* method : {"A", "B", "C"}) add(runs, method, {}, 0.8);
@@ -561,10 +559,10 @@ TEST_F(Tidy, HasARowForEachRunAndEachEvaluation) {
   ASSERT_EQ(of_runs.size(), 3u);
   EXPECT_THAT(of_runs[0], testing::StartsWith("experiment,method,seed,clock,hash,status,final_test_accuracy,"));
   EXPECT_THAT(of_runs[1], testing::StartsWith("e,\"A, B\",1,virtual,h,finished,,"));
-  EXPECT_THAT(of_runs[1], HasSubstr(",2.5,0.5,"));  // end_time_s, step_time_s
+  EXPECT_THAT(of_runs[1], HasSubstr(",2.5,0.5,"));  // columns end_time_s and step_time_s
 }
 
-// Keys that differ only between methods belong to the methods; a key that differs within a method is a column.
+// Keys that differ only between methods belong to the methods. Keys that differ within a method have columns.
 TEST_F(Tidy, HasAColumnForWhatVaries) {
   std::vector<FoundRun> runs = {run("A", 1, "step\n"), run("A", 2, "step\n"), run("B", 3, "step\n")};
   runs[0].configuration = {{"cluster.workers", "8"}, {"training.model", "\"mlp\""}};

@@ -178,7 +178,7 @@ TEST_F(RunDirectoryTest, IsWholeWheneverItsWriterIsKilled) {
   }
 }
 
-// Ranks that simulate an experiment separately write the same directories.
+// Ranks that each simulate the whole experiment write the same directories.
 TEST_F(RunDirectoryTest, IsOneOfItsWritersWhenSeveralProcessesWriteIt) {
   std::vector<pid_t> writers;
   for (const char letter : {'a', 'b', 'c'}) {
@@ -205,7 +205,7 @@ TEST_F(RunDirectoryTest, IsOneOfItsWritersWhenSeveralProcessesWriteIt) {
   EXPECT_EQ(read(directory_ / "one"), read(directory_ / "two"));
 }
 
-// Eight processes write at once and are interrupted at different points of their work.
+// Eight processes write at the same time and are interrupted at different points.
 TEST_F(RunDirectoryTest, IsWholeAndAloneWhenTheUserInterruptsItsWriter) {
   const std::string old_text(200'000, 'o');
   const std::string new_text(200'000, 'n');
@@ -247,14 +247,13 @@ TEST_F(RunDirectoryTest, LosesWhatDeadProcessesLeft) {
   EXPECT_TRUE(fs::exists(directory_.parent_path() / ".somebody.else"));
 }
 
-// A container with this host's name and the same process numbers is a different one: its process may be writing,
-// whether or not a process here has that number. But no process writes files that have not changed for a day.
+// The process with this number belongs to another container with this host's name. It may still be writing, whether or
+// not a process here has its number. But no process is writing files that have not changed for a day.
 TEST_F(RunDirectoryTest, LeavesWhatProcessesThatItCannotSeeWroteLately) {
   ProcessIdentity elsewhere = dead_process();
   elsewhere.machine += " in another container";
   const fs::path by_host = directory_.parent_path() / fmt::format(".{}.partial.{}.{}", directory_.filename().string(),
-                                                                  elsewhere.number, host_name());  // as earlier
-                                                                                                   // versions named it
+                                                                  elsewhere.number, host_name());  // an old name
   for (const fs::path& left : {hidden("partial", elsewhere), by_host}) fs::create_directories(left);
   EXPECT_EQ(remove_leftovers(results_, runs_), 0);
   for (const fs::path& left : {hidden("partial", elsewhere), by_host}) {
@@ -310,11 +309,11 @@ TEST_F(RunDirectoryTest, NamesTheFileInTheWayOfOneMethod) {
 }
 
 TEST_F(RunDirectoryTest, CannotBeWhereNobodyMayWrite) {
-  // Not even root may create directories in the proc file system.
+  // In the proc file system, not even root may create directories.
   EXPECT_THROW(require_usable("/proc/syncopate", runs_), ResultsDirectoryFault);
 }
 
-// Applies to directories below that of --results. That directory itself may be a link.
+// The directory of --results may be a link, and directories below it must not be.
 TEST_F(RunDirectoryTest, IsNotUsableWhereALinkLeadsElsewhere) {
   const fs::path elsewhere = results_.string() + "-elsewhere",
                  experiment = experiment_directory(results_, "Quick Start");
@@ -338,7 +337,7 @@ TEST_F(RunDirectoryTest, IsNotUsableWhereALinkLeadsElsewhere) {
   fs::remove_all(elsewhere);
 }
 
-// The link in place of the run's directory is replaced, so the directory to which it leads stays.
+// A link in place of the run's directory is replaced, and the directory to which it leads stays.
 TEST_F(RunDirectoryTest, TakesThePlaceOfALink) {
   const fs::path elsewhere = results_ / "elsewhere";
   fs::create_directories(elsewhere);
@@ -370,7 +369,7 @@ TEST_F(RunDirectoryTest, WithoutPermissionIsNotUsable) {
       return 2;
     }
   };
-  // Root may write everywhere, so the check runs as user `nobody`.
+  // Root may write everywhere, so the check runs as nobody.
   const pid_t child = fork();
   if (child == 0) _exit(getuid() == 0 && setuid(65534) != 0 ? 3 : check());
   int status = 0;
@@ -458,7 +457,7 @@ TEST_F(RunFiles, WithoutAReadableListAreNotWhole) {
   EXPECT_THAT(damage_of(directory_), StartsWith(place(list_of_files)));
 }
 
-// If several processes have computed the same run, one publishes it.
+// Several processes have computed the same run, and one of them publishes it.
 
 std::string read(const fs::path& path) {
   std::ifstream file(path);
@@ -503,7 +502,7 @@ TEST_F(PublishedDirectory, WhatIsNotDoneIsReplaced) {
   EXPECT_EQ(entries(), 1u);
 }
 
-// Another process that publishes a run below the same directory holds the lock.
+// The lock is held by a process that publishes another run below the same directory.
 TEST_F(PublishedDirectory, WaitsForWhoHasLockedTheDirectoryAbove) {
   fs::create_directories(above_);
   auto other = std::make_unique<Descriptor>(above_, O_RDONLY | O_DIRECTORY);

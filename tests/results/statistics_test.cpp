@@ -25,7 +25,7 @@ TEST(Statistics, TwoValuesDeviateByTheirDistanceOverTheRootOfTwo) {
 }
 
 TEST(Statistics, ACommonOffsetDoesNotCostDigits) {
-  // The naive formula, mean of squares minus square of the mean, gives 0 or NaN here.
+  // The naive formula, the mean of squares minus the square of the mean, gives 0 or NaN for these values.
   const std::vector<double> values{1e9 + 4, 1e9 + 7, 1e9 + 13, 1e9 + 16};
   const Statistics result = statistics(values);
   EXPECT_DOUBLE_EQ(result.mean, 1e9 + 10);
@@ -52,7 +52,7 @@ constexpr std::array runs = {TimeToReach{10, true}, TimeToReach{40, true}, TimeT
 
 TEST(RestrictedTime, IsKnownUpToTheFirstEndWithoutTheTarget) {
   EXPECT_EQ(common_horizon_s(runs), 30);
-  EXPECT_EQ(common_horizon_s(std::span(runs).first(2)), 40);  // all reached the target
+  EXPECT_EQ(common_horizon_s(std::span(runs).first(2)), 40);  // both runs reached the target
   EXPECT_FALSE(common_horizon_s({}));
 }
 

@@ -22,7 +22,7 @@
 namespace syncopate {
 namespace {
 
-// A run of 30 steps with four evaluations and two rounds, on two workers, and its plan.
+// A run on two workers, with 30 steps, four evaluations and two rounds, and its plan.
 
 MetricsRow row(std::int64_t step, double loss, double accuracy) {
   MetricsRow row;
@@ -65,7 +65,8 @@ Recording four_rows() {
   return recording;
 }
 
-// Two workers for 3 s: 2.5 s compute and 0.5 s wait; 2 s compute, 0.4 s discarded and 0.6 s communication.
+// Two workers take 3 s each. One computes for 2.5 s and waits for 0.5 s. The other computes for 2 s, discards 0.4 s of
+// computing, and communicates for 0.6 s.
 RunTotals totals() {
   RunTotals totals;
   totals.end = Time{std::chrono::milliseconds(3000)};
@@ -142,8 +143,8 @@ TEST(Summary, TimeToTargetIsTheFirstEvaluationThatMeetsIt) {
 
 TEST(Summary, TwoTargetsMustBeMetTogether) {
   auto run = plan();
-  run.evaluation.target_accuracy = 0.78;  // met at step 10
-  run.evaluation.target_loss = 0.5;       // met at step 20
+  run.evaluation.target_accuracy = 0.78;  // reached at step 10
+  run.evaluation.target_loss = 0.5;       // reached at step 20
   EXPECT_EQ(summarise(run, four_rows(), nullptr, 8, 2).time_to_target->step, 20);
 }
 
@@ -170,7 +171,7 @@ TEST(Summary, ATargetIsMetByWhatIsEqualToIt) {
   EXPECT_FALSE(by_loss.time_to_target->target_accuracy.has_value());
 }
 
-// For example, a model of which only the training loss has overflowed.
+// Only the training loss of this model has overflowed, for example.
 TEST(Summary, AModelThatIsNotFiniteIsNeitherTheBestNorAtTheTarget) {
   Recording recording = four_rows();
   recording.metrics.push_back(row(40, 0.1, 0.99));
@@ -184,7 +185,7 @@ TEST(Summary, AModelThatIsNotFiniteIsNeitherTheBestNorAtTheTarget) {
   EXPECT_FALSE(summary.time_to_target->time_s.has_value());
 }
 
-// Totals include what comes after the last row, so they replace sums over rows. A diverged run ends with its last row.
+// Totals replace sums over rows, because they include events after the last row. A diverged run ends with its last row.
 TEST(Summary, TotalsReplaceWhatRoundsSay) {
   RunTotals all = totals();
   all.end = Time{milliseconds(3500)};
@@ -220,7 +221,7 @@ TEST(Summary, OfARunThatWasEndedIsThatOfTheLastRoundOrEvaluation) {
   RunSummary summary = summarise(plan(), recording, nullptr, 8, 2);
   EXPECT_EQ(summary.steps, 34);
   EXPECT_EQ(summary.end_time_s, 3.25);
-  recording.metrics.push_back(row(36, 0.5, 0.5));  // at 3.6 s
+  recording.metrics.push_back(row(36, 0.5, 0.5));  // the row's time is 3.6 s
   summary = summarise(plan(), recording, nullptr, 8, 2);
   EXPECT_EQ(summary.steps, 36);
   EXPECT_EQ(summary.end_time_s, 3.6);
@@ -266,7 +267,7 @@ TEST(Summary, TellsTheLastMeasuredCurvatureAndTheLongestPeriod) {
   EXPECT_FALSE(without->final_largest_eigenvalue || without->final_hessian_trace);
 }
 
-// ln(trace) falls by 0.1 per step after the second measurement; the first one is far above the line.
+// From the second measurement on, ln(trace) falls by 0.1 per step. The first measurement is far above this line.
 TEST(Summary, TellsTheSlopeOfTheTraceWithoutTheFirstMeasurement) {
   Recording recording = four_rows();
   recording.measurements = {{Step{0}, {}, "hessian_trace", 1000}};
@@ -274,13 +275,13 @@ TEST(Summary, TellsTheSlopeOfTheTraceWithoutTheFirstMeasurement) {
     recording.measurements.push_back({Step{step}, {}, "hessian_trace", std::exp(-0.1 * step)});
   const RunSummary summary = summarise(plan(), recording, nullptr, 8, 2);
   EXPECT_NEAR(summary.hessian_trace_log_change.value(), -2, 1e-12);
-  recording.measurements.back().value = std::exp(-4);  // the slope of a line through three points is that of its ends
+  recording.measurements.back().value = std::exp(-4);  // with three equidistant points, the ends determine the slope
   EXPECT_NEAR(summarise(plan(), recording, nullptr, 8, 2).hessian_trace_log_change.value(), -3, 1e-12);
   recording.measurements.back().value = -1;
   EXPECT_FALSE(summarise(plan(), recording, nullptr, 8, 2).hessian_trace_log_change);
 }
 
-// The formula keeps 0.9 of the micro-batches in 0.08 s; measured are 0.9 in 0.1 s.
+// By the formula, 0.9 of the micro-batches are kept in 0.08 s per step. Measured are 0.9 in 0.1 s.
 TEST(Summary, MeasuresTheThroughputByAFormula) {
   RunSummary summary;
   const auto share = [&] { return measure_named("first_formula_over_throughput")->value(summary); };
@@ -288,15 +289,15 @@ TEST(Summary, MeasuresTheThroughputByAFormula) {
   summary.end_time_s = 1;
   summary.kept_micro_batches = 90;
   summary.dropped_micro_batches = 10;
-  EXPECT_FALSE(share());  // no formula
+  EXPECT_FALSE(share());  // there is no formula
   summary.predicted.resize(1);
   Prediction& formula = summary.predicted.front().prediction;
   formula.step_time_s = 0.08;
   formula.kept = 0.9;
-  EXPECT_FALSE(share());  // it does not predict the drop rate
+  EXPECT_FALSE(share());  // the formula does not predict a drop rate
   formula.drop_rate = 0.1;
   EXPECT_NEAR(share().value(), 1.25, 1e-12);
-  formula.drop_rate = 0.0;  // a tenth is not even computed
+  formula.drop_rate = 0.0;  // a tenth of the micro-batches is not computed at all
   EXPECT_FALSE(share());
 }
 
@@ -309,16 +310,16 @@ TEST(Summary, MeasuresTheLongestSamples) {
   kept.longest = {4, 8, 20};
   summary.samples_kept = kept;
   EXPECT_EQ(measure_named("longest_kept_share")->value(summary), 0.125);
-  EXPECT_FALSE(measure_named("longest_test_accuracy")->value(summary));  // time alone
+  EXPECT_FALSE(measure_named("longest_test_accuracy")->value(summary));  // a time-only run has no accuracy
   summary.samples_kept->test_accuracy = {0.5, 0.75, 0.25};
   EXPECT_EQ(measure_named("longest_test_accuracy")->value(summary), 0.25);
-  summary.samples_kept->test_accuracy.back() = std::nan("");  // no test sample is that long
+  summary.samples_kept->test_accuracy.back() = std::nan("");  // no test sample has this length
   EXPECT_FALSE(measure_named("longest_test_accuracy")->value(summary));
   summary.samples_kept->by_length.kept = {0, 0, 0};
   EXPECT_FALSE(measure_named("longest_kept_share")->value(summary));
 }
 
-// The validation losses fall while the test losses rise again.
+// Returns rows in which validation losses fall while test losses rise.
 Recording validated_rows() {
   Recording recording = four_rows();
   for (MetricsRow& row : recording.metrics) {
@@ -389,11 +390,11 @@ TEST(Summary, WithoutTotalsIsMadeFromRounds) {
   EXPECT_EQ(summary.end_time_s, 3);
 }
 
-// Two workers that communicate for 1.5 s and 2.5 s in total, within 4 steps.
+// Two workers communicate for 1.5 s and 2.5 s within 4 steps.
 TEST(RunSummary, CommunicationPerStepIsTheWorkersMean) {
   RunSummary summary;
   summary.steps = 4;
-  EXPECT_EQ(summary.communication_s(), std::nullopt);  // the run did not complete
+  EXPECT_EQ(summary.communication_s(), std::nullopt);  // as in a run that did not complete
   summary.accounts.resize(2);
   summary.accounts[0][Activity::communicate] = std::chrono::milliseconds(1500);
   summary.accounts[1][Activity::communicate] = std::chrono::milliseconds(2500);
@@ -403,7 +404,7 @@ TEST(RunSummary, CommunicationPerStepIsTheWorkersMean) {
   EXPECT_EQ(summary.communication_s(), std::nullopt);
 }
 
-// Compares a recording with requests that each want one item.
+// Each request in this test wants one item.
 TEST(Recorded, CoversWhatAsksForNothingElse) {
   const RecordingPlan all{
       .trace = true, .trace_seconds = 2.5, .trace_events = 50, .durations = true, .parameters = true};
@@ -433,11 +434,11 @@ TEST(Recorded, CoversWhatAsksForNothingElse) {
     EXPECT_TRUE(covers(all, less));
     EXPECT_FALSE(covers(less, all));
   }
-  // The limits of a trace do not matter if no trace is requested.
+  // Limits of a trace have no effect if no trace is requested.
   EXPECT_TRUE(covers(all, {.trace_seconds = 9, .trace_events = 9}));
 }
 
-// summary.json and metadata.json: every value is written under its name and read back correctly.
+// summary.json and metadata.json. Each value is written under its name and read back correctly.
 
 TEST(SummaryJson, AccountsForEveryWorkerSecond) {
   const RunTotals all = totals();
@@ -470,9 +471,9 @@ TEST(SummaryJson, HasStalenessOnlyWhereGradientsHadOne) {
 
 TEST(SummaryJson, SaysWhereTimesAreNotThoseDeclared) {
   RunSummary summary;
-  EXPECT_FALSE(nlohmann::json::parse(to_json(summary)).contains("overruns"));  // no micro-batch was emulated
+  EXPECT_FALSE(nlohmann::json::parse(to_json(summary)).contains("overruns"));  // because no micro-batch was emulated
   summary.emulated_micro_batches = 1000;
-  summary.overruns = 10;  // 1 %, which is still tolerated
+  summary.overruns = 10;  // 1 %, which is tolerated
   summary.overrun_excess_s = 0.25;
   auto json = nlohmann::json::parse(to_json(summary));
   EXPECT_EQ(json["overruns"],
@@ -496,7 +497,7 @@ TEST(SummaryJson, ReadsBackWhatItWrote) {
   EXPECT_EQ(to_json(*copy), to_json(summary));
 }
 
-// All qualities, counts and times of this run differ, so that mixed-up fields are detected.
+// Returns a run in which all values differ, so that mixed-up fields are detected.
 RunSummary all_different() {
   RunSummary summary;
   summary.status = RunStatus::failed;
@@ -651,7 +652,7 @@ TEST(Metadata, SaysWhatMadeTheRunAndWhen) {
   metadata.cluster = "simulated";
   metadata.threads = 2;
   metadata.blas_kernel = "SkylakeX";
-  metadata.start = std::chrono::system_clock::from_time_t(951'827'696);  // a leap day
+  metadata.start = std::chrono::system_clock::from_time_t(951'827'696);  // on a leap day
   metadata.end = std::chrono::system_clock::from_time_t(951'827'697);
   metadata.exit = "finished";
   const auto json = nlohmann::json::parse(to_json(metadata));
@@ -737,7 +738,7 @@ TEST(FormulaJson, WithErrorsIsTheSameAndWhatFollowsFromIt) {
   EXPECT_EQ(formula_of(json_of(with_error)).prediction.communication_s, std::nullopt);
 }
 
-// Whole numbers in result files are read exactly, or refused.
+// Whole numbers in result files are either read exactly or refused.
 
 template <typename Value>
 Value read(const std::string& text) {

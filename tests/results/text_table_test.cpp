@@ -105,7 +105,7 @@ TEST(ShortReason, EndsWithAClauseOrAWordOrACharacter) {
             "all 16 workers wait for each other in a meeting ...");
   EXPECT_EQ(short_reason(long_one), "worker 3 at 1697.9 s: micro-batch 0 of step 7 has been begun ...");
   EXPECT_EQ(short_reason(std::string(100, 'x')), std::string(60, 'x') + " ...");
-  std::string umlauts = "x";  // two bytes each, so the 60th byte is within a character
+  std::string umlauts = "x";  // umlauts have two bytes, so the 60th byte is within a character
   for (int i = 0; i < 50; ++i) umlauts += "\xC3\xA4";
   EXPECT_EQ(short_reason(umlauts), umlauts.substr(0, 59) + " ...");
 }

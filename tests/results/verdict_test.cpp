@@ -44,7 +44,7 @@ TEST(Verdict, GoesByTheWholeInterval) {
   EXPECT_EQ(verdict(within, Interval{0.5, 2}), Verdict::inconclusive);
 }
 
-// A difference of exactly 0 is not above or below 0, even if it is certain.
+// A difference of exactly 0 is neither above nor below 0, even if it is certain.
 TEST(Verdict, OfNoEffectIsNotReproduced) {
   EXPECT_EQ(verdict({.above = 0.0}, Interval{0, 0}), Verdict::not_reproduced);
   EXPECT_EQ(verdict({.below = 0.0}, Interval{0, 0}), Verdict::not_reproduced);
@@ -90,7 +90,7 @@ Claim ratio(const std::string& measure = "step_time_s") {
 
 TEST_F(Claims, ArePairedBySeed) {
   add("A", "8", {1, 2, 4});
-  add("B", "8", {0.5, 1.1, 1.9});  // ratios 0.5, 0.55, 0.475
+  add("B", "8", {0.5, 1.1, 1.9});  // ratios of 0.5, 0.55 and 0.475
   Claim claim = ratio();
   claim.criterion = {.below = 0.7};
   const ClaimResult result = judged(claim);
@@ -103,8 +103,8 @@ TEST_F(Claims, ArePairedBySeed) {
   EXPECT_EQ(judged(claim).reason, "the interval holds both answers");
 }
 
-// The mean of logarithms: A / B and B / A say the same. Ratios of 0.5 and 2 themselves would be 1.25 on average both
-// ways.
+// With the mean of logarithms, A / B and B / A give the same result. The ratios 0.5 and 2 themselves have a mean of
+// 1.25 in both directions.
 TEST_F(Claims, RatiosAreAveragedAsLogarithms) {
   add("A", "8", {1, 1, 1});
   add("B", "8", {0.5, 2, 1.5});
@@ -142,7 +142,7 @@ TEST_F(Claims, AreOfSlopesToo) {
   for (const char* const workers : {"8", "16", "32"}) add("A", workers, {1, 1});
   add("B", "8", {1.1, 1.2});
   add("B", "16", {1.3, 1.4});
-  add("B", "32", {1.5, 1.6});  // 0.2 per doubling
+  add("B", "32", {1.5, 1.6});  // the ratio grows by 0.2 per doubling
   Claim claim = ratio();
   claim.over = "cluster.workers";
   claim.per_doubling = true;
@@ -152,7 +152,8 @@ TEST_F(Claims, AreOfSlopesToo) {
   EXPECT_NEAR(result.points.at(0).mean, 0.2, 1e-12);
   claim.per_doubling = false;
   claim.criterion = {.above = 0.0};
-  // For (8, 1.1), (16, 1.3), (32, 1.5): sums of 4.8 and 896 / 3 about the means.
+  // The slope of (8, 1.1), (16, 1.3) and (32, 1.5) is the sum of products of deviations, 4.8, divided by the sum of
+  // squares, 896 / 3.
   EXPECT_NEAR(judged(claim).points.at(0).mean, 4.8 * 3 / 896, 1e-12);
 }
 
@@ -166,7 +167,7 @@ TEST_F(Claims, AreOfOrders) {
   EXPECT_EQ(judged(claim).verdict, Verdict::not_reproduced);
 }
 
-// Seeds 0 and 1 are fastest with 16 workers, seed 2 with 32.
+// Seeds 0 and 1 are fastest with 16 workers, and seed 2 with 32.
 TEST_F(Claims, AreOfBestValues) {
   add("A", "8", {3, 3, 3});
   add("A", "16", {1, 2, 2.5});
@@ -176,7 +177,7 @@ TEST_F(Claims, AreOfBestValues) {
   claim.criterion = {.within = Interval{8, 32}};
   const JudgedPoint point = judged(claim).points.at(0);
   EXPECT_DOUBLE_EQ(point.mean, (16 + 16 + 32) / 3.0);
-  claim.measure = "micro_batches_per_s";  // more is better; nothing was kept, so all are equal and the lowest counts
+  claim.measure = "micro_batches_per_s";  // nothing was kept, so all values are equal and the lowest place counts
   EXPECT_DOUBLE_EQ(judged(claim).points.at(0).mean, 8);
   claim.measure = "time_to_target_s";
   EXPECT_EQ(judged(claim).reason, "\"A, workers = 8\", seed 0: has no time_to_target_s");
@@ -187,8 +188,9 @@ TEST_F(Claims, AreOfBestValues) {
   EXPECT_DOUBLE_EQ(judged(claim).points.at(0).mean, 32) << "what never got there is not the best";
 }
 
-// Five of six differences are below 0 and one is exactly 0: the interval is [-0.0021, -0.00007]. Of the 64 choices of
-// signs, 4 have a mean at least as far from 0: all signs equal, with either sign for the 0.
+// Five of the six differences are below 0, and one is exactly 0. The interval is [-0.0021, -0.00007]. Among the 64
+// choices of signs, 4 have a mean at least as far from 0: the five signs are equal, and the sign of the 0 does not
+// matter.
 TEST_F(Claims, AreInconclusiveWhereSignFlipsDoNotAgreeWithTheInterval) {
   add("A", "8", {1, 1, 1, 1, 1, 1});
   add("B", "8", {0.9998, 0.9986, 1.0, 0.9994, 0.9976, 0.9981});
@@ -204,8 +206,8 @@ TEST_F(Claims, AreInconclusiveWhereSignFlipsDoNotAgreeWithTheInterval) {
   EXPECT_EQ(result.reason, "the interval excludes one answer, sign flips of the 6 seeds do not: p = 0.062");
 }
 
-// The sign-flip test concerns only the bounds on which the verdict depends. All six differences are clearly above
-// -0.002 and below 0.002.
+// The sign-flip test concerns only the bounds that decide the verdict. All six differences are clearly above -0.002 and
+// below 0.002.
 TEST_F(Claims, SignFlipsAreAskedAboutTheBoundsThatTheVerdictRestsOn) {
   add("A", "8", {1, 1, 1, 1, 1, 1});
   add("B", "8", {0.9998, 0.9986, 1.0, 0.9994, 0.9976, 0.9981});
@@ -259,7 +261,7 @@ TEST_F(Claims, KeptFromBeforeSignFlipsHadASayAreShownAsJudgedByTheIntervalAlone)
                                            HasSubstr("before a sign-flip test")));
 }
 
-// Numbers are sorted by size; names keep the order of the sweep, not the alphabetical one.
+// Numbers are sorted by size. Names keep the order of the sweep.
 TEST_F(Claims, PointsFollowTheSweep) {
   for (const char* const workers : {"2048", "8", "64"}) add("A", workers, {1, 2});
   Claim claim{.sentence = "s", .measure = "step_time_s", .method = "A", .against = {}};
@@ -347,7 +349,7 @@ TEST_F(Claims, SayHowManyRunsMissedTheTarget) {
   Claim claim = ratio("time_to_target_s");
   claim.criterion = {.below = 2.0};
   EXPECT_EQ(judged(claim).reason, "1 of 3 runs of \"A, workers = 8\" did not reach the target");
-  runs_.erase(runs_.begin() + 4);  // B's run of the same seed
+  runs_.erase(runs_.begin() + 4);  // B's run with the same seed
   EXPECT_EQ(judged(claim).points.at(0).n, 2u) << "a run without its pair is not asked";
   for (FoundRun& run : runs_) run.summary.time_to_target->time_s.reset();
   claim.against.clear();
@@ -356,8 +358,8 @@ TEST_F(Claims, SayHowManyRunsMissedTheTarget) {
   EXPECT_EQ(judged(claim).reason, "no run of \"B\" reached the target");
 }
 
-// Both losses fall by the same factor per evaluation. B evaluates every 11 steps and 0.8 s, A every 10 steps and 1 s, so
-// B needs 1.1 times the steps and 0.8 of the time to any loss. The test losses do not matter.
+// Both losses fall by the same factor per evaluation. A evaluates every 10 steps and 1 s, and B every 11 steps and 0.8
+// s. So B needs 1.1 times the steps and 0.8 times the time to any loss. Test losses do not matter.
 TEST_F(Claims, AreOfTimesToEqualLoss) {
   for (const char* const method : {"A", "B"}) add(method, "8", {1, 1});
   for (FoundRun& run : runs_) {
@@ -376,7 +378,8 @@ TEST_F(Claims, AreOfTimesToEqualLoss) {
   claim.measure = steps_to_equal_loss;
   EXPECT_NEAR(judged(claim).points.at(0).mean, 1.1, 1e-12);
   EXPECT_EQ(judged(claim).verdict, Verdict::not_reproduced);
-  // Smoothed over five evaluations the losses are known from evaluation 2 to 17; the levels are at 9.5 on average.
+  // Smoothed over five evaluations, the losses are known from evaluation 2 to 17. A's mean evaluation at the levels is
+  // 9.5.
   claim.effect = Effect::difference;
   EXPECT_NEAR(judged(claim).points.at(0).mean, 9.5, 1e-9);
   std::ofstream(directory_ / "B0" / "metrics.csv") << "step,time_s,train_loss\n0,0,1\n";
@@ -400,7 +403,7 @@ TEST_F(Claims, AreReadBackFromTheirFile) {
   EXPECT_FALSE(claims_from_json("[1"));
 }
 
-// Claims on times to a target that some seeds did not reach, from summaries made by hand.
+// Claims on times to a target that was missed in some seeds, from summaries made by hand.
 
 using testing::HasSubstr;
 using Times = std::array<std::optional<double>, 3>;
@@ -417,7 +420,7 @@ void add(std::vector<FoundRun>& runs, const std::string& method, double end_s, c
   }
 }
 
-// B misses the target in seed 2 and ends at 7 s, which is the horizon: A's times become 7, 7, 7.
+// B misses the target in seed 2 and ends at 7 s, which is the horizon. So A's times count as 7, 7 and 7.
 class MissedTarget : public testing::Test {
  protected:
   MissedTarget() {
@@ -458,7 +461,7 @@ TEST_F(MissedTarget, IsShownAndReadBack) {
   EXPECT_THAT(scoreboard_notes(std::span(&*read, 1)), HasSubstr("restricted means"));
 }
 
-// Steps to a target at another batch, compared with the closed form.
+// The number of steps to a target with another batch, compared with the closed form.
 
 TEST(StepsByBatch, IsTheClosedFormWhereTheNoiseStaysTheSame) {
   const std::vector<MeasuredNoise> measured = {{Step{0}, 300}, {Step{40}, 300}};
@@ -476,10 +479,10 @@ TEST(StepsByBatch, AtTheRunsOwnBatchAreTheRunsOwnSteps) {
   ASSERT_TRUE(found);
   EXPECT_NEAR(found->steps(64), 90, 1e-9);
   EXPECT_NEAR(found->mean_noise_scale, (10 + 200 + 5000) / 3.0, 1e-9);
-  // By phases of 30 steps each: the equivalent numbers of full-gradient steps.
+  // Three phases of 30 steps each, converted to numbers of full-gradient steps.
   EXPECT_NEAR(found->least, 30 / (1 + 10 / 64.0) + 30 / (1 + 200 / 64.0) + 30 / (1 + 5000 / 64.0), 1e-9);
   EXPECT_GT(found->steps(32), 90);
-  EXPECT_GT(found->steps(128), 45);  // less than half the steps is impossible
+  EXPECT_GT(found->steps(128), 45);  // twice the batch saves less than half of the 90 steps
 }
 
 TEST(StepsByBatch, NeedsAMeasurementBeforeTheTarget) {

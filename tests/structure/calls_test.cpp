@@ -1,8 +1,8 @@
-// The number of calls that a method may use: the public calls of Worker, Participant and Server, and of objects through
-// which a worker acts. They are few enough to be read in one go, and each is used by some method.
+// The number of calls that a method may use: the public calls of Worker, Participant and Server, and of the objects
+// through which a worker acts. They are few enough to be read in one go, and each is used by at least one method.
 //
-// The test counts the names of each class's public functions. Overloads count once, constructors not at all. Values
-// such as gradients and messages are not counted.
+// The test counts the names of each class's public functions. Overloads count once, constructors do not count, and
+// neither do values such as gradients and messages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ std::string text_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The public part of a class, without comments and with the bodies of functions as semicolons.
+// Returns the public part of a class, without comments and with semicolons in place of functions' bodies.
 std::string public_part(const std::string& header, const std::string& name) {
   const std::string text = std::regex_replace(header, std::regex("//[^\n]*"), "");
   const std::regex heading("\nclass " + name + "\\b[^;{]*\\{");
@@ -73,15 +73,15 @@ struct Class {
 const std::vector<Class> classes = {
     {"worker.hpp", "Participant"}, {"worker.hpp", "Worker"}, {"server.hpp", "Server"}, {"worker.hpp", "ResetOnOutage"}};
 
-// The 46th call is `follow`. With it a phase's own learning rate is published, and determines QSR's rounds. That also
-// works when the file's schedule has reached 0, which no factor of a step can change. The 47th is `norm`: rules that
-// weigh single gradients (as in dynamic-backup) need it, and `distance` compares models. The 48th is `loss`: AdaComm's
-// periods depend on it, and no norm or distance provides it. The 49th and 50th are `parameters` and `with_slice`: a
-// method that averages a model in fragments (streaming-diloco) knows their lengths and joins them. The 51st is
-// `server`: if servers have servers, a rank no longer identifies a worker's server. The 52nd is `norm_preserving_mean`,
-// Decoupled DiLoCo's merge, which depends on norms of tensors that are not computed yet. The 53rd is `adopt`: if a
-// worker does not wait for its server, only the method knows when the received model is adopted. The 54th is
-// `scale_rate`: the first row is published before any step shows how a method scales the rate.
+// Why the limit was raised. Call 46 is `follow`: it publishes a phase's own learning rate, which determines QSR's
+// rounds, even when the file's schedule has reached 0 and no factor of a step can help. Call 47 is `norm`: rules that
+// weigh single gradients (as in dynamic-backup) need it, and `distance` compares models. Call 48 is `loss`: AdaComm's
+// periods depend on it. Calls 49 and 50 are `parameters` and `with_slice`: a method that averages a model in fragments
+// (streaming-diloco) needs their lengths and joins them. Call 51 is `server`: if servers have servers, a rank does not
+// identify a worker's server. Call 52 is `norm_preserving_mean`, the merge of Decoupled DiLoCo, because norms of
+// tensors are not computed yet when it is called. Call 53 is `adopt`: if a worker does not wait for its server, only
+// the method knows when the received model is adopted. Call 54 is `scale_rate`: the first row is published before any
+// step shows how a method scales the rate.
 TEST(Calls, OfWorkerAndServerAreFew) {
   constexpr std::size_t most = 54;
   std::size_t count = 0;
@@ -98,7 +98,7 @@ TEST(Calls, AreReadFromTheHeadersAsTheyStand) {
   EXPECT_EQ(calls_of("worker.hpp", "ResetOnOutage").size(), 1u);
 }
 
-// Calls of a collective that continues while its worker computes; overlapping methods are built on them.
+// Calls for collectives that continue while a worker computes. Overlapping methods are built on them.
 const std::set<std::string> without_a_method_yet = {"start", "finish"};
 
 TEST(Calls, HaveAMethodThatNeedsThem) {

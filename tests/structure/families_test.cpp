@@ -1,5 +1,5 @@
-// A family of methods has one name: the name of its folder, in its rows of the registry, and in its line on the front
-// page.
+// A family of methods has the same name in three places: its folder, its rows of the registry, and its line on the
+// front page.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ std::string folder_of(std::string family) {
   return family;
 }
 
-// The families in the order of the registry.
+// Returns the families in the order of the registry.
 std::vector<std::string> families() {
   std::vector<std::string> result;
   for (const AlgorithmRow& row : algorithms())
@@ -41,7 +41,7 @@ TEST(Families, AreTheFoldersOfMethods) {
 }
 
 TEST(Families, AreThoseOfTheFrontPageInItsOrder) {
-  std::vector<std::string> lines;  // first cells of the table's rows
+  std::vector<std::string> lines;  // the first cells of the table's rows
   std::ifstream page(source / "README.md");
   bool is_table = false;
   for (std::string line; std::getline(page, line);) {

@@ -1,5 +1,5 @@
-// The floors of the code base: an include goes down, never up. This list has each folder once, the lowest first. A
-// folder may use those above it in the list, so there are no cycles.
+// The floors of the code base. This list has each folder once, the lowest first. A folder may include its own headers
+// and those of folders that precede it in the list, so there are no cycles.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,17 +18,17 @@ namespace fs = std::filesystem;
 const fs::path source = SYNCOPATE_SOURCE_DIR;
 
 const std::vector<std::string> floors = {
-    // The ground floor, which every part needs.
+    // The ground floor, which all other folders need.
     "workers/base", "workers/config",
     // Models, training and data.
     "workers/training", "workers/data", "workers/models",
-    // Time, the seam between methods and clusters, and formulas about them.
+    // Time, the interface between methods and clusters, and formulas about them.
     "workers/time", "workers/cluster", "workers/theory", "workers/compression",
-    // The view of a method.
+    // The calls that a method sees.
     "workers",
     // Clusters, which execute methods.
     "workers/simulated", "workers/mpi",
-    // Methods, and finally their list.
+    // Methods, and then their list.
     "algorithms/method", "algorithms/synchronous", "algorithms/quorum", "algorithms/asynchronous",
     "algorithms/local_sgd", "algorithms/gossip", "algorithms/gradient_coding", "algorithms",
     // Runs and their results.
@@ -40,7 +40,7 @@ std::size_t floor_of(const std::string& folder) {
   return static_cast<std::size_t>(std::ranges::find(floors, folder) - floors.begin());
 }
 
-// The includes of our own headers in each source file, by folder.
+// Returns the includes of our own headers in each source file, by folder.
 std::map<std::string, std::vector<std::string>> includes() {
   std::map<std::string, std::vector<std::string>> result;
   for (const char* top : {"workers", "algorithms", "results", "experiments"})
@@ -76,7 +76,7 @@ TEST(Floors, AnIncludeGoesDown) {
   EXPECT_GT(seen, 500) << "the sources were read";
 }
 
-// A method uses workers and servers, and the basis of formulas, but neither clusters nor data.
+// A method may use workers, servers and what formulas are based on, but neither clusters nor data.
 TEST(Floors, AMethodKnowsNothingOfClustersAndData) {
   const std::vector<std::string> known = {"workers",      "workers/base",   "workers/config",     "workers/training",
                                           "workers/time", "workers/theory", "workers/compression"};

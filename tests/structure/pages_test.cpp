@@ -1,4 +1,4 @@
-// Pages for people: the front page is short and its experiment is right, each folder has a page, and files and types
+// Pages for people. The front page is short and its experiment is right, each folder has a page, and files and types
 // that pages name exist.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ TEST(Pages, TheFrontPageCanBeReadAsText) {
   for (std::string line; std::getline(page, line);) EXPECT_LE(line.size(), 120u) << line;
 }
 
-// The formatter leaves comments as they are wrapped by hand.
+// The formatter does not check this, because comments are wrapped by hand.
 TEST(Pages, CommentsOfHeadersHaveAtMost120Columns) {
   int headers = 0;
   for (const std::string& folder : folders)
@@ -62,10 +62,10 @@ TEST(Pages, EachFolderHasOne) {
   for (const std::string& folder : folders) EXPECT_TRUE(fs::exists(source / folder / "README.md")) << folder;
 }
 
-// Links are relative to the page's own folder, as in a browser.
+// As in a browser, links are relative to the page's own folder.
 bool links_to(const fs::path& page, const std::string& name) { return fs::exists(source / page.parent_path() / name); }
 
-// Names may also be relative to the root. The files of the worked example are in the folder of its test.
+// Names may be relative to the root too. The files of the worked example are in the folder of its test.
 bool names(const fs::path& page, const std::string& name) {
   return links_to(page, name) || fs::exists(source / name) || fs::exists(source / "tests/worked_example" / name);
 }
@@ -78,8 +78,8 @@ std::vector<std::string> all_matches(const std::string& text, const std::string&
   return found;
 }
 
-// Names on pages: a source file in backquotes; any file in backquotes with its path from a folder of the program; a
-// folder in backquotes in a table's first cell.
+// Pages name: a source file in backquotes; any file in backquotes that has its path from a folder of the program;
+// a folder in backquotes in a table's first cell; a link's target.
 const std::string file_named = R"(`([\w./-]+\.(?:hpp|cpp|py))`)";
 const std::string path_named = R"(`((?:algorithms|experiments|plots|results|tests|workers)/[\w./-]*\.\w+)`)";
 const std::string folder_named = R"(\n\| `(\w+/)`)";
