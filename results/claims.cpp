@@ -124,8 +124,10 @@ BySeed at_equal_loss(const Claim& claim, const ResultRow& row, const ResultRow& 
     found[row.runs[pair.own].seed] = claim.effect == Effect::ratio ? ratio_of(passages) : difference_of(passages);
   }
   if (found.size() < pairs.size())
-    throw Inconclusive(fmt::format("{} of {} runs of \"{}\" pass through no loss of \"{}\"",
-                                   pairs.size() - found.size(), pairs.size(), row.label, other.label));
+    throw Inconclusive(
+        fmt::format("for {} of {} seeds \"{}\" and \"{}\" have no equal losses: their smoothed training losses do not "
+                    "overlap, or a run has fewer than 6 evaluations or a loss that is not positive",
+                    pairs.size() - found.size(), pairs.size(), row.label, other.label));
   return found;
 }
 

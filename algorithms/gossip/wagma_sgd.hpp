@@ -122,10 +122,12 @@ class WagmaSgd : public Algorithm {
   }
 
   Traits traits() const override {
-    return {.servers = 1,
-            .held = {.models = 4, .moments = 2},
-            .exchanged_whole =
-                "groups that change average whole models, and there is no model that all share to differ from"};
+    return {
+        .servers = 1,
+        .held = {.models = 4, .moments = 2},
+        .exchanged_whole =
+            "compression sends differences from a model that all workers share, and averages of changing groups leave "
+            "no such model"};
   }
 
   // After the last step there is no round, but each worker sends its last model.

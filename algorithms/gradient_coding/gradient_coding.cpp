@@ -92,7 +92,9 @@ StochasticRule read_stochastic_rule(Settings& settings, int workers) {
   rule.code.copies = static_cast<int>(
       settings.integer({"copies", "How many workers compute each part."}, 1, Stated(workers, "workers")));
   rule.code.needed = workers;
-  const Key straggler_share{"straggler_share", "Probability that a worker's message is missing, for the weights."};
+  const Key straggler_share{
+      "straggler_share",
+      "Probability p that a worker's message is missing; only sets the parts' weights, 1 / (copies (1 - p))."};
   const Key threshold{"threshold_s", "Time after which a step ends with the answers it has, instead of `stragglers`.",
                       "s"};
   if (const auto threshold_s = settings.optional_number(threshold, Range::positive())) {

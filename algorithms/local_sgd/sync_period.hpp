@@ -98,7 +98,7 @@ std::unique_ptr<const SyncPeriod> make_swap_period(Step switch_step);
 struct SyncPeriodContext {
   Step learning_rate_warmup{};                  // default of the power rule's warmup_steps, as in the reference code
   bool counts_steps = true;                     // false: the budget does not count steps, and `maximum` is required
-  bool budget_ends_alone = true;                // false: a round without a fixed length would never end
+  bool budget_ends_alone = true;                // false: only bytes are counted; a round that sends nothing never ends
   std::optional<Step> total_steps{};            // the run's steps, over which rounds are counted; none: unknown
   const LearningRate* learning_rate = nullptr;  // the run's schedule; null: unknown
   bool time_only = false;

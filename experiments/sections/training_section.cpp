@@ -717,9 +717,9 @@ TrainingSection read_training(Settings& root, ObjectiveContext context, std::opt
     // The length of an epoch is known only if the file names the data set.
     if (!training.has("dataset")) training.leave_out("dataset");
     const std::int64_t most = std::numeric_limits<std::int32_t>::max();
-    const std::int64_t parameters =
-        training.integer({"parameters", "Without a model: the size of the model to send, in parameters of 4 bytes."}, 0,
-                         most * std::int64_t{sizeof(float)});
+    const std::int64_t parameters = training.integer(
+        {"parameters", "Number of parameters, of 4 bytes each, that messages have in place of a model's."}, 0,
+        most * std::int64_t{sizeof(float)});
     result.objective.parameters = parameters;
   }
   plan.parameter_bytes = result.objective.parameters * static_cast<std::int64_t>(sizeof(float));

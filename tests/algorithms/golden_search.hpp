@@ -1,4 +1,5 @@
-// The searches of tests/golden/dropcompute_search.json, and their times, which are made by the recipe in that file.
+// The threshold searches in tests/golden/dropcompute_search.json, and the micro-batch times in which they search. The
+// recipe in that file generates these times.
 #pragma once
 
 #include <algorithm>

@@ -194,7 +194,8 @@ TEST(CodedSgd, CancelledWorkStartsAnewWithTheNextModel) {
                                "step 2 at 5.000 s: kept 2, dropped 0",
                            }));
   expect_exact_accounts(cancelled);
-  // Worker 0 would have arrived at 22.5 s and then needed 2.5 s more; worker 1 began at 2.5 s and takes 22.5 s.
+  // Without cancelling, worker 0 answers at 22.5 s and needs 2.5 s for the next model. Worker 1 begins that model at
+  // 2.5 s and takes 22.5 s. So both answer at 25 s.
   const auto finished = setup.run(coded(fractional_repetition(2, 1)));
   EXPECT_EQ(finished.log.back(), "step 2 at 25.000 s: kept 2, dropped 2");
   EXPECT_EQ(cancelled.parameters, finished.parameters);

@@ -173,8 +173,8 @@ class CompressedMessages {
 
   // Replaces the gradient or difference of a message to a server by a packet. Other messages do not change.
   void compress(Rank server, Message& message);
-  // Removes the server's report from the numbers of its message: the numbers of rejected packets, followed by the
-  // number of packets that the server has received.
+  // Takes the server's report off the end of `from_server.numbers`, and adds rejected packets to their residuals again.
+  // The report lists the rejected packets by number. Then it says how many packets the server has received.
   void receive_answers(Message& from_server);
   // Call it when the worker has lost its state.
   void forget();

@@ -55,7 +55,8 @@ constexpr CompressionKind kinds[] = {
      .sums = {"Values at the indices that are largest on one worker, in turn (ScaleCom): all-reduced."},
      .averages = {.why_not = is_of_sums_alone},
      .moments = {.why_not = is_of_sums_alone},
-     .messages = {.why_not = "all workers send values at one worker's indices, but a message does not wait for them"},
+     .messages = {.why_not = "all workers send values at the indices that one worker chooses, but a worker sends a "
+                             "message without waiting for another one"},
      .read = read_scalecom},
     {.name = "sign",
      .sums = {"Signs, and the mean magnitude (EF-signSGD): all-gathered."},

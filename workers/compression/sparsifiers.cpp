@@ -417,7 +417,8 @@ void read_dgc(CompressionKeys& keys) {
   keys.leave_out_unwritten({"nesterov"});
   read_clip(keys, own);
   own.dense_vectors =
-      table.flag({"dense_vectors", "Whether one-dimensional tensors are sent whole, with the momentum of their mean."},
+      table.flag({"dense_vectors",
+                  "Whether one-dimensional tensors are sent whole; their mean over the workers then has momentum."},
                  own.dense_vectors);
   own.written = table.written("dense_vectors");
   keys.dropped();

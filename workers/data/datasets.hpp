@@ -155,8 +155,8 @@ std::shared_ptr<const Dataset> load_npy_dataset(const std::filesystem::path& dir
 struct ValidationOptions {
   std::int64_t samples = 0;              // less than the training set's size
   std::optional<std::int64_t> subset{};  // train on this many of the others; nullopt: on all
-  // Selects the validation samples and the subset, for all seeds of an experiment or for each seed (subset_by_seed). A
-  // larger subset contains each smaller one.
+  // Selects the validation samples and the subset: the same for all seeds of an experiment or, with subset_by_seed,
+  // each seed's own. A larger subset contains each smaller one.
   std::uint64_t seed = 0;
 };
 
