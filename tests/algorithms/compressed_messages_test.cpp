@@ -343,7 +343,8 @@ TEST(CompressedMessages, AreReadForMethodsWhoseServersTakeThem) {
     else
       EXPECT_THAT(returned, HasSubstr("accepts every packet")) << written.keys;
     EXPECT_THAT(faults_of("{ name = \"powersgd\" }", written.keys), HasSubstr("all workers' first factors"));
-    EXPECT_THAT(faults_of("{ name = \"scalecom\", ratio = 0.1 }", written.keys), HasSubstr("indices that one worker chooses"));
+    EXPECT_THAT(faults_of("{ name = \"scalecom\", ratio = 0.1 }", written.keys),
+                HasSubstr("indices that one worker chooses"));
     EXPECT_THAT(faults_of("{ name = \"majority\" }", written.keys), HasSubstr("a majority needs all workers"));
     EXPECT_THAT(faults_of("{ name = \"dgc\", ratio = 0.1 }", written.keys), HasSubstr("test.toml:"));
     EXPECT_THAT(faults_of("{ name = \"sign\", exchange = \"two-phase\" }", written.keys), HasSubstr("exchange"));
