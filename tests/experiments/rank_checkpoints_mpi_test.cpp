@@ -140,6 +140,11 @@ void expect_whole(const Outcome& outcome, const Outcome& plain, Servers servers)
   if (outcome.samples && total(plain.samples->by_class.kept) == 4 * total(plain.totals->kept)) {
     EXPECT_EQ(total(outcome.samples->by_class.kept), 4 * total(totals.kept));
   }
+  // The histogram of staleness has each accepted gradient once: a micro-batch, or a worker's micro-batches of a step.
+  for (const std::int64_t micro_batches : {1, 2})
+    if (micro_batches * total(plain.totals->staleness) == total(plain.totals->kept)) {
+      EXPECT_EQ(micro_batches * total(totals.staleness), total(totals.kept));
+    }
   ASSERT_TRUE(outcome.timeline);
   for (std::size_t rank = 0; rank < totals.accounts.size(); ++rank) {
     Time at{};
