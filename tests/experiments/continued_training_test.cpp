@@ -169,6 +169,10 @@ TEST_F(ContinuedTraining, NormalisationStatisticsGoOnWhereTheyWere) {
   const Recording rest = recording_of(with({start(part), "training.start_steps=7", "budget={steps=5}"}));
   EXPECT_EQ(rest.parameters, whole.parameters);
   EXPECT_EQ(rest.buffers, whole.buffers);
+  // Without buffers.npy beside the parameters, the statistics begin as in a new model.
+  const Recording alone{.parameters = part.parameters};
+  const Recording anew = recording_of(with({start(alone, "alone"), "training.start_steps=7", "budget={steps=5}"}));
+  EXPECT_NE(anew.buffers, whole.buffers);
 }
 
 TEST_F(ContinuedTraining, WhatIsInTheFilesIsPartOfTheHashAndNotTheirPlace) {
