@@ -27,7 +27,7 @@ RANK = 0.27  # height of a ranking's row in inches
 
 COSTS = {"time": (END_TIME, "time of the run", style.time_unit), "bytes": (BYTES, "sent by all", style.byte_unit)}
 BUDGETS = {"time": "seconds", "bytes": "bytes"}  # a budget of this kind gives all runs the same cost
-SIGNS = "  ·  rings: the Pareto front, which no method beats; grey line: neighbours differ by 95 % intervals (bars)"
+SIGNS = "  ·  rings: the Pareto front, which no method beats, by seed; bars: 95 % interval of a mean; grey line, if any: neighbours differ"
 SIGNS_OF_ONE = "  ·  grey line and rings: the Pareto front"
 BEYOND = "; arrows: beyond the axis, with the value"
 HIDDEN = 0.7  # marks hide each other if their distance is less than this share of their size
