@@ -1,4 +1,4 @@
-// What a simulated cluster costs in addition to the arithmetic: the host time of time-only runs, and memory per worker.
+// The cost of a simulated cluster in addition to the arithmetic: the host time of time-only runs, and memory per worker.
 #include <benchmark/benchmark.h>
 #include <sys/wait.h>
 #include <unistd.h>

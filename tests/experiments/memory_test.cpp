@@ -384,7 +384,7 @@ TEST_F(Memory, HasTwoPacketsOfCompression) {
   EXPECT_NEAR(compressed - dense, 32 * 3, 0.01 * 32 * 3);
 }
 
-// Of five workers in two processes, one process has three: as with six workers, not as with four.
+// If two processes divide five workers, one has three workers, as with six workers and not as with four.
 TEST_F(Memory, IsThatOfTheProcessWithTheMostWorkers) {
   const auto divided = [&](const char* workers) {
     return vectors({"methods.m.algorithm=local-sgd", "methods.m.period={rule=\"constant\", steps=4}", workers},

@@ -1,6 +1,6 @@
-# libFuzzer's programs, one per parser: fuzz_<name>.cpp with the parsers compiled by clang for libFuzzer, for the sanitizers
-# of addresses and of undefined behaviour, and for the measure of coverage; all else is linked as the release has it. They
-# are built by `./dev test --all` alone (target fuzzers); the short set takes the same functions without any of that
+# libFuzzer's programs, one per parser: fuzz_<name>.cpp. clang compiles the parsers for libFuzzer, with the sanitizers
+# for addresses and undefined behaviour, and with counters of coverage. All else is linked as in the release. Only
+# `./dev test --all` builds them (target fuzzers). The short set calls the same functions without instrumentation
 # (parsers_test.cpp).
 find_program(SYNCOPATE_FUZZ_COMPILER NAMES clang++-14 clang++-19)
 
