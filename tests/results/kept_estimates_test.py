@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "results/paper"
-T_QUANTILE = 2.57058  # for a 95 % interval from six seeds
+T_QUANTILES = {6: 2.57058, 12: 2.20099}  # for 95 % intervals from so many seeds
 
 
 def rows_of(experiment):
@@ -39,7 +39,7 @@ def interpolated(points, at):
 def mean_and_half(values):
     mean = sum(values) / len(values)
     deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
-    return mean, T_QUANTILE * deviation / math.sqrt(len(values))
+    return mean, T_QUANTILES[len(values)] * deviation / math.sqrt(len(values))
 
 
 def estimated():
