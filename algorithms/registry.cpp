@@ -5,6 +5,8 @@
 #include "algorithms/asynchronous/bounded_delay.hpp"
 #include "algorithms/asynchronous/halos.hpp"
 #include "algorithms/asynchronous/k_async.hpp"
+#include "algorithms/asynchronous/rescaled_sgd.hpp"
+#include "algorithms/asynchronous/ringleader.hpp"
 #include "algorithms/asynchronous/ringmaster.hpp"
 #include "algorithms/asynchronous/sliding_window.hpp"
 #include "algorithms/asynchronous/softsync.hpp"
@@ -12,6 +14,7 @@
 #include "algorithms/asynchronous/throttle.hpp"
 #include "algorithms/gossip/ad_psgd.hpp"
 #include "algorithms/gossip/decentralized_sgd.hpp"
+#include "algorithms/gossip/noloco.hpp"
 #include "algorithms/gossip/stochastic_gradient_push.hpp"
 #include "algorithms/gossip/wagma_sgd.hpp"
 #include "algorithms/gradient_coding/gradient_coding.hpp"
@@ -25,6 +28,8 @@
 #include "algorithms/local_sgd/dynamic_averaging.hpp"
 #include "algorithms/local_sgd/edit.hpp"
 #include "algorithms/local_sgd/elastic_averaging.hpp"
+#include "algorithms/local_sgd/fednova.hpp"
+#include "algorithms/local_sgd/fedprox.hpp"
 #include "algorithms/local_sgd/hierarchical_sgd.hpp"
 #include "algorithms/local_sgd/local_rounds.hpp"
 #include "algorithms/local_sgd/local_sgd.hpp"
@@ -32,6 +37,7 @@
 #include "algorithms/local_sgd/overlap_local_sgd.hpp"
 #include "algorithms/local_sgd/overlapped_diloco.hpp"
 #include "algorithms/local_sgd/palsgd.hpp"
+#include "algorithms/local_sgd/scaffold.hpp"
 #include "algorithms/local_sgd/streaming_diloco.hpp"
 #include "algorithms/quorum/backup_all_reduce.hpp"
 #include "algorithms/quorum/backup_timeout.hpp"
@@ -40,6 +46,7 @@
 #include "algorithms/quorum/dynamic_backup.hpp"
 #include "algorithms/quorum/eager_sgd.hpp"
 #include "algorithms/quorum/k_batch_sync.hpp"
+#include "algorithms/quorum/malenia.hpp"
 #include "algorithms/quorum/mindflayer.hpp"
 #include "algorithms/quorum/stsyn.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
@@ -85,6 +92,9 @@ std::span<const AlgorithmRow> algorithms() {
       {"k-batch-sync", "quorum",
        "A server steps along the first K gradients of its newest version, whoever sent them (Rennala SGD).",
        "Dutta et al. 2018; Tyurin and Richtarik 2023", make_k_batch_sync, "gradients = 2", "the server's model"},
+      {"malenia", "quorum",
+       "A server steps along the mean over workers of their means once every worker has a gradient (Malenia).",
+       "Tyurin and Richtarik 2023", make_malenia, "", "the server's model"},
       {"mindflayer", "quorum",
        "Each worker tries a fixed number of gradients per step, each with a time limit (MindFlayer).",
        "Maranjyan et al. 2025 (MindFlayer)", make_mindflayer, "limit_s = 2.5\narrival_probability = 0.8",
@@ -135,6 +145,12 @@ std::span<const AlgorithmRow> algorithms() {
        "regions = 2\nlocal_steps = 2\nlocal_update = { name = \"plain\", rate = 0.5 }\nglobal_update = { name = "
        "\"plain\" }\nmerge_every = 2\nmixing = 0.5",
        "the global server's model"},
+      {"ringleader", "asynchronous",
+       "A server steps along the mean over workers of each one's mean gradient; every gradient counts (Ringleader).",
+       "Maranjyan and Richtarik 2025 (Ringleader)", make_ringleader, "", "the server's model"},
+      {"rescaled-sgd", "asynchronous",
+       "Asynchronous SGD whose rate for a worker is proportional to the time of its gradients (Rescaled ASGD).",
+       "Mahran, Maranjyan, Richtarik 2026", make_rescaled_sgd, "", "the server's model"},
       {"local-sgd", "local SGD",
        "Local steps with the models averaged every H steps: constant, post-local, power rules (QSR), SWAP.",
        "Lin et al. 2020; Gu et al. 2024; Gupta et al. 2020", make_local_sgd,
@@ -203,6 +219,18 @@ std::span<const AlgorithmRow> algorithms() {
       {"elastic-averaging", "local SGD",
        "Workers and a centre pull at each other: EASGD, with momentum EAMSGD, synchronous or asynchronous.",
        "Zhang et al. 2015", make_elastic_averaging, "beta = 0.8\nperiod = 2", "the centre"},
+      {"fedprox", "local SGD",
+       "Local SGD held near each round's first model by a proximal term; workers may take unequal steps (FedProx).",
+       "Li et al. 2020 (FedProx)", make_fedprox, "period = { rule = \"constant\", steps = 3 }",
+       "the average that ends each round"},
+      {"fednova", "local SGD",
+       "Local SGD that divides each worker's progress by its effective number of steps (FedNova).",
+       "Wang et al. 2020 (FedNova)", make_fednova, "period = { rule = \"constant\", steps = 3 }",
+       "the model that ends each round"},
+      {"scaffold", "local SGD",
+       "Local SGD whose steps are corrected by control variates, against drift on different data (SCAFFOLD).",
+       "Karimireddy et al. 2020 (SCAFFOLD)", make_scaffold, "period = { rule = \"constant\", steps = 3 }",
+       "the model that ends each round"},
       {"rounds", "local SGD",
        "Local SGD with a free choice of local steps, periods, averages within groups and an outer step.",
        "the choices' papers", make_rounds, "period = { rule = \"constant\", steps = 3 }",
@@ -220,6 +248,10 @@ std::span<const AlgorithmRow> algorithms() {
       {"ad-psgd", "gossip",
        "Each worker averages its model with one random neighbour's at a time, and nobody waits (AD-PSGD).",
        "Lian et al. 2018 (AD-PSGD)", make_ad_psgd, "", "the average of all models, or each of them"},
+      {"noloco", "gossip",
+       "Local SGD with an outer step after which random pairs mix their outer models, without a collective (NoLoCo).",
+       "Kolehmainen et al. 2025 (NoLoCo)", make_noloco, "local_steps = 3",
+       "the average of all models, or each of them"},
       {"wagma-sgd", "gossip",
        "Each worker averages its model within changing groups; late workers contribute an older model (WAGMA-SGD).",
        "Li et al. 2021 (WAGMA-SGD)", make_wagma_sgd, "group_size = 2", "the average of all models, or each of them"},

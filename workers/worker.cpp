@@ -427,7 +427,7 @@ StartedCollective Worker::start(Collective what, CalledFrom at) {
   sums_under_way_ += is_sum ? 1 : 0;
   recovery_.reset();
   const bool is_compressed = compressed_average_ && what.kind == Collective::Kind::average;
-  if (what.kind == Collective::Kind::average) what.weight = model_weight(what.weight, context_.training, rank_);
+  if (what.kind == Collective::Kind::average) what.weight = model_weight(what.weight);
   if (is_compressed) what = compressed(std::move(what));
   if (what.is_first_exchange()) fail("start() cannot begin a compressed average that needs two exchanges");
   what.from = nullptr;
@@ -472,7 +472,7 @@ bool Worker::average_model(const Averaging& how, CalledFrom at) {
   const bool is_of_all = !how.group_size;
   const Contribution contribution = is_of_all ? steps_since_sync() : Contribution();
   Averaging weighed = how;
-  weighed.weight = model_weight(how.weight, context_.training, rank_);
+  weighed.weight = model_weight(how.weight);
   const AgreedProgress agreed = context_.cluster.average(rank_, model_, weighed, contribution, {"average_model", at});
   recovery_.reset();
   if (!is_of_all) return budget_left_at(agreed.time);

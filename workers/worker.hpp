@@ -200,6 +200,11 @@ class Participant {
   ModelStatePtr combine(const ModelStatePtr& from, const ModelStatePtr& to, std::span<const double> shares) const {
     return context_.training.combine_tensors(from, to, shares);
   }
+  // A model computed element by element from others (Training::elementwise); null in time-only runs.
+  ModelStatePtr elementwise(std::span<const ModelStatePtr> inputs, std::uint64_t rule,
+                            const Training::ElementRule& work) const {
+    return context_.training.elementwise(inputs, rule, work);
+  }
   // The weighted mean of differences that keeps their mean length (training/model_average.hpp); null in time-only runs.
   ModelStatePtr norm_preserving_mean(const std::vector<WeightedState>& differences, Slice slice,
                                      OfEmbeddings embeddings) const;
@@ -220,6 +225,13 @@ class Participant {
     if (!context_.training.time_only()) gradient = context_.training.share(gradient);
     return context_.training.loss(gradient);
   }
+
+  // The gradient as a sum that is evaluated once, for methods that use a gradient in several steps.
+  Gradient shared(const Gradient& gradient) const {
+    return context_.training.time_only() ? gradient : context_.training.share(gradient);
+  }
+  // The weight of this participant's model in an average: `weight`, or for by_samples the number of its samples.
+  double model_weight(double weight) const { return syncopate::model_weight(weight, context_.training, rank_); }
 
   // A uniform random number in (0, 1) for this step, the same on the simulated cluster and under MPI.
   double uniform(Step step, Drawn drawn = Drawn::alone) const;

@@ -70,6 +70,21 @@ class Nesterov final : public ServerUpdate {
   double momentum_;  // beta
 };
 
+class LookAhead final : public ServerUpdate {
+ public:
+  LookAhead(double rate, double momentum) : rate_(rate), momentum_(momentum) {}
+
+  void take(Server& server, const Message& difference, double weight, UpdateState& state) const override {
+    const WeightedState g{weight, difference.model};
+    state.momentum = sum_of(server, {{(1 - momentum_) * weight, difference.model}, {momentum_, state.momentum}});
+    step(server, rate_, g, {momentum_, state.momentum}, difference.work().micro_batches);
+  }
+
+ private:
+  double rate_;
+  double momentum_;  // beta
+};
+
 class Delayed final : public ServerUpdate {
  public:
   explicit Delayed(const DelayedNesterov& options) : options_(options) {}
@@ -145,6 +160,11 @@ std::unique_ptr<const ServerUpdate> read_nesterov(Settings& settings, const Budg
   return make_nesterov_update(rate, read_momentum(settings));
 }
 
+std::unique_ptr<const ServerUpdate> read_look_ahead(Settings& settings, const BudgetCheck&) {
+  const double rate = read_rate(settings);
+  return make_look_ahead_update(rate, read_momentum(settings));
+}
+
 std::unique_ptr<const ServerUpdate> read_delayed(Settings& settings, const BudgetCheck& differences) {
   DelayedNesterov options;
   options.rate = read_rate(settings);
@@ -175,6 +195,8 @@ std::unique_ptr<const ServerUpdate> read_buffered(Settings& settings, const Budg
 constexpr std::array rows = {
     ServerUpdateRow{"plain", "a step of `rate` along each difference", read_plain},
     ServerUpdateRow{"nesterov", "a step with Nesterov's momentum along each difference", read_nesterov},
+    ServerUpdateRow{"look-ahead", "a step along each difference and a running mean of all (momentum look-ahead)",
+                    read_look_ahead},
     ServerUpdateRow{"delayed-nesterov", "a plain step along each difference, with momentum at every n-th (DN)",
                     read_delayed},
     ServerUpdateRow{"buffered", "a step along the mean of every K differences (FedBuff)", read_buffered},
@@ -228,6 +250,10 @@ StatePolicy read_moments_of_rounds(Settings& settings) {
 
 std::unique_ptr<const ServerUpdate> make_nesterov_update(double rate, double momentum) {
   return std::make_unique<Nesterov>(rate, momentum);
+}
+
+std::unique_ptr<const ServerUpdate> make_look_ahead_update(double rate, double momentum) {
+  return std::make_unique<LookAhead>(rate, momentum);
 }
 
 std::unique_ptr<const ServerUpdate> make_delayed_nesterov_update(const DelayedNesterov& options) {

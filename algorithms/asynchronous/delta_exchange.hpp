@@ -128,6 +128,12 @@ class ServerUpdate {
 // m = beta m + g;  theta -= rate (g + beta m). A momentum of 0 is the plain step.
 std::unique_ptr<const ServerUpdate> make_nesterov_update(double rate, double momentum);
 
+// m = beta m + (1 - beta) g; theta -= rate (beta m + g): the momentum is a mean, so that the step along equal
+// differences tends to rate (1 + beta) g, where Nesterov's tends to rate g / (1 - beta).
+// Source:  Ajanthan et al. 2025 (momentum look-ahead), as the code of HeLoCo's authors has it.
+// Differs: another reading of the paper also extrapolates the model that workers receive; that is not offered.
+std::unique_ptr<const ServerUpdate> make_look_ahead_update(double rate, double momentum);
+
 // At every n-th difference m = beta m + (mean of the last n);  theta -= rate ((1 - c n + c) beta m + g / n).
 // At all other differences: theta -= rate (c beta m + g / n), with m unchanged.
 struct DelayedNesterov {

@@ -61,6 +61,9 @@ struct UpdateRate {
   }
 };
 
+inline const Key rate_scaling_key{"rate_scaling",
+                                  "Whether the learning rate is multiplied by (gradients in the update) / workers."};
+
 // Reads the keys `staleness_weight` and `rate_scaling`. The default of `rate_scaling` is "none" if a weight is chosen:
 // with "linear" 1/tau would reduce the rate twice, and the code with N/max(N, tau) does not scale the rate.
 inline UpdateRate read_update_rate(Settings& settings) {
@@ -73,12 +76,15 @@ inline UpdateRate read_update_rate(Settings& settings) {
        {"1/(tau+1)", StalenessWeight::inverse_plus_one},
        {"N/max(N,tau)", StalenessWeight::beyond_workers}},
       rate.weight);
-  rate.scaling = settings.choice(
-      {"rate_scaling", "Whether the learning rate is multiplied by (gradients in the update) / workers."},
-      {{"linear", RateScaling::linear}, {"none", RateScaling::none}},
-      rate.weight == StalenessWeight::none ? RateScaling::linear : RateScaling::none,
-      "\"linear\"; \"none\" with a staleness_weight");
+  rate.scaling = settings.choice(rate_scaling_key, {{"linear", RateScaling::linear}, {"none", RateScaling::none}},
+                                 rate.weight == StalenessWeight::none ? RateScaling::linear : RateScaling::none,
+                                 "\"linear\"; \"none\" with a staleness_weight");
   return rate;
+}
+// Reads only `rate_scaling`, for methods without weights by staleness.
+inline RateScaling read_rate_scaling(Settings& settings) {
+  return settings.choice(rate_scaling_key, {{"linear", RateScaling::linear}, {"none", RateScaling::none}},
+                         RateScaling::linear);
 }
 
 // The clocks of all workers, each of which counts the worker's delivered gradients, and the clocks' minimum.

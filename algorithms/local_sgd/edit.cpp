@@ -127,7 +127,7 @@ void Edit::run(Worker& worker) const {
   train_together(worker, is_timed ? options_.timed.warmup_steps : options_.period->synchronous_steps(), options_.state);
   const bool from_arrival = options_.timed.counted_from == TimedRounds::CountedFrom::arrival;
   std::shared_ptr<const RoundMeeting> met;
-  ModelStatePtr momentum;
+  OuterState outer;
   Time counted_from = worker.now();
   while (worker.budget_left()) {
     const ModelStatePtr last = worker.model();
@@ -143,7 +143,7 @@ void Edit::run(Worker& worker) const {
     worker.average_model({.policy = options_.state.average});
     const double rate = options_.sends_steps() ? met->inner_rate : work.mean_rate();
     const OuterStep at{.last = last, .average = clip(worker, last, met->penalty), .inner_rate = rate};
-    worker.set_model(take_outer_step(worker, at, met->penalty, momentum));
+    worker.set_model(take_outer_step(worker, at, met->penalty, outer));
     publish(worker, options_.state);
     if (!from_arrival) counted_from = worker.now();
   }
@@ -180,11 +180,13 @@ ModelStatePtr Edit::clip(const Worker& worker, const ModelStatePtr& last, const 
 }
 
 ModelStatePtr Edit::take_outer_step(const Worker& worker, const OuterStep& at, const Penalty& penalty,
-                                    ModelStatePtr& momentum) const {
-  const ModelStatePtr before = momentum, next = options_.outer->step(worker, at, momentum);
+                                    OuterState& outer) const {
+  const OuterState before = outer;
+  const ModelStatePtr next = options_.outer->step(worker, at, outer);
   std::vector<double> moves;
   for (const bool is_back : penalty.rolled_back) moves.push_back(is_back ? 0 : 1);
-  if (before) momentum = worker.combine(before, momentum, moves);
+  if (before.first) outer.first = worker.combine(before.first, outer.first, moves);
+  if (before.second) outer.second = worker.combine(before.second, outer.second, moves);
   return worker.combine(at.last, next, moves);
 }
 

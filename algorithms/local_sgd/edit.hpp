@@ -216,7 +216,7 @@ class Edit : public Algorithm {
   void take_steps(Worker& worker, Time counted_from, RoundWork& work) const;
   ModelStatePtr clip(const Worker& worker, const ModelStatePtr& last, const Penalty& penalty) const;
   ModelStatePtr take_outer_step(const Worker& worker, const OuterStep& at, const Penalty& penalty,
-                                ModelStatePtr& momentum) const;
+                                OuterState& outer) const;
 
   EditOptions options_;
 };

@@ -99,7 +99,8 @@ void LocalRounds::run(Worker& worker) const {
 void LocalRounds::run_rounds(Worker& worker, LocalSteps& steps) const {
   const auto lengths = choices_.period->begin(worker);
   if (lengths->sees_gradients()) steps.watch([&lengths](Gradient& mean) { lengths->see(mean); });
-  ModelStatePtr last = worker.model(), momentum;
+  ModelStatePtr last = worker.model();
+  OuterState outer;
   MeanRate rate;  // mean learning rate since the last average
   bool is_whole = true, goes_on = true;
   while (worker.budget_left()) {
@@ -111,20 +112,20 @@ void LocalRounds::run_rounds(Worker& worker, LocalSteps& steps) const {
         choices_.weighs_steps ? static_cast<double>(steps.taken().value()) : choices_.policies.model_weight();
     goes_on = worker.average_model({.policy = due, .weight = weight, .from = steps.began_at()});
     is_whole = due.parameters == StatePolicy::average;
-    if (is_whole) end_round(worker, last, rate, momentum);
+    if (is_whole) end_round(worker, last, rate, outer);
     lengths->end_round();
   }
   if (is_whole || goes_on) return;
   // The clock has ended the run after an average of moments alone, so the parameters are averaged now.
   worker.average_model(
       {.policy = {.buffers = choices_.policies.average.buffers}, .weight = choices_.policies.model_weight()});
-  end_round(worker, last, rate, momentum);
+  end_round(worker, last, rate, outer);
 }
 
-void LocalRounds::end_round(Worker& worker, ModelStatePtr& last, MeanRate& rate, ModelStatePtr& momentum) const {
+void LocalRounds::end_round(Worker& worker, ModelStatePtr& last, MeanRate& rate, OuterState& outer) const {
   if (choices_.outer)
     worker.set_model(
-        choices_.outer->step(worker, {.last = last, .average = worker.model(), .inner_rate = rate.value()}, momentum));
+        choices_.outer->step(worker, {.last = last, .average = worker.model(), .inner_rate = rate.value()}, outer));
   publish(worker, choices_.policies);
   last = worker.model();
   rate = {};

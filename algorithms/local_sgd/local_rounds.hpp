@@ -68,7 +68,7 @@ class LocalRounds : public Algorithm {
   void run_late_rounds(Worker& worker, LocalSteps& steps) const;
   void run_in_fragments(Worker& worker, LocalSteps& steps) const;
   void take_round(Worker& worker, LocalSteps& steps, Step left, MeanRate& rate) const;
-  void end_round(Worker& worker, ModelStatePtr& last, MeanRate& rate, ModelStatePtr& momentum) const;
+  void end_round(Worker& worker, ModelStatePtr& last, MeanRate& rate, OuterState& outer) const;
 
   RoundChoices choices_;
 };

@@ -1,5 +1,7 @@
 #include "algorithms/local_sgd/local_steps.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <string>
 
@@ -145,6 +147,88 @@ class PullingRule final : public StepRule {
   PullOptions options_;
 };
 
+class ProximalSteps final : public LocalSteps {
+ public:
+  ProximalSteps(Worker& worker, double mu) : LocalSteps(worker), mu_(mu) {}
+
+  void begin_round() override { began_at_ = worker_.model(); }
+
+  bool take() override {
+    const Gradient gradient = worker_.compute_step_gradient() / worker_.micro_batches();
+    const ModelStatePtr before = worker_.model();  // after the gradient, because an outage may have set it back
+    const double share = worker_.learning_rate() * mu_;
+    worker_.descend(gradient);
+    const ModelStatePtr after = worker_.model();
+    worker_.set_model(worker_.combine({{1, after}, {-share, before}, {share, began_at_}}, after));
+    return true;
+  }
+
+  ModelStatePtr began_at() const override { return began_at_; }
+
+ private:
+  double mu_;
+  ModelStatePtr began_at_{};
+};
+
+class ProximalRule final : public StepRule {
+ public:
+  explicit ProximalRule(double mu) : mu_(mu) {}
+
+  std::unique_ptr<LocalSteps> begin(Worker& worker) const override {
+    return std::make_unique<ProximalSteps>(worker, mu_);
+  }
+  void describe(Traits& traits) const override { traits.follows_clock = false; }
+
+ private:
+  double mu_;
+};
+
+class LimitedSteps final : public LocalSteps {
+ public:
+  LimitedSteps(Worker& worker, std::unique_ptr<LocalSteps> steps, Step most)
+      : LocalSteps(worker), steps_(std::move(steps)), most_(most) {}
+
+  void begin_round() override {
+    steps_->begin_round();
+    taken_.emplace(worker_);
+    passed_ = 0;
+  }
+  bool take() override {
+    const bool goes_on = steps_->take();
+    ++**taken_;
+    return ++passed_ < most_ && goes_on;
+  }
+  Step taken() const override { return **taken_; }
+  ModelStatePtr began_at() const override { return steps_->began_at(); }
+
+ private:
+  std::unique_ptr<LocalSteps> steps_;
+  Step most_;
+  Step passed_{};                                       // steps of this round, also those that an outage has erased
+  mutable std::optional<ResetOnOutage<Step>> taken_{};  // steps taken in this round
+};
+
+class LimitedRule final : public StepRule {
+ public:
+  LimitedRule(std::shared_ptr<const StepRule> steps, std::vector<Step> of_workers)
+      : steps_(std::move(steps)), of_workers_(std::move(of_workers)) {}
+
+  std::unique_ptr<LocalSteps> begin(Worker& worker) const override {
+    const Step most = of_workers_[static_cast<std::size_t>(worker.rank().value)];
+    return std::make_unique<LimitedSteps>(worker, steps_->begin(worker), most);
+  }
+  void describe(Traits& traits) const override {
+    steps_->describe(traits);
+    traits.lockstep_from_step.reset();
+    traits.exchanged_whole = "workers take different numbers of steps, and models may be weighted by them";
+  }
+  bool may_stop() const override { return true; }
+
+ private:
+  std::shared_ptr<const StepRule> steps_;
+  std::vector<Step> of_workers_;
+};
+
 constexpr std::array kinds = {
     StepRuleRow{"train", "a step along its own gradient",
                 [](Settings&, const AlgorithmContext&) { return make_training_steps(); }},
@@ -152,6 +236,9 @@ constexpr std::array kinds = {
                 [](Settings& settings, const AlgorithmContext& context) {
                   return make_dropping_steps(read_drop(settings, context));
                 }},
+    StepRuleRow{
+        "proximal", "a step along its own gradient, and one back towards the round's first model (FedProx)",
+        [](Settings& settings, const AlgorithmContext&) { return make_proximal_steps(read_proximal(settings)); }},
     StepRuleRow{
         "pull", "a step along its own gradient, or a pull back towards the round's first model (PALSGD)",
         [](Settings& settings, const AlgorithmContext&) { return make_pulling_steps(read_pull(settings, "")); }},
@@ -171,6 +258,31 @@ std::shared_ptr<const StepRule> make_dropping_steps(const DropOptions& options) 
 }
 std::shared_ptr<const StepRule> make_pulling_steps(const PullOptions& options) {
   return std::make_shared<const PullingRule>(options);
+}
+
+std::shared_ptr<const StepRule> make_proximal_steps(double mu) { return std::make_shared<const ProximalRule>(mu); }
+
+double read_proximal(Settings& settings) {
+  return settings.number({"proximal", "Strength of the pull back towards the round's first model (mu)."},
+                         Range{.low = 0, .high_open = true}, 0.01);
+}
+
+std::shared_ptr<const StepRule> limit_steps(std::shared_ptr<const StepRule> steps, std::vector<Step> of_workers) {
+  return std::make_shared<const LimitedRule>(std::move(steps), std::move(of_workers));
+}
+
+std::vector<Step> read_steps_of_workers(Settings& settings, const AlgorithmContext& context) {
+  std::vector<Step> steps;
+  const Key key{"steps_of_workers",
+                "Each worker's number of local steps in a round, by rank; never more than the period's.", "steps",
+                "the period's"};
+  for (const std::int64_t number : settings.integers(key, 1, 1'000'000'000, std::vector<std::int64_t>{}))
+    steps.emplace_back(number);
+  if (!steps.empty() && context.workers_known && std::ssize(steps) != context.workers) {
+    settings.fault("steps_of_workers", fmt::format("must have one number for each of {} workers", context.workers));
+    steps.resize(static_cast<std::size_t>(context.workers), Step{1});
+  }
+  return steps;
 }
 
 DropOptions read_drop(Settings& settings, const AlgorithmContext& context) {

@@ -1,5 +1,6 @@
-// The kinds of a worker's local steps: train, train until a time is over (DropCompute), or be pulled back (PALSGD).
-// Source:  the cards of local_sgd.hpp, dropcompute_local_sgd.hpp and palsgd.hpp.
+// The kinds of a worker's local steps: train, train until a time is over (DropCompute), train with a term that holds
+// the model near the round's first one (FedProx), or be pulled back (PALSGD).
+// Source:  the cards of local_sgd.hpp, dropcompute_local_sgd.hpp, fedprox.hpp and palsgd.hpp.
 // Units:   steps are optimizer steps; a skipped step counts as one.
 #pragma once
 
@@ -71,6 +72,16 @@ struct PullOptions {
   Drawn draws = Drawn::alone;
 };
 std::shared_ptr<const StepRule> make_pulling_steps(const PullOptions& options);
+
+// FedProx: each step along the worker's own gradient is followed by one back towards the round's first model:
+// w <- w' - eta mu (w - Theta), where w' is the model after the step from w.
+std::shared_ptr<const StepRule> make_proximal_steps(double mu);
+double read_proximal(Settings& settings);  // reads the key `proximal` (mu)
+
+// The steps of another kind, but each worker stops after its own number of steps in a round, by rank.
+std::shared_ptr<const StepRule> limit_steps(std::shared_ptr<const StepRule> steps, std::vector<Step> of_workers);
+// Reads the key `steps_of_workers`; empty if it is left out.
+std::vector<Step> read_steps_of_workers(Settings& settings, const AlgorithmContext& context);
 
 // Counts local steps by a plan that all workers share, for methods whose averages start and end while workers train.
 // When a budget of seconds ends, workers may have taken different numbers of steps, but must still start and finish the

@@ -13,8 +13,8 @@ template <typename Formula>
 class OuterFormula final : public OuterOptimizer {
  public:
   explicit OuterFormula(const Formula& formula) : formula_(formula) {}
-  ModelStatePtr step(const Participant& worker, const OuterStep& at, ModelStatePtr& momentum) const override {
-    return formula_(worker, at, momentum);
+  ModelStatePtr step(const Participant& worker, const OuterStep& at, OuterState& state) const override {
+    return formula_(worker, at, state.first);
   }
 
  private:
@@ -26,11 +26,64 @@ std::unique_ptr<const OuterOptimizer> make_outer(const Formula& formula) {
   return std::make_unique<OuterFormula<Formula>>(formula);
 }
 
+class Adaptive final : public OuterOptimizer {
+ public:
+  explicit Adaptive(const AdaptiveOuter& options)
+      : options_(options), second_rule_(new_state_id()), step_rule_(new_state_id()) {}
+
+  ModelStatePtr step(const Participant& worker, const OuterStep& at, OuterState& state) const override {
+    const double rest = 1 - options_.beta1;
+    std::vector<WeightedState> first = {{rest, at.average}, {-rest, at.last}};
+    if (state.first) first.push_back({options_.beta1, state.first});
+    state.first = worker.combine(first, at.average);
+    std::vector<ModelStatePtr> of_second = {at.average, at.last};
+    if (state.second) of_second.push_back(state.second);
+    state.second =
+        worker.elementwise(of_second, second_rule_, [o = options_](auto inputs, float* out, std::size_t size) {
+          for (std::size_t i = 0; i < size; ++i) {
+            const double d = static_cast<double>(inputs[0][i]) - inputs[1][i], square = d * d;
+            const double v = inputs.size() > 2 ? inputs[2][i] : o.tau * o.tau;
+            out[i] = static_cast<float>(next_second(o, v, square));
+          }
+        });
+    const ModelStatePtr of_step[] = {at.average, at.last, state.first, state.second};
+    return worker.elementwise(of_step, step_rule_, [o = options_](auto inputs, float* out, std::size_t size) {
+      for (std::size_t i = 0; i < size; ++i)
+        out[i] = static_cast<float>(inputs[1][i] + o.rate * inputs[2][i] / (std::sqrt(inputs[3][i]) + o.tau));
+    });
+  }
+
+ private:
+  static double next_second(const AdaptiveOuter& o, double v, double square) {
+    if (o.second == AdaptiveOuter::Second::adagrad) return v + square;
+    const double rest = (1 - o.beta2) * square;
+    if (o.second == AdaptiveOuter::Second::adam) return o.beta2 * v + rest;
+    return v > square ? v - rest : v < square ? v + rest : v;
+  }
+
+  AdaptiveOuter options_;
+  std::uint64_t second_rule_, step_rule_;
+};
+
 constexpr Range below_one{.low = 0, .high = 1, .low_open = false, .high_open = true};
 constexpr Range finite_rates{.low = 0, .low_open = true, .high_open = true};
 
 const Key outer_rate{"rate", "Outer learning rate: how far a step goes towards the average."};
 const Key outer_momentum{"momentum", "Outer momentum: share of the last outer step that the next one keeps."};
+
+template <AdaptiveOuter::Second second>
+std::unique_ptr<const OuterOptimizer> read_adaptive(Settings& s) {
+  AdaptiveOuter options{.second = second};
+  const bool is_adagrad = second == AdaptiveOuter::Second::adagrad;
+  options.rate = s.number(outer_rate, finite_rates);
+  options.beta1 =
+      s.number({"beta1", "Decay of the running mean of progress."}, below_one, is_adagrad ? 0.0 : options.beta1);
+  if (!is_adagrad)
+    options.beta2 = s.number({"beta2", "Decay of the running mean of squared progress."}, below_one, options.beta2);
+  options.tau =
+      s.number({"tau", "Added to the root of the second moment, which starts at tau^2."}, finite_rates, options.tau);
+  return make_adaptive_outer(options);
+}
 
 constexpr std::array rows = {
     OuterOptimizerRow{"plain", "a step of `rate` from the last model towards the average; rate 1 is Local SGD",
@@ -50,6 +103,12 @@ constexpr std::array rows = {
                         const double rate = s.number(outer_rate, finite_rates, 1.0);
                         return make_heavy_ball(rate, s.number(outer_momentum, below_one));
                       }},
+    OuterOptimizerRow{"adagrad", "mean progress divided by the root of all squares' sum (FedAdagrad)",
+                      read_adaptive<AdaptiveOuter::Second::adagrad>},
+    OuterOptimizerRow{"adam", "mean progress divided by the root of its mean square (FedAdam)",
+                      read_adaptive<AdaptiveOuter::Second::adam>},
+    OuterOptimizerRow{"yogi", "as adam, but the mean square changes by a bounded amount (FedYogi)",
+                      read_adaptive<AdaptiveOuter::Second::yogi>},
 };
 
 }  // namespace
@@ -89,12 +148,24 @@ std::unique_ptr<const OuterOptimizer> make_heavy_ball(double rate, double moment
   });
 }
 
+std::unique_ptr<const OuterOptimizer> make_adaptive_outer(const AdaptiveOuter& options) {
+  return std::make_unique<Adaptive>(options);
+}
+
+OuterState with_slice(const Participant& worker, const OuterState& whole, const OuterState& part, Slice slice) {
+  const auto replaced = [&](const ModelStatePtr& all, const ModelStatePtr& own) {
+    return all && own ? worker.with_slice(all, own, slice) : own;
+  };
+  return {replaced(whole.first, part.first), replaced(whole.second, part.second)};
+}
+
 std::span<const OuterOptimizerRow> outer_optimizers() { return rows; }
 
 std::unique_ptr<const OuterOptimizer> make_outer_optimizer(Settings settings) {
   const auto* const row = settings.row({"name", "Which outer optimizer."}, rows);
   if (!row)  // without a known name no key of an optimizer is reported as unknown
-    for (const std::string_view key : {"rate", "momentum"}) static_cast<void>(settings.has(key));
+    for (const std::string_view key : {"rate", "momentum", "beta1", "beta2", "tau"})
+      static_cast<void>(settings.has(key));
   return row ? row->make(settings) : make_plain_outer(1);
 }
 

@@ -1,11 +1,17 @@
 // Outer optimizers: how the next model follows from the average a of the workers' models at a synchronisation of Local
 // SGD. With the model x after the last synchronisation, x - a is used like a gradient.
-// Source:  Wang et al. 2020, "SlowMo", Algorithm 1; Douillard et al. 2023, "DiLoCo", Algorithm 1.
-// Shapes:  parameters, outer momentum: (P,) flat float32.   Units: outer rate and momentum have none.
-// Cost:    three vectors of P floats read and two written per synchronisation; nothing is sent.
+// Source:  Wang et al. 2020, "SlowMo", Algorithm 1; Douillard et al. 2023, "DiLoCo", Algorithm 1; Reddi et al. 2021,
+//          "Adaptive Federated Optimization" (FedAdagrad, FedAdam, FedYogi).
+// Shapes:  parameters, outer moments: (P,) flat float32.   Units: outer rate and momentum have none; tau has those of
+//          the parameters, since it is compared with how far a round moves them.
+// Cost:    three vectors of P floats read and two written per synchronisation (adaptive: eight and three); nothing is
+//          sent.
 // Differs: SlowMo's inner rate (gamma) is the mean learning rate of the round's steps, in case it changes within the
-//          round. A round at rate 0 adds nothing to the momentum. BatchNorm statistics are the average's.
-// Checks:  closed forms in double precision over several rounds; DiLoCo's step against the rule of torch.optim.SGD.
+//          round. A round at rate 0 adds nothing to the momentum. BatchNorm statistics are the average's. It is not
+//          established with which numbers the paper of the adaptive optimizers begins and which it recommends: here the
+//          second moment starts at tau^2, and there is no bias correction.
+// Checks:  closed forms in double precision over several rounds; DiLoCo's step against the rule of torch.optim.SGD; the
+//          adaptive ones against an independent reference, and for a large tau against momentum.
 #pragma once
 
 #include <memory>
@@ -24,11 +30,19 @@ struct OuterStep {
   double inner_rate = 0;  // mean learning rate of the local steps since `last`
 };
 
+// A worker's outer moments. Each is null before the first step, and if the optimizer does not use it.
+struct OuterState {
+  ModelStatePtr first{};   // the momentum
+  ModelStatePtr second{};  // of adaptive optimizers
+};
+// Returns `whole` with one slice of each moment replaced by that of `part`; a null moment of `whole` by all of `part`.
+OuterState with_slice(const Participant& worker, const OuterState& whole, const OuterState& part, Slice slice);
+
 class OuterOptimizer {
  public:
   virtual ~OuterOptimizer() = default;
-  // Returns the new model, and updates the worker's outer momentum, which is null before the first step.
-  virtual ModelStatePtr step(const Participant& worker, const OuterStep& at, ModelStatePtr& momentum) const = 0;
+  // Returns the new model, and updates the worker's outer moments.
+  virtual ModelStatePtr step(const Participant& worker, const OuterStep& at, OuterState& state) const = 0;
 };
 
 // The next model is x - rate (x - a), which is a for a rate of 1.
@@ -39,6 +53,21 @@ std::unique_ptr<const OuterOptimizer> make_slowmo(double rate, double momentum);
 std::unique_ptr<const OuterOptimizer> make_diloco(double rate, double momentum);
 // m <- momentum m + (x - a) / gap; the next model is x - rate m.
 std::unique_ptr<const OuterOptimizer> make_heavy_ball(double rate, double momentum, double gap = 1);
+
+// With the round's progress d = a - x:  m <- beta1 m + (1 - beta1) d;  the next model is x + rate m / (sqrt(v) + tau).
+struct AdaptiveOuter {
+  enum class Second {
+    adagrad,  // v <- v + d^2
+    adam,     // v <- beta2 v + (1 - beta2) d^2
+    yogi,     // v <- v - (1 - beta2) d^2 sign(v - d^2)
+  };
+  Second second = Second::adam;
+  double rate = 1;
+  double beta1 = 0.9;
+  double beta2 = 0.99;
+  double tau = 1e-3;
+};
+std::unique_ptr<const OuterOptimizer> make_adaptive_outer(const AdaptiveOuter& options);
 
 struct OuterOptimizerRow {
   std::string_view name;      // `name = ...` in TOML

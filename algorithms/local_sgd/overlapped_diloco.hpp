@@ -70,7 +70,7 @@ class DelayedRule final : public LateRule {
       const ModelStatePtr last = worker_.model();
       const ModelStatePtr aim = are_models_ ? mean : worker_.combine({{1, last}, {1, mean}}, mean);
       const OuterStep at{.last = last, .average = aim, .inner_rate = rate_of_average_};
-      worker_.set_model(outer_.step(worker_, at, momentum_));
+      worker_.set_model(outer_.step(worker_, at, state_));
     }
 
     Worker& worker_;
@@ -78,7 +78,7 @@ class DelayedRule final : public LateRule {
     const StatePolicies& policies_;
     bool are_models_;
     double rate_of_average_ = 0;
-    ModelStatePtr momentum_{};
+    OuterState state_{};
   };
 
   bool are_models_;
@@ -117,7 +117,7 @@ class EagerRule final : public LateRule {
         target.push_back({1, mean});
       }
       const ModelStatePtr aim = worker_.combine(target, mean ? mean : end);
-      worker_.set_model(outer_.step(worker_, {.last = begin, .average = aim, .inner_rate = rate}, momentum_));
+      worker_.set_model(outer_.step(worker_, {.last = begin, .average = aim, .inner_rate = rate}, state_));
       publish(worker_, policies_);
       before_ = added;
     }
@@ -128,7 +128,8 @@ class EagerRule final : public LateRule {
     Worker& worker_;
     const OuterOptimizer& outer_;
     const StatePolicies& policies_;
-    ModelStatePtr momentum_{}, before_{};
+    OuterState state_{};
+    ModelStatePtr before_{};
   };
 };
 

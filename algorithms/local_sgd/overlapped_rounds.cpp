@@ -44,7 +44,7 @@ void OuterFragments::start(int fragment, Step due) {
                             .rest_is_needed = false};
   under_way_.push_back(
       {fragment, due, own.rate.value(), worker_.start(Collective::average(worker_.model(), averaging))});
-  own = {.has_momentum = own.has_momentum};
+  own = {.has_state = own.has_state};
 }
 
 void OuterFragments::finish_next() {
@@ -53,11 +53,11 @@ void OuterFragments::finish_next() {
   const ModelStatePtr mean = worker_.finish(std::move(average)).model;
   has_come_ = true;
   const Slice slice = fragments_.slice(fragment);
-  bool& has_momentum = own_[static_cast<std::size_t>(fragment)].has_momentum;
-  ModelStatePtr momentum = std::exchange(has_momentum, true) ? momentum_ : nullptr;
-  const ModelStatePtr stepped = outer_.step(worker_, {.last = model_, .average = mean, .inner_rate = rate}, momentum);
+  bool& has_state = own_[static_cast<std::size_t>(fragment)].has_state;
+  OuterState state = std::exchange(has_state, true) ? state_ : OuterState();
+  const ModelStatePtr stepped = outer_.step(worker_, {.last = model_, .average = mean, .inner_rate = rate}, state);
   model_ = worker_.with_slice(model_, stepped, slice);
-  momentum_ = momentum_ ? worker_.with_slice(momentum_, momentum, slice) : momentum;
+  state_ = syncopate::with_slice(worker_, state_, state, slice);
   const ModelStatePtr own = worker_.model();
   const ModelStatePtr mixed = worker_.combine({{1 - mixing_, model_}, {mixing_, own}});
   worker_.set_model(worker_.with_slice(own, mixed, slice));

@@ -113,7 +113,7 @@ class OuterFragments {
  private:
   struct Own {
     MeanRate rate{};  // mean learning rate since the fragment's last average started
-    bool has_momentum = false;
+    bool has_state = false;
   };
   struct UnderWay {
     int fragment;
@@ -131,7 +131,7 @@ class OuterFragments {
   std::deque<UnderWay> under_way_{};
   bool has_come_ = false;  // whether an average has been finished
   ModelStatePtr model_;
-  ModelStatePtr momentum_{};  // null before the first outer step
+  OuterState state_{};
 };
 
 }  // namespace syncopate

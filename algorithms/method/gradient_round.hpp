@@ -5,7 +5,9 @@
 // Checks:  the methods that use it.
 #pragma once
 
+#include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "workers/server.hpp"
@@ -35,5 +37,32 @@ class GradientRound {
   double relative_weights_ = 0;  // sum of weight / first weight
   std::vector<Rank> givers_;
 };
+
+// One worker's gradients at the models of a round, for methods that weigh workers equally, whatever number of
+// gradients each has sent.
+struct MeanOfWorker {
+  Gradient sum;
+  std::int64_t count = 0;
+
+  // Each gradient is computed once, and the sum is one vector, however many gradients it has.
+  void add(const Server& server, const Gradient& gradient) {
+    sum += gradient;
+    sum = server.shared(sum);
+    ++count;
+  }
+};
+
+// (1 / N) sum over workers of their means, which divide by the micro-batches of a step. Workers without a gradient,
+// which have left, are left out.
+inline Gradient mean_of_means(const ByRank<MeanOfWorker>& means, int micro_batches) {
+  Gradient sum;
+  std::int64_t present = 0;
+  for (const Rank worker : Ranks(means.size())) {
+    if (means[worker].count == 0) continue;
+    sum += means[worker].sum / static_cast<double>(means[worker].count * micro_batches);
+    ++present;
+  }
+  return std::move(sum) / static_cast<double>(present);
+}
 
 }  // namespace syncopate

@@ -12,6 +12,7 @@
 #include "workers/base/arrays.hpp"
 #include "workers/base/files.hpp"
 #include "workers/config/patch.hpp"
+#include "workers/models/torch_library.hpp"
 #include "workers/training/gradient_sum.hpp"
 
 namespace syncopate {
@@ -342,6 +343,30 @@ std::unique_ptr<Optimizer> read_lans(Settings& optimizer) {
   return make_lans(options);
 }
 
+std::unique_ptr<Optimizer> read_muon(Settings& optimizer) {
+  MuonOptions options;
+  options.momentum = read_momentum(optimizer, options.momentum);
+  options.nesterov = optimizer.flag({"nesterov", "Whether the momentum is Nesterov's."}, options.nesterov);
+  if (options.nesterov && options.momentum == 0) optimizer.fault("nesterov", "must be false without momentum");
+  options.scale = optimizer.choice(
+      {"scale", "Factor of a matrix's step: sqrt(max(1, rows / columns)), without the max, or 0.2 sqrt(larger side)."},
+      {{"jordan", MuonScale::jordan}, {"spectral", MuonScale::spectral}, {"rms-match", MuonScale::rms_match}},
+      options.scale);
+  options.iterations = optimizer.choice(
+      {"iterations", "Coefficients of the five Newton-Schulz iterations: those of Jordan's code, or of Dion's."},
+      {{"jordan", MuonOptions::Iterations::jordan}, {"dion", MuonOptions::Iterations::dion}}, options.iterations);
+  options.all_matrices = optimizer.choice(
+      {"matrices", "Matrices with orthogonal steps: hidden ones (no embedding, not first or last), or all."},
+      {{"hidden", false}, {"all", true}}, options.all_matrices);
+  options.others = optimizer.texts({"adamw", "Matrices that AdamW updates instead of Muon: parts of their names."},
+                                   std::vector<std::string>{});
+  options.adamw_rate = optimizer.number({"adamw_rate", "AdamW's learning rate, as a share of the schedule's."},
+                                        above_zero, options.adamw_rate);
+  read_betas(optimizer, options);
+  options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
+  return make_muon(options, orthogonalise);
+}
+
 constexpr std::array optimizer_rows = {
     OptimizerRow{"sgd", "stochastic gradient descent, with momentum or Nesterov's, and weight decay", read_sgd},
     OptimizerRow{"adam", "Adam, with its weight decay, if any, in the gradient", read_adam},
@@ -352,6 +377,8 @@ constexpr std::array optimizer_rows = {
     OptimizerRow{"lars", "momentum SGD in which each tensor's step is in proportion to its norm", read_lars},
     OptimizerRow{"lamb", "Adam in which each tensor's step is in proportion to its norm", read_lamb},
     OptimizerRow{"lans", "LAMB on normalised gradients, with Nesterov's look-ahead", read_lans},
+    OptimizerRow{"muon", "momentum SGD whose step of each hidden matrix is made nearly orthogonal; AdamW for the rest",
+                 read_muon},
 };
 
 // Returns a list for users: "a, b and 7 others".
@@ -361,17 +388,28 @@ std::string some_of(const std::vector<std::string>& names) {
   return fmt::format("{} and {} others", fmt::join(std::span(names).first(most), ", "), names.size() - most);
 }
 
-// Checks that the list of excluded tensors matches at least one tensor. Published lists contain names from several code
-// bases and are used for several models, so some of the names may match no tensor. But a list without any match would
-// silently exclude nothing.
-void check_excluded(Settings& optimizer, const Optimizer& made, const std::vector<ParameterTensor>& tensors) {
-  const std::vector<std::string>& parts = made.weight_decay().exclude;
+// Checks that a list of parts of tensors' names matches at least one tensor. Published lists contain names from several
+// code bases and are used for several models, so some of the names may match no tensor. But a list without any match
+// would silently do nothing.
+void check_names(Settings& optimizer, std::string_view key, const std::vector<std::string>& parts,
+                 const std::vector<ParameterTensor>& tensors) {
   std::vector<std::string> names;
   for (const ParameterTensor& tensor : tensors) names.push_back(tensor.name);
   const auto fits = [&](const std::string& name) { return is_named(name, parts); };
   if (parts.empty() || names.empty() || std::ranges::any_of(names, fits)) return;
-  optimizer.fault("exclude", fmt::format("{} no tensor's name; at least one must be a part of one of {}",
-                                         parts.size() == 1 ? "is a part of" : "are parts of", some_of(names)));
+  optimizer.fault(key, fmt::format("{} no tensor's name; at least one must be a part of one of {}",
+                                   parts.size() == 1 ? "is a part of" : "are parts of", some_of(names)));
+}
+
+// Muon without a matrix would be AdamW under another name.
+void check_matrices(Settings& optimizer, const Optimizer& made, const std::vector<ParameterTensor>& tensors) {
+  const auto chosen = made.matrices(tensors);
+  if (tensors.empty() || std::ranges::find(chosen, true) != chosen.end()) return;
+  const bool has_any = std::ranges::any_of(tensors, [](const ParameterTensor& tensor) { return tensor.rows > 0; });
+  optimizer.fault("name", has_any
+                              ? "finds no matrix to orthogonalise. It leaves out those that `adamw` names and, unless "
+                                "matrices = \"all\", embeddings and the model's first and last matrix"
+                              : "finds no matrix to orthogonalise: the model has none");
 }
 
 // Reads [training.optimizer]. Never returns null.
@@ -379,7 +417,11 @@ std::unique_ptr<Optimizer> read_optimizer(Settings& training, const ObjectivePla
   Settings optimizer = training.section({"optimizer", "Which optimizer, and its settings."});
   const auto* const row = optimizer.row({"name", "Which optimizer."}, optimizer_rows, objective.time_only ? "sgd" : "");
   auto made = row ? row->make(optimizer) : make_sgd({});  // a placeholder if the name is faulty
-  check_excluded(optimizer, *made, objective.tensors);
+  check_names(optimizer, "exclude", made->weight_decay().exclude, objective.tensors);
+  std::vector<ParameterTensor> matrices;
+  std::ranges::copy_if(objective.tensors, std::back_inserter(matrices), [](const auto& each) { return each.rows > 0; });
+  check_names(optimizer, "adamw", made->excluded_matrices(), matrices);
+  if (row && row->name == "muon") check_matrices(optimizer, *made, objective.tensors);
   return made;
 }
 

@@ -44,6 +44,7 @@ const std::vector<Method> methods = {
     {"sync-sgd", "compression = { name = \"qsgd\" }", S, 0, S*(N - 1) * N * 8},
     {"sync-sgd", "compression = { name = \"int8\" }", S, 0, S*(N - 1) * N*(1024 + 4)},
     {"sync-sgd", "compression = { name = \"fp4\" }", S, 0, S*(N - 1) * N * 8},
+    {"sync-sgd", "compression = { name = \"bins\", scope = \"model\" }", S, 0, S*(N - 1) * N*(16 + 4)},
     // ScaleCom sends an index and then its value. In two phases four of the six owners have a chunk of one value, which
     // takes 8 bytes: a word of signs and a scale, or two means.
     {"sync-sgd", "compression = { name = \"scalecom\", ratio = 0.25 }", 2 * S, 0, S*(N - 1) * 4 + S * 2 * (N - 1) * 4},
@@ -86,6 +87,7 @@ const std::vector<Method> methods = {
     {"k-batch-sync", "gradients = 6", 0, 2 * N* S, 2 * N* S* P},
     // Each of the S / 2 updates takes 12 gradients, two of each worker. Before it, models go to all workers.
     {"k-batch-sync", "gradients = 12", 0, N* S / 2 + N* S, (N * S / 2 + N * S) * P, true},
+    {"malenia", "", 0, 2 * N* S, 2 * N* S* P},
     {"mindflayer", "rule = \"clipping-rennala\"\ntrials = 6\nlimit_s = 1000", 0, 2 * N* S, 2 * N* S* P},
     {"mindflayer", "limit_s = 1000\narrival_probability = 1.0", 0, 2 * N* S, 2 * N* S* P},
     // A round has 4 messages per worker: a model, notes about the steps and the end, a difference.
@@ -112,6 +114,9 @@ const std::vector<Method> methods = {
     {"k-async", "gradients = 6", 0, 2 * K, 2 * K* P},
     {"k-batch-async", "gradients = 2", 0, M_and_G, M_and_G* P},
     {"ringmaster", "delay_threshold = 100", 0, M_and_G, M_and_G* P},
+    {"rescaled-sgd", "", 0, M_and_G, M_and_G* P},
+    // A cycle of N updates takes one gradient of each worker, and after the first update one more of all others.
+    {"ringleader", "", 0, 2 * S*(2 * N - 1) + N - 1, (2 * S * (2 * N - 1) + N - 1) * P},
     // With slack 0, N - 1 workers wait for the end of each round. The workers of the last round get no model any more.
     {"throttle", "divisor = 3", 0, M_and_G, M_and_G* P},
     {"stale-synchronous", "slack = 0", 0, 2 * K, 2 * K* P},
@@ -143,6 +148,12 @@ const std::vector<Method> methods = {
      0, 2 * K / 4 + N + 2 * K / 12 - 1, K / 4 * 8 + (K / 4 + N + 2 * K / 12 - 1) * P},
     {"local-sgd", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
     {"local-sgd", "period = { rule = \"constant\", steps = 5 }", 3, 0, 3 * A},  // ceil(12 / 5) rounds
+    {"fedprox", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
+    // Before each average two numbers are gathered.
+    {"fednova", "period = { rule = \"constant\", steps = 4 }", 2 * S / 4, 0, S / 4 * (A + (N - 1) * N * 2 * 8)},
+    // Control variates and models are averaged.
+    {"scaffold", "period = { rule = \"constant\", steps = 4 }", 2 * S / 4, 0, 2 * S / 4 * A},
+    {"scaffold", "control = \"gradient\"\nperiod = { rule = \"constant\", steps = 4 }", 2 * S / 4, 0, 2 * S / 4 * A},
     // A loss is gathered after each average except the last; the first gathering has two numbers.
     {"adacomm", "initial_period = 4\nminimum = 4\nmaximum = 4", S / 4 + S / 4 - 1, 0,
      S / 4 * A + S / 4 * (N - 1) * N * 8, false, true},
@@ -267,6 +278,8 @@ const std::vector<Method> methods = {
     // Odd ranks ask in each of their steps, and are answered before the next one. At the end worker 0 sends each of
     // them a message that it neither asks nor answers any more.
     {"ad-psgd", "overlap_steps = 0", 0, N* S + N - 1 + N / 2, N* S* P + ends},
+    // In each round each worker sends its partner an outer model and its own model.
+    {"noloco", "local_steps = 4", 0, 2 * N* S / 4 + N - 1, 2 * N* S / 4 * P + ends},
     // After each step except the last, each worker sends a model, and receives a mean with a number. At the end
     // it sends its last model.
     {"wagma-sgd", "group_size = 3", 0, N*(2 * S - 1), N*((S - 1) * (2 * P + 8) + P)},

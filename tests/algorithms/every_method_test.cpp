@@ -559,6 +559,7 @@ constexpr ClippingCase clipping_cases[] = {
     {"algorithm = \"dynamic-backup\"", Clipped::each},
     {"algorithm = \"k-sync\"\ngradients = 4", Clipped::each},
     {"algorithm = \"k-batch-sync\"\ngradients = 4", Clipped::each},
+    {"algorithm = \"malenia\"", Clipped::each},
     {"algorithm = \"mindflayer\"\nlimit_s = inf", Clipped::each},
     {"algorithm = \"mindflayer\"\nrule = \"clipping-rennala\"\ntrials = 4\nlimit_s = inf", Clipped::each},
     {"algorithm = \"async-sgd\"", Clipped::each},
@@ -566,6 +567,7 @@ constexpr ClippingCase clipping_cases[] = {
     {"algorithm = \"k-async\"\ngradients = 4", Clipped::each},
     {"algorithm = \"k-batch-async\"\ngradients = 4", Clipped::each},
     {"algorithm = \"ringmaster\"\ndelay_threshold = 100", Clipped::each},
+    {"algorithm = \"rescaled-sgd\"", Clipped::each},
     {"algorithm = \"throttle\"\ndivisor = 2", Clipped::each},
     {"algorithm = \"stale-synchronous\"\nslack = 1", Clipped::each},
     {"algorithm = \"bounded-delay\"\nmaximum_delay = 2", Clipped::each},
@@ -582,6 +584,9 @@ constexpr ClippingCase clipping_cases[] = {
     {"algorithm = \"outer-local-sgd\"\nperiod = { rule = \"constant\", steps = 1 }\nouter = { name = \"diloco\", "
      "rate = 1, momentum = 0 }",
      Clipped::each},
+    {"algorithm = \"fedprox\"\nperiod = { rule = \"constant\", steps = 1 }", Clipped::each},
+    {"algorithm = \"fednova\"\nperiod = { rule = \"constant\", steps = 1 }", Clipped::each},
+    {"algorithm = \"scaffold\"\nperiod = { rule = \"constant\", steps = 1 }", Clipped::each},
     {"algorithm = \"des-loc\"\nperiod = 1", Clipped::each},
     {"algorithm = \"decentralized-sgd\"", Clipped::each},
     {"algorithm = \"stochastic-gradient-push\"", Clipped::each},
@@ -610,7 +615,9 @@ TEST(Clipping, OfEveryMethodThatSendsGradientsIsKnown) {
         read_method("algorithm = \"" + std::string(row.name) + "\"\n" + std::string(row.example),
                     {.workers = workers, .total_steps = Step{12}});
     ASSERT_EQ(reading.faults, "");
-    if (!reading.algorithm->traits().sends_gradients || row.name == "decoupled-diloco") continue;  // has local steps
+    if (!reading.algorithm->traits().sends_gradients) continue;
+    if (row.name == "decoupled-diloco") continue;  // has local steps
+    if (row.name == "ringleader") continue;        // its first step takes two gradients of most workers
     const std::string begin = "algorithm = \"" + std::string(row.name) + "\"";
     EXPECT_TRUE(std::ranges::any_of(clipping_cases, [&](const ClippingCase& c) { return c.toml.starts_with(begin); }))
         << row.name;

@@ -185,7 +185,9 @@ TEST(OuterOptimizerSettings, EveryRowCanBeWritten) {
             setup.run(with(make_heavy_ball(1, 0.5), 3)).parameters);
   EXPECT_EQ(outcome(R"({ name = "heavy-ball", rate = 0.8, momentum = 0.5 })"),
             setup.run(with(make_heavy_ball(0.8, 0.5), 3)).parameters);
-  EXPECT_EQ(outer_optimizers().size(), 4u);
+  EXPECT_EQ(outcome(R"({ name = "yogi", rate = 0.05, beta1 = 0.8, beta2 = 0.9, tau = 0.1 })"),
+            setup.run(with(make_adaptive_outer({AdaptiveOuter::Second::yogi, 0.05, 0.8, 0.9, 0.1}), 3)).parameters);
+  EXPECT_EQ(outer_optimizers().size(), 7u);
 }
 
 TEST(OuterOptimizerSettings, FaultsNameTheKey) {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "workers/models/newton_schulz.hpp"
 #include "workers/training/optimizers.hpp"
 #include "workers/training/training.hpp"
 
@@ -108,6 +109,31 @@ std::vector<std::size_t> resnet20_tensors() {
   return sizes;
 }
 
+// Matrices of (rows, columns), the filters of ResNet-20 flattened, or those of a transformer of four blocks of width
+// 64; the rest as one vector.
+using Shapes = std::vector<std::pair<std::size_t, std::size_t>>;
+Shapes matrices_of_resnet20() {
+  Shapes shapes = {{16, 27}};
+  std::size_t channels = 16;
+  for (const std::size_t width : {16u, 32u, 64u})
+    for (int convolution = 0; convolution < 6; ++convolution) {
+      shapes.emplace_back(width, 9 * channels);
+      channels = width;
+    }
+  shapes.emplace_back(10, 64);
+  return shapes;
+}
+Shapes matrices_of_transformer() {
+  Shapes shapes = {{1000, 64}, {64, 64}};
+  for (int block = 0; block < 4; ++block) {
+    for (int projection = 0; projection < 4; ++projection) shapes.emplace_back(64, 64);
+    shapes.emplace_back(256, 64);
+    shapes.emplace_back(64, 256);
+  }
+  shapes.emplace_back(10, 64);
+  return shapes;
+}
+
 // The gradient is always the same, and costs nothing.
 class GivenGradient final : public Objective {
  public:
@@ -119,6 +145,17 @@ class GivenGradient final : public Objective {
       if (tensors_.size() == 20) weights_ = offset;
     }
     gradient_ = std::make_shared<const std::vector<float>>(offset, 1e-3F);
+  }
+  explicit GivenGradient(const Shapes& shapes) {
+    for (const auto& [rows, columns] : shapes) {
+      tensors_.push_back(
+          {.name = "tensor", .offset = weights_, .size = rows * columns, .place = tensors_.size(), .rows = rows});
+      weights_ += rows * columns;
+    }
+    std::vector<float> values(weights_);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<float>(std::sin(0.7 * static_cast<double>(i)));
+    gradient_ = std::make_shared<const std::vector<float>>(std::move(values));
   }
   std::size_t parameters() const override { return gradient_->size(); }
   std::size_t weights() const override { return weights_; }
@@ -143,9 +180,10 @@ class GivenGradient final : public Objective {
   std::shared_ptr<const std::vector<float>> gradient_;
 };
 
-void engine_step(benchmark::State& state, std::shared_ptr<const Optimizer> optimizer) {
+void engine_step(benchmark::State& state, std::shared_ptr<const Optimizer> optimizer,
+                 std::shared_ptr<const Objective> objective = std::make_shared<GivenGradient>()) {
   Executor executor(1);
-  Training training(std::make_shared<GivenGradient>(), std::move(optimizer), {}, executor);
+  Training training(std::move(objective), std::move(optimizer), {}, executor);
   ModelStatePtr model = training.initial_state();
   constexpr int together = 16;  // steps that are submitted before a wait, as by a worker that runs ahead
   for (auto _ : state) {
@@ -265,6 +303,52 @@ void engine_rmsprop(benchmark::State& state) {
 void engine_lars(benchmark::State& state) { engine_step(state, make_lars({})); }
 void engine_lamb(benchmark::State& state) { engine_step(state, make_lamb({})); }
 void engine_lans(benchmark::State& state) { engine_step(state, make_lans({})); }
+
+// Muon's step of every matrix, written in PyTorch's operators as in Jordan's code, in single precision.
+void torch_muon(benchmark::State& state, const Shapes& shapes) {
+  const at::NoGradGuard no_grad;
+  at::set_num_threads(1);
+  std::vector<at::Tensor> theta, g, m;
+  std::int64_t parameters_of_all = 0;
+  for (const auto& [rows, columns] : shapes) {
+    const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns)};
+    theta.push_back(at::full(shape, 0.5F));
+    g.push_back(at::randn(shape));
+    m.push_back(at::zeros(shape));
+    parameters_of_all += theta.back().numel();
+  }
+  for (auto _ : state)
+    for (std::size_t i = 0; i < theta.size(); ++i) {
+      m[i].lerp_(g[i], 0.05);
+      at::Tensor x = g[i].lerp(m[i], 0.95);
+      const bool is_tall = x.size(0) > x.size(1);
+      if (is_tall) x = x.t();
+      x = x / (x.norm() + 1e-7);
+      for (int iteration = 0; iteration < 5; ++iteration) {
+        const at::Tensor a = at::mm(x, x.t());
+        x = 3.4445 * x + at::mm(-4.7750 * a + 2.0315 * at::mm(a, a), x);
+      }
+      if (is_tall) x = x.t();
+      const double scale = std::sqrt(std::max(1.0, static_cast<double>(theta[i].size(0)) / theta[i].size(1)));
+      theta[i].add_(x, -0.02 * scale);
+    }
+  state.SetItemsProcessed(state.iterations() * parameters_of_all);
+}
+void engine_muon(benchmark::State& state, const Shapes& shapes) {
+  at::set_num_threads(1);
+  engine_step(state, make_muon({.all_matrices = true}, orthogonalise_by_torch),
+              std::make_shared<GivenGradient>(shapes));
+}
+void torch_muon_resnet20(benchmark::State& state) { torch_muon(state, matrices_of_resnet20()); }
+void engine_muon_resnet20(benchmark::State& state) { engine_muon(state, matrices_of_resnet20()); }
+void torch_muon_transformer(benchmark::State& state) { torch_muon(state, matrices_of_transformer()); }
+void engine_muon_transformer(benchmark::State& state) { engine_muon(state, matrices_of_transformer()); }
+
+// The bar of each pair: at least as many items per second in the engine.
+BENCHMARK(torch_muon_resnet20);
+BENCHMARK(engine_muon_resnet20)->UseRealTime();
+BENCHMARK(torch_muon_transformer);
+BENCHMARK(engine_muon_transformer)->UseRealTime();
 
 // The bar of each pair: at least 2 times as many items per second in the engine.
 BENCHMARK(foreach_rmsprop);

@@ -26,10 +26,24 @@ inline KeyCase of_averages(const std::string& keys, const std::vector<std::strin
 }
 
 inline const std::vector<KeyCase> compressed = {
-    of_compression("name='int8',error_feedback=true", {"range_std=1", "scope='tensor'", "exchange='two-phase'",
-                                                       "error_feedback=false", "residual='step'"}),
+    of_compression("name='int8',error_feedback=true",
+                   {"range_std=1", "scope='tensor'", "exchange='two-phase'", "error_feedback=false", "residual='step'",
+                    "residual_decay=0.5"}),
     of_compression("name='fp4',error_feedback=true", {"bucket=16", "rounding='random'", "exchange='two-phase'",
-                                                      "error_feedback=false", "residual='step'"}),
+                                                      "error_feedback=false", "residual='step'", "residual_decay=0.5"}),
+    of_compression("name='bins'", {"bins=16", "range_std=1", "scope='model'", "exchange='two-phase'",
+                                   "error_feedback=false", "residual_decay=0.5", "residual='step'"}),
+    of_compression("name='tiles',tile=4,kept=3",
+                   {"tile=2", "kept=5", "mean_of='all'", "packing='published'", "values='float'",
+                    "clip_to_median=false", "error_feedback=false", "residual_decay=0.5", "residual='step'"}),
+    of_compression("name='demo',tile=4,kept=3",
+                   {"tile=2", "kept=5", "mean_of='all'", "packing='published'", "transform=false", "signs=false",
+                    "error_feedback=false", "residual_decay=0.5", "residual='gradient'"}),
+    of_averages("name='bins'", {"bins=16", "range_std=1", "scope='model'", "exchange='two-phase'",
+                                "error_feedback=false", "residual_decay=0.5"}),
+    of_averages("name='tiles',tile=4,kept=3",
+                {"tile=2", "kept=5", "mean_of='all'", "packing='published'", "values='float'", "clip_to_median=false",
+                 "error_feedback=false", "residual_decay=0.5"}),
     of_compression("name='sparse-rows',tables=['weight']", {"tables=['linear1']", "exchange='dense'"}),
     of_averages("name='top-k',ratio=0.2", {"name='random-k'", "ratio=0.5", "scope='tensor'", "error_feedback=false"}),
     of_averages("name='random-k',ratio=0.2", {"ratio=0.5", "error_feedback=false"}),
@@ -37,8 +51,8 @@ inline const std::vector<KeyCase> compressed = {
     of_averages("name='qsgd',levels=7", {"levels=3", "bucket=16", "exchange='two-phase'"}),
     of_averages("name='int8'", {"range_std=1", "scope='tensor'", "exchange='two-phase'", "error_feedback=true"}),
     of_averages("name='fp4'", {"bucket=16", "rounding='random'", "exchange='two-phase'", "error_feedback=true"}),
-    of_compression("name='top-k',ratio=0.2",
-                   {"name='random-k'", "ratio=0.5", "scope='tensor'", "error_feedback=false", "residual='step'"}),
+    of_compression("name='top-k',ratio=0.2", {"name='random-k'", "ratio=0.5", "scope='tensor'", "error_feedback=false",
+                                              "residual='step'", "residual_decay=0.5"}),
     of_compression("name='dgc',ratio=0.2", {"ratio=0.5", "scope='tensor'", "momentum=0.5", "masking=false",
                                             "dense_vectors=true", "nesterov=true", "clip=0.1"}),
     of_compression("name='dgc',ratio=0.2,clip=0.1",
@@ -46,18 +60,20 @@ inline const std::vector<KeyCase> compressed = {
     of_compression("name='dgc',ratio=0.2,clip=0.1,clip_by='value',clip_scaling='1/sqrt(N)'",
                    {"clip_by='norm'", "clip_scaling='none'"}),
     of_compression("name='one-bit',threshold='mean'", {"threshold='zero'"}),
-    of_compression("name='scalecom',ratio=0.2",
-                   {"ratio=0.5", "scope='tensor'", "filter=0.5", "error_feedback=false", "residual='step'"}),
+    of_compression("name='scalecom',ratio=0.2", {"ratio=0.5", "scope='tensor'", "filter=0.5", "error_feedback=false",
+                                                 "residual='step'", "residual_decay=0.5"}),
     of_compression("name='one-bit'", {"scope='tensor'", "scope='model'", "exchange='two-phase'", "error_feedback=false",
-                                      "residual='step'", "threshold='mean'"}),
-    of_compression("name='random-k',ratio=0.2", {"ratio=0.5", "error_feedback=false", "residual='step'"}),
-    of_compression("name='sign'",
-                   {"scope='tensor'", "exchange='two-phase'", "error_feedback=false", "residual='step'"}),
+                                      "residual='step'", "threshold='mean'", "residual_decay=0.5"}),
+    of_compression("name='random-k',ratio=0.2",
+                   {"ratio=0.5", "error_feedback=false", "residual='step'", "residual_decay=0.5"}),
+    of_compression("name='sign'", {"scope='tensor'", "exchange='two-phase'", "error_feedback=false", "residual='step'",
+                                   "residual_decay=0.5"}),
     of_compression("name='majority'", {"momentum=0.9", "zeros='abstain'"}),
     of_compression("name='majority',zeros='abstain'", {"zeros='plus'"}),
     of_compression("name='qsgd',levels=7", {"levels=3", "bucket=16", "exchange='two-phase'"}),
-    of_compression("name='powersgd',rank=1", {"rank=2", "least_rate=6.5", "warm_start=false", "error_feedback=false",
-                                              "residual='step'", "removed='mean'", "factors='in-turn'"}),
+    of_compression("name='powersgd',rank=1",
+                   {"rank=2", "least_rate=6.5", "warm_start=false", "error_feedback=false", "residual='step'",
+                    "removed='mean'", "factors='in-turn'", "residual_decay=0.5"}),
     of_compression("name='powersgd',rank=1,factors='in-turn'", {"rank=2", "removed='mean'", "factors='both'"}),
 };
 
@@ -69,9 +85,10 @@ inline std::vector<KeyCase> more_compressed() {
     cases.push_back(of_compression(keys + "warmup_steps=6", {"warmup_ratios=[0.5]", "warmup_steps=3"}));
     cases.push_back(of_compression(keys + "warmup_epochs=1", {"warmup_epochs=0.5"}));
   }
-  for (const char* keys : {"name='top-k',ratio=0.2", "name='dgc',ratio=0.2", "name='random-k',ratio=0.2",
-                           "name='scalecom',ratio=0.2", "name='sign'", "name='one-bit'", "name='powersgd',rank=1",
-                           "name='int8',error_feedback=true", "name='fp4',error_feedback=true"})
+  for (const char* keys :
+       {"name='top-k',ratio=0.2", "name='dgc',ratio=0.2", "name='random-k',ratio=0.2", "name='scalecom',ratio=0.2",
+        "name='sign'", "name='one-bit'", "name='powersgd',rank=1", "name='int8',error_feedback=true",
+        "name='fp4',error_feedback=true", "name='bins'", "name='tiles',tile=4,kept=3", "name='demo',tile=4,kept=3"})
     cases.push_back(of_compression(keys, {"dropped='fold'"}, "'random-drop',drop_rate=0.3,from_step=0"));
   return cases;
 }

@@ -69,6 +69,9 @@ inline std::string weighted_ring(bool has_spokes) {
 inline const std::vector<KeyCase> gossip_and_codes = {
     {{method("'decentralized-sgd'")}, {"methods.0.algorithm='stochastic-gradient-push'", "methods.0.evaluated='own'"}},
     {{method("'decentralized-sgd',evaluated='own'")}, {"methods.0.evaluated='average'"}},
+    {{method("'noloco',local_steps=4")},
+     {"methods.0.local_steps=3", "methods.0.rate=0.5", "methods.0.pull=0.2", "methods.0.momentum=0.3",
+      "methods.0.evaluated='own'"}},
     {{method("'wagma-sgd',group_size=2,global_every=6")},
      {"methods.0.group_size=4", "methods.0.global_every=4", "methods.0.divisor='released'",
       "methods.0.order='average-first'", "methods.0.evaluated='own'"}},

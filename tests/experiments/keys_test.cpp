@@ -89,6 +89,15 @@ const std::vector<KeyCase> training = {
       "training.optimizer.trust_ratio='all'", "training.optimizer.decoupled=false", "training.optimizer.ratio_min=5",
       "training.optimizer.ratio_max=0.01", "training.optimizer.weight_decay=0.2", "training.optimizer.decay='all'",
       "training.optimizer.exclude=['weight']"}},
+    {{"training.model='text-transformer'", "models.text-transformer={width=4,depth=1,heads=2,mlp_width=3,positions=8}",
+      "training.dataset='npy'", "datasets.npy={directory='$/texts',padding=0}",
+      "training.optimizer={name='muon',weight_decay=0.1}"},
+     {"training.optimizer.momentum=0.5", "training.optimizer.nesterov=false", "training.optimizer.scale='spectral'",
+      "training.optimizer.scale='rms-match'", "training.optimizer.iterations='dion'",
+      "training.optimizer.matrices='all'", "training.optimizer.adamw=['linear3']", "training.optimizer.adamw_rate=0.5",
+      "training.optimizer.beta1=0.8", "training.optimizer.beta2=0.9", "training.optimizer.epsilon=0.01",
+      "training.optimizer.weight_decay=0.2", "training.optimizer.decay='all'",
+      "training.optimizer.exclude=['weight']"}},
     {{"training.optimizer={name='lans',weight_decay=0.1,epsilon=0.1}"},
      {"training.optimizer.beta1=0.8", "training.optimizer.beta2=0.9", "training.optimizer.epsilon=0.01",
       "training.optimizer.max_norm=0.01", "training.optimizer.trust_ratio='decayed'",
@@ -417,9 +426,9 @@ const std::vector<KeyCase> synchronous = {
 const std::vector<std::string>& told() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
-    for (const char* method :
-         {"local-sgd", "rounds", "outer-local-sgd", "palsgd", "edit", "hierarchical-sgd", "dropcompute-local-sgd",
-          "cocod-sgd", "overlap-local-sgd", "co2", "overlapped-diloco", "streaming-diloco"})
+    for (const char* method : {"local-sgd", "rounds", "outer-local-sgd", "palsgd", "fedprox", "fednova", "scaffold",
+                               "edit", "hierarchical-sgd", "dropcompute-local-sgd", "cocod-sgd", "overlap-local-sgd",
+                               "co2", "overlapped-diloco", "streaming-diloco"})
       for (const char* rule : {"constant", "power", "post-local"})
         for (const char* key : {"share", "rounds", "found"})
           all.push_back(fmt::format("methods[{}].period[{}].solved_for.{}", method, rule, key));

@@ -13,6 +13,8 @@ inline const std::vector<std::string> periodic = {"'local-sgd'",
                                                   "'rounds'",
                                                   "'outer-local-sgd',outer={name='plain'}",
                                                   "'palsgd',outer={name='plain'}",
+                                                  "'fedprox'",
+                                                  "'scaffold'",
                                                   "'edit',outer={name='plain'}",
                                                   "'hierarchical-sgd',group_size=2,group_period=1",
                                                   "'dropcompute-local-sgd',threshold_s=0.3"};
@@ -25,6 +27,7 @@ inline std::vector<KeyCase> periods() {
   std::vector<KeyCase> cases;
   std::vector<std::string> methods = periodic;
   methods.insert(methods.end(), overlapped.begin(), overlapped.end());
+  methods.push_back("'fednova'");
   for (const std::string& keys : methods) {
     const auto with = [&](const std::string& period) { return method(keys + ",period={" + period + "}"); };
     cases.push_back({{with("rule='constant',steps=4")}, {"methods.0.period.steps=3"}});
@@ -93,6 +96,11 @@ inline std::vector<KeyCase> policies() {
   }
   cases.push_back(
       {with_moments_and_statistics("'random-drop',drop_rate=0.3,from_step=0"), {"methods.0.statistics='all'"}});
+  std::vector<std::string> fednova = with_moments_and_statistics("'fednova',period={rule='constant',steps=3}");
+  fednova[4] = "training.optimizer={name='sgd',momentum=0.9}";
+  cases.push_back({fednova, statistics});
+  fednova.back() = method("'fednova',period={rule='constant',steps=3},buffers='recalibrate'");
+  cases.push_back({fednova, {"methods.0.recalibration_micro_batches=4", "methods.0.buffers='average'"}});
   cases.push_back({with_moments_and_statistics("'branch-train-merge'"), statistics});
   cases.push_back({with_moments_and_statistics("'branch-train-merge',buffers='recalibrate'"),
                    {"methods.0.recalibration_micro_batches=4", "methods.0.buffers='average'"}});
@@ -102,10 +110,11 @@ inline std::vector<KeyCase> policies() {
 // Averages weighted by samples. Workers have unequal numbers of samples.
 inline std::vector<KeyCase> model_weights() {
   std::vector<KeyCase> cases;
-  std::vector<std::string> methods = {"'adacomm',initial_period=3", "'des-loc',period=3", "'branch-train-merge'"};
+  std::vector<std::string> methods = {"'adacomm',initial_period=3", "'des-loc',period=3", "'branch-train-merge'",
+                                      "'fednova',period={rule='constant',steps=3}"};
   for (const auto* family : {&periodic, &overlapped})
     for (const std::string& keys : *family) {
-      if (keys.starts_with("'edit'")) continue;  // has other weights
+      if (keys.starts_with("'edit'") || keys == "'scaffold'") continue;  // other weights, or none
       const bool is_eager = keys.starts_with("'overlapped-diloco'");
       methods.push_back(keys + (is_eager ? ",update='delayed'" : "") + ",period={rule='constant',steps=3}");
     }
@@ -130,6 +139,12 @@ inline std::vector<KeyCase> outer_steps() {
                       "methods.0.outer.name='heavy-ball'"}});
     cases.push_back(
         {{with("name='heavy-ball',momentum=0.5")}, {"methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3"}});
+    cases.push_back({{with("name='adagrad',rate=0.05")},
+                     {"methods.0.outer.rate=0.02", "methods.0.outer.beta1=0.5", "methods.0.outer.tau=0.01"}});
+    for (const char* name : {"name='adam',rate=0.05", "name='yogi',rate=0.05"})
+      cases.push_back({{with(name)},
+                       {"methods.0.outer.rate=0.02", "methods.0.outer.beta1=0.5", "methods.0.outer.beta2=0.8",
+                        "methods.0.outer.tau=0.01"}});
   }
   return cases;
 }
@@ -195,6 +210,12 @@ inline const std::vector<KeyCase> local = {
      {"methods.0.local_phase.micro_batches=3", "methods.0.local_phase.sampling='own-order'",
       "methods.0.local_phase.peak=0.1", "methods.0.local_phase.schedule='cosine'",
       "methods.0.local_phase.schedule='constant'", "methods.0.local_phase.final=0.01"}},
+    {{method("'rounds',period={rule='constant',steps=4},steps={kind='proximal'}")}, {"methods.0.steps.proximal=0.5"}},
+    {{method("'fedprox',period={rule='constant',steps=4}")},
+     {"methods.0.proximal=0.5", "methods.0.steps_of_workers=[1,2,3,4]"}},
+    {{method("'fednova',period={rule='constant',steps=4},steps_of_workers=[1,2,3,4]")},
+     {"methods.0.proximal=0.5", "methods.0.steps_of_workers=[4,3,2,1]"}},
+    {{method("'scaffold',period={rule='constant',steps=4}")}, {"methods.0.rate=0.5", "methods.0.control='gradient'"}},
     {{method("'palsgd',period={rule='constant',steps=4},outer={name='diloco',rate=0.7,momentum=0.5}")},
      {"methods.0.pull_probability=0.4", "methods.0.pull_strength=0.1", "methods.0.draws='shared'"}},
     {{method("'edit',period={rule='constant',steps=2},outer={name='diloco',rate=0.7,momentum=0.5},outlier_factor=0.85,"

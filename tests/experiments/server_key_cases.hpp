@@ -103,6 +103,10 @@ inline const std::vector<KeyCase> asynchronous = {
     {{method("'async-local-sgd',local_steps=4,update={name='nesterov',rate=0.3,momentum=0.5}")},
      {"methods.0.update.rate=0.2", "methods.0.update.momentum=0.3",
       "methods.0.update={name='delayed-nesterov',rate=0.3,momentum=0.5,every=2}"}},
+    {{method("'async-local-sgd',local_steps=4,update={name='look-ahead',rate=0.3,momentum=0.5}")},
+     {"methods.0.update.rate=0.2", "methods.0.update.momentum=0.3"}},
+    {{method("'ringleader'")}, {"methods.0.rate_scaling='none'"}},
+    {{method("'rescaled-sgd'")}, {"methods.0.rate_scaling='none'", "methods.0.cycle_s=[1,2,3,4]"}},
     {{method("'async-local-sgd',local_steps=4,update={name='delayed-nesterov',rate=0.6,momentum=0.5,every=2}")},
      {"methods.0.update.rate=0.4", "methods.0.update.momentum=0.3", "methods.0.update.every=3",
       "methods.0.update.share=0.3"}},
@@ -123,6 +127,10 @@ inline const std::vector<KeyCase> asynchronous = {
      {"methods.0.minimum_steps=4"}},
     {{method("'halos',regions=2,local_steps=2,merge_every=2,mixing=0.5,local_update={name='nesterov',rate=0.5,"
              "momentum=0.5},global_update={name='nesterov',rate=0.8,momentum=0.3}")},
+     {"methods.0.local_update.rate=0.4", "methods.0.local_update.momentum=0.3", "methods.0.global_update.rate=0.5",
+      "methods.0.global_update.momentum=0.2"}},
+    {{method("'halos',regions=2,local_steps=2,merge_every=2,mixing=0.5,local_update={name='look-ahead',rate=0.5,"
+             "momentum=0.5},global_update={name='look-ahead',rate=0.8,momentum=0.3}")},
      {"methods.0.local_update.rate=0.4", "methods.0.local_update.momentum=0.3", "methods.0.global_update.rate=0.5",
       "methods.0.global_update.momentum=0.2"}},
     {{method("'halos',regions=2,local_steps=2,merge_every=2,mixing=0.5,local_update={name='delayed-nesterov',rate=0.5,"

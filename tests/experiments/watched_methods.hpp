@@ -57,6 +57,36 @@ algorithm = "local-sgd"
 period = { rule = "constant", steps = 3 }
 compression = { name = "int8", exchange = "two-phase" }
 [[methods]]
+label = "outer-local-sgd, bins"
+algorithm = "outer-local-sgd"
+period = { rule = "constant", steps = 3 }
+outer = { name = "plain", rate = 0.8 }
+compression = { name = "bins", scope = "model" }
+[[methods]]
+label = "outer-local-sgd, FedAdam"
+algorithm = "outer-local-sgd"
+period = { rule = "constant", steps = 3 }
+outer = { name = "adam", rate = 0.05 }
+[[methods]]
+algorithm = "fedprox"
+proximal = 0.1
+period = { rule = "constant", steps = 3 }
+[[methods]]
+algorithm = "fednova"
+period = { rule = "constant", steps = 3 }
+[[methods]]
+algorithm = "scaffold"
+period = { rule = "constant", steps = 3 }
+[[methods]]
+algorithm = "malenia"
+[[methods]]
+algorithm = "ringleader"
+[[methods]]
+algorithm = "rescaled-sgd"
+[[methods]]
+algorithm = "noloco"
+local_steps = 3
+[[methods]]
 label = "cocod-sgd, fp4"
 algorithm = "cocod-sgd"
 period = { rule = "constant", steps = 3 }

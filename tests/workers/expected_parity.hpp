@@ -43,9 +43,9 @@ inline void expect_parity(const Algorithm& algorithm,
 }
 
 // The tolerance for a compression. With int8, rounding in the last bit may move a value into the next bin.
-inline double tolerance_of(std::string_view kind) { return kind == "int8" ? 2e-4 : 1e-5; }
+inline double tolerance_of(std::string_view kind) { return kind == "int8" || kind == "bins" ? 2e-4 : 1e-5; }
 inline bool has_two_phases(std::string_view kind) {
-  return kind == "sign" || kind == "one-bit" || kind == "qsgd" || kind == "int8" || kind == "fp4";
+  return kind == "sign" || kind == "one-bit" || kind == "qsgd" || kind == "int8" || kind == "fp4" || kind == "bins";
 }
 
 }  // namespace syncopate

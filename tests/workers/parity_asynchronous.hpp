@@ -14,6 +14,8 @@
 #include "algorithms/asynchronous/bounded_delay.hpp"
 #include "algorithms/asynchronous/halos.hpp"
 #include "algorithms/asynchronous/k_async.hpp"
+#include "algorithms/asynchronous/rescaled_sgd.hpp"
+#include "algorithms/asynchronous/ringleader.hpp"
 #include "algorithms/asynchronous/ringmaster.hpp"
 #include "algorithms/asynchronous/sliding_window.hpp"
 #include "algorithms/asynchronous/softsync.hpp"
@@ -168,6 +170,7 @@ TEST(Parity, AsynchronousMethodsSendAsMuchOnBothClusters) {
       std::make_shared<Softsync>(2),
       std::make_shared<Softsync>(Softsync::of_gradients(8)),
       std::make_shared<Ringmaster>(1000),
+      std::make_shared<RescaledSgd>(),
       std::make_shared<Throttle>(ThrottleOptions{.divisor = 4}),
       std::make_shared<StaleSynchronous>(100),
       std::make_shared<BoundedDelay>(3),
@@ -185,6 +188,17 @@ TEST(Parity, AsynchronousMethodsSendAsMuchOnBothClusters) {
     EXPECT_EQ(found.messages, expected.messages);
     EXPECT_EQ(found.collectives, expected.collectives);
     EXPECT_GT(found.messages, 0);
+  }
+}
+
+// The clock determines how many gradients join a worker's mean, but all that arrive before the end count.
+TEST(Parity, RingleaderUsesEveryGradientOnBothClusters) {
+  Parity parity;
+  const Ringleader algorithm;
+  for (const RunTotals& totals : {parity.simulated(algorithm).totals, parity.mpi(algorithm).totals}) {
+    EXPECT_LE(std::accumulate(totals.dropped.begin(), totals.dropped.end(), std::int64_t{0}),
+              (workers - 1) * micro_batches);
+    EXPECT_GE(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}), 20 * workers * micro_batches);
   }
 }
 

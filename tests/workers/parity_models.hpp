@@ -9,6 +9,7 @@
 
 #include "algorithms/gossip/ad_psgd.hpp"
 #include "algorithms/gossip/decentralized_sgd.hpp"
+#include "algorithms/gossip/noloco.hpp"
 #include "algorithms/gossip/stochastic_gradient_push.hpp"
 #include "algorithms/gossip/wagma_sgd.hpp"
 #include "algorithms/local_sgd/adacomm.hpp"
@@ -20,12 +21,15 @@
 #include "algorithms/local_sgd/dynamic_averaging.hpp"
 #include "algorithms/local_sgd/edit.hpp"
 #include "algorithms/local_sgd/elastic_averaging.hpp"
+#include "algorithms/local_sgd/fednova.hpp"
+#include "algorithms/local_sgd/fedprox.hpp"
 #include "algorithms/local_sgd/hierarchical_sgd.hpp"
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/local_sgd/overlap_local_sgd.hpp"
 #include "algorithms/local_sgd/overlapped_diloco.hpp"
 #include "algorithms/local_sgd/palsgd.hpp"
+#include "algorithms/local_sgd/scaffold.hpp"
 #include "algorithms/local_sgd/streaming_diloco.hpp"
 #include "tests/workers/expected_parity.hpp"
 
@@ -33,7 +37,7 @@ namespace syncopate {
 
 // Compressed averages for which workers wait, in one phase or in two, and averages during the next round.
 TEST(Parity, CompressedAverages) {
-  for (const std::string_view kind : {"top-k", "random-k", "sign", "qsgd", "int8", "fp4"}) {
+  for (const std::string_view kind : {"top-k", "random-k", "sign", "qsgd", "int8", "fp4", "bins", "tiles"}) {
     CompressionOptions options = compression(kind, Compresses::averages, 0.1);
     options.error_feedback = kind != "qsgd";
     SCOPED_TRACE(kind);
@@ -62,6 +66,19 @@ TEST(Parity, CompressedFragments) {
 }
 
 TEST(Parity, LocalSgdWithAConstantPeriod) { expect_parity(LocalSgd(make_constant_period(Step{5}), {})); }
+
+TEST(Parity, FederatedClassics) {
+  const auto period = [] { return make_constant_period(Step{5}); };
+  expect_parity(FedProx(period(), 0.1));
+  for (const auto control : {ScaffoldOptions::Control::steps, ScaffoldOptions::Control::gradient})
+    expect_parity(Scaffold({.period = period(), .rate = 0.8, .control = control}), make_sgd({}));
+  std::vector<Step> of_workers;
+  for (int worker = 0; worker < workers; ++worker) of_workers.emplace_back(1 + worker % 5);
+  expect_parity(FedNova({.period = period(), .momentum = 0.9, .mu = 0.1, .steps_of_workers = of_workers}));
+  expect_parity(OuterLocalSgd(period(), make_adaptive_outer({.rate = 0.05}), {}));
+}
+
+TEST(Parity, NoLoCo) { expect_parity(NoLoco({.local_steps = 5})); }
 
 TEST(Parity, AveragesByNumbersOfSamples) {
   const StatePolicies by_numbers{.weights = ModelWeights::samples};

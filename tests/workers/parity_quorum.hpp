@@ -15,6 +15,7 @@
 #include "algorithms/quorum/backup_workers.hpp"
 #include "algorithms/quorum/dynamic_backup.hpp"
 #include "algorithms/quorum/k_batch_sync.hpp"
+#include "algorithms/quorum/malenia.hpp"
 #include "algorithms/quorum/mindflayer.hpp"
 #include "algorithms/quorum/stsyn.hpp"
 #include "tests/workers/expected_parity.hpp"
@@ -55,6 +56,13 @@ TEST(Parity, KBatchSyncKeepsAsMuchOnBothClusters) {
       for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
     }
   }
+}
+
+TEST(Parity, MaleniaUsesOneGradientOfEachWorkerOrMore) {
+  Parity parity;
+  const Malenia algorithm;
+  for (const RunTotals& totals : {parity.simulated(algorithm).totals, parity.mpi(algorithm).totals})
+    for (const std::int64_t kept : totals.kept) EXPECT_GE(kept, 20 * micro_batches);
 }
 
 TEST(Parity, MindflayerWhoseTrialsAreAllDoneInTime) {

@@ -18,6 +18,7 @@
 #include "algorithms/synchronous/random_drop.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/workers/expected_parity.hpp"
+#include "workers/models/newton_schulz.hpp"
 #include "workers/training/optimizers.hpp"
 
 namespace syncopate {
@@ -31,15 +32,27 @@ TEST(Parity, CompressedSums) {
     expect_parity(method, make_sgd({.momentum = options.kind == "majority" ? 0 : 0.9}), tolerance_of(options.kind));
   };
   for (CompressionOptions options :
-       {compression("top-k", "ratio = 0.1"), compression("top-k", R"(ratio = 0.1, residual = "step")"),
+       {compression("top-k", "ratio = 0.1"),
+        compression("top-k", R"(ratio = 0.1, residual = "step")"),
         compression("dgc", "ratio = 0.1, momentum = 0, warmup_ratios = [0.5, 0.25], warmup_steps = 5"),
         compression("dgc", "ratio = 0.1, momentum = 0, nesterov = true, clip = 0.5"),
-        compression("dgc", "ratio = 0.1, momentum = 0, dense_vectors = true"), compression("random-k", "ratio = 0.1"),
-        compression("scalecom", "ratio = 0.1, filter = 0.5"), compression("sign"), compression("one-bit"),
-        compression("qsgd"), compression("int8", "error_feedback = true"), compression("fp4", "error_feedback = true"),
-        compression("one-bit", R"(threshold = "mean")"), compression("majority"),
-        compression("majority", R"(zeros = "abstain")"), compression("powersgd"),
-        compression("powersgd", R"(factors = "in-turn")"), compression("powersgd", R"(removed = "mean")"),
+        compression("dgc", "ratio = 0.1, momentum = 0, dense_vectors = true"),
+        compression("random-k", "ratio = 0.1"),
+        compression("scalecom", "ratio = 0.1, filter = 0.5"),
+        compression("sign"),
+        compression("one-bit"),
+        compression("qsgd"),
+        compression("int8", "error_feedback = true"),
+        compression("fp4", "error_feedback = true"),
+        compression("bins", "residual_decay = 0.9"),
+        compression("tiles", "tile = 8, kept = 4"),
+        compression("demo", "tile = 8, kept = 4"),
+        compression("one-bit", R"(threshold = "mean")"),
+        compression("majority"),
+        compression("majority", R"(zeros = "abstain")"),
+        compression("powersgd"),
+        compression("powersgd", R"(factors = "in-turn")"),
+        compression("powersgd", R"(removed = "mean")"),
         compression("powersgd", "warm_start = false")}) {
     expect_of(options);
     if (!has_two_phases(options.kind)) continue;
@@ -70,6 +83,7 @@ TEST(Parity, OptimizersOfTheRecipes) {
   expect_parity(LocalSgd(make_constant_period(Step{5}), {.average = averaged}), make_lans({}));
   expect_parity(LocalSgd(make_constant_period(Step{5}), {.average = averaged}), make_rmsprop({}));
   expect_parity(BackupWorkers(workers), make_lars({}));
+  expect_parity(SyncSgd(), make_muon({.all_matrices = true}, orthogonalise_by_torch));
 }
 
 TEST(Parity, DropComputeWithoutAThreshold) { expect_parity(DropCompute(longest_duration, Preempt::discard, 1.0 / 3)); }

@@ -54,10 +54,10 @@ void add_statistics(const SharedPackets& packets, std::span<float> sums) {
 }
 
 // p = residual + (mine - from), in place of the residual.
-void accumulate(const float* mine, const float* from, bool adds, std::span<float> p) {
+void accumulate(const float* mine, const float* from, float of_residual, std::span<float> p) {
   for (std::size_t i = 0; i < p.size(); ++i) {
     const float difference = from ? mine[i] - from[i] : mine[i];
-    p[i] = adds ? p[i] + difference : difference;
+    p[i] = of_residual == 0 ? difference : of_residual * p[i] + difference;
   }
 }
 
@@ -81,10 +81,13 @@ void decode(const Compressor& compressor, const CellPtr& words, Step number, std
 }
 
 // Prepares the residual for a packet: the values to send are added to it.
-std::span<float> begin_with(const CellPtr& residual, bool is_first, bool keeps, std::size_t size) {
+std::span<float> begin_with(const CellPtr& residual, bool is_first, float of_residual, std::size_t size) {
   if (is_first) residual->value = FlatVector(size);
   const std::span<float> p = residual->value.span();
-  if (is_first || !keeps) std::ranges::fill(p, 0.0f);
+  if (is_first || of_residual == 0)
+    std::ranges::fill(p, 0.0f);
+  else if (of_residual != 1)
+    scale(p.data(), of_residual, size);
   return p;
 }
 
@@ -210,9 +213,8 @@ Collective CompressedAverage::exchange(const Collective& average) {
   const auto encode = [=, compressor = own.compressor, residual = own.residual, worker = worker_, round = newest_.round,
                        words = words_of(exchange), out = what.packet.words] {
     if (is_first) residual->value = FlatVector(part.size);
-    const bool adds = !is_first && compressor->options().error_feedback;
-    accumulate(values_of(mine) + part.begin, from ? values_of(from) + part.begin : nullptr, adds,
-               residual->value.span());
+    accumulate(values_of(mine) + part.begin, from ? values_of(from) + part.begin : nullptr,
+               is_first ? 0 : compressor->options().of_residual(), residual->value.span());
     FlatVector values = last_words(words, own_buffers, statistics);
     compressor->encode(worker, round, nullptr, residual->value.span(), values.data());
     out->value = std::move(values);
@@ -234,7 +236,7 @@ Collective CompressedAverage::second_exchange(const SentDifference& sent, const 
   Collective what = last_exchange(own.compressor->exchanges(sent.round).back(), sent);
   if (!training_.time_only())
     what.packet.words = reduced(training_, own.compressor, worker_, sent.round, first, chunk, own.owned,
-                                own.compressor->options().error_feedback ? 1 : 0, sent.mine->buffers, buffers(sent));
+                                own.compressor->options().of_residual(), sent.mine->buffers, buffers(sent));
   return what;
 }
 
@@ -330,7 +332,7 @@ void CompressedMessages::encode(OfSlice& own, const Message& message, Step numbe
   const auto encode = [=, compressor = own.compressor, residual = own.residual, worker = worker_,
                        size = static_cast<std::size_t>(packet.size.value()) / 4,
                        out = packet.parameters](const auto& add) {
-    const std::span<float> p = begin_with(residual, is_first, compressor->options().error_feedback, sent.size);
+    const std::span<float> p = begin_with(residual, is_first, compressor->options().of_residual(), sent.size);
     FlatVector words(size + sent.statistics);
     add(p, words.span().subspan(size));
     compressor->encode(worker, number, nullptr, p, words.data());
@@ -450,13 +452,13 @@ Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double r
   if (training_.time_only()) return packet;
   packet.carried = training_.travelling(gradient);
   const CompressionOptions& options = compressor_->options();
-  of_memory_ = options.error_feedback ? 1 : static_cast<float>(options.momentum);
+  of_memory_ = options.error_feedback ? options.of_residual() : static_cast<float>(options.momentum);
   double of_gradient = options.error_feedback ? 1 : 1 - options.momentum;
   moment_ = options.of_moments() ? model->moments[0].values : nullptr;
   if (options.of_moments())
     of_gradient = (1 - options.beta1) / static_cast<double>(std::max<std::int64_t>(1, gradient.micro_batches()));
   const bool changes_units = options.error_feedback && options.units == CompressionOptions::Units::step;
-  if (changes_units && rate_ != 0 && rate != 0) of_memory_ = static_cast<float>(rate_ / rate);
+  if (changes_units && rate_ != 0 && rate != 0) of_memory_ *= static_cast<float>(rate_ / rate);
   if (rate != 0) rate_ = rate;
   const bool is_first = !memory_, is_last = exchanges.size() == 1;
   const bool sends = exchange.operation != Operation::broadcast || compressor_->root(step) == worker_;

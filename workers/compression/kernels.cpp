@@ -4,6 +4,7 @@
 #include <bit>
 #include <cassert>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "workers/training/vector_clones.hpp"
@@ -379,6 +380,33 @@ std::vector<std::uint32_t> largest_magnitudes(std::span<const float> values, std
   }
   places.resize(kept);
   return places;
+}
+
+std::vector<float> means_of_bins(std::span<const float> values, std::size_t bins, double range, bool mirrored,
+                                 std::uint8_t* levels) {
+  const auto size = static_cast<double>(values.size());
+  std::vector<double> sums(bins), counts(bins);
+  double mean = 0, squares = 0;
+  for (const float value : values) mean += static_cast<double>(value) / size;
+  for (const float value : values) squares += (static_cast<double>(value) - mean) * (static_cast<double>(value) - mean);
+  const double width = values.size() > 1 ? range * std::sqrt(squares / (size - 1)) / static_cast<double>(bins) : 0;
+  const bool is_finite = std::isfinite(width) && std::isfinite(mean);
+  const double last = static_cast<double>(bins - 1), middle = static_cast<double>(bins) / 2;
+  const double per_unit = width > 0 && is_finite ? (mirrored ? -1 : 1) / width : 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double at = is_finite ? std::nearbyint((static_cast<double>(values[i]) - mean) * per_unit + middle) : 0;
+    const auto bin = static_cast<std::size_t>(std::clamp(at, 0.0, last));
+    levels[i] = static_cast<std::uint8_t>(bin);
+    sums[bin] += static_cast<double>(values[i]);
+    ++counts[bin];
+  }
+  std::vector<float> means(bins);
+  for (std::size_t bin = 0; bin < bins; ++bin)
+    if (!is_finite)
+      means[bin] = std::numeric_limits<float>::quiet_NaN();
+    else if (counts[bin] > 0)
+      means[bin] = static_cast<float>(sums[bin] / counts[bin]);
+  return means;
 }
 
 }  // namespace syncopate

@@ -47,6 +47,15 @@ double sum_of_magnitudes(const float* values, std::size_t size);
 // Replaces each value by its sign times factor; 0 stays 0.
 void write_signs(float* values, float factor, std::size_t size);
 
+// Bins of equal width over `range` standard deviations around the mean. Values beyond them are in the outermost bins.
+// Writes each value's bin, and returns the means of the bins' values (0 for an empty bin; NaN if a value is not
+// finite).
+// Source: the code of MuLoCo and SparseLoCo: bin = round((value - mean) / width + bins / 2), halves to even, with the
+// unbiased standard deviation. So with four bins the edges are at -2.25, -0.75 and 0.75 standard deviations for
+// differences start - end. For differences end - start these edges must be mirrored.
+std::vector<float> means_of_bins(std::span<const float> values, std::size_t bins, double range, bool mirrored,
+                                 std::uint8_t* levels);
+
 // Returns the indices of the k largest magnitudes in ascending order. Exact; ties go to the lowest index. NaN counts as
 // larger than any number, so that it is sent and not hidden.
 std::vector<std::uint32_t> largest_magnitudes(std::span<const float> values, std::size_t k);

@@ -22,7 +22,9 @@ struct CompressionKeys {
   CompressionOptions& options;
 
   // Whether each tensor is compressed separately, instead of the whole model.
-  bool by_tensors();
+  bool by_tensors(bool usual = false);
+  // For kinds whose packets depend on tensors' shapes.
+  void need_tensors();
   // Reads the number of phases, one or two.
   void pattern();
   void residual(bool usual = true);
@@ -43,6 +45,9 @@ void read_powersgd(CompressionKeys& keys);
 void read_int8(CompressionKeys& keys);
 void read_fp4(CompressionKeys& keys);
 void read_sparse_rows(CompressionKeys& keys);
+void read_bins(CompressionKeys& keys);
+void read_tiles(CompressionKeys& keys);
+void read_demo(CompressionKeys& keys);
 
 // For CompressionOptions::make: returns a factory of compressors with their kind's own options.
 template <typename Kind, typename Own>

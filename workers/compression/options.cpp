@@ -28,6 +28,11 @@ constexpr const char* sends_bytes =
     "Eight bits per value: the index of its bin, and the bins' means (INTELLECT-1): all-gathered.";
 constexpr const char* sends_half_bytes =
     "Four bits per value: a sign, and a power of two relative to its bucket's largest: all-gathered.";
+constexpr const char* sends_bins =
+    "Two, four or eight bits per value: its bin, and the bins' means (MuLoCo): all-gathered.";
+constexpr const char* sends_tiles =
+    "The largest values of each tile of a matrix, in two bits (SparseLoCo): all-gathered.";
+constexpr const char* is_of_tiles = "its means are those of the workers that sent a value, but a moment needs all";
 constexpr const char* is_of_sums_alone =
     "its second exchange needs the result of the first, which only sums of gradients support";
 
@@ -102,6 +107,24 @@ constexpr CompressionKind kinds[] = {
      .moments = {sends_half_bytes},
      .messages = {"Four bits per value: a sign, and a power of two relative to its bucket's largest."},
      .read = read_fp4},
+    {.name = "bins",
+     .sums = {sends_bins},
+     .averages = {sends_bins},
+     .moments = {sends_bins},
+     .messages = {"Two, four or eight bits per value: its bin, and the bins' means (MuLoCo)."},
+     .read = read_bins},
+    {.name = "tiles",
+     .sums = {sends_tiles},
+     .averages = {sends_tiles},
+     .moments = {.why_not = is_of_tiles},
+     .messages = {"The largest values of each tile of a matrix, in two bits (SparseLoCo)."},
+     .read = read_tiles},
+    {.name = "demo",
+     .sums = {"The largest values of the cosine transform of each tile of momentum (DeMo): all-gathered."},
+     .averages = {.why_not = "its steps are signs of means, which have no length; use \"tiles\" for differences"},
+     .moments = {.why_not = "it keeps a momentum of its own, and a first moment already is one"},
+     .messages = {.why_not = "it needs the mean over all workers, but a server uses each message separately"},
+     .read = read_demo},
     {.name = "sparse-rows",
      .sums = {"Nonzero rows of embeddings, with their indices: all-gathered; all other values: all-reduced."},
      .averages = {.why_not = "local steps with momentum or decay change rows that no token has touched"},
@@ -169,9 +192,9 @@ void read_rejected(CompressionKeys& keys) {
 
 }  // namespace
 
-bool CompressionKeys::by_tensors() {
+bool CompressionKeys::by_tensors(bool usual) {
   const bool by_tensors = table.choice({"scope", "The unit of compression: the whole model, or each tensor."},
-                                       {{"model", false}, {"tensor", true}}, false);
+                                       {{"model", false}, {"tensor", true}}, usual);
   if (context.slices > 1 && by_tensors)
     table.fault(
         "scope",
@@ -180,6 +203,14 @@ bool CompressionKeys::by_tensors() {
                     context.slices));
   options.needs_tensors = options.needs_tensors || by_tensors;
   return by_tensors;
+}
+
+void CompressionKeys::need_tensors() {
+  options.needs_tensors = true;
+  if (context.slices > 1)
+    table.fault("name", fmt::format("needs whole tensors, but each of the {} slices of the model is compressed "
+                                    "separately, and slices cut tensors",
+                                    context.slices));
 }
 
 void CompressionKeys::pattern() {
@@ -201,6 +232,13 @@ void CompressionKeys::pattern() {
 void CompressionKeys::residual(bool usual) {
   options.error_feedback =
       table.flag({"error_feedback", "Whether values that a worker has not sent are added to its next packet."}, usual);
+  const bool has_decay = table.has("residual_decay") || options.residual_decay != 1;
+  options.residual_decay =
+      table.number({"residual_decay", "Share of the unsent values that is kept at each exchange; 1: all."},
+                   Range{.low = 0, .high = 1}, options.residual_decay);
+  if (!has_decay) leave_out_unwritten({"residual_decay"});
+  if (!options.error_feedback && table.has("residual_decay"))
+    table.fault("residual_decay", "has no effect without error_feedback");
   if (options.error_feedback && options.of_messages()) return read_rejected(*this);
   if (!options.error_feedback || options.of_averages() || options.of_moments()) return;
   using Units = CompressionOptions::Units;

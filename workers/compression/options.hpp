@@ -46,6 +46,7 @@ struct CompressionOptions {
   double beta1 = 0.9;                 // for moments: decay of the first moment
   Pattern pattern = Pattern::gather;  // packets go to all workers, or to owners of chunks, which compress sums again
   bool error_feedback = true;         // adds unsent values to the next gradient
+  double residual_decay = 1;          // share of the unsent values that is kept at each exchange
   // Without error feedback: decay of a moving average of gradients, which is sent instead of the last gradient.
   double momentum = 0;
   Units units = Units::gradient;  // unit of the residual; values in step units keep their weight when the rate changes
@@ -59,6 +60,9 @@ struct CompressionOptions {
   bool follows_values = false;  // the size of packets depends on the values
   // Reports faults in the method's table that only the model's tensors reveal.
   std::function<void(Settings& method, const std::vector<Part>& tensors)> check{};
+
+  // The factor of the unsent values at the next exchange.
+  float of_residual() const { return error_feedback ? static_cast<float>(residual_decay) : 0.0f; }
 
   bool of_averages() const {
     return compresses == Compresses::averages || compresses == Compresses::averages_under_way;

@@ -74,5 +74,6 @@ extern "C" [[gnu::visibility("default")]] void syncopate_torch_functions(bool (*
                                                          request.chunk_samples, request.label_smoothing, request.mixup);
                },
                .load_script = script_network,
+               .orthogonalise = orthogonalise_by_torch,
                .kernels = kernels_of_torch};
 }

@@ -95,6 +95,10 @@ Network load_script_network(const std::filesystem::path& file, const std::string
   return torch_functions().load_script(file, hash, data, options);
 }
 
+void orthogonalise(float* matrix, std::size_t rows, std::size_t columns, NewtonSchulz iterations) {
+  torch_functions().orthogonalise(matrix, rows, columns, iterations);
+}
+
 std::string torch_version() { return TORCH_VERSION; }
 
 }  // namespace syncopate

@@ -9,6 +9,7 @@
 
 #include "workers/data/sampler.hpp"
 #include "workers/models/network.hpp"
+#include "workers/models/newton_schulz.hpp"
 #include "workers/models/script_model.hpp"
 #include "workers/training/objective.hpp"
 
@@ -44,11 +45,15 @@ std::shared_ptr<const Objective> make_torch_objective(const TorchRequest& reques
 Network load_script_network(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,
                             const ScriptOptions& options);
 
+// Calls orthogonalise_by_torch (newton_schulz.hpp). Loads the library first.
+void orthogonalise(float* matrix, std::size_t rows, std::size_t columns, NewtonSchulz iterations);
+
 // The functions that the library provides to the program.
 struct TorchFunctions {
   std::shared_ptr<const Objective> (*make_objective)(const TorchRequest& request);
   Network (*load_script)(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,
                          const ScriptOptions& options);
+  void (*orthogonalise)(float* matrix, std::size_t rows, std::size_t columns, NewtonSchulz iterations);
   std::string (*kernels)();
 };
 // The type of the only function that the library exports, and its name.

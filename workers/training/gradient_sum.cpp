@@ -565,7 +565,10 @@ bool is_named(std::string_view tensor, const std::vector<std::string>& parts) {
 std::vector<ParameterRange> ranges_of(const Objective& objective, const Optimizer& optimizer) {
   const WeightDecay& decay = optimizer.weight_decay();
   std::vector<ParameterRange> ranges;
-  for (const ParameterTensor& tensor : objective.tensors()) {
+  const std::vector<ParameterTensor> tensors = objective.tensors();
+  const std::vector<bool> matrices = optimizer.matrices(tensors);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const ParameterTensor& tensor = tensors[i];
     if (tensor.size == 0) continue;
     const bool is_weight = tensor.offset < objective.weights();
     const bool excluded = (decay.scope == DecayScope::weights && !is_weight) || is_named(tensor.name, decay.exclude);
@@ -573,7 +576,7 @@ std::vector<ParameterRange> ranges_of(const Objective& objective, const Optimize
     if (continues)
       ranges.back().end += tensor.size;
     else
-      ranges.push_back({tensor.offset, tensor.offset + tensor.size, excluded});
+      ranges.push_back({tensor.offset, tensor.offset + tensor.size, excluded, matrices[i] ? tensor.rows : 0});
   }
   return ranges;
 }

@@ -35,11 +35,6 @@ std::vector<Term> normalised(std::vector<Term> terms) {
   return terms;
 }
 
-bool is_embedding(const std::string& tensor) {
-  const auto has = [&](std::string_view part) { return tensor.find(part) != std::string::npos; };
-  return has("embedding") || has("words") || has("places");
-}
-
 }  // namespace
 
 std::vector<ModelStatePtr> Training::average(std::span<const ModelStatePtr> states, const AveragePolicy& policy,

@@ -7,6 +7,11 @@
 
 namespace syncopate {
 
+bool is_embedding(std::string_view tensor) {
+  const auto has = [&](std::string_view part) { return tensor.find(part) != std::string_view::npos; };
+  return has("embedding") || has("words") || has("places");
+}
+
 void GradientsApart::add_to(float* out, std::size_t list) const {
   for (const GradientSegment& segment : of(list).segments)
     for (std::size_t i = 0; i < segment.size; ++i) out[segment.offset + i] += segment.data[i];

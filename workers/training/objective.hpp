@@ -9,6 +9,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "workers/base/units.hpp"
@@ -68,6 +69,8 @@ struct ParameterTensor {
   std::size_t place = 0;
   std::size_t rows = 0;  // size of the first dimension if there are several; 0: not a matrix
 };
+// Whether a tensor with this name is an embedding of words or of places.
+bool is_embedding(std::string_view tensor);
 
 // All member functions are const and thread-safe. Each thread has its own module and input buffers.
 class Objective {

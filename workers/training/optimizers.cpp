@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "workers/training/flat_arithmetic.hpp"
+#include "workers/training/gradient_sum.hpp"
 #include "workers/training/vector_clones.hpp"
 
 namespace syncopate {
@@ -363,6 +364,90 @@ class Lars final : public OptimizerWith<LarsOptions> {
   }
 };
 
+// The momentum of a matrix, and the direction that Newton-Schulz iterations then turn.
+SYNCOPATE_VECTOR_CLONES
+void muon_pass(const OptimizerBlock& block, const float momentum, const float rest, const bool nesterov) {
+  const float* const g = block.gradient;
+  const float* const m_before = read_moment(block, 0);
+  float* const m_after = block.moments_after[0];
+  float* const direction = block.kept;
+  SYNCOPATE_INDEPENDENT_ITERATIONS
+  for (std::size_t i = 0; i < block.size; ++i) {
+    const float m = momentum * m_before[i] + rest * g[i];
+    m_after[i] = m;
+    direction[i] = nesterov ? rest * g[i] + momentum * m : m;
+  }
+}
+
+SYNCOPATE_VECTOR_CLONES
+void muon_step(const OptimizerBlock& block, const float shrink, const float rate) {
+  const float* const before = block.before;
+  const float* const direction = block.gradient;
+  float* const after = block.after;
+  SYNCOPATE_INDEPENDENT_ITERATIONS
+  for (std::size_t i = 0; i < block.size; ++i) after[i] = shrink * before[i] - rate * direction[i];
+}
+
+class Muon final : public AdamLike<MuonOptions> {
+ public:
+  Muon(const MuonOptions& options, Orthogonalise orthogonalise)
+      : AdamLike(options),
+        orthogonalise_(orthogonalise),
+        adamw_({.beta1 = options.beta1,
+                .beta2 = options.beta2,
+                .epsilon = options.epsilon,
+                .weight_decay = {.form = DecayForm::decoupled}}) {}
+
+  std::vector<bool> matrices(std::span<const ParameterTensor> tensors) const override {
+    const auto is_earlier = [&](std::size_t a, std::size_t b) { return tensors[a].place < tensors[b].place; };
+    std::vector<std::size_t> in_use;
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      if (tensors[i].rows > 0) in_use.push_back(i);
+    std::ranges::stable_sort(in_use, is_earlier);
+    std::vector<bool> chosen(tensors.size());
+    for (const std::size_t i : in_use) {
+      const bool is_hidden = i != in_use.front() && i != in_use.back() && !is_embedding(tensors[i].name);
+      chosen[i] = (options_.all_matrices || is_hidden) && !is_named(tensors[i].name, options_.others);
+    }
+    return chosen;
+  }
+
+  std::vector<std::string> excluded_matrices() const override { return options_.others; }
+
+  int passes() const override { return 1; }
+  TensorSums measure(int, const OptimizerBlock& block, const StepContext& context) const override {
+    if (context.rows == 0) return {};
+    muon_pass(block, static_cast<float>(options_.momentum), static_cast<float>(1 - options_.momentum),
+              options_.nesterov);
+    const float* const second = read_moment(block, 1);  // zeros, which AdamW's form of the state needs
+    if (second != block.moments_after[1]) std::copy_n(second, block.size, block.moments_after[1]);
+    return {};
+  }
+  void turn_matrix(float* kept, std::size_t rows, std::size_t columns) const override {
+    const bool of_jordan = options_.iterations == MuonOptions::Iterations::jordan;
+    orthogonalise_(kept, rows, columns, of_jordan ? NewtonSchulz(newton_schulz_of_jordan) : newton_schulz_of_dion);
+  }
+  void update(const OptimizerBlock& block, const StepContext& context) const override {
+    if (context.rows > 0)
+      return muon_step(block, static_cast<float>(1 - context.learning_rate * context.decay),
+                       static_cast<float>(context.learning_rate * scale_of(context)));
+    StepContext of_adamw = context;
+    of_adamw.learning_rate *= options_.adamw_rate;
+    adamw_.update(block, of_adamw);
+  }
+
+ private:
+  double scale_of(const StepContext& context) const {
+    const auto rows = static_cast<double>(context.rows), columns = static_cast<double>(context.columns);
+    if (options_.scale == MuonScale::rms_match) return 0.2 * std::sqrt(std::max(rows, columns));
+    const double ratio = options_.scale == MuonScale::jordan ? std::max(1.0, rows / columns) : rows / columns;
+    return std::sqrt(ratio);
+  }
+
+  Orthogonalise orthogonalise_;
+  AdamW adamw_;
+};
+
 struct RmsPropScalars {
   float rate = 0;
   float momentum = 0;
@@ -556,6 +641,16 @@ std::unique_ptr<Optimizer> make_lars(const LarsOptions& options) {
   require_at_least_zero(options.epsilon, "epsilon");
   require_at_least_zero(options.weight_decay.rate, "weight decay");
   return std::make_unique<Lars>(options);
+}
+
+std::unique_ptr<Optimizer> make_muon(const MuonOptions& options, Orthogonalise orthogonalise) {
+  require_share(options.momentum, "momentum");
+  require_share(options.beta1, "beta1");
+  require_share(options.beta2, "beta2");
+  require_positive(options.adamw_rate, "adamw_rate");
+  require_positive(options.epsilon, "epsilon");
+  require_at_least_zero(options.weight_decay.rate, "weight decay");
+  return std::make_unique<Muon>(options, orthogonalise);
 }
 
 std::unique_ptr<Optimizer> make_rmsprop(const RmsPropOptions& options) {

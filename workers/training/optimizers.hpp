@@ -4,9 +4,11 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,6 +51,9 @@ struct StepContext {
   bool excluded = false;
   const PassSums* tensor = nullptr;
   const PassSums* model = nullptr;
+  // The shape of this block's tensor if the optimizer updates it as a matrix (Optimizer::matrices); 0: it does not.
+  std::size_t rows = 0;
+  std::size_t columns = 0;
 };
 
 // A block of the vectors. `before` and `after` may be the same memory, and so may the two pointers of each moment. A
@@ -83,6 +88,16 @@ class Optimizer {
   virtual int passes() const { return 0; }
   // Returns this block's contribution to a pass's sums. May change moments and gradient (`kept`) for later passes.
   virtual TensorSums measure(int pass, const OptimizerBlock& block, const StepContext& context) const;
+
+  // Which of these tensors are updated as whole matrices. Only for optimizers with passes.
+  virtual std::vector<bool> matrices(std::span<const ParameterTensor> tensors) const {
+    return std::vector<bool>(tensors.size());
+  }
+  // Parts of names of matrices that are not among these by the user's choice.
+  virtual std::vector<std::string> excluded_matrices() const { return {}; }
+  // Called after the last pass, for each of these tensors. Gets the memory of the tensor's gradient (`kept`), stored by
+  // rows, into which the passes have written, and replaces its content. update() then gets the result as the gradient.
+  virtual void turn_matrix(float* /*kept*/, std::size_t /*rows*/, std::size_t /*columns*/) const {}
 };
 
 // Returns the moment's values to read. If the moment is null, these are zeros, written to its output memory.
@@ -205,5 +220,59 @@ struct RmsPropOptions {
 };
 // Throws std::invalid_argument unless 0 <= rho, momentum < 1, epsilon > 0, start >= 0 and rate >= 0.
 std::unique_ptr<Optimizer> make_rmsprop(const RmsPropOptions& options);
+
+// Newton-Schulz iterations replace a matrix G by one with the same singular vectors and singular values near 1. Each
+// has three coefficients.
+//   X = G / (|G| + 1e-7);  per iteration:  A = X X^T,  X <- a X + (b A + c A A) X.  G is transposed if it is tall.
+using NewtonSchulz = std::span<const std::array<double, 3>>;
+inline constexpr std::array<double, 3> jordan_iteration = {3.4445, -4.7750, 2.0315};
+// Of Jordan's code: singular values end between 0.68 and 1.13, unless they are below a hundredth of |G|.
+inline constexpr std::array newton_schulz_of_jordan = {jordan_iteration, jordan_iteration, jordan_iteration,
+                                                       jordan_iteration, jordan_iteration};
+// Of the code of Dion and MuLoCo: another polynomial in each iteration; singular values end between 0.98 and 1.03.
+inline constexpr std::array<std::array<double, 3>, 5> newton_schulz_of_dion = {{{4.0848, -6.8946, 2.9270},
+                                                                                {3.9505, -6.3029, 2.6377},
+                                                                                {3.7418, -5.5913, 2.3037},
+                                                                                {2.8769, -3.1427, 1.2046},
+                                                                                {2.8366, -3.0525, 1.2012}}};
+
+// Muon: momentum SGD that replaces the step of each weight matrix by a nearly orthogonal matrix O, so that all singular
+// directions move alike. Other tensors are updated by AdamW.
+// Source:  Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks", and its code; Liu et al.
+//          2025, "Muon is Scalable for LLM Training" (Moonlight); the code of Dion.
+//   m = mu m + (1 - mu) g;  u = (1 - mu) g + mu m with Nesterov, else m;  O = Newton-Schulz(u)
+//   theta = (1 - lr wd) theta - lr s O
+// Shapes:  a filter counts as a matrix of (outputs, inputs x kernel). m: (P,) flat float32. AdamW's second moment also
+//          has P elements; it stays zero for matrices.
+// Cost:    per iteration 4 p^2 q + 2 p^3 floating-point operations for a p x q matrix, p <= q. Under MPI every rank
+//          computes all matrices; the authors' code divides them and gathers the results.
+// Differs: `rms_match` and `spectral` are other published scales. In Jordan's code, s is 1 for filters with square
+//          kernels, because it divides the kernel's height by its width; here it uses the shape above. Products are in
+//          single precision (bfloat16 there). AdamW has its own bias correction, for all forms.
+//          Where a moment's decay matters (half-lives of DES-LOC), it is AdamW's.
+// Checks:  golden matrices; the polynomial of the singular values of LibTorch's SVD; a reference in double precision.
+enum class MuonScale {
+  jordan,     // s = sqrt(max(1, rows / columns))
+  spectral,   // s = sqrt(rows / columns), as in the code of Dion and MuLoCo
+  rms_match,  // s = 0.2 sqrt(max(rows, columns)): the size of AdamW's steps, as in Moonlight
+};
+
+struct MuonOptions {
+  double momentum = 0.95;  // mu
+  bool nesterov = true;
+  MuonScale scale = MuonScale::jordan;
+  enum class Iterations { jordan, dion } iterations = Iterations::jordan;
+  bool all_matrices = false;          // false: without embeddings, and without the model's first and last matrix
+  std::vector<std::string> others{};  // matrices whose names contain one of these strings are updated by AdamW, too
+  double adamw_rate = 0.015;          // AdamW's learning rate as a share of the schedule's
+  double beta1 = 0.9;                 // of AdamW, as the next two
+  double beta2 = 0.95;
+  double epsilon = 1e-10;
+  WeightDecay weight_decay{.rate = 0, .form = DecayForm::decoupled};
+};
+// Replaces a matrix, stored by rows, by the result of the iterations.
+using Orthogonalise = void (*)(float* matrix, std::size_t rows, std::size_t columns, NewtonSchulz iterations);
+// Throws std::invalid_argument unless 0 <= momentum, beta < 1, adamw_rate and epsilon > 0, and rate >= 0.
+std::unique_ptr<Optimizer> make_muon(const MuonOptions& options, Orthogonalise orthogonalise);
 
 }  // namespace syncopate

@@ -149,6 +149,28 @@ ModelStatePtr Training::combine_tensors(const ModelStatePtr& from, const ModelSt
   return state;
 }
 
+ModelStatePtr Training::elementwise(std::span<const ModelStatePtr> inputs, std::uint64_t rule,
+                                    const ElementRule& work) {
+  if (!objective_) return nullptr;
+  Memo<const ModelState>::Key key{{rule, 0.0}};  // no state has this number, so no sum has this key
+  std::vector<CellPtr> read;
+  for (const ModelStatePtr& input : inputs) {
+    key.emplace_back(input->id, 1.0);
+    read.push_back(input->parameters);
+  }
+  const auto known = combined_.find(key);
+  if (known && !known->parameters->stepped_from) return known;
+  auto state = new_state(*inputs.front());
+  const auto fill = [read, work](float* out, std::size_t from, std::size_t to) {
+    std::vector<const float*> values;
+    for (const CellPtr& cell : read) values.push_back(std::as_const(cell->value).data() + from);
+    work(values, out + from, to - from);
+  };
+  state->parameters = submit_cell(objective_->parameters(), read, place_of_reader(read), fill);
+  combined_.remember(std::move(key), state);
+  return state;
+}
+
 CellPtr Training::sum_of(std::vector<CellPtr> cells) {
   std::vector<WeightedCell> terms;
   for (CellPtr& cell : cells) terms.push_back({1, std::move(cell)});
@@ -584,6 +606,12 @@ struct StepWork {
     measures->add(begin, std::move(sums));
   }
 
+  // Calls the optimizer for a matrix that it updates as a whole. Does nothing for other ranges.
+  void turn_matrix(std::size_t range) {
+    const auto [begin, end, excluded, rows] = (*ranges)[range];
+    if (rows > 0) optimizer->turn_matrix(gradient.data() + begin, rows, (end - begin) / rows);
+  }
+
   void update(std::size_t begin, std::size_t end) {
     float of_block[longest_block];
     for_blocks(begin, end, [&](std::size_t at, std::size_t size, std::size_t range) {
@@ -620,6 +648,8 @@ struct StepWork {
     StepContext here = context;
     here.excluded = (*ranges)[range].excluded;
     here.decay = here.excluded ? 0 : optimizer->weight_decay().rate;
+    here.rows = (*ranges)[range].rows;
+    here.columns = here.rows > 0 ? ((*ranges)[range].end - (*ranges)[range].begin) / here.rows : 0;
     if (measures) {
       here.tensor = &measures->of_tensor(range);
       here.model = &measures->of_model();
@@ -699,6 +729,7 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
       work->measure(pass, work->first, work->last);
       work->measures->end_pass(pass);
     }
+    for (std::size_t range = 0; range < work->ranges->size(); ++range) work->turn_matrix(range);
     work->update(work->first, work->last);
     // If the step has several tasks, the last one releases these.
     work->sum = nullptr, work->from = nullptr, work->gradient = FlatVector();
@@ -710,6 +741,11 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
       const std::shared_ptr<Task> measured[] = {submit_ranges(done, work->first, work->last, measure)};
       done = executor_.submit([work, pass] { work->measures->end_pass(pass); }, measured);
     }
+    std::vector<std::shared_ptr<Task>> turned = {done};
+    for (std::size_t range = 0; range < work->ranges->size(); ++range)
+      if ((*work->ranges)[range].rows > 0)
+        turned.push_back(executor_.submit([work, range] { work->turn_matrix(range); }, std::vector{done}));
+    if (turned.size() > 1) done = executor_.submit([] {}, turned);
     const auto update = [work](std::size_t from, std::size_t to) { work->update(from, to); };
     done = submit_ranges(done, work->first, work->last, update);
   }

@@ -261,6 +261,12 @@ class Training {
   // those of `from` if all shares are 0.
   ModelStatePtr combine_tensors(const ModelStatePtr& from, const ModelStatePtr& to, std::span<const double> shares);
 
+  // Returns a model whose parameters `work` computes from those of the inputs, element by element: out[i] from element
+  // i of each input. Buffers and moments are those of the first input. Calls with equal inputs and the same `rule`,
+  // which a number from new_state_id() identifies, return the same object.
+  using ElementRule = std::function<void(std::span<const float* const> inputs, float* out, std::size_t size)>;
+  ModelStatePtr elementwise(std::span<const ModelStatePtr> inputs, std::uint64_t rule, const ElementRule& work);
+
   // Returns the model with slice i from state i, the buffers of state 0, and the moments of `self`. Calls with equal
   // inputs share the parameters.
   ModelStatePtr assemble(const ModelStatePtr& self, std::span<const ModelStatePtr> slices);

@@ -1,0 +1,84 @@
+// Ringleader ASGD: asynchronous SGD that steps along the mean over workers of each worker's mean gradient, so that fast
+// workers do not weigh more. Every gradient is used.
+// Source:  Maranjyan and Richtarik 2025, "Ringleader ASGD"; its authors' code.
+//   A cycle has two phases. First no step: each gradient joins its worker's mean, and the worker starts again at the
+//   same model, until every worker has a gradient. Then N steps, each along (1 / N) sum_i mean_i: one after the
+//   gradient that completed the set, and one after the first gradient of each other worker, which joins its mean; that
+//   worker gets the new model. Further gradients of workers that have had their step count for the next cycle.
+// Shapes:  gradient, parameters: (P,) flat float32.
+// Cost:    per gradient P floats up and P down; the server keeps 2 N vectors of P floats, and adds N of them in each
+//          step. Nobody waits for others.
+// Differs: in the code a cycle is one step, here each of its N. A worker that has left no longer takes part: its
+//          gradients stay in the means of their cycle. The learning rate is that of asynchronous SGD (`rate_scaling`):
+//          with "linear", the default, the N steps of a cycle go as far as one step of synchronous SGD.
+// Checks:  one worker is SGD; workers with different data and speeds converge to the mean of the minima; an independent
+//          event simulation.
+#pragma once
+
+#include "algorithms/asynchronous/staleness.hpp"
+#include "algorithms/method/algorithm.hpp"
+#include "algorithms/method/gradient_round.hpp"
+
+namespace syncopate {
+
+class Ringleader : public Algorithm {
+ public:
+  explicit Ringleader(const UpdateRate& rate = {}) : rate_(rate) {}
+
+  void run(Worker& worker) const override {
+    while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
+  }
+
+  void serve(Server& server) const override {
+    server.set_gradients_per_step(1);
+    const StepOptions options{.rate_factor = rate_.of_update(1, server.size())};
+    ByRank<MeanOfWorker> now(server.size()), next(server.size());
+    ByRank<char> is_served(server.size(), 0);
+    bool steps = false;      // whether the cycle is in its second phase
+    std::int64_t fresh = 0;  // micro-batches since the last step
+    const auto all = [&](const auto& holds) {
+      for (const Rank worker : Ranks(server.size()))
+        if (!server.has_left(worker) && !holds(worker)) return false;
+      return true;
+    };
+    const auto has_gradient = [&](Rank worker) { return now[worker].count > 0; };
+    server.send_model(Receivers::all);
+    while (const auto message = server.receive_until_all_left()) {
+      const Rank from = message->from;
+      server.accept(*message);
+      fresh += message->gradient.micro_batches();
+      const bool is_later = steps && is_served[from];
+      (is_later ? next : now)[from].add(server, message->gradient);
+      if (!is_later && (steps || all(has_gradient))) {
+        steps = true;
+        is_served[from] = 1;
+        StepOptions of_step = options;
+        of_step.micro_batches = std::exchange(fresh, 0);
+        server.descend(mean_of_means(now, server.micro_batches()), of_step);
+        server.publish();
+        if (!server.budget_left()) return;
+      }
+      if (steps && all([&](Rank worker) { return is_served[worker] != 0; })) {
+        now = std::exchange(next, ByRank<MeanOfWorker>(server.size()));
+        is_served = ByRank<char>(server.size(), 0);
+        steps = false;
+      }
+      server.send_model(from);
+    }
+  }
+
+  Traits traits() const override {
+    return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true, .held = {.models = 3}};
+  }
+
+ private:
+  UpdateRate rate_;
+};
+
+inline std::unique_ptr<Algorithm> make_ringleader(Settings& settings, const AlgorithmContext&) {
+  UpdateRate rate;
+  rate.scaling = read_rate_scaling(settings);
+  return std::make_unique<Ringleader>(rate);
+}
+
+}  // namespace syncopate

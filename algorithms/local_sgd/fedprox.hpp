@@ -1,0 +1,36 @@
+// FedProx: Local SGD whose local steps are held near the round's first model by a proximal term, and in which workers
+// may take different numbers of steps.
+// Source:  Li et al. 2020, "Federated Optimization in Heterogeneous Networks", and its code.
+//   w <- w - eta (g + mu (w - Theta)) for each of a worker's steps; the next Theta is the mean of the workers' models
+// Shapes:  gradient, parameters: (P,) flat float32.
+// Cost:    one all-reduce of P floats per round; two more vectors of P floats per worker.
+// Differs: the term is applied after the optimizer's step, so that momentum and AdamW do not see it (in the paper's
+//          code the optimizer is plain SGD, for which both are equal; FedNova's code does the same with momentum). The
+//          paper weighs models by samples (`weights = "samples"`). Its slow devices run a random number of epochs; here
+//          `steps_of_workers` gives fixed numbers. Workers that finish early wait.
+// Checks:  mu = 0 is Local SGD bit for bit; a quadratic's fixed point mu Theta / (h + mu); an independent reference.
+#pragma once
+
+#include "algorithms/local_sgd/local_rounds.hpp"
+
+namespace syncopate {
+
+class FedProx : public LocalRounds {
+ public:
+  FedProx(std::shared_ptr<const SyncPeriod> period, double mu, std::vector<Step> of_workers = {},
+          const StatePolicies& policies = {})
+      : LocalRounds({.steps = of_workers.empty() ? make_proximal_steps(mu)
+                                                 : limit_steps(make_proximal_steps(mu), std::move(of_workers)),
+                     .period = std::move(period),
+                     .policies = policies}) {}
+};
+
+inline std::unique_ptr<Algorithm> make_fedprox(Settings& settings, const AlgorithmContext& context) {
+  auto period = read_sync_period(settings, context);
+  const double mu = read_proximal(settings);
+  auto of_workers = read_steps_of_workers(settings, context);
+  return std::make_unique<FedProx>(std::move(period), mu, std::move(of_workers),
+                                   read_state_policies(settings, context));
+}
+
+}  // namespace syncopate

@@ -1,0 +1,63 @@
+// Malenia SGD: each worker computes gradients at the same model again and again, until every worker has at least one;
+// the step is along the mean over workers of each worker's mean. What is under way is cancelled.
+// Source:  Tyurin and Richtarik 2023, "Optimal Time Complexities of Parallel Stochastic Optimization Methods Under a
+//          Fixed Computation Model", as its authors' later code has it.
+// Shapes:  gradient, parameters: (P,) flat float32.
+// Cost:    per step N models down, and at least N gradients up, P floats each; as long as the slowest worker's
+//          gradient.
+// Differs: the paper's round goes on until a harmonic mean of the workers' counts is large enough; that rule is known
+//          from memory only and is not offered. A worker that has left without a gradient is left out.
+// Checks:  workers with equal constant times are synchronous SGD; workers with different data and speeds converge to
+//          the mean of the minima; an independent event simulation.
+#pragma once
+
+#include "algorithms/method/algorithm.hpp"
+#include "algorithms/method/gradient_round.hpp"
+
+namespace syncopate {
+
+class Malenia : public Algorithm {
+ public:
+  void run(Worker& worker) const override {
+    while (worker.receive_model())
+      while (auto gradient = worker.compute_step_gradient(Deadline::until_message(), Samples::in_turn))
+        worker.send_gradient(*std::move(gradient));
+  }
+
+  void serve(Server& server) const override {
+    server.set_gradients_per_step(server.size());
+    while (server.budget_left()) {
+      server.send_model(Receivers::all);
+      ByRank<MeanOfWorker> means(server.size());
+      std::int64_t micro_batches = 0;
+      const auto are_missing = [&] {
+        for (const Rank worker : Ranks(server.size()))
+          if (means[worker].count == 0 && !server.has_left(worker)) return true;
+        return micro_batches == 0;
+      };
+      do {
+        const auto message = server.receive_until_all_left();
+        if (!message) return;
+        if (!server.accept(*message, {.maximum_staleness = 0})) continue;
+        means[message->from].add(server, message->gradient);
+        micro_batches += message->gradient.micro_batches();
+      } while (are_missing());
+      server.descend(mean_of_means(means, server.micro_batches()), {.micro_batches = micro_batches});
+      server.publish();
+    }
+  }
+
+  Traits traits() const override {
+    return {.servers = 1,
+            .steps_along_fresh_mean = true,
+            .sends_gradients = true,
+            .rejects_gradients = true,
+            .held = {.models = 0, .moments = 0}};
+  }
+};
+
+inline std::unique_ptr<Algorithm> make_malenia(Settings&, const AlgorithmContext&) {
+  return std::make_unique<Malenia>();
+}
+
+}  // namespace syncopate

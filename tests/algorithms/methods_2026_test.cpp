@@ -1,0 +1,501 @@
+// Methods of 2025 and 2026 and the federated classics, compared with an independent implementation in double precision
+// (tests/golden/methods_2026_reference.py), whose results tests/golden/methods_2026.py has written.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/simulated_run.hpp"
+#include "tests/workers/engine.hpp"
+#include "workers/compression/kernels.hpp"
+#include "workers/models/newton_schulz.hpp"
+
+namespace syncopate {
+namespace {
+
+using Json = nlohmann::json;
+
+const Json& golden() {
+  static const Json json = [] {
+    std::ifstream file(SYNCOPATE_SOURCE_DIR "/tests/golden/methods_2026.json");
+    return Json::parse(file);
+  }();
+  return json;
+}
+
+void expect_near(const std::vector<float>& found, const Json& expected, const std::string& what, double within = 2e-5) {
+  ASSERT_EQ(found.size(), expected.size()) << what;
+  for (std::size_t i = 0; i < found.size(); ++i)
+    EXPECT_NEAR(found[i], expected[i].get<double>(), within) << what << ", element " << i;
+}
+
+// Worker i's gradient at x is h x - b_i (methods_2026.py). One matrix of (8, 6), and a vector.
+class Unequal final : public PullObjective {
+ public:
+  static constexpr std::size_t size = 54, of_matrix = 48;
+  Unequal() : PullObjective(size, of_matrix) {}
+
+  std::vector<ParameterTensor> tensors() const override {
+    return {{.name = "weight", .offset = 0, .size = of_matrix, .place = 0, .rows = 8},
+            {.name = "bias", .offset = of_matrix, .size = size - of_matrix, .place = 1}};
+  }
+  PartialGradient gradient(const float* x, const float*, std::span<const MicroBatch> micro_batches) const override {
+    const auto values = std::make_shared<std::vector<float>>(size);
+    for (const MicroBatch& micro_batch : micro_batches)
+      for (std::size_t j = 0; j < size; ++j) {
+        const double h = static_cast<double>(32 + j % 40) / 64;
+        const double phase = 1 + 1.7 * micro_batch.worker.value + 0.6 * static_cast<double>(j);
+        (*values)[j] += static_cast<float>(h * x[j] - std::round(64 * std::sin(phase)) / 64);
+      }
+    return {.segments = {{.offset = 0, .size = size, .data = values->data(), .owner = values}},
+            .loss_sum = 0,
+            .buffers_sum = {}};
+  }
+};
+
+SimulatedRun setup(int steps, double rate) {
+  return {.network_s = 0,
+          .rate = rate,
+          .budget = {.steps = steps},
+          .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.31, 1.73})},
+          .objective = std::make_shared<Unequal>()};
+}
+
+SimulatedRun::Outcome run(const std::string& toml, const SimulatedRun& setup, double momentum = 0) {
+  AlgorithmContext context{.workers = setup.workers};
+  if (momentum > 0) context.moment_decays = {momentum};
+  const MethodReading method = read_method(toml, context);
+  EXPECT_EQ(method.faults, "");
+  return setup.run(*method.algorithm);
+}
+
+const std::string period = "period = { rule = \"constant\", steps = 3 }\n";
+
+TEST(Muon, NewtonSchulzIterationsGiveTheGoldenMatrices) {
+  for (const Json& one : golden().at("newton_schulz")) {
+    std::vector<float> matrix;
+    for (const Json& row : one.at("matrix"))
+      for (const Json& value : row) matrix.push_back(value.get<float>());
+    const bool is_jordan = one.at("coefficients") == "JORDAN";
+    const std::size_t rows = one.at("matrix").size();
+    orthogonalise_by_torch(matrix.data(), rows, matrix.size() / rows,
+                           is_jordan ? NewtonSchulz(newton_schulz_of_jordan) : newton_schulz_of_dion);
+    std::size_t i = 0;
+    for (const Json& row : one.at("result"))
+      for (const Json& value : row) EXPECT_NEAR(matrix[i++], value.get<double>(), 2e-5) << one.dump();
+  }
+}
+
+// The fact sheet's numbers, computed there by another hand.
+TEST(Muon, NewtonSchulzIterationsGiveThePublishedDigits) {
+  std::vector<float> u = {1, 2, 3, 4};
+  orthogonalise_by_torch(u.data(), 2, 2, newton_schulz_of_jordan);
+  const std::vector<double> of_jordan = {-0.680661, 0.825540, 0.741295, 0.259440};
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(u[i], of_jordan[i], 2e-5);
+  std::vector<float> v = {1, 2, 3, 4};
+  orthogonalise_by_torch(v.data(), 2, 2, newton_schulz_of_dion);
+  const std::vector<double> of_dion = {-0.520873, 0.854186, 0.850385, 0.501870};
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(v[i], of_dion[i], 2e-5);
+}
+
+// The iterations apply a polynomial to each singular value.
+TEST(Muon, NewtonSchulzIterationsApplyTheirPolynomialsToSingularValues) {
+  for (const auto& [rows, columns] : std::vector<std::pair<std::int64_t, std::int64_t>>{{7, 12}, {12, 7}, {9, 1}}) {
+    const at::Tensor g = at::randn({rows, columns}, at::kDouble);
+    auto [u, s, v] = at::linalg_svd(g, /*full_matrices=*/false);
+    s = s / g.norm();
+    for (const auto& [a, b, c] : newton_schulz_of_dion) s = a * s + b * s.pow(3) + c * s.pow(5);
+    const at::Tensor expected = at::matmul(u * s, v).contiguous(), found = g.to(at::kFloat).contiguous();
+    orthogonalise_by_torch(found.data_ptr<float>(), static_cast<std::size_t>(rows), static_cast<std::size_t>(columns),
+                           newton_schulz_of_dion);
+    EXPECT_LE((found.to(at::kDouble) - expected).abs().max().item<double>(), 2e-5) << rows << " x " << columns;
+  }
+}
+
+class Shaped final : public PullObjective {
+ public:
+  Shaped(std::vector<ParameterTensor> tensors, std::size_t size) : PullObjective(size, size), tensors_(tensors) {}
+  std::vector<ParameterTensor> tensors() const override { return tensors_; }
+  std::vector<float> initial_parameters(std::uint64_t) const override {
+    std::vector<float> values(parameters());
+    for (std::size_t j = 0; j < values.size(); ++j)
+      values[j] = static_cast<float>(std::cos(0.3 * static_cast<double>(j)));
+    return values;
+  }
+
+ private:
+  std::vector<ParameterTensor> tensors_;
+};
+
+TEST(Muon, SixStepsOfFiveTensorsAgreeWithTheReference) {
+  for (const Json& one : golden().at("muon")) {
+    std::vector<ParameterTensor> tensors;
+    std::size_t size = 0;
+    for (const Json& shape : one.at("shapes")) {
+      const std::size_t rows = shape.size() > 1 ? shape[0].get<std::size_t>() : 0;
+      const std::size_t count = shape[0].get<std::size_t>() * (rows > 0 ? shape[1].get<std::size_t>() : 1);
+      tensors.push_back({.name = "tensor" + std::to_string(tensors.size()),
+                         .offset = size,
+                         .size = count,
+                         .place = tensors.size(),
+                         .rows = rows});
+      size += count;
+    }
+    const std::string rule = one.at("rule"), coefficients = one.at("coefficients");
+    MuonOptions options{.momentum = one.at("beta"), .nesterov = one.at("nesterov"), .all_matrices = true};
+    options.others = {"tensor3"};
+    options.scale = rule == "jordan"     ? MuonScale::jordan
+                    : rule == "spectral" ? MuonScale::spectral
+                                         : MuonScale::rms_match;
+    options.iterations = coefficients == "JORDAN" ? MuonOptions::Iterations::jordan : MuonOptions::Iterations::dion;
+    options.weight_decay.rate = one.at("decay");
+    for (const int threads : {1, 3}) {
+      Engine engine(std::make_shared<Shaped>(tensors, size), make_muon(options, orthogonalise_by_torch), {}, threads);
+      ModelStatePtr state = engine.training.initial_state();
+      for (int step = 0; step < one.at("steps").get<int>(); ++step) {
+        FlatVector gradient(size);
+        for (std::size_t j = 0; j < size; ++j)
+          gradient.data()[j] = static_cast<float>(
+              std::sin(0.7 * static_cast<double>(j) + 1.3 * step + 0.05 * static_cast<double>(j) * step));
+        state = engine.training.descend(std::move(state), engine.training.gradient_from(std::move(gradient), 1),
+                                        one.at("rate"));
+      }
+      expect_near(engine.training.values(state), one.at("result"), rule);
+    }
+  }
+}
+
+TEST(Muon, TakesHiddenMatricesUnlessToldOtherwise) {
+  const std::vector<ParameterTensor> tensors = {{.name = "words.embedding", .size = 6, .place = 0, .rows = 3},
+                                                {.name = "block.weight", .offset = 6, .size = 4, .place = 2, .rows = 2},
+                                                {.name = "head.weight", .offset = 10, .size = 4, .place = 4, .rows = 2},
+                                                {.name = "block.bias", .offset = 14, .size = 2, .place = 3}};
+  using Chosen = std::vector<bool>;
+  EXPECT_EQ(make_muon({}, nullptr)->matrices(tensors), (Chosen{false, true, false, false}));
+  EXPECT_EQ(make_muon({.all_matrices = true}, nullptr)->matrices(tensors), (Chosen{true, true, true, false}));
+  EXPECT_EQ(make_muon({.all_matrices = true, .others = {"head"}}, nullptr)->matrices(tensors),
+            (Chosen{true, true, false, false}));
+}
+
+TEST(AdaptiveOuterOptimizers, FollowTheReference) {
+  for (const auto& [name, expected] : golden().at("outer").items())
+    expect_near(run("algorithm = \"outer-local-sgd\"\n" + period + "outer = { name = \"" + name +
+                        "\", rate = 0.05, tau = 1e-2 }\n",
+                    setup(12, 0.1))
+                    .parameters,
+                expected, name);
+}
+
+// With a large tau only the mean progress remains: momentum with a mean, at the rate `rate / tau`.
+TEST(AdaptiveOuterOptimizers, WithALargeTauAreMomentum) {
+  const auto adam = run("algorithm = \"outer-local-sgd\"\n" + period +
+                            "outer = { name = \"adam\", rate = 2e4, beta1 = 0.9, tau = 1e4 }\n",
+                        setup(12, 0.1));
+  // v starts at tau^2 and keeps 0.99 of it per step, so the denominator is tau (1 + 0.99^(t / 2)).
+  std::vector<double> x(Unequal::size, 1), m(Unequal::size, 0);
+  for (int round = 1; round <= 4; ++round)
+    for (std::size_t j = 0; j < x.size(); ++j) {
+      const double h = static_cast<double>(32 + j % 40) / 64;
+      double mean = 0;
+      for (int worker = 0; worker < 3; ++worker) {
+        double y = x[j];
+        const double b = std::round(64 * std::sin(1 + 1.7 * worker + 0.6 * static_cast<double>(j))) / 64;
+        for (int step = 0; step < 3; ++step) y -= 0.1 * (h * y - b);
+        mean += y / 3;
+      }
+      m[j] = 0.9 * m[j] + 0.1 * (mean - x[j]);
+      x[j] += 2 * m[j] / (1 + std::pow(0.99, round / 2.0));
+    }
+  for (std::size_t j = 0; j < x.size(); ++j) EXPECT_NEAR(adam.parameters[j], x[j], 1e-4);
+}
+
+TEST(StatisticalQuantiser, KeepsTheMeanAndGivesTheGoldenBins) {
+  const std::vector<float> values = {1, 2, 3, 10};
+  std::vector<std::uint8_t> levels(4);
+  const std::vector<float> means = means_of_bins(values, 4, 6, false, levels.data());
+  for (std::size_t i = 0; i < 4; ++i)
+    EXPECT_EQ(means[levels[i]], golden().at("quantiser").at("result")[i].get<float>());
+}
+
+// The model after each round of three steps.
+void expect_rounds(const std::string& toml, const Json& rounds, const std::string& what) {
+  for (std::size_t round = 0; round < rounds.size(); ++round)
+    expect_near(run(toml, setup(3 * (static_cast<int>(round) + 1), 0.1)).parameters, rounds[round],
+                what + ", round " + std::to_string(round + 1));
+}
+
+TEST(SparseLoCo, FollowsTheReferenceInAllItsForms) {
+  const Json& expected = golden().at("sparse_loco");
+  const auto follows = [&](const std::string& rate, const std::string& compression, const std::string& form) {
+    expect_rounds("algorithm = \"outer-local-sgd\"\n" + period + "outer = { name = \"plain\", rate = " + rate +
+                      " }\ncompression = { name = \"tiles\", tile = 4, kept = 4" + compression + " }\n",
+                  expected.at(form), form);
+  };
+  follows("0.4", "", "senders");
+  follows("0.4", ", mean_of = \"all\", clip_to_median = false", "all");
+  follows("0.7", ", values = \"float\", residual_decay = 0.9", "floats");
+}
+
+TEST(SparseLoCo, WithAllValuesKeptIsLocalSgd) {
+  const auto sparse =
+      run("algorithm = \"outer-local-sgd\"\n" + period +
+              "outer = { name = \"plain\", rate = 1 }\ncompression = { name = \"tiles\", tile = 4, kept = "
+              "16, values = \"float\", clip_to_median = false }\n",
+          setup(12, 0.1));
+  const auto dense = run("algorithm = \"local-sgd\"\n" + period, setup(12, 0.1));
+  for (std::size_t i = 0; i < Unequal::size; ++i) EXPECT_NEAR(sparse.parameters[i], dense.parameters[i], 2e-6);
+}
+
+// A tile of 64 x 64 with 64 kept values takes 112 bytes, 160 as published, and each tensor four means.
+TEST(SparseLoCo, PacketsHaveThePublishedSizes) {
+  const std::vector<Part> parts = {{.offset = 0, .size = 128 * 64, .rows = 128, .columns = 64}};
+  const auto bytes = [&](const std::string& packing) {
+    const MethodReading method = read_method("algorithm = \"local-sgd\"\n" + period +
+                                             "compression = { name = \"tiles\", packing = \"" + packing + "\" }\n");
+    EXPECT_EQ(method.faults, "");
+    return make_compressor(*method.algorithm->compression(), parts, 1, 3)->exchanges(Step{1}).front().packet.value();
+  };
+  EXPECT_EQ(bytes("tight"), 2 * 112 + 16);
+  EXPECT_EQ(bytes("published"), 2 * 160 + 16);
+}
+
+// What is not sent stays: the decoded packet is what has left the residual.
+TEST(SparseLoCo, SendsWhatLeavesTheResidual) {
+  const std::vector<Part> parts = {{.offset = 0, .size = 48, .rows = 8, .columns = 6}, {.offset = 48, .size = 6}};
+  for (const char* keys :
+       {"name = \"tiles\", tile = 4, kept = 3", "name = \"tiles\", tile = 4, kept = 3, values = \"float\"",
+        "name = \"demo\", tile = 4, kept = 3, signs = false"}) {
+    const MethodReading method = read_method("algorithm = \"sync-sgd\"\ncompression = { " + std::string(keys) + " }\n");
+    ASSERT_EQ(method.faults, "");
+    const auto compressor = make_compressor(*method.algorithm->compression(), parts, 1, 1);
+    std::vector<float> memory(54);
+    for (std::size_t i = 0; i < 54; ++i) memory[i] = static_cast<float>(std::sin(1.3 * static_cast<double>(i)));
+    const std::vector<float> before = memory;
+    std::vector<float> packet(static_cast<std::size_t>(compressor->exchanges(Step{0}).front().packet.value()) / 4);
+    compressor->encode(Rank{0}, Step{0}, nullptr, memory, packet.data());
+    const float* const packets[] = {packet.data()};
+    std::vector<float> sent(54);
+    compressor->decode({.packets = packets, .workers = 1, .micro_batches = 1}, sent);
+    int differ = 0;
+    for (std::size_t i = 0; i < 54; ++i) {
+      EXPECT_NEAR(sent[i], before[i] - memory[i], 1e-6) << keys << ", element " << i;
+      differ += sent[i] != 0 ? 1 : 0;
+    }
+    EXPECT_GT(differ, 10) << keys;
+  }
+}
+
+TEST(MuLoCo, WithFourBinsAndErrorFeedbackFollowsTheReference) {
+  expect_rounds("algorithm = \"outer-local-sgd\"\n" + period +
+                    "outer = { name = \"diloco\", rate = 0.64, momentum = 0.6 }\ncompression = { name = \"bins\", "
+                    "residual_decay = 0.9 }\n",
+                golden().at("muloco"), "MuLoCo");
+}
+
+TEST(Demo, FollowsTheReferenceWithAndWithoutTheTransform) {
+  for (const auto& [name, expected] : golden().at("demo").items())
+    expect_near(
+        run("algorithm = \"sync-sgd\"\ncompression = { name = \"demo\", tile = 4, kept = 3, residual_decay = 0.9, "
+            "transform = " +
+                std::string(name == "transform" ? "true" : "false") + " }\n",
+            setup(5, 0.05))
+            .parameters,
+        expected, name);
+}
+
+// A step along the sign of the mean gradient.
+TEST(Demo, WithAllValuesKeptIsSignSgd) {
+  const auto outcome =
+      run("algorithm = \"sync-sgd\"\ncompression = { name = \"demo\", tile = 4, kept = 16 }\n", setup(1, 0.05));
+  for (std::size_t j = 0; j < Unequal::size; ++j) {
+    double mean = static_cast<double>(32 + j % 40) / 64;
+    for (int worker = 0; worker < 3; ++worker)
+      mean -= std::round(64 * std::sin(1 + 1.7 * worker + 0.6 * static_cast<double>(j))) / 64 / 3;
+    EXPECT_NEAR(outcome.parameters[j], mean > 0 ? 0.95 : 1.05, 1e-6) << j;
+  }
+}
+
+// A tile of 64 x 64 with 32 kept values takes 12 + 32 bits per value, 12 bytes as published.
+TEST(Demo, PacketsHaveThePublishedSizes) {
+  const std::vector<Part> parts = {{.offset = 0, .size = 64 * 64, .rows = 64, .columns = 64}};
+  for (const auto& [packing, bytes] :
+       std::vector<std::pair<std::string, std::int64_t>>{{"tight", 176}, {"published", 384}}) {
+    const MethodReading method =
+        read_method("algorithm = \"sync-sgd\"\ncompression = { name = \"demo\", packing = \"" + packing + "\" }\n");
+    ASSERT_EQ(method.faults, "");
+    EXPECT_EQ(make_compressor(*method.algorithm->compression(), parts, 1, 3)->exchanges(Step{0}).front().packet.value(),
+              bytes);
+  }
+}
+
+// A worker's fixed point is (b_i + mu Theta) / (h + mu).
+TEST(FederatedClassics, FedProxEndsALongRoundAtItsFixedPoint) {
+  const auto outcome =
+      run("algorithm = \"fedprox\"\nproximal = 0.7\nperiod = { rule = \"constant\", steps = 400 }\n", setup(400, 0.1));
+  for (std::size_t j = 0; j < Unequal::size; ++j) {
+    const double h = static_cast<double>(32 + j % 40) / 64;
+    double mean = 0;
+    for (int worker = 0; worker < 3; ++worker)
+      mean += (std::round(64 * std::sin(1 + 1.7 * worker + 0.6 * static_cast<double>(j))) / 64 + 0.7) / (h + 0.7) / 3;
+    EXPECT_NEAR(outcome.parameters[j], mean, 1e-5) << j;
+  }
+}
+
+TEST(FederatedClassics, FollowTheReference) {
+  const Json& expected = golden().at("federated");
+  const std::string four = "period = { rule = \"constant\", steps = 4 }\nsteps_of_workers = [1, 3, 4]\n";
+  const auto train = [](const std::string& toml, int steps, double momentum = 0) {
+    SimulatedRun of = setup(steps, 0.1);
+    of.momentum = momentum;
+    return run(toml, of, momentum).parameters;
+  };
+  expect_near(train("algorithm = \"fedprox\"\nproximal = 0.3\n" + four, 16), expected.at("fedprox"), "FedProx");
+  expect_near(train("algorithm = \"scaffold\"\nrate = 0.8\n" + period, 12), expected.at("scaffold_2"), "SCAFFOLD II");
+  expect_near(train("algorithm = \"scaffold\"\ncontrol = \"gradient\"\n" + period, 12), expected.at("scaffold_1"),
+              "SCAFFOLD I");
+  expect_near(train("algorithm = \"fednova\"\n" + four, 16), expected.at("fednova"), "FedNova");
+  expect_near(train("algorithm = \"fednova\"\n" + four, 16, 0.9), expected.at("fednova_momentum"), "with momentum");
+  expect_near(train("algorithm = \"fednova\"\nproximal = 0.3\n" + four, 16), expected.at("fednova_proximal"),
+              "proximal");
+  expect_near(train("algorithm = \"fednova\"\nproximal = 0.3\n" + four, 16, 0.9), expected.at("fednova_both"), "both");
+}
+
+TEST(FederatedClassics, InTheirLimitsAreLocalOrSynchronousSgd) {
+  const auto local = run("algorithm = \"local-sgd\"\n" + period, setup(12, 0.1)).parameters;
+  EXPECT_EQ(run("algorithm = \"fedprox\"\nproximal = 0\n" + period, setup(12, 0.1)).parameters, local);
+  const auto nova = run("algorithm = \"fednova\"\n" + period, setup(12, 0.1)).parameters;
+  const std::string one = "period = { rule = \"constant\", steps = 1 }\n";
+  const auto synchronous = run("algorithm = \"sync-sgd\"\n", setup(12, 0.08)).parameters;
+  const auto nova_of_one = run("algorithm = \"fednova\"\n" + one, setup(12, 0.08)).parameters;
+  const auto scaffold = run("algorithm = \"scaffold\"\nrate = 0.8\n" + one, setup(12, 0.1)).parameters;
+  for (std::size_t i = 0; i < Unequal::size; ++i) {
+    EXPECT_NEAR(nova[i], local[i], 2e-6);
+    EXPECT_NEAR(scaffold[i], synchronous[i], 1e-5);
+    EXPECT_NEAR(nova_of_one[i], synchronous[i], 1e-5);
+  }
+}
+
+// The server's model and the time after every `updates` updates, which are `steps_of_updates` steps of the experiment
+// file.
+void expect_events(const std::string& toml, const Json& events, double rate, int updates, const std::string& what,
+                   int steps_of_updates = 1) {
+  constexpr double within_s = 1e-6;
+  for (std::size_t at = static_cast<std::size_t>(updates); at <= events.size();
+       at += static_cast<std::size_t>(updates)) {
+    const auto outcome = run(toml, setup(static_cast<int>(at) / updates * steps_of_updates, rate));
+    expect_near(outcome.parameters, events[at - 1].at("x"), what);
+    EXPECT_NEAR(to_seconds(outcome.totals.end.time_since_epoch()), events[at - 1].at("time").get<double>(), within_s)
+        << what << " after " << at << " updates";
+  }
+}
+
+TEST(UnequalWorkers, WithUnequalDataFollowTheReferences) {
+  const std::string scaling = "rate_scaling = \"none\"\n";
+  expect_events("algorithm = \"ringleader\"\n" + scaling, golden().at("ringleader"), 0.05, 3, "Ringleader");
+  expect_events("algorithm = \"malenia\"\n", golden().at("malenia"), 0.1, 1, "Malenia");
+  expect_events("algorithm = \"rescaled-sgd\"\ncycle_s = [1.0, 1.31, 2.73]\n" + scaling, golden().at("rescaled"), 0.05,
+                3, "Rescaled ASGD");
+}
+
+// Asynchronous SGD leans to the fast worker's minimum, by the workers' rates; the others do not.
+TEST(UnequalWorkers, DoNotLeanToTheFastWorkersMinimum) {
+  SimulatedRun long_run = setup(4000, 0.004);
+  const auto at = [&](const std::string& toml) { return run(toml, long_run).parameters[0]; };
+  const double h = 0.5, b0 = std::round(64 * std::sin(1.0)) / 64, b1 = std::round(64 * std::sin(2.7)) / 64,
+               b2 = std::round(64 * std::sin(4.4)) / 64;
+  const double fair = (b0 + b1 + b2) / 3 / h, all = 1 + 1 / 1.31 + 1 / 2.73;
+  const double leaning = (b0 + b1 / 1.31 + b2 / 2.73) / all / h;
+  EXPECT_NEAR(at("algorithm = \"async-sgd\"\n"), leaning, 5e-3);
+  EXPECT_NEAR(at("algorithm = \"rescaled-sgd\"\n"), fair, 5e-3);
+  EXPECT_NEAR(at("algorithm = \"ringleader\"\n"), fair, 5e-3);
+  EXPECT_NEAR(at("algorithm = \"malenia\"\n"), fair, 5e-3);
+  EXPECT_GT(std::abs(leaning - fair), 0.1);
+}
+
+TEST(UnequalWorkers, InTheirLimitsAreOtherMethods) {
+  SimulatedRun equal = setup(6, 0.1);
+  equal.delays.clear();
+  const auto synchronous = run("algorithm = \"sync-sgd\"\n", equal).parameters;
+  const auto malenia = run("algorithm = \"malenia\"\n", equal).parameters;
+  const auto asynchronous = run("algorithm = \"async-sgd\"\n", equal).parameters;
+  const auto rescaled = run("algorithm = \"rescaled-sgd\"\n", equal).parameters;
+  for (std::size_t i = 0; i < Unequal::size; ++i) {
+    EXPECT_NEAR(malenia[i], synchronous[i], 2e-6);
+    EXPECT_NEAR(rescaled[i], asynchronous[i], 2e-6);
+  }
+  equal.workers = 1;
+  EXPECT_EQ(run("algorithm = \"ringleader\"\n", equal).parameters, run("algorithm = \"sync-sgd\"\n", equal).parameters);
+}
+
+// The partners of four workers in a round, as the method draws them.
+std::vector<std::size_t> partners_in(int round, std::uint64_t seed) {
+  std::vector<double> drawn;
+  for (int rank = 0; rank < 4; ++rank)
+    drawn.push_back(RandomStream{
+        .seed = seed, .purpose = Purpose::algorithm, .stream = 1, .worker = {}, .step = Step{4 * round + rank}}
+                        .uniform(0));
+  std::vector<std::size_t> order = {0, 1, 2, 3}, partners(4);
+  std::ranges::sort(order, {}, [&](std::size_t rank) { return drawn[rank]; });
+  for (std::size_t i = 0; i < 4; ++i) partners[order[i]] = order[i ^ 1u];
+  return partners;
+}
+
+TEST(NoLoCo, FollowsItsRecursionInRandomPairs) {
+  SimulatedRun four = setup(18, 0.1);
+  four.individual_models_every = 15;
+  four.workers = 4;
+  four.delays.clear();
+  four.individual_models_every = 15;
+  const auto outcome = run("algorithm = \"noloco\"\nlocal_steps = 3\nmomentum = 0.5\nrate = 0.7\npull = 0.4\n", four);
+  std::set<std::vector<std::size_t>> pairings;
+  for (std::size_t j = 0; j < Unequal::size; ++j) {
+    const double h = static_cast<double>(32 + j % 40) / 64;
+    std::vector<double> phi(4, 1), m(4, 0);
+    for (int round = 0; round < 5; ++round) {
+      std::vector<double> theta = phi;
+      for (std::size_t i = 0; i < 4; ++i)
+        for (int step = 0; step < 3; ++step)
+          theta[i] -=
+              0.1 * (h * theta[i] -
+                     std::round(64 * std::sin(1 + 1.7 * static_cast<double>(i) + 0.6 * static_cast<double>(j))) / 64);
+      const auto partners = partners_in(round, four.seed);
+      pairings.insert(partners);
+      const std::vector<double> before = phi;
+      for (std::size_t i = 0; i < 4; ++i) {
+        const std::size_t k = partners[i];
+        const double g = (theta[i] + theta[k] - before[i] - before[k]) / 2, p = (before[i] + before[k]) / 2;
+        m[i] = 0.5 * m[i] + 0.7 * g + 0.4 * (p - before[i]);
+        phi[i] = before[i] + m[i];
+      }
+    }
+    for (int i = 0; i < 4; ++i)
+      EXPECT_NEAR(outcome.own_values.at(Step{15}).at(Rank{i})[j], phi[static_cast<std::size_t>(i)], 2e-5)
+          << i << ", " << j;
+  }
+  EXPECT_GT(pairings.size(), 1u);
+}
+
+TEST(NoLoCo, FollowsTheReferenceInAPair) {
+  SimulatedRun pair = setup(12, 0.1);
+  pair.workers = 2;
+  pair.individual_models_every = 12;
+  const auto outcome = run("algorithm = \"noloco\"\nlocal_steps = 3\nmomentum = 0.5\nrate = 0.7\n", pair);
+  std::vector<double> mean(Unequal::size);
+  for (std::size_t i = 0; i < mean.size(); ++i)
+    mean[i] = (golden().at("noloco")[0][i].get<double>() + golden().at("noloco")[1][i].get<double>()) / 2;
+  expect_near(outcome.parameters, mean, "the mean of both");
+}
+
+TEST(LookAhead, FollowsTheReference) {
+  expect_events(
+      "algorithm = \"async-local-sgd\"\nlocal_steps = 2\nupdate = { name = \"look-ahead\", rate = 0.7, momentum "
+      "= 0.9 }\n",
+      golden().at("look_ahead"), 0.1, 3, "look-ahead", 2);
+}
+
+}  // namespace
+}  // namespace syncopate

@@ -1,0 +1,178 @@
+"""Writes methods_2026.json: results of the methods of 2025 and 2026, and of the federated classics, by the independent
+implementation in methods_2026_reference.py, for tests/algorithms/methods_2026_test.cpp.
+
+    python3 tests/golden/methods_2026.py [--check]
+
+The problem: worker i's gradient at x is h x - b_i, element by element, with h_j = (32 + j mod 40) / 64 and
+b_ij = round(64 sin(1 + 1.7 i + 0.6 j)) / 64, all exact in single precision. x starts at 1.
+"""
+import json
+import math
+import pathlib
+import sys
+
+import numpy as np
+
+import methods_2026_reference as reference
+
+SHAPES = [(8, 6), (6,)]
+SIZE = sum(int(np.prod(shape)) for shape in SHAPES)
+WORKERS = 3
+TIMES = [1.0, 1.31, 2.73]
+H = np.array([(32 + j % 40) / 64 for j in range(SIZE)])
+B = np.array([[round(64 * math.sin(1 + 1.7 * i + 0.6 * j)) / 64 for j in range(SIZE)] for i in range(WORKERS)])
+START = np.ones(SIZE)
+
+
+def gradient(worker, x):
+    return H * x - B[worker]
+
+
+def forever(value):
+    while True:
+        yield value
+
+
+def durations():
+    return [forever(time) for time in TIMES]
+
+
+def local_ends(x, steps, rate):
+    ends = []
+    for worker in range(WORKERS):
+        y = x.copy()
+        for _ in range(steps):
+            y = y - rate * gradient(worker, y)
+        ends.append(y)
+    return ends
+
+
+def muon_gradient(step, size):
+    return np.array([math.sin(0.7 * j + 1.3 * step + 0.05 * j * step) for j in range(size)])
+
+
+def muon_cases():
+    shapes = [(6, 4), (4, 6), (5, 5), (3, 7), (7,)]
+    size = sum(int(np.prod(shape)) for shape in shapes)
+    forms = [dict(rule="jordan", coefficients="JORDAN", beta=0.95, nesterov=True, decay=0.0),
+             dict(rule="spectral", coefficients="DION", beta=0.9, nesterov=False, decay=0.1),
+             dict(rule="moonlight", coefficients="JORDAN", beta=0.95, nesterov=True, decay=0.1)]
+    cases = []
+    for form in forms:
+        options = dict(form, coefficients=getattr(reference, form["coefficients"]), adamw=(3,), adamw_factor=0.015,
+                       adamw_decay=form["decay"])
+        muon = reference.Muon(**options)
+        theta = np.array([math.cos(0.3 * j) for j in range(size)])
+        for step in range(6):
+            theta = muon.step(theta, muon_gradient(step, size), shapes, lr=0.05)
+        cases.append(dict(form, shapes=shapes, steps=6, rate=0.05, result=theta.tolist()))
+    return cases
+
+
+def matrices():
+    u = np.array([[1.0, 2.0], [3.0, 4.0]])
+    w = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]])
+    return [dict(matrix=m.tolist(), coefficients=name,
+                 result=reference.newton_schulz(m, getattr(reference, name)).tolist())
+            for m in (u, w, w.T) for name in ("JORDAN", "DION")]
+
+
+def outer(optimizer, rounds=4, steps=3, rate=0.1):
+    x = START.copy()
+    for _ in range(rounds):
+        x = optimizer.step(x, sum(local_ends(x, steps, rate)) / WORKERS)
+    return x.tolist()
+
+
+def sparse_loco(**options):
+    x, residuals, rounds = START.copy(), [np.zeros(SIZE) for _ in range(WORKERS)], []
+    for _ in range(4):
+        x, residuals, _ = reference.sparseloco_round(x, local_ends(x, 3, 0.1), residuals, SHAPES, tile=4, k=4, **options)
+        rounds.append(x.tolist())
+    return rounds
+
+
+def muloco():
+    x, rounds = START.copy(), []
+    optimizer = reference.MuLoCoCompressed(0.8, 0.6, SHAPES, reference.quantise, decay=0.9, requantise=False)
+    for _ in range(4):
+        x = optimizer.step(x, local_ends(x, 3, 0.1))
+        rounds.append(x.tolist())
+    return rounds
+
+
+def demo(transform):
+    x, deltas = START.copy(), [np.zeros(SIZE) for _ in range(WORKERS)]
+    for _ in range(5):
+        gradients = [gradient(worker, x) for worker in range(WORKERS)]
+        x, deltas = reference.demo_round(x, deltas, gradients, SHAPES, 0.05, beta=0.9, k=3, tile=4, transform=transform)
+    return x.tolist()
+
+
+def federated(method, **options):
+    return reference.federated(START.copy(), gradient, WORKERS, 4, eta=0.1, method=method, **options)[0][-1].tolist()
+
+
+def timed(events):
+    return [dict(time=time, x=x.tolist()) for time, x in events]
+
+
+def noloco():
+    phis = [START.copy() for _ in range(2)]
+    momenta = [np.zeros(SIZE) for _ in range(2)]
+    for _ in range(4):
+        thetas = []
+        for worker in range(2):
+            y = phis[worker].copy()
+            for _ in range(3):
+                y = y - 0.1 * gradient(worker, y)
+            thetas.append(y)
+        phis, momenta = reference.noloco_round(phis, momenta, thetas, [[0, 1]], mu=0.5, lr=0.7)
+    return [phi.tolist() for phi in phis]
+
+
+def look_ahead():
+    server = reference.LookAheadServer(START.copy(), lr=0.7, gamma=0.9, ahead=False)
+    return timed(reference.asynchronous_local_sgd(server, gradient, durations(), 2, lambda: reference.SGD(0.1), 9))
+
+
+def results():
+    rescaled = reference.rescaled_rates(0.05, TIMES)
+    return {
+        "problem": dict(shapes=SHAPES, workers=WORKERS, times_s=TIMES),
+        "newton_schulz": matrices(),
+        "muon": muon_cases(),
+        "quantiser": dict(values=[1, 2, 3, 10], result=reference.quantise(np.array([1.0, 2, 3, 10])).tolist()),
+        "outer": {"adagrad": outer(reference.FedOpt("adagrad", 0.05, tau=1e-2)),
+                  "adam": outer(reference.FedOpt("adam", 0.05, tau=1e-2)),
+                  "yogi": outer(reference.FedOpt("yogi", 0.05, tau=1e-2))},
+        "sparse_loco": {"senders": sparse_loco(beta=0.95, alpha=0.4),
+                        "all": sparse_loco(beta=0.95, alpha=0.4, divisor="all", clip=False),
+                        "floats": sparse_loco(beta=0.9, alpha=0.7, quantiser=False)},
+        "muloco": muloco(),
+        "demo": {"transform": demo(True), "plain": demo(False)},
+        "federated": {"fedprox": federated("fedprox", steps=[1, 3, 4], mu=0.3),
+                      "scaffold_2": federated("scaffold", steps=3, option=2, eta_g=0.8),
+                      "scaffold_1": federated("scaffold", steps=3, option=1),
+                      "fednova": federated("fednova", steps=[1, 3, 4]),
+                      "fednova_momentum": federated("fednova", steps=[1, 3, 4], momentum=0.9),
+                      "fednova_proximal": federated("fednova", steps=[1, 3, 4], mu=0.3),
+                      "fednova_both": federated("fednova", steps=[1, 3, 4], mu=0.3, momentum=0.9)},
+        "ringleader": timed(reference.ringleader(START.copy(), gradient, durations(), 0.05, 12)),
+        "malenia": timed(reference.malenia(START.copy(), gradient, durations(), 0.1, 5)),
+        "rescaled": timed(reference.asynchronous_sgd(START.copy(), gradient, durations(), rescaled, 12)),
+        "noloco": noloco(),
+        "look_ahead": look_ahead(),
+    }
+
+
+def main():
+    file = pathlib.Path(__file__).with_name("methods_2026.json")
+    text = json.dumps(results(), indent=None, separators=(",", ":")) + "\n"
+    if "--check" not in sys.argv:
+        file.write_text(text)
+    elif json.loads(file.read_text()) != json.loads(text):
+        sys.exit(f"{file} is not what {pathlib.Path(__file__).name} writes")
+
+
+main()

@@ -1,0 +1,341 @@
+// Compressors of tiles of matrices: the largest values of each tile (SparseLoCo), or of its cosine transform (DeMo).
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "workers/compression/kernels.hpp"
+#include "workers/compression/kinds.hpp"
+#include "workers/training/flat_arithmetic.hpp"
+#include "workers/training/vector_clones.hpp"
+
+namespace syncopate {
+
+namespace {
+
+// The largest values of each tile of each tensor. A matrix is cut into tiles of at most `side` rows and columns, whose
+// sides divide the matrix's; a tensor of one dimension is cut into chunks.
+// Source:  Sarfi, Therien, Lidin, Belilovsky 2025, "SparseLoCo", for outer gradients, and the code of its run of 72
+//          billion parameters: values in two bits, residuals that decay, senders' means, messages of at most the median
+//          norm. Peng, Quesnelle, Kingma 2024, "DeMo", for gradients, and its code: a cosine transform, float values, a
+//          momentum in place of the residual, steps along signs.
+// Shapes:  a tile of a x b values and its transform C_a T C_b^T, C the orthonormal matrices of the DCT-II.
+// Cost:    all-gather. Per kept value an index of ceil(log2(a b)) bits, without one where all values are kept, and 2 or
+//          32 bits; per tensor four means if values take two bits. With `packing = "published"` as many bytes as the
+//          authors' code sends: a byte per two-bit value, twelve bytes per float with its index. A transform takes
+//          a b (a + b) multiply-adds.
+// Differs: `kept` is not rounded to even numbers. The median of an even number of norms is the mean of the middle two.
+//          Where a value is not finite, the model becomes so, too; SparseLoCo's code skips such tensors. That code also
+//          sends a fifth float per tensor, and has rounds at first that set residuals to 0. In DeMo's code the momentum
+//          holds rates times gradients, here gradients that are rescaled when the rate changes (residual = "step").
+//          With `training.clip_norm` the vector of signs is clipped, which DeMo does not mean: leave it out.
+// Checks:  golden rounds of both methods; what a packet decodes to is what has left the residual; all values kept is a
+//          dense average, with signs signSGD of the mean gradient; bytes by formula.
+struct TileOptions {
+  std::size_t side = 64;
+  std::size_t kept = 64;  // per tile
+  bool two_bits = false;  // values as the means of four bins
+  bool transforms = false;
+  bool signs = false;      // the result is the sign of the mean
+  bool by_senders = true;  // a value's mean is that of the workers that sent it; false: of all workers
+  bool clips_to_median = false;
+  bool published_bytes = false;
+};
+
+constexpr std::size_t bins_of_two_bits = 4;
+
+// The largest divisor of n that is at most `side`.
+std::size_t divisor(std::size_t n, std::size_t side) {
+  std::size_t best = std::min(n, side);
+  while (n % best != 0) --best;
+  return best;
+}
+
+// The orthonormal DCT-II of n values, by rows.
+std::vector<float> cosines(std::size_t n) {
+  std::vector<float> matrix(n * n);
+  for (std::size_t j = 0; j < n; ++j)
+    for (std::size_t i = 0; i < n; ++i)
+      matrix[j * n + i] = static_cast<float>(
+          std::sqrt((j == 0 ? 1.0 : 2.0) / static_cast<double>(n)) *
+          std::cos(std::numbers::pi * static_cast<double>((2 * i + 1) * j) / (2 * static_cast<double>(n))));
+  return matrix;
+}
+
+// out += factor x row
+SYNCOPATE_VECTOR_CLONES
+void add_row(const float* __restrict row, float factor, std::size_t size, float* __restrict out) {
+  for (std::size_t i = 0; i < size; ++i) out[i] += factor * row[i];
+}
+
+std::vector<float> transposed(const std::vector<float>& matrix, std::size_t n) {
+  std::vector<float> result(n * n);
+  for (std::size_t j = 0; j < n; ++j)
+    for (std::size_t i = 0; i < n; ++i) result[i * n + j] = matrix[j * n + i];
+  return result;
+}
+
+// A tensor that is cut into tiles of a x b values.
+struct Tiled {
+  Part part;
+  std::size_t a = 1, b = 1;
+  std::size_t columns = 1;                          // of the tensor
+  std::size_t kept = 0;                             // per tile
+  std::size_t index_bits = 0;                       // 0: all values of a tile are kept
+  std::size_t words = 0;                            // of the tensor's packet
+  std::vector<float> rows{}, rows_back{};           // C_a and its transpose, empty without a transform
+  std::vector<float> columns_by{}, columns_back{};  // C_b^T and C_b
+
+  std::size_t size() const { return a * b; }
+  std::size_t tiles() const { return part.size / size(); }
+  // The index in the tensor of the first value of a row of a tile.
+  std::size_t begin(std::size_t tile, std::size_t row) const {
+    const std::size_t across = columns / b;
+    return (tile / across * a + row) * columns + tile % across * b;
+  }
+};
+
+// Writes and reads numbers of a few bits, one after the other.
+class Bits {
+ public:
+  explicit Bits(std::uint32_t* words) : words_(words) {}
+  void write(std::uint32_t number, std::size_t bits) {
+    for (std::size_t i = 0; i < bits; ++i, ++at_) words_[at_ / 32] |= ((number >> i) & 1u) << (at_ % 32);
+  }
+  std::uint32_t read(std::size_t bits) {
+    const std::size_t word = at_ / 32, shift = at_ % 32;
+    std::uint64_t both = words_[word] >> shift;
+    if (shift + bits > 32) both |= static_cast<std::uint64_t>(words_[word + 1]) << (32 - shift);
+    at_ += bits;
+    return static_cast<std::uint32_t>(both & ((std::uint64_t{1} << bits) - 1));
+  }
+
+ private:
+  std::uint32_t* words_;
+  std::size_t at_ = 0;
+};
+
+class TiledTopK : public Compressor {
+ public:
+  TiledTopK(const TileOptions& own, const CompressorInput& input) : Compressor(input), own_(own) {
+    std::size_t all = 0;
+    for (const Part& part : input.parts) {
+      Tiled tensor{.part = part};
+      tensor.columns = part.rows > 0 ? part.columns : part.size;
+      tensor.a = part.rows > 0 ? divisor(part.rows, own.side) : 1;
+      tensor.b = divisor(tensor.columns, own.side);
+      tensor.kept = std::min(own.kept, tensor.size());
+      if (tensor.kept < tensor.size()) tensor.index_bits = static_cast<std::size_t>(std::bit_width(tensor.size() - 1));
+      if (own.transforms) {
+        tensor.rows = cosines(tensor.a), tensor.rows_back = transposed(tensor.rows, tensor.a);
+        tensor.columns_back = cosines(tensor.b), tensor.columns_by = transposed(tensor.columns_back, tensor.b);
+      }
+      const std::size_t values = tensor.tiles() * tensor.kept;
+      tensor.words = words_of_bits(values * tensor.index_bits) + value_words(values);
+      all += tensor.words;
+      published_ += published_words(tensor, values);
+      tensors_.push_back(std::move(tensor));
+    }
+    exchanges_ = {{Operation::all_gather, bytes_of_words(own.published_bytes ? std::max(all, published_) : all)}};
+  }
+
+  void encode(Rank, Step, const float*, std::span<float> p, float* packet) const override {
+    for (const Tiled& tensor : tensors_) {
+      encode_tensor(tensor, p.subspan(tensor.part.offset, tensor.part.size), packet);
+      packet += tensor.words;
+    }
+  }
+
+  void decode(const Received& received, std::span<float> sum) const override {
+    std::size_t begin = 0;
+    for (const Tiled& tensor : tensors_) {
+      decode_tensor(tensor, received, begin, sum.subspan(tensor.part.offset, tensor.part.size));
+      begin += tensor.words;
+    }
+  }
+
+ private:
+  std::size_t value_words(std::size_t values) const {
+    return own_.two_bits ? bins_of_two_bits + words_of_bits(2 * values) : values;
+  }
+  std::size_t published_words(const Tiled& tensor, std::size_t values) const {
+    const auto index_bits = static_cast<std::size_t>(std::bit_width(tensor.size() - 1));
+    if (own_.two_bits) return words_of_bits(values * (index_bits + 8)) + bins_of_two_bits;
+    return 3 * values;
+  }
+
+  // out = left x tile x right, for matrices (a, a) and (b, b).
+  static void multiply(const Tiled& tensor, const std::vector<float>& left, const float* tile,
+                       const std::vector<float>& right, float* out) {
+    std::vector<float> half(tensor.size());
+    for (std::size_t i = 0; i < tensor.a; ++i)
+      for (std::size_t k = 0; k < tensor.b; ++k)
+        if (const float value = tile[i * tensor.b + k]; value != 0)
+          add_row(right.data() + k * tensor.b, value, tensor.b, half.data() + i * tensor.b);
+    std::fill_n(out, tensor.size(), 0.0f);
+    for (std::size_t i = 0; i < tensor.a; ++i)
+      for (std::size_t k = 0; k < tensor.a; ++k)
+        add_row(half.data() + k * tensor.b, left[i * tensor.a + k], tensor.b, out + i * tensor.b);
+  }
+
+  void encode_tensor(const Tiled& tensor, std::span<float> p, float* packet) const {
+    const std::size_t size = tensor.size(), all = tensor.tiles() * tensor.kept;
+    std::vector<float> values;
+    std::vector<std::uint32_t> places;
+    std::vector<float> tile(size), turned(size);
+    for (std::size_t t = 0; t < tensor.tiles(); ++t) {
+      for (std::size_t i = 0; i < tensor.a; ++i)
+        std::copy_n(p.data() + tensor.begin(t, i), tensor.b, tile.data() + i * tensor.b);
+      if (own_.transforms) multiply(tensor, tensor.rows, tile.data(), tensor.columns_by, turned.data());
+      const std::vector<float>& from = own_.transforms ? turned : tile;
+      for (const std::uint32_t place : largest_magnitudes(from, tensor.kept)) {
+        places.push_back(place);
+        values.push_back(from[place]);
+      }
+    }
+    std::vector<std::uint32_t> words(words_of_bits(all * tensor.index_bits));
+    Bits indices(words.data());
+    if (tensor.index_bits > 0)
+      for (const std::uint32_t place : places) indices.write(place, tensor.index_bits);
+    packet = append(words, packet);
+    if (own_.two_bits) {
+      std::vector<std::uint8_t> levels(all);
+      const std::vector<float> means =
+          means_of_bins(values, bins_of_two_bits, 6, options_.of_averages(), levels.data());
+      packet = std::ranges::copy(means, packet).out;
+      words.assign(words_of_bits(2 * all), 0);
+      Bits codes(words.data());
+      for (std::size_t i = 0; i < all; ++i) {
+        codes.write(levels[i], 2);
+        values[i] = means[levels[i]];
+      }
+      append(words, packet);
+    } else {
+      std::ranges::copy(values, packet);
+    }
+    // What was sent leaves p.
+    for (std::size_t t = 0; t < tensor.tiles(); ++t) {
+      std::ranges::fill(tile, 0.0f);
+      for (std::size_t k = t * tensor.kept; k < (t + 1) * tensor.kept; ++k) tile[places[k]] = values[k];
+      if (own_.transforms)
+        multiply(tensor, tensor.rows_back, std::vector(tile).data(), tensor.columns_back, tile.data());
+      for (std::size_t i = 0; i < tensor.a; ++i)
+        add_row(tile.data() + i * tensor.b, -1, tensor.b, p.data() + tensor.begin(t, i));
+    }
+  }
+
+  // The kept values of a tensor in one packet, and their indices in their tiles.
+  struct Kept {
+    std::vector<float> values;
+    std::vector<std::uint32_t> places;
+  };
+  Kept kept_of(const Tiled& tensor, const float* packet) const {
+    const std::size_t all = tensor.tiles() * tensor.kept;
+    Kept kept{std::vector<float>(all), std::vector<std::uint32_t>(all)};
+    std::vector<std::uint32_t> words(words_of_bits(all * tensor.index_bits));
+    std::memcpy(words.data(), packet, 4 * words.size());
+    Bits indices(words.data());
+    for (std::size_t i = 0; i < all; ++i)
+      kept.places[i] =
+          tensor.index_bits > 0 ? indices.read(tensor.index_bits) : static_cast<std::uint32_t>(i % tensor.kept);
+    packet += words.size();
+    if (!own_.two_bits) {
+      std::copy_n(packet, all, kept.values.data());
+      return kept;
+    }
+    words.resize(words_of_bits(2 * all));
+    std::memcpy(words.data(), packet + bins_of_two_bits, 4 * words.size());
+    Bits codes(words.data());
+    for (float& value : kept.values) value = packet[codes.read(2)];
+    return kept;
+  }
+
+  void decode_tensor(const Tiled& tensor, const Received& received, std::size_t begin, std::span<float> sum) const {
+    const std::size_t size = tensor.size();
+    std::vector<Kept> all;
+    std::vector<double> norms;
+    for (const float* const packet : received.packets) {
+      all.push_back(kept_of(tensor, packet + begin));
+      norms.push_back(std::sqrt(sum_of_squares(all.back().values.data(), all.back().values.size())));
+    }
+    std::vector<double> sorted = norms;
+    for (double& norm : sorted)
+      if (std::isnan(norm)) norm = std::numeric_limits<double>::infinity();
+    std::ranges::sort(sorted);
+    const double median = (sorted[(sorted.size() - 1) / 2] + sorted[sorted.size() / 2]) / 2;
+    std::vector<float> senders(tensor.part.size);
+    std::vector<float> sums(tensor.part.size);  // tile by tile
+    for (std::size_t worker = 0; worker < all.size(); ++worker) {
+      const bool clips = own_.clips_to_median && norms[worker] > median;
+      const auto factor = static_cast<float>(clips ? median / norms[worker] : 1);
+      for (std::size_t k = 0; k < all[worker].values.size(); ++k) {
+        const std::size_t at = k / tensor.kept * size + all[worker].places[k];
+        sums[at] += factor * all[worker].values[k];
+        ++senders[at];
+      }
+    }
+    // The method divides by the number of workers, so a senders' mean is multiplied by it.
+    if (own_.by_senders)
+      for (std::size_t i = 0; i < sums.size(); ++i)
+        if (senders[i] > 0) sums[i] *= static_cast<float>(received.workers) / senders[i];
+    std::vector<float> tile(size);
+    for (std::size_t t = 0; t < tensor.tiles(); ++t) {
+      const float* const of_tile = sums.data() + t * size;
+      if (own_.transforms)
+        multiply(tensor, tensor.rows_back, of_tile, tensor.columns_back, tile.data());
+      else
+        std::copy_n(of_tile, size, tile.data());
+      for (std::size_t i = 0; i < tensor.a; ++i)
+        std::copy_n(tile.data() + i * tensor.b, tensor.b, sum.data() + tensor.begin(t, i));
+    }
+    if (own_.signs) write_signs(sum.data(), static_cast<float>(received.micro_batches), sum.size());
+  }
+
+  TileOptions own_;
+  std::vector<Tiled> tensors_;
+  std::size_t published_ = 0;
+};
+
+void read_tile_sizes(CompressionKeys& keys, TileOptions& own) {
+  constexpr std::int64_t most = 4096;
+  own.side = static_cast<std::size_t>(keys.table.integer(
+      {"tile", "Largest side of a tile; the largest divisor of each of a matrix's sides up to this."}, 1, most,
+      static_cast<std::int64_t>(own.side)));
+  own.kept = static_cast<std::size_t>(keys.table.integer({"kept", "Number of values of each tile that are sent."}, 1,
+                                                         most * most, static_cast<std::int64_t>(own.kept)));
+  own.by_senders =
+      keys.table.choice({"mean_of", "Divisor of a value's mean: the number of workers that sent it, or of all."},
+                        {{"senders", true}, {"all", false}}, own.by_senders);
+  own.published_bytes =
+      keys.table.choice({"packing", "Size of packets: without unused bits, or as large as in the authors' code."},
+                        {{"tight", false}, {"published", true}}, own.published_bytes);
+  keys.need_tensors();
+}
+
+}  // namespace
+
+void read_tiles(CompressionKeys& keys) {
+  TileOptions own;
+  read_tile_sizes(keys, own);
+  own.two_bits = keys.table.choice({"values", "How kept values are sent: the mean of one of four bins, or a float."},
+                                   {{"two-bit", true}, {"float", false}}, true);
+  own.clips_to_median = keys.table.flag(
+      {"clip_to_median", "Whether each message's tensors are scaled down to the median norm over the workers."}, true);
+  keys.options.residual_decay = 0.95;
+  keys.residual();
+  keys.options.make = maker_of<TiledTopK>(own);
+}
+
+void read_demo(CompressionKeys& keys) {
+  TileOptions own{.kept = 32};
+  read_tile_sizes(keys, own);
+  own.transforms = keys.table.flag({"transform", "Whether the largest values of the cosine transform are sent."}, true);
+  own.signs = keys.table.flag({"signs", "Whether the step is along the sign of the mean."}, true);
+  keys.options.units = CompressionOptions::Units::step;
+  keys.options.residual_decay = 0.999;
+  keys.residual();
+  keys.options.make = maker_of<TiledTopK>(own);
+}
+
+}  // namespace syncopate
