@@ -70,8 +70,7 @@ TEST(Parity, LocalSgdWithAConstantPeriod) { expect_parity(LocalSgd(make_constant
 TEST(Parity, FederatedClassics) {
   const auto period = [] { return make_constant_period(Step{5}); };
   expect_parity(FedProx(period(), 0.1));
-  for (const auto control : {ScaffoldOptions::Control::steps, ScaffoldOptions::Control::gradient})
-    expect_parity(Scaffold({.period = period(), .rate = 0.8, .control = control}), make_sgd({}));
+  expect_parity(Scaffold({.period = period(), .rate = 0.8}), make_sgd({}));
   std::vector<Step> of_workers;
   for (int worker = 0; worker < workers; ++worker) of_workers.emplace_back(1 + worker % 5);
   expect_parity(FedNova({.period = period(), .momentum = 0.9, .mu = 0.1, .steps_of_workers = of_workers}));
