@@ -31,40 +31,47 @@ class Ringleader : public Algorithm {
 
   void serve(Server& server) const override {
     server.set_gradients_per_step(1);
-    const StepOptions options{.rate_factor = rate_.of_update(1, server.size())};
     ByRank<MeanOfWorker> now(server.size()), next(server.size());
+    std::vector<ReceivedMessage> unused, unused_of_next;  // gradients that are in no step yet
     ByRank<char> is_served(server.size(), 0);
-    bool steps = false;      // whether the cycle is in its second phase
-    std::int64_t fresh = 0;  // micro-batches since the last step
+    bool steps = false;  // whether the cycle is in its second phase
     const auto all = [&](const auto& holds) {
       for (const Rank worker : Ranks(server.size()))
         if (!server.has_left(worker) && !holds(worker)) return false;
       return true;
     };
     const auto has_gradient = [&](Rank worker) { return now[worker].count > 0; };
+    const auto step = [&] {
+      StepOptions options{.rate_factor = rate_.of_update(1, server.size()), .micro_batches = 0};
+      for (const ReceivedMessage& gradient : std::exchange(unused, {})) {
+        *options.micro_batches += gradient->gradient.micro_batches();
+        server.accept(*gradient);
+      }
+      server.descend(mean_of_means(now, server.micro_batches()), options);
+      server.publish();
+    };
     server.send_model(Receivers::all);
-    while (const auto message = server.receive_until_all_left()) {
+    while (auto message = server.receive_until_all_left()) {
       const Rank from = message->from;
-      server.accept(*message);
-      fresh += message->gradient.micro_batches();
       const bool is_later = steps && is_served[from];
       (is_later ? next : now)[from].add(server, message->gradient);
+      (is_later ? unused_of_next : unused).push_back(std::move(message));
       if (!is_later && (steps || all(has_gradient))) {
         steps = true;
         is_served[from] = 1;
-        StepOptions of_step = options;
-        of_step.micro_batches = std::exchange(fresh, 0);
-        server.descend(mean_of_means(now, server.micro_batches()), of_step);
-        server.publish();
-        if (!server.budget_left()) return;
+        step();
+        if (!server.budget_left()) break;
       }
       if (steps && all([&](Rank worker) { return is_served[worker] != 0; })) {
         now = std::exchange(next, ByRank<MeanOfWorker>(server.size()));
+        unused = std::exchange(unused_of_next, {});
         is_served = ByRank<char>(server.size(), 0);
         steps = false;
       }
       server.send_model(from);
     }
+    for (const auto* rest : {&unused, &unused_of_next})
+      for (const ReceivedMessage& gradient : *rest) server.accept(*gradient, {.is_needed = false});
   }
 
   Traits traits() const override {

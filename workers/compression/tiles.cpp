@@ -30,6 +30,7 @@ namespace {
 //          sends a fifth float per tensor, and has rounds at first that set residuals to 0. In DeMo's code the momentum
 //          holds rates times gradients, here gradients that are rescaled when the rate changes (residual = "step").
 //          With `training.clip_norm` the vector of signs is clipped, which DeMo does not mean: leave it out.
+//          Where coefficients cancel up to rounding, the sign is 0; in DeMo's code it is that of the rounding error.
 // Checks:  golden rounds of both methods; what a packet decodes to is what has left the residual; all values kept is a
 //          dense average, with signs signSGD of the mean gradient; bytes by formula.
 struct TileOptions {
@@ -179,6 +180,14 @@ class TiledTopK : public Compressor {
         add_row(half.data() + k * tensor.b, left[i * tensor.a + k], tensor.b, out + i * tensor.b);
   }
 
+  // Few coefficients often cancel in some values of a tile. What rounding leaves of these has no meaningful sign.
+  static void remove_noise(std::span<float> tile) {
+    float largest = 0;
+    for (const float value : tile) largest = std::max(largest, std::fabs(value));
+    for (float& value : tile)
+      if (std::fabs(value) < 1e-5f * largest) value = 0;
+  }
+
   void encode_tensor(const Tiled& tensor, std::span<float> p, float* packet) const {
     const std::size_t size = tensor.size(), all = tensor.tiles() * tensor.kept;
     std::vector<float> values;
@@ -286,6 +295,7 @@ class TiledTopK : public Compressor {
         multiply(tensor, tensor.rows_back, of_tile, tensor.columns_back, tile.data());
       else
         std::copy_n(of_tile, size, tile.data());
+      if (own_.transforms && own_.signs) remove_noise(tile);
       for (std::size_t i = 0; i < tensor.a; ++i)
         std::copy_n(tile.data() + i * tensor.b, tensor.b, sum.data() + tensor.begin(t, i));
     }
