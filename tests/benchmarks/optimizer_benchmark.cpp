@@ -308,6 +308,8 @@ void engine_lans(benchmark::State& state) { engine_step(state, make_lans({})); }
 void torch_muon(benchmark::State& state, const Shapes& shapes) {
   const at::NoGradGuard no_grad;
   at::set_num_threads(1);
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
   std::vector<at::Tensor> theta, g, m;
   std::int64_t parameters_of_all = 0;
   for (const auto& [rows, columns] : shapes) {
