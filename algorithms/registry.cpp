@@ -49,6 +49,8 @@
 #include "algorithms/quorum/malenia.hpp"
 #include "algorithms/quorum/mindflayer.hpp"
 #include "algorithms/quorum/stsyn.hpp"
+#include "algorithms/synchronous/acco.hpp"
+#include "algorithms/synchronous/delayed_update.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/one_bit_adam.hpp"
 #include "algorithms/synchronous/random_drop.hpp"
@@ -71,6 +73,12 @@ std::span<const AlgorithmRow> algorithms() {
       {"stale-sgd", "synchronous",
        "Synchronous SGD with gradients of an old model, to show what staleness alone does to accuracy.",
        "Chen et al. 2016, Figure 2", make_stale_sgd, "staleness = 3", "the model that all share"},
+      {"acco", "synchronous",
+       "Synchronous SGD that sums each half of a step's gradients while workers compute the other half (ACCO).",
+       "Nabli et al. 2025 (ACCO)", make_acco, "", "the model that all share"},
+      {"delayed-update", "synchronous",
+       "Synchronous SGD that sums gradients while workers compute the next ones, at the model before the step (DPU).",
+       "the baseline of Nabli et al. 2025", make_delayed_update, "", "the model that all share"},
       {"one-bit-adam", "synchronous",
        "Adam whose second moment is frozen after some steps, so that compressed first moments are exchanged (1-bit "
        "Adam).",

@@ -419,10 +419,15 @@ void Worker::all_reduce_compressed(Gradient& gradient, const SumOptions& options
 StartedCollective Worker::start(Collective what, CalledFrom at) {
   const bool is_sum = properties_of(what.kind).sums_gradients;
   Contribution contribution{.step = step_};
-  if (is_sum)
-    contribution = contribution_with(what.gradient);
-  else if (!what.group_size)  // a group's steps are booked by the next collective of all workers
+  if (is_sum) {
+    contribution = contribution_with(what.gradient, what.planned);
+  } else if (what.kind == Collective::Kind::first_part) {  // the rest's sum books it
+    since_sync_.kept += what.gradient.micro_batches();
+    since_sync_.planned += what.planned.value_or(what.gradient.micro_batches());
+    contribution.step += 1;
+  } else if (!what.group_size) {  // a group's steps are booked by the next collective of all workers
     contribution = steps_since_sync();
+  }
   contribution.step += sums_under_way_;
   sums_under_way_ += is_sum ? 1 : 0;
   recovery_.reset();

@@ -389,6 +389,10 @@ class Worker final : public Participant {
 
   // Takes one optimizer step on the worker's own model along `gradient`, at the schedule's learning rate.
   void descend(const Gradient& gradient, const StepOptions& options = usual_step);
+  // The model that a step along `gradient` would lead to. The worker keeps its model, moments and number of steps.
+  ModelStatePtr model_after(const Gradient& gradient) const {
+    return model_ ? context_.training.descend(ModelStatePtr(model_), gradient, learning_rate(), {}) : nullptr;
+  }
   // Drops a computed gradient and counts its time as discarded.
   void discard(const Gradient& gradient) {
     context_.cluster.discard(rank_, {rank_, gradient.micro_batches(), gradient.compute_time()});
@@ -441,6 +445,11 @@ class Worker final : public Participant {
   // the last `start` or `finish`.
   StartedCollective start(Collective what, CalledFrom at = CalledFrom::current());
   CollectiveResult finish(StartedCollective started, CalledFrom at = CalledFrom::current());
+  // Whether a started collective has ended by this worker's time. Under MPI a worker learns of the end late, between
+  // micro-batches. Not for partial all-reduces.
+  bool has_ended(const StartedCollective& started, CalledFrom at = CalledFrom::current()) {
+    return context_.cluster.has_ended(rank_, started, {"has_ended", at});
+  }
 
   // An all-reduce that does not wait for all workers (see Collective). Call `descend` once for each returned sum.
   // Rounds are numbered like steps, with the same numbers on all workers.

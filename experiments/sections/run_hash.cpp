@@ -143,6 +143,8 @@ bool sends_messages(const TomlNode& resolved) {
       "dropcompute",
       "random-drop",
       "stale-sgd",
+      "acco",
+      "delayed-update",
       "one-bit-adam",
       "backup-all-reduce",
       "eager-sgd",

@@ -72,6 +72,8 @@ const std::vector<Method> methods = {
     {"random-drop", "drop_rate = 0.5", S, 0, S* A},
     {"random-drop", "drop_rate = 0.5\nstatistics = \"all\"", S, 0, S * 2 * (N - 1) * (P + 4)},  // + a count
     {"stale-sgd", "staleness = 3", S, 0, S* A},
+    {"acco", "", 2 * S, 0, 2 * S * 2 * (N - 1) * (P + 4)},  // + a count
+    {"delayed-update", "", S, 0, S * 2 * (N - 1) * (P + 4)},
     {"backup-workers", "backups = 0", 0, 2 * N* S, 2 * N* S* P},
     // Late gradients also arrive and are answered, except those of the last step, after which the server is gone.
     {"backup-workers", "backups = 2", 0, 2 * N* S - 2, (2 * N * S - 2) * P, true},

@@ -546,6 +546,8 @@ constexpr ClippingCase clipping_cases[] = {
     {"algorithm = \"dropcompute\"\nthreshold_s = 100", Clipped::mean},
     {"algorithm = \"random-drop\"\ndrop_rate = 0.3\nfrom_step = 5", Clipped::mean},
     {"algorithm = \"stale-sgd\"\nstaleness = 3", Clipped::mean},
+    {"algorithm = \"acco\"", Clipped::mean},
+    {"algorithm = \"delayed-update\"\nleast_micro_batches = 2", Clipped::mean},
     {"algorithm = \"backup-all-reduce\"\nbackups = 0", Clipped::mean},
     {"algorithm = \"eager-sgd\"\nactivation = \"solo\"\nsynchronous_every = 1", Clipped::mean},
     {"algorithm = \"gradient-coding\"\ncode = \"fractional\"\nstragglers = 1", Clipped::mean},

@@ -431,6 +431,69 @@ TEST(UnequalWorkers, InTheirLimitsAreOtherMethods) {
   EXPECT_EQ(run("algorithm = \"ringleader\"\n", equal).parameters, run("algorithm = \"sync-sgd\"\n", equal).parameters);
 }
 
+// The model, the end of the last all-reduce, and the number of gradients of each step. Workers with unequal data and
+// times add one or several micro-batches during an all-reduce, as its time says.
+void expect_overlapped(const std::string& toml, const Json& by_time) {
+  constexpr double within_s = 1e-6;
+  for (const auto& [communication_s, steps] : by_time.items())
+    for (std::size_t last = 1; last <= steps.size(); ++last) {
+      SimulatedRun of = setup(static_cast<int>(last), 0.05);
+      of.network_s = std::stod(communication_s);
+      of.momentum = 0.9;
+      const auto outcome = run(toml, of, of.momentum);
+      const Json& expected = steps[last - 1];
+      const std::string what = toml + "step " + std::to_string(last);
+      expect_near(outcome.parameters, expected.at("x"), what);
+      ASSERT_EQ(outcome.rounds.size(), last) << what;
+      EXPECT_NEAR(to_seconds(outcome.rounds.back().end), expected.at("time").get<double>(), within_s) << what;
+      EXPECT_EQ(outcome.rounds.back().kept, expected.at("kept").get<std::int64_t>()) << what;
+      EXPECT_EQ(outcome.rounds.back().dropped, 0) << what;
+    }
+}
+
+TEST(Acco, FollowsTheReference) { expect_overlapped("algorithm = \"acco\"\n", golden().at("acco")); }
+
+// Equal workers compute three micro-batches per all-reduce, which take longer than it, and all are used.
+TEST(Acco, ComputesTheLeastNumberOfMicroBatches) {
+  SimulatedRun of = setup(4, 0.05);
+  of.network_s = 0.2;
+  of.micro_batches = 2;
+  of.delays.clear();
+  const auto outcome = run("algorithm = \"acco\"\nleast_micro_batches = 3\n", of);
+  for (const StepRow& row : outcome.rounds) EXPECT_EQ(row.kept, 3 * 2 * 3);
+  EXPECT_EQ(outcome.totals.kept, std::vector<std::int64_t>(3, 4 * 2 * 3));
+  EXPECT_EQ(outcome.totals.dropped, std::vector<std::int64_t>(3, 0));
+}
+
+TEST(DelayedUpdate, FollowsTheReference) {
+  expect_overlapped("algorithm = \"delayed-update\"\n", golden().at("delayed_update"));
+}
+
+// Each worker's gradient at x is x. The fact sheet has the values.
+class Bowl final : public PullObjective {
+ public:
+  Bowl() : PullObjective(1, 1) {}
+  PartialGradient gradient(const float* x, const float*, std::span<const MicroBatch> micro_batches) const override {
+    const auto value = std::make_shared<float>(*x * static_cast<float>(micro_batches.size()));
+    return {
+        .segments = {{.offset = 0, .size = 1, .data = value.get(), .owner = value}}, .loss_sum = 0, .buffers_sum = {}};
+  }
+};
+
+TEST(Acco, WithoutNoiseIsSynchronousSgd) {
+  SimulatedRun of = setup(1, 0.1);
+  of.objective = std::make_shared<Bowl>();
+  const auto at = [&](const std::string& toml, int steps) {
+    of.budget.steps = steps;
+    return run(toml, of).parameters.front();
+  };
+  const std::vector<double> acco = {0.9, 0.81, 0.729, 0.6561}, delayed = {0.9, 0.8, 0.71, 0.63, 0.559, 0.496};
+  for (std::size_t i = 0; i < acco.size(); ++i)
+    EXPECT_NEAR(at("algorithm = \"acco\"\n", static_cast<int>(i) + 1), acco[i], 1e-6);
+  for (std::size_t i = 0; i < delayed.size(); ++i)
+    EXPECT_NEAR(at("algorithm = \"delayed-update\"\n", static_cast<int>(i) + 1), delayed[i], 1e-6);
+}
+
 // The partners of four workers in a round, as the method draws them.
 std::vector<std::size_t> partners_in(int round, std::uint64_t seed) {
   std::vector<double> drawn;

@@ -11,6 +11,8 @@ namespace syncopate {
 inline const std::vector<KeyCase> old_gradients = {
     {{method("'stale-sgd',staleness=3")},
      {"methods.0.staleness=2", "methods.0.spread=2", "methods.0.ramp_epochs=1", "methods.0.ramp_steps=2"}},
+    {{method("'acco'")}, {"methods.0.least_micro_batches=2", "methods.0.algorithm='delayed-update'"}},
+    {{method("'delayed-update'")}, {"methods.0.least_micro_batches=2"}},
 };
 
 inline const std::vector<KeyCase> thresholds = {

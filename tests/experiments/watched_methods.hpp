@@ -113,6 +113,10 @@ from_step = 0
 algorithm = "stale-sgd"
 staleness = 3
 [[methods]]
+algorithm = "acco"
+[[methods]]
+algorithm = "delayed-update"
+[[methods]]
 algorithm = "backup-workers"
 backups = 1
 [[methods]]

@@ -138,6 +138,15 @@ def look_ahead():
     return timed(reference.asynchronous_local_sgd(server, gradient, durations(), 2, lambda: reference.SGD(0.1), 9))
 
 
+def overlapped(method, phases_per_step, steps, communication, momentum):
+    """ACCO or DPU: for each step the model, the end of its (last) all-reduce, and the gradients that were summed."""
+    counts, table, models = method(START.copy(), gradient, reference.SGD(0.05, momentum), durations(), communication,
+                                   steps)[:3]
+    return [dict(time=table[phases_per_step * step]["end"], x=models[step].tolist(),
+                 kept=sum(sum(row) for row in counts[phases_per_step * (step - 1):phases_per_step * step]))
+            for step in range(1, steps + 1)]
+
+
 def results():
     rescaled = reference.rescaled_rates(0.05, TIMES)
     return {
@@ -165,6 +174,8 @@ def results():
         "rescaled": timed(reference.asynchronous_sgd(START.copy(), gradient, durations(), rescaled, 12)),
         "noloco": noloco(),
         "look_ahead": look_ahead(),
+        "acco": {str(time): overlapped(reference.acco_timed, 2, 6, time, 0.9) for time in (0.4, 6.9)},
+        "delayed_update": {str(time): overlapped(reference.dpu_timed, 1, 9, time, 0.9) for time in (0.4, 6.9)},
     }
 
 

@@ -13,6 +13,8 @@
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
 #include "algorithms/quorum/eager_sgd.hpp"
+#include "algorithms/synchronous/acco.hpp"
+#include "algorithms/synchronous/delayed_update.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/one_bit_adam.hpp"
 #include "algorithms/synchronous/random_drop.hpp"
@@ -84,6 +86,26 @@ TEST(Parity, OptimizersOfTheRecipes) {
   expect_parity(LocalSgd(make_constant_period(Step{5}), {.average = averaged}), make_rmsprop({}));
   expect_parity(BackupWorkers(workers), make_lars({}));
   expect_parity(SyncSgd(), make_muon({.all_matrices = true}, orthogonalise_by_torch));
+}
+
+// How many micro-batches fit into an all-reduce depends on the clock, but all are used.
+TEST(Parity, AccoKeepsAsMuchOnBothClusters) {
+  const Acco acco(1);
+  const DelayedUpdate delayed(2);
+  for (const Algorithm* algorithm : {static_cast<const Algorithm*>(&acco), static_cast<const Algorithm*>(&delayed)}) {
+    Parity parity;
+    const RunTotals expected = parity.simulated(*algorithm).totals, found = parity.mpi(*algorithm).totals;
+    EXPECT_EQ(found.bytes, expected.bytes);
+    EXPECT_EQ(found.collectives, expected.collectives);
+    EXPECT_EQ(found.dropped, expected.dropped);
+    const auto kept = [](const RunTotals& totals) {
+      return static_cast<double>(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}));
+    };
+    EXPECT_NEAR(kept(found), kept(expected), 0.15 * kept(expected));
+    if (session->rank() == 0)
+      std::printf("kept %g and %g, simulated %.4f s, wall %.4f s\n", kept(expected), kept(found),
+                  to_seconds(expected.end), to_seconds(found.end));
+  }
 }
 
 TEST(Parity, DropComputeWithoutAThreshold) { expect_parity(DropCompute(longest_duration, Preempt::discard, 1.0 / 3)); }

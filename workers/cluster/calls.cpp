@@ -9,6 +9,7 @@ Bytes payload_of(const Collective& collective, const Training& training, int mem
   const Bytes parameters = training.parameter_bytes();
   switch (collective.kind) {
     case Collective::Kind::all_reduce:
+    case Collective::Kind::first_part:
     case Collective::Kind::partial_all_reduce:
       return collective.slice.bytes_of(parameters) + Bytes{4 * numbers};
     case Collective::Kind::average: {  // values other than parameters go with slice 0

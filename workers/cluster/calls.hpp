@@ -89,6 +89,7 @@ using SharedPackets = std::shared_ptr<const std::vector<Packet>>;
 struct Collective {
   enum class Kind : std::int32_t {
     all_reduce,
+    first_part,  // a sum of the first part of a step's gradients; the step's all_reduce sums the rest, and books both
     // Does not wait for all workers. A worker enters the round after the last one whose result it has received, and
     // takes part in one round at a time. If that round has not taken place yet, it includes the worker's gradient, and
     // its sum is returned. Otherwise the gradient is late (LateGradient), and the sums of all missed rounds are
@@ -118,19 +119,26 @@ struct Collective {
   std::vector<double> numbers{};
   AveragePolicy policy{};
   double weight = 1;
-  std::optional<int> group_size{};  // see Averaging; only averages may have groups
-  Rank root{};                      // for broadcasts, including those of a packet
-  Slice slice{};                    // for all-reduces and averages
-  bool rest_is_needed = true;       // see Averaging
-  ModelStatePtr from{};             // see Averaging; may differ between workers
-  Activation activation{};          // for partial all-reduces
-  LateGradient late{};              // for partial all-reduces
+  std::optional<int> group_size{};        // see Averaging; only averages may have groups
+  Rank root{};                            // for broadcasts, including those of a packet
+  Slice slice{};                          // for all-reduces and averages
+  bool rest_is_needed = true;             // see Averaging
+  ModelStatePtr from{};                   // see Averaging; may differ between workers
+  Activation activation{};                // for partial all-reduces
+  LateGradient late{};                    // for partial all-reduces
+  std::optional<std::int64_t> planned{};  // for all-reduces: as in SumOptions
 
   static Collective all_reduce(Gradient gradient, std::span<const double> numbers = {}, Slice slice = {}) {
     return {.kind = Kind::all_reduce,
             .gradient = std::move(gradient),
             .numbers = {numbers.begin(), numbers.end()},
             .slice = slice};
+  }
+  // Sums the gradients of a step's first part, before its all_reduce: for steps that need an early estimate.
+  static Collective first_part(Gradient gradient, std::span<const double> numbers = {}) {
+    Collective sum = all_reduce(std::move(gradient), numbers);
+    sum.kind = Kind::first_part;
+    return sum;
   }
   static Collective partial_all_reduce(Gradient gradient, const Activation& activation, LateGradient late) {
     return {.kind = Kind::partial_all_reduce, .gradient = std::move(gradient), .activation = activation, .late = late};
@@ -176,6 +184,7 @@ struct Collective {
     return kind == Kind::sum_first_packets || kind == Kind::broadcast_packet || kind == Kind::exchange_chunks;
   }
   bool gathers_packets() const { return kind == Kind::gather_packets || kind == Kind::gather_differences; }
+  bool sums_gradients() const { return kind == Kind::all_reduce || kind == Kind::first_part; }
   bool sums_packets() const {
     return kind == Kind::sum_packets || kind == Kind::sum_first_packets || kind == Kind::sum_differences;
   }
@@ -194,6 +203,7 @@ struct KindOfCollective {
 };
 inline constexpr KindOfCollective kinds_of_collectives[] = {
     {Collective::Kind::all_reduce, "all_reduce_sum", Operation::all_reduce, true, true},
+    {Collective::Kind::first_part, "all_reduce_sum of a first part", Operation::all_reduce, false, false},
     {Collective::Kind::partial_all_reduce, "partial_all_reduce_sum", Operation::all_reduce, true, true},
     {Collective::Kind::average, "average_model", Operation::all_reduce, false, true},
     {Collective::Kind::broadcast, "broadcast_model", Operation::broadcast, false, false},

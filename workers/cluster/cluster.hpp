@@ -69,6 +69,8 @@ class Cluster {
   // each once, in any order; `finish` waits for its end. A worker that leaves without finishing blocks no other worker.
   virtual StartedCollective start(Rank self, Collective&& what, const Contribution& contribution, Place place) = 0;
   virtual CollectiveResult finish(Rank self, StartedCollective&& started, Place place) = 0;
+  // Whether a started collective (not a partial all-reduce) has ended by this worker's time. Takes no time.
+  virtual bool has_ended(Rank self, const StartedCollective& started, Place place) = 0;
   virtual CollectiveResult perform(Rank self, Collective&& what, const Contribution& contribution, Place place) {
     return finish(self, start(self, std::move(what), contribution, place), place);
   }

@@ -80,6 +80,7 @@ class MpiReplayLog {
     compute,
     start,  // starts a collective, even if the worker waits for its result in the same call
     finish,
+    has_ended,
     receive,
     endless_micro_batch,  // ends a program (MpiMicroBatches::EndlessMicroBatch)
     row,                  // not a call: a row of steps.csv, for the observer

@@ -358,6 +358,10 @@ StartedCollective MpiCluster::start(Rank, Collective&& what, const Contribution&
 CollectiveResult MpiCluster::finish(Rank, StartedCollective&& started, Place place) {
   return process_->parts().finish(std::move(started), place, false);
 }
+bool MpiCluster::has_ended(Rank, const StartedCollective& started, Place) {
+  auto& parts = process_->parts();
+  return parts.replay_log.answered<bool>(Call::has_ended, [&] { return parts.collectives.has_ended(started); });
+}
 CollectiveResult MpiCluster::perform(Rank, Collective&& what, const Contribution& contribution, Place place) {
   auto& parts = process_->parts();
   return parts.finish(parts.start(std::move(what), contribution, place, true), place, true);

@@ -101,6 +101,7 @@ class MpiCluster : public Cluster {
   bool has_lost_state(Rank self) override;
   StartedCollective start(Rank self, Collective&& what, const Contribution& contribution, Place place) override;
   CollectiveResult finish(Rank self, StartedCollective&& started, Place place) override;
+  bool has_ended(Rank self, const StartedCollective& started, Place place) override;
   CollectiveResult perform(Rank self, Collective&& what, const Contribution& contribution, Place place) override;
   void report_steps(Rank self, const Contribution& contribution) override;
   void send(Rank self, Rank to, Message&& message, Place place) override;

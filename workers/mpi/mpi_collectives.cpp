@@ -346,6 +346,12 @@ CollectiveResult MpiCollectives::finish(StartedCollective&& started, const Place
   return result;
 }
 
+bool MpiCollectives::has_ended(const StartedCollective& started) {
+  const MpiCollectiveGroup& group = started.group ? groups_.at(*started.group) : all_;
+  waiting_.progress();
+  return std::ranges::find(group.open, started.number, &MpiCollective::number)->has_ended;
+}
+
 // A worker may have entered this collective before it was lost, so its number of entered collectives is compared.
 void MpiCollectives::fail_for_lost(const MpiCollective& collective) const {
   const std::int64_t needed = collective.number + 1;
@@ -454,7 +460,7 @@ MpiReduction::MpiReduction(Training& training, Collective&& what, const Agreed& 
   numbers_ = what_.numbers;
   if (what_.kind == Kind::all_gather) numbers_.resize(what_.numbers.size() * static_cast<std::size_t>(size_));
   if (what_.kind != Kind::all_gather && what_.kind != Kind::barrier) write();
-  if ((what_.kind == Kind::all_reduce || what_.is_exchange()) && !numbers_.empty()) add(std::span(numbers_));
+  if ((what_.sums_gradients() || what_.is_exchange()) && !numbers_.empty()) add(std::span(numbers_));
 }
 
 MpiReduction::~MpiReduction() {
@@ -482,7 +488,7 @@ void MpiReduction::serialise(StateArchive& archive) {
 // This rank's micro-batches, if a caller needs to know them. With slices, only the first slice reports them.
 std::vector<MicroBatch> MpiReduction::carried() const {
   if (training_.time_only()) return {};
-  if (what_.kind == Kind::all_reduce && what_.slice.index == 0) return training_.travelling(what_.gradient);
+  if (what_.sums_gradients() && what_.slice.index == 0) return training_.travelling(what_.gradient);
   const bool is_passed_on = what_.is_exchange() && what_.kind != Kind::broadcast_packet;
   return is_passed_on ? what_.packet.carried : std::vector<MicroBatch>();
 }
@@ -498,6 +504,7 @@ void MpiReduction::write() {
   }
   switch (what_.kind) {
     case Kind::all_reduce:
+    case Kind::first_part:
       if (agreed_.wide) return widen();
       values_ = FlatVector(training_.gradient_size());
       training_.write_values(what_.gradient, values_.data());
@@ -648,7 +655,7 @@ bool MpiReduction::test() {
 
 CollectiveResult MpiReduction::result() {
   CollectiveResult result;
-  if (what_.kind == Kind::all_reduce) result.gradient = sum();
+  if (what_.sums_gradients()) result.gradient = sum();
   if (what_.kind == Kind::average) result.model = mean();
   if (what_.is_exchange()) {
     result.gradient = Gradient(nullptr, agreed_.micro_batches);

@@ -220,6 +220,7 @@ class MpiCollectives {
   // See Cluster.
   StartedCollective start(Collective&& what, const Contribution& contribution, const Place& place);
   CollectiveResult finish(StartedCollective&& started, const Place& place);
+  bool has_ended(const StartedCollective& started);
   // The halves of Cluster::perform: `arrive` starts the collective, then `finish` waits for its end.
   StartedCollective arrive(Collective&& what, bool blocks, const Contribution& contribution, const Place& place);
 

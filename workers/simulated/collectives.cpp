@@ -119,6 +119,7 @@ void PendingCollectives::join(PendingCollective& collective, const CollectiveGro
   check_alike(collective, rank, what, count, place);
   switch (what.kind) {
     case Kind::all_reduce:
+    case Kind::first_part:
       sum.gradient += std::move(what.gradient);
       for (std::size_t i = 0; i < count; ++i) sum.numbers[i] += what.numbers[i];
       break;
@@ -289,6 +290,19 @@ CollectiveResult PendingCollectives::finish(Rank rank, StartedCollective&& start
         state_.options.training.adopt(collective.states[member], collective.states[group.members.place_of(what.root)]);
   take_leave(group, collective);
   return result;
+}
+
+// The worker's program may be ahead of the events, so it waits for them to reach its time. An end at that very time may
+// come after the first wait's event, but comes before that of a second wait.
+bool PendingCollectives::has_ended(Rank rank, const StartedCollective& started, const Place& place) {
+  CollectiveGroup& group = started.group ? groups_.at(*started.group) : all_;
+  const PendingCollective& collective = older_collective(group, started.number);
+  SimulatedParticipant& participant = state_[rank];
+  participant.computing = true;
+  for (int waits = 0; waits < 2 && !collective.has_ended; ++waits)
+    state_.suspend_until(rank, participant.book.now(), place);
+  participant.computing = false;
+  return collective.has_ended && collective.end <= participant.book.now();
 }
 
 // Books a worker's time before the last arrival as waiting. A worker that computed beyond the end does not wait.

@@ -45,6 +45,7 @@ class LockstepCluster : public Cluster {
   Bytes bytes_sent() const override { return bytes_; }
 
   // Methods whose workers act alike do not call the following functions, which throw std::logic_error.
+  bool has_ended(Rank, const StartedCollective&, Place place) override { fail_for_unlike(place.operation); }
   void report_steps(Rank, const Contribution&) override { fail_for_unlike("report_steps"); }
   void send(Rank, Rank, Message&&, Place place) override { fail_for_unlike(place.operation); }
   ReceivedMessage receive(Rank, std::optional<Rank>, Time, Place place) override { fail_for_unlike(place.operation); }
@@ -137,6 +138,9 @@ class FibersThenLockstep : public Cluster {
   }
   StartedCollective start(Rank self, Collective&& what, const Contribution& contribution, Place place) override {
     return wrapped().start(self, std::move(what), contribution, place);
+  }
+  bool has_ended(Rank self, const StartedCollective& started, Place place) override {
+    return wrapped().has_ended(self, started, place);
   }
   void report_steps(Rank self, const Contribution& contribution) override {
     wrapped().report_steps(self, contribution);

@@ -79,6 +79,7 @@ class PendingCollectives {
   // See Cluster.
   StartedCollective start(Rank self, Collective&& what, const Contribution& part, const Place& place);
   CollectiveResult finish(Rank self, StartedCollective&& started, const Place& place);
+  bool has_ended(Rank self, const StartedCollective& started, const Place& place);
   // Starts and finishes in one call and keeps nothing on the worker's stack in between. With thousands of workers the
   // stack is in neither L1 nor L2, and each of its cache lines costs time. With separate start and finish, synchronous
   // SGD takes 24 % longer with 16,384 workers on fibers, and 37 % longer with 2,048.
@@ -324,6 +325,9 @@ class SimulatedCluster : public Cluster {
   CollectiveResult finish(Rank self, StartedCollective&& started, Place place) override {
     if (started.kind == Collective::Kind::partial_all_reduce) return partial_sums_.finish(self, place);
     return collectives_.finish(self, std::move(started), place);
+  }
+  bool has_ended(Rank self, const StartedCollective& started, Place place) override {
+    return collectives_.has_ended(self, started, place);
   }
   AgreedProgress all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers,
                                 const Contribution& contribution, Place place) override {

@@ -1,0 +1,116 @@
+// ACCO: workers compute during all-reduces. A step has two of them, each of half the gradients. A tentative step along
+// the first half gives the model at which the next step's first half is computed while the second half is summed.
+// Source:  Nabli et al. 2025, "ACCO: Accumulate while you Communicate", and its code (trainer_decoupled.py).
+// Shapes:  gradient, parameters: (P,) flat float32.
+// Cost:    two all-reduces of P floats and a count per step, hidden behind computation; as many gradients as fit into
+//          them, at least `least_micro_batches` per worker and all-reduce. A step costs no extra gradient, but a second
+//          optimizer step. A step takes twice as long as an all-reduce and the rest of the slowest micro-batch then.
+// Differs: the code sums B + A in the second phase, where B has been summed before. Here the second phase sums A and
+//          adds the known sum of B: the same number of bytes, and equal up to rounding. The code's learning rate
+//          follows the number of micro-batches, here the number of steps. The code shards the optimizer's state
+//          (ZeRO-1); here an all-reduce stands for its reduce-scatter and all-gather. Nothing is computed during the
+//          last step's second phase.
+// Checks:  without noise, and with equal data on all workers, it equals synchronous SGD; models, times and numbers of
+//          micro-batches of an independent implementation (tests/golden/methods_2026_reference.py).
+#pragma once
+
+#include "algorithms/method/algorithm.hpp"
+
+namespace syncopate {
+
+// A worker's gradients of its micro-batches, which it takes in turn, whatever its step.
+class GradientsInTurn {
+ public:
+  GradientsInTurn(Worker& worker, int least) : worker_(worker), least_(least) {}
+
+  // The sum over the given number of micro-batches at the worker's model.
+  Gradient compute(int count) {
+    Gradient sum;
+    while (sum.micro_batches() < count) sum += next();
+    return sum;
+  }
+  // The sum over as many micro-batches as it takes until the collective has ended. Micro-batches without a duration
+  // would be endlessly many, so the worker waits after the least number of them.
+  Gradient compute_during(const StartedCollective& collective) {
+    Gradient sum = compute(least_);
+    while (sum.compute_time() > Duration{} && !worker_.has_ended(collective)) sum += next();
+    return sum;
+  }
+
+ private:
+  Gradient next() {
+    const std::int64_t number = taken_++;
+    return *worker_.compute_gradient(
+        {worker_.rank(), number / worker_.micro_batches(), static_cast<int>(number % worker_.micro_batches())});
+  }
+
+  Worker& worker_;
+  int least_;
+  std::int64_t taken_ = 0;
+};
+
+// Traits::exchanged_whole of the methods of this file and of delayed_update.hpp.
+inline constexpr std::string_view sums_under_way = "only sums that workers wait for can be compressed";
+
+// Starts the sum of this worker's gradients, together with their number. They are all that it has planned.
+inline StartedCollective start_sum(Worker& worker, Collective::Kind kind, const Gradient& gradient) {
+  const auto count = static_cast<double>(gradient.micro_batches());
+  Collective sum = Collective::all_reduce(gradient, {&count, 1});
+  sum.kind = kind;
+  sum.planned = gradient.micro_batches();
+  return worker.start(std::move(sum));
+}
+
+class Acco : public Algorithm {
+ public:
+  explicit Acco(int least_micro_batches) : least_(least_micro_batches) {}
+
+  void run(Worker& worker) const override {
+    GradientsInTurn gradients(worker, least_);
+    Gradient of_estimate = gradients.compute(least_);
+    while (worker.budget_left()) {
+      StartedCollective first = start_sum(worker, Collective::Kind::first_part, of_estimate);
+      const Gradient of_model = gradients.compute_during(first);
+      Gradient sum = worker.finish(std::move(first)).gradient;
+
+      const ModelStatePtr model = worker.model();
+      const ModelStatePtr estimate = worker.model_after(sum / sum.micro_batches());
+      StartedCollective second = start_sum(worker, Collective::Kind::all_reduce, of_model);
+      const std::int64_t own = of_estimate.micro_batches() + of_model.micro_batches();
+      of_estimate = {};
+      if (worker.steps_left() > Step{1}) {
+        worker.set_model(estimate);
+        of_estimate = gradients.compute_during(second);
+        worker.set_model(model);
+      }
+      sum += worker.finish(std::move(second)).gradient;
+      worker.descend(sum / sum.micro_batches(), {.micro_batches = own});
+      worker.publish();
+    }
+    worker.discard(of_estimate);
+  }
+
+  Traits traits() const override {
+    return {.takes_data_in_turn = true, .held = {.models = 0, .states = 2}, .exchanged_whole = sums_under_way};
+  }
+
+  std::optional<Communicated> communication(const CommunicationInput& input) const override {
+    const Bytes sum = input.all_reduce(input.workers, input.parameter_bytes + Bytes{4});
+    return Communicated{input.steps.value(), Bytes{2 * input.steps.value() * sum.value()}};
+  }
+
+ private:
+  int least_;
+};
+
+inline int read_least_micro_batches(Settings& settings) {
+  return static_cast<int>(
+      settings.integer({"least_micro_batches", "Micro-batches that a worker computes at least during each all-reduce."},
+                       1, 1'000'000, 1));
+}
+
+inline std::unique_ptr<Algorithm> make_acco(Settings& settings, const AlgorithmContext&) {
+  return std::make_unique<Acco>(read_least_micro_batches(settings));
+}
+
+}  // namespace syncopate
