@@ -389,9 +389,14 @@ class Worker final : public Participant {
 
   // Takes one optimizer step on the worker's own model along `gradient`, at the schedule's learning rate.
   void descend(const Gradient& gradient, const StepOptions& options = usual_step);
-  // The model that a step along `gradient` would lead to. The worker keeps its model, moments and number of steps.
-  ModelStatePtr model_after(const Gradient& gradient) const {
-    return model_ ? context_.training.descend(ModelStatePtr(model_), gradient, learning_rate(), {}) : nullptr;
+  // Calls `work` while the worker has the model after a step along `gradient`, and takes the step back afterwards. The
+  // step changes neither the optimizer's moments nor the number of steps.
+  template <typename Work>
+  void tentatively(const Gradient& gradient, const Work& work) {
+    const ModelStatePtr before = model_;
+    if (model_) model_ = context_.training.descend(std::move(model_), gradient, learning_rate());
+    work();
+    model_ = before;
   }
   // Drops a computed gradient and counts its time as discarded.
   void discard(const Gradient& gradient) {

@@ -52,12 +52,15 @@ class GradientsInTurn {
 // Traits::exchanged_whole of the methods of this file and of delayed_update.hpp.
 inline constexpr std::string_view sums_under_way = "only sums that workers wait for can be compressed";
 
-// Starts the sum of this worker's gradients, together with their number. They are all that it has planned.
-inline StartedCollective start_sum(Worker& worker, Collective::Kind kind, const Gradient& gradient) {
+// Starts the sum of this worker's gradients, together with their number. They are all that it has planned. `known`: the
+// sum of the step's first part.
+inline StartedCollective start_sum(Worker& worker, Collective::Kind kind, const Gradient& gradient,
+                                   const Gradient& known = {}) {
   const auto count = static_cast<double>(gradient.micro_batches());
   Collective sum = Collective::all_reduce(gradient, {&count, 1});
   sum.kind = kind;
   sum.planned = gradient.micro_batches();
+  sum.known = known;
   return worker.start(std::move(sum));
 }
 
@@ -71,19 +74,14 @@ class Acco : public Algorithm {
     while (worker.budget_left()) {
       StartedCollective first = start_sum(worker, Collective::Kind::first_part, of_estimate);
       const Gradient of_model = gradients.compute_during(first);
-      Gradient sum = worker.finish(std::move(first)).gradient;
+      const Gradient half = worker.finish(std::move(first)).gradient;
 
-      const ModelStatePtr model = worker.model();
-      const ModelStatePtr estimate = worker.model_after(sum / sum.micro_batches());
-      StartedCollective second = start_sum(worker, Collective::Kind::all_reduce, of_model);
+      StartedCollective second = start_sum(worker, Collective::Kind::all_reduce, of_model, half);
       const std::int64_t own = of_estimate.micro_batches() + of_model.micro_batches();
       of_estimate = {};
-      if (worker.steps_left() > Step{1}) {
-        worker.set_model(estimate);
-        of_estimate = gradients.compute_during(second);
-        worker.set_model(model);
-      }
-      sum += worker.finish(std::move(second)).gradient;
+      if (worker.steps_left() > Step{1})
+        worker.tentatively(half / half.micro_batches(), [&] { of_estimate = gradients.compute_during(second); });
+      const Gradient sum = worker.finish(std::move(second)).gradient;
       worker.descend(sum / sum.micro_batches(), {.micro_batches = own});
       worker.publish();
     }

@@ -84,8 +84,8 @@ const std::vector<Class> classes = {
 // step shows how a method scales the rate. Call 55 is `elementwise`: adaptive outer optimizers take roots of values
 // that are not computed yet. Call 56 is `shared`: Ringleader uses a gradient in several steps, which would each compute
 // it again. Call 57 is `model_weight`: FedNova multiplies by a mean of the workers' step counts with these weights.
-// Call 58 is `has_ended`: ACCO's workers compute until an all-reduce is over. Call 59 is `model_after`: ACCO takes a
-// tentative step, with the optimizer's moments and then without them.
+// Call 58 is `has_ended`: ACCO's workers compute until an all-reduce is over. Call 59 is `tentatively`: ACCO
+// computes gradients after a step that it takes back, and all workers share that step's model.
 TEST(Calls, OfWorkerAndServerAreFew) {
   constexpr std::size_t most = 59;
   std::size_t count = 0;

@@ -127,6 +127,7 @@ struct Collective {
   Activation activation{};                // for partial all-reduces
   LateGradient late{};                    // for partial all-reduces
   std::optional<std::int64_t> planned{};  // for all-reduces: as in SumOptions
+  Gradient known{};  // for all-reduces: a sum that all members know already, and that is added to the result
 
   static Collective all_reduce(Gradient gradient, std::span<const double> numbers = {}, Slice slice = {}) {
     return {.kind = Kind::all_reduce,

@@ -656,6 +656,7 @@ bool MpiReduction::test() {
 CollectiveResult MpiReduction::result() {
   CollectiveResult result;
   if (what_.sums_gradients()) result.gradient = sum();
+  if (what_.known.micro_batches() > 0) (result.gradient += what_.known).mark_reduced();
   if (what_.kind == Kind::average) result.model = mean();
   if (what_.is_exchange()) {
     result.gradient = Gradient(nullptr, agreed_.micro_batches);

@@ -112,6 +112,7 @@ void PendingCollectives::join(PendingCollective& collective, const CollectiveGro
     sum.group_size = what.group_size;
     sum.root = what.root;
     sum.slice = what.slice;
+    sum.known = std::move(what.known);
     sum.rest_is_needed = what.rest_is_needed;
     sum.numbers.resize(what.numbers.size() * (what.kind == Kind::all_gather ? members : 1));
   }
@@ -202,6 +203,7 @@ void PendingCollectives::end_collective(CollectiveGroup& group) {
   collective.end = group.free_at = state_.now();
   group.under_way = false;
   Collective& what = collective.what;
+  if (what.known.micro_batches() > 0) what.gradient += what.known;
   what.gradient = state_.options.training.share(what.gradient);
   what.gradient.mark_reduced();
   if (!what.numbers.empty()) collective.numbers = std::make_shared<const std::vector<double>>(std::move(what.numbers));
