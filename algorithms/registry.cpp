@@ -4,7 +4,9 @@
 #include "algorithms/asynchronous/async_sgd.hpp"
 #include "algorithms/asynchronous/bounded_delay.hpp"
 #include "algorithms/asynchronous/halos.hpp"
+#include "algorithms/asynchronous/heloco.hpp"
 #include "algorithms/asynchronous/k_async.hpp"
+#include "algorithms/asynchronous/ormo.hpp"
 #include "algorithms/asynchronous/rescaled_sgd.hpp"
 #include "algorithms/asynchronous/ringleader.hpp"
 #include "algorithms/asynchronous/ringmaster.hpp"
@@ -147,6 +149,10 @@ std::span<const AlgorithmRow> algorithms() {
        "A server steps along the results of workers' local steps as they arrive; FedBuff, delayed Nesterov, DyLU.",
        "Liu et al. 2024; Nguyen et al. 2022", make_async_local_sgd,
        "local_steps = 4\nupdate = { name = \"plain\", rate = 0.5 }", "the server's model"},
+      {"heloco", "asynchronous",
+       "Asynchronous Local SGD whose workers start ahead of the model, with differences corrected by momentum "
+       "(HeLoCo).",
+       "Al Asif et al. 2026 (HeLoCo)", make_heloco, "local_steps = 4", "the server's model, without the extrapolation"},
       {"halos", "asynchronous",
        "Asynchronous Local SGD with a server per region; these exchange with a global server now and then (HALoS).",
        "Kim et al. 2025 (HALoS)", make_halos,
@@ -159,6 +165,9 @@ std::span<const AlgorithmRow> algorithms() {
       {"rescaled-sgd", "asynchronous",
        "Asynchronous SGD whose rate for a worker is proportional to the time of its gradients (Rescaled ASGD).",
        "Mahran, Maranjyan, Richtarik 2026", make_rescaled_sgd, "", "the server's model"},
+      {"ormo", "asynchronous",
+       "Asynchronous SGD whose momentum acts once per N updates, with late gradients in their place (OrMo).",
+       "Shi et al. 2024 (OrMo)", make_ormo, "momentum = 0.5", "the server's model"},
       {"local-sgd", "local SGD",
        "Local steps with the models averaged every H steps: constant, post-local, power rules (QSR), SWAP.",
        "Lin et al. 2020; Gu et al. 2024; Gupta et al. 2020", make_local_sgd,

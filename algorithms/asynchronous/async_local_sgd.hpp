@@ -99,15 +99,16 @@ class AsyncLocalSgd : public Algorithm {
   AsyncLocalOptions options_;
 };
 
-inline std::unique_ptr<Algorithm> make_async_local_sgd(Settings& settings, const AlgorithmContext& context) {
-  AsyncLocalOptions options;
+// Reads the method's keys, with `options` as their defaults. `read_update` returns the server's rule.
+template <typename ReadUpdate>
+std::unique_ptr<Algorithm> read_async_local(Settings& settings, const AlgorithmContext& context,
+                                            AsyncLocalOptions options, const ReadUpdate& read_update) {
   const DeltaExchange rounds = read_delta_exchange(settings, context);
   options.local_steps = rounds.local_steps;
   options.dylu = rounds.dylu;
-  options.update = make_server_update(settings.section({"update", "The server's step along the differences."}),
-                                      context.work.of(rounds.fewest_steps().value()));
+  options.update = read_update(context.work.of(rounds.fewest_steps().value()));
   options.weight.by_workers = settings.choice({"rate_scaling", "The factor of each difference."},
-                                              {{"none", false}, {"1/sqrt(N)", true}}, false);
+                                              {{"none", false}, {"1/sqrt(N)", true}}, options.weight.by_workers);
   options.weight.staleness_exponent = settings.number(
       {"staleness_exponent", "A difference is multiplied by (1 + its staleness)^-a."}, Range::at_least(0), 0.0);
   options.weight.average_staleness =
@@ -116,6 +117,15 @@ inline std::unique_ptr<Algorithm> make_async_local_sgd(Settings& settings, const
   if (!settings.has("average_staleness")) settings.leave_out("average_staleness");
   if (options.weight.average_staleness > 0 && options.weight.staleness_exponent == 0)
     settings.fault("average_staleness", "needs a staleness_exponent above 0: with 0 all weights are equal");
+  options.weight.staleness_decay =
+      settings.number({"staleness_decay", "A difference is multiplied by e^(-alpha x its staleness), with this alpha."},
+                      Range{.low = 0, .high_open = true}, 0.0);
+  if (!settings.has("staleness_decay")) settings.leave_out("staleness_decay");
+  options.weight.staleness_cutoff = settings.optional_number(
+      {"staleness_cutoff",
+       "A difference is multiplied by (1 + cos(pi x staleness / cutoff)) / 2, and by 0 from this staleness on.",
+       "updates", "no such factor"},
+      Range{.low = 0, .low_open = true, .high_open = true});
   options.maximum_staleness = settings.optional_integer(
       {"maximum_staleness", "A difference is dropped if the model had more updates since its start.", "updates",
        "none is dropped"},
@@ -124,8 +134,14 @@ inline std::unique_ptr<Algorithm> make_async_local_sgd(Settings& settings, const
       {"grace_s", "Workers whose differences arrive this soon after the first continue from one model.", "s"},
       Range::between(0, 1e9), 0.0);
   options.grace = from_seconds(grace_s);
-  options.moments = read_moments_of_rounds(settings);
+  options.moments = read_moments_of_rounds(settings, options.moments);
   return std::make_unique<AsyncLocalSgd>(options);
+}
+
+inline std::unique_ptr<Algorithm> make_async_local_sgd(Settings& settings, const AlgorithmContext& context) {
+  return read_async_local(settings, context, {}, [&](const BudgetCheck& differences) {
+    return make_server_update(settings.section({"update", "The server's step along the differences."}), differences);
+  });
 }
 
 }  // namespace syncopate

@@ -4,6 +4,8 @@
 #include <array>
 #include <initializer_list>
 
+#include "algorithms/local_sgd/outer_optimizer.hpp"
+
 namespace syncopate {
 
 namespace {
@@ -70,19 +72,51 @@ class Nesterov final : public ServerUpdate {
   double momentum_;  // beta
 };
 
-class LookAhead final : public ServerUpdate {
+class MomentumAhead final : public ServerUpdate {
  public:
-  LookAhead(double rate, double momentum) : rate_(rate), momentum_(momentum) {}
+  explicit MomentumAhead(const LookAhead& options) : options_(options) {}
 
   void take(Server& server, const Message& difference, double weight, UpdateState& state) const override {
-    const WeightedState g{weight, difference.model};
-    state.momentum = sum_of(server, {{(1 - momentum_) * weight, difference.model}, {momentum_, state.momentum}});
-    step(server, rate_, g, {momentum_, state.momentum}, difference.work().micro_batches);
+    const double beta = options_.momentum, rate = options_.rate;
+    WeightedState g{weight, difference.model};
+    const ModelStatePtr before = state.momentum;
+    if (options_.correction) g = {1, options_.correction(server, sum_of(server, {g}), before)};
+    state.momentum = sum_of(server, {{(1 - beta) * g.weight, g.state}, {beta, before}});
+    const std::int64_t micro_batches = difference.work().micro_batches;
+    if (options_.hand_out == LookAhead::HandOut::newest)
+      return step(server, rate, g, {beta, state.momentum}, micro_batches);
+    const double ahead = rate * beta;  // the server's model is theta - ahead m, before and after the step
+    server.descend(
+        sum_of(server,
+               {{-rate * g.weight, g.state}, {1, server.model()}, {ahead, before}, {-2 * ahead, state.momentum}}),
+        micro_batches);
+    server.publish(sum_of(server, {{1, server.model()}, {ahead, state.momentum}}));
   }
 
  private:
-  double rate_;
-  double momentum_;  // beta
+  LookAhead options_;
+};
+
+// An adaptive outer step, in which the weighted difference takes the place of the workers' mean progress.
+class Adaptive final : public ServerUpdate {
+ public:
+  explicit Adaptive(std::unique_ptr<const OuterOptimizer> optimizer) : optimizer_(std::move(optimizer)) {}
+
+  void take(Server& server, const Message& difference, double weight, UpdateState& state) const override {
+    // The optimizer's model is 0, so that rounding does not depend on the size of the parameters.
+    const ModelStatePtr& g = difference.model;
+    const ModelStatePtr zero = g ? server.combine({{0, g}}, g) : nullptr;
+    OuterState moments{std::move(state.momentum), std::move(state.second)};
+    const OuterStep at{.last = zero, .average = sum_of(server, {{-weight, g}})};
+    const ModelStatePtr moved = optimizer_->step(server, at, moments);
+    state.momentum = std::move(moments.first);
+    state.second = std::move(moments.second);
+    server.descend(sum_of(server, {{1, moved}, {1, server.model()}}), difference.work().micro_batches);
+    server.publish();
+  }
+
+ private:
+  std::unique_ptr<const OuterOptimizer> optimizer_;
 };
 
 class Delayed final : public ServerUpdate {
@@ -161,8 +195,19 @@ std::unique_ptr<const ServerUpdate> read_nesterov(Settings& settings, const Budg
 }
 
 std::unique_ptr<const ServerUpdate> read_look_ahead(Settings& settings, const BudgetCheck&) {
-  const double rate = read_rate(settings);
-  return make_look_ahead_update(rate, read_momentum(settings));
+  LookAhead options{.rate = read_rate(settings)};
+  options.momentum = read_momentum(settings);
+  using HandOut = LookAhead::HandOut;
+  options.hand_out = settings.choice(
+      {"hand_out", "Whether workers receive the newest model, or the one to which the momentum alone would move it."},
+      {{"newest", HandOut::newest}, {"ahead", HandOut::ahead}}, options.hand_out);
+  if (!settings.has("hand_out")) settings.leave_out("hand_out");
+  return make_look_ahead_update(options);
+}
+
+std::unique_ptr<const ServerUpdate> read_adam(Settings& settings, const BudgetCheck&) {
+  const auto adam = std::ranges::find(outer_optimizers(), "adam", &OuterOptimizerRow::name);
+  return std::make_unique<Adaptive>(adam->make(settings));
 }
 
 std::unique_ptr<const ServerUpdate> read_delayed(Settings& settings, const BudgetCheck& differences) {
@@ -197,6 +242,8 @@ constexpr std::array rows = {
     ServerUpdateRow{"nesterov", "a step with Nesterov's momentum along each difference", read_nesterov},
     ServerUpdateRow{"look-ahead", "a step along each difference and a running mean of all (momentum look-ahead)",
                     read_look_ahead},
+    ServerUpdateRow{"adam", "the running mean of differences divided by the root of their mean square (CGAD)",
+                    read_adam},
     ServerUpdateRow{"delayed-nesterov", "a plain step along each difference, with momentum at every n-th (DN)",
                     read_delayed},
     ServerUpdateRow{"buffered", "a step along the mean of every K differences (FedBuff)", read_buffered},
@@ -243,17 +290,17 @@ DeltaExchange read_delta_exchange(Settings& settings, const AlgorithmContext& co
   return rounds;
 }
 
-StatePolicy read_moments_of_rounds(Settings& settings) {
+StatePolicy read_moments_of_rounds(Settings& settings, StatePolicy usual) {
   return settings.choice({"moments", "Treatment of a worker's optimizer moments when it receives a model."},
-                         {{"keep", StatePolicy::keep}, {"reset", StatePolicy::reset}}, StatePolicy::keep);
+                         {{"keep", StatePolicy::keep}, {"reset", StatePolicy::reset}}, usual);
 }
 
 std::unique_ptr<const ServerUpdate> make_nesterov_update(double rate, double momentum) {
   return std::make_unique<Nesterov>(rate, momentum);
 }
 
-std::unique_ptr<const ServerUpdate> make_look_ahead_update(double rate, double momentum) {
-  return std::make_unique<LookAhead>(rate, momentum);
+std::unique_ptr<const ServerUpdate> make_look_ahead_update(const LookAhead& options) {
+  return std::make_unique<MomentumAhead>(options);
 }
 
 std::unique_ptr<const ServerUpdate> make_delayed_nesterov_update(const DelayedNesterov& options) {
@@ -269,7 +316,8 @@ std::span<const ServerUpdateRow> server_updates() { return rows; }
 std::unique_ptr<const ServerUpdate> make_server_update(Settings settings, const BudgetCheck& differences) {
   const auto* const row = settings.row({"name", "The server's step along a difference."}, rows);
   if (!row)  // without a known name no key of a rule is reported as unknown
-    for (const std::string_view key : {"rate", "momentum", "every", "share", "size", "reduce"})
+    for (const std::string_view key :
+         {"rate", "momentum", "hand_out", "beta1", "beta2", "tau", "every", "share", "size", "reduce"})
       static_cast<void>(settings.has(key));
   return row ? row->make(settings, differences) : make_nesterov_update(1, 0);
 }

@@ -1,8 +1,9 @@
 // Asynchronous rounds of local steps: a worker receives the server's model, takes local steps, and sends the difference
-// start - end. The server steps along each difference on arrival (plain, Nesterov, delayed Nesterov), or along several
-// together (buffered).
+// start - end. The server steps along each difference on arrival (plain, Nesterov, delayed Nesterov, look-ahead, Adam),
+// or along several together (buffered).
 // Source:  Liu et al. 2024, "Asynchronous Local-SGD Training for Language Modeling": Nesterov at each arrival, delayed
 //          Nesterov, DyLU. Nguyen et al. 2022, "Federated Learning with Buffered Asynchronous Aggregation" (FedBuff).
+//          Ajanthan et al. 2025 (momentum look-ahead). Shah and Sun 2026, "CGAD".
 // Shapes:  model, difference g, momentum m, sum: (P,) flat float32.   Units: seconds on the worker's own clock.
 // Cost:    per round P floats up and P down, with DyLU 8 bytes more each way; at most three combinations of vectors
 //          with P floats per difference.
@@ -18,12 +19,19 @@
 //          their seconds. A worker that has left still counts as the fastest if it was. Until its first difference a
 //          worker takes H steps. If times vary, no other worker's measured speed quite equals the fastest worker's, so
 //          with rounding down nearly all take one step less than their mean times would give.
+//          CGAD is Adam with both factors by staleness, e^(-alpha s) and a gate. We have read only the abstract: it is
+//          not established which gate, alpha, cutoff and rates the paper uses. The gate (1 + cos(pi s / cutoff)) / 2 is
+//          this project's guess, and both factors are off by default. Adam is the adaptive outer step of
+//          outer_optimizer.hpp, without bias correction. A difference of weight 0 still lets the momentum act.
 // Checks:  iterations in double precision; delayed Nesterov with n = 1 is Nesterov at each arrival, and with beta = 0
 //          the plain step at rate / n; n arrivals from one model are one Nesterov step along their mean; a buffer of
-//          K = 1 is the step at each arrival; DyLU: equal speeds give H to all, golden counts.
+//          K = 1 is the step at each arrival; look-ahead and Adam follow an independent event simulation; Adam at
+//          staleness 0 is FedAdam; DyLU: equal speeds give H to all, golden counts.
 #pragma once
 
 #include <cmath>
+#include <functional>
+#include <numbers>
 #include <span>
 
 #include "algorithms/method/algorithm.hpp"
@@ -91,7 +99,7 @@ void run_rounds(Worker& worker, const DeltaExchange& rounds);
 
 // Reads the keys `local_steps`, `steps_by_speed` = "no" / "up" / "down", and `minimum_steps`.
 DeltaExchange read_delta_exchange(Settings& settings, const AlgorithmContext& context);
-StatePolicy read_moments_of_rounds(Settings& settings);  // reads the key `moments`
+StatePolicy read_moments_of_rounds(Settings& settings, StatePolicy usual = StatePolicy::keep);  // the key `moments`
 
 // The state that a server's rule keeps from one difference to the next.
 struct UpdateState {
@@ -99,6 +107,7 @@ struct UpdateState {
   ModelStatePtr sum{};       // weighted sum of the differences since the rule last used up this sum; null: none
   int count = 0;             // number of these differences
   std::int64_t micro_batches = 0;
+  ModelStatePtr second{};  // Adam's second moment; null before the first step
 };
 
 // A difference's weight in an update.
@@ -106,11 +115,17 @@ struct DifferenceWeight {
   bool by_workers = false;        // whether it has the factor 1 / sqrt(N)
   double staleness_exponent = 0;  // a of the factor (1 + staleness)^-a
   double average_staleness = 0;   // the staleness for which the factor with a is 1
+  double staleness_decay = 0;     // alpha of the factor e^(-alpha staleness)
+  // The staleness from which on the weight is 0. Below it, the weight has a factor that falls along half a cosine.
+  std::optional<double> staleness_cutoff{};
 
   double of(Step staleness, int workers) const {
-    const double relative = (1.0 + static_cast<double>(staleness.value())) / (1.0 + average_staleness);
-    const double by_staleness = std::pow(relative, -staleness_exponent);
-    return by_workers ? by_staleness / std::sqrt(workers) : by_staleness;
+    const auto s = static_cast<double>(staleness.value());
+    double weight = std::pow((1.0 + s) / (1.0 + average_staleness), -staleness_exponent);
+    if (by_workers) weight /= std::sqrt(workers);
+    if (staleness_decay > 0) weight *= std::exp(-staleness_decay * s);
+    if (!staleness_cutoff) return weight;
+    return s < *staleness_cutoff ? weight * (1 + std::cos(std::numbers::pi * s / *staleness_cutoff)) / 2 : 0;
   }
 };
 
@@ -131,8 +146,23 @@ std::unique_ptr<const ServerUpdate> make_nesterov_update(double rate, double mom
 // m = beta m + (1 - beta) g; theta -= rate (beta m + g): the momentum is a mean, so that the step along equal
 // differences tends to rate (1 + beta) g, where Nesterov's tends to rate g / (1 - beta).
 // Source:  Ajanthan et al. 2025 (momentum look-ahead), as the code of HeLoCo's authors has it.
-// Differs: another reading of the paper also extrapolates the model that workers receive; that is not offered.
-std::unique_ptr<const ServerUpdate> make_look_ahead_update(double rate, double momentum);
+// Differs: it is not established whether the paper also extrapolates the model that workers receive: both are offered.
+//          With `ahead` the server's own model is the extrapolated one; it publishes theta. In halos.hpp servers then
+//          also merge and subtract the models that they hand out.
+struct LookAhead {
+  enum class HandOut {
+    newest,  // workers receive theta
+    ahead,   // workers receive theta - rate beta m, the model to which the momentum alone would move
+  };
+  // Returns the difference to step along, for a weighted difference and the momentum before it, which may be null.
+  using Correction = std::function<ModelStatePtr(const Server&, const ModelStatePtr&, const ModelStatePtr&)>;
+
+  double rate = 1;
+  double momentum = 0;  // beta
+  HandOut hand_out = HandOut::newest;
+  Correction correction{};  // none: steps go along the difference itself
+};
+std::unique_ptr<const ServerUpdate> make_look_ahead_update(const LookAhead& options);
 
 // At every n-th difference m = beta m + (mean of the last n);  theta -= rate ((1 - c n + c) beta m + g / n).
 // At all other differences: theta -= rate (c beta m + g / n), with m unchanged.

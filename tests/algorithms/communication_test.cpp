@@ -117,6 +117,8 @@ const std::vector<Method> methods = {
     {"k-batch-async", "gradients = 2", 0, M_and_G, M_and_G* P},
     {"ringmaster", "delay_threshold = 100", 0, M_and_G, M_and_G* P},
     {"rescaled-sgd", "", 0, M_and_G, M_and_G* P},
+    {"ormo", "momentum = 0.5", 0, M_and_G, M_and_G* P},
+    {"heloco", "local_steps = 4", 0, 2 * K / 4 + N - 1, (2 * K / 4 + N - 1) * P},
     // A cycle of N updates takes one gradient of each worker, and after the first update one more of all others.
     {"ringleader", "", 0, 2 * S*(2 * N - 1) + N - 1, (2 * S * (2 * N - 1) + N - 1) * P},
     // With slack 0, N - 1 workers wait for the end of each round. The workers of the last round get no model any more.

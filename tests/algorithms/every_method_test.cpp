@@ -570,12 +570,16 @@ constexpr ClippingCase clipping_cases[] = {
     {"algorithm = \"k-batch-async\"\ngradients = 4", Clipped::each},
     {"algorithm = \"ringmaster\"\ndelay_threshold = 100", Clipped::each},
     {"algorithm = \"rescaled-sgd\"", Clipped::each},
+    {"algorithm = \"ormo\"\nmomentum = 0.5", Clipped::each},
     {"algorithm = \"throttle\"\ndivisor = 2", Clipped::each},
     {"algorithm = \"stale-synchronous\"\nslack = 1", Clipped::each},
     {"algorithm = \"bounded-delay\"\nmaximum_delay = 2", Clipped::each},
     {"algorithm = \"sliding-window\"\nmaximum_delay = 100", Clipped::each},
     // Local steps: each worker clips the gradients of its steps.
     {"algorithm = \"async-local-sgd\"\nlocal_steps = 1\nupdate = { name = \"plain\", rate = 0.25 }", Clipped::each},
+    {"algorithm = \"heloco\"\nlocal_steps = 1\nrate = 0.25\nmomentum = 0\nrate_scaling = \"none\"\n"
+     "correction.agreement = -1",
+     Clipped::each},
     {"algorithm = \"halos\"\nregions = 1\nlocal_steps = 1\nlocal_update = { name = \"plain\", rate = 0.25 }\n"
      "global_update = { name = \"plain\" }\nmerge_every = 4\nmixing = 1",
      Clipped::each},
@@ -925,7 +929,8 @@ TEST(MovingAverage, OfEveryMethodIsOfWhatItPublishes) {
     EXPECT_EQ(now.parameters, itself.parameters);
     EXPECT_EQ(now.log, itself.log) << "an average costs no time";
     EXPECT_NE(kept.parameters, itself.parameters);
-    for (const float value : kept.parameters) EXPECT_NEAR(value, 1, 1e-3) << "the initial model, nearly";
+    // A server makes 48 updates, and targets are at most 40 away.
+    for (const float value : kept.parameters) EXPECT_NEAR(value, 1, 2e-3) << "the initial model, nearly";
   }
 }
 

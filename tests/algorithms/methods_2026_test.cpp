@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "algorithms/asynchronous/heloco.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/engine.hpp"
@@ -381,16 +382,21 @@ TEST(FederatedClassics, InTheirLimitsAreLocalOrSynchronousSgd) {
 
 // The server's model and the time after every `updates` updates, which are `steps_of_updates` steps of the experiment
 // file.
-void expect_events(const std::string& toml, const Json& events, double rate, int updates, const std::string& what,
+void expect_events(const std::string& toml, const Json& events, SimulatedRun of, int updates, const std::string& what,
                    int steps_of_updates = 1) {
   constexpr double within_s = 1e-6;
   for (std::size_t at = static_cast<std::size_t>(updates); at <= events.size();
        at += static_cast<std::size_t>(updates)) {
-    const auto outcome = run(toml, setup(static_cast<int>(at) / updates * steps_of_updates, rate));
+    of.budget.steps = Step{static_cast<std::int64_t>(at) / updates * steps_of_updates};
+    const auto outcome = run(toml, of);
     expect_near(outcome.parameters, events[at - 1].at("x"), what);
     EXPECT_NEAR(to_seconds(outcome.totals.end.time_since_epoch()), events[at - 1].at("time").get<double>(), within_s)
         << what << " after " << at << " updates";
   }
+}
+void expect_events(const std::string& toml, const Json& events, double rate, int updates, const std::string& what,
+                   int steps_of_updates = 1) {
+  expect_events(toml, events, setup(0, rate), updates, what, steps_of_updates);
 }
 
 TEST(UnequalWorkers, WithUnequalDataFollowTheReferences) {
@@ -558,6 +564,124 @@ TEST(LookAhead, FollowsTheReference) {
       "algorithm = \"async-local-sgd\"\nlocal_steps = 2\nupdate = { name = \"look-ahead\", rate = 0.7, momentum "
       "= 0.9 }\n",
       golden().at("look_ahead"), 0.1, 3, "look-ahead", 2);
+  expect_events(
+      "algorithm = \"async-local-sgd\"\nlocal_steps = 2\nupdate = { name = \"look-ahead\", rate = 0.7, momentum "
+      "= 0.9, hand_out = \"ahead\" }\n",
+      golden().at("look_ahead_hand_out"), 0.1, 3, "with the hand-out", 2);
+}
+
+// The fact sheet's numbers, computed there by another hand, and the reference's.
+TEST(Heloco, CorrectsATensorAsInTheGoldenTable) {
+  const auto corrected = [](double x, double y, HelocoCorrection::Turn turn) {
+    const HelocoCorrection correction{.turn = turn};
+    const auto [own, momentum] = correction.parts(std::hypot(x, y), 1, std::hypot(x - 1, y));
+    return std::array{own * x + momentum, own * y};
+  };
+  using Turn = HelocoCorrection::Turn;
+  for (const auto& [delta, expected] : std::vector<std::pair<std::array<double, 2>, std::array<double, 2>>>{
+           {{1, 1}, {1, 1}}, {{-1, 0}, {-0.875, 0}}, {{-1, 1}, {-0.886730, 1}}, {{0.1, 1}, {0.166141, 0.991160}}})
+    for (std::size_t i = 0; i < 2; ++i)
+      EXPECT_NEAR(corrected(delta[0], delta[1], Turn::to_threshold)[i], expected[i], 1e-6);
+  for (const Json& one : golden().at("heloco_corrections")) {
+    const auto found =
+        corrected(one.at("delta")[0], one.at("delta")[1], one.at("paper") ? Turn::to_momentum : Turn::to_threshold);
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(found[i], one.at("result")[i].get<double>(), 1e-7) << one.dump();
+  }
+}
+
+TEST(Heloco, FollowsTheReferenceInAllItsForms) {
+  SimulatedRun of = setup(0, 0.1);
+  of.momentum = 0.5;
+  const auto follows = [&](const std::string& keys, const std::string& form) {
+    expect_events("algorithm = \"heloco\"\nlocal_steps = 2\n" + keys, golden().at("heloco").at(form), of, 3, form, 2);
+  };
+  follows("correction.agreement = 0.9", "code");
+  follows("correction = { agreement = 0.9, turn = \"to-momentum\" }", "paper");
+  follows("staleness_exponent = 0.5", "by_staleness");
+}
+
+TEST(Heloco, WithoutCorrectionIsLookAheadAndWithoutMomentumPlain) {
+  SimulatedRun of = setup(12, 0.1);
+  of.objective = std::make_shared<PullObjective>();
+  const auto same = [&](const std::string& heloco, const std::string& update) {
+    const auto expected =
+        run("algorithm = \"async-local-sgd\"\nlocal_steps = 2\nrate_scaling = \"1/sqrt(N)\"\nupdate = " + update, of)
+            .parameters;
+    const auto found =
+        run("algorithm = \"heloco\"\nlocal_steps = 2\ncorrection.agreement = -1\n" + heloco, of).parameters;
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 2e-6) << heloco << ", " << i;
+    const auto corrected = run("algorithm = \"heloco\"\nlocal_steps = 2\ncorrection.agreement = 1\n" + heloco, of);
+    EXPECT_NE(corrected.parameters, found) << "the correction has an effect: " << heloco;
+  };
+  same("", "{ name = \"look-ahead\", rate = 0.7, momentum = 0.9, hand_out = \"ahead\" }");
+  same("momentum = 0", "{ name = \"plain\", rate = 0.7 }");
+}
+
+TEST(Cgad, FollowsTheReference) {
+  expect_events(
+      "algorithm = \"async-local-sgd\"\nlocal_steps = 2\nstaleness_decay = 0.3\nstaleness_cutoff = 3\nupdate = { name "
+      "= "
+      "\"adam\", rate = 0.05, tau = 1e-2 }\n",
+      golden().at("cgad"), 0.1, 3, "CGAD", 2);
+}
+
+// A single worker's differences are never stale.
+TEST(Cgad, AtStalenessZeroIsFedAdam) {
+  SimulatedRun alone = setup(12, 0.1);
+  alone.workers = 1;
+  const auto expected =
+      run("algorithm = \"outer-local-sgd\"\n" + period + "outer = { name = \"adam\", rate = 0.05, tau = 1e-2 }\n",
+          alone)
+          .parameters;
+  const auto found = run("algorithm = \"async-local-sgd\"\nlocal_steps = 3\nstaleness_decay = 0.3\nstaleness_cutoff = "
+                         "2\nupdate = { name = \"adam\", rate = 0.05, tau = 1e-2 }\n",
+                         alone)
+                         .parameters;
+  for (std::size_t i = 0; i < Unequal::size; ++i) EXPECT_NEAR(found[i], expected[i], 1e-5) << i;
+}
+
+TEST(Ormo, FollowsTheReference) {
+  for (const auto& [momentum, expected] : golden().at("ormo").items())
+    expect_events("algorithm = \"ormo\"\nrate_scaling = \"none\"\nmomentum = " + momentum, expected, 0.05, 3,
+                  "OrMo, " + momentum);
+}
+
+TEST(Ormo, InItsLimitsIsAsynchronousSgdAndSgdWithMomentum) {
+  const auto asynchronous = run("algorithm = \"async-sgd\"\n", setup(12, 0.1));
+  const auto ormo = run("algorithm = \"ormo\"\nmomentum = 0\n", setup(12, 0.1));
+  EXPECT_EQ(ormo.parameters, asynchronous.parameters);
+  EXPECT_EQ(ormo.log, asynchronous.log);
+  EXPECT_EQ(ormo.totals.staleness, asynchronous.totals.staleness);
+  SimulatedRun alone = setup(12, 0.1);
+  alone.workers = 1;
+  const auto found = run("algorithm = \"ormo\"\nmomentum = 0.9\n", alone).parameters;
+  alone.momentum = 0.9;
+  const auto expected = run("algorithm = \"sync-sgd\"\n", alone).parameters;
+  for (std::size_t i = 0; i < Unequal::size; ++i) EXPECT_NEAR(found[i], expected[i], 1e-5) << i;
+}
+
+// The times of methods_2026.py's trials: a worker's k-th trial takes 0, 1/4, 1/2 or 3/4 s longer than its first ones.
+class TimesOfTrials final : public DelayProcess {
+ public:
+  void add(const RandomStream& stream, std::uint32_t, std::span<double> added_s) const override {
+    for (double& added : added_s) added += static_cast<double>((3 * stream.step.value() + stream.worker.value) % 4) / 4;
+  }
+  double mean_s() const override { return 0; }
+};
+
+TEST(Mindflayer, FollowsTheReferenceByBothRules) {
+  SimulatedRun of = setup(0, 0.1);
+  expect_events(
+      "algorithm = \"mindflayer\"\nrule = \"clipping-rennala\"\nlimit_s = 1.7\ntrials = 5\ncorrection = 1.25\n",
+      golden().at("clipping_rennala"), of, 3, "clipping Rennala", 5);
+  of.delays.push_back(std::make_shared<TimesOfTrials>());
+  expect_events(
+      "algorithm = \"mindflayer\"\nlimit_s = 1.4\narrival_probability = 0.5\ntrials_per_worker = 3\ngroups = [{ "
+      "workers = "
+      "[1], trials_per_worker = 2, limit_s = inf }, { workers = [2], trials_per_worker = 1, limit_s = 3.3, "
+      "arrival_probability = 0.75 }]\n",
+      golden().at("mindflayer"), of, 1, "MindFlayer", 2);
 }
 
 }  // namespace

@@ -120,6 +120,11 @@ compression = { name = "top-k", ratio = 0.1, rejected = "return" })",
 local_steps = 2
 update = { name = "plain", rate = 0.2 }
 compression = { name = "int8", error_feedback = true })",
+                                   R"(algorithm = "heloco"
+local_steps = 2
+correction = { agreement = 1 })",
+                                   R"(algorithm = "ormo"
+momentum = 0.5)",
                                    R"(algorithm = "sync-sgd"
 average = { decay = 0.9 })",
                                    R"(algorithm = "async-sgd"

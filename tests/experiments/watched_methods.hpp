@@ -84,6 +84,19 @@ algorithm = "ringleader"
 [[methods]]
 algorithm = "rescaled-sgd"
 [[methods]]
+algorithm = "heloco"
+local_steps = 3
+[[methods]]
+label = "async-local-sgd, CGAD"
+algorithm = "async-local-sgd"
+local_steps = 3
+update = { name = "adam", rate = 0.05 }
+staleness_decay = 0.2
+staleness_cutoff = 12
+[[methods]]
+algorithm = "ormo"
+momentum = 0.5
+[[methods]]
 algorithm = "noloco"
 local_steps = 3
 [[methods]]

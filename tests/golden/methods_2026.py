@@ -133,9 +133,52 @@ def noloco():
     return [phi.tolist() for phi in phis]
 
 
-def look_ahead():
-    server = reference.LookAheadServer(START.copy(), lr=0.7, gamma=0.9, ahead=False)
-    return timed(reference.asynchronous_local_sgd(server, gradient, durations(), 2, lambda: reference.SGD(0.1), 9))
+def differences(server, momentum=0.0):
+    return timed(reference.asynchronous_local_sgd(server, gradient, durations(), 2,
+                                                  lambda: reference.SGD(0.1, momentum), 12))
+
+
+def look_ahead(**options):
+    return differences(reference.LookAheadServer(START.copy(), lr=0.7, gamma=0.9, **options))
+
+
+def heloco(by_staleness, **options):
+    server = reference.LookAheadServer(START.copy(), shapes=SHAPES,
+                                       weight=reference.heloco_weight(WORKERS, by_staleness), **options)
+    return differences(server, momentum=0.5)
+
+
+class OuterAdam:
+    """Section 5.3: FedOpt's Adam along sigma Delta, sigma = gate e^(-alpha tau)."""
+
+    def __init__(self, alpha, cutoff):
+        self.theta, self.version, self.alpha, self.cutoff = START.copy(), 0, alpha, cutoff
+        self.adam = reference.FedOpt("adam", 0.05, tau=1e-2)
+
+    def hand_out(self):
+        return self.theta
+
+    def receive(self, delta, staleness):
+        gate = (1 + math.cos(math.pi * staleness / self.cutoff)) / 2 if staleness < self.cutoff else 0
+        delta = gate * math.exp(-self.alpha * staleness) * delta
+        self.theta = self.adam.step(self.theta, self.theta - delta)
+        self.version += 1
+
+
+def corrections():
+    m = np.array([1.0, 0.0])
+    return [dict(delta=delta, paper=paper, result=reference.heloco_correct(np.array(delta), m, paper=paper).tolist())
+            for delta in ([1.0, 1.0], [-1.0, 0.0], [-1.0, 1.0], [0.1, 1.0], [0.0, 1.0]) for paper in (False, True)]
+
+
+def trial_times():
+    """The k-th trial of a worker takes its time, and 0, 1/4, 1/2 or 3/4 s more."""
+    def of(worker):
+        k = 0
+        while True:
+            yield TIMES[worker] + (3 * k + worker) % 4 / 4
+            k += 1
+    return [of(worker) for worker in range(WORKERS)]
 
 
 def overlapped(method, phases_per_step, steps, communication, momentum):
@@ -173,9 +216,20 @@ def results():
         "malenia": timed(reference.malenia(START.copy(), gradient, durations(), 0.1, 5)),
         "rescaled": timed(reference.asynchronous_sgd(START.copy(), gradient, durations(), rescaled, 12)),
         "noloco": noloco(),
-        "look_ahead": look_ahead(),
         "acco": {str(time): overlapped(reference.acco_timed, 2, 6, time, 0.9) for time in (0.4, 6.9)},
         "delayed_update": {str(time): overlapped(reference.dpu_timed, 1, 9, time, 0.9) for time in (0.4, 6.9)},
+        "look_ahead": look_ahead(ahead=False),
+        "look_ahead_hand_out": look_ahead(),
+        "heloco": {"code": heloco(False, c_ok=0.9), "paper": heloco(False, c_ok=0.9, paper=True),
+                   "by_staleness": heloco(True)},
+        "heloco_corrections": corrections(),
+        "cgad": differences(OuterAdam(0.3, 3.0)),
+        "ormo": {"0.9": timed(reference.ormo(START.copy(), gradient, durations(), 0.05, 0.9, 15)),
+                 "0.5": timed(reference.ormo(START.copy(), gradient, durations(), 0.05, 0.5, 15))},
+        "mindflayer": timed(reference.mindflayer(START.copy(), gradient, trial_times(), 0.1, 5, [3, 2, 1],
+                                                 [1.4, math.inf, 3.3], [0.5, 1, 0.75])),
+        "clipping_rennala": timed(reference.clipping_rennala(START.copy(), gradient, durations(), 0.1, 6, [1.7] * 3, 5,
+                                                             p=1.25)),
     }
 
 

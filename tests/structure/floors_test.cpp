@@ -29,8 +29,8 @@ const std::vector<std::string> floors = {
     // Clusters, which execute methods.
     "workers/simulated", "workers/mpi",
     // Methods, and then their list.
-    "algorithms/method", "algorithms/synchronous", "algorithms/quorum", "algorithms/asynchronous",
-    "algorithms/local_sgd", "algorithms/gossip", "algorithms/gradient_coding", "algorithms",
+    "algorithms/method", "algorithms/synchronous", "algorithms/quorum", "algorithms/local_sgd",
+    "algorithms/asynchronous", "algorithms/gossip", "algorithms/gradient_coding", "algorithms",
     // Runs and their results.
     "results",
     // From an experiment file to runs, and from runs to results.

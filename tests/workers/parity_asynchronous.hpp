@@ -14,6 +14,7 @@
 #include "algorithms/asynchronous/bounded_delay.hpp"
 #include "algorithms/asynchronous/halos.hpp"
 #include "algorithms/asynchronous/k_async.hpp"
+#include "algorithms/asynchronous/ormo.hpp"
 #include "algorithms/asynchronous/rescaled_sgd.hpp"
 #include "algorithms/asynchronous/ringleader.hpp"
 #include "algorithms/asynchronous/ringmaster.hpp"
@@ -26,6 +27,7 @@
 #include "algorithms/local_sgd/elastic_averaging.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
 #include "algorithms/quorum/stsyn.hpp"
+#include "tests/algorithms/method_settings.hpp"
 #include "tests/workers/expected_parity.hpp"
 
 namespace syncopate {
@@ -96,37 +98,51 @@ TEST(Parity, CompressedMessagesOfFragments) {
   }
 }
 
-// There is one worker in one region, so nothing depends on who is first.
+// With one worker nothing depends on who is first.
+inline void expect_parity_of_one_worker(const Algorithm& algorithm) {
+  Parity parity;
+  const Servers servers = algorithm.traits().servers;
+  SimulatedCluster simulated({.workers = 1,
+                              .servers = servers,
+                              .micro_batches = micro_batches,
+                              .compute_time = parity.compute_time,
+                              .network = *parity.network,
+                              .training = parity.training});
+  const Outcome expected = parity.run(simulated, algorithm);
+  MpiCluster mpi({.workers = 1,
+                  .servers = servers,
+                  .compute_time = parity.compute_time,
+                  .training = parity.training,
+                  .session = *session});
+  const Outcome found = parity.run(mpi, algorithm);
+  EXPECT_EQ(found.totals.bytes, expected.totals.bytes);
+  EXPECT_EQ(found.totals.messages, expected.totals.messages);
+  EXPECT_EQ(found.totals.kept, expected.totals.kept);
+  EXPECT_EQ(found.totals.staleness, expected.totals.staleness);
+  EXPECT_EQ(expected.parameters.empty(), session->rank() == 0 || session->rank() > servers);
+  ASSERT_EQ(found.parameters.size(), expected.parameters.size());
+  for (std::size_t i = 0; i < found.parameters.size(); ++i)
+    ASSERT_NEAR(found.parameters[i], expected.parameters[i], 1e-5 * (1 + std::abs(expected.parameters[i])));
+}
+
 TEST(Parity, HalosOfOneWorker) {
-  for (const double mixing : {0.0, 0.25, 1.0}) {
-    const Halos algorithm({.rounds = {.local_steps = 2},
-                           .local_update = make_delayed_nesterov_update({.rate = 0.8, .momentum = 0.6, .every = 2}),
-                           .global_update = make_nesterov_update(0.7, 0.5),
-                           .merge_every = 2,
-                           .mixing = mixing});
-    Parity parity;
-    const Servers servers = algorithm.traits().servers;
-    SimulatedCluster simulated({.workers = 1,
-                                .servers = servers,
-                                .micro_batches = micro_batches,
-                                .compute_time = parity.compute_time,
-                                .network = *parity.network,
-                                .training = parity.training});
-    const Outcome expected = parity.run(simulated, algorithm);
-    MpiCluster mpi({.workers = 1,
-                    .servers = servers,
-                    .compute_time = parity.compute_time,
-                    .training = parity.training,
-                    .session = *session});
-    const Outcome found = parity.run(mpi, algorithm);
-    EXPECT_EQ(found.totals.bytes, expected.totals.bytes);
-    EXPECT_EQ(found.totals.messages, expected.totals.messages);
-    EXPECT_EQ(found.totals.kept, expected.totals.kept);
-    EXPECT_EQ(found.totals.staleness, expected.totals.staleness);
-    EXPECT_EQ(expected.parameters.empty(), session->rank() == 0 || session->rank() > 2);
-    ASSERT_EQ(found.parameters.size(), expected.parameters.size());
-    for (std::size_t i = 0; i < found.parameters.size(); ++i)
-      ASSERT_NEAR(found.parameters[i], expected.parameters[i], 1e-5 * (1 + std::abs(expected.parameters[i])));
+  for (const double mixing : {0.0, 0.25, 1.0})
+    expect_parity_of_one_worker(
+        Halos({.rounds = {.local_steps = 2},
+               .local_update = make_delayed_nesterov_update({.rate = 0.8, .momentum = 0.6, .every = 2}),
+               .global_update = make_nesterov_update(0.7, 0.5),
+               .merge_every = 2,
+               .mixing = mixing}));
+}
+
+TEST(Parity, MomentumOnTheServerOfOneWorker) {
+  for (const char* toml :
+       {"algorithm = 'heloco'\nlocal_steps = 2\ncorrection.agreement = 1", "algorithm = 'ormo'\nmomentum = 0.5",
+        "algorithm = 'async-local-sgd'\nlocal_steps = 2\nupdate = { name = 'adam', rate = 0.05 }"}) {
+    SCOPED_TRACE(toml);
+    const MethodReading reading = read_method(toml, {.workers = 1});
+    ASSERT_EQ(reading.faults, "");
+    expect_parity_of_one_worker(*reading.algorithm);
   }
 }
 
@@ -171,6 +187,7 @@ TEST(Parity, AsynchronousMethodsSendAsMuchOnBothClusters) {
       std::make_shared<Softsync>(Softsync::of_gradients(8)),
       std::make_shared<Ringmaster>(1000),
       std::make_shared<RescaledSgd>(),
+      std::make_shared<Ormo>(OrmoOptions{.momentum = 0.5}),
       std::make_shared<Throttle>(ThrottleOptions{.divisor = 4}),
       std::make_shared<StaleSynchronous>(100),
       std::make_shared<BoundedDelay>(3),
