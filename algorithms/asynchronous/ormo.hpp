@@ -1,7 +1,7 @@
 // OrMo: asynchronous SGD with momentum. Consecutive updates form buckets of N. The momentum acts once per bucket, as it
 // would once per step of synchronous SGD. A gradient enters the momentum as if it had arrived in the bucket in which
 // its worker started, however late it is.
-// Source:  Shi et al. 2024, "Ordered Momentum for Asynchronous SGD" (NeurIPS 2024, arXiv 2407.19234).
+// Source:  Shi et al. 2024 (NeurIPS 2024, arXiv 2407.19234).
 //   For a gradient g that is j buckets late:  u <- u + beta^j eta g;  x <- x - eta g (1 + beta + ... + beta^j)
 //   When a bucket ends:                       x <- x - beta u;  u <- beta u
 // Shapes:  gradient, parameters, momentum u: (P,) flat float32.
