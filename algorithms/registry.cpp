@@ -39,6 +39,7 @@
 #include "algorithms/local_sgd/overlap_local_sgd.hpp"
 #include "algorithms/local_sgd/overlapped_diloco.hpp"
 #include "algorithms/local_sgd/palsgd.hpp"
+#include "algorithms/local_sgd/post_local_sgd.hpp"
 #include "algorithms/local_sgd/scaffold.hpp"
 #include "algorithms/local_sgd/streaming_diloco.hpp"
 #include "algorithms/quorum/backup_all_reduce.hpp"
@@ -222,6 +223,10 @@ std::span<const AlgorithmRow> algorithms() {
        "Lin et al. 2020 (hierarchical)", make_hierarchical_sgd,
        "group_size = 2\ngroup_period = 1\nperiod = { rule = \"constant\", steps = 3 }",
        "the average of all that ends each round"},
+      {"post-local-sgd", "local SGD",
+       "Synchronous SGD at first; then gradients are averaged in groups, and all models now and then (PyTorch).",
+       "Lin et al. 2020; PyTorch's post_localSGD", make_post_local_sgd, "start = 1\nperiod = 3\ngroup_size = 2",
+       "the model that all share, later the average of all"},
       {"branch-train-merge", "local SGD",
        "All workers train alone after some synchronous steps; their average or ensemble is the result (LoFi, BTM).",
        "Wortsman et al. 2022; Li et al. 2022", make_branch_train_merge, "",

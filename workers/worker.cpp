@@ -335,14 +335,18 @@ void Worker::descend(const Gradient& gradient, const StepOptions& options) {
   if (!gradient.reduced()) {
     if (compressed_average_ && !steps_began_at_) steps_began_at_ = model();
     if (may_lose_state_ && !recovery_) recovery_ = {model_, since_sync_.kept, kept_total_, since_sync_.compute_time};
-    since_sync_.kept += gradient.micro_batches();
-    since_sync_.planned += planned;
-    since_sync_.compute_time += gradient.compute_time();
-    kept_total_ += size_ * gradient.micro_batches();  // assumes that all workers took equally many micro-batches
-    ++since_sync_.period;
+    book_local_step(gradient, planned);
   }
   take_step(gradient, options, Clipping::of_step);
   next_micro_batch_ = 0;
+}
+
+void Worker::book_local_step(const Gradient& gradient, std::int64_t planned) {
+  since_sync_.kept += gradient.micro_batches();
+  since_sync_.planned += planned;
+  since_sync_.compute_time += gradient.compute_time();
+  kept_total_ += size_ * gradient.micro_batches();  // assumes that all workers took equally many micro-batches
+  ++since_sync_.period;
 }
 
 Contribution Worker::contribution_with(const Gradient& gradient, std::optional<std::int64_t> planned) {
@@ -364,6 +368,19 @@ void Worker::all_reduce_sum(Gradient& gradient, const SumOptions& options, Calle
   const std::span<double> counts(&count, is_counted ? 1 : 0);
   agree(context_.cluster.all_reduce_sum(rank_, gradient, counts, contribution, {"all_reduce_sum", at}));
   if (options.with_statistics) context_.training.set_statistics(gradient, std::llround(count));
+}
+
+bool Worker::all_reduce_sum(Gradient& gradient, InGroup group, CalledFrom at) {
+  Collective what = Collective::all_reduce({});
+  what.group_size = group.size;
+  if (members_of(what, rank_, size_).count == 1) return budget_left(BudgetView::local);
+  book_local_step(gradient, micro_batches());
+  what.gradient = std::move(gradient);
+  CollectiveResult result =
+      context_.cluster.perform(rank_, std::move(what), {.step = step_ + 1}, {"all_reduce_sum", at});
+  gradient = std::move(result.gradient);
+  recovery_.reset();
+  return budget_left_at(result.agreement.time);
 }
 
 // A separate function, so that the usual sum needs less space on the stacks of thousands of workers.
@@ -407,8 +424,10 @@ void Worker::all_reduce_compressed(Gradient& gradient, const SumOptions& options
   if (result.packets) {
     exchanged.packets = result.packets;
     exchanged.micro_batches = gradient.micro_batches();
-    gradient = *context_.derived->get<Gradient>(result.packets, [&] { return compressed_sum_->sum(exchanged, size_); });
-    compressed_sum_->end(exchanged, size_);
+    const auto summed = context_.derived->get<CompressedSum::Summed>(
+        result.packets, [&] { return compressed_sum_->sum(exchanged, size_); });
+    gradient = summed->gradient;
+    compressed_sum_->end(exchanged, *summed, size_);
     if (options.dropped) compressed_sum_->fold(*options.dropped);
   }
   gradient.mark_reduced();

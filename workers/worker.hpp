@@ -351,6 +351,11 @@ struct SumOptions {
 };
 inline constexpr SumOptions usual_sum{};
 
+// A group of this many workers of consecutive ranks; the last group may be smaller.
+struct InGroup {
+  int size = 1;
+};
+
 struct ReceiveOptions {
   std::optional<Rank> from{};  // nullopt: from any participant
   Time until = never;          // now(): do not wait
@@ -422,6 +427,10 @@ class Worker final : public Participant {
   // number of all workers' micro-batches. The sum and the step along it belong to one row of steps.csv. In runs that
   // compress sums, the result is the sum of all compressed packets.
   void all_reduce_sum(Gradient& gradient, const SumOptions& options = usual_sum, CalledFrom at = CalledFrom::current());
+  // Sums the gradient over this worker's group, uncompressed. The step along the sum counts as a local step: the next
+  // collective of all workers books it. Returns whether budget is left, assuming that all workers took the same number
+  // of steps; all members get the same answer. A group of one worker makes no collective.
+  bool all_reduce_sum(Gradient& gradient, InGroup group, CalledFrom at = CalledFrom::current());
 
   // Replaces the worker's model by the mean over all workers, or over a group, weighted by `how.weight` (equal if all
   // are 0). Returns whether budget is left, assuming that all workers took the same number of steps. All members of the
@@ -533,6 +542,7 @@ class Worker final : public Participant {
     recovery_.reset();
   }
   Contribution contribution_with(const Gradient& gradient, std::optional<std::int64_t> planned = {});
+  void book_local_step(const Gradient& gradient, std::int64_t planned);
   bool receive_whole_model(std::vector<double>* numbers, CalledFrom at);
   bool receive_slices(CalledFrom at);
   void send_slices(const Gradient& gradient, CalledFrom at);

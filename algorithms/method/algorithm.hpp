@@ -202,6 +202,7 @@ class Algorithm {
 
 struct AlgorithmContext {
   int workers = 1;
+  std::optional<int> node_size{};  // workers that share an uplink of the network; none: the network has no groups
   bool workers_known = true;  // false: `workers` is only the maximum; do not name it in messages or allocate for it
   int micro_batches = 1;
   bool time_only = false;                    // the run has no model, so a rule cannot measure losses or norms

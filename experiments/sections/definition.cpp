@@ -87,6 +87,14 @@ void check_norms(Settings& root, const Definition& definition) {
 void check_outages(Settings& root, const Definition& definition) {
   const ClusterSection& cluster = definition.cluster;
   if (!cluster.plan.outages) return;
+  const bool may_lose_state = std::ranges::any_of(cluster.plan.outages->entries(), &OutageEntry::loses_state);
+  for (const Method& method : definition.methods)
+    if (may_lose_state && method.algorithm && method.algorithm->compression() &&
+        method.algorithm->compression()->estimates())
+      return root.fault("outages",
+                        fmt::format("must have state = \"kept\": \"{}\" has feedback = \"ef21\", and a worker that "
+                                    "loses its state cannot get its estimate back",
+                                    method.label));
   for (const Method& method : definition.methods)
     if (method.algorithm && has_servers_of_whole_models(method))
       return check_outages_of_steps(root, *cluster.plan.outages, cluster.plan.micro_batches,
@@ -176,7 +184,9 @@ AlgorithmContext algorithm_context(const Definition& definition) {
   const Budget& budget = definition.budget;
   const int tensors = static_cast<int>(training.objective.tensors.size());
   const std::int64_t parameters = training.objective.parameters;
+  const int node_size = cluster.plan.network ? cluster.plan.network->group_size() : 0;
   return {.workers = cluster.workers_known ? cluster.plan.workers : most_workers,
+          .node_size = node_size > 0 ? std::optional(node_size) : std::nullopt,
           .workers_known = cluster.workers_known,
           .micro_batches = cluster.plan.micro_batches,
           .time_only = training.plan.time_only,

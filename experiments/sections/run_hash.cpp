@@ -156,6 +156,7 @@ bool sends_messages(const TomlNode& resolved) {
       "fedprox",
       "fednova",
       "scaffold",
+      "post-local-sgd",
       "edit",
       "co2",
       "cocod-sgd",

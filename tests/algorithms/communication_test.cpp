@@ -243,6 +243,12 @@ const std::vector<Method> methods = {
     // averages of groups, which together send 2 (3 + 1) P bytes, and one average of all workers.
     {"hierarchical-sgd", "group_size = 4\ngroup_period = 2\nperiod = { rule = \"constant\", steps = 6 }",
      S / 6 * (2 * 2 + 1), 0, S / 6 * (2 * 2 * (3 + 1) * P + A)},
+    // Groups of 4 and 2 workers sum gradients from step 4 on. All average models after steps 4, 7 and 10, and at the end.
+    {"post-local-sgd", "start = 4\nperiod = 3\ngroup_size = 4", 4 + 2 * (S - 4) + 4, 0,
+     4 * A + (S - 4) * 2 * (3 + 1) * P + 4 * A},
+    // Each trains alone. Three average after the steps of index 4, 8 and 10, and all after 6 and at the end.
+    {"post-local-sgd", "start = 4\nperiod = 6\ngroup_size = 1\nlevels = [{ group_size = 3, period = 2 }]",
+     4 + 2 * 3 + 2, 0, 4 * A + 3 * 2 * (2 + 2) * P + 2 * A},
     {"rounds", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
     {"rounds",
      "period = { rule = \"constant\", steps = 6 }\ngroups = { size = 4, period = 2 }\nouter = { name = \"plain\" }",

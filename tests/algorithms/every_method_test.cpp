@@ -587,6 +587,8 @@ constexpr ClippingCase clipping_cases[] = {
     {"algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 1 }", Clipped::each},
     {"algorithm = \"hierarchical-sgd\"\ngroup_size = 2\ngroup_period = 1\nperiod = { rule = \"constant\", steps = 1 }",
      Clipped::each},
+    {"algorithm = \"post-local-sgd\"\nstart = 0\nperiod = 1\ngroup_size = 1", Clipped::each},
+    {"algorithm = \"post-local-sgd\"\nstart = 5\nperiod = 1\ngroup_size = 1", Clipped::mean},
     {"algorithm = \"outer-local-sgd\"\nperiod = { rule = \"constant\", steps = 1 }\nouter = { name = \"diloco\", "
      "rate = 1, momentum = 0 }",
      Clipped::each},
@@ -691,6 +693,7 @@ const std::vector<std::string> independent = {
     "local-sgd\"" + third_step_period,
     "outer-local-sgd\"\nouter = { name = \"slowmo\", momentum = 0.5 }" + third_step_period,
     "hierarchical-sgd\"\ngroup_size = 2\ngroup_period = 1" + third_step_period,
+    "post-local-sgd\"\nstart = 1\nperiod = 3\ngroup_size = 2",
     "branch-train-merge\"\nseed_steps = 4",
     "branch-train-merge\"\nseed_steps = 4\nmerge = \"ensemble\"",
     "dynamic-averaging\"\nthreshold = 1\ncheck_every = 2\nchecks = \"gathered\"",

@@ -1,6 +1,7 @@
 // Methods of 2025 and 2026 and the federated classics, compared with an independent implementation in double precision
 // (tests/golden/methods_2026_reference.py), whose results tests/golden/methods_2026.py has written.
 #include <ATen/ATen.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +10,7 @@
 #include <set>
 
 #include "algorithms/asynchronous/heloco.hpp"
+#include "algorithms/local_sgd/post_local_sgd.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/engine.hpp"
@@ -682,6 +684,158 @@ TEST(Mindflayer, FollowsTheReferenceByBothRules) {
       "[1], trials_per_worker = 2, limit_s = inf }, { workers = [2], trials_per_worker = 1, limit_s = 3.3, "
       "arrival_probability = 0.75 }]\n",
       golden().at("mindflayer"), of, 1, "MindFlayer", 2);
+}
+
+TEST(PostLocalSgd, FollowsTheReferenceInEveryStep) {
+  const Json& expected = golden().at("post_local");
+  const std::shared_ptr<const Optimizer> sgd = make_sgd({.momentum = 0.9});
+  const auto follows = [&](const std::string& keys, const std::string& form, auto optimizer, double rate) {
+    const Json& means = expected.at(form);  // the last average makes the mean of all models
+    for (std::size_t step = 0; step < means.size(); ++step) {
+      SimulatedRun run_until = setup(static_cast<int>(step) + 1, rate);
+      run_until.optimizer = optimizer;
+      expect_near(run("algorithm = \"post-local-sgd\"\n" + keys, run_until).parameters, means[step],
+                  form + ", step " + std::to_string(step));
+    }
+  };
+  const std::string groups = "start = 3\nperiod = 4\ngroup_size = 2\n";
+  follows(groups, "groups", sgd, 0.1);
+  follows(groups, "adamw", std::shared_ptr<const Optimizer>(make_adamw({.weight_decay = {.rate = 0}})), 0.05);
+  follows("start = 2\nwarmup = 5\nperiod = 3\ngroup_size = 2\npost_local_gradient_allreduce = false\n", "alone", sgd,
+          0.1);
+  // A group of three workers is all workers, so that period 6 and not 2 decides about them.
+  follows("start = 1\nwarmup = 3\nperiod = 6\ngroup_size = 1\nlevels = [{ group_size = 2, period = 2 }]\n", "levels",
+          sgd, 0.1);
+}
+
+TEST(PostLocalSgd, AveragesAfterTheStepsOfPyTorchsAveragers) {
+  const PostLocalSgd periodic({.start = 10, .warmup = 10, .period = 4, .group_size = 2});
+  const PostLocalSgd levels(
+      {.start = 10, .warmup = 10, .period = 16, .group_size = 4, .levels = {{.group_size = 8, .period = 4}}});
+  std::vector<int> all;
+  std::vector<std::vector<int>> of_groups;
+  for (int step = 0; step < 26; ++step) {
+    if (periodic.members_of_average(step, 16) == 16) all.push_back(step);
+    if (const int members = levels.members_of_average(step, 16); members > 0) of_groups.push_back({step, members});
+  }
+  EXPECT_EQ(Json(all), golden().at("averagers").at("periodic"));
+  EXPECT_EQ(Json(of_groups), golden().at("averagers").at("hierarchical"));
+}
+
+TEST(Ef21, FollowsTheReference) {
+  const Json& expected = golden().at("ef21");
+  for (const auto& [form, momentum] : {std::pair("last", ""), std::pair("average", ", momentum = 0.7")})
+    for (std::size_t round = 0; round < expected.at(form).size(); ++round)
+      expect_near(run("algorithm = \"sync-sgd\"\ncompression = { name = \"top-k\", ratio = 0.093, feedback = "
+                      "\"ef21\"" +
+                          std::string(momentum) + " }\n",
+                      setup(static_cast<int>(round) + 1, 0.1))
+                      .parameters,
+                  expected.at(form)[round], form + std::string(", round ") + std::to_string(round));
+}
+
+TEST(Ef21, WithoutCompressionIsSynchronousSgd) {
+  SimulatedRun with_momentum = setup(20, 0.05);
+  with_momentum.momentum = 0.9;
+  const auto dense = run("algorithm = \"sync-sgd\"\n", with_momentum);
+  const auto whole = run(
+      "algorithm = \"sync-sgd\"\ncompression = { name = \"top-k\", ratio = 1, feedback = \"ef21\" }\n", with_momentum);
+  for (std::size_t i = 0; i < Unequal::size; ++i) EXPECT_NEAR(whole.parameters[i], dense.parameters[i], 2e-6);
+}
+
+// Worker i's gradient is always (i + 1) times a number of 64ths, so that sums of few are exact.
+class Constant final : public PullObjective {
+ public:
+  static constexpr std::size_t size = 48;
+  Constant() : PullObjective(size, size) {}
+  static float at(int worker, std::size_t j) {
+    return static_cast<float>((worker + 1) * (static_cast<int>(j * 29 % 48) - 20)) / 64;
+  }
+
+  std::vector<ParameterTensor> tensors() const override {
+    return {{.name = "weight", .offset = 0, .size = size, .place = 0, .rows = 8}};
+  }
+  PartialGradient gradient(const float*, const float*, std::span<const MicroBatch> micro_batches) const override {
+    const auto values = std::make_shared<std::vector<float>>(size);
+    for (const MicroBatch& micro_batch : micro_batches)
+      for (std::size_t j = 0; j < size; ++j) (*values)[j] += at(micro_batch.worker.value, j);
+    return {.segments = {{.offset = 0, .size = size, .data = values->data(), .owner = values}},
+            .loss_sum = 0,
+            .buffers_sum = {}};
+  }
+};
+
+// The change of the model in the step after `steps` steps, per unit of the learning rate.
+std::vector<float> direction_after(int steps, const std::string& compression, int workers = 4) {
+  const auto model_after = [&](int count) {
+    const SimulatedRun constant{
+        .workers = workers, .rate = 0.25, .budget = {.steps = count}, .objective = std::make_shared<Constant>()};
+    return run("algorithm = \"sync-sgd\"\ncompression = { " + compression + ", feedback = \"ef21\" }\n", constant)
+        .parameters;
+  };
+  std::vector<float> before = model_after(steps), after = model_after(steps + 1);
+  for (std::size_t j = 0; j < after.size(); ++j) after[j] = (before[j] - after[j]) * 4;
+  return after;
+}
+
+TEST(Ef21, ReachesAConstantGradientInCeilOfDOverKSteps) {
+  const auto is_reached = [](int steps) {
+    const auto direction = direction_after(steps - 1, "name = \"top-k\", ratio = 0.11");  // 5 of 48
+    for (std::size_t j = 0; j < Constant::size; ++j)
+      if (direction[j] != Constant::at(0, j) * 2.5f) return false;  // the mean of 1, 2, 3 and 4 times
+    return true;
+  };
+  EXPECT_FALSE(is_reached(9));
+  EXPECT_TRUE(is_reached(10));
+  EXPECT_TRUE(is_reached(13));
+}
+
+// If a worker's estimate and the others' view of it differed, the sum of the estimates would not come to the gradient.
+TEST(Ef21, ReachesAConstantGradientWithEveryKind) {
+  for (const std::string kind :
+       {"name = \"top-k\", ratio = 0.2, momentum = 0.5", "name = \"top-k\", ratio = 0.2, scope = \"tensor\"",
+        "name = \"random-k\", ratio = 0.2", "name = \"scalecom\", ratio = 0.2", "name = \"sign\"", "name = \"one-bit\"",
+        "name = \"int8\", error_feedback = true", "name = \"fp4\", error_feedback = true", "name = \"bins\"",
+        "name = \"tiles\", tile = 4, kept = 4, mean_of = \"all\", clip_to_median = false",
+        "name = \"powersgd\", rank = 2, least_rate = 0",
+        "name = \"powersgd\", rank = 2, least_rate = 0, factors = \"in-turn\""}) {
+    const auto direction = direction_after(160, kind);
+    double error = 0, whole = 0;
+    for (std::size_t j = 0; j < Constant::size; ++j) {
+      const double mean = 2.5 * Constant::at(0, j);
+      error += (direction[j] - mean) * (direction[j] - mean);
+      whole += mean * mean;
+    }
+    EXPECT_LE(error, 1e-6 * whole) << kind;
+  }
+}
+
+TEST(Ef21, IsRefusedWhereEstimatesHaveNoMeaning) {
+  const auto faults = [](const std::string& method, const std::string& keys = "") {
+    return read_method("algorithm = " + method +
+                       "\ncompression = { name = \"top-k\", ratio = 0.1, feedback = \"ef21\"" + keys + " }\n")
+        .faults;
+  };
+  EXPECT_EQ(faults("\"sync-sgd\""), "");
+  EXPECT_EQ(faults("\"stale-sgd\"\nstaleness = 2"), "");
+  EXPECT_THAT(faults("\"async-sgd\""), testing::HasSubstr("must be left out: a server uses each message by itself"));
+  EXPECT_THAT(faults("\"local-sgd\"\n" + period.substr(0, period.size() - 1)),
+              testing::HasSubstr("must be left out: an average of models"));
+  EXPECT_THAT(faults("\"one-bit-adam\"\nfreeze_step = 3"),
+              testing::HasSubstr("must be left out: estimates of gradients"));
+  EXPECT_THAT(faults("\"random-drop\"\ndrop_rate = 0.1\nfrom_step = 0"),
+              testing::HasSubstr("this method leaves out micro-batches"));
+  EXPECT_THAT(faults("\"sync-sgd\"", ", residual_decay = 0.5"), testing::HasSubstr("which has no residual"));
+  EXPECT_THAT(faults("\"sync-sgd\"", ", error_feedback = false"), testing::HasSubstr("must be true with feedback"));
+  const auto of_kind = [](const std::string& keys) {
+    return read_method("algorithm = \"sync-sgd\"\ncompression = { feedback = \"ef21\", name = " + keys + " }\n").faults;
+  };
+  EXPECT_THAT(of_kind("\"sign\", exchange = \"two-phase\""), testing::HasSubstr("second compression"));
+  EXPECT_THAT(of_kind("\"demo\""), testing::HasSubstr("residual is its momentum"));
+  EXPECT_THAT(of_kind("\"tiles\""),
+              testing::AllOf(testing::HasSubstr("mean_of"), testing::HasSubstr("clip_to_median")));
+  EXPECT_THAT(of_kind("\"scalecom\", ratio = 0.1, filter = 0.5"), testing::HasSubstr("filter"));
+  EXPECT_THAT(of_kind("\"powersgd\", removed = \"mean\""), testing::HasSubstr("removed"));
 }
 
 }  // namespace

@@ -101,6 +101,10 @@ inline std::vector<KeyCase> policies() {
   cases.push_back({fednova, statistics});
   fednova.back() = method("'fednova',period={rule='constant',steps=3},buffers='recalibrate'");
   cases.push_back({fednova, {"methods.0.recalibration_micro_batches=4", "methods.0.buffers='average'"}});
+  const std::string groups = "'post-local-sgd',start=2,period=3,group_size=2";
+  cases.push_back({with_moments_and_statistics(groups), statistics});
+  cases.push_back({with_moments_and_statistics(groups + ",buffers='recalibrate'"),
+                   {"methods.0.recalibration_micro_batches=4", "methods.0.buffers='average'"}});
   cases.push_back({with_moments_and_statistics("'branch-train-merge'"), statistics});
   cases.push_back({with_moments_and_statistics("'branch-train-merge',buffers='recalibrate'"),
                    {"methods.0.recalibration_micro_batches=4", "methods.0.buffers='average'"}});
@@ -238,6 +242,11 @@ inline const std::vector<KeyCase> local = {
      {"methods.0.fragments=3", "methods.0.delay=1", "methods.0.mixing=0.5"}},
     {{method("'hierarchical-sgd',group_size=2,group_period=2,period={rule='constant',steps=4}")},
      {"methods.0.group_size=3", "methods.0.group_period=1"}},
+    {{method("'post-local-sgd',start=3,period=4,group_size=2")},
+     {"methods.0.start=5", "methods.0.warmup=1", "methods.0.period=5", "methods.0.group_size=1",
+      "methods.0.post_local_gradient_allreduce=false", "methods.0.levels=[{group_size=2,period=2}]"}},
+    {{method("'post-local-sgd',start=3,period=6,group_size=1,levels=[{group_size=2,period=2}]")},
+     {"methods.0.levels.0.group_size=3", "methods.0.levels.0.period=3"}},
     {{method("'dropcompute-local-sgd',threshold_s=0.2,period={rule='constant',steps=4}")},
      {"methods.0.threshold_s=0.15", "methods.0.clock='step'", "methods.0.weights='steps'"}},
     {{method("'dropcompute-local-sgd',threshold_s=0.06,clock='step',period={rule='constant',steps=4}")},

@@ -537,6 +537,8 @@ const std::vector<std::string> periodic = {
     "{algorithm='hierarchical-sgd',group_size=3,group_period=2,period={rule='constant',steps=7}}",
     "{algorithm='hierarchical-sgd',group_size=2,group_period=3,period={rule='power',coefficient=0.5,minimum=3},"
     "moments='average'}",
+    "{algorithm='post-local-sgd',start=5,warmup=2,period=7,group_size=2}",
+    "{algorithm='post-local-sgd',start=3,period=7,group_size=1,levels=[{group_size=2,period=2}]}",
     "{algorithm='dropcompute-local-sgd',threshold_s=0.05,period={rule='constant',steps=7}}",
     "{algorithm='dropcompute-local-sgd',threshold_s=0.05,weights='steps',period={rule='power',coefficient=0.3,"
     "minimum=2}}",

@@ -338,6 +338,15 @@ group_size = 2
 group_period = 2
 period = { rule = "constant", steps = 8 }
 [[methods]]
+algorithm = "post-local-sgd"
+start = 3
+period = 4
+group_size = 2
+[[methods]]
+label = "sync-sgd, EF21"
+algorithm = "sync-sgd"
+compression = { name = "top-k", ratio = 0.2, feedback = "ef21" }
+[[methods]]
 algorithm = "branch-train-merge"
 seed_steps = 10
 [[methods]]

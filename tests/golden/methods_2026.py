@@ -190,6 +190,44 @@ def overlapped(method, phases_per_step, steps, communication, momentum):
             for step in range(1, steps + 1)]
 
 
+def ef21(rounds=12, momentum=None, kept=5):
+    x, estimates = START.copy(), [np.zeros(SIZE) for _ in range(WORKERS)]
+    velocities = None if momentum is None else [None] * WORKERS
+    models = []
+    for _ in range(rounds):
+        gradients = [gradient(worker, x) for worker in range(WORKERS)]
+        x, estimates, velocities = reference.ef21_round(x, estimates, gradients, 0.1, lambda v: reference.top_k(v, kept),
+                                                        velocities, 1 if momentum is None else 1 - momentum)
+        models.append(x.tolist())
+    return models
+
+
+def post_local(optimizer, **options):
+    """The mean of all workers' models after each of 14 steps."""
+    history = reference.post_local_sgd(START.copy(), gradient, WORKERS, [optimizer() for _ in range(WORKERS)], 14,
+                                       **options)
+    return [(sum(models) / WORKERS).tolist() for models in history]
+
+
+def post_local_cases():
+    def sgd():
+        return reference.SGD(0.1, momentum=0.9)
+
+    def adamw():
+        return reference.AdamW(0.05, betas=(0.9, 0.999), eps=1e-8)
+
+    return {"groups": post_local(sgd, start=3, warmup=3, period=4, subgroup=2),
+            "adamw": post_local(adamw, start=3, warmup=3, period=4, subgroup=2),
+            "alone": post_local(sgd, start=2, warmup=5, period=3, subgroup=2, after="none"),
+            "levels": post_local(sgd, start=1, warmup=3, period={2: 2, 6: 3}, subgroup=1)}
+
+
+def averager_indices():
+    return {"periodic": [t for t in range(26) if reference.periodic_average(t, 10, 4)],
+            "hierarchical": [[t, size] for t in range(26)
+                             if (size := reference.hierarchical_average(t, 10, {4: 8, 16: 16}))]}
+
+
 def results():
     rescaled = reference.rescaled_rates(0.05, TIMES)
     return {
@@ -230,6 +268,9 @@ def results():
                                                  [1.4, math.inf, 3.3], [0.5, 1, 0.75])),
         "clipping_rennala": timed(reference.clipping_rennala(START.copy(), gradient, durations(), 0.1, 6, [1.7] * 3, 5,
                                                              p=1.25)),
+        "ef21": {"last": ef21(), "average": ef21(momentum=0.7)},
+        "post_local": post_local_cases(),
+        "averagers": averager_indices(),
     }
 
 

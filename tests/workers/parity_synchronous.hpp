@@ -63,6 +63,22 @@ TEST(Parity, CompressedSums) {
   }
 }
 
+// EF21, with one exchange and with two.
+TEST(Parity, SumsOfEstimates) {
+  for (CompressionOptions options :
+       {compression("top-k", "ratio = 0.1"), compression("random-k", "ratio = 0.1"), compression("sign"),
+        compression("scalecom", "ratio = 0.1"), compression("powersgd")}) {
+    options.feedback = CompressionOptions::Feedback::estimate;
+    for (const double momentum : {0.0, 0.7}) {
+      options.momentum = momentum;
+      SCOPED_TRACE(options.kind);
+      SyncSgd method;
+      method.compress(options);
+      expect_parity(method);
+    }
+  }
+}
+
 TEST(Parity, FoldedBatchesOfCompressedSums) {
   RandomDrop method(0.3, Step{2});
   method.compress(compression("scalecom", R"(ratio = 0.1, dropped = "fold")"));

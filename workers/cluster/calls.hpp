@@ -119,7 +119,7 @@ struct Collective {
   std::vector<double> numbers{};
   AveragePolicy policy{};
   double weight = 1;
-  std::optional<int> group_size{};        // see Averaging; only averages may have groups
+  std::optional<int> group_size{};        // see Averaging; only averages and all-reduces may have groups
   Rank root{};                            // for broadcasts, including those of a packet
   Slice slice{};                          // for all-reduces and averages
   bool rest_is_needed = true;             // see Averaging

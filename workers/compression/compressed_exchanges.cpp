@@ -132,6 +132,28 @@ void accumulate(const Compressor& compressor, const GradientSum& sum, double sca
   });
 }
 
+// EF21: a worker's own values after the compressor's, `size` of each.
+struct OwnEstimate {
+  OwnEstimate(std::span<float> memory, std::size_t begin, std::size_t size)
+      : estimate(memory.subspan(begin, size)),
+        compressed(memory.subspan(begin + size, size)),
+        average(memory.subspan(begin + 2 * size)) {}
+
+  // Turns the gradient p into its difference to the estimate.
+  void subtract_from(std::span<float> p, float momentum, bool is_first) const {
+    for (std::size_t i = 0; i < average.size(); ++i)
+      average[i] = p[i] = is_first ? p[i] : momentum * average[i] + (1 - momentum) * p[i];
+    for (std::size_t i = 0; i < p.size(); ++i) compressed[i] = p[i] -= estimate[i];
+  }
+  // Adds what was sent. An unsent value does not change its estimate, not even by rounding.
+  void add_sent(std::span<const float> unsent) const {
+    for (std::size_t i = 0; i < unsent.size(); ++i) estimate[i] += compressed[i] - unsent[i];
+  }
+
+  std::span<float> estimate, compressed;
+  std::span<float> average;  // empty without momentum
+};
+
 // Turns the sum of the sent first moments into the sum of gradients that would change `moment` into the mean of these.
 void write_gradients_of_moments(std::span<float> sum, const float* moment, double beta1, int workers,
                                 std::int64_t micro_batches) {
@@ -452,7 +474,9 @@ Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double r
   if (training_.time_only()) return packet;
   packet.carried = training_.travelling(gradient);
   const CompressionOptions& options = compressor_->options();
-  of_memory_ = options.error_feedback ? options.of_residual() : static_cast<float>(options.momentum);
+  of_memory_ = options.estimates()      ? 0
+               : options.error_feedback ? options.of_residual()
+                                        : static_cast<float>(options.momentum);
   double of_gradient = options.error_feedback ? 1 : 1 - options.momentum;
   moment_ = options.of_moments() ? model->moments[0].values : nullptr;
   if (options.of_moments())
@@ -472,14 +496,17 @@ Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double r
   if (!is_last) statistics_ = new_cell();
   const std::size_t words = words_of(exchange), parameters = training_.objective().parameters();
   const std::size_t buffers = training_.objective().buffers();
-  const std::size_t remembered = compressor_->vectors() * parameters;
+  const std::size_t of_compressor = compressor_->vectors() * parameters;
+  const std::size_t remembered = of_compressor + options.vectors_of_estimate() * parameters;
   const auto encode = [=, compressor = compressor_, memory = memory_, worker = worker_, moment = moment_,
                        beta1 = static_cast<float>(options.beta1), of_memory = of_memory_,
-                       micro_batches = gradient.micro_batches(), out = packet.words,
+                       micro_batches = gradient.micro_batches(), out = packet.words, estimates = options.estimates(),
+                       momentum = static_cast<float>(options.momentum),
                        apart = is_last ? nullptr : statistics_](const GradientSum& sum, double scale) {
     if (is_first) memory->value = zeros(remembered);
-    const std::span<float> own = memory->value.span();
+    const std::span<float> own = memory->value.span().first(of_compressor);
     accumulate(*compressor, sum, scale * of_gradient, of_memory, parameters, micro_batches, own);
+    if (estimates) OwnEstimate(memory->value.span(), of_compressor, parameters).subtract_from(own, momentum, is_first);
     if (moment) add_scaled(own.data(), beta1, values_of(moment), parameters);
     FlatVector values(words + (is_last ? buffers : 0)), statistics(is_last ? 0 : buffers);
     if (out) compressor->encode(worker, step, values_of(common), own, values.data());
@@ -519,8 +546,9 @@ Packet CompressedSum::second_packet(std::vector<MicroBatch> carried, Step step, 
   if (training_.time_only()) return packet;
   packet.words = new_cell();
   const CellPtr statistics = std::exchange(statistics_, nullptr);
-  const auto encode = [=, compressor = compressor_, memory = memory_, words = words_of(exchange), out = packet.words] {
-    const std::span<float> own = memory->value.span();
+  const auto encode = [=, compressor = compressor_, memory = memory_, words = words_of(exchange), out = packet.words,
+                       of_compressor = compressor_->vectors() * training_.objective().parameters()] {
+    const std::span<float> own = memory->value.span().first(of_compressor);
     FlatVector values = last_words(compressor->has_own_sizes() ? compressor->second_words(own) : words, statistics,
                                    statistics->value.size());
     compressor->encode_second(step, values_of(between), own, values.data());
@@ -547,8 +575,8 @@ Packet CompressedSum::reduced_packet(std::vector<MicroBatch> carried, Step step,
   return packet;
 }
 
-Gradient CompressedSum::sum(const Exchanged& exchanged, int workers) const {
-  if (training_.time_only()) return Gradient(nullptr, exchanged.micro_batches);
+CompressedSum::Summed CompressedSum::sum(const Exchanged& exchanged, int workers) const {
+  if (training_.time_only()) return {Gradient(nullptr, exchanged.micro_batches)};
   const auto& [packets, between, micro_batches, step] = exchanged;
   std::vector<MicroBatch> carried;
   for (const Packet& packet : *packets) carried.insert(carried.end(), packet.carried.begin(), packet.carried.end());
@@ -556,21 +584,49 @@ Gradient CompressedSum::sum(const Exchanged& exchanged, int workers) const {
   const std::size_t parameters = training_.objective().parameters(), buffers = training_.objective().buffers();
   const CellPtr common = common_cell();
   read.insert(read.end(), {between, moment_, common});
-  const auto fill = [compressor = compressor_, moment = moment_, common, all = exchanged, workers, parameters,
-                     buffers](float* out) {
+  CellPtr estimates;
+  if (compressor_->options().estimates()) {
+    estimates = new_cell();
+    const auto add = [compressor = compressor_, common, all = exchanged, workers, parameters, before = estimates_,
+                      estimates] {
+      FlatVector values = zeros(parameters);
+      const std::vector<const float*> words = words_of(all.packets);
+      compressor->decode(received_of(all, words, common, workers), values.span());
+      if (before) add_scaled(values.data(), 1.0f, values_of(before), parameters);
+      estimates->value = std::move(values);
+    };
+    std::vector<CellPtr> all_read = read;
+    all_read.push_back(estimates_);
+    training_.compute({.reads = std::move(all_read), .writes = {estimates}, .work = add}, ProcessSet::everywhere());
+    read.push_back(estimates);
+  }
+  const auto fill = [compressor = compressor_, moment = moment_, common, all = exchanged, workers, parameters, buffers,
+                     estimates](float* out) {
     std::fill_n(out, parameters + buffers, 0.0f);
     const std::vector<const float*> words = words_of(all.packets);
-    compressor->decode(received_of(all, words, common, workers), {out, parameters});
+    if (estimates)
+      std::copy_n(values_of(estimates), parameters, out);
+    else
+      compressor->decode(received_of(all, words, common, workers), {out, parameters});
     if (compressor->options().of_moments())
       write_gradients_of_moments({out, parameters}, values_of(moment), compressor->options().beta1, workers,
                                  all.micro_batches);
     add_statistics(all.packets, {out + parameters, buffers});
   };
-  return training_.promised(micro_batches, std::move(carried), read, fill);
+  return {training_.promised(micro_batches, std::move(carried), read, fill), estimates};
 }
 
-void CompressedSum::end(const Exchanged& exchanged, int workers) {
+void CompressedSum::end(const Exchanged& exchanged, const Summed& summed, int workers) {
   if (training_.time_only()) return;
+  if (summed.estimates) {
+    estimates_ = summed.estimates;
+    const auto add = [memory = memory_, parameters = training_.objective().parameters(),
+                      of_compressor = compressor_->vectors() * training_.objective().parameters()] {
+      const std::span<float> all = memory->value.span();
+      OwnEstimate(all, of_compressor, parameters).add_sent(all.first(parameters));
+    };
+    training_.compute({.reads = {memory_}, .writes = {memory_}, .work = add});
+  }
   moment_ = nullptr;  // so that the optimizer can write the next moment in place
   const CellPtr common = common_cell();
   if (compressor_->follows_common()) common_ = exchanged.packets;

@@ -28,6 +28,9 @@ namespace syncopate {
 // - With compressed moments (CompressionOptions::of_moments) a worker sends from m_i = beta1 m + (1 - beta1) g_i, where
 //   m is the shared first moment and g_i the mean of its micro-batches. The mean of the sent values becomes the new m.
 //   So the step's gradient is (mean - beta1 m) / (1 - beta1), times the total number of micro-batches.
+// - With estimates (EF21, CompressionOptions::estimates) worker i's estimate g_i is the sum of all that it has sent. It
+//   sends a part of gradient - g_i. The sum of the estimates, which all workers know, is the step's gradient. Nobody
+//   could give a worker its estimate back after an outage, so experiment files refuse outages that lose the state.
 class CompressedSum {
  public:
   CompressedSum(std::shared_ptr<const Compressor> compressor, Training& training, Rank worker)
@@ -53,9 +56,13 @@ class CompressedSum {
     std::int64_t micro_batches = 0;
     Step step{};
   };
-  Gradient sum(const Exchanged& exchanged, int workers) const;
+  struct Summed {
+    Gradient gradient{};
+    CellPtr estimates{};  // the sum of all workers' estimates; null: no estimates
+  };
+  Summed sum(const Exchanged& exchanged, int workers) const;
   // Each worker calls this after the last exchange.
-  void end(const Exchanged& exchanged, int workers);
+  void end(const Exchanged& exchanged, const Summed& summed, int workers);
   // May be called after end(). If gradients that the step has left out are folded in, adds `dropped` to the residual.
   void fold(const Gradient& dropped);
 
@@ -68,7 +75,10 @@ class CompressedSum {
   std::shared_ptr<const Compressor> compressor_;
   Training& training_;
   Rank worker_;
-  CellPtr memory_;        // the residual, or a moving average of gradients; null: zeros
+  // The compressor's vectors: the residual, or a moving average of gradients. With estimates they are followed by the
+  // worker's estimate, what the last step compressed, and the moving average. Null: zeros.
+  CellPtr memory_;
+  CellPtr estimates_;     // the sum of all workers' estimates, shared by all; null: zeros
   CellPtr owned_;         // the residual of the chunk that this worker owns; null: zeros
   CellPtr statistics_;    // normalisation statistics of the current step, if it has two exchanges
   double rate_ = 0;       // learning rate of the last step

@@ -176,7 +176,9 @@ std::vector<ExchangesFrom> exchanges_of(const std::optional<CompressionOptions>&
   const auto compressor = make_compressor(*options, parts_of_model(*options, tensors, parameters), 0, workers);
   std::vector<ExchangesFrom> all;
   for (const Step first : compressor->changes())
-    all.push_back({.first = first, .exchanges = compressor->exchanges(first), .vectors = compressor->vectors()});
+    all.push_back({.first = first,
+                   .exchanges = compressor->exchanges(first),
+                   .vectors = compressor->vectors() + options->vectors_of_estimate()});
   if (compressor->alternates()) all.back().of_odd_steps = compressor->exchanges(Step{1});
   return all;
 }

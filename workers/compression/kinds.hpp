@@ -28,6 +28,9 @@ struct CompressionKeys {
   // Reads the number of phases, one or two.
   void pattern();
   void residual(bool usual = true);
+  void feedback();
+  // Reports a fault of the key if workers send differences to estimates, which `why` does not allow.
+  void refuse_estimates(bool is_refused, const char* key, const char* why) const;
   void dropped();
   // Leaves unwritten keys out of the resolved configuration, which then equals that of versions without the keys.
   void leave_out_unwritten(std::initializer_list<const char*> keys);

@@ -239,13 +239,53 @@ void CompressionKeys::residual(bool usual) {
   if (!has_decay) leave_out_unwritten({"residual_decay"});
   if (!options.error_feedback && table.has("residual_decay"))
     table.fault("residual_decay", "has no effect without error_feedback");
+  feedback();
   if (options.error_feedback && options.of_messages()) return read_rejected(*this);
-  if (!options.error_feedback || options.of_averages() || options.of_moments()) return;
+  if (!options.error_feedback || options.estimates() || options.of_averages() || options.of_moments()) return;
   using Units = CompressionOptions::Units;
   options.units = table.choice(
       {"residual", "Units of unsent values: gradients, or steps, which keep their size when the rate changes."},
       {{"gradient", Units::gradient}, {"step", Units::step}}, options.units);
   dropped();
+}
+
+// EF21 (Richtarik, Sokolov, Fatkhullin 2021): g_i <- g_i + C(gradient - g_i); all step along the mean of the g_i.
+void CompressionKeys::feedback() {
+  using Feedback = CompressionOptions::Feedback;
+  if (options.compresses != Compresses::gradients) {
+    if (!table.has("feedback")) return;
+    table.keep_as_written({"feedback"});
+    return table.fault("feedback",
+                       options.of_messages()
+                           ? "must be left out: a server uses each message by itself, or loses it, and then it cannot "
+                             "keep the mean of all workers' estimates"
+                       : options.of_moments()
+                           ? "must be left out: estimates of gradients have no use where moments are sent"
+                           : "must be left out: an average of models exchanges progress, which begins at 0 in each "
+                             "round, so the progress of the last round does not estimate it");
+  }
+  options.feedback = table.choice(
+      {"feedback",
+       "A worker compresses its gradient plus unsent values, or minus an estimate that all it has sent adds up to."},
+      {{"residual", Feedback::residual}, {"ef21", Feedback::estimate}}, options.feedback);
+  if (!options.estimates()) return leave_out_unwritten({"feedback"});
+  options.momentum = table.number(
+      {"momentum",
+       "Decay of a moving average of gradients that is estimated in place of the last gradient (EF21-SGDM)."},
+      Range{.low = 0, .high = 1, .high_open = true}, 0.0);
+  refuse_estimates(!options.error_feedback, "error_feedback",
+                   "must be true with feedback = \"ef21\": unsent values are needed to know what was sent");
+  refuse_estimates(options.pattern == CompressionOptions::Pattern::two_phase, "exchange",
+                   "must be \"gather\" with feedback = \"ef21\": the second compression would change the estimates");
+  refuse_estimates(table.has("residual_decay"), "residual_decay",
+                   "has no effect with feedback = \"ef21\", which has no residual");
+  refuse_estimates(context.drops != Drops::nothing, "feedback",
+                   "must be \"residual\" here: this method leaves out micro-batches, and the estimate of a whole "
+                   "gradient would not fit a part of one");
+}
+
+void CompressionKeys::refuse_estimates(bool is_refused, const char* key, const char* why) const {
+  if (options.estimates() && is_refused) table.fault(key, why);
 }
 
 void CompressionKeys::dropped() {

@@ -40,14 +40,19 @@ struct CompressionOptions {
   enum class Pattern { gather, two_phase };
   enum class Dropped { lost, folded };
   enum class Units { gradient, step };
+  // What a worker compresses: its gradient and the values that it has not sent before, or the difference between its
+  // gradient and an estimate that consists of all that it has sent (EF21).
+  enum class Feedback { residual, estimate };
 
   std::string_view kind{};
   Compresses compresses = Compresses::gradients;
   double beta1 = 0.9;                 // for moments: decay of the first moment
   Pattern pattern = Pattern::gather;  // packets go to all workers, or to owners of chunks, which compress sums again
   bool error_feedback = true;         // adds unsent values to the next gradient
-  double residual_decay = 1;          // share of the unsent values that is kept at each exchange
-  // Without error feedback: decay of a moving average of gradients, which is sent instead of the last gradient.
+  Feedback feedback = Feedback::residual;
+  double residual_decay = 1;  // share of the unsent values that is kept at each exchange
+  // Without error feedback, or with estimates: decay of a moving average of gradients, which is sent instead of the
+  // last gradient.
   double momentum = 0;
   Units units = Units::gradient;  // unit of the residual; values in step units keep their weight when the rate changes
   Dropped dropped = Dropped::lost;  // fate of computed gradients that a step leaves out
@@ -63,6 +68,10 @@ struct CompressionOptions {
 
   // The factor of the unsent values at the next exchange.
   float of_residual() const { return error_feedback ? static_cast<float>(residual_decay) : 0.0f; }
+  bool estimates() const { return feedback == Feedback::estimate; }
+  // The number of vectors that a worker keeps besides the compressor's: the estimate, what the last step compressed,
+  // and a moving average of gradients.
+  std::size_t vectors_of_estimate() const { return !estimates() ? 0 : momentum > 0 ? 3 : 2; }
 
   bool of_averages() const {
     return compresses == Compresses::averages || compresses == Compresses::averages_under_way;

@@ -305,6 +305,8 @@ void read_powersgd(CompressionKeys& keys) {
     own.removes_mean = table.choice(
         {"removed", "What a worker subtracts from its residual: its own product of the factors, or all workers' mean."},
         {{"own", false}, {"mean", true}}, own.removes_mean);
+  keys.refuse_estimates(own.removes_mean, "removed",
+                        "must be \"own\" with feedback = \"ef21\": an estimate is what its worker has sent");
   options.needs_tensors = true;
   options.check = [own](Settings& method, const std::vector<Part>& tensors) { check_rank(method, own, tensors); };
   options.make = maker_of<PowerSgd>(own);

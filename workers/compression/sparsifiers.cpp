@@ -441,6 +441,7 @@ void read_scalecom(CompressionKeys& keys) {
     own.filter = keys.table.number(
         {"filter", "Share (beta) of a step's unsent rest that is added to the residual; 1: all of it."},
         Range{.low = 0, .high = 1, .low_open = true}, own.filter);
+  keys.refuse_estimates(own.filter < 1, "filter", "must be 1 with feedback = \"ef21\", which has no residual");
   keys.options.make = maker_of<ScaleCom>(own);
 }
 

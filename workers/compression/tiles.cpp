@@ -334,6 +334,10 @@ void read_tiles(CompressionKeys& keys) {
       {"clip_to_median", "Whether each message's tensors are scaled down to the median norm over the workers."}, true);
   keys.options.residual_decay = 0.95;
   keys.residual();
+  keys.refuse_estimates(own.by_senders, "mean_of",
+                        "must be \"all\" with feedback = \"ef21\": the step is along the mean of all estimates");
+  keys.refuse_estimates(own.clips_to_median, "clip_to_median",
+                        "must be false with feedback = \"ef21\": an estimate is what its worker has sent, unscaled");
   keys.options.make = maker_of<TiledTopK>(own);
 }
 
@@ -345,6 +349,7 @@ void read_demo(CompressionKeys& keys) {
   keys.options.units = CompressionOptions::Units::step;
   keys.options.residual_decay = 0.999;
   keys.residual();
+  keys.refuse_estimates(true, "feedback", "must be \"residual\": DeMo's residual is its momentum");
   keys.options.make = maker_of<TiledTopK>(own);
 }
 

@@ -121,6 +121,7 @@ class LinkedNetwork : public NetworkModel {
   }
   bool has_shared_links() const override { return contention_; }
   bool has_unshared_links() const override { return !contention_; }
+  int group_size() const override { return group_size_; }
   std::optional<Overlap> overlap() const override { return overlap_; }
   Route route(const MessageCall& call) const override { return contention_ ? way_of(call) : Route(); }
 
@@ -361,6 +362,7 @@ class ChangedNetwork : public NetworkModel {
 
   bool has_shared_links() const override { return network_->has_shared_links(); }
   bool has_unshared_links() const override { return network_->has_unshared_links(); }
+  int group_size() const override { return network_->group_size(); }
   std::optional<Overlap> overlap() const override { return network_->overlap(); }
 
  protected:

@@ -175,6 +175,9 @@ class NetworkModel {
   virtual Route route(const CollectiveCall&) const { return {}; }
   virtual Route route(const MessageCall&) const { return {}; }
 
+  // The number of workers of consecutive ranks that share an uplink (a node or a rack); 0: no worker does.
+  virtual int group_size() const { return 0; }
+
   // Empty: an exchange begins when all members have their whole gradient.
   virtual std::optional<Overlap> overlap() const { return std::nullopt; }
 
