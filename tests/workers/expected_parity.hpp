@@ -17,9 +17,10 @@ namespace syncopate {
 // Checks that parameters agree up to rounding, that counts agree, and that the MPI run is not faster than its delays.
 inline void expect_parity(const Algorithm& algorithm,
                           std::shared_ptr<const Optimizer> optimizer = make_sgd({.momentum = 0.9}),
-                          double tolerance = 1e-5, double clip_norm = 0) {
+                          double tolerance = 1e-5, double clip_norm = 0, Step unplanned_steps = {}) {
   ASSERT_EQ(session->size(), workers + 1) << "start this test with mpirun -n 5: one rank serves, or is idle";
   Parity parity(1e-6, 50e-6, std::move(optimizer), clip_norm);
+  parity.unplanned_steps = unplanned_steps;
   const Outcome expected = parity.simulated(algorithm);
   const Outcome found = parity.mpi(algorithm);
   const int holder = algorithm.traits().servers > 0 ? workers : std::min(session->rank(), workers - 1);
@@ -31,7 +32,7 @@ inline void expect_parity(const Algorithm& algorithm,
     norm = std::max(norm, std::abs(static_cast<double>(expected.parameters[i])));
   }
   EXPECT_LE(difference, tolerance * norm);
-  EXPECT_GE(to_seconds(found.totals.end), least_s(algorithm));
+  EXPECT_GE(to_seconds(found.totals.end), least_s(algorithm, unplanned_steps));
   EXPECT_EQ(found.totals.bytes, expected.totals.bytes);
   EXPECT_EQ(found.totals.collectives, expected.totals.collectives);
   EXPECT_EQ(found.totals.messages, expected.totals.messages);

@@ -29,6 +29,7 @@
 #include "algorithms/local_sgd/overlap_local_sgd.hpp"
 #include "algorithms/local_sgd/overlapped_diloco.hpp"
 #include "algorithms/local_sgd/palsgd.hpp"
+#include "algorithms/local_sgd/post_local_sgd.hpp"
 #include "algorithms/local_sgd/scaffold.hpp"
 #include "algorithms/local_sgd/streaming_diloco.hpp"
 #include "tests/workers/expected_parity.hpp"
@@ -71,10 +72,19 @@ TEST(Parity, FederatedClassics) {
   const auto period = [] { return make_constant_period(Step{5}); };
   expect_parity(FedProx(period(), 0.1));
   expect_parity(Scaffold({.period = period(), .rate = 0.8}), make_sgd({}));
+  // Option I takes a step more in each of four rounds, but no budget is left for the last one's.
+  expect_parity(Scaffold({.period = period(), .rate = 0.8, .control = ScaffoldOptions::Control::gradient}),
+                make_sgd({}), 1e-5, 0, Step{3});
   std::vector<Step> of_workers;
   for (int worker = 0; worker < workers; ++worker) of_workers.emplace_back(1 + worker % 5);
   expect_parity(FedNova({.period = period(), .momentum = 0.9, .mu = 0.1, .steps_of_workers = of_workers}));
   expect_parity(OuterLocalSgd(period(), make_adaptive_outer({.rate = 0.05}), {}));
+}
+
+TEST(Parity, PostLocalSgd) {
+  expect_parity(PostLocalSgd({.start = 3, .warmup = 3, .period = 4, .group_size = 2}));
+  expect_parity(PostLocalSgd({.start = 3, .warmup = 1, .period = 4, .group_size = 3}), make_adamw({}));
+  expect_parity(PostLocalSgd({.start = 3, .warmup = 3, .period = 6, .levels = {{.group_size = 2, .period = 2}}}));
 }
 
 TEST(Parity, NoLoCo) { expect_parity(NoLoco({.local_steps = 5})); }
