@@ -78,7 +78,7 @@ ModelStatePtr Participant::model() const {
 void Participant::set_model(const ModelStatePtr& model, StatePolicy moments) {
   set_model(model);
   // Averages a single model, which applies the policy to its moments.
-  const AveragePolicy policy{.moments = {moments, moments}, .buffers = StatePolicy::keep};
+  const AveragePolicy policy{.moments = {moments, moments, moments}, .buffers = StatePolicy::keep};
   model_ = context_.training.average({&model_, 1}, policy).front();
 }
 
@@ -124,6 +124,9 @@ void Participant::send(Rank to, Message&& message, CalledFrom at) {
 
 void Participant::publish(Publication publication) {
   if (!is_heard()) return;
+  // The published model may be a copy of this participant's model without its moments.
+  if (publication.model && model_ && publication.model->parameters == model_->parameters)
+    if (const ModelStatePtr other = context_.training.evaluated(model_); other != model_) publication.model = other;
   if (average_ && publication.ensemble.empty() && publication.own.models.empty()) {
     if (publication.model == model_) publication.model = model();
     publication.model = average_->update(publication.model, context_.training);
@@ -463,7 +466,7 @@ StartedCollective Worker::start(Collective what, CalledFrom at) {
 // The exchange of differences that replaces an average.
 Collective Worker::compressed(Collective&& average) {
   const bool is_cut_otherwise = average.slice.count != compressed_average_->slices();
-  if (average.group_size || is_cut_otherwise || average.weight != 1 || average.policy.averaged_vectors(2) > 1)
+  if (average.group_size || is_cut_otherwise || average.weight != 1 || average.policy.averaged_vectors(most_moments) > 1)
     fail(
         "this average cannot be compressed: it is of a group, includes moments, has a weight, or has other slices than "
         "the method declared");

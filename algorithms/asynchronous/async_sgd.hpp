@@ -60,7 +60,11 @@ class AsyncSgd : public Algorithm {
   }
 
   Traits traits() const override {
-    return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true, .rejects_gradients = drops()};
+    return {.servers = 1,
+            .publishes_stepped_models = true,
+            .takes_data_in_turn = true,
+            .sends_gradients = true,
+            .rejects_gradients = drops()};
   }
 
  private:

@@ -63,7 +63,9 @@ class BoundedDelay : public Algorithm {
     tasks.end(server);
   }
 
-  Traits traits() const override { return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true}; }
+  Traits traits() const override {
+    return {.servers = 1, .publishes_stepped_models = true, .takes_data_in_turn = true, .sends_gradients = true};
+  }
 
  private:
   // Gradients of the unfinished tasks.

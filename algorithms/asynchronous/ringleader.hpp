@@ -75,7 +75,11 @@ class Ringleader : public Algorithm {
   }
 
   Traits traits() const override {
-    return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true, .held = {.models = 3}};
+    return {.servers = 1,
+            .publishes_stepped_models = true,
+            .takes_data_in_turn = true,
+            .sends_gradients = true,
+            .held = {.models = 3}};
   }
 
  private:

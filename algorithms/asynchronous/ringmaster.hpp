@@ -68,8 +68,11 @@ class Ringmaster : public Algorithm {
   }
 
   Traits traits() const override {
-    return {
-        .servers = 1, .takes_data_in_turn = late_ == Late::finish, .sends_gradients = true, .rejects_gradients = true};
+    return {.servers = 1,
+            .publishes_stepped_models = true,
+            .takes_data_in_turn = late_ == Late::finish,
+            .sends_gradients = true,
+            .rejects_gradients = true};
   }
 
  private:

@@ -61,7 +61,9 @@ class SlidingWindow : public Algorithm {
     }
   }
 
-  Traits traits() const override { return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true}; }
+  Traits traits() const override {
+    return {.servers = 1, .publishes_stepped_models = true, .takes_data_in_turn = true, .sends_gradients = true};
+  }
 
  private:
   // Gradients in progress, by number.

@@ -49,7 +49,9 @@ class Softsync : public Algorithm {
     if (round.gradients() > 0) round.step(rate_factor);
   }
 
-  Traits traits() const override { return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true}; }
+  Traits traits() const override {
+    return {.servers = 1, .publishes_stepped_models = true, .takes_data_in_turn = true, .sends_gradients = true};
+  }
 
  private:
   int gradients_per_update(int workers) const { return gradients_.value_or(workers / splitting_); }  // c

@@ -58,7 +58,9 @@ class StaleSynchronous : public Algorithm {
     }
   }
 
-  Traits traits() const override { return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true}; }
+  Traits traits() const override {
+    return {.servers = 1, .publishes_stepped_models = true, .takes_data_in_turn = true, .sends_gradients = true};
+  }
 
  private:
   std::int64_t slack_;

@@ -67,7 +67,11 @@ class Throttle : public Algorithm {
   }
 
   Traits traits() const override {
-    return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true, .rejects_gradients = drops()};
+    return {.servers = 1,
+            .publishes_stepped_models = true,
+            .takes_data_in_turn = true,
+            .sends_gradients = true,
+            .rejects_gradients = drops()};
   }
 
  private:

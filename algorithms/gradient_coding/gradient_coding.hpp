@@ -38,8 +38,10 @@ class CodedSgd : public Algorithm {
   // Throws RunFailure if so many workers have left that an exact code can no longer give the sum.
   void serve(Server& server) const override;
   Traits traits() const override {
-    return {
-        .servers = 1, .held = {.models = 0, .moments = 0}, .exchanged_whole = "coded gradients must cancel exactly"};
+    return {.servers = 1,
+            .publishes_stepped_models = true,
+            .held = {.models = 0, .moments = 0},
+            .exchanged_whole = "coded gradients must cancel exactly"};
   }
 
  private:

@@ -193,7 +193,9 @@ Traits LocalRounds::traits() const {
   Traits traits{.has_formulas = choices_.steps->phase() && !has_groups && waits,
                 .settles_after = choices_.period->synchronous_steps(),
                 .judges_budget_locally = !has_groups && !choices_.steps->may_stop(),
-                .publishes_rounds = true};
+                .publishes_rounds = true,
+                .publishes_stepped_models = waits && !choices_.period->sets_averages() &&
+                                            choices_.policies.average.moments[0] != StatePolicy::keep};
   choices_.steps->describe(traits);
   choices_.period->describe(traits);
   // An outer step needs the model that it starts from, and its momentum; fragments also need the average under way.
@@ -209,7 +211,7 @@ Traits LocalRounds::traits() const {
   if (has_groups) traits.exchanged_whole = "averages of groups and averages of all would need separate residuals";
   if (!traits.exchanged_whole.empty()) return traits;
   traits.averages_models = true;
-  traits.averages_moments = choices_.policies.average.averaged_vectors(2) > 1;
+  traits.averages_moments = choices_.policies.average.averaged_vectors(most_moments) > 1;
   traits.waits_for_averages = waits;
   if (choices_.fragments) traits.averaged_slices = choices_.fragments->fragments.count();
   return traits;

@@ -128,7 +128,7 @@ StatePolicies read_state_policies(Settings& settings) {
   const Key second{"second_moment", "What happens to the second moment."};
   const StatePolicy moments = read_moment(settings, all, StatePolicy::keep);
   policies.average.moments = {read_moment(settings, first, moments, "as `moments`"),
-                              read_moment(settings, second, moments, "as `moments`")};
+                              read_moment(settings, second, moments, "as `moments`"), moments};
   read_buffer_policy(settings, policies);
   return policies;
 }

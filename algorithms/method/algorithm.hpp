@@ -101,6 +101,10 @@ struct Traits {
   bool judges_budget_locally = false;
   // Whether each published model ends a round of many updates, as an average of models that workers trained alone does.
   bool publishes_rounds = false;
+  // Whether each model that it publishes is one that the publisher's optimizer steps, with moments that belong to it.
+  // In Local SGD averages must not keep the first moment. Methods with steps_along_fresh_mean or sums_gradients also
+  // do (has_stepped_models).
+  bool publishes_stepped_models = false;
   // Whether each step is along the mean of gradients of the model that it changes, so that their noise shows what a
   // larger batch would gain (results/statistics.hpp).
   bool steps_along_fresh_mean = false;
@@ -131,6 +135,11 @@ struct Traits {
   HeldVectors held{};
   // Why none of its exchanges can be compressed: the end of a sentence after "must not be given: ". Empty: they can.
   std::string_view exchanged_whole{};
+
+  // Whether its optimizer may evaluate another model than it steps (Optimizer::evaluated_factor).
+  bool has_stepped_models() const {
+    return !servers.hold_slices() && (publishes_stepped_models || steps_along_fresh_mean || sums_gradients);
+  }
 
   // Whether it sends messages between participants, which may wait for other traffic on a link.
   bool sends_messages() const { return servers > 0 || sends_to_neighbours; }

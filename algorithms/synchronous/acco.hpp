@@ -89,7 +89,10 @@ class Acco : public Algorithm {
   }
 
   Traits traits() const override {
-    return {.takes_data_in_turn = true, .held = {.models = 0, .states = 2}, .exchanged_whole = sums_under_way};
+    return {.publishes_stepped_models = true,
+            .takes_data_in_turn = true,
+            .held = {.models = 0, .states = 2},
+            .exchanged_whole = sums_under_way};
   }
 
   std::optional<Communicated> communication(const CommunicationInput& input) const override {

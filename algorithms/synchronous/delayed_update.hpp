@@ -34,7 +34,10 @@ class DelayedUpdate : public Algorithm {
   }
 
   Traits traits() const override {
-    return {.takes_data_in_turn = true, .held = {.models = 0, .states = 1}, .exchanged_whole = sums_under_way};
+    return {.publishes_stepped_models = true,
+            .takes_data_in_turn = true,
+            .held = {.models = 0, .states = 1},
+            .exchanged_whole = sums_under_way};
   }
 
   std::optional<Communicated> communication(const CommunicationInput& input) const override {

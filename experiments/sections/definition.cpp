@@ -84,6 +84,19 @@ void check_norms(Settings& root, const Definition& definition) {
   }
 }
 
+// Checks that an optimizer which evaluates another model than it steps is used by methods that publish stepped models.
+void check_evaluated(Settings& root, const Definition& definition) {
+  for (const Method& method : definition.methods) {
+    if (!method.algorithm || method.algorithm->traits().has_stepped_models()) continue;
+    if (definition.of(method).training.plan.optimizer->evaluated_factor() != 0)
+      return fault_of_optimizer(
+          root, definition, method,
+          fmt::format("must be one that evaluates the model that it steps: \"{}\" evaluates a model without the "
+                      "optimizer's state (Local SGD has it with first_moment = \"average\" or \"reset\")",
+                      method.label));
+  }
+}
+
 void check_outages(Settings& root, const Definition& definition) {
   const ClusterSection& cluster = definition.cluster;
   if (!cluster.plan.outages) return;
@@ -127,6 +140,7 @@ void check_methods(Settings& root, const Definition& definition) {
   check_who_leaves(root, definition);
   check_pauses(root, definition);
   check_norms(root, definition);
+  check_evaluated(root, definition);
   check_outages(root, definition);
   check_overlap(root, definition);
 }

@@ -247,11 +247,16 @@ double read_max_norm(Settings& optimizer, double norm) {
 }
 
 template <typename Options>
-void read_betas(Settings& optimizer, Options& options) {
-  options.beta1 = optimizer.number({"beta1", "Decay of the first moment."}, share, options.beta1);
+void read_second(Settings& optimizer, Options& options) {
   options.beta2 = optimizer.number({"beta2", "Decay of the second moment."}, share, options.beta2);
   options.epsilon = optimizer.number({"epsilon", "A number that is added to the root of the second moment."},
                                      above_zero, options.epsilon);
+}
+
+template <typename Options>
+void read_betas(Settings& optimizer, Options& options) {
+  options.beta1 = optimizer.number({"beta1", "Decay of the first moment."}, share, options.beta1);
+  read_second(optimizer, options);
 }
 
 std::unique_ptr<Optimizer> read_sgd(Settings& optimizer) {
@@ -343,6 +348,20 @@ std::unique_ptr<Optimizer> read_lans(Settings& optimizer) {
   return make_lans(options);
 }
 
+// Reads which matrices an optimizer updates as a whole, and the settings of AdamW for the other tensors.
+template <typename Options>
+void read_matrices(Settings& optimizer, Options& options) {
+  options.all_matrices = optimizer.choice(
+      {"matrices", "Matrices with orthogonal steps: hidden ones (no embedding, not first or last), or all."},
+      {{"hidden", false}, {"all", true}}, options.all_matrices);
+  options.others = optimizer.texts({"adamw", "Matrices that AdamW updates instead: parts of their names."},
+                                   std::vector<std::string>{});
+  options.adamw_rate = optimizer.number({"adamw_rate", "AdamW's learning rate, as a share of the schedule's."},
+                                        above_zero, options.adamw_rate);
+  read_betas(optimizer, options);
+  options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
+}
+
 std::unique_ptr<Optimizer> read_muon(Settings& optimizer) {
   MuonOptions options;
   options.momentum = read_momentum(optimizer, options.momentum);
@@ -355,16 +374,62 @@ std::unique_ptr<Optimizer> read_muon(Settings& optimizer) {
   options.iterations = optimizer.choice(
       {"iterations", "Coefficients of the five Newton-Schulz iterations: those of Jordan's code, or of Dion's."},
       {{"jordan", MuonOptions::Iterations::jordan}, {"dion", MuonOptions::Iterations::dion}}, options.iterations);
-  options.all_matrices = optimizer.choice(
-      {"matrices", "Matrices with orthogonal steps: hidden ones (no embedding, not first or last), or all."},
-      {{"hidden", false}, {"all", true}}, options.all_matrices);
-  options.others = optimizer.texts({"adamw", "Matrices that AdamW updates instead of Muon: parts of their names."},
-                                   std::vector<std::string>{});
-  options.adamw_rate = optimizer.number({"adamw_rate", "AdamW's learning rate, as a share of the schedule's."},
-                                        above_zero, options.adamw_rate);
-  read_betas(optimizer, options);
-  options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
+  read_matrices(optimizer, options);
   return make_muon(options, orthogonalise);
+}
+
+std::unique_ptr<Optimizer> read_dion(Settings& optimizer) {
+  DionOptions options;
+  options.momentum = read_momentum(optimizer, options.momentum);
+  options.rank_share = optimizer.number({"rank_share", "Rank of a matrix's step, as a share of its smaller side."},
+                                        {.low = 0, .high = 1, .low_open = true}, options.rank_share);
+  read_matrices(optimizer, options);
+  return make_dion(options, iterate_power);
+}
+
+void read_schedule_free(Settings& optimizer, AveragedOptions& options) {
+  constexpr Range inside{.low = 0, .high = 1, .low_open = true, .high_open = true};
+  options.share_of_x = optimizer.number(
+      {"momentum", "Share of the evaluated average x in the model y at which gradients are taken (beta, beta1)."},
+      inside, options.share_of_x);
+  options.rate_power =
+      optimizer.number({"weight_power", "A step's weight in x is the largest learning rate so far to this power."},
+                       at_least_zero, options.rate_power);
+  options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
+}
+
+std::unique_ptr<Optimizer> read_schedule_free_sgd(Settings& optimizer) {
+  AveragedOptions options;
+  read_schedule_free(optimizer, options);
+  return make_averaged(options);
+}
+
+std::unique_ptr<Optimizer> read_schedule_free_adamw(Settings& optimizer) {
+  AveragedOptions options{.base = AveragedOptions::Base::rms};
+  read_schedule_free(optimizer, options);
+  read_second(optimizer, options);
+  options.scales_rate = optimizer.choice(
+      {"bias_correction", "Whether it divides the second moment (the code), or multiplies the rate (the paper)."},
+      {{"moment", false}, {"rate", true}}, options.scales_rate);
+  options.decays_at_z = optimizer.choice({"decay_at", "The model that weight decay multiplies: y, or the stepped z."},
+                                         {{"y", false}, {"z", true}}, options.decays_at_z);
+  return make_averaged(options);
+}
+
+std::unique_ptr<Optimizer> read_gpa(Settings& optimizer) {
+  using Base = AveragedOptions::Base;
+  AveragedOptions options{.share_of_x = 0.7};
+  options.base = optimizer.choice({"base", "The optimizer whose steps are averaged."},
+                                  {{"adamw", Base::adamw}, {"sgd", Base::sgd}}, Base::adamw);
+  options.share_of_x =
+      optimizer.number({"mu_y", "Share of the evaluated average x in the model y at which gradients are taken."},
+                       {.low = 0, .high = 1, .low_open = true}, options.share_of_x);
+  options.kept_of_x = optimizer.number(
+      {"mu_x", "Share of the average x that a step keeps; 0.9^(1/H) corresponds to DiLoCo with H steps."}, share,
+      0.9967);
+  if (options.base == Base::adamw) read_betas(optimizer, options);
+  options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
+  return make_averaged(options);
 }
 
 constexpr std::array optimizer_rows = {
@@ -379,6 +444,15 @@ constexpr std::array optimizer_rows = {
     OptimizerRow{"lans", "LAMB on normalised gradients, with Nesterov's look-ahead", read_lans},
     OptimizerRow{"muon", "momentum SGD whose step of each hidden matrix is made nearly orthogonal; AdamW for the rest",
                  read_muon},
+    OptimizerRow{"dion",
+                 "momentum SGD whose step of each hidden matrix is orthonormal and of low rank; AdamW for the rest",
+                 read_dion},
+    OptimizerRow{"schedule-free-sgd", "SGD without a schedule: gradients near a running average, which is evaluated",
+                 read_schedule_free_sgd},
+    OptimizerRow{"schedule-free-adamw", "Schedule-Free with steps along gradients divided by their root mean square",
+                 read_schedule_free_adamw},
+    OptimizerRow{"gpa", "AdamW whose steps are averaged with constant weights; the average is evaluated (GPA)",
+                 read_gpa},
 };
 
 // Returns a list for users: "a, b and 7 others".
@@ -401,7 +475,7 @@ void check_names(Settings& optimizer, std::string_view key, const std::vector<st
                                    parts.size() == 1 ? "is a part of" : "are parts of", some_of(names)));
 }
 
-// Muon without a matrix would be AdamW under another name.
+// Muon or Dion without a matrix would be AdamW under another name.
 void check_matrices(Settings& optimizer, const Optimizer& made, const std::vector<ParameterTensor>& tensors) {
   const auto chosen = made.matrices(tensors);
   if (tensors.empty() || std::ranges::find(chosen, true) != chosen.end()) return;
@@ -421,7 +495,7 @@ std::unique_ptr<Optimizer> read_optimizer(Settings& training, const ObjectivePla
   std::vector<ParameterTensor> matrices;
   std::ranges::copy_if(objective.tensors, std::back_inserter(matrices), [](const auto& each) { return each.rows > 0; });
   check_names(optimizer, "adamw", made->excluded_matrices(), matrices);
-  if (row && row->name == "muon") check_matrices(optimizer, *made, objective.tensors);
+  if (row && (row->name == "muon" || row->name == "dion")) check_matrices(optimizer, *made, objective.tensors);
   return made;
 }
 

@@ -15,7 +15,7 @@
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/engine.hpp"
 #include "workers/compression/kernels.hpp"
-#include "workers/models/newton_schulz.hpp"
+#include "workers/models/matrix_steps.hpp"
 
 namespace syncopate {
 namespace {
@@ -134,6 +134,14 @@ class Shaped final : public PullObjective {
   std::vector<ParameterTensor> tensors_;
 };
 
+FlatVector wave(std::size_t size, int step) {
+  FlatVector values(size);
+  for (std::size_t j = 0; j < size; ++j)
+    values.data()[j] =
+        static_cast<float>(std::sin(0.7 * static_cast<double>(j) + 1.3 * step + 0.05 * static_cast<double>(j) * step));
+  return values;
+}
+
 TEST(Muon, SixStepsOfFiveTensorsAgreeWithTheReference) {
   for (const Json& one : golden().at("muon")) {
     std::vector<ParameterTensor> tensors;
@@ -160,11 +168,7 @@ TEST(Muon, SixStepsOfFiveTensorsAgreeWithTheReference) {
       Engine engine(std::make_shared<Shaped>(tensors, size), make_muon(options, orthogonalise_by_torch), {}, threads);
       ModelStatePtr state = engine.training.initial_state();
       for (int step = 0; step < one.at("steps").get<int>(); ++step) {
-        FlatVector gradient(size);
-        for (std::size_t j = 0; j < size; ++j)
-          gradient.data()[j] = static_cast<float>(
-              std::sin(0.7 * static_cast<double>(j) + 1.3 * step + 0.05 * static_cast<double>(j) * step));
-        state = engine.training.descend(std::move(state), engine.training.gradient_from(std::move(gradient), 1),
+        state = engine.training.descend(std::move(state), engine.training.gradient_from(wave(size, step), 1),
                                         one.at("rate"));
       }
       expect_near(engine.training.values(state), one.at("result"), rule);
@@ -182,6 +186,206 @@ TEST(Muon, TakesHiddenMatricesUnlessToldOtherwise) {
   EXPECT_EQ(make_muon({.all_matrices = true}, nullptr)->matrices(tensors), (Chosen{true, true, true, false}));
   EXPECT_EQ(make_muon({.all_matrices = true, .others = {"head"}}, nullptr)->matrices(tensors),
             (Chosen{true, true, false, false}));
+}
+
+// Engine and reference tensors of a list of shapes.
+std::vector<ParameterTensor> matrices_of(const Json& shapes) {
+  std::vector<ParameterTensor> tensors;
+  for (const Json& shape : shapes) {
+    const std::size_t offset = tensors.empty() ? 0 : tensors.back().offset + tensors.back().size;
+    const auto rows = shape[0].get<std::size_t>(), columns = shape[1].get<std::size_t>();
+    tensors.push_back({.name = "tensor" + std::to_string(tensors.size()),
+                       .offset = offset,
+                       .size = rows * columns,
+                       .place = tensors.size(),
+                       .rows = rows});
+  }
+  return tensors;
+}
+
+// Matrices of full rank, so that a QR decomposition has no arbitrary columns.
+FlatVector rough(std::size_t size, int step) {
+  FlatVector values(size);
+  for (std::size_t j = 0; j < size; ++j) {
+    const auto square = static_cast<double>((j + 1) * (j + 1));
+    values.data()[j] = static_cast<float>(std::sin((0.37 + 0.11 * step) * square));
+  }
+  return values;
+}
+
+// In the reference, several workers have own momenta and share only P and R.
+TEST(Dion, SixStepsOfThreeMatricesAgreeWithTheReference) {
+  for (const Json& one : golden().at("dion")) {
+    const auto tensors = matrices_of(one.at("shapes"));
+    const std::size_t size = tensors.back().offset + tensors.back().size;
+    const bool is_full = one.at("ranks")[0] == 4;
+    const auto mean_of = [&](Engine& engine, int step) {
+      const int workers = one.at("workers");
+      Gradient sum;
+      for (int worker = 0; worker < workers; ++worker)
+        sum += engine.training.gradient_from(rough(size, step + 7 * worker), 1);
+      return sum / workers;
+    };
+    std::vector<float> starts(size);
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      std::ranges::copy(one.at("starts")[i].get<std::vector<float>>(), &starts[tensors[i].offset]);
+    for (const int threads : {1, 3}) {
+      Engine engine(std::make_shared<Shaped>(tensors, size),
+                    make_dion({.momentum = one.at("mu"),
+                               .rank_share = is_full ? 1 : 0.4,  // ranks of 1.6 and 2, rounded up
+                               .all_matrices = true,
+                               .weight_decay = {.rate = one.at("decay"), .form = DecayForm::decoupled}},
+                              iterate_power_by_torch),
+                    {}, threads);
+      const auto begin = new_state(*engine.training.initial_state());
+      begin->moments[1].values = filled_cell(starts);
+      ModelStatePtr state = begin;
+      for (int step = 0; step < one.at("steps").get<int>(); ++step)
+        state = engine.training.descend(std::move(state), mean_of(engine, step), one.at("rate"));
+      expect_near(engine.training.values(state), one.at("result"), "Dion");
+      expect_near(engine.values(state->moments[0].values), one.at("momentum"), "momentum of Dion", 1e-4);
+    }
+  }
+}
+
+// From a start that the run's seed draws: a momentum of full rank leaves in one step but for its share mu, and the step
+// is along unit vectors. Without momentum only weight decay acts.
+TEST(Dion, StartsFromTheSeedAndMovesNothingWithoutMomentum) {
+  const auto tensors = matrices_of(Json::parse("[[6, 4], [3, 5]]"));
+  const auto step = [&](std::uint64_t seed, bool is_zero) {
+    Engine engine(std::make_shared<Shaped>(tensors, 39),
+                  make_dion({.momentum = 0.9, .all_matrices = true}, iterate_power_by_torch), {.seed = seed});
+    const ModelStatePtr begin = engine.training.initial_state();
+    FlatVector gradient = rough(39, 0);
+    if (is_zero) std::fill_n(gradient.data(), 39, 0.0f);
+    const auto end = engine.training.descend(begin, engine.training.gradient_from(std::move(gradient), 1), 0.5);
+    return std::array{engine.training.values(begin), engine.training.values(end),
+                      engine.values(end->moments[0].values)};
+  };
+  const auto [before, after, momentum] = step(1, false);
+  EXPECT_EQ(step(1, false)[1], after);
+  EXPECT_NE(step(2, false)[1], after);
+  const FlatVector gradient = rough(39, 0);
+  for (std::size_t j = 0; j < 39; ++j) EXPECT_NEAR(momentum[j], 0.9 * gradient.data()[j], 2e-6);
+  // The squared length of P Q^T is that of Q, whose columns have length 1: the smaller side.
+  for (const ParameterTensor& tensor : tensors) {
+    const auto rows = static_cast<double>(tensor.rows), columns = static_cast<double>(tensor.size) / rows;
+    double squares = 0;
+    for (std::size_t j = tensor.offset; j < tensor.offset + tensor.size; ++j)
+      squares += std::pow((0.995 * before[j] - after[j]) / 0.5, 2) * columns / rows;
+    EXPECT_NEAR(squares, std::min(rows, columns), 1e-4);
+  }
+  const auto unmoved = step(1, true);
+  for (std::size_t j = 0; j < 39; ++j) EXPECT_NEAR(unmoved[1][j], 0.995 * before[j], 1e-6);
+}
+
+AveragedOptions averaged_options(const Json& one) {
+  using Base = AveragedOptions::Base;
+  const std::string optimizer = one.at("optimizer");
+  AveragedOptions options;
+  options.weight_decay.rate = one.at("decay");
+  options.scales_rate = one.value("kind", "") == "adamw-paper";
+  options.decays_at_z = one.value("decay_at", "y") == "z";
+  options.rate_power = one.value("p", 2.0);
+  options.share_of_x = optimizer == "gpa" ? one.at("mu_y") : one.at("beta");
+  if (optimizer == "gpa") options.kept_of_x = one.at("mu_x");
+  if (optimizer == "schedule-free-adamw") options.base = Base::rms;
+  if (optimizer == "gpa" && one.at("base") == "adamw") options.base = Base::adamw;
+  return options;
+}
+
+TEST(AveragedIterates, FollowTheReferences) {
+  for (const Json& one : golden().at("averaged_iterates")) {
+    Engine engine(std::make_shared<Unequal>(), make_averaged(averaged_options(one)));
+    ModelStatePtr state = engine.training.initial_state();
+    EXPECT_EQ(engine.training.evaluated(state), state) << "at the start x = y = z";
+    for (const double rate : one.at("lr").get<std::vector<double>>())
+      state = engine.training.descend(state, engine.promise(state, 0), rate);
+    const std::string what = one.at("optimizer").get<std::string>() + " " + one.dump().substr(0, 120);
+    expect_near(engine.training.values(state), one.at("y"), "y of " + what);
+    expect_near(engine.training.values(engine.training.evaluated(state)), one.at("x"), "x of " + what);
+  }
+}
+
+// Simulated runs publish x, of a worker and of a server.
+TEST(AveragedIterates, AreWhatIsEvaluated) {
+  for (const Json& one : golden().at("averaged_iterates")) {
+    if (one.at("rates") != "constant") continue;
+    SimulatedRun alone = setup(static_cast<int>(one.at("lr").size()), one.at("lr")[0]);
+    alone.workers = 1;
+    alone.optimizer = make_averaged(averaged_options(one));
+    for (const char* const method : {"sync-sgd", "async-sgd"})
+      expect_near(run(std::string("algorithm = \"") + method + "\"\n", alone).parameters, one.at("x"), method);
+  }
+}
+
+// At a constant rate all weights are equal: x is the mean of z_1 ... z_t.
+TEST(AveragedIterates, OfScheduleFreeAtAConstantRateAreMeansOfZ) {
+  for (const auto base : {AveragedOptions::Base::sgd, AveragedOptions::Base::rms}) {
+    Engine engine(std::make_shared<Unequal>(), make_averaged({.base = base, .share_of_x = 0.8}));
+    ModelStatePtr state = engine.training.initial_state();
+    std::vector<double> sum(Unequal::size);
+    for (int step = 1; step <= 9; ++step) {
+      state = engine.training.descend(state, engine.promise(state, 1), 0.1);
+      const auto y = engine.training.values(state), d = engine.values(state->moments[0].values);
+      const auto x = engine.training.values(engine.training.evaluated(state));
+      for (std::size_t j = 0; j < sum.size(); ++j) {
+        sum[j] += static_cast<double>(y[j]) + d[j];
+        EXPECT_NEAR(x[j], sum[j] / step, 2e-6) << "step " << step;
+      }
+    }
+  }
+}
+
+TEST(AveragedIterates, OfGpaInTheirLimitsAreAdamWAndMomentum) {
+  SimulatedRun limit = setup(20, 0.05);
+  const auto with = [&](std::unique_ptr<Optimizer> optimizer, double rate) {
+    limit.rate = rate;
+    limit.optimizer = std::move(optimizer);
+    return run("algorithm = \"sync-sgd\"\n", limit).parameters;
+  };
+  const WeightDecay decay{.rate = 0.1, .scope = DecayScope::all, .form = DecayForm::decoupled};
+  const auto gpa = with(
+      make_averaged({.base = AveragedOptions::Base::adamw, .share_of_x = 0.7, .kept_of_x = 0, .weight_decay = decay}),
+      0.05);
+  const auto adamw = with(make_adamw({.weight_decay = decay}), 0.05);
+  const auto primal = with(make_averaged({.share_of_x = 1, .kept_of_x = 0.8}), 0.1);
+  const auto momentum = with(make_sgd({.momentum = 0.8}), 0.02);
+  for (std::size_t j = 0; j < Unequal::size; ++j) {
+    EXPECT_NEAR(gpa[j], adamw[j], 2e-6);
+    EXPECT_NEAR(primal[j], momentum[j], 2e-6);
+  }
+}
+
+// If averages include the displacement of z from y, rounds of one step are synchronous steps.
+TEST(AveragedIterates, AverageAsOneStateInLocalSgd) {
+  for (const auto& kept : {std::optional<double>(), std::optional(0.9)}) {
+    SimulatedRun three = setup(12, 0.1);
+    three.optimizer = make_averaged({.share_of_x = 0.7, .kept_of_x = kept});
+    const auto synchronous = run("algorithm = \"sync-sgd\"\n", three).parameters;
+    const auto local = run(
+        "algorithm = \"local-sgd\"\nfirst_moment = \"average\"\nperiod = { rule = \"constant\", steps = 1 }\n", three);
+    for (std::size_t j = 0; j < Unequal::size; ++j) EXPECT_NEAR(local.parameters[j], synchronous[j], 2e-6);
+  }
+}
+
+// SNOO is DiLoCo on one worker. Without momentum it is Lookahead: phi += rate (theta_H - phi).
+TEST(Snoo, WithoutMomentumIsLookahead) {
+  SimulatedRun alone = setup(12, 0.1);
+  alone.workers = 1;
+  const auto found =
+      run("algorithm = \"outer-local-sgd\"\n" + period + "outer = { name = \"diloco\", rate = 0.6, momentum = 0 }\n",
+          alone);
+  for (std::size_t j = 0; j < Unequal::size; ++j) {
+    const double h = static_cast<double>(32 + j % 40) / 64, b = std::round(64 * std::sin(1 + 0.6 * j)) / 64;
+    double phi = 1;
+    for (int round = 0; round < 4; ++round) {
+      double theta = phi;
+      for (int step = 0; step < 3; ++step) theta -= 0.1 * (h * theta - b);
+      phi += 0.6 * (theta - phi);
+    }
+    EXPECT_NEAR(found.parameters[j], phi, 2e-6);
+  }
 }
 
 TEST(AdaptiveOuterOptimizers, FollowTheReference) {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "workers/models/newton_schulz.hpp"
+#include "workers/models/matrix_steps.hpp"
 #include "workers/training/optimizers.hpp"
 #include "workers/training/training.hpp"
 

@@ -415,6 +415,22 @@ TEST_F(ExperimentFaults, MethodsAreCheckedAgainstTheRestOfTheFile) {
                 HasSubstr(fmt::format("training.optimizer.name = \"{}\"; must be one that updates each", name)));
   }
 
+  // Optimizers that evaluate another model than they step.
+  const std::string rounds = "algorithm=\"local-sgd\", period={rule=\"constant\", steps=2}";
+  for (const char* name : {"schedule-free-sgd", "schedule-free-adamw", "gpa"}) {
+    const std::string averaged = fmt::format("training.optimizer.name={}", name);
+    for (const std::string& allowed : {std::string("algorithm=\"sync-sgd\""), std::string("algorithm=\"async-sgd\""),
+                                       rounds + ", moments=\"average\"", rounds + ", first_moment=\"reset\""})
+      EXPECT_EQ(with(allowed, {averaged}), "") << allowed;
+    for (const std::string& refused : {sharded, rounds, std::string("algorithm=\"ad-psgd\"")})
+      EXPECT_THAT(with(refused, {averaged}), HasSubstr("must be one that evaluates the model that it steps"))
+          << refused;
+  }
+  for (const char* momentum : {"0", "1"})
+    EXPECT_THAT(faults({"training.optimizer={name='schedule-free-sgd'}",
+                        fmt::format("training.optimizer.momentum={}", momentum)}),
+                HasSubstr("training.optimizer.momentum"));
+
   const std::string distance = "algorithm=\"dynamic-averaging\", threshold=1, check_every=2";
   EXPECT_EQ(with(distance), "");
   EXPECT_THAT(with(distance, {"training={model=\"none\", parameters=1}"}),

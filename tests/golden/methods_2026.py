@@ -71,6 +71,59 @@ def muon_cases():
     return cases
 
 
+ITERATE_STEPS = 12
+
+
+def rates(name):
+    """The rate of step k: constant, or a warm-up of 4 steps followed by a fall."""
+    return [0.05 if name == "constant" else 0.05 * min(1, (k + 1) / 4) * (1 - k / 24) for k in range(ITERATE_STEPS)]
+
+
+def iterate_cases():
+    """Single-worker runs on worker 0's objective, with the gradient at y: y, x and z after the last step."""
+    forms = [dict(optimizer="schedule-free-sgd", rates="constant", beta=0.9, decay=0.0),
+             dict(optimizer="schedule-free-sgd", rates="varied", beta=0.6, decay=0.1),
+             dict(optimizer="schedule-free-adamw", rates="varied", beta=0.9, decay=0.1, kind="adamw"),
+             dict(optimizer="schedule-free-adamw", rates="varied", beta=0.9, decay=0.1, kind="adamw", decay_at="z"),
+             dict(optimizer="schedule-free-adamw", rates="varied", beta=0.8, decay=0.1, kind="adamw-paper", p=1.0),
+             dict(optimizer="gpa", rates="varied", mu_y=0.7, mu_x=0.9, decay=0.1, base="adamw"),
+             dict(optimizer="gpa", rates="varied", mu_y=1.0, mu_x=0.8, decay=0.1, base="sgd"),
+             dict(optimizer="gpa", rates="constant", mu_y=0.7, mu_x=0.0, decay=0.1, base="adamw")]
+    cases = []
+    for form in forms:
+        options = {key: value for key, value in form.items() if key not in ("optimizer", "rates")}
+        if form["optimizer"] == "gpa":
+            method = reference.GPA(START, 0.05, **options)
+        else:
+            method = reference.ScheduleFree(START, **options)
+        for rate in rates(form["rates"]):
+            method.step(gradient(0, method.y), rate)
+        cases.append(dict(form, lr=rates(form["rates"]), y=method.y.tolist(), x=method.x.tolist(), z=method.z.tolist()))
+    return cases
+
+
+def dion_gradient(step, size):
+    """Matrices of full rank, so that a QR decomposition has no arbitrary columns."""
+    return np.array([math.sin((0.37 + 0.11 * step) * (j + 1) ** 2) for j in range(size)])
+
+
+def dion_cases():
+    shapes, cases = [(6, 4), (4, 6), (5, 5)], []
+    size = sum(int(np.prod(shape)) for shape in shapes)
+    for ranks, workers in (([4, 4, 5], 1), ([2, 2, 2], 1), ([2, 2, 2], 3)):
+        starts = [np.array([[math.sin(1 + 2.3 * i + 1.1 * j + 0.7 * i * j) for j in range(rank)]
+                            for i in range(min(shape))]) for shape, rank in zip(shapes, ranks)]
+        dion = reference.Dion(shapes, starts, mu=0.9, decay=0.1)
+        theta = np.array([math.cos(0.3 * j) for j in range(size)])
+        for step in range(6):
+            theta = dion.step(theta, [dion_gradient(step + 7 * worker, size) for worker in range(workers)], lr=0.05)
+        momentum = np.mean([np.concatenate([m.ravel() for m in own]) for own in dion.m], axis=0)
+        cases.append(dict(shapes=shapes, ranks=ranks, workers=workers, steps=6, rate=0.05, mu=0.9, decay=0.1,
+                          starts=[start.ravel().tolist() for start in starts], result=theta.tolist(),
+                          momentum=momentum.tolist()))
+    return cases
+
+
 def matrices():
     u = np.array([[1.0, 2.0], [3.0, 4.0]])
     w = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]])
@@ -234,6 +287,8 @@ def results():
         "problem": dict(shapes=SHAPES, workers=WORKERS, times_s=TIMES),
         "newton_schulz": matrices(),
         "muon": muon_cases(),
+        "averaged_iterates": iterate_cases(),
+        "dion": dion_cases(),
         "quantiser": dict(values=[1, 2, 3, 10], result=reference.quantise(np.array([1.0, 2, 3, 10])).tolist()),
         "outer": {"adagrad": outer(reference.FedOpt("adagrad", 0.05, tau=1e-2)),
                   "adam": outer(reference.FedOpt("adam", 0.05, tau=1e-2)),

@@ -846,6 +846,40 @@ def gpa_mu_x(h):
     return 0.9 ** (1 / h)
 
 
+# ------------------------------------------------------------------ 11.5 Dion
+class Dion:
+    """Section 11.5, for matrices alone. `starts` holds the first Q of each, (smaller side, rank).
+
+    `step` takes one gradient, or a list of workers' gradients: then every worker has its own M, and the means of P and
+    of R are what they share (the decoupled form)."""
+
+    def __init__(self, shapes, starts, mu=0.95, decay=0.01, eps=1e-8):
+        self.shapes, self.q, self.mu, self.decay, self.eps = shapes, copies(starts), mu, decay, eps
+        self.m = None
+
+    def step(self, theta, gradients, lr=0.01):
+        theta = np.array(theta, dtype=float)
+        gradients = gradients if isinstance(gradients, list) else [gradients]
+        if self.m is None:
+            self.m = [[np.zeros(shape) for shape in self.shapes] for _ in gradients]
+        for index, (shape, cut) in enumerate(zip(self.shapes, pieces(self.shapes))):
+            wide = shape[0] < shape[1]
+            turned = [(m[index] + g[cut].reshape(shape)) for m, g in zip(self.m, gradients)]
+            turned = [m.T if wide else m for m in turned]
+            p = sum(m @ self.q[index] for m in turned) / len(turned)
+            p, _ = np.linalg.qr(p)
+            own = [m.T @ p for m in turned]
+            r = sum(own) / len(own)
+            for worker, (m, own_r) in enumerate(zip(turned, own)):
+                m = m - (1 - self.mu) * p @ own_r.T
+                self.m[worker][index] = m.T if wide else m
+            self.q[index] = r / (np.linalg.norm(r, axis=0) + self.eps)
+            move = p @ self.q[index].T
+            move = move.T if wide else move
+            theta[cut] = theta[cut] * (1 - lr * self.decay) - lr * math.sqrt(shape[0] / shape[1]) * move.ravel()
+        return theta
+
+
 # ------------------------------------------------------------------ 5 asynchronous DiLoCo family
 def heloco_correct(delta, m, k_d=1.0, c_ok=0.2, c_bad=-0.2, kappa=3.0, k_s=0.5, b_max=0.5, eps=1e-8,
                    paper=False):

@@ -212,7 +212,7 @@ TEST(ModelAverage, StepsAreCountedOfTheMomentsThatThereAre) {
     EXPECT_EQ(states[0]->moments[0].age.steps, Step{moments});
     EXPECT_EQ(states[0]->moments[1], Moment());
     const AveragePolicy policy{.moments = {StatePolicy::reset, StatePolicy::keep}};
-    EXPECT_EQ(engine.training.average(states, policy)[0]->moments, (std::array<Moment, 2>()));
+    EXPECT_EQ(engine.training.average(states, policy)[0]->moments, (std::array<Moment, most_moments>()));
   }
 }
 

@@ -20,7 +20,7 @@
 #include "algorithms/synchronous/random_drop.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/workers/expected_parity.hpp"
-#include "workers/models/newton_schulz.hpp"
+#include "workers/models/matrix_steps.hpp"
 #include "workers/training/optimizers.hpp"
 
 namespace syncopate {
@@ -102,6 +102,13 @@ TEST(Parity, OptimizersOfTheRecipes) {
   expect_parity(LocalSgd(make_constant_period(Step{5}), {.average = averaged}), make_rmsprop({}));
   expect_parity(BackupWorkers(workers), make_lars({}));
   expect_parity(SyncSgd(), make_muon({.all_matrices = true}, orthogonalise_by_torch));
+  expect_parity(SyncSgd(), make_dion({.rank_share = 0.5, .all_matrices = true}, iterate_power_by_torch));
+  AveragePolicy all_averaged;
+  all_averaged.moments.fill(StatePolicy::average);
+  const auto gpa = [] { return make_averaged({.base = AveragedOptions::Base::adamw, .kept_of_x = 0.9}); };
+  expect_parity(BackupWorkers(workers), gpa());
+  expect_parity(LocalSgd(make_constant_period(Step{5}), {.average = all_averaged}), gpa());
+  expect_parity(LocalSgd(make_constant_period(Step{5}), {.average = averaged}), make_averaged({}));
 }
 
 // How many micro-batches fit into an all-reduce depends on the clock, but all are used.

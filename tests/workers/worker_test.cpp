@@ -430,7 +430,7 @@ TEST(MethodCalls, AModelIsHandedOutWithoutItsMomentsAndTheyStay) {
   const auto outcome = setup.run(Script([](Worker& worker) {
     for (int s = 0; s < 3; ++s) {
       const ModelStatePtr before = worker.model();
-      EXPECT_EQ(before->moments, (std::array<Moment, 2>()));  // no moments, and no counts of their steps
+      EXPECT_EQ(before->moments, (std::array<Moment, most_moments>()));  // no moments, and no counts of their steps
       worker.set_model(before);
       worker.descend(*worker.compute_gradient());
     }

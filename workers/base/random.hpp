@@ -39,6 +39,7 @@ enum class Purpose : std::uint8_t {
   label_noise = 22,        // which training labels are replaced, and by which class
   measurement = 25,        // random directions for measurements of a model
   compression = 26,        // rounding and selection by compressors
+  optimizer = 27,          // an optimizer's own random start
 };
 
 // A stream of uniform random numbers. Its fields are all coordinates of a number except the index.

@@ -75,5 +75,6 @@ extern "C" [[gnu::visibility("default")]] void syncopate_torch_functions(bool (*
                },
                .load_script = script_network,
                .orthogonalise = orthogonalise_by_torch,
+               .iterate_power = iterate_power_by_torch,
                .kernels = kernels_of_torch};
 }

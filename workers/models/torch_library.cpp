@@ -99,6 +99,11 @@ void orthogonalise(float* matrix, std::size_t rows, std::size_t columns, NewtonS
   torch_functions().orthogonalise(matrix, rows, columns, iterations);
 }
 
+void iterate_power(float* momentum, float* basis, float* direction, std::size_t rows, std::size_t columns,
+                   std::size_t rank, double moved) {
+  torch_functions().iterate_power(momentum, basis, direction, rows, columns, rank, moved);
+}
+
 std::string torch_version() { return TORCH_VERSION; }
 
 }  // namespace syncopate

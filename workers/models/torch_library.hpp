@@ -8,8 +8,8 @@
 #include <string>
 
 #include "workers/data/sampler.hpp"
+#include "workers/models/matrix_steps.hpp"
 #include "workers/models/network.hpp"
-#include "workers/models/newton_schulz.hpp"
 #include "workers/models/script_model.hpp"
 #include "workers/training/objective.hpp"
 
@@ -45,15 +45,20 @@ std::shared_ptr<const Objective> make_torch_objective(const TorchRequest& reques
 Network load_script_network(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,
                             const ScriptOptions& options);
 
-// Calls orthogonalise_by_torch (newton_schulz.hpp). Loads the library first.
+// Calls orthogonalise_by_torch (matrix_steps.hpp). Loads the library first.
 void orthogonalise(float* matrix, std::size_t rows, std::size_t columns, NewtonSchulz iterations);
+
+// Calls iterate_power_by_torch (matrix_steps.hpp). Loads the library first.
+void iterate_power(float* momentum, float* basis, float* direction, std::size_t rows, std::size_t columns,
+                   std::size_t rank, double moved);
 
 // The functions that the library provides to the program.
 struct TorchFunctions {
   std::shared_ptr<const Objective> (*make_objective)(const TorchRequest& request);
   Network (*load_script)(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,
                          const ScriptOptions& options);
-  void (*orthogonalise)(float* matrix, std::size_t rows, std::size_t columns, NewtonSchulz iterations);
+  Orthogonalise orthogonalise;
+  PowerIteration iterate_power;
   std::string (*kernels)();
 };
 // The type of the only function that the library exports, and its name.

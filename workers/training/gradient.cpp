@@ -59,7 +59,9 @@ std::shared_ptr<ModelState> new_state(const ModelState& like) {
   return state;
 }
 
-MomentAges ages_of(const ModelState& state) { return {state.moments[0].age, state.moments[1].age}; }
+MomentAges ages_of(const ModelState& state) {
+  return {state.moments[0].age, state.moments[1].age, state.moments[2].age};
+}
 
 MomentAges age_of_mean(std::span<const MomentAges> ages, std::span<const double> weights,
                        std::span<const double> decays) {
@@ -68,13 +70,15 @@ MomentAges age_of_mean(std::span<const MomentAges> ages, std::span<const double>
   const double total = weights.empty() ? count : std::accumulate(weights.begin(), weights.end(), 0.0);
   for (std::size_t moment = 0; moment < decays.size(); ++moment) {
     if (std::ranges::all_of(ages, [&](const MomentAges& each) { return each[moment] == mean[moment]; })) continue;
-    double left = 0;
+    MomentAge age_of_all{.left = 0};
     for (std::size_t i = 0; i < ages.size(); ++i) {
       const MomentAge& age = ages[i][moment];
       const double share = (weights.empty() ? 1 : weights[i]) / total;
-      left += share * age.left * std::pow(decays[moment], static_cast<double>(age.steps.value()));
+      age_of_all.left += share * age.left * std::pow(decays[moment], static_cast<double>(age.steps.value()));
+      age_of_all.weights += share * age.weights;
+      age_of_all.largest_rate = std::max(age_of_all.largest_rate, age.largest_rate);
     }
-    mean[moment] = {.steps = {}, .left = left};
+    mean[moment] = age_of_all;
   }
   return mean;
 }

@@ -85,9 +85,14 @@ inline std::shared_ptr<Task> producer(const CellPtr& cell) { return cell ? cell-
 struct MomentAge {
   Step steps{};     // steps since the share of the initial zero was `left`
   double left = 1;  // 1 for a moment that was zero, less for a mean of moments with unequal ages
+  // For an average of iterates whose weights depend on the learning rate: the sum of the weights so far, and the
+  // largest rate so far (Optimizer::weighed).
+  double weights = 0;
+  double largest_rate = 0;
   bool operator==(const MomentAge&) const = default;
 };
-using MomentAges = std::array<MomentAge, 2>;
+inline constexpr std::size_t most_moments = 3;
+using MomentAges = std::array<MomentAge, most_moments>;
 
 struct Moment {
   CellPtr values;  // (P,); null: all zeros (before the first step, or reset)
@@ -101,7 +106,7 @@ struct Moment {
 struct ModelState {
   std::uint64_t id = 0;  // unique among all states, unlike their addresses
   CellPtr parameters;    // (P,)
-  std::array<Moment, 2> moments;
+  std::array<Moment, most_moments> moments;
   CellPtr buffers;  // null if the model has none
 };
 using ModelStatePtr = std::shared_ptr<const ModelState>;

@@ -61,7 +61,7 @@ std::vector<ModelStatePtr> Training::average(std::span<const ModelStatePtr> stat
   if (has_new_parameters)
     parameters = mean_of(
         size, [](const ModelState& s) { return s.parameters; }, slice);
-  std::array<CellPtr, 2> moments;
+  std::array<CellPtr, most_moments> moments;
   for (std::size_t i = 0; i < moments.size(); ++i)
     if (policy.moments[i] == StatePolicy::average)
       moments[i] = mean_of(size, [i](const ModelState& s) { return s.moments[i].values; });

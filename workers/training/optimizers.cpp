@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "workers/base/random.hpp"
 #include "workers/training/flat_arithmetic.hpp"
 #include "workers/training/gradient_sum.hpp"
 #include "workers/training/vector_clones.hpp"
@@ -380,7 +381,7 @@ void muon_pass(const OptimizerBlock& block, const float momentum, const float re
 }
 
 SYNCOPATE_VECTOR_CLONES
-void muon_step(const OptimizerBlock& block, const float shrink, const float rate) {
+void matrix_step(const OptimizerBlock& block, const float shrink, const float rate) {
   const float* const before = block.before;
   const float* const direction = block.gradient;
   float* const after = block.after;
@@ -388,11 +389,12 @@ void muon_step(const OptimizerBlock& block, const float shrink, const float rate
   for (std::size_t i = 0; i < block.size; ++i) after[i] = shrink * before[i] - rate * direction[i];
 }
 
-class Muon final : public AdamLike<MuonOptions> {
+// Updates some matrices as a whole, and all other tensors by AdamW.
+template <typename Options>
+class MatrixOptimizer : public AdamLike<Options> {
  public:
-  Muon(const MuonOptions& options, Orthogonalise orthogonalise)
-      : AdamLike(options),
-        orthogonalise_(orthogonalise),
+  explicit MatrixOptimizer(const Options& options)
+      : AdamLike<Options>(options),
         adamw_({.beta1 = options.beta1,
                 .beta2 = options.beta2,
                 .epsilon = options.epsilon,
@@ -407,37 +409,55 @@ class Muon final : public AdamLike<MuonOptions> {
     std::vector<bool> chosen(tensors.size());
     for (const std::size_t i : in_use) {
       const bool is_hidden = i != in_use.front() && i != in_use.back() && !is_embedding(tensors[i].name);
-      chosen[i] = (options_.all_matrices || is_hidden) && !is_named(tensors[i].name, options_.others);
+      chosen[i] = (this->options_.all_matrices || is_hidden) && !is_named(tensors[i].name, this->options_.others);
     }
     return chosen;
   }
 
-  std::vector<std::string> excluded_matrices() const override { return options_.others; }
+  std::vector<std::string> excluded_matrices() const override { return this->options_.others; }
 
   int passes() const override { return 1; }
   TensorSums measure(int, const OptimizerBlock& block, const StepContext& context) const override {
     if (context.rows == 0) return {};
-    muon_pass(block, static_cast<float>(options_.momentum), static_cast<float>(1 - options_.momentum),
-              options_.nesterov);
-    const float* const second = read_moment(block, 1);  // zeros, which AdamW's form of the state needs
+    accumulate(block);
+    const float* const second = read_moment(block, 1);
     if (second != block.moments_after[1]) std::copy_n(second, block.size, block.moments_after[1]);
     return {};
   }
-  void turn_matrix(float* kept, std::size_t rows, std::size_t columns) const override {
-    const bool of_jordan = options_.iterations == MuonOptions::Iterations::jordan;
-    orthogonalise_(kept, rows, columns, of_jordan ? NewtonSchulz(newton_schulz_of_jordan) : newton_schulz_of_dion);
-  }
   void update(const OptimizerBlock& block, const StepContext& context) const override {
     if (context.rows > 0)
-      return muon_step(block, static_cast<float>(1 - context.learning_rate * context.decay),
-                       static_cast<float>(context.learning_rate * scale_of(context)));
+      return matrix_step(block, static_cast<float>(1 - context.learning_rate * context.decay),
+                         static_cast<float>(context.learning_rate * scale_of(context)));
     StepContext of_adamw = context;
-    of_adamw.learning_rate *= options_.adamw_rate;
+    of_adamw.learning_rate *= this->options_.adamw_rate;
     adamw_.update(block, of_adamw);
   }
 
  private:
-  double scale_of(const StepContext& context) const {
+  virtual void accumulate(const OptimizerBlock& block) const = 0;  // updates the first moment
+  virtual double scale_of(const StepContext& context) const = 0;   // the factor of a matrix's step
+
+  AdamW adamw_;
+};
+
+// Muon's second moment of a matrix stays zero; AdamW's form of the state needs it.
+class Muon final : public MatrixOptimizer<MuonOptions> {
+ public:
+  Muon(const MuonOptions& options, Orthogonalise orthogonalise)
+      : MatrixOptimizer(options), orthogonalise_(orthogonalise) {}
+
+  void turn_matrix(const MatrixBlock& matrix) const override {
+    const bool of_jordan = options_.iterations == MuonOptions::Iterations::jordan;
+    orthogonalise_(matrix.kept, matrix.rows, matrix.columns,
+                   of_jordan ? NewtonSchulz(newton_schulz_of_jordan) : newton_schulz_of_dion);
+  }
+
+ private:
+  void accumulate(const OptimizerBlock& block) const override {
+    muon_pass(block, static_cast<float>(options_.momentum), static_cast<float>(1 - options_.momentum),
+              options_.nesterov);
+  }
+  double scale_of(const StepContext& context) const override {
     const auto rows = static_cast<double>(context.rows), columns = static_cast<double>(context.columns);
     if (options_.scale == MuonScale::rms_match) return 0.2 * std::sqrt(std::max(rows, columns));
     const double ratio = options_.scale == MuonScale::jordan ? std::max(1.0, rows / columns) : rows / columns;
@@ -445,7 +465,127 @@ class Muon final : public AdamLike<MuonOptions> {
   }
 
   Orthogonalise orthogonalise_;
-  AdamW adamw_;
+};
+
+class Dion final : public MatrixOptimizer<DionOptions> {
+ public:
+  Dion(const DionOptions& options, PowerIteration iterate) : MatrixOptimizer(options), iterate_(iterate) {}
+
+  void turn_matrix(const MatrixBlock& matrix) const override {
+    const std::size_t side = std::min(matrix.rows, matrix.columns);
+    constexpr double rounding = 1e-12;
+    const double share = options_.rank_share * (1 - rounding);
+    const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(side)));
+    float* const momentum = matrix.moments[0];
+    float* const basis = matrix.moments[1];
+    const auto is_zero = [](float value) { return value == 0; };
+    const std::size_t size = matrix.rows * matrix.columns;
+    if (std::all_of(basis, basis + side * rank, is_zero)) {
+      std::vector<double> drawn(side * rank);
+      fill_standard_normal({.seed = matrix.seed, .purpose = Purpose::optimizer},
+                           static_cast<std::uint32_t>(matrix.offset), drawn);
+      std::ranges::copy(drawn, basis);
+    }
+    if (std::all_of(momentum, momentum + size, is_zero)) {
+      std::fill_n(matrix.kept, size, 0.0f);
+      return;
+    }
+    iterate_(momentum, basis, matrix.kept, matrix.rows, matrix.columns, rank, 1 - options_.momentum);
+  }
+
+ private:
+  void accumulate(const OptimizerBlock& block) const override {
+    const float* const before = read_moment(block, 0);
+    for (std::size_t i = 0; i < block.size; ++i) block.moments_after[0][i] = before[i] + block.gradient[i];
+  }
+  double scale_of(const StepContext& context) const override {
+    return std::sqrt(static_cast<double>(context.rows) / static_cast<double>(context.columns));
+  }
+
+  PowerIteration iterate_;
+};
+
+struct AveragedScalars : AdamScalars {
+  float rate = 0;
+  float inside = 0;       // b lr
+  float kept = 0;         // 1 - c
+  float decay_ahead = 0;  // of z - y; `decay` is that of y
+};
+
+template <AveragedOptions::Base base>
+[[gnu::always_inline]] inline void pass(const OptimizerBlock& block, const AveragedScalars s) {
+  using enum AveragedOptions::Base;
+  const float* const g = block.gradient;
+  const float* const before = block.before;
+  const float* const d_before = read_moment(block, 0);
+  const float* const v_before = base == sgd ? nullptr : read_moment(block, 1);
+  const float* const m_before = base == adamw ? read_moment(block, 2) : nullptr;
+  float* const after = block.after;
+  float* const d_after = block.moments_after[0];
+  float* const v_after = block.moments_after[1];
+  float* const m_after = block.moments_after[2];
+  SYNCOPATE_INDEPENDENT_ITERATIONS
+  for (std::size_t i = 0; i < block.size; ++i) {
+    float u = g[i];
+    if constexpr (base == adamw) m_after[i] = u = s.beta1 * m_before[i] + s.rest1 * g[i];
+    if constexpr (base != sgd) {
+      const float v = s.beta2 * v_before[i] + s.rest2 * g[i] * g[i];
+      v_after[i] = v;
+      u = s.correction1 * u / (std::sqrt(s.correction2 * v) + s.epsilon);
+    }
+    const float y = before[i], d = d_before[i];
+    u += s.decay * y + s.decay_ahead * d;
+    const float ahead = s.kept * (d - s.inside * u);
+    d_after[i] = ahead;
+    after[i] = y + (d - s.rate * u - ahead);
+  }
+}
+
+SYNCOPATE_VECTOR_CLONES
+void averaged_pass(const OptimizerBlock& block, const AveragedScalars s, AveragedOptions::Base base) {
+  using enum AveragedOptions::Base;
+  if (base == sgd) return pass<sgd>(block, s);
+  if (base == rms) return pass<rms>(block, s);
+  pass<adamw>(block, s);
+}
+
+class Averaged final : public OptimizerWith<AveragedOptions> {
+ public:
+  using OptimizerWith::OptimizerWith;
+
+  int moments() const override { return static_cast<int>(decays().size()); }
+  std::vector<double> decays() const override {
+    std::vector<double> decays = {options_.kept_of_x.value_or(options_.share_of_x), options_.beta2, options_.beta1};
+    decays.resize(static_cast<std::size_t>(options_.base) + 1);
+    return decays;
+  }
+  double evaluated_factor() const override { return 1 - 1 / options_.share_of_x; }
+  MomentAge weighed(const MomentAges& ages, double learning_rate) const override {
+    MomentAge age = ages[0];
+    age.largest_rate = std::max(age.largest_rate, rate_of(ages, learning_rate));
+    age.weights += std::pow(age.largest_rate, options_.rate_power);
+    return age;
+  }
+
+  void update(const OptimizerBlock& block, const StepContext& context) const override {
+    AveragedScalars scalars{adam_scalars(options_, context)};
+    const double left = left_of_start(options_.beta1, context.ages[2]);
+    scalars.correction1 = options_.base == AveragedOptions::Base::adamw ? static_cast<float>(1 / (1 - left)) : 1;
+    if (options_.scales_rate) scalars.correction2 = 1;
+    const double rate = rate_of(context.ages, context.learning_rate);
+    const MomentAge& age = context.ages[0];
+    const double weight = std::pow(age.largest_rate, options_.rate_power);
+    scalars.rate = static_cast<float>(rate);
+    scalars.inside = static_cast<float>(options_.share_of_x * rate);
+    scalars.kept = static_cast<float>(options_.kept_of_x.value_or(age.weights > 0 ? 1 - weight / age.weights : 1));
+    if (options_.decays_at_z) scalars.decay_ahead = scalars.decay;
+    averaged_pass(block, scalars, options_.base);
+  }
+
+ private:
+  double rate_of(const MomentAges& ages, double learning_rate) const {
+    return options_.scales_rate ? learning_rate * std::sqrt(1 - left_of_start(options_.beta2, ages[1])) : learning_rate;
+  }
 };
 
 struct RmsPropScalars {
@@ -651,6 +791,30 @@ std::unique_ptr<Optimizer> make_muon(const MuonOptions& options, Orthogonalise o
   require_positive(options.epsilon, "epsilon");
   require_at_least_zero(options.weight_decay.rate, "weight decay");
   return std::make_unique<Muon>(options, orthogonalise);
+}
+
+std::unique_ptr<Optimizer> make_dion(const DionOptions& options, PowerIteration iterate) {
+  require_share(options.momentum, "momentum");
+  require(options.rank_share > 0 && options.rank_share <= 1, options.rank_share, "rank_share", "in (0, 1]");
+  require_share(options.beta1, "beta1");
+  require_share(options.beta2, "beta2");
+  require_positive(options.adamw_rate, "adamw_rate");
+  require_positive(options.epsilon, "epsilon");
+  require_at_least_zero(options.weight_decay.rate, "weight decay");
+  return std::make_unique<Dion>(options, iterate);
+}
+
+std::unique_ptr<Optimizer> make_averaged(const AveragedOptions& options) {
+  const double b = options.share_of_x;
+  require(b > 0 && (options.kept_of_x ? b <= 1 : b < 1), b, "the share of x in y",
+          options.kept_of_x ? "in (0, 1]" : "in (0, 1)");
+  require_share(options.kept_of_x.value_or(0), "mu_x");
+  require_at_least_zero(options.rate_power, "the power of the rate");
+  require_share(options.beta1, "beta1");
+  require_share(options.beta2, "beta2");
+  require_positive(options.epsilon, "epsilon");
+  require_at_least_zero(options.weight_decay.rate, "weight decay");
+  return std::make_unique<Averaged>(options);
 }
 
 std::unique_ptr<Optimizer> make_rmsprop(const RmsPropOptions& options) {

@@ -42,7 +42,8 @@ using PassSums = std::array<TensorSums, 2>;  // one entry per pass
 
 struct StepContext {
   double learning_rate = 0;
-  MomentAges ages = {MomentAge{.steps = 1}, MomentAge{.steps = 1}};  // age of each moment, this step included
+  // The age of each moment, this step included.
+  MomentAges ages = {MomentAge{.steps = 1}, MomentAge{.steps = 1}, MomentAge{.steps = 1}};
   double decay = 0;  // weight-decay rate of this block; 0: its parameters do not decay
   // The step does not change the second moment (beta1_of_frozen). Where the second moment is 0, the first becomes 0.
   bool keeps_second = false;
@@ -63,17 +64,27 @@ struct OptimizerBlock {
   const float* gradient = nullptr;
   const float* before = nullptr;
   float* after = nullptr;
-  const float* moments_before[2] = {nullptr, nullptr};
-  float* moments_after[2] = {nullptr, nullptr};
+  const float* moments_before[most_moments] = {};
+  float* moments_after[most_moments] = {};
   float* kept = nullptr;  // layer-wise: writable memory of the gradient, valid until the step's end
 };
 
 inline constexpr std::size_t longest_block = 2048;
 
+// A tensor that an optimizer updates as a matrix, with writable memory, all stored by rows.
+struct MatrixBlock {
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+  float* kept = nullptr;  // the gradient, into which the passes have written
+  float* moments[most_moments] = {};
+  std::size_t offset = 0;  // of the tensor in the flat vector
+  std::uint64_t seed = 0;  // the run's
+};
+
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  virtual int moments() const = 0;  // the number of state vectors: 0, 1 or 2
+  virtual int moments() const = 0;  // the number of state vectors, at most most_moments
   // The factor by which each step multiplies each moment: the momentum, or beta1 and beta2.
   virtual std::vector<double> decays() const = 0;
   virtual void update(const OptimizerBlock& block, const StepContext& context) const = 0;
@@ -82,6 +93,12 @@ class Optimizer {
   // if not. Such an optimizer has neither bias correction nor coupled weight decay. Where the second moment is exactly
   // 0, this step only applies weight decay.
   virtual std::optional<double> beta1_of_frozen() const { return std::nullopt; }
+
+  // For optimizers that step one model and evaluate another: the factor of the first moment in the evaluated model x,
+  // which is the stepped model plus this times the moment. 0: the stepped model is evaluated.
+  virtual double evaluated_factor() const { return 0; }
+  // Returns the age of the first moment after a step with this learning rate. `ages` already include the step.
+  virtual MomentAge weighed(const MomentAges& ages, double /*learning_rate*/) const { return ages[0]; }
 
   // The number of passes before `update` (at most 2) in which a layer-wise optimizer measures whole tensors. If there
   // are any, no block spans two tensors.
@@ -95,9 +112,8 @@ class Optimizer {
   }
   // Parts of names of matrices that are not among these by the user's choice.
   virtual std::vector<std::string> excluded_matrices() const { return {}; }
-  // Called after the last pass, for each of these tensors. Gets the memory of the tensor's gradient (`kept`), stored by
-  // rows, into which the passes have written, and replaces its content. update() then gets the result as the gradient.
-  virtual void turn_matrix(float* /*kept*/, std::size_t /*rows*/, std::size_t /*columns*/) const {}
+  // Called after the last pass, for each of these tensors. Replaces `kept`, which update() then gets as the gradient.
+  virtual void turn_matrix(const MatrixBlock&) const {}
 };
 
 // Returns the moment's values to read. If the moment is null, these are zeros, written to its output memory.
@@ -274,5 +290,67 @@ struct MuonOptions {
 using Orthogonalise = void (*)(float* matrix, std::size_t rows, std::size_t columns, NewtonSchulz iterations);
 // Throws std::invalid_argument unless 0 <= momentum, beta < 1, adamw_rate and epsilon > 0, and rate >= 0.
 std::unique_ptr<Optimizer> make_muon(const MuonOptions& options, Orthogonalise orthogonalise);
+
+// Dion: momentum SGD that steps each weight matrix along an orthonormal matrix of low rank that approximates its
+// momentum, found by one power iteration per step. Other tensors are updated by AdamW.
+// Source:  Ahn, Xu et al. 2025, "Dion: Distributed Orthonormalized Updates" (arXiv 2504.05295), and its code.
+//   M = M + g;  P = orthonormal columns of M Q (QR);  R = M^T P;  M = M - (1 - mu) P R^T
+//   Q = R with columns of length 1;  theta = (1 - lr wd) theta - lr sqrt(rows / columns) P Q^T
+// Shapes:  as for Muon. M: (P,), the first moment. Q: (smaller side, rank), stored by rows at the start of the matrix's
+//          elements of the second moment, whose other elements are zero there. A wide matrix is treated transposed.
+// Cost:    6 p q r + 4 p r^2 floating-point operations for a p x q matrix, p >= q, and rank r.
+// Differs: the gradient is the average, as after an all-reduce. The authors' decoupled form, in which workers keep own
+//          momenta and sum only P and R, takes the same steps up to rounding, but its fewer bytes are not modelled.
+//          Q starts from counter-based streams, equally on all workers, and again after a policy has reset it. A
+//          momentum of zeros moves nothing. Columns of R are divided by their length + 1e-8.
+// Checks:  an independent implementation, also of the decoupled form; ranks 1 to full.
+struct DionOptions {
+  double momentum = 0.95;     // mu
+  double rank_share = 1;      // rank = ceil(this x smaller side)
+  bool all_matrices = false;  // this and the next members: as for Muon
+  std::vector<std::string> others{};
+  double adamw_rate = 1;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  WeightDecay weight_decay{.rate = 0.01, .form = DecayForm::decoupled};
+};
+// Changes M and Q by one iteration and writes P Q^T to `direction`; `moved` is 1 - mu. All are stored by rows.
+using PowerIteration = void (*)(float* momentum, float* basis, float* direction, std::size_t rows, std::size_t columns,
+                                std::size_t rank, double moved);
+// Throws std::invalid_argument unless 0 <= momentum, beta < 1, 0 < rank_share <= 1, adamw_rate and epsilon > 0, and
+// rate >= 0.
+std::unique_ptr<Optimizer> make_dion(const DionOptions& options, PowerIteration iterate);
+
+// Averaged iterates: gradients are taken at y, a base optimizer steps z along them, and x, the mean of z, is evaluated.
+//   y = b x + (1 - b) z;   z' = z - lr (u + wd y);   x' = (1 - c) x + c z'
+//   base      u:  sgd: g;   rms: g / (sqrt(v / (1 - b2^t)) + epsilon);   adamw: the same with m / (1 - b1^t) for g
+// Source:  Schedule-Free: Defazio et al. 2024 (arXiv 2405.15682), and its code: bases sgd and rms, and
+//          c = w_t / (w_1 + ... + w_t), w_t = (largest rate so far)^p.  Generalized Primal Averaging (GPA): Defazio et
+//          al. 2025 (arXiv 2512.17131), and its code: base adamw, a constant c = 1 - mu_x; b is mu_y.
+// Shapes:  parameters y, gradient, d, v, m: (P,) flat float32. The first moment is d = z - y, so that a state without
+//          moments has x = y = z. With it, x = y + (1 - 1 / b) d; the step is d' = (1 - c) (d - b lr (u + wd y)) and
+//          y' = y + d - lr (u + wd y) - d'.   v is the second moment, m the third.
+// Cost:    one pass. One weighted sum of two vectors per published model, for x.
+// Differs: if a policy averages y and d, it averages x and z, too; if it resets d, the average begins again at y.
+//          GPA's distributed code in MuLoCo averages only z. Schedule-Free's weights w_t have no factor t^r (r is 0 in
+//          its code). BatchNorm statistics are those of gradients at y, unless they are recalibrated.
+// Checks:  an independent implementation; at a constant rate x is the mean of z; mu_x = 0 is AdamW; with base sgd and
+//          mu_y = 1 the steps are those of momentum SGD.
+struct AveragedOptions {
+  enum class Base { sgd, rms, adamw } base = Base::sgd;
+  double share_of_x = 0.9;            // b: the share of x in y
+  std::optional<double> kept_of_x{};  // 1 - c (mu_x); none: Schedule-Free's weights
+  double rate_power = 2;              // p
+  bool scales_rate = false;  // base rms: lr, also in w, is multiplied by sqrt(1 - b2^t), and v is not divided ("paper")
+  bool decays_at_z = false;  // wd z in place of wd y
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  WeightDecay weight_decay{.rate = 0, .scope = DecayScope::all, .form = DecayForm::decoupled};
+};
+// Throws std::invalid_argument unless 0 < b <= 1 (b < 1 without kept_of_x), 0 <= kept_of_x, beta < 1, epsilon > 0,
+// rate_power >= 0 and rate >= 0.
+std::unique_ptr<Optimizer> make_averaged(const AveragedOptions& options);
 
 }  // namespace syncopate

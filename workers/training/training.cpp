@@ -83,6 +83,17 @@ ModelStatePtr Training::combine(std::span<const WeightedState> terms, const Mode
   return state;
 }
 
+ModelStatePtr Training::evaluated(const ModelStatePtr& state) {
+  const double factor = objective_ ? optimizer_->evaluated_factor() : 0;
+  if (factor == 0 || !state->moments[0].values) return state;
+  auto result = new_state(*state);
+  result->moments = {};
+  const CellPtr read[] = {state->parameters, state->moments[0].values};
+  result->parameters = submit_combination(std::vector<WeightedCell>{{1, read[0]}, {factor, read[1]}},
+                                          objective_->parameters(), place_of_reader(read));
+  return result;
+}
+
 CellPtr Training::submit_combination(std::span<const WeightedCell> terms, std::size_t size, ProcessSet places) {
   auto summands = std::make_shared<std::vector<WeightedCell>>();
   std::vector<CellPtr> read;
@@ -344,7 +355,8 @@ ProcessSet Training::place_of_reader(std::span<const CellPtr> reads) const {
 // its process.
 ProcessSet Training::place_of_step(const ModelState& state, const Gradient& gradient) const {
   if (!divided_) return ProcessSet::everywhere();
-  const CellPtr cells[] = {state.parameters, state.moments[0].values, state.moments[1].values, state.buffers};
+  const CellPtr cells[] = {state.parameters, state.moments[0].values, state.moments[1].values, state.moments[2].values,
+                           state.buffers};
   return gradient.reduced() ? place_of_reader(cells) : place();
 }
 
@@ -564,13 +576,14 @@ struct StepWork {
   double scale = 1;
   StepContext context;
   double clip_norm = 0;
+  std::uint64_t seed = 0;
   std::size_t first = 0;  // the step changes the parameters [first, last)
   std::size_t last = 0;
   CellPtr parameters;  // output, as are the moments and buffers
-  std::array<CellPtr, 2> moments;
+  std::array<CellPtr, most_moments> moments;
   CellPtr buffers;
   const float* before = nullptr;  // the input's parameters; in the output's memory if updated in place
-  const float* moments_before[2] = {nullptr, nullptr};
+  const float* moments_before[most_moments] = {};
   FlatVector gradient;  // used by layer-wise steps only
   std::unique_ptr<Measures> measures;
 
@@ -609,7 +622,11 @@ struct StepWork {
   // Calls the optimizer for a matrix that it updates as a whole. Does nothing for other ranges.
   void turn_matrix(std::size_t range) {
     const auto [begin, end, excluded, rows] = (*ranges)[range];
-    if (rows > 0) optimizer->turn_matrix(gradient.data() + begin, rows, (end - begin) / rows);
+    if (rows == 0) return;
+    MatrixBlock matrix{
+        .rows = rows, .columns = (end - begin) / rows, .kept = gradient.data() + begin, .offset = begin, .seed = seed};
+    for (int i = 0; i < optimizer->moments(); ++i) matrix.moments[i] = moments[i]->value.data() + begin;
+    optimizer->turn_matrix(matrix);
   }
 
   void update(std::size_t begin, std::size_t end) {
@@ -682,6 +699,7 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
   const std::span<Moment> moments(next->moments.data(), static_cast<std::size_t>(optimizer_->moments()));
   for (Moment& moment : moments) moment.values = new_cell();
   for (Moment& moment : rules.keeps_second ? moments.first(1) : moments) ++moment.age.steps;
+  if (!moments.empty()) moments[0].age = optimizer_->weighed(ages_of(*next), learning_rate);
   if (state->buffers && sum->micro_batches > 0) next->buffers = new_cell();
 
   auto work = std::make_shared<StepWork>();
@@ -692,6 +710,7 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
   work->scale = scale;
   work->context = {.learning_rate = learning_rate, .ages = ages_of(*next), .keeps_second = rules.keeps_second};
   work->clip_norm = rules.clipping == Clipping::of_step ? options_.clip_norm : 0;
+  work->seed = options_.seed;
   const auto size = static_cast<std::int64_t>(objective_->parameters());
   work->first = static_cast<std::size_t>(rules.slice.begin(size));
   work->last = static_cast<std::size_t>(rules.slice.end(size));
@@ -700,8 +719,10 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
   if (next->buffers != state->buffers) work->buffers = next->buffers;
 
   // The vector is a temporary: a copy of these pointers would prevent updates in place.
-  std::vector<std::shared_ptr<Task>> inputs = brought(
-      std::vector{state->parameters, state->moments[0].values, state->moments[1].values, state->buffers}, places);
+  std::vector<std::shared_ptr<Task>> inputs =
+      brought(std::vector{state->parameters, state->moments[0].values, state->moments[1].values,
+                          state->moments[2].values, state->buffers},
+              places);
   // If the gradient is taken at the stepping model, one task computes the gradient and the update. A gradient at
   // another model is a task of its own, which need not wait for this model and can run during earlier steps.
   const bool one_task = exclusive && is_taken_at(*sum, *state) && is_evaluated_at(*sum, places);

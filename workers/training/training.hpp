@@ -77,11 +77,11 @@ struct StartingPoint {
 // How a synchronisation changes each part of the state.
 enum class StatePolicy { keep, average, reset };
 struct AveragePolicy {
-  // SGD's momentum is the first moment; Adam has two. Each moment has an age for its bias correction; age_of_mean
-  // returns the age of an average.
-  std::array<StatePolicy, 2> moments = {StatePolicy::keep, StatePolicy::keep};
-  StatePolicy buffers = StatePolicy::average;     // BatchNorm statistics; reset restores their initial values
-  StatePolicy parameters = StatePolicy::average;  // `keep` if only moments are averaged
+  // SGD's momentum is the first moment; Adam has two, GPA three. Each moment has an age for its bias correction;
+  // age_of_mean returns the age of an average.
+  std::array<StatePolicy, most_moments> moments{};  // keep
+  StatePolicy buffers = StatePolicy::average;       // BatchNorm statistics; reset restores their initial values
+  StatePolicy parameters = StatePolicy::average;    // `keep` if only moments are averaged
 
   // The number of averaged vectors of the parameters' length, for an optimizer with this many moments.
   int averaged_vectors(int optimizer_moments) const {
@@ -226,6 +226,10 @@ class Training {
   ModelStatePtr descend(ModelStatePtr state, const Gradient& gradient, double learning_rate) {
     return descend(std::move(state), gradient, learning_rate, StepRules());
   }
+  // Returns the model to evaluate in place of `state`, the model that the optimizer steps: x of an optimizer that
+  // evaluates another one (Optimizer::evaluated_factor), otherwise `state`. Normalisation statistics are those of
+  // `state`, whose moments must belong to it.
+  ModelStatePtr evaluated(const ModelStatePtr& state);
   // Clips a worker's sum over `micro_batches` micro-batches: scales it so that their mean has a global norm of at most
   // clip_norm. Returns a promise. If the run clips gradients, the clipped sum is computed even if it is never used.
   // Normalisation statistics are not scaled.
