@@ -26,6 +26,7 @@
 #include "algorithms/local_sgd/cocod_sgd.hpp"
 #include "algorithms/local_sgd/decoupled_diloco.hpp"
 #include "algorithms/local_sgd/des_loc.hpp"
+#include "algorithms/local_sgd/diloco.hpp"
 #include "algorithms/local_sgd/dropcompute_local_sgd.hpp"
 #include "algorithms/local_sgd/dynamic_averaging.hpp"
 #include "algorithms/local_sgd/edit.hpp"
@@ -182,6 +183,10 @@ std::span<const AlgorithmRow> algorithms() {
        "Local SGD in which an outer optimizer steps along the averages: plain, SlowMo, DiLoCo.",
        "Wang et al. 2020; Douillard et al. 2023", make_outer_local_sgd,
        "period = { rule = \"constant\", steps = 3 }\nouter = { name = \"slowmo\", momentum = 0.5 }",
+       "the model after each outer step"},
+      {"diloco", "local SGD",
+       "Local SGD with an outer Nesterov step along the workers' mean progress; with Muon it is MuLoCo (DiLoCo).",
+       "Douillard et al. 2023 (DiLoCo)", make_diloco_rounds, "period = { rule = \"constant\", steps = 3 }",
        "the model after each outer step"},
       {"palsgd", "local SGD",
        "DiLoCo in which some local steps compute nothing and only pull the model towards the last outer model.",

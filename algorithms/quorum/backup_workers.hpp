@@ -1,7 +1,8 @@
 // Synchronous SGD with backup workers: a server averages the first N gradients of a step and does not wait for those of
 // the last b workers. If it cancels late work, this is K-sync SGD with K = N.
 // Source:  Chen et al. 2016, "Revisiting Distributed Synchronous SGD", Algorithms 3 and 4; K-sync: Dutta et al. 2018,
-//          "Slow and Stale Gradients Can Win the Race".
+//          "Slow and Stale Gradients Can Win the Race". Begunov and Tyurin 2026, arXiv 2602.03802,
+//          call it m-synchronous SGD; by their abstract it is near-optimal, up to logarithms, for many random times.
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per step N + b models down and up to N + b gradients up, P floats each, shared by the servers.
 // Differs: a late worker adopts the newest model and its step (the paper's pseudo-code does not say). Late work

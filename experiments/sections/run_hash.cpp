@@ -152,6 +152,7 @@ bool sends_messages(const TomlNode& resolved) {
       "adacomm",
       "des-loc",
       "outer-local-sgd",
+      "diloco",
       "palsgd",
       "fedprox",
       "fednova",

@@ -152,6 +152,7 @@ const std::vector<Method> methods = {
      0, 2 * K / 4 + N + 2 * K / 12 - 1, K / 4 * 8 + (K / 4 + N + 2 * K / 12 - 1) * P},
     {"local-sgd", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
     {"local-sgd", "period = { rule = \"constant\", steps = 5 }", 3, 0, 3 * A},  // ceil(12 / 5) rounds
+    {"diloco", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
     {"fedprox", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
     // Before each average two numbers are gathered.
     {"fednova", "period = { rule = \"constant\", steps = 4 }", 2 * S / 4, 0, S / 4 * (A + (N - 1) * N * 2 * 8)},

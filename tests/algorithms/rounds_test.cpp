@@ -53,23 +53,22 @@ Reading read(const std::string& toml) {
 TEST(StatePolicies, UnlessToldMomentsAreKeptAndBuffersAveraged) {
   const auto reading = read("");
   EXPECT_EQ(reading.faults, "");
-  EXPECT_EQ(reading.policies.average,
-            (AveragePolicy{.moments = {StatePolicy::keep, StatePolicy::keep}, .buffers = StatePolicy::average}));
+  EXPECT_EQ(reading.policies.average, (AveragePolicy{.moments = {}, .buffers = StatePolicy::average}));
   EXPECT_EQ(reading.policies.recalibration_micro_batches, 0);
 }
 
 TEST(StatePolicies, EachMomentMayHaveItsOwn) {
-  using Moments = std::array<StatePolicy, 2>;
+  using Moments = std::array<StatePolicy, most_moments>;  // the third follows `moments`
   const auto moments = [](const std::string& toml) {
     const auto reading = read(toml);
     EXPECT_EQ(reading.faults, "");
     return reading.policies.average.moments;
   };
-  EXPECT_EQ(moments("moments = \"reset\""), (Moments{StatePolicy::reset, StatePolicy::reset}));
+  EXPECT_EQ(moments("moments = \"reset\""), (Moments{StatePolicy::reset, StatePolicy::reset, StatePolicy::reset}));
   EXPECT_EQ(moments("first_moment = \"average\""), (Moments{StatePolicy::average, StatePolicy::keep}));
   EXPECT_EQ(moments("second_moment = \"average\""), (Moments{StatePolicy::keep, StatePolicy::average}));
   EXPECT_EQ(moments("moments = \"average\"\nfirst_moment = \"reset\""),
-            (Moments{StatePolicy::reset, StatePolicy::average}));
+            (Moments{StatePolicy::reset, StatePolicy::average, StatePolicy::average}));
 }
 
 TEST(StatePolicies, RecalibratedBuffersAreKeptUntilThen) {

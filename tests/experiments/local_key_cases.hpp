@@ -215,6 +215,7 @@ inline const std::vector<KeyCase> local = {
       "methods.0.local_phase.peak=0.1", "methods.0.local_phase.schedule='cosine'",
       "methods.0.local_phase.schedule='constant'", "methods.0.local_phase.final=0.01"}},
     {{method("'rounds',period={rule='constant',steps=4},steps={kind='proximal'}")}, {"methods.0.steps.proximal=0.5"}},
+    {{method("'diloco',period={rule='constant',steps=4}")}, {"methods.0.rate=0.5", "methods.0.momentum=0.5"}},
     {{method("'fedprox',period={rule='constant',steps=4}")},
      {"methods.0.proximal=0.5", "methods.0.steps_of_workers=[1,2,3,4]"}},
     {{method("'fednova',period={rule='constant',steps=4},steps_of_workers=[1,2,3,4]")},

@@ -68,6 +68,9 @@ algorithm = "outer-local-sgd"
 period = { rule = "constant", steps = 3 }
 outer = { name = "adam", rate = 0.05 }
 [[methods]]
+algorithm = "diloco"
+period = { rule = "constant", steps = 3 }
+[[methods]]
 algorithm = "fedprox"
 proximal = 0.1
 period = { rule = "constant", steps = 3 }
