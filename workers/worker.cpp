@@ -466,7 +466,8 @@ StartedCollective Worker::start(Collective what, CalledFrom at) {
 // The exchange of differences that replaces an average.
 Collective Worker::compressed(Collective&& average) {
   const bool is_cut_otherwise = average.slice.count != compressed_average_->slices();
-  if (average.group_size || is_cut_otherwise || average.weight != 1 || average.policy.averaged_vectors(most_moments) > 1)
+  if (average.group_size || is_cut_otherwise || average.weight != 1 ||
+      average.policy.averaged_vectors(most_moments) > 1)
     fail(
         "this average cannot be compressed: it is of a group, includes moments, has a weight, or has other slices than "
         "the method declared");

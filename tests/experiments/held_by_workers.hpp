@@ -132,7 +132,8 @@ training = { clip_norm = 1.0, optimizer = { name = "adamw" } }
 average = { decay = 0.9 })",
                                    R"(algorithm = "backup-workers"
 backups = 1
-servers = 3)",   averaged_moments};
+servers = 3)",
+                                   averaged_moments};
 
 // Methods with the compressions that are not in the lists above.
 inline const Methods with_more_compressions = {R"(algorithm = "sync-sgd"
