@@ -60,7 +60,7 @@ class RescaledSgd : public Algorithm {
  private:
   struct Cycles {
     Time begun{};
-    double seconds = 0;  // of all complete cycles
+    double seconds = 0;  // all complete cycles together
     std::int64_t count = 0;
   };
 

@@ -33,7 +33,7 @@ struct OuterStep {
 // A worker's outer moments. Each is null before the first step, and if the optimizer does not use it.
 struct OuterState {
   ModelStatePtr first{};   // the momentum
-  ModelStatePtr second{};  // of adaptive optimizers
+  ModelStatePtr second{};  // the second moment; adaptive optimizers only
 };
 // Returns `whole` with one slice of each moment replaced by that of `part`; a null moment of `whole` by all of `part`.
 OuterState with_slice(const Participant& worker, const OuterState& whole, const OuterState& part, Slice slice);

@@ -470,7 +470,7 @@ TEST(SparseLoCo, PacketsHaveThePublishedSizes) {
   EXPECT_EQ(bytes("published"), 2 * 160 + 16);
 }
 
-// What is not sent stays: the decoded packet is what has left the residual.
+// Values that are not sent stay: exactly the decoded packet has left the residual.
 TEST(SparseLoCo, SendsWhatLeavesTheResidual) {
   const std::vector<Part> parts = {{.offset = 0, .size = 48, .rows = 8, .columns = 6}, {.offset = 48, .size = 6}};
   for (const char* keys :

@@ -40,7 +40,7 @@ struct CompressionOptions {
   enum class Pattern { gather, two_phase };
   enum class Dropped { lost, folded };
   enum class Units { gradient, step };
-  // What a worker compresses: its gradient and the values that it has not sent before, or the difference between its
+  // A worker compresses its gradient and the values that it has not sent before, or the difference between its
   // gradient and an estimate that consists of all that it has sent (EF21).
   enum class Feedback { residual, estimate };
 

@@ -81,10 +81,10 @@ std::vector<float> transposed(const std::vector<float>& matrix, std::size_t n) {
 struct Tiled {
   Part part;
   std::size_t a = 1, b = 1;
-  std::size_t columns = 1;                          // of the tensor
+  std::size_t columns = 1;                          // the tensor's columns
   std::size_t kept = 0;                             // per tile
   std::size_t index_bits = 0;                       // 0: all values of a tile are kept
-  std::size_t words = 0;                            // of the tensor's packet
+  std::size_t words = 0;                            // size of the tensor's packet
   std::vector<float> rows{}, rows_back{};           // C_a and its transpose, empty without a transform
   std::vector<float> columns_by{}, columns_back{};  // C_b^T and C_b
 
@@ -223,7 +223,7 @@ class TiledTopK : public Compressor {
     } else {
       std::ranges::copy(values, packet);
     }
-    // What was sent leaves p.
+    // The sent values leave p.
     for (std::size_t t = 0; t < tensor.tiles(); ++t) {
       std::ranges::fill(tile, 0.0f);
       for (std::size_t k = t * tensor.kept; k < (t + 1) * tensor.kept; ++k) tile[places[k]] = values[k];

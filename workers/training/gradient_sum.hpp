@@ -221,7 +221,7 @@ struct ParameterRange {
   std::size_t begin = 0;
   std::size_t end = 0;
   bool excluded = false;  // from weight decay
-  std::size_t rows = 0;   // of a matrix that the optimizer updates as a whole; 0: it is not one
+  std::size_t rows = 0;   // rows, if the optimizer updates it as a whole matrix; otherwise 0
 };
 
 // Returns the ranges, ascending, without gaps, none of them empty. For a layer-wise optimizer each range is a tensor.

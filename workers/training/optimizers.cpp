@@ -509,7 +509,7 @@ struct AveragedScalars : AdamScalars {
   float rate = 0;
   float inside = 0;       // b lr
   float kept = 0;         // 1 - c
-  float decay_ahead = 0;  // of z - y; `decay` is that of y
+  float decay_ahead = 0;  // decay of z - y; `decay` is that of y
 };
 
 template <AveragedOptions::Base base>

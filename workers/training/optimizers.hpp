@@ -77,7 +77,7 @@ struct MatrixBlock {
   std::size_t columns = 0;
   float* kept = nullptr;  // the gradient, into which the passes have written
   float* moments[most_moments] = {};
-  std::size_t offset = 0;  // of the tensor in the flat vector
+  std::size_t offset = 0;  // place of the tensor in the flat vector
   std::uint64_t seed = 0;  // the run's
 };
 
@@ -242,10 +242,10 @@ std::unique_ptr<Optimizer> make_rmsprop(const RmsPropOptions& options);
 //   X = G / (|G| + 1e-7);  per iteration:  A = X X^T,  X <- a X + (b A + c A A) X.  G is transposed if it is tall.
 using NewtonSchulz = std::span<const std::array<double, 3>>;
 inline constexpr std::array<double, 3> jordan_iteration = {3.4445, -4.7750, 2.0315};
-// Of Jordan's code: singular values end between 0.68 and 1.13, unless they are below a hundredth of |G|.
+// From Jordan's code: singular values end between 0.68 and 1.13, unless they are below a hundredth of |G|.
 inline constexpr std::array newton_schulz_of_jordan = {jordan_iteration, jordan_iteration, jordan_iteration,
                                                        jordan_iteration, jordan_iteration};
-// Of the code of Dion and MuLoCo: another polynomial in each iteration; singular values end between 0.98 and 1.03.
+// From the code of Dion and MuLoCo: another polynomial in each iteration; singular values end between 0.98 and 1.03.
 inline constexpr std::array<std::array<double, 3>, 5> newton_schulz_of_dion = {{{4.0848, -6.8946, 2.9270},
                                                                                 {3.9505, -6.3029, 2.6377},
                                                                                 {3.7418, -5.5913, 2.3037},
@@ -281,7 +281,7 @@ struct MuonOptions {
   bool all_matrices = false;          // false: without embeddings, and without the model's first and last matrix
   std::vector<std::string> others{};  // matrices whose names contain one of these strings are updated by AdamW, too
   double adamw_rate = 0.015;          // AdamW's learning rate as a share of the schedule's
-  double beta1 = 0.9;                 // of AdamW, as the next two
+  double beta1 = 0.9;                 // AdamW's, as the next two
   double beta2 = 0.95;
   double epsilon = 1e-10;
   WeightDecay weight_decay{.rate = 0, .form = DecayForm::decoupled};
