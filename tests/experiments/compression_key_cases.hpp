@@ -63,10 +63,6 @@ inline const std::vector<KeyCase> compressed = {
     of_averages("name='fp4'", {"bucket=16", "rounding='random'", "exchange='two-phase'", "error_feedback=true"}),
     of_compression("name='top-k',ratio=0.2", {"name='random-k'", "ratio=0.5", "scope='tensor'", "error_feedback=false",
                                               "residual='step'", "residual_decay=0.5"}),
-    of_compression("name='top-k',ratio=0.2,feedback='ef21'", {"momentum=0.5", "feedback='residual'", "ratio=0.5"}),
-    of_compression("name='tiles',tile=4,kept=3,mean_of='all',clip_to_median=false", {"feedback='ef21'"}),
-    of_compression("name='scalecom',ratio=0.2", {"feedback='ef21'"}),
-    of_compression("name='powersgd',rank=1", {"feedback='ef21'"}),
     of_compression("name='dgc',ratio=0.2", {"ratio=0.5", "scope='tensor'", "momentum=0.5", "masking=false",
                                             "dense_vectors=true", "nesterov=true", "clip=0.1"}),
     of_compression("name='dgc',ratio=0.2,clip=0.1",
@@ -104,6 +100,11 @@ inline std::vector<KeyCase> more_compressed() {
         "name='sign'", "name='one-bit'", "name='powersgd',rank=1", "name='int8',error_feedback=true",
         "name='fp4',error_feedback=true", "name='bins'", "name='tiles',tile=4,kept=3"})
     cases.push_back(of_compression(keys, {"dropped='fold'"}, "'random-drop',drop_rate=0.3,from_step=0"));
+  for (const std::string keys :
+       {"name='top-k',ratio=0.2", "name='random-k',ratio=0.2", "name='scalecom',ratio=0.2", "name='sign'",
+        "name='one-bit'", "name='powersgd',rank=1", "name='int8',error_feedback=true", "name='fp4',error_feedback=true",
+        "name='bins'", "name='tiles',tile=4,kept=3,mean_of='all',clip_to_median=false"})
+    cases.push_back(of_compression(keys + ",feedback='ef21'", {"momentum=0.5", "feedback='residual'"}));
   cases.push_back(in_few_steps("name='demo',tile=4,kept=3,transform=false", {"dropped='fold'"},
                                "'random-drop',drop_rate=0.5,from_step=0"));
   return cases;

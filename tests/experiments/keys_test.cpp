@@ -448,9 +448,9 @@ const std::vector<KeyCase> synchronous = {
 const std::vector<std::string>& told() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
-    for (const char* method : {"local-sgd", "rounds", "outer-local-sgd", "palsgd", "fedprox", "fednova", "scaffold",
-                               "edit", "hierarchical-sgd", "dropcompute-local-sgd", "cocod-sgd", "overlap-local-sgd",
-                               "co2", "overlapped-diloco", "streaming-diloco"})
+    for (const char* method : {"local-sgd", "rounds", "outer-local-sgd", "diloco", "palsgd", "fedprox", "fednova",
+                               "scaffold", "edit", "hierarchical-sgd", "dropcompute-local-sgd", "cocod-sgd",
+                               "overlap-local-sgd", "co2", "overlapped-diloco", "streaming-diloco"})
       for (const char* rule : {"constant", "power", "post-local"})
         for (const char* key : {"share", "rounds", "found"})
           all.push_back(fmt::format("methods[{}].period[{}].solved_for.{}", method, rule, key));
@@ -468,6 +468,7 @@ std::vector<IdleKey> idle_keys() {
       {"methods[gradient-coding][cyclic].code_seed", IdleKey::Hash::differs,
        "another code of the same sum, which differs by what is rounded away"},
       {"methods[mindflayer][mindflayer].trials", IdleKey::Hash::differs, "is refused: a key of the other rule"},
+      {"methods.compression[demo].feedback", IdleKey::Hash::differs, "is refused: DeMo's residual is its momentum"},
       {"methods[mindflayer][mindflayer].correction", IdleKey::Hash::differs, "the same"},
   };
   for (const std::string& key : told())

@@ -12,6 +12,7 @@ namespace syncopate {
 inline const std::vector<std::string> periodic = {"'local-sgd'",
                                                   "'rounds'",
                                                   "'outer-local-sgd',outer={name='plain'}",
+                                                  "'diloco'",
                                                   "'palsgd',outer={name='plain'}",
                                                   "'fedprox'",
                                                   "'scaffold'",

@@ -20,6 +20,7 @@ struct CompressionKeys {
   Settings& table;
   const CompressionContext& context;
   CompressionOptions& options;
+  const char* why_no_estimates = nullptr;  // why workers cannot send differences to estimates; null: they can
 
   // Whether each tensor is compressed separately, instead of the whole model.
   bool by_tensors(bool usual = false);

@@ -181,7 +181,7 @@ const CompressionKind* read_kind(Settings& table, Compresses what) {
 }
 
 void read_rejected(CompressionKeys& keys) {
-  auto& [table, context, options] = keys;
+  auto& [table, context, options, why_no_estimates] = keys;
   options.returns_rejected = table.choice(
       {"rejected", "Treatment of packets that a server rejects: lost, or sent again with a later message."},
       {{"lost", false}, {"return", true}}, false);
@@ -252,11 +252,12 @@ void CompressionKeys::residual(bool usual) {
 // EF21 (Richtarik, Sokolov, Fatkhullin 2021): g_i <- g_i + C(gradient - g_i); all step along the mean of the g_i.
 void CompressionKeys::feedback() {
   using Feedback = CompressionOptions::Feedback;
-  if (options.compresses != Compresses::gradients) {
+  if (options.compresses != Compresses::gradients || why_no_estimates) {
     if (!table.has("feedback")) return;
     table.keep_as_written({"feedback"});
     return table.fault("feedback",
-                       options.of_messages()
+                       why_no_estimates ? why_no_estimates
+                       : options.of_messages()
                            ? "must be left out: a server uses each message by itself, or loses it, and then it cannot "
                              "keep the mean of all workers' estimates"
                        : options.of_moments()

@@ -286,7 +286,7 @@ void check_rank(Settings& method, const PowerSgdOptions& own, const std::vector<
 }  // namespace
 
 void read_powersgd(CompressionKeys& keys) {
-  auto& [table, context, options] = keys;
+  auto& [table, context, options, why_no_estimates] = keys;
   constexpr int most = 1024;
   PowerSgdOptions own;
   own.rank = static_cast<int>(table.integer({"rank", "Columns of each factor (r)."}, 1, most, own.rank));

@@ -116,7 +116,7 @@ class SparseRows : public Compressor {
 }  // namespace
 
 void read_sparse_rows(CompressionKeys& keys) {
-  auto& [table, context, options] = keys;
+  auto& [table, context, options, why_no_estimates] = keys;
   RowOptions own;
   options.error_feedback = false;
   const bool gathers =

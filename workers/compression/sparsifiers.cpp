@@ -43,7 +43,7 @@ struct Ratio {
 
 // All warm-up ratios together apply to the first warmup_steps steps; by default each applies to one epoch.
 void read_warmup(CompressionKeys& keys, Ratio& ratio) {
-  auto& [table, context, options] = keys;
+  auto& [table, context, options, why_no_estimates] = keys;
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const Range share{.low = 0, .high = 1, .low_open = true};
   ratio.warmup = table.numbers(
@@ -407,7 +407,7 @@ void read_top_k(CompressionKeys& keys) {
 }
 
 void read_dgc(CompressionKeys& keys) {
-  auto& [table, context, options] = keys;
+  auto& [table, context, options, why_no_estimates] = keys;
   DgcOptions own{.ratio = read_ratio(keys), .by_tensors = keys.by_tensors()};
   own.momentum = table.number(
       {"momentum", "Momentum of the velocity that each worker accumulates; the optimizer needs no momentum."},

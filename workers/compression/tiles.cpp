@@ -348,8 +348,8 @@ void read_demo(CompressionKeys& keys) {
   own.signs = keys.table.flag({"signs", "Whether the step is along the sign of the mean."}, true);
   keys.options.units = CompressionOptions::Units::step;
   keys.options.residual_decay = 0.999;
+  keys.why_no_estimates = "must be left out: DeMo's residual is its momentum";
   keys.residual();
-  keys.refuse_estimates(true, "feedback", "must be \"residual\": DeMo's residual is its momentum");
   keys.options.make = maker_of<TiledTopK>(own);
 }
 
