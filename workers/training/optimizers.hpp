@@ -302,7 +302,8 @@ std::unique_ptr<Optimizer> make_muon(const MuonOptions& options, Orthogonalise o
 // Differs: the gradient is the average, as after an all-reduce. The authors' decoupled form, in which workers keep own
 //          momenta and sum only P and R, takes the same steps up to rounding, but its fewer bytes are not modelled.
 //          Q starts from counter-based streams, equally on all workers, and again after a policy has reset it. A
-//          momentum of zeros moves nothing. Columns of R are divided by their length + 1e-8.
+//          momentum of zeros moves nothing. Columns of R are divided by their length + 1e-8. If the momentum has a
+//          lower rank than the step, as a linear classifier's has, the step's other directions are rounding errors.
 // Checks:  an independent implementation, also of the decoupled form; ranks 1 to full.
 struct DionOptions {
   double momentum = 0.95;     // mu
