@@ -805,6 +805,17 @@ TEST_F(Bounds, OutagesSoFrequentThatARunHardlyGoesOnAreRefused) {
               HasSubstr("must be at least 0.125 s, 1/8 of a micro-batch's time"));
 }
 
+TEST_F(Bounds, OutagesKeepTheStateOfWorkersWithEstimates) {
+  const auto with = [&](const std::string& feedback, const std::string& state) {
+    return faults(
+        {"methods=[{algorithm=\"sync-sgd\", compression={name=\"top-k\", ratio=0.5, feedback=\"" + feedback + "\"}}]",
+         "outages=[{workers=[0], at_s=1, duration_s=1, state=\"" + state + "\"}]"});
+  };
+  EXPECT_EQ(with("ef21", "kept"), "");
+  EXPECT_EQ(with("residual", "lost"), "");
+  EXPECT_THAT(with("ef21", "lost"), HasSubstr("must have state = \"kept\": \"sync-sgd\" has feedback = \"ef21\""));
+}
+
 // A step of 5 micro-batches takes 0.05 s. With a server, a worker repeats the whole step after an outage. Without one
 // it repeats only a micro-batch, even with local steps.
 TEST_F(Bounds, OutagesAreRareEnoughForWhatBeginsAnewAsAWhole) {
