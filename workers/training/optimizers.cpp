@@ -783,24 +783,25 @@ std::unique_ptr<Optimizer> make_lars(const LarsOptions& options) {
   return std::make_unique<Lars>(options);
 }
 
-std::unique_ptr<Optimizer> make_muon(const MuonOptions& options, Orthogonalise orthogonalise) {
+// Checks what Muon and Dion have in common.
+template <typename MatrixOptions>
+static void require_valid(const MatrixOptions& options) {
   require_share(options.momentum, "momentum");
   require_share(options.beta1, "beta1");
   require_share(options.beta2, "beta2");
   require_positive(options.adamw_rate, "adamw_rate");
   require_positive(options.epsilon, "epsilon");
   require_at_least_zero(options.weight_decay.rate, "weight decay");
+}
+
+std::unique_ptr<Optimizer> make_muon(const MuonOptions& options, Orthogonalise orthogonalise) {
+  require_valid(options);
   return std::make_unique<Muon>(options, orthogonalise);
 }
 
 std::unique_ptr<Optimizer> make_dion(const DionOptions& options, PowerIteration iterate) {
-  require_share(options.momentum, "momentum");
+  require_valid(options);
   require(options.rank_share > 0 && options.rank_share <= 1, options.rank_share, "rank_share", "in (0, 1]");
-  require_share(options.beta1, "beta1");
-  require_share(options.beta2, "beta2");
-  require_positive(options.adamw_rate, "adamw_rate");
-  require_positive(options.epsilon, "epsilon");
-  require_at_least_zero(options.weight_decay.rate, "weight decay");
   return std::make_unique<Dion>(options, iterate);
 }
 
