@@ -551,7 +551,7 @@ const std::vector<KeyCase> clusters = {
       "cluster.micro_batch_s.per_padded_token_s=3e-4", "cluster.micro_batch_s.per_squared_length_s=2e-5"}},
     {{"cluster={workers=6,micro_batches=2,trace={file='$/run.csv',stretch={block_steps=3}}}"},
      {"cluster.trace.stretch.block_steps=2", "cluster.trace.stretch.redraw_worker=true",
-      "cluster.trace.stretch.together=true"}},
+      "cluster.trace.stretch.beyond=next-steps", "cluster.trace.stretch.together=true"}},
 };
 
 // A network of two levels: machines with two workers each form a ring. It has all-reduces and messages.
@@ -641,7 +641,8 @@ const std::vector<KeyCase> delays_of_each_kind = {
      {"delays.0.file='$/other.csv'", "delays.0.end='stop'", "delays.0.scale=2", "delays.0.shift=0.01"}},
     {{delay("kind='trace',file='$/run.csv',end='error'"), "budget.steps=5"}, {"delays.0.scale=2"}},
     {{delay("kind='trace',file='$/run.csv',stretch={block_steps=3}"), "cluster.workers=6"},
-     {"delays.0.stretch.block_steps=2", "delays.0.stretch.redraw_worker=true", "delays.0.stretch.together=true"}},
+     {"delays.0.stretch.block_steps=2", "delays.0.stretch.redraw_worker=true", "delays.0.stretch.beyond=next-steps",
+      "delays.0.stretch.together=true"}},
 };
 
 // Keys that delays of all kinds have.

@@ -411,6 +411,29 @@ TEST(TraceStretch, IsAFunctionOfTheSeedAlone) {
   EXPECT_LT(equal, 60);  // by chance 500 / 80, in blocks of 5
 }
 
+// A recorded step has two micro-batches, so micro-batch m has the time of micro-batch m mod 2, m / 2 steps later.
+TEST(TraceStretch, MicroBatchesBeyondAStepContinueInTheNextOnes) {
+  const auto process = stretched({.block_steps = 3, .continues = true});
+  const auto strict = stretched({.block_steps = 3});
+  for (std::int64_t step = 0; step < 60; ++step) {
+    const RandomStream stream{.seed = 7, .worker = Rank{2}, .step = step};
+    const Place begin = place(*strict, 2, step);
+    std::vector<double> together(7, 0.0);
+    process->add(stream, 1, together);  // micro-batches 1 to 7
+    for (int m = 1; m <= 7; ++m) {
+      const auto recorded = (begin.step + m / 2) % recorded_steps;
+      const double expected_s = 100 * begin.worker + static_cast<double>(recorded) + 0.1 * (m % 2) + 1;
+      EXPECT_NEAR(together[static_cast<std::size_t>(m - 1)], expected_s, 1e-9) << step << " " << m;
+      std::vector<double> alone(1, 0.0);
+      process->add(stream, static_cast<std::uint32_t>(m), alone);
+      EXPECT_EQ(alone[0], together[static_cast<std::size_t>(m - 1)]);
+    }
+    EXPECT_EQ(process->known_ahead(stream, 1, 6), 1u);
+    std::vector<double> too_many(3, 0.0);
+    EXPECT_THROW(strict->add(stream, 0, too_many), RunFailure);
+  }
+}
+
 TEST(TraceStretch, LawsAreThoseOfWhomAWorkerFollows) {
   // A recorded step s of worker n takes 2 (100 n + s + 1) + 0.1. Over s = 0 .. 19 the variance is 4 (20^2 - 1) / 12.
   const double of_steps_s2 = 4 * 399 / 12.0, mean_of_worker_0_s = 2 * 10.5 + 0.1;

@@ -134,10 +134,13 @@ class TraceDelay final : public DelayProcess {
       : trace_(std::move(trace)), replay_(std::move(replay)) {}
 
   void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
-    const auto recorded_s = find(stream, first, added_s.size());
-    if (recorded_s.size() < added_s.size())
-      fail_for_missing(stream, first + static_cast<std::uint32_t>(recorded_s.size()));
-    for (std::size_t i = 0; i < added_s.size(); ++i) added_s[i] += replay_.scale * recorded_s[i] + replay_.shift_s;
+    while (!added_s.empty()) {
+      const auto recorded_s = find(stream, first, added_s.size());
+      if (recorded_s.empty()) fail_for_missing(stream, first);
+      for (std::size_t i = 0; i < recorded_s.size(); ++i) added_s[i] += replay_.scale * recorded_s[i] + replay_.shift_s;
+      added_s = added_s.subspan(recorded_s.size());
+      first += static_cast<std::uint32_t>(recorded_s.size());
+    }
   }
 
   double mean_s() const override { return replay_.scale * trace_->mean_s() + replay_.shift_s; }
@@ -178,7 +181,12 @@ class TraceDelay final : public DelayProcess {
                     stream.worker.value, step, trace_->file(), steps, steps));
   }
   std::span<const double> find(const RandomStream& stream, std::uint32_t first, std::size_t most) const {
-    const RecordedPlace place = place_of(stream);
+    RecordedPlace place = place_of(stream);
+    if (const auto in_step = static_cast<std::uint32_t>(trace_->micro_batches());
+        replay_.stretch && replay_.stretch->continues && first >= in_step) {
+      place.step = Step{(place.step.value() + first / in_step) % trace_->steps().value()};
+      first %= in_step;
+    }
     return trace_->durations_s(place.worker, place.step, first, most);
   }
   RecordedPlace place_of(const RandomStream& stream) const {
@@ -211,8 +219,10 @@ class TraceDelay final : public DelayProcess {
         "worker {}, step {}, micro-batch {}: the trace {} has no duration for worker {}, step {}, micro-batch {}; {}",
         stream.worker.value, stream.step.value(), micro_batch, trace_->file(), place.worker, place.step.value(),
         micro_batch,
-        beyond ? fmt::format("its steps have at most {} micro-batches", trace_->micro_batches())
-               : "the recorded run has probably dropped it; use a recording of a run that drops nothing"));
+        beyond
+            ? fmt::format("its steps have at most {} micro-batches{}", trace_->micro_batches(),
+                          replay_.stretch ? "; set stretch.beyond = \"next-steps\" to go on with the next steps" : "")
+            : "the recorded run has probably dropped it; use a recording of a run that drops nothing"));
   }
 
   std::shared_ptr<const Trace> trace_;
@@ -242,6 +252,10 @@ TraceStretch read_stretch(Settings& table, std::optional<Step> recorded) {
       {"together",
        "Whether all workers take the same recorded steps at the same time, each from its own recorded worker."},
       false);
+  stretch.continues = keys.choice(
+      {"beyond", "Micro-batches beyond a recorded step's: a failure, or times of the recorded steps after it."},
+      {{"error", false}, {"next-steps", true}}, false);
+  if (!stretch.continues) keys.leave_out("beyond");  // runs from before this key keep their hashes
   return stretch;
 }
 
