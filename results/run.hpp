@@ -16,6 +16,7 @@
 #include "algorithms/method/prediction.hpp"
 #include "workers/cluster/calls.hpp"
 #include "workers/config/toml.hpp"
+#include "workers/models/device.hpp"
 #include "workers/theory/sampled_times.hpp"
 #include "workers/time/compute_time.hpp"
 #include "workers/time/network.hpp"
@@ -52,6 +53,7 @@ struct TrainingPlan {
   bool trains_network = false;                                         // whether LibTorch computes the model
   std::function<std::shared_ptr<const Objective>()> make_objective{};  // loads the data; returns null in time-only runs
   std::function<std::shared_ptr<const SampleKinds>()> make_kinds{};    // loads the data; empty: kinds are not counted
+  Arithmetic arithmetic{};                                             // where LibTorch computes the model
   Bytes parameter_bytes{};                                             // 4 bytes for each parameter
   ObjectiveMemory memory{};                // memory that the objective needs; not in the hash
   std::vector<ParameterTensor> tensors{};  // empty if they are unknown before the objective exists

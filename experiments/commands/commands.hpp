@@ -147,6 +147,11 @@ MemoryUse memory_use(const CommandLine& line, int ranks);
 // Returns the largest need of a run or trial: "memory of a process: about 0.51 GiB (for "Local SGD"): ...". Empty
 // without runs.
 std::string memory_line(const Experiment& experiment, const MemoryUse& use);
+// As memory_line, for the memory of a GPU, and why no run can start on this machine; empty for the processor.
+std::string device_line(const Experiment& experiment, const MemoryUse& use);
+
+// Throws ConfigurationFault if LibTorch cannot compute on a run's device or in its precision on this machine.
+void refuse_missing_devices(const Experiment& experiment, const CommandLine& line);
 
 // Throws ConfigurationFault if a run or trial that must still be executed needs more memory than the limit of --memory
 // leaves for each process.

@@ -16,6 +16,7 @@
 #include "workers/base/machine.hpp"
 #include "workers/base/process.hpp"
 #include "workers/base/terminal_text.hpp"
+#include "workers/models/torch_library.hpp"
 
 namespace syncopate {
 
@@ -286,6 +287,31 @@ std::string memory_line(const Experiment& experiment, const MemoryUse& use) {
   return fmt::format("memory of {}: about {} for \"{}\", which needs the most: {}", whose,
                      memory_text(largest.need.total()), printable(run_label(largest.run->method, largest.run->sweep)),
                      parts_text(*largest.run, largest.need, use.threads));
+}
+
+std::string device_line(const Experiment& experiment, const MemoryUse& use) {
+  const auto largest =
+      std::ranges::max_element(experiment.runs, {}, [](const Run& run) { return run.training.memory.device_bytes; });
+  if (largest == experiment.runs.end() || largest->training.arithmetic.is_processor()) return {};
+  const auto bytes = static_cast<double>(largest->training.memory.device_bytes) * use.threads;
+  const std::string why = why_no_arithmetic(largest->training.arithmetic);
+  return fmt::format("memory of the device \"{}\": about {} for parameters, gradients and activations of {} thread{}{}",
+                     largest->training.arithmetic.device, memory_text(bytes), use.threads, use.threads == 1 ? "" : "s",
+                     why.empty() ? "" : fmt::format("; no run can start here: {}", why));
+}
+
+void refuse_missing_devices(const Experiment& experiment, const CommandLine& line) {
+  for (const Run& run : experiment.runs) {
+    const Arithmetic& arithmetic = run.training.arithmetic;
+    if (arithmetic == Arithmetic{}) continue;
+    const std::string why = why_no_arithmetic(arithmetic);
+    if (why.empty()) continue;
+    throw ConfigurationFault(
+        arithmetic.is_processor()
+            ? fmt::format("{}: training.precision = \"bfloat16\"; must be \"float32\" here: {}", line.file, why)
+            : fmt::format("{}: training.device = \"{}\"; must be a device of this machine: {}", line.file,
+                          arithmetic.device, why));
+  }
 }
 
 void refuse_beyond_memory(const Experiment& experiment, const CommandLine& line, const MemoryUse& use) {

@@ -105,8 +105,9 @@ std::string checked(const Experiment& experiment, const CommandLine& line, const
   for (std::string note; std::getline(notes, note);) result += fmt::format("# {}\n", printable(note));
   result += experiment.tuning ? checked_tuning(experiment, line)
                               : fmt::format("# {}\n", text_of(work_of(experiment.runs, {}, line), line, "run"));
-  const std::string memory = memory_line(experiment, use);
-  return memory.empty() ? result : result + fmt::format("# {}\n", memory);
+  for (const std::string& line_of_memory : {memory_line(experiment, use), device_line(experiment, use)})
+    if (!line_of_memory.empty()) result += fmt::format("# {}\n", line_of_memory);
+  return result;
 }
 
 // Returns a line for each finished run or common phase whose files have changed.
@@ -233,6 +234,7 @@ void prepare_experiment(Task& task, const MpiSession& session) {
     task.experiment.reset();
     return;
   }
+  if (line.command == "run") refuse_missing_devices(*task.experiment, line);
   if (line.command == "check" || line.command == "run")
     refuse_beyond_memory(*task.experiment, line, memory_use(line, session.active() ? session.size() : 0));
   if (line.command == "predict") check_against(*task.experiment, line.against);

@@ -91,7 +91,7 @@ CheckpointIdentity checkpoint_identity(const Run& run, const CheckpointIdentity&
   identity.insert(identity.end(), besides.begin(), besides.end());
   constexpr const char* of_parts = "as each part says";
   identity.emplace_back("BLAS kernel", is_common ? of_parts : kernel_of_blas());
-  identity.emplace_back("LibTorch's kernels", is_common ? of_parts : torch_kernels());
+  identity.emplace_back("LibTorch's kernels", is_common ? of_parts : torch_kernels(run.training.arithmetic.device));
   return identity;
 }
 

@@ -487,7 +487,7 @@ FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& 
                              .processes = backend.together() ? backend.together()->size() : 1,
                              .blas_kernel = torch_is_loaded() ? blas_kernel() : "none loaded",
                              .libtorch_version = torch_version(),
-                             .torch_kernels = torch_kernels(),
+                             .torch_kernels = torch_kernels(run.training.arithmetic.device),
                              .start = outcome.start,
                              .end = outcome.end,
                              .exit = to_string(summary.status),

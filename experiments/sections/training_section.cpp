@@ -841,6 +841,7 @@ TrainingSection read_training(Settings& root, ObjectiveContext context, std::opt
   plan.parameter_bytes = result.objective.parameters * static_cast<std::int64_t>(sizeof(float));
   plan.tensors = result.objective.tensors;
   plan.memory = result.objective.memory;
+  plan.arithmetic = result.objective.arithmetic;
   plan.options.clip_norm = training.number(
       {"clip_norm", "Largest global norm of gradients; 0: none. See algorithms/README.md for which gradients."},
       {.low = 0, .high_open = true}, 0.0);

@@ -35,7 +35,7 @@ at::Tensor forbidden(const TextGroup& group, bool causal, const at::Tensor& like
   // A causal mask also hides the padding, which comes after each token of a text.
   if (causal) return at::triu(at::full({group.longest, group.longest}, never, like.options()), 1);
   if (!group.lengths.defined()) return {};
-  const auto places = at::arange(group.longest, at::kLong);
+  const auto places = at::arange(group.longest, group.lengths.options());
   const auto behind = places.unsqueeze(0).ge(group.lengths.unsqueeze(1));  // (texts, longest)
   return at::zeros(behind.sizes(), like.options()).masked_fill_(behind, never).unsqueeze(1).unsqueeze(2);
 }
@@ -59,7 +59,7 @@ at::Tensor attend(const TextGroup& group, const layer::TextAttention& layer, con
 // (n, width): row i is the mean of rows[names[k]] for k from begins[i] up to begins[i + 1].
 at::Tensor mean_of_each(const at::Tensor& rows, const at::Tensor& names, const at::Tensor& begins) {
   if (rows.scalar_type() == at::kDouble) {  // LibTorch has no second derivatives of an embedding bag
-    const auto sizes = at::diff(at::cat({begins, at::full({1}, names.numel(), at::kLong)}));
+    const auto sizes = at::diff(at::cat({begins, at::full({1}, names.numel(), begins.options())}));
     const auto owners = at::repeat_interleave(sizes);
     const auto sums =
         at::zeros({begins.numel(), rows.size(1)}, rows.options()).index_add(0, owners, rows.index_select(0, names));
@@ -134,7 +134,7 @@ class ForwardPass {
       visits_->stream(Purpose::dropout, i).fill_uniform(static_cast<std::uint32_t>(layer.first_number), uniform);
       row = std::ranges::transform(uniform, row, [&](double u) { return u < layer.share ? 0.0f : kept; }).out;
     }
-    x_ = x_ * mask;
+    x_ = x_ * mask.to(x_.device());
   }
 
   void operator()(const layer::Convolution& layer) {
@@ -187,7 +187,7 @@ class ForwardPass {
   void operator()(const layer::FirstTokens&) { x_ = at::embedding(x_, texts_->begins); }
 
   void operator()(const layer::MeanOfTexts&) {
-    x_ = mean_of_each(x_, at::arange(x_.size(0), at::kLong), texts_->begins);
+    x_ = mean_of_each(x_, at::arange(x_.size(0), texts_->begins.options()), texts_->begins);
   }
 
   void operator()(const layer::AskedTokens&) { x_ = at::embedding(x_, texts_->asked); }
@@ -203,7 +203,7 @@ class ForwardPass {
   void operator()(const layer::Positions& layer) {
     const std::vector<float>& table = network_.tables()[static_cast<std::size_t>(layer.table)];
     // from_blob takes only mutable memory, but nothing here writes to it.
-    x_ = x_ + at::from_blob(const_cast<float*>(table.data()), {x_.size(1), x_.size(2)}, at::kFloat);
+    x_ = x_ + at::from_blob(const_cast<float*>(table.data()), {x_.size(1), x_.size(2)}, at::kFloat).to(x_.device());
   }
 
   void operator()(const layer::LayerNorm& layer) {
@@ -231,7 +231,8 @@ class ForwardPass {
     assert(visits_ && (texts_ || visits_->size() == static_cast<std::size_t>(x_.size(0))));
     std::vector<std::int64_t> rows(visits_->size(), 1);
     if (!texts_ || x_.size(0) != texts_->tokens.numel()) return rows;
-    const std::int64_t* const begins = texts_->begins.data_ptr<std::int64_t>();
+    const at::Tensor in_memory = texts_->begins.to(at::kCPU);
+    const std::int64_t* const begins = in_memory.data_ptr<std::int64_t>();
     for (std::size_t i = 0; i < rows.size(); ++i)
       rows[i] = (i + 1 < rows.size() ? begins[i + 1] : texts_->tokens.numel()) - begins[i];
     return rows;
@@ -357,7 +358,7 @@ LinearGradients::LinearGradients(std::vector<LinearPass> passes, const at::Tenso
     : passes_(std::move(passes)) {
   std::vector<at::Tensor> outputs;
   for (const LinearPass& pass : passes_) outputs.push_back(pass.outputs);
-  auto gradients = torch::autograd::grad({loss}, outputs, {at::scalar_tensor(share, at::kFloat)});
+  auto gradients = torch::autograd::grad({loss}, outputs, {at::scalar_tensor(share, loss.options())});
   for (std::size_t i = 0; i < passes_.size(); ++i) passes_[i].outputs = std::move(gradients[i]);
 }
 

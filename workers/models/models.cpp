@@ -257,6 +257,7 @@ struct NetworkTraining {
   Augmentation augmentation;
   ValidationOptions validation;
   BatchingOptions batching;
+  Arithmetic arithmetic;
   ComputedTokens computed{};  // the tokens that the model computes, for sequences
   SamplerOptions sampling{};  // set once the data are known
 };
@@ -296,6 +297,7 @@ NetworkTraining read_network_training(Settings& training, std::uint64_t seed) {
   how.augmentation = read_augmentation(training);
   how.validation = read_validation(training, seed);
   how.batching = read_batching(training);
+  how.arithmetic = read_arithmetic(training);
   return how;
 }
 
@@ -307,6 +309,8 @@ void check_no_data(const NetworkTraining& how, Settings& training) {
   if (how.validation.samples > 0) training.fault("validation_samples", "must be 0: this model has no data");
   if (how.validation.subset) training.fault("subset_samples", "must be left out: this model has no data");
   if (how.batching.kind != Batching::count) training.fault("batching", "must be \"count\": this model has no data");
+  for (const char* const key : {"device", "precision", "device_batch", "deterministic"})
+    if (training.has(key)) training.fault(key, "must be left out: this model is not computed by LibTorch");
 }
 
 // Reports faults at keys that need classes if samples have numbers instead.
@@ -416,15 +420,20 @@ ObjectiveMemory memory_of(const Model& model, const Network& built, const Datase
                           const NetworkTraining& how) {
   const std::int64_t micro_batch = how.sampling.micro_batch_size;
   const std::int64_t step = micro_batch * how.sampling.workers * how.sampling.micro_batches;
-  const std::int64_t samples = built.fuses() ? std::max(micro_batch, std::min(model.chunk_samples, step)) : micro_batch;
+  const std::int64_t chunk = how.arithmetic.batch_samples.value_or(model.chunk_samples);
+  const std::int64_t samples = built.fuses() ? std::max(micro_batch, std::min(chunk, step)) : micro_batch;
   PassCost pass(built);
   for (const Layer& layer : built.layers()) std::visit(pass, layer);
-  const std::int64_t floats = std::max(samples * pass.trained_floats(), model.chunk_samples * pass.evaluated_floats());
+  const std::int64_t floats = std::max(samples * pass.trained_floats(), chunk * pass.evaluated_floats());
+  const std::int64_t bytes_of_pass = pass.is_known() ? static_cast<std::int64_t>(sizeof(float)) * floats : 0;
+  const bool on_device = !how.arithmetic.is_processor();
+  const auto parameters = static_cast<std::int64_t>(built.parameter_floats());
   const auto bytes_of_value = data.has_byte_images ? std::int64_t{1} : std::int64_t{sizeof(float)};
   return {.data_bytes = (data.train + data.test) * data.shape.features() * bytes_of_value,
-          .pass_bytes = pass.is_known() ? static_cast<std::int64_t>(sizeof(float)) * floats : 0,
+          .pass_bytes = on_device ? 0 : bytes_of_pass,
+          .device_bytes = on_device ? bytes_of_pass + parameters * std::int64_t{2 * sizeof(float)} : 0,
           .is_known = pass.is_known(),
-          .chunk_samples = model.chunk_samples,
+          .chunk_samples = chunk,
           .fuses_micro_batches = built.fuses(),
           .buffers = static_cast<std::int64_t>(built.buffer_floats()),
           .multiply_adds = pass.multiply_adds(),
@@ -432,7 +441,12 @@ ObjectiveMemory memory_of(const Model& model, const Network& built, const Datase
 }
 
 void plan_network(const Model& model, const Network& built, const DatasetPlan& data, const NetworkTraining& how,
-                  ObjectivePlan& plan) {
+                  ObjectivePlan& plan, Settings& training) {
+  plan.arithmetic = how.arithmetic;
+  const bool is_own = std::ranges::any_of(
+      built.layers(), [](const Layer& layer) { return std::holds_alternative<layer::Script>(layer); });
+  if (is_own && !how.arithmetic.is_processor())
+    training.fault("device", "must be \"cpu\": a module of your own may hold constants, which stay in main memory");
   plan.parameters = static_cast<std::int64_t>(built.parameter_floats());
   plan.buffers = static_cast<std::int64_t>(built.buffer_floats());
   plan.tensors = built.tensors();
@@ -440,7 +454,8 @@ void plan_network(const Model& model, const Network& built, const DatasetPlan& d
   plan.memory = memory_of(model, built, data.size, how);
   plan.why_no_derivative = built.why_no_derivative();
   plan.asks_for_tokens = built.task().kind != TextTask::Kind::classification;
-  const auto loading = [network = built, data, how, chunk = model.chunk_samples](bool repeats_longest) {
+  const std::int64_t chunk = how.arithmetic.batch_samples.value_or(model.chunk_samples);
+  const auto loading = [network = built, data, how, chunk](bool repeats_longest) {
     auto dataset = load(data, how.validation);
     SamplerOptions sampling = sampling_of(*dataset, how);
     sampling.repeats_longest = repeats_longest;
@@ -450,7 +465,8 @@ void plan_network(const Model& model, const Network& built, const DatasetPlan& d
                                  .sampling = sampling,
                                  .chunk_samples = chunk,
                                  .label_smoothing = how.label_smoothing,
-                                 .mixup = how.augmentation.mixup});
+                                 .mixup = how.augmentation.mixup,
+                                 .arithmetic = how.arithmetic});
   };
   plan.load = [loading] { return loading(false); };
   if (plan.pads && plan.lengths) plan.load_timed = [loading] { return loading(true); };
@@ -585,7 +601,7 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
   if (how.partition && plan.steps_per_epoch >= 1) check_partition(*data, how, training);
   try {
     const Network built = model.network(data->size);
-    plan_network(model, built, *data, how, plan);
+    plan_network(model, built, *data, how, plan, training);
     if (!built.note().empty())
       plan.notes.push_back(
           fmt::format("{}; {}", root.section("models").section(model_row->name).written("file"), built.note()));

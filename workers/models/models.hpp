@@ -15,6 +15,7 @@
 #include "workers/config/settings.hpp"
 #include "workers/data/dataset.hpp"
 #include "workers/data/partition.hpp"
+#include "workers/models/device.hpp"
 #include "workers/models/network.hpp"
 #include "workers/training/objective.hpp"
 
@@ -100,6 +101,7 @@ struct ObjectivePlan {
   std::shared_ptr<const BatchLengths> lengths{};  // lengths of micro-batches, if needed; null after a fault
   // Virtual and emulated times are those of padded micro-batches, although micro-batches are computed without padding.
   bool pads = false;
+  Arithmetic arithmetic{};           // for a network
   bool asks_for_tokens = false;      // a language model, for which longer sequences have more questions
   std::vector<std::string> notes{};  // information about the files of data and model; one sentence each
 };

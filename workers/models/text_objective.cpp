@@ -107,6 +107,17 @@ ShownText show(const Dataset& dataset, Split split, const AskedText& text, const
   return shown;
 }
 
+TextTargets upload(const Device& device, TextTargets targets) {
+  SequenceBatch& texts = targets.texts;
+  for (at::Tensor* const tensor :
+       {&texts.tokens, &texts.places, &texts.begins, &texts.asked, &targets.answers, &targets.weights})
+    *tensor = device.upload(*tensor);
+  for (TextGroup& group : texts.groups)
+    for (at::Tensor* const tensor : {&group.tokens_of_slots, &group.slots_of_tokens, &group.lengths})
+      *tensor = device.upload(*tensor);
+  return targets;
+}
+
 at::Tensor tensor_of(const std::vector<std::int64_t>& values) {
   return at::from_blob(const_cast<std::int64_t*>(values.data()), {std::ssize(values)}, at::kLong).clone();
 }
@@ -156,26 +167,29 @@ std::vector<AskedText> TextObjective::texts_of(std::span<const MicroBatch> micro
 PartialGradient TextObjective::gradient(const float* flat, const float*,
                                         std::span<const MicroBatch> micro_batches) const {
   assert(!micro_batches.empty());
-  use_one_thread();
-  const std::size_t together = fuses_micro_batches() ? micro_batches.size() : 1;
-
-  PartialGradient result;
-  std::vector<at::Tensor> sum;
-  for (std::size_t first = 0; first < micro_batches.size(); first += together) {
-    throw_if_interrupted();
-    const TextTargets targets =
-        ask(*dataset_, Split::train, texts_of(micro_batches.subspan(first, together)), network_.task(), seed());
-    const SeededDraws draws(seed_of(micro_batches[first]));
-    auto parameters = view_parameters(network_, flat);
+  return device_.run([&] {
+    const std::size_t together = fuses_micro_batches() ? micro_batches.size() : 1;
+    auto parameters = device_.shared_parameters(network_, flat);
     for (auto& parameter : parameters) parameter.requires_grad_();
-    const Visits visits{.seed = seed(), .samples = targets.samples, .epochs = targets.epochs};
-    const auto logits = forward(network_, parameters, targets.texts, Mode::train, &visits);
-    const LossSums loss = cross_entropy(logits, targets.answers, label_smoothing_, targets.weights);
-    result.loss_sum += loss.reported.item<float>();
-    add_to(sum, gradients_of(loss.minimised, parameters));
-  }
-  result.segments = segments_of(network_, std::move(sum));
-  return result;
+
+    PartialGradient result;
+    std::vector<at::Tensor> sum;
+    for (std::size_t first = 0; first < micro_batches.size(); first += together) {
+      throw_if_interrupted();
+      const TextTargets targets = upload(
+          device_,
+          ask(*dataset_, Split::train, texts_of(micro_batches.subspan(first, together)), network_.task(), seed()));
+      const SeededDraws draws(seed_of(micro_batches[first]));
+      const Visits visits{.seed = seed(), .samples = targets.samples, .epochs = targets.epochs};
+      const auto logits =
+          device_.outputs_of([&] { return forward(network_, parameters, targets.texts, Mode::train, &visits); });
+      const LossSums loss = cross_entropy(logits, targets.answers, label_smoothing_, targets.weights);
+      result.loss_sum += loss.reported.item<float>();
+      add_to(sum, gradients_of(loss.minimised, parameters));
+    }
+    result.segments = device_.segments(network_, std::move(sum));
+    return result;
+  });
 }
 
 EvaluationSums TextObjective::evaluate_ensemble(std::span<const float* const> parameters, std::span<const float* const>,
@@ -189,28 +203,32 @@ EvaluationSums TextObjective::evaluate_ensemble(std::span<const float* const> pa
 EvaluationSums TextObjective::evaluate_texts(std::span<const float* const> parameters, Split split,
                                              std::span<const std::uint32_t> samples) const {
   assert(!parameters.empty());
-  use_one_thread();
-  const c10::InferenceMode guard;
-  EvaluationSums sums;
-  const auto chunk = static_cast<std::size_t>(chunk_samples_);
-  for (std::size_t first = 0; first < samples.size(); first += chunk) {
-    throw_if_interrupted();
-    std::vector<AskedText> texts;
-    for (const std::uint32_t sample : samples.subspan(first, std::min(chunk, samples.size() - first)))
-      texts.push_back({.sample = sample});
-    const TextTargets targets = ask(*dataset_, split, std::move(texts), network_.task(), seed());
-    std::vector<at::Tensor> of_members;
-    for (const float* const member : parameters)
-      of_members.push_back(forward(network_, view_parameters(network_, member), targets.texts, Mode::evaluate));
-    const auto logits = ensemble_logits(std::move(of_members));
-    sums.loss += at::cross_entropy_loss(logits, targets.answers, {}, at::Reduction::Sum).item<float>();
-    sums.correct += logits.argmax(1).eq(targets.answers).sum().item<std::int64_t>();
-    sums.samples += targets.answers.numel();
-  }
-  return sums;
+  return device_.run([&] {
+    const c10::InferenceMode guard;
+    std::vector<std::vector<at::Tensor>> members;
+    for (const float* const member : parameters) members.push_back(device_.parameters(network_, member));
+    EvaluationSums sums;
+    const auto chunk = static_cast<std::size_t>(chunk_samples_);
+    for (std::size_t first = 0; first < samples.size(); first += chunk) {
+      throw_if_interrupted();
+      std::vector<AskedText> texts;
+      for (const std::uint32_t sample : samples.subspan(first, std::min(chunk, samples.size() - first)))
+        texts.push_back({.sample = sample});
+      const TextTargets targets = upload(device_, ask(*dataset_, split, std::move(texts), network_.task(), seed()));
+      std::vector<at::Tensor> of_members;
+      for (const auto& member : members)
+        of_members.push_back(
+            device_.outputs_of([&] { return forward(network_, member, targets.texts, Mode::evaluate); }));
+      const auto logits = ensemble_logits(std::move(of_members));
+      sums.loss += at::cross_entropy_loss(logits, targets.answers, {}, at::Reduction::Sum).item<float>();
+      sums.correct += logits.argmax(1).eq(targets.answers).sum().item<std::int64_t>();
+      sums.samples += targets.answers.numel();
+    }
+    return sums;
+  });
 }
 
-// Without any question the derivatives are 0.
+// Without any question the derivatives are 0. Computed on the processor, because not every device has double precision.
 std::vector<double> TextObjective::derivative(const float* parameters, const float*, Split split, std::int64_t begin,
                                               std::int64_t end, std::span<const double> direction) const {
   use_one_thread();

@@ -55,8 +55,8 @@ class TextObjective : public NetworkObjective {
  public:
   // The network must have no buffers.
   TextObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
-                std::int64_t chunk_samples, double label_smoothing = 0)
-      : NetworkObjective(std::move(network), std::move(dataset), sampling, chunk_samples, label_smoothing) {
+                std::int64_t chunk_samples, double label_smoothing = 0, const Arithmetic& arithmetic = {})
+      : NetworkObjective(std::move(network), std::move(dataset), sampling, chunk_samples, label_smoothing, arithmetic) {
     assert(network_.buffers().empty());
   }
 

@@ -50,6 +50,11 @@ std::string kernels_of_torch() {
   return capability_of_aten() + (onednn.empty() ? "" : fmt::format(", oneDNN {}", onednn));
 }
 
+std::string why_torch_cannot(const Arithmetic& arithmetic) {
+  std::string why = why_no_device(arithmetic.device);
+  return why.empty() && arithmetic.bfloat16 ? why_no_bfloat16(arithmetic.device) : why;
+}
+
 std::atomic<bool (*)()> interrupted_program = nullptr;
 
 }  // namespace
@@ -69,12 +74,16 @@ extern "C" [[gnu::visibility("default")]] void syncopate_torch_functions(bool (*
   functions = {.make_objective = [](const TorchRequest& request) -> std::shared_ptr<const Objective> {
                  if (request.network.input().has_tokens())
                    return std::make_shared<TextObjective>(request.network, request.dataset, request.sampling,
-                                                          request.chunk_samples, request.label_smoothing);
+                                                          request.chunk_samples, request.label_smoothing,
+                                                          request.arithmetic);
                  return std::make_shared<TorchObjective>(request.network, request.dataset, request.sampling,
-                                                         request.chunk_samples, request.label_smoothing, request.mixup);
+                                                         request.chunk_samples, request.label_smoothing, request.mixup,
+                                                         request.arithmetic);
                },
                .load_script = script_network,
                .orthogonalise = orthogonalise_by_torch,
                .iterate_power = iterate_power_by_torch,
-               .kernels = kernels_of_torch};
+               .kernels = kernels_of_torch,
+               .why_no_arithmetic = why_torch_cannot,
+               .name_of_device = device_name_by_torch};
 }

@@ -62,11 +62,32 @@ const TorchFunctions& torch_functions() {
   return functions;
 }
 
+// Loads LibTorch, and for a GPU its part for CUDA, which lies beside its other libraries and which nothing links.
+// Returns why that part cannot be loaded; empty: it is loaded, or LibTorch was built without it.
+std::string load_torch_of(const std::string& device) {
+  torch_functions();
+  if (!device.starts_with("cuda")) return "";
+  static const std::string why = [] {
+    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);  // cuBLAS needs it for reproducible results
+    const auto file = std::filesystem::path(loaded_torch_file()).replace_filename("libtorch_cuda.so");
+    std::error_code unknown;
+    if (!std::filesystem::exists(file, unknown)) return std::string();
+    return dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL)
+               ? std::string()
+               : fmt::format("{} cannot be loaded: {}", file.string(), dlerror());
+  }();
+  return why;
+}
+
 }  // namespace
 
 void load_torch() { torch_functions(); }
 bool torch_is_loaded() { return loaded; }
-std::string torch_kernels() { return torch_is_loaded() ? torch_functions().kernels() : "none loaded"; }
+std::string torch_kernels(const std::string& device) {
+  if (!torch_is_loaded()) return "none loaded";
+  const std::string kernels = torch_functions().kernels(), name = torch_functions().name_of_device(device);
+  return name.empty() ? kernels : fmt::format("{}, {}", kernels, name);
+}
 
 std::string loaded_torch_file() {
   std::string file;
@@ -87,6 +108,9 @@ void silence_torch_warnings() {
 }
 
 std::shared_ptr<const Objective> make_torch_objective(const TorchRequest& request) {
+  if (request.arithmetic != Arithmetic{})
+    if (const std::string why = why_no_arithmetic(request.arithmetic); !why.empty())
+      throw RunFailure(fmt::format("training.device = \"{}\": {}", request.arithmetic.device, why));
   return torch_functions().make_objective(request);
 }
 
@@ -102,6 +126,11 @@ void orthogonalise(float* matrix, std::size_t rows, std::size_t columns, NewtonS
 void iterate_power(float* momentum, float* basis, float* direction, std::size_t rows, std::size_t columns,
                    std::size_t rank, double moved) {
   torch_functions().iterate_power(momentum, basis, direction, rows, columns, rank, moved);
+}
+
+std::string why_no_arithmetic(const Arithmetic& arithmetic) {
+  const std::string why = load_torch_of(arithmetic.device);
+  return why.empty() ? torch_functions().why_no_arithmetic(arithmetic) : why;
 }
 
 std::string torch_version() { return TORCH_VERSION; }

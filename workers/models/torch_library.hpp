@@ -8,6 +8,7 @@
 #include <string>
 
 #include "workers/data/sampler.hpp"
+#include "workers/models/device.hpp"
 #include "workers/models/matrix_steps.hpp"
 #include "workers/models/network.hpp"
 #include "workers/models/script_model.hpp"
@@ -21,8 +22,9 @@ void load_torch();
 bool torch_is_loaded();
 // The path of libtorch_cpu as found by the loader; empty before load_torch.
 std::string loaded_torch_file();
-// The kernels that LibTorch has chosen for this processor (torch_entry.cpp); "none loaded" if it is not loaded.
-std::string torch_kernels();
+// The kernels that LibTorch has chosen for this processor (torch_entry.cpp), and the name of a GPU on which it computes;
+// "none loaded" if it is not loaded.
+std::string torch_kernels(const std::string& device = "cpu");
 
 // Suppresses LibTorch's warnings, which are meant for authors of modules and would appear between lines of progress.
 // Call it while there is only one thread. Users see the warnings if they set $GLOG_minloglevel or $TORCH_CPP_LOG_LEVEL.
@@ -36,6 +38,7 @@ struct TorchRequest {
   std::int64_t chunk_samples;
   double label_smoothing;
   double mixup;
+  Arithmetic arithmetic{};
 };
 
 // Creates a TorchObjective, or a TextObjective if the network takes tokens. Loads the library first.
@@ -52,6 +55,9 @@ void orthogonalise(float* matrix, std::size_t rows, std::size_t columns, NewtonS
 void iterate_power(float* momentum, float* basis, float* direction, std::size_t rows, std::size_t columns,
                    std::size_t rank, double moved);
 
+// Why LibTorch cannot compute as `arithmetic` says on this machine, as the end of a sentence; empty: it can. Loads the
+// library first, and CUDA's part of LibTorch for a GPU.
+std::string why_no_arithmetic(const Arithmetic& arithmetic);
 // The functions that the library provides to the program.
 struct TorchFunctions {
   std::shared_ptr<const Objective> (*make_objective)(const TorchRequest& request);
@@ -60,6 +66,8 @@ struct TorchFunctions {
   Orthogonalise orthogonalise;
   PowerIteration iterate_power;
   std::string (*kernels)();
+  std::string (*why_no_arithmetic)(const Arithmetic& arithmetic);
+  std::string (*name_of_device)(const std::string& device);
 };
 // The type of the only function that the library exports, and its name.
 using TorchEntry = void (*)(bool (*interrupted)(), TorchFunctions& functions);

@@ -136,11 +136,12 @@ struct BackwardPass {
   double loss_sum = 0;
 };
 
-BackwardPass differentiate(const Network& network, const float* flat, const std::vector<at::Tensor>& buffers,
-                           const TrainingBatch& batch, std::int64_t micro_batch_size, double label_smoothing) {
-  auto parameters = view_parameters(network, flat);
-  for (auto& parameter : parameters) parameter.requires_grad_();
-  const auto outputs = forward(network, parameters, buffers, batch.inputs, Mode::train, &batch.visits);
+// `parameters` must require gradients.
+BackwardPass differentiate(const Network& network, const Device& device, const std::vector<at::Tensor>& parameters,
+                           const std::vector<at::Tensor>& buffers, const TrainingBatch& batch,
+                           std::int64_t micro_batch_size, double label_smoothing) {
+  const auto outputs = device.outputs_of(
+      [&] { return forward(network, parameters, buffers, batch.inputs, Mode::train, &batch.visits); });
   const LossSums loss = batch.targets.defined() ? squared_error(outputs, batch.targets)
                                                 : cross_entropy(outputs, batch.labels, label_smoothing,
                                                                 batch.mixed ? &*batch.mixed : nullptr);
@@ -151,22 +152,31 @@ BackwardPass differentiate(const Network& network, const float* flat, const std:
 
 // A model to evaluate, with a copy of its statistics, because forward() takes only mutable ones.
 struct Member {
-  Member(const Network& network, const float* parameters, const float* buffers)
-      : parameters(view_parameters(network, parameters)),
+  Member(const Network& network, const Device& device, const float* parameters, const float* buffers)
+      : parameters(device.parameters(network, parameters)),
         copy(buffers, buffers + network.buffer_floats()),
-        buffers(view_buffers(network, copy.data())) {}
+        buffers(device, network, copy.data()) {}
 
   std::vector<at::Tensor> parameters;
   std::vector<float> copy;
-  std::vector<at::Tensor> buffers;
+  DeviceBuffers buffers;
 };
 
-std::vector<at::Tensor> outputs_of(const Network& network, const std::vector<Member>& members,
+std::vector<at::Tensor> outputs_of(const Network& network, const Device& device,
+                                   const std::vector<std::unique_ptr<const Member>>& members,
                                    const at::Tensor& inputs) {
   std::vector<at::Tensor> outputs;
-  for (const Member& member : members)
-    outputs.push_back(forward(network, member.parameters, member.buffers, inputs, Mode::evaluate));
+  for (const auto& member : members)
+    outputs.push_back(device.outputs_of(
+        [&] { return forward(network, member->parameters, member->buffers.views(), inputs, Mode::evaluate); }));
   return outputs;
+}
+
+TrainingBatch upload(const Device& device, TrainingBatch batch) {
+  for (at::Tensor* const tensor : {&batch.inputs, &batch.labels, &batch.targets}) *tensor = device.upload(*tensor);
+  if (batch.mixed)
+    batch.mixed = {.labels = device.upload(batch.mixed->labels), .shares = device.upload(batch.mixed->shares)};
+  return batch;
 }
 
 // The rows of a batch that belong to one list of micro-batches, and the sum of their losses, as in a separate pass.
@@ -177,27 +187,36 @@ struct ListOfRows {
 
 class ApartByProducts : public GradientsApart {
  public:
-  ApartByProducts(const Network& network, std::unique_ptr<const SampleBatch> batch, LinearGradients gradients,
-                  std::vector<ListOfRows> lists)
-      : network_(network), batch_(std::move(batch)), gradients_(std::move(gradients)), lists_(std::move(lists)) {}
+  ApartByProducts(const Network& network, const Device& device, std::unique_ptr<const SampleBatch> batch,
+                  LinearGradients gradients, std::vector<ListOfRows> lists)
+      : network_(network),
+        device_(device),
+        batch_(std::move(batch)),
+        gradients_(std::move(gradients)),
+        lists_(std::move(lists)) {}
 
   PartialGradient of(std::size_t list) const override {
-    use_one_thread();
-    const c10::InferenceMode guard;
-    PartialGradient result;
-    result.segments = segments_of(network_, gradients_.of(lists_[list].rows, network_.parameters().size()));
-    result.loss_sum = lists_[list].loss_sum;
-    return result;
+    return device_.run([&] {
+      const c10::InferenceMode guard;
+      PartialGradient result;
+      result.segments = device_.segments(network_, gradients_.of(lists_[list].rows, network_.parameters().size()));
+      result.loss_sum = lists_[list].loss_sum;
+      return result;
+    });
   }
   double loss_sum(std::size_t list) const override { return lists_[list].loss_sum; }
   void add_to(float* out, std::size_t list) const override {
-    use_one_thread();
-    const c10::InferenceMode guard;
-    gradients_.add_to(view_parameters(network_, out), lists_[list].rows);
+    device_.run([&] {
+      const c10::InferenceMode guard;
+      DeviceParameters sum(device_, network_, out);
+      gradients_.add_to(sum.views(), lists_[list].rows);
+      sum.return_values();
+    });
   }
 
  private:
   const Network& network_;
+  const Device& device_;
   std::unique_ptr<const SampleBatch> batch_;  // owns the first layer's inputs, which are views of its memory
   LinearGradients gradients_;
   std::vector<ListOfRows> lists_;
@@ -287,7 +306,7 @@ std::vector<double> Derivatives::mean_over(std::int64_t samples) const {
 }
 
 std::vector<at::Tensor> gradients_of(const at::Tensor& loss, const std::vector<at::Tensor>& parameters, double share) {
-  auto gradients = torch::autograd::grad({loss}, parameters, {at::scalar_tensor(share, at::kFloat)},
+  auto gradients = torch::autograd::grad({loss}, parameters, {at::scalar_tensor(share, loss.options())},
                                          /*retain_graph=*/{}, /*create_graph=*/false, /*allow_unused=*/true);
   for (std::size_t p = 0; p < gradients.size(); ++p)
     gradients[p] = gradients[p].defined() ? gradients[p].contiguous() : at::zeros_like(parameters[p]);
@@ -320,12 +339,14 @@ std::vector<GradientSegment> segments_of(const Network& network, std::vector<at:
 }
 
 NetworkObjective::NetworkObjective(Network network, std::shared_ptr<const Dataset> dataset,
-                                   const SamplerOptions& sampling, std::int64_t chunk_samples, double label_smoothing)
+                                   const SamplerOptions& sampling, std::int64_t chunk_samples, double label_smoothing,
+                                   const Arithmetic& arithmetic)
     : network_(std::move(network)),
       dataset_(std::move(dataset)),
       sampler_(sampling),
       chunk_samples_(chunk_samples),
-      label_smoothing_(label_smoothing) {
+      label_smoothing_(label_smoothing),
+      device_(arithmetic) {
   assert(network_.input() == dataset_->size().shape);
   assert(sampling.samples <= dataset_->size().train);
 }
@@ -336,10 +357,12 @@ std::optional<std::uint64_t> NetworkObjective::seed_of(const MicroBatch& micro_b
 }
 
 TorchObjective::TorchObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
-                               std::int64_t chunk_samples, double label_smoothing, double mixup)
-    : NetworkObjective(std::move(network), std::move(dataset), sampling, chunk_samples, label_smoothing),
+                               std::int64_t chunk_samples, double label_smoothing, double mixup,
+                               const Arithmetic& arithmetic)
+    : NetworkObjective(std::move(network), std::move(dataset), sampling, chunk_samples, label_smoothing, arithmetic),
       mixup_(mixup),
-      has_batched_gradients_(is_made_of_linear_layers(network_) && dataset_->size().targets == 0) {}
+      has_batched_gradients_(is_made_of_linear_layers(network_) && dataset_->size().targets == 0 &&
+                             !arithmetic.bfloat16) {}
 
 std::vector<float> TorchObjective::initial_buffers() const {
   std::vector<float> flat;
@@ -355,47 +378,57 @@ std::vector<float> TorchObjective::initial_buffers() const {
 PartialGradient TorchObjective::gradient(const float* parameters, const float* buffers,
                                          std::span<const MicroBatch> micro_batches) const {
   assert(!micro_batches.empty());
-  use_one_thread();
-  const std::size_t together = fuses_micro_batches() ? micro_batches.size() : 1;
+  return device_.run([&] {
+    const std::size_t together = fuses_micro_batches() ? micro_batches.size() : 1;
+    auto there = device_.shared_parameters(network_, parameters);
+    for (auto& parameter : there) parameter.requires_grad_();
 
-  PartialGradient result;
-  result.buffers_sum.assign(this->buffers(), 0);
-  std::vector<float> statistics(this->buffers());
-  std::vector<at::Tensor> sum;
-  for (std::size_t first = 0; first < micro_batches.size(); first += together) {
-    throw_if_interrupted();
-    const TrainingBatch batch = SampleBatch::of_this_thread().take_training(
-        *dataset_, sampler_, micro_batches.subspan(first, together), mixup_);
-    std::copy_n(buffers, statistics.size(), statistics.begin());  // each micro-batch starts from the state's statistics
-    const SeededDraws draws(seed_of(micro_batches[first]));
-    auto pass = differentiate(network_, parameters, view_buffers(network_, statistics.data()), batch,
-                              samples_per_micro_batch(), label_smoothing_);
-    result.loss_sum += pass.loss_sum;
-    for (std::size_t b = 0; b < statistics.size(); ++b) result.buffers_sum[b] += statistics[b];
-    add_to(sum, std::move(pass.gradients));
-  }
-  result.segments = segments_of(network_, std::move(sum));
-  return result;
+    PartialGradient result;
+    result.buffers_sum.assign(this->buffers(), 0);
+    std::vector<float> statistics(this->buffers());
+    std::vector<at::Tensor> sum;
+    for (std::size_t first = 0; first < micro_batches.size(); first += together) {
+      throw_if_interrupted();
+      const TrainingBatch batch =
+          upload(device_, SampleBatch::of_this_thread().take_training(*dataset_, sampler_,
+                                                                      micro_batches.subspan(first, together), mixup_));
+      // Each micro-batch starts from the state's statistics.
+      std::copy_n(buffers, statistics.size(), statistics.begin());
+      DeviceBuffers changed(device_, network_, statistics.data());
+      const SeededDraws draws(seed_of(micro_batches[first]));
+      auto pass =
+          differentiate(network_, device_, there, changed.views(), batch, samples_per_micro_batch(), label_smoothing_);
+      changed.return_values();
+      result.loss_sum += pass.loss_sum;
+      for (std::size_t b = 0; b < statistics.size(); ++b) result.buffers_sum[b] += statistics[b];
+      add_to(sum, std::move(pass.gradients));
+    }
+    result.segments = device_.segments(network_, std::move(sum));
+    return result;
+  });
 }
 
 std::unique_ptr<const GradientsApart> TorchObjective::batched_gradients(
     const float* parameters, const float*, std::span<const std::span<const MicroBatch>> lists) const {
   assert(has_batched_gradients_);
-  use_one_thread();
-  throw_if_interrupted();
-  std::vector<MicroBatch> all;
-  for (const auto& list : lists) all.insert(all.end(), list.begin(), list.end());
-  auto memory = std::make_unique<SampleBatch>();
-  const TrainingBatch batch = memory->take_training(*dataset_, sampler_, all, mixup_);
-  const MixedLabels* const mixed = batch.mixed ? &*batch.mixed : nullptr;
-  std::vector<LinearPass> passes;
-  const auto logits = forward(network_, view_parameters(network_, parameters), batch.inputs, &batch.visits, passes);
-  const auto loss = cross_entropy(logits, batch.labels, label_smoothing_, mixed).minimised;
-  const std::int64_t size = samples_per_micro_batch();
-  auto by_list = lists_of_rows(lists, losses_of_samples(logits.detach(), batch.labels, mixed).contiguous(), size);
-  return std::make_unique<const ApartByProducts>(
-      network_, std::move(memory), LinearGradients(std::move(passes), loss, 1.0 / static_cast<double>(size)),
-      std::move(by_list));
+  return device_.run([&]() -> std::unique_ptr<const GradientsApart> {
+    throw_if_interrupted();
+    std::vector<MicroBatch> all;
+    for (const auto& list : lists) all.insert(all.end(), list.begin(), list.end());
+    auto memory = std::make_unique<SampleBatch>();
+    const TrainingBatch batch = upload(device_, memory->take_training(*dataset_, sampler_, all, mixup_));
+    const MixedLabels* const mixed = batch.mixed ? &*batch.mixed : nullptr;
+    std::vector<LinearPass> passes;
+    const auto logits =
+        forward(network_, device_.parameters(network_, parameters), batch.inputs, &batch.visits, passes);
+    const auto loss = cross_entropy(logits, batch.labels, label_smoothing_, mixed).minimised;
+    const std::int64_t size = samples_per_micro_batch();
+    const at::Tensor losses = losses_of_samples(logits.detach(), batch.labels, mixed).to(at::kCPU).contiguous();
+    auto by_list = lists_of_rows(lists, losses, size);
+    return std::make_unique<const ApartByProducts>(
+        network_, device_, std::move(memory), LinearGradients(std::move(passes), loss, 1.0 / static_cast<double>(size)),
+        std::move(by_list));
+  });
 }
 
 EvaluationSums TorchObjective::evaluate_ensemble(std::span<const float* const> parameters,
@@ -403,38 +436,42 @@ EvaluationSums TorchObjective::evaluate_ensemble(std::span<const float* const> p
                                                  std::int64_t end) const {
   assert(0 <= begin && begin <= end && end <= evaluation_samples(split));
   assert(!parameters.empty() && parameters.size() == buffers.size());
-  use_one_thread();
-  const c10::InferenceMode guard;
-  std::vector<Member> members;
-  for (std::size_t i = 0; i < parameters.size(); ++i) members.emplace_back(network_, parameters[i], buffers[i]);
+  return device_.run([&] {
+    const c10::InferenceMode guard;
+    std::vector<std::unique_ptr<const Member>> members;
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      members.push_back(std::make_unique<const Member>(network_, device_, parameters[i], buffers[i]));
 
-  EvaluationSums sums{.loss = 0, .correct = 0, .samples = end - begin};
-  for (std::int64_t first = begin; first < end; first += chunk_samples_) {
-    throw_if_interrupted();
-    const auto n = std::min(chunk_samples_, end - first);
-    SampleBatch& batch = SampleBatch::of_this_thread();
-    batch.take(*dataset_, split, first, n);
-    std::vector<at::Tensor> outputs = outputs_of(network_, members, batch.inputs(*dataset_));
-    if (const at::Tensor targets = batch.targets(); targets.defined()) {
-      const at::Tensor mean = outputs.size() == 1 ? outputs.front() : at::stack(outputs).mean(0);
-      sums.loss += squared_error(mean, targets).reported.item<float>();
-      continue;
+    EvaluationSums sums{.loss = 0, .correct = 0, .samples = end - begin};
+    for (std::int64_t first = begin; first < end; first += chunk_samples_) {
+      throw_if_interrupted();
+      const auto n = std::min(chunk_samples_, end - first);
+      SampleBatch& batch = SampleBatch::of_this_thread();
+      batch.take(*dataset_, split, first, n);
+      std::vector<at::Tensor> outputs = outputs_of(network_, device_, members, device_.upload(batch.inputs(*dataset_)));
+      if (const at::Tensor targets = device_.upload(batch.targets()); targets.defined()) {
+        const at::Tensor mean = outputs.size() == 1 ? outputs.front() : at::stack(outputs).mean(0);
+        sums.loss += squared_error(mean, targets).reported.item<float>();
+        continue;
+      }
+      const at::Tensor labels = device_.upload(batch.labels());
+      const auto logits = ensemble_logits(std::move(outputs));
+      sums.loss += at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum).item<float>();
+      sums.correct += logits.argmax(1).eq(labels).sum().item<std::int64_t>();
     }
-    const at::Tensor labels = batch.labels();
-    const auto logits = ensemble_logits(std::move(outputs));
-    sums.loss += at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum).item<float>();
-    sums.correct += logits.argmax(1).eq(labels).sum().item<std::int64_t>();
-  }
-  return sums;
+    return sums;
+  });
 }
 
+// Derivatives are computed on the processor, because not every device has double precision.
 std::vector<double> TorchObjective::derivative(const float* parameters, const float* buffers, Split split,
                                                std::int64_t begin, std::int64_t end,
                                                std::span<const double> direction) const {
   use_one_thread();
   const c10::AutoGradMode differentiates(true);
   Derivatives sum(network_, parameters, direction);
-  auto statistics = Member(network_, parameters, buffers).buffers;
+  std::vector<float> copy(buffers, buffers + network_.buffer_floats());
+  auto statistics = view_buffers(network_, copy.data());
   for (auto& each : statistics) each = each.to(at::kDouble);
   for (std::int64_t first = begin; first < end; first += chunk_samples_) {
     throw_if_interrupted();
@@ -452,23 +489,26 @@ std::vector<double> TorchObjective::derivative(const float* parameters, const fl
 
 std::vector<float> TorchObjective::batch_statistics(const float* parameters,
                                                     std::span<const MicroBatch> micro_batches) const {
-  use_one_thread();
-  const c10::InferenceMode guard;
-  const auto weights = view_parameters(network_, parameters);
-  std::vector<float> statistics(buffers());
-  const auto views = view_buffers(network_, statistics.data());
-  std::vector<double> sum(buffers());
-  for (const MicroBatch& micro_batch : micro_batches) {
-    throw_if_interrupted();
-    const TrainingBatch batch =
-        SampleBatch::of_this_thread().take_training(*dataset_, sampler_, {&micro_batch, 1}, mixup_);
-    const SeededDraws draws(seed_of(micro_batch));
-    forward(network_, weights, views, batch.inputs, Mode::measure, &batch.visits);
-    for (std::size_t b = 0; b < sum.size(); ++b) sum[b] += statistics[b];
-  }
-  for (std::size_t b = 0; b < sum.size(); ++b)
-    statistics[b] = static_cast<float>(sum[b] / static_cast<double>(micro_batches.size()));
-  return statistics;
+  return device_.run([&] {
+    const c10::InferenceMode guard;
+    const auto weights = device_.parameters(network_, parameters);
+    std::vector<float> statistics(buffers());
+    DeviceBuffers measured(device_, network_, statistics.data());
+    std::vector<double> sum(buffers());
+    for (const MicroBatch& micro_batch : micro_batches) {
+      throw_if_interrupted();
+      const TrainingBatch batch =
+          upload(device_, SampleBatch::of_this_thread().take_training(*dataset_, sampler_, {&micro_batch, 1}, mixup_));
+      const SeededDraws draws(seed_of(micro_batch));
+      device_.outputs_of(
+          [&] { return forward(network_, weights, measured.views(), batch.inputs, Mode::measure, &batch.visits); });
+      measured.return_values();
+      for (std::size_t b = 0; b < sum.size(); ++b) sum[b] += statistics[b];
+    }
+    for (std::size_t b = 0; b < sum.size(); ++b)
+      statistics[b] = static_cast<float>(sum[b] / static_cast<double>(micro_batches.size()));
+    return statistics;
+  });
 }
 
 }  // namespace syncopate

@@ -15,6 +15,7 @@
 
 #include "workers/data/dataset.hpp"
 #include "workers/data/sampler.hpp"
+#include "workers/models/device_tensors.hpp"
 #include "workers/models/network.hpp"
 #include "workers/training/objective.hpp"
 
@@ -111,6 +112,10 @@ class NetworkObjective : public Objective, public DividedData {
     return evaluate_ensemble({&parameters, 1}, {&buffers, 1}, split, begin, end);
   }
 
+  void next_parameters_belong_to(std::shared_ptr<const void> owner) const override {
+    device_.announce(std::move(owner));
+  }
+
   const Network& network() const { return network_; }
 
  protected:
@@ -118,7 +123,7 @@ class NetworkObjective : public Objective, public DividedData {
   // step. `chunk_samples`: number of samples that are fastest to evaluate together. Label smoothing changes gradients,
   // but not reported losses.
   NetworkObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
-                   std::int64_t chunk_samples, double label_smoothing);
+                   std::int64_t chunk_samples, double label_smoothing, const Arithmetic& arithmetic);
 
   std::uint64_t seed() const { return sampler_.options().seed; }
   // The seed for LibTorch's operators in the forward pass of a micro-batch; nullopt if no operator draws random
@@ -130,6 +135,7 @@ class NetworkObjective : public Objective, public DividedData {
   Sampler sampler_;
   std::int64_t chunk_samples_;
   double label_smoothing_;
+  Device device_;
 };
 
 class TorchObjective : public NetworkObjective {
@@ -137,7 +143,8 @@ class TorchObjective : public NetworkObjective {
   // `mixup`: alpha (forward.hpp); 0: none. For numbers instead of classes the loss is the squared error, and neither
   // mixup nor label smoothing is allowed.
   TorchObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
-                 std::int64_t chunk_samples, double label_smoothing = 0, double mixup = 0);
+                 std::int64_t chunk_samples, double label_smoothing = 0, double mixup = 0,
+                 const Arithmetic& arithmetic = {});
 
   std::size_t buffers() const override { return network_.buffer_floats(); }
   std::vector<float> initial_buffers() const override;

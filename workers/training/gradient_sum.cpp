@@ -438,6 +438,7 @@ void evaluate_chunk(GradientSum::Chunk& chunk, const ModelStatePtr& at, const Ob
   if (!at) return;
   const bool is_for_statistics = chunk.scale == 0;
   if (is_for_statistics && objective.buffers() == 0) return;
+  objective.next_parameters_belong_to(at->parameters);
   chunk.result = objective.gradient(at->parameters->value.data(), at->buffers ? at->buffers->value.data() : nullptr,
                                     chunk.micro_batches);
   if (is_for_statistics) chunk.result.segments.clear();

@@ -93,6 +93,10 @@ class Objective {
   virtual std::vector<float> initial_parameters(std::uint64_t seed) const = 0;
   virtual std::vector<float> initial_buffers() const { return {}; }
 
+  // Says that the parameters which this thread passes to its next gradient() belong to `owner` and do not change while
+  // it exists, so an objective on another device need not copy them again.
+  virtual void next_parameters_belong_to(std::shared_ptr<const void> /*owner*/) const {}
+
   // Returns the sum over the micro-batches of the gradients of their mean losses, at parameters (P,). If the model
   // allows it, they are evaluated as one large batch, so callers must limit their number with chunk_samples().
   virtual PartialGradient gradient(const float* parameters, const float* buffers,
@@ -158,6 +162,8 @@ struct ObjectiveMemory {
   // Memory that a thread needs to compute the gradient of a chunk: mostly activations, without parameters and gradient.
   // 0: negligible, or unknown, as for a user's own module.
   std::int64_t pass_bytes = 0;
+  // The same on a device with memory of its own, where it includes parameters and gradient; pass_bytes is then 0.
+  std::int64_t device_bytes = 0;
   bool is_known = true;            // false: known only after the model is loaded
   std::int64_t chunk_samples = 1;  // see Objective, also for the next member
   bool fuses_micro_batches = true;

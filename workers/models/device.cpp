@@ -1,0 +1,54 @@
+#include "workers/models/device.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+
+#include "workers/config/settings.hpp"
+
+namespace syncopate {
+
+namespace {
+
+bool is_device(std::string_view name) {
+  if (name == "cpu" || name == "cpu:copy" || name == "cuda" || name == "mps") return true;
+  constexpr std::string_view numbered = "cuda:";
+  const std::string_view number = name.substr(std::min(name.size(), numbered.size()));
+  return name.starts_with(numbered) && !number.empty() && number.size() <= 2 &&
+         std::ranges::all_of(number, [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+}  // namespace
+
+Arithmetic read_arithmetic(Settings& training) {
+  Arithmetic arithmetic;
+  const std::string device = training.text(
+      {"device", "Where gradients and evaluations are computed; virtual time does not depend on it."}, "cpu");
+  if (is_device(device))
+    arithmetic.device = device;
+  else
+    training.fault("device",
+                   "must be \"cpu\", \"cuda\", \"cuda:1\" for the second GPU, \"mps\", or, for tests, \"cpu:copy\"");
+  arithmetic.bfloat16 = training.choice(
+      {"precision", "Precision of forward and backward passes; parameters and losses are always float32."},
+      {{"float32", false}, {"bfloat16", true}}, false);
+  arithmetic.batch_samples = training.optional_integer(
+      {"device_batch", "Number of samples that the device computes together; left out: the model's number for a core.",
+       "samples"},
+      1, 1 << 20);
+  arithmetic.deterministic = training.flag(
+      {"deterministic", "On a GPU: only operators with reproducible results, which may be slower."}, false);
+
+  if (arithmetic.is_processor() && arithmetic.deterministic)
+    training.fault("deterministic", "has no effect: results on the processor are always reproducible");
+  if (!arithmetic.copies() && arithmetic.batch_samples)
+    training.fault("device_batch", "has no effect with device = \"cpu\", whose batches suit one core");
+  if (arithmetic.bfloat16 && arithmetic.device == "mps")
+    training.fault("precision", "must be \"float32\" with device = \"mps\"");
+  if (!training.has("device")) training.leave_out("device");
+  if (!training.has("precision")) training.leave_out("precision");
+  if (!training.has("deterministic")) training.leave_out("deterministic");
+  return arithmetic;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,158 @@
+// The LibTorch side of device.hpp: copies of tensors on the device, and the circumstances of a computation. Only sources
+// with LibTorch include it.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <c10/core/Stream.h>
+
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "workers/models/device.hpp"
+#include "workers/models/network.hpp"
+#include "workers/training/objective.hpp"
+
+namespace syncopate {
+
+// Why LibTorch has no such device here, as the end of a sentence; empty: it has one.
+std::string why_no_device(const std::string& device);
+// Why LibTorch cannot compute networks in bfloat16 on this device; empty: it can. The device must exist.
+std::string why_no_bfloat16(const std::string& device);
+// The device's name and number for people, such as "cuda:0 (NVIDIA H200)"; empty for the processor.
+std::string device_name_by_torch(const std::string& device);
+
+// One device of an objective. Each thread of the pool computes in a stream of its own. Any thread may call the members.
+class Device {
+ public:
+  // The device must exist (why_no_device).
+  explicit Device(const Arithmetic& arithmetic);
+
+  // Calls `compute` on this thread with one thread of LibTorch, in this thread's stream. A lack of the device's memory
+  // becomes a RunFailure that says what to lower.
+  template <typename Compute>
+  auto run(Compute compute) const {
+    const Scope scope(*this);
+    try {
+      return compute();
+    } catch (const c10::OutOfMemoryError& problem) {
+      fail_for_memory(problem.what_without_backtrace());
+    }
+  }
+
+  // Calls `forward`, which returns the network's outputs, in the chosen precision. Returns them in single precision.
+  template <typename Forward>
+  at::Tensor outputs_of(Forward forward) const {
+    if (!arithmetic_.bfloat16) return forward();
+    const Autocast autocast(*this);
+    return forward().to(at::kFloat);
+  }
+
+  // Whether tensors are copied; otherwise the following functions return views of the caller's memory.
+  bool copies() const { return arithmetic_.copies(); }
+  bool computes_in_bfloat16() const { return arithmetic_.bfloat16; }
+
+  at::Tensor upload(const at::Tensor& host) const {
+    return copies() && host.defined() ? host.to(device_, host.scalar_type(), /*non_blocking=*/false, /*copy=*/true)
+                                      : host;
+  }
+
+  // The parameters `flat` (P,), one tensor per parameter in the network's order.
+  std::vector<at::Tensor> parameters(const Network& network, const float* flat) const;
+  // As parameters(), but a state that was announced is copied only once, also if several threads use it. Not for
+  // inference mode, whose tensors cannot be differentiated later.
+  std::vector<at::Tensor> shared_parameters(const Network& network, const float* flat) const;
+  // Announces whose parameters this thread passes next (Objective::next_parameters_belong_to).
+  void announce(std::shared_ptr<const void> owner) const;
+
+  // Copies values (n,) that were uploaded as one tensor back to main memory. Nothing happens unless the device copies.
+  void download(const at::Tensor& flat, float* host) const;
+
+  // Gradients, one tensor per parameter in the network's order, as segments in main memory.
+  std::vector<GradientSegment> segments(const Network& network, std::vector<at::Tensor> gradients) const;
+
+ private:
+  // This thread's stream on a GPU.
+  class Scope {
+   public:
+    explicit Scope(const Device& device);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    struct Guard;
+    std::unique_ptr<Guard> guard_;  // null on the processor
+  };
+
+  // LibTorch's autocast, for this thread.
+  class Autocast {
+   public:
+    explicit Autocast(const Device& device);
+    ~Autocast();
+    Autocast(const Autocast&) = delete;
+    Autocast& operator=(const Autocast&) = delete;
+
+   private:
+    at::DeviceType type_;
+    bool was_enabled_;
+    at::ScalarType earlier_;
+  };
+
+  struct Copy {
+    std::weak_ptr<const void> owner;
+    at::Tensor flat;
+  };
+
+  [[noreturn]] void fail_for_memory(const char* what) const;
+
+  Arithmetic arithmetic_;
+  at::Device device_;
+  mutable std::mutex mutex_;
+  mutable std::list<Copy> copies_;  // the latest states, the newest first
+};
+
+// Views of the flat tensor (P,), one per parameter in the network's order.
+std::vector<at::Tensor> view_parameters(const Network& network, const at::Tensor& flat);
+// Views of the flat normalisation statistics, one per buffer in the network's order.
+std::vector<at::Tensor> view_buffers(const Network& network, const at::Tensor& flat);
+
+// A flat vector in main memory that computations on the device read and change, as one tensor per part of the network.
+// Unless the device copies, the tensors are views of the vector.
+class DeviceVector {
+ public:
+  const std::vector<at::Tensor>& views() const { return views_; }
+  void return_values() const { device_.download(flat_, host_); }
+
+ protected:
+  DeviceVector(const Device& device, float* host, std::size_t size)
+      : device_(device),
+        host_(host),
+        flat_(device.upload(at::from_blob(host, {static_cast<std::int64_t>(size)}, at::kFloat))) {}
+
+  const Device& device_;
+  float* host_;
+  at::Tensor flat_;
+  std::vector<at::Tensor> views_;
+};
+
+// Normalisation statistics. `host` must outlive this object.
+struct DeviceBuffers : DeviceVector {
+  DeviceBuffers(const Device& device, const Network& network, float* host)
+      : DeviceVector(device, host, network.buffer_floats()) {
+    views_ = view_buffers(network, flat_);
+  }
+};
+
+// Parameters, or a sum of gradients. `host` must outlive this object.
+struct DeviceParameters : DeviceVector {
+  DeviceParameters(const Device& device, const Network& network, float* host)
+      : DeviceVector(device, host, network.parameter_floats()) {
+    views_ = view_parameters(network, flat_);
+  }
+};
+
+}  // namespace syncopate
