@@ -149,7 +149,7 @@ class ForwardPass {
   }
 
   void operator()(const layer::GroupNorm& layer) {
-    x_ = at::group_norm(x_, layer.groups, parameter(layer.weight), parameter(layer.bias), epsilon,
+    x_ = at::group_norm(in_single_precision(), layer.groups, parameter(layer.weight), parameter(layer.bias), epsilon,
                         /*cudnn_enabled=*/false);
   }
 
@@ -207,7 +207,7 @@ class ForwardPass {
   }
 
   void operator()(const layer::LayerNorm& layer) {
-    x_ = at::layer_norm(x_, {x_.size(-1)}, parameter(layer.weight), parameter(layer.bias), epsilon);
+    x_ = at::layer_norm(in_single_precision(), {x_.size(-1)}, parameter(layer.weight), parameter(layer.bias), epsilon);
   }
 
   // softmax(Q K^T / sqrt(d)) V, head by head.
@@ -237,6 +237,9 @@ class ForwardPass {
       rows[i] = (i + 1 < rows.size() ? begins[i + 1] : texts_->tokens.numel()) - begins[i];
     return rows;
   }
+
+  // Normalisations of rows have parameters in single precision, and so need inputs of it, also under autocast.
+  at::Tensor in_single_precision() const { return x_.scalar_type() == at::kBFloat16 ? x_.to(at::kFloat) : x_; }
 
   at::Tensor parameter(int index) const {
     return index < 0 ? at::Tensor() : parameters_[static_cast<std::size_t>(index)];
