@@ -1,7 +1,7 @@
 #!/bin/bash
 # Shares an experiment's runs between any number of nodes:
 #   sbatch experiments/slurm/shared_experiment.sh FILE [options of run]
-# As an array of jobs, each of which takes the next runs when it starts: sbatch --array=1-20 --ntasks=1 ...
+# array.sbatch does this with a job array, whose tasks start one by one and may be preempted.
 # If it is submitted again, it executes the missing runs. Submit it from the top of the checkout, after building.
 #SBATCH --job-name=syncopate
 #SBATCH --ntasks=8

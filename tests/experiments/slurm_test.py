@@ -7,6 +7,7 @@ Needs SYNCOPATE_PROGRAM, and root for slurmd.
 import json
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -26,7 +27,7 @@ SlurmctldPort={controller}
 SlurmdPort={daemon}
 SlurmUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire=15
 CredType=cred/munge
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool
@@ -45,6 +46,8 @@ NodeName={host} NodeAddr=127.0.0.1 CPUs=8 State=UNKNOWN
 PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:8
 """
 
+# cred_expire is also the time in seconds that a requeued job waits before it starts again (120 by default).
+
 EXPERIMENT = """name = "slurm"
 seeds = {seeds}
 [cluster]
@@ -62,7 +65,9 @@ model = "quadratic"
 optimizer.name = "sgd"
 learning_rate = {{ schedule = "constant", peak = 0.1 }}
 [budget]
-steps = 20
+steps = {steps}
+[checkpoint]
+every_s = 0.2
 [[methods]]
 algorithm = "sync-sgd"
 [[methods]]
@@ -168,10 +173,25 @@ class Slurm(unittest.TestCase):
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         return done
 
-    def write(self, seeds: list[int], workers: int) -> Path:
+    def write(self, seeds: list[int], workers: int, steps: int = 20) -> Path:
         file = self.directory / "slurm.toml"
-        file.write_text(EXPERIMENT.format(seeds=seeds, workers=workers), encoding="utf-8")
+        file.write_text(EXPERIMENT.format(seeds=seeds, workers=workers, steps=steps), encoding="utf-8")
         return file
+
+    def poll(self, event: str, has_happened):
+        until = time.monotonic() + 240
+        while not has_happened():
+            if time.monotonic() > until:
+                outputs = [f"{path.name}: {path.read_text(encoding='utf-8')}" for path in self.directory.glob("out*")]
+                self.fail("\n".join([f"not within 240 s: {event}", *outputs]))
+            time.sleep(0.1)
+
+    def job(self, name: str) -> dict[str, str]:
+        shown = self.output(["scontrol", "--oneliner", "show", "job", name])
+        return dict(part.split("=", 1) for part in shown.split() if "=" in part)
+
+    def table(self, results: str) -> str:
+        return self.call([PROGRAM, "table", f"{results}/slurm", "--format", "csv"]).stdout
 
     def metrics(self, results: str) -> dict[str, bytes]:
         folder = self.directory / results
@@ -204,12 +224,35 @@ class Slurm(unittest.TestCase):
         self.assertEqual(len(self.metrics("shared")), 4, (self.directory / "out.txt").read_text(encoding="utf-8"))
         self.assertEqual(len(self.metrics("mpi")), 4)
 
-    def test_an_array_of_jobs(self):
-        file = self.write([1, 2], 2)
-        self.call([PROGRAM, "run", str(file), "--results", "alone", "--quiet"])
-        self.call(["sbatch", "--wait", "--array=1-3", "--ntasks=1", "--cpus-per-task=1", "--mem-per-cpu=1M",
-                   "--output=out%a.txt", str(SCRIPTS / "shared_experiment.sh"), str(file), "--results", "array"])
+    def test_an_array_whose_tasks_are_disturbed(self):
+        """Each of four tasks executes a run. Then the first task is cancelled. The second is requeued, as after a
+        preemption. The third gets the signal that announces its time limit."""
+        file = self.write([1, 2, 3, 4], 4, steps=10000)
+        self.call([PROGRAM, "run", str(file), "checkpoint.write=false", "--results", "alone", "--quiet"])
+        job = self.call(["sbatch", "--parsable", "--array=0-3", "--cpus-per-task=1", "--mem-per-cpu=1M",
+                         "--output=out%a.txt", str(SCRIPTS / "array.sbatch"), str(file),
+                         "--results", "array"]).stdout.strip()
+        results = self.directory / "array" / "slurm"
+        self.poll("four runs have a checkpoint",
+                  lambda: len({path.name.split(".")[0] for path in results.rglob("*.checkpoint*")}) >= 4)
+        self.call(["scancel", f"{job}_0"])
+        self.call(["scontrol", "requeue", f"{job}_1"])
+        self.call(["scancel", "--batch", "--signal=TERM", f"{job}_2"])
+        self.poll("the array has ended", lambda: not self.output(["squeue", "--noheader", f"--jobs={job}"]).strip())
+
+        tasks = [self.job(f"{job}_{task}") for task in range(4)]
+        self.assertEqual([(task["JobState"], task["Restarts"]) for task in tasks],
+                         [("CANCELLED", "0"), ("COMPLETED", "1"), ("COMPLETED", "1"), ("COMPLETED", "0")])
+        outputs = [(self.directory / f"out{task}.txt").read_text(encoding="utf-8") for task in range(4)]
+        finished = re.findall(r"run (\d+) of 8: .*: finished after", "".join(outputs))
+        self.assertEqual(sorted(map(int, finished)), list(range(1, 9)), "each run once")
+        self.assertIn("resumes from its checkpoint", "".join(outputs))
+        # The interrupted tasks gave their runs back. Otherwise others would have found that the owner has ended.
+        self.assertNotIn("taken over", "".join(outputs))
+        self.assertEqual([text.count("samples/s") for text in outputs], [0, 2, 2, 2])  # twice in a table
         self.assertEqual(self.metrics("array"), self.metrics("alone"))
+        self.assertEqual(self.table("array"), self.table("alone"))
+        self.assertEqual(list((results / ".shared" / "leases").iterdir()), [])
 
 
 if __name__ == "__main__":
