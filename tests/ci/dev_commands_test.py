@@ -128,6 +128,16 @@ class Builds(unittest.TestCase):
         self.assertNotIn("Building 2", text)
 
 
+class Installing(unittest.TestCase):
+    def test_an_installed_program_finds_its_library(self):
+        with tempfile.TemporaryDirectory() as folder:
+            build = Path(PROGRAM).parents[1]
+            subprocess.run(["cmake", "--install", build, "--prefix", folder], capture_output=True, check=True)
+            version = subprocess.run([Path(folder) / "bin" / "syncopate", "--version"], capture_output=True, text=True)
+        # Without the library there is no path behind LibTorch's version.
+        self.assertRegex(version.stdout, r"(?m)^LibTorch +\S+ \(\S*libtorch_cpu")
+
+
 class OnDebian(unittest.TestCase):
     SCRIPT = ROOT / "tests" / "ci" / "on_debian.sh"
 
@@ -145,9 +155,9 @@ class OnDebian(unittest.TestCase):
 
 
 class Checkout(unittest.TestCase):
-    ROOT_FILES = {".ci", ".clang-format", ".clang-tidy", ".editorconfig", ".gitignore", "CHANGELOG.md", "CMakeLists.txt",
-                  "CMakePresets.json", "CONTRIBUTING.md", "LICENSE", "README.md", "algorithms", "dev", "experiments", "plots",
-                  "results", "tests", "workers"}
+    ROOT_FILES = {".ci", ".clang-format", ".clang-tidy", ".dockerignore", ".editorconfig", ".gitignore", "CHANGELOG.md",
+                  "CITATION.cff", "CMakeLists.txt", "CMakePresets.json", "CONTRIBUTING.md", "Containerfile", "LICENSE",
+                  "README.md", "algorithms", "dev", "experiments", "plots", "results", "tests", "workers"}
 
     def test_nothing_stands_at_the_root_that_nobody_expects(self):
         listed = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True)
