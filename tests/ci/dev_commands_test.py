@@ -164,6 +164,14 @@ class Checkout(unittest.TestCase):
         names = {line.split("/")[0] for line in listed.stdout.splitlines()} if listed.returncode == 0 else set()
         self.assertLessEqual(names, self.ROOT_FILES)
 
+    def test_pages_name_the_version_of_the_program(self):
+        named = {"CMakeLists.txt": r"^project\(syncopate VERSION (\S+)", "CITATION.cff": r"^version: (\S+)",
+                 "README.md": r"To cite Syncopate ([\d.]+),", "CHANGELOG.md": r"^## ([\d.]+)"}
+        found = {name: re.findall(pattern, (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)[:1]
+                 for name, pattern in named.items()}
+        self.assertEqual(found, {name: found["CMakeLists.txt"] for name in named})
+        self.assertEqual(len(found["CMakeLists.txt"]), 1)
+
 
 if __name__ == "__main__":
     unittest.main()
