@@ -12,6 +12,7 @@
 #include <cstring>
 #include <map>
 #include <system_error>
+#include <utility>
 
 namespace syncopate {
 
@@ -156,7 +157,7 @@ std::string way_to_save(const std::filesystem::path& file, std::string_view as) 
   return fmt::format("numpy.save(\"{}\", a.astype(\"{}\"))", file.filename().string(), as);
 }
 
-NpyArray::NpyArray(const std::filesystem::path& file) {
+MappedFile map_file(const std::filesystem::path& file) {
   const int opened = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // opening a pipe must not block
   if (opened < 0) throw std::system_error(errno, std::generic_category());
   struct stat status {};
@@ -170,8 +171,14 @@ NpyArray::NpyArray(const std::filesystem::path& file) {
   const int error = errno;
   close(opened);
   if (mapped == MAP_FAILED) throw std::system_error(error, std::generic_category());
-  bytes_ = std::shared_ptr<const char>(static_cast<const char*>(mapped),
-                                       [size](const char* begin) { munmap(const_cast<char*>(begin), size); });
+  return {.bytes = std::shared_ptr<const char>(static_cast<const char*>(mapped),
+                                               [size](const char* begin) { munmap(const_cast<char*>(begin), size); }),
+          .size = size};
+}
+
+NpyArray::NpyArray(const std::filesystem::path& file) {
+  auto [bytes, size] = map_file(file);
+  bytes_ = std::move(bytes);
   header_ = npy_header({bytes_.get(), size});
   const std::size_t each = bytes_of(header_.type);
   if (each == 0) throw NpyFault(why_no_numbers(header_.type));

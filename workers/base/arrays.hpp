@@ -1,4 +1,4 @@
-// Arrays in NumPy's format. Files are memory-mapped, so only the elements that are read are loaded.
+// Memory-mapped files, and arrays in NumPy's format. Only the elements that are read are loaded.
 // Source: NumPy's documentation of `numpy.lib.format`, versions 1.0 to 3.0.
 #pragma once
 
@@ -17,6 +17,15 @@ namespace syncopate {
 struct NpyFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+
+// The bytes of a file, which copies share. If another program shortens the file, reading its lost end kills the process.
+struct MappedFile {
+  std::shared_ptr<const char> bytes;
+  std::size_t size = 0;
+};
+
+// Throws std::system_error if the file cannot be mapped. Throws NpyFault if it is empty or not a regular file.
+MappedFile map_file(const std::filesystem::path& file);
 
 struct NpyHeader {
   std::string type;                 // NumPy's type string, with its byte order: "<f4"

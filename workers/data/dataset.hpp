@@ -1,4 +1,4 @@
-// Data sets of labelled samples in memory. Samples are numbers, which are normalised when they are gathered, or tokens.
+// Data sets of labelled samples. Samples are numbers, which are normalised when they are gathered, or tokens.
 #pragma once
 
 #include <cstdint>
@@ -53,12 +53,20 @@ struct DatasetSize {
   std::int64_t token_classes = 0;    // number of classes if tokens have labels; 0: one label per sequence
   TokenMarks marks{};                // special tokens, if samples are tokens
   bool has_byte_images = false;      // samples are images of bytes
+  bool is_mapped = false;            // samples are read from memory-mapped files when they are needed
+  bool draws_samples = false;        // each visit draws a training sample from all training data
   std::int64_t validation = 0;       // samples held out of the training set; not part of `train`
   std::int64_t shortest = 0;         // tokens of the shortest sequence; 0: unknown, all may be as long as the longest
   std::vector<std::string> notes{};  // remarks on the files that are not faults; one sentence each
   std::int64_t samples(Split split) const {
     return split == Split::train ? train : split == Split::test ? test : validation;
   }
+};
+
+// A visit of one sample, on which random draws for it depend.
+struct Visit {
+  std::uint64_t seed = 0;
+  std::int64_t epoch = 0;
 };
 
 // Immutable after construction, so several threads may use it at once.
@@ -78,9 +86,17 @@ class Dataset {
     throw std::logic_error("samples have classes");
   }
 
-  // Returns the tokens of a sample, at least one, without padding. They are valid as long as the data set exists. Empty
-  // if samples are numbers.
-  virtual std::span<const std::int32_t> tokens(Split /*split*/, std::uint32_t /*sample*/) const { return {}; }
+  // Returns the tokens of a sample, at least one, without padding. Empty if samples are numbers. A data set that does
+  // not have them in memory writes them to `space`, so the result is valid as long as the data set exists and `space` is
+  // unchanged. If size().draws_samples, the tokens of a training sample depend on the visit.
+  virtual std::span<const std::int32_t> tokens(Split /*split*/, std::uint32_t /*sample*/, const Visit& /*visit*/,
+                                               std::vector<std::int32_t>& /*space*/) const {
+    return {};
+  }
+  // For data sets that have all tokens in memory; throws std::logic_error for others.
+  std::span<const std::int32_t> tokens(Split split, std::uint32_t sample) const;
+  // Returns the number of a sample's tokens, which is the same for all visits.
+  virtual std::int64_t length(Split split, std::uint32_t sample) const;
 
   // If size().token_classes > 0, the samples' labels are all 0, and token_labels() returns one label per token: in [0,
   // token_classes), or ignored_label.

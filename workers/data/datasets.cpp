@@ -17,6 +17,7 @@
 #include <cstring>
 #include <ctime>
 #include <fstream>
+#include <limits>
 #include <set>
 #include <sstream>
 #include <stdexcept>
@@ -27,6 +28,7 @@
 #include "workers/base/random.hpp"
 #include "workers/data/images.hpp"
 #include "workers/data/text_dataset.hpp"
+#include "workers/data/token_stream.hpp"
 
 namespace syncopate {
 
@@ -318,6 +320,43 @@ DatasetPlanner read_glosses(Settings& table) {
                     wordnet_glosses(), find_wordnet, DirectoryFormat::Named::directory);
 }
 
+DatasetPlanner read_tokens(Settings& table) {
+  using Type = std::optional<TokenType>;
+  TokenStreamOptions options;
+  options.train = table.text({"train", "Pattern of the training files' names in the folder, with *, ?, [a-z], {a,b}."},
+                             options.train);
+  options.test = table.text({"test", "Pattern of the test files' names."}, options.test);
+  options.type = table.choice<Type>(
+      {"format", "Type of a file's tokens, or of its bytes; auto: by llm.c's header, and uint16 without one."},
+      {{"auto", std::nullopt},
+       {"uint8", TokenType::uint8},
+       {"uint16", TokenType::uint16},
+       {"uint32", TokenType::uint32}},
+      options.type);
+  options.context = table.integer(
+      {"context", "Tokens of a window that a model sees; the token after them is only an answer.", "tokens"}, 1,
+      1 << 20, options.context);
+  options.vocabulary = table.optional_integer(
+      {"vocabulary", "Number of tokens that models know; each token in the files must be smaller.", "",
+       "the largest token in the files + 1"},
+      2, std::int64_t{largest_token} + 1);
+  options.random =
+      table.choice({"windows", "Whether an epoch visits each window once, or windows at random positions (nanoGPT)."},
+                   {{"disjoint", false}, {"random", true}}, options.random);
+  options.test_windows = table.optional_integer(
+      {"test_windows", "Evaluate only the first windows of the test files.", "samples", "all windows"}, 1,
+      std::numeric_limits<std::uint32_t>::max());
+  return read_directory(
+      table, "A folder with token files of nanoGPT, llm.c or `syncopate data tokens`; required.",
+      {.variant = fmt::format("tokens\n{}\n{}\n{} {} {} {} {}", options.train, options.test,
+                              options.type ? bytes_of(*options.type) : 0, options.context,
+                              options.vocabulary.value_or(0), options.random, options.test_windows.value_or(0)),
+       .usual = nullptr,
+       .size = [options](const path& directory) { return token_stream_size(directory, options); },
+       .hash = [options](const path& directory) { return token_stream_hash(directory, options); },
+       .load = [options](const path& directory) { return load_token_stream(directory, options); }});
+}
+
 DatasetPlanner read_mixture(Settings& table) {
   constexpr std::int64_t most = 1 << 24;
   constexpr std::int64_t largest_width = 1 << 16;
@@ -339,17 +378,20 @@ DatasetPlanner read_mixture(Settings& table) {
 constexpr DatasetRow rows[] = {
     {"fashion-mnist",
      "60,000 + 10,000 images of 28 x 28 in 10 classes, or any directory with four IDX files named like MNIST's",
-     "Images", read_images},
-    {"cifar-10", "60,000 colour images of 32 x 32 in 10 classes, in the binary version", "Images", read_cifar_10},
-    {"cifar-100", "60,000 colour images of 32 x 32 in 100 classes or in 20 coarse classes", "Images", read_cifar_100},
+     "Images", read_images, true},
+    {"cifar-10", "60,000 colour images of 32 x 32 in 10 classes, in the binary version", "Images", read_cifar_10, true},
+    {"cifar-100", "60,000 colour images of 32 x 32 in 100 classes or in 20 coarse classes", "Images", read_cifar_100,
+     true},
     {"npy", "your own data set in NumPy arrays: vectors, images or tokens, with classes or numbers as labels", "Arrays",
-     read_npy},
+     read_npy, true},
     {"text-lines", "your own text file, with one sequence of words per line, with or without labels", "Lines",
-     read_lines},
+     read_lines, true},
     {"wordnet-glosses", "WordNet's 117,659 definitions in 45 categories: real texts of natural lengths", "Definitions",
-     read_glosses},
+     read_glosses, true},
+    {"tokens", "your own stream of tokens in binary files of nanoGPT or llm.c, in windows of equal length",
+     "Token streams", read_tokens},
     {"gaussian-mixture", "classes as Gaussians around random centres, generated from the seed", "Generated classes",
-     read_mixture},
+     read_mixture, true},
 };
 
 using Numbers = std::vector<std::uint32_t>;
@@ -371,9 +413,15 @@ class DividedDataset : public Dataset {
   StoredImage stored_image(std::uint32_t sample) const override { return inner_->stored_image(train_[sample]); }
   std::span<const PixelScale> pixel_scales() const override { return inner_->pixel_scales(); }
 
-  std::span<const std::int32_t> tokens(Split split, std::uint32_t sample) const override {
-    if (split == Split::test) return inner_->tokens(split, sample);
-    return inner_->tokens(Split::train, (split == Split::train ? train_ : validation_)[sample]);
+  std::span<const std::int32_t> tokens(Split split, std::uint32_t sample, const Visit& visit,
+                                       std::vector<std::int32_t>& space) const override {
+    if (split == Split::test) return inner_->tokens(split, sample, visit, space);
+    return inner_->tokens(Split::train, (split == Split::train ? train_ : validation_)[sample], visit, space);
+  }
+
+  std::int64_t length(Split split, std::uint32_t sample) const override {
+    if (split == Split::test) return inner_->length(split, sample);
+    return inner_->length(Split::train, (split == Split::train ? train_ : validation_)[sample]);
   }
 
   std::span<const std::int32_t> token_labels(Split split, std::uint32_t sample) const override {
@@ -538,7 +586,10 @@ DatasetPlanner read_datasets(Settings& root, const DatasetRow& chosen) {
   for (const DatasetRow& row : rows) {
     Settings table = tables.section({row.name, fmt::format("{}, training.dataset = \"{}\".", row.title, row.name)});
     DatasetPlanner read = row.read(table);
-    if (&row == &chosen) planner = std::move(read);
+    if (&row == &chosen)
+      planner = std::move(read);
+    else if (!row.in_every_configuration)
+      tables.leave_out_unwritten_table(row.name);
   }
   return planner;
 }

@@ -104,6 +104,8 @@ struct DatasetRow {
   std::string_view sentence;                // one-sentence description
   std::string_view title;                   // heading of its table [datasets.<name>]
   DatasetPlanner (*read)(Settings& table);  // reads its keys, but no files
+  // As in ModelRow (models.hpp): false for every data set that is added.
+  bool in_every_configuration = false;
 };
 std::span<const DatasetRow> datasets();
 

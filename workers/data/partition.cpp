@@ -229,7 +229,7 @@ SampleKinds::SampleKinds(const Dataset& dataset, std::shared_ptr<const Sampler> 
     bins_.push_back(static_cast<std::uint8_t>(std::ranges::lower_bound(longest_, length) - longest_.begin()));
   test_samples_.resize(longest_.size());
   for (std::uint32_t sample = 0; sample < dataset.size().test; ++sample) {
-    const std::int32_t length = computed.of(dataset.tokens(Split::test, sample));
+    const std::int32_t length = computed.of(dataset.length(Split::test, sample));
     const auto bin = std::ranges::lower_bound(longest_, length) - longest_.begin();
     test_samples_[static_cast<std::size_t>(std::min(bin, std::ssize(longest_) - 1))].push_back(sample);
   }
@@ -258,8 +258,8 @@ KindCounts SampleKinds::of_first(std::span<const std::int64_t> micro_batches) co
   return counts;
 }
 
-std::int32_t ComputedTokens::of(std::span<const std::int32_t> tokens) const {
-  const std::int64_t shown = longest > 0 ? std::min<std::int64_t>(std::ssize(tokens), longest) : std::ssize(tokens);
+std::int32_t ComputedTokens::of(std::int64_t tokens) const {
+  const std::int64_t shown = longest > 0 ? std::min(tokens, longest) : tokens;
   return static_cast<std::int32_t>(last_is_answer && shown > 1 ? shown - 1 : shown);
 }
 
@@ -267,7 +267,7 @@ std::vector<std::int32_t> training_lengths(const Dataset& dataset, const Compute
   if (!dataset.size().shape.has_tokens()) throw DataFault("the samples are not sequences, so they have no lengths");
   std::vector<std::int32_t> lengths(static_cast<std::size_t>(dataset.size().train));
   for (std::size_t i = 0; i < lengths.size(); ++i)
-    lengths[i] = computed.of(dataset.tokens(Split::train, static_cast<std::uint32_t>(i)));
+    lengths[i] = computed.of(dataset.length(Split::train, static_cast<std::uint32_t>(i)));
   return lengths;
 }
 

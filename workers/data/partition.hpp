@@ -67,7 +67,7 @@ struct ComputedTokens {
   // computed. (A sequence of one token counts as one.)
   bool last_is_answer = false;
 
-  std::int32_t of(std::span<const std::int32_t> tokens) const;
+  std::int32_t of(std::int64_t tokens) const;
 };
 
 // Returns the lengths of all training samples, (n,). Throws DataFault if the samples are not sequences.

@@ -27,21 +27,11 @@ constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";  // some editors wr
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 32;
 
 // Calls `line` with each line of a text file, without its end (\n or \r\n), and with its place, "FILE:LINE". Throws
-// DataFault if the file cannot be read, is empty, or is not UTF-8. If the encoding is recognised, the message names it.
+// DataFault if the file cannot be read, and as checked_text.
 void for_each_line(const path& file, const std::function<void(std::string_view line, const std::string& place)>& line) {
   const std::string content = content_of(file, most_bytes);
-  if (content.empty()) reject(file, "is empty; must be a text with one entry per line");
-  if (const std::string form = foreign_form(content); !form.empty())
-    reject(file, fmt::format("is {}; must be a text in UTF-8 with one entry per line", form));
-  const std::size_t valid = utf8_until(content);
-  if (valid < content.size())
-    throw DataFault(fmt::format(
-        "{}:{}: byte 0x{:02x} is not UTF-8; convert a text in Latin-1 with iconv -f ISO-8859-1 -t UTF-8", file.string(),
-        1 + std::count(content.begin(), content.begin() + static_cast<std::ptrdiff_t>(valid), '\n'),
-        static_cast<unsigned char>(content[valid])));
   std::size_t number = 0;
-  std::string_view rest = content;
-  if (rest.starts_with(byte_order_mark)) rest.remove_prefix(byte_order_mark.size());
+  std::string_view rest = checked_text(file, content, "a text in UTF-8 with one entry per line");
   while (!rest.empty()) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
     std::string_view one = rest.substr(0, end);
@@ -178,7 +168,8 @@ class TokenDataset : public Dataset {
     for (const std::uint32_t sample : samples) *labels++ = of(split).label(sample);
   }
 
-  std::span<const std::int32_t> tokens(Split split, std::uint32_t sample) const override {
+  std::span<const std::int32_t> tokens(Split split, std::uint32_t sample, const Visit&,
+                                       std::vector<std::int32_t>&) const override {
     return of(split).tokens(sample);
   }
 
@@ -194,6 +185,20 @@ class TokenDataset : public Dataset {
 };
 
 }  // namespace
+
+std::string_view checked_text(const path& file, std::string_view content, std::string_view needed) {
+  if (content.empty()) reject(file, fmt::format("is empty; must be {}", needed));
+  if (const std::string form = foreign_form(content); !form.empty())
+    reject(file, fmt::format("is {}; must be {}", form, needed));
+  const std::size_t valid = utf8_until(content);
+  if (valid < content.size())
+    throw DataFault(fmt::format(
+        "{}:{}: byte 0x{:02x} is not UTF-8; convert a text in Latin-1 with iconv -f ISO-8859-1 -t UTF-8", file.string(),
+        1 + std::count(content.begin(), content.begin() + static_cast<std::ptrdiff_t>(valid), '\n'),
+        static_cast<unsigned char>(content[valid])));
+  if (content.starts_with(byte_order_mark)) content.remove_prefix(byte_order_mark.size());
+  return content;
+}
 
 Split split_of(std::string_view text, double test_share) {
   constexpr double hashes = 18446744073709551616.0;  // 2^64

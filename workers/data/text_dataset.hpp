@@ -37,6 +37,12 @@ struct Corpus {
 // texts is in the test set.
 Split split_of(std::string_view text, double test_share);
 
+// Returns a file's content without a byte order mark. Throws DataFault, with the place, if it is empty or not UTF-8. If
+// the encoding is recognised, the message names it. `needed`: what the file must be, "a text in UTF-8 ...". The result
+// is valid as long as the content.
+std::string_view checked_text(const std::filesystem::path& file, std::string_view content,
+                              std::string_view needed = "a text in UTF-8");
+
 // Reads the user's own text: a UTF-8 file with one sequence per line. If `labelled`, a label and a tab precede each
 // sequence. Labels are numbered in the order of their bytes. Lines without words are left out, and counted if they are
 // not empty. Throws DataFault.

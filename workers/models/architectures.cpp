@@ -154,10 +154,11 @@ std::optional<Misfit> misfit(const DatasetSize& data, const TextTransformerOptio
   if (task.kind == Kind::masked_lm && data.marks.mask < 0)
     return Misfit{.key = "task",
                   .needed = "needs a data set with a token that hides others, such as datasets.npy.mask"};
-  if (task.longest == 0 && data.shape.width > options.positions)
+  const ComputedTokens computed = computed_by(task);
+  if (const std::int64_t needed = computed.of(data.shape.width); needed > options.positions)
     return Misfit{.key = "positions",
-                  .needed = fmt::format("must be at least {}, the length of the longest text, unless `cut` is true",
-                                        data.shape.width)};
+                  .needed = fmt::format("must be at least {}, the length of the longest text{}, unless `cut` is true",
+                                        needed, computed.last_is_answer ? " without its last token" : "")};
   return {};
 }
 

@@ -160,12 +160,14 @@ std::optional<std::int64_t> tokens_needed(const Dataset& dataset, Split split, s
     const auto found = std::ranges::find_if(of, asks);
     return found == of.end() ? std::nullopt : std::optional(found - of.begin() + 1);
   };
-  const std::span<const std::int32_t> tokens = dataset.tokens(split, row);
-  if (task.kind == Kind::causal_lm) return tokens.size() > 1 ? std::optional<std::int64_t>(2) : std::nullopt;
+  if (task.kind == Kind::causal_lm)
+    return dataset.length(split, row) > 1 ? std::optional<std::int64_t>(2) : std::nullopt;
   if (task.own_labels)
     return first_where(dataset.token_labels(split, row), [](std::int32_t label) { return label != ignored_label; });
   const auto& never = dataset.size().marks.never_masked;
-  return first_where(tokens, [&](std::int32_t token) { return std::ranges::find(never, token) == never.end(); });
+  std::vector<std::int32_t> space;
+  return first_where(dataset.tokens(split, row, {}, space),
+                     [&](std::int32_t token) { return std::ranges::find(never, token) == never.end(); });
 }
 
 void count(std::optional<UnaskedRows>& rows, Split split, std::uint32_t row) {
@@ -321,6 +323,19 @@ void check_targets(const NetworkTraining& how, const DatasetSize& size, std::str
   if (how.augmentation.mixup > 0) training.section("augmentation").fault("mixup", "must be left out: " + why);
 }
 
+// Reports a fault and returns false if samples are to be held out or divided although each visit draws from all data.
+bool suits_drawn_samples(const NetworkTraining& how, const DatasetSize& size, std::string_view dataset,
+                         Settings& training) {
+  if (!size.draws_samples) return true;
+  const std::size_t before = training.faults_so_far();
+  const std::string why = fmt::format(
+      "must be left out: with datasets.{}.windows = \"random\" each window is drawn from all training data", dataset);
+  if (how.partition) training.fault("partition", why);
+  if (how.validation.samples > 0) training.fault("validation_samples", why);
+  if (how.validation.subset) training.fault("subset_samples", why);
+  return training.faults_so_far() == before;
+}
+
 // Reports a fault and returns false if data without classes are to be divided by class.
 bool suits_partition(const NetworkTraining& how, const DatasetSize& size, std::string_view dataset,
                      Settings& training) {
@@ -429,7 +444,7 @@ ObjectiveMemory memory_of(const Model& model, const Network& built, const Datase
   const bool on_device = !how.arithmetic.is_processor();
   const auto parameters = static_cast<std::int64_t>(built.parameter_floats());
   const auto bytes_of_value = data.has_byte_images ? std::int64_t{1} : std::int64_t{sizeof(float)};
-  return {.data_bytes = (data.train + data.test) * data.shape.features() * bytes_of_value,
+  return {.data_bytes = data.is_mapped ? 0 : (data.train + data.test) * data.shape.features() * bytes_of_value,
           .pass_bytes = on_device ? 0 : bytes_of_pass,
           .device_bytes = on_device ? bytes_of_pass + parameters * std::int64_t{2 * sizeof(float)} : 0,
           .is_known = pass.is_known(),
@@ -579,6 +594,7 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
   plan.steps_per_epoch = how.sampling.steps_per_epoch();
   plan.pads = how.batching.pads();
   if (!suits_batching(*data, how.batching, dataset_row.name, training)) return plan;
+  if (!suits_drawn_samples(how, data->size, dataset_row.name, training)) return plan;
   if (!suits_partition(how, data->size, dataset_row.name, training) || !suits_shards(how, training)) return plan;
   if (data->size.shape.has_tokens() && (context.needs_lengths || how.batching.is_formed())) {
     if (!plan_lengths(*data, how, plan, training)) return plan;

@@ -54,7 +54,8 @@ using Kind = TextTask::Kind;
 
 // A text as the model sees it, and the questions about it.
 struct ShownText {
-  std::span<const std::int32_t> tokens;
+  std::span<const std::int32_t> tokens{};
+  std::vector<std::int32_t> read{};    // owns the memory of `tokens` if the data set does not
   MaskedText masked{};                 // owns the memory of `tokens` if some are hidden
   std::vector<std::int64_t> places{};  // positions of the needed outputs; empty for a class
   std::vector<std::int64_t> answers{};
@@ -75,9 +76,11 @@ void ask_own_labels(std::span<const std::int32_t> labels, std::size_t asked, Sho
 
 // The model also sees the tokens after the first `text.asked`, but there are no questions about them.
 ShownText show(const Dataset& dataset, Split split, const AskedText& text, const TextTask& task, std::uint64_t seed) {
-  const auto tokens = cut(dataset.tokens(split, text.sample), task.longest);
+  ShownText shown;
+  const auto tokens =
+      cut(dataset.tokens(split, text.sample, {.seed = seed, .epoch = text.epoch}, shown.read), task.longest);
   const auto own = cut(tokens, text.asked);
-  ShownText shown{.tokens = tokens};
+  shown.tokens = tokens;
   switch (task.kind) {
     case Kind::classification:
       shown.answers.resize(1);
@@ -252,7 +255,8 @@ std::vector<double> TextObjective::derivative(const float* parameters, const flo
 TextTargets ask(const Dataset& dataset, Split split, std::vector<AskedText> texts, const TextTask& task,
                 std::uint64_t seed) {
   std::ranges::stable_sort(texts, std::greater<>(), [&](const AskedText& text) {
-    return cut(dataset.tokens(split, text.sample), task.longest).size();
+    const std::int64_t length = dataset.length(split, text.sample);
+    return task.longest > 0 ? std::min(length, task.longest) : length;
   });
   std::vector<ShownText> shown;
   std::vector<std::span<const std::int32_t>> sequences;
