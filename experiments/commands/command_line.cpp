@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <mpi.h>
 #include <toml++/toml.h>
 
@@ -9,12 +10,14 @@
 #include <charconv>
 #include <limits>
 #include <set>
+#include <span>
 #include <sstream>
 
 #include "experiments/commands/commands.hpp"
 #include "results/build_info.hpp"
 #include "workers/base/machine.hpp"
 #include "workers/config/key_path.hpp"
+#include "workers/data/text_dataset.hpp"
 #include "workers/models/models.hpp"
 #include "workers/models/torch_library.hpp"
 
@@ -37,6 +40,7 @@ constexpr const char* examples = R"(Examples:
   syncopate compare experiments/examples/reality.toml
   syncopate thresholds run.csv.gz --serial-s 0.2
   syncopate trace import rank*.json.gz --range forward_backward -o job.csv
+  syncopate data tokens book.txt notes/ --to data/books
   syncopate table results/runs/quickstart --against "synchronous SGD"
   syncopate list algorithms
   syncopate list dropcompute
@@ -244,6 +248,34 @@ void add_trace_import_options(CLI::App& command, TraceImportOptions& options) {
       ->option_text("[UNIT:]COLUMN [duration_s]");
 }
 
+void add_token_files_options(CLI::App& command, TokenFilesOptions& options) {
+  command
+      .add_option("TEXT", options.texts,
+                  "texts in UTF-8, or folders of them; plain or compressed with gzip; /dev/stdin reads a pipe")
+      ->required()
+      ->option_text("TEXT ...");
+  command.add_option("--to", options.to, "the folder for train.bin, test.bin and vocabulary.txt, which it replaces")
+      ->required()
+      ->check([](const std::string& name) { return name.empty() ? "must not be empty" : ""; })
+      ->option_text("FOLDER");
+  command
+      .add_option_function<std::string>(
+          "--tokenizer", [&options](const std::string& name) { options.by_words = name == "words"; },
+          "whether tokens are the bytes of the texts, or words in lower case without punctuation")
+      ->check(CLI::IsMember(std::set<std::string>{"bytes", "words"}))
+      ->option_text("bytes|words [bytes]");
+  command.add_option("--words", options.words, "number of words in the vocabulary, which has the most frequent ones")
+      ->check(count_between(1, 1 << 24))
+      ->option_text(fmt::format("N [{}]", TextOptions().words));
+  command
+      .add_option("--test-share", options.test_share,
+                  "share of the texts for tests: the last part of each file or, with --lines, lines chosen by a hash")
+      ->check(number_between(1e-6, 1 - 1e-6))
+      ->option_text(fmt::format("SHARE [{}]", options.test_share));
+  command.add_flag("--lines", options.lines, "each line is a text of its own; default: each file");
+  command.add_flag("--header", options.header, "write llm.c's header; default: bare tokens, as nanoGPT has them");
+}
+
 void add_format(CLI::App& command, TableFormat& format, const std::string& help) {
   const std::map<std::string, TableFormat> formats = {{"text", TableFormat::text},
                                                       {"markdown", TableFormat::markdown},
@@ -330,6 +362,11 @@ void add_commands(CLI::App& app, CommandLine& line) {
       *trace->add_subcommand("import",
                              "make a recording for [cluster.trace] from PyTorch profiler traces or a CSV file"),
       line.trace_import);
+  CLI::App* data = app.add_subcommand("data", "make data sets");
+  data->require_subcommand(1);
+  add_token_files_options(
+      *data->add_subcommand("tokens", "make token files for training.dataset = \"tokens\" from texts"),
+      line.token_files);
   CLI::App* table = app.add_subcommand("table", "print the table of finished runs, and differences paired by seed");
   add_tables_options(*table, line.tables);
   CLI::App* exported =
@@ -358,35 +395,49 @@ void add_commands(CLI::App& app, CommandLine& line) {
 constexpr std::array commands_of_dev = {"build",  "mpirun", "test",  "bench", "plot",
                                         "report", "lint",   "paper", "format"};
 
-// Throws if the first argument is not a command. The message names it, while CLI11's would only say that a command is
-// missing.
-void check_command(const CLI::App& app, int argc, char** argv) {
-  const std::string word = argc > 1 ? argv[1] : "";
-  if (word.empty() || word.front() == '-') return;
-  if (std::ranges::find(commands_of_dev, word) != commands_of_dev.end())
-    throw ConfigurationFault(
-        fmt::format("{0}: is not a command of this program, but of the script `dev` in a checkout: ./dev {0}", word));
-  std::vector<std::string> known;
-  for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
-  if (std::ranges::find(known, word) == known.end())
-    throw ConfigurationFault(
-        fmt::format("{}: unknown command; must be one of {}{}", word, fmt::join(known, ", "), suggestion(word, known)));
+// Returns the command that the first words name, such as `run` or `trace import`, and the number of these words.
+std::pair<const CLI::App*, std::size_t> named_command(const CLI::App& app, std::span<char* const> words) {
+  const CLI::App* command = &app;
+  std::size_t depth = 0;
+  for (; depth < words.size(); ++depth) {
+    const std::vector<const CLI::App*> parts = command->get_subcommands([](const CLI::App*) { return true; });
+    const auto found = std::ranges::find_if(
+        parts, [&](const CLI::App* part) { return part->get_name() == std::string_view(words[depth]); });
+    if (found == parts.end()) break;
+    command = *found;
+  }
+  return {command, depth};
 }
 
-// Returns a line for each option that the command lacks; empty if it has all of them. The command is the first word.
+// Throws if a word in the place of a command is none. The message names it, while CLI11's would only say that a command
+// is missing.
+void check_command(const CLI::App& app, std::span<char* const> words) {
+  const auto [command, depth] = named_command(app, words);
+  const std::string word = depth < words.size() ? words[depth] : "";
+  std::vector<std::string> known;
+  for (const CLI::App* part : command->get_subcommands([](const CLI::App*) { return true; }))
+    known.push_back(part->get_name());
+  if (word.empty() || word.front() == '-' || known.empty()) return;
+  if (depth == 0 && std::ranges::find(commands_of_dev, word) != commands_of_dev.end())
+    throw ConfigurationFault(
+        fmt::format("{0}: is not a command of this program, but of the script `dev` in a checkout: ./dev {0}", word));
+  throw ConfigurationFault(fmt::format("{}: unknown command; must be one of {}{}",
+                                       fmt::join(words.first(depth + 1), " "), fmt::join(known, ", "),
+                                       suggestion(word, known)));
+}
+
+// Returns a line for each option that the command lacks; empty if it has all of them. The first words are the command.
 std::string unknown_options(const CLI::App& app, std::span<char* const> words) {
-  const std::vector<const CLI::App*> commands = app.get_subcommands([](const CLI::App*) { return true; });
-  const auto found = std::ranges::find_if(
-      commands, [&](const CLI::App* one) { return !words.empty() && one->get_name() == words.front(); });
-  if (found == commands.end()) return {};
-  const CLI::App& command = **found;
+  const auto [named, depth] = named_command(app, words);
+  if (depth == 0) return {};
+  const CLI::App& command = *named;
   std::vector<std::string> known;
   for (const CLI::Option* option :
        command.get_options([](const CLI::Option* one) { return !one->get_group().empty(); }))
     for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
   const bool takes_keys = command.get_option_no_throw("key_value") != nullptr;
   std::string text;
-  for (const std::string word : words.subspan(1)) {
+  for (const std::string word : words.subspan(depth)) {
     if (word == "--") break;  // no options follow
     const std::string name = word.substr(0, word.find('='));
     const std::size_t begin = name.find_first_not_of('-');
@@ -399,7 +450,8 @@ std::string unknown_options(const CLI::App& app, std::span<char* const> words) {
       hint += fmt::format("{} keys of the file are written without dashes: {}", hint.empty() ? ";" : "", key);
     }
     if (hint.empty()) hint = fmt::format("; must be one of {}", fmt::join(known, ", "));
-    text += fmt::format("{}{}: unknown option of {}{}", text.empty() ? "" : "\n", word, command.get_name(), hint);
+    text += fmt::format("{}{}: unknown option of {}{}", text.empty() ? "" : "\n", word,
+                        fmt::join(words.first(depth), " "), hint);
   }
   return text;
 }
@@ -459,7 +511,8 @@ CommandLine parse_command_line(int argc, char** argv) {
   CommandLine line;
   CLI::App app("Syncopate compares methods of data-parallel training under the same stragglers.", "syncopate");
   add_commands(app, line);
-  check_command(app, argc, argv);
+  const std::span<char* const> words = std::span(argv, static_cast<std::size_t>(argc)).subspan(1);
+  check_command(app, words);
   try {
     app.parse(argc, argv);
     line.command = app.get_subcommands().front()->get_name();
@@ -472,7 +525,7 @@ CommandLine parse_command_line(int argc, char** argv) {
     if (const std::string what = outcome.what(); outcome.get_name() == "ArgumentMismatch" && what.ends_with("missing"))
       throw ConfigurationFault(
           fmt::format("{}: needs a value\nRun with --help for more information.", what.substr(0, what.find(':'))));
-    const std::string unknown = unknown_options(app, std::span(argv, static_cast<std::size_t>(argc)).subspan(1));
+    const std::string unknown = unknown_options(app, words);
     throw ConfigurationFault(unknown.empty() ? line.answer.substr(0, line.answer.find_last_not_of('\n') + 1) : unknown);
   }
   return line;

@@ -415,6 +415,32 @@ struct ImportedTrace {
 // repeated times, repeated ranks.
 ImportedTrace import_trace(const TraceImportOptions& options);
 
+// --- `syncopate data tokens`: token files for [datasets.tokens], made of texts
+
+struct TokenFilesOptions {
+  std::vector<std::string> texts;       // files or folders, plain or compressed with gzip
+  std::string to;                       // the folder for the files
+  bool by_words = false;                // tokens are words instead of bytes
+  std::optional<std::int64_t> words{};  // number of words in the vocabulary; nullopt: that of TextOptions
+  double test_share = 0.1;              // share of the texts for tests, in (0, 1)
+  bool lines = false;                   // each line is a text of its own; false: each file
+  bool header = false;                  // whether token files have llm.c's header
+};
+
+struct TokenFiles {
+  std::filesystem::path folder;
+  std::map<std::string, std::string> files;  // contents by name: train.bin, test.bin, vocabulary.txt
+  std::string summary;                       // for the terminal
+};
+
+// Reads the texts. A file's last part is for tests; of lines, a hash of each line decides (split_of). The contents
+// depend only on the texts, the options and the order of the names. Throws Interrupted. Throws ConfigurationFault if a
+// file is not a text in UTF-8, a split is empty, or the folder contains other files.
+TokenFiles make_token_files(const TokenFilesOptions& options);
+
+// Replaces the folder, with all of its files or none. Throws std::system_error.
+void write_token_files(const TokenFiles& files);
+
 // --only: keeps the runs whose method, variant or beginning of the hash is among the names; without names, all runs. If
 // the names are of several kinds, a run must match a name of each kind. For example, --only DropCompute --only "slow
 // server" --only "no delay" keeps DropCompute's runs of two variants. Throws ConfigurationFault for a name that no run
@@ -443,6 +469,7 @@ struct CommandLine {
   CompareOptions compare;
   ThresholdsOptions thresholds;
   TraceImportOptions trace_import;
+  TokenFilesOptions token_files;
   TablesOptions tables;
   ExportOptions exported;
   ClaimsOptions claims;

@@ -187,6 +187,7 @@ struct Task {
   std::optional<TargetRuns> target{};
   std::optional<ThresholdReport> thresholds{};
   std::optional<ImportedTrace> trace{};
+  std::optional<TokenFiles> token_files{};
   std::optional<Export> exported{};
 };
 
@@ -266,6 +267,8 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
     if (const std::string why = why_not_replaceable(line.trace_import.output); !why.empty())
       throw ConfigurationFault(fmt::format("{}: cannot be written: {}", line.trace_import.output, why));
     task.trace = import_trace(line.trace_import);
+  } else if (line.command == "data") {
+    task.token_files = make_token_files(line.token_files);
   } else if (line.command == "status" && std::filesystem::is_directory(line.file)) {
     refuse_keys_of_file(line);
     const auto experiments = status_of_directory(line.file);
@@ -317,7 +320,7 @@ std::optional<Task> prepare_together(int argc, char** argv, const MpiSession& se
 
 int execute(Task& task, const MpiSession& session) {
   CommandLine& line = task.line;
-  if (!task.experiment && !task.thresholds && !task.trace && !task.exported) {
+  if (!task.experiment && !task.thresholds && !task.trace && !task.token_files && !task.exported) {
     if (!line.writes_pages)
       print(session, standard_output, task.text);
     else if (session.rank() == 0)
@@ -335,6 +338,12 @@ int execute(Task& task, const MpiSession& session) {
     if (session.rank() != 0) return exit_success;
     replace_named_file(task.trace->output, task.trace->content);
     standard_output.write(printable_lines(task.trace->summary));
+    return exit_success;
+  }
+  if (task.token_files) {
+    if (session.rank() != 0) return exit_success;
+    write_token_files(*task.token_files);
+    standard_output.write(printable_lines(task.token_files->summary));
     return exit_success;
   }
   if (task.exported) {

@@ -1,0 +1,279 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "experiments/commands/commands.hpp"
+#include "results/run_directory.hpp"
+#include "workers/base/files.hpp"
+#include "workers/base/process.hpp"
+#include "workers/base/terminal_text.hpp"
+#include "workers/data/datasets.hpp"
+#include "workers/data/text_dataset.hpp"
+#include "workers/data/token_stream.hpp"
+
+namespace syncopate {
+
+namespace {
+
+namespace fs = std::filesystem;
+using fs::path;
+
+constexpr const char* train_file = "train.bin";
+constexpr const char* test_file = "test.bin";
+constexpr const char* vocabulary_file = "vocabulary.txt";
+constexpr const char* end_of_text = "<end of text>";
+
+constexpr std::uint64_t most_text_bytes = std::uint64_t{1} << 34;
+
+// Returns the file's content. If the file is compressed with gzip, decompresses it. Throws DataFault.
+std::string unpacked(const path& file) {
+  std::string content = content_of(file, most_text_bytes);
+  if (!content.starts_with("\x1f\x8b")) return content;
+  bool is_read = false;
+  GzipStream stream([&] { return std::exchange(is_read, true) ? std::string_view() : std::string_view(content); });
+  std::string text;
+  std::vector<char> piece(1 << 20);
+  try {
+    while (const std::size_t got = stream.read(piece.data(), piece.size())) {
+      throw_if_interrupted();
+      text.append(piece.data(), got);
+    }
+  } catch (const GzipFault& problem) {
+    reject(file, problem.what());
+  }
+  return text;
+}
+
+// The texts that a command names, in memory. A file of a folder is left out if it is not a text in UTF-8; such a file
+// that is named itself is a fault.
+class Documents {
+ public:
+  using Visit = std::function<void(std::string_view train, std::string_view test)>;
+
+  explicit Documents(const TokenFilesOptions& options) : options_(options) {
+    std::string faults;
+    const auto report = [&faults](const std::string& fault) { faults += (faults.empty() ? "" : "\n") + fault; };
+    for (const std::string& name : options.texts) {
+      std::error_code error;
+      if (fs::is_directory(name, error)) {
+        for (const path& file : files_in(name, report))
+          read(file, [&](const std::string&) { left_out_.push_back(file); });
+      } else {
+        read(name, report);
+      }
+    }
+    if (!faults.empty()) throw ConfigurationFault(faults);
+  }
+
+  // Calls `document` with the training part and the test part of each document, of which one may be empty.
+  void for_each(const Visit& document) const {
+    for (const std::string& text : texts_) {
+      throw_if_interrupted();
+      divide(text, document);
+    }
+  }
+
+  std::size_t files() const { return texts_.size(); }
+  const std::vector<path>& left_out() const { return left_out_; }
+
+ private:
+  using Report = std::function<void(const std::string& fault)>;
+
+  // Sorts by bytes, so that the result does not depend on the file system.
+  static std::vector<path> files_in(const std::string& folder, const Report& report) {
+    std::vector<path> files;
+    std::error_code error;
+    for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+      std::error_code ignored;
+      if (entry->is_regular_file(ignored)) files.push_back(entry->path());
+    }
+    if (error) report(fmt::format("{}: {}", folder, error.message()));
+    std::ranges::sort(files);
+    return files;
+  }
+
+  void read(const path& file, const Report& report) {
+    throw_if_interrupted();
+    try {
+      std::string content = unpacked(file);
+      content.erase(0, content.size() - checked_text(file, content).size());  // the byte order mark
+      texts_.push_back(std::move(content));
+    } catch (const DataFault& problem) {
+      report(problem.what());
+    }
+  }
+
+  void divide(std::string_view text, const Visit& document) const {
+    if (!options_.lines) {
+      const std::size_t end = end_of_training(text);
+      return document(text.substr(0, end), text.substr(end));
+    }
+    while (!text.empty()) {
+      const std::size_t end = std::min(text.find('\n'), text.size());
+      std::string_view line = text.substr(0, end);
+      text.remove_prefix(std::min(end + 1, text.size()));
+      if (line.ends_with('\r')) line.remove_suffix(1);
+      if (line.empty()) continue;
+      const bool is_train = split_of(line, options_.test_share) == Split::train;
+      document(is_train ? line : std::string_view(), is_train ? std::string_view() : line);
+    }
+  }
+
+  // The test part begins after a blank or the end of a line, so that it does not begin inside a word or a character.
+  std::size_t end_of_training(std::string_view text) const {
+    const auto least = static_cast<std::size_t>((1 - options_.test_share) * static_cast<double>(text.size()));
+    const std::size_t blank = text.find_first_of(" \n\t", least);
+    return blank == text.npos ? text.size() : blank + 1;
+  }
+
+  const TokenFilesOptions& options_;
+  std::vector<std::string> texts_;
+  std::vector<path> left_out_;
+};
+
+// A tokenizer: calls `token` with the number of each token of a text, and of the end of a text.
+struct Tokenizer {
+  std::vector<std::string> vocabulary;  // by token, as shown in vocabulary.txt
+  std::int32_t end = 0;
+  std::function<void(std::string_view text, const std::function<void(std::int32_t)>& token)> tokens;
+};
+
+Tokenizer byte_tokenizer() {
+  Tokenizer result;
+  for (int byte = 0; byte < 256; ++byte) result.vocabulary.push_back(fmt::format("<0x{:02X}>", byte));
+  result.end = static_cast<std::int32_t>(result.vocabulary.size());
+  result.vocabulary.emplace_back(end_of_text);
+  result.tokens = [](std::string_view text, const auto& token) {
+    for (const char byte : text) token(static_cast<unsigned char>(byte));
+  };
+  return result;
+}
+
+// The vocabulary consists of the most frequent words of the training parts.
+Tokenizer word_tokenizer(const Documents& documents, std::int64_t words) {
+  ByWord<std::int64_t> counts;
+  documents.for_each([&](std::string_view train, std::string_view) {
+    for_each_word(train, [&](std::string_view word) {
+      if (const auto known = counts.find(word); known != counts.end())
+        ++known->second;
+      else
+        counts.emplace(word, 1);
+    });
+  });
+  Tokenizer result;
+  result.vocabulary = {end_of_text, "<unknown>"};
+  const auto special = static_cast<std::int32_t>(result.vocabulary.size());
+  ByWord<std::int32_t> numbers;
+  for (std::string& word : most_frequent(counts, static_cast<std::size_t>(words), 1)) {
+    numbers.emplace(word, special + static_cast<std::int32_t>(numbers.size()));
+    result.vocabulary.push_back(std::move(word));
+  }
+  result.tokens = [numbers = std::move(numbers)](std::string_view text, const auto& token) {
+    for_each_word(text, [&](std::string_view word) {
+      const auto found = numbers.find(word);
+      token(found == numbers.end() ? 1 : found->second);
+    });
+  };
+  return result;
+}
+
+// Appends a token as a file stores it.
+void append(std::string& content, std::int32_t token, TokenType type) {
+  std::array<char, sizeof(token)> bytes{};
+  std::memcpy(bytes.data(), &token, sizeof(token));  // little-endian, see token_stream.cpp
+  content.append(bytes.data(), bytes_of(type));
+}
+
+// Returns why the folder cannot be replaced by this command's files; empty if it can.
+std::string why_not_replaceable_folder(const path& folder) {
+  std::error_code error;
+  const fs::file_status status = fs::status(folder, error);
+  if (status.type() == fs::file_type::not_found) return {};
+  if (!fs::is_directory(status)) return "is not a folder";
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name != train_file && name != test_file && name != vocabulary_file)
+      return fmt::format(
+          "contains {}, which is not a file of this command; must be a new or empty folder, or one that "
+          "this command has written",
+          name);
+  }
+  return error ? error.message() : "";
+}
+
+}  // namespace
+
+TokenFiles make_token_files(const TokenFilesOptions& options) {
+  if (options.words && !options.by_words)
+    throw ConfigurationFault("--words: needs --tokenizer words; bytes have a vocabulary of 256 and the end of a text");
+  // Without a trailing slash, so that the name has a last part.
+  const path folder = fs::absolute(options.to).lexically_normal();
+  TokenFiles result{.folder = folder.has_filename() ? folder : folder.parent_path(), .files = {}, .summary = {}};
+  if (const std::string why = why_not_replaceable_folder(result.folder); !why.empty())
+    throw ConfigurationFault(fmt::format("--to {}: {}", options.to, why));
+
+  const Documents documents(options);
+  const Tokenizer tokenizer =
+      options.by_words ? word_tokenizer(documents, options.words.value_or(TextOptions().words)) : byte_tokenizer();
+  const auto vocabulary = std::ssize(tokenizer.vocabulary);
+  const TokenType type =
+      vocabulary <= std::numeric_limits<std::uint16_t>::max() + std::int64_t{1} ? TokenType::uint16 : TokenType::uint32;
+  struct Part {
+    std::string content;
+    std::int64_t tokens = 0;
+  };
+  Part train, test;
+  std::int64_t unknown = 0, texts = 0;
+  documents.for_each([&](std::string_view train_text, std::string_view test_text) {
+    ++texts;
+    for (const auto& [text, part] : {std::pair(train_text, &train), std::pair(test_text, &test)}) {
+      const std::int64_t before = part->tokens;
+      const auto put = [&, part = part](std::int32_t token) {
+        append(part->content, token, type);
+        ++part->tokens;
+        unknown += options.by_words && token == 1 ? 1 : 0;
+      };
+      tokenizer.tokens(text, put);
+      if (part->tokens > before) put(tokenizer.end);
+    }
+  });
+  const std::string named = fmt::format("{}", fmt::join(options.texts, ", "));
+  if (documents.files() == 0) throw ConfigurationFault(fmt::format("{}: contains no text in UTF-8", named));
+  for (const auto& [part, name] : {std::pair(&train, "training"), std::pair(&test, "tests")})
+    if (part->tokens == 0)
+      throw ConfigurationFault(fmt::format("{}: --test-share {} leaves nothing for {}; both need at least one {}",
+                                           named, options.test_share, name, options.by_words ? "word" : "character"));
+  for (const auto& [part, name] : {std::pair(&train, train_file), std::pair(&test, test_file)}) {
+    if (options.header && part->tokens > std::numeric_limits<std::int32_t>::max())
+      throw ConfigurationFault(
+          fmt::format("--header: {} has {} tokens; llm.c's header counts at most 2^31 - 1", name, part->tokens));
+    result.files[name] = (options.header ? token_file_header(type, part->tokens) : "") + std::move(part->content);
+  }
+  result.files[vocabulary_file] = fmt::format("{}\n", fmt::join(tokenizer.vocabulary, "\n"));
+  result.summary = fmt::format(
+      "{}\n{} {} of {} {}: {} tokens for training, {} for tests, from a vocabulary of {}\n", options.to, texts,
+      options.lines ? "lines"
+      : texts == 1  ? "text"
+                    : "texts",
+      documents.files(), documents.files() == 1 ? "file" : "files", train.tokens, test.tokens, vocabulary);
+  if (unknown > 0)
+    result.summary += fmt::format(
+        "{} % of the tokens are words beyond the vocabulary\n",
+        shown_number(100 * static_cast<double>(unknown) / static_cast<double>(train.tokens + test.tokens), 3));
+  if (const std::vector<path>& left_out = documents.left_out(); !left_out.empty())
+    result.summary += fmt::format("{} {} of folders left out, without text in UTF-8, such as {}\n", left_out.size(),
+                                  left_out.size() == 1 ? "file" : "files", left_out.front().string());
+  return result;
+}
+
+void write_token_files(const TokenFiles& files) { write_directory(files.folder, files.files); }
+
+}  // namespace syncopate
