@@ -46,6 +46,7 @@ void fuzz_experiment(std::string_view input);  // an experiment file with all it
 void fuzz_trace(std::string_view input);       // a recorded run, plain or compressed
 void fuzz_histogram(std::string_view input);   // a histogram of durations
 void fuzz_npy(std::string_view input);         // x_train, y_train, x_test, y_test
+void fuzz_tokens(std::string_view input);      // token files for training and test, and options
 void fuzz_idx(std::string_view input);         // images and labels for training and test
 void fuzz_cifar(std::string_view input);       // a byte that selects the format, then batches and the test set
 void fuzz_records(std::string_view input);     // records that programs write as JSON, read back

@@ -28,10 +28,10 @@ struct Fuzzed {
   int changed;  // number of changed inputs made from each input of the corpus
 };
 constexpr Fuzzed parsers[] = {
-    {"toml", fuzz_toml, 60},     {"overrides", fuzz_overrides, 40}, {"experiment", fuzz_experiment, 2},
-    {"trace", fuzz_trace, 30},   {"histogram", fuzz_histogram, 40}, {"npy", fuzz_npy, 30},
-    {"idx", fuzz_idx, 30},       {"cifar", fuzz_cifar, 10},         {"records", fuzz_records, 60},
-    {"results", fuzz_results, 5}};
+    {"toml", fuzz_toml, 60},      {"overrides", fuzz_overrides, 40}, {"experiment", fuzz_experiment, 2},
+    {"trace", fuzz_trace, 30},    {"histogram", fuzz_histogram, 40}, {"npy", fuzz_npy, 30},
+    {"idx", fuzz_idx, 30},        {"cifar", fuzz_cifar, 10},         {"records", fuzz_records, 60},
+    {"results", fuzz_results, 5}, {"tokens", fuzz_tokens, 30}};
 
 double processor_s() {
   timespec now{};
