@@ -171,6 +171,17 @@ class KeyWalk : public testing::Test {
     put("test", 40);
   }
 
+  // Writes files of tokens below 30, of 2 bytes or more each: 1,600 for training, 300 and 301 for tests.
+  void write_streams(const std::string& name, int stride, std::size_t bytes_of_token = 2) const {
+    std::filesystem::create_directories(folder_ / name);
+    for (const auto& [file, count] : {std::pair{"train.bin", 1600}, {"test.bin", 300}, {"val.bin", 301}}) {
+      std::string bytes;
+      for (int i = 0; i < count; ++i)
+        bytes += static_cast<char>(i * i * stride % (count - 1) % 30) + std::string(bytes_of_token - 1, '\0');
+      write(name + "/" + file, bytes);
+    }
+  }
+
   // Writes WordNet's files, with 300 definitions in 45 categories.
   void write_glosses(const std::string& name, int stride) const {
     std::filesystem::create_directories(folder_ / name);

@@ -194,6 +194,16 @@ const std::vector<KeyCase> models_and_datasets = {
     {{"training.dataset='text-lines'", "datasets.text-lines={file='$/texts.txt',labelled=true}",
       "training.batching='packed'", "training.token_budget=20"},
      {"training.token_budget=30"}},
+    {{"training.dataset='tokens'", "training.model='text-transformer'",
+      "models.text-transformer={task='causal-lm',width=4,depth=1,heads=2,mlp_width=3,positions=12}",
+      "datasets.tokens={directory='$/streams',test='test*.bin',context=6}"},
+     {"datasets.tokens.directory='$/streams2'", "datasets.tokens.train='val*.bin'", "datasets.tokens.test='val*.bin'",
+      "datasets.tokens.format='uint8'", "datasets.tokens.context=5", "datasets.tokens.vocabulary=40",
+      "datasets.tokens.windows='random'", "datasets.tokens.test_windows=7"}},
+    {{"training.dataset='tokens'", "training.model='text-transformer'",
+      "models.text-transformer={task='causal-lm',width=4,depth=1,heads=2,mlp_width=3,positions=12}",
+      "datasets.tokens={directory='$/streams4',test='test*.bin',format='uint32',context=6}"},
+     {"datasets.tokens.format='uint16'"}},
     {{"training.dataset='wordnet-glosses'", "datasets.wordnet-glosses.directory='$/glosses'"},
      {"datasets.wordnet-glosses.directory='$/glosses2'", "datasets.wordnet-glosses.test_share=0.3",
       "datasets.wordnet-glosses.words=5", "datasets.wordnet-glosses.least=9"}},
@@ -338,6 +348,7 @@ const std::vector<IdleKey> idle = {
     {"models.text-transformer.cut", Hash::differs, "without it longer texts are a fault"},
     {"datasets.text-lines.file_hash", Hash::differs, "refuses a file of other content"},
     {"datasets.wordnet-glosses.directory_hash", Hash::differs, "refuses a directory of other content"},
+    {"datasets.tokens.directory_hash", Hash::differs, "refuses a directory of other content"},
     {"training.start_hash", Hash::differs, "refuses a file of other content"},
     {"models.torchscript.file_hash", Hash::differs, "refuses a file of other content"},
 };
@@ -354,6 +365,9 @@ TEST_F(KeyWalk, OfTrainingModelsDataBudgetAndEvaluation) {
   write_token_labels("labels");
   write_glosses("glosses", 7);
   write_glosses("glosses2", 11);
+  write_streams("streams", 3);
+  write_streams("streams2", 7);
+  write_streams("streams4", 7, 4);
   setenv("XDG_CACHE_HOME", (folder_ / "cache").c_str(), 1);
   const FileBytes start = npy_file("<f4", "(15,)", bytes_of(std::vector<float>(15, 0.5f)));
   write("start.npy", {start.begin(), start.end()});
