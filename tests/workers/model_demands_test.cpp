@@ -95,6 +95,63 @@ TEST_F(ModelDemands, WhatNoTransformerOfTextsCanBeIsAFault) {
               HasSubstr("task = \"classification\" (the default); needs samples with labels"));
 }
 
+TEST_F(ModelDemands, WhatNoResnetForLargeImagesCanBeIsAFault) {
+  const auto report_of = [&](const std::vector<std::string>& keys) {
+    std::vector<std::string> all = {"training.model=\"imagenet-resnet\""};
+    all.insert(all.end(), keys.begin(), keys.end());
+    EXPECT_FALSE(plan(all).load);
+    return report;
+  };
+  EXPECT_THAT(report_of({"models.imagenet-resnet.depth=20"}),
+              HasSubstr("models.imagenet-resnet.depth = 20; must be 18, 34, 50, 101 or 152"));
+  EXPECT_THAT(report_of({"models.imagenet-resnet.norm=\"group\"", "models.imagenet-resnet.width=48"}),
+              HasSubstr("models.imagenet-resnet.groups = 32 (the default); must divide `width`, 48"));
+  EXPECT_THAT(report_of({"models.imagenet-resnet.groups=8"}),
+              HasSubstr("models.imagenet-resnet.groups = 8; has no effect with batch normalisation"));
+  EXPECT_THAT(report_of({"models.imagenet-resnet.stem=\"cifar10\""}),
+              HasSubstr("models.imagenet-resnet.stem = \"cifar10\"; must be one of \"imagenet\", \"cifar\""));
+  EXPECT_THAT(report_of({"training.dataset=\"gaussian-mixture\""}),
+              AllOf(HasSubstr("training.model"), HasSubstr("images of at least 17 x 17"), HasSubstr("vectors of 32")));
+}
+
+TEST_F(ModelDemands, WhatNoGptCanBeIsAFault) {
+  const auto report_of = [&](const std::vector<std::string>& keys, const std::string& dataset = "wordnet-glosses") {
+    std::vector<std::string> all = {"training.model=\"gpt\"", fmt::format("training.dataset=\"{}\"", dataset)};
+    for (const std::string& key : keys) all.push_back("models.gpt." + key);
+    EXPECT_FALSE(plan(all).load);
+    return report;
+  };
+  EXPECT_THAT(report_of({"width=130"}), HasSubstr("models.gpt.width = 130; must be a multiple of `heads`, 4"));
+  EXPECT_THAT(report_of({"positions=\"rotary\"", "width=132"}),
+              HasSubstr("models.gpt.width = 132; must be a multiple of 2 x `heads`, 8"));
+  EXPECT_THAT(report_of({"context=10"}),
+              AllOf(HasSubstr("models.gpt.context = 10; must be at least"),
+                    HasSubstr("unless `cut` is true; wordnet-glosses has sequences of up to")));
+  EXPECT_THAT(report_of({"rotary_base=500"}),
+              HasSubstr("models.gpt.rotary_base = 500; has no effect with learned positions"));
+  EXPECT_THAT(report_of({"norm=\"rmsnorm\""}), HasSubstr("must be one of \"layer\", \"rms\""));
+  EXPECT_THAT(report_of({}, "fashion-mnist"),
+              HasSubstr("training.model = \"gpt\"; needs texts, which are sequences of tokens; fashion-mnist has "
+                        "images of 28 x 28"));
+}
+
+// A sequence has one token more than the model sees.
+TEST_F(ModelDemands, AGptSeesAllTokensExceptTheLast) {
+  write("x_train.npy", npy_file("<i4", "(40, 3)", FileBytes(480)));
+  write("y_train.npy", npy_file("|u1", "(40,)", FileBytes(40, 3)));
+  write("x_test.npy", npy_file("<i4", "(2, 3)", FileBytes(24)));
+  write("y_test.npy", npy_file("|u1", "(2,)", {1, 0}));
+  const auto planned_with = [&](const std::string& keys) {
+    return plan({"training.model=\"gpt\"", "training.dataset=\"npy\"", "training.micro_batch_size=2",
+                 fmt::format("datasets.npy={{directory=\"{}\",padding=7}}", directory_.string()),
+                 fmt::format("models.gpt={{width=4,depth=1,{}}}", keys)});
+  };
+  EXPECT_TRUE(planned_with("context=2").load) << report;
+  EXPECT_TRUE(planned_with("context=1,cut=true").load) << report;
+  EXPECT_FALSE(planned_with("context=1").load);
+  EXPECT_THAT(report, HasSubstr("models.gpt.context = 1; must be at least 2, one less than the length"));
+}
+
 TEST_F(ModelDemands, AModuleOfOnesOwnLoadsAndItsFaultsAreItsFiles) {
   const std::string file = (directory_ / "model.pt").string();
   const auto planned_with = [&](const std::string& more) {

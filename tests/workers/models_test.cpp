@@ -14,6 +14,7 @@
 
 #include "tests/workers/flat_gradients.hpp"
 #include "tests/workers/random_images.hpp"
+#include "tests/workers/reference_imagenet_resnet.hpp"
 #include "tests/workers/reference_modules.hpp"
 #include "tests/workers/reference_resnet.hpp"
 #include "tests/workers/reference_vision_transformer.hpp"
@@ -305,6 +306,15 @@ std::shared_ptr<Case> resnet(const std::string& name, const SampleShape& shape, 
                    std::make_shared<reference::ResnetModule>(shape.channels, deep_classes, options));
 }
 
+std::shared_ptr<Case> imagenet_resnet(const std::string& name, const SampleShape& shape,
+                                      const ImagenetResnetOptions& options) {
+  const bool is_50 = options.depth == 50;
+  const auto blocks = is_50 ? std::vector<std::int64_t>{3, 4, 6, 3} : std::vector<std::int64_t>{2, 2, 2, 2};
+  return make_case(
+      name, shape, imagenet_resnet_network(shape, deep_classes, options),
+      std::make_shared<reference::ImagenetResnetModule>(shape.channels, deep_classes, options, blocks, is_50));
+}
+
 std::shared_ptr<Case> vision_transformer(const std::string& name, const SampleShape& shape,
                                          const VisionTransformerOptions& options) {
   return make_case(name, shape, vision_transformer_network(shape, deep_classes, options),
@@ -328,6 +338,11 @@ std::vector<std::shared_ptr<Case>> cases() {
           resnet("group with SiLU", {.channels = 1, .height = 8, .width = 8},
                  {.depth = 8, .width = 8, .norm = Norm::group, .groups = 8, .activation = Activation::silu}),
           resnet("odd width", odd, {.depth = 8, .width = 3, .norm = Norm::group, .groups = 1}),
+          imagenet_resnet("batch, ResNet-18", {.channels = 3, .height = 37, .width = 42}, {.depth = 18, .width = 3}),
+          imagenet_resnet("batch, ResNet-50", {.channels = 2, .height = 33, .width = 35}, {.depth = 50, .width = 2}),
+          imagenet_resnet(
+              "group, ResNet-50 for small images", {.channels = 3, .height = 17, .width = 23},
+              {.depth = 50, .width = 4, .stem = ImagenetResnetOptions::Stem::cifar, .norm = Norm::group, .groups = 2}),
           vision_transformer("two heads", wide,
                              {.patch = 3, .width = 8, .depth = 2, .heads = 2, .head_width = 4, .mlp_width = 12}),
           vision_transformer("narrow heads", wide,
@@ -406,7 +421,7 @@ TEST(DeepModels, GradientsAgreeWithModulesInDoublePrecision) {
 TEST(DeepModels, FusedMicroBatchesGiveTheSumOfSingleOnes) {
   for (const auto& one : cases()) {
     SCOPED_TRACE(one->name);
-    EXPECT_EQ(one->objective.fuses_micro_batches(), one->name != "batch");
+    EXPECT_EQ(one->objective.fuses_micro_batches(), !one->name.starts_with("batch"));
     const auto theta = some_parameters(one->objective);
     const auto buffers = one->objective.initial_buffers();
     std::vector<double> sum(one->objective.parameters());

@@ -66,6 +66,69 @@ TEST(NetworkLayers, TransformersOfTextsHaveAsManyParametersAsPublished) {
   EXPECT_EQ(text_transformer_network({.width = 1024, .vocabulary = 50257}, 1, small).parameter_floats(), 124'439'808u);
 }
 
+// Parameters of a GPT: embeddings of tokens and positions, blocks, the last normalisation, a head of its own.
+std::size_t gpt_parameters(std::int64_t vocabulary, const GptOptions& o) {
+  const std::int64_t d = o.width, m = o.mlp_width;
+  const bool shifts = o.bias && o.norm == GptOptions::Norm::layer;
+  const std::int64_t norm = d * (shifts ? 2 : 1);
+  const std::int64_t block = 2 * norm + 4 * d * d + 2 * d * m + (o.bias ? 5 * d + m : 0);
+  const std::int64_t places = o.positions == GptOptions::Positions::learned ? o.context * d : 0;
+  return static_cast<std::size_t>(vocabulary * d * (o.tied ? 1 : 2) + places + o.depth * block + norm);
+}
+
+// GPT-2 with 124 million parameters as published. Pythia's models with 70 and 160 million parameters have the same
+// sizes as a GPT with rotary positions and a head of its own.
+TEST(NetworkLayers, GptsHaveAsManyParametersAsPublishedAndByTheFormula) {
+  using enum GptOptions::Positions;
+  const auto count = [](std::int64_t vocabulary, const GptOptions& options) {
+    const Network network = gpt_network({.width = options.context + 1, .vocabulary = vocabulary}, options);
+    EXPECT_EQ(network.output().channels, vocabulary);
+    EXPECT_EQ(network.parameter_floats(), gpt_parameters(vocabulary, options));
+    return network.parameter_floats();
+  };
+  GptOptions small{.width = 768, .depth = 12, .heads = 12, .context = 1024, .mlp_width = 3072};
+  EXPECT_EQ(count(50257, small), 124'439'808u);
+  small.context = 2048, small.positions = rotary, small.tied = false;
+  EXPECT_EQ(count(50304, small), 162'322'944u);
+  EXPECT_EQ(count(50304, {.width = 512,
+                          .depth = 6,
+                          .heads = 8,
+                          .context = 2048,
+                          .mlp_width = 2048,
+                          .positions = rotary,
+                          .tied = false}),
+            70'426'624u);
+  for (const auto positions : {learned, rotary})
+    for (const bool tied : {false, true})
+      for (const bool bias : {false, true})
+        for (const auto norm : {GptOptions::Norm::layer, GptOptions::Norm::rms})
+          count(257, {.width = 24,
+                      .depth = 3,
+                      .heads = 4,
+                      .context = 40,
+                      .mlp_width = 50,
+                      .positions = positions,
+                      .tied = tied,
+                      .bias = bias,
+                      .norm = norm});
+}
+
+TEST(NetworkLayers, ResnetsForLargeImagesHaveAsManyParametersAsPublished) {
+  const SampleShape imagenet{.channels = 3, .height = 224, .width = 224};
+  for (const auto norm : {Norm::batch, Norm::group})
+    for (const auto& [depth, parameters] :
+         {std::pair{18, 11'689'512u}, std::pair{34, 21'797'672u}, std::pair{50, 25'557'032u},
+          std::pair{101, 44'549'160u}, std::pair{152, 60'192'808u}}) {
+      const auto network = imagenet_resnet_network(imagenet, 1000, {.depth = depth, .norm = norm});
+      EXPECT_EQ(network.parameter_floats(), parameters) << depth;
+      EXPECT_EQ(network.output(), (SampleShape{.channels = 1000}));
+      EXPECT_EQ(network.buffers().empty(), norm == Norm::group);
+    }
+  // The stem for small images has filters of 3 x 3 instead of 7 x 7.
+  EXPECT_EQ(imagenet_resnet_network(cifar, 10, {.stem = ImagenetResnetOptions::Stem::cifar}).parameter_floats(),
+            11'689'512u - 990 * 513 - 3 * 64 * 40);
+}
+
 // For d = 8, each coordinate has the frequencies 1 and 1e-4. Rows of the table are grid points (y, x).
 TEST(NetworkLayers, PositionsAreSinesAndCosinesOfBothCoordinates) {
   const auto table = sine_positions_2d(2, 2, 8);
@@ -110,6 +173,38 @@ TEST(NetworkLayers, ResnetsStartByTheirFanIn) {
   EXPECT_THAT(values_of(network, flat, "linear1.bias"), testing::Each(0.0f));
   EXPECT_THAT(values_of(network, flat, "batch_norm4.weight"), testing::Each(1.0f));
   EXPECT_THAT(values_of(network, flat, "batch_norm4.bias"), testing::Each(0.0f));
+}
+
+// Deviations of torchvision's ResNets: sqrt(2 / fan-out). The dense layer is uniform within 1 / sqrt(fan-in).
+TEST(NetworkLayers, ResnetsForLargeImagesStartByTheirFanOut) {
+  const auto network = imagenet_resnet_network(cifar, 10, {.depth = 50, .zero_init_residual = true});
+  const auto flat = initial_parameters(network, 1);
+  expect_normal(values_of(network, flat, "convolution1.weight"), 2.0 / (64 * 49));
+  expect_normal(values_of(network, flat, "convolution2.weight"), 2.0 / 64);          // 64 to 64 channels
+  expect_normal(values_of(network, flat, "convolution4.weight"), 2.0 / 256);         // 64 to 256 channels
+  expect_normal(values_of(network, flat, "convolution5.weight"), 2.0 / 256);         // the first shortcut
+  expect_normal(values_of(network, flat, "convolution13.weight"), 2.0 / (128 * 9));  // stride 2
+  EXPECT_NEAR(mean_square(values_of(network, flat, "linear1.weight")) * 2048, 1.0 / 3, 0.02);
+  // A block's normalisations: three of its branch, then that of its shortcut.
+  EXPECT_THAT(values_of(network, flat, "batch_norm4.weight"), testing::Each(0.0f));
+  for (const char* const other :
+       {"batch_norm1.weight", "batch_norm2.weight", "batch_norm3.weight", "batch_norm5.weight"})
+    EXPECT_THAT(values_of(network, flat, other), testing::Each(1.0f)) << other;
+}
+
+TEST(NetworkLayers, GptsStartAsGpt2) {
+  const auto network =
+      gpt_network({.width = 65, .vocabulary = 300},
+                  {.width = 64, .depth = 8, .heads = 4, .context = 64, .mlp_width = 256, .tied = false});
+  const auto flat = initial_parameters(network, 1);
+  for (const char* const inner :
+       {"words.weight", "places.weight", "linear1.weight", "linear3.weight", "linear33.weight"})
+    expect_normal(values_of(network, flat, inner), 0.02 * 0.02);
+  for (const char* const outer : {"linear2.weight", "linear4.weight", "linear32.weight"})
+    expect_normal(values_of(network, flat, outer), 0.02 * 0.02 / 16);
+  for (const char* const bias : {"linear1.bias", "linear2.bias", "linear4.bias", "layer_norm1.bias"})
+    EXPECT_THAT(values_of(network, flat, bias), testing::Each(0.0f)) << bias;
+  EXPECT_THAT(values_of(network, flat, "layer_norm17.weight"), testing::Each(1.0f));
 }
 
 TEST(NetworkLayers, BlocksMayStartAsTheIdentity) {

@@ -49,10 +49,12 @@ TEST_F(Registry, EachNameIsAModelOfItsOwn) {
       {"mlp", 784 * 256 + 256 + 256 * 10 + 10},
       {"cnn", 16 * 25 + 16 + 32 * 16 * 25 + 32 + 32 * 4 * 4 * 64 + 64 + 64 * 10 + 10},  // 28, 24, 12, 8, 4 pixels wide
       {"resnet", 75'290 - 2 * 16 * 9},                                                  // published for three channels
+      {"imagenet-resnet", 11'689'512 - 990 * 513 - 2 * 64 * 49},                        // the same, for 1,000 classes
       {"vit", 2'676'778 - 2 * (4 * 4 * 2) - 4 * 4 * 2 * 192},
       {"text-transformer", (20005 + 128) * 128 + 2 * 128 +
                                2 * (4 * (128 * 128 + 128) + 2 * 128 * 512 + 512 + 128 + 512) + 128 * 128 + 128 +
                                45 * 128 + 45},
+      {"gpt", (20005 + 256) * 128 + 4 * (12 * 128 * 128 + 13 * 128) + 2 * 128},
       {"torchscript", 10 * 784 + 3},
       {"quadratic", 100},
       {"valley", 2},
@@ -63,7 +65,8 @@ TEST_F(Registry, EachNameIsAModelOfItsOwn) {
               "return torch.linear(x.flatten(1), self.weight)");
   for (const auto& row : models()) {
     ASSERT_TRUE(parameters.contains(row.name)) << row.name;
-    const std::string_view dataset = row.name.starts_with("text") ? "wordnet-glosses" : "fashion-mnist";
+    const bool takes_texts = row.name.starts_with("text") || row.name == "gpt";
+    const std::string_view dataset = takes_texts ? "wordnet-glosses" : "fashion-mnist";
     const auto planned =
         plan({fmt::format("training.model=\"{}\"", row.name), fmt::format("training.dataset=\"{}\"", dataset),
               fmt::format("models.torchscript.file=\"{}\"", file)});

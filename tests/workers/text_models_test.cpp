@@ -18,11 +18,13 @@
 #include "tests/workers/idx_files.hpp"
 #include "tests/workers/npy_files.hpp"
 #include "tests/workers/random_texts.hpp"
+#include "tests/workers/reference_gpt.hpp"
 #include "tests/workers/reference_text_transformer.hpp"
 #include "tests/workers/script_files.hpp"
 #include "workers/base/random.hpp"
 #include "workers/data/datasets.hpp"
 #include "workers/models/architectures.hpp"
+#include "workers/models/forward.hpp"
 #include "workers/models/script_model.hpp"
 #include "workers/models/text_objective.hpp"
 
@@ -123,6 +125,21 @@ std::shared_ptr<Case> transformer(const std::string& name, const TextTransformer
   return one;
 }
 
+std::shared_ptr<Case> gpt(const std::string& name, const GptOptions& options) {
+  const auto module = std::make_shared<reference::GptModule>(vocabulary, options);
+  const std::shared_ptr<Case> one(
+      new Case{.name = name, .network = gpt_network(shape, options), .module = module, .ask = {}});
+  one->ask = [=, &texts = *one->texts](Split split, std::uint32_t sample, std::int64_t) {
+    auto is = tokens_of(texts, split, sample)[0];
+    if (options.cut) is = is.slice(0, 0, options.context + 1);
+    return Asked{module->forward(is.slice(0, 0, -1)), is.slice(0, 1)};
+  };
+  return one;
+}
+
+constexpr auto rotary = GptOptions::Positions::rotary;
+constexpr auto rms = GptOptions::Norm::rms;
+
 std::vector<std::shared_ptr<Case>> cases() {
   return {classifier("bag of words", linear_network(shape, classes), std::make_shared<BagModule>()),
           transformer("classes by the first token, post-norm",
@@ -152,7 +169,25 @@ std::vector<std::shared_ptr<Case>> cases() {
                                                            .depth = 1,
                                                            .heads = 4,
                                                            .mlp_width = 12,
-                                                           .positions = 6})};
+                                                           .positions = 6}),
+          gpt("GPT as GPT-2", {.width = 8, .depth = 2, .heads = 2, .context = 11, .mlp_width = 12}),
+          gpt("GPT with rotary positions and a head of its own, without biases", {.width = 12,
+                                                                                  .depth = 2,
+                                                                                  .heads = 3,
+                                                                                  .context = 30,
+                                                                                  .mlp_width = 5,
+                                                                                  .positions = rotary,
+                                                                                  .rotary_base = 50,
+                                                                                  .tied = false,
+                                                                                  .bias = false}),
+          gpt("GPT with RMS norms, of texts that are cut", {.width = 8,
+                                                            .depth = 1,
+                                                            .heads = 4,
+                                                            .context = 5,
+                                                            .mlp_width = 12,
+                                                            .positions = rotary,
+                                                            .norm = rms,
+                                                            .cut = true})};
 }
 
 // A module's parameters in the order of the flat vector: matrices first, then the others.
@@ -356,6 +391,74 @@ TEST(TextModels, AnEnsemblePredictsTheMeanOfItsMembersProbabilities) {
     const std::vector<const float*> members = {first.data(), second.data()}, buffers = {nullptr, nullptr};
     EXPECT_NEAR(one->objective.evaluate_ensemble(members, buffers, Split::test, 0, 50).loss, loss, 1e-5 * loss);
   }
+}
+
+// The batch of these texts, which asks for the outputs of all tokens.
+SequenceBatch all_of(const std::vector<std::vector<std::int32_t>>& texts) {
+  SequenceBatch batch(std::vector<std::span<const std::int32_t>>(texts.begin(), texts.end()));
+  batch.asked = torch::arange(batch.tokens.numel());
+  return batch;
+}
+
+// Texts of equal and of different lengths, since the latter are padded.
+TEST(Gpt, NoTokenSeesALaterOne) {
+  for (const auto positions : {GptOptions::Positions::learned, rotary}) {
+    const Network network = gpt_network(
+        shape, {.width = 8, .depth = 2, .heads = 2, .context = 12, .mlp_width = 12, .positions = positions});
+    const auto flat = initial_parameters(network, 1);
+    const auto outputs = [&](const std::vector<std::vector<std::int32_t>>& texts) {
+      torch::NoGradGuard no_grad;
+      return forward(network, view_parameters(network, flat.data()), all_of(texts), Mode::evaluate);
+    };
+    const auto before = outputs({{5, 6, 7, 8, 9}, {5, 6, 7, 8, 9}, {5, 6, 7, 8}});
+    const auto after = outputs({{5, 6, 7, 8, 9}, {5, 6, 7, 10, 9}, {5, 6, 11, 8}});
+    for (const std::int64_t same : {0, 1, 2, 3, 4, 5, 6, 7, 10, 11})
+      EXPECT_TRUE(before[same].equal(after[same])) << same;
+    for (const std::int64_t other : {8, 9, 12, 13}) EXPECT_FALSE(before[other].allclose(after[other])) << other;
+  }
+}
+
+// Values are unit vectors, so outputs are the shares of attention. The ratio of two shares is the exponential of a
+// difference of scores.
+TEST(Gpt, RotaryScoresDependOnDifferencesOfPositions) {
+  constexpr std::int64_t d = 8, words = 5;
+  Network network({.width = 6, .vocabulary = words});
+  network.embed_words(3 * d, 0, 1).text_attention(1, /*causal=*/true, network.rotary_table(6, d, 100)).lay_out();
+  auto weights = torch::cos(torch::arange(words * 3 * d, torch::kDouble).square()).view({words, 3 * d});
+  weights.narrow(1, 2 * d, d).copy_(torch::eye(words, d));
+  const auto ratios = [&](const std::vector<std::int32_t>& text, std::int64_t place) {
+    const auto shares = forward(network, {weights}, all_of({text}), Mode::evaluate)[place];
+    return torch::stack({shares[0], shares[1]}).log() - shares[2].log();
+  };
+  const auto at_start = ratios({0, 1, 2}, 2);
+  EXPECT_TRUE(at_start.allclose(ratios({4, 0, 1, 2}, 3), 1e-5));
+  EXPECT_TRUE(at_start.allclose(ratios({4, 3, 3, 0, 1, 2}, 5), 1e-5));
+  EXPECT_FALSE(at_start.allclose(ratios({1, 0, 2}, 2), 1e-2));
+  EXPECT_FALSE(at_start.allclose(ratios({0, 1, 4, 2}, 3), 1e-2));
+}
+
+TEST(Gpt, TheGradientOfATiedMatrixIsTheSumOfBothUses) {
+  GptOptions options{.width = 8, .depth = 1, .heads = 2, .context = 11, .mlp_width = 12};
+  const auto texts = random_texts(vocabulary, classes, 3, 12, 200, 50);
+  const TextObjective tied(gpt_network(shape, options), texts, sampling, 32);
+  options.tied = false;
+  const TextObjective separate(gpt_network(shape, options), texts, sampling, 32);
+
+  constexpr std::size_t matrix = vocabulary * 8;  // the embedding is the first matrix, a separate head the last
+  const std::size_t matrices = tied.weights();
+  const auto of_tied = some_parameters(tied);
+  std::vector<float> of_separate = of_tied;
+  of_separate.insert(of_separate.begin() + static_cast<std::ptrdiff_t>(matrices), of_tied.begin(),
+                     of_tied.begin() + matrix);
+  ASSERT_EQ(of_separate.size(), separate.parameters());
+  const auto found = flatten(tied.gradient(of_tied.data(), nullptr, micro_batches));
+  const auto parts = flatten(separate.gradient(of_separate.data(), nullptr, micro_batches));
+  double largest = 0;
+  for (std::size_t i = 0; i < matrix; ++i) {
+    EXPECT_NEAR(found[i], parts[i] + parts[matrices + i], 1e-6);
+    largest = std::max(largest, std::abs(static_cast<double>(parts[i])));
+  }
+  EXPECT_GT(largest, 0.01);
 }
 
 // Labels of tokens in a user's data set: loss and accuracy are means over tokens with labels. The reference sees whole

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cassert>
 #include <cmath>
 #include <memory>
 #include <utility>
@@ -52,7 +54,8 @@ void convolution(Network& network, std::int64_t channels, std::int64_t stride) {
                        .deviation = std::sqrt(2 / fan_in)});
 }
 
-void normalise(Network& network, const ResnetOptions& options, double scale = 1) {
+template <OneOf<ResnetOptions, ImagenetResnetOptions> Options>
+void normalise(Network& network, const Options& options, double scale = 1) {
   if (options.norm == ResnetOptions::Norm::group)
     network.group_norm(options.groups, scale);
   else
@@ -102,6 +105,60 @@ ResnetOptions read_resnet_options(Settings& table) {
       table.number({"dropout", "Share of the outputs of a block's first convolution that are zero in training."},
                    dropout_range, options.dropout);
   return options;
+}
+
+// A convolution that keeps the size of images, but for its stride, and a normalisation.
+void convolve(Network& network, std::int64_t channels, std::int64_t kernel, std::int64_t stride,
+              const ImagenetResnetOptions& options, double scale = 1) {
+  const auto fan_out = static_cast<double>(channels * kernel * kernel);
+  network.convolution({.channels = channels,
+                       .kernel = kernel,
+                       .bias = false,
+                       .stride = stride,
+                       .padding = kernel / 2,
+                       .deviation = std::sqrt(2 / fan_out)});
+  normalise(network, options, scale);
+}
+
+// The number of blocks in each stage (Table 1 of the paper), and whether they are bottlenecks.
+struct ImagenetStages {
+  std::int64_t depth;
+  std::array<std::int64_t, 4> blocks;
+  bool has_bottlenecks;
+};
+constexpr ImagenetStages imagenet_stages[] = {{18, {2, 2, 2, 2}, false},
+                                              {34, {3, 4, 6, 3}, false},
+                                              {50, {3, 4, 6, 3}, true},
+                                              {101, {3, 4, 23, 3}, true},
+                                              {152, {3, 8, 36, 3}, true}};
+
+const ImagenetStages* stages_of(std::int64_t depth) {
+  const auto* const found = std::ranges::find(imagenet_stages, depth, &ImagenetStages::depth);
+  return found == std::end(imagenet_stages) ? nullptr : found;
+}
+
+void imagenet_block(Network& network, std::int64_t width, std::int64_t stride, bool is_bottleneck,
+                    const ImagenetResnetOptions& options) {
+  const std::int64_t outputs = is_bottleneck ? 4 * width : width;
+  const double last_scale = options.zero_init_residual ? 0 : 1;
+  const bool is_projected = stride > 1 || network.output().channels != outputs;
+  network.begin_residual();
+  if (is_bottleneck) {
+    convolve(network, width, 1, 1, options);
+    network.relu();
+    convolve(network, width, 3, stride, options);
+    network.relu();
+    convolve(network, outputs, 1, 1, options, last_scale);
+  } else {
+    convolve(network, width, 3, stride, options);
+    network.relu();
+    convolve(network, outputs, 3, 1, options, last_scale);
+  }
+  if (is_projected) {
+    network.begin_shortcut();
+    convolve(network, outputs, 1, stride, options);
+  }
+  network.end_residual().relu();
 }
 
 using Kind = TextTask::Kind;
@@ -285,6 +342,58 @@ Model read_resnet(Settings& table) {
       .chunk_samples = 32};
 }
 
+Network imagenet_resnet_network(const SampleShape& input, std::int64_t classes, const ImagenetResnetOptions& options) {
+  const ImagenetStages* const stages = stages_of(options.depth);
+  assert(stages);
+  Network network(input);
+  const bool is_large = options.stem == ImagenetResnetOptions::Stem::imagenet;
+  convolve(network, options.width, is_large ? 7 : 3, is_large ? 2 : 1, options);
+  network.relu();
+  if (is_large) network.max_pool({.kernel = 3, .stride = 2, .padding = 1});
+  std::int64_t width = options.width;
+  for (std::size_t stage = 0; stage < stages->blocks.size(); ++stage, width *= 2)
+    for (std::int64_t i = 0; i < stages->blocks[stage]; ++i)
+      imagenet_block(network, width, stage > 0 && i == 0 ? 2 : 1, stages->has_bottlenecks, options);
+  return network.mean_pool().begin_head().linear(classes).lay_out();
+}
+
+Model read_imagenet_resnet(Settings& table) {
+  using enum ResnetOptions::Norm;
+  using enum ImagenetResnetOptions::Stem;
+  const std::size_t faults = table.faults_so_far();
+  ImagenetResnetOptions options;
+  options.depth = table.integer({"depth", "Number of layers: 18, 34, 50, 101 or 152."}, 18, 152, options.depth);
+  options.width = table.integer(
+      {"width", "Channels of the first stage's 3 x 3 convolutions; each further stage has twice as many."}, 1,
+      largest_width / 32, options.width);
+  options.stem =
+      table.choice({"stem", "First layers: 7 x 7 convolution and pooling, or for small images a 3 x 3 convolution."},
+                   {{"imagenet", imagenet}, {"cifar", cifar}}, options.stem);
+  options.norm =
+      table.choice({"norm", "Normalisation over the micro-batch, or of each sample over groups of channels."},
+                   {{"batch", batch}, {"group", group}}, options.norm);
+  options.groups = table.integer({"groups", "Number of groups of channels."}, 1, largest_width, options.groups);
+  if (options.norm == batch) forbid(table, "groups", "has no effect with batch normalisation");
+  options.zero_init_residual = table.flag(
+      {"zero_init_residual", "Whether the weights of each block's last normalisation start at 0 instead of 1."},
+      options.zero_init_residual);
+  if (table.faults_so_far() == faults) {
+    if (!stages_of(options.depth)) table.fault("depth", "must be 18, 34, 50, 101 or 152");
+    if (options.norm == group && options.width % options.groups != 0)
+      table.fault("groups", fmt::format("must divide `width`, {}", options.width));
+  }
+  if (table.faults_so_far() > faults) return {};
+  // Each stride of 2 has at least two pixels. The stem for large images has two more strides.
+  const std::int64_t smallest = options.stem == imagenet ? 17 : 5;
+  return {.misfit =
+              [smallest](const DatasetSize& data) {
+                return misfit_of_image(data.shape, smallest, "strides of [models.imagenet-resnet]");
+              },
+          .network =
+              [options](const DatasetSize& data) { return imagenet_resnet_network(data.shape, data.classes, options); },
+          .chunk_samples = 32};
+}
+
 Network text_transformer_network(const SampleShape& input, std::int64_t classes,
                                  const TextTransformerOptions& options) {
   Network network(input);
@@ -314,6 +423,82 @@ Model read_text_transformer(Settings& table) {
       .computed = computed_by(options.task),
       .longest_key = "positions",
       .chunk_samples = 64};
+}
+
+Network gpt_network(const SampleShape& input, const GptOptions& options) {
+  const LinearOptions inner{.bias = options.bias, .deviation = options.deviation};
+  const LinearOptions outer{.bias = options.bias,
+                            .deviation = options.deviation / std::sqrt(2 * static_cast<double>(options.depth))};
+  const bool is_rotary = options.positions == GptOptions::Positions::rotary;
+  Network network(input);
+  const auto normalise = [&]() -> Network& {
+    return options.norm == GptOptions::Norm::rms ? network.rms_norm() : network.layer_norm(options.bias);
+  };
+  network.embed_words(options.width, is_rotary ? 0 : options.context, options.deviation).dropout(options.dropout);
+  const int rotary =
+      is_rotary ? network.rotary_table(options.context, options.width / options.heads, options.rotary_base) : -1;
+  for (std::int64_t i = 0; i < options.depth; ++i) {
+    network.begin_residual();
+    normalise().linear(3 * options.width, inner).text_attention(options.heads, /*causal=*/true, rotary);
+    network.linear(options.width, outer).dropout(options.dropout).end_residual();
+    network.begin_residual();
+    normalise().linear(options.mlp_width, inner).gelu();
+    network.linear(options.width, outer).dropout(options.dropout).end_residual();
+  }
+  normalise().begin_head().asked_tokens();
+  if (options.tied)
+    network.decode_words(/*bias=*/false);
+  else
+    network.linear(input.vocabulary, {.bias = false, .deviation = options.deviation});
+  return network.asks({.kind = Kind::causal_lm, .longest = options.cut ? options.context + 1 : 0}).lay_out();
+}
+
+Model read_gpt(Settings& table) {
+  constexpr std::int64_t deepest = 1024;
+  using enum GptOptions::Positions;
+  const std::size_t faults = table.faults_so_far();
+  GptOptions options;
+  options.width =
+      table.integer({"width", "Features per token; a multiple of `heads`."}, 1, largest_width, options.width);
+  options.depth =
+      table.integer({"depth", "Number of blocks, each an attention and a perceptron."}, 1, deepest, options.depth);
+  options.heads = table.integer({"heads", "Number of heads of each attention."}, 1, 1024, options.heads);
+  options.context = table.integer(
+      {"context", "Most tokens that the model sees; the last token of a sequence is only predicted.", "tokens"}, 1,
+      1 << 20, options.context);
+  options.mlp_width = table.integer({"mlp_width", "Width of the perceptrons' hidden layer."}, 1, 4 * largest_width,
+                                    Stated(4 * options.width, "4 x width"));
+  options.positions = table.choice({"positions", "Learned vectors per position, or rotations of queries and keys."},
+                                   {{"learned", learned}, {"rotary", rotary}}, options.positions);
+  options.rotary_base = table.number({"rotary_base", "Base of the rotations' frequencies."},
+                                     {.low = 1, .low_open = true}, options.rotary_base);
+  if (options.positions == learned) forbid(table, "rotary_base", "has no effect with learned positions");
+  options.tied = table.flag({"tied", "Whether the head uses the weights that embed tokens."}, options.tied);
+  options.bias = table.flag({"bias", "Whether dense layers and layer normalisations have biases."}, options.bias);
+  options.norm = table.choice({"norm", "Layer normalisation, or division by the root mean square."},
+                              {{"layer", GptOptions::Norm::layer}, {"rms", GptOptions::Norm::rms}}, options.norm);
+  options.dropout = table.number({"dropout", "Share of embeddings and of branches' outputs that are zero in training."},
+                                 dropout_range, options.dropout);
+  options.deviation = table.number({"deviation", "Standard deviation of initial weights."},
+                                   {.low = 0, .low_open = true}, options.deviation);
+  options.cut = table.flag({"cut", "Whether sequences with more tokens than `context` + 1 are cut."}, options.cut);
+  const std::int64_t multiple = (options.positions == rotary ? 2 : 1) * options.heads;
+  if (table.faults_so_far() == faults && options.width % multiple != 0)
+    table.fault("width", fmt::format("must be a multiple of {}`heads`, {}", options.positions == rotary ? "2 x " : "",
+                                     multiple));
+  if (table.faults_so_far() > faults) return {};
+  return {.inputs = Model::Inputs::tokens,
+          .misfit = [options](const DatasetSize& data) -> std::optional<Misfit> {
+            if (options.cut || data.shape.width <= options.context + 1) return {};
+            return Misfit{.key = "context",
+                          .needed = fmt::format("must be at least {}, one less than the length of the longest text, "
+                                                "unless `cut` is true",
+                                                data.shape.width - 1)};
+          },
+          .network = [options](const DatasetSize& data) { return gpt_network(data.shape, options); },
+          .computed = {.longest = options.cut ? options.context + 1 : 0, .last_is_answer = true},
+          .longest_key = "context",
+          .chunk_samples = 8};
 }
 
 Network vision_transformer_network(const SampleShape& input, std::int64_t classes,

@@ -54,6 +54,30 @@ struct ResnetOptions {
 // Initial weights: normal, of deviation sqrt(2 / fan-in) in convolutions (He et al. 2015) and 0.01 in the dense layer.
 Network resnet_network(const SampleShape& input, std::int64_t classes, const ResnetOptions& options);
 
+// Residual networks for large images: a stem; four stages of blocks with 1, 2, 4 and 8 times the width, where each stage
+// but the first has a stride of 2; the mean over the pixels; a dense layer. Depths 18 and 34 have blocks of two 3 x 3
+// convolutions. Depths 50, 101 and 152 have bottlenecks: convolutions of 1 x 1, 3 x 3 and 1 x 1 pixels, of which the
+// last has four times the channels. A shortcut whose shape changes is a 1 x 1 convolution with a normalisation.
+// The stem is a 7 x 7 convolution with a stride of 2, then 3 x 3 max-pooling with a stride of 2. The stem for small
+// images, such as CIFAR's, is a 3 x 3 convolution.
+// Source:  He et al. 2016, "Deep residual learning", Table 1, with shortcut B; for groups Wu and He 2018, "Group
+//          normalization".
+// Differs: in a bottleneck the 3 x 3 convolution has the stride, as in torchvision and NVIDIA's "v1.5"; in the paper it
+//          is the first 1 x 1 convolution. Initial weights are torchvision's: in convolutions normal with deviation
+//          sqrt(2 / fan-out), in the dense layer uniform within 1 / sqrt(fan-in).
+struct ImagenetResnetOptions {
+  enum class Stem { imagenet, cifar };
+
+  std::int64_t depth = 18;  // 18, 34, 50, 101 or 152
+  std::int64_t width = 64;  // channels of the stem and of the first stage's 3 x 3 convolutions
+  Stem stem = Stem::imagenet;
+  ResnetOptions::Norm norm = ResnetOptions::Norm::batch;
+  std::int64_t groups = 32;         // must divide the width; for Norm::group
+  bool zero_init_residual = false;  // each block starts as the identity, or as its shortcut (Goyal et al. 2017)
+};
+
+Network imagenet_resnet_network(const SampleShape& input, std::int64_t classes, const ImagenetResnetOptions& options);
+
 // A transformer for texts: embeddings of words and positions, which are added; blocks of attention and of a perceptron
 // with exact GELU; the task's head:
 // - classification: a dense layer and tanh of the first token, or the mean over the tokens; then a dense layer.
@@ -85,6 +109,39 @@ struct TextTransformerOptions {
 
 Network text_transformer_network(const SampleShape& input, std::int64_t classes, const TextTransformerOptions& options);
 
+// A decoder-only transformer that predicts each next token: embeddings of tokens, with learned positions added or rotary
+// ones in attention; blocks of causal attention and of a perceptron with exact GELU, whose inputs are normalised; a
+// normalisation; a head without biases.
+// Weights are drawn from the normal distribution, with a deviation that is divided by sqrt(2 depth) in the layers whose
+// outputs are added to their input, so that the sum of all 2 depth branches does not grow with depth. Biases start at
+// 0. Dropout applies to the embedding and to each branch's output.
+// GPT-2 with 124 million parameters is width 768, depth 12, 12 heads, a context of 1,024 tokens and 50,257 words.
+// Source:  Radford et al. 2019, "GPT-2"; for rotary positions Su et al. 2021, "RoFormer"; for RMS normalisation Zhang and
+//          Sennrich 2019, "Root mean square layer normalization".
+// Differs: as in nanoGPT, GELU is exact and learned positions have the deviation of all other weights; GPT-2's code
+//          approximates GELU by tanh (the difference is below 0.0005) and draws positions with deviation 0.01.
+//          Attention weights have no dropout, unlike GPT-2's.
+struct GptOptions {
+  enum class Positions { learned, rotary };
+  enum class Norm { layer, rms };
+
+  std::int64_t width = 128;  // features per token; a multiple of `heads`, and of 2 `heads` with rotary positions
+  std::int64_t depth = 4;    // number of blocks
+  std::int64_t heads = 4;
+  std::int64_t context = 256;    // largest number of tokens that the model sees; a sequence has one more, an answer
+  std::int64_t mlp_width = 512;  // GPT-2: 4 x width
+  Positions positions = Positions::learned;
+  double rotary_base = 10000;
+  bool tied = true;  // the head uses the weights that embed tokens
+  bool bias = true;  // in dense layers and normalisations
+  Norm norm = Norm::layer;
+  double dropout = 0;
+  double deviation = 0.02;
+  bool cut = false;  // whether longer sequences are cut
+};
+
+Network gpt_network(const SampleShape& input, const GptOptions& options);
+
 // The simple vision transformer: patches, normalised, projected and normalised again, plus fixed positions; blocks of
 // attention and of a perceptron with exact GELU, whose inputs are normalised and whose outputs are added; the mean over
 // the patches, normalised; a dense layer. There is no class token. The projections to queries, keys and values, and the
@@ -108,7 +165,9 @@ Model read_linear(Settings& table);
 Model read_mlp(Settings& table);
 Model read_cnn(Settings& table);
 Model read_resnet(Settings& table);
+Model read_imagenet_resnet(Settings& table);
 Model read_text_transformer(Settings& table);
+Model read_gpt(Settings& table);
 Model read_vision_transformer(Settings& table);
 
 }  // namespace syncopate

@@ -7,6 +7,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/math/special_functions/beta.hpp>
 #include <cassert>
 #include <cmath>
@@ -40,14 +41,27 @@ at::Tensor forbidden(const TextGroup& group, bool causal, const at::Tensor& like
   return at::zeros(behind.sizes(), like.options()).masked_fill_(behind, never).unsqueeze(1).unsqueeze(2);
 }
 
-// softmax(Q K^T / sqrt(d)) V for each text, head by head: (tokens, 3 width) to (tokens, width).
-at::Tensor attend(const TextGroup& group, const layer::TextAttention& layer, const at::Tensor& tokens) {
+// Rotates the pairs (i, i + d / 2) of queries or keys (..., longest, d) by the angles of their positions. `angles`:
+// rows of rotary_positions, (at least longest, d).
+at::Tensor rotated(const at::Tensor& vectors, const at::Tensor& angles) {
+  const auto of_places = angles.narrow(0, 0, vectors.size(-2)).chunk(2, 1);
+  const at::Tensor &cosines = of_places[0], &sines = of_places[1];
+  const auto halves = vectors.chunk(2, -1);
+  return at::cat(
+      {at::addcmul(halves[0] * cosines, halves[1], sines, -1), at::addcmul(halves[1] * cosines, halves[0], sines)}, -1);
+}
+
+// softmax(Q K^T / sqrt(d)) V for each text, head by head: (tokens, 3 width) to (tokens, width). `angles`: of rotary
+// positions; undefined: no rotation.
+at::Tensor attend(const TextGroup& group, const layer::TextAttention& layer, const at::Tensor& angles,
+                  const at::Tensor& tokens) {
   const auto width = tokens.size(1) / (3 * layer.heads);
   const bool is_padded = group.tokens_of_slots.defined();
   // Rows are selected by an embedding, because that has a faster backward pass than other selections.
   const auto slots = is_padded ? at::embedding(tokens, group.tokens_of_slots) : tokens;
-  const auto parts =
-      slots.reshape({group.texts, group.longest, 3, layer.heads, width}).permute({2, 0, 3, 1, 4}).unbind();
+  auto parts = slots.reshape({group.texts, group.longest, 3, layer.heads, width}).permute({2, 0, 3, 1, 4}).unbind();
+  if (angles.defined())
+    for (const std::size_t part : {0, 1}) parts[part] = rotated(parts[part], angles);
   const auto scale = 1 / std::sqrt(static_cast<double>(width));
   auto scores = at::matmul(parts[0] * scale, parts[1].transpose(2, 3));
   if (const auto added = forbidden(group, layer.causal, tokens); added.defined()) scores = scores + added;
@@ -134,7 +148,7 @@ class ForwardPass {
       visits_->stream(Purpose::dropout, i).fill_uniform(static_cast<std::uint32_t>(layer.first_number), uniform);
       row = std::ranges::transform(uniform, row, [&](double u) { return u < layer.share ? 0.0f : kept; }).out;
     }
-    x_ = x_ * mask.to(x_.device());
+    x_ = x_ * mask.to(device());
   }
 
   void operator()(const layer::Convolution& layer) {
@@ -153,9 +167,14 @@ class ForwardPass {
                         /*cudnn_enabled=*/false);
   }
 
-  void operator()(const layer::MaxPool&) { x_ = at::max_pool2d(x_, {2, 2}); }
+  void operator()(const layer::MaxPool& layer) {
+    const auto both = [](std::int64_t size) { return std::array{size, size}; };
+    x_ = at::max_pool2d(x_, both(layer.kernel), both(layer.stride), both(layer.padding));
+  }
+
   void operator()(const layer::MeanPool&) { x_ = x_.mean({2, 3}); }
   void operator()(const layer::ResidualBegin&) { residuals_.push_back(x_); }
+  void operator()(const layer::ShortcutBegin&) { std::swap(x_, residuals_.back()); }
 
   void operator()(const layer::ResidualEnd& layer) {
     at::Tensor around = std::move(residuals_.back());
@@ -174,13 +193,16 @@ class ForwardPass {
   }
 
   void operator()(const layer::WordEmbedding& layer) {
-    x_ = at::embedding(parameter(layer.words), texts_->tokens) + at::embedding(parameter(layer.places), texts_->places);
+    x_ = at::embedding(parameter(layer.words), texts_->tokens);
+    if (layer.places >= 0) x_ = x_ + at::embedding(parameter(layer.places), texts_->places);
   }
 
   void operator()(const layer::TextAttention& layer) {
+    const std::int64_t width = x_.size(1) / (3 * layer.heads);
+    const at::Tensor angles = layer.rotary < 0 ? at::Tensor() : table(layer.rotary, {-1, width});
     std::vector<at::Tensor> parts;
     for (const TextGroup& group : texts_->groups)
-      parts.push_back(attend(group, layer, x_.narrow(0, group.begin, group.tokens)));
+      parts.push_back(attend(group, layer, angles, x_.narrow(0, group.begin, group.tokens)));
     x_ = parts.size() == 1 ? parts.front() : at::cat(parts);
   }
 
@@ -190,7 +212,10 @@ class ForwardPass {
     x_ = mean_of_each(x_, at::arange(x_.size(0), texts_->begins.options()), texts_->begins);
   }
 
-  void operator()(const layer::AskedTokens&) { x_ = at::embedding(x_, texts_->asked); }
+  // Questions are about different tokens in ascending order, so as many questions as tokens ask for all of them.
+  void operator()(const layer::AskedTokens&) {
+    if (texts_->asked.numel() < x_.size(0)) x_ = at::embedding(x_, texts_->asked);
+  }
 
   void operator()(const layer::Patches& layer) {
     const auto n = x_.size(0), channels = x_.size(1), size = layer.size;
@@ -200,14 +225,14 @@ class ForwardPass {
              .reshape({n, rows * columns, size * size * channels});
   }
 
-  void operator()(const layer::Positions& layer) {
-    const std::vector<float>& table = network_.tables()[static_cast<std::size_t>(layer.table)];
-    // from_blob takes only mutable memory, but nothing here writes to it.
-    x_ = x_ + at::from_blob(const_cast<float*>(table.data()), {x_.size(1), x_.size(2)}, at::kFloat).to(x_.device());
-  }
+  void operator()(const layer::Positions& layer) { x_ = x_ + table(layer.table, {x_.size(1), x_.size(2)}); }
 
   void operator()(const layer::LayerNorm& layer) {
     x_ = at::layer_norm(in_single_precision(), {x_.size(-1)}, parameter(layer.weight), parameter(layer.bias), epsilon);
+  }
+
+  void operator()(const layer::RmsNorm& layer) {
+    x_ = x_ * at::rsqrt(x_.square().mean(-1, /*keepdim=*/true) + epsilon) * parameter(layer.weight);
   }
 
   // softmax(Q K^T / sqrt(d)) V, head by head.
@@ -226,6 +251,16 @@ class ForwardPass {
   }
 
  private:
+  // The device of the pass.
+  at::Device device() const { return texts_ ? texts_->tokens.device() : x_.device(); }
+
+  // One of the network's tables, on the processor without a copy. A size of -1 follows from the others.
+  at::Tensor table(int index, at::IntArrayRef sizes) const {
+    const std::vector<float>& values = network_.tables()[static_cast<std::size_t>(index)];
+    // from_blob takes only mutable memory, but nothing here writes to it.
+    return at::from_blob(const_cast<float*>(values.data()), {std::ssize(values)}, at::kFloat).view(sizes).to(device());
+  }
+
   // For each sample its number of rows: one, or one per token while the tokens of texts are separate rows.
   std::vector<std::int64_t> rows_of_samples() const {
     assert(visits_ && (texts_ || visits_->size() == static_cast<std::size_t>(x_.size(0))));

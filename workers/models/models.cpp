@@ -53,11 +53,12 @@ class PassCost {
     give();
   }
   template <OneOf<layer::Relu, layer::Silu, layer::Gelu, layer::Tanh, layer::BatchNorm, layer::GroupNorm,
-                  layer::LayerNorm, layer::ResidualEnd, layer::Positions, layer::AskedTokens>
+                  layer::LayerNorm, layer::Positions, layer::AskedTokens>
                 Kind>
   void operator()(const Kind&) {
     give();  // as if the outputs of all tokens were needed
   }
+  void operator()(const layer::RmsNorm&) { give(2); }  // includes the normalised features before their weights
   template <OneOf<layer::MeanPool, layer::MeanTokens, layer::FirstTokens, layer::MeanOfTexts> Kind>
   void operator()(const Kind&) {
     shape_ = {.channels = shape_.channels};
@@ -73,11 +74,19 @@ class PassCost {
     give_channels(shape_.channels / 3);
   }
   void operator()(const layer::Dropout&) { give(2); }  // includes the mask
-  void operator()(const layer::MaxPool&) {
-    shape_.height /= 2, shape_.width /= 2;
+  void operator()(const layer::MaxPool& layer) {
+    const auto pixels = [&](std::int64_t before) {
+      return (before + 2 * layer.padding - layer.kernel) / layer.stride + 1;
+    };
+    shape_.height = pixels(shape_.height), shape_.width = pixels(shape_.width);
     give(3);  // includes the indices of the maxima, 8 bytes each
   }
-  void operator()(const layer::ResidualBegin&) {}
+  void operator()(const layer::ResidualBegin&) { residual_shapes_.push_back(shape_); }
+  void operator()(const layer::ShortcutBegin&) { std::swap(shape_, residual_shapes_.back()); }
+  void operator()(const layer::ResidualEnd&) {
+    residual_shapes_.pop_back();
+    give();
+  }
   void operator()(const layer::Patches& layer) {
     shape_ = {.channels = shape_.channels * layer.size * layer.size,
               .height = shape_.height / layer.size,
@@ -91,7 +100,7 @@ class PassCost {
   }
   void operator()(const layer::WordEmbedding& layer) {
     shape_ = {.channels = weight(layer.words)[1]};
-    give(3);  // words, positions, and their sum
+    give(layer.places < 0 ? 1 : 3);  // words, positions, and their sum
   }
   void operator()(const layer::Script&) { is_known_ = false; }
 
@@ -123,6 +132,7 @@ class PassCost {
 
   const Network& network_;
   SampleShape shape_;
+  std::vector<SampleShape> residual_shapes_;  // inputs of the branches that are open
   std::int64_t places_;  // rows per sample: the longest text's tokens, while these are separate; otherwise 1
   std::int64_t held_;
   std::int64_t largest_ = 0;
@@ -497,10 +507,15 @@ constexpr ModelRow rows[] = {
      "The convolutional network", read_cnn, true},
     {"resnet", "residual network of 6 n + 2 layers for small images (ResNet-8, -14, -20); batch or group normalisation",
      "The residual network", read_resnet, true},
+    {"imagenet-resnet",
+     "residual network for large images (ResNet-18, -34, -50, -101, -152); batch or group normalisation",
+     "The residual network for large images", read_imagenet_resnet},
     {"vit", "simple vision transformer: fixed 2-d positions, pre-norm blocks, mean over the patches",
      "The vision transformer", read_vision_transformer, true},
     {"text-transformer", "transformer for texts: classes, hidden words (BERT) or next words (GPT); post- or pre-norm",
      "The transformer for texts", read_text_transformer, true},
+    {"gpt", "decoder-only transformer for next tokens (GPT-2); learned or rotary positions, tied or separate head",
+     "The decoder-only transformer", read_gpt},
     {"torchscript", "your own PyTorch module, saved by torch.jit.script; its forward returns logits",
      "Your own PyTorch module", read_torchscript, true},
     {"quadratic", "a noisy quadratic with a known optimum; needs no data", "The noisy quadratic", read_quadratic, true},

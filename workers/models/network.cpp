@@ -20,7 +20,8 @@ void draw(const RandomStream& stream, Initial::Law law, std::vector<double>& val
 }
 
 // A size of 0 means that the layer is impossible. It stays 0, so that no later layer makes it positive again.
-std::int64_t pixels_after(std::int64_t pixels, const ConvolutionOptions& options) {
+template <OneOf<ConvolutionOptions, layer::MaxPool> Options>
+std::int64_t pixels_after(std::int64_t pixels, const Options& options) {
   const auto room = pixels + 2 * options.padding - options.kernel;
   return pixels <= 0 || room < 0 ? 0 : room / options.stride + 1;
 }
@@ -69,10 +70,10 @@ int Network::add_parameter(std::string name, std::vector<std::int64_t> shape, co
   return static_cast<int>(parameters_.size()) - 1;
 }
 
-int Network::add_scale_and_shift(std::string_view word, double scale) {
+int Network::add_scale_and_shift(std::string_view word, double scale, bool shifts) {
   const std::string name = next_name(word);
   const int weight = add_parameter(name + ".weight", {shape_.channels}, {.centre = scale});
-  add_parameter(name + ".bias", {shape_.channels}, {});
+  if (shifts) add_parameter(name + ".bias", {shape_.channels}, {});
   return weight;
 }
 
@@ -131,10 +132,11 @@ Network& Network::group_norm(std::int64_t groups, double scale) {
   return append(layer::GroupNorm{.weight = weight, .bias = weight + 1, .groups = groups});
 }
 
-Network& Network::max_pool() {
-  shape_.height /= 2;
-  shape_.width /= 2;
-  return append(layer::MaxPool{});
+Network& Network::max_pool(const layer::MaxPool& options) {
+  assert(form_ == Form::image && 2 * options.padding <= options.kernel);
+  shape_.height = pixels_after(shape_.height, options);
+  shape_.width = pixels_after(shape_.width, options);
+  return append(options);
 }
 
 Network& Network::mean_pool() {
@@ -147,6 +149,11 @@ Network& Network::mean_pool() {
 Network& Network::begin_residual() {
   residual_shapes_.push_back(shape_);
   return append(layer::ResidualBegin{});
+}
+
+Network& Network::begin_shortcut() {
+  std::swap(shape_, residual_shapes_.back());
+  return append(layer::ShortcutBegin{});
 }
 
 Network& Network::end_residual(std::int64_t stride) {
@@ -196,16 +203,36 @@ Network& Network::embed_words(std::int64_t width, std::int64_t places, double de
   assert(form_ == Form::words && embedded_words_ < 0);
   const Initial initial{.spread = deviation, .law = Initial::Law::normal};
   embedded_words_ = add_parameter("words.weight", {shape_.vocabulary, width}, initial);
-  const int table = add_parameter("places.weight", {places, width}, initial);
+  layer::WordEmbedding layer{.words = embedded_words_};
+  if (places > 0) layer.places = add_parameter("places.weight", {places, width}, initial);
   shape_ = {.channels = width};
   form_ = Form::texts;
-  return append(layer::WordEmbedding{.words = embedded_words_, .places = table});
+  return append(layer);
 }
 
-Network& Network::text_attention(std::int64_t heads, bool causal) {
+Network& Network::text_attention(std::int64_t heads, bool causal, int rotary) {
   assert(form_ == Form::texts && shape_.channels % (3 * heads) == 0);
   shape_.channels /= 3;
-  return append(layer::TextAttention{.heads = heads, .causal = causal});
+  return append(layer::TextAttention{.heads = heads, .causal = causal, .rotary = rotary});
+}
+
+int Network::rotary_table(std::int64_t places, std::int64_t head_width, double base) {
+  tables_.push_back(rotary_positions(places, head_width, base));
+  return static_cast<int>(tables_.size()) - 1;
+}
+
+std::vector<float> rotary_positions(std::int64_t places, std::int64_t dimension, double base) {
+  assert(dimension % 2 == 0);
+  std::vector<float> table;
+  table.reserve(static_cast<std::size_t>(places * dimension));
+  const auto angle = [&](std::int64_t place, std::int64_t i) {
+    return static_cast<double>(place) * std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(dimension));
+  };
+  for (std::int64_t place = 0; place < places; ++place) {
+    for (std::int64_t i = 0; i < dimension / 2; ++i) table.push_back(static_cast<float>(std::cos(angle(place, i))));
+    for (std::int64_t i = 0; i < dimension / 2; ++i) table.push_back(static_cast<float>(std::sin(angle(place, i))));
+  }
+  return table;
 }
 
 Network& Network::first_tokens() {
@@ -249,10 +276,15 @@ Network& Network::sine_positions() {
   return append(layer::Positions{.table = static_cast<int>(tables_.size()) - 1});
 }
 
-Network& Network::layer_norm() {
+Network& Network::layer_norm(bool bias) {
   assert(form_ != Form::image);
-  const int weight = add_scale_and_shift("layer_norm", 1);
-  return append(layer::LayerNorm{.weight = weight, .bias = weight + 1});
+  const int weight = add_scale_and_shift("layer_norm", 1, bias);
+  return append(layer::LayerNorm{.weight = weight, .bias = bias ? weight + 1 : -1});
+}
+
+Network& Network::rms_norm() {
+  assert(form_ != Form::image);
+  return append(layer::RmsNorm{.weight = add_scale_and_shift("rms_norm", 1, /*shifts=*/false)});
 }
 
 Network& Network::attention(std::int64_t heads) {

@@ -47,6 +47,9 @@ struct GroupNorm {
 struct LayerNorm {  // over the last dimension
   int weight = -1, bias = -1;
 };
+struct RmsNorm {  // over the last dimension: divides by the root mean square, without subtracting the mean
+  int weight = -1;
+};
 struct Tanh {};
 struct Relu {};
 struct Silu {};
@@ -57,13 +60,17 @@ struct Dropout {
   double share = 0;  // in [0, 1)
   std::int64_t first_number = 0;
 };
-struct MaxPool {};   // 2 x 2
+struct MaxPool {
+  std::int64_t kernel = 2, stride = 2;
+  std::int64_t padding = 0;  // pixels on each side, which are never the maximum
+};
 struct MeanPool {};  // over all pixels of an image
 
 // ResidualBegin and ResidualEnd enclose a branch; its output is added to its input. If the branch has fewer pixels and
 // more channels, the shortcut takes every `stride`-th pixel and adds channels of zeros on both sides: shortcut A of He
-// et al. 2016.
+// et al. 2016. Layers between ShortcutBegin and ResidualEnd transform the input before it is added (shortcut B).
 struct ResidualBegin {};
+struct ShortcutBegin {};
 struct ResidualEnd {
   std::int64_t stride = 1;
   std::int64_t zeros_before = 0, zeros_after = 0;
@@ -88,12 +95,14 @@ struct BagOfWords {  // texts to vectors: the mean of the tokens' rows of the we
 };
 struct WordEmbedding {  // texts to tokens: one row for each word plus one for its position
   int words = -1;       // (vocabulary, width)
-  int places = -1;      // (longest, width)
+  int places = -1;      // (longest, width); -1: words only
 };
-// Like Attention, on each text separately. causal: no token sees a later token.
+// Like Attention, on each text separately. causal: no token sees a later token. With a table (rotary_positions), it
+// rotates queries and keys by the angles of their positions.
 struct TextAttention {
   std::int64_t heads = 1;
   bool causal = false;
+  int rotary = -1;
 };
 struct FirstTokens {};  // tokens to vectors: the first token of each text
 struct MeanOfTexts {};  // tokens to vectors
@@ -109,12 +118,12 @@ struct Script {
 
 namespace syncopate {
 
-using Layer =
-    std::variant<layer::Flatten, layer::Linear, layer::Convolution, layer::BatchNorm, layer::GroupNorm,
-                 layer::LayerNorm, layer::Relu, layer::Silu, layer::Gelu, layer::MaxPool, layer::MeanPool,
-                 layer::ResidualBegin, layer::ResidualEnd, layer::Patches, layer::Positions, layer::Attention,
-                 layer::MeanTokens, layer::BagOfWords, layer::WordEmbedding, layer::TextAttention, layer::FirstTokens,
-                 layer::MeanOfTexts, layer::AskedTokens, layer::Tanh, layer::Dropout, layer::Script>;
+using Layer = std::variant<layer::Flatten, layer::Linear, layer::Convolution, layer::BatchNorm, layer::GroupNorm,
+                           layer::LayerNorm, layer::RmsNorm, layer::Relu, layer::Silu, layer::Gelu, layer::MaxPool,
+                           layer::MeanPool, layer::ResidualBegin, layer::ShortcutBegin, layer::ResidualEnd,
+                           layer::Patches, layer::Positions, layer::Attention, layer::MeanTokens, layer::BagOfWords,
+                           layer::WordEmbedding, layer::TextAttention, layer::FirstTokens, layer::MeanOfTexts,
+                           layer::AskedTokens, layer::Tanh, layer::Dropout, layer::Script>;
 
 template <typename Kind, typename... Kinds>
 concept OneOf = (std::is_same_v<Kind, Kinds> || ...);
@@ -212,27 +221,33 @@ class Network {
   Network& convolution(const ConvolutionOptions& options);
   Network& batch_norm(double scale = 1);  // `scale`: initial value of its weights
   Network& group_norm(std::int64_t groups, double scale = 1);
-  Network& max_pool();   // 2 x 2
+  Network& max_pool(const layer::MaxPool& options = {});
   Network& mean_pool();  // outputs vectors
 
   // begin_residual and end_residual enclose a branch; its output is added to its input. `stride`: the branch's total
-  // one.
+  // one. The layers after begin_shortcut form a second branch, whose output is added instead of the input; the first of
+  // them must not be an activation, which could overwrite the input.
   Network& begin_residual();
+  Network& begin_shortcut();
   Network& end_residual(std::int64_t stride = 1);
 
   // Layers for tokens of images.
-  Network& patches(std::int64_t size);  // must divide height and width
-  Network& sine_positions();            // the width must suit sine_positions_2d
-  Network& layer_norm();                // also for vectors
+  Network& patches(std::int64_t size);    // must divide height and width
+  Network& sine_positions();              // the width must suit sine_positions_2d
+  Network& layer_norm(bool bias = true);  // also for vectors
+  Network& rms_norm();                    // also for vectors
   Network& attention(std::int64_t heads);
   Network& mean_tokens();  // outputs vectors
 
   // Layers for texts.
   Network& bag_of_words(std::int64_t outputs);  // outputs vectors
   // Tokens of this width, by word and position. `places`: number of positions, at least the number of tokens of the
-  // longest text. Weights are drawn from the normal distribution.
+  // longest text; 0: by word only. Weights are drawn from the normal distribution.
   Network& embed_words(std::int64_t width, std::int64_t places, double deviation);
-  Network& text_attention(std::int64_t heads, bool causal);
+  // `rotary`: result of rotary_table; -1: no rotation.
+  Network& text_attention(std::int64_t heads, bool causal, int rotary = -1);
+  // Adds the table of rotary_positions, which all attentions of a network share. Appends no layer.
+  int rotary_table(std::int64_t places, std::int64_t head_width, double base);
   // The following three output vectors.
   Network& first_tokens();
   Network& mean_of_texts();
@@ -293,8 +308,8 @@ class Network {
   }
   std::string next_name(std::string_view word) const;
   int add_parameter(std::string name, std::vector<std::int64_t> shape, const Initial& initial);
-  // Adds a normalisation's weight, followed by its bias.
-  int add_scale_and_shift(std::string_view word, double scale);
+  // Adds a normalisation's weight, followed by its bias if it has one.
+  int add_scale_and_shift(std::string_view word, double scale, bool shifts = true);
 
   SampleShape input_;
   SampleShape shape_;  // output of the layers so far
@@ -323,5 +338,12 @@ std::vector<float> initial_parameters(const Network& network, std::uint64_t seed
 // Shapes:  (height x width, dimension), row by row: sin x w_i, cos x w_i, sin y w_i, cos y w_i, each for
 //          i = 0 .. d / 4 - 1, with w_i = 10000^(-i / (d / 4 - 1)). The dimension d is a multiple of 4, and at least 8.
 std::vector<float> sine_positions_2d(std::int64_t height, std::int64_t width, std::int64_t dimension);
+
+// The angles by which attention rotates the pairs (i, i + d / 2) of a query or key of width d at each position p.
+// Scores then depend on positions only through their differences.
+// Source:  Su et al. 2021, "RoFormer", with pairs as in GPT-NeoX and Llama.
+// Shapes:  (places, d): cos(p w_i), then sin(p w_i), each for i = 0 .. d / 2 - 1, with w_i = base^(-2 i / d).
+// Differs: the paper pairs neighbours, (2 i, 2 i + 1), which is a permutation of the weights' rows.
+std::vector<float> rotary_positions(std::int64_t places, std::int64_t dimension, double base);
 
 }  // namespace syncopate
