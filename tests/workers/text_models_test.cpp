@@ -125,10 +125,15 @@ std::shared_ptr<Case> transformer(const std::string& name, const TextTransformer
   return one;
 }
 
-std::shared_ptr<Case> gpt(const std::string& name, const GptOptions& options) {
+std::shared_ptr<Case> gpt(const std::string& name, const GptOptions& options, std::int64_t shortest = 3,
+                          std::int64_t longest = 12) {
   const auto module = std::make_shared<reference::GptModule>(vocabulary, options);
   const std::shared_ptr<Case> one(
-      new Case{.name = name, .network = gpt_network(shape, options), .module = module, .ask = {}});
+      new Case{.name = name,
+               .network = gpt_network({.width = longest, .vocabulary = vocabulary}, options),
+               .module = module,
+               .ask = {},
+               .texts = random_texts(vocabulary, classes, shortest, longest, 200, 50)});
   one->ask = [=, &texts = *one->texts](Split split, std::uint32_t sample, std::int64_t) {
     auto is = tokens_of(texts, split, sample)[0];
     if (options.cut) is = is.slice(0, 0, options.context + 1);
@@ -187,7 +192,11 @@ std::vector<std::shared_ptr<Case>> cases() {
                                                             .mlp_width = 12,
                                                             .positions = rotary,
                                                             .norm = rms,
-                                                            .cut = true})};
+                                                            .cut = true}),
+          gpt("GPT of texts longer than a block of attention",
+              {.width = 8, .depth = 1, .heads = 2, .context = 150, .mlp_width = 8}, 60, 90),
+          gpt("rotary GPT of texts longer than a block of attention",
+              {.width = 12, .depth = 1, .heads = 3, .context = 200, .mlp_width = 8, .positions = rotary}, 66, 80)};
 }
 
 // A module's parameters in the order of the flat vector: matrices first, then the others.
@@ -423,7 +432,9 @@ TEST(Gpt, NoTokenSeesALaterOne) {
 TEST(Gpt, RotaryScoresDependOnDifferencesOfPositions) {
   constexpr std::int64_t d = 8, words = 5;
   Network network({.width = 6, .vocabulary = words});
-  network.embed_words(3 * d, 0, 1).text_attention(1, /*causal=*/true, network.rotary_table(6, d, 100)).lay_out();
+  network.embed_words(3 * d, 0, 1)
+      .text_attention({.causal = true, .rotary = network.rotary_table(6, d, 100)})
+      .lay_out();
   auto weights = torch::cos(torch::arange(words * 3 * d, torch::kDouble).square()).view({words, 3 * d});
   weights.narrow(1, 2 * d, d).copy_(torch::eye(words, d));
   const auto ratios = [&](const std::vector<std::int32_t>& text, std::int64_t place) {

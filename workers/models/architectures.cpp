@@ -169,7 +169,8 @@ constexpr double deviation = 0.02;
 constexpr LinearOptions dense{.deviation = deviation};
 
 void attention(Network& network, const TextTransformerOptions& options) {
-  network.linear(3 * options.width, dense).text_attention(options.heads, options.task.kind == Kind::causal_lm);
+  network.linear(3 * options.width, dense)
+      .text_attention({.heads = options.heads, .causal = options.task.kind == Kind::causal_lm});
   network.linear(options.width, dense).dropout(options.dropout);
 }
 
@@ -439,7 +440,9 @@ Network gpt_network(const SampleShape& input, const GptOptions& options) {
       is_rotary ? network.rotary_table(options.context, options.width / options.heads, options.rotary_base) : -1;
   for (std::int64_t i = 0; i < options.depth; ++i) {
     network.begin_residual();
-    normalise().linear(3 * options.width, inner).text_attention(options.heads, /*causal=*/true, rotary);
+    normalise()
+        .linear(3 * options.width, inner)
+        .text_attention({.heads = options.heads, .causal = true, .rotary = rotary, .in_blocks = true});
     network.linear(options.width, outer).dropout(options.dropout).end_residual();
     network.begin_residual();
     normalise().linear(options.mlp_width, inner).gelu();

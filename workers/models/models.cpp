@@ -65,13 +65,9 @@ class PassCost {
     places_ = 1;
     give();
   }
-  template <OneOf<layer::Attention, layer::TextAttention> Kind>
-  void operator()(const Kind& layer) {
-    const std::int64_t tokens = shape_.height * shape_.width * places_, scores = layer.heads * tokens * tokens;
-    held_ += here() + 2 * scores;  // separate queries, keys and values; scores before and after the softmax
-    largest_ = std::max(largest_, scores);
-    multiply_adds_ += 2.0 / 3 * static_cast<double>(tokens * here());
-    give_channels(shape_.channels / 3);
+  void operator()(const layer::Attention& layer) { attend(layer.heads, false); }
+  void operator()(const layer::TextAttention& layer) {
+    attend(layer.heads, layer.in_blocks && places_ > layer::attention_block);
   }
   void operator()(const layer::Dropout&) { give(2); }  // includes the mask
   void operator()(const layer::MaxPool& layer) {
@@ -115,6 +111,18 @@ class PassCost {
  private:
   const std::vector<std::int64_t>& weight(int index) const {
     return network_.parameters()[static_cast<std::size_t>(index)].shape;
+  }
+  // In blocks, nothing is stored except the input, and pairs of a query with a later token are skipped.
+  void attend(std::int64_t heads, bool in_blocks) {
+    const std::int64_t tokens = shape_.height * shape_.width * places_;
+    const std::int64_t scores = heads * tokens * (in_blocks ? layer::attention_block : tokens);
+    // Otherwise: separate queries, keys and values; scores before and after the softmax.
+    if (!in_blocks) held_ += here() + 2 * scores;
+    largest_ = std::max(largest_, in_blocks ? here() : scores);
+    const double seen =
+        in_blocks ? 0.5 * static_cast<double>(tokens + layer::attention_block) : static_cast<double>(tokens);
+    multiply_adds_ += 2.0 / 3 * seen * static_cast<double>(here());
+    give_channels(shape_.channels / 3);
   }
   std::int64_t here() const { return shape_.features() * places_; }
   // Counts multiplications by this many weights at each pixel or token.

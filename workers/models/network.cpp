@@ -210,10 +210,11 @@ Network& Network::embed_words(std::int64_t width, std::int64_t places, double de
   return append(layer);
 }
 
-Network& Network::text_attention(std::int64_t heads, bool causal, int rotary) {
-  assert(form_ == Form::texts && shape_.channels % (3 * heads) == 0);
+Network& Network::text_attention(const layer::TextAttention& options) {
+  assert(form_ == Form::texts && shape_.channels % (3 * options.heads) == 0);
+  assert(options.causal || !options.in_blocks);
   shape_.channels /= 3;
-  return append(layer::TextAttention{.heads = heads, .causal = causal, .rotary = rotary});
+  return append(options);
 }
 
 int Network::rotary_table(std::int64_t places, std::int64_t head_width, double base) {

@@ -103,9 +103,11 @@ struct TextAttention {
   std::int64_t heads = 1;
   bool causal = false;
   int rotary = -1;
+  bool in_blocks = false;  // text by text in blocks of queries, if texts are longer than a block; must be causal
 };
-struct FirstTokens {};  // tokens to vectors: the first token of each text
-struct MeanOfTexts {};  // tokens to vectors
+inline constexpr std::int64_t attention_block = 64;  // queries; the fastest size at 256 tokens
+struct FirstTokens {};                               // tokens to vectors: the first token of each text
+struct MeanOfTexts {};                               // tokens to vectors
 struct AskedTokens {};  // tokens to vectors: only the tokens that the task has questions about
 
 // A complete module of the user's own (torch_script.cpp): the only layer of its network, with all parameters and
@@ -244,8 +246,7 @@ class Network {
   // Tokens of this width, by word and position. `places`: number of positions, at least the number of tokens of the
   // longest text; 0: by word only. Weights are drawn from the normal distribution.
   Network& embed_words(std::int64_t width, std::int64_t places, double deviation);
-  // `rotary`: result of rotary_table; -1: no rotation.
-  Network& text_attention(std::int64_t heads, bool causal, int rotary = -1);
+  Network& text_attention(const layer::TextAttention& options);  // `rotary`: a result of rotary_table
   // Adds the table of rotary_positions, which all attentions of a network share. Appends no layer.
   int rotary_table(std::int64_t places, std::int64_t head_width, double base);
   // The following three output vectors.

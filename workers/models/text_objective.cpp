@@ -32,6 +32,7 @@ TextGroup group_of(Texts texts, std::int64_t begin) {
   for (const auto& text : texts) {
     group.tokens += std::ssize(text);
     group.longest = std::max(group.longest, std::ssize(text));
+    group.sizes.push_back(std::ssize(text));
   }
   if (group.tokens == group.texts * group.longest) return group;
   group.tokens_of_slots = at::zeros({group.texts * group.longest}, at::kLong);

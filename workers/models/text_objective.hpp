@@ -29,6 +29,7 @@ struct TextGroup {
   std::int64_t tokens = 0;  // total of all texts
   std::int64_t texts = 0;
   std::int64_t longest = 0;
+  std::vector<std::int64_t> sizes{};  // by text: its number of tokens
   // The following members are defined only if lengths differ.
   // (texts * longest,) int64: the group's token in each slot; an arbitrary token after a text's end.
   at::Tensor tokens_of_slots;
