@@ -230,8 +230,9 @@ class KeyWalk : public testing::Test {
     for (const auto& [key, hash] : idle_) EXPECT_TRUE(known_.contains(key)) << key << " is no key any more";
     for (const auto& [key, words] : words_)
       for (const std::string& word : words)
-        EXPECT_TRUE(key == "methods.algorithm" ||  // a method of the user's own needs no case
-                    !is_ours(key) || written_.contains({key, word}))
+        // A method of the user's own needs no case, and the words of a key without an effect have none.
+        EXPECT_TRUE(key == "methods.algorithm" || idle_.contains(key) || !is_ours(key) ||
+                    written_.contains({key, word}))
             << key << " is \"" << word << "\" in no case";
   }
 

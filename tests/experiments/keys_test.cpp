@@ -709,6 +709,8 @@ const std::vector<IdleKey> idle_cluster_keys = {
     {"cluster.pace", Hash::differs, "of the cluster of MPI alone"},
     {"cluster.micro_batch_measured", Hash::differs, "says where a number has come from"},
     {"cluster.trace.file_hash", Hash::differs, "refuses a file of other content"},
+    {"cluster.trace.stretch.beyond", Hash::differs, "no run of the walk needs more micro-batches; trace_test has one"},
+    {"delays[trace].stretch.beyond", Hash::differs, "the same"},
     {"delays[trace].file_hash", Hash::differs, "the same"},
     {"delays[histogram].file_hash", Hash::differs, "the same"},
     {"outages.file_hash", Hash::differs, "the same"},
