@@ -560,6 +560,7 @@ std::string version_text() {
     add("LibTorch", fmt::format("{} ({})", torch_version(), loaded_torch_file()));
     add("BLAS kernel", blas_kernel() + (blas_is_reference() ? " (the reference BLAS: slow)" : ""));
     add("kernels", torch_kernels());
+    add("GPU", gpus_of_torch());
   } catch (const std::runtime_error& fault) {  // a damaged installation, whose version the user still wants to know
     add("LibTorch", torch_version());
     add("BLAS kernel", fmt::format("unknown: {}", fault.what()));

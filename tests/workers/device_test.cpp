@@ -16,7 +16,9 @@
 #include "tests/workers/planned_objective.hpp"
 #include "tests/workers/random_images.hpp"
 #include "tests/workers/random_texts.hpp"
+#include "workers/base/process.hpp"
 #include "workers/models/architectures.hpp"
+#include "workers/models/device_tensors.hpp"
 #include "workers/models/torch_library.hpp"
 #include "workers/training/objective.hpp"
 
@@ -257,6 +259,18 @@ TEST(Device, Bfloat16GradientsAreNearThoseOfFloat32) {
     };
     EXPECT_LT(relative_distance(of(*half), of(*exact)), 0.15);
   }
+}
+
+TEST(Device, ALackOfMemorySaysWhatToLower) {
+  const Device device({.device = "cpu:copy", .batch_samples = 64});
+  const std::string message = message_of<RunFailure>([&] {
+    device.run([&]() -> int {
+      throw c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, "tried to allocate 2 GiB");
+    });
+  });
+  EXPECT_THAT(message, testing::AllOf(HasSubstr("training.device = \"cpu:copy\""),
+                                      HasSubstr("lower training.device_batch from 64, training.micro_batch_size"),
+                                      HasSubstr("tried to allocate 2 GiB")));
 }
 
 class DeviceKeys : public PlannedObjective {};

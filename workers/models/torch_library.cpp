@@ -133,6 +133,16 @@ std::string why_no_arithmetic(const Arithmetic& arithmetic) {
   return why.empty() ? torch_functions().why_no_arithmetic(arithmetic) : why;
 }
 
+std::string gpus_of_torch() {
+  std::string names;
+  for (int number = 0;; ++number) {
+    const std::string device = fmt::format("cuda:{}", number);
+    if (const std::string why = why_no_arithmetic({.device = device}); !why.empty())
+      return names.empty() ? "none: " + why : names;
+    names += (names.empty() ? "" : ", ") + torch_functions().name_of_device(device);
+  }
+}
+
 std::string torch_version() { return TORCH_VERSION; }
 
 }  // namespace syncopate

@@ -58,6 +58,9 @@ void iterate_power(float* momentum, float* basis, float* direction, std::size_t 
 // Why LibTorch cannot compute as `arithmetic` says on this machine, as the end of a sentence; empty: it can. Loads the
 // library first, and CUDA's part of LibTorch for a GPU.
 std::string why_no_arithmetic(const Arithmetic& arithmetic);
+// The GPUs of this machine, such as "cuda:0 (NVIDIA H200)", or why LibTorch has none. Loads the library first.
+std::string gpus_of_torch();
+
 // The functions that the library provides to the program.
 struct TorchFunctions {
   std::shared_ptr<const Objective> (*make_objective)(const TorchRequest& request);
