@@ -1,5 +1,5 @@
-// Streams of tokens in binary files, as nanoGPT, llm.c and `syncopate data tokens` write them, and the data set of their
-// windows.
+// Streams of tokens in binary files, as nanoGPT, llm.c and `syncopate data tokens` write them, and the data set that
+// their windows form.
 // Source:  bare files: nanoGPT, data/*/prepare.py; files with a header: llm.c, dev/data/data_common.py and
 //          llmc/dataloader.h.
 // Shapes:  a file (a shard) of n tokens has (n - 1) / context windows of context + 1 tokens. Window w begins at token
