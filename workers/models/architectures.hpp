@@ -54,10 +54,10 @@ struct ResnetOptions {
 // Initial weights: normal, of deviation sqrt(2 / fan-in) in convolutions (He et al. 2015) and 0.01 in the dense layer.
 Network resnet_network(const SampleShape& input, std::int64_t classes, const ResnetOptions& options);
 
-// Residual networks for large images: a stem; four stages of blocks with 1, 2, 4 and 8 times the width, where each stage
-// but the first has a stride of 2; the mean over the pixels; a dense layer. Depths 18 and 34 have blocks of two 3 x 3
-// convolutions. Depths 50, 101 and 152 have bottlenecks: convolutions of 1 x 1, 3 x 3 and 1 x 1 pixels, of which the
-// last has four times the channels. A shortcut whose shape changes is a 1 x 1 convolution with a normalisation.
+// Residual networks for large images: a stem; four stages of blocks with 1, 2, 4 and 8 times the width, where each
+// stage but the first has a stride of 2; the mean over the pixels; a dense layer. Depths 18 and 34 have blocks of two 3
+// x 3 convolutions. Depths 50, 101 and 152 have bottlenecks: convolutions of 1 x 1, 3 x 3 and 1 x 1 pixels, of which
+// the last has four times the channels. A shortcut whose shape changes is a 1 x 1 convolution with a normalisation.
 // The stem is a 7 x 7 convolution with a stride of 2, then 3 x 3 max-pooling with a stride of 2. The stem for small
 // images, such as CIFAR's, is a 3 x 3 convolution.
 // Source:  He et al. 2016, "Deep residual learning", Table 1, with shortcut B; for groups Wu and He 2018, "Group
@@ -109,15 +109,15 @@ struct TextTransformerOptions {
 
 Network text_transformer_network(const SampleShape& input, std::int64_t classes, const TextTransformerOptions& options);
 
-// A decoder-only transformer that predicts each next token: embeddings of tokens, with learned positions added or rotary
-// ones in attention; blocks of causal attention and of a perceptron with exact GELU, whose inputs are normalised; a
-// normalisation; a head without biases.
+// A decoder-only transformer that predicts each next token: embeddings of tokens, with learned positions added or
+// rotary ones in attention; blocks of causal attention and of a perceptron with exact GELU, whose inputs are
+// normalised; a normalisation; a head without biases.
 // Weights are drawn from the normal distribution, with a deviation that is divided by sqrt(2 depth) in the layers whose
 // outputs are added to their input, so that the sum of all 2 depth branches does not grow with depth. Biases start at
 // 0. Dropout applies to the embedding and to each branch's output.
 // GPT-2 with 124 million parameters is width 768, depth 12, 12 heads, a context of 1,024 tokens and 50,257 words.
-// Source:  Radford et al. 2019, "GPT-2"; for rotary positions Su et al. 2021, "RoFormer"; for RMS normalisation Zhang and
-//          Sennrich 2019, "Root mean square layer normalization".
+// Source:  Radford et al. 2019, "GPT-2"; for rotary positions Su et al. 2021, "RoFormer"; for RMS normalisation Zhang
+//          and Sennrich 2019, "Root mean square layer normalization".
 // Differs: as in nanoGPT, GELU is exact and learned positions have the deviation of all other weights; GPT-2's code
 //          approximates GELU by tanh (the difference is below 0.0005) and draws positions with deviation 0.01.
 //          Attention weights have no dropout, unlike GPT-2's.

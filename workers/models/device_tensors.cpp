@@ -144,7 +144,8 @@ Device::Autocast::Autocast(const Device& device) : type_(device.device_.type()) 
   at::autocast::increment_nesting();
 }
 
-// The cache of rounded parameters belongs to one pass, because the next one may have other parameters at the same place.
+// The cache of rounded parameters belongs to one pass, because the next one may have other parameters at the same
+// place.
 Device::Autocast::~Autocast() {
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   exchange_autocast(type_, {was_enabled_, earlier_});

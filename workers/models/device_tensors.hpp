@@ -1,5 +1,5 @@
-// The LibTorch side of device.hpp: copies of tensors on the device, and the circumstances of a computation. Only sources
-// with LibTorch include it.
+// The LibTorch side of device.hpp: copies of tensors on the device, and the circumstances of a computation. Only
+// sources with LibTorch include it.
 #pragma once
 
 #include <ATen/ATen.h>
