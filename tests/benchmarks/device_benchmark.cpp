@@ -9,13 +9,14 @@ namespace syncopate {
 namespace {
 
 void CopyingPath(benchmark::State& state, const std::string& example, std::vector<std::string> overrides, int steps) {
+  constexpr int workers = 8;
   const auto objective_on = [&](const char* device) {
     std::vector<std::string> keys = overrides;
     keys.push_back(std::string("training.device=") + device);
+    keys.push_back("cluster.workers=" + std::to_string(workers));
     const auto experiment = load_experiment(SYNCOPATE_SOURCE_DIR "/experiments/examples/" + example, keys);
     return experiment.runs.front().training.make_objective();
   };
-  constexpr int workers = 8;
   const auto direct = objective_on("cpu"), copying = objective_on("cpu:copy");
   set_threads(1, 1);
   simulate(SyncSgd(), direct, workers, 1, 1);  // the first call chooses kernels
