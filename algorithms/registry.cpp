@@ -213,7 +213,7 @@ std::span<const AlgorithmRow> algorithms() {
       {"co2", "local SGD", "Local SGD with heavy-ball outer steps along averages that are one round late.",
        "Sun et al. 2024", make_co2, "period = { rule = \"constant\", steps = 3 }", "the model after each outer step"},
       {"overlapped-diloco", "local SGD",
-       "DiLoCo with averages one round late (delayed), updated by each worker's own newest part (eager).",
+       "DiLoCo with averages one round late; eager: each worker's own part in them is replaced by its newest.",
        "Kale, Douillard, Donchev 2025", make_overlapped_diloco,
        "period = { rule = \"constant\", steps = 3 }\nouter = { name = \"diloco\", rate = 0.7, momentum = 0.5 }",
        "worker 0's model after each outer step"},
@@ -302,7 +302,8 @@ std::unique_ptr<Algorithm> make_algorithm(Settings& settings, const AlgorithmCon
                                                  .drops = traits.drops,
                                                  .time_only = context.time_only,
                                                  .steps_per_epoch = context.steps_per_epoch,
-                                                 .has_epochs = context.has_epochs});
+                                                 .has_epochs = context.has_epochs,
+                                                 .clips_gradients = context.clips_gradients});
   if (compression) compression->beta1 = context.frozen_beta1.value_or(compression->beta1);
   if (algorithm) algorithm->compress(compression);
   return algorithm;

@@ -526,6 +526,20 @@ TEST(Demo, WithAllValuesKeptIsSignSgd) {
   }
 }
 
+// Clipping to a norm of 1 would shrink a step along P signs by sqrt(P).
+TEST(Signs, AreNotClipped) {
+  const auto faults = [](const std::string& compression, bool clips) {
+    return read_method("algorithm = \"sync-sgd\"\ncompression = { name = " + compression + " }\n",
+                       {.workers = 4, .clips_gradients = clips})
+        .faults;
+  };
+  for (const char* signs : {"\"demo\"", "\"majority\""}) {
+    EXPECT_THAT(faults(signs, true), testing::HasSubstr("needs training.clip_norm = 0: the vector of signs"));
+    EXPECT_EQ(faults(signs, false), "");
+  }
+  EXPECT_EQ(faults("\"demo\", signs = false", true), "");
+}
+
 // A tile of 64 x 64 with 32 kept values takes 12 + 32 bits per value, 12 bytes as published.
 TEST(Demo, PacketsHaveThePublishedSizes) {
   const std::vector<Part> parts = {{.offset = 0, .size = 64 * 64, .rows = 64, .columns = 64}};

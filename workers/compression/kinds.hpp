@@ -33,6 +33,8 @@ struct CompressionKeys {
   // Reports a fault of the key if workers send differences to estimates, which `why` does not allow.
   void refuse_estimates(bool is_refused, const char* key, const char* why) const;
   void dropped();
+  // Reports a fault of `key` if gradients are clipped. For kinds whose steps are along signs.
+  void refuse_clipping(const char* key) const;
   // Leaves unwritten keys out of the resolved configuration, which then equals that of versions without the keys.
   void leave_out_unwritten(std::initializer_list<const char*> keys);
 };

@@ -304,6 +304,12 @@ void CompressionKeys::dropped() {
                     "is nothing to add to the residual");
 }
 
+// A vector of P signs has the norm sqrt(P), which clipping would replace by clip_norm.
+void CompressionKeys::refuse_clipping(const char* key) const {
+  if (context.clips_gradients)
+    table.fault(key, "needs training.clip_norm = 0: the vector of signs would be clipped, not the gradients");
+}
+
 void CompressionKeys::leave_out_unwritten(std::initializer_list<const char*> keys) {
   for (const char* key : keys)
     if (!table.has(key)) table.leave_out(key);

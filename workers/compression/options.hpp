@@ -94,6 +94,7 @@ struct CompressionContext {
   bool time_only = false;
   std::optional<Step> steps_per_epoch{};  // empty: no data set, or a faulty one
   bool has_epochs = steps_per_epoch.has_value();
+  bool clips_gradients = false;  // training.clip_norm is not 0
 };
 
 // Returns nullopt if the table is absent. Reports a fault if the method sends nothing that this kind, or any, can

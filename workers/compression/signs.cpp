@@ -307,6 +307,7 @@ void read_majority(CompressionKeys& keys) {
       keys.table.choice({"zeros", "The vote of a value of 0: plus, or none, which takes two bits."},
                         {{"plus", false}, {"abstain", true}}, false);
   keys.leave_out_unwritten({"zeros"});
+  keys.refuse_clipping("name");
   keys.options.make = maker_of<MajorityVote>(zeros_abstain);
 }
 

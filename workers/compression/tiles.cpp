@@ -29,7 +29,7 @@ namespace {
 //          Where a value is not finite, the model becomes so, too; SparseLoCo's code skips such tensors. That code also
 //          sends a fifth float per tensor, and has rounds at first that set residuals to 0. In DeMo's code the momentum
 //          holds rates times gradients, here gradients that are rescaled when the rate changes (residual = "step").
-//          With `training.clip_norm` the vector of signs is clipped, which DeMo does not mean: leave it out.
+//          DeMo's code may clip each worker's gradient, here `training.clip_norm` must be 0 with steps along signs.
 //          Where coefficients cancel up to rounding, the sign is 0; in DeMo's code it is that of the rounding error.
 // Checks:  golden rounds of both methods; what a packet decodes to is what has left the residual; all values kept is a
 //          dense average, with signs signSGD of the mean gradient; bytes by formula.
@@ -346,6 +346,7 @@ void read_demo(CompressionKeys& keys) {
   read_tile_sizes(keys, own);
   own.transforms = keys.table.flag({"transform", "Whether the largest values of the cosine transform are sent."}, true);
   own.signs = keys.table.flag({"signs", "Whether the step is along the sign of the mean."}, true);
+  if (own.signs) keys.refuse_clipping("signs");
   keys.options.units = CompressionOptions::Units::step;
   keys.options.residual_decay = 0.999;
   keys.why_no_estimates = "must be left out: DeMo's residual is its momentum";
