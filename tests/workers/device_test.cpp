@@ -40,6 +40,8 @@ struct Case {
   Network network;
   double mixup = 0;
   double label_smoothing = 0;
+  // The largest relative distance of a gradient in bfloat16. Deep networks that normalise few values amplify rounding.
+  double bfloat16_distance = 0.15;
 };
 
 Network transformer(TextTask::Kind kind, TextTransformerOptions::Pooling pooling, double dropout) {
@@ -78,6 +80,22 @@ std::vector<Case> cases() {
   all.push_back({"classes of texts by means", transformer(classification, mean, 0)});
   all.push_back({"hidden words", transformer(masked_lm, first, 0.1), 0, 0.1});
   all.push_back({"next words", transformer(causal_lm, first, 0)});
+  ImagenetResnetOptions basic{.depth = 18, .width = 4, .stem = ImagenetResnetOptions::Stem::cifar};
+  basic.norm = ResnetOptions::Norm::group;
+  basic.groups = 2;
+  const ImagenetResnetOptions bottleneck{.depth = 50, .width = 4, .zero_init_residual = true};
+  all.push_back({"imagenet-resnet of basic blocks", imagenet_resnet_network(image, classes, basic)});
+  all.back().bfloat16_distance = 0.3;
+  all.push_back({"imagenet-resnet of bottlenecks", imagenet_resnet_network(image, classes, bottleneck)});
+  all.back().bfloat16_distance = 0.7;
+  const GptOptions gpt{.width = 8, .depth = 2, .heads = 2, .context = longest, .mlp_width = 12};
+  GptOptions dropped = gpt, rotary = gpt;
+  dropped.dropout = 0.1;
+  rotary.positions = GptOptions::Positions::rotary;
+  rotary.norm = GptOptions::Norm::rms;
+  rotary.tied = rotary.bias = false;
+  all.push_back({"gpt", gpt_network(text, dropped)});
+  all.push_back({"gpt with rotary positions", gpt_network(text, rotary)});
   return all;
 }
 
@@ -257,7 +275,7 @@ TEST(Device, Bfloat16GradientsAreNearThoseOfFloat32) {
     const auto of = [&](const Objective& objective) {
       return flatten(objective.gradient(model.parameters.data(), model.buffers.data(), micro_batches));
     };
-    EXPECT_LT(relative_distance(of(*half), of(*exact)), 0.15);
+    EXPECT_LT(relative_distance(of(*half), of(*exact)), each.bfloat16_distance);
   }
 }
 

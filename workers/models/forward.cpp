@@ -269,8 +269,13 @@ class ForwardPass {
     x_ = x_ * mask.to(device());
   }
 
+  // oneDNN's gradients in bfloat16 have NaN for weights that no pixel meets: a 3 x 3 kernel on images of 1 x 1 pixel.
   void operator()(const layer::Convolution& layer) {
-    x_ = at::conv2d(x_, parameter(layer.weight), parameter(layer.bias), layer.stride, layer.padding);
+    const bool some_meet_none = std::min(x_.size(2), x_.size(3)) <= layer.padding;
+    std::optional<c10::impl::ExcludeDispatchKeyGuard> in_float;
+    if (some_meet_none) in_float.emplace(c10::autocast_dispatch_keyset);
+    x_ = at::conv2d(some_meet_none ? in_single_precision() : x_, parameter(layer.weight), parameter(layer.bias),
+                    layer.stride, layer.padding);
   }
 
   void operator()(const layer::BatchNorm& layer) {
