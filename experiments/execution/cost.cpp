@@ -204,14 +204,13 @@ std::optional<double> time_by_finished_runs(const Run& run, std::span<const Know
   }
   if (!of_method.empty()) alike = of_method;
   if (alike.empty()) return {};
-  double micro_batches = 0, host_s = 0;
-  for (const KnownTime* one : alike) {
-    micro_batches += one->micro_batches;
-    host_s += one->host_s;
-  }
+  // Medians, because runs that were suspended, or ran beside other programs, may have taken many times as long.
   const double planned = Numbers(run).micro_batches;
-  return planned > 0 && micro_batches > 0 ? host_s / micro_batches * planned
-                                          : host_s / static_cast<double>(alike.size());
+  std::vector<double> times_s;
+  for (const KnownTime* one : alike)
+    times_s.push_back(planned > 0 ? one->host_s / std::max(1.0, one->micro_batches) * planned : one->host_s);
+  std::ranges::sort(times_s);
+  return (times_s[(times_s.size() - 1) / 2] + times_s[times_s.size() / 2]) / 2;
 }
 
 std::optional<double> time_by_arithmetic(const Run& run, int threads, std::optional<double> micro_batch_s) {

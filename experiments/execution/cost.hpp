@@ -26,8 +26,8 @@ struct KnownTime {
 };
 
 // Estimates the run's time, in seconds, from finished runs of the same kind. Uses only runs of the same method, if
-// there are any. The time is proportional to the number of micro-batches. If the budget does not determine this number,
-// returns the mean time of these runs. Returns nullopt if there are no such runs.
+// there are any: the median of their times per micro-batch, times the run's number of micro-batches. If the budget does
+// not determine this number, returns the median time of these runs. Returns nullopt if there are no such runs.
 std::optional<double> time_by_finished_runs(const Run& run, std::span<const KnownTime> known);
 
 // Estimates the run's time, in seconds, from the number of operations of gradients, evaluations and steps, and from the

@@ -44,12 +44,17 @@ TEST(TimeByFinishedRuns, IsInProportionToMicroBatches) {
 TEST(TimeByFinishedRuns, GoesByRunsOfTheSameMethodWhereThereAreAny) {
   const std::vector<KnownTime> times = {known("a", 2), known("b", 4), known("b", 8)};
   EXPECT_DOUBLE_EQ(time_by_finished_runs(planned("a"), times).value(), 6);
-  EXPECT_DOUBLE_EQ(time_by_finished_runs(planned("b"), times).value(), 60 * 12 / 40.0);
-  EXPECT_DOUBLE_EQ(time_by_finished_runs(planned("c"), times).value(), 60 * 14 / 60.0) << "all of its kind";
+  EXPECT_DOUBLE_EQ(time_by_finished_runs(planned("b"), times).value(), 60 * 6 / 20.0);
+  EXPECT_DOUBLE_EQ(time_by_finished_runs(planned("c"), times).value(), 60 * 4 / 20.0) << "all of its kind";
   EXPECT_FALSE(time_by_finished_runs(planned("a", "another kind"), times));
 }
 
-TEST(TimeByFinishedRuns, IsTheMeanWhereTheBudgetDoesNotDetermineSteps) {
+TEST(TimeByFinishedRuns, IsNotMovedByARunThatWasSuspended) {
+  const std::vector<KnownTime> times = {known("a", 2), known("a", 2000), known("a", 2.2)};
+  EXPECT_DOUBLE_EQ(time_by_finished_runs(planned("a"), times).value(), 6.6);
+}
+
+TEST(TimeByFinishedRuns, IsTheMedianTimeWhereTheBudgetDoesNotDetermineSteps) {
   syncopate::Run run = planned("b");
   run.budget.steps.reset();
   run.budget.bytes = Bytes{1000};
