@@ -156,6 +156,7 @@ def judged_by(claim: dict) -> str:
     if claim["as"] == "best":
         what = f"the value of {over} at which {measure} of {own} is best"
     elif over:
+        over = f"sqrt(2 ln {over})" if claim.get("over_sqrt_log") else over
         what += f", slope {'per doubling of' if claim.get('per_doubling') else 'over'} {over}"
     if where := claim.get("where"):
         what += ", at " + ", ".join(alone(key, str(value)) or f"{key} = {value}" for key, value in where.items())
@@ -311,6 +312,7 @@ def axis_text(claim: dict, unit: str) -> str:
         "difference" if claim.get("order") else claim["as"], "")
     if claim.get("over") and claim["as"] != "best":
         over = key_label(claim["over"]).split(" (")[0]
+        over = f"sqrt(2 ln {over})" if claim.get("over_sqrt_log") else over
         kind = "slope per doubling" if claim.get("per_doubling") else f"slope over {over}"
     measure = measure_text(claim["measure"])
     return ", ".join(part for part in (measure, kind) if part) + (f" ({unit})" if unit and unit != measure else "")

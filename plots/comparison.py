@@ -302,7 +302,7 @@ class Point:
 def points_of(runs: list[Run]) -> list[Point]:
     """Assigns each run to the point of its own configuration. A run that lacks a swept key belongs to all values of the
     key if the key does not apply to its method. Otherwise it was made outside the sweep and has its own point. The
-    program's tables use the same rule (results/result_rows.hpp)."""
+    program's tables use the same rule (results/found_runs.hpp)."""
     placed = placed_runs(runs)
     keys = list(dict.fromkeys(key for one in placed for key in one.names))
     points: dict[tuple, Point] = {}

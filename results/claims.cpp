@@ -7,7 +7,7 @@
 #include <array>
 #include <sstream>
 
-#include "results/equal_loss.hpp"
+#include "results/statistics.hpp"
 #include "workers/base/terminal_text.hpp"
 
 namespace syncopate {
@@ -118,7 +118,7 @@ BySeed at_equal_loss(const Claim& claim, const ResultRow& row, const ResultRow& 
   const char* const column = claim.measure == time_to_equal_loss ? "time_s" : "step";
   BySeed found;
   for (const Pair& pair : pairs) {
-    const std::vector<Passage> passages =
+    const std::vector<LossPassage> passages =
         passages_through_equal_losses(losses_by(column, row, pair.own), losses_by(column, other, pair.other));
     if (passages.empty()) continue;
     found[row.runs[pair.own].seed] = claim.effect == Effect::ratio ? ratio_of(passages) : difference_of(passages);
@@ -213,8 +213,11 @@ BySeed slopes(const Claim& claim, const std::vector<const ResultRow*>& own, std:
   for (const ResultRow* row : own) {
     const double at = at_key(claim, *row);
     if (claim.per_doubling && at <= 0) throw Inconclusive(fmt::format("{} = {} has no logarithm", claim.over, at));
+    if (claim.over_sqrt_log && at < 1)
+      throw Inconclusive(fmt::format("{} = {} is below 1, so its logarithm has no square root", claim.over, at));
+    const double x = claim.per_doubling ? std::log2(at) : claim.over_sqrt_log ? std::sqrt(2 * std::log(at)) : at;
     for (const auto& [seed, value] : effects(claim, *row, other_of(claim, *row, rows)))
-      points[seed].emplace_back(claim.per_doubling ? std::log2(at) : at, value);
+      points[seed].emplace_back(x, value);
   }
   BySeed found;
   for (const auto& [seed, of_seed] : points) {
@@ -271,6 +274,7 @@ std::string with_unit(const std::string& bounds, const std::string& unit) {
 std::string kind_of(const Claim& claim) {
   if (claim.effect == Effect::best) return "the best value";
   if (claim.per_doubling) return "a slope per doubling";
+  if (claim.over_sqrt_log) return fmt::format("a slope over sqrt(2 ln {})", claim.over);
   if (!claim.over.empty()) return "a slope";
   if (is_difference(claim)) return "a difference";
   return claim.effect == Effect::ratio ? "a ratio" : "a value";
@@ -419,6 +423,7 @@ Json json_of(const ClaimResult& result) {
   if (!claim.over.empty()) {
     json["over"] = claim.over;
     json["per_doubling"] = claim.per_doubling;
+    if (claim.over_sqrt_log) json["over_sqrt_log"] = true;
   }
   json["criterion"] = criterion_json(claim.criterion);
   if (claim.published) {
@@ -463,6 +468,7 @@ ClaimResult result_of(const Json& json) {
   claim.everywhere = json.value("everywhere", false);
   claim.over = json.value("over", "");
   claim.per_doubling = json.value("per_doubling", false);
+  claim.over_sqrt_log = json.value("over_sqrt_log", false);
   const Json& criterion = json.at("criterion");
   claim.criterion = {.above = written_at<double>(criterion, "above"),
                      .below = written_at<double>(criterion, "below"),

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "results/result_rows.hpp"
+#include "results/found_runs.hpp"
 #include "results/text_table.hpp"
 
 namespace syncopate {
@@ -55,9 +55,10 @@ struct Claim {
   Effect effect = Effect::value;
   std::vector<std::string> order{};            // methods; each must have a higher measure than the previous one
   std::map<std::string, std::string> where{};  // values of swept keys that select points
-  bool everywhere = false;    // whether the claim is about all selected points; false: `where` must select one
-  std::string over{};         // swept key, for a slope or for Effect::best
-  bool per_doubling = false;  // whether a slope is per doubling of the key, not per 1
+  bool everywhere = false;     // whether the claim is about all selected points; false: `where` must select one
+  std::string over{};          // swept key, for a slope or for Effect::best
+  bool per_doubling = false;   // whether a slope is per doubling of the key, not per 1
+  bool over_sqrt_log = false;  // whether a slope is over sqrt(2 ln key), as the maximum of `key` normal values grows
   Criterion criterion{};
   std::optional<PublishedFigure> published{};
 

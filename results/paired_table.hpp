@@ -1,7 +1,7 @@
 // Comparisons paired by seed: the simulation with MPI, and all methods with one method.
 #pragma once
 
-#include "results/result_rows.hpp"
+#include "results/found_runs.hpp"
 #include "results/text_table.hpp"
 
 namespace syncopate {

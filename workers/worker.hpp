@@ -94,7 +94,7 @@ struct RunContext {
   std::shared_ptr<PerProcessCache> derived = std::make_shared<PerProcessCache>();  // one cache per process
 };
 
-// Which participant clips gradients, in runs with a server that clip them.
+// Which participant clips gradients, if a run has a server and clips gradients.
 enum class ClippedBy {
   worker,  // each worker clips its own gradient before it sends it; the server's steps clip nothing
   // The server clips the whole gradient, because workers send parts that are not gradients themselves (gradient codes).

@@ -27,7 +27,6 @@
 #include <algorithm>
 
 #include "algorithms/gossip/gossip.hpp"
-#include "algorithms/gossip/graph.hpp"
 #include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {

@@ -20,7 +20,6 @@
 #include <set>
 
 #include "algorithms/gossip/gossip.hpp"
-#include "algorithms/gossip/graph.hpp"
 
 namespace syncopate {
 

@@ -1,9 +1,518 @@
 #include "algorithms/gossip/gossip.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <complex>
+#include <numbers>
+#include <set>
 #include <utility>
 
+#include "workers/time/trace.hpp"
+
 namespace syncopate {
+
+namespace {
+
+using GridPlace = std::vector<int>;  // coordinates on the grid, one per direction; also the offset of a hop
+
+class HopGraph final : public GossipGraph {
+ public:
+  // Worker r's coordinates are the digits of r in a mixed radix; the last direction has the least significant digit.
+  // hops[i]: the hops from a sender to its receivers in exchange i of a cycle.
+  HopGraph(GridPlace sizes, std::vector<std::vector<GridPlace>> hops)
+      : sizes_(std::move(sizes)), hops_(std::move(hops)) {}
+
+  int workers() const override {
+    int product = 1;
+    for (const int size : sizes_) product *= size;
+    return product;
+  }
+  int cycle() const override { return static_cast<int>(hops_.size()); }
+  std::vector<Neighbour> receivers(Rank sender, Step exchange) const override {
+    const auto& hops = hops_in(exchange);
+    std::vector<Neighbour> result;
+    for (const GridPlace& hop : hops) result.push_back({further(sender, hop, 1), weight(hops)});
+    return result;
+  }
+  // In reverse order of hops, so that on a ring the previous worker comes first, as in receivers().
+  std::vector<Neighbour> senders(Rank receiver, Step exchange) const override {
+    const auto& hops = hops_in(exchange);
+    std::vector<Neighbour> result;
+    for (auto hop = hops.rbegin(); hop != hops.rend(); ++hop)
+      result.push_back({further(receiver, *hop, -1), weight(hops)});
+    return result;
+  }
+  // W commutes with all shifts of the grid, so its eigenvectors are N waves; wave 0 is constant.
+  double second_eigenvalue() const override {
+    double largest = 0;
+    for (int wave = 1; wave < workers(); ++wave) {
+      const GridPlace k = place_of(wave);
+      double product = 1;
+      for (const auto& hops : hops_) {
+        std::complex<double> sum = 1;
+        for (const GridPlace& hop : hops) {
+          double turns = 0;
+          for (std::size_t d = 0; d < sizes_.size(); ++d)
+            turns += static_cast<double>(k[d] * hop[d] % sizes_[d]) / sizes_[d];
+          sum += std::polar(1.0, 2 * std::numbers::pi * turns);
+        }
+        product *= weight(hops) * std::abs(sum);
+      }
+      largest = std::max(largest, product);
+    }
+    constexpr double rounded = 1e-12;  // values below this are rounding errors of 0
+    return largest < rounded ? 0 : std::pow(largest, 1.0 / cycle());
+  }
+  double least_kept() const override {
+    double least = 1;
+    for (const auto& hops : hops_) least = std::min(least, weight(hops));
+    return least;
+  }
+
+ private:
+  const std::vector<GridPlace>& hops_in(Step exchange) const {
+    return hops_[static_cast<std::size_t>(exchange.value()) % hops_.size()];
+  }
+  static double weight(const std::vector<GridPlace>& hops) { return 1.0 / static_cast<double>(hops.size() + 1); }
+  GridPlace place_of(int number) const {
+    GridPlace place(sizes_.size());
+    for (std::size_t d = sizes_.size(); d-- > 0; number /= sizes_[d]) place[d] = number % sizes_[d];
+    return place;
+  }
+  Rank further(Rank from, const GridPlace& hop, int sign) const {
+    int number = 0, scale = 1, rest = from.value;
+    for (std::size_t d = sizes_.size(); d-- > 0; scale *= sizes_[d], rest /= sizes_[d])
+      number += scale * ((rest % sizes_[d] + sign * hop[d] + sizes_[d]) % sizes_[d]);
+    return Rank{number};
+  }
+
+  GridPlace sizes_;
+  std::vector<std::vector<GridPlace>> hops_;
+};
+
+std::vector<GridPlace> powers_of_two_below(int workers) {
+  std::vector<GridPlace> hops;
+  for (int hop = 1; hop < workers; hop *= 2) hops.push_back({hop});
+  return hops;
+}
+
+class CompleteGraph final : public GossipGraph {
+ public:
+  explicit CompleteGraph(int workers) : workers_(workers) {}
+
+  int workers() const override { return workers_; }
+  std::vector<Neighbour> receivers(Rank self, Step) const override {
+    std::vector<Neighbour> others;
+    for (const Rank other : Ranks(workers_))
+      if (other != self) others.push_back({other, 1.0 / workers_});
+    return others;
+  }
+  std::vector<Neighbour> senders(Rank self, Step exchange) const override { return receivers(self, exchange); }
+  double second_eigenvalue() const override { return 0; }
+  double least_kept() const override { return 1.0 / workers_; }
+
+ private:
+  int workers_;
+};
+
+// A sum of weights may differ by this from its exact value, since files may have rounded them to six decimals. The
+// difference goes to the worker's own weight.
+constexpr double rounding = 1e-5;
+
+double sum_of(const std::vector<Neighbour>& links) {
+  double sum = 0;
+  for (const Neighbour& link : links) sum += link.weight;
+  return sum;
+}
+
+enum class ListedWeights { refused, read, passed_over };
+
+struct ListedLinks {
+  ListedWeights weights = ListedWeights::refused;
+  bool go_one_way = false;
+};
+
+std::vector<WeightedLink> links_in(const DataFile& file, int workers, const ListedLinks& what) {
+  const bool have_weights = what.weights == ListedWeights::read;
+  CsvRows rows = have_weights ? CsvRows(file.name, file.content, {"from", "to", "weight"})
+                              : CsvRows(file.name, file.content, {"from", "to"});
+  if (what.weights == ListedWeights::refused && rows.has_column("weight"))
+    rows.fault("has a column weight; set weights = \"given\" to use it, or another value to ignore it");
+  std::vector<WeightedLink> links;
+  std::set<std::pair<std::int64_t, std::int64_t>> seen;
+  while (rows.next()) {
+    const auto from = rows.integer(0, workers - 1), to = rows.integer(1, workers - 1);
+    if (!from || !to) continue;
+    if (*from == *to) {
+      rows.fault(fmt::format("links worker {} with itself; must link two different workers", *from));
+      continue;
+    }
+    const double weight = have_weights ? rows.number(2) : 0;
+    if (have_weights && !(weight > 0 && weight < 1))
+      rows.fault(fmt::format("weight = {}; must be above 0 and below 1", weight));
+    const bool is_new = seen.emplace(*from, *to).second;
+    const bool is_new_back = what.go_one_way || seen.emplace(*to, *from).second;
+    if (!is_new || !is_new_back) rows.fault(fmt::format("lists the link between {} and {} again", *from, *to));
+    const int a = static_cast<int>(*from), b = static_cast<int>(*to);
+    links.push_back({a, b, weight});
+    if (!what.go_one_way) links.push_back({b, a, weight});
+  }
+  rows.check();
+  return links;
+}
+
+// Reads the keys `file` and `file_hash` of the table, and the file. Its columns `from` and `to` contain ranks from 0;
+// `what.weights` says whether a column `weight` is read, ignored or a fault. Unless links go one way, a line gives two
+// links. No pair may occur twice, and no worker may be linked with itself. Returns none after a fault.
+std::optional<std::vector<WeightedLink>> read_listed_links(Settings& table, int workers, const ListedLinks& what) {
+  const std::size_t faults = table.faults_so_far();
+  const auto file = find_data_file(table);
+  if (!file || table.faults_so_far() > faults) return std::nullopt;
+  try {
+    return links_in(*file, workers, what);
+  } catch (const FileFault& problem) {
+    report(problem, table);
+    return std::nullopt;
+  }
+}
+
+enum class Kind { ring, torus, hypercube, exponential, one_peer_exponential, complete, file };
+
+// There is a limit because W is stored as a full matrix, which is multiplied to compute the spectral gap.
+constexpr int most_workers_of_file = 512;
+
+int largest_divisor_up_to_root(int workers) {
+  int rows = std::max(1, static_cast<int>(std::sqrt(workers)));
+  while (workers % rows != 0) --rows;
+  return rows;
+}
+
+GossipGraphPtr read_torus(Settings& table, const AlgorithmContext& context) {
+  const int workers = context.workers;
+  if (largest_divisor_up_to_root(workers) == 1) {
+    table.fault("kind",
+                fmt::format("needs a number of workers that forms rows and columns of at least 2, found {}", workers));
+    table.keep_as_written({"rows"});
+    return nullptr;
+  }
+  const std::size_t faults = table.faults_so_far();
+  const int rows = static_cast<int>(table.integer(
+      {"rows", "Number of rows of the torus, all of equal length."}, 2, 1'000'000,
+      Stated(largest_divisor_up_to_root(workers), "the largest divisor of the number of workers up to its root")));
+  if (table.faults_so_far() > faults) return nullptr;
+  if (!context.workers_known) return nullptr;
+  if (workers % rows == 0 && workers / rows > 1) return torus(rows, workers / rows);
+  table.fault("rows", fmt::format("must divide the number of workers, {}, into rows of at least 2 workers", workers));
+  return nullptr;
+}
+
+enum class Weights { degree, metropolis, given };
+
+struct FileKeys {
+  ListedLinks links{};
+  Weights weights = Weights::degree;
+};
+
+FileKeys read_file_keys(Settings& table) {
+  FileKeys keys;
+  keys.links.go_one_way =
+      table.flag({"directed", "Whether a line is a link from `from` to `to` only, or links both ways."}, false);
+  keys.links.weights = table.has("weights") ? ListedWeights::passed_over : ListedWeights::refused;
+  keys.weights = table.choice(
+      {"weights",
+       "1/(d + 1), d: links of the sender (degree) or the larger of both workers (metropolis); or column `weight`."},
+      {{"degree", Weights::degree}, {"metropolis", Weights::metropolis}, {"given", Weights::given}}, Weights::degree);
+  if (keys.weights == Weights::given) keys.links.weights = ListedWeights::read;
+  if (keys.links.go_one_way && keys.weights == Weights::metropolis)
+    table.fault("weights", "must be \"degree\" or \"given\" with directed = true");
+  return keys;
+}
+
+std::optional<std::string> why_not(const WeightedGraph& graph, Mixing needed, Weights weights) {
+  if (auto why = graph.why_not_connected()) return why;
+  if (needed == Mixing::in_pairs) return std::nullopt;
+  if (needed == Mixing::column_stochastic) return graph.why_not_column_stochastic();
+  auto why = graph.why_not_doubly_stochastic();
+  if (why && weights == Weights::degree) *why += "; use weights = \"metropolis\" if links go both ways";
+  return why;
+}
+
+GossipGraphPtr read_file_graph(Settings& table, const AlgorithmContext& context, Mixing needed) {
+  const int workers = context.workers;
+  const std::size_t faults = table.faults_so_far();
+  const FileKeys keys =
+      needed == Mixing::in_pairs ? FileKeys{.links = {.weights = ListedWeights::passed_over}} : read_file_keys(table);
+  if (context.workers_known && workers > most_workers_of_file)
+    table.fault("kind", fmt::format("file allows at most {} workers, found {}", most_workers_of_file, workers));
+  auto links = read_listed_links(table, workers, keys.links);
+  if (!links || !context.workers_known || table.faults_so_far() > faults) return nullptr;
+  if (keys.weights != Weights::given)
+    weigh(*links, workers, keys.weights == Weights::degree ? LinkWeights::degree : LinkWeights::metropolis);
+  auto graph = std::make_shared<WeightedGraph>(workers, *links);
+  const auto why = why_not(*graph, needed, keys.weights);
+  if (why) table.fault("file", *why);
+  return why ? nullptr : graph;
+}
+
+// Mixing in pairs needs a bipartite graph, so it allows only kinds that can be bipartite.
+std::optional<Kind> read_kind(Settings& table, Mixing needed) {
+  const Key key{"kind", "The graph: each worker's neighbours, and their weights."};
+  if (needed == Mixing::in_pairs)
+    return table.choice<Kind>(
+        key, {{"ring", Kind::ring}, {"torus", Kind::torus}, {"hypercube", Kind::hypercube}, {"file", Kind::file}});
+  return table.choice<Kind>(key, {{"ring", Kind::ring},
+                                  {"torus", Kind::torus},
+                                  {"hypercube", Kind::hypercube},
+                                  {"exponential", Kind::exponential},
+                                  {"one-peer-exponential", Kind::one_peer_exponential},
+                                  {"complete", Kind::complete},
+                                  {"file", Kind::file}});
+}
+
+}  // namespace
+
+std::vector<Rank> GossipGraph::all_receivers(Rank sender) const {
+  std::vector<Rank> all;
+  for (Step exchange; exchange < Step{cycle()}; ++exchange)
+    for (const Neighbour& link : receivers(sender, exchange))
+      if (std::ranges::find(all, link.worker) == all.end()) all.push_back(link.worker);
+  return all;
+}
+
+LinksOfWorker::LinksOfWorker(const GossipGraph& graph, Rank self) {
+  for (Step exchange; exchange < Step{graph.cycle()}; ++exchange) {
+    receivers_.push_back(graph.receivers(self, exchange));
+    senders_.push_back(graph.senders(self, exchange));
+  }
+}
+
+std::int64_t GossipGraph::messages_in(Step exchanges) const {
+  std::int64_t messages = 0;
+  for (int turn = 0; turn < cycle(); ++turn) {
+    const std::int64_t times = (exchanges.value() - turn + cycle() - 1) / cycle();
+    for (const Rank worker : Ranks(workers())) messages += times * std::ssize(receivers(worker, Step{turn}));
+  }
+  return messages;
+}
+
+GossipGraphPtr ring(int workers) {
+  std::vector<GridPlace> hops;
+  if (workers > 1) hops.push_back({-1});
+  if (workers > 2) hops.push_back({1});
+  return std::make_shared<HopGraph>(GridPlace{workers}, std::vector<std::vector<GridPlace>>{hops});
+}
+
+GossipGraphPtr torus(int rows, int columns) {
+  std::vector<GridPlace> hops;
+  const GridPlace sizes = {rows, columns};
+  for (std::size_t d = 0; d < sizes.size(); ++d)
+    for (const int by : {-1, 1}) {
+      if (sizes[d] < 2 || (sizes[d] == 2 && by > 0)) continue;  // the previous worker is also the next one
+      GridPlace hop(sizes.size());
+      hop[d] = by;
+      hops.push_back(std::move(hop));
+    }
+  return std::make_shared<HopGraph>(sizes, std::vector<std::vector<GridPlace>>{hops});
+}
+
+GossipGraphPtr hypercube(int workers) {
+  std::size_t bits = 0;
+  while ((1 << bits) < workers) ++bits;
+  std::vector<GridPlace> hops;
+  for (std::size_t d = bits; d-- > 0;) {
+    GridPlace hop(bits);
+    hop[d] = 1;
+    hops.push_back(std::move(hop));
+  }
+  return std::make_shared<HopGraph>(GridPlace(bits, 2), std::vector<std::vector<GridPlace>>{hops});
+}
+
+GossipGraphPtr complete_graph(int workers) { return std::make_shared<CompleteGraph>(workers); }
+
+GossipGraphPtr exponential_graph(int workers) {
+  return std::make_shared<HopGraph>(GridPlace{workers},
+                                    std::vector<std::vector<GridPlace>>{powers_of_two_below(workers)});
+}
+
+GossipGraphPtr one_peer_exponential(int workers) {
+  std::vector<std::vector<GridPlace>> hops;
+  for (GridPlace& hop : powers_of_two_below(workers)) hops.push_back({std::move(hop)});
+  if (hops.empty()) hops.emplace_back();  // a single worker: one exchange, without receivers
+  return std::make_shared<HopGraph>(GridPlace{workers}, std::move(hops));
+}
+
+GossipGraphPtr read_graph(Settings& settings, const AlgorithmContext& context, Mixing needed,
+                          std::string_view sentence) {
+  if (!settings.has("graph")) return nullptr;
+  const int workers = context.workers;
+  Settings table = settings.section({"graph", sentence});
+  const auto kind = read_kind(table, needed);
+  if (!kind) return nullptr;
+  switch (*kind) {
+    case Kind::ring:
+      return ring(workers);
+    case Kind::torus:
+      return read_torus(table, context);
+    case Kind::hypercube:
+      if (std::has_single_bit(static_cast<unsigned>(workers))) return hypercube(workers);
+      table.fault("kind", fmt::format("needs a power of two workers, found {}", workers));
+      return nullptr;
+    case Kind::exponential:
+      return exponential_graph(workers);
+    case Kind::one_peer_exponential:
+      return one_peer_exponential(workers);
+    case Kind::complete:
+      return complete_graph(workers);
+    case Kind::file:
+      return read_file_graph(table, context, needed);
+  }
+  return nullptr;
+}
+
+std::string GossipGraph::remark() const { return fmt::format("the graph's spectral gap is {:.4g}", spectral_gap()); }
+
+WeightedGraph::WeightedGraph(int workers, const std::vector<WeightedLink>& links)
+    : receivers_(static_cast<std::size_t>(workers)), senders_(static_cast<std::size_t>(workers)) {
+  for (const auto& [from, to, weight] : links) {
+    receivers_[static_cast<std::size_t>(from)].push_back({Rank{to}, weight});
+    senders_[static_cast<std::size_t>(to)].push_back({Rank{from}, weight});
+  }
+  for (auto* const side : {&receivers_, &senders_})
+    for (std::vector<Neighbour>& of_one : *side) std::ranges::sort(of_one, {}, &Neighbour::worker);
+  for (const Rank worker : Ranks(workers)) least_kept_ = std::min(least_kept_, 1 - given_by(worker));
+  least_weight_ = find_least_weight();
+}
+
+double WeightedGraph::given_by(Rank sender) const { return sum_of(receivers_[at(sender)]); }
+
+Matrix WeightedGraph::matrix() const {
+  Matrix matrix(workers(), workers());
+  for (const Rank from : Ranks(workers())) {
+    matrix(from.value, from.value) = 1 - given_by(from);
+    for (const Neighbour& link : receivers_[at(from)]) matrix(link.worker.value, from.value) = link.weight;
+  }
+  return matrix;
+}
+
+double WeightedGraph::second_eigenvalue() const { return syncopate::second_eigenvalue(matrix()); }
+
+// Iterates push-sum's weights, which begin at 1, until they reach W's fixed point. They may be below it only in the
+// first few exchanges.
+double WeightedGraph::find_least_weight() const {
+  constexpr double settled = 1e-9;
+  std::vector<double> weights(receivers_.size(), 1.0);
+  double least = 1;
+  for (int exchange = 0; exchange < 8 * workers(); ++exchange) {
+    std::vector<double> next(weights.size());
+    for (const Rank from : Ranks(workers())) {
+      double kept = weights[at(from)];
+      for (const Neighbour& link : receivers_[at(from)]) {
+        const double given = weights[at(from)] * link.weight;
+        next[at(link.worker)] += given;
+        kept -= given;
+      }
+      next[at(from)] += kept;
+    }
+    double change = 0;
+    for (std::size_t i = 0; i < next.size(); ++i) {
+      least = std::min(least, next[i]);
+      change = std::max(change, std::abs(next[i] - weights[i]));
+    }
+    if (change < settled) break;
+    weights = std::move(next);
+  }
+  return least;
+}
+
+std::vector<char> WeightedGraph::reached(bool backwards) const {
+  std::vector<char> reached(receivers_.size());
+  std::vector<Rank> next = {Rank{0}};
+  reached[0] = true;
+  while (!next.empty()) {
+    const Rank worker = next.back();
+    next.pop_back();
+    for (const Neighbour& link : (backwards ? senders_ : receivers_)[at(worker)])
+      if (!std::exchange(reached[at(link.worker)], true)) next.push_back(link.worker);
+  }
+  return reached;
+}
+
+std::optional<std::string> WeightedGraph::why_not_connected() const {
+  for (const bool backwards : {false, true}) {
+    const std::vector<char> found = reached(backwards);
+    const auto missing = std::ranges::find(found, 0);
+    if (missing == found.end()) continue;
+    const auto other = missing - found.begin();
+    return backwards ? fmt::format("must be connected: there is no path from worker {} to worker 0", other)
+                     : fmt::format("must be connected: there is no path from worker 0 to worker {}", other);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> WeightedGraph::why_not_column_stochastic() const {
+  for (const Rank worker : Ranks(workers()))
+    if (!(given_by(worker) < 1 - rounding))
+      return fmt::format("must leave each worker a share of its own model: worker {} sends shares of {:.6g} in all",
+                         worker.value, given_by(worker));
+  return std::nullopt;
+}
+
+std::optional<std::string> WeightedGraph::why_not_doubly_stochastic() const {
+  if (auto why = why_not_column_stochastic()) return why;
+  for (const Rank worker : Ranks(workers())) {
+    const double taken = sum_of(senders_[at(worker)]), given = given_by(worker);
+    if (std::abs(taken - given) > rounding)
+      return fmt::format("must be doubly stochastic: worker {} sends shares of {:.6g} in all and receives {:.6g}",
+                         worker.value, given, taken);
+  }
+  return std::nullopt;
+}
+
+void weigh(std::vector<WeightedLink>& links, int workers, LinkWeights rule) {
+  std::vector<int> degrees(static_cast<std::size_t>(workers));
+  for (const WeightedLink& link : links) ++degrees[static_cast<std::size_t>(link.from)];
+  for (WeightedLink& link : links) {
+    const int of_sender = degrees[static_cast<std::size_t>(link.from)];
+    const int of_receiver = degrees[static_cast<std::size_t>(link.to)];
+    const int degree = rule == LinkWeights::degree ? of_sender : std::max(of_sender, of_receiver);
+    link.weight = 1.0 / (degree + 1);
+  }
+}
+
+// Starting from rank 0, puts neighbours on opposite sides. The direction of a link does not matter.
+std::optional<Bipartition> Bipartition::of(const GossipGraph& graph) {
+  Bipartition bipartition(graph.workers());
+  std::vector<Listed>& lists = bipartition.lists_;
+  lists.resize(static_cast<std::size_t>(graph.workers()));
+  for (const Rank worker : Ranks(graph.workers()))
+    for (const Rank other : graph.all_receivers(worker)) {
+      lists[at(worker)].partners.push_back(other);
+      lists[at(other)].partners.push_back(worker);
+    }
+  for (auto& [is_active, partners] : lists) {
+    std::ranges::sort(partners);
+    partners.erase(std::unique(partners.begin(), partners.end()), partners.end());
+  }
+  std::vector<char> is_placed(lists.size());
+  std::vector<Rank> next = {Rank{0}};
+  is_placed[0] = true;
+  while (!next.empty()) {
+    const Listed& worker = lists[at(next.back())];
+    next.pop_back();
+    for (const Rank partner : worker.partners) {
+      if (std::exchange(is_placed[at(partner)], true)) {
+        if (lists[at(partner)].is_active == worker.is_active) return std::nullopt;
+        continue;
+      }
+      lists[at(partner)].is_active = !worker.is_active;
+      next.push_back(partner);
+    }
+  }
+  return bipartition;
+}
 
 ReceivedMessage Gossip::receive_from(Rank from, Worker::CalledFrom at) {
   if (from == worker_.rank() || last_.contains(from)) return nullptr;

@@ -32,7 +32,6 @@
 #include <set>
 
 #include "algorithms/gossip/gossip.hpp"
-#include "algorithms/gossip/graph.hpp"
 
 namespace syncopate {
 

@@ -261,9 +261,9 @@ inline std::unique_ptr<Algorithm> make_wagma_sgd(Settings& settings, const Algor
   constexpr std::int64_t most_steps = 1'000'000'000;
   WagmaOptions options;
   const std::size_t faults = settings.faults_so_far();
-  options.group_size = static_cast<int>(
-      settings.integer({"group_size", "How many workers average together in a round (S); divides the workers."}, 2,
-                       Stated(std::max(context.workers, 2), "workers")));
+  options.group_size = static_cast<int>(settings.integer(
+      {"group_size", "How many workers average together in a round (S); must divide the number of workers."}, 2,
+      Stated(std::max(context.workers, 2), "workers")));
   if (settings.faults_so_far() == faults && !context.are_divided_by(options.group_size))
     settings.fault("group_size",
                    fmt::format("must divide the number of workers, {}: groups have equal sizes", context.workers));

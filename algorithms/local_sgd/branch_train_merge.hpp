@@ -12,7 +12,7 @@
 
 #include <limits>
 
-#include "algorithms/local_sgd/round_prediction.hpp"
+#include "algorithms/local_sgd/rounds.hpp"
 
 namespace syncopate {
 

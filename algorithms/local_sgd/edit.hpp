@@ -51,7 +51,7 @@
 #include <span>
 
 #include "algorithms/local_sgd/outer_optimizer.hpp"
-#include "algorithms/local_sgd/round_prediction.hpp"
+#include "algorithms/local_sgd/rounds.hpp"
 
 namespace syncopate {
 

@@ -116,7 +116,9 @@ class AskedRounds {
     const auto found =
         table.optional_integer({"found", "The nearest possible number, which is made.", "rounds"}, 1, most_steps);
     if (is_table_ && (found || table.has("rounds") || table.has("share")))
-      settings_.fault(solved_for.name, "must be left out: the program writes it when it has solved for the number");
+      settings_.fault(
+          solved_for.name,
+          "must be left out: the program writes this key itself, once it has found the value for the requested rounds");
     if (!context_.total_steps || !context_.learning_rate) return;
     const auto makes = [&](std::int64_t at_most) {
       return count_rounds(period, *context_.learning_rate, *context_.total_steps, at_most);

@@ -136,7 +136,7 @@ struct Traits {
   // Why none of its exchanges can be compressed: the end of a sentence after "must not be given: ". Empty: they can.
   std::string_view exchanged_whole{};
 
-  // Whether its optimizer may evaluate another model than it steps (Optimizer::evaluated_factor).
+  // Whether the model to evaluate may be another one than its optimizer steps (Optimizer::evaluated_factor).
   bool has_stepped_models() const {
     return !servers.hold_slices() && (publishes_stepped_models || steps_along_fresh_mean || sums_gradients);
   }

@@ -19,7 +19,15 @@ class GradientRound {
   explicit GradientRound(Server& server) : server_(server) {}
 
   // Adds the gradient with this weight (above 0) if the server accepts it. Returns whether it did.
-  bool take(const Message& message, const AcceptOptions& options = any_gradient, double weight = 1);
+  bool take(const Message& message, const AcceptOptions& options = any_gradient, double weight = 1) {
+    if (!server_.accept(message, options)) return false;
+    if (givers_.empty()) first_weight_ = weight;
+    const double relative = weight / first_weight_;
+    sum_ += relative == 1 ? message.gradient : message.gradient * relative;
+    relative_weights_ += relative;
+    givers_.push_back(message.from);
+    return true;
+  }
 
   int gradients() const { return static_cast<int>(givers_.size()); }
   std::span<const Rank> givers() const { return givers_; }  // one per gradient, in order of arrival
@@ -28,7 +36,13 @@ class GradientRound {
   // round. The learning rate is multiplied by `rate_factor` and the gradients' mean weight, also for weight decay and
   // adaptive optimizers. For plain SGD the step is rate x (sum of weight x gradient) / (number of gradients), as if
   // each gradient had a rate of its own.
-  void step(double rate_factor = 1);
+  void step(double rate_factor = 1) {
+    server_.descend(std::exchange(sum_, {}) / (relative_weights_ * server_.micro_batches()),
+                    {.rate_factor = rate_factor, .weight = first_weight_ * (relative_weights_ / gradients())});
+    relative_weights_ = 0;
+    givers_.clear();
+    server_.publish();
+  }
 
  private:
   Server& server_;

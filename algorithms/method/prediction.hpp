@@ -73,7 +73,7 @@ std::vector<SlowestWorker> slowest_workers(const PredictionInput& input);
 
 // Reasons for having no prediction: only drawn steps of all workers could give one, and there are too many workers.
 inline constexpr const char* has_no_variance =
-    "its steps have no variance, and there are too many workers and micro-batches to draw them all";
+    "its steps have no finite variance, and there are too many workers and micro-batches to draw them all";
 inline constexpr const char* not_all_drawn = "too many workers to draw them all";
 
 struct Prediction {

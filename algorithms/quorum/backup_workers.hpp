@@ -118,8 +118,8 @@ inline std::unique_ptr<Algorithm> make_backup_workers(Settings& settings, const 
 
 inline std::unique_ptr<Algorithm> make_k_sync(Settings& settings, const AlgorithmContext& context) {
   const auto gradients = settings.integer(
-      {"gradients", "Gradients per step, each of another worker (K); k-batch-sync takes them from any workers."}, 1,
-      Stated(context.workers, "workers"));
+      {"gradients", "Gradients per step, each from a different worker (K); k-batch-sync takes them from any workers."},
+      1, Stated(context.workers, "workers"));
   return std::make_unique<BackupWorkers>(static_cast<int>(gradients),
                                          BackupOptions{.late = BackupOptions::Late::cancel});
 }

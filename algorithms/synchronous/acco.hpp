@@ -52,8 +52,8 @@ class GradientsInTurn {
 // Traits::exchanged_whole of the methods of this file and of delayed_update.hpp.
 inline constexpr std::string_view sums_under_way = "only sums that workers wait for can be compressed";
 
-// Starts the sum of this worker's gradients, together with their number. They are all that it has planned. `known`: the
-// sum of the step's first part.
+// Starts the sum of this worker's gradients, with the number of their micro-batches: all that it has planned. `known`:
+// the sum of the step's first part.
 inline StartedCollective start_sum(Worker& worker, Collective::Kind kind, const Gradient& gradient,
                                    const Gradient& known = {}) {
   const auto count = static_cast<double>(gradient.micro_batches());

@@ -5,11 +5,11 @@
 // Cost:    larger batch: R M more micro-batches per worker and step. Extra steps: R times the planned steps in
 //          addition. Re-computation: additional steps without a threshold, and an all-gather of one number per worker
 //          and epoch. Carry-over: none.
-// Differs: the paper does not say how a batch is enlarged. Here a step has the floor or the ceiling of M' = M (1 + R)
-//          micro-batches, so that their mean number is M', and its divisor uses its own number. Nor does the paper say
-//          how extra steps change the learning rate. By default a given R stretches the schedule over the longer run.
-//          With "kept", or if R follows from the run, extra steps use the schedule's last rate. A last rate below a
-//          hundredth of the peak is refused, since such steps would take time and change nothing. A recomputed
+// Differs: the paper does not say how a batch is enlarged. Here a step has floor(M') or ceil(M') micro-batches, with M'
+//          = M (1 + R), so that the mean over steps is M'. Each step's divisor uses that step's number. Nor does the
+//          paper say how extra steps change the learning rate. By default a given R stretches the schedule over the
+//          longer run. With "kept", or if R follows from the run, extra steps use the schedule's last rate. A last rate
+//          below a hundredth of the peak is refused, since such steps would take time and change nothing. A recomputed
 //          micro-batch counts as dropped in its own step and as kept in the added one. Those dropped in the last epoch
 //          are not recomputed. Carry-over does not wait for the end of an epoch; it carries a limited number.
 // Checks:  if nothing is dropped, nothing changes; extra steps compute as many samples as were planned; re-computation

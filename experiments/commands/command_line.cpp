@@ -121,7 +121,8 @@ void add_memory(CLI::App& command, CommandLine& line) {
   command
       .add_option_function<std::string>(
           "--memory", [&line](const std::string& text) { line.memory_bytes = *memory_size(text); },
-          "refuse runs that need more memory per process, such as 8GiB; --jobs divides this between its processes")
+          "refuse runs that need more than this memory per process (8GiB, for example); --jobs divides it between its "
+          "processes")
       ->check(is_size)
       ->option_text("SIZE");
 }
@@ -237,7 +238,8 @@ void add_trace_import_options(CLI::App& command, TraceImportOptions& options) {
       .add_option("--range", options.range,
                   "profiler: name of the record_function range around a micro-batch; default: a step is one")
       ->option_text("NAME");
-  command.add_flag("--gpu", options.gpu, "profiler: when ranges ran on the GPU, instead of on the CPU");
+  command.add_flag("--gpu", options.gpu,
+                   "profiler: take the times at which ranges ran on the GPU, instead of those on the CPU");
   command.add_option("--worker", options.worker, "CSV: the column of workers")->option_text("COLUMN [worker]");
   command.add_option("--step", options.step, "CSV: the column of steps")->option_text("COLUMN [step]");
   command.add_option("--micro-batch", options.micro_batch, "CSV: the column of micro-batches, if there is one")

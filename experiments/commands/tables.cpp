@@ -8,7 +8,6 @@
 #include "experiments/commands/commands.hpp"
 #include "results/claims.hpp"
 #include "results/found_runs.hpp"
-#include "results/result_rows.hpp"
 #include "results/result_table.hpp"
 #include "results/text_table.hpp"
 #include "workers/base/files.hpp"

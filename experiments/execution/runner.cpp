@@ -25,7 +25,6 @@
 #include "results/claims.hpp"
 #include "results/found_runs.hpp"
 #include "results/lease.hpp"
-#include "results/result_rows.hpp"
 #include "results/result_table.hpp"
 #include "results/text_table.hpp"
 #include "workers/base/arrays.hpp"

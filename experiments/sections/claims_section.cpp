@@ -158,7 +158,9 @@ void check_effect(Settings& table, const Claim& claim) {
     if (claim.over.empty()) table.fault("as", "\"best\" is a value of a swept key: name this key with `over`");
     if (!measure || measure->better == Better::neither)
       table.fault("measure", "must be a measure with a better direction (less or more), because as = \"best\"");
-    if (claim.per_doubling) table.fault("per_doubling", "applies to slopes only: must be left out if as = \"best\"");
+    if (claim.per_doubling || claim.over_sqrt_log)
+      table.fault(claim.per_doubling ? "per_doubling" : "over_sqrt_log",
+                  "applies to slopes only: must be left out if as = \"best\"");
   }
   if (claim.everywhere && !claim.over.empty())
     table.fault("everywhere", "cannot be combined with `over`, which turns all points into one number");
@@ -227,8 +229,14 @@ Claim read_claim(Settings& table) {
                                         "difference, or value without against");
     claim.over = table.text({"over", "A swept key of numbers; the claim is the slope over it, or its best value."}, "");
     if (claim.over.empty()) table.leave_out("over");
-    if (!claim.over.empty())
+    if (!claim.over.empty()) {
       claim.per_doubling = table.flag({"per_doubling", "The slope is per doubling of the key, not per 1."}, false);
+      claim.over_sqrt_log = table.flag(
+          {"over_sqrt_log", "The slope is over sqrt(2 ln key), as the largest of `key` normal values grows."}, false);
+      if (!table.has("over_sqrt_log")) table.leave_out("over_sqrt_log");
+      if (claim.per_doubling && claim.over_sqrt_log)
+        table.fault("over_sqrt_log", "cannot be combined with per_doubling");
+    }
     claim.everywhere = table.flag(
         {"everywhere", "The claim holds at every sweep point, and is reproduced if it is at all; not with over."},
         false);

@@ -14,7 +14,7 @@
 #include <variant>
 
 #include "algorithms/registry.hpp"
-#include "experiments/sections/run_hash.hpp"
+#include "experiments/sections/experiment.hpp"
 #include "experiments/sections/variation.hpp"
 #include "workers/compression/options.hpp"
 #include "workers/config/patch.hpp"

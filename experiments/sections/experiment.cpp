@@ -11,7 +11,6 @@
 #include <variant>
 
 #include "experiments/sections/definition.hpp"
-#include "experiments/sections/run_hash.hpp"
 #include "experiments/sections/variation.hpp"
 #include "workers/base/machine.hpp"
 

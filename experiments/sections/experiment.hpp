@@ -12,13 +12,23 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/sections/varied_keys.hpp"
 #include "results/claims.hpp"
 #include "results/run.hpp"
+#include "workers/config/patch.hpp"
 #include "workers/config/settings.hpp"
 #include "workers/config/toml.hpp"
 
 namespace syncopate {
+
+// A key with several values in [sweep] or [tune]: its values (a list or a range), and a label for each value.
+struct VariedKey {
+  std::string key{};  // as written
+  Path path{};        // addresses elements of lists by index, since their names may vary as well
+  SourcePlace place{};
+  TomlNode::Array values{};           // in the order of the file
+  std::vector<std::string> labels{};  // the values' names in tables and plots
+  bool goes_by_steps = false;  // whether the values are a range with `step` (not a list or a range with `factor`)
+};
 
 using Setting = std::vector<TomlNode>;  // values to try for the tuned keys, one per key
 
@@ -111,5 +121,21 @@ std::string difference_from_file(const Experiment& experiment, const std::vector
 // Reads the file once with each profile that `options` do not apply. If there are faults, throws ConfigurationFault
 // with `faults_without` (the faults without that profile), followed by the faults that occur only with a profile.
 void check_profiles(const std::string& file, const LoadOptions& options, const std::string& faults_without = {});
+
+// --- run_hash.cpp: the hash of a run's resolved configuration, and the version of its results
+
+// Returns the hash of a run: 16 hexadecimal digits that depend on the resolved configuration and on the version of the
+// run's results. The hash depends on the contents of files, but not on their paths. It ignores the description,
+// [recording], [checkpoint], and targets for which numbers were solved. It also ignores keys that were added to the
+// program later, if their value means what the program did before.
+std::string configuration_hash(TomlNode resolved);
+
+// Returns 16 hexadecimal digits for a set of hashes, independent of their order.
+std::string digest_of_hashes(std::vector<std::string> hashes);
+
+// Returns the version of the results of a run: the version of the newest program change that altered what a run with
+// this resolved configuration computes. So a program change alters the hashes of affected runs only, and all other
+// results remain valid. At least `first_selective_results_version`, at most `results_version`.
+int results_version_of(const TomlNode& resolved);
 
 }  // namespace syncopate

@@ -1,7 +1,5 @@
 #define XXH_INLINE_ALL
 
-#include "experiments/sections/run_hash.hpp"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <xxhash.h>
@@ -14,6 +12,7 @@
 #include <utility>
 #include <variant>
 
+#include "experiments/sections/experiment.hpp"
 #include "experiments/sections/variation.hpp"
 #include "results/run.hpp"
 

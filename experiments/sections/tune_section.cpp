@@ -7,7 +7,6 @@
 
 #include "experiments/sections/definition.hpp"
 #include "experiments/sections/variation.hpp"
-#include "experiments/sections/varied_keys.hpp"
 #include "results/summary.hpp"
 
 namespace syncopate {

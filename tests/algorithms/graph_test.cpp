@@ -1,6 +1,4 @@
 // Graphs for gossip: which workers send to each other, and how fast their models agree.
-#include "algorithms/gossip/graph.hpp"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,6 +11,7 @@
 #include <numeric>
 
 #include "algorithms/gossip/decentralized_sgd.hpp"
+#include "algorithms/gossip/gossip.hpp"
 #include "algorithms/gossip/stochastic_gradient_push.hpp"
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"

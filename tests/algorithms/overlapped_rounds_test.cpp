@@ -1,6 +1,4 @@
 // Averages that are one round late: CoCoD-SGD and Overlap-Local-SGD, and properties of all methods with such averages.
-#include "algorithms/local_sgd/overlapped_rounds.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +7,7 @@
 #include <string>
 
 #include "algorithms/local_sgd/cocod_sgd.hpp"
+#include "algorithms/local_sgd/local_rounds.hpp"
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/local_sgd/overlap_local_sgd.hpp"

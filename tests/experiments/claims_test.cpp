@@ -416,6 +416,12 @@ TEST_F(ClaimSection, IsAboutTheBestValueOfAKey) {
               HasSubstr("applies to a difference"));
   EXPECT_THAT(faults_of(best + "over = \"cluster.workers\"\nper_doubling = true\nabove = 1\n", sweep),
               HasSubstr("applies to slopes only"));
+  EXPECT_THAT(faults_of(best + "over = \"cluster.workers\"\nover_sqrt_log = true\nabove = 1\n", sweep),
+              AllOf(HasSubstr("over_sqrt_log"), HasSubstr("applies to slopes only")));
+  EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"steps\"\nmethod = \"drop\"\nover = \"cluster.workers\"\n"
+                        "per_doubling = true\nover_sqrt_log = true\nabove = 1\n",
+                        sweep),
+              HasSubstr("cannot be combined with per_doubling"));
   EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"steps\"\nmethod = \"drop\"\nas = \"best\"\nover = "
                         "\"cluster.workers\"\nabove = 1\n",
                         sweep),

@@ -17,7 +17,6 @@
 #include "experiments/execution/runner.hpp"
 #include "experiments/sections/definition.hpp"
 #include "experiments/sections/experiment.hpp"
-#include "experiments/sections/run_hash.hpp"
 #include "results/run_directory.hpp"
 #include "tests/experiments/experiment_file.hpp"
 #include "tests/experiments/hashed_leaves.hpp"

@@ -18,7 +18,6 @@
 
 #include "experiments/sections/definition.hpp"
 #include "experiments/sections/experiment.hpp"
-#include "experiments/sections/run_hash.hpp"
 #include "experiments/sections/variation.hpp"
 #include "workers/config/settings.hpp"
 #include "workers/config/toml.hpp"

@@ -10,7 +10,6 @@
 #include "algorithms/registry.hpp"
 #include "experiments/sections/definition.hpp"
 #include "experiments/sections/experiment.hpp"
-#include "experiments/sections/run_hash.hpp"
 #include "results/run.hpp"
 #include "tests/experiments/results_by_version.hpp"
 #include "tests/experiments/results_digest.hpp"

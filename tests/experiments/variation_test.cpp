@@ -18,7 +18,6 @@
 
 #include "experiments/commands/commands.hpp"
 #include "experiments/sections/definition.hpp"
-#include "experiments/sections/varied_keys.hpp"
 #include "results/result_table.hpp"
 #include "results/summary.hpp"
 #include "tests/experiments/experiment_file.hpp"

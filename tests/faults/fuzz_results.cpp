@@ -7,7 +7,6 @@
 #include "results/found_runs.hpp"
 #include "results/lease.hpp"
 #include "results/paired_table.hpp"
-#include "results/result_rows.hpp"
 #include "results/result_table.hpp"
 #include "results/run_directory.hpp"
 #include "tests/faults/fuzzing.hpp"

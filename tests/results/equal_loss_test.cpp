@@ -1,4 +1,3 @@
-#include "results/equal_loss.hpp"
 
 #include <gtest/gtest.h>
 

@@ -126,8 +126,11 @@ def slopes(runs, claim):
     of_seeds = defaultdict(list)
     for row in runs.named(claim["method"], claim.get("where")):
         at = number(row[column])
-        of_seeds[row["seed"]].append((math.log2(at) if claim["per_doubling"] else at,
-                                      effect(runs, row, claim, claim.get("against"))))
+        if claim["per_doubling"]:
+            at = math.log2(at)
+        elif claim.get("over_sqrt_log"):
+            at = math.sqrt(2 * math.log(at))
+        of_seeds[row["seed"]].append((at, effect(runs, row, claim, claim.get("against"))))
     found = []
     for points in of_seeds.values():
         x, y = (sum(values) / len(points) for values in zip(*points))

@@ -157,6 +157,26 @@ TEST_F(Claims, AreOfSlopesToo) {
   EXPECT_NEAR(judged(claim).points.at(0).mean, 4.8 * 3 / 896, 1e-12);
 }
 
+// Measures 1 + 3 sqrt(2 ln n) at n = 1, e^2 and e^8, so at 1, 7 and 13; 2 and 4 are sqrt(2 ln n).
+TEST_F(Claims, AreOfSlopesOverTheGrowthOfMaxima) {
+  const double e = std::exp(1.0);
+  add("A", "1", {1});
+  add("A", fmt::format("{}", std::pow(e, 2)), {7});
+  add("A", fmt::format("{}", std::pow(e, 8)), {13});
+  Claim claim = ratio();
+  claim.method = "A";
+  claim.against = "";
+  claim.effect = Effect::value;
+  claim.over = "cluster.workers";
+  claim.over_sqrt_log = true;
+  claim.criterion = {.within = Interval{2.9, 3.1}};
+  const ClaimResult result = judged(claim);
+  ASSERT_EQ(result.points.size(), 1u) << result.reason;
+  EXPECT_NEAR(result.points[0].mean, 3, 1e-9);
+  add("A", "0.5", {1});
+  EXPECT_THAT(judged(claim).reason, HasSubstr("cluster.workers = 0.5 is below 1"));
+}
+
 TEST_F(Claims, AreOfOrders) {
   add("A", "8", {3, 3.1});
   add("B", "8", {1, 1.1});

@@ -1,5 +1,3 @@
-#include "workers/theory/order_statistics.hpp"
-
 #include <gtest/gtest.h>
 
 #include <boost/math/distributions/exponential.hpp>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "tests/workers/closed_forms.hpp"
+#include "workers/theory/paper_formulas.hpp"
 
 namespace syncopate {
 namespace {

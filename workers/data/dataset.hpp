@@ -87,8 +87,8 @@ class Dataset {
   }
 
   // Returns the tokens of a sample, at least one, without padding. Empty if samples are numbers. A data set that does
-  // not have them in memory writes them to `space`, so the result is valid as long as the data set exists and `space` is
-  // unchanged. If size().draws_samples, the tokens of a training sample depend on the visit.
+  // not have them in memory writes them to `space`, so the result is valid as long as the data set exists and `space`
+  // is unchanged. If size().draws_samples, the tokens of a training sample depend on the visit.
   virtual std::span<const std::int32_t> tokens(Split /*split*/, std::uint32_t /*sample*/, const Visit& /*visit*/,
                                                std::vector<std::int32_t>& /*space*/) const {
     return {};

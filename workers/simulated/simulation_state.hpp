@@ -263,7 +263,7 @@ class DurationPrefetch {
   }
 
  private:
-  // The total durations of the same whole step for consecutive workers.
+  // Each worker's total duration of one whole step, for consecutive workers.
   struct SameStep {
     static constexpr int most_workers = 32;
     MicroBatch asked;  // the last request

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "workers/base/units.hpp"
-#include "workers/theory/order_statistics.hpp"
 #include "workers/theory/paper_formulas.hpp"
 #include "workers/time/compute_time.hpp"
 
@@ -61,8 +60,8 @@ struct SampledTimes {
   double shortest_s = 0;  // lower bound for all micro-batches
   // False if the declared variance of a step is infinite. Then even sums of many steps are not normal.
   bool has_variance = true;
-  // The distribution of a micro-batch: as the delays declare it, or that of the sample if the delays declare none or
-  // the sample contradicts them. The deviation is that of a step divided by sqrt(M). So it is right for sums of M
+  // The distribution of a micro-batch's time. It is the one that the delays declare, or the sample's if they declare
+  // none or the sample contradicts it. The deviation is that of a step divided by sqrt(M). So it is right for sums of M
   // micro-batches even if a step's micro-batches depend on each other.
   MicroBatchLaw law{};
   std::vector<double> steps{};                // all drawn steps, ascending
@@ -123,7 +122,7 @@ StepLaw together(const std::vector<LawOfPart>& parts);
 // The slowest worker's total time of a round of `steps` steps, as a mean over rounds of drawn steps. For sums that are
 // far from normal. Empty if too few steps, or not all workers, were drawn.
 // Differs: the steps of a round are spread over the run. So steps that depend on each other, as in bursts, are treated
-//          as independent, as they are by the central limit theorem.
+//          as independent. The formula by the central limit theorem treats them so, too.
 std::optional<SampledMean> sampled_slowest_sum(const SampledTimes& times, Step steps);
 
 // The effect of a threshold on the drawn steps. Micro-batches that end after the threshold are lost.

@@ -18,7 +18,7 @@ void add_scaled(double* out, double factor, const float* in, std::size_t size);
 void add(float* out, const float* in, std::size_t size);
 void scale(float* values, float factor, std::size_t size);
 
-// Sets out to the sum of weight x in over the terms, in their order, in double precision, and rounded once at the end.
+// Sets `out` to the sum of weight x `in` over the terms, added in their order in double precision and rounded once.
 struct WeightedVector {
   double weight;
   const float* in;
