@@ -18,6 +18,7 @@
 
 #include "experiments/commands/commands.hpp"
 #include "experiments/sections/experiment.hpp"
+#include "experiments/sections/variation.hpp"
 #include "results/result_table.hpp"
 #include "tests/experiments/experiment_file.hpp"
 #include "tests/experiments/program.hpp"
