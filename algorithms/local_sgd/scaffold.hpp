@@ -51,7 +51,8 @@ class Scaffold : public Algorithm {
         *own = progress(worker, start, end, *rates, control, *own);
       else if (!*own)
         *own = worker.combine({{1, end}, {-1, end}}, end);
-      // The controls are averaged first, so that the last model that all agree on is the average of models.
+      // The controls are averaged first: a worker that lost its state restarts from the last average, which must be the
+      // average of models.
       worker.set_model(*own);
       worker.average_model({.policy = {.buffers = StatePolicy::keep}});
       control = worker.model();

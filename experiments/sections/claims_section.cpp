@@ -215,7 +215,7 @@ Claim read_claim(Settings& table) {
   claim.order = table.texts(order, std::vector<std::string>{});
   if (claim.order.empty()) {
     table.leave_out("order");
-    claim.method = table.text({"method", "Label of the method whose measure it is."});
+    claim.method = table.text({"method", "Label of the method that the claim is about."});
     claim.against = table.text({"against", "Label of the method to compare it with, seed by seed."}, "");
     if (claim.against.empty()) table.leave_out("against");
     claim.effect = table.choice<Effect>({"as",

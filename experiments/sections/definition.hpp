@@ -274,9 +274,9 @@ struct DataSteps {
   std::int64_t steps_per_epoch = 0;  // 0: no data set, or faults
 };
 
-// Converts a number of steps: after `done` steps of the training `own`, the training `other` continues at the returned
-// step. Whole epochs stay whole. Within an epoch, it is the first step that repeats no sample, or the next epoch's
-// first step if there is none. Without epochs, returns `done`.
+// Returns the step at which the training `other` continues after `done` steps of the training `own`. Whole epochs stay
+// whole. Within an epoch, the result is the first step that repeats no sample. If there is none, it is the first step
+// of the next epoch. Without epochs, returns `done`.
 Step in_steps_of(const DataSteps& other, Step done, const DataSteps& own);
 
 }  // namespace syncopate

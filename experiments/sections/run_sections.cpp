@@ -300,7 +300,7 @@ RecordedOutages read_recorded(Settings& table, int workers) {
   RecordedOutages recorded;
   recorded.recording = read_data_file<FaultRecording>(table);
   recorded.time_scale = table.number(
-      {"time_scale", "Factor of recorded starts and durations: 0.001 has a year pass in 9 hours."}, positive, 1);
+      {"time_scale", "Factor of recorded starts and durations: with 0.001 a year passes in 9 hours."}, positive, 1);
   const int known_nodes = recorded.recording ? recorded.recording->nodes() : 1;
   const Key nodes{"nodes", "The recording's node for each of the workers, in their order.", "", "drawn by the seed"};
   if (table.has(nodes)) {

@@ -392,9 +392,9 @@ void read_schedule_free(Settings& optimizer, AveragedOptions& options) {
   options.share_of_x = optimizer.number(
       {"momentum", "Share of the evaluated average x in the model y at which gradients are taken (beta, beta1)."},
       inside, options.share_of_x);
-  options.rate_power =
-      optimizer.number({"weight_power", "A step's weight in x is the largest learning rate so far to this power."},
-                       at_least_zero, options.rate_power);
+  options.rate_power = optimizer.number(
+      {"weight_power", "A step's weight in x is the largest learning rate so far, raised to this power."},
+      at_least_zero, options.rate_power);
   options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
 }
 

@@ -486,7 +486,8 @@ TEST_F(ExperimentFaults, ARankWhoseFactorsMakeNoMatrixSmallerIsAFault) {
                    "datasets.gaussian-mixture.classes=10", "training.dataset=gaussian-mixture"});
   };
   EXPECT_EQ(with("rank=3"), "");
-  EXPECT_THAT(with("rank=4"), HasSubstr("methods.0.compression.rank = 4; must be at most 3: factors of a higher rank"));
+  EXPECT_THAT(with("rank=4"),
+              HasSubstr("methods.0.compression.rank = 4; must be at most 3: a higher rank shrinks no matrix"));
   EXPECT_EQ(with("rank=6,least_rate=1.0"), "");
   EXPECT_EQ(with("rank=12,least_rate=0.0"), "");  // full rank for the first matrix, while the second is sent whole
   EXPECT_THAT(with("rank=13,least_rate=0.0"), HasSubstr("rank = 13; must be at most 12: no matrix of the model"));

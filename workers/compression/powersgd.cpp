@@ -277,9 +277,9 @@ void check_rank(Settings& method, const PowerSgdOptions& own, const std::vector<
   if (largest > 0 && own.least_rate == 0)
     problem = fmt::format("must be at most {}: no matrix of the model has a higher rank", largest);
   else if (largest > 0)
-    problem = fmt::format(
-        "must be at most {}: factors of a higher rank shrink no matrix of the model by more than a factor of {}",
-        largest, own.least_rate);
+    problem =
+        fmt::format("must be at most {}: a higher rank shrinks no matrix of the model by more than a factor of {}",
+                    largest, own.least_rate);
   method.section({"compression"}).fault("rank", problem);
 }
 

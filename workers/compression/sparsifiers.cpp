@@ -217,7 +217,7 @@ class DeepGradientCompression : public TopK {
     }
   }
 
-  // Writes the largest values. This is the only packet if no tensor is dense.
+  // Writes the packet of the largest values: the second packet, or the only one if no tensor is dense.
   void encode_second(Step step, const float*, std::span<float> memory, float* packet) const override {
     const std::span<float> p = memory.first(memory.size() / 2), velocity = memory.last(memory.size() / 2);
     TopK::encode({}, step, nullptr, p, packet);

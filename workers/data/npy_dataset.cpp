@@ -70,7 +70,7 @@ std::int64_t targets_of(const path& file, const NpyArray& y) {
   const auto dimensions = y.shape().size();
   const std::int64_t targets = dimensions == 2 ? y.shape()[1] : 1;
   if (dimensions < 1 || dimensions > 2 || targets < 1 || targets > most_targets)
-    reject(file, fmt::format("has {} dimensions{}; float32 must be (n,), or (n, targets) with 1 to {} targets",
+    reject(file, fmt::format("has {} dimensions{}; a float32 array must be (n,), or (n, targets) with 1 to {} targets",
                              dimensions, dimensions == 2 ? fmt::format(", {} targets", targets) : "", most_targets));
   check_finite(file, y, targets, "target");
   return targets;

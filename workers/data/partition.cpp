@@ -146,8 +146,9 @@ BatchingOptions read_batching(Settings& training) {
   constexpr std::int64_t most = 1 << 30;
   if (options.kind == Batching::packed)
     options.token_budget = training.integer(
-        {name, "Maximum number of tokens of a packed micro-batch; a longer sequence is alone in it.", "tokens"}, 1,
-        most);
+        {name, "Maximum number of tokens of a packed micro-batch; a longer sequence is a micro-batch of its own.",
+         "tokens"},
+        1, most);
   else
     training.optional_integer(
         {name, "Used only with batching = \"packed\"; allowed with others so that batching can be swept.", "tokens"}, 1,

@@ -128,7 +128,7 @@ RunTotals LockstepCluster::run(const Program& work, const Program&) {
 template <typename Take>
 void LockstepCluster::draw_rows(const MicroBatch& first, int count, const Take& take) {
   const auto length = static_cast<std::size_t>(count);
-  // If rows are very long, a block has fewer workers, because long rows already make large draws.
+  // A block of many rows is drawn by one call, which is faster. Long rows need fewer rows per call.
   constexpr std::size_t most_rows = 32, most_durations = 1 << 20;
   const std::size_t most = std::clamp(most_durations / std::max<std::size_t>(length, 1), std::size_t{1}, most_rows);
   drawn_rows_.resize(most * length);
