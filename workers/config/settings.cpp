@@ -633,8 +633,10 @@ struct Reading {
   std::size_t parent = 0;  // index of the reading from which this one differs by one more answer
   Answers told;
   std::vector<Exploration::Question> asked;
-  std::set<std::size_t> keys;  // indices in descriptions_
+  std::vector<bool> keys;          // by index in descriptions_; a shorter vector has none of the later keys
+  std::vector<std::size_t> forks;  // indices in forks_: those whose usual word leads to this reading
 
+  bool has(std::size_t key) const { return key < keys.size() && keys[key]; }
   bool asks(const Exploration::Question& question) const { return std::ranges::find(asked, question) != asked.end(); }
 };
 
@@ -682,16 +684,22 @@ class Readings {
     SettingsDocument document(exploration);
     Settings root = document.root();
     read_(root);
-    readings_.push_back({parent, std::move(told), exploration.asked(), {}});
-    for (KeyDescription& key : document.descriptions()) readings_.back().keys.insert(place_of(std::move(key)));
+    Reading& reading = readings_.emplace_back(Reading{parent, std::move(told), exploration.asked(), {}, {}});
+    for (KeyDescription& key : document.descriptions()) {
+      const std::size_t place = place_of(std::move(key));
+      if (place >= reading.keys.size()) reading.keys.resize(place + 1);
+      reading.keys[place] = true;
+    }
     return readings_.size() - 1;
   }
 
   std::size_t place_of(KeyDescription key) {
-    const auto known = std::ranges::find(descriptions_, key);
-    if (known != descriptions_.end()) return static_cast<std::size_t>(known - descriptions_.begin());
+    std::vector<std::size_t>& places = places_[key.path];
+    for (const std::size_t place : places)
+      if (descriptions_[place] == key) return place;
+    places.push_back(descriptions_.size());
     descriptions_.push_back(std::move(key));
-    return descriptions_.size() - 1;
+    return places.back();
   }
 
   // Adds a reading for each word of each question that the reading's parent has not asked.
@@ -706,6 +714,7 @@ class Readings {
         told[question.key] = question.words[word];
         fork.readings.push_back(word == question.usual ? index : add(index, std::move(told)));
       }
+      readings_[index].forks.push_back(forks_.size());
       forks_.push_back(std::move(fork));
     }
   }
@@ -716,14 +725,12 @@ class Readings {
   std::pair<std::vector<Way>, std::vector<Way>> ways_to(std::size_t key) const {
     std::vector<Way> always, where_written;
     for (std::size_t i = 0; i < readings_.size(); ++i) {
-      const bool is_first =
-          readings_[i].keys.contains(key) && (i == 0 || !readings_[readings_[i].parent].keys.contains(key));
+      const bool is_first = readings_[i].has(key) && (i == 0 || !readings_[readings_[i].parent].has(key));
       if (!is_first) continue;
       Way way;
       for (const auto& [question, word] : readings_[i].told) way[question].insert(word);
-      for (const Fork& fork : forks_)
-        if (fork.readings[fork.question.usual] == i)
-          narrow(way, fork, [&](const Reading& one) { return one.keys.contains(key); });
+      for (const std::size_t fork : readings_[i].forks)
+        narrow(way, forks_[fork], [&](const Reading& one) { return one.has(key); });
       narrow_to_askers(way, i);
       (way.erase(descriptions_[key].path + "?") > 0 ? where_written : always).push_back(std::move(way));
     }
@@ -757,9 +764,9 @@ class Readings {
       const Reading& parent = readings_[readings_[reading].parent];
       for (const Exploration::Question& question : parent.asked) {
         if (parent.told.contains(question.key) || !readings_[reading].told.contains(question.key)) continue;
-        for (const Fork& fork : forks_)
-          if (fork.readings[fork.question.usual] == readings_[reading].parent && !fork.question.key.ends_with('?'))
-            narrow(way, fork, [&](const Reading& one) { return one.asks(question); });
+        for (const std::size_t fork : parent.forks)
+          if (!forks_[fork].question.key.ends_with('?'))
+            narrow(way, forks_[fork], [&](const Reading& one) { return one.asks(question); });
       }
     }
   }
@@ -794,7 +801,8 @@ class Readings {
   const Answers& fixed_;
   std::vector<Reading> readings_;  // each after its parent
   std::vector<Fork> forks_;
-  std::vector<KeyDescription> descriptions_;  // in the order of discovery
+  std::vector<KeyDescription> descriptions_;                // in the order of discovery
+  std::map<std::string, std::vector<std::size_t>> places_;  // indices in descriptions_, by the key's path
 };
 
 }  // namespace
