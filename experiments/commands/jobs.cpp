@@ -132,7 +132,7 @@ std::vector<std::string> job_command(const CommandLine& line, const Division& di
 }
 
 std::size_t runs_left(const Experiment& experiment, const RunOptions& options) {
-  const std::vector<Run> trials = experiment.tuning ? first_trials(experiment) : std::vector<Run>{};
+  const std::vector<Run> trials = first_trials(experiment);
   if (options.rerun) return trials.size() + experiment.runs.size();
   const auto count = [&](std::span<const Run> runs) {
     const std::vector<int> to_do = runs_to_do(runs, options.results_directory, false);
@@ -276,7 +276,7 @@ MemoryUse memory_use(const CommandLine& line, int ranks) {
 }
 
 std::string memory_line(const Experiment& experiment, const MemoryUse& use) {
-  const std::vector<Run> trials = experiment.tuning ? first_trials(experiment) : std::vector<Run>{};
+  const std::vector<Run> trials = first_trials(experiment);
   std::vector<const Run*> all;
   add(trials, {}, all);
   add(experiment.runs, {}, all);
@@ -320,7 +320,7 @@ void refuse_beyond_memory(const Experiment& experiment, const CommandLine& line,
     return line.options.rerun ? std::vector<int>(runs.size(), 1)
                               : runs_to_do(runs, line.options.results_directory, use.is_mpi_rank);
   };
-  const std::vector<Run> trials = experiment.tuning ? first_trials(experiment) : std::vector<Run>{};
+  const std::vector<Run> trials = first_trials(experiment);
   std::vector<const Run*> all;
   add(trials, to_do(trials), all);
   // If the experiment tunes, its finished runs are not known yet, so all runs count.

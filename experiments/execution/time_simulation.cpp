@@ -417,9 +417,8 @@ std::optional<double> threshold_of(const Run& run) {
   const std::string& algorithm = std::get<std::string>(method.find("algorithm")->value);
   const TomlNode* threshold = method.find("threshold_s");
   if (!algorithm.starts_with("dropcompute") || !threshold) return {};
-  if (const auto* whole = std::get_if<std::int64_t>(&threshold->value)) return static_cast<double>(*whole);
-  const auto* number = std::get_if<double>(&threshold->value);
-  return number && std::isfinite(*number) ? std::optional(*number) : std::nullopt;  // inf: nothing is dropped
+  const std::optional<double> number = number_in(threshold);
+  return number && std::isfinite(*number) ? number : std::nullopt;  // inf: nothing is dropped
 }
 
 std::string threshold_note(const Run& run, const SimulatedSteps& simulated_steps) {
