@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -21,11 +22,14 @@
 #include "results/run.hpp"
 #include "results/statistics.hpp"
 #include "workers/config/settings.hpp"
-#include "workers/theory/paper_formulas.hpp"
 
 namespace syncopate {
 
 struct CommandLine;
+
+// What remains to be done after a command has read and checked its input: it writes files and prints. Rank 0 calls it
+// once all ranks have agreed to execute the same command. Throws std::system_error if a file cannot be written.
+using Action = std::function<void()>;
 
 // `syncopate compare`: runs an experiment on the simulated cluster and under MPI, and shows the error of the
 // simulation.
@@ -325,32 +329,12 @@ struct ExportOptions {
   bool with_trials = false;  // include trials of tuning
 };
 
-// The files to write. prepare_export throws ConfigurationFault if there are no runs, damaged runs, or no such folder.
-struct Export {
-  std::string runs_file, runs_csv;
-  std::string evaluations_file, evaluations_csv;
-};
-Export prepare_export(const ExportOptions& options);
-
-// Writes both files. Throws std::system_error.
-void write_export(const Export& tables);
+// Throws ConfigurationFault if there are no runs, damaged runs, or no such folder.
+Action prepare_export(const ExportOptions& options);
 
 // --- `syncopate thresholds`: the effect that each threshold of DropCompute would have had on a recorded run
 // Source:  Giladi et al. 2023, Eq. 6 and Figure 3c; the reference code's search.
 // T^c is the time of a step outside of its micro-batches (communication and update).
-
-// Micro-batch times recorded without a threshold.
-struct RecordedTimes {
-  std::vector<double> times;  // (N, I, M): workers, complete steps, micro-batches; in seconds
-  int workers = 1;
-  int steps = 1;                   // I: number of complete steps, in which every worker has all micro-batches
-  int micro_batches = 1;           // M: the largest number of a worker's micro-batches in a step
-  int left_out = 0;                // number of incomplete steps
-  std::optional<double> serial_s;  // T^c, if it follows from steps.csv
-  std::string why_no_serial_s;     // why there is no serial_s
-
-  MicroBatchTimes view() const { return {times, workers, steps, micro_batches}; }
-};
 
 struct ThresholdsOptions {
   // A CSV file (plain or compressed) with columns worker, step, micro_batch, duration_s, or a run's directory with
@@ -362,34 +346,8 @@ struct ThresholdsOptions {
   std::string csv;                            // file for the thresholds; empty: none
 };
 
-// The effects of the thresholds in the reference code's grid, and the best threshold by each of three criteria
-// (`ways`).
-struct ThresholdReport {
-  std::string source;
-  RecordedTimes recorded;  // without the times themselves
-  double serial_s = 0;     // T^c
-  double step_s = 0;       // E[T]: mean time of the slowest worker per step, without T^c
-  double worker_s = 0;     // E[T_n]: mean time of a worker per step
-  bool is_equal = false;   // whether all micro-batches take equally long
-  struct Way {
-    const char* name;  // value of the key `search` of the automatic threshold
-    const char* sentence;
-    std::vector<ThresholdEffect> effects;  // by threshold
-    ThresholdEffect best;                  // `threshold` is infinite if no threshold improves on dropping nothing
-    LargestDropper dropper_of_best{};
-  };
-  std::vector<Way> ways;                 // throughput, s-eff, reference
-  std::vector<LargestDropper> droppers;  // by threshold
-};
-
 // Throws ConfigurationFault, with file and line, if the source cannot be read. Throws Interrupted.
-ThresholdReport report_thresholds(const ThresholdsOptions& options);
-
-std::string threshold_table(const ThresholdReport& report);
-std::string thresholds_json(const ThresholdReport& report);
-// Returns the columns threshold_s,drop_rate,step_speedup,effective_speedup_throughput,effective_speedup_s_eff,
-// effective_speedup_reference,largest_worker_share.
-std::string thresholds_csv(const ThresholdReport& report);
+Action prepare_thresholds(const ThresholdsOptions& options);
 
 // --- `syncopate trace import`: a recording from a PyTorch profiler, or from a CSV file with other columns
 
@@ -403,17 +361,11 @@ struct TraceImportOptions {
   std::string worker = "worker", step = "step", micro_batch = "micro_batch", duration = "duration_s";
 };
 
-struct ImportedTrace {
-  std::string output;
-  std::string content;  // worker,step,micro_batch,duration_s, all numbered from 0
-  std::string summary;  // for the terminal: sizes, mean, the slowest worker, and what is missing
-};
-
 // Workers are the ranks in profiler traces (distributedInfo), or else files in their order. In a CSV file they are the
 // column's numbers in ascending order. Steps that not all workers have are left out, and counted in the summary. Throws
 // Interrupted. Throws ConfigurationFault with all faults: no steps, no such range or column, negative, missing or
 // repeated times, repeated ranks.
-ImportedTrace import_trace(const TraceImportOptions& options);
+Action prepare_trace_import(const TraceImportOptions& options);
 
 // --- `syncopate data tokens`: token files for [datasets.tokens], made of texts
 
@@ -427,19 +379,11 @@ struct TokenFilesOptions {
   bool header = false;                  // whether token files have llm.c's header
 };
 
-struct TokenFiles {
-  std::filesystem::path folder;
-  std::map<std::string, std::string> files;  // contents by name: train.bin, test.bin, vocabulary.txt
-  std::string summary;                       // for the terminal
-};
-
 // Reads the texts. A file's last part is for tests; of lines, a hash of each line decides (split_of). The contents
 // depend only on the texts, the options and the order of the names. Throws Interrupted. Throws ConfigurationFault if a
-// file is not a text in UTF-8, a split is empty, or the folder contains other files.
-TokenFiles make_token_files(const TokenFilesOptions& options);
-
-// Replaces the folder, with all of its files or none. Throws std::system_error.
-void write_token_files(const TokenFiles& files);
+// file is not a text in UTF-8, a split is empty, or the folder contains other files. The action replaces the folder,
+// with all of its files or none.
+Action prepare_token_files(const TokenFilesOptions& options);
 
 // --only: keeps the runs whose method, variant or beginning of the hash is among the names; without names, all runs. If
 // the names are of several kinds, a run must match a name of each kind. For example, --only DropCompute --only "slow

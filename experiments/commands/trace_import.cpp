@@ -339,7 +339,9 @@ std::string summary_of(const std::vector<ImportedRow>& rows, std::size_t left_ou
 
 }  // namespace
 
-ImportedTrace import_trace(const TraceImportOptions& options) {
+Action prepare_trace_import(const TraceImportOptions& options) {
+  if (const std::string why = why_not_replaceable(options.output); !why.empty())
+    throw ConfigurationFault(fmt::format("{}: cannot be written: {}", options.output, why));
   std::vector<bool> json;
   for (const std::string& file : options.files) json.push_back(is_json(file));
   const bool is_profiler = std::ranges::all_of(json, std::identity{});
@@ -365,12 +367,14 @@ ImportedTrace import_trace(const TraceImportOptions& options) {
     row.step = step_numbers.at(row.step);
   }
   std::ranges::sort(rows, {}, [](const ImportedRow& row) { return std::tie(row.worker, row.step, row.micro_batch); });
-  ImportedTrace imported{.output = options.output, .content = "worker,step,micro_batch,duration_s\n", .summary = {}};
+  std::string content = "worker,step,micro_batch,duration_s\n";
   for (const ImportedRow& row : rows)
-    imported.content += fmt::format("{},{},{},{:.9g}\n", row.worker, row.step, row.micro_batch, row.duration_s);
-  if (options.output.ends_with(".gz")) imported.content = gzip(imported.content);
-  imported.summary = fmt::format("{}\n{}", options.output, summary_of(rows, left_out));
-  return imported;
+    content += fmt::format("{},{},{},{:.9g}\n", row.worker, row.step, row.micro_batch, row.duration_s);
+  if (options.output.ends_with(".gz")) content = gzip(content);
+  return [output = options.output, content = std::move(content), summary = summary_of(rows, left_out)] {
+    replace_named_file(output, content);
+    standard_output.write(printable_lines(fmt::format("{}\n{}", output, summary)));
+  };
 }
 
 }  // namespace syncopate
