@@ -283,7 +283,7 @@ class RunsSoFar {
     std::map<fs::path, bool> folders;
     for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
       const Run& run = experiment_.runs[index];
-      summaries_[index] = run.is_trial ? tried_before(directory_of(run), run) : finished_before(directory_of(run), run);
+      summaries_[index] = finished_before(directory_of(run), run);
       if (!summaries_[index]) continue;
       to_do_[index] = 0;
       const auto checkpoint = checkpoint_of(directory_of(run));
@@ -716,7 +716,7 @@ class SharedRuns {
   // With --rerun, only results of this launch count.
   std::optional<RunSummary> summary_if_done(const fs::path& directory, const Run& run) const {
     if (work_.options.rerun && !was_made_by(directory, sharing_.call)) return {};
-    return run.is_trial ? tried_before(directory, run) : finished_before(directory, run);
+    return finished_before(directory, run);
   }
 
   bool is_done(const fs::path& directory, const Run& run) const { return summary_if_done(directory, run).has_value(); }
