@@ -675,12 +675,8 @@ MicroBatchWork work_of(const Reading& all) {
 void write_measured(TomlNode& root, const MeasuredMicroBatch& measured) {
   TomlNode& cluster = *root.find("cluster");
   if (measured.fit) {
-    const ContentCost& cost = measured.fit->cost;
     TomlNode table;
-    for (const auto& [key, value] : {std::pair{"base_s", cost.base_s}, std::pair{"per_token_s", cost.per_token_s},
-                                     std::pair{"per_padded_token_s", cost.per_padded_token_s},
-                                     std::pair{"per_squared_length_s", cost.per_squared_length_s}})
-      table.set(key, {}, {value, {}});
+    for (const auto& [key, cost] : content_costs) table.set(key, {}, {measured.fit->cost.*cost, {}});
     cluster.set("micro_batch_s", {}, std::move(table));
   } else {
     cluster.set("micro_batch_s", {}, {measured.micro_batch_s, {}});
