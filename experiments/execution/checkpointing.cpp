@@ -366,34 +366,28 @@ bool SimulatedRunCheckpoints::due() {
 }
 
 void SimulatedRunCheckpoints::write_if_due() {
-  const auto begin = HostClock::now();
   if (!due()) return;
-  const auto computed = HostClock::now();
   if (recorder_.has_diverged()) return;  // the run ends shortly
   if (use_.is_mine && !use_.is_mine()) return;
-  std::optional<CheckpointCost> cost;
+  std::uint64_t digest = 0;
   std::string problem;
   try {
     wait_for_disk();
-    cost = write();
+    digest = write();
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& fault) {
     problem = disk_problem(fault);
   }
-  if (parts_) problem = parts_->publish(log_.steps(), cost ? cost->digest : 0, problem);
+  if (parts_) problem = parts_->publish(log_.steps(), digest, problem);
   if (!problem.empty() && !std::exchange(has_failed_, true) && is_first())
     report(use_, fmt::format("no new one was written, and the run continues: {}", problem));
-  if (cost && problem.empty()) {
-    cost->tasks_s = seconds(computed - begin);
-    cost->written_s = seconds(HostClock::now() - computed);
-    if (use_.on_written) use_.on_written(*cost);
-  }
   last_ = HostClock::now();
   last_step_ = log_.steps();
 }
 
-CheckpointCost SimulatedRunCheckpoints::write() {
+// Writes this process's checkpoint, or its part of one. Returns the digest.
+std::uint64_t SimulatedRunCheckpoints::write() {
   std::shared_ptr<CheckpointWriter> writer;
   if (parts_)
     writer = parts_->part(log_.steps());
@@ -407,15 +401,11 @@ CheckpointCost SimulatedRunCheckpoints::write() {
   log_.write_log(*writer);
   log_.write_values(*writer);
   writer->finish();
-  const CheckpointCost cost{.step = log_.steps(),
-                            .values = static_cast<std::int64_t>(log_.live_values()),
-                            .bytes = writer->bytes(),
-                            .digest = writer->digest()};
   if (parts_)
     writer->publish();
   else
     on_its_way_ = std::async(std::launch::async, [writer] { writer->publish(); });
-  return cost;
+  return writer->digest();
 }
 
 void SimulatedRunCheckpoints::wait_for_disk() {

@@ -36,15 +36,6 @@
 
 namespace syncopate {
 
-struct CheckpointCost {
-  std::int64_t step = 0;  // the checkpoint precedes this step, which is counted over all workers' models
-  std::int64_t values = 0;
-  std::int64_t bytes = 0;
-  std::uint64_t digest = 0;
-  double tasks_s = 0;    // host time until submitted tasks were computed
-  double written_s = 0;  // host time from then until the run continued
-};
-
 struct CheckpointUse {
   std::filesystem::path file;
   std::filesystem::path below{};  // the experiment's directory; if it was deleted, no checkpoint is written
@@ -53,7 +44,6 @@ struct CheckpointUse {
   // May throw.
   std::function<bool(std::int64_t step)> due{};
   std::function<bool()> is_mine{};  // whether this process still has the run (else it writes nothing); empty: true
-  std::function<void(const CheckpointCost&)> on_written{};
   // Under MPI: whether the run ends with LeftAtCheckpoint once the checkpoint with this number is on the disk. Must
   // return the same on all ranks.
   std::function<bool(std::int64_t number)> leaves{};
@@ -101,7 +91,7 @@ class SimulatedRunCheckpoints {
   bool is_looked_at() const;
   bool due();
   void write_if_due();
-  CheckpointCost write();
+  std::uint64_t write();
   void wait_for_disk();
 
   const Run& run_;
