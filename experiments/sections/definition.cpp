@@ -618,9 +618,9 @@ Run make_run(const Reading& reading) {
   const TomlNode* own_training = resolved.find("methods")->array().front().find("training");
   Run run{.experiment = definition.name,
           .method = method.label,
-          .own_training = own_training ? listed_leaves(shown_difference(*own_training, *resolved.find("training"),
-                                                                        definition.training.objective))
-                                       : decltype(Run::own_training){},
+          .own_training =
+              own_training ? shown_differences(*own_training, *resolved.find("training"), definition.training.objective)
+                           : decltype(Run::own_training){},
           .seed = definition.seeds.front(),
           .resolved_toml = write_toml(resolved),
           .hash = configuration_hash(resolved),

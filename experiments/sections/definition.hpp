@@ -119,14 +119,12 @@ std::vector<TakenElements> taken_body(const ObjectivePlan& of_phase, const Objec
 // Declares the keys of the common phase, so that `list` and the reference can print them.
 void describe_common_phase(Settings& root);
 
-// Returns how a method's [training] (`own`) differs from the file's [training] (`common`), as shown to users. A
-// different optimizer, or a different method of the common phase, is shown by its name and the keys that differ from
-// its defaults. A different learning rate is shown by the keys that differ from the file's learning rate, or from the
-// defaults.
-TomlNode shown_difference(TomlNode own, const TomlNode& common, const ObjectivePlan& objective);
-
-// Returns all keys within the table with their values as shown to users, such as "optimizer.weight_decay" and "0.05".
-std::vector<std::pair<std::string, std::string>> listed_leaves(const TomlNode& table);
+// Returns how a method's [training] (`own`) differs from the file's [training] (`common`): keys and values as shown to
+// users, such as "optimizer.weight_decay" and "0.05". A different optimizer, or a different method of the common phase,
+// is shown by its name and the keys that differ from its defaults. A different learning rate is shown by the keys that
+// differ from the file's learning rate, or from the defaults.
+std::vector<std::pair<std::string, std::string>> shown_differences(TomlNode own, const TomlNode& common,
+                                                                   const ObjectivePlan& objective);
 
 // The number of steps per epoch. Unknown without a data set, or if a key that determines it is faulty.
 struct EpochLength {

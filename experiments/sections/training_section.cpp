@@ -790,21 +790,16 @@ std::shared_ptr<const LearningRate> read_learning_rate(Settings& training, const
 
 std::span<const OptimizerRow> optimizers() { return optimizer_rows; }
 
-TomlNode shown_difference(TomlNode own, const TomlNode& common, const ObjectivePlan& objective) {
+std::vector<std::pair<std::string, std::string>> shown_differences(TomlNode own, const TomlNode& common,
+                                                                   const ObjectivePlan& objective) {
   if (TomlNode* optimizer = own.find("optimizer")) leave_out_defaults(*optimizer, objective);
   TomlNode* phase = own.find("common");
   if (TomlNode* method = phase ? phase->find("method") : nullptr) leave_out_defaults_of_method(*method);
   TomlNode* rate = own.find("learning_rate");
   const TomlNode* other = common.find("learning_rate");
-  if (!rate || !other) return own;
-  leave_out_same(*rate, *other);
-  if (rate->table().empty()) own.erase("learning_rate");
-  return own;
-}
-
-std::vector<std::pair<std::string, std::string>> listed_leaves(const TomlNode& table) {
+  if (rate && other) leave_out_same(*rate, *other);  // an empty table has no leaves
   std::vector<std::pair<std::string, std::string>> leaves;
-  add_leaves(table, "", leaves);
+  add_leaves(own, "", leaves);
   return leaves;
 }
 
