@@ -244,8 +244,7 @@ void add_token_files_options(CLI::App& command, TokenFilesOptions& options) {
   add_option(command, "--to", options.to, "FOLDER",
              "the folder for train.bin, test.bin and vocabulary.txt, which it replaces")
       ->required()
-      ->check([](const std::string& name) { return name.empty() ? "must not be empty" : ""; })
-      ->option_text("FOLDER");
+      ->check([](const std::string& name) { return name.empty() ? "must not be empty" : ""; });
   command
       .add_option_function<std::string>(
           "--tokenizer", [&options](const std::string& name) { options.by_words = name == "words"; },
@@ -284,6 +283,45 @@ void add_tables_options(CLI::App& command, TablesOptions& options) {
       ->allow_extra_args(false);
   add_option(command, "--rank", options.rank, "NAME", "also print the best method at each sweep point by this measure");
   add_format(command, options.format, "csv: one line per row of the table and measure, with all measures");
+}
+
+// May be called before MPI_Init.
+std::string mpi_version() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) return "unknown";
+  const std::string version(text.data(), static_cast<std::size_t>(length));
+  return version.substr(0, version.find_first_of("\n,"));
+}
+
+// Returns one line each for Syncopate, compiler, LibTorch, BLAS kernel, MPI, ...
+std::string version_text() {
+  const BuildInfo& build = build_info();
+  const std::string commit = build.commit == "unknown" ? ""
+                                                       : fmt::format(" ({}{})", build.commit.substr(0, 12),
+                                                                     build.dirty.value_or(false) ? ", changed" : "");
+  std::string result = fmt::format("Syncopate {}{}\n", build.version, commit);
+  const auto add = [&](std::string_view part, std::string_view version) {
+    result += fmt::format("{:<12}{}\n", part, version);
+  };
+  add("system", fmt::format("{}; {}", distribution_name(), operating_system()));
+  add("compiler", build.compiler);
+  try {
+    load_torch();
+    add("LibTorch", fmt::format("{} ({})", torch_version(), loaded_torch_file()));
+    add("BLAS kernel", blas_kernel() + (blas_is_reference() ? " (the reference BLAS: slow)" : ""));
+    add("kernels", torch_kernels());
+    add("GPU", gpus_of_torch());
+  } catch (const std::runtime_error& fault) {  // a damaged installation, whose version the user still wants to know
+    add("LibTorch", torch_version());
+    add("BLAS kernel", fmt::format("unknown: {}", fault.what()));
+    add("kernels", "unknown");
+  }
+  add("MPI", mpi_version());
+  add("toml++", fmt::format("{}.{}.{}", TOML_LIB_MAJOR, TOML_LIB_MINOR, TOML_LIB_PATCH));
+  add("Boost", fmt::format("{}.{}.{}", BOOST_VERSION / 100000, BOOST_VERSION / 100 % 1000, BOOST_VERSION % 100));
+  result.pop_back();
+  return result;
 }
 
 void add_commands(CLI::App& app, CommandLine& line) {
@@ -432,15 +470,6 @@ std::string unknown_options(const CLI::App& app, std::span<char* const> words) {
   return text;
 }
 
-// May be called before MPI_Init.
-std::string mpi_version() {
-  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
-  int length = 0;
-  if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) return "unknown";
-  const std::string version(text.data(), static_cast<std::size_t>(length));
-  return version.substr(0, version.find_first_of("\n,"));
-}
-
 }  // namespace
 
 void choose_runs(Experiment& experiment, const std::vector<std::string>& names) {
@@ -518,35 +547,6 @@ void refuse_keys_of_file(const CommandLine& line) {
   throw ConfigurationFault(fmt::format(
       "{}: is a directory, so all of its runs are shown; {} {} only for experiment files, and must be left out",
       line.file, fmt::join(found, ", "), found.size() == 1 ? "is" : "are"));
-}
-
-std::string version_text() {
-  const BuildInfo& build = build_info();
-  const std::string commit = build.commit == "unknown" ? ""
-                                                       : fmt::format(" ({}{})", build.commit.substr(0, 12),
-                                                                     build.dirty.value_or(false) ? ", changed" : "");
-  std::string result = fmt::format("Syncopate {}{}\n", build.version, commit);
-  const auto add = [&](std::string_view part, std::string_view version) {
-    result += fmt::format("{:<12}{}\n", part, version);
-  };
-  add("system", fmt::format("{}; {}", distribution_name(), operating_system()));
-  add("compiler", build.compiler);
-  try {
-    load_torch();
-    add("LibTorch", fmt::format("{} ({})", torch_version(), loaded_torch_file()));
-    add("BLAS kernel", blas_kernel() + (blas_is_reference() ? " (the reference BLAS: slow)" : ""));
-    add("kernels", torch_kernels());
-    add("GPU", gpus_of_torch());
-  } catch (const std::runtime_error& fault) {  // a damaged installation, whose version the user still wants to know
-    add("LibTorch", torch_version());
-    add("BLAS kernel", fmt::format("unknown: {}", fault.what()));
-    add("kernels", "unknown");
-  }
-  add("MPI", mpi_version());
-  add("toml++", fmt::format("{}.{}.{}", TOML_LIB_MAJOR, TOML_LIB_MINOR, TOML_LIB_PATCH));
-  add("Boost", fmt::format("{}.{}.{}", BOOST_VERSION / 100000, BOOST_VERSION / 100 % 1000, BOOST_VERSION % 100));
-  result.pop_back();
-  return result;
 }
 
 }  // namespace syncopate

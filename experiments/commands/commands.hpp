@@ -104,11 +104,8 @@ struct NameGroup {
 };
 std::vector<NameGroup> name_groups();
 
-// Returns the keys of a name: those in its table, or those that exist only with this name. `all`: all keys of the file;
-// without it they are determined.
+// Returns the keys of a name: those in its table, or those that exist only with this name.
 std::vector<KeyDescription> keys_of(const NameGroup& group, std::string_view name);
-std::vector<KeyDescription> keys_of(const std::vector<KeyDescription>& all, const NameGroup& group,
-                                    std::string_view name);
 
 // Returns names and sentences in lines of readable width. `kind` is one of listed_kinds, or empty for all of them.
 std::string listing(std::string_view kind);
@@ -119,9 +116,6 @@ std::string listing(std::string_view kind);
 // it.
 std::string listing_of(std::string_view name);
 std::string unlisted(std::string_view name);
-
-// Returns the output of `syncopate --version`: one line each for Syncopate, compiler, LibTorch, BLAS kernel, MPI, ...
-std::string version_text();
 
 // `list --write-pages`: pages that are generated from the tables with which experiment files are read.
 inline constexpr const char* command_that_writes = "./dev list --write-pages";

@@ -6,11 +6,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <exception>
 #include <initializer_list>
 #include <new>
-#include <random>
 #include <set>
 #include <span>
 #include <system_error>
@@ -308,17 +306,6 @@ class RunsSoFar {
       copied_ += to_do_[index] ? 0 : 1;
     }
     count_finished();
-  }
-
-  // Returns a line for each damaged directory among the runs to execute.
-  std::vector<std::string> damage() const {
-    std::vector<std::string> found;
-    for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
-      if (!to_do_[index]) continue;
-      std::string damage = damage_of(directory_of(experiment_.runs[index]));
-      if (!damage.empty()) found.push_back(std::move(damage));
-    }
-    return found;
   }
 
   // Returns the damage of common phases' directories, even of phases whose runs are all finished. The key of a damaged
@@ -933,8 +920,10 @@ class ExperimentRunner {
   // Reports damage even with --quiet, because users must learn that results have changed on the disk.
   void report_damaged() const {
     if (options_.rerun) return;
-    for (const std::string& damage : runs_.damage())
-      standard_error.write(fmt::format("{}; the run is repeated\n", damage));
+    for (std::size_t index = 0; index < experiment_.runs.size(); ++index)
+      if (runs_.is_to_do(index))
+        if (const std::string damage = damage_of(runs_.directory_of(experiment_.runs[index])); !damage.empty())
+          standard_error.write(fmt::format("{}; the run is repeated\n", damage));
     for (const auto& [index, damage] : damaged_phases_)
       standard_error.write(fmt::format("{}; the common phase is repeated\n", damage));
   }
@@ -1142,11 +1131,6 @@ std::string judged_again_by_rows(const Experiment& experiment, JudgedClaims judg
              width);
 }
 
-std::string environment(const char* name) {
-  const char* const value = std::getenv(name);
-  return value ? value : "";
-}
-
 }  // namespace
 
 std::string accepted_claims(const Experiment& experiment, const std::filesystem::path& directory, std::size_t width) {
@@ -1170,23 +1154,6 @@ int run_experiment(const Experiment& experiment, const RunOptions& options) {
   install_interrupt_handlers();
   return on_chosen_backend(experiment, options,
                            [&](const ExecutionBackend& backend) { return start(experiment, options, backend); });
-}
-
-std::string call_of_this_process() {
-  if (const std::string array = environment("SLURM_ARRAY_JOB_ID"); !array.empty()) return "slurm-array-" + array;
-  for (const char* const job : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID"})
-    if (const std::string name = environment(job); !name.empty())
-      return fmt::format("launch-{}-{}", name, environment("OMPI_MCA_orte_hnp_uri").substr(0, 60));
-  if (const std::string step = environment("SLURM_STEP_ID"); !step.empty())  // started by srun
-    return fmt::format("slurm-{}-{}", environment("SLURM_JOB_ID"), step);
-  std::random_device device;
-  return fmt::format("{:08x}{:08x}", device(), device());
-}
-
-int rank_in_launch() {
-  for (const char* const rank : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
-    if (const std::string number = environment(rank); !number.empty()) return std::atoi(number.c_str());
-  return 0;
 }
 
 }  // namespace syncopate

@@ -129,6 +129,9 @@ struct RangeFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Rounds to 12 significant digits, to undo rounding errors: 0.3 for 0.1 + 2 x 0.1.
+double nearest_written(double value) { return std::stod(fmt::format("{:.12g}", value)); }
+
 std::optional<double> number_at(const TomlNode& table, const char* key) {
   const TomlNode* node = table.find(key);
   const std::optional<double> number = number_in(node);
@@ -217,8 +220,6 @@ std::string as_read(const TomlNode& value) {
 }
 
 }  // namespace
-
-double nearest_written(double value) { return std::stod(fmt::format("{:.12g}", value)); }
 
 std::vector<std::string> swept_labels(const TomlNode::Array& nodes) {
   std::vector<Value> values;

@@ -44,9 +44,6 @@ std::vector<VariedKey> read_varied_keys(const TomlNode& document, const TomlNode
 // the key's table, for messages.
 bool read_values(const TomlNode& node, std::string_view table, VariedKey& key, FaultList& faults);
 
-// Rounds to 12 significant digits, to undo rounding errors: 0.3 for 0.1 + 2 x 0.1.
-double nearest_written(double value);
-
 // Returns a short, unique label for each value of a key. A table is labelled by its kind (`kind`, `name`, `rule` or
 // `schedule`). Tables of the same kind are labelled by the keys in which they differ, shortened. Equal labels are
 // numbered.
