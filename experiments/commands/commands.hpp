@@ -47,20 +47,17 @@ struct CompareOptions {
 // The override with which the experiment must be loaded, so that models can be compared.
 inline constexpr const char* compare_override = "recording.parameters=true";
 
-// Executes missing runs in the usual directories, prints the table, and writes compare.json into the experiment's
-// directory. Each run under MPI is a separate launch, so that its failure does not affect the others. Exit status:
-//   0    all runs could be compared and, with `check`, are within the tolerances
-//   1    a run could not be compared or, with `check`, exceeds a tolerance
-//   2    the results directory, the launcher or a file cannot be used
-//   130  interrupted
+// Executes missing runs, prints the table, and writes compare.json into the experiment's directory. Each run under MPI
+// is a separate launch, so that its failure does not affect the others. The exit status is 1 if a run could not be
+// compared or, with `check`, exceeds a tolerance. It is 2 if the results directory, the launcher or a file cannot be
+// used.
 int compare(const Experiment& experiment, const CompareOptions& options);
 
 // `run --jobs N` and `run --share`: several processes execute an experiment's runs (execution/runner.hpp).
 //
 // Jobs are processes, not threads, because LibTorch's thread pools and settings are per process, and because a crash or
-// a lack of memory then costs only one run. Jobs are children of this process. They share runs in the same way as
-// `--share`, so other processes may join them. This process shows progress, replaces crashed children, and prints the
-// tables.
+// a lack of memory then costs only one run. Jobs are children of this process, which shows progress, replaces crashed
+// children, and prints the tables. Other processes may join them, as with `--share`.
 struct SideBySideOptions {
   std::string jobs{};                  // --jobs: a number, "auto", or empty
   bool shares = false;                 // --share
@@ -111,9 +108,7 @@ std::vector<KeyDescription> keys_of(const NameGroup& group, std::string_view nam
 std::string listing(std::string_view kind);
 
 // Returns the description of a name with its keys, of a key, or of a kind. For any other word, returns the names and
-// keys whose sentences contain it. If there are none, listing_of returns an empty text, and unlisted() returns the
-// message.
-// it.
+// keys whose sentences contain it. If there are none, returns an empty text, and unlisted() returns the message.
 std::string listing_of(std::string_view name);
 std::string unlisted(std::string_view name);
 
@@ -142,8 +137,7 @@ struct MemoryUse {
 // none.
 MemoryUse memory_use(const CommandLine& line, int ranks);
 
-// Returns the largest need of a run or trial: "memory of a process: about 0.51 GiB (for "Local SGD"): ...". Empty
-// without runs.
+// Returns the largest need of a run or trial, as `check` prints it. Empty without runs.
 std::string memory_line(const Experiment& experiment, const MemoryUse& use);
 // As memory_line, for the memory of a GPU, and why no run can start on this machine; empty for the processor.
 std::string device_line(const Experiment& experiment, const MemoryUse& use);
@@ -301,8 +295,8 @@ struct TablesOptions {
 };
 
 // Returns the table of each experiment below the directory. With `against`, adds the differences paired by seed. With
-// `rank`, adds the best method at each sweep point. As CSV, returns all measures of all rows instead. `width`: terminal
-// width in columns; 0: no terminal. Throws ConfigurationFault if there is no such directory, method or measure.
+// `rank`, adds the best method at each sweep point. As CSV, returns all measures of all rows instead. `width`: as for
+// prediction_table. Throws ConfigurationFault if there is no such directory, method or measure.
 std::string tables_of(const TablesOptions& options, std::size_t width);
 
 // `syncopate claims`: the scoreboard of experiments that have been run.
@@ -312,8 +306,7 @@ struct ClaimsOptions {
 };
 
 // Returns the scoreboard from all claims.json at or below the directories, sorted by experiment. Throws
-// ConfigurationFault if there is no such directory, no claims, or a file of another format. `width`: terminal width in
-// columns; 0: no terminal.
+// ConfigurationFault if there is no such directory, no claims, or a file of another format.
 std::string claims_of(const ClaimsOptions& options, std::size_t width);
 
 // `syncopate export`: existing runs as two CSV files.

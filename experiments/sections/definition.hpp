@@ -72,11 +72,10 @@ struct ClusterSection {
 // Checks that the traces are as long as the budget. A trace with end = "stop" that ends earlier shortens the budget.
 void fit_budget_to_traces(ClusterSection& cluster, Budget& budget);
 
-// The lengths of the sequences in a cluster's micro-batches, and whether shorter sequences are padded. They are needed
-// if cluster.micro_batch_s is a table of costs. `lengths` is null after a fault.
+// The lengths of the sequences in a cluster's micro-batches, if cluster.micro_batch_s is a table of costs.
 struct PlannedLengths {
-  std::shared_ptr<const BatchLengths> lengths;
-  bool pads = false;
+  std::shared_ptr<const BatchLengths> lengths;  // null after a fault
+  bool pads = false;                            // whether shorter sequences are padded
 };
 using LengthsOf = std::function<PlannedLengths(int workers, int micro_batches)>;
 
@@ -235,8 +234,7 @@ struct Reading {
 
 Reading read_document(const TomlNode& written, const std::string& file, const LoadOptions& options);
 
-// Returns the document without the keys that concern the file's set of runs: [sweep], [[variants]], [[claim]] and
-// [tune].
+// Returns the document without [sweep], [[variants]], [[claim]] and [tune].
 TomlNode without_keys_of_file(TomlNode root);
 
 // Returns the document of one run, with one method and one seed, and without a sweep.

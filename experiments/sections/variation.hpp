@@ -116,7 +116,6 @@ std::uint64_t number_of_points(const std::vector<SweepAxis>& axes);
 // Returns all combinations. Without axes, that is one empty point.
 std::vector<SweepPoint> sweep_points(const std::vector<SweepAxis>& axes);
 
-// Sets the point's values in the document.
 void apply_sweep(TomlNode& root, const std::vector<SweepAxis>& axes, const SweepPoint& point, FaultList& faults);
 
 // Returns the names of the point's values. Leaves out values that affect only methods other than the given one.
