@@ -1,8 +1,5 @@
-#define XXH_INLINE_ALL
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +12,7 @@
 #include "experiments/sections/experiment.hpp"
 #include "experiments/sections/variation.hpp"
 #include "results/run.hpp"
+#include "workers/base/files.hpp"
 
 namespace syncopate {
 
@@ -200,15 +198,13 @@ std::string configuration_hash(TomlNode resolved) {
   resolved.erase("description");
   resolved.erase("recording");
   resolved.erase("checkpoint");
-  const std::string text = fmt::format("{}\nresults_version = {}\n", write_toml(resolved), version);
-  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+  return content_hash(fmt::format("{}\nresults_version = {}\n", write_toml(resolved), version));
 }
 
 std::string digest_of_hashes(std::vector<std::string> hashes) {
   std::ranges::sort(hashes);
   hashes.erase(std::unique(hashes.begin(), hashes.end()), hashes.end());  // clang 14 cannot compile ranges::unique
-  const std::string text = fmt::format("{}", fmt::join(hashes, "\n"));
-  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+  return content_hash(fmt::format("{}", fmt::join(hashes, "\n")));
 }
 
 int results_version_of(const TomlNode& resolved) {
