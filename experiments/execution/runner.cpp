@@ -113,6 +113,8 @@ int on_chosen_backend(const Experiment& experiment, const RunOptions& options, c
 struct CommonPhase {
   std::shared_ptr<const StartingPoint> end{};  // the last model; null: the phase has not ended yet, or has failed
   std::string failure{};                       // empty: it has not failed
+
+  bool has_ended() const { return end || !failure.empty(); }
 };
 
 std::vector<float> one_after_the_other(const std::vector<std::vector<float>>& models) {
@@ -150,51 +152,48 @@ class CommonPhases {
   // --rerun, executes it in any case. `before_run`: number of the run that needs the phase, for the progress.
   // Collective under MPI. Throws Interrupted.
   const CommonPhase& phase(const Run& run, std::size_t before_run, Progress& progress) {
-    const auto [place, is_new] = known_.try_emplace(run.hash);
-    if (!is_new) return place->second;
-    const auto directory = run_directory(options_.results_directory, run, backend_.mpi != nullptr);
-    CommonPhase phase;
-    if (backend_.is_rank_0() && !options_.rerun) phase = found(directory, run);
+    if (const auto known = known_.find(run.hash); known != known_.end()) return known->second;
+    const bool looks = backend_.is_rank_0() && !options_.rerun;
+    CommonPhase phase = looks ? found(run) : CommonPhase{};
     const auto write = [&](const FileContents& files) {
-      write_directory(directory, files);
+      write_directory(directory_of(run), files);
       return true;
     };
+    if (looks && !backend_.mpi && !phase.has_ended()) phase = found_reusable(run, write);
     const MpiSession* const all = backend_.together();
-    if (backend_.is_rank_0() && !backend_.mpi && !options_.rerun && !phase.end && phase.failure.empty())
-      phase = found_reusable(directory, run, write);
-    bool is_there = phase.end || !phase.failure.empty();
+    bool is_there = phase.has_ended();
     if (all) is_there = from_rank_0(*all, std::vector<int>{is_there}).front() != 0;
     if (!is_there) phase = made(run, before_run, progress, write);
-    place->second = all ? shared(std::move(phase)) : std::move(phase);
-    return place->second;
+    return known_[run.hash] = all ? shared(std::move(phase)) : std::move(phase);
   }
 
   // For processes that share runs, phase() is divided into find, make and fail. This one returns the known result and,
   // if `may_be_there`, also looks in the phase's directory. Null: the phase must be executed.
   const CommonPhase* find(const Run& run, bool may_be_there) {
-    const auto known = known_.find(run.hash);
-    if (known != known_.end()) return &known->second;
-    CommonPhase phase =
-        may_be_there ? found(run_directory(options_.results_directory, run, false), run) : CommonPhase{};
-    if (!phase.end && phase.failure.empty()) return nullptr;
-    return &(known_[run.hash] = std::move(phase));
+    if (const auto known = known_.find(run.hash); known != known_.end()) return &known->second;
+    CommonPhase phase = may_be_there ? found(run) : CommonPhase{};
+    return phase.has_ended() ? &(known_[run.hash] = std::move(phase)) : nullptr;
   }
 
   // Copies the phase from another experiment, or executes it. `publish` returns false if another process has already
   // published it. In that case, and after a failure, the result has no `end`.
   using Publish = std::function<bool(const FileContents&)>;
   CommonPhase make(const Run& run, std::size_t before_run, Progress& progress, const Publish& publish) const {
-    CommonPhase phase;
-    if (!options_.rerun) phase = found_reusable(run_directory(options_.results_directory, run, false), run, publish);
-    return phase.end || !phase.failure.empty() ? phase : made(run, before_run, progress, publish);
+    CommonPhase phase = options_.rerun ? CommonPhase{} : found_reusable(run, publish);
+    return phase.has_ended() ? phase : made(run, before_run, progress, publish);
   }
 
   const CommonPhase& fail(const Run& run, const std::string& reason) { return known_[run.hash] = {.failure = reason}; }
 
  private:
+  fs::path directory_of(const Run& run) const {
+    return run_directory(options_.results_directory, run, backend_.mpi != nullptr);
+  }
+
   // Only on rank 0.
-  CommonPhase found(const fs::path& directory, const Run& run) const {
+  CommonPhase found(const Run& run) const {
     try {
+      const fs::path directory = directory_of(run);
       if (!finished_before(directory, run)) return {};
       remove_checkpoint(checkpoint_of(directory));  // left by a process that was killed after it wrote the results
       const auto parameters = read_file(directory / "parameters.npy", any_size);
@@ -207,9 +206,9 @@ class CommonPhases {
     }
   }
 
-  CommonPhase found_reusable(const fs::path& directory, const Run& run, const Publish& publish) const {
+  CommonPhase found_reusable(const Run& run, const Publish& publish) const {
     const auto files = reusable_.files_for(run);
-    return files && publish(*files) ? found(directory, run) : CommonPhase{};
+    return files && publish(*files) ? found(run) : CommonPhase{};
   }
 
   // Collective; the result is complete on rank 0.
@@ -218,8 +217,7 @@ class CommonPhases {
       return !backend_.is_rank_0() || publish(files_of(run, outcome, summarise(run, outcome), backend_));
     };
     progress.begin_common_phase(before_run, run);
-    const auto directory = run_directory(options_.results_directory, run, backend_.mpi != nullptr);
-    const CheckpointUse checkpoints{.file = checkpoint_of(directory),
+    const CheckpointUse checkpoints{.file = checkpoint_of(directory_of(run)),
                                     .below = experiment_directory(options_.results_directory, run.experiment),
                                     .resumes = !options_.rerun};
     const Outcome outcome = execute(run, backend_, progress, write, &checkpoints);
