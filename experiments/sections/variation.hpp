@@ -1,11 +1,7 @@
-// Sweeps, variants, profiles and tuning: everything that varies over the runs of an experiment.
-//   [sweep]       Keys with several values, such as "training.learning_rate.peak" = [0.1, 0.2]. Each combination of
-//                 values is run; the last key varies fastest. Keys in one list of `zip` take their n-th values
-//                 together.
-//   [[variants]]  Named sets of keys. Each run has one of them. They vary slowest.
-//   [profiles]    Named sets of keys, [profiles.NAME], that `--profile NAME` applies.
-//   [tune]        Values to try for each method before the runs, which take the best ones.
-// An axis varies independently of other axes. It is the variants, a swept key, or the keys in one list of `zip`.
+// Sweeps, variants, profiles and tuning: everything that varies over the runs of an experiment. Sections 3 and 4 of
+// experiments/README.md describe their tables.
+// An axis varies independently of other axes. It is the variants, a swept key, or the keys in one list of `zip`. The
+// variants vary slowest, the last swept key fastest.
 #pragma once
 
 #include <cstddef>
