@@ -85,7 +85,6 @@ CheckpointWriter::~CheckpointWriter() {
 
 void CheckpointWriter::write(const void* data, std::size_t size) {
   XXH3_64bits_update(&digest_->state, data, size);
-  bytes_ += static_cast<std::int64_t>(size);
   const auto* bytes = static_cast<const char*>(data);
   if (buffer_.size() + size > piece) flush();
   if (size > piece)
@@ -125,7 +124,6 @@ CheckpointReader::CheckpointReader(const fs::path& file, const CheckpointIdentit
   if (error || !stream_) throw CheckpointFault("it cannot be read");
   if (size < magic.size() + sizeof(format) + sizeof(written)) throw CheckpointFault("it is cut off");
   left_ = size - sizeof(written);
-  bytes_ = static_cast<std::int64_t>(size);
 
   XXH3_state_t digest;
   XXH3_64bits_reset(&digest);

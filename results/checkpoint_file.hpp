@@ -35,7 +35,6 @@ class CheckpointWriter : public ByteSink {
   void finish();                                       // no write() may follow
   void publish();                                      // syncs and renames the file; any thread may call it
   bool is_published() const { return is_published_; }  // true once the file is renamed, even if publish() then threw
-  std::int64_t bytes() const { return bytes_; }
   std::uint64_t digest() const { return finished_digest_; }  // valid after finish()
 
  private:
@@ -47,7 +46,6 @@ class CheckpointWriter : public ByteSink {
   std::unique_ptr<Descriptor> descriptor_;
   std::unique_ptr<Digest> digest_;
   std::string buffer_;
-  std::int64_t bytes_ = 0;
   std::uint64_t finished_digest_ = 0;
   bool is_published_ = false;
 };
@@ -59,14 +57,12 @@ class CheckpointReader : public ByteSource {
 
   // Reads the content in the order of writing. Throws CheckpointFault beyond the end.
   void read(void* data, std::size_t size) override;
-  std::int64_t bytes() const { return bytes_; }
   std::uint64_t digest() const { return digest_; }
 
  private:
   std::ifstream stream_;  // keeps this file open, even if a newer file gets its name
   std::uint64_t left_ = 0;
   std::uint64_t digest_ = 0;
-  std::int64_t bytes_ = 0;
 };
 
 // The checkpoint file of a run, beside the run's directory.

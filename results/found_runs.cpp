@@ -626,15 +626,9 @@ std::optional<RunSummary> summary_of(const fs::path& directory, const Run& run) 
 std::optional<RunSummary> finished_before(const fs::path& directory, const Run& run) {
   if (!damage_of(directory).empty()) return {};
   auto summary = summary_of(directory, run);
-  if (!summary || summary->status != RunStatus::finished || !covers(summary->recorded, run.recording)) return {};
+  if (!summary || (run.is_trial && summary->status == RunStatus::diverged)) return summary;
+  if (summary->status != RunStatus::finished || !covers(summary->recorded, run.recording)) return {};
   return summary;
-}
-
-std::optional<RunSummary> tried_before(const fs::path& directory, const Run& run) {
-  if (auto finished = finished_before(directory, run)) return finished;
-  if (!damage_of(directory).empty()) return {};
-  auto summary = summary_of(directory, run);
-  return summary && summary->status == RunStatus::diverged ? summary : std::nullopt;
 }
 
 bool was_made_by(const fs::path& directory, const std::string& call) try {

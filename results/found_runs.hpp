@@ -29,11 +29,9 @@ std::vector<ExperimentFolder> experiment_folders(const std::filesystem::path& di
 // The summary in the directory if its run has the configuration of `run`, even if it did not finish.
 std::optional<RunSummary> summary_of(const std::filesystem::path& directory, const Run& run);
 
-// Like summary_of, but only if that run finished, has all files that `run` asks for, and none of them is damaged.
+// Like summary_of, but only if that run finished, has all files that `run` asks for, and none of them is damaged. A
+// trial of tuning may also have diverged, because divergence is a result of a trial.
 std::optional<RunSummary> finished_before(const std::filesystem::path& directory, const Run& run);
-
-// Like finished_before, for a trial of tuning. It may also have diverged, because divergence is a result of a trial.
-std::optional<RunSummary> tried_before(const std::filesystem::path& directory, const Run& run);
 
 // Whether a process of this call (FailedAttempts) made the run that is in the directory.
 bool was_made_by(const std::filesystem::path& directory, const std::string& call);

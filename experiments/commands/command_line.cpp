@@ -81,30 +81,36 @@ CLI::Validator count_between(std::int64_t low, std::int64_t high) {
       "");
 }
 
+// Adds an option whose value --help shows as `placeholder`.
+template <typename Value>
+CLI::Option* add_option(CLI::App& command, const std::string& name, Value& value, const std::string& placeholder,
+                        const std::string& help) {
+  return command.add_option(name, value, help)->option_text(placeholder);
+}
+
 void add_experiment(CLI::App& command, CommandLine& line, const char* file = "the experiment, a TOML file") {
   command.add_option("FILE", line.file, file)->required();
   command.add_option("key_value", line.overrides,
                      "set a key of the file, such as training.learning_rate.peak=0.1; sweep it with key=a,b,c; "
                      "remove it with ~key");
-  command.add_option("--profile", line.profiles, "apply the keys of the file's [profiles.NAME]")
-      ->allow_extra_args(false)
-      ->option_text("NAME ...");
-  command.add_option("--only", line.only, "only the runs of this method or variant, or whose hash begins with NAME")
-      ->allow_extra_args(false)
-      ->option_text("NAME ...");
-  command.add_option("--limit", line.most_runs, "refuse an experiment with more runs than this")
-      ->check(count_between(1, std::numeric_limits<std::int64_t>::max()))
-      ->option_text(fmt::format("N [{}]", line.most_runs));
+  add_option(command, "--profile", line.profiles, "NAME ...", "apply the keys of the file's [profiles.NAME]")
+      ->allow_extra_args(false);
+  add_option(command, "--only", line.only, "NAME ...",
+             "only the runs of this method or variant, or whose hash begins with NAME")
+      ->allow_extra_args(false);
+  add_option(command, "--limit", line.most_runs, fmt::format("N [{}]", line.most_runs),
+             "refuse an experiment with more runs than this")
+      ->check(count_between(1, std::numeric_limits<std::int64_t>::max()));
 }
 
 void add_results_directory(CLI::App& command, RunOptions& options) {
-  command.add_option("--results", options.results_directory, "directory for the runs' results")
-      ->check([](const std::string& name) { return name.empty() ? "must not be empty" : ""; })
-      ->option_text(fmt::format("DIR [{}]", options.results_directory));
+  add_option(command, "--results", options.results_directory, fmt::format("DIR [{}]", options.results_directory),
+             "directory for the runs' results")
+      ->check([](const std::string& name) { return name.empty() ? "must not be empty" : ""; });
 }
 
 void add_threads(CLI::App& command, RunOptions& options, const char* help) {
-  command.add_option("--threads", options.threads, help)->check(count_between(0, 4096))->option_text("N [0]");
+  add_option(command, "--threads", options.threads, "N [0]", help)->check(count_between(0, 4096));
 }
 
 void add_run_options(CLI::App& command, RunOptions& options) {
@@ -158,26 +164,20 @@ void add_side_by_side(CLI::App& command, CommandLine& line) {
     const bool is_right = text == "auto" || (is_number && std::stoi(text) >= 1);
     return is_right ? "" : fmt::format("must be a number from 1 to 9999, or auto; found {}", text);
   };
-  command
-      .add_option(
-          "--jobs", options.jobs,
-          "number of runs at the same time, in processes that divide threads and memory; auto: as many as cores, "
-          "runs and memory allow")
-      ->check(is_number_or_auto)
-      ->option_text("N|auto [1]");
+  add_option(command, "--jobs", options.jobs, "N|auto [1]",
+             "number of runs at the same time, in processes that divide threads and memory; auto: as many as cores, "
+             "runs and memory allow")
+      ->check(is_number_or_auto);
   command.add_flag("--share", options.shares,
                    "share the runs with other processes that are started with --share, here or on other machines");
   command.add_flag_callback(
       "--no-wait", [&options] { options.waits = false; },
       "with --share: end when no run is left to start, without waiting for other processes and without a table");
-  command
-      .add_option("--lease-timeout", options.time_out_s,
-                  "time after which another process takes over the run of a silent process")
-      ->check(number_between(0.1, 86400))
-      ->option_text(fmt::format("SECONDS [{}]", options.time_out_s));
-  command.add_option("--retry", line.options.retries, "how often to retry a failed run")
-      ->check(count_between(0, 1000))
-      ->option_text("N [0]");
+  add_option(command, "--lease-timeout", options.time_out_s, fmt::format("SECONDS [{}]", options.time_out_s),
+             "time after which another process takes over the run of a silent process")
+      ->check(number_between(0.1, 86400));
+  add_option(command, "--retry", line.options.retries, "N [0]", "how often to retry a failed run")
+      ->check(count_between(0, 1000));
   // Options for the children of --jobs, hidden from --help.
   command.add_option("--job-of", options.job_of)->group("");
   command.add_option("--token", options.token)->group("");
@@ -197,12 +197,11 @@ void add_compare_options(CLI::App& command, CompareOptions& options) {
                 "tolerated difference of drop rates, in percentage points");
   command.add_flag("--check", options.check, "exit with status 1 if a difference exceeds its tolerance");
   command.add_flag("--all-seeds", options.all_seeds, "compare all seeds of the file; default: only the first");
-  command.add_option("--mpiexec", options.mpiexec, "command that starts MPI programs; default: $MPIEXEC, or as built")
-      ->option_text("COMMAND");
-  command.add_option("--json", options.json, "also write the result to FILE (besides compare.json in the results)")
-      ->option_text("FILE");
-  command.add_option("--markdown", options.markdown, "also write the result to FILE as a Markdown table")
-      ->option_text("FILE");
+  add_option(command, "--mpiexec", options.mpiexec, "COMMAND",
+             "command that starts MPI programs; default: $MPIEXEC, or as built");
+  add_option(command, "--json", options.json, "FILE",
+             "also write the result to FILE (besides compare.json in the results)");
+  add_option(command, "--markdown", options.markdown, "FILE", "also write the result to FILE as a Markdown table");
 }
 
 void add_thresholds_options(CLI::App& command, ThresholdsOptions& options) {
@@ -210,70 +209,54 @@ void add_thresholds_options(CLI::App& command, ThresholdsOptions& options) {
       .add_option("SOURCE", options.source,
                   "a CSV file with worker,step,micro_batch,duration_s, or a run's directory with durations.csv.gz")
       ->required();
-  command
-      .add_option("--serial-s", options.serial_s,
-                  "time of a step outside of its micro-batches (T^c); default: from the run's steps.csv, or 0")
-      ->check(CLI::Range(0.0, 1e9))
-      ->option_text("SECONDS");
-  command
-      .add_option("--maximum-drop-rate", options.maximum_drop_rate,
-                  "consider only thresholds with at most this drop rate as the best")
-      ->check(CLI::Range(0.0, 1.0))
-      ->option_text("SHARE");
-  command.add_option("--json", options.json, "also write the report to FILE; `./dev plot FILE` draws it")
-      ->option_text("FILE");
-  command.add_option("--csv", options.csv, "also write all thresholds to FILE, one row each")->option_text("FILE");
+  add_option(command, "--serial-s", options.serial_s, "SECONDS",
+             "time of a step outside of its micro-batches (T^c); default: from the run's steps.csv, or 0")
+      ->check(CLI::Range(0.0, 1e9));
+  add_option(command, "--maximum-drop-rate", options.maximum_drop_rate, "SHARE",
+             "consider only thresholds with at most this drop rate as the best")
+      ->check(CLI::Range(0.0, 1.0));
+  add_option(command, "--json", options.json, "FILE", "also write the report to FILE; `./dev plot FILE` draws it");
+  add_option(command, "--csv", options.csv, "FILE", "also write all thresholds to FILE, one row each");
 }
 
 void add_trace_import_options(CLI::App& command, TraceImportOptions& options) {
-  command
-      .add_option("FILE", options.files,
-                  "traces of the PyTorch profiler, one per rank, or a CSV file; plain or compressed with gzip")
-      ->required()
-      ->option_text("FILE ...");
-  command.add_option("-o,--output", options.output, "where the recording goes, such as run.csv or run.csv.gz")
-      ->required()
-      ->option_text("FILE");
-  command
-      .add_option("--range", options.range,
-                  "profiler: name of the record_function range around a micro-batch; default: a step is one")
-      ->option_text("NAME");
+  add_option(command, "FILE", options.files, "FILE ...",
+             "traces of the PyTorch profiler, one per rank, or a CSV file; plain or compressed with gzip")
+      ->required();
+  add_option(command, "-o,--output", options.output, "FILE", "where the recording goes, such as run.csv or run.csv.gz")
+      ->required();
+  add_option(command, "--range", options.range, "NAME",
+             "profiler: name of the record_function range around a micro-batch; default: a step is one");
   command.add_flag("--gpu", options.gpu,
                    "profiler: take the times at which ranges ran on the GPU, instead of those on the CPU");
-  command.add_option("--worker", options.worker, "CSV: the column of workers")->option_text("COLUMN [worker]");
-  command.add_option("--step", options.step, "CSV: the column of steps")->option_text("COLUMN [step]");
-  command.add_option("--micro-batch", options.micro_batch, "CSV: the column of micro-batches, if there is one")
-      ->option_text("COLUMN [micro_batch]");
-  command
-      .add_option("--duration", options.duration,
-                  "CSV: the column of durations, with its unit (s, ms, us or ns) before a colon, such as ms:step_time")
-      ->option_text("[UNIT:]COLUMN [duration_s]");
+  add_option(command, "--worker", options.worker, "COLUMN [worker]", "CSV: the column of workers");
+  add_option(command, "--step", options.step, "COLUMN [step]", "CSV: the column of steps");
+  add_option(command, "--micro-batch", options.micro_batch, "COLUMN [micro_batch]",
+             "CSV: the column of micro-batches, if there is one");
+  add_option(command, "--duration", options.duration, "[UNIT:]COLUMN [duration_s]",
+             "CSV: the column of durations, with its unit (s, ms, us or ns) before a colon, such as ms:step_time");
 }
 
 void add_token_files_options(CLI::App& command, TokenFilesOptions& options) {
-  command
-      .add_option("TEXT", options.texts,
-                  "texts in UTF-8, or folders of them; plain or compressed with gzip; /dev/stdin reads a pipe")
+  add_option(command, "TEXT", options.texts, "TEXT ...",
+             "texts in UTF-8, or folders of them; plain or compressed with gzip; /dev/stdin reads a pipe")
+      ->required();
+  add_option(command, "--to", options.to, "FOLDER",
+             "the folder for train.bin, test.bin and vocabulary.txt, which it replaces")
       ->required()
-      ->option_text("TEXT ...");
-  command.add_option("--to", options.to, "the folder for train.bin, test.bin and vocabulary.txt, which it replaces")
-      ->required()
-      ->check([](const std::string& name) { return name.empty() ? "must not be empty" : ""; })
-      ->option_text("FOLDER");
+      ->check([](const std::string& name) { return name.empty() ? "must not be empty" : ""; });
   command
       .add_option_function<std::string>(
           "--tokenizer", [&options](const std::string& name) { options.by_words = name == "words"; },
           "whether tokens are the bytes of the texts, or words in lower case without punctuation")
       ->check(CLI::IsMember(std::set<std::string>{"bytes", "words"}))
       ->option_text("bytes|words [bytes]");
-  command.add_option("--words", options.words, "number of words in the vocabulary, which has the most frequent ones")
-      ->check(count_between(1, 1 << 24))
-      ->option_text(fmt::format("N [{}]", TextOptions().words));
-  command
-      .add_option("--test-share", options.test_share,
-                  "share of the texts for tests: the last part of each file or, with --lines, lines chosen by a hash")
-      ->check(number_between(1e-6, 1 - 1e-6))
-      ->option_text(fmt::format("SHARE [{}]", options.test_share));
+  add_option(command, "--words", options.words, fmt::format("N [{}]", TextOptions().words),
+             "number of words in the vocabulary, which has the most frequent ones")
+      ->check(count_between(1, 1 << 24));
+  add_option(command, "--test-share", options.test_share, fmt::format("SHARE [{}]", options.test_share),
+             "share of the texts for tests: the last part of each file or, with --lines, lines chosen by a hash")
+      ->check(number_between(1e-6, 1 - 1e-6));
   command.add_flag("--lines", options.lines, "each line is a text of its own; default: each file");
   command.add_flag("--header", options.header, "write llm.c's header; default: bare tokens, as nanoGPT has them");
 }
@@ -293,18 +276,52 @@ void add_format(CLI::App& command, TableFormat& format, const std::string& help)
 void add_tables_options(CLI::App& command, TablesOptions& options) {
   command.add_option("DIR", options.directory, "a directory that contains runs, such as results/runs/quickstart")
       ->required();
-  command
-      .add_option("--against", options.against,
-                  "also print the differences to this method (or row), paired by seed, with 95 % intervals")
-      ->option_text("METHOD");
-  command
-      .add_option("--measure", options.measures,
-                  "measures to compare, such as final_test_loss; default: the most common ones")
-      ->allow_extra_args(false)
-      ->option_text("NAME ...");
-  command.add_option("--rank", options.rank, "also print the best method at each sweep point by this measure")
-      ->option_text("NAME");
+  add_option(command, "--against", options.against, "METHOD",
+             "also print the differences to this method (or row), paired by seed, with 95 % intervals");
+  add_option(command, "--measure", options.measures, "NAME ...",
+             "measures to compare, such as final_test_loss; default: the most common ones")
+      ->allow_extra_args(false);
+  add_option(command, "--rank", options.rank, "NAME", "also print the best method at each sweep point by this measure");
   add_format(command, options.format, "csv: one line per row of the table and measure, with all measures");
+}
+
+// May be called before MPI_Init.
+std::string mpi_version() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) return "unknown";
+  const std::string version(text.data(), static_cast<std::size_t>(length));
+  return version.substr(0, version.find_first_of("\n,"));
+}
+
+// Returns one line each for Syncopate, compiler, LibTorch, BLAS kernel, MPI, ...
+std::string version_text() {
+  const BuildInfo& build = build_info();
+  const std::string commit = build.commit == "unknown" ? ""
+                                                       : fmt::format(" ({}{})", build.commit.substr(0, 12),
+                                                                     build.dirty.value_or(false) ? ", changed" : "");
+  std::string result = fmt::format("Syncopate {}{}\n", build.version, commit);
+  const auto add = [&](std::string_view part, std::string_view version) {
+    result += fmt::format("{:<12}{}\n", part, version);
+  };
+  add("system", fmt::format("{}; {}", distribution_name(), operating_system()));
+  add("compiler", build.compiler);
+  try {
+    load_torch();
+    add("LibTorch", fmt::format("{} ({})", torch_version(), loaded_torch_file()));
+    add("BLAS kernel", blas_kernel() + (blas_is_reference() ? " (the reference BLAS: slow)" : ""));
+    add("kernels", torch_kernels());
+    add("GPU", gpus_of_torch());
+  } catch (const std::runtime_error& fault) {  // a damaged installation, whose version the user still wants to know
+    add("LibTorch", torch_version());
+    add("BLAS kernel", fmt::format("unknown: {}", fault.what()));
+    add("kernels", "unknown");
+  }
+  add("MPI", mpi_version());
+  add("toml++", fmt::format("{}.{}.{}", TOML_LIB_MAJOR, TOML_LIB_MINOR, TOML_LIB_PATCH));
+  add("Boost", fmt::format("{}.{}.{}", BOOST_VERSION / 100000, BOOST_VERSION / 100 % 1000, BOOST_VERSION % 100));
+  result.pop_back();
+  return result;
 }
 
 void add_commands(CLI::App& app, CommandLine& line) {
@@ -320,10 +337,9 @@ void add_commands(CLI::App& app, CommandLine& line) {
   add_oversubscribe(*run, line);
   add_side_by_side(*run, line);
   add_memory(*run, line);
-  run->add_option("--accept", line.accepted,
-                  "run nothing if the experiment's folder in DIR contains a claims.json for the same claims and runs")
-      ->excludes("--rerun")
-      ->option_text("DIR");
+  add_option(*run, "--accept", line.accepted, "DIR",
+             "run nothing if the experiment's folder in DIR contains a claims.json for the same claims and runs")
+      ->excludes("--rerun");
   CLI::App* status = app.add_subcommand(
       "status", "print the progress of an experiment: finished, running, failed and remaining runs, and the time left");
   add_experiment(*status, line, "the experiment, a TOML file; or a directory such as results/runs/quickstart");
@@ -342,13 +358,11 @@ void add_commands(CLI::App& app, CommandLine& line) {
       "predict", "predict time and communication of the methods by formulas and short simulations, without training");
   add_experiment(*foretell, line);
   foretell->add_flag("--json", line.json, "print JSON; `./dev plot` draws predictions of a sweep from it");
-  foretell->add_option("--against", line.against, "compare with this method of the file; default: synchronous SGD")
-      ->check([](const std::string& label) { return label.empty() ? "must not be empty" : ""; })
-      ->option_text("METHOD");
-  foretell
-      ->add_option("--to-target", line.target_runs,
-                   "also predict the time to the target of the finished runs in DIR, from their measured noise scale")
-      ->option_text("DIR");
+  add_option(*foretell, "--against", line.against, "METHOD",
+             "compare with this method of the file; default: synchronous SGD")
+      ->check([](const std::string& label) { return label.empty() ? "must not be empty" : ""; });
+  add_option(*foretell, "--to-target", line.target_runs, "DIR",
+             "also predict the time to the target of the finished runs in DIR, from their measured noise scale");
   CLI::App* both = app.add_subcommand(
       "compare", "run an experiment on the simulated cluster and under MPI, and print the error of the simulation");
   add_experiment(*both, line);
@@ -374,13 +388,11 @@ void add_commands(CLI::App& app, CommandLine& line) {
   CLI::App* exported =
       app.add_subcommand("export", "write finished runs to runs.csv and evaluations.csv, for your own analyses");
   exported->add_option("DIR", line.exported.directory, "a directory that contains runs")->required();
-  exported->add_option("--to", line.exported.to, "directory for the files; default: DIR")->option_text("DIR");
+  add_option(*exported, "--to", line.exported.to, "DIR", "directory for the files; default: DIR");
   exported->add_flag("--trials", line.exported.with_trials, "include the trials of tuning, marked in a column `trial`");
   CLI::App* claims = app.add_subcommand("claims", "print the claims of finished experiments, and their verdicts");
-  claims
-      ->add_option("DIR", line.claims.directories,
-                   "directories that contain experiments; an experiment in several of them is read from the first")
-      ->option_text("[results/runs] ...");
+  add_option(*claims, "DIR", line.claims.directories, "[results/runs] ...",
+             "directories that contain experiments; an experiment in several of them is read from the first");
   add_format(*claims, line.claims.format, "csv: one line per claim");
   claims->add_flag_callback(
       "--markdown", [&line] { line.claims.format = TableFormat::markdown; }, "short for --format markdown");
@@ -456,15 +468,6 @@ std::string unknown_options(const CLI::App& app, std::span<char* const> words) {
                         fmt::join(words.first(depth), " "), hint);
   }
   return text;
-}
-
-// May be called before MPI_Init.
-std::string mpi_version() {
-  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
-  int length = 0;
-  if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) return "unknown";
-  const std::string version(text.data(), static_cast<std::size_t>(length));
-  return version.substr(0, version.find_first_of("\n,"));
 }
 
 }  // namespace
@@ -544,35 +547,6 @@ void refuse_keys_of_file(const CommandLine& line) {
   throw ConfigurationFault(fmt::format(
       "{}: is a directory, so all of its runs are shown; {} {} only for experiment files, and must be left out",
       line.file, fmt::join(found, ", "), found.size() == 1 ? "is" : "are"));
-}
-
-std::string version_text() {
-  const BuildInfo& build = build_info();
-  const std::string commit = build.commit == "unknown" ? ""
-                                                       : fmt::format(" ({}{})", build.commit.substr(0, 12),
-                                                                     build.dirty.value_or(false) ? ", changed" : "");
-  std::string result = fmt::format("Syncopate {}{}\n", build.version, commit);
-  const auto add = [&](std::string_view part, std::string_view version) {
-    result += fmt::format("{:<12}{}\n", part, version);
-  };
-  add("system", fmt::format("{}; {}", distribution_name(), operating_system()));
-  add("compiler", build.compiler);
-  try {
-    load_torch();
-    add("LibTorch", fmt::format("{} ({})", torch_version(), loaded_torch_file()));
-    add("BLAS kernel", blas_kernel() + (blas_is_reference() ? " (the reference BLAS: slow)" : ""));
-    add("kernels", torch_kernels());
-    add("GPU", gpus_of_torch());
-  } catch (const std::runtime_error& fault) {  // a damaged installation, whose version the user still wants to know
-    add("LibTorch", torch_version());
-    add("BLAS kernel", fmt::format("unknown: {}", fault.what()));
-    add("kernels", "unknown");
-  }
-  add("MPI", mpi_version());
-  add("toml++", fmt::format("{}.{}.{}", TOML_LIB_MAJOR, TOML_LIB_MINOR, TOML_LIB_PATCH));
-  add("Boost", fmt::format("{}.{}.{}", BOOST_VERSION / 100000, BOOST_VERSION / 100 % 1000, BOOST_VERSION % 100));
-  result.pop_back();
-  return result;
 }
 
 }  // namespace syncopate

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -21,11 +22,14 @@
 #include "results/run.hpp"
 #include "results/statistics.hpp"
 #include "workers/config/settings.hpp"
-#include "workers/theory/paper_formulas.hpp"
 
 namespace syncopate {
 
 struct CommandLine;
+
+// What remains to be done after a command has read and checked its input: it writes files and prints. Rank 0 calls it
+// once all ranks have agreed to execute the same command. Throws std::system_error if a file cannot be written.
+using Action = std::function<void()>;
 
 // `syncopate compare`: runs an experiment on the simulated cluster and under MPI, and shows the error of the
 // simulation.
@@ -43,20 +47,17 @@ struct CompareOptions {
 // The override with which the experiment must be loaded, so that models can be compared.
 inline constexpr const char* compare_override = "recording.parameters=true";
 
-// Executes missing runs in the usual directories, prints the table, and writes compare.json into the experiment's
-// directory. Each run under MPI is a separate launch, so that its failure does not affect the others. Exit status:
-//   0    all runs could be compared and, with `check`, are within the tolerances
-//   1    a run could not be compared or, with `check`, exceeds a tolerance
-//   2    the results directory, the launcher or a file cannot be used
-//   130  interrupted
+// Executes missing runs, prints the table, and writes compare.json into the experiment's directory. Each run under MPI
+// is a separate launch, so that its failure does not affect the others. The exit status is 1 if a run could not be
+// compared or, with `check`, exceeds a tolerance. It is 2 if the results directory, the launcher or a file cannot be
+// used.
 int compare(const Experiment& experiment, const CompareOptions& options);
 
 // `run --jobs N` and `run --share`: several processes execute an experiment's runs (execution/runner.hpp).
 //
 // Jobs are processes, not threads, because LibTorch's thread pools and settings are per process, and because a crash or
-// a lack of memory then costs only one run. Jobs are children of this process. They share runs in the same way as
-// `--share`, so other processes may join them. This process shows progress, replaces crashed children, and prints the
-// tables.
+// a lack of memory then costs only one run. Jobs are children of this process, which shows progress, replaces crashed
+// children, and prints the tables. Other processes may join them, as with `--share`.
 struct SideBySideOptions {
   std::string jobs{};                  // --jobs: a number, "auto", or empty
   bool shares = false;                 // --share
@@ -100,24 +101,16 @@ struct NameGroup {
 };
 std::vector<NameGroup> name_groups();
 
-// Returns the keys of a name: those in its table, or those that exist only with this name. `all`: all keys of the file;
-// without it they are determined.
+// Returns the keys of a name: those in its table, or those that exist only with this name.
 std::vector<KeyDescription> keys_of(const NameGroup& group, std::string_view name);
-std::vector<KeyDescription> keys_of(const std::vector<KeyDescription>& all, const NameGroup& group,
-                                    std::string_view name);
 
 // Returns names and sentences in lines of readable width. `kind` is one of listed_kinds, or empty for all of them.
 std::string listing(std::string_view kind);
 
 // Returns the description of a name with its keys, of a key, or of a kind. For any other word, returns the names and
-// keys whose sentences contain it. If there are none, listing_of returns an empty text, and unlisted() returns the
-// message.
-// it.
+// keys whose sentences contain it. If there are none, returns an empty text, and unlisted() returns the message.
 std::string listing_of(std::string_view name);
 std::string unlisted(std::string_view name);
-
-// Returns the output of `syncopate --version`: one line each for Syncopate, compiler, LibTorch, BLAS kernel, MPI, ...
-std::string version_text();
 
 // `list --write-pages`: pages that are generated from the tables with which experiment files are read.
 inline constexpr const char* command_that_writes = "./dev list --write-pages";
@@ -144,8 +137,7 @@ struct MemoryUse {
 // none.
 MemoryUse memory_use(const CommandLine& line, int ranks);
 
-// Returns the largest need of a run or trial: "memory of a process: about 0.51 GiB (for "Local SGD"): ...". Empty
-// without runs.
+// Returns the largest need of a run or trial, as `check` prints it. Empty without runs.
 std::string memory_line(const Experiment& experiment, const MemoryUse& use);
 // As memory_line, for the memory of a GPU, and why no run can start on this machine; empty for the processor.
 std::string device_line(const Experiment& experiment, const MemoryUse& use);
@@ -303,8 +295,8 @@ struct TablesOptions {
 };
 
 // Returns the table of each experiment below the directory. With `against`, adds the differences paired by seed. With
-// `rank`, adds the best method at each sweep point. As CSV, returns all measures of all rows instead. `width`: terminal
-// width in columns; 0: no terminal. Throws ConfigurationFault if there is no such directory, method or measure.
+// `rank`, adds the best method at each sweep point. As CSV, returns all measures of all rows instead. `width`: as for
+// prediction_table. Throws ConfigurationFault if there is no such directory, method or measure.
 std::string tables_of(const TablesOptions& options, std::size_t width);
 
 // `syncopate claims`: the scoreboard of experiments that have been run.
@@ -314,8 +306,7 @@ struct ClaimsOptions {
 };
 
 // Returns the scoreboard from all claims.json at or below the directories, sorted by experiment. Throws
-// ConfigurationFault if there is no such directory, no claims, or a file of another format. `width`: terminal width in
-// columns; 0: no terminal.
+// ConfigurationFault if there is no such directory, no claims, or a file of another format.
 std::string claims_of(const ClaimsOptions& options, std::size_t width);
 
 // `syncopate export`: existing runs as two CSV files.
@@ -325,32 +316,12 @@ struct ExportOptions {
   bool with_trials = false;  // include trials of tuning
 };
 
-// The files to write. prepare_export throws ConfigurationFault if there are no runs, damaged runs, or no such folder.
-struct Export {
-  std::string runs_file, runs_csv;
-  std::string evaluations_file, evaluations_csv;
-};
-Export prepare_export(const ExportOptions& options);
-
-// Writes both files. Throws std::system_error.
-void write_export(const Export& tables);
+// Throws ConfigurationFault if there are no runs, damaged runs, or no such folder.
+Action prepare_export(const ExportOptions& options);
 
 // --- `syncopate thresholds`: the effect that each threshold of DropCompute would have had on a recorded run
 // Source:  Giladi et al. 2023, Eq. 6 and Figure 3c; the reference code's search.
 // T^c is the time of a step outside of its micro-batches (communication and update).
-
-// Micro-batch times recorded without a threshold.
-struct RecordedTimes {
-  std::vector<double> times;  // (N, I, M): workers, complete steps, micro-batches; in seconds
-  int workers = 1;
-  int steps = 1;                   // I: number of complete steps, in which every worker has all micro-batches
-  int micro_batches = 1;           // M: the largest number of a worker's micro-batches in a step
-  int left_out = 0;                // number of incomplete steps
-  std::optional<double> serial_s;  // T^c, if it follows from steps.csv
-  std::string why_no_serial_s;     // why there is no serial_s
-
-  MicroBatchTimes view() const { return {times, workers, steps, micro_batches}; }
-};
 
 struct ThresholdsOptions {
   // A CSV file (plain or compressed) with columns worker, step, micro_batch, duration_s, or a run's directory with
@@ -362,34 +333,8 @@ struct ThresholdsOptions {
   std::string csv;                            // file for the thresholds; empty: none
 };
 
-// The effects of the thresholds in the reference code's grid, and the best threshold by each of three criteria
-// (`ways`).
-struct ThresholdReport {
-  std::string source;
-  RecordedTimes recorded;  // without the times themselves
-  double serial_s = 0;     // T^c
-  double step_s = 0;       // E[T]: mean time of the slowest worker per step, without T^c
-  double worker_s = 0;     // E[T_n]: mean time of a worker per step
-  bool is_equal = false;   // whether all micro-batches take equally long
-  struct Way {
-    const char* name;  // value of the key `search` of the automatic threshold
-    const char* sentence;
-    std::vector<ThresholdEffect> effects;  // by threshold
-    ThresholdEffect best;                  // `threshold` is infinite if no threshold improves on dropping nothing
-    LargestDropper dropper_of_best{};
-  };
-  std::vector<Way> ways;                 // throughput, s-eff, reference
-  std::vector<LargestDropper> droppers;  // by threshold
-};
-
 // Throws ConfigurationFault, with file and line, if the source cannot be read. Throws Interrupted.
-ThresholdReport report_thresholds(const ThresholdsOptions& options);
-
-std::string threshold_table(const ThresholdReport& report);
-std::string thresholds_json(const ThresholdReport& report);
-// Returns the columns threshold_s,drop_rate,step_speedup,effective_speedup_throughput,effective_speedup_s_eff,
-// effective_speedup_reference,largest_worker_share.
-std::string thresholds_csv(const ThresholdReport& report);
+Action prepare_thresholds(const ThresholdsOptions& options);
 
 // --- `syncopate trace import`: a recording from a PyTorch profiler, or from a CSV file with other columns
 
@@ -403,17 +348,11 @@ struct TraceImportOptions {
   std::string worker = "worker", step = "step", micro_batch = "micro_batch", duration = "duration_s";
 };
 
-struct ImportedTrace {
-  std::string output;
-  std::string content;  // worker,step,micro_batch,duration_s, all numbered from 0
-  std::string summary;  // for the terminal: sizes, mean, the slowest worker, and what is missing
-};
-
 // Workers are the ranks in profiler traces (distributedInfo), or else files in their order. In a CSV file they are the
 // column's numbers in ascending order. Steps that not all workers have are left out, and counted in the summary. Throws
 // Interrupted. Throws ConfigurationFault with all faults: no steps, no such range or column, negative, missing or
 // repeated times, repeated ranks.
-ImportedTrace import_trace(const TraceImportOptions& options);
+Action prepare_trace_import(const TraceImportOptions& options);
 
 // --- `syncopate data tokens`: token files for [datasets.tokens], made of texts
 
@@ -427,19 +366,11 @@ struct TokenFilesOptions {
   bool header = false;                  // whether token files have llm.c's header
 };
 
-struct TokenFiles {
-  std::filesystem::path folder;
-  std::map<std::string, std::string> files;  // contents by name: train.bin, test.bin, vocabulary.txt
-  std::string summary;                       // for the terminal
-};
-
 // Reads the texts. A file's last part is for tests; of lines, a hash of each line decides (split_of). The contents
 // depend only on the texts, the options and the order of the names. Throws Interrupted. Throws ConfigurationFault if a
-// file is not a text in UTF-8, a split is empty, or the folder contains other files.
-TokenFiles make_token_files(const TokenFilesOptions& options);
-
-// Replaces the folder, with all of its files or none. Throws std::system_error.
-void write_token_files(const TokenFiles& files);
+// file is not a text in UTF-8, a split is empty, or the folder contains other files. The action replaces the folder,
+// with all of its files or none.
+Action prepare_token_files(const TokenFilesOptions& options);
 
 // --only: keeps the runs whose method, variant or beginning of the hash is among the names; without names, all runs. If
 // the names are of several kinds, a run must match a name of each kind. For example, --only DropCompute --only "slow

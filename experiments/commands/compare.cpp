@@ -110,9 +110,10 @@ int run_under_mpi(const std::vector<std::string>& launcher, int ranks, const std
 // Returns the measured time as TOML.
 std::string measured_text(const ClusterPlan& cluster) {
   if (!cluster.content_cost) return fmt::format("{}", *cluster.measured_micro_batch_s);
-  const ContentCost& cost = *cluster.content_cost;
-  return fmt::format("{{base_s={},per_token_s={},per_padded_token_s={},per_squared_length_s={}}}", cost.base_s,
-                     cost.per_token_s, cost.per_padded_token_s, cost.per_squared_length_s);
+  std::string text;
+  for (const auto& [key, cost] : content_costs)
+    text += fmt::format("{}{}={}", text.empty() ? "{" : ",", key, *cluster.content_cost.*cost);
+  return text + "}";
 }
 
 // Returns ||a - b|| / ||b|| for the models that both runs have saved.

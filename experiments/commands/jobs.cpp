@@ -7,7 +7,9 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <random>
 #include <thread>
 
 #include "experiments/commands/commands.hpp"
@@ -132,7 +134,7 @@ std::vector<std::string> job_command(const CommandLine& line, const Division& di
 }
 
 std::size_t runs_left(const Experiment& experiment, const RunOptions& options) {
-  const std::vector<Run> trials = experiment.tuning ? first_trials(experiment) : std::vector<Run>{};
+  const std::vector<Run> trials = first_trials(experiment);
   if (options.rerun) return trials.size() + experiment.runs.size();
   const auto count = [&](std::span<const Run> runs) {
     const std::vector<int> to_do = runs_to_do(runs, options.results_directory, false);
@@ -167,6 +169,31 @@ Division division_of(const Experiment& experiment, std::size_t to_do, const std:
 std::string division_text(const Division& division) {
   return fmt::format("in {} processes of {} thread{} and at most {:.2g} GB each", division.jobs, division.threads,
                      division.threads == 1 ? "" : "s", 1e-9 * static_cast<double>(division.memory_bytes));
+}
+
+std::string environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value ? value : "";
+}
+
+// Returns a name that all processes of the same mpirun launch, Slurm job or job array have in common. A process without
+// such a launch gets a unique name.
+std::string call_of_this_process() {
+  if (const std::string array = environment("SLURM_ARRAY_JOB_ID"); !array.empty()) return "slurm-array-" + array;
+  for (const char* const job : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID"})
+    if (const std::string name = environment(job); !name.empty())
+      return fmt::format("launch-{}-{}", name, environment("OMPI_MCA_orte_hnp_uri").substr(0, 60));
+  if (const std::string step = environment("SLURM_STEP_ID"); !step.empty())  // started by srun
+    return fmt::format("slurm-{}-{}", environment("SLURM_JOB_ID"), step);
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}", device(), device());
+}
+
+// Returns this process's rank in its launch; 0 without a launch. It determines which process of a launch prints.
+int rank_in_launch() {
+  for (const char* const rank : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
+    if (const std::string number = environment(rank); !number.empty()) return std::atoi(number.c_str());
+  return 0;
 }
 
 Sharing sharing_of(const SideBySideOptions& options) {
@@ -276,7 +303,7 @@ MemoryUse memory_use(const CommandLine& line, int ranks) {
 }
 
 std::string memory_line(const Experiment& experiment, const MemoryUse& use) {
-  const std::vector<Run> trials = experiment.tuning ? first_trials(experiment) : std::vector<Run>{};
+  const std::vector<Run> trials = first_trials(experiment);
   std::vector<const Run*> all;
   add(trials, {}, all);
   add(experiment.runs, {}, all);
@@ -320,7 +347,7 @@ void refuse_beyond_memory(const Experiment& experiment, const CommandLine& line,
     return line.options.rerun ? std::vector<int>(runs.size(), 1)
                               : runs_to_do(runs, line.options.results_directory, use.is_mpi_rank);
   };
-  const std::vector<Run> trials = experiment.tuning ? first_trials(experiment) : std::vector<Run>{};
+  const std::vector<Run> trials = first_trials(experiment);
   std::vector<const Run*> all;
   add(trials, to_do(trials), all);
   // If the experiment tunes, its finished runs are not known yet, so all runs count.

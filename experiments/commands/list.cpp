@@ -132,6 +132,17 @@ std::optional<KeyDescription> key_with(KeyDescription key, const NameGroup& grou
   return key.conditions.empty() ? std::nullopt : std::optional(std::move(key));
 }
 
+// Returns the keys among `all` that a name has.
+std::vector<KeyDescription> keys_among(const std::vector<KeyDescription>& all, const NameGroup& group,
+                                       std::string_view name) {
+  const std::string prefix = prefix_of(group, name);
+  std::vector<KeyDescription> keys;
+  for (const KeyDescription& key : all)
+    if (key.path.starts_with(prefix) && key.path != group.place)
+      if (auto with_it = key_with(key, group, name)) keys.push_back(*std::move(with_it));
+  return keys;
+}
+
 constexpr std::size_t line_width = 110;
 
 // Returns `text` in lines of at most `line_width` characters. All lines except the first are indented.
@@ -388,7 +399,7 @@ std::string section_by_names(const std::vector<KeyDescription>& keys, const Name
                         name.sentence, name.paper.empty() ? "" : fmt::format(" Source: {}.", name.paper),
                         name.evaluated.empty() ? "" : fmt::format(" Evaluated: {}.", name.evaluated));
     std::string rows;
-    for (const KeyDescription& key : keys_of(keys, group, name.name))
+    for (const KeyDescription& key : keys_among(keys, group, name.name))
       if (depends_on_name(key)) rows += row(key, group.prefix, group.place);
     if (!rows.empty()) text += fmt::format("\n{}{}", columns, rows);
   }
@@ -440,17 +451,7 @@ std::vector<NameGroup> name_groups() {
 }
 
 std::vector<KeyDescription> keys_of(const NameGroup& group, std::string_view name) {
-  return keys_of(keys_of_file(group.around), group, name);
-}
-
-std::vector<KeyDescription> keys_of(const std::vector<KeyDescription>& all, const NameGroup& group,
-                                    std::string_view name) {
-  const std::string prefix = prefix_of(group, name);
-  std::vector<KeyDescription> keys;
-  for (const KeyDescription& key : all)
-    if (key.path.starts_with(prefix) && key.path != group.place)
-      if (auto with_it = key_with(key, group, name)) keys.push_back(*std::move(with_it));
-  return keys;
+  return keys_among(keys_of_file(group.around), group, name);
 }
 
 std::string listing(std::string_view kind) {

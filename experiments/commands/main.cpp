@@ -183,13 +183,13 @@ Experiment loaded(const CommandLine& line, const MpiSession& session) {
 struct Task {
   CommandLine line;
   std::optional<Experiment> experiment{};
-  std::string text{};  // output of list, table, claims, --help and --version
+  Action action{};  // of a command without an experiment
   std::optional<TargetRuns> target{};
-  std::optional<ThresholdReport> thresholds{};
-  std::optional<ImportedTrace> trace{};
-  std::optional<TokenFiles> token_files{};
-  std::optional<Export> exported{};
 };
+
+Action printing(std::string text) {
+  return [text = std::move(text)] { standard_output.write(printable_lines(text)); };
+}
 
 // Checks the number of ranks before any file is read, because with many ranks reading takes minutes.
 void check_ranks(const CommandLine& line, const MpiSession& session) {
@@ -231,7 +231,7 @@ void prepare_experiment(Task& task, const MpiSession& session) {
   choose_runs(*task.experiment, line.only);
   if (line.command == "status") {
     const auto experiments = status_of(*task.experiment, line.options.results_directory);
-    task.text = line.json ? status_json(experiments) : status_text(experiments);
+    task.action = printing(line.json ? status_json(experiments) : status_text(experiments));
     task.experiment.reset();
     return;
   }
@@ -248,32 +248,29 @@ void prepare_experiment(Task& task, const MpiSession& session) {
 Task prepare(int argc, char** argv, const MpiSession& session) {
   Task task{.line = parse_command_line(argc, argv)};
   CommandLine& line = task.line;
-  task.text = line.answer;
-  if (line.command == "list") {
-    task.text = line.listed.empty() ? listing("") : listing_of(line.listed);
-    if (task.text.empty()) throw ConfigurationFault(unlisted(line.listed));
+  if (line.command.empty()) {
+    task.action = printing(line.answer);
+  } else if (line.command == "list") {
+    const std::string text = line.listed.empty() ? listing("") : listing_of(line.listed);
+    if (text.empty()) throw ConfigurationFault(unlisted(line.listed));
+    task.action = line.writes_pages ? Action([] { write_pages(std::filesystem::current_path()); }) : printing(text);
   } else if (line.command == "table") {
-    task.text = tables_of(line.tables, terminal_width());
+    task.action = printing(tables_of(line.tables, terminal_width()));
   } else if (line.command == "claims") {
-    task.text = claims_of(line.claims, terminal_width());
+    task.action = printing(claims_of(line.claims, terminal_width()));
   } else if (line.command == "export") {
-    task.exported = prepare_export(line.exported);
+    task.action = prepare_export(line.exported);
   } else if (line.command == "thresholds") {
-    for (const std::string& file : {line.thresholds.json, line.thresholds.csv})
-      if (const std::string why = file.empty() ? "" : why_not_replaceable(file); !why.empty())
-        throw ConfigurationFault(fmt::format("{}: cannot be written: {}", file, why));
-    task.thresholds = report_thresholds(line.thresholds);
+    task.action = prepare_thresholds(line.thresholds);
   } else if (line.command == "trace") {
-    if (const std::string why = why_not_replaceable(line.trace_import.output); !why.empty())
-      throw ConfigurationFault(fmt::format("{}: cannot be written: {}", line.trace_import.output, why));
-    task.trace = import_trace(line.trace_import);
+    task.action = prepare_trace_import(line.trace_import);
   } else if (line.command == "data") {
-    task.token_files = make_token_files(line.token_files);
+    task.action = prepare_token_files(line.token_files);
   } else if (line.command == "status" && std::filesystem::is_directory(line.file)) {
     refuse_keys_of_file(line);
     const auto experiments = status_of_directory(line.file);
-    task.text = line.json ? status_json(experiments) : status_text(experiments);
-  } else if (!line.command.empty()) {
+    task.action = printing(line.json ? status_json(experiments) : status_text(experiments));
+  } else {
     prepare_experiment(task, session);
   }
   return task;
@@ -320,35 +317,8 @@ std::optional<Task> prepare_together(int argc, char** argv, const MpiSession& se
 
 int execute(Task& task, const MpiSession& session) {
   CommandLine& line = task.line;
-  if (!task.experiment && !task.thresholds && !task.trace && !task.token_files && !task.exported) {
-    if (!line.writes_pages)
-      print(session, standard_output, task.text);
-    else if (session.rank() == 0)
-      write_pages(std::filesystem::current_path());
-    return exit_success;
-  }
-  if (task.thresholds) {
-    if (session.rank() != 0) return exit_success;
-    standard_output.write(printable_lines(threshold_table(*task.thresholds)));
-    if (!line.thresholds.json.empty()) replace_named_file(line.thresholds.json, thresholds_json(*task.thresholds));
-    if (!line.thresholds.csv.empty()) replace_named_file(line.thresholds.csv, thresholds_csv(*task.thresholds));
-    return exit_success;
-  }
-  if (task.trace) {
-    if (session.rank() != 0) return exit_success;
-    replace_named_file(task.trace->output, task.trace->content);
-    standard_output.write(printable_lines(task.trace->summary));
-    return exit_success;
-  }
-  if (task.token_files) {
-    if (session.rank() != 0) return exit_success;
-    write_token_files(*task.token_files);
-    standard_output.write(printable_lines(task.token_files->summary));
-    return exit_success;
-  }
-  if (task.exported) {
-    if (session.rank() == 0) write_export(*task.exported);
-    print(session, standard_output, fmt::format("{}\n{}\n", task.exported->runs_file, task.exported->evaluations_file));
+  if (!task.experiment) {
+    if (session.rank() == 0) task.action();
     return exit_success;
   }
   const Experiment& experiment = *task.experiment;

@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -312,23 +311,16 @@ std::string target_text(std::optional<double> accuracy, std::optional<double> lo
   return text;
 }
 
-std::optional<double> number_of(const std::string& value) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  const bool is_number = error == std::errc() && end == value.data() + value.size();
-  return is_number ? std::optional(number) : std::nullopt;
-}
-
 // Returns a line for each swept number of the best setting that is at the edge of the sweep, because better settings
 // may lie beyond it.
 std::string edges_of(const PredictedMethod& best, std::span<const PredictedMethod> methods) {
   std::string text;
   for (const auto& [key, value] : best.sweep) {
-    const std::optional<double> own = number_of(value);
+    const std::optional<double> own = number_in(value);
     bool is_least = own.has_value(), is_most = own.has_value(), is_alone = true;
     for (const PredictedMethod& other : methods)
       for (const auto& [other_key, other_value] : other.sweep) {
-        const auto number = number_of(other_value);
+        const auto number = number_in(other_value);
         if (!own || !number || other_key != key || other.method != best.method) continue;
         is_least &= *own <= *number;
         is_most &= *own >= *number;

@@ -11,6 +11,7 @@
 #include "results/result_table.hpp"
 #include "results/text_table.hpp"
 #include "workers/base/files.hpp"
+#include "workers/base/terminal_text.hpp"
 #include "workers/config/key_path.hpp"
 
 namespace syncopate {
@@ -268,31 +269,26 @@ std::string claims_of(const ClaimsOptions& options, std::size_t width) {
   return scoreboard_text(experiments, width) + "\n" + fold_lines(notes, width);
 }
 
-Export prepare_export(const ExportOptions& options) {
+Action prepare_export(const ExportOptions& options) {
   const fs::path folder = options.to.empty() ? options.directory : options.to;
-  Export result{.runs_file = (folder / "runs.csv").string(),
-                .runs_csv = {},
-                .evaluations_file = (folder / "evaluations.csv").string(),
-                .evaluations_csv = {}};
+  TidyTables tables;
   try {
-    TidyTables tables = tidy_tables(find_runs(options.directory, options.with_trials));
-    result.runs_csv = std::move(tables.runs_csv);
-    result.evaluations_csv = std::move(tables.evaluations_csv);
+    tables = tidy_tables(find_runs(options.directory, options.with_trials));
   } catch (const std::runtime_error& fault) {
     throw ConfigurationFault(fault.what());
   }
   std::error_code problem;
   fs::create_directories(folder, problem);
   if (problem) throw ConfigurationFault(fmt::format("{}: cannot be created: {}", folder.string(), problem.message()));
-  for (const std::string& file : {result.runs_file, result.evaluations_file})
+  const std::string runs = (folder / "runs.csv").string(), evaluations = (folder / "evaluations.csv").string();
+  for (const std::string& file : {runs, evaluations})
     if (const std::string why = why_not_replaceable(file); !why.empty())
       throw ConfigurationFault(fmt::format("{}: cannot be written: {}", file, why));
-  return result;
-}
-
-void write_export(const Export& tables) {
-  replace_file(tables.runs_file, tables.runs_csv);
-  replace_file(tables.evaluations_file, tables.evaluations_csv);
+  return [tables = std::move(tables), runs, evaluations] {
+    replace_file(runs, tables.runs_csv);
+    replace_file(evaluations, tables.evaluations_csv);
+    standard_output.write(printable_lines(fmt::format("{}\n{}\n", runs, evaluations)));
+  };
 }
 
 std::string tables_of(const TablesOptions& options, std::size_t width) {

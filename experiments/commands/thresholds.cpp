@@ -21,6 +21,40 @@ namespace fs = std::filesystem;
 constexpr const char* wanted =
     "must be a CSV file with worker,step,duration_s (and micro_batch), or a run's directory with durations.csv.gz";
 
+// Micro-batch times recorded without a threshold.
+// T^c is the time of a step outside of its micro-batches (communication and update).
+struct RecordedTimes {
+  std::vector<double> times;  // (N, I, M): workers, complete steps, micro-batches; in seconds
+  int workers = 1;
+  int steps = 1;                   // I: number of complete steps, in which every worker has all micro-batches
+  int micro_batches = 1;           // M: the largest number of a worker's micro-batches in a step
+  int left_out = 0;                // number of incomplete steps
+  std::optional<double> serial_s;  // T^c, if it follows from steps.csv
+  std::string why_no_serial_s;     // why there is no serial_s
+
+  MicroBatchTimes view() const { return {times, workers, steps, micro_batches}; }
+};
+
+// The effects of the thresholds in the reference code's grid, and the best threshold by each of three criteria
+// (`ways`).
+struct ThresholdReport {
+  std::string source;
+  RecordedTimes recorded;  // without the times themselves
+  double serial_s = 0;     // T^c
+  double step_s = 0;       // E[T]: mean time of the slowest worker per step, without T^c
+  double worker_s = 0;     // E[T_n]: mean time of a worker per step
+  bool is_equal = false;   // whether all micro-batches take equally long
+  struct Way {
+    const char* name;  // value of the key `search` of the automatic threshold
+    const char* sentence;
+    std::vector<ThresholdEffect> effects;  // by threshold
+    ThresholdEffect best;                  // `threshold` is infinite if no threshold improves on dropping nothing
+    LargestDropper dropper_of_best{};
+  };
+  std::vector<Way> ways;                 // throughput, s-eff, reference
+  std::vector<LargestDropper> droppers;  // by threshold
+};
+
 // Returns the complete steps: those in which every worker has all M micro-batches.
 std::vector<Step> whole_steps(const Trace& trace) {
   const auto most = static_cast<std::size_t>(trace.micro_batches());
@@ -158,8 +192,6 @@ Json json_of(const ThresholdEffect& effect, const LargestDropper& dropper) {
           {"largest_worker", dropper.share > 0 ? Json(dropper.worker) : Json(nullptr)}};
 }
 
-}  // namespace
-
 std::string threshold_table(const ThresholdReport& report) {
   if (report.is_equal) return heading(report) + "All micro-batches take equally long, so no threshold helps.\n";
   TextTable table;
@@ -248,6 +280,19 @@ ThresholdReport report_thresholds(const ThresholdsOptions& options) {
     way.dropper_of_best = largest_droppers(recorded, std::span(&way.best.threshold, 1)).front();
   report.recorded.times = {};
   return report;
+}
+
+}  // namespace
+
+Action prepare_thresholds(const ThresholdsOptions& options) {
+  for (const std::string& file : {options.json, options.csv})
+    if (const std::string why = file.empty() ? "" : why_not_replaceable(file); !why.empty())
+      throw ConfigurationFault(fmt::format("{}: cannot be written: {}", file, why));
+  return [report = report_thresholds(options), json = options.json, csv = options.csv] {
+    standard_output.write(printable_lines(threshold_table(report)));
+    if (!json.empty()) replace_named_file(json, thresholds_json(report));
+    if (!csv.empty()) replace_named_file(csv, thresholds_csv(report));
+  };
 }
 
 }  // namespace syncopate

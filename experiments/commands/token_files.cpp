@@ -211,13 +211,13 @@ std::string why_not_replaceable_folder(const path& folder) {
 
 }  // namespace
 
-TokenFiles make_token_files(const TokenFilesOptions& options) {
+Action prepare_token_files(const TokenFilesOptions& options) {
   if (options.words && !options.by_words)
     throw ConfigurationFault("--words: needs --tokenizer words; bytes have a vocabulary of 256 and the end of a text");
   // Without a trailing slash, so that the name has a last part.
-  const path folder = fs::absolute(options.to).lexically_normal();
-  TokenFiles result{.folder = folder.has_filename() ? folder : folder.parent_path(), .files = {}, .summary = {}};
-  if (const std::string why = why_not_replaceable_folder(result.folder); !why.empty())
+  path folder = fs::absolute(options.to).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();
+  if (const std::string why = why_not_replaceable_folder(folder); !why.empty())
     throw ConfigurationFault(fmt::format("--to {}: {}", options.to, why));
 
   const Documents documents(options);
@@ -251,29 +251,31 @@ TokenFiles make_token_files(const TokenFilesOptions& options) {
     if (part->tokens == 0)
       throw ConfigurationFault(fmt::format("{}: --test-share {} leaves nothing for {}; both need at least one {}",
                                            named, options.test_share, name, options.by_words ? "word" : "character"));
+  FileContents files;
   for (const auto& [part, name] : {std::pair(&train, train_file), std::pair(&test, test_file)}) {
     if (options.header && part->tokens > std::numeric_limits<std::int32_t>::max())
       throw ConfigurationFault(
           fmt::format("--header: {} has {} tokens; llm.c's header counts at most 2^31 - 1", name, part->tokens));
-    result.files[name] = (options.header ? token_file_header(type, part->tokens) : "") + std::move(part->content);
+    files[name] = (options.header ? token_file_header(type, part->tokens) : "") + std::move(part->content);
   }
-  result.files[vocabulary_file] = fmt::format("{}\n", fmt::join(tokenizer.vocabulary, "\n"));
-  result.summary = fmt::format(
+  files[vocabulary_file] = fmt::format("{}\n", fmt::join(tokenizer.vocabulary, "\n"));
+  std::string summary = fmt::format(
       "{}\n{} {} of {} {}: {} tokens for training, {} for tests, from a vocabulary of {}\n", options.to, texts,
       options.lines ? "lines"
       : texts == 1  ? "text"
                     : "texts",
       documents.files(), documents.files() == 1 ? "file" : "files", train.tokens, test.tokens, vocabulary);
   if (unknown > 0)
-    result.summary += fmt::format(
+    summary += fmt::format(
         "{} % of the tokens are words beyond the vocabulary\n",
         shown_number(100 * static_cast<double>(unknown) / static_cast<double>(train.tokens + test.tokens), 3));
   if (const std::vector<path>& left_out = documents.left_out(); !left_out.empty())
-    result.summary += fmt::format("{} {} of folders left out, without text in UTF-8, such as {}\n", left_out.size(),
-                                  left_out.size() == 1 ? "file" : "files", left_out.front().string());
-  return result;
+    summary += fmt::format("{} {} of folders left out, without text in UTF-8, such as {}\n", left_out.size(),
+                           left_out.size() == 1 ? "file" : "files", left_out.front().string());
+  return [folder = std::move(folder), files = std::move(files), summary = std::move(summary)] {
+    write_directory(folder, files);
+    standard_output.write(printable_lines(summary));
+  };
 }
-
-void write_token_files(const TokenFiles& files) { write_directory(files.folder, files.files); }
 
 }  // namespace syncopate

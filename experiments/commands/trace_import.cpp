@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
+#include <istream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <streambuf>
 #include <tuple>
 
 #include "experiments/commands/commands.hpp"
@@ -31,8 +32,8 @@ struct ImportedRow {
 constexpr const char* step_name = "ProfilerStep#";
 constexpr double microsecond_s = 1e-6;
 
-// A file's text, unpacked piece by piece. The JSON reader takes its characters.
-class FileText {
+// A file's text, unpacked piece by piece.
+class FileText : public std::streambuf {
  public:
   explicit FileText(const std::string& file)
       : file_(file), stream_(file, std::ios::binary), packed_(1 << 16), piece_(1 << 18), unpacked_([this] {
@@ -44,56 +45,21 @@ class FileText {
     if (!stream_.is_open()) throw ConfigurationFault(file + ": there is no such file, or it cannot be read");
   }
 
-  // Returns the next character; eof() at the end.
-  std::char_traits<char>::int_type peek() {
-    if (place_ == size_ && !refill()) return std::char_traits<char>::eof();
-    return static_cast<unsigned char>(piece_[place_]);
-  }
-  void advance() { ++place_; }
-
  private:
-  bool refill() {
+  int_type underflow() override {
     throw_if_interrupted();
-    place_ = 0;
     try {
-      size_ = unpacked_.read(piece_.data(), piece_.size());
+      setg(piece_.data(), piece_.data(), piece_.data() + unpacked_.read(piece_.data(), piece_.size()));
     } catch (const GzipFault& fault) {
       throw ConfigurationFault(fmt::format("{}: {}", file_, fault.what()));
     }
-    return size_ > 0;
+    return gptr() == egptr() ? traits_type::eof() : traits_type::to_int_type(*gptr());
   }
 
   std::string file_;
   std::ifstream stream_;
   std::vector<char> packed_, piece_;
-  std::size_t place_ = 0, size_ = 0;
   GzipStream unpacked_;
-};
-
-// An input iterator over the text. At the text's end it equals a default-constructed one.
-class TextIterator {
- public:
-  using iterator_category = std::input_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = char;
-
-  TextIterator() = default;
-  explicit TextIterator(FileText& text) : text_(&text) {}
-
-  char operator*() const { return static_cast<char>(text_->peek()); }
-  TextIterator& operator++() {
-    text_->advance();
-    return *this;
-  }
-  void operator++(int) { text_->advance(); }
-  bool operator==(const TextIterator& other) const { return is_at_end() == other.is_at_end(); }
-
- private:
-  bool is_at_end() const { return !text_ || text_->peek() == std::char_traits<char>::eof(); }
-
-  FileText* text_ = nullptr;
 };
 
 struct Span {
@@ -207,7 +173,8 @@ RankTrace read_rank(const std::string& file, const TraceImportOptions& options) 
   FileText text(file);
   RankTrace trace;
   ProfilerReader reader(trace, options.range, options.gpu);
-  nlohmann::json::sax_parse(TextIterator(text), TextIterator(), &reader);
+  std::istream stream(&text);
+  nlohmann::json::sax_parse(stream, &reader);
   if (!reader.problem().empty())
     throw ConfigurationFault(fmt::format("{}: {}; must be a trace of the PyTorch profiler", file, reader.problem()));
   const char* const side = options.gpu ? " on the GPU" : "";
@@ -314,8 +281,8 @@ std::vector<ImportedRow> rows_of_csv(const TraceImportOptions& options) {
 
 bool is_json(const std::string& file) {
   FileText text(file);
-  auto next = text.peek();
-  for (; next == ' ' || next == '\n' || next == '\r' || next == '\t'; next = text.peek()) text.advance();
+  auto next = text.sgetc();
+  while (next == ' ' || next == '\n' || next == '\r' || next == '\t') next = text.snextc();
   return next == '{' || next == '[';
 }
 
@@ -372,7 +339,9 @@ std::string summary_of(const std::vector<ImportedRow>& rows, std::size_t left_ou
 
 }  // namespace
 
-ImportedTrace import_trace(const TraceImportOptions& options) {
+Action prepare_trace_import(const TraceImportOptions& options) {
+  if (const std::string why = why_not_replaceable(options.output); !why.empty())
+    throw ConfigurationFault(fmt::format("{}: cannot be written: {}", options.output, why));
   std::vector<bool> json;
   for (const std::string& file : options.files) json.push_back(is_json(file));
   const bool is_profiler = std::ranges::all_of(json, std::identity{});
@@ -398,12 +367,14 @@ ImportedTrace import_trace(const TraceImportOptions& options) {
     row.step = step_numbers.at(row.step);
   }
   std::ranges::sort(rows, {}, [](const ImportedRow& row) { return std::tie(row.worker, row.step, row.micro_batch); });
-  ImportedTrace imported{.output = options.output, .content = "worker,step,micro_batch,duration_s\n", .summary = {}};
+  std::string content = "worker,step,micro_batch,duration_s\n";
   for (const ImportedRow& row : rows)
-    imported.content += fmt::format("{},{},{},{:.9g}\n", row.worker, row.step, row.micro_batch, row.duration_s);
-  if (options.output.ends_with(".gz")) imported.content = gzip(imported.content);
-  imported.summary = fmt::format("{}\n{}", options.output, summary_of(rows, left_out));
-  return imported;
+    content += fmt::format("{},{},{},{:.9g}\n", row.worker, row.step, row.micro_batch, row.duration_s);
+  if (options.output.ends_with(".gz")) content = gzip(content);
+  return [output = options.output, content = std::move(content), summary = summary_of(rows, left_out)] {
+    replace_named_file(output, content);
+    standard_output.write(printable_lines(fmt::format("{}\n{}", output, summary)));
+  };
 }
 
 }  // namespace syncopate

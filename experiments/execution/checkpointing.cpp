@@ -8,7 +8,6 @@
 #include <stdexcept>
 #include <system_error>
 #include <thread>
-#include <type_traits>
 #include <utility>
 
 #include "experiments/execution/ranks.hpp"
@@ -95,56 +94,16 @@ CheckpointIdentity checkpoint_identity(const Run& run, const CheckpointIdentity&
   return identity;
 }
 
-template <typename Value>
-void put(ByteSink& out, const Value& value) {
-  static_assert(std::is_trivially_copyable_v<Value>);
-  out.write(&value, sizeof(value));
-}
-
-template <typename Value>
-Value take(ByteSource& in) {
-  static_assert(std::is_trivially_copyable_v<Value>);
-  Value value{};
-  in.read(&value, sizeof(value));
-  return value;
-}
-
-void put(ByteSink& out, const Recorder::Evaluated& evaluated) {
-  put<std::uint64_t>(out, evaluated.entries.size());
-  for (const Evaluation& entry : evaluated.entries)
-    for (const double number : {entry.test_loss, entry.test_accuracy, entry.train_loss, entry.finite ? 1.0 : 0.0,
-                                entry.validation_loss, entry.validation_accuracy})
-      put(out, number);
-  put<std::uint64_t>(out, evaluated.measurements.size());
-  for (const Measurement& measurement : evaluated.measurements) {
-    put<std::int64_t>(out, measurement.step.value());
-    put<std::int64_t>(out, measurement.time.time_since_epoch().count());
-    put<std::uint64_t>(out, measurement.quantity.size());
-    out.write(measurement.quantity.data(), measurement.quantity.size());
-    put(out, measurement.value);
-  }
-}
-
-Recorder::Evaluated take_evaluated(ByteSource& in) {
-  Recorder::Evaluated evaluated;
-  evaluated.entries.resize(take<std::uint64_t>(in));
-  for (Evaluation& entry : evaluated.entries) {
-    entry.test_loss = take<double>(in);
-    entry.test_accuracy = take<double>(in);
-    entry.train_loss = take<double>(in);
-    entry.finite = take<double>(in) != 0;
-    entry.validation_loss = take<double>(in);
-    entry.validation_accuracy = take<double>(in);
-  }
-  evaluated.measurements.resize(take<std::uint64_t>(in));
-  for (Measurement& measurement : evaluated.measurements) {
-    measurement.step = Step{take<std::int64_t>(in)};
-    measurement.time = Time{Duration{take<std::int64_t>(in)}};
-    measurement.quantity.resize(take<std::uint64_t>(in));
-    in.read(measurement.quantity.data(), measurement.quantity.size());
-    measurement.value = take<double>(in);
-  }
-  return evaluated;
+void serialise(StateArchive& archive, Recorder::Evaluated& evaluated) {
+  std::uint64_t entries = evaluated.entries.size(), measurements = evaluated.measurements.size();
+  archive(entries, measurements);
+  evaluated.entries.resize(entries);
+  for (Evaluation& entry : evaluated.entries)
+    archive(entry.test_loss, entry.test_accuracy, entry.train_loss, entry.finite, entry.validation_loss,
+            entry.validation_accuracy);
+  evaluated.measurements.resize(measurements);
+  for (Measurement& measurement : evaluated.measurements)
+    archive(measurement.step, measurement.time, measurement.quantity, measurement.value);
 }
 
 // Returns the numbers followed by the text's characters, so that processes can exchange both at once.
@@ -222,11 +181,11 @@ class SimulatedRunCheckpoints::Parts {
     });
     std::string of_all = first_problem(exchanged, 2);
     if (of_all.empty()) {
-      std::vector<std::uint64_t> digests;
+      CheckpointParts common{.number = number};
       for (const auto& of_one : exchanged)
-        digests.push_back((static_cast<std::uint64_t>(of_one[0]) << half) | static_cast<std::uint64_t>(of_one[1]));
-      const auto named =
-          divided_.exchanged_numbers(ProcessSet::only(0), [&] { return with_text({}, name(number, digests)); });
+        common.digests.push_back((static_cast<std::uint64_t>(of_one[0]) << half) |
+                                 static_cast<std::uint64_t>(of_one[1]));
+      const auto named = divided_.exchanged_numbers(ProcessSet::only(0), [&] { return with_text({}, name(common)); });
       of_all = text_behind(named.front(), 0);
     }
     std::error_code ignored;
@@ -246,13 +205,14 @@ class SimulatedRunCheckpoints::Parts {
   fs::path own_part(std::int64_t number) const { return part_of_checkpoint(file_, number, divided_.self()); }
 
   std::unique_ptr<CheckpointReader> find(std::int64_t& number) const {
-    CheckpointReader common(file_, identity(nobody));
-    number = static_cast<std::int64_t>(take<std::uint64_t>(common));
-    std::vector<std::uint64_t> digests;
-    for (int process = 0; process < divided_.processes(); ++process) digests.push_back(take<std::uint64_t>(common));
+    CheckpointReader file(file_, identity(nobody));
+    CheckpointParts common;
+    StateArchive archive(file);
+    archive(common);
+    number = common.number;
     if (!is_there(own_part(number))) throw CheckpointFault("its part is missing");
     auto reader = std::make_unique<CheckpointReader>(own_part(number), own_identity());
-    if (reader->digest() != digests[static_cast<std::size_t>(divided_.self())])
+    if (reader->digest() != common.digests.at(static_cast<std::size_t>(divided_.self())))
       throw CheckpointFault("its part belongs to a different checkpoint");
     return reader;
   }
@@ -269,20 +229,21 @@ class SimulatedRunCheckpoints::Parts {
   }
 
   // Only on process 0: writes the file that names the parts. Returns why it cannot, or an empty text.
-  std::string name(std::int64_t number, const std::vector<std::uint64_t>& digests) {
+  std::string name(CheckpointParts& common) {
     std::optional<CheckpointWriter> writer;
     try {
       for (int process = 0; process < divided_.processes(); ++process) {
-        is_patient_ = comes_to_be_there(part_of_checkpoint(file_, number, process),
+        is_patient_ = comes_to_be_there(part_of_checkpoint(file_, common.number, process),
                                         is_patient_ ? patience : std::chrono::seconds(0));
         if (!is_patient_) return fmt::format("process 0 cannot see the part of process {}: {}", process, is_it_one);
       }
       writer.emplace(file_, identity(nobody), below_);
-      put(*writer, static_cast<std::uint64_t>(number));
-      for (const std::uint64_t digest : digests) put(*writer, digest);
+      StateArchive archive(*writer);
+      archive(common);
       writer->finish();
       writer->publish();
-      remove_parts(file_, any_number, number);  // safe, because processes write their next part only after this call
+      // Safe, because processes write their next part only after this call.
+      remove_parts(file_, any_number, common.number);
       return {};
     } catch (const Interrupted&) {
       throw;
@@ -336,8 +297,9 @@ void SimulatedRunCheckpoints::open(Progress& progress) {
     else if (use_.resumes && fs::exists(use_.file))
       reader = std::make_unique<CheckpointReader>(use_.file, own_identity());
     if (reader) {
-      host_s_before_ = take<double>(*reader);
-      evaluated_before_ = take_evaluated(*reader);
+      StateArchive archive(*reader);
+      archive(host_s_before_);
+      serialise(archive, evaluated_before_);
       log_.replay(*reader);
       reader_ = std::move(reader);
       report_resumption(progress, host_s_before_);
@@ -404,53 +366,46 @@ bool SimulatedRunCheckpoints::due() {
 }
 
 void SimulatedRunCheckpoints::write_if_due() {
-  const auto begin = HostClock::now();
   if (!due()) return;
-  const auto computed = HostClock::now();
   if (recorder_.has_diverged()) return;  // the run ends shortly
   if (use_.is_mine && !use_.is_mine()) return;
-  std::optional<CheckpointCost> cost;
+  std::uint64_t digest = 0;
   std::string problem;
   try {
     wait_for_disk();
-    cost = write();
+    digest = write();
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& fault) {
     problem = disk_problem(fault);
   }
-  if (parts_) problem = parts_->publish(log_.steps(), cost ? cost->digest : 0, problem);
+  if (parts_) problem = parts_->publish(log_.steps(), digest, problem);
   if (!problem.empty() && !std::exchange(has_failed_, true) && is_first())
     report(use_, fmt::format("no new one was written, and the run continues: {}", problem));
-  if (cost && problem.empty()) {
-    cost->tasks_s = seconds(computed - begin);
-    cost->written_s = seconds(HostClock::now() - computed);
-    if (use_.on_written) use_.on_written(*cost);
-  }
   last_ = HostClock::now();
   last_step_ = log_.steps();
 }
 
-CheckpointCost SimulatedRunCheckpoints::write() {
+// Writes this process's checkpoint, or its part of one. Returns the digest.
+std::uint64_t SimulatedRunCheckpoints::write() {
   std::shared_ptr<CheckpointWriter> writer;
   if (parts_)
     writer = parts_->part(log_.steps());
   else
     writer = std::make_shared<CheckpointWriter>(use_.file, own_identity(), use_.below);
-  put(*writer, host_s_before_ + seconds(HostClock::now() - begin_));
-  put(*writer, recorder_.evaluated());
+  StateArchive archive(*writer);
+  double host_s = host_s_before_ + seconds(HostClock::now() - begin_);
+  archive(host_s);
+  Recorder::Evaluated evaluated = recorder_.evaluated();
+  serialise(archive, evaluated);
   log_.write_log(*writer);
   log_.write_values(*writer);
   writer->finish();
-  const CheckpointCost cost{.step = log_.steps(),
-                            .values = static_cast<std::int64_t>(log_.live_values()),
-                            .bytes = writer->bytes(),
-                            .digest = writer->digest()};
   if (parts_)
     writer->publish();
   else
     on_its_way_ = std::async(std::launch::async, [writer] { writer->publish(); });
-  return cost;
+  return writer->digest();
 }
 
 void SimulatedRunCheckpoints::wait_for_disk() {
@@ -494,13 +449,13 @@ CheckpointIdentity MpiRunCheckpoints::identity(int rank) const {
 std::int64_t MpiRunCheckpoints::open(Progress& progress) {
   const bool is_wanted = session_.rank() == 0 && use_.resumes && is_there(use_.file);
   if (from_rank_0(session_, is_wanted ? 1.0 : 0.0) == 0) return 0;
-  Common common;
+  CheckpointParts common;
   std::string problem;
   try {
     if (!is_there(use_.file)) throw CheckpointFault(fmt::format("the file is missing: {}", is_it_one));
     CheckpointReader reader(use_.file, identity(no_rank));
-    StateArchive archive(static_cast<ByteSource&>(reader));
-    archive(common.number, common.digests, host_s_before_);
+    StateArchive archive(reader);
+    archive(common, host_s_before_);
     if (takes_part()) problem = open_part(common.number);
     if (reader_ && reader_->digest() != common.digests.at(static_cast<std::size_t>(session_.rank())))
       problem = "it belongs to a different checkpoint";
@@ -623,18 +578,17 @@ void MpiRunCheckpoints::publish_if_there() {
 
 // Writes the file that names the parts, and then removes older parts. If the file cannot be written, removes the new
 // parts.
-void MpiRunCheckpoints::publish(const Common& common) {
+void MpiRunCheckpoints::publish(CheckpointParts common) {
   settle_published();
-  const double host_s = host_s_before_ + seconds(HostClock::now() - begin_);
+  double host_s = host_s_before_ + seconds(HostClock::now() - begin_);
+  publishing_ = common.number;
   published_ = std::async(std::launch::async, [file = use_.file, below = use_.below, identity = identity(no_rank),
-                                               common, host_s, named = named_] {
+                                               common = std::move(common), host_s, named = named_]() mutable {
     std::optional<CheckpointWriter> writer;
     try {
       writer.emplace(file, identity, below);
-      StateArchive archive(static_cast<ByteSink&>(*writer));
-      Common written = common;
-      double took_s = host_s;
-      archive(written.number, written.digests, took_s);
+      StateArchive archive(*writer);
+      archive(common, host_s);
       writer->finish();
       writer->publish();
     } catch (...) {
@@ -644,7 +598,6 @@ void MpiRunCheckpoints::publish(const Common& common) {
     }
     remove_parts(file, common.number, common.number);
   });
-  publishing_ = common.number;
 }
 
 void MpiRunCheckpoints::settle_published() {

@@ -4,7 +4,6 @@
 // programs, the evaluations, and live values (models and gradients that are still needed). A resumed run first replays
 // the log without the arithmetic (workers/training/checkpoint_log.hpp). This restores programs, clocks, rows and
 // counts. Time-only runs have no checkpoints, because a replay would take as long as the run.
-// run.
 //
 // To write a checkpoint, the run waits until submitted tasks have ended and values are in a file. It does not wait
 // until the file is on the disk, unless several processes divide the run.
@@ -37,15 +36,6 @@
 
 namespace syncopate {
 
-struct CheckpointCost {
-  std::int64_t step = 0;  // the checkpoint precedes this step, which is counted over all workers' models
-  std::int64_t values = 0;
-  std::int64_t bytes = 0;
-  std::uint64_t digest = 0;
-  double tasks_s = 0;    // host time until submitted tasks were computed
-  double written_s = 0;  // host time from then until the run continued
-};
-
 struct CheckpointUse {
   std::filesystem::path file;
   std::filesystem::path below{};  // the experiment's directory; if it was deleted, no checkpoint is written
@@ -54,11 +44,18 @@ struct CheckpointUse {
   // May throw.
   std::function<bool(std::int64_t step)> due{};
   std::function<bool()> is_mine{};  // whether this process still has the run (else it writes nothing); empty: true
-  std::function<void(const CheckpointCost&)> on_written{};
   // Under MPI: whether the run ends with LeftAtCheckpoint once the checkpoint with this number is on the disk. Must
   // return the same on all ranks.
   std::function<bool(std::int64_t number)> leaves{};
   std::function<void()> on_resumed{};  // under MPI: called once the run has resumed
+};
+
+// What the file that names the parts contains, if several processes write a checkpoint.
+struct CheckpointParts {
+  std::int64_t number = 0;
+  std::vector<std::uint64_t> digests{};  // of the parts, by process
+
+  void serialise(StateArchive& archive) { archive(number, digests); }
 };
 
 // Whether the run has checkpoints, on the simulated cluster or under MPI.
@@ -94,7 +91,7 @@ class SimulatedRunCheckpoints {
   bool is_looked_at() const;
   bool due();
   void write_if_due();
-  CheckpointCost write();
+  std::uint64_t write();
   void wait_for_disk();
 
   const Run& run_;
@@ -144,10 +141,6 @@ class MpiRunCheckpoints : public CheckpointStore {
 
  private:
   using HostClock = std::chrono::steady_clock;
-  struct Common {
-    std::int64_t number = 0;
-    std::vector<std::uint64_t> digests{};  // digests of the parts, by rank
-  };
 
   std::int64_t open(Progress& progress);
   std::string open_part(std::int64_t number);
@@ -155,7 +148,7 @@ class MpiRunCheckpoints : public CheckpointStore {
   CheckpointIdentity identity(int rank) const;
   std::filesystem::path part_file(std::int64_t number) const;  // this rank's part
   void publish_if_there();
-  void publish(const Common& common);
+  void publish(CheckpointParts common);
   void settle_published();
   void wait_for_disk();
   void report_failure(const std::string& what);
@@ -179,7 +172,7 @@ class MpiRunCheckpoints : public CheckpointStore {
   std::unique_ptr<CheckpointReader> reader_;
   std::future<void> on_its_way_;          // this rank's part, while it is written to the disk
   std::optional<std::int64_t> unwanted_;  // a part of this rank to remove, because other ranks failed to write theirs
-  std::optional<Common> open_;            // rank 0: a checkpoint that all ranks have written, but is not published yet
+  std::optional<CheckpointParts> open_;   // rank 0: a checkpoint that all ranks have written, but is not published yet
   std::future<void> published_;           // rank 0: the publication in progress
 };
 

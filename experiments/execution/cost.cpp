@@ -302,9 +302,7 @@ RunPlan plan_of(std::span<const Run> runs, std::span<const int> to_do, std::span
 std::vector<int> runs_to_do(std::span<const Run> runs, const fs::path& results, bool mpi) {
   std::vector<int> to_do;
   for (const Run& run : runs) {
-    const fs::path directory = run_directory(results, run, mpi);
-    const bool is_made = !run.cluster.to_be_measured &&
-                         (run.is_trial ? tried_before(directory, run) : finished_before(directory, run)).has_value();
+    const bool is_made = !run.cluster.to_be_measured && finished_before(run_directory(results, run, mpi), run);
     to_do.push_back(is_made ? 0 : 1);
   }
   return to_do;

@@ -65,16 +65,15 @@ struct PlanOptions {
   std::function<double(const Run&)> measure{};
 };
 
-// Returns the plan for the runs whose entry in `to_do` is not 0, and for missing common phases. `later`: the runs that
-// follow, if `runs` are trials.
+// Plans the runs whose entry in `to_do` is not 0, and missing common phases. `later`: the runs that follow trials.
 RunPlan plan_of(std::span<const Run> runs, std::span<const int> to_do, std::span<const Run> later,
                 const PlanOptions& options);
 
 // Returns for each run 0 if it is finished in the results directory, otherwise 1.
 std::vector<int> runs_to_do(std::span<const Run> runs, const std::filesystem::path& results, bool mpi);
 
-// Returns text for users, such as "24 trials, then 12 runs; ..." or "12 runs, 3 finished; about 4 min on this machine,
-// by finished runs; about 2.1 MB". `noun`: "run" or "trial".
+// Returns, for example, "12 runs, 3 finished; about 4 min on this machine, by finished runs; about 2.1 MB on the disk".
+// `noun`: "run" or "trial".
 std::string plan_text(const RunPlan& plan, const std::string& noun = "run");
 
 // The estimated peak of resident memory, in bytes, of a process that executes a run. A run that does not fit can thus
@@ -113,9 +112,8 @@ LargestNeed largest_need(std::span<const Run* const> runs, const MemoryOptions& 
 // never touched.
 double stack_room(std::span<const Run> runs);
 
-// Return texts for users: "0.51 GiB", and "models, optimizer states and gradients (34 times 1.86e+06 parameters) 0.24
-// GiB, ...".
-std::string memory_text(double bytes, int digits = 2);
+std::string memory_text(double bytes, int digits = 2);  // "0.51 GiB"
+// Returns the parts of at least 1 %, such as "data 0.24 GiB, program 0.17 GiB".
 std::string parts_text(const Run& run, const MemoryNeed& need, int threads);
 
 // Measures the time of a micro-batch of the experiment's model on this machine, for cluster.micro_batch_s = "measured".

@@ -26,12 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The parameters of a fit and the measures of its quality, with their names in measured.json.
-constexpr std::pair<const char*, double ContentCost::*> costs[] = {
-    {"base_s", &ContentCost::base_s},
-    {"per_token_s", &ContentCost::per_token_s},
-    {"per_padded_token_s", &ContentCost::per_padded_token_s},
-    {"per_squared_length_s", &ContentCost::per_squared_length_s}};
+// The measures of a fit's quality, with their names in measured.json.
 constexpr std::pair<const char*, double LengthFit::*> qualities[] = {
     {"r_squared", &LengthFit::r_squared},
     {"largest_residual_s", &LengthFit::largest_residual_s},
@@ -45,7 +40,7 @@ MeasuredMicroBatch shared_from_rank_0(const MpiSession& session, MeasuredMicroBa
   value.micro_batch_s = from_rank_0(session, value.micro_batch_s);
   if (!by_lengths) return value;
   LengthFit fit = value.fit.value_or(LengthFit{});
-  for (const auto& [key, cost] : costs) fit.cost.*cost = from_rank_0(session, fit.cost.*cost);
+  for (const auto& [key, cost] : content_costs) fit.cost.*cost = from_rank_0(session, fit.cost.*cost);
   for (const auto& [key, quality] : qualities) fit.*quality = from_rank_0(session, fit.*quality);
   fit.points = static_cast<int>(from_rank_0(session, static_cast<double>(fit.points)));
   value.fit = fit;
@@ -201,7 +196,7 @@ double median(std::vector<double> values) {
 // Returns the fit in the form of measured.json.
 Json json_of(const LengthFit& fit) {
   Json json;
-  for (const auto& [key, cost] : costs) json[key] = fit.cost.*cost;
+  for (const auto& [key, cost] : content_costs) json[key] = fit.cost.*cost;
   for (const auto& [key, quality] : qualities) json[key] = fit.*quality;
   json["points"] = fit.points;
   return json;
@@ -222,10 +217,10 @@ MeasuredMicroBatch time_of(const Json& value) {
     return {.micro_batch_s = seconds};
   }
   LengthFit fit;
-  for (const auto& [key, cost] : costs) fit.cost.*cost = value.at(key);
+  for (const auto& [key, cost] : content_costs) fit.cost.*cost = value.at(key);
   for (const auto& [key, quality] : qualities) fit.*quality = value.at(key);
   fit.points = value.at("points");
-  for (const auto& [key, cost] : costs)
+  for (const auto& [key, cost] : content_costs)
     if (!(fit.cost.*cost >= 0)) throw std::runtime_error("a stored cost is negative");
   return {.micro_batch_s = 0, .fit = fit};
 }

@@ -6,11 +6,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <exception>
 #include <initializer_list>
 #include <new>
-#include <random>
 #include <set>
 #include <span>
 #include <system_error>
@@ -115,6 +113,8 @@ int on_chosen_backend(const Experiment& experiment, const RunOptions& options, c
 struct CommonPhase {
   std::shared_ptr<const StartingPoint> end{};  // the last model; null: the phase has not ended yet, or has failed
   std::string failure{};                       // empty: it has not failed
+
+  bool has_ended() const { return end || !failure.empty(); }
 };
 
 std::vector<float> one_after_the_other(const std::vector<std::vector<float>>& models) {
@@ -152,51 +152,48 @@ class CommonPhases {
   // --rerun, executes it in any case. `before_run`: number of the run that needs the phase, for the progress.
   // Collective under MPI. Throws Interrupted.
   const CommonPhase& phase(const Run& run, std::size_t before_run, Progress& progress) {
-    const auto [place, is_new] = known_.try_emplace(run.hash);
-    if (!is_new) return place->second;
-    const auto directory = run_directory(options_.results_directory, run, backend_.mpi != nullptr);
-    CommonPhase phase;
-    if (backend_.is_rank_0() && !options_.rerun) phase = found(directory, run);
+    if (const auto known = known_.find(run.hash); known != known_.end()) return known->second;
+    const bool looks = backend_.is_rank_0() && !options_.rerun;
+    CommonPhase phase = looks ? found(run) : CommonPhase{};
     const auto write = [&](const FileContents& files) {
-      write_directory(directory, files);
+      write_directory(directory_of(run), files);
       return true;
     };
+    if (looks && !backend_.mpi && !phase.has_ended()) phase = found_reusable(run, write);
     const MpiSession* const all = backend_.together();
-    if (backend_.is_rank_0() && !backend_.mpi && !options_.rerun && !phase.end && phase.failure.empty())
-      phase = found_reusable(directory, run, write);
-    bool is_there = phase.end || !phase.failure.empty();
+    bool is_there = phase.has_ended();
     if (all) is_there = from_rank_0(*all, std::vector<int>{is_there}).front() != 0;
     if (!is_there) phase = made(run, before_run, progress, write);
-    place->second = all ? shared(std::move(phase)) : std::move(phase);
-    return place->second;
+    return known_[run.hash] = all ? shared(std::move(phase)) : std::move(phase);
   }
 
   // For processes that share runs, phase() is divided into find, make and fail. This one returns the known result and,
   // if `may_be_there`, also looks in the phase's directory. Null: the phase must be executed.
   const CommonPhase* find(const Run& run, bool may_be_there) {
-    const auto known = known_.find(run.hash);
-    if (known != known_.end()) return &known->second;
-    CommonPhase phase =
-        may_be_there ? found(run_directory(options_.results_directory, run, false), run) : CommonPhase{};
-    if (!phase.end && phase.failure.empty()) return nullptr;
-    return &(known_[run.hash] = std::move(phase));
+    if (const auto known = known_.find(run.hash); known != known_.end()) return &known->second;
+    CommonPhase phase = may_be_there ? found(run) : CommonPhase{};
+    return phase.has_ended() ? &(known_[run.hash] = std::move(phase)) : nullptr;
   }
 
   // Copies the phase from another experiment, or executes it. `publish` returns false if another process has already
   // published it. In that case, and after a failure, the result has no `end`.
   using Publish = std::function<bool(const FileContents&)>;
   CommonPhase make(const Run& run, std::size_t before_run, Progress& progress, const Publish& publish) const {
-    CommonPhase phase;
-    if (!options_.rerun) phase = found_reusable(run_directory(options_.results_directory, run, false), run, publish);
-    return phase.end || !phase.failure.empty() ? phase : made(run, before_run, progress, publish);
+    CommonPhase phase = options_.rerun ? CommonPhase{} : found_reusable(run, publish);
+    return phase.has_ended() ? phase : made(run, before_run, progress, publish);
   }
 
   const CommonPhase& fail(const Run& run, const std::string& reason) { return known_[run.hash] = {.failure = reason}; }
 
  private:
+  fs::path directory_of(const Run& run) const {
+    return run_directory(options_.results_directory, run, backend_.mpi != nullptr);
+  }
+
   // Only on rank 0.
-  CommonPhase found(const fs::path& directory, const Run& run) const {
+  CommonPhase found(const Run& run) const {
     try {
+      const fs::path directory = directory_of(run);
       if (!finished_before(directory, run)) return {};
       remove_checkpoint(checkpoint_of(directory));  // left by a process that was killed after it wrote the results
       const auto parameters = read_file(directory / "parameters.npy", any_size);
@@ -209,9 +206,9 @@ class CommonPhases {
     }
   }
 
-  CommonPhase found_reusable(const fs::path& directory, const Run& run, const Publish& publish) const {
+  CommonPhase found_reusable(const Run& run, const Publish& publish) const {
     const auto files = reusable_.files_for(run);
-    return files && publish(*files) ? found(directory, run) : CommonPhase{};
+    return files && publish(*files) ? found(run) : CommonPhase{};
   }
 
   // Collective; the result is complete on rank 0.
@@ -220,8 +217,7 @@ class CommonPhases {
       return !backend_.is_rank_0() || publish(files_of(run, outcome, summarise(run, outcome), backend_));
     };
     progress.begin_common_phase(before_run, run);
-    const auto directory = run_directory(options_.results_directory, run, backend_.mpi != nullptr);
-    const CheckpointUse checkpoints{.file = checkpoint_of(directory),
+    const CheckpointUse checkpoints{.file = checkpoint_of(directory_of(run)),
                                     .below = experiment_directory(options_.results_directory, run.experiment),
                                     .resumes = !options_.rerun};
     const Outcome outcome = execute(run, backend_, progress, write, &checkpoints);
@@ -283,7 +279,7 @@ class RunsSoFar {
     std::map<fs::path, bool> folders;
     for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
       const Run& run = experiment_.runs[index];
-      summaries_[index] = run.is_trial ? tried_before(directory_of(run), run) : finished_before(directory_of(run), run);
+      summaries_[index] = finished_before(directory_of(run), run);
       if (!summaries_[index]) continue;
       to_do_[index] = 0;
       const auto checkpoint = checkpoint_of(directory_of(run));
@@ -308,17 +304,6 @@ class RunsSoFar {
       copied_ += to_do_[index] ? 0 : 1;
     }
     count_finished();
-  }
-
-  // Returns a line for each damaged directory among the runs to execute.
-  std::vector<std::string> damage() const {
-    std::vector<std::string> found;
-    for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
-      if (!to_do_[index]) continue;
-      std::string damage = damage_of(directory_of(experiment_.runs[index]));
-      if (!damage.empty()) found.push_back(std::move(damage));
-    }
-    return found;
   }
 
   // Returns the damage of common phases' directories, even of phases whose runs are all finished. The key of a damaged
@@ -716,7 +701,7 @@ class SharedRuns {
   // With --rerun, only results of this launch count.
   std::optional<RunSummary> summary_if_done(const fs::path& directory, const Run& run) const {
     if (work_.options.rerun && !was_made_by(directory, sharing_.call)) return {};
-    return run.is_trial ? tried_before(directory, run) : finished_before(directory, run);
+    return finished_before(directory, run);
   }
 
   bool is_done(const fs::path& directory, const Run& run) const { return summary_if_done(directory, run).has_value(); }
@@ -933,8 +918,10 @@ class ExperimentRunner {
   // Reports damage even with --quiet, because users must learn that results have changed on the disk.
   void report_damaged() const {
     if (options_.rerun) return;
-    for (const std::string& damage : runs_.damage())
-      standard_error.write(fmt::format("{}; the run is repeated\n", damage));
+    for (std::size_t index = 0; index < experiment_.runs.size(); ++index)
+      if (runs_.is_to_do(index))
+        if (const std::string damage = damage_of(runs_.directory_of(experiment_.runs[index])); !damage.empty())
+          standard_error.write(fmt::format("{}; the run is repeated\n", damage));
     for (const auto& [index, damage] : damaged_phases_)
       standard_error.write(fmt::format("{}; the common phase is repeated\n", damage));
   }
@@ -1142,11 +1129,6 @@ std::string judged_again_by_rows(const Experiment& experiment, JudgedClaims judg
              width);
 }
 
-std::string environment(const char* name) {
-  const char* const value = std::getenv(name);
-  return value ? value : "";
-}
-
 }  // namespace
 
 std::string accepted_claims(const Experiment& experiment, const std::filesystem::path& directory, std::size_t width) {
@@ -1170,23 +1152,6 @@ int run_experiment(const Experiment& experiment, const RunOptions& options) {
   install_interrupt_handlers();
   return on_chosen_backend(experiment, options,
                            [&](const ExecutionBackend& backend) { return start(experiment, options, backend); });
-}
-
-std::string call_of_this_process() {
-  if (const std::string array = environment("SLURM_ARRAY_JOB_ID"); !array.empty()) return "slurm-array-" + array;
-  for (const char* const job : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID"})
-    if (const std::string name = environment(job); !name.empty())
-      return fmt::format("launch-{}-{}", name, environment("OMPI_MCA_orte_hnp_uri").substr(0, 60));
-  if (const std::string step = environment("SLURM_STEP_ID"); !step.empty())  // started by srun
-    return fmt::format("slurm-{}-{}", environment("SLURM_JOB_ID"), step);
-  std::random_device device;
-  return fmt::format("{:08x}{:08x}", device(), device());
-}
-
-int rank_in_launch() {
-  for (const char* const rank : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
-    if (const std::string number = environment(rank); !number.empty()) return std::atoi(number.c_str());
-  return 0;
 }
 
 }  // namespace syncopate

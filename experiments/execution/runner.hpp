@@ -29,13 +29,6 @@ struct Sharing {
   std::function<bool()> is_first_to_report{};
 };
 
-// Returns a name that all processes of the same mpirun launch, Slurm job or job array have in common. A process without
-// such a launch gets a unique name.
-std::string call_of_this_process();
-
-// Returns this process's rank in its launch; 0 without a launch. It determines which process of a launch prints.
-int rank_in_launch();
-
 enum class ClusterChoice {
   automatic,  // mpi if started by mpirun (or Slurm), otherwise simulated
   simulated,

@@ -238,6 +238,10 @@ bool has_ended(const Run& run, Step at_most, const Waypoint& last, double kept, 
   return !run.cluster.data_of.empty() && last.step < static_cast<double>(at_most.value());  // data may be used up
 }
 
+double sum_of(const std::vector<std::int64_t>& counts) {
+  return static_cast<double>(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
+}
+
 RunTotals run_time_only(const Run& run, const Budget& budget, RunObserver& observer, Step first_step = {}) {
   RunTraining nothing(run, nullptr, 0);
   const auto cluster = make_simulated_cluster(run, *nothing.training, &observer, nullptr);
@@ -250,12 +254,7 @@ RunTotals run_time_only(const Run& run, const Budget& budget, RunObserver& obser
 // Returns the share of dropped micro-batches in the whole run. Its rest is like the rounds after `settled_s`, and takes
 // `times_the_rest` times as long as they do.
 double drop_rate(const RunTotals& totals, const Waypoints& waypoints, double settled_s, double times_the_rest) {
-  const auto sum = [](const std::vector<std::int64_t>& counts) {
-    double result = 0;
-    for (const std::int64_t count : counts) result += static_cast<double>(count);
-    return result;
-  };
-  double kept = sum(totals.kept), dropped = sum(totals.dropped);
+  double kept = sum_of(totals.kept), dropped = sum_of(totals.dropped);
   for (const auto& round : waypoints.rows) {
     if (round.time_s <= settled_s) continue;
     kept += times_the_rest * round.kept;
@@ -326,12 +325,11 @@ class SampleOfRounds {
     simulated_ += to - from;
     longest_round_s_ = std::max(longest_round_s_, waypoints.longest_s);
     const double time_s = to_seconds(totals.end);
-    return {
-        .time_s = time_s,
-        .kept = static_cast<double>(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0})),
-        .dropped = static_cast<double>(std::accumulate(totals.dropped.begin(), totals.dropped.end(), std::int64_t{0})),
-        .communicating_s = time_s * share_of({Activity::communicate}, totals),
-        .computing_s = time_s * share_of({Activity::compute, Activity::discarded}, totals)};
+    return {.time_s = time_s,
+            .kept = sum_of(totals.kept),
+            .dropped = sum_of(totals.dropped),
+            .communicating_s = time_s * share_of({Activity::communicate}, totals),
+            .computing_s = time_s * share_of({Activity::compute, Activity::discarded}, totals)};
   }
 
   // Measures the round that contains this step, and further whole rounds within `affordable` steps. Two simulations
@@ -417,9 +415,8 @@ std::optional<double> threshold_of(const Run& run) {
   const std::string& algorithm = std::get<std::string>(method.find("algorithm")->value);
   const TomlNode* threshold = method.find("threshold_s");
   if (!algorithm.starts_with("dropcompute") || !threshold) return {};
-  if (const auto* whole = std::get_if<std::int64_t>(&threshold->value)) return static_cast<double>(*whole);
-  const auto* number = std::get_if<double>(&threshold->value);
-  return number && std::isfinite(*number) ? std::optional(*number) : std::nullopt;  // inf: nothing is dropped
+  const std::optional<double> number = number_in(threshold);
+  return number && std::isfinite(*number) ? number : std::nullopt;  // inf: nothing is dropped
 }
 
 std::string threshold_note(const Run& run, const SimulatedSteps& simulated_steps) {
@@ -635,7 +632,7 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
   const double computing = share_of({Activity::compute, Activity::discarded}, totals);
   SimulatedTime result;
   result.longest_round_s = waypoints.longest_s;
-  const auto kept = static_cast<double>(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}));
+  const double kept = sum_of(totals.kept);
   result.whole = has_ended(run, at_most, last, kept, totals);
   const std::vector<Waypoint> finest = waypoints.finest();
   const auto settled = std::ranges::find_if(finest, [&](const Waypoint& w) { return w.step >= all[first].step; });

@@ -18,7 +18,6 @@ namespace syncopate {
 
 // The rounds and bytes of a run, if the method's schedule determines them. Answers whether simulated steps represent
 // all steps of the run.
-// Units:   steps of the experiment file.
 // Cost:    a method's formula iterates over the rounds; results are cached.
 // Checks:  closed forms of scheduled periods (tests/experiments/predict_test.cpp).
 class ScheduledRounds {
@@ -109,7 +108,6 @@ std::optional<SimulatedTime> simulate_first_steps(const Run& run, Step steps);
 // - a threshold that never drops anything (milliseconds instead of seconds?)
 // - a network that takes nearly all of the time (bits instead of bytes?)
 // - a server's link for which workers wait
-// A bound on the work limits the simulated steps.
 std::string magnitude_notes(std::span<const Run> runs);
 
 // Returns the same lines, made from the runs' summaries on the virtual clock. `summaries`: by run; nullopt: none.

@@ -222,6 +222,7 @@ TuningSoFar tuning_so_far(const Experiment& experiment, const std::string& resul
 
 std::vector<Run> first_trials(const Experiment& experiment) {
   std::vector<Run> runs;
+  if (!experiment.tuning) return runs;
   for (Tuner::Trial& trial : Tuner(experiment.tuning, groups_of(experiment)).open())
     runs.push_back(std::move(trial.run));
   return runs;

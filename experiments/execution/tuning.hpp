@@ -35,7 +35,7 @@ using MakeRuns = std::function<RunsMade(const Experiment& part, const RunOptions
 int run_tuned(const Experiment& experiment, const RunOptions& options, const ExecutionBackend& backend,
               const MakeRuns& make);
 
-// Returns the trials of the grids in the file, before any grid grows.
+// Returns the trials of the grids in the file, before any grid grows. Empty if the experiment does not tune.
 std::vector<Run> first_trials(const Experiment& experiment);
 
 // The state of tuning according to the simulated trials in the results directory.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <filesystem>
 #include <set>
 #include <system_error>
@@ -272,20 +271,9 @@ std::vector<Claim> read_alone(const TomlNode& written, FaultList& faults) {
   return claims;
 }
 
-std::string text_of(const TomlNode& value) {
-  const auto* text = std::get_if<std::string>(&value.value);
-  return text ? *text : inline_toml(value);
-}
-
-std::optional<double> number_of(const std::string& text) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
-}
-
 // Compares numbers by their size, and other values, which come after all numbers, as texts.
 bool comes_before(const std::string& a, const std::string& b) {
-  const auto x = number_of(a), y = number_of(b);
+  const auto x = number_in(a), y = number_in(b);
   if (x && y && *x != *y) return *x < *y;
   return x.has_value() != y.has_value() ? x.has_value() : a < b;
 }
@@ -462,7 +450,7 @@ std::vector<Claim> read_claims(const TomlNode& root, std::span<const std::string
       continue;
     }
     if (where)
-      for (const TomlNode::Member& member : where->table()) claims[i].where[member.key] = text_of(member.value);
+      for (const TomlNode::Member& member : where->table()) claims[i].where[member.key] = plain_text(member.value);
     names.check(claims[i], table, name);
   }
   if (found.empty() && of_names.empty()) check_none_twice(claims, *written, of_names);

@@ -618,9 +618,9 @@ Run make_run(const Reading& reading) {
   const TomlNode* own_training = resolved.find("methods")->array().front().find("training");
   Run run{.experiment = definition.name,
           .method = method.label,
-          .own_training = own_training ? listed_leaves(shown_difference(*own_training, *resolved.find("training"),
-                                                                        definition.training.objective))
-                                       : decltype(Run::own_training){},
+          .own_training =
+              own_training ? shown_differences(*own_training, *resolved.find("training"), definition.training.objective)
+                           : decltype(Run::own_training){},
           .seed = definition.seeds.front(),
           .resolved_toml = write_toml(resolved),
           .hash = configuration_hash(resolved),
@@ -675,12 +675,8 @@ MicroBatchWork work_of(const Reading& all) {
 void write_measured(TomlNode& root, const MeasuredMicroBatch& measured) {
   TomlNode& cluster = *root.find("cluster");
   if (measured.fit) {
-    const ContentCost& cost = measured.fit->cost;
     TomlNode table;
-    for (const auto& [key, value] : {std::pair{"base_s", cost.base_s}, std::pair{"per_token_s", cost.per_token_s},
-                                     std::pair{"per_padded_token_s", cost.per_padded_token_s},
-                                     std::pair{"per_squared_length_s", cost.per_squared_length_s}})
-      table.set(key, {}, {value, {}});
+    for (const auto& [key, cost] : content_costs) table.set(key, {}, {measured.fit->cost.*cost, {}});
     cluster.set("micro_batch_s", {}, std::move(table));
   } else {
     cluster.set("micro_batch_s", {}, {measured.micro_batch_s, {}});

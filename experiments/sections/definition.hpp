@@ -72,11 +72,10 @@ struct ClusterSection {
 // Checks that the traces are as long as the budget. A trace with end = "stop" that ends earlier shortens the budget.
 void fit_budget_to_traces(ClusterSection& cluster, Budget& budget);
 
-// The lengths of the sequences in a cluster's micro-batches, and whether shorter sequences are padded. They are needed
-// if cluster.micro_batch_s is a table of costs. `lengths` is null after a fault.
+// The lengths of the sequences in a cluster's micro-batches, if cluster.micro_batch_s is a table of costs.
 struct PlannedLengths {
-  std::shared_ptr<const BatchLengths> lengths;
-  bool pads = false;
+  std::shared_ptr<const BatchLengths> lengths;  // null after a fault
+  bool pads = false;                            // whether shorter sequences are padded
 };
 using LengthsOf = std::function<PlannedLengths(int workers, int micro_batches)>;
 
@@ -119,14 +118,12 @@ std::vector<TakenElements> taken_body(const ObjectivePlan& of_phase, const Objec
 // Declares the keys of the common phase, so that `list` and the reference can print them.
 void describe_common_phase(Settings& root);
 
-// Returns how a method's [training] (`own`) differs from the file's [training] (`common`), as shown to users. A
-// different optimizer, or a different method of the common phase, is shown by its name and the keys that differ from
-// its defaults. A different learning rate is shown by the keys that differ from the file's learning rate, or from the
-// defaults.
-TomlNode shown_difference(TomlNode own, const TomlNode& common, const ObjectivePlan& objective);
-
-// Returns all keys within the table with their values as shown to users, such as "optimizer.weight_decay" and "0.05".
-std::vector<std::pair<std::string, std::string>> listed_leaves(const TomlNode& table);
+// Returns how a method's [training] (`own`) differs from the file's [training] (`common`): keys and values as shown to
+// users, such as "optimizer.weight_decay" and "0.05". A different optimizer, or a different method of the common phase,
+// is shown by its name and the keys that differ from its defaults. A different learning rate is shown by the keys that
+// differ from the file's learning rate, or from the defaults.
+std::vector<std::pair<std::string, std::string>> shown_differences(TomlNode own, const TomlNode& common,
+                                                                   const ObjectivePlan& objective);
 
 // The number of steps per epoch. Unknown without a data set, or if a key that determines it is faulty.
 struct EpochLength {
@@ -237,8 +234,7 @@ struct Reading {
 
 Reading read_document(const TomlNode& written, const std::string& file, const LoadOptions& options);
 
-// Returns the document without the keys that concern the file's set of runs: [sweep], [[variants]], [[claim]] and
-// [tune].
+// Returns the document without [sweep], [[variants]], [[claim]] and [tune].
 TomlNode without_keys_of_file(TomlNode root);
 
 // Returns the document of one run, with one method and one seed, and without a sweep.

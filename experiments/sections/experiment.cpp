@@ -186,8 +186,7 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
   std::vector<TomlNode> documents;
   std::vector<Reading> readings;
   // Later points omit the lists of all values: a copy per point would take memory quadratic in the number of points.
-  TomlNode of_further_points = root;
-  for (const char* const of_file : {"sweep", "variants", "claim", "tune"}) of_further_points.erase(of_file);
+  const TomlNode of_further_points = without_keys_of_file(root);
   for (const SweepPoint& point : points) {
     documents.push_back(documents.empty() ? root : of_further_points);
     apply_sweep(documents.back(), axes, point, faults);

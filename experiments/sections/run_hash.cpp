@@ -1,8 +1,5 @@
-#define XXH_INLINE_ALL
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +12,7 @@
 #include "experiments/sections/experiment.hpp"
 #include "experiments/sections/variation.hpp"
 #include "results/run.hpp"
+#include "workers/base/files.hpp"
 
 namespace syncopate {
 
@@ -76,14 +74,6 @@ const TomlNode* training_key(const TomlNode& resolved, std::string_view key) {
   return training ? training->find(key) : nullptr;
 }
 
-// Returns 0 if the node is not a number.
-double number(const TomlNode* node) {
-  if (!node) return 0;
-  if (const auto* const whole = std::get_if<std::int64_t>(&node->value)) return static_cast<double>(*whole);
-  const auto* const real = std::get_if<double>(&node->value);
-  return real ? *real : 0;
-}
-
 bool has_a_model(const TomlNode& resolved) { return text_in(training_key(resolved, "model")) != "none"; }
 
 // The change: workers clip the gradients that they send. Before, the server clipped each step's gradient after it had
@@ -95,7 +85,7 @@ bool clips_what_workers_send(const TomlNode& resolved) {
       "throttle",       "bounded-delay", "sliding-window", "stale-synchronous",
   };
   const TomlNode* const method = method_of(resolved);
-  return method && has_a_model(resolved) && number(training_key(resolved, "clip_norm")) > 0 &&
+  return method && has_a_model(resolved) && number_in(training_key(resolved, "clip_norm")) > 0 &&
          std::ranges::find(servers_of_gradients, text_in(method->find("algorithm"))) != std::end(servers_of_gradients);
 }
 
@@ -104,7 +94,7 @@ bool weighs_updates(const TomlNode& resolved) {
   const TomlNode* const method = method_of(resolved);
   if (!method || !has_a_model(resolved)) return false;
   if (text_in(method->find("algorithm")) == "throttle") {
-    const double divisor = number(method->find("divisor"));
+    const double divisor = number_in(method->find("divisor")).value_or(0);
     const bool weighs_all_alike = divisor == 1 && text_in(method->find("repeats")) != "alone";
     return !weighs_all_alike && !std::isinf(divisor);  // an infinite divisor drops repeats
   }
@@ -172,7 +162,7 @@ bool sends_messages(const TomlNode& resolved) {
   const std::string_view kind = text_in(network->find("kind")), algorithm = text_in(method->find("algorithm"));
   if (kind == "free") return false;
   // On a star, jitter now multiplies the times to and from the hub separately, and each is rounded to nanoseconds.
-  if (kind == "parameter-server" && number(network->find("jitter")) > 0) return true;
+  if (kind == "parameter-server" && number_in(network->find("jitter")) > 0) return true;
   // The averages of this method's groups share links, the uplinks, only on networks with groups (racks).
   if (algorithm == "hierarchical-sgd") return kind == "two-level";
   // These variants of two methods have no server.
@@ -184,7 +174,7 @@ bool sends_messages(const TomlNode& resolved) {
 // The change: workers and servers start their slices with different partners. Before, all started with the first one.
 bool sends_slices(const TomlNode& resolved) {
   const TomlNode* const method = method_of(resolved);
-  return method && number(method->find("servers")) > 1;
+  return method && number_in(method->find("servers")) > 1;
 }
 
 // Newest last. A version is raised once per release, so several changes may share it.
@@ -208,15 +198,13 @@ std::string configuration_hash(TomlNode resolved) {
   resolved.erase("description");
   resolved.erase("recording");
   resolved.erase("checkpoint");
-  const std::string text = fmt::format("{}\nresults_version = {}\n", write_toml(resolved), version);
-  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+  return content_hash(fmt::format("{}\nresults_version = {}\n", write_toml(resolved), version));
 }
 
 std::string digest_of_hashes(std::vector<std::string> hashes) {
   std::ranges::sort(hashes);
   hashes.erase(std::unique(hashes.begin(), hashes.end()), hashes.end());  // clang 14 cannot compile ranges::unique
-  const std::string text = fmt::format("{}", fmt::join(hashes, "\n"));
-  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+  return content_hash(fmt::format("{}", fmt::join(hashes, "\n")));
 }
 
 int results_version_of(const TomlNode& resolved) {

@@ -599,19 +599,12 @@ RecordingPlan read_recording(Settings& root) {
       {.low = 0, .low_open = true, .high_open = true});
   plan.durations = recording.optional_flag(
       {"durations", "Whether durations.csv.gz is written, a row per micro-batch.", "", "only under MPI"});
-  plan.arrivals =
-      recording
-          .optional_flag(
-              {"arrivals", "Whether arrivals.csv.gz is written: the time of each round's k-th gradient.", "", "false"})
-          .value_or(false);
-  plan.samples =
-      recording
-          .optional_flag(
-              {"samples", "Whether summary.json contains the shares of kept samples by class and length.", "", "false"})
-          .value_or(false);
-  plan.parameters =
-      recording.optional_flag({"parameters", "Whether parameters.npy, the final model, is written.", "", "false"})
-          .value_or(false);
+  const auto writes = [&recording](std::string_view key, std::string_view sentence) {
+    return recording.optional_flag({key, sentence, "", "false"}).value_or(false);
+  };
+  plan.arrivals = writes("arrivals", "Whether arrivals.csv.gz is written: the time of each round's k-th gradient.");
+  plan.samples = writes("samples", "Whether summary.json contains the shares of kept samples by class and length.");
+  plan.parameters = writes("parameters", "Whether parameters.npy, the final model, is written.");
   return plan;
 }
 

@@ -46,6 +46,7 @@ bool check_method(const TomlNode& common, FaultList& faults) {
 using Shape = LearningRate::Shape;
 constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max();
 constexpr Range non_negative{.low = 0, .high_open = true};
+constexpr Range above_zero{.low = 0, .low_open = true, .high_open = true};
 
 constexpr std::array learning_rate_rows = {
     LearningRateRow{"constant", "stays at `peak`", Shape::constant},
@@ -140,43 +141,36 @@ std::optional<Step> read_total(Settings& rate, const StepBudget& budget, std::st
   return std::nullopt;
 }
 
-// Returns the interval at which the rate is multiplied by `factor`.
-Step read_decay_every(Settings& rate, const EpochLength& epoch) {
-  const auto epochs = rate.optional_number(
-      {"decay_every_epochs", "The interval in epochs, instead of decay_every_steps.", "epochs", "decay_every_steps"},
-      {.low = 0, .low_open = true, .high_open = true});
-  if (!epochs)
-    return rate.integer({"decay_every_steps", "The interval at which the rate is multiplied by `factor`.", "steps"}, 1,
-                        no_limit);
-  if (rate.has("decay_every_steps")) exclusive(rate, "decay_every_steps", "decay_every_epochs");
-  return std::max(steps_of_epochs(rate, "decay_every_epochs", *epochs, epoch).value_or(1), Step{1});
-}
-
-Step read_constant_from(Settings& rate, const EpochLength& epoch) {
-  const auto epochs = rate.optional_number(
-      {"constant_from_epoch", "The epoch from which on the rate stays constant.", "epochs", "constant_from_step"},
-      non_negative);
-  if (!epochs)
-    return rate.integer({"constant_from_step", "The step from which on the rate stays constant.", "steps"}, 0,
-                        no_limit);
-  if (rate.has("constant_from_step")) exclusive(rate, "constant_from_step", "constant_from_epoch");
-  return steps_of_epochs(rate, "constant_from_epoch", *epochs, epoch).value_or(0);
+// Reads a number of steps, at least `least`, or a number of epochs in its place.
+Step read_steps(Settings& rate, const Key& in_steps, std::int64_t least, const Key& in_epochs, Range epochs_range,
+                const EpochLength& epoch) {
+  const auto epochs = rate.optional_number(in_epochs, epochs_range);
+  if (!epochs) return rate.integer(in_steps, least, no_limit);
+  if (rate.has(in_steps.name)) exclusive(rate, in_steps.name, in_epochs.name);
+  return std::max(steps_of_epochs(rate, in_epochs.name, *epochs, epoch).value_or(least), Step{least});
 }
 
 // Reads the keys of schedules with decay.
 void read_decay(Settings& rate, const EpochLength& epoch, LearningRate::Options& options) {
-  constexpr Range positive{.low = 0, .low_open = true, .high_open = true};
   if (options.shape == Shape::step) options.decay_steps = read_decay_points(rate, epoch);
-  if (options.shape == Shape::exponential) options.decay_every = read_decay_every(rate, epoch);
+  if (options.shape == Shape::exponential)
+    options.decay_every = read_steps(
+        rate, {"decay_every_steps", "The interval at which the rate is multiplied by `factor`.", "steps"}, 1,
+        {"decay_every_epochs", "The interval in epochs, instead of decay_every_steps.", "epochs", "decay_every_steps"},
+        above_zero, epoch);
   if (options.shape == Shape::step || options.shape == Shape::exponential)
     options.decay_factor =
-        rate.number({"factor", "The factor by which the rate is multiplied."}, positive, options.decay_factor);
+        rate.number({"factor", "The factor by which the rate is multiplied."}, above_zero, options.decay_factor);
   if (options.shape == Shape::exponential)
     options.staircase = rate.flag({"staircase", "Whether the rate falls once per interval, instead of at each step."},
                                   options.staircase);
   if (options.shape == Shape::polynomial)
-    options.power = rate.number({"power", "The power; 1 is a straight line."}, positive, options.power);
-  if (options.shape == Shape::modified_cosine) options.constant_from = read_constant_from(rate, epoch);
+    options.power = rate.number({"power", "The power; 1 is a straight line."}, above_zero, options.power);
+  if (options.shape == Shape::modified_cosine)
+    options.constant_from = read_steps(
+        rate, {"constant_from_step", "The step from which on the rate stays constant.", "steps"}, 0,
+        {"constant_from_epoch", "The epoch from which on the rate stays constant.", "epochs", "constant_from_step"},
+        non_negative, epoch);
   if (options.shape == Shape::cosine_step)
     options.base = rate.number({"base", "The rate is rounded to the nearest power of this number."},
                                {.low = 1, .low_open = true, .high_open = true}, options.base);
@@ -203,12 +197,10 @@ void check_lengths(Settings& rate, const Length& warmup, const Length& hold, boo
   options.constant_from = no_limit;
 }
 
-constexpr Range at_least_zero{.low = 0, .high_open = true};
-constexpr Range above_zero{.low = 0, .low_open = true, .high_open = true};
 constexpr Range share{.low = 0, .high = 1, .high_open = true};
 
 WeightDecay read_weight_decay(Settings& optimizer, WeightDecay decay) {
-  decay.rate = optimizer.number({"weight_decay", "Rate of the weight decay; 0: none."}, at_least_zero, decay.rate);
+  decay.rate = optimizer.number({"weight_decay", "Rate of the weight decay; 0: none."}, non_negative, decay.rate);
   decay.scope = optimizer.choice({"decay", "Which parameters decay: only weights, or also biases and normalisation."},
                                  {{"weights", DecayScope::weights}, {"all", DecayScope::all}}, decay.scope);
   decay.exclude = optimizer.texts(
@@ -242,7 +234,7 @@ TrustScope read_trust_scope(Settings& optimizer, TrustScope scope) {
 }
 
 double read_max_norm(Settings& optimizer, double norm) {
-  return optimizer.number({"max_norm", "Clips the gradient to this global norm; 0: does not clip."}, at_least_zero,
+  return optimizer.number({"max_norm", "Clips the gradient to this global norm; 0: does not clip."}, non_negative,
                           norm);
 }
 
@@ -300,7 +292,7 @@ std::unique_ptr<Optimizer> read_rmsprop(Settings& optimizer) {
                                      above_zero, options.epsilon);
   const bool is_of_pytorch = options.form == RmsPropForm::pytorch;
   options.mean_square_start =
-      optimizer.number({"mean_square_start", "The mean square before the first step."}, at_least_zero,
+      optimizer.number({"mean_square_start", "The mean square before the first step."}, non_negative,
                        Stated(is_of_pytorch ? 0.0 : 1.0, "1, or 0 with form = \"pytorch\""));
   options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
   return make_rmsprop(options);
@@ -313,7 +305,7 @@ std::unique_ptr<Optimizer> read_lars(Settings& optimizer) {
   options.trust_coefficient = optimizer.number({"trust_coefficient", "The factor of the ratio of norms."}, above_zero,
                                                options.trust_coefficient);
   options.epsilon = optimizer.number({"epsilon", "A number that is added to the norms in the denominator."},
-                                     at_least_zero, options.epsilon);
+                                     non_negative, options.epsilon);
   options.trust = read_trust_scope(optimizer, options.trust);
   options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
   return make_lars(options);
@@ -328,7 +320,7 @@ std::unique_ptr<Optimizer> read_lamb(Settings& optimizer) {
   options.max_norm = read_max_norm(optimizer, options.max_norm);
   options.trust = read_trust_scope(optimizer, options.trust);
   const std::size_t faults = optimizer.faults_so_far();
-  options.ratio_min = optimizer.number({"ratio_min", "The smallest trust ratio."}, at_least_zero, options.ratio_min);
+  options.ratio_min = optimizer.number({"ratio_min", "The smallest trust ratio."}, non_negative, options.ratio_min);
   options.ratio_max = optimizer.number({"ratio_max", "The largest trust ratio."}, Range::positive(), options.ratio_max);
   if (options.ratio_max < options.ratio_min) {
     if (optimizer.faults_so_far() == faults) optimizer.fault("ratio_max", "must be at least ratio_min");
@@ -394,7 +386,7 @@ void read_schedule_free(Settings& optimizer, AveragedOptions& options) {
       inside, options.share_of_x);
   options.rate_power = optimizer.number(
       {"weight_power", "A step's weight in x is the largest learning rate so far, raised to this power."},
-      at_least_zero, options.rate_power);
+      non_negative, options.rate_power);
   options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
 }
 
@@ -750,7 +742,7 @@ void describe_common_phase(Settings& root) {
   common.optional_integer({"steps", "Length of the phase, in optimizer steps.", "steps", "epochs"}, 1,
                           std::numeric_limits<std::int64_t>::max());
   common.optional_number({"epochs", "Length of the phase, in passes over the training data.", "epochs", "steps"},
-                         Range{.low = 0, .low_open = true, .high_open = true});
+                         above_zero);
   common.keep_as_written({"method", "The phase's algorithm with its keys; by default synchronous SGD."});
   static_cast<void>(
       common.choice({"takes", "The part of the phase's model that methods start from: all, or all but the head."},
@@ -768,9 +760,8 @@ std::shared_ptr<const LearningRate> read_learning_rate(Settings& training, const
   const auto* const row = rate.row({"schedule", "How the rate changes after the warm-up."}, learning_rate_rows,
                                    time_only ? "constant" : "");
   if (row) options.shape = row->shape;
-  options.peak =
-      rate.number({"peak", "The highest rate, after the warm-up."}, {.low = 0, .low_open = true, .high_open = true},
-                  time_only ? std::optional(options.peak) : std::nullopt);
+  options.peak = rate.number({"peak", "The highest rate, after the warm-up."}, above_zero,
+                             time_only ? std::optional(options.peak) : std::nullopt);
   options.final = rate.number({"final", "The rate at the end of a schedule with an end."}, non_negative, 1e-6);
   options.warmup_start = rate.number({"warmup_start", "The rate of the warm-up's first step."}, non_negative,
                                      Stated(options.final, "final"));
@@ -799,21 +790,16 @@ std::shared_ptr<const LearningRate> read_learning_rate(Settings& training, const
 
 std::span<const OptimizerRow> optimizers() { return optimizer_rows; }
 
-TomlNode shown_difference(TomlNode own, const TomlNode& common, const ObjectivePlan& objective) {
+std::vector<std::pair<std::string, std::string>> shown_differences(TomlNode own, const TomlNode& common,
+                                                                   const ObjectivePlan& objective) {
   if (TomlNode* optimizer = own.find("optimizer")) leave_out_defaults(*optimizer, objective);
   TomlNode* phase = own.find("common");
   if (TomlNode* method = phase ? phase->find("method") : nullptr) leave_out_defaults_of_method(*method);
   TomlNode* rate = own.find("learning_rate");
   const TomlNode* other = common.find("learning_rate");
-  if (!rate || !other) return own;
-  leave_out_same(*rate, *other);
-  if (rate->table().empty()) own.erase("learning_rate");
-  return own;
-}
-
-std::vector<std::pair<std::string, std::string>> listed_leaves(const TomlNode& table) {
+  if (rate && other) leave_out_same(*rate, *other);  // an empty table has no leaves
   std::vector<std::pair<std::string, std::string>> leaves;
-  add_leaves(table, "", leaves);
+  add_leaves(own, "", leaves);
   return leaves;
 }
 

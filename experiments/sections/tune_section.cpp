@@ -209,11 +209,6 @@ void read_own_keys(Settings& table, TuneSection& section) {
   table.keep_as_written({"where", "Swept keys with the one value at which methods are tuned, for all of its values."});
 }
 
-std::string text_of(const TomlNode& value) {
-  const auto* text = std::get_if<std::string>(&value.value);
-  return text ? *text : inline_toml(value);
-}
-
 class TuneReader {
  public:
   TuneReader(const TomlNode& root, const std::vector<SweepAxis>& swept, FaultList& faults)
@@ -257,7 +252,7 @@ class TuneReader {
     if (!methods || !methods->is_array_of_tables()) return;
     for (const TomlNode& method : methods->array()) {
       const TomlNode* name = method.find("label") ? method.find("label") : method.find("algorithm");
-      section_.methods.push_back(name ? text_of(*name) : std::to_string(section_.methods.size()));
+      section_.methods.push_back(name ? plain_text(*name) : std::to_string(section_.methods.size()));
     }
     section_.axes.resize(section_.methods.size());
   }
@@ -268,7 +263,7 @@ class TuneReader {
       return faults_.add(
           where.place, fmt::format("tune.where = {}; must be a table of swept keys or `variant`", inline_toml(where)));
     for (const TomlNode::Member& member : where.table()) {
-      const std::string value = text_of(member.value);
+      const std::string value = plain_text(member.value);
       std::vector<std::string> keys, values;
       bool is_found = false;
       for (std::size_t axis = 0; axis < swept_.size(); ++axis)

@@ -41,9 +41,8 @@ void add_leaves(const TomlNode& node, const std::string& member, const std::stri
   } else if (node.is_array_of_tables()) {
     for (std::size_t i = 0; i < node.array().size(); ++i) add_child(std::to_string(i), node.array()[i]);
   } else {
-    const auto* text = std::get_if<std::string>(&node.value);
     const bool is_nothing = node.is_array() && node.array().empty();
-    leaves.push_back({member, path, text ? *text : is_nothing ? "none" : inline_toml(node)});
+    leaves.push_back({member, path, is_nothing ? "none" : plain_text(node)});
   }
 }
 
@@ -96,15 +95,10 @@ bool is_alike(const std::string& member, const Value& value, const Counts& count
 // Returns "1.25e+09" for 1250000000.0, provided that it is shorter and reads back as the same number.
 std::string short_number(const std::string& written) {
   constexpr double shortened_from = 1e4;
-  double number = 0, shown = 0;
-  const auto is_read = [](const std::string& text, double& value) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    return error == std::errc() && end == text.data() + text.size();
-  };
-  if (!is_read(written, number) || std::abs(number) < shortened_from) return written;
-  std::string text = fmt::format("{:.6g}", number);
-  const bool is_same = is_read(text, shown) && shown == number;
-  return is_same && text.size() < written.size() ? text : written;
+  const std::optional<double> number = number_in(written);
+  if (!number || std::abs(*number) < shortened_from) return written;
+  std::string text = fmt::format("{:.6g}", *number);
+  return number_in(text) == number && text.size() < written.size() ? text : written;
 }
 
 // Returns a label from the leaves in which values of this kind differ. A table that only some values have, with equal
@@ -135,12 +129,13 @@ struct RangeFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Rounds to 12 significant digits, to undo rounding errors: 0.3 for 0.1 + 2 x 0.1.
+double nearest_written(double value) { return std::stod(fmt::format("{:.12g}", value)); }
+
 std::optional<double> number_at(const TomlNode& table, const char* key) {
   const TomlNode* node = table.find(key);
-  if (!node) return {};
-  if (const auto* integer = std::get_if<std::int64_t>(&node->value)) return static_cast<double>(*integer);
-  const auto* number = std::get_if<double>(&node->value);
-  if (number && std::isfinite(*number)) return *number;
+  const std::optional<double> number = number_in(node);
+  if (!node || (number && std::isfinite(*number))) return number;
   throw RangeFault(fmt::format("{} must be a number", key));
 }
 
@@ -225,8 +220,6 @@ std::string as_read(const TomlNode& value) {
 }
 
 }  // namespace
-
-double nearest_written(double value) { return std::stod(fmt::format("{:.12g}", value)); }
 
 std::vector<std::string> swept_labels(const TomlNode::Array& nodes) {
   std::vector<Value> values;
@@ -323,12 +316,9 @@ std::string label_of(const VariedKey& key, const TomlNode& value) {
 std::optional<std::vector<double>> numbers_of(const VariedKey& key) {
   std::vector<double> numbers;
   for (const TomlNode& value : key.values) {
-    if (const auto* integer = std::get_if<std::int64_t>(&value.value))
-      numbers.push_back(static_cast<double>(*integer));
-    else if (const auto* number = std::get_if<double>(&value.value); number && std::isfinite(*number))
-      numbers.push_back(*number);
-    else
-      return {};
+    const std::optional<double> number = number_in(&value);
+    if (!number || !std::isfinite(*number)) return {};
+    numbers.push_back(*number);
   }
   return numbers;
 }

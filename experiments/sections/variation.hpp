@@ -1,11 +1,7 @@
-// Sweeps, variants, profiles and tuning: everything that varies over the runs of an experiment.
-//   [sweep]       Keys with several values, such as "training.learning_rate.peak" = [0.1, 0.2]. Each combination of
-//                 values is run; the last key varies fastest. Keys in one list of `zip` take their n-th values
-//                 together.
-//   [[variants]]  Named sets of keys. Each run has one of them. They vary slowest.
-//   [profiles]    Named sets of keys, [profiles.NAME], that `--profile NAME` applies.
-//   [tune]        Values to try for each method before the runs, which take the best ones.
-// An axis varies independently of other axes. It is the variants, a swept key, or the keys in one list of `zip`.
+// Sweeps, variants, profiles and tuning: everything that varies over the runs of an experiment. Sections 3 and 4 of
+// experiments/README.md describe their tables.
+// An axis varies independently of other axes. It is the variants, a swept key, or the keys in one list of `zip`. The
+// variants vary slowest, the last swept key fastest.
 #pragma once
 
 #include <cstddef>
@@ -43,9 +39,6 @@ std::vector<VariedKey> read_varied_keys(const TomlNode& document, const TomlNode
 // Returns false after a fault: neither a list nor a range, no values, repeated values or labels. `table`: the name of
 // the key's table, for messages.
 bool read_values(const TomlNode& node, std::string_view table, VariedKey& key, FaultList& faults);
-
-// Rounds to 12 significant digits, to undo rounding errors: 0.3 for 0.1 + 2 x 0.1.
-double nearest_written(double value);
 
 // Returns a short, unique label for each value of a key. A table is labelled by its kind (`kind`, `name`, `rule` or
 // `schedule`). Tables of the same kind are labelled by the keys in which they differ, shortened. Equal labels are
@@ -119,7 +112,6 @@ std::uint64_t number_of_points(const std::vector<SweepAxis>& axes);
 // Returns all combinations. Without axes, that is one empty point.
 std::vector<SweepPoint> sweep_points(const std::vector<SweepAxis>& axes);
 
-// Sets the point's values in the document.
 void apply_sweep(TomlNode& root, const std::vector<SweepAxis>& axes, const SweepPoint& point, FaultList& faults);
 
 // Returns the names of the point's values. Leaves out values that affect only methods other than the given one.

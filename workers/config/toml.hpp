@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -83,6 +84,18 @@ std::string inline_toml(const TomlNode& node);
 inline std::string_view text_in(const TomlNode* node) {
   const auto* const text = node ? std::get_if<std::string>(&node->value) : nullptr;
   return text ? std::string_view(*text) : std::string_view();
+}
+// Returns a string's text, and any other value as TOML.
+inline std::string plain_text(const TomlNode& node) {
+  const auto* const text = std::get_if<std::string>(&node.value);
+  return text ? *text : inline_toml(node);
+}
+// Returns a whole or real number; nullopt if `node` is null or not a number.
+inline std::optional<double> number_in(const TomlNode* node) {
+  if (const auto* const whole = node ? std::get_if<std::int64_t>(&node->value) : nullptr)
+    return static_cast<double>(*whole);
+  const auto* const real = node ? std::get_if<double>(&node->value) : nullptr;
+  return real ? std::optional(*real) : std::nullopt;
 }
 // Whether both nodes exist and have equal values.
 inline bool is_same(const TomlNode* a, const TomlNode* b) { return a && b && inline_toml(*a) == inline_toml(*b); }

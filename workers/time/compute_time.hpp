@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "workers/base/random.hpp"
@@ -158,6 +159,13 @@ struct ContentCost {
   double per_squared_length_s = 0;
   bool pads = false;
 };
+
+// The costs with their names in files.
+inline constexpr std::pair<const char*, double ContentCost::*> content_costs[] = {
+    {"base_s", &ContentCost::base_s},
+    {"per_token_s", &ContentCost::per_token_s},
+    {"per_padded_token_s", &ContentCost::per_padded_token_s},
+    {"per_squared_length_s", &ContentCost::per_squared_length_s}};
 
 double seconds_of(const ContentCost& cost, std::span<const std::int32_t> lengths);
 
