@@ -53,15 +53,10 @@ class CocodRule final : public LateRule {
 
 inline std::shared_ptr<const LateRule> make_cocod_rule() { return std::make_shared<const CocodRule>(); }
 
-class CocodSgd : public LocalRounds {
- public:
-  CocodSgd(std::shared_ptr<const SyncPeriod> period, const StatePolicies& policies)
-      : LocalRounds({.period = std::move(period), .late = make_cocod_rule(), .policies = policies}) {}
-};
-
 inline std::unique_ptr<Algorithm> make_cocod_sgd(Settings& settings, const AlgorithmContext& context) {
-  auto period = read_sync_period(settings, context);
-  return std::make_unique<CocodSgd>(std::move(period), read_overlapped_policies(settings, context));
+  RoundChoices choices{.period = read_sync_period(settings, context), .late = make_cocod_rule()};
+  choices.policies = read_overlapped_policies(settings, context);
+  return std::make_unique<LocalRounds>(std::move(choices));
 }
 
 }  // namespace syncopate

@@ -15,13 +15,6 @@
 
 namespace syncopate {
 
-class HierarchicalSgd : public LocalRounds {
- public:
-  HierarchicalSgd(const GroupsOfRound& groups, std::shared_ptr<const SyncPeriod> period,
-                  const StatePolicies& policies = {})
-      : LocalRounds({.period = std::move(period), .groups = groups, .policies = policies}) {}
-};
-
 inline std::unique_ptr<Algorithm> make_hierarchical_sgd(Settings& settings, const AlgorithmContext& context) {
   RoundChoices choices{.groups = GroupsOfRound{}};
   choices.groups->size = static_cast<int>(settings.integer(

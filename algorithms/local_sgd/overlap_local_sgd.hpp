@@ -83,13 +83,6 @@ inline std::shared_ptr<const LateRule> make_anchor_rule(const OverlapLocalOption
   return std::make_shared<const AnchorRule>(options);
 }
 
-class OverlapLocalSgd : public LocalRounds {
- public:
-  OverlapLocalSgd(std::shared_ptr<const SyncPeriod> period, const OverlapLocalOptions& options,
-                  const StatePolicies& policies)
-      : LocalRounds({.period = std::move(period), .late = make_anchor_rule(options), .policies = policies}) {}
-};
-
 inline OverlapLocalOptions read_overlap_local(Settings& settings) {
   using Units = OverlapLocalOptions::MomentumUnits;
   OverlapLocalOptions options;
@@ -103,9 +96,10 @@ inline OverlapLocalOptions read_overlap_local(Settings& settings) {
 }
 
 inline std::unique_ptr<Algorithm> make_overlap_local_sgd(Settings& settings, const AlgorithmContext& context) {
-  auto period = read_sync_period(settings, context);
-  const OverlapLocalOptions options = read_overlap_local(settings);
-  return std::make_unique<OverlapLocalSgd>(std::move(period), options, read_overlapped_policies(settings, context));
+  RoundChoices choices{.period = read_sync_period(settings, context)};
+  choices.late = make_anchor_rule(read_overlap_local(settings));
+  choices.policies = read_overlapped_policies(settings, context);
+  return std::make_unique<LocalRounds>(std::move(choices));
 }
 
 }  // namespace syncopate

@@ -24,19 +24,13 @@
 
 namespace syncopate {
 
-struct OverlappedOuterOptions {
-  enum class Update { delayed, eager };
-  // A delayed average is over the workers' changes d in the round, or over their models y at its end. X has changed
-  // since the averaged round began, and outer(X, mean(y')) also undoes this change.
-  enum class Averaged { differences, models };
-  Update update = Update::eager;
-  Averaged averaged = Averaged::differences;
-};
+// A delayed average is over the workers' changes d in the round, or over their models y at its end. X has changed since
+// the averaged round began, and outer(X, mean(y')) also undoes this change.
+enum class Averaged { differences, models };
 
 class DelayedRule final : public LateRule {
  public:
-  explicit DelayedRule(OverlappedOuterOptions::Averaged averaged)
-      : are_models_(averaged == OverlappedOuterOptions::Averaged::models) {}
+  explicit DelayedRule(Averaged averaged) : are_models_(averaged == Averaged::models) {}
 
   std::unique_ptr<OfWorker> begin(Worker& worker, const OuterOptimizer* outer,
                                   const StatePolicies& policies) const override {
@@ -133,44 +127,31 @@ class EagerRule final : public LateRule {
   };
 };
 
-inline std::shared_ptr<const LateRule> make_delayed_rule(OverlappedOuterOptions::Averaged averaged) {
+inline std::shared_ptr<const LateRule> make_delayed_rule(Averaged averaged) {
   return std::make_shared<const DelayedRule>(averaged);
 }
 inline std::shared_ptr<const LateRule> make_eager_rule() { return std::make_shared<const EagerRule>(); }
 
-inline OverlappedOuterOptions::Averaged read_averaged(Settings& settings, std::string_view key) {
-  using Averaged = OverlappedOuterOptions::Averaged;
+inline Averaged read_averaged(Settings& settings, std::string_view key) {
   return settings.choice(
       {key, "Model from which averaged differences are taken: the averaged round's first, or the newest outer one."},
       {{"round-start", Averaged::differences}, {"outer-model", Averaged::models}}, Averaged::differences);
 }
 
-class OverlappedOuter : public LocalRounds {
- public:
-  OverlappedOuter(std::shared_ptr<const SyncPeriod> period, std::shared_ptr<const OuterOptimizer> outer,
-                  const OverlappedOuterOptions& options, const StatePolicies& policies)
-      : LocalRounds({.period = std::move(period),
-                     .late = options.update == OverlappedOuterOptions::Update::eager
-                                 ? make_eager_rule()
-                                 : make_delayed_rule(options.averaged),
-                     .outer = std::move(outer),
-                     .policies = policies}) {}
-};
-
 inline std::unique_ptr<Algorithm> make_overlapped_diloco(Settings& settings, const AlgorithmContext& context) {
-  using Update = OverlappedOuterOptions::Update;
-  auto period = read_sync_period(settings, context);
-  auto outer = make_outer_optimizer(settings.section({"outer", "The optimizer that steps along the averages."}));
-  OverlappedOuterOptions options;
-  options.update = settings.choice(
+  enum class Update { delayed, eager };
+  RoundChoices choices{.period = read_sync_period(settings, context)};
+  choices.outer = make_outer_optimizer(settings.section({"outer", "The optimizer that steps along the averages."}));
+  const auto update = settings.choice(
       {"update", "Whether a worker replaces its own part of the late average by its newest one (eager)."},
       {{"eager", Update::eager}, {"delayed", Update::delayed}}, Update::eager);
-  const StatePolicies policies = read_overlapped_policies(settings, context);
-  if (options.update == Update::eager && !policies.count_alike())
+  choices.late = update == Update::eager ? make_eager_rule() : make_delayed_rule(Averaged::differences);
+  choices.policies = read_overlapped_policies(settings, context);
+  if (update == Update::eager && !choices.policies.count_alike())
     settings.fault("weights",
                    "must be \"equal\" with update = \"eager\", which assumes that a worker's part is 1 / N of the "
                    "average");
-  return std::make_unique<OverlappedOuter>(std::move(period), std::move(outer), options, policies);
+  return std::make_unique<LocalRounds>(std::move(choices));
 }
 
 }  // namespace syncopate

@@ -35,16 +35,6 @@
 
 namespace syncopate {
 
-class StreamingDiloco : public LocalRounds {
- public:
-  StreamingDiloco(std::shared_ptr<const SyncPeriod> period, std::shared_ptr<const OuterOptimizer> outer,
-                  FragmentsOfRound fragments, const StatePolicies& policies)
-      : LocalRounds({.period = std::move(period),
-                     .fragments = std::move(fragments),
-                     .outer = std::move(outer),
-                     .policies = policies}) {}
-};
-
 inline std::unique_ptr<Algorithm> make_streaming_diloco(Settings& settings, const AlgorithmContext& context) {
   const std::size_t faults = settings.faults_so_far();
   RoundChoices choices{.period = read_sync_period(settings, context)};

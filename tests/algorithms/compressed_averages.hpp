@@ -7,12 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/local_sgd/co2.hpp"
-#include "algorithms/local_sgd/cocod_sgd.hpp"
-#include "algorithms/local_sgd/local_sgd.hpp"
-#include "algorithms/local_sgd/outer_local_sgd.hpp"
-#include "algorithms/local_sgd/overlap_local_sgd.hpp"
-#include "algorithms/local_sgd/palsgd.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/compressions.hpp"
 

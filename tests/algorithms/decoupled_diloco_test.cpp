@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/local_sgd/outer_optimizer.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/algorithms/three_workers.hpp"
 #include "workers/base/process.hpp"
 
