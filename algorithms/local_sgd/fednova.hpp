@@ -36,7 +36,7 @@ class FedNova : public Algorithm {
   void run(Worker& worker) const override {
     train_together(worker, options_.period->synchronous_steps(), options_.policies);
     worker.set_model(worker.model(), StatePolicy::reset);
-    const auto steps = steps_->begin(worker);
+    const auto steps = steps_.begin(worker);
     while (worker.budget_left()) {
       const ModelStatePtr start = worker.model();
       const Effective own = take_round(worker, *steps);
@@ -93,7 +93,7 @@ class FedNova : public Algorithm {
   }
 
   FedNovaOptions options_;
-  std::shared_ptr<const StepRule> steps_;
+  StepRule steps_;
 };
 
 inline std::unique_ptr<Algorithm> make_fednova(Settings& settings, const AlgorithmContext& context) {

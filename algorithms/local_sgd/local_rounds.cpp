@@ -121,7 +121,7 @@ std::shared_ptr<const LateRule> read_late(Settings& settings) {
 
 void check_together(Settings& settings, const RoundChoices& choices) {
   const bool is_apart = choices.late || choices.fragments;
-  if (choices.groups && choices.steps->may_stop())
+  if (choices.groups && choices.steps.may_stop)
     settings.fault(
         "groups",
         "cannot be combined with steps that stop at a time: the others of a group would wait for its average");
@@ -137,9 +137,9 @@ void check_together(Settings& settings, const RoundChoices& choices) {
   if (!choices.period->is_known_before() && is_apart)
     settings.fault("period",
                    "must have another rule than \"loss\": `late` and `fragments` need all periods in advance");
-  if (!choices.period->is_known_before() && !choices.steps->phase())
+  if (!choices.period->is_known_before() && !choices.steps.phase)
     settings.fault("period", "must have another rule than \"loss\": skipped steps have no loss");
-  if (choices.period->sets_averages() && (is_apart || choices.steps->may_stop()))
+  if (choices.period->sets_averages() && (is_apart || choices.steps.may_stop))
     settings.fault("period",
                    "must have another rule than \"per-moment\": here parameters and moments are averaged together");
 }
@@ -148,10 +148,10 @@ void check_together(Settings& settings, const RoundChoices& choices) {
 
 void LocalRounds::run(Worker& worker) const {
   const Step together = choices_.period->synchronous_steps();
-  if (const auto rate = choices_.steps->learning_rate_over(worker.steps_left() - together))
+  if (const auto rate = choices_.steps.learning_rate_over(worker.steps_left() - together))
     worker.follow(*rate, together);
-  choices_.steps->train_together(worker, together, choices_.policies);
-  const auto steps = choices_.steps->begin(worker);
+  choices_.steps.train_together(worker, together, choices_.policies);
+  const auto steps = choices_.steps.begin(worker);
   if (choices_.late) return run_late_rounds(worker, *steps);
   if (choices_.fragments) return run_in_fragments(worker, *steps);
   run_rounds(worker, *steps);
@@ -251,13 +251,13 @@ void LocalRounds::take_round(Worker& worker, LocalSteps& steps, Step left, MeanR
 
 Traits LocalRounds::traits() const {
   const bool has_groups = choices_.groups.has_value(), waits = !choices_.late && !choices_.fragments;
-  Traits traits{.has_formulas = choices_.steps->phase() && !has_groups && waits,
-                .settles_after = choices_.period->synchronous_steps(),
-                .judges_budget_locally = !has_groups && !choices_.steps->may_stop(),
-                .publishes_rounds = true,
-                .publishes_stepped_models = waits && !choices_.period->sets_averages() &&
-                                            choices_.policies.average.moments[0] != StatePolicy::keep};
-  choices_.steps->describe(traits);
+  Traits traits = choices_.steps.traits;
+  traits.has_formulas = choices_.steps.phase && !has_groups && waits;
+  traits.settles_after = choices_.period->synchronous_steps();
+  traits.judges_budget_locally = !has_groups && !choices_.steps.may_stop;
+  traits.publishes_rounds = true;
+  traits.publishes_stepped_models =
+      waits && !choices_.period->sets_averages() && choices_.policies.average.moments[0] != StatePolicy::keep;
   choices_.period->describe(traits);
   // An outer step needs the model that it starts from, and its momentum; fragments also need the average under way.
   if (choices_.fragments)
@@ -280,16 +280,16 @@ Traits LocalRounds::traits() const {
 
 Forecast LocalRounds::forecast(const PredictionInput& input) const {
   if (!traits().has_formulas) return {};
-  if (choices_.steps->phase()->micro_batches) return Forecast::none("local steps have another number of micro-batches");
+  if (choices_.steps.phase->micro_batches) return Forecast::none("local steps have another number of micro-batches");
   // Rules that depend on the learning rate have no synchronous steps, so local steps are the whole run.
-  const auto rate = choices_.steps->learning_rate_over(input.steps().value_or(Step{}));
+  const auto rate = choices_.steps.learning_rate_over(input.steps().value_or(Step{}));
   return predict_rounds(*choices_.period, choices_.policies.average, rate ? input.at_rate(*rate) : input);
 }
 
 // Skipped steps do not change the communication: their workers still take part in every average.
 std::optional<Communicated> LocalRounds::communication(const CommunicationInput& input) const {
   if (!choices_.period->is_known_before()) return std::nullopt;
-  const auto rate = choices_.steps->learning_rate_over(input.steps);
+  const auto rate = choices_.steps.learning_rate_over(input.steps);
   const CommunicationInput at_rate = rate ? input.at_rate(*rate) : input;
   if (!choices_.groups) {
     Communicated sum = communicated_in_rounds(*choices_.period, choices_.policies.average, at_rate);
@@ -336,7 +336,7 @@ std::unique_ptr<Algorithm> make_rounds(Settings& settings, const AlgorithmContex
   RoundChoices choices;
   choices.steps = read_steps(settings, context);
   const std::size_t faults = settings.faults_so_far();
-  choices.period = read_sync_period(settings, context, choices.steps->phase(), /*may_follow_run=*/true);
+  choices.period = read_sync_period(settings, context, choices.steps.phase, /*may_follow_run=*/true);
   const bool has_period = settings.faults_so_far() == faults;
   choices.groups = read_groups(settings, context);
   choices.late = read_late(settings);
@@ -347,7 +347,7 @@ std::unique_ptr<Algorithm> make_rounds(Settings& settings, const AlgorithmContex
   check_together(settings, choices);
   if (choices.late || choices.fragments)
     choices.policies = read_overlapped_policies(settings, context);
-  else if (choices.steps->may_stop())
+  else if (choices.steps.may_stop)
     read_weights_of_stopping(settings, context, choices);
   else if (choices.period->sets_averages())
     choices.policies = read_buffer_policies(settings, context);

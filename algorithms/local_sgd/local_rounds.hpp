@@ -172,7 +172,7 @@ struct FragmentsOfRound {
 };
 
 struct RoundChoices {
-  std::shared_ptr<const StepRule> steps = make_training_steps();
+  StepRule steps = make_training_steps();
   std::shared_ptr<const SyncPeriod> period{};     // never null
   std::optional<GroupsOfRound> groups{};          // none: models are averaged only at the round's end
   std::shared_ptr<const LateRule> late{};         // null: workers wait for each average

@@ -20,7 +20,7 @@ namespace syncopate {
 
 inline std::unique_ptr<Algorithm> make_local_sgd(Settings& settings, const AlgorithmContext& context) {
   RoundChoices choices{.steps = make_training_steps(read_local_phase(settings, context))};
-  choices.period = read_sync_period(settings, context, choices.steps->phase());
+  choices.period = read_sync_period(settings, context, choices.steps.phase);
   choices.policies = read_state_policies(settings, context);
   return std::make_unique<LocalRounds>(std::move(choices));
 }

@@ -15,7 +15,7 @@
 //          are H / P steps apart if P divides H, never more than ceil(H / P).
 #pragma once
 
-#include <functional>
+#include <optional>
 
 #include "algorithms/local_sgd/sync_period.hpp"
 #include "algorithms/method/algorithm.hpp"
@@ -60,24 +60,6 @@ struct LocalPhase {
   std::optional<LearningRate> learning_rate_over(Step steps) const;
 };
 
-// One worker's phase of training alone. Construct this object when the phase begins.
-class LocalTraining {
- public:
-  LocalTraining(const LocalPhase& phase, Worker& worker) : phase_(phase), worker_(worker), begun_(worker.step()) {}
-
-  // Takes one step. Calls `see`, unless it is empty, with the mean gradient before the step along it.
-  void take_step(const std::function<void(Gradient&)>& see);
-
- private:
-  Gradient compute_step();
-  MicroBatch next_samples();
-
-  const LocalPhase& phase_;
-  Worker& worker_;
-  Step begun_;
-  std::int64_t taken_ = 0;  // micro-batches in this phase
-};
-
 // Reads the table `local_phase`; without this table workers train as in synchronous steps.
 LocalPhase read_local_phase(Settings& settings, const AlgorithmContext& context);
 
@@ -86,7 +68,8 @@ SyncPeriodContext period_context(const AlgorithmContext& context);
 // Reads the table `period`; never returns null. `phase`: the phase of local steps, if it may have a learning rate of
 // its own, which the rule then uses. `may_follow_run`: whether rules of run_periods.hpp are allowed, too.
 std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const AlgorithmContext& context,
-                                                   const LocalPhase* phase = nullptr, bool may_follow_run = false);
+                                                   const std::optional<LocalPhase>& phase = {},
+                                                   bool may_follow_run = false);
 
 // How models are weighted in an average of all: equally, or by the number of their workers' training samples (FedAvg).
 enum class ModelWeights { equal, samples };
