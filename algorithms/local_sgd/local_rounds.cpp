@@ -112,8 +112,8 @@ std::optional<GroupsOfRound> read_groups(Settings& settings, const AlgorithmCont
                                    std::numeric_limits<Step::Rep>::max())}};
 }
 
-std::shared_ptr<const LateRule> read_late(Settings& settings) {
-  if (!settings.has("late")) return nullptr;
+std::optional<LateRule> read_late(Settings& settings) {
+  if (!settings.has("late")) return std::nullopt;
   Settings table = settings.section({"late", "Averages are one round late; if left out, workers wait for them."});
   const auto* const row = table.row({"next", "At which model the next round begins."}, late_kinds);
   return row ? row->make(table) : make_cocod_rule();
@@ -129,7 +129,7 @@ void check_together(Settings& settings, const RoundChoices& choices) {
     settings.fault("groups", "cannot be combined with `late` or `fragments`: workers would wait for their group");
   if (choices.late && choices.fragments)
     settings.fault("fragments", "cannot be combined with `late`: fragments have a `delay` of their own");
-  const bool takes_outer_steps = !choices.late || choices.late->takes_outer_steps();
+  const bool takes_outer_steps = !choices.late || choices.late->takes_outer_steps;
   if (choices.outer && !takes_outer_steps)
     settings.fault("outer", "must be left out with this `late`: workers do not begin the next round at a shared model");
   if (!choices.outer && is_apart && takes_outer_steps)
@@ -263,7 +263,7 @@ Traits LocalRounds::traits() const {
   if (choices_.fragments)
     traits.held.models += 3;
   else if (choices_.late)
-    traits.held.models += choices_.late->held_vectors();
+    traits.held.models += choices_.late->held_vectors;
   else if (choices_.outer)
     traits.held.models += 2;
   // Whether no average is under way while a worker computes.
@@ -353,7 +353,7 @@ std::unique_ptr<Algorithm> make_rounds(Settings& settings, const AlgorithmContex
     choices.policies = read_buffer_policies(settings, context);
   else
     choices.policies = read_state_policies(settings, context);
-  if (choices.late && choices.late->counts_alike() && !choices.policies.count_alike())
+  if (choices.late && choices.late->counts_alike && !choices.policies.count_alike())
     settings.fault("weights",
                    "must be \"equal\" with this `late`: it assumes that a worker's own part is 1 / N of the average");
   return std::make_unique<LocalRounds>(std::move(choices));

@@ -21,6 +21,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -71,28 +72,32 @@ class AverageUnderWay {
 };
 
 // A rule for averages that are one round late: what is averaged, and at which model the next round begins.
-class LateRule {
- public:
+struct LateRule {
   class OfWorker {
    public:
+    OfWorker(Worker& worker, const StatePolicies& policies) : worker_(worker), policies_(policies) {}
     virtual ~OfWorker() = default;
     // Ends a round that led from the model `begin` to the worker's current model, with the mean learning rate `rate`.
     // Finishes the pending average, if any, sets the model at which the next round begins, starts this round's average,
     // and publishes.
     virtual void end_round(AverageUnderWay& average, const ModelStatePtr& begin, double rate) = 0;
-    // Called if there is no further round: finishes the pending average, if any, and publishes the last model.
-    virtual void end(AverageUnderWay& average) = 0;
+    // Called if there is no further round: adopts the pending average, if any, and publishes the last model.
+    virtual void end(AverageUnderWay& average) {
+      if (average.is_under_way()) worker_.set_model(average.finish());
+      publish(worker_, policies_);
+    }
+
+   protected:
+    Worker& worker_;
+    const StatePolicies& policies_;
   };
 
-  virtual ~LateRule() = default;
   // All arguments must outlive the result. `outer`: null unless the rule takes outer steps.
-  virtual std::unique_ptr<OfWorker> begin(Worker& worker, const OuterOptimizer* outer,
-                                          const StatePolicies& policies) const = 0;
-  virtual bool takes_outer_steps() const { return false; }
-  // The number of vectors of the model's length that each worker holds in addition to its own model.
-  virtual double held_vectors() const = 0;
-  // Whether all models must have equal weights.
-  virtual bool counts_alike() const { return false; }
+  std::function<std::unique_ptr<OfWorker>(Worker& worker, const OuterOptimizer* outer, const StatePolicies& policies)>
+      begin{};
+  double held_vectors = 0;  // of the model's length, which each worker holds in addition to its own model
+  bool takes_outer_steps = false;
+  bool counts_alike = false;  // whether all models must have equal weights
 };
 
 // Reads two keys that all methods with late averages have: `buffers`, for the published model, and `weights`.
@@ -175,7 +180,7 @@ struct RoundChoices {
   StepRule steps = make_training_steps();
   std::shared_ptr<const SyncPeriod> period{};     // never null
   std::optional<GroupsOfRound> groups{};          // none: models are averaged only at the round's end
-  std::shared_ptr<const LateRule> late{};         // null: workers wait for each average
+  std::optional<LateRule> late{};                 // none: workers wait for each average
   std::optional<FragmentsOfRound> fragments{};    // none: the whole model is averaged at once
   std::shared_ptr<const OuterOptimizer> outer{};  // null: the average is the next model
   StatePolicies policies{};                       // for all averages
@@ -211,7 +216,7 @@ FragmentsOfRound read_fragments_of_round(Settings& settings, const AlgorithmCont
 struct LateRuleRow {
   std::string_view name;      // `late.next = ...` in TOML
   std::string_view sentence;  // where the next round begins
-  std::shared_ptr<const LateRule> (*make)(Settings& settings);
+  LateRule (*make)(Settings& settings);
 };
 std::span<const LateRuleRow> late_rules();
 

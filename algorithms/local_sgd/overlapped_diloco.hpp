@@ -28,109 +28,89 @@ namespace syncopate {
 // the averaged round began, and outer(X, mean(y')) also undoes this change.
 enum class Averaged { differences, models };
 
-class DelayedRule final : public LateRule {
+class DelayedWorker final : public LateRule::OfWorker {
  public:
-  explicit DelayedRule(Averaged averaged) : are_models_(averaged == Averaged::models) {}
+  DelayedWorker(Worker& worker, const OuterOptimizer& outer, const StatePolicies& policies, Averaged averaged)
+      : OfWorker(worker, policies), outer_(outer), are_models_(averaged == Averaged::models) {}
 
-  std::unique_ptr<OfWorker> begin(Worker& worker, const OuterOptimizer* outer,
-                                  const StatePolicies& policies) const override {
-    return std::make_unique<DelayedWorker>(worker, *outer, policies, are_models_);
+  void end_round(AverageUnderWay& average, const ModelStatePtr& begin, double rate) override {
+    const ModelStatePtr end = worker_.model();
+    worker_.set_model(begin);
+    if (average.is_under_way()) step_along(average.finish());
+    are_models_ ? average.start(end, begin) : average.start(worker_.combine({{1, end}, {-1, begin}}, end), nullptr);
+    rate_of_average_ = rate;
+    publish(worker_, policies_);
   }
-  bool takes_outer_steps() const override { return true; }
-  double held_vectors() const override { return 3; }
+
+  void end(AverageUnderWay& average) override {
+    if (average.is_under_way()) step_along(average.finish());
+    publish(worker_, policies_);
+  }
 
  private:
-  class DelayedWorker final : public OfWorker {
-   public:
-    DelayedWorker(Worker& worker, const OuterOptimizer& outer, const StatePolicies& policies, bool are_models)
-        : worker_(worker), outer_(outer), policies_(policies), are_models_(are_models) {}
+  void step_along(const ModelStatePtr& mean) {
+    const ModelStatePtr last = worker_.model();
+    const ModelStatePtr aim = are_models_ ? mean : worker_.combine({{1, last}, {1, mean}}, mean);
+    worker_.set_model(outer_.step(worker_, {.last = last, .average = aim, .inner_rate = rate_of_average_}, state_));
+  }
 
-    void end_round(AverageUnderWay& average, const ModelStatePtr& begin, double rate) override {
-      const ModelStatePtr end = worker_.model();
-      worker_.set_model(begin);
-      if (average.is_under_way()) step_along(average.finish());
-      are_models_ ? average.start(end, begin) : average.start(worker_.combine({{1, end}, {-1, begin}}, end), nullptr);
-      rate_of_average_ = rate;
-      publish(worker_, policies_);
-    }
-
-    void end(AverageUnderWay& average) override {
-      if (average.is_under_way()) step_along(average.finish());
-      publish(worker_, policies_);
-    }
-
-   private:
-    void step_along(const ModelStatePtr& mean) {
-      const ModelStatePtr last = worker_.model();
-      const ModelStatePtr aim = are_models_ ? mean : worker_.combine({{1, last}, {1, mean}}, mean);
-      const OuterStep at{.last = last, .average = aim, .inner_rate = rate_of_average_};
-      worker_.set_model(outer_.step(worker_, at, state_));
-    }
-
-    Worker& worker_;
-    const OuterOptimizer& outer_;
-    const StatePolicies& policies_;
-    bool are_models_;
-    double rate_of_average_ = 0;
-    OuterState state_{};
-  };
-
+  const OuterOptimizer& outer_;
   bool are_models_;
+  double rate_of_average_ = 0;
+  OuterState state_{};
 };
 
-class EagerRule final : public LateRule {
+class EagerWorker final : public LateRule::OfWorker {
  public:
-  std::unique_ptr<OfWorker> begin(Worker& worker, const OuterOptimizer* outer,
-                                  const StatePolicies& policies) const override {
-    return std::make_unique<EagerWorker>(worker, *outer, policies);
+  EagerWorker(Worker& worker, const OuterOptimizer& outer, const StatePolicies& policies)
+      : OfWorker(worker, policies), outer_(outer) {}
+
+  void end_round(AverageUnderWay& average, const ModelStatePtr& begin, double rate) override {
+    const double share = 1.0 / worker_.size();
+    const ModelStatePtr end = worker_.model(), added = worker_.combine({{1, end}, {-1, begin}}, end);
+    std::vector<WeightedState> target = {{1, begin}};
+    ModelStatePtr mean;
+    if (average.is_under_way()) {
+      mean = average.finish();
+      target.insert(target.end(), {{1, mean}, {-share, before_}});
+    }
+    average.start(added, nullptr);
+    if (average.rounds_left()) {
+      target.push_back({share, added});
+    } else {
+      mean = average.finish();
+      target.push_back({1, mean});
+    }
+    const ModelStatePtr aim = worker_.combine(target, mean ? mean : end);
+    worker_.set_model(outer_.step(worker_, {.last = begin, .average = aim, .inner_rate = rate}, state_));
+    publish(worker_, policies_);
+    before_ = added;
   }
-  bool takes_outer_steps() const override { return true; }
-  bool counts_alike() const override { return true; }
-  double held_vectors() const override { return 4; }
+
+  void end(AverageUnderWay&) override {}  // the last round has waited for its average
 
  private:
-  class EagerWorker final : public OfWorker {
-   public:
-    EagerWorker(Worker& worker, const OuterOptimizer& outer, const StatePolicies& policies)
-        : worker_(worker), outer_(outer), policies_(policies) {}
-
-    void end_round(AverageUnderWay& average, const ModelStatePtr& begin, double rate) override {
-      const double share = 1.0 / worker_.size();
-      const ModelStatePtr end = worker_.model(), added = worker_.combine({{1, end}, {-1, begin}}, end);
-      std::vector<WeightedState> target = {{1, begin}};
-      ModelStatePtr mean;
-      if (average.is_under_way()) {
-        mean = average.finish();
-        target.insert(target.end(), {{1, mean}, {-share, before_}});
-      }
-      average.start(added, nullptr);
-      if (average.rounds_left()) {
-        target.push_back({share, added});
-      } else {
-        mean = average.finish();
-        target.push_back({1, mean});
-      }
-      const ModelStatePtr aim = worker_.combine(target, mean ? mean : end);
-      worker_.set_model(outer_.step(worker_, {.last = begin, .average = aim, .inner_rate = rate}, state_));
-      publish(worker_, policies_);
-      before_ = added;
-    }
-
-    void end(AverageUnderWay&) override {}  // the last round has waited for its average
-
-   private:
-    Worker& worker_;
-    const OuterOptimizer& outer_;
-    const StatePolicies& policies_;
-    OuterState state_{};
-    ModelStatePtr before_{};
-  };
+  const OuterOptimizer& outer_;
+  OuterState state_{};
+  ModelStatePtr before_{};
 };
 
-inline std::shared_ptr<const LateRule> make_delayed_rule(Averaged averaged) {
-  return std::make_shared<const DelayedRule>(averaged);
+inline LateRule make_delayed_rule(Averaged averaged) {
+  return {.begin =
+              [averaged](Worker& worker, const OuterOptimizer* outer, const StatePolicies& policies) {
+                return std::make_unique<DelayedWorker>(worker, *outer, policies, averaged);
+              },
+          .held_vectors = 3,
+          .takes_outer_steps = true};
 }
-inline std::shared_ptr<const LateRule> make_eager_rule() { return std::make_shared<const EagerRule>(); }
+inline LateRule make_eager_rule() {
+  return {
+      .begin = [](Worker& worker, const OuterOptimizer* outer,
+                  const StatePolicies& policies) { return std::make_unique<EagerWorker>(worker, *outer, policies); },
+      .held_vectors = 4,
+      .takes_outer_steps = true,
+      .counts_alike = true};
+}
 
 inline Averaged read_averaged(Settings& settings, std::string_view key) {
   return settings.choice(
