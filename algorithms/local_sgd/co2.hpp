@@ -43,7 +43,7 @@ inline std::unique_ptr<Algorithm> make_co2(Settings& settings, const AlgorithmCo
   else if (settings.has("anchor"))
     settings.fault("anchor",
                    "must be left out with rounds = \"blocking\": the anchor is the model that began the round");
-  choices.policies = read_overlapped_policies(settings, context);
+  choices.policies = read_buffer_policies(settings, context);
   return std::make_unique<LocalRounds>(std::move(choices));
 }
 

@@ -42,7 +42,7 @@ inline LateRule make_cocod_rule() {
 
 inline std::unique_ptr<Algorithm> make_cocod_sgd(Settings& settings, const AlgorithmContext& context) {
   RoundChoices choices{.period = read_sync_period(settings, context), .late = make_cocod_rule()};
-  choices.policies = read_overlapped_policies(settings, context);
+  choices.policies = read_buffer_policies(settings, context);
   return std::make_unique<LocalRounds>(std::move(choices));
 }
 

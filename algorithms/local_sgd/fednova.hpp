@@ -106,11 +106,9 @@ inline std::unique_ptr<Algorithm> make_fednova(Settings& settings, const Algorit
     settings.fault("algorithm",
                    "needs the optimizer \"sgd\", with or without momentum: the effective number of steps of "
                    "other optimizers is not defined");
-  StatePolicies policies;
-  read_buffer_policy(settings, policies);
-  read_model_weights(settings, context.divides_data, policies);
-  policies.average.moments = options.policies.average.moments;
-  options.policies = policies;
+  const auto moments = options.policies.average.moments;
+  options.policies = read_buffer_policies(settings, context);
+  options.policies.average.moments = moments;
   return std::make_unique<FedNova>(std::move(options));
 }
 

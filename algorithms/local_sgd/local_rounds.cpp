@@ -37,13 +37,6 @@ ModelStatePtr AverageUnderWay::finish(Participant::CalledFrom at) {
   return worker_.finish(std::move(started), at).model;
 }
 
-StatePolicies read_overlapped_policies(Settings& settings, const AlgorithmContext& context) {
-  StatePolicies policies;
-  read_buffer_policy(settings, policies);
-  read_model_weights(settings, context.divides_data, policies);
-  return policies;
-}
-
 // With compression, workers send the fragment's difference to the outer model, that is, its outer gradient.
 void OuterFragments::start(int fragment, Step due) {
   Own& own = own_[static_cast<std::size_t>(fragment)];
@@ -100,16 +93,6 @@ Step shortest_round(const SyncPeriod& period, const AlgorithmContext& context) {
     done += round;
   }
   return shortest;
-}
-
-std::optional<GroupsOfRound> read_groups(Settings& settings, const AlgorithmContext& context) {
-  if (!settings.has("groups")) return std::nullopt;
-  Settings table = settings.section({"groups", "Averages within groups of workers during a round."});
-  return GroupsOfRound{
-      .size = static_cast<int>(table.integer({"size", "How many workers of consecutive ranks form a group."}, 1,
-                                             Stated(context.workers, "workers"))),
-      .period = Step{table.integer({"period", "Local steps between a group's averages.", "steps"}, 1,
-                                   std::numeric_limits<Step::Rep>::max())}};
 }
 
 std::optional<LateRule> read_late(Settings& settings) {
@@ -290,17 +273,14 @@ Forecast LocalRounds::forecast(const PredictionInput& input) const {
 std::optional<Communicated> LocalRounds::communication(const CommunicationInput& input) const {
   if (!choices_.period->is_known_before()) return std::nullopt;
   const auto rate = choices_.steps.learning_rate_over(input.steps);
-  const CommunicationInput at_rate = rate ? input.at_rate(*rate) : input;
-  if (!choices_.groups) {
-    Communicated sum = communicated_in_rounds(*choices_.period, choices_.policies.average, at_rate);
-    // Each fragment counts as a round. The bytes of all fragments together are those of the model.
-    const Step together = std::min(choices_.period->synchronous_steps(), input.steps);
-    const int parts = choices_.fragments ? choices_.fragments->fragments.count() : 1;
-    sum.rounds += (sum.rounds - together.value()) * (parts - 1);
-    return sum;
-  }
-  return communicated_in_groups(*choices_.period, {choices_.groups->size, choices_.groups->period},
-                                choices_.policies.average, at_rate);
+  Communicated sum =
+      communicated_in_rounds(*choices_.period, choices_.policies.average, rate ? input.at_rate(*rate) : input,
+                             choices_.groups.value_or(GroupsOfRound{}));
+  // Each fragment counts as a round. The bytes of all fragments together are those of the model.
+  const Step together = std::min(choices_.period->synchronous_steps(), input.steps);
+  const int parts = choices_.fragments ? choices_.fragments->fragments.count() : 1;
+  sum.rounds += (sum.rounds - together.value()) * (parts - 1);
+  return sum;
 }
 
 void read_weights_of_stopping(Settings& settings, const AlgorithmContext& context, RoundChoices& choices) {
@@ -313,6 +293,16 @@ void read_weights_of_stopping(Settings& settings, const AlgorithmContext& contex
   choices.weighs_steps = weights == Weights::steps;
   if (weights == Weights::samples) choices.policies.weights = ModelWeights::samples;
   check_model_weights(settings, context.divides_data, choices.policies);
+}
+
+GroupsOfRound read_groups(Settings& settings, const AlgorithmContext& context, const std::string& prefix) {
+  const std::string size = prefix + "size", period = prefix + "period";
+  GroupsOfRound groups;
+  groups.size = static_cast<int>(settings.integer({size, "How many workers of consecutive ranks form a group."}, 1,
+                                                  Stated(context.workers, "workers")));
+  groups.period = settings.integer({period, "Local steps between a group's averages.", "steps"}, 1,
+                                   std::numeric_limits<Step::Rep>::max());
+  return groups;
 }
 
 FragmentsOfRound read_fragments_of_round(Settings& settings, const AlgorithmContext& context,
@@ -338,7 +328,10 @@ std::unique_ptr<Algorithm> make_rounds(Settings& settings, const AlgorithmContex
   const std::size_t faults = settings.faults_so_far();
   choices.period = read_sync_period(settings, context, choices.steps.phase, /*may_follow_run=*/true);
   const bool has_period = settings.faults_so_far() == faults;
-  choices.groups = read_groups(settings, context);
+  if (settings.has("groups")) {
+    Settings groups = settings.section({"groups", "Averages within groups of workers during a round."});
+    choices.groups = read_groups(groups, context, "");
+  }
   choices.late = read_late(settings);
   if (settings.has("fragments"))
     choices.fragments = read_fragments_of_round(settings, context, has_period ? choices.period.get() : nullptr);
@@ -346,7 +339,7 @@ std::unique_ptr<Algorithm> make_rounds(Settings& settings, const AlgorithmContex
     choices.outer = make_outer_optimizer(settings.section({"outer", "The optimizer that steps along the averages."}));
   check_together(settings, choices);
   if (choices.late || choices.fragments)
-    choices.policies = read_overlapped_policies(settings, context);
+    choices.policies = read_buffer_policies(settings, context);
   else if (choices.steps.may_stop)
     read_weights_of_stopping(settings, context, choices);
   else if (choices.period->sets_averages())

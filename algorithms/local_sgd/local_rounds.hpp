@@ -100,9 +100,6 @@ struct LateRule {
   bool counts_alike = false;  // whether all models must have equal weights
 };
 
-// Reads two keys that all methods with late averages have: `buffers`, for the published model, and `weights`.
-StatePolicies read_overlapped_policies(Settings& settings, const AlgorithmContext& context);
-
 // The outer model of a training by fragments, as one worker holds it, and the pending averages of its fragments. An
 // outer step along an average changes only one fragment. Steps are those of the workers' plan (PlannedSteps). Averages
 // end in the order in which they start, since all have the same delay. An outage does not erase this state, since all
@@ -163,12 +160,6 @@ class OuterFragments {
   OuterState state_{};
 };
 
-// Averages within groups of `size` consecutive workers after each `period` local steps of a round.
-struct GroupsOfRound {
-  int size = 1;
-  Step period{1};
-};
-
 // Fragments of the model (rounds.hpp). Each is averaged at its own time in a round, and adopted `delay` steps later.
 struct FragmentsOfRound {
   Fragments fragments{1};
@@ -208,6 +199,9 @@ class LocalRounds : public Algorithm {
 
 // Reads the policies and the weights of models for steps that may stop, which allow weights by the steps taken.
 void read_weights_of_stopping(Settings& settings, const AlgorithmContext& context, RoundChoices& choices);
+
+// Reads `size` and `period`, with `prefix` before their names.
+GroupsOfRound read_groups(Settings& settings, const AlgorithmContext& context, const std::string& prefix);
 
 // Reads `fragments`, `delay` and `mixing`. The delay must not exceed the shortest round of `period`; it is not checked
 // if `period` is null, which stands for a period with faults.

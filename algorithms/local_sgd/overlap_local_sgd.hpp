@@ -82,7 +82,7 @@ inline OverlapLocalOptions read_overlap_local(Settings& settings) {
 inline std::unique_ptr<Algorithm> make_overlap_local_sgd(Settings& settings, const AlgorithmContext& context) {
   RoundChoices choices{.period = read_sync_period(settings, context)};
   choices.late = make_anchor_rule(read_overlap_local(settings));
-  choices.policies = read_overlapped_policies(settings, context);
+  choices.policies = read_buffer_policies(settings, context);
   return std::make_unique<LocalRounds>(std::move(choices));
 }
 

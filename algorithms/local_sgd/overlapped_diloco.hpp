@@ -126,7 +126,7 @@ inline std::unique_ptr<Algorithm> make_overlapped_diloco(Settings& settings, con
       {"update", "Whether a worker replaces its own part of the late average by its newest one (eager)."},
       {{"eager", Update::eager}, {"delayed", Update::delayed}}, Update::eager);
   choices.late = update == Update::eager ? make_eager_rule() : make_delayed_rule(Averaged::differences);
-  choices.policies = read_overlapped_policies(settings, context);
+  choices.policies = read_buffer_policies(settings, context);
   if (update == Update::eager && !choices.policies.count_alike())
     settings.fault("weights",
                    "must be \"equal\" with update = \"eager\", which assumes that a worker's part is 1 / N of the "

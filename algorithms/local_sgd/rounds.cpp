@@ -274,12 +274,7 @@ Forecast predict_rounds(const SyncPeriod& period, const AveragePolicy& policy, c
 }
 
 Communicated communicated_in_rounds(const SyncPeriod& period, const AveragePolicy& policy,
-                                    const CommunicationInput& input) {
-  return communicated_in_groups(period, {.size = 1, .period = 1}, policy, input);
-}
-
-Communicated communicated_in_groups(const SyncPeriod& period, const Groups& groups, const AveragePolicy& policy,
-                                    const CommunicationInput& input) {
+                                    const CommunicationInput& input, const GroupsOfRound& groups) {
   std::int64_t of_groups = 0;  // bytes when all groups average once
   for (int first = 0; first < input.workers; first += groups.size)
     of_groups +=

@@ -100,6 +100,7 @@ inline StatePolicies read_state_policies(Settings& settings, const AlgorithmCont
   read_model_weights(settings, context.divides_data, policies);
   return policies;
 }
+// Reads only `buffers` and `weights`, for methods that treat moments in one way.
 inline StatePolicies read_buffer_policies(Settings& settings, const AlgorithmContext& context) {
   StatePolicies policies;
   read_buffer_policy(settings, policies);
@@ -165,17 +166,14 @@ Fragments read_fragments(Settings& settings, std::optional<int> usual = {},
 // know the lengths of rounds in advance.
 Forecast predict_rounds(const SyncPeriod& period, const AveragePolicy& policy, const PredictionInput& input);
 
-// Counts an all-reduce of gradients in each synchronous step, then one average per round.
-Communicated communicated_in_rounds(const SyncPeriod& period, const AveragePolicy& policy,
-                                    const CommunicationInput& input);
-
-// Counts in addition averages within groups of `size` consecutive workers (the last group may be smaller), after each
-// `period` steps of a round but not at its end.
-struct Groups {
-  int size;
-  Step period;
+// Averages within groups of `size` consecutive workers (the last group may be smaller) after each `period` local steps
+// of a round, but not at its end.
+struct GroupsOfRound {
+  int size = 1;
+  Step period{1};
 };
-Communicated communicated_in_groups(const SyncPeriod& period, const Groups& groups, const AveragePolicy& policy,
-                                    const CommunicationInput& input);
+// Counts an all-reduce of gradients in each synchronous step, then one average per round, and those within groups.
+Communicated communicated_in_rounds(const SyncPeriod& period, const AveragePolicy& policy,
+                                    const CommunicationInput& input, const GroupsOfRound& groups = {});
 
 }  // namespace syncopate

@@ -41,7 +41,7 @@ inline std::unique_ptr<Algorithm> make_streaming_diloco(Settings& settings, cons
   const bool has_period = settings.faults_so_far() == faults;
   choices.outer = make_outer_optimizer(settings.section({"outer", "The optimizer that steps along the averages."}));
   choices.fragments = read_fragments_of_round(settings, context, has_period ? choices.period.get() : nullptr);
-  choices.policies = read_overlapped_policies(settings, context);
+  choices.policies = read_buffer_policies(settings, context);
   return std::make_unique<LocalRounds>(std::move(choices));
 }
 
