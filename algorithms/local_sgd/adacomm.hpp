@@ -23,7 +23,7 @@ namespace syncopate {
 
 inline std::unique_ptr<Algorithm> make_adacomm(Settings& settings, const AlgorithmContext& context) {
   if (context.time_only) settings.fault("algorithm", "needs a model: the training loss decides how long rounds are");
-  RoundChoices choices{.period = make_loss_period(read_loss_period(settings, period_context(context)))};
+  RoundChoices choices{.period = make_loss_period(read_loss_period(settings, context))};
   choices.policies = read_state_policies(settings, context);
   return std::make_unique<LocalRounds>(std::move(choices));
 }

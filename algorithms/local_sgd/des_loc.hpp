@@ -23,7 +23,7 @@ namespace syncopate {
 
 inline std::unique_ptr<Algorithm> make_des_loc(Settings& settings, const AlgorithmContext& context) {
   const Key period{"period", "Steps between averages of the parameters (K_x).", "steps"};
-  RoundChoices choices{.period = read_moment_schedule(settings, period, period_context(context))};
+  RoundChoices choices{.period = read_moment_schedule(settings, period, context)};
   choices.policies = read_buffer_policies(settings, context);  // the schedule decides about moments
   return std::make_unique<LocalRounds>(std::move(choices));
 }

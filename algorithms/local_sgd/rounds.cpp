@@ -76,26 +76,15 @@ LocalPhase read_local_phase(Settings& settings, const AlgorithmContext& context)
   return phase;
 }
 
-SyncPeriodContext period_context(const AlgorithmContext& context) {
-  return {.learning_rate_warmup = context.learning_rate_warmup,
-          .counts_steps = context.counts_steps,
-          .budget_ends_alone = context.budget_ends_alone,
-          .total_steps = context.total_steps,
-          .learning_rate = context.learning_rate,
-          .time_only = context.time_only,
-          .moment_decays = context.moment_decays};
-}
-
 std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const AlgorithmContext& context,
                                                    const std::optional<LocalPhase>& phase, bool may_follow_run) {
-  SyncPeriodContext of_period = period_context(context);
-  of_period.may_follow_run = may_follow_run;
+  AlgorithmContext of_period = context;
   if (phase && phase->learning_rate) of_period.learning_rate_warmup = Step{};
   // Rules that depend on the learning rate have no synchronous steps, so local steps are the whole run.
   const auto rate = phase ? phase->learning_rate_over(context.total_steps.value_or(Step{})) : std::nullopt;
   if (rate) of_period.learning_rate = &*rate;
   Settings period = settings.section({"period", "How many steps workers take between two averages."});
-  return make_sync_period(period, of_period);
+  return make_sync_period(period, of_period, may_follow_run);
 }
 
 StatePolicies read_state_policies(Settings& settings) {

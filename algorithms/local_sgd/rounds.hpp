@@ -63,8 +63,6 @@ struct LocalPhase {
 // Reads the table `local_phase`; without this table workers train as in synchronous steps.
 LocalPhase read_local_phase(Settings& settings, const AlgorithmContext& context);
 
-SyncPeriodContext period_context(const AlgorithmContext& context);
-
 // Reads the table `period`; never returns null. `phase`: the phase of local steps, if it may have a learning rate of
 // its own, which the rule then uses. `may_follow_run`: whether rules of run_periods.hpp are allowed, too.
 std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const AlgorithmContext& context,

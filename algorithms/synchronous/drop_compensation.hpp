@@ -24,8 +24,7 @@
 #include <span>
 #include <string_view>
 
-#include "workers/config/settings.hpp"
-#include "workers/worker.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 
@@ -84,25 +83,15 @@ std::shared_ptr<const DropCompensation> make_extra_steps(std::optional<double> r
 // dropped since the previous multiple, in additional steps of at most M micro-batches.
 std::shared_ptr<const DropCompensation> make_recomputation(Step every_steps);
 
-struct DropCompensationContext {
-  int micro_batches = 1;
-  std::optional<Step> steps_per_epoch{};  // as in AlgorithmContext
-  bool has_epochs = steps_per_epoch.has_value();
-  bool counts_steps = false;                    // whether the budget counts steps or epochs
-  std::optional<Step> total_steps{};            // steps of the budget; none: it does not count them, or unknown
-  const LearningRate* learning_rate = nullptr;  // the run's; must outlive the reading of the settings; null: unknown
-};
-
 // A row's keys are in the same table as the key `compensation`.
 struct DropCompensationRow {
   std::string_view name;      // `compensation = ...` in TOML
   std::string_view sentence;  // one-sentence description
-  std::shared_ptr<const DropCompensation> (*make)(Settings& settings, const DropCompensationContext& context);
+  std::shared_ptr<const DropCompensation> (*make)(Settings& settings, const AlgorithmContext& context);
 };
 std::span<const DropCompensationRow> drop_compensations();
 
 // Reads `compensation = "..."`, by default "none", and the keys of that row. Never returns null.
-std::shared_ptr<const DropCompensation> read_drop_compensation(Settings& settings,
-                                                               const DropCompensationContext& context);
+std::shared_ptr<const DropCompensation> read_drop_compensation(Settings& settings, const AlgorithmContext& context);
 
 }  // namespace syncopate

@@ -231,7 +231,7 @@ Forecast DropCompute::forecast(const PredictionInput& input) const {
 
 std::unique_ptr<Algorithm> make_drop_compute(Settings& settings, const AlgorithmContext& context) {
   DropComputeOptions options;
-  options.threshold = read_drop_threshold(settings, {.total_steps = context.total_steps});
+  options.threshold = read_drop_threshold(settings, context);
   options.preempt = read_preempt(settings);
   options.forward_share = settings.number(
       {"forward_share", "Share of a micro-batch's time that its forward pass takes, for \"backward\" and \"layer\"."},
@@ -244,12 +244,7 @@ std::unique_ptr<Algorithm> make_drop_compute(Settings& settings, const Algorithm
                                                                  : options.forward_share;
   check_threshold(settings, options.threshold->begin()->current(), needed * context.shortest_micro_batch_s);
   read_normalisation(settings, options);
-  options.compensation = read_drop_compensation(settings, {.micro_batches = context.micro_batches,
-                                                           .steps_per_epoch = context.steps_per_epoch,
-                                                           .has_epochs = context.has_epochs,
-                                                           .counts_steps = context.counts_steps,
-                                                           .total_steps = context.total_steps,
-                                                           .learning_rate = context.learning_rate});
+  options.compensation = read_drop_compensation(settings, context);
   if (options.normalisation == Normalisation::mean_rate && !options.mean_drop_rate &&
       options.compensation->carries_over)
     settings.fault("mean_drop_rate",

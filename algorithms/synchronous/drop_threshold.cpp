@@ -213,7 +213,7 @@ class AutomaticThreshold final : public DropThreshold {
   AutomaticThresholdOptions options_;
 };
 
-std::shared_ptr<const DropThreshold> read_fixed(Settings& settings, const DropThresholdContext&) {
+std::shared_ptr<const DropThreshold> read_fixed(Settings& settings, const AlgorithmContext&) {
   return make_fixed_threshold(from_seconds(settings.number(
       {"threshold_s", "After what time a worker stops computing in a step (tau).", "s"}, Range::positive())));
 }
@@ -231,7 +231,7 @@ std::shared_ptr<const DropThreshold> read_window(Settings& settings, AdaptiveThr
   return make_adaptive_threshold(options);
 }
 
-std::shared_ptr<const DropThreshold> read_quantile_threshold(Settings& settings, const DropThresholdContext&) {
+std::shared_ptr<const DropThreshold> read_quantile_threshold(Settings& settings, const AlgorithmContext&) {
   AdaptiveThresholdOptions options{.statistic = AdaptiveThresholdOptions::Statistic::quantile};
   constexpr Range inside{.low = 0, .high = 1, .low_open = true, .high_open = true};
   options.quantile =
@@ -239,14 +239,14 @@ std::shared_ptr<const DropThreshold> read_quantile_threshold(Settings& settings,
   return read_window(settings, options);
 }
 
-std::shared_ptr<const DropThreshold> read_deviation_threshold(Settings& settings, const DropThresholdContext&) {
+std::shared_ptr<const DropThreshold> read_deviation_threshold(Settings& settings, const AlgorithmContext&) {
   AdaptiveThresholdOptions options{.statistic = AdaptiveThresholdOptions::Statistic::median_and_deviations};
   options.deviations = settings.number({"deviations", "Threshold minus median, in median absolute deviations."},
                                        {.low = 0, .high_open = true}, options.deviations);
   return read_window(settings, options);
 }
 
-std::shared_ptr<const DropThreshold> read_automatic_threshold(Settings& settings, const DropThresholdContext& context) {
+std::shared_ptr<const DropThreshold> read_automatic_threshold(Settings& settings, const AlgorithmContext& context) {
   using Clock = AutomaticThresholdOptions::Clock;
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const std::size_t faults = settings.faults_so_far();
@@ -354,7 +354,7 @@ std::shared_ptr<const DropThreshold> make_fixed_threshold(Duration threshold) {
 
 std::span<const DropThresholdRow> drop_thresholds() { return rules; }
 
-std::shared_ptr<const DropThreshold> read_drop_threshold(Settings& settings, const DropThresholdContext& context) {
+std::shared_ptr<const DropThreshold> read_drop_threshold(Settings& settings, const AlgorithmContext& context) {
   const bool has_table = settings.has("threshold");
   if (has_table && settings.has("threshold_s"))
     settings.fault("threshold_s", "must not be given together with a table `threshold`");

@@ -20,9 +20,8 @@
 #include <string_view>
 #include <vector>
 
-#include "workers/config/settings.hpp"
+#include "algorithms/method/algorithm.hpp"
 #include "workers/theory/paper_formulas.hpp"
-#include "workers/worker.hpp"
 
 namespace syncopate {
 
@@ -155,20 +154,16 @@ struct AutomaticThresholdOptions {
 };
 std::shared_ptr<const DropThreshold> make_automatic_threshold(const AutomaticThresholdOptions& options);
 
-struct DropThresholdContext {
-  std::optional<Step> total_steps{};  // none: the budget is not counted in steps
-};
-
 struct DropThresholdRow {
   std::string_view name;      // `rule = ...` in TOML
   std::string_view sentence;  // one-sentence description
-  std::shared_ptr<const DropThreshold> (*make)(Settings& settings, const DropThresholdContext& context);
+  std::shared_ptr<const DropThreshold> (*make)(Settings& settings, const AlgorithmContext& context);
 };
 std::span<const DropThresholdRow> drop_thresholds();
 
 // Reads `threshold_s = 0.05`, a fixed threshold, or a table such as threshold = { rule = "automatic" }. Never returns
 // null; after a fault it returns a rule without a threshold.
-std::shared_ptr<const DropThreshold> read_drop_threshold(Settings& settings, const DropThresholdContext& context);
+std::shared_ptr<const DropThreshold> read_drop_threshold(Settings& settings, const AlgorithmContext& context);
 
 // Reports a fault of the key threshold_s, which may be in a table `threshold`, if the threshold is below `shortest_s`,
 // the time that the shortest micro-batch needs so that it can count.

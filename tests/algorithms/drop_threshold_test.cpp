@@ -355,7 +355,7 @@ struct Reading {
   std::string resolved;
 };
 
-Reading read(const std::string& keys, const DropThresholdContext& context = {.total_steps = 1000}) {
+Reading read(const std::string& keys, const AlgorithmContext& context = {.total_steps = 1000}) {
   SettingsDocument document(parse_toml(keys, "test.toml"));
   Settings settings = document.root();
   Reading reading;
