@@ -90,12 +90,11 @@ TEST(MethodValues, OfServersWithAQuorumArriveAsWritten) {
   const std::string backup_workers = "algorithm = \"backup-workers\"\n";
   expect_same_run(backup_workers + "backups = 1", BackupWorkers(3));
   expect_same_run(backup_workers + "backups = 0\nservers = 2", BackupWorkers(4, {.servers = 2}));
-  expect_same_run(
-      backup_workers +
-          "backups = 2\nlate = \"cancel\"\nlearning_rate = \"times-quorum\"\n"
-          "average = { decay = 0.75, of = \"after-update\" }",
-      averaged(BackupWorkers(2, {.late = BackupOptions::Late::cancel, .rate = BackupOptions::Rate::times_quorum}),
-               {.decay = 0.75, .of = MovingAverageOptions::Of::after_update}));
+  expect_same_run(backup_workers +
+                      "backups = 2\nlate = \"cancel\"\nlearning_rate = \"times-quorum\"\n"
+                      "average = { decay = 0.75, of = \"after-update\" }",
+                  averaged(BackupWorkers(2, {.late = LateWork::cancel, .rate = BackupOptions::Rate::times_quorum}),
+                           {.decay = 0.75, .of = MovingAverageOptions::Of::after_update}));
   const std::string tokens = "algorithm = \"backup-tokens\"\n";
   expect_same_run(tokens + "backups = 1", BackupTokens(3));
   expect_same_run(tokens + "quorum = 6\ninitial_tokens = 3", BackupTokens(6, 3));

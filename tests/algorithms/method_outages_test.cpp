@@ -134,7 +134,7 @@ TEST(OutageRuns, OfAsynchronousSgdConcernsItsWorkerAlone) {
 
 TEST(OutageRuns, AMessageThatCancelsWaitsUntilTheWorkerIsUp) {
   // Worker 1 needs 6 s. Models arrive at 0.25 s and at 1.75 s, when it is down; the run ends at 3 s.
-  const BackupWorkers method(1, {.late = BackupOptions::Late::cancel});
+  const BackupWorkers method(1, {.late = LateWork::cancel});
   for (const bool loses_state : {false, true}) {
     const auto outcome = SimulatedRun{.workers = 2,
                                       .network_s = 0.25,

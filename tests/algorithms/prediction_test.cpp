@@ -94,7 +94,7 @@ TEST(Prediction, BackupWorkersByTheOrderStatistic) {
       .workers = 8, .micro_batches = 1, .delays = {exponential_delay(0.5)}, .steps = 4000, .network_s = 0.1};
   double expected = 1;
   for (int i = 3; i <= 8; ++i) expected += 0.5 / i;
-  const BackupWorkers cancels(6, {.late = BackupOptions::Late::cancel}), finishes(6);
+  const BackupWorkers cancels(6, {.late = LateWork::cancel}), finishes(6);
   const auto exact = setting.predict(cancels), bound = setting.predict(finishes);
   ASSERT_EQ(exact.size(), 1u);
   // From 4,096 sampled times the quantile has a standard error of about 0.5 sqrt(3 / 4096) = 0.014.
@@ -734,7 +734,7 @@ TEST(QuorumPrediction, WorkersWhoAreLateTogetherAreNotIndependent) {
                              .delays = {scoped_delay(exponential_delay(0.5), {.group_size = 4})},
                              .steps = 4000,
                              .network_s = 0.1};
-  const BackupWorkers cancels(5, {.late = BackupOptions::Late::cancel});
+  const BackupWorkers cancels(5, {.late = LateWork::cancel});
   const Prediction prediction = the_only(setting.predict(cancels));
   EXPECT_EQ(prediction.formula, "order statistic, late together");
   EXPECT_NEAR(prediction.step_time_s, 1 + 0.75 + 0.2, 3 * 0.025);  // three times 0.56 s / sqrt(512)
@@ -751,7 +751,7 @@ TEST(QuorumPrediction, WorkersThatAreSlowForGoodAreNeverAmongTheFirst) {
                              .network_s = 0.1};
   double expected = 1;
   for (int i = 1; i <= 6; ++i) expected += 0.5 / i;
-  const BackupWorkers cancels(6, {.late = BackupOptions::Late::cancel});
+  const BackupWorkers cancels(6, {.late = LateWork::cancel});
   const Prediction prediction = the_only(setting.predict(cancels));
   EXPECT_EQ(prediction.formula, "order statistic, unlike workers");
   EXPECT_NEAR(prediction.step_time_s, expected + 0.2, 3 * 0.027);  // three times 0.61 s / sqrt(512)
