@@ -100,7 +100,7 @@ class MomentumAhead final : public ServerUpdate {
 // An adaptive outer step, in which the weighted difference takes the place of the workers' mean progress.
 class Adaptive final : public ServerUpdate {
  public:
-  explicit Adaptive(std::unique_ptr<const OuterOptimizer> optimizer) : optimizer_(std::move(optimizer)) {}
+  explicit Adaptive(OuterOptimizer optimizer) : optimizer_(std::move(optimizer)) {}
 
   void take(Server& server, const Message& difference, double weight, UpdateState& state) const override {
     // The optimizer's model is 0, so that rounding does not depend on the size of the parameters.
@@ -108,7 +108,7 @@ class Adaptive final : public ServerUpdate {
     const ModelStatePtr zero = g ? server.combine({{0, g}}, g) : nullptr;
     OuterState moments{std::move(state.momentum), std::move(state.second)};
     const OuterStep at{.last = zero, .average = sum_of(server, {{-weight, g}})};
-    const ModelStatePtr moved = optimizer_->step(server, at, moments);
+    const ModelStatePtr moved = optimizer_(server, at, moments);
     state.momentum = std::move(moments.first);
     state.second = std::move(moments.second);
     server.descend(sum_of(server, {{1, moved}, {1, server.model()}}), difference.work().micro_batches);
@@ -116,7 +116,7 @@ class Adaptive final : public ServerUpdate {
   }
 
  private:
-  std::unique_ptr<const OuterOptimizer> optimizer_;
+  OuterOptimizer optimizer_;
 };
 
 class Delayed final : public ServerUpdate {

@@ -35,7 +35,7 @@ class CocodWorker final : public LateRule::OfWorker {
 };
 
 inline LateRule make_cocod_rule() {
-  return {.begin = [](Worker& worker, const OuterOptimizer*,
+  return {.begin = [](Worker& worker, const OuterOptimizer&,
                       const StatePolicies& policies) { return std::make_unique<CocodWorker>(worker, policies); },
           .held_vectors = 1};
 }

@@ -58,7 +58,7 @@ void OuterFragments::finish_next() {
   const Slice slice = fragments_.slice(fragment);
   bool& has_state = own_[static_cast<std::size_t>(fragment)].has_state;
   OuterState state = std::exchange(has_state, true) ? state_ : OuterState();
-  const ModelStatePtr stepped = outer_.step(worker_, {.last = model_, .average = mean, .inner_rate = rate}, state);
+  const ModelStatePtr stepped = outer_(worker_, {.last = model_, .average = mean, .inner_rate = rate}, state);
   model_ = worker_.with_slice(model_, stepped, slice);
   state_ = syncopate::with_slice(worker_, state_, state, slice);
   const ModelStatePtr own = worker_.model();
@@ -169,7 +169,7 @@ void LocalRounds::run_rounds(Worker& worker, LocalSteps& steps) const {
 void LocalRounds::end_round(Worker& worker, ModelStatePtr& last, MeanRate& rate, OuterState& outer) const {
   if (choices_.outer)
     worker.set_model(
-        choices_.outer->step(worker, {.last = last, .average = worker.model(), .inner_rate = rate.value()}, outer));
+        choices_.outer(worker, {.last = last, .average = worker.model(), .inner_rate = rate.value()}, outer));
   publish(worker, choices_.policies);
   last = worker.model();
   rate = {};
@@ -177,7 +177,7 @@ void LocalRounds::end_round(Worker& worker, ModelStatePtr& last, MeanRate& rate,
 
 void LocalRounds::run_late_rounds(Worker& worker, LocalSteps& steps) const {
   AverageUnderWay average(worker, choices_.policies);
-  const auto rule = choices_.late->begin(worker, choices_.outer.get(), choices_.policies);
+  const auto rule = choices_.late->begin(worker, choices_.outer, choices_.policies);
   while (average.rounds_left()) {
     const ModelStatePtr begin = worker.model();
     const double rate = average.take_round(*choices_.period, steps);
@@ -189,7 +189,7 @@ void LocalRounds::run_late_rounds(Worker& worker, LocalSteps& steps) const {
 void LocalRounds::run_in_fragments(Worker& worker, LocalSteps& steps) const {
   const auto& [fragments, delay, mixing] = *choices_.fragments;
   fragments.check(worker);
-  OuterFragments outer(worker, fragments, *choices_.outer, mixing, choices_.policies);
+  OuterFragments outer(worker, fragments, choices_.outer, mixing, choices_.policies);
   PlannedSteps plan(worker);
   const auto train_until = [&](Step step) { plan.take_until(step, steps, [&](double rate) { outer.add_step(rate); }); };
   while (plan.steps_left() && (outer.is_first() || worker.budget_left())) {

@@ -92,8 +92,8 @@ struct LateRule {
     const StatePolicies& policies_;
   };
 
-  // All arguments must outlive the result. `outer`: null unless the rule takes outer steps.
-  std::function<std::unique_ptr<OfWorker>(Worker& worker, const OuterOptimizer* outer, const StatePolicies& policies)>
+  // All arguments must outlive the result. `outer`: empty unless the rule takes outer steps.
+  std::function<std::unique_ptr<OfWorker>(Worker& worker, const OuterOptimizer& outer, const StatePolicies& policies)>
       begin{};
   double held_vectors = 0;  // of the model's length, which each worker holds in addition to its own model
   bool takes_outer_steps = false;
@@ -169,13 +169,13 @@ struct FragmentsOfRound {
 
 struct RoundChoices {
   StepRule steps = make_training_steps();
-  std::shared_ptr<const SyncPeriod> period{};     // never null
-  std::optional<GroupsOfRound> groups{};          // none: models are averaged only at the round's end
-  std::optional<LateRule> late{};                 // none: workers wait for each average
-  std::optional<FragmentsOfRound> fragments{};    // none: the whole model is averaged at once
-  std::shared_ptr<const OuterOptimizer> outer{};  // null: the average is the next model
-  StatePolicies policies{};                       // for all averages
-  bool weighs_steps = false;                      // whether steps taken weigh models; only if steps may stop
+  std::shared_ptr<const SyncPeriod> period{};   // never null
+  std::optional<GroupsOfRound> groups{};        // none: models are averaged only at the round's end
+  std::optional<LateRule> late{};               // none: workers wait for each average
+  std::optional<FragmentsOfRound> fragments{};  // none: the whole model is averaged at once
+  OuterOptimizer outer{};                       // empty: the average is the next model
+  StatePolicies policies{};                     // for all averages
+  bool weighs_steps = false;                    // whether steps taken weigh models; only if steps may stop
 };
 
 class LocalRounds : public Algorithm {

@@ -61,7 +61,7 @@ class AnchoredWorker final : public LateRule::OfWorker {
 
 inline LateRule make_anchor_rule(const OverlapLocalOptions& options) {
   return {.begin =
-              [options](Worker& worker, const OuterOptimizer*, const StatePolicies& policies) {
+              [options](Worker& worker, const OuterOptimizer&, const StatePolicies& policies) {
                 return std::make_unique<AnchoredWorker>(worker, options, policies);
               },
           .held_vectors = 2};

@@ -51,7 +51,7 @@ class DelayedWorker final : public LateRule::OfWorker {
   void step_along(const ModelStatePtr& mean) {
     const ModelStatePtr last = worker_.model();
     const ModelStatePtr aim = are_models_ ? mean : worker_.combine({{1, last}, {1, mean}}, mean);
-    worker_.set_model(outer_.step(worker_, {.last = last, .average = aim, .inner_rate = rate_of_average_}, state_));
+    worker_.set_model(outer_(worker_, {.last = last, .average = aim, .inner_rate = rate_of_average_}, state_));
   }
 
   const OuterOptimizer& outer_;
@@ -82,7 +82,7 @@ class EagerWorker final : public LateRule::OfWorker {
       target.push_back({1, mean});
     }
     const ModelStatePtr aim = worker_.combine(target, mean ? mean : end);
-    worker_.set_model(outer_.step(worker_, {.last = begin, .average = aim, .inner_rate = rate}, state_));
+    worker_.set_model(outer_(worker_, {.last = begin, .average = aim, .inner_rate = rate}, state_));
     publish(worker_, policies_);
     before_ = added;
   }
@@ -97,19 +97,18 @@ class EagerWorker final : public LateRule::OfWorker {
 
 inline LateRule make_delayed_rule(Averaged averaged) {
   return {.begin =
-              [averaged](Worker& worker, const OuterOptimizer* outer, const StatePolicies& policies) {
-                return std::make_unique<DelayedWorker>(worker, *outer, policies, averaged);
+              [averaged](Worker& worker, const OuterOptimizer& outer, const StatePolicies& policies) {
+                return std::make_unique<DelayedWorker>(worker, outer, policies, averaged);
               },
           .held_vectors = 3,
           .takes_outer_steps = true};
 }
 inline LateRule make_eager_rule() {
-  return {
-      .begin = [](Worker& worker, const OuterOptimizer* outer,
-                  const StatePolicies& policies) { return std::make_unique<EagerWorker>(worker, *outer, policies); },
-      .held_vectors = 4,
-      .takes_outer_steps = true,
-      .counts_alike = true};
+  return {.begin = [](Worker& worker, const OuterOptimizer& outer,
+                      const StatePolicies& policies) { return std::make_unique<EagerWorker>(worker, outer, policies); },
+          .held_vectors = 4,
+          .takes_outer_steps = true,
+          .counts_alike = true};
 }
 
 inline Averaged read_averaged(Settings& settings, std::string_view key) {

@@ -26,8 +26,7 @@ using testing::FloatNear;
 using testing::Pointwise;
 using Anchor = DecoupledOptions::Anchor;
 
-DecoupledOptions options_of(std::shared_ptr<const OuterOptimizer> outer = make_diloco(0.7, 0.6),
-                            MergeRule merge = MergeRule::mean) {
+DecoupledOptions options_of(OuterOptimizer outer = make_diloco(0.7, 0.6), MergeRule merge = MergeRule::mean) {
   return {.merge = merge, .outer = std::move(outer)};
 }
 

@@ -32,9 +32,7 @@ namespace {
 
 constexpr double infinity = PenaltyOptions::infinity;
 
-std::shared_ptr<const OuterOptimizer> diloco(double rate = 0.7, double momentum = 0.8) {
-  return make_diloco(rate, momentum);
-}
+OuterOptimizer diloco(double rate = 0.7, double momentum = 0.8) { return make_diloco(rate, momentum); }
 
 EditOptions by_steps(int period, const PenaltyOptions& penalty = {}) {
   EditOptions options{.penalty = penalty, .period = make_constant_period(period), .outer = diloco()};

@@ -149,7 +149,7 @@ TEST(MethodValues, OfAsynchronousMethodsArriveAsWritten) {
 TEST(MethodValues, OfDecoupledDiLoCoArriveAsWritten) {
   const std::string decoupled =
       "algorithm = \"decoupled-diloco\"\nouter = { name = \"diloco\", rate = 0.7, momentum = 0.6 }\n";
-  const std::shared_ptr<const OuterOptimizer> outer = make_diloco(0.7, 0.6);
+  const OuterOptimizer outer = make_diloco(0.7, 0.6);
   expect_same_run(decoupled, DecoupledDiLoCo({.outer = outer}));
   expect_same_run(decoupled + "minimum_steps = 2\nmerge = \"mean\"",
                   DecoupledDiLoCo({.minimum_steps = 2, .merge = MergeRule::mean, .outer = outer}));

@@ -23,8 +23,7 @@ class LocalSgd : public LocalRounds {
 
 class OuterLocalSgd : public LocalRounds {
  public:
-  OuterLocalSgd(std::shared_ptr<const SyncPeriod> period, std::shared_ptr<const OuterOptimizer> outer,
-                const StatePolicies& policies)
+  OuterLocalSgd(std::shared_ptr<const SyncPeriod> period, OuterOptimizer outer, const StatePolicies& policies)
       : LocalRounds({.period = std::move(period), .outer = std::move(outer), .policies = policies}) {}
 };
 
@@ -65,7 +64,7 @@ class HierarchicalSgd : public LocalRounds {
 
 class PalSgd : public LocalRounds {
  public:
-  PalSgd(std::shared_ptr<const SyncPeriod> period, std::shared_ptr<const OuterOptimizer> outer, const PullOptions& pull,
+  PalSgd(std::shared_ptr<const SyncPeriod> period, OuterOptimizer outer, const PullOptions& pull,
          const StatePolicies& policies = {})
       : LocalRounds({.steps = make_pulling_steps(pull),
                      .period = std::move(period),
@@ -95,8 +94,8 @@ struct OverlappedOuterOptions {
 
 class OverlappedOuter : public LocalRounds {
  public:
-  OverlappedOuter(std::shared_ptr<const SyncPeriod> period, std::shared_ptr<const OuterOptimizer> outer,
-                  const OverlappedOuterOptions& options, const StatePolicies& policies)
+  OverlappedOuter(std::shared_ptr<const SyncPeriod> period, OuterOptimizer outer, const OverlappedOuterOptions& options,
+                  const StatePolicies& policies)
       : LocalRounds({.period = std::move(period),
                      .late = options.update == OverlappedOuterOptions::Update::eager
                                  ? make_eager_rule()
@@ -107,8 +106,8 @@ class OverlappedOuter : public LocalRounds {
 
 class StreamingDiloco : public LocalRounds {
  public:
-  StreamingDiloco(std::shared_ptr<const SyncPeriod> period, std::shared_ptr<const OuterOptimizer> outer,
-                  FragmentsOfRound fragments, const StatePolicies& policies)
+  StreamingDiloco(std::shared_ptr<const SyncPeriod> period, OuterOptimizer outer, FragmentsOfRound fragments,
+                  const StatePolicies& policies)
       : LocalRounds({.period = std::move(period),
                      .fragments = std::move(fragments),
                      .outer = std::move(outer),

@@ -19,7 +19,7 @@ namespace {
 
 using Update = OverlappedOuterOptions::Update;
 using Averaged = OverlappedOuterOptions::Averaged;
-using Outer = std::shared_ptr<const OuterOptimizer>;
+using Outer = OuterOptimizer;
 
 OverlappedOuter late(Outer outer, int period, const OverlappedOuterOptions& options) {
   return {make_constant_period(period), std::move(outer), options, {}};

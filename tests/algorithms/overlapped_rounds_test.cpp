@@ -224,7 +224,7 @@ struct Method {
 
 std::vector<Method> all_methods() {
   const std::shared_ptr<const SyncPeriod> every_2 = make_constant_period(2);
-  const std::shared_ptr<const OuterOptimizer> outer = make_plain_outer(0.8);
+  const OuterOptimizer outer = make_plain_outer(0.8);
   const auto late = [&](Update update) {
     return std::make_shared<OverlappedOuter>(every_2, outer, OverlappedOuterOptions{.update = update}, StatePolicies{});
   };

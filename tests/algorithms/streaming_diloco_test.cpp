@@ -98,7 +98,7 @@ struct FragmentRun {
 
 using testing::AllOf;
 using testing::HasSubstr;
-using Outer = std::shared_ptr<const OuterOptimizer>;
+using Outer = OuterOptimizer;
 
 struct Streams {
   int fragments = 2;
@@ -602,7 +602,7 @@ CompressionOptions of(std::string_view kind, double ratio = 0.01) {
 }
 
 StreamingDiloco compressed_streaming(Step period, int fragments, Step delay = {}, double mixing = 0,
-                                     std::shared_ptr<const OuterOptimizer> outer = make_plain_outer(1)) {
+                                     OuterOptimizer outer = make_plain_outer(1)) {
   return {make_constant_period(period), std::move(outer), {Fragments(fragments), delay, mixing}, {}};
 }
 

@@ -151,7 +151,7 @@ TEST(Parity, AveragesOneRoundLate) {
   using Update = OverlappedOuterOptions::Update;
   using Averaged = OverlappedOuterOptions::Averaged;
   const std::shared_ptr<const SyncPeriod> every_6 = make_constant_period(Step{6});
-  const std::shared_ptr<const OuterOptimizer> diloco = make_diloco(0.7, 0.9), heavy_ball = make_heavy_ball(1, 0.5, 1);
+  const OuterOptimizer diloco = make_diloco(0.7, 0.9), heavy_ball = make_heavy_ball(1, 0.5, 1);
   expect_parity(CocodSgd(every_6, {}));
   expect_parity(OverlapLocalSgd(every_6, {.mixing = 0.6, .momentum = 0.5}, {}));
   expect_parity(OverlappedOuter(every_6, diloco, {.update = Update::eager}, {}));
@@ -161,7 +161,7 @@ TEST(Parity, AveragesOneRoundLate) {
 
 TEST(Parity, FragmentsThatAreAveragedInTurn) {
   const std::shared_ptr<const SyncPeriod> every_6 = make_constant_period(Step{6});
-  const std::shared_ptr<const OuterOptimizer> diloco = make_diloco(0.7, 0.9), slowmo = make_slowmo(0.9, 0.5);
+  const OuterOptimizer diloco = make_diloco(0.7, 0.9), slowmo = make_slowmo(0.9, 0.5);
   expect_parity(StreamingDiloco(every_6, diloco, {Fragments(3), Step{0}, 0}, {}));
   expect_parity(StreamingDiloco(every_6, diloco, {Fragments(2), Step{2}, 0.5}, {}));
   expect_parity(StreamingDiloco(every_6, slowmo, {Fragments(4), Step{5}, 0}, {}));
