@@ -82,7 +82,7 @@ SampledMean of_one_run(const std::vector<SampledMean>& found) {
 // is on the steps in which it was found.
 std::optional<Prediction> searched_run(const DropThreshold& rule, const PredictionInput& input) {
   const std::size_t steps = input.times.drawn_steps();
-  const std::size_t block = std::min(static_cast<std::size_t>(rule.traits().searched_steps.value()), steps / 2);
+  const std::size_t block = std::min(static_cast<std::size_t>(rule.traits.searched_steps.value()), steps / 2);
   if (input.times.micro_batch_times.empty() || block == 0) return std::nullopt;
   std::vector<SampledMean> time_s, kept;
   for (std::size_t first = 0; first + block <= steps; first += block) {
@@ -94,12 +94,12 @@ std::optional<Prediction> searched_run(const DropThreshold& rule, const Predicti
     time_s.push_back(cut->time_s);
     kept.push_back(cut->kept);
   }
-  return of_run({.from = rule.traits().begins_after}, {of_one_run(time_s), of_one_run(kept)},
+  return of_run({.from = rule.traits.begins_after}, {of_one_run(time_s), of_one_run(kept)},
                 sampled_slowest(input.times), input);
 }
 
 std::optional<Prediction> sampled_run(const DropThreshold& rule, const PredictionInput& input) {
-  if (rule.traits().searches()) return searched_run(rule, input);
+  if (rule.traits.searches()) return searched_run(rule, input);
   const auto found = rule.forecast({.micro_batches = input.micro_batches, .serial_s = input.all_reduce_s()});
   return found ? sampled_run(*found, input) : std::nullopt;
 }
@@ -124,7 +124,7 @@ void read_normalisation(Settings& settings, DropComputeOptions& options) {
                        {"mean-rate", Normalisation::mean_rate}},
                       options.normalisation);
   if (options.normalisation != Normalisation::mean_rate) return;
-  const bool expected = options.threshold->traits().searches() && options.preempt == Preempt::discard;
+  const bool expected = options.threshold->traits.searches() && options.preempt == Preempt::discard;
   options.mean_drop_rate =
       settings.optional_number({"mean_drop_rate", "The mean drop rate, for normalisation = \"mean-rate\".", "",
                                 "what an automatic threshold expects"},
@@ -183,7 +183,7 @@ double DropCompute::divisor(const Worker& worker, const Gradient& sum, int offer
 // Workers behave alike unless they compensate for their own drops or divide by the number of computed micro-batches.
 Traits DropCompute::traits() const {
   const bool alike = options_.compensation->is_none && options_.normalisation != Normalisation::computed;
-  const ThresholdTraits rule = options_.threshold->traits();
+  const ThresholdTraits rule = options_.threshold->traits;
   return {.has_formulas = true,
           .settles_after = rule.begins_after,
           .lockstep_from_step = alike && !rule.goes_on ? std::optional(rule.begins_after) : std::nullopt,
@@ -201,7 +201,7 @@ Traits DropCompute::traits() const {
 // drawn steps have one, the prediction from the drawn steps alone follows it.
 Forecast DropCompute::forecast(const PredictionInput& input) const {
   if (options_.preempt != Preempt::discard || !options_.compensation->is_none) return Forecast::none();
-  const bool one_law_will_do = input.times.alike() || !options_.threshold->traits().searches();
+  const bool one_law_will_do = input.times.alike() || !options_.threshold->traits.searches();
   const auto sampled = sampled_run(*options_.threshold, input);
   std::vector<Prediction> predictions;
   bool is_missed = true;  // whether the last prediction disagrees with the drawn steps

@@ -14,6 +14,7 @@
 // Checks:  each rule's threshold against a closed form, and against the durations of the steps that follow.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -89,8 +90,7 @@ struct ThresholdTraits {
   bool searches() const { return searched_steps > Step{0}; }
 };
 
-class DropThreshold {
- public:
+struct DropThreshold {
   class State {
    public:
     virtual ~State() = default;
@@ -104,12 +104,15 @@ class DropThreshold {
     virtual void learn(Worker&, const TimedStep&) {}
   };
 
-  virtual ~DropThreshold() = default;
   // Creates the state of one worker in one run. Runs do not share what their thresholds have learned.
-  virtual std::unique_ptr<State> begin() const = 0;
-  virtual ThresholdTraits traits() const = 0;
-  // Predicts the threshold before a run; none if no formula does.
-  virtual std::optional<ThresholdForecast> forecast(const ThresholdQuestion&) const { return std::nullopt; }
+  std::function<std::unique_ptr<State>()> begin;
+  ThresholdTraits traits{};
+  // Predicts the threshold before a run; empty: no formula does.
+  std::function<ThresholdForecast(const ThresholdQuestion&)> predict{};
+
+  std::optional<ThresholdForecast> forecast(const ThresholdQuestion& question) const {
+    return predict ? std::optional(predict(question)) : std::nullopt;
+  }
 };
 
 // The same threshold in every step; longest_duration: none.

@@ -329,7 +329,7 @@ TEST(AdaptiveThreshold, NothingIsDroppedBeforeTheWindowIsFull) {
   for (const auto& [window, update, first] : {Case{1, 1, 1}, {4, 2, 4}, {5, 2, 6}, {7, 5, 10}, {8, 3, 9}, {5, 5, 5}}) {
     const AdaptiveThresholdOptions options{.window_steps = window, .update_every_steps = update};
     const SimulatedRun setup{.budget = {.steps = 12}, .delays = {std::make_shared<Slowing>()}, .objective = nullptr};
-    EXPECT_EQ(make_adaptive_threshold(options)->traits().begins_after, Step{first});
+    EXPECT_EQ(make_adaptive_threshold(options)->traits.begins_after, Step{first});
     const auto rounds = setup.run(with(make_adaptive_threshold(options))).rounds;
     ASSERT_EQ(rounds.size(), 12u);
     for (int step = 0; step < 12; ++step)
