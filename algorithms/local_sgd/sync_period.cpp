@@ -27,15 +27,6 @@ void require(bool holds, const char* message) {
   if (!holds) throw std::invalid_argument(message);
 }
 
-class ConstantPeriod final : public SyncPeriod {
- public:
-  explicit ConstantPeriod(Step steps) : steps_(steps) { require(steps >= 1, "a period must be at least 1 step"); }
-  Step at(Step, double, Step left) const override { return clipped(steps_, left); }
-
- private:
-  Step steps_;
-};
-
 class PostLocalPeriod final : public SyncPeriod {
  public:
   PostLocalPeriod(Step switch_step, Step steps) : switch_step_(switch_step), steps_(steps) {
@@ -295,7 +286,7 @@ std::unique_ptr<RoundLengths> SyncPeriod::begin(Worker& worker) const {
   return std::make_unique<RoundsByStep>(*this, worker);
 }
 
-std::unique_ptr<const SyncPeriod> make_constant_period(Step steps) { return std::make_unique<ConstantPeriod>(steps); }
+std::unique_ptr<const SyncPeriod> make_constant_period(Step steps) { return make_post_local_period(0, steps); }
 
 std::unique_ptr<const SyncPeriod> make_power_period(const PowerPeriodOptions& options) {
   return std::make_unique<PowerPeriod>(options);
