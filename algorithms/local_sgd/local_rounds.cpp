@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <limits>
 #include <utility>
 
@@ -37,37 +38,93 @@ ModelStatePtr AverageUnderWay::finish(Participant::CalledFrom at) {
   return worker_.finish(std::move(started), at).model;
 }
 
-// With compression, workers send the fragment's difference to the outer model, that is, its outer gradient.
-void OuterFragments::start(int fragment, Step due) {
-  Own& own = own_[static_cast<std::size_t>(fragment)];
-  const Averaging averaging{.policy = policies_.average,
-                            .weight = policies_.model_weight(),
-                            .slice = fragments_.slice(fragment),
-                            .from = model_,
-                            .rest_is_needed = false};
-  under_way_.push_back(
-      {fragment, due, own.rate.value(), worker_.start(Collective::average(worker_.model(), averaging))});
-  own = {.has_state = own.has_state};
-}
-
-void OuterFragments::finish_next() {
-  auto [fragment, due, rate, average] = std::move(under_way_.front());
-  under_way_.pop_front();
-  const ModelStatePtr mean = worker_.finish(std::move(average)).model;
-  has_come_ = true;
-  const Slice slice = fragments_.slice(fragment);
-  bool& has_state = own_[static_cast<std::size_t>(fragment)].has_state;
-  OuterState state = std::exchange(has_state, true) ? state_ : OuterState();
-  const ModelStatePtr stepped = outer_(worker_, {.last = model_, .average = mean, .inner_rate = rate}, state);
-  model_ = worker_.with_slice(model_, stepped, slice);
-  state_ = syncopate::with_slice(worker_, state_, state, slice);
-  const ModelStatePtr own = worker_.model();
-  const ModelStatePtr mixed = worker_.combine({{1 - mixing_, model_}, {mixing_, own}});
-  worker_.set_model(worker_.with_slice(own, mixed, slice));
-  publish(worker_, policies_, model_);
-}
-
 namespace {
+
+// The outer model of a training by fragments, as one worker holds it, and the pending averages of its fragments. An
+// outer step along an average changes only one fragment. Steps are those of the workers' plan (PlannedSteps). Averages
+// end in the order in which they start, since all have the same delay. An outage does not erase this state, since all
+// workers hold the same.
+// Cost:    an outer step writes all parameters, although only a fragment's change, once for all workers of a process;
+//          each worker copies its model.
+class OuterFragments {
+ public:
+  // Begins with the worker's model. The arguments must outlive this object. `mixing`: the share of its own fragment
+  // that a worker keeps at an outer step.
+  OuterFragments(Worker& worker, const Fragments& fragments, const OuterOptimizer& outer, double mixing,
+                 const StatePolicies& policies)
+      : worker_(worker),
+        fragments_(fragments),
+        outer_(outer),
+        mixing_(mixing),
+        policies_(policies),
+        own_(static_cast<std::size_t>(fragments.count())),
+        model_(worker.model()) {}
+
+  bool are_under_way() const { return !under_way_.empty(); }
+  bool are_due_before(Step step) const { return are_under_way() && next_due() < step; }
+  Step next_due() const { return under_way_.front().due; }
+  // Whether the first average is under way. Until it is finished, workers agree only on numbers of steps.
+  bool is_first() const { return are_under_way() && !has_come_; }
+
+  // Records the learning rate of a local step for all fragments.
+  void add_step(double rate) {
+    for (Own& fragment : own_) fragment.rate.add(rate);
+  }
+  // Starts the average of this fragment of the worker's model, to be finished at the planned step `due`. With
+  // compression, workers send the fragment's difference to the outer model, that is, its outer gradient.
+  void start(int fragment, Step due) {
+    Own& own = own_[static_cast<std::size_t>(fragment)];
+    const Averaging averaging{.policy = policies_.average,
+                              .weight = policies_.model_weight(),
+                              .slice = fragments_.slice(fragment),
+                              .from = model_,
+                              .rest_is_needed = false};
+    under_way_.push_back(
+        {fragment, due, own.rate.value(), worker_.start(Collective::average(worker_.model(), averaging))});
+    own = {.has_state = own.has_state};
+  }
+  // Waits for the oldest average and takes an outer step along it. The worker then adopts the new fragment, mixed with
+  // its own, and publishes the outer model.
+  void finish_next() {
+    auto [fragment, due, rate, average] = std::move(under_way_.front());
+    under_way_.pop_front();
+    const ModelStatePtr mean = worker_.finish(std::move(average)).model;
+    has_come_ = true;
+    const Slice slice = fragments_.slice(fragment);
+    bool& has_state = own_[static_cast<std::size_t>(fragment)].has_state;
+    OuterState state = std::exchange(has_state, true) ? state_ : OuterState();
+    const ModelStatePtr stepped = outer_(worker_, {.last = model_, .average = mean, .inner_rate = rate}, state);
+    model_ = worker_.with_slice(model_, stepped, slice);
+    state_ = syncopate::with_slice(worker_, state_, state, slice);
+    const ModelStatePtr own = worker_.model();
+    const ModelStatePtr mixed = worker_.combine({{1 - mixing_, model_}, {mixing_, own}});
+    worker_.set_model(worker_.with_slice(own, mixed, slice));
+    publish(worker_, policies_, model_);
+  }
+
+ private:
+  struct Own {
+    MeanRate rate{};  // mean learning rate since the fragment's last average started
+    bool has_state = false;
+  };
+  struct UnderWay {
+    int fragment;
+    Step due;
+    double rate;  // mean learning rate of the averaged steps
+    StartedCollective average;
+  };
+
+  Worker& worker_;
+  const Fragments& fragments_;
+  const OuterOptimizer& outer_;
+  double mixing_;
+  const StatePolicies& policies_;
+  std::vector<Own> own_;
+  std::deque<UnderWay> under_way_{};
+  bool has_come_ = false;  // whether an average has been finished
+  ModelStatePtr model_;
+  OuterState state_{};
+};
 
 constexpr std::array late_kinds = {
     LateRuleRow{"outer-model", "at the outer model after its step along the late average (delayed updates)",

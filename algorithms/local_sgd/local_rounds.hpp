@@ -20,7 +20,6 @@
 // Checks:  each choice against the method with its name, bit for bit; combinations against their recursions.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -98,66 +97,6 @@ struct LateRule {
   double held_vectors = 0;  // of the model's length, which each worker holds in addition to its own model
   bool takes_outer_steps = false;
   bool counts_alike = false;  // whether all models must have equal weights
-};
-
-// The outer model of a training by fragments, as one worker holds it, and the pending averages of its fragments. An
-// outer step along an average changes only one fragment. Steps are those of the workers' plan (PlannedSteps). Averages
-// end in the order in which they start, since all have the same delay. An outage does not erase this state, since all
-// workers hold the same.
-// Cost:    an outer step writes all parameters, although only a fragment's change, once for all workers of a process;
-//          each worker copies its model.
-class OuterFragments {
- public:
-  // Begins with the worker's model. The arguments must outlive this object. `mixing`: the share of its own fragment
-  // that a worker keeps at an outer step.
-  OuterFragments(Worker& worker, const Fragments& fragments, const OuterOptimizer& outer, double mixing,
-                 const StatePolicies& policies)
-      : worker_(worker),
-        fragments_(fragments),
-        outer_(outer),
-        mixing_(mixing),
-        policies_(policies),
-        own_(static_cast<std::size_t>(fragments.count())),
-        model_(worker.model()) {}
-
-  bool are_under_way() const { return !under_way_.empty(); }
-  bool are_due_before(Step step) const { return are_under_way() && next_due() < step; }
-  Step next_due() const { return under_way_.front().due; }
-  // Whether the first average is under way. Until it is finished, workers agree only on numbers of steps.
-  bool is_first() const { return are_under_way() && !has_come_; }
-
-  // Records the learning rate of a local step for all fragments.
-  void add_step(double rate) {
-    for (Own& fragment : own_) fragment.rate.add(rate);
-  }
-  // Starts the average of this fragment of the worker's model, to be finished at the planned step `due`.
-  void start(int fragment, Step due);
-  // Waits for the oldest average and takes an outer step along it. The worker then adopts the new fragment, mixed with
-  // its own, and publishes the outer model.
-  void finish_next();
-
- private:
-  struct Own {
-    MeanRate rate{};  // mean learning rate since the fragment's last average started
-    bool has_state = false;
-  };
-  struct UnderWay {
-    int fragment;
-    Step due;
-    double rate;  // mean learning rate of the averaged steps
-    StartedCollective average;
-  };
-
-  Worker& worker_;
-  const Fragments& fragments_;
-  const OuterOptimizer& outer_;
-  double mixing_;
-  const StatePolicies& policies_;
-  std::vector<Own> own_;
-  std::deque<UnderWay> under_way_{};
-  bool has_come_ = false;  // whether an average has been finished
-  ModelStatePtr model_;
-  OuterState state_{};
 };
 
 // Fragments of the model (rounds.hpp). Each is averaged at its own time in a round, and adopted `delay` steps later.
