@@ -152,6 +152,7 @@ ServerUpdate read_buffered(Settings& settings, const BudgetCheck& differences) {
   return make_buffered_update(options);
 }
 
+using ServerUpdateRow = RuleRow<ServerUpdate(Settings&, const BudgetCheck&)>;
 constexpr std::array rows = {
     ServerUpdateRow{"plain", "a step of `rate` along each difference", read_plain},
     ServerUpdateRow{"nesterov", "a step with Nesterov's momentum along each difference", read_nesterov},
@@ -266,8 +267,6 @@ ServerUpdate make_buffered_update(const Buffered& options) {
   };
   return {.take = take, .differences = options.size, .end = end};
 }
-
-std::span<const ServerUpdateRow> server_updates() { return rows; }
 
 ServerUpdate make_server_update(Settings settings, const BudgetCheck& differences) {
   const auto* const row = settings.row({"name", "The server's step along a difference."}, rows);

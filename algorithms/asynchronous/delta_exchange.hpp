@@ -182,13 +182,6 @@ struct Buffered {
 };
 ServerUpdate make_buffered_update(const Buffered& options);
 
-struct ServerUpdateRow {
-  std::string_view name;      // TOML name
-  std::string_view sentence;  // one-sentence description
-  ServerUpdate (*make)(Settings& settings, const BudgetCheck& differences);
-};
-std::span<const ServerUpdateRow> server_updates();
-
 // Reads a table such as { name = "nesterov", rate = 0.07, momentum = 0.9 }. After a fault it is the plain step.
 ServerUpdate make_server_update(Settings settings, const BudgetCheck& differences);
 

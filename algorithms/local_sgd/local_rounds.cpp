@@ -126,6 +126,7 @@ class OuterFragments {
   OuterState state_{};
 };
 
+using LateRuleRow = RuleRow<LateRule(Settings&)>;  // the sentence says where the next round begins
 constexpr std::array late_kinds = {
     LateRuleRow{"outer-model", "at the outer model after its step along the late average (delayed updates)",
                 [](Settings& settings) { return make_delayed_rule(read_averaged(settings, "averaged")); }},
@@ -376,8 +377,6 @@ FragmentsOfRound read_fragments_of_round(Settings& settings, const AlgorithmCont
     settings.fault("delay", fmt::format("must be at most {}, the length of the shortest round", round.value()));
   return result;
 }
-
-std::span<const LateRuleRow> late_rules() { return late_kinds; }
 
 std::unique_ptr<Algorithm> make_rounds(Settings& settings, const AlgorithmContext& context) {
   RoundChoices choices;

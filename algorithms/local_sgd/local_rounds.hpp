@@ -146,13 +146,6 @@ GroupsOfRound read_groups(Settings& settings, const AlgorithmContext& context, c
 // if `period` is null, which stands for a period with faults.
 FragmentsOfRound read_fragments_of_round(Settings& settings, const AlgorithmContext& context, const SyncPeriod* period);
 
-struct LateRuleRow {
-  std::string_view name;      // `late.next = ...` in TOML
-  std::string_view sentence;  // where the next round begins
-  LateRule (*make)(Settings& settings);
-};
-std::span<const LateRuleRow> late_rules();
-
 std::unique_ptr<Algorithm> make_rounds(Settings& settings, const AlgorithmContext& context);
 
 }  // namespace syncopate

@@ -171,6 +171,7 @@ class LimitedSteps final : public LocalSteps {
 constexpr std::string_view unequal_steps =
     "workers take different numbers of steps, and models may be weighted by them";
 
+using StepRuleRow = RuleRow<StepRule(Settings&, const AlgorithmContext&)>;
 constexpr std::array kinds = {
     StepRuleRow{"train", "a step along its own gradient",
                 [](Settings&, const AlgorithmContext&) { return make_training_steps(); }},
@@ -275,8 +276,6 @@ PullOptions read_pull(Settings& settings, std::string_view prefix) {
                                {{"own", Drawn::alone}, {"shared", Drawn::together}}, pull.draws);
   return pull;
 }
-
-std::span<const StepRuleRow> step_rules() { return kinds; }
 
 StepRule read_steps(Settings& settings, const AlgorithmContext& context) {
   if (!settings.has("steps")) return make_training_steps(read_local_phase(settings, context));

@@ -122,13 +122,6 @@ class PlannedSteps {
 DropOptions read_drop(Settings& settings, const AlgorithmContext& context);
 PullOptions read_pull(Settings& settings, std::string_view prefix);
 
-struct StepRuleRow {
-  std::string_view name;      // `kind = ...` in TOML
-  std::string_view sentence;  // the action of a worker in a step
-  StepRule (*make)(Settings& settings, const AlgorithmContext& context);
-};
-std::span<const StepRuleRow> step_rules();
-
 // Reads the table `steps`. Without this table workers step along their own gradients, as the table `local_phase` says.
 StepRule read_steps(Settings& settings, const AlgorithmContext& context);
 

@@ -19,8 +19,7 @@
 #include <string_view>
 #include <vector>
 
-#include "workers/config/settings.hpp"
-#include "workers/worker.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 
@@ -65,11 +64,7 @@ struct AdaptiveOuter {
 };
 OuterOptimizer make_adaptive_outer(const AdaptiveOuter& options);
 
-struct OuterOptimizerRow {
-  std::string_view name;      // `name = ...` in TOML
-  std::string_view sentence;  // one-sentence description
-  OuterOptimizer (*make)(Settings& settings);
-};
+using OuterOptimizerRow = RuleRow<OuterOptimizer(Settings&)>;
 std::span<const OuterOptimizerRow> outer_optimizers();
 
 // Reads a table such as { name = "diloco", rate = 0.7, momentum = 0.9 }. Never returns an empty one.

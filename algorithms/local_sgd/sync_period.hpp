@@ -89,11 +89,7 @@ std::unique_ptr<const SyncPeriod> make_post_local_period(Step switch_step, Step 
 // Synchronous SGD before `switch_step`, then a single round to the end (SWAP).
 std::unique_ptr<const SyncPeriod> make_swap_period(Step switch_step);
 
-struct SyncPeriodRow {
-  std::string_view name;      // `rule = ...` in TOML
-  std::string_view sentence;  // one-sentence description
-  std::unique_ptr<const SyncPeriod> (*make)(Settings& settings, const AlgorithmContext& context);
-};
+using SyncPeriodRow = RuleRow<std::unique_ptr<const SyncPeriod>(Settings&, const AlgorithmContext&)>;
 std::span<const SyncPeriodRow> sync_periods();
 
 // Reads a table such as { rule = "power", coefficient = 0.2, minimum = 4 }. Never returns null: an unknown rule is a

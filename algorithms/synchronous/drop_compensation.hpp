@@ -84,11 +84,7 @@ std::shared_ptr<const DropCompensation> make_extra_steps(std::optional<double> r
 std::shared_ptr<const DropCompensation> make_recomputation(Step every_steps);
 
 // A row's keys are in the same table as the key `compensation`.
-struct DropCompensationRow {
-  std::string_view name;      // `compensation = ...` in TOML
-  std::string_view sentence;  // one-sentence description
-  std::shared_ptr<const DropCompensation> (*make)(Settings& settings, const AlgorithmContext& context);
-};
+using DropCompensationRow = RuleRow<std::shared_ptr<const DropCompensation>(Settings&, const AlgorithmContext&)>;
 std::span<const DropCompensationRow> drop_compensations();
 
 // Reads `compensation = "..."`, by default "none", and the keys of that row. Never returns null.

@@ -157,11 +157,7 @@ struct AutomaticThresholdOptions {
 };
 std::shared_ptr<const DropThreshold> make_automatic_threshold(const AutomaticThresholdOptions& options);
 
-struct DropThresholdRow {
-  std::string_view name;      // `rule = ...` in TOML
-  std::string_view sentence;  // one-sentence description
-  std::shared_ptr<const DropThreshold> (*make)(Settings& settings, const AlgorithmContext& context);
-};
+using DropThresholdRow = RuleRow<std::shared_ptr<const DropThreshold>(Settings&, const AlgorithmContext&)>;
 std::span<const DropThresholdRow> drop_thresholds();
 
 // Reads `threshold_s = 0.05`, a fixed threshold, or a table such as threshold = { rule = "automatic" }. Never returns
