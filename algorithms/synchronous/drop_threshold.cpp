@@ -164,12 +164,12 @@ class ThresholdByCalibration final : public DropThreshold::State {
   std::shared_ptr<const ThresholdEffect> found_;
 };
 
-std::shared_ptr<const DropThreshold> read_fixed(Settings& settings, const AlgorithmContext&) {
+DropThreshold read_fixed(Settings& settings, const AlgorithmContext&) {
   return make_fixed_threshold(from_seconds(settings.number(
       {"threshold_s", "After what time a worker stops computing in a step (tau).", "s"}, Range::positive())));
 }
 
-std::shared_ptr<const DropThreshold> read_window(Settings& settings, AdaptiveThresholdOptions options) {
+DropThreshold read_window(Settings& settings, AdaptiveThresholdOptions options) {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const std::size_t faults = settings.faults_so_far();
   options.window_steps = settings.integer({"window_steps", "How many of the last steps' times are used.", "steps"}, 1,
@@ -182,7 +182,7 @@ std::shared_ptr<const DropThreshold> read_window(Settings& settings, AdaptiveThr
   return make_adaptive_threshold(options);
 }
 
-std::shared_ptr<const DropThreshold> read_quantile_threshold(Settings& settings, const AlgorithmContext&) {
+DropThreshold read_quantile_threshold(Settings& settings, const AlgorithmContext&) {
   AdaptiveThresholdOptions options{.statistic = AdaptiveThresholdOptions::Statistic::quantile};
   constexpr Range inside{.low = 0, .high = 1, .low_open = true, .high_open = true};
   options.quantile =
@@ -190,14 +190,14 @@ std::shared_ptr<const DropThreshold> read_quantile_threshold(Settings& settings,
   return read_window(settings, options);
 }
 
-std::shared_ptr<const DropThreshold> read_deviation_threshold(Settings& settings, const AlgorithmContext&) {
+DropThreshold read_deviation_threshold(Settings& settings, const AlgorithmContext&) {
   AdaptiveThresholdOptions options{.statistic = AdaptiveThresholdOptions::Statistic::median_and_deviations};
   options.deviations = settings.number({"deviations", "Threshold minus median, in median absolute deviations."},
                                        {.low = 0, .high_open = true}, options.deviations);
   return read_window(settings, options);
 }
 
-std::shared_ptr<const DropThreshold> read_automatic_threshold(Settings& settings, const AlgorithmContext& context) {
+DropThreshold read_automatic_threshold(Settings& settings, const AlgorithmContext& context) {
   using Clock = AutomaticThresholdOptions::Clock;
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const std::size_t faults = settings.faults_so_far();
@@ -295,23 +295,21 @@ StepTime time_of(const TimedStep& step) {
   return {.seconds = to_seconds(step.ends[offered - 1] - step.start)};
 }
 
-std::shared_ptr<const DropThreshold> make_adaptive_threshold(const AdaptiveThresholdOptions& options) {
-  return std::make_shared<DropThreshold>(
-      DropThreshold{.begin = [options] { return std::make_unique<ThresholdByWindow>(options); },
-                    .traits = {.begins_after = updates_in_window(options) * options.update_every_steps.value()}});
+DropThreshold make_adaptive_threshold(const AdaptiveThresholdOptions& options) {
+  return {.begin = [options] { return std::make_unique<ThresholdByWindow>(options); },
+          .traits = {.begins_after = updates_in_window(options) * options.update_every_steps.value()}};
 }
 
-std::shared_ptr<const DropThreshold> make_fixed_threshold(Duration threshold) {
-  return std::make_shared<DropThreshold>(DropThreshold{
-      .begin = [threshold] { return std::make_unique<ConstantThreshold>(threshold); },
-      .traits = {.goes_on = false},
-      .predict =
-          [threshold](const ThresholdQuestion&) { return ThresholdForecast{.threshold_s = to_seconds(threshold)}; }});
+DropThreshold make_fixed_threshold(Duration threshold) {
+  const ThresholdForecast forecast{.threshold_s = to_seconds(threshold)};
+  return {.begin = [threshold] { return std::make_unique<ConstantThreshold>(threshold); },
+          .traits = {.goes_on = false},
+          .predict = [forecast](const ThresholdQuestion&) { return forecast; }};
 }
 
 std::span<const DropThresholdRow> drop_thresholds() { return rules; }
 
-std::shared_ptr<const DropThreshold> read_drop_threshold(Settings& settings, const AlgorithmContext& context) {
+DropThreshold read_drop_threshold(Settings& settings, const AlgorithmContext& context) {
   const bool has_table = settings.has("threshold");
   if (has_table && settings.has("threshold_s"))
     settings.fault("threshold_s", "must not be given together with a table `threshold`");
@@ -334,20 +332,21 @@ void check_threshold(Settings& settings, Duration threshold, double shortest_s) 
                                          shortest_s, to_seconds(threshold)));
 }
 
-std::shared_ptr<const DropThreshold> make_automatic_threshold(const AutomaticThresholdOptions& options) {
+DropThreshold make_automatic_threshold(const AutomaticThresholdOptions& options) {
   const Step begins_after = options.warmup_steps + options.calibration_steps;
-  return std::make_shared<DropThreshold>(DropThreshold{
-      .begin = [options] { return std::make_unique<ThresholdByCalibration>(options); },
-      .traits = {.begins_after = begins_after, .goes_on = false, .searched_steps = options.calibration_steps},
-      // The threshold that the search finds in the drawn steps; without these, the best one for the law by Eqs. 5 and 6.
-      .predict =
-          [=](const ThresholdQuestion& q) {
-            const double most = options.maximum_drop_rate.value_or(1);
-            const double threshold_s =
-                q.drawn ? search_threshold(*q.drawn, q.serial_s, options.form, options.maximum_drop_rate).threshold
+  return {.begin = [options] { return std::make_unique<ThresholdByCalibration>(options); },
+          .traits = {.begins_after = begins_after, .goes_on = false, .searched_steps = options.calibration_steps},
+          // The threshold that the search finds in the drawn steps; without these, the best one for the law by Eqs. 5
+          // and 6.
+          .predict =
+              [=](const ThresholdQuestion& q) {
+                const double most = options.maximum_drop_rate.value_or(1);
+                const double threshold_s =
+                    q.drawn
+                        ? search_threshold(*q.drawn, q.serial_s, options.form, options.maximum_drop_rate).threshold
                         : best_threshold(q.micro_batches, q.law, q.slowest_s, q.serial_s, most, q.shortest_s).threshold;
-            return ThresholdForecast{threshold_s, begins_after};
-          }});
+                return ThresholdForecast{threshold_s, begins_after};
+              }};
 }
 
 }  // namespace syncopate

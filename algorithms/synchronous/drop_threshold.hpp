@@ -116,7 +116,7 @@ struct DropThreshold {
 };
 
 // The same threshold in every step; longest_duration: none.
-std::shared_ptr<const DropThreshold> make_fixed_threshold(Duration threshold);
+DropThreshold make_fixed_threshold(Duration threshold);
 
 // Adaptive thresholds: tau follows the workers' step times over a sliding window, by a quantile or by median + k MAD
 // (the median absolute deviation, not scaled). In a steady state the share of late workers is 1 - quantile.
@@ -128,7 +128,7 @@ struct AdaptiveThresholdOptions {
   Step window_steps{40};        // no threshold until the window is full
   Step update_every_steps{10};  // u; window_steps is rounded up to a multiple of u
 };
-std::shared_ptr<const DropThreshold> make_adaptive_threshold(const AdaptiveThresholdOptions& options);
+DropThreshold make_adaptive_threshold(const AdaptiveThresholdOptions& options);
 
 // A worker's time for the micro-batches that a step offers. If the threshold cut the step, the time until the worker's
 // arrival at the all-reduce is a lower bound.
@@ -155,14 +155,14 @@ struct AutomaticThresholdOptions {
   std::optional<double> maximum_drop_rate{};
   Clock clock = Clock::step;
 };
-std::shared_ptr<const DropThreshold> make_automatic_threshold(const AutomaticThresholdOptions& options);
+DropThreshold make_automatic_threshold(const AutomaticThresholdOptions& options);
 
-using DropThresholdRow = RuleRow<std::shared_ptr<const DropThreshold>(Settings&, const AlgorithmContext&)>;
+using DropThresholdRow = RuleRow<DropThreshold(Settings&, const AlgorithmContext&)>;
 std::span<const DropThresholdRow> drop_thresholds();
 
-// Reads `threshold_s = 0.05`, a fixed threshold, or a table such as threshold = { rule = "automatic" }. Never returns
-// null; after a fault it returns a rule without a threshold.
-std::shared_ptr<const DropThreshold> read_drop_threshold(Settings& settings, const AlgorithmContext& context);
+// Reads `threshold_s = 0.05`, a fixed threshold, or a table such as threshold = { rule = "automatic" }. After a fault
+// it returns a rule without a threshold.
+DropThreshold read_drop_threshold(Settings& settings, const AlgorithmContext& context);
 
 // Reports a fault of the key threshold_s, which may be in a table `threshold`, if the threshold is below `shortest_s`,
 // the time that the shortest micro-batch needs so that it can count.

@@ -23,7 +23,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using Log = std::vector<std::string>;
 
-DropCompute dropping(double threshold_s, std::shared_ptr<const DropCompensation> compensation) {
+DropCompute dropping(double threshold_s, DropCompensation compensation) {
   return DropCompute({.threshold = make_fixed_threshold(from_seconds(threshold_s)), .compensation = compensation});
 }
 

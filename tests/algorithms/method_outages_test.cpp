@@ -378,7 +378,7 @@ TEST(StateLoss, TheAgeOfAGradientCountsFromTheModelItWasComputedAt) {
 // A step has two micro-batches of 1 s, one of which is in time. An outage of 0.1 s begins in step 1, at 2 s.
 struct Dropping {
   std::shared_ptr<PullObjective> objective = std::make_shared<PullObjective>();
-  SimulatedRun::Outcome run(std::shared_ptr<const DropCompensation> compensation, int steps, bool loses) const {
+  SimulatedRun::Outcome run(DropCompensation compensation, int steps, bool loses) const {
     const DropCompute method({.threshold = make_fixed_threshold(from_seconds(1.5)), .compensation = compensation});
     return SimulatedRun{.workers = 1,
                         .micro_batches = 2,

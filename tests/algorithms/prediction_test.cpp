@@ -367,14 +367,14 @@ TEST(PredictionParts, TheForecastOfAnAutomaticThresholdIsThatOfItsOptions) {
   for (const SpeedupForm form : {SpeedupForm::throughput, SpeedupForm::effective, SpeedupForm::reference})
     for (const auto& cap : {std::optional<double>{}, std::optional(0.01)}) {
       const auto rule = make_automatic_threshold({.form = form, .warmup_steps = 3, .maximum_drop_rate = cap});
-      const auto sampled = rule->forecast({.micro_batches = micro_batches, .serial_s = serial_s, .drawn = drawn});
+      const auto sampled = rule.forecast({.micro_batches = micro_batches, .serial_s = serial_s, .drawn = drawn});
       ASSERT_TRUE(sampled);
       EXPECT_EQ(sampled->threshold_s, search_threshold(drawn, serial_s, form, cap).threshold);
       EXPECT_EQ(sampled->from, Step{3 + 44});
       found.insert(sampled->threshold_s);
 
       const MicroBatchLaw law{1.5, 0.5};
-      const auto by_law = rule->forecast(
+      const auto by_law = rule.forecast(
           {.micro_batches = micro_batches, .law = law, .slowest_s = 8, .serial_s = serial_s, .shortest_s = 1});
       const auto best = best_threshold(micro_batches, law, 8, serial_s, cap.value_or(1), 1);
       ASSERT_TRUE(by_law);
@@ -397,7 +397,7 @@ TEST(PredictionParts, WhereThereIsNoFormulaTheReasonIsTheMethods) {
 // Eq. 5 is for micro-batches that are lost in flight and are not made up for later.
 TEST(PredictionParts, ThereIsNoFormulaForOtherWaysToDrop) {
   const PredictedRun setting{.steps = 100};
-  const auto dropping = [](Preempt preempt, std::shared_ptr<const DropCompensation> compensation) {
+  const auto dropping = [](Preempt preempt, DropCompensation compensation) {
     return DropCompute({.threshold = make_fixed_threshold(from_seconds(6.1)),
                         .preempt = preempt,
                         .compensation = std::move(compensation)});
