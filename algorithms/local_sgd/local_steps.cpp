@@ -38,7 +38,7 @@ class TrainingSteps final : public LocalSteps {
   // beyond those of any training and differ between workers, so no two workers have the same order.
   MicroBatch next_samples() {
     constexpr std::int64_t first_own_epoch = std::int64_t{1} << 30;
-    const std::int64_t number = taken_++, of_step = worker_.micro_batches();
+    const std::int64_t number = begun_micro_batches_++, of_step = worker_.micro_batches();
     if (phase_.sampling == LocalPhase::Sampling::shards)
       return {worker_.rank(), begun_ + number / of_step, static_cast<int>(number % of_step)};
     const std::int64_t workers = worker_.size(), steps = phase_.steps_per_epoch.value();
@@ -51,7 +51,7 @@ class TrainingSteps final : public LocalSteps {
 
   const LocalPhase& phase_;
   Step begun_;
-  std::int64_t taken_ = 0;  // micro-batches in this phase
+  std::int64_t begun_micro_batches_ = 0;  // in this phase
 };
 
 // Returns the sum of the gradients of those micro-batches of one local step that end before the deadline.
@@ -70,8 +70,8 @@ class DroppingSteps final : public LocalSteps {
   DroppingSteps(Worker& worker, const DropOptions& options) : LocalSteps(worker), options_(options) {}
 
   void begin_round() override {
+    LocalSteps::begin_round();
     deadline_ = later(worker_.now(), options_.threshold);
-    taken_.emplace(worker_);
   }
 
   bool take() override {
@@ -82,17 +82,14 @@ class DroppingSteps final : public LocalSteps {
       worker_.skip_steps(1);
     } else {
       worker_.descend(sum / worker_.micro_batches());
-      ++**taken_;
+      ++*taken_;
     }
     return !stops;
   }
 
-  Step taken() const override { return **taken_; }
-
  private:
   DropOptions options_;
   Time deadline_{};
-  mutable std::optional<ResetOnOutage<Step>> taken_{};  // steps taken in this round
 };
 
 class PullingSteps final : public LocalSteps {
@@ -149,23 +146,21 @@ class LimitedSteps final : public LocalSteps {
       : LocalSteps(worker), steps_(std::move(steps)), most_(most) {}
 
   void begin_round() override {
+    LocalSteps::begin_round();
     steps_->begin_round();
-    taken_.emplace(worker_);
     passed_ = 0;
   }
   bool take() override {
     const bool goes_on = steps_->take();
-    ++**taken_;
+    ++*taken_;
     return ++passed_ < most_ && goes_on;
   }
-  Step taken() const override { return **taken_; }
   ModelStatePtr began_at() const override { return steps_->began_at(); }
 
  private:
   std::unique_ptr<LocalSteps> steps_;
   Step most_;
-  Step passed_{};                                       // steps of this round, also those that an outage has erased
-  mutable std::optional<ResetOnOutage<Step>> taken_{};  // steps taken in this round
+  Step passed_{};  // steps of this round, also those that an outage has erased
 };
 
 constexpr std::string_view unequal_steps =

@@ -18,22 +18,23 @@ namespace syncopate {
 
 class LocalSteps {
  public:
-  explicit LocalSteps(Worker& worker) : worker_(worker) {}
+  explicit LocalSteps(Worker& worker) : worker_(worker), taken_(worker) {}
   virtual ~LocalSteps() = default;
 
-  virtual void begin_round() {}
+  virtual void begin_round() { *taken_ = Step{}; }
   // Calls `see` with each mean gradient, before the step along it; only for steps that train.
   void watch(std::function<void(Gradient&)> see) { see_ = std::move(see); }
   // Takes or skips one step. Returns whether the worker takes further steps in this round.
   virtual bool take() = 0;
   // The number of steps taken in this round; 0 for kinds of steps that never stop.
-  virtual Step taken() const { return {}; }
+  Step taken() { return *taken_; }
   // The model at which the round began, for kinds of steps that also move the model without descending: a compressed
   // average sends the differences to it. Null for other kinds.
   virtual ModelStatePtr began_at() const { return nullptr; }
 
  protected:
-  Worker& worker_;  // must outlive this object
+  Worker& worker_;             // must outlive this object
+  ResetOnOutage<Step> taken_;  // counted by kinds of steps that may stop
   std::function<void(Gradient&)> see_{};
 };
 
