@@ -30,9 +30,9 @@
 namespace syncopate {
 
 struct AsyncLocalOptions {
-  Step local_steps{1};                           // H
-  std::optional<DynamicSteps> dylu{};            // none: all workers take H steps
-  std::shared_ptr<const ServerUpdate> update{};  // null: the plain step with rate 1
+  Step local_steps{1};                               // H
+  std::optional<DynamicSteps> dylu{};                // none: all workers take H steps
+  ServerUpdate update = make_nesterov_update(1, 0);  // the plain step with rate 1
   DifferenceWeight weight{};
   std::optional<Step> maximum_staleness{};  // none: no difference is dropped
   Duration grace{};                         // length of the grace window; 0: no window
@@ -41,9 +41,7 @@ struct AsyncLocalOptions {
 
 class AsyncLocalSgd : public Algorithm {
  public:
-  explicit AsyncLocalSgd(const AsyncLocalOptions& options) : options_(options) {
-    if (!options_.update) options_.update = make_nesterov_update(1, 0);
-  }
+  explicit AsyncLocalSgd(const AsyncLocalOptions& options) : options_(options) {}
 
   void run(Worker& worker) const override { run_rounds(worker, rounds()); }
 
@@ -55,7 +53,7 @@ class AsyncLocalSgd : public Algorithm {
       in_window.push_back(difference.from);
       steps.add(difference, server.micro_batches());
       if (const auto staleness = server.accept(difference, {.maximum_staleness = options_.maximum_staleness}))
-        options_.update->take(server, difference, options_.weight.of(*staleness, server.size()), state);
+        options_.update.take(server, difference, options_.weight.of(*staleness, server.size()), state);
     };
     for (const Rank worker : Ranks(server.size())) server.send_model(worker, steps.numbers_for(worker));
     while (const auto first = server.receive_until_all_left()) {
@@ -67,7 +65,7 @@ class AsyncLocalSgd : public Algorithm {
       for (const Rank worker : in_window) server.send_model(worker, steps.numbers_for(worker));
       in_window.clear();
     }
-    options_.update->end(server, state);
+    options_.update.end(server, state);
   }
 
   Traits traits() const override {
@@ -84,9 +82,9 @@ class AsyncLocalSgd : public Algorithm {
   // The number of differences follows from the budget, since each has H steps. All but the last are answered.
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
     if (options_.dylu || options_.maximum_staleness || options_.grace > Duration{}) return std::nullopt;
-    const std::int64_t of_update = options_.update->differences() * options_.local_steps.value();
+    const std::int64_t of_update = options_.update.differences * options_.local_steps.value();
     const std::int64_t updates = (input.workers * input.steps.value() + of_update - 1) / of_update;
-    const std::int64_t differences = updates * options_.update->differences();
+    const std::int64_t differences = updates * options_.update.differences;
     const std::int64_t models = differences + input.workers - 1;
     const std::int64_t of_difference = input.packet.value_or(input.parameter_bytes).value();
     return Communicated{std::min(updates, input.steps.value()),

@@ -18,11 +18,10 @@
 #include <limits>
 
 #include "algorithms/asynchronous/staleness.hpp"
-#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 
-class AsyncSgd : public Algorithm {
+class AsyncSgd : public GradientPerModel {
  public:
   struct Options {
     std::optional<Step> maximum_staleness{};  // none: no gradient is dropped for its staleness
@@ -30,10 +29,6 @@ class AsyncSgd : public Algorithm {
     UpdateRate rate{};
   };
   explicit AsyncSgd(const Options& options) : options_(options) {}
-
-  void run(Worker& worker) const override {
-    while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
-  }
 
   // Throws RunFailure after very many successive gradients that were all too old, since a budget in steps would never
   // end.

@@ -18,19 +18,14 @@
 #include <limits>
 
 #include "algorithms/asynchronous/staleness.hpp"
-#include "algorithms/method/algorithm.hpp"
 #include "algorithms/method/gradient_round.hpp"
 
 namespace syncopate {
 
-class BoundedDelay : public Algorithm {
+class BoundedDelay : public GradientPerModel {
  public:
   // maximum_delay: tau, at least 0.
   explicit BoundedDelay(std::int64_t maximum_delay) : maximum_delay_(maximum_delay) {}
-
-  void run(Worker& worker) const override {
-    while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
-  }
 
   void serve(Server& server) const override {
     WorkerClocks clocks(server.size());
@@ -61,10 +56,6 @@ class BoundedDelay : public Algorithm {
       start_iteration(worker);
     }
     tasks.end(server);
-  }
-
-  Traits traits() const override {
-    return {.servers = 1, .publishes_stepped_models = true, .takes_data_in_turn = true, .sends_gradients = true};
   }
 
  private:

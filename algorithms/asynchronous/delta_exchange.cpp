@@ -55,113 +55,28 @@ void step(Server& server, double rate, const WeightedState& g, const WeightedSta
   server.publish();
 }
 
-class Nesterov final : public ServerUpdate {
- public:
-  Nesterov(double rate, double momentum) : rate_(rate), momentum_(momentum) {}
-
-  void take(Server& server, const Message& difference, double weight, UpdateState& state) const override {
-    step_along(server, {weight, difference.model}, difference.work().micro_batches, state);
-  }
-  void step_along(Server& server, const WeightedState& g, std::int64_t micro_batches, UpdateState& state) const {
-    if (momentum_ > 0) state.momentum = sum_of(server, {g, {momentum_, state.momentum}});
-    step(server, rate_, g, {momentum_, state.momentum}, micro_batches);
-  }
-
- private:
-  double rate_;
-  double momentum_;  // beta
-};
-
-class MomentumAhead final : public ServerUpdate {
- public:
-  explicit MomentumAhead(const LookAhead& options) : options_(options) {}
-
-  void take(Server& server, const Message& difference, double weight, UpdateState& state) const override {
-    const double beta = options_.momentum, rate = options_.rate;
-    WeightedState g{weight, difference.model};
-    const ModelStatePtr before = state.momentum;
-    if (options_.correction) g = {1, options_.correction(server, sum_of(server, {g}), before)};
-    state.momentum = sum_of(server, {{(1 - beta) * g.weight, g.state}, {beta, before}});
-    const std::int64_t micro_batches = difference.work().micro_batches;
-    if (options_.hand_out == LookAhead::HandOut::newest)
-      return step(server, rate, g, {beta, state.momentum}, micro_batches);
-    const double ahead = rate * beta;  // the server's model is theta - ahead m, before and after the step
-    server.descend(
-        sum_of(server,
-               {{-rate * g.weight, g.state}, {1, server.model()}, {ahead, before}, {-2 * ahead, state.momentum}}),
-        micro_batches);
-    server.publish(sum_of(server, {{1, server.model()}, {ahead, state.momentum}}));
-  }
-
- private:
-  LookAhead options_;
-};
+// m = momentum m + g;  theta -= rate (g + momentum m).
+void nesterov_step(Server& server, double rate, double momentum, const WeightedState& g, std::int64_t micro_batches,
+                   UpdateState& state) {
+  if (momentum > 0) state.momentum = sum_of(server, {g, {momentum, state.momentum}});
+  step(server, rate, g, {momentum, state.momentum}, micro_batches);
+}
 
 // An adaptive outer step, in which the weighted difference takes the place of the workers' mean progress.
-class Adaptive final : public ServerUpdate {
- public:
-  explicit Adaptive(std::unique_ptr<const OuterOptimizer> optimizer) : optimizer_(std::move(optimizer)) {}
-
-  void take(Server& server, const Message& difference, double weight, UpdateState& state) const override {
+ServerUpdate make_adaptive_update(const OuterOptimizer& optimizer) {
+  return {.take = [=](Server& server, const Message& difference, double weight, UpdateState& state) {
     // The optimizer's model is 0, so that rounding does not depend on the size of the parameters.
     const ModelStatePtr& g = difference.model;
     const ModelStatePtr zero = g ? server.combine({{0, g}}, g) : nullptr;
     OuterState moments{std::move(state.momentum), std::move(state.second)};
     const OuterStep at{.last = zero, .average = sum_of(server, {{-weight, g}})};
-    const ModelStatePtr moved = optimizer_->step(server, at, moments);
+    const ModelStatePtr moved = optimizer(server, at, moments);
     state.momentum = std::move(moments.first);
     state.second = std::move(moments.second);
     server.descend(sum_of(server, {{1, moved}, {1, server.model()}}), difference.work().micro_batches);
     server.publish();
-  }
-
- private:
-  std::unique_ptr<const OuterOptimizer> optimizer_;
-};
-
-class Delayed final : public ServerUpdate {
- public:
-  explicit Delayed(const DelayedNesterov& options) : options_(options) {}
-
-  void take(Server& server, const Message& difference, double weight, UpdateState& state) const override {
-    const double n = options_.every, c = options_.share, beta = options_.momentum;
-    state.sum = sum_of(server, {{weight, difference.model}, {1, state.sum}});
-    const bool is_nth = ++state.count == options_.every;
-    if (is_nth) {
-      state.momentum = sum_of(server, {{1 / n, std::exchange(state.sum, nullptr)}, {beta, state.momentum}});
-      state.count = 0;
-    }
-    const double share = is_nth ? 1 - c * n + c : c;
-    step(server, options_.rate, {weight / n, difference.model}, {share * beta, state.momentum},
-         difference.work().micro_batches);
-  }
-
- private:
-  DelayedNesterov options_;
-};
-
-class Buffer final : public ServerUpdate {
- public:
-  explicit Buffer(const Buffered& options) : options_(options), nesterov_(options.rate, options.momentum) {}
-
-  int differences() const override { return options_.size; }
-  void take(Server& server, const Message& difference, double weight, UpdateState& state) const override {
-    state.sum = sum_of(server, {{weight, difference.model}, {1, state.sum}});
-    state.micro_batches += difference.work().micro_batches;
-    if (++state.count == options_.size) end(server, state);
-  }
-  void end(Server& server, UpdateState& state) const override {
-    if (state.count == 0) return;
-    const double weight = options_.reduce == Buffered::Reduce::mean ? 1.0 / state.count : 1.0;
-    const std::int64_t micro_batches = std::exchange(state.micro_batches, 0);
-    nesterov_.step_along(server, {weight, std::exchange(state.sum, nullptr)}, micro_batches, state);
-    state.count = 0;
-  }
-
- private:
-  Buffered options_;
-  Nesterov nesterov_;
-};
+  }};
+}
 
 std::optional<DynamicSteps> read_dynamic_steps(Settings& settings, Step most) {
   using Rounding = DynamicSteps::Rounding;
@@ -185,16 +100,16 @@ double read_momentum(Settings& settings, std::optional<Stated<double>> fallback 
   return settings.number({"momentum", "Share of the last steps that the next one keeps (beta)."}, below_one, fallback);
 }
 
-std::unique_ptr<const ServerUpdate> read_plain(Settings& settings, const BudgetCheck&) {
+ServerUpdate read_plain(Settings& settings, const BudgetCheck&) {
   return make_nesterov_update(read_rate(settings, 1.0), 0);
 }
 
-std::unique_ptr<const ServerUpdate> read_nesterov(Settings& settings, const BudgetCheck&) {
+ServerUpdate read_nesterov(Settings& settings, const BudgetCheck&) {
   const double rate = read_rate(settings);
   return make_nesterov_update(rate, read_momentum(settings));
 }
 
-std::unique_ptr<const ServerUpdate> read_look_ahead(Settings& settings, const BudgetCheck&) {
+ServerUpdate read_look_ahead(Settings& settings, const BudgetCheck&) {
   LookAhead options{.rate = read_rate(settings)};
   options.momentum = read_momentum(settings);
   using HandOut = LookAhead::HandOut;
@@ -205,12 +120,12 @@ std::unique_ptr<const ServerUpdate> read_look_ahead(Settings& settings, const Bu
   return make_look_ahead_update(options);
 }
 
-std::unique_ptr<const ServerUpdate> read_adam(Settings& settings, const BudgetCheck&) {
+ServerUpdate read_adam(Settings& settings, const BudgetCheck&) {
   const auto adam = std::ranges::find(outer_optimizers(), "adam", &OuterOptimizerRow::name);
-  return std::make_unique<Adaptive>(adam->make(settings));
+  return make_adaptive_update(adam->make(settings));
 }
 
-std::unique_ptr<const ServerUpdate> read_delayed(Settings& settings, const BudgetCheck& differences) {
+ServerUpdate read_delayed(Settings& settings, const BudgetCheck& differences) {
   DelayedNesterov options;
   options.rate = read_rate(settings);
   options.momentum = read_momentum(settings);
@@ -223,7 +138,7 @@ std::unique_ptr<const ServerUpdate> read_delayed(Settings& settings, const Budge
   return make_delayed_nesterov_update(options);
 }
 
-std::unique_ptr<const ServerUpdate> read_buffered(Settings& settings, const BudgetCheck& differences) {
+ServerUpdate read_buffered(Settings& settings, const BudgetCheck& differences) {
   Buffered options;
   options.size = static_cast<int>(
       settings.integer({"size", "How many differences make a step (K).", "differences"}, 1, 1'000'000));
@@ -237,6 +152,7 @@ std::unique_ptr<const ServerUpdate> read_buffered(Settings& settings, const Budg
   return make_buffered_update(options);
 }
 
+using ServerUpdateRow = RuleRow<ServerUpdate(Settings&, const BudgetCheck&)>;
 constexpr std::array rows = {
     ServerUpdateRow{"plain", "a step of `rate` along each difference", read_plain},
     ServerUpdateRow{"nesterov", "a step with Nesterov's momentum along each difference", read_nesterov},
@@ -295,25 +211,64 @@ StatePolicy read_moments_of_rounds(Settings& settings, StatePolicy usual) {
                          {{"keep", StatePolicy::keep}, {"reset", StatePolicy::reset}}, usual);
 }
 
-std::unique_ptr<const ServerUpdate> make_nesterov_update(double rate, double momentum) {
-  return std::make_unique<Nesterov>(rate, momentum);
+ServerUpdate make_nesterov_update(double rate, double momentum) {
+  return {.take = [=](Server& server, const Message& difference, double weight, UpdateState& state) {
+    nesterov_step(server, rate, momentum, {weight, difference.model}, difference.work().micro_batches, state);
+  }};
 }
 
-std::unique_ptr<const ServerUpdate> make_look_ahead_update(const LookAhead& options) {
-  return std::make_unique<MomentumAhead>(options);
+ServerUpdate make_look_ahead_update(const LookAhead& options) {
+  return {.take = [options](Server& server, const Message& difference, double weight, UpdateState& state) {
+    const double beta = options.momentum, rate = options.rate;
+    WeightedState g{weight, difference.model};
+    const ModelStatePtr before = state.momentum;
+    if (options.correction) g = {1, options.correction(server, sum_of(server, {g}), before)};
+    state.momentum = sum_of(server, {{(1 - beta) * g.weight, g.state}, {beta, before}});
+    const std::int64_t micro_batches = difference.work().micro_batches;
+    if (options.hand_out == LookAhead::HandOut::newest)
+      return step(server, rate, g, {beta, state.momentum}, micro_batches);
+    const double ahead = rate * beta;  // the server's model is theta - ahead m, before and after the step
+    server.descend(
+        sum_of(server,
+               {{-rate * g.weight, g.state}, {1, server.model()}, {ahead, before}, {-2 * ahead, state.momentum}}),
+        micro_batches);
+    server.publish(sum_of(server, {{1, server.model()}, {ahead, state.momentum}}));
+  }};
 }
 
-std::unique_ptr<const ServerUpdate> make_delayed_nesterov_update(const DelayedNesterov& options) {
-  return std::make_unique<Delayed>(options);
+ServerUpdate make_delayed_nesterov_update(const DelayedNesterov& options) {
+  return {.take = [options](Server& server, const Message& difference, double weight, UpdateState& state) {
+    const double n = options.every, c = options.share, beta = options.momentum;
+    state.sum = sum_of(server, {{weight, difference.model}, {1, state.sum}});
+    const bool is_nth = ++state.count == options.every;
+    if (is_nth) {
+      state.momentum = sum_of(server, {{1 / n, std::exchange(state.sum, nullptr)}, {beta, state.momentum}});
+      state.count = 0;
+    }
+    const double share = is_nth ? 1 - c * n + c : c;
+    step(server, options.rate, {weight / n, difference.model}, {share * beta, state.momentum},
+         difference.work().micro_batches);
+  }};
 }
 
-std::unique_ptr<const ServerUpdate> make_buffered_update(const Buffered& options) {
-  return std::make_unique<Buffer>(options);
+ServerUpdate make_buffered_update(const Buffered& options) {
+  const auto end = [options](Server& server, UpdateState& state) {
+    if (state.count == 0) return;
+    const double weight = options.reduce == Buffered::Reduce::mean ? 1.0 / state.count : 1.0;
+    const std::int64_t micro_batches = std::exchange(state.micro_batches, 0);
+    nesterov_step(server, options.rate, options.momentum, {weight, std::exchange(state.sum, nullptr)}, micro_batches,
+                  state);
+    state.count = 0;
+  };
+  const auto take = [options, end](Server& server, const Message& difference, double weight, UpdateState& state) {
+    state.sum = sum_of(server, {{weight, difference.model}, {1, state.sum}});
+    state.micro_batches += difference.work().micro_batches;
+    if (++state.count == options.size) end(server, state);
+  };
+  return {.take = take, .differences = options.size, .end = end};
 }
 
-std::span<const ServerUpdateRow> server_updates() { return rows; }
-
-std::unique_ptr<const ServerUpdate> make_server_update(Settings settings, const BudgetCheck& differences) {
+ServerUpdate make_server_update(Settings settings, const BudgetCheck& differences) {
   const auto* const row = settings.row({"name", "The server's step along a difference."}, rows);
   if (!row)  // without a known name no key of a rule is reported as unknown
     for (const std::string_view key :

@@ -129,19 +129,17 @@ struct DifferenceWeight {
   }
 };
 
-class ServerUpdate {
- public:
-  virtual ~ServerUpdate() = default;
-  // The number of differences per update of the model.
-  virtual int differences() const { return 1; }
+// A server's rule for the differences that it accepts.
+struct ServerUpdate {
   // Uses an accepted difference, times `weight`. Publishes the model after each update.
-  virtual void take(Server& server, const Message& difference, double weight, UpdateState& state) const = 0;
+  std::function<void(Server& server, const Message& difference, double weight, UpdateState& state)> take;
+  int differences = 1;  // per update of the model
   // Called when all workers have left: steps along the differences that no update has used.
-  virtual void end(Server&, UpdateState&) const {}
+  std::function<void(Server& server, UpdateState& state)> end = [](Server&, UpdateState&) {};
 };
 
 // m = beta m + g;  theta -= rate (g + beta m). A momentum of 0 is the plain step.
-std::unique_ptr<const ServerUpdate> make_nesterov_update(double rate, double momentum);
+ServerUpdate make_nesterov_update(double rate, double momentum);
 
 // m = beta m + (1 - beta) g; theta -= rate (beta m + g): the momentum is a mean, so that the step along equal
 // differences tends to rate (1 + beta) g, where Nesterov's tends to rate g / (1 - beta).
@@ -162,7 +160,7 @@ struct LookAhead {
   HandOut hand_out = HandOut::newest;
   Correction correction{};  // none: steps go along the difference itself
 };
-std::unique_ptr<const ServerUpdate> make_look_ahead_update(const LookAhead& options);
+ServerUpdate make_look_ahead_update(const LookAhead& options);
 
 // At every n-th difference m = beta m + (mean of the last n);  theta -= rate ((1 - c n + c) beta m + g / n).
 // At all other differences: theta -= rate (c beta m + g / n), with m unchanged.
@@ -172,7 +170,7 @@ struct DelayedNesterov {
   int every = 1;        // n
   double share = 0;     // c, at most 1 / n; with more, the n-th difference would have a smaller share than the others
 };
-std::unique_ptr<const ServerUpdate> make_delayed_nesterov_update(const DelayedNesterov& options);
+ServerUpdate make_delayed_nesterov_update(const DelayedNesterov& options);
 
 // Nesterov's step (plain with a momentum of 0) along the mean, or the sum, of every K differences.
 struct Buffered {
@@ -182,16 +180,9 @@ struct Buffered {
   double momentum = 0;
   Reduce reduce = Reduce::mean;
 };
-std::unique_ptr<const ServerUpdate> make_buffered_update(const Buffered& options);
+ServerUpdate make_buffered_update(const Buffered& options);
 
-struct ServerUpdateRow {
-  std::string_view name;      // TOML name
-  std::string_view sentence;  // one-sentence description
-  std::unique_ptr<const ServerUpdate> (*make)(Settings& settings, const BudgetCheck& differences);
-};
-std::span<const ServerUpdateRow> server_updates();
-
-// Reads a table such as { name = "nesterov", rate = 0.07, momentum = 0.9 }. Never returns null.
-std::unique_ptr<const ServerUpdate> make_server_update(Settings settings, const BudgetCheck& differences);
+// Reads a table such as { name = "nesterov", rate = 0.07, momentum = 0.9 }. After a fault it is the plain step.
+ServerUpdate make_server_update(Settings settings, const BudgetCheck& differences);
 
 }  // namespace syncopate

@@ -45,18 +45,15 @@ namespace syncopate {
 struct HalosOptions {
   int regions = 1;  // each with the same number of workers
   DeltaExchange rounds{};
-  std::shared_ptr<const ServerUpdate> local_update{};   // null: the plain step with rate 1
-  std::shared_ptr<const ServerUpdate> global_update{};  // null: the plain step with rate 1
-  int merge_every = 1;                                  // K
-  double mixing = 1;                                    // alpha
+  ServerUpdate local_update = make_nesterov_update(1, 0);   // the plain step with rate 1
+  ServerUpdate global_update = make_nesterov_update(1, 0);  // the plain step with rate 1
+  int merge_every = 1;                                      // K
+  double mixing = 1;                                        // alpha
 };
 
 class Halos : public Algorithm {
  public:
-  explicit Halos(const HalosOptions& options) : options_(options) {
-    if (!options_.local_update) options_.local_update = make_nesterov_update(1, 0);
-    if (!options_.global_update) options_.global_update = make_nesterov_update(1, 0);
-  }
+  explicit Halos(const HalosOptions& options) : options_(options) {}
 
   void run(Worker& worker) const override { run_rounds(worker, options_.rounds); }
 
@@ -105,13 +102,13 @@ class Halos : public Algorithm {
       }
       steps.add(*message, server.micro_batches());
       server.accept(*message);
-      options_.local_update->take(server, *message, 1, state);
+      options_.local_update.take(server, *message, 1, state);
       micro_batches += message->work().micro_batches;
       if (++differences == options_.merge_every) send_update();
       if (!server.budget_left(BudgetView::server)) return;
       server.send_model(message->from, steps.numbers_for(message->from));
     }
-    options_.local_update->end(server, state);
+    options_.local_update.end(server, state);
     const auto has_global_server = [&] { return !server.has_left(server.server()); };
     while (is_answer_due && has_global_server())
       if (const auto answer = server.receive()) merge(*answer);
@@ -121,11 +118,11 @@ class Halos : public Algorithm {
   void serve_regions(Server& server) const {
     UpdateState state;
     while (const auto update = server.receive_until_all_left()) {
-      options_.global_update->take(server, *update, 1, state);
+      options_.global_update.take(server, *update, 1, state);
       if (!server.budget_left()) return;
       server.send_model(update->from);
     }
-    options_.global_update->end(server, state);
+    options_.global_update.end(server, state);
   }
 
   HalosOptions options_;

@@ -12,19 +12,14 @@
 #include <algorithm>
 
 #include "algorithms/asynchronous/staleness.hpp"
-#include "algorithms/method/algorithm.hpp"
 #include "algorithms/method/gradient_round.hpp"
 
 namespace syncopate {
 
-class KAsync : public Algorithm {
+class KAsync : public GradientPerModel {
  public:
   // gradients: K, in [1, N].
   explicit KAsync(int gradients, const UpdateRate& rate = {}) : gradients_(gradients), rate_(rate) {}
-
-  void run(Worker& worker) const override {
-    while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
-  }
 
   void serve(Server& server) const override {
     server.set_gradients_per_step(gradients_);
@@ -40,10 +35,6 @@ class KAsync : public Algorithm {
       if (round.gradients() == 0) return;  // all workers have left
       round.step(rate_.of_update(round.gradients(), server.size()));
     }
-  }
-
-  Traits traits() const override {
-    return {.servers = 1, .publishes_stepped_models = true, .takes_data_in_turn = true, .sends_gradients = true};
   }
 
  private:

@@ -17,7 +17,6 @@
 #include <cmath>
 
 #include "algorithms/asynchronous/staleness.hpp"
-#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 
@@ -27,13 +26,9 @@ struct OrmoOptions {
   UpdateRate rate{};
 };
 
-class Ormo : public Algorithm {
+class Ormo : public GradientPerModel {
  public:
   explicit Ormo(const OrmoOptions& options) : options_(options) {}
-
-  void run(Worker& worker) const override {
-    while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
-  }
 
   void serve(Server& server) const override {
     server.set_gradients_per_step(1);

@@ -17,19 +17,14 @@
 #include <fmt/format.h>
 
 #include "algorithms/asynchronous/staleness.hpp"
-#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 
-class RescaledSgd : public Algorithm {
+class RescaledSgd : public GradientPerModel {
  public:
   // cycle_s: tau_i by rank; empty: measured.
   explicit RescaledSgd(std::vector<double> cycle_s = {}, const UpdateRate& rate = {})
       : cycle_s_(std::move(cycle_s)), rate_(rate) {}
-
-  void run(Worker& worker) const override {
-    while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
-  }
 
   void serve(Server& server) const override {
     server.set_gradients_per_step(1);
@@ -51,10 +46,6 @@ class RescaledSgd : public Algorithm {
       if (!server.budget_left()) return;
       send(message->from);
     }
-  }
-
-  Traits traits() const override {
-    return {.servers = 1, .publishes_stepped_models = true, .takes_data_in_turn = true, .sends_gradients = true};
   }
 
  private:

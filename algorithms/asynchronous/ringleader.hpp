@@ -16,18 +16,13 @@
 #pragma once
 
 #include "algorithms/asynchronous/staleness.hpp"
-#include "algorithms/method/algorithm.hpp"
 #include "algorithms/method/gradient_round.hpp"
 
 namespace syncopate {
 
-class Ringleader : public Algorithm {
+class Ringleader : public GradientPerModel {
  public:
   explicit Ringleader(const UpdateRate& rate = {}) : rate_(rate) {}
-
-  void run(Worker& worker) const override {
-    while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
-  }
 
   void serve(Server& server) const override {
     server.set_gradients_per_step(1);

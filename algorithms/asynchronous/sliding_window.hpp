@@ -16,19 +16,14 @@
 #include <limits>
 
 #include "algorithms/asynchronous/staleness.hpp"
-#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 
-class SlidingWindow : public Algorithm {
+class SlidingWindow : public GradientPerModel {
  public:
   // maximum_delay: tau, at least 0.
   explicit SlidingWindow(std::int64_t maximum_delay, const UpdateRate& rate = {})
       : maximum_delay_(maximum_delay), rate_(rate) {}
-
-  void run(Worker& worker) const override {
-    while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
-  }
 
   void serve(Server& server) const override {
     server.set_gradients_per_step(1);
@@ -59,10 +54,6 @@ class SlidingWindow : public Algorithm {
       end_number_of(message->from);
       idle.push_back(message->from);
     }
-  }
-
-  Traits traits() const override {
-    return {.servers = 1, .publishes_stepped_models = true, .takes_data_in_turn = true, .sends_gradients = true};
   }
 
  private:

@@ -12,12 +12,11 @@
 #pragma once
 
 #include "algorithms/asynchronous/staleness.hpp"
-#include "algorithms/method/algorithm.hpp"
 #include "algorithms/method/gradient_round.hpp"
 
 namespace syncopate {
 
-class Softsync : public Algorithm {
+class Softsync : public GradientPerModel {
  public:
   // splitting: n, in [1, N].
   explicit Softsync(int splitting, const UpdateRate& rate = {}) : splitting_(splitting), rate_(rate) {}
@@ -26,10 +25,6 @@ class Softsync : public Algorithm {
     Softsync method(1, rate);
     method.gradients_ = gradients;
     return method;
-  }
-
-  void run(Worker& worker) const override {
-    while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
   }
 
   void serve(Server& server) const override {
@@ -47,10 +42,6 @@ class Softsync : public Algorithm {
       server.send_model(message->from);  // even if this worker has already had this version
     }
     if (round.gradients() > 0) round.step(rate_factor);
-  }
-
-  Traits traits() const override {
-    return {.servers = 1, .publishes_stepped_models = true, .takes_data_in_turn = true, .sends_gradients = true};
   }
 
  private:

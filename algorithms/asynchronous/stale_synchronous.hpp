@@ -15,18 +15,13 @@
 #include <limits>
 
 #include "algorithms/asynchronous/staleness.hpp"
-#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 
-class StaleSynchronous : public Algorithm {
+class StaleSynchronous : public GradientPerModel {
  public:
   // slack: s, at least 0.
   explicit StaleSynchronous(std::int64_t slack, const UpdateRate& rate = {}) : slack_(slack), rate_(rate) {}
-
-  void run(Worker& worker) const override {
-    while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
-  }
 
   void serve(Server& server) const override {
     server.set_gradients_per_step(1);
@@ -56,10 +51,6 @@ class StaleSynchronous : public Algorithm {
       else
         held.push_back(worker);
     }
-  }
-
-  Traits traits() const override {
-    return {.servers = 1, .publishes_stepped_models = true, .takes_data_in_turn = true, .sends_gradients = true};
   }
 
  private:

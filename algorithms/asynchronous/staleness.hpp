@@ -1,4 +1,5 @@
-// The learning rate of an asynchronous update, by the number of its gradients and the staleness of each.
+// The common part of asynchronous methods: a worker's program, and the learning rate of an update, by the number of its
+// gradients and the staleness of each.
 // Source:  Zhang, Gupta, Lian and Liu 2016, "Staleness-aware Async-SGD for Distributed Deep Learning": weight 1/tau.
 //          Ringmaster's authors (Maranjyan, Tyurin and Richtarik 2025), in their code: weight N/max(N, tau).
 // Shapes:  scalars only.   Units: staleness (tau) in updates between a gradient's model and its application.
@@ -18,10 +19,22 @@
 #include <deque>
 #include <optional>
 
-#include "workers/base/units.hpp"
-#include "workers/config/settings.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
+
+// A method whose workers compute a gradient at each model that they receive. Its serve() decides when a worker gets a
+// model, and how the server steps along the gradients.
+class GradientPerModel : public Algorithm {
+ public:
+  void run(Worker& worker) const override {
+    while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
+  }
+
+  Traits traits() const override {
+    return {.servers = 1, .publishes_stepped_models = true, .takes_data_in_turn = true, .sends_gradients = true};
+  }
+};
 
 enum class StalenessWeight {
   none,              // 1

@@ -18,7 +18,7 @@
 
 #include <cmath>
 
-#include "algorithms/method/algorithm.hpp"
+#include "algorithms/asynchronous/staleness.hpp"
 
 namespace syncopate {
 
@@ -31,13 +31,9 @@ struct ThrottleOptions {
   Repeats repeats = Repeats::of_first;
 };
 
-class Throttle : public Algorithm {
+class Throttle : public GradientPerModel {
  public:
   explicit Throttle(const ThrottleOptions& options) : options_(options) {}
-
-  void run(Worker& worker) const override {
-    while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
-  }
 
   void serve(Server& server) const override {
     server.set_gradients_per_step(1);

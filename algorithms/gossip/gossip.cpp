@@ -179,8 +179,6 @@ std::optional<std::vector<WeightedLink>> read_listed_links(Settings& table, int 
   }
 }
 
-enum class Kind { ring, torus, hypercube, exponential, one_peer_exponential, complete, file };
-
 // There is a limit because W is stored as a full matrix, which is multiplied to compute the spectral gap.
 constexpr int most_workers_of_file = 512;
 
@@ -190,7 +188,18 @@ int largest_divisor_up_to_root(int workers) {
   return rows;
 }
 
-GossipGraphPtr read_torus(Settings& table, const AlgorithmContext& context) {
+template <GossipGraphPtr (*graph)(int workers)>
+GossipGraphPtr read_any_size(Settings&, const AlgorithmContext& context, Mixing) {
+  return graph(context.workers);
+}
+
+GossipGraphPtr read_hypercube(Settings& table, const AlgorithmContext& context, Mixing) {
+  if (std::has_single_bit(static_cast<unsigned>(context.workers))) return hypercube(context.workers);
+  table.fault("kind", fmt::format("needs a power of two workers, found {}", context.workers));
+  return nullptr;
+}
+
+GossipGraphPtr read_torus(Settings& table, const AlgorithmContext& context, Mixing) {
   const int workers = context.workers;
   if (largest_divisor_up_to_root(workers) == 1) {
     table.fault("kind",
@@ -257,19 +266,23 @@ GossipGraphPtr read_file_graph(Settings& table, const AlgorithmContext& context,
   return why ? nullptr : graph;
 }
 
+using ReadGraph = GossipGraphPtr (*)(Settings& table, const AlgorithmContext& context, Mixing needed);
+
 // Mixing in pairs needs a bipartite graph, so it allows only kinds that can be bipartite.
-std::optional<Kind> read_kind(Settings& table, Mixing needed) {
+std::optional<ReadGraph> read_kind(Settings& table, Mixing needed) {
   const Key key{"kind", "The graph: each worker's neighbours, and their weights."};
   if (needed == Mixing::in_pairs)
-    return table.choice<Kind>(
-        key, {{"ring", Kind::ring}, {"torus", Kind::torus}, {"hypercube", Kind::hypercube}, {"file", Kind::file}});
-  return table.choice<Kind>(key, {{"ring", Kind::ring},
-                                  {"torus", Kind::torus},
-                                  {"hypercube", Kind::hypercube},
-                                  {"exponential", Kind::exponential},
-                                  {"one-peer-exponential", Kind::one_peer_exponential},
-                                  {"complete", Kind::complete},
-                                  {"file", Kind::file}});
+    return table.choice<ReadGraph>(key, {{"ring", read_any_size<ring>},
+                                         {"torus", read_torus},
+                                         {"hypercube", read_hypercube},
+                                         {"file", read_file_graph}});
+  return table.choice<ReadGraph>(key, {{"ring", read_any_size<ring>},
+                                       {"torus", read_torus},
+                                       {"hypercube", read_hypercube},
+                                       {"exponential", read_any_size<exponential_graph>},
+                                       {"one-peer-exponential", read_any_size<one_peer_exponential>},
+                                       {"complete", read_any_size<complete_graph>},
+                                       {"file", read_file_graph}});
 }
 
 }  // namespace
@@ -347,29 +360,9 @@ GossipGraphPtr one_peer_exponential(int workers) {
 GossipGraphPtr read_graph(Settings& settings, const AlgorithmContext& context, Mixing needed,
                           std::string_view sentence) {
   if (!settings.has("graph")) return nullptr;
-  const int workers = context.workers;
   Settings table = settings.section({"graph", sentence});
-  const auto kind = read_kind(table, needed);
-  if (!kind) return nullptr;
-  switch (*kind) {
-    case Kind::ring:
-      return ring(workers);
-    case Kind::torus:
-      return read_torus(table, context);
-    case Kind::hypercube:
-      if (std::has_single_bit(static_cast<unsigned>(workers))) return hypercube(workers);
-      table.fault("kind", fmt::format("needs a power of two workers, found {}", workers));
-      return nullptr;
-    case Kind::exponential:
-      return exponential_graph(workers);
-    case Kind::one_peer_exponential:
-      return one_peer_exponential(workers);
-    case Kind::complete:
-      return complete_graph(workers);
-    case Kind::file:
-      return read_file_graph(table, context, needed);
-  }
-  return nullptr;
+  const auto read = read_kind(table, needed);
+  return read ? (*read)(table, context, needed) : nullptr;
 }
 
 std::string GossipGraph::remark() const { return fmt::format("the graph's spectral gap is {:.4g}", spectral_gap()); }

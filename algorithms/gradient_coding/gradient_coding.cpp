@@ -169,13 +169,11 @@ GradientCode stochastic_code(int workers, const StochasticCodeOptions& options) 
 
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 // The messages of a step that have arrived, at most one of each group. `code` must outlive this object.
 class Answers {
  public:
   explicit Answers(const GradientCode& code)
-      : code_(code), has_group_(at(code.groups)), has_part_(at(code.parts.size())) {}
+      : code_(code), has_group_(index_of(code.groups)), has_part_(index_of(code.parts.size())) {}
 
   int count() const { return static_cast<int>(from_.size()); }
   int parts() const { return parts_; }  // number of parts that at least one message contains
@@ -184,21 +182,21 @@ class Answers {
   int possible(const Server& server) const {
     std::vector<char> can_come = has_group_;
     for (const Rank worker : Ranks(code_.parts.size()))
-      if (!code_.parts[worker].empty() && !server.has_left(worker)) can_come[at(code_.group[worker])] = 1;
+      if (!code_.parts[worker].empty() && !server.has_left(worker)) can_come[index_of(code_.group[worker])] = 1;
     return static_cast<int>(std::ranges::count(can_come, 1));
   }
 
-  bool has_group_of(Rank worker) const { return has_group_[at(code_.group[worker])] != 0; }
+  bool has_group_of(Rank worker) const { return has_group_[index_of(code_.group[worker])] != 0; }
 
   // How many of this worker's parts other messages that have arrived contain.
   int copies_from(Rank worker) const {
-    const auto is_here = [&](const GradientCode::Part& part) { return has_part_[at(part.number)] != 0; };
+    const auto is_here = [&](const GradientCode::Part& part) { return has_part_[index_of(part.number)] != 0; };
     return static_cast<int>(std::ranges::count_if(code_.parts[worker], is_here));
   }
 
   void take(Rank worker, Gradient message) {
-    for (const auto& part : code_.parts[worker]) parts_ += 1 - std::exchange(has_part_[at(part.number)], 1);
-    has_group_[at(code_.group[worker])] = 1;
+    for (const auto& part : code_.parts[worker]) parts_ += 1 - std::exchange(has_part_[index_of(part.number)], 1);
+    has_group_[index_of(code_.group[worker])] = 1;
     from_.push_back(worker);
     messages_.push_back(std::move(message));
   }
@@ -373,9 +371,7 @@ std::unique_ptr<Algorithm> make_coded_sgd(Settings& settings, const AlgorithmCon
                                        {"stochastic", Code::stochastic},
                                        {"ignore-stragglers", Code::ignore_stragglers}})
                         .value_or(Code::fractional);
-  const LateWork late =
-      settings.choice({"late", "Whether late work finishes, and is dropped on arrival, or is cancelled."},
-                      {{"finish", LateWork::finish}, {"cancel", LateWork::cancel}}, LateWork::finish);
+  const LateWork late = read_late_work(settings);
   if (kind != Code::stochastic) {
     auto code = read_exact_code(settings, kind, context);
     return std::make_unique<CodedSgd>(code ? *std::move(code) : GradientCode{}, late);

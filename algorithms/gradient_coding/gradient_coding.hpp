@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "algorithms/method/algorithm.hpp"
-#include "workers/base/units.hpp"
+#include "algorithms/method/gradient_round.hpp"
 
 namespace syncopate {
 
@@ -88,12 +88,6 @@ struct StochasticCodeOptions {
 GradientCode stochastic_code(int workers, const StochasticCodeOptions& options);
 
 // --- The method ---
-
-// The fate of a worker that is still computing when the next model arrives.
-enum class LateWork {
-  finish,  // it continues, and its message is dropped on arrival
-  cancel,  // it stops: every new model goes to all
-};
 
 class CodedSgd : public Algorithm {
  public:

@@ -21,16 +21,11 @@
 
 namespace syncopate {
 
-class AdaComm : public LocalRounds {
- public:
-  explicit AdaComm(const LossPeriodOptions& options, const StatePolicies& policies = {})
-      : LocalRounds({.period = make_loss_period(options), .policies = policies}) {}
-};
-
 inline std::unique_ptr<Algorithm> make_adacomm(Settings& settings, const AlgorithmContext& context) {
   if (context.time_only) settings.fault("algorithm", "needs a model: the training loss decides how long rounds are");
-  const LossPeriodOptions options = read_loss_period(settings, period_context(context));
-  return std::make_unique<AdaComm>(options, read_state_policies(settings, context));
+  RoundChoices choices{.period = make_loss_period(read_loss_period(settings, context))};
+  choices.policies = read_state_policies(settings, context);
+  return std::make_unique<LocalRounds>(std::move(choices));
 }
 
 }  // namespace syncopate

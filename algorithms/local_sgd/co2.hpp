@@ -22,7 +22,6 @@
 //          each model is the average of the round before the last.
 #pragma once
 
-#include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/local_sgd/overlapped_diloco.hpp"
 
 namespace syncopate {
@@ -30,7 +29,7 @@ namespace syncopate {
 inline std::unique_ptr<Algorithm> make_co2(Settings& settings, const AlgorithmContext& context) {
   enum class Rounds { overlapped, blocking };
   constexpr Range finite{.low = 0, .low_open = true, .high_open = true};
-  auto period = read_sync_period(settings, context);
+  RoundChoices choices{.period = read_sync_period(settings, context)};
   const double rate = settings.number({"rate", "Outer learning rate."}, finite, 1.0);
   const double momentum = settings.number({"momentum", "Share of the last outer step that the next one keeps."},
                                           Range{.low = 0, .high = 1, .high_open = true}, 0.5);
@@ -38,17 +37,14 @@ inline std::unique_ptr<Algorithm> make_co2(Settings& settings, const AlgorithmCo
   const auto rounds =
       settings.choice({"rounds", "Whether the next round overlaps the average, or begins after it."},
                       {{"overlapped", Rounds::overlapped}, {"blocking", Rounds::blocking}}, Rounds::overlapped);
-  if (rounds == Rounds::blocking) {
-    if (settings.has("anchor"))
-      settings.fault("anchor",
-                     "must be left out with rounds = \"blocking\": the anchor is the model that began the round");
-    return std::make_unique<OuterLocalSgd>(std::move(period), make_heavy_ball(rate, momentum, gap),
-                                           read_overlapped_policies(settings, context));
-  }
-  OverlappedOuterOptions options{.update = OverlappedOuterOptions::Update::delayed};
-  options.averaged = read_averaged(settings, "anchor");
-  return std::make_unique<OverlappedOuter>(std::move(period), make_heavy_ball(rate, momentum, gap), options,
-                                           read_overlapped_policies(settings, context));
+  choices.outer = make_heavy_ball(rate, momentum, gap);
+  if (rounds == Rounds::overlapped)
+    choices.late = make_delayed_rule(read_averaged(settings, "anchor"));
+  else if (settings.has("anchor"))
+    settings.fault("anchor",
+                   "must be left out with rounds = \"blocking\": the anchor is the model that began the round");
+  choices.policies = read_buffer_policies(settings, context);
+  return std::make_unique<LocalRounds>(std::move(choices));
 }
 
 }  // namespace syncopate

@@ -15,53 +15,35 @@
 
 namespace syncopate {
 
-class CocodRule final : public LateRule {
+class CocodWorker final : public LateRule::OfWorker {
  public:
-  std::unique_ptr<OfWorker> begin(Worker& worker, const OuterOptimizer*, const StatePolicies& policies) const override {
-    return std::make_unique<CocodWorker>(worker, policies);
+  CocodWorker(Worker& worker, const StatePolicies& policies) : OfWorker(worker, policies), common_(worker.model()) {}
+
+  void end_round(AverageUnderWay& average, const ModelStatePtr&, double) override {
+    if (average.is_under_way()) {
+      const ModelStatePtr mean = average.finish(), own = worker_.model();
+      publish(worker_, policies_, mean);
+      worker_.set_model(worker_.combine({{1, mean}, {1, own}, {-1, sent_}}, own));
+      common_ = mean;
+    }
+    sent_ = worker_.model();
+    average.start(sent_, common_);
   }
-  double held_vectors() const override { return 1; }
 
  private:
-  class CocodWorker final : public OfWorker {
-   public:
-    CocodWorker(Worker& worker, const StatePolicies& policies)
-        : worker_(worker), policies_(policies), common_(worker.model()) {}
-
-    void end_round(AverageUnderWay& average, const ModelStatePtr&, double) override {
-      if (average.is_under_way()) {
-        const ModelStatePtr mean = average.finish(), own = worker_.model();
-        publish(worker_, policies_, mean);
-        worker_.set_model(worker_.combine({{1, mean}, {1, own}, {-1, sent_}}, own));
-        common_ = mean;
-      }
-      sent_ = worker_.model();
-      average.start(sent_, common_);
-    }
-
-    void end(AverageUnderWay& average) override {
-      if (average.is_under_way()) worker_.set_model(average.finish());
-      publish(worker_, policies_);
-    }
-
-   private:
-    Worker& worker_;
-    const StatePolicies& policies_;
-    ModelStatePtr sent_{}, common_;
-  };
+  ModelStatePtr sent_{}, common_;
 };
 
-inline std::shared_ptr<const LateRule> make_cocod_rule() { return std::make_shared<const CocodRule>(); }
-
-class CocodSgd : public LocalRounds {
- public:
-  CocodSgd(std::shared_ptr<const SyncPeriod> period, const StatePolicies& policies)
-      : LocalRounds({.period = std::move(period), .late = make_cocod_rule(), .policies = policies}) {}
-};
+inline LateRule make_cocod_rule() {
+  return {.begin = [](Worker& worker, const OuterOptimizer&,
+                      const StatePolicies& policies) { return std::make_unique<CocodWorker>(worker, policies); },
+          .held_vectors = 1};
+}
 
 inline std::unique_ptr<Algorithm> make_cocod_sgd(Settings& settings, const AlgorithmContext& context) {
-  auto period = read_sync_period(settings, context);
-  return std::make_unique<CocodSgd>(std::move(period), read_overlapped_policies(settings, context));
+  RoundChoices choices{.period = read_sync_period(settings, context), .late = make_cocod_rule()};
+  choices.policies = read_buffer_policies(settings, context);
+  return std::make_unique<LocalRounds>(std::move(choices));
 }
 
 }  // namespace syncopate

@@ -223,7 +223,7 @@ ModelStatePtr DecoupledDiLoCo::stepped(const Server& server, Slice fragment, con
   // Each fragment updates only its own part of the outer moments, which are undefined before its first step.
   OuterState moved = is_first ? OuterState() : outer;
   const ModelStatePtr next =
-      options_.outer->step(server, {.last = last, .average = average, .inner_rate = server.learning_rate()}, moved);
+      options_.outer(server, {.last = last, .average = average, .inner_rate = server.learning_rate()}, moved);
   outer = with_slice(server, outer, moved, fragment);
   return server.with_slice(last, next, fragment);
 }

@@ -184,7 +184,7 @@ struct DecoupledOptions {
   MergeRule merge = MergeRule::rda;
   Anchor anchor = Anchor::server;
   LateAnswers late = LateAnswers::drop;
-  std::shared_ptr<const OuterOptimizer> outer{};  // never null
+  OuterOptimizer outer{};  // never empty
 
   bool workers_subtract() const { return anchor == Anchor::base; }
   double steps_per_round() const { return static_cast<double>(local_steps->value()) / fragments.count(); }

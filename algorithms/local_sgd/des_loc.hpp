@@ -21,19 +21,11 @@
 
 namespace syncopate {
 
-class DesLoc : public LocalRounds {
- public:
-  // The schedule decides about moments, so only the policy of BatchNorm statistics is used.
-  DesLoc(std::shared_ptr<const SyncPeriod> schedule, const StatePolicies& policies)
-      : LocalRounds({.period = std::move(schedule), .policies = policies}) {}
-  DesLoc(Step parameters, const std::array<Step, 2>& moments)
-      : DesLoc(std::make_shared<MomentSchedule>(parameters, moments), {}) {}
-};
-
 inline std::unique_ptr<Algorithm> make_des_loc(Settings& settings, const AlgorithmContext& context) {
-  auto schedule = read_moment_schedule(settings, {"period", "Steps between averages of the parameters (K_x).", "steps"},
-                                       period_context(context));
-  return std::make_unique<DesLoc>(std::move(schedule), read_buffer_policies(settings, context));
+  const Key period{"period", "Steps between averages of the parameters (K_x).", "steps"};
+  RoundChoices choices{.period = read_moment_schedule(settings, period, context)};
+  choices.policies = read_buffer_policies(settings, context);  // the schedule decides about moments
+  return std::make_unique<LocalRounds>(std::move(choices));
 }
 
 }  // namespace syncopate

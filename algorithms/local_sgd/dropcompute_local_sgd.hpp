@@ -14,16 +14,6 @@
 
 namespace syncopate {
 
-class DropLocalSgd : public LocalRounds {
- public:
-  DropLocalSgd(std::shared_ptr<const SyncPeriod> period, const DropOptions& drop, const StatePolicies& policies = {},
-               bool weighs_steps = false)
-      : LocalRounds({.steps = make_dropping_steps(drop),
-                     .period = std::move(period),
-                     .policies = policies,
-                     .weighs_steps = weighs_steps}) {}
-};
-
 inline std::unique_ptr<Algorithm> make_drop_local_sgd(Settings& settings, const AlgorithmContext& context) {
   RoundChoices choices{.period = read_sync_period(settings, context)};
   choices.steps = make_dropping_steps(read_drop(settings, context));

@@ -182,7 +182,7 @@ ModelStatePtr Edit::clip(const Worker& worker, const ModelStatePtr& last, const 
 ModelStatePtr Edit::take_outer_step(const Worker& worker, const OuterStep& at, const Penalty& penalty,
                                     OuterState& outer) const {
   const OuterState before = outer;
-  const ModelStatePtr next = options_.outer->step(worker, at, outer);
+  const ModelStatePtr next = options_.outer(worker, at, outer);
   std::vector<double> moves;
   for (const bool is_back : penalty.rolled_back) moves.push_back(is_back ? 0 : 1);
   if (before.first) outer.first = worker.combine(before.first, outer.first, moves);

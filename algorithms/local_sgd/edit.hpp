@@ -162,7 +162,7 @@ struct EditOptions {
   PenaltyOptions penalty{};
   std::shared_ptr<const SyncPeriod> period{};  // EDiT; null: A-EDiT
   TimedRounds timed{};                         // for A-EDiT
-  std::shared_ptr<const OuterOptimizer> outer{};
+  OuterOptimizer outer{};
   StatePolicies state{};
   std::optional<int> tensors{};  // number of the model's tensors; 1 in time-only runs; none: unknown
 

@@ -36,7 +36,7 @@ class FedNova : public Algorithm {
   void run(Worker& worker) const override {
     train_together(worker, options_.period->synchronous_steps(), options_.policies);
     worker.set_model(worker.model(), StatePolicy::reset);
-    const auto steps = steps_->begin(worker);
+    const auto steps = steps_.begin(worker);
     while (worker.budget_left()) {
       const ModelStatePtr start = worker.model();
       const Effective own = take_round(worker, *steps);
@@ -93,7 +93,7 @@ class FedNova : public Algorithm {
   }
 
   FedNovaOptions options_;
-  std::shared_ptr<const StepRule> steps_;
+  StepRule steps_;
 };
 
 inline std::unique_ptr<Algorithm> make_fednova(Settings& settings, const AlgorithmContext& context) {
@@ -106,11 +106,9 @@ inline std::unique_ptr<Algorithm> make_fednova(Settings& settings, const Algorit
     settings.fault("algorithm",
                    "needs the optimizer \"sgd\", with or without momentum: the effective number of steps of "
                    "other optimizers is not defined");
-  StatePolicies policies;
-  read_buffer_policy(settings, policies);
-  read_model_weights(settings, context.divides_data, policies);
-  policies.average.moments = options.policies.average.moments;
-  options.policies = policies;
+  const auto moments = options.policies.average.moments;
+  options.policies = read_buffer_policies(settings, context);
+  options.policies.average.moments = moments;
   return std::make_unique<FedNova>(std::move(options));
 }
 

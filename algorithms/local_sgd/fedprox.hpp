@@ -15,22 +15,13 @@
 
 namespace syncopate {
 
-class FedProx : public LocalRounds {
- public:
-  FedProx(std::shared_ptr<const SyncPeriod> period, double mu, std::vector<Step> of_workers = {},
-          const StatePolicies& policies = {})
-      : LocalRounds({.steps = of_workers.empty() ? make_proximal_steps(mu)
-                                                 : limit_steps(make_proximal_steps(mu), std::move(of_workers)),
-                     .period = std::move(period),
-                     .policies = policies}) {}
-};
-
 inline std::unique_ptr<Algorithm> make_fedprox(Settings& settings, const AlgorithmContext& context) {
-  auto period = read_sync_period(settings, context);
-  const double mu = read_proximal(settings);
-  auto of_workers = read_steps_of_workers(settings, context);
-  return std::make_unique<FedProx>(std::move(period), mu, std::move(of_workers),
-                                   read_state_policies(settings, context));
+  RoundChoices choices{.period = read_sync_period(settings, context)};
+  choices.steps = make_proximal_steps(read_proximal(settings));
+  if (auto of_workers = read_steps_of_workers(settings, context); !of_workers.empty())
+    choices.steps = limit_steps(choices.steps, std::move(of_workers));
+  choices.policies = read_state_policies(settings, context);
+  return std::make_unique<LocalRounds>(std::move(choices));
 }
 
 }  // namespace syncopate

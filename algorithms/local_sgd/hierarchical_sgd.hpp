@@ -9,25 +9,12 @@
 //          `period`.
 #pragma once
 
-#include <limits>
-
 #include "algorithms/local_sgd/local_rounds.hpp"
 
 namespace syncopate {
 
-class HierarchicalSgd : public LocalRounds {
- public:
-  HierarchicalSgd(const GroupsOfRound& groups, std::shared_ptr<const SyncPeriod> period,
-                  const StatePolicies& policies = {})
-      : LocalRounds({.period = std::move(period), .groups = groups, .policies = policies}) {}
-};
-
 inline std::unique_ptr<Algorithm> make_hierarchical_sgd(Settings& settings, const AlgorithmContext& context) {
-  RoundChoices choices{.groups = GroupsOfRound{}};
-  choices.groups->size = static_cast<int>(settings.integer(
-      {"group_size", "How many workers of consecutive ranks form a group."}, 1, Stated(context.workers, "workers")));
-  choices.groups->period = settings.integer({"group_period", "Local steps between a group's averages.", "steps"}, 1,
-                                            std::numeric_limits<Step::Rep>::max());
+  RoundChoices choices{.groups = read_groups(settings, context, "group_")};
   choices.period = read_sync_period(settings, context);
   choices.policies = read_state_policies(settings, context);
   return std::make_unique<LocalRounds>(std::move(choices));

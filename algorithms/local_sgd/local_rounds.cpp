@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <limits>
 #include <utility>
 
@@ -37,45 +38,95 @@ ModelStatePtr AverageUnderWay::finish(Participant::CalledFrom at) {
   return worker_.finish(std::move(started), at).model;
 }
 
-StatePolicies read_overlapped_policies(Settings& settings, const AlgorithmContext& context) {
-  StatePolicies policies;
-  read_buffer_policy(settings, policies);
-  read_model_weights(settings, context.divides_data, policies);
-  return policies;
-}
-
-// With compression, workers send the fragment's difference to the outer model, that is, its outer gradient.
-void OuterFragments::start(int fragment, Step due) {
-  Own& own = own_[static_cast<std::size_t>(fragment)];
-  const Averaging averaging{.policy = policies_.average,
-                            .weight = policies_.model_weight(),
-                            .slice = fragments_.slice(fragment),
-                            .from = model_,
-                            .rest_is_needed = false};
-  under_way_.push_back(
-      {fragment, due, own.rate.value(), worker_.start(Collective::average(worker_.model(), averaging))});
-  own = {.has_state = own.has_state};
-}
-
-void OuterFragments::finish_next() {
-  auto [fragment, due, rate, average] = std::move(under_way_.front());
-  under_way_.pop_front();
-  const ModelStatePtr mean = worker_.finish(std::move(average)).model;
-  has_come_ = true;
-  const Slice slice = fragments_.slice(fragment);
-  bool& has_state = own_[static_cast<std::size_t>(fragment)].has_state;
-  OuterState state = std::exchange(has_state, true) ? state_ : OuterState();
-  const ModelStatePtr stepped = outer_.step(worker_, {.last = model_, .average = mean, .inner_rate = rate}, state);
-  model_ = worker_.with_slice(model_, stepped, slice);
-  state_ = syncopate::with_slice(worker_, state_, state, slice);
-  const ModelStatePtr own = worker_.model();
-  const ModelStatePtr mixed = worker_.combine({{1 - mixing_, model_}, {mixing_, own}});
-  worker_.set_model(worker_.with_slice(own, mixed, slice));
-  publish(worker_, policies_, model_);
-}
-
 namespace {
 
+// The outer model of a training by fragments, as one worker holds it, and the pending averages of its fragments. An
+// outer step along an average changes only one fragment. Steps are those of the workers' plan (PlannedSteps). Averages
+// end in the order in which they start, since all have the same delay. An outage does not erase this state, since all
+// workers hold the same.
+// Cost:    an outer step writes all parameters, although only a fragment's change, once for all workers of a process;
+//          each worker copies its model.
+class OuterFragments {
+ public:
+  // Begins with the worker's model. The arguments must outlive this object. `mixing`: the share of its own fragment
+  // that a worker keeps at an outer step.
+  OuterFragments(Worker& worker, const Fragments& fragments, const OuterOptimizer& outer, double mixing,
+                 const StatePolicies& policies)
+      : worker_(worker),
+        fragments_(fragments),
+        outer_(outer),
+        mixing_(mixing),
+        policies_(policies),
+        own_(static_cast<std::size_t>(fragments.count())),
+        model_(worker.model()) {}
+
+  bool are_under_way() const { return !under_way_.empty(); }
+  bool are_due_before(Step step) const { return are_under_way() && next_due() < step; }
+  Step next_due() const { return under_way_.front().due; }
+  // Whether the first average is under way. Until it is finished, workers agree only on numbers of steps.
+  bool is_first() const { return are_under_way() && !has_come_; }
+
+  // Records the learning rate of a local step for all fragments.
+  void add_step(double rate) {
+    for (Own& fragment : own_) fragment.rate.add(rate);
+  }
+  // Starts the average of this fragment of the worker's model, to be finished at the planned step `due`. With
+  // compression, workers send the fragment's difference to the outer model, that is, its outer gradient.
+  void start(int fragment, Step due) {
+    Own& own = own_[static_cast<std::size_t>(fragment)];
+    const Averaging averaging{.policy = policies_.average,
+                              .weight = policies_.model_weight(),
+                              .slice = fragments_.slice(fragment),
+                              .from = model_,
+                              .rest_is_needed = false};
+    under_way_.push_back(
+        {fragment, due, own.rate.value(), worker_.start(Collective::average(worker_.model(), averaging))});
+    own = {.has_state = own.has_state};
+  }
+  // Waits for the oldest average and takes an outer step along it. The worker then adopts the new fragment, mixed with
+  // its own, and publishes the outer model.
+  void finish_next() {
+    auto [fragment, due, rate, average] = std::move(under_way_.front());
+    under_way_.pop_front();
+    const ModelStatePtr mean = worker_.finish(std::move(average)).model;
+    has_come_ = true;
+    const Slice slice = fragments_.slice(fragment);
+    bool& has_state = own_[static_cast<std::size_t>(fragment)].has_state;
+    OuterState state = std::exchange(has_state, true) ? state_ : OuterState();
+    const ModelStatePtr stepped = outer_(worker_, {.last = model_, .average = mean, .inner_rate = rate}, state);
+    model_ = worker_.with_slice(model_, stepped, slice);
+    state_ = syncopate::with_slice(worker_, state_, state, slice);
+    const ModelStatePtr own = worker_.model();
+    const ModelStatePtr mixed = worker_.combine({{1 - mixing_, model_}, {mixing_, own}});
+    worker_.set_model(worker_.with_slice(own, mixed, slice));
+    publish(worker_, policies_, model_);
+  }
+
+ private:
+  struct Own {
+    MeanRate rate{};  // mean learning rate since the fragment's last average started
+    bool has_state = false;
+  };
+  struct UnderWay {
+    int fragment;
+    Step due;
+    double rate;  // mean learning rate of the averaged steps
+    StartedCollective average;
+  };
+
+  Worker& worker_;
+  const Fragments& fragments_;
+  const OuterOptimizer& outer_;
+  double mixing_;
+  const StatePolicies& policies_;
+  std::vector<Own> own_;
+  std::deque<UnderWay> under_way_{};
+  bool has_come_ = false;  // whether an average has been finished
+  ModelStatePtr model_;
+  OuterState state_{};
+};
+
+using LateRuleRow = RuleRow<LateRule(Settings&)>;  // the sentence says where the next round begins
 constexpr std::array late_kinds = {
     LateRuleRow{"outer-model", "at the outer model after its step along the late average (delayed updates)",
                 [](Settings& settings) { return make_delayed_rule(read_averaged(settings, "averaged")); }},
@@ -102,18 +153,8 @@ Step shortest_round(const SyncPeriod& period, const AlgorithmContext& context) {
   return shortest;
 }
 
-std::optional<GroupsOfRound> read_groups(Settings& settings, const AlgorithmContext& context) {
-  if (!settings.has("groups")) return std::nullopt;
-  Settings table = settings.section({"groups", "Averages within groups of workers during a round."});
-  return GroupsOfRound{
-      .size = static_cast<int>(table.integer({"size", "How many workers of consecutive ranks form a group."}, 1,
-                                             Stated(context.workers, "workers"))),
-      .period = Step{table.integer({"period", "Local steps between a group's averages.", "steps"}, 1,
-                                   std::numeric_limits<Step::Rep>::max())}};
-}
-
-std::shared_ptr<const LateRule> read_late(Settings& settings) {
-  if (!settings.has("late")) return nullptr;
+std::optional<LateRule> read_late(Settings& settings) {
+  if (!settings.has("late")) return std::nullopt;
   Settings table = settings.section({"late", "Averages are one round late; if left out, workers wait for them."});
   const auto* const row = table.row({"next", "At which model the next round begins."}, late_kinds);
   return row ? row->make(table) : make_cocod_rule();
@@ -121,7 +162,7 @@ std::shared_ptr<const LateRule> read_late(Settings& settings) {
 
 void check_together(Settings& settings, const RoundChoices& choices) {
   const bool is_apart = choices.late || choices.fragments;
-  if (choices.groups && choices.steps->may_stop())
+  if (choices.groups && choices.steps.may_stop)
     settings.fault(
         "groups",
         "cannot be combined with steps that stop at a time: the others of a group would wait for its average");
@@ -129,7 +170,7 @@ void check_together(Settings& settings, const RoundChoices& choices) {
     settings.fault("groups", "cannot be combined with `late` or `fragments`: workers would wait for their group");
   if (choices.late && choices.fragments)
     settings.fault("fragments", "cannot be combined with `late`: fragments have a `delay` of their own");
-  const bool takes_outer_steps = !choices.late || choices.late->takes_outer_steps();
+  const bool takes_outer_steps = !choices.late || choices.late->takes_outer_steps;
   if (choices.outer && !takes_outer_steps)
     settings.fault("outer", "must be left out with this `late`: workers do not begin the next round at a shared model");
   if (!choices.outer && is_apart && takes_outer_steps)
@@ -137,9 +178,9 @@ void check_together(Settings& settings, const RoundChoices& choices) {
   if (!choices.period->is_known_before() && is_apart)
     settings.fault("period",
                    "must have another rule than \"loss\": `late` and `fragments` need all periods in advance");
-  if (!choices.period->is_known_before() && !choices.steps->phase())
+  if (!choices.period->is_known_before() && !choices.steps.phase)
     settings.fault("period", "must have another rule than \"loss\": skipped steps have no loss");
-  if (choices.period->sets_averages() && (is_apart || choices.steps->may_stop()))
+  if (choices.period->sets_averages() && (is_apart || choices.steps.may_stop))
     settings.fault("period",
                    "must have another rule than \"per-moment\": here parameters and moments are averaged together");
 }
@@ -148,10 +189,10 @@ void check_together(Settings& settings, const RoundChoices& choices) {
 
 void LocalRounds::run(Worker& worker) const {
   const Step together = choices_.period->synchronous_steps();
-  if (const auto rate = choices_.steps->learning_rate_over(worker.steps_left() - together))
+  if (const auto rate = choices_.steps.learning_rate_over(worker.steps_left() - together))
     worker.follow(*rate, together);
-  choices_.steps->train_together(worker, together, choices_.policies);
-  const auto steps = choices_.steps->begin(worker);
+  choices_.steps.train_together(worker, together, choices_.policies);
+  const auto steps = choices_.steps.begin(worker);
   if (choices_.late) return run_late_rounds(worker, *steps);
   if (choices_.fragments) return run_in_fragments(worker, *steps);
   run_rounds(worker, *steps);
@@ -186,7 +227,7 @@ void LocalRounds::run_rounds(Worker& worker, LocalSteps& steps) const {
 void LocalRounds::end_round(Worker& worker, ModelStatePtr& last, MeanRate& rate, OuterState& outer) const {
   if (choices_.outer)
     worker.set_model(
-        choices_.outer->step(worker, {.last = last, .average = worker.model(), .inner_rate = rate.value()}, outer));
+        choices_.outer(worker, {.last = last, .average = worker.model(), .inner_rate = rate.value()}, outer));
   publish(worker, choices_.policies);
   last = worker.model();
   rate = {};
@@ -194,7 +235,7 @@ void LocalRounds::end_round(Worker& worker, ModelStatePtr& last, MeanRate& rate,
 
 void LocalRounds::run_late_rounds(Worker& worker, LocalSteps& steps) const {
   AverageUnderWay average(worker, choices_.policies);
-  const auto rule = choices_.late->begin(worker, choices_.outer.get(), choices_.policies);
+  const auto rule = choices_.late->begin(worker, choices_.outer, choices_.policies);
   while (average.rounds_left()) {
     const ModelStatePtr begin = worker.model();
     const double rate = average.take_round(*choices_.period, steps);
@@ -206,7 +247,7 @@ void LocalRounds::run_late_rounds(Worker& worker, LocalSteps& steps) const {
 void LocalRounds::run_in_fragments(Worker& worker, LocalSteps& steps) const {
   const auto& [fragments, delay, mixing] = *choices_.fragments;
   fragments.check(worker);
-  OuterFragments outer(worker, fragments, *choices_.outer, mixing, choices_.policies);
+  OuterFragments outer(worker, fragments, choices_.outer, mixing, choices_.policies);
   PlannedSteps plan(worker);
   const auto train_until = [&](Step step) { plan.take_until(step, steps, [&](double rate) { outer.add_step(rate); }); };
   while (plan.steps_left() && (outer.is_first() || worker.budget_left())) {
@@ -251,19 +292,19 @@ void LocalRounds::take_round(Worker& worker, LocalSteps& steps, Step left, MeanR
 
 Traits LocalRounds::traits() const {
   const bool has_groups = choices_.groups.has_value(), waits = !choices_.late && !choices_.fragments;
-  Traits traits{.has_formulas = choices_.steps->phase() && !has_groups && waits,
-                .settles_after = choices_.period->synchronous_steps(),
-                .judges_budget_locally = !has_groups && !choices_.steps->may_stop(),
-                .publishes_rounds = true,
-                .publishes_stepped_models = waits && !choices_.period->sets_averages() &&
-                                            choices_.policies.average.moments[0] != StatePolicy::keep};
-  choices_.steps->describe(traits);
+  Traits traits = choices_.steps.traits;
+  traits.has_formulas = choices_.steps.phase && !has_groups && waits;
+  traits.settles_after = choices_.period->synchronous_steps();
+  traits.judges_budget_locally = !has_groups && !choices_.steps.may_stop;
+  traits.publishes_rounds = true;
+  traits.publishes_stepped_models =
+      waits && !choices_.period->sets_averages() && choices_.policies.average.moments[0] != StatePolicy::keep;
   choices_.period->describe(traits);
   // An outer step needs the model that it starts from, and its momentum; fragments also need the average under way.
   if (choices_.fragments)
     traits.held.models += 3;
   else if (choices_.late)
-    traits.held.models += choices_.late->held_vectors();
+    traits.held.models += choices_.late->held_vectors;
   else if (choices_.outer)
     traits.held.models += 2;
   // Whether no average is under way while a worker computes.
@@ -280,27 +321,24 @@ Traits LocalRounds::traits() const {
 
 Forecast LocalRounds::forecast(const PredictionInput& input) const {
   if (!traits().has_formulas) return {};
-  if (choices_.steps->phase()->micro_batches) return Forecast::none("local steps have another number of micro-batches");
+  if (choices_.steps.phase->micro_batches) return Forecast::none("local steps have another number of micro-batches");
   // Rules that depend on the learning rate have no synchronous steps, so local steps are the whole run.
-  const auto rate = choices_.steps->learning_rate_over(input.steps().value_or(Step{}));
+  const auto rate = choices_.steps.learning_rate_over(input.steps().value_or(Step{}));
   return predict_rounds(*choices_.period, choices_.policies.average, rate ? input.at_rate(*rate) : input);
 }
 
 // Skipped steps do not change the communication: their workers still take part in every average.
 std::optional<Communicated> LocalRounds::communication(const CommunicationInput& input) const {
   if (!choices_.period->is_known_before()) return std::nullopt;
-  const auto rate = choices_.steps->learning_rate_over(input.steps);
-  const CommunicationInput at_rate = rate ? input.at_rate(*rate) : input;
-  if (!choices_.groups) {
-    Communicated sum = communicated_in_rounds(*choices_.period, choices_.policies.average, at_rate);
-    // Each fragment counts as a round. The bytes of all fragments together are those of the model.
-    const Step together = std::min(choices_.period->synchronous_steps(), input.steps);
-    const int parts = choices_.fragments ? choices_.fragments->fragments.count() : 1;
-    sum.rounds += (sum.rounds - together.value()) * (parts - 1);
-    return sum;
-  }
-  return communicated_in_groups(*choices_.period, {choices_.groups->size, choices_.groups->period},
-                                choices_.policies.average, at_rate);
+  const auto rate = choices_.steps.learning_rate_over(input.steps);
+  Communicated sum =
+      communicated_in_rounds(*choices_.period, choices_.policies.average, rate ? input.at_rate(*rate) : input,
+                             choices_.groups.value_or(GroupsOfRound{}));
+  // Each fragment counts as a round. The bytes of all fragments together are those of the model.
+  const Step together = std::min(choices_.period->synchronous_steps(), input.steps);
+  const int parts = choices_.fragments ? choices_.fragments->fragments.count() : 1;
+  sum.rounds += (sum.rounds - together.value()) * (parts - 1);
+  return sum;
 }
 
 void read_weights_of_stopping(Settings& settings, const AlgorithmContext& context, RoundChoices& choices) {
@@ -313,6 +351,16 @@ void read_weights_of_stopping(Settings& settings, const AlgorithmContext& contex
   choices.weighs_steps = weights == Weights::steps;
   if (weights == Weights::samples) choices.policies.weights = ModelWeights::samples;
   check_model_weights(settings, context.divides_data, choices.policies);
+}
+
+GroupsOfRound read_groups(Settings& settings, const AlgorithmContext& context, const std::string& prefix) {
+  const std::string size = prefix + "size", period = prefix + "period";
+  GroupsOfRound groups;
+  groups.size = static_cast<int>(settings.integer({size, "How many workers of consecutive ranks form a group."}, 1,
+                                                  Stated(context.workers, "workers")));
+  groups.period = settings.integer({period, "Local steps between a group's averages.", "steps"}, 1,
+                                   std::numeric_limits<Step::Rep>::max());
+  return groups;
 }
 
 FragmentsOfRound read_fragments_of_round(Settings& settings, const AlgorithmContext& context,
@@ -330,15 +378,16 @@ FragmentsOfRound read_fragments_of_round(Settings& settings, const AlgorithmCont
   return result;
 }
 
-std::span<const LateRuleRow> late_rules() { return late_kinds; }
-
 std::unique_ptr<Algorithm> make_rounds(Settings& settings, const AlgorithmContext& context) {
   RoundChoices choices;
   choices.steps = read_steps(settings, context);
   const std::size_t faults = settings.faults_so_far();
-  choices.period = read_sync_period(settings, context, choices.steps->phase(), /*may_follow_run=*/true);
+  choices.period = read_sync_period(settings, context, choices.steps.phase, /*may_follow_run=*/true);
   const bool has_period = settings.faults_so_far() == faults;
-  choices.groups = read_groups(settings, context);
+  if (settings.has("groups")) {
+    Settings groups = settings.section({"groups", "Averages within groups of workers during a round."});
+    choices.groups = read_groups(groups, context, "");
+  }
   choices.late = read_late(settings);
   if (settings.has("fragments"))
     choices.fragments = read_fragments_of_round(settings, context, has_period ? choices.period.get() : nullptr);
@@ -346,14 +395,14 @@ std::unique_ptr<Algorithm> make_rounds(Settings& settings, const AlgorithmContex
     choices.outer = make_outer_optimizer(settings.section({"outer", "The optimizer that steps along the averages."}));
   check_together(settings, choices);
   if (choices.late || choices.fragments)
-    choices.policies = read_overlapped_policies(settings, context);
-  else if (choices.steps->may_stop())
+    choices.policies = read_buffer_policies(settings, context);
+  else if (choices.steps.may_stop)
     read_weights_of_stopping(settings, context, choices);
   else if (choices.period->sets_averages())
     choices.policies = read_buffer_policies(settings, context);
   else
     choices.policies = read_state_policies(settings, context);
-  if (choices.late && choices.late->counts_alike() && !choices.policies.count_alike())
+  if (choices.late && choices.late->counts_alike && !choices.policies.count_alike())
     settings.fault("weights",
                    "must be \"equal\" with this `late`: it assumes that a worker's own part is 1 / N of the average");
   return std::make_unique<LocalRounds>(std::move(choices));

@@ -20,7 +20,7 @@
 // Checks:  each choice against the method with its name, bit for bit; combinations against their recursions.
 #pragma once
 
-#include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -71,97 +71,32 @@ class AverageUnderWay {
 };
 
 // A rule for averages that are one round late: what is averaged, and at which model the next round begins.
-class LateRule {
- public:
+struct LateRule {
   class OfWorker {
    public:
+    OfWorker(Worker& worker, const StatePolicies& policies) : worker_(worker), policies_(policies) {}
     virtual ~OfWorker() = default;
     // Ends a round that led from the model `begin` to the worker's current model, with the mean learning rate `rate`.
     // Finishes the pending average, if any, sets the model at which the next round begins, starts this round's average,
     // and publishes.
     virtual void end_round(AverageUnderWay& average, const ModelStatePtr& begin, double rate) = 0;
-    // Called if there is no further round: finishes the pending average, if any, and publishes the last model.
-    virtual void end(AverageUnderWay& average) = 0;
+    // Called if there is no further round: adopts the pending average, if any, and publishes the last model.
+    virtual void end(AverageUnderWay& average) {
+      if (average.is_under_way()) worker_.set_model(average.finish());
+      publish(worker_, policies_);
+    }
+
+   protected:
+    Worker& worker_;
+    const StatePolicies& policies_;
   };
 
-  virtual ~LateRule() = default;
-  // All arguments must outlive the result. `outer`: null unless the rule takes outer steps.
-  virtual std::unique_ptr<OfWorker> begin(Worker& worker, const OuterOptimizer* outer,
-                                          const StatePolicies& policies) const = 0;
-  virtual bool takes_outer_steps() const { return false; }
-  // The number of vectors of the model's length that each worker holds in addition to its own model.
-  virtual double held_vectors() const = 0;
-  // Whether all models must have equal weights.
-  virtual bool counts_alike() const { return false; }
-};
-
-// Reads two keys that all methods with late averages have: `buffers`, for the published model, and `weights`.
-StatePolicies read_overlapped_policies(Settings& settings, const AlgorithmContext& context);
-
-// The outer model of a training by fragments, as one worker holds it, and the pending averages of its fragments. An
-// outer step along an average changes only one fragment. Steps are those of the workers' plan (PlannedSteps). Averages
-// end in the order in which they start, since all have the same delay. An outage does not erase this state, since all
-// workers hold the same.
-// Cost:    an outer step writes all parameters, although only a fragment's change, once for all workers of a process;
-//          each worker copies its model.
-class OuterFragments {
- public:
-  // Begins with the worker's model. The arguments must outlive this object. `mixing`: the share of its own fragment
-  // that a worker keeps at an outer step.
-  OuterFragments(Worker& worker, const Fragments& fragments, const OuterOptimizer& outer, double mixing,
-                 const StatePolicies& policies)
-      : worker_(worker),
-        fragments_(fragments),
-        outer_(outer),
-        mixing_(mixing),
-        policies_(policies),
-        own_(static_cast<std::size_t>(fragments.count())),
-        model_(worker.model()) {}
-
-  bool are_under_way() const { return !under_way_.empty(); }
-  bool are_due_before(Step step) const { return are_under_way() && next_due() < step; }
-  Step next_due() const { return under_way_.front().due; }
-  // Whether the first average is under way. Until it is finished, workers agree only on numbers of steps.
-  bool is_first() const { return are_under_way() && !has_come_; }
-
-  // Records the learning rate of a local step for all fragments.
-  void add_step(double rate) {
-    for (Own& fragment : own_) fragment.rate.add(rate);
-  }
-  // Starts the average of this fragment of the worker's model, to be finished at the planned step `due`.
-  void start(int fragment, Step due);
-  // Waits for the oldest average and takes an outer step along it. The worker then adopts the new fragment, mixed with
-  // its own, and publishes the outer model.
-  void finish_next();
-
- private:
-  struct Own {
-    MeanRate rate{};  // mean learning rate since the fragment's last average started
-    bool has_state = false;
-  };
-  struct UnderWay {
-    int fragment;
-    Step due;
-    double rate;  // mean learning rate of the averaged steps
-    StartedCollective average;
-  };
-
-  Worker& worker_;
-  const Fragments& fragments_;
-  const OuterOptimizer& outer_;
-  double mixing_;
-  const StatePolicies& policies_;
-  std::vector<Own> own_;
-  std::deque<UnderWay> under_way_{};
-  bool has_come_ = false;  // whether an average has been finished
-  ModelStatePtr model_;
-  OuterState state_{};
-};
-
-// Averages within groups of `size` consecutive workers after each `period` local steps of a round.
-struct GroupsOfRound {
-  int size = 1;
-  Step period{1};
+  // All arguments must outlive the result. `outer`: empty unless the rule takes outer steps.
+  std::function<std::unique_ptr<OfWorker>(Worker& worker, const OuterOptimizer& outer, const StatePolicies& policies)>
+      begin{};
+  double held_vectors = 0;  // of the model's length, which each worker holds in addition to its own model
+  bool takes_outer_steps = false;
+  bool counts_alike = false;  // whether all models must have equal weights
 };
 
 // Fragments of the model (rounds.hpp). Each is averaged at its own time in a round, and adopted `delay` steps later.
@@ -172,14 +107,14 @@ struct FragmentsOfRound {
 };
 
 struct RoundChoices {
-  std::shared_ptr<const StepRule> steps = make_training_steps();
-  std::shared_ptr<const SyncPeriod> period{};     // never null
-  std::optional<GroupsOfRound> groups{};          // none: models are averaged only at the round's end
-  std::shared_ptr<const LateRule> late{};         // null: workers wait for each average
-  std::optional<FragmentsOfRound> fragments{};    // none: the whole model is averaged at once
-  std::shared_ptr<const OuterOptimizer> outer{};  // null: the average is the next model
-  StatePolicies policies{};                       // for all averages
-  bool weighs_steps = false;                      // whether steps taken weigh models; only if steps may stop
+  StepRule steps = make_training_steps();
+  std::shared_ptr<const SyncPeriod> period{};   // never null
+  std::optional<GroupsOfRound> groups{};        // none: models are averaged only at the round's end
+  std::optional<LateRule> late{};               // none: workers wait for each average
+  std::optional<FragmentsOfRound> fragments{};  // none: the whole model is averaged at once
+  OuterOptimizer outer{};                       // empty: the average is the next model
+  StatePolicies policies{};                     // for all averages
+  bool weighs_steps = false;                    // whether steps taken weigh models; only if steps may stop
 };
 
 class LocalRounds : public Algorithm {
@@ -204,16 +139,12 @@ class LocalRounds : public Algorithm {
 // Reads the policies and the weights of models for steps that may stop, which allow weights by the steps taken.
 void read_weights_of_stopping(Settings& settings, const AlgorithmContext& context, RoundChoices& choices);
 
+// Reads `size` and `period`, with `prefix` before their names.
+GroupsOfRound read_groups(Settings& settings, const AlgorithmContext& context, const std::string& prefix);
+
 // Reads `fragments`, `delay` and `mixing`. The delay must not exceed the shortest round of `period`; it is not checked
 // if `period` is null, which stands for a period with faults.
 FragmentsOfRound read_fragments_of_round(Settings& settings, const AlgorithmContext& context, const SyncPeriod* period);
-
-struct LateRuleRow {
-  std::string_view name;      // `late.next = ...` in TOML
-  std::string_view sentence;  // where the next round begins
-  std::shared_ptr<const LateRule> (*make)(Settings& settings);
-};
-std::span<const LateRuleRow> late_rules();
 
 std::unique_ptr<Algorithm> make_rounds(Settings& settings, const AlgorithmContext& context);
 

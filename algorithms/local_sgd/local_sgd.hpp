@@ -18,15 +18,9 @@
 
 namespace syncopate {
 
-class LocalSgd : public LocalRounds {
- public:
-  LocalSgd(std::shared_ptr<const SyncPeriod> period, const StatePolicies& policies, const LocalPhase& phase = {})
-      : LocalRounds({.steps = make_training_steps(phase), .period = std::move(period), .policies = policies}) {}
-};
-
 inline std::unique_ptr<Algorithm> make_local_sgd(Settings& settings, const AlgorithmContext& context) {
   RoundChoices choices{.steps = make_training_steps(read_local_phase(settings, context))};
-  choices.period = read_sync_period(settings, context, choices.steps->phase());
+  choices.period = read_sync_period(settings, context, choices.steps.phase);
   choices.policies = read_state_policies(settings, context);
   return std::make_unique<LocalRounds>(std::move(choices));
 }

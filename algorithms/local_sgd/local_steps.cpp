@@ -11,35 +11,47 @@ namespace syncopate {
 
 namespace {
 
+// A phase of training alone, which begins with this object.
 class TrainingSteps final : public LocalSteps {
  public:
-  TrainingSteps(Worker& worker, const LocalPhase& phase) : LocalSteps(worker), training_(phase, worker) {}
+  TrainingSteps(Worker& worker, const LocalPhase& phase) : LocalSteps(worker), phase_(phase), begun_(worker.step()) {}
 
   bool take() override {
-    training_.take_step(see_);
+    Gradient mean = compute_step() / phase_.micro_batches.value_or(worker_.micro_batches());
+    if (see_) see_(mean);
+    worker_.descend(mean, {.micro_batches = phase_.micro_batches});
     return true;
   }
 
  private:
-  LocalTraining training_;
-};
-
-class TrainingRule final : public StepRule {
- public:
-  explicit TrainingRule(const LocalPhase& phase) : phase_(phase) {}
-
-  std::unique_ptr<LocalSteps> begin(Worker& worker) const override {
-    return std::make_unique<TrainingSteps>(worker, phase_);
+  Gradient compute_step() {
+    if (!phase_.micro_batches && phase_.sampling == LocalPhase::Sampling::shards)
+      return worker_.compute_step_gradient();
+    Gradient sum;
+    for (int m = 0; m < phase_.micro_batches.value_or(worker_.micro_batches()); ++m)
+      sum += *worker_.compute_gradient(next_samples(), Deadline());
+    return sum;
   }
-  void describe(Traits& traits) const override {
-    traits.follows_clock = false;
-    traits.lockstep_from_step = 0;
-    traits.takes_data_in_turn = phase_.sampling == LocalPhase::Sampling::shards;
-  }
-  const LocalPhase* phase() const override { return &phase_; }
 
- private:
-  LocalPhase phase_;
+  // With Sampling::shards a worker takes consecutive samples of its own shard, for any number of micro-batches per
+  // step. With Sampling::own it takes all workers' shards of an epoch, interleaved. The numbers of these epochs are
+  // beyond those of any training and differ between workers, so no two workers have the same order.
+  MicroBatch next_samples() {
+    constexpr std::int64_t first_own_epoch = std::int64_t{1} << 30;
+    const std::int64_t number = begun_micro_batches_++, of_step = worker_.micro_batches();
+    if (phase_.sampling == LocalPhase::Sampling::shards)
+      return {worker_.rank(), begun_ + number / of_step, static_cast<int>(number % of_step)};
+    const std::int64_t workers = worker_.size(), steps = phase_.steps_per_epoch.value();
+    const std::int64_t of_epoch = workers * steps * of_step;
+    const std::int64_t epoch = first_own_epoch + number / of_epoch * workers + worker_.rank().value;
+    const std::int64_t place = number % of_epoch;
+    const std::int64_t step = epoch * steps + place / workers / of_step - phase_.first_step.value() % steps;
+    return {Rank{static_cast<int>(place % workers)}, Step{step}, static_cast<int>(place / workers % of_step)};
+  }
+
+  const LocalPhase& phase_;
+  Step begun_;
+  std::int64_t begun_micro_batches_ = 0;  // in this phase
 };
 
 // Returns the sum of the gradients of those micro-batches of one local step that end before the deadline.
@@ -58,8 +70,8 @@ class DroppingSteps final : public LocalSteps {
   DroppingSteps(Worker& worker, const DropOptions& options) : LocalSteps(worker), options_(options) {}
 
   void begin_round() override {
+    LocalSteps::begin_round();
     deadline_ = later(worker_.now(), options_.threshold);
-    taken_.emplace(worker_);
   }
 
   bool take() override {
@@ -70,43 +82,14 @@ class DroppingSteps final : public LocalSteps {
       worker_.skip_steps(1);
     } else {
       worker_.descend(sum / worker_.micro_batches());
-      ++**taken_;
+      ++*taken_;
     }
     return !stops;
   }
 
-  Step taken() const override { return **taken_; }
-
  private:
   DropOptions options_;
   Time deadline_{};
-  mutable std::optional<ResetOnOutage<Step>> taken_{};  // steps taken in this round
-};
-
-class DroppingRule final : public StepRule {
- public:
-  explicit DroppingRule(const DropOptions& options) : options_(options) {}
-
-  std::unique_ptr<LocalSteps> begin(Worker& worker) const override {
-    return std::make_unique<DroppingSteps>(worker, options_);
-  }
-  void describe(Traits& traits) const override {
-    traits.exchanged_whole = "workers take different numbers of steps, and models may be weighted by them";
-  }
-  bool may_stop() const override { return true; }
-
-  // The synchronous steps before the first round are steps of DropCompute.
-  void train_together(Worker& worker, Step until, const StatePolicies& policies) const override {
-    while (worker.step() < until && worker.budget_left()) {
-      Gradient sum = compute_until(worker, later(worker.now(), options_.threshold));
-      worker.all_reduce_sum(sum);
-      worker.descend(sum / (worker.size() * worker.micro_batches()));
-      publish(worker, policies);
-    }
-  }
-
- private:
-  DropOptions options_;
 };
 
 class PullingSteps final : public LocalSteps {
@@ -134,19 +117,6 @@ class PullingSteps final : public LocalSteps {
   ModelStatePtr began_at_{};
 };
 
-class PullingRule final : public StepRule {
- public:
-  explicit PullingRule(const PullOptions& options) : options_(options) {}
-
-  std::unique_ptr<LocalSteps> begin(Worker& worker) const override {
-    return std::make_unique<PullingSteps>(worker, options_);
-  }
-  void describe(Traits& traits) const override { traits.follows_clock = false; }
-
- private:
-  PullOptions options_;
-};
-
 class ProximalSteps final : public LocalSteps {
  public:
   ProximalSteps(Worker& worker, double mu) : LocalSteps(worker), mu_(mu) {}
@@ -170,65 +140,33 @@ class ProximalSteps final : public LocalSteps {
   ModelStatePtr began_at_{};
 };
 
-class ProximalRule final : public StepRule {
- public:
-  explicit ProximalRule(double mu) : mu_(mu) {}
-
-  std::unique_ptr<LocalSteps> begin(Worker& worker) const override {
-    return std::make_unique<ProximalSteps>(worker, mu_);
-  }
-  void describe(Traits& traits) const override { traits.follows_clock = false; }
-
- private:
-  double mu_;
-};
-
 class LimitedSteps final : public LocalSteps {
  public:
   LimitedSteps(Worker& worker, std::unique_ptr<LocalSteps> steps, Step most)
       : LocalSteps(worker), steps_(std::move(steps)), most_(most) {}
 
   void begin_round() override {
+    LocalSteps::begin_round();
     steps_->begin_round();
-    taken_.emplace(worker_);
     passed_ = 0;
   }
   bool take() override {
     const bool goes_on = steps_->take();
-    ++**taken_;
+    ++*taken_;
     return ++passed_ < most_ && goes_on;
   }
-  Step taken() const override { return **taken_; }
   ModelStatePtr began_at() const override { return steps_->began_at(); }
 
  private:
   std::unique_ptr<LocalSteps> steps_;
   Step most_;
-  Step passed_{};                                       // steps of this round, also those that an outage has erased
-  mutable std::optional<ResetOnOutage<Step>> taken_{};  // steps taken in this round
+  Step passed_{};  // steps of this round, also those that an outage has erased
 };
 
-class LimitedRule final : public StepRule {
- public:
-  LimitedRule(std::shared_ptr<const StepRule> steps, std::vector<Step> of_workers)
-      : steps_(std::move(steps)), of_workers_(std::move(of_workers)) {}
+constexpr std::string_view unequal_steps =
+    "workers take different numbers of steps, and models may be weighted by them";
 
-  std::unique_ptr<LocalSteps> begin(Worker& worker) const override {
-    const Step most = of_workers_[static_cast<std::size_t>(worker.rank().value)];
-    return std::make_unique<LimitedSteps>(worker, steps_->begin(worker), most);
-  }
-  void describe(Traits& traits) const override {
-    steps_->describe(traits);
-    traits.lockstep_from_step.reset();
-    traits.exchanged_whole = "workers take different numbers of steps, and models may be weighted by them";
-  }
-  bool may_stop() const override { return true; }
-
- private:
-  std::shared_ptr<const StepRule> steps_;
-  std::vector<Step> of_workers_;
-};
-
+using StepRuleRow = RuleRow<StepRule(Settings&, const AlgorithmContext&)>;
 constexpr std::array kinds = {
     StepRuleRow{"train", "a step along its own gradient",
                 [](Settings&, const AlgorithmContext&) { return make_training_steps(); }},
@@ -246,29 +184,53 @@ constexpr std::array kinds = {
 
 }  // namespace
 
-void StepRule::train_together(Worker& worker, Step until, const StatePolicies& policies) const {
-  syncopate::train_together(worker, until, policies);
+StepRule make_training_steps(const LocalPhase& phase) {
+  return {.begin = [phase](Worker& worker) { return std::make_unique<TrainingSteps>(worker, phase); },
+          .traits = {.follows_clock = false,
+                     .lockstep_from_step = 0,
+                     .takes_data_in_turn = phase.sampling == LocalPhase::Sampling::shards},
+          .phase = phase};
 }
 
-std::shared_ptr<const StepRule> make_training_steps(const LocalPhase& phase) {
-  return std::make_shared<const TrainingRule>(phase);
-}
-std::shared_ptr<const StepRule> make_dropping_steps(const DropOptions& options) {
-  return std::make_shared<const DroppingRule>(options);
-}
-std::shared_ptr<const StepRule> make_pulling_steps(const PullOptions& options) {
-  return std::make_shared<const PullingRule>(options);
+StepRule make_dropping_steps(const DropOptions& options) {
+  return {.begin = [options](Worker& worker) { return std::make_unique<DroppingSteps>(worker, options); },
+          .traits = {.exchanged_whole = unequal_steps},
+          .may_stop = true,
+          .train_together =
+              [options](Worker& worker, Step until, const StatePolicies& policies) {
+                while (worker.step() < until && worker.budget_left()) {  // steps of DropCompute
+                  Gradient sum = compute_until(worker, later(worker.now(), options.threshold));
+                  worker.all_reduce_sum(sum);
+                  worker.descend(sum / (worker.size() * worker.micro_batches()));
+                  publish(worker, policies);
+                }
+              }};
 }
 
-std::shared_ptr<const StepRule> make_proximal_steps(double mu) { return std::make_shared<const ProximalRule>(mu); }
+StepRule make_pulling_steps(const PullOptions& options) {
+  return {.begin = [options](Worker& worker) { return std::make_unique<PullingSteps>(worker, options); },
+          .traits = {.follows_clock = false}};
+}
+
+StepRule make_proximal_steps(double mu) {
+  return {.begin = [mu](Worker& worker) { return std::make_unique<ProximalSteps>(worker, mu); },
+          .traits = {.follows_clock = false}};
+}
 
 double read_proximal(Settings& settings) {
   return settings.number({"proximal", "Strength of the pull back towards the round's first model (mu)."},
                          Range{.low = 0, .high_open = true}, 0.01);
 }
 
-std::shared_ptr<const StepRule> limit_steps(std::shared_ptr<const StepRule> steps, std::vector<Step> of_workers) {
-  return std::make_shared<const LimitedRule>(std::move(steps), std::move(of_workers));
+StepRule limit_steps(const StepRule& steps, std::vector<Step> of_workers) {
+  StepRule limited{.traits = steps.traits, .may_stop = true};
+  limited.traits.lockstep_from_step.reset();
+  limited.traits.exchanged_whole = unequal_steps;
+  limited.begin = [steps, of_workers = std::move(of_workers)](Worker& worker) {
+    const Step most = of_workers[static_cast<std::size_t>(worker.rank().value)];
+    return std::make_unique<LimitedSteps>(worker, steps.begin(worker), most);
+  };
+  return limited;
 }
 
 std::vector<Step> read_steps_of_workers(Settings& settings, const AlgorithmContext& context) {
@@ -310,9 +272,7 @@ PullOptions read_pull(Settings& settings, std::string_view prefix) {
   return pull;
 }
 
-std::span<const StepRuleRow> step_rules() { return kinds; }
-
-std::shared_ptr<const StepRule> read_steps(Settings& settings, const AlgorithmContext& context) {
+StepRule read_steps(Settings& settings, const AlgorithmContext& context) {
   if (!settings.has("steps")) return make_training_steps(read_local_phase(settings, context));
   if (settings.has("local_phase"))
     settings.fault("local_phase", "cannot be combined with `steps`: it describes steps along workers' own gradients");

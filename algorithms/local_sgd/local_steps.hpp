@@ -18,44 +18,45 @@ namespace syncopate {
 
 class LocalSteps {
  public:
-  explicit LocalSteps(Worker& worker) : worker_(worker) {}
+  explicit LocalSteps(Worker& worker) : worker_(worker), taken_(worker) {}
   virtual ~LocalSteps() = default;
 
-  virtual void begin_round() {}
+  virtual void begin_round() { *taken_ = Step{}; }
   // Calls `see` with each mean gradient, before the step along it; only for steps that train.
   void watch(std::function<void(Gradient&)> see) { see_ = std::move(see); }
   // Takes or skips one step. Returns whether the worker takes further steps in this round.
   virtual bool take() = 0;
   // The number of steps taken in this round; 0 for kinds of steps that never stop.
-  virtual Step taken() const { return {}; }
+  Step taken() { return *taken_; }
   // The model at which the round began, for kinds of steps that also move the model without descending: a compressed
   // average sends the differences to it. Null for other kinds.
   virtual ModelStatePtr began_at() const { return nullptr; }
 
  protected:
-  Worker& worker_;  // must outlive this object
+  Worker& worker_;             // must outlive this object
+  ResetOnOutage<Step> taken_;  // counted by kinds of steps that may stop
   std::function<void(Gradient&)> see_{};
 };
 
-class StepRule {
- public:
-  virtual ~StepRule() = default;
-  virtual std::unique_ptr<LocalSteps> begin(Worker& worker) const = 0;
-  // Sets the traits that follow from these steps.
-  virtual void describe(Traits& traits) const = 0;
-  // Whether a worker may stop before the round's last step, by its own clock.
-  virtual bool may_stop() const { return false; }
-  // For steps along the worker's own gradients: how they differ from synchronous steps. Null for other kinds.
-  virtual const LocalPhase* phase() const { return nullptr; }
+// A kind of steps.
+struct StepRule {
+  // Begins a worker's steps. The worker and this rule must outlive the result.
+  std::function<std::unique_ptr<LocalSteps>(Worker& worker)> begin{};
+  Traits traits{};        // those that follow from these steps
+  bool may_stop = false;  // whether a worker may stop before the round's last step, by its own clock
+  // For steps along the worker's own gradients: how they differ from synchronous steps. None for other kinds.
+  std::optional<LocalPhase> phase{};
+  // Takes steps of synchronous SGD, or of this kind's variant of it, before the first round, up to step `until`.
+  std::function<void(Worker& worker, Step until, const StatePolicies& policies)> train_together =
+      syncopate::train_together;
+
   // The learning-rate schedule of a phase of `steps` local steps; none: the run's schedule continues.
   std::optional<LearningRate> learning_rate_over(Step steps) const {
-    return phase() ? phase()->learning_rate_over(steps) : std::nullopt;
+    return phase ? phase->learning_rate_over(steps) : std::nullopt;
   }
-  // Takes steps of synchronous SGD, or of this kind's variant of it, before the first round, up to step `until`.
-  virtual void train_together(Worker& worker, Step until, const StatePolicies& policies) const;
 };
 
-std::shared_ptr<const StepRule> make_training_steps(const LocalPhase& phase = {});
+StepRule make_training_steps(const LocalPhase& phase = {});
 
 // DropCompute: a late worker skips its remaining steps and joins the average with its current model.
 struct DropOptions {
@@ -63,7 +64,7 @@ struct DropOptions {
   Duration threshold = longest_duration;  // counted from the start of the round or the step (`clock`)
   Clock clock = Clock::period;
 };
-std::shared_ptr<const StepRule> make_dropping_steps(const DropOptions& options);
+StepRule make_dropping_steps(const DropOptions& options);
 
 // PALSGD: a step trains, or, with probability p, pulls the model back towards the model at which the round began.
 struct PullOptions {
@@ -71,15 +72,15 @@ struct PullOptions {
   double strength = 0.5;     // lambda
   Drawn draws = Drawn::alone;
 };
-std::shared_ptr<const StepRule> make_pulling_steps(const PullOptions& options);
+StepRule make_pulling_steps(const PullOptions& options);
 
 // FedProx: each step along the worker's own gradient is followed by one back towards the round's first model:
 // w <- w' - eta mu (w - Theta), where w' is the model after the step from w.
-std::shared_ptr<const StepRule> make_proximal_steps(double mu);
+StepRule make_proximal_steps(double mu);
 double read_proximal(Settings& settings);  // reads the key `proximal` (mu)
 
 // The steps of another kind, but each worker stops after its own number of steps in a round, by rank.
-std::shared_ptr<const StepRule> limit_steps(std::shared_ptr<const StepRule> steps, std::vector<Step> of_workers);
+StepRule limit_steps(const StepRule& steps, std::vector<Step> of_workers);
 // Reads the key `steps_of_workers`; empty if it is left out.
 std::vector<Step> read_steps_of_workers(Settings& settings, const AlgorithmContext& context);
 
@@ -122,14 +123,7 @@ class PlannedSteps {
 DropOptions read_drop(Settings& settings, const AlgorithmContext& context);
 PullOptions read_pull(Settings& settings, std::string_view prefix);
 
-struct StepRuleRow {
-  std::string_view name;      // `kind = ...` in TOML
-  std::string_view sentence;  // the action of a worker in a step
-  std::shared_ptr<const StepRule> (*make)(Settings& settings, const AlgorithmContext& context);
-};
-std::span<const StepRuleRow> step_rules();
-
 // Reads the table `steps`. Without this table workers step along their own gradients, as the table `local_phase` says.
-std::shared_ptr<const StepRule> read_steps(Settings& settings, const AlgorithmContext& context);
+StepRule read_steps(Settings& settings, const AlgorithmContext& context);
 
 }  // namespace syncopate

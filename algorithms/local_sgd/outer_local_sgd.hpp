@@ -12,13 +12,6 @@
 
 namespace syncopate {
 
-class OuterLocalSgd : public LocalRounds {
- public:
-  OuterLocalSgd(std::shared_ptr<const SyncPeriod> period, std::shared_ptr<const OuterOptimizer> outer,
-                const StatePolicies& policies)
-      : LocalRounds({.period = std::move(period), .outer = std::move(outer), .policies = policies}) {}
-};
-
 inline std::unique_ptr<Algorithm> make_outer_local_sgd(Settings& settings, const AlgorithmContext& context) {
   RoundChoices choices{.period = read_sync_period(settings, context)};
   choices.outer = make_outer_optimizer(settings.section({"outer", "The optimizer that steps along the averages."}));

@@ -9,61 +9,12 @@ namespace syncopate {
 
 namespace {
 
-template <typename Formula>
-class OuterFormula final : public OuterOptimizer {
- public:
-  explicit OuterFormula(const Formula& formula) : formula_(formula) {}
-  ModelStatePtr step(const Participant& worker, const OuterStep& at, OuterState& state) const override {
-    return formula_(worker, at, state.first);
-  }
-
- private:
-  Formula formula_;
-};
-
-template <typename Formula>
-std::unique_ptr<const OuterOptimizer> make_outer(const Formula& formula) {
-  return std::make_unique<OuterFormula<Formula>>(formula);
+double next_second(const AdaptiveOuter& o, double v, double square) {
+  if (o.second == AdaptiveOuter::Second::adagrad) return v + square;
+  const double rest = (1 - o.beta2) * square;
+  if (o.second == AdaptiveOuter::Second::adam) return o.beta2 * v + rest;
+  return v > square ? v - rest : v < square ? v + rest : v;
 }
-
-class Adaptive final : public OuterOptimizer {
- public:
-  explicit Adaptive(const AdaptiveOuter& options)
-      : options_(options), second_rule_(new_state_id()), step_rule_(new_state_id()) {}
-
-  ModelStatePtr step(const Participant& worker, const OuterStep& at, OuterState& state) const override {
-    const double rest = 1 - options_.beta1;
-    std::vector<WeightedState> first = {{rest, at.average}, {-rest, at.last}};
-    if (state.first) first.push_back({options_.beta1, state.first});
-    state.first = worker.combine(first, at.average);
-    std::vector<ModelStatePtr> of_second = {at.average, at.last};
-    if (state.second) of_second.push_back(state.second);
-    state.second =
-        worker.elementwise(of_second, second_rule_, [o = options_](auto inputs, float* out, std::size_t size) {
-          for (std::size_t i = 0; i < size; ++i) {
-            const double d = static_cast<double>(inputs[0][i]) - inputs[1][i], square = d * d;
-            const double v = inputs.size() > 2 ? inputs[2][i] : o.tau * o.tau;
-            out[i] = static_cast<float>(next_second(o, v, square));
-          }
-        });
-    const ModelStatePtr of_step[] = {at.average, at.last, state.first, state.second};
-    return worker.elementwise(of_step, step_rule_, [o = options_](auto inputs, float* out, std::size_t size) {
-      for (std::size_t i = 0; i < size; ++i)
-        out[i] = static_cast<float>(inputs[1][i] + o.rate * inputs[2][i] / (std::sqrt(inputs[3][i]) + o.tau));
-    });
-  }
-
- private:
-  static double next_second(const AdaptiveOuter& o, double v, double square) {
-    if (o.second == AdaptiveOuter::Second::adagrad) return v + square;
-    const double rest = (1 - o.beta2) * square;
-    if (o.second == AdaptiveOuter::Second::adam) return o.beta2 * v + rest;
-    return v > square ? v - rest : v < square ? v + rest : v;
-  }
-
-  AdaptiveOuter options_;
-  std::uint64_t second_rule_, step_rule_;
-};
 
 constexpr Range below_one{.low = 0, .high = 1, .low_open = false, .high_open = true};
 constexpr Range finite_rates{.low = 0, .low_open = true, .high_open = true};
@@ -72,7 +23,7 @@ const Key outer_rate{"rate", "Outer learning rate: how far a step goes towards t
 const Key outer_momentum{"momentum", "Outer momentum: share of the last outer step that the next one keeps."};
 
 template <AdaptiveOuter::Second second>
-std::unique_ptr<const OuterOptimizer> read_adaptive(Settings& s) {
+OuterOptimizer read_adaptive(Settings& s) {
   AdaptiveOuter options{.second = second};
   const bool is_adagrad = second == AdaptiveOuter::Second::adagrad;
   options.rate = s.number(outer_rate, finite_rates);
@@ -113,43 +64,66 @@ constexpr std::array rows = {
 
 }  // namespace
 
-std::unique_ptr<const OuterOptimizer> make_plain_outer(double rate) {
-  return make_outer([=](const Participant& worker, const OuterStep& at, ModelStatePtr&) {
+OuterOptimizer make_plain_outer(double rate) {
+  return [=](const Participant& worker, const OuterStep& at, OuterState&) {
     return worker.combine({{rate, at.average}, {1 - rate, at.last}}, at.average);
-  });
+  };
 }
 
-std::unique_ptr<const OuterOptimizer> make_slowmo(double rate, double momentum) {
-  return make_outer([=](const Participant& worker, const OuterStep& at, ModelStatePtr& u) {
+OuterOptimizer make_slowmo(double rate, double momentum) {
+  return [=](const Participant& worker, const OuterStep& at, OuterState& state) {
+    ModelStatePtr& u = state.first;
     // At an inner rate of 0 no worker has moved, and the division by it would give 0 / 0.
     const double per_rate = std::isfinite(1 / at.inner_rate) ? 1 / at.inner_rate : 0;
     std::vector<WeightedState> sum = {{per_rate, at.last}, {-per_rate, at.average}};
     if (u) sum.push_back({momentum, u});
     u = worker.combine(sum, at.average);
     return worker.combine({{1, at.last}, {-rate * at.inner_rate, u}}, at.average);
-  });
+  };
 }
 
-std::unique_ptr<const OuterOptimizer> make_diloco(double rate, double momentum) {
-  return make_outer([=](const Participant& worker, const OuterStep& at, ModelStatePtr& v) {
+OuterOptimizer make_diloco(double rate, double momentum) {
+  return [=](const Participant& worker, const OuterStep& at, OuterState& state) {
+    ModelStatePtr& v = state.first;
     std::vector<WeightedState> sum = {{1, at.last}, {-1, at.average}};
     if (v) sum.push_back({momentum, v});
     v = worker.combine(sum, at.average);
     return worker.combine({{1 - rate, at.last}, {rate, at.average}, {-rate * momentum, v}}, at.average);
-  });
+  };
 }
 
-std::unique_ptr<const OuterOptimizer> make_heavy_ball(double rate, double momentum, double gap) {
-  return make_outer([=](const Participant& worker, const OuterStep& at, ModelStatePtr& m) {
+OuterOptimizer make_heavy_ball(double rate, double momentum, double gap) {
+  return [=](const Participant& worker, const OuterStep& at, OuterState& state) {
+    ModelStatePtr& m = state.first;
     std::vector<WeightedState> sum = {{1 / gap, at.last}, {-1 / gap, at.average}};
     if (m) sum.push_back({momentum, m});
     m = worker.combine(sum, at.average);
     return worker.combine({{1, at.last}, {-rate, m}}, at.average);
-  });
+  };
 }
 
-std::unique_ptr<const OuterOptimizer> make_adaptive_outer(const AdaptiveOuter& options) {
-  return std::make_unique<Adaptive>(options);
+OuterOptimizer make_adaptive_outer(const AdaptiveOuter& o) {
+  const std::uint64_t second_rule = new_state_id(), step_rule = new_state_id();
+  return [=](const Participant& worker, const OuterStep& at, OuterState& state) {
+    const double rest = 1 - o.beta1;
+    std::vector<WeightedState> first = {{rest, at.average}, {-rest, at.last}};
+    if (state.first) first.push_back({o.beta1, state.first});
+    state.first = worker.combine(first, at.average);
+    std::vector<ModelStatePtr> of_second = {at.average, at.last};
+    if (state.second) of_second.push_back(state.second);
+    state.second = worker.elementwise(of_second, second_rule, [o](auto inputs, float* out, std::size_t size) {
+      for (std::size_t i = 0; i < size; ++i) {
+        const double d = static_cast<double>(inputs[0][i]) - inputs[1][i], square = d * d;
+        const double v = inputs.size() > 2 ? inputs[2][i] : o.tau * o.tau;
+        out[i] = static_cast<float>(next_second(o, v, square));
+      }
+    });
+    const ModelStatePtr of_step[] = {at.average, at.last, state.first, state.second};
+    return worker.elementwise(of_step, step_rule, [o](auto inputs, float* out, std::size_t size) {
+      for (std::size_t i = 0; i < size; ++i)
+        out[i] = static_cast<float>(inputs[1][i] + o.rate * inputs[2][i] / (std::sqrt(inputs[3][i]) + o.tau));
+    });
+  };
 }
 
 OuterState with_slice(const Participant& worker, const OuterState& whole, const OuterState& part, Slice slice) {
@@ -161,7 +135,7 @@ OuterState with_slice(const Participant& worker, const OuterState& whole, const 
 
 std::span<const OuterOptimizerRow> outer_optimizers() { return rows; }
 
-std::unique_ptr<const OuterOptimizer> make_outer_optimizer(Settings settings) {
+OuterOptimizer make_outer_optimizer(Settings settings) {
   const auto* const row = settings.row({"name", "Which outer optimizer."}, rows);
   if (!row)  // without a known name no key of an optimizer is reported as unknown
     for (const std::string_view key : {"rate", "momentum", "beta1", "beta2", "tau"})

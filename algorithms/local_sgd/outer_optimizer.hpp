@@ -14,13 +14,12 @@
 //          adaptive ones against an independent reference, and for a large tau against momentum.
 #pragma once
 
-#include <memory>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
 
-#include "workers/config/settings.hpp"
-#include "workers/worker.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 
@@ -38,21 +37,17 @@ struct OuterState {
 // Returns `whole` with one slice of each moment replaced by that of `part`; a null moment of `whole` by all of `part`.
 OuterState with_slice(const Participant& worker, const OuterState& whole, const OuterState& part, Slice slice);
 
-class OuterOptimizer {
- public:
-  virtual ~OuterOptimizer() = default;
-  // Returns the new model, and updates the worker's outer moments.
-  virtual ModelStatePtr step(const Participant& worker, const OuterStep& at, OuterState& state) const = 0;
-};
+// Returns the new model, and updates the worker's outer moments. Empty: there is no outer step.
+using OuterOptimizer = std::function<ModelStatePtr(const Participant& worker, const OuterStep& at, OuterState& state)>;
 
 // The next model is x - rate (x - a), which is a for a rate of 1.
-std::unique_ptr<const OuterOptimizer> make_plain_outer(double rate);
+OuterOptimizer make_plain_outer(double rate);
 // u <- momentum u + (x - a) / gamma; the next model is x - rate gamma u.
-std::unique_ptr<const OuterOptimizer> make_slowmo(double rate, double momentum);
+OuterOptimizer make_slowmo(double rate, double momentum);
 // v <- momentum v + (x - a); the next model is x - rate ((x - a) + momentum v): SGD with Nesterov's momentum.
-std::unique_ptr<const OuterOptimizer> make_diloco(double rate, double momentum);
+OuterOptimizer make_diloco(double rate, double momentum);
 // m <- momentum m + (x - a) / gap; the next model is x - rate m.
-std::unique_ptr<const OuterOptimizer> make_heavy_ball(double rate, double momentum, double gap = 1);
+OuterOptimizer make_heavy_ball(double rate, double momentum, double gap = 1);
 
 // With the round's progress d = a - x:  m <- beta1 m + (1 - beta1) d;  the next model is x + rate m / (sqrt(v) + tau).
 struct AdaptiveOuter {
@@ -67,17 +62,13 @@ struct AdaptiveOuter {
   double beta2 = 0.99;
   double tau = 1e-3;
 };
-std::unique_ptr<const OuterOptimizer> make_adaptive_outer(const AdaptiveOuter& options);
+OuterOptimizer make_adaptive_outer(const AdaptiveOuter& options);
 
-struct OuterOptimizerRow {
-  std::string_view name;      // `name = ...` in TOML
-  std::string_view sentence;  // one-sentence description
-  std::unique_ptr<const OuterOptimizer> (*make)(Settings& settings);
-};
+using OuterOptimizerRow = RuleRow<OuterOptimizer(Settings&)>;
 std::span<const OuterOptimizerRow> outer_optimizers();
 
-// Reads a table such as { name = "diloco", rate = 0.7, momentum = 0.9 }. Never returns null.
-std::unique_ptr<const OuterOptimizer> make_outer_optimizer(Settings settings);
+// Reads a table such as { name = "diloco", rate = 0.7, momentum = 0.9 }. Never returns an empty one.
+OuterOptimizer make_outer_optimizer(Settings settings);
 
 // How several workers' outer gradients are merged before an outer step along them.
 // Source:  Douillard et al. 2026, "Decoupled DiLoCo": `rda` (workers/training/model_average.hpp), and weights k

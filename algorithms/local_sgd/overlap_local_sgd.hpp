@@ -27,68 +27,45 @@ struct OverlapLocalOptions {
   MomentumUnits momentum_units = MomentumUnits::rate;
 };
 
-class AnchorRule final : public LateRule {
+class AnchoredWorker final : public LateRule::OfWorker {
  public:
-  explicit AnchorRule(const OverlapLocalOptions& options) : options_(options) {}
+  AnchoredWorker(Worker& worker, const OverlapLocalOptions& options, const StatePolicies& policies)
+      : OfWorker(worker, policies), options_(options), anchor_(worker.model()) {}
 
-  std::unique_ptr<OfWorker> begin(Worker& worker, const OuterOptimizer*, const StatePolicies& policies) const override {
-    return std::make_unique<AnchoredWorker>(worker, options_, policies);
+  void end_round(AverageUnderWay& average, const ModelStatePtr&, double rate) override {
+    const double kept = kept_momentum(rate);
+    if (average.is_under_way()) anchor_ = average.finish();
+    const ModelStatePtr own = worker_.model();
+    worker_.set_model(worker_.combine({{1 - options_.mixing, own}, {options_.mixing, anchor_}}, own));
+    std::vector<WeightedState> sum = {{1, worker_.model()}, {-1, anchor_}};
+    if (velocity_) sum.push_back({kept, velocity_});
+    velocity_ = worker_.combine(sum, own);
+    average.start(worker_.combine({{1, anchor_}, {1, velocity_}}, own), anchor_);
+    publish(worker_, policies_, anchor_);
   }
-  double held_vectors() const override { return 2; }
 
  private:
-  class AnchoredWorker final : public OfWorker {
-   public:
-    AnchoredWorker(Worker& worker, const OverlapLocalOptions& options, const StatePolicies& policies)
-        : worker_(worker), options_(options), policies_(policies), anchor_(worker.model()) {}
-
-    void end_round(AverageUnderWay& average, const ModelStatePtr&, double rate) override {
-      const double kept = kept_momentum(rate);
-      if (average.is_under_way()) anchor_ = average.finish();
-      const ModelStatePtr own = worker_.model();
-      worker_.set_model(worker_.combine({{1 - options_.mixing, own}, {options_.mixing, anchor_}}, own));
-      std::vector<WeightedState> sum = {{1, worker_.model()}, {-1, anchor_}};
-      if (velocity_) sum.push_back({kept, velocity_});
-      velocity_ = worker_.combine(sum, own);
-      average.start(worker_.combine({{1, anchor_}, {1, velocity_}}, own), anchor_);
-      publish(worker_, policies_, anchor_);
-    }
-
-    void end(AverageUnderWay& average) override {
-      if (average.is_under_way()) worker_.set_model(average.finish());
-      publish(worker_, policies_);
-    }
-
-   private:
-    // The factor of v, given the round's mean learning rate. A round without steps, or at rate 0, does not rescale v.
-    double kept_momentum(double rate) {
-      double kept = options_.momentum;
-      if (rate <= 0 || options_.momentum_units == OverlapLocalOptions::MomentumUnits::model) return kept;
-      if (rate_before_ > 0) kept *= rate / rate_before_;
-      rate_before_ = rate;
-      return kept;
-    }
-
-    Worker& worker_;
-    OverlapLocalOptions options_;
-    const StatePolicies& policies_;
-    ModelStatePtr anchor_, velocity_{};
-    double rate_before_ = 0;
-  };
+  // The factor of v, given the round's mean learning rate. A round without steps, or at rate 0, does not rescale v.
+  double kept_momentum(double rate) {
+    double kept = options_.momentum;
+    if (rate <= 0 || options_.momentum_units == OverlapLocalOptions::MomentumUnits::model) return kept;
+    if (rate_before_ > 0) kept *= rate / rate_before_;
+    rate_before_ = rate;
+    return kept;
+  }
 
   OverlapLocalOptions options_;
+  ModelStatePtr anchor_, velocity_{};
+  double rate_before_ = 0;
 };
 
-inline std::shared_ptr<const LateRule> make_anchor_rule(const OverlapLocalOptions& options) {
-  return std::make_shared<const AnchorRule>(options);
+inline LateRule make_anchor_rule(const OverlapLocalOptions& options) {
+  return {.begin =
+              [options](Worker& worker, const OuterOptimizer&, const StatePolicies& policies) {
+                return std::make_unique<AnchoredWorker>(worker, options, policies);
+              },
+          .held_vectors = 2};
 }
-
-class OverlapLocalSgd : public LocalRounds {
- public:
-  OverlapLocalSgd(std::shared_ptr<const SyncPeriod> period, const OverlapLocalOptions& options,
-                  const StatePolicies& policies)
-      : LocalRounds({.period = std::move(period), .late = make_anchor_rule(options), .policies = policies}) {}
-};
 
 inline OverlapLocalOptions read_overlap_local(Settings& settings) {
   using Units = OverlapLocalOptions::MomentumUnits;
@@ -103,9 +80,10 @@ inline OverlapLocalOptions read_overlap_local(Settings& settings) {
 }
 
 inline std::unique_ptr<Algorithm> make_overlap_local_sgd(Settings& settings, const AlgorithmContext& context) {
-  auto period = read_sync_period(settings, context);
-  const OverlapLocalOptions options = read_overlap_local(settings);
-  return std::make_unique<OverlapLocalSgd>(std::move(period), options, read_overlapped_policies(settings, context));
+  RoundChoices choices{.period = read_sync_period(settings, context)};
+  choices.late = make_anchor_rule(read_overlap_local(settings));
+  choices.policies = read_buffer_policies(settings, context);
+  return std::make_unique<LocalRounds>(std::move(choices));
 }
 
 }  // namespace syncopate

@@ -24,153 +24,113 @@
 
 namespace syncopate {
 
-struct OverlappedOuterOptions {
-  enum class Update { delayed, eager };
-  // A delayed average is over the workers' changes d in the round, or over their models y at its end. X has changed
-  // since the averaged round began, and outer(X, mean(y')) also undoes this change.
-  enum class Averaged { differences, models };
-  Update update = Update::eager;
-  Averaged averaged = Averaged::differences;
-};
+// A delayed average is over the workers' changes d in the round, or over their models y at its end. X has changed since
+// the averaged round began, and outer(X, mean(y')) also undoes this change.
+enum class Averaged { differences, models };
 
-class DelayedRule final : public LateRule {
+class DelayedWorker final : public LateRule::OfWorker {
  public:
-  explicit DelayedRule(OverlappedOuterOptions::Averaged averaged)
-      : are_models_(averaged == OverlappedOuterOptions::Averaged::models) {}
+  DelayedWorker(Worker& worker, const OuterOptimizer& outer, const StatePolicies& policies, Averaged averaged)
+      : OfWorker(worker, policies), outer_(outer), are_models_(averaged == Averaged::models) {}
 
-  std::unique_ptr<OfWorker> begin(Worker& worker, const OuterOptimizer* outer,
-                                  const StatePolicies& policies) const override {
-    return std::make_unique<DelayedWorker>(worker, *outer, policies, are_models_);
+  void end_round(AverageUnderWay& average, const ModelStatePtr& begin, double rate) override {
+    const ModelStatePtr end = worker_.model();
+    worker_.set_model(begin);
+    if (average.is_under_way()) step_along(average.finish());
+    are_models_ ? average.start(end, begin) : average.start(worker_.combine({{1, end}, {-1, begin}}, end), nullptr);
+    rate_of_average_ = rate;
+    publish(worker_, policies_);
   }
-  bool takes_outer_steps() const override { return true; }
-  double held_vectors() const override { return 3; }
+
+  void end(AverageUnderWay& average) override {
+    if (average.is_under_way()) step_along(average.finish());
+    publish(worker_, policies_);
+  }
 
  private:
-  class DelayedWorker final : public OfWorker {
-   public:
-    DelayedWorker(Worker& worker, const OuterOptimizer& outer, const StatePolicies& policies, bool are_models)
-        : worker_(worker), outer_(outer), policies_(policies), are_models_(are_models) {}
+  void step_along(const ModelStatePtr& mean) {
+    const ModelStatePtr last = worker_.model();
+    const ModelStatePtr aim = are_models_ ? mean : worker_.combine({{1, last}, {1, mean}}, mean);
+    worker_.set_model(outer_(worker_, {.last = last, .average = aim, .inner_rate = rate_of_average_}, state_));
+  }
 
-    void end_round(AverageUnderWay& average, const ModelStatePtr& begin, double rate) override {
-      const ModelStatePtr end = worker_.model();
-      worker_.set_model(begin);
-      if (average.is_under_way()) step_along(average.finish());
-      are_models_ ? average.start(end, begin) : average.start(worker_.combine({{1, end}, {-1, begin}}, end), nullptr);
-      rate_of_average_ = rate;
-      publish(worker_, policies_);
-    }
-
-    void end(AverageUnderWay& average) override {
-      if (average.is_under_way()) step_along(average.finish());
-      publish(worker_, policies_);
-    }
-
-   private:
-    void step_along(const ModelStatePtr& mean) {
-      const ModelStatePtr last = worker_.model();
-      const ModelStatePtr aim = are_models_ ? mean : worker_.combine({{1, last}, {1, mean}}, mean);
-      const OuterStep at{.last = last, .average = aim, .inner_rate = rate_of_average_};
-      worker_.set_model(outer_.step(worker_, at, state_));
-    }
-
-    Worker& worker_;
-    const OuterOptimizer& outer_;
-    const StatePolicies& policies_;
-    bool are_models_;
-    double rate_of_average_ = 0;
-    OuterState state_{};
-  };
-
+  const OuterOptimizer& outer_;
   bool are_models_;
+  double rate_of_average_ = 0;
+  OuterState state_{};
 };
 
-class EagerRule final : public LateRule {
+class EagerWorker final : public LateRule::OfWorker {
  public:
-  std::unique_ptr<OfWorker> begin(Worker& worker, const OuterOptimizer* outer,
-                                  const StatePolicies& policies) const override {
-    return std::make_unique<EagerWorker>(worker, *outer, policies);
+  EagerWorker(Worker& worker, const OuterOptimizer& outer, const StatePolicies& policies)
+      : OfWorker(worker, policies), outer_(outer) {}
+
+  void end_round(AverageUnderWay& average, const ModelStatePtr& begin, double rate) override {
+    const double share = 1.0 / worker_.size();
+    const ModelStatePtr end = worker_.model(), added = worker_.combine({{1, end}, {-1, begin}}, end);
+    std::vector<WeightedState> target = {{1, begin}};
+    ModelStatePtr mean;
+    if (average.is_under_way()) {
+      mean = average.finish();
+      target.insert(target.end(), {{1, mean}, {-share, before_}});
+    }
+    average.start(added, nullptr);
+    if (average.rounds_left()) {
+      target.push_back({share, added});
+    } else {
+      mean = average.finish();
+      target.push_back({1, mean});
+    }
+    const ModelStatePtr aim = worker_.combine(target, mean ? mean : end);
+    worker_.set_model(outer_(worker_, {.last = begin, .average = aim, .inner_rate = rate}, state_));
+    publish(worker_, policies_);
+    before_ = added;
   }
-  bool takes_outer_steps() const override { return true; }
-  bool counts_alike() const override { return true; }
-  double held_vectors() const override { return 4; }
+
+  void end(AverageUnderWay&) override {}  // the last round has waited for its average
 
  private:
-  class EagerWorker final : public OfWorker {
-   public:
-    EagerWorker(Worker& worker, const OuterOptimizer& outer, const StatePolicies& policies)
-        : worker_(worker), outer_(outer), policies_(policies) {}
-
-    void end_round(AverageUnderWay& average, const ModelStatePtr& begin, double rate) override {
-      const double share = 1.0 / worker_.size();
-      const ModelStatePtr end = worker_.model(), added = worker_.combine({{1, end}, {-1, begin}}, end);
-      std::vector<WeightedState> target = {{1, begin}};
-      ModelStatePtr mean;
-      if (average.is_under_way()) {
-        mean = average.finish();
-        target.insert(target.end(), {{1, mean}, {-share, before_}});
-      }
-      average.start(added, nullptr);
-      if (average.rounds_left()) {
-        target.push_back({share, added});
-      } else {
-        mean = average.finish();
-        target.push_back({1, mean});
-      }
-      const ModelStatePtr aim = worker_.combine(target, mean ? mean : end);
-      worker_.set_model(outer_.step(worker_, {.last = begin, .average = aim, .inner_rate = rate}, state_));
-      publish(worker_, policies_);
-      before_ = added;
-    }
-
-    void end(AverageUnderWay&) override {}  // the last round has waited for its average
-
-   private:
-    Worker& worker_;
-    const OuterOptimizer& outer_;
-    const StatePolicies& policies_;
-    OuterState state_{};
-    ModelStatePtr before_{};
-  };
+  const OuterOptimizer& outer_;
+  OuterState state_{};
+  ModelStatePtr before_{};
 };
 
-inline std::shared_ptr<const LateRule> make_delayed_rule(OverlappedOuterOptions::Averaged averaged) {
-  return std::make_shared<const DelayedRule>(averaged);
+inline LateRule make_delayed_rule(Averaged averaged) {
+  return {.begin =
+              [averaged](Worker& worker, const OuterOptimizer& outer, const StatePolicies& policies) {
+                return std::make_unique<DelayedWorker>(worker, outer, policies, averaged);
+              },
+          .held_vectors = 3,
+          .takes_outer_steps = true};
 }
-inline std::shared_ptr<const LateRule> make_eager_rule() { return std::make_shared<const EagerRule>(); }
+inline LateRule make_eager_rule() {
+  return {.begin = [](Worker& worker, const OuterOptimizer& outer,
+                      const StatePolicies& policies) { return std::make_unique<EagerWorker>(worker, outer, policies); },
+          .held_vectors = 4,
+          .takes_outer_steps = true,
+          .counts_alike = true};
+}
 
-inline OverlappedOuterOptions::Averaged read_averaged(Settings& settings, std::string_view key) {
-  using Averaged = OverlappedOuterOptions::Averaged;
+inline Averaged read_averaged(Settings& settings, std::string_view key) {
   return settings.choice(
       {key, "Model from which averaged differences are taken: the averaged round's first, or the newest outer one."},
       {{"round-start", Averaged::differences}, {"outer-model", Averaged::models}}, Averaged::differences);
 }
 
-class OverlappedOuter : public LocalRounds {
- public:
-  OverlappedOuter(std::shared_ptr<const SyncPeriod> period, std::shared_ptr<const OuterOptimizer> outer,
-                  const OverlappedOuterOptions& options, const StatePolicies& policies)
-      : LocalRounds({.period = std::move(period),
-                     .late = options.update == OverlappedOuterOptions::Update::eager
-                                 ? make_eager_rule()
-                                 : make_delayed_rule(options.averaged),
-                     .outer = std::move(outer),
-                     .policies = policies}) {}
-};
-
 inline std::unique_ptr<Algorithm> make_overlapped_diloco(Settings& settings, const AlgorithmContext& context) {
-  using Update = OverlappedOuterOptions::Update;
-  auto period = read_sync_period(settings, context);
-  auto outer = make_outer_optimizer(settings.section({"outer", "The optimizer that steps along the averages."}));
-  OverlappedOuterOptions options;
-  options.update = settings.choice(
+  enum class Update { delayed, eager };
+  RoundChoices choices{.period = read_sync_period(settings, context)};
+  choices.outer = make_outer_optimizer(settings.section({"outer", "The optimizer that steps along the averages."}));
+  const auto update = settings.choice(
       {"update", "Whether a worker replaces its own part of the late average by its newest one (eager)."},
       {{"eager", Update::eager}, {"delayed", Update::delayed}}, Update::eager);
-  const StatePolicies policies = read_overlapped_policies(settings, context);
-  if (options.update == Update::eager && !policies.count_alike())
+  choices.late = update == Update::eager ? make_eager_rule() : make_delayed_rule(Averaged::differences);
+  choices.policies = read_buffer_policies(settings, context);
+  if (update == Update::eager && !choices.policies.count_alike())
     settings.fault("weights",
                    "must be \"equal\" with update = \"eager\", which assumes that a worker's part is 1 / N of the "
                    "average");
-  return std::make_unique<OverlappedOuter>(std::move(period), std::move(outer), options, policies);
+  return std::make_unique<LocalRounds>(std::move(choices));
 }
 
 }  // namespace syncopate

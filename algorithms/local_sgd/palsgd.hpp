@@ -22,16 +22,6 @@
 
 namespace syncopate {
 
-class PalSgd : public LocalRounds {
- public:
-  PalSgd(std::shared_ptr<const SyncPeriod> period, std::shared_ptr<const OuterOptimizer> outer, const PullOptions& pull,
-         const StatePolicies& policies = {})
-      : LocalRounds({.steps = make_pulling_steps(pull),
-                     .period = std::move(period),
-                     .outer = std::move(outer),
-                     .policies = policies}) {}
-};
-
 inline std::unique_ptr<Algorithm> make_palsgd(Settings& settings, const AlgorithmContext& context) {
   RoundChoices choices{.period = read_sync_period(settings, context)};
   choices.outer = make_outer_optimizer(settings.section({"outer", "The optimizer that steps along the averages."}));

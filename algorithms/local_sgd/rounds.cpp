@@ -44,36 +44,6 @@ std::optional<LearningRate> LocalPhase::learning_rate_over(Step steps) const {
   return LearningRate(options);
 }
 
-void LocalTraining::take_step(const std::function<void(Gradient&)>& see) {
-  Gradient mean = compute_step() / phase_.micro_batches.value_or(worker_.micro_batches());
-  if (see) see(mean);
-  worker_.descend(mean, {.micro_batches = phase_.micro_batches});
-}
-
-Gradient LocalTraining::compute_step() {
-  if (!phase_.micro_batches && phase_.sampling == LocalPhase::Sampling::shards) return worker_.compute_step_gradient();
-  Gradient sum;
-  for (int m = 0; m < phase_.micro_batches.value_or(worker_.micro_batches()); ++m)
-    sum += *worker_.compute_gradient(next_samples(), Deadline());
-  return sum;
-}
-
-// With Sampling::shards a worker takes consecutive samples of its own shard, for any number of micro-batches per step.
-// With Sampling::own it takes all workers' shards of an epoch, interleaved. The numbers of these epochs are beyond
-// those of any training and differ between workers, so no two workers have the same order.
-MicroBatch LocalTraining::next_samples() {
-  constexpr std::int64_t first_own_epoch = std::int64_t{1} << 30;
-  const std::int64_t number = taken_++, of_step = worker_.micro_batches();
-  if (phase_.sampling == LocalPhase::Sampling::shards)
-    return {worker_.rank(), begun_ + number / of_step, static_cast<int>(number % of_step)};
-  const std::int64_t workers = worker_.size(), steps = phase_.steps_per_epoch.value();
-  const std::int64_t of_epoch = workers * steps * of_step;
-  const std::int64_t epoch = first_own_epoch + number / of_epoch * workers + worker_.rank().value;
-  const std::int64_t place = number % of_epoch;
-  const std::int64_t step = epoch * steps + place / workers / of_step - phase_.first_step.value() % steps;
-  return {Rank{static_cast<int>(place % workers)}, Step{step}, static_cast<int>(place / workers % of_step)};
-}
-
 LocalPhase read_local_phase(Settings& settings, const AlgorithmContext& context) {
   LocalPhase phase;
   if (!settings.has("local_phase")) return phase;
@@ -106,26 +76,15 @@ LocalPhase read_local_phase(Settings& settings, const AlgorithmContext& context)
   return phase;
 }
 
-SyncPeriodContext period_context(const AlgorithmContext& context) {
-  return {.learning_rate_warmup = context.learning_rate_warmup,
-          .counts_steps = context.counts_steps,
-          .budget_ends_alone = context.budget_ends_alone,
-          .total_steps = context.total_steps,
-          .learning_rate = context.learning_rate,
-          .time_only = context.time_only,
-          .moment_decays = context.moment_decays};
-}
-
 std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const AlgorithmContext& context,
-                                                   const LocalPhase* phase, bool may_follow_run) {
-  SyncPeriodContext of_period = period_context(context);
-  of_period.may_follow_run = may_follow_run;
+                                                   const std::optional<LocalPhase>& phase, bool may_follow_run) {
+  AlgorithmContext of_period = context;
   if (phase && phase->learning_rate) of_period.learning_rate_warmup = Step{};
   // Rules that depend on the learning rate have no synchronous steps, so local steps are the whole run.
   const auto rate = phase ? phase->learning_rate_over(context.total_steps.value_or(Step{})) : std::nullopt;
   if (rate) of_period.learning_rate = &*rate;
   Settings period = settings.section({"period", "How many steps workers take between two averages."});
-  return make_sync_period(period, of_period);
+  return make_sync_period(period, of_period, may_follow_run);
 }
 
 StatePolicies read_state_policies(Settings& settings) {
@@ -304,12 +263,7 @@ Forecast predict_rounds(const SyncPeriod& period, const AveragePolicy& policy, c
 }
 
 Communicated communicated_in_rounds(const SyncPeriod& period, const AveragePolicy& policy,
-                                    const CommunicationInput& input) {
-  return communicated_in_groups(period, {.size = 1, .period = 1}, policy, input);
-}
-
-Communicated communicated_in_groups(const SyncPeriod& period, const Groups& groups, const AveragePolicy& policy,
-                                    const CommunicationInput& input) {
+                                    const CommunicationInput& input, const GroupsOfRound& groups) {
   std::int64_t of_groups = 0;  // bytes when all groups average once
   for (int first = 0; first < input.workers; first += groups.size)
     of_groups +=

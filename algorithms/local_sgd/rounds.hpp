@@ -15,7 +15,7 @@
 //          are H / P steps apart if P divides H, never more than ceil(H / P).
 #pragma once
 
-#include <functional>
+#include <optional>
 
 #include "algorithms/local_sgd/sync_period.hpp"
 #include "algorithms/method/algorithm.hpp"
@@ -60,33 +60,14 @@ struct LocalPhase {
   std::optional<LearningRate> learning_rate_over(Step steps) const;
 };
 
-// One worker's phase of training alone. Construct this object when the phase begins.
-class LocalTraining {
- public:
-  LocalTraining(const LocalPhase& phase, Worker& worker) : phase_(phase), worker_(worker), begun_(worker.step()) {}
-
-  // Takes one step. Calls `see`, unless it is empty, with the mean gradient before the step along it.
-  void take_step(const std::function<void(Gradient&)>& see);
-
- private:
-  Gradient compute_step();
-  MicroBatch next_samples();
-
-  const LocalPhase& phase_;
-  Worker& worker_;
-  Step begun_;
-  std::int64_t taken_ = 0;  // micro-batches in this phase
-};
-
 // Reads the table `local_phase`; without this table workers train as in synchronous steps.
 LocalPhase read_local_phase(Settings& settings, const AlgorithmContext& context);
-
-SyncPeriodContext period_context(const AlgorithmContext& context);
 
 // Reads the table `period`; never returns null. `phase`: the phase of local steps, if it may have a learning rate of
 // its own, which the rule then uses. `may_follow_run`: whether rules of run_periods.hpp are allowed, too.
 std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const AlgorithmContext& context,
-                                                   const LocalPhase* phase = nullptr, bool may_follow_run = false);
+                                                   const std::optional<LocalPhase>& phase = {},
+                                                   bool may_follow_run = false);
 
 // How models are weighted in an average of all: equally, or by the number of their workers' training samples (FedAvg).
 enum class ModelWeights { equal, samples };
@@ -117,6 +98,7 @@ inline StatePolicies read_state_policies(Settings& settings, const AlgorithmCont
   read_model_weights(settings, context.divides_data, policies);
   return policies;
 }
+// Reads only `buffers` and `weights`, for methods that treat moments in one way.
 inline StatePolicies read_buffer_policies(Settings& settings, const AlgorithmContext& context) {
   StatePolicies policies;
   read_buffer_policy(settings, policies);
@@ -182,17 +164,14 @@ Fragments read_fragments(Settings& settings, std::optional<int> usual = {},
 // know the lengths of rounds in advance.
 Forecast predict_rounds(const SyncPeriod& period, const AveragePolicy& policy, const PredictionInput& input);
 
-// Counts an all-reduce of gradients in each synchronous step, then one average per round.
-Communicated communicated_in_rounds(const SyncPeriod& period, const AveragePolicy& policy,
-                                    const CommunicationInput& input);
-
-// Counts in addition averages within groups of `size` consecutive workers (the last group may be smaller), after each
-// `period` steps of a round but not at its end.
-struct Groups {
-  int size;
-  Step period;
+// Averages within groups of `size` consecutive workers (the last group may be smaller) after each `period` local steps
+// of a round, but not at its end.
+struct GroupsOfRound {
+  int size = 1;
+  Step period{1};
 };
-Communicated communicated_in_groups(const SyncPeriod& period, const Groups& groups, const AveragePolicy& policy,
-                                    const CommunicationInput& input);
+// Counts an all-reduce of gradients in each synchronous step, then one average per round, and those within groups.
+Communicated communicated_in_rounds(const SyncPeriod& period, const AveragePolicy& policy,
+                                    const CommunicationInput& input, const GroupsOfRound& groups = {});
 
 }  // namespace syncopate

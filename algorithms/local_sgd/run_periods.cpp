@@ -7,8 +7,6 @@
 #include <stdexcept>
 #include <vector>
 
-#include "algorithms/method/algorithm.hpp"
-
 namespace syncopate {
 
 namespace {
@@ -197,7 +195,7 @@ Step MomentSchedule::cycle() const {
 
 double half_life(double beta) { return beta > 0 ? std::log(0.5) / std::log(beta) : 0; }
 
-LossPeriodOptions read_loss_period(Settings& settings, const SyncPeriodContext& context) {
+LossPeriodOptions read_loss_period(Settings& settings, const AlgorithmContext& context) {
   LossPeriodOptions options;
   LossPeriod::Options& period = options.period;
   const Key initial{"initial_period", "The formula's tau_0: the first period, or its square in Paddle's formula.",
@@ -239,7 +237,7 @@ LossPeriodOptions read_loss_period(Settings& settings, const SyncPeriodContext& 
 }
 
 std::unique_ptr<const SyncPeriod> read_moment_schedule(Settings& settings, const Key& parameters_key,
-                                                       const SyncPeriodContext& context) {
+                                                       const AlgorithmContext& context) {
   enum class Periods { multiples, half_life, never };
   const Step parameters = settings.integer(parameters_key, 1, most_of_a_period);
   const auto periods = settings.choice(

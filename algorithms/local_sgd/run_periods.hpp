@@ -95,8 +95,8 @@ class MomentSchedule final : public SyncPeriod {
 double half_life(double beta);
 
 // These functions read keys from a method's table, or from its table `period`. `parameters`: the key of K_x.
-LossPeriodOptions read_loss_period(Settings& settings, const SyncPeriodContext& context);
+LossPeriodOptions read_loss_period(Settings& settings, const AlgorithmContext& context);
 std::unique_ptr<const SyncPeriod> read_moment_schedule(Settings& settings, const Key& parameters,
-                                                       const SyncPeriodContext& context);
+                                                       const AlgorithmContext& context);
 
 }  // namespace syncopate

@@ -35,23 +35,13 @@
 
 namespace syncopate {
 
-class StreamingDiloco : public LocalRounds {
- public:
-  StreamingDiloco(std::shared_ptr<const SyncPeriod> period, std::shared_ptr<const OuterOptimizer> outer,
-                  FragmentsOfRound fragments, const StatePolicies& policies)
-      : LocalRounds({.period = std::move(period),
-                     .fragments = std::move(fragments),
-                     .outer = std::move(outer),
-                     .policies = policies}) {}
-};
-
 inline std::unique_ptr<Algorithm> make_streaming_diloco(Settings& settings, const AlgorithmContext& context) {
   const std::size_t faults = settings.faults_so_far();
   RoundChoices choices{.period = read_sync_period(settings, context)};
   const bool has_period = settings.faults_so_far() == faults;
   choices.outer = make_outer_optimizer(settings.section({"outer", "The optimizer that steps along the averages."}));
   choices.fragments = read_fragments_of_round(settings, context, has_period ? choices.period.get() : nullptr);
-  choices.policies = read_overlapped_policies(settings, context);
+  choices.policies = read_buffer_policies(settings, context);
   return std::make_unique<LocalRounds>(std::move(choices));
 }
 

@@ -10,7 +10,6 @@
 #include <string>
 
 #include "algorithms/local_sgd/run_periods.hpp"
-#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 
@@ -27,15 +26,6 @@ Step clipped(Step period, Step left) { return std::max(std::min(period, left), S
 void require(bool holds, const char* message) {
   if (!holds) throw std::invalid_argument(message);
 }
-
-class ConstantPeriod final : public SyncPeriod {
- public:
-  explicit ConstantPeriod(Step steps) : steps_(steps) { require(steps >= 1, "a period must be at least 1 step"); }
-  Step at(Step, double, Step left) const override { return clipped(steps_, left); }
-
- private:
-  Step steps_;
-};
 
 class PostLocalPeriod final : public SyncPeriod {
  public:
@@ -90,7 +80,7 @@ class AskedRounds {
  public:
   // Reads the key if it is a table. Faults: both `rounds` and `share` or neither, a budget that does not count steps,
   // more rounds than steps, or less than one round.
-  AskedRounds(Settings& settings, const Key& key, const SyncPeriodContext& context)
+  AskedRounds(Settings& settings, const Key& key, const AlgorithmContext& context)
       : settings_(settings), context_(context), is_table_(settings.has_table(key)) {
     if (!is_table_) return;
     if (!context.counts_steps) {
@@ -158,7 +148,7 @@ class AskedRounds {
   }
 
   Settings settings_;
-  const SyncPeriodContext& context_;
+  const AlgorithmContext& context_;
   bool is_table_;
   std::optional<double> share_{};
   std::optional<std::int64_t> rounds_{};
@@ -169,7 +159,7 @@ const Key period_steps{"steps", "Steps between averages; solved for if it is a t
 const Key switch_step{"switch_step", "Number of first steps, in which gradients are averaged instead.", "steps"};
 
 // Reads a rule with periods of `steps` steps; this number may be solved for.
-std::unique_ptr<const SyncPeriod> read_steps(Settings& settings, const SyncPeriodContext& context,
+std::unique_ptr<const SyncPeriod> read_steps(Settings& settings, const AlgorithmContext& context,
                                              const std::function<std::unique_ptr<const SyncPeriod>(Step)>& make) {
   AskedRounds asked(settings, period_steps, context);
   Step steps{1};
@@ -187,11 +177,11 @@ std::unique_ptr<const SyncPeriod> read_steps(Settings& settings, const SyncPerio
   return period;
 }
 
-std::unique_ptr<const SyncPeriod> read_constant(Settings& settings, const SyncPeriodContext& context) {
+std::unique_ptr<const SyncPeriod> read_constant(Settings& settings, const AlgorithmContext& context) {
   return read_steps(settings, context, make_constant_period);
 }
 
-std::unique_ptr<const SyncPeriod> read_power(Settings& settings, const SyncPeriodContext& context) {
+std::unique_ptr<const SyncPeriod> read_power(Settings& settings, const AlgorithmContext& context) {
   const Key coefficient{"coefficient",
                         "Divided by the learning rate; solved for if it is a table { rounds } or { share }."};
   PowerPeriodOptions options;
@@ -224,12 +214,12 @@ std::unique_ptr<const SyncPeriod> read_power(Settings& settings, const SyncPerio
   return period;
 }
 
-std::unique_ptr<const SyncPeriod> read_post_local(Settings& settings, const SyncPeriodContext& context) {
+std::unique_ptr<const SyncPeriod> read_post_local(Settings& settings, const AlgorithmContext& context) {
   const Step at = settings.integer(switch_step, 0, most);
   return read_steps(settings, context, [at](Step steps) { return make_post_local_period(at, steps); });
 }
 
-std::unique_ptr<const SyncPeriod> read_swap(Settings& settings, const SyncPeriodContext& context) {
+std::unique_ptr<const SyncPeriod> read_swap(Settings& settings, const AlgorithmContext& context) {
   if (!context.budget_ends_alone)
     settings.fault("rule",
                    "needs a budget in steps, epochs, seconds or samples: its last round sends nothing, so a budget in "
@@ -240,12 +230,12 @@ std::unique_ptr<const SyncPeriod> read_swap(Settings& settings, const SyncPeriod
   return make_swap_period(settings.integer(switch_step, 0, most));
 }
 
-std::unique_ptr<const SyncPeriod> read_by_loss(Settings& settings, const SyncPeriodContext& context) {
+std::unique_ptr<const SyncPeriod> read_by_loss(Settings& settings, const AlgorithmContext& context) {
   if (context.time_only) settings.fault("rule", "needs a model: the training loss decides how long rounds are");
   return make_loss_period(read_loss_period(settings, context));
 }
 
-std::unique_ptr<const SyncPeriod> read_per_moment(Settings& settings, const SyncPeriodContext& context) {
+std::unique_ptr<const SyncPeriod> read_per_moment(Settings& settings, const AlgorithmContext& context) {
   return read_moment_schedule(settings, {"steps", "Steps between averages of the parameters.", "steps"}, context);
 }
 
@@ -296,7 +286,7 @@ std::unique_ptr<RoundLengths> SyncPeriod::begin(Worker& worker) const {
   return std::make_unique<RoundsByStep>(*this, worker);
 }
 
-std::unique_ptr<const SyncPeriod> make_constant_period(Step steps) { return std::make_unique<ConstantPeriod>(steps); }
+std::unique_ptr<const SyncPeriod> make_constant_period(Step steps) { return make_post_local_period(0, steps); }
 
 std::unique_ptr<const SyncPeriod> make_power_period(const PowerPeriodOptions& options) {
   return std::make_unique<PowerPeriod>(options);
@@ -312,9 +302,9 @@ std::unique_ptr<const SyncPeriod> make_swap_period(Step switch_step) {
 
 std::span<const SyncPeriodRow> sync_periods() { return rules; }
 
-std::unique_ptr<const SyncPeriod> make_sync_period(Settings& settings, const SyncPeriodContext& context) {
-  const std::span<const SyncPeriodRow> known =
-      sync_periods().first(context.may_follow_run ? rules.size() : known_before);
+std::unique_ptr<const SyncPeriod> make_sync_period(Settings& settings, const AlgorithmContext& context,
+                                                   bool may_follow_run) {
+  const std::span<const SyncPeriodRow> known = sync_periods().first(may_follow_run ? rules.size() : known_before);
   const auto* const row = settings.row({"rule", "Which rule."}, known);
   return row ? row->make(settings, context) : make_constant_period(1);
 }

@@ -21,15 +21,9 @@
 #include <span>
 #include <string_view>
 
-#include "workers/base/units.hpp"
-#include "workers/config/settings.hpp"
-#include "workers/training/learning_rate.hpp"
-#include "workers/training/training.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
-
-struct Traits;
-class Worker;
 
 class RoundLengths {
  public:
@@ -95,29 +89,16 @@ std::unique_ptr<const SyncPeriod> make_post_local_period(Step switch_step, Step 
 // Synchronous SGD before `switch_step`, then a single round to the end (SWAP).
 std::unique_ptr<const SyncPeriod> make_swap_period(Step switch_step);
 
-struct SyncPeriodContext {
-  Step learning_rate_warmup{};                  // default of the power rule's warmup_steps, as in the reference code
-  bool counts_steps = true;                     // false: the budget does not count steps, and `maximum` is required
-  bool budget_ends_alone = true;                // false: only bytes are counted; a round that sends nothing never ends
-  std::optional<Step> total_steps{};            // the run's steps, over which rounds are counted; none: unknown
-  const LearningRate* learning_rate = nullptr;  // the run's schedule; null: unknown
-  bool time_only = false;
-  std::span<const double> moment_decays{};  // one per moment of the optimizer
-  bool may_follow_run = false;              // whether rules of run_periods.hpp are allowed, too
-};
-
-struct SyncPeriodRow {
-  std::string_view name;      // `rule = ...` in TOML
-  std::string_view sentence;  // one-sentence description
-  std::unique_ptr<const SyncPeriod> (*make)(Settings& settings, const SyncPeriodContext& context);
-};
+using SyncPeriodRow = RuleRow<std::unique_ptr<const SyncPeriod>(Settings&, const AlgorithmContext&)>;
 std::span<const SyncPeriodRow> sync_periods();
 
 // Reads a table such as { rule = "power", coefficient = 0.2, minimum = 4 }. Never returns null: an unknown rule is a
 // fault and gives a period of 1. The keys `coefficient` and `steps` may be tables that request a number of averages,
 // { rounds = 470 }, or a number of averages per step, { share = 0.2 }. The key's number is then solved for, and the
 // resolved settings contain it.
-std::unique_ptr<const SyncPeriod> make_sync_period(Settings& settings, const SyncPeriodContext& context);
+// `may_follow_run`: whether rules of run_periods.hpp are allowed, too.
+std::unique_ptr<const SyncPeriod> make_sync_period(Settings& settings, const AlgorithmContext& context,
+                                                   bool may_follow_run = false);
 
 // Counts the rounds that a rule makes in `steps` steps with the schedule `rate`, up to `at_most`, by running the rule
 // along the schedule. A round is an average over all workers, also one of gradients before a `switch_step`. So

@@ -238,6 +238,14 @@ struct AlgorithmContext {
   bool are_divided_by(int groups) const { return !workers_known || workers % groups == 0; }
 };
 
+// A row of a table of rules, from which a word in a method's table of an experiment file chooses.
+template <typename Make>
+struct RuleRow {
+  std::string_view name;
+  std::string_view sentence;
+  Make* make;
+};
+
 // Adds the method's compressors (Algorithm::compression) to the context. run_algorithm calls this function.
 void compress(RunContext& context, const Algorithm& algorithm);
 // Runs the algorithm on all participants of the context's cluster.

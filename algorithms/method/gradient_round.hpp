@@ -10,9 +10,29 @@
 #include <utility>
 #include <vector>
 
+#include "workers/config/settings.hpp"
 #include "workers/server.hpp"
 
 namespace syncopate {
+
+// What a worker does that is still computing when the next model arrives.
+enum class LateWork {
+  finish,  // it continues, and what it sends is dropped on arrival
+  cancel,  // it stops: every new model goes to all workers
+};
+
+inline LateWork read_late_work(Settings& settings) {
+  return settings.choice({"late", "Whether late work finishes, and is dropped on arrival, or is cancelled."},
+                         {{"finish", LateWork::finish}, {"cancel", LateWork::cancel}}, LateWork::finish);
+}
+
+// A worker's program: it computes the gradient of the step of each model that it receives.
+inline void send_gradient_per_model(Worker& worker, LateWork late) {
+  while (worker.receive_model()) {
+    auto gradient = worker.compute_step_gradient(late == LateWork::cancel ? Deadline::until_message() : Deadline());
+    if (gradient) worker.send_gradient(*std::move(gradient));
+  }
+}
 
 class GradientRound {
  public:

@@ -13,19 +13,17 @@
 
 #include "algorithms/method/algorithm.hpp"
 #include "algorithms/method/gradient_round.hpp"
-#include "algorithms/quorum/backup_workers.hpp"
 
 namespace syncopate {
 
 struct TimeoutOptions {
-  using Late = BackupOptions::Late;
   enum class CountedFrom {
     start,  // the step's start: when the server has sent its model
     first,  // the arrival of the step's first gradient
   };
   Duration timeout{};
   CountedFrom counted_from = CountedFrom::start;
-  Late late = Late::finish;
+  LateWork late = LateWork::finish;
 };
 
 class BackupTimeout : public Algorithm {
@@ -33,12 +31,7 @@ class BackupTimeout : public Algorithm {
   using CountedFrom = TimeoutOptions::CountedFrom;
   explicit BackupTimeout(const TimeoutOptions& options) : options_(options) {}
 
-  void run(Worker& worker) const override {
-    while (worker.receive_model()) {
-      auto gradient = worker.compute_step_gradient(cancels() ? Deadline::until_message() : Deadline());
-      if (gradient) worker.send_gradient(*std::move(gradient));
-    }
-  }
+  void run(Worker& worker) const override { send_gradient_per_model(worker, options_.late); }
 
   void serve(Server& server) const override {
     GradientRound round(server);
@@ -59,7 +52,7 @@ class BackupTimeout : public Algorithm {
   }
 
  private:
-  bool cancels() const { return options_.late == TimeoutOptions::Late::cancel; }
+  bool cancels() const { return options_.late == LateWork::cancel; }
 
   void gather(Server& server, GradientRound& round) const {
     const bool from_start = options_.counted_from == CountedFrom::start;
@@ -80,15 +73,13 @@ class BackupTimeout : public Algorithm {
 
 inline std::unique_ptr<Algorithm> make_backup_timeout(Settings& settings, const AlgorithmContext&) {
   using CountedFrom = TimeoutOptions::CountedFrom;
-  using Late = TimeoutOptions::Late;
   TimeoutOptions options;
   options.timeout = from_seconds(settings.number(
       {"timeout_s", "Time after which a step uses the gradients that have arrived.", "s"}, Range::at_least(0)));
   options.counted_from = settings.choice(
       {"counted_from", "Whether timeout_s begins when the step's model is sent, or when its first gradient arrives."},
       {{"start", CountedFrom::start}, {"first", CountedFrom::first}}, options.counted_from);
-  options.late = settings.choice({"late", "Whether late work finishes, and is dropped on arrival, or is cancelled."},
-                                 {{"finish", Late::finish}, {"cancel", Late::cancel}}, options.late);
+  options.late = read_late_work(settings);
   return std::make_unique<BackupTimeout>(options);
 }
 

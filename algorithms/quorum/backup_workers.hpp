@@ -27,15 +27,11 @@
 namespace syncopate {
 
 struct BackupOptions {
-  enum class Late {
-    finish,  // a late worker finishes its gradient, which is dropped on arrival (the paper)
-    cancel,  // every new model goes to all workers and ends their work, so a step takes the N-th fastest worker's time
-  };
   enum class Rate {
     as_given,      // the file's learning rate
     times_quorum,  // the file's rate times the number of gradients in the mean (the paper: 0.045 N)
   };
-  Late late = Late::finish;
+  LateWork late = LateWork::finish;
   Rate rate = Rate::as_given;
   int servers = 1;  // with more than one, neither cancellation nor a moving average is possible
 };
@@ -47,10 +43,7 @@ class BackupWorkers : public Algorithm {
 
   void run(Worker& worker) const override {
     if (options_.servers > 1) worker.scale_rate(rate_factor(quorum_));  // for worker 0, which publishes the model
-    while (worker.receive_model()) {
-      auto gradient = worker.compute_step_gradient(cancels() ? Deadline::until_message() : Deadline());
-      if (gradient) worker.send_gradient(*std::move(gradient));
-    }
+    send_gradient_per_model(worker, options_.late);
   }
 
   void serve(Server& server) const override {
@@ -87,7 +80,7 @@ class BackupWorkers : public Algorithm {
   }
 
  private:
-  bool cancels() const { return options_.late == BackupOptions::Late::cancel; }
+  bool cancels() const { return options_.late == LateWork::cancel; }
   double rate_factor(int count) const { return options_.rate == BackupOptions::Rate::times_quorum ? count : 1; }
 
   int quorum_;
@@ -95,19 +88,17 @@ class BackupWorkers : public Algorithm {
 };
 
 inline std::unique_ptr<Algorithm> make_backup_workers(Settings& settings, const AlgorithmContext& context) {
-  using Late = BackupOptions::Late;
   using Rate = BackupOptions::Rate;
   constexpr std::int64_t most_servers = 1000;
   BackupOptions options;
   const auto backups = settings.integer({"backups", "How many workers a step does not wait for (b)."}, 0,
                                         Stated(context.workers - 1, "workers - 1"));
-  options.late = settings.choice({"late", "Whether late work finishes, and is dropped on arrival, or is cancelled."},
-                                 {{"finish", Late::finish}, {"cancel", Late::cancel}}, options.late);
+  options.late = read_late_work(settings);
   options.rate = settings.choice({"learning_rate", "The file's learning rate, or that rate times the quorum."},
                                  {{"as-given", Rate::as_given}, {"times-quorum", Rate::times_quorum}}, options.rate);
   options.servers = static_cast<int>(
       settings.integer({"servers", "How many servers share the model; each holds one slice."}, 1, most_servers, 1));
-  if (options.servers > 1 && options.late == BackupOptions::Late::cancel)
+  if (options.servers > 1 && options.late == LateWork::cancel)
     settings.fault("servers", "must be 1 with late = \"cancel\": several servers would cancel at different times");
   if (options.servers > 1 && settings.has("average"))
     settings.fault("servers",
@@ -120,8 +111,7 @@ inline std::unique_ptr<Algorithm> make_k_sync(Settings& settings, const Algorith
   const auto gradients = settings.integer(
       {"gradients", "Gradients per step, each from a different worker (K); k-batch-sync takes them from any workers."},
       1, Stated(context.workers, "workers"));
-  return std::make_unique<BackupWorkers>(static_cast<int>(gradients),
-                                         BackupOptions{.late = BackupOptions::Late::cancel});
+  return std::make_unique<BackupWorkers>(static_cast<int>(gradients), BackupOptions{.late = LateWork::cancel});
 }
 
 }  // namespace syncopate

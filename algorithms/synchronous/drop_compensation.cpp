@@ -166,15 +166,13 @@ class Recomputation final : public State {
 const Key redundancy_key{"redundancy", "How much is computed in addition (R), as a share of the planned work."};
 constexpr Range redundancies{.low = 0, .high = 1000};
 
-std::shared_ptr<const DropCompensation> read_none(Settings&, const DropCompensationContext&) {
-  return make_no_compensation();
-}
+DropCompensation read_none(Settings&, const AlgorithmContext&) { return make_no_compensation(); }
 
-std::shared_ptr<const DropCompensation> read_larger_batch(Settings& settings, const DropCompensationContext&) {
+DropCompensation read_larger_batch(Settings& settings, const AlgorithmContext&) {
   return make_larger_batch(settings.number(redundancy_key, redundancies));
 }
 
-std::shared_ptr<const DropCompensation> read_carry_over(Settings& settings, const DropCompensationContext& context) {
+DropCompensation read_carry_over(Settings& settings, const AlgorithmContext& context) {
   constexpr std::int64_t most = 1'000'000;
   return make_carry_over(static_cast<int>(
       settings.integer({"carried_at_most", "Maximum number of micro-batches that a worker carries over."}, 0, most,
@@ -182,7 +180,7 @@ std::shared_ptr<const DropCompensation> read_carry_over(Settings& settings, cons
 }
 
 // Reports a fault if extra steps would use a learning rate of nearly zero: they would take time and change nothing.
-void check_rate_of_extra_steps(Settings& settings, const DropCompensationContext& context, bool has_redundancy) {
+void check_rate_of_extra_steps(Settings& settings, const AlgorithmContext& context, bool has_redundancy) {
   constexpr double least_share = 0.01;  // share of the peak
   if (!context.learning_rate || !context.total_steps) return;
   const double peak = context.learning_rate->options().peak, end = context.learning_rate->at(*context.total_steps);
@@ -200,7 +198,7 @@ void check_rate_of_extra_steps(Settings& settings, const DropCompensationContext
                        why);
 }
 
-std::shared_ptr<const DropCompensation> read_extra_steps(Settings& settings, const DropCompensationContext& context) {
+DropCompensation read_extra_steps(Settings& settings, const AlgorithmContext& context) {
   if (!context.counts_steps)
     settings.fault("compensation",
                    "must not be \"extra-steps\": the budget counts neither steps nor epochs that could be extended");
@@ -218,7 +216,7 @@ std::shared_ptr<const DropCompensation> read_extra_steps(Settings& settings, con
   return make_extra_steps(redundancy, schedule);
 }
 
-std::shared_ptr<const DropCompensation> read_recomputation(Settings& settings, const DropCompensationContext& context) {
+DropCompensation read_recomputation(Settings& settings, const AlgorithmContext& context) {
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
   std::optional<Stated<std::int64_t>> epoch;
   if (context.has_epochs) epoch = Stated(context.steps_per_epoch.value_or(1).value(), "an epoch");
@@ -246,38 +244,32 @@ constexpr std::array rows = {
 
 }  // namespace
 
-std::shared_ptr<const DropCompensation> make_no_compensation() {
-  return std::make_shared<DropCompensation>(DropCompensation{
-      .begin = [](Worker& worker) { return std::make_unique<FreshWork>(worker.micro_batches()); }, .is_none = true});
+DropCompensation make_no_compensation() {
+  return {.begin = [](Worker& worker) { return std::make_unique<FreshWork>(worker.micro_batches()); }, .is_none = true};
 }
 
-std::shared_ptr<const DropCompensation> make_larger_batch(double redundancy) {
-  return std::make_shared<DropCompensation>(DropCompensation{.begin = [=](Worker& worker) {
+DropCompensation make_larger_batch(double redundancy) {
+  return {.begin = [=](Worker& worker) {
     return std::make_unique<LargerBatch>(worker.micro_batches() * (1 + redundancy));
-  }});
+  }};
 }
 
-std::shared_ptr<const DropCompensation> make_carry_over(int at_most) {
-  return std::make_shared<DropCompensation>(DropCompensation{
-      .begin = [=](Worker& worker) { return std::make_unique<CarryOver>(worker, at_most); }, .carries_over = true});
+DropCompensation make_carry_over(int at_most) {
+  return {.begin = [=](Worker& worker) { return std::make_unique<CarryOver>(worker, at_most); }, .carries_over = true};
 }
 
-std::shared_ptr<const DropCompensation> make_extra_steps(std::optional<double> redundancy,
-                                                         ExtraStepsSchedule schedule) {
-  return std::make_shared<DropCompensation>(DropCompensation{
-      .begin = [=](Worker& worker) { return std::make_unique<ExtraSteps>(worker, redundancy, schedule); }});
+DropCompensation make_extra_steps(std::optional<double> redundancy, ExtraStepsSchedule schedule) {
+  return {.begin = [=](Worker& worker) { return std::make_unique<ExtraSteps>(worker, redundancy, schedule); }};
 }
 
-std::shared_ptr<const DropCompensation> make_recomputation(Step every_steps) {
-  return std::make_shared<DropCompensation>(
-      DropCompensation{.begin = [=](Worker& worker) { return std::make_unique<Recomputation>(worker, every_steps); },
-                       .computes_dropped = true});
+DropCompensation make_recomputation(Step every_steps) {
+  return {.begin = [=](Worker& worker) { return std::make_unique<Recomputation>(worker, every_steps); },
+          .computes_dropped = true};
 }
 
 std::span<const DropCompensationRow> drop_compensations() { return rows; }
 
-std::shared_ptr<const DropCompensation> read_drop_compensation(Settings& settings,
-                                                               const DropCompensationContext& context) {
+DropCompensation read_drop_compensation(Settings& settings, const AlgorithmContext& context) {
   const auto* const row = settings.row({"compensation", "Compensation for dropped micro-batches."}, rows, "none");
   return row->make(settings, context);
 }

@@ -24,8 +24,7 @@
 #include <span>
 #include <string_view>
 
-#include "workers/config/settings.hpp"
-#include "workers/worker.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 
@@ -68,41 +67,27 @@ struct DropCompensation {
   bool computes_dropped = carries_over;  // dropped micro-batches are computed later
 };
 
-std::shared_ptr<const DropCompensation> make_no_compensation();
+DropCompensation make_no_compensation();
 
 // Steps have M (1 + R) micro-batches on average.
-std::shared_ptr<const DropCompensation> make_larger_batch(double redundancy);
+DropCompensation make_larger_batch(double redundancy);
 
 // Dropped micro-batches come first in the next step. If there are more than `at_most`, the last of them are lost.
-std::shared_ptr<const DropCompensation> make_carry_over(int at_most);
+DropCompensation make_carry_over(int at_most);
 
 // The run is extended by R times its planned number of steps. If R is not given, it follows from their drop rate.
 enum class ExtraStepsSchedule { kept, stretched };
-std::shared_ptr<const DropCompensation> make_extra_steps(std::optional<double> redundancy, ExtraStepsSchedule schedule);
+DropCompensation make_extra_steps(std::optional<double> redundancy, ExtraStepsSchedule schedule);
 
 // Before every step whose number is a multiple of `every_steps`, each worker computes the micro-batches that it has
 // dropped since the previous multiple, in additional steps of at most M micro-batches.
-std::shared_ptr<const DropCompensation> make_recomputation(Step every_steps);
-
-struct DropCompensationContext {
-  int micro_batches = 1;
-  std::optional<Step> steps_per_epoch{};  // as in AlgorithmContext
-  bool has_epochs = steps_per_epoch.has_value();
-  bool counts_steps = false;                    // whether the budget counts steps or epochs
-  std::optional<Step> total_steps{};            // steps of the budget; none: it does not count them, or unknown
-  const LearningRate* learning_rate = nullptr;  // the run's; must outlive the reading of the settings; null: unknown
-};
+DropCompensation make_recomputation(Step every_steps);
 
 // A row's keys are in the same table as the key `compensation`.
-struct DropCompensationRow {
-  std::string_view name;      // `compensation = ...` in TOML
-  std::string_view sentence;  // one-sentence description
-  std::shared_ptr<const DropCompensation> (*make)(Settings& settings, const DropCompensationContext& context);
-};
+using DropCompensationRow = RuleRow<DropCompensation(Settings&, const AlgorithmContext&)>;
 std::span<const DropCompensationRow> drop_compensations();
 
-// Reads `compensation = "..."`, by default "none", and the keys of that row. Never returns null.
-std::shared_ptr<const DropCompensation> read_drop_compensation(Settings& settings,
-                                                               const DropCompensationContext& context);
+// Reads `compensation = "..."`, by default "none", and the keys of that row.
+DropCompensation read_drop_compensation(Settings& settings, const AlgorithmContext& context);
 
 }  // namespace syncopate

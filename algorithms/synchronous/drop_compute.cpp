@@ -82,7 +82,7 @@ SampledMean of_one_run(const std::vector<SampledMean>& found) {
 // is on the steps in which it was found.
 std::optional<Prediction> searched_run(const DropThreshold& rule, const PredictionInput& input) {
   const std::size_t steps = input.times.drawn_steps();
-  const std::size_t block = std::min(static_cast<std::size_t>(rule.traits().searched_steps.value()), steps / 2);
+  const std::size_t block = std::min(static_cast<std::size_t>(rule.traits.searched_steps.value()), steps / 2);
   if (input.times.micro_batch_times.empty() || block == 0) return std::nullopt;
   std::vector<SampledMean> time_s, kept;
   for (std::size_t first = 0; first + block <= steps; first += block) {
@@ -94,12 +94,12 @@ std::optional<Prediction> searched_run(const DropThreshold& rule, const Predicti
     time_s.push_back(cut->time_s);
     kept.push_back(cut->kept);
   }
-  return of_run({.from = rule.traits().begins_after}, {of_one_run(time_s), of_one_run(kept)},
+  return of_run({.from = rule.traits.begins_after}, {of_one_run(time_s), of_one_run(kept)},
                 sampled_slowest(input.times), input);
 }
 
 std::optional<Prediction> sampled_run(const DropThreshold& rule, const PredictionInput& input) {
-  if (rule.traits().searches()) return searched_run(rule, input);
+  if (rule.traits.searches()) return searched_run(rule, input);
   const auto found = rule.forecast({.micro_batches = input.micro_batches, .serial_s = input.all_reduce_s()});
   return found ? sampled_run(*found, input) : std::nullopt;
 }
@@ -124,7 +124,7 @@ void read_normalisation(Settings& settings, DropComputeOptions& options) {
                        {"mean-rate", Normalisation::mean_rate}},
                       options.normalisation);
   if (options.normalisation != Normalisation::mean_rate) return;
-  const bool expected = options.threshold->traits().searches() && options.preempt == Preempt::discard;
+  const bool expected = options.threshold.traits.searches() && options.preempt == Preempt::discard;
   options.mean_drop_rate =
       settings.optional_number({"mean_drop_rate", "The mean drop rate, for normalisation = \"mean-rate\".", "",
                                 "what an automatic threshold expects"},
@@ -140,7 +140,7 @@ void check_cuts(Settings& settings, const DropComputeOptions& options) {
     settings.fault("normalisation",
                    "must be \"constant\" or \"computed\" with preempt = \"layer\": the mean number of micro-batches "
                    "differs between tensors");
-  if (options.compensation->computes_dropped)
+  if (options.compensation.computes_dropped)
     settings.fault("compensation",
                    "must be \"none\", \"extra-steps\" or \"larger-batch\" with preempt = \"layer\": "
                    "finished layers of a recomputed micro-batch would count twice");
@@ -149,8 +149,8 @@ void check_cuts(Settings& settings, const DropComputeOptions& options) {
 }  // namespace
 
 void DropCompute::run(Worker& worker) const {
-  const auto threshold = options_.threshold->begin();
-  const auto compensation = options_.compensation->begin(worker);
+  const auto threshold = options_.threshold.begin();
+  const auto compensation = options_.compensation.begin(worker);
   TimedStep step;
   while (worker.budget_left()) {
     const StepWork work = compensation->next(worker);
@@ -182,13 +182,13 @@ double DropCompute::divisor(const Worker& worker, const Gradient& sum, int offer
 
 // Workers behave alike unless they compensate for their own drops or divide by the number of computed micro-batches.
 Traits DropCompute::traits() const {
-  const bool alike = options_.compensation->is_none && options_.normalisation != Normalisation::computed;
-  const ThresholdTraits rule = options_.threshold->traits();
+  const bool alike = options_.compensation.is_none && options_.normalisation != Normalisation::computed;
+  const ThresholdTraits rule = options_.threshold.traits;
   return {.has_formulas = true,
           .settles_after = rule.begins_after,
           .lockstep_from_step = alike && !rule.goes_on ? std::optional(rule.begins_after) : std::nullopt,
           .steps_along_fresh_mean = true,
-          .takes_data_in_turn = !options_.compensation->computes_dropped,
+          .takes_data_in_turn = !options_.compensation.computes_dropped,
           .sums_gradients = options_.preempt != Preempt::layer,
           .can_overlap_backward = true,
           .drops = Drops::uncomputed,
@@ -200,18 +200,18 @@ Traits DropCompute::traits() const {
 // If the last prediction disagrees with the drawn steps under the same threshold, or finds no threshold although the
 // drawn steps have one, the prediction from the drawn steps alone follows it.
 Forecast DropCompute::forecast(const PredictionInput& input) const {
-  if (options_.preempt != Preempt::discard || !options_.compensation->is_none) return Forecast::none();
-  const bool one_law_will_do = input.times.alike() || !options_.threshold->traits().searches();
-  const auto sampled = sampled_run(*options_.threshold, input);
+  if (options_.preempt != Preempt::discard || !options_.compensation.is_none) return Forecast::none();
+  const bool one_law_will_do = input.times.alike() || !options_.threshold.traits.searches();
+  const auto sampled = sampled_run(options_.threshold, input);
   std::vector<Prediction> predictions;
   bool is_missed = true;  // whether the last prediction disagrees with the drawn steps
   for (const SlowestWorker& slowest : slowest_workers(input)) {
     if (!input.times.has_variance || !one_law_will_do) break;
-    const auto forecast = options_.threshold->forecast({.micro_batches = input.micro_batches,
-                                                        .law = input.times.law,
-                                                        .slowest_s = slowest.step_s,
-                                                        .serial_s = input.all_reduce_s(),
-                                                        .shortest_s = input.times.shortest_s});
+    const auto forecast = options_.threshold.forecast({.micro_batches = input.micro_batches,
+                                                       .law = input.times.law,
+                                                       .slowest_s = slowest.step_s,
+                                                       .serial_s = input.all_reduce_s(),
+                                                       .shortest_s = input.times.shortest_s});
     if (!forecast) return Forecast::none();
     const bool drops = forecast->threshold_s < to_seconds(longest_duration);
     const CutSteps cut{.time_s = {std::min(forecast->threshold_s, slowest.step_s)},
@@ -222,7 +222,7 @@ Forecast DropCompute::forecast(const PredictionInput& input) const {
     is_missed = shown && misses(predictions.back(), *shown);
   }
   if (sampled && is_missed) predictions.push_back(*sampled);
-  if (!options_.threshold->forecast({.micro_batches = input.micro_batches, .law = input.times.law}))
+  if (!options_.threshold.forecast({.micro_batches = input.micro_batches, .law = input.times.law}))
     return Forecast::of(std::move(predictions), Forecast::none().why_none);
   return Forecast::of(std::move(predictions), input.times.has_variance
                                                   ? "its workers differ, and there are too many to draw them all"
@@ -231,7 +231,7 @@ Forecast DropCompute::forecast(const PredictionInput& input) const {
 
 std::unique_ptr<Algorithm> make_drop_compute(Settings& settings, const AlgorithmContext& context) {
   DropComputeOptions options;
-  options.threshold = read_drop_threshold(settings, {.total_steps = context.total_steps});
+  options.threshold = read_drop_threshold(settings, context);
   options.preempt = read_preempt(settings);
   options.forward_share = settings.number(
       {"forward_share", "Share of a micro-batch's time that its forward pass takes, for \"backward\" and \"layer\"."},
@@ -242,16 +242,10 @@ std::unique_ptr<Algorithm> make_drop_compute(Settings& settings, const Algorithm
   const double needed = options.preempt == Preempt::discard      ? 1
                         : options.preempt == Preempt::microbatch ? 0
                                                                  : options.forward_share;
-  check_threshold(settings, options.threshold->begin()->current(), needed * context.shortest_micro_batch_s);
+  check_threshold(settings, options.threshold.begin()->current(), needed * context.shortest_micro_batch_s);
   read_normalisation(settings, options);
-  options.compensation = read_drop_compensation(settings, {.micro_batches = context.micro_batches,
-                                                           .steps_per_epoch = context.steps_per_epoch,
-                                                           .has_epochs = context.has_epochs,
-                                                           .counts_steps = context.counts_steps,
-                                                           .total_steps = context.total_steps,
-                                                           .learning_rate = context.learning_rate});
-  if (options.normalisation == Normalisation::mean_rate && !options.mean_drop_rate &&
-      options.compensation->carries_over)
+  options.compensation = read_drop_compensation(settings, context);
+  if (options.normalisation == Normalisation::mean_rate && !options.mean_drop_rate && options.compensation.carries_over)
     settings.fault("mean_drop_rate",
                    "must be given with compensation = \"carry-over\": carried micro-batches are kept later, which the "
                    "threshold's prediction ignores");

@@ -28,12 +28,12 @@ struct DropComputeOptions {
     computed,
     mean_rate,
   };
-  std::shared_ptr<const DropThreshold> threshold{};
+  DropThreshold threshold{};
   Preempt preempt = Preempt::discard;
   double forward_share = 1.0 / 3;  // the forward pass's share of a micro-batch's time, for Preempt::backward and layer
   Normalisation normalisation = Normalisation::constant;
   std::optional<double> mean_drop_rate{};  // for mean_rate; none: the rate that the threshold's rule expects
-  std::shared_ptr<const DropCompensation> compensation = make_no_compensation();
+  DropCompensation compensation = make_no_compensation();
 };
 
 class DropCompute : public Algorithm {

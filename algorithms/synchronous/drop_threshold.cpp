@@ -40,26 +40,12 @@ std::vector<double> grid_in_equal_ratios(double lowest, double highest) {
   return grid;
 }
 
-class FixedThreshold final : public DropThreshold {
+class ConstantThreshold final : public DropThreshold::State {
  public:
-  explicit FixedThreshold(Duration threshold) : threshold_(threshold) {}
-
-  std::unique_ptr<State> begin() const override { return std::make_unique<Constant>(threshold_); }
-  ThresholdTraits traits() const override { return {.goes_on = false}; }
-  std::optional<ThresholdForecast> forecast(const ThresholdQuestion&) const override {
-    return ThresholdForecast{.threshold_s = to_seconds(threshold_)};
-  }
+  explicit ConstantThreshold(Duration threshold) : threshold_(threshold) {}
+  Duration current() const override { return threshold_; }
 
  private:
-  class Constant final : public State {
-   public:
-    explicit Constant(Duration threshold) : threshold_(threshold) {}
-    Duration current() const override { return threshold_; }
-
-   private:
-    Duration threshold_;
-  };
-
   Duration threshold_;
 };
 
@@ -91,38 +77,26 @@ Window moved_on(const Window& before, std::span<const double> update, const Adap
   return window;
 }
 
-class AdaptiveThreshold final : public DropThreshold {
+class ThresholdByWindow final : public DropThreshold::State {
  public:
-  explicit AdaptiveThreshold(const AdaptiveThresholdOptions& options) : options_(options) {}
+  explicit ThresholdByWindow(const AdaptiveThresholdOptions& options)
+      : options_(options), window_(std::make_shared<const Window>()) {}
 
-  std::unique_ptr<State> begin() const override { return std::make_unique<SlidingWindow>(*this); }
-  ThresholdTraits traits() const override {
-    return {.begins_after = updates_in_window(options_) * options_.update_every_steps.value()};
+  Duration current() const override { return window_->threshold; }
+
+  void learn(Worker& worker, const TimedStep& step) override {
+    const StepTime time = time_of(step);
+    own_.push_back(time.at_least ? -time.seconds : time.seconds);
+    if (std::ssize(own_) < options_.update_every_steps.value()) return;
+    window_ =
+        worker.all_gather(own_, [&](std::span<const double> update) { return moved_on(*window_, update, options_); });
+    own_.clear();
   }
 
  private:
-  class SlidingWindow final : public State {
-   public:
-    explicit SlidingWindow(const AdaptiveThreshold& rule) : rule_(rule), window_(std::make_shared<const Window>()) {}
-
-    Duration current() const override { return window_->threshold; }
-
-    void learn(Worker& worker, const TimedStep& step) override {
-      const StepTime time = time_of(step);
-      own_.push_back(time.at_least ? -time.seconds : time.seconds);
-      if (std::ssize(own_) < rule_.options_.update_every_steps.value()) return;
-      window_ = worker.all_gather(
-          own_, [&](std::span<const double> update) { return moved_on(*window_, update, rule_.options_); });
-      own_.clear();
-    }
-
-   private:
-    const AdaptiveThreshold& rule_;
-    std::vector<double> own_;               // this worker's step times since the last update, as in Window
-    std::shared_ptr<const Window> window_;  // shared by all workers of the process
-  };
-
   AdaptiveThresholdOptions options_;
+  std::vector<double> own_;               // this worker's step times since the last update, as in Window
+  std::shared_ptr<const Window> window_;  // shared by all workers of the process
 };
 
 // `gathered`: for each worker the I x M times of its micro-batches, then the mean duration of its steps.
@@ -151,74 +125,51 @@ ThresholdEffect search_in(std::span<const double> gathered, int workers, const A
   return search_threshold(recorded, std::max(duration - computing, 0.0), options.form, options.maximum_drop_rate);
 }
 
-class AutomaticThreshold final : public DropThreshold {
+class ThresholdByCalibration final : public DropThreshold::State {
  public:
-  explicit AutomaticThreshold(const AutomaticThresholdOptions& options) : options_(options) {}
+  explicit ThresholdByCalibration(const AutomaticThresholdOptions& options) : options_(options) {}
 
-  std::unique_ptr<State> begin() const override { return std::make_unique<Calibration>(*this); }
-  ThresholdTraits traits() const override {
-    return {.begins_after = options_.warmup_steps + options_.calibration_steps,
-            .goes_on = false,
-            .searched_steps = options_.calibration_steps};
+  Duration current() const override { return found_ ? from_seconds(found_->threshold) : longest_duration; }
+  double drop_rate() const override { return found_ ? found_->drop_rate : 0; }
+
+  bool times_micro_batches() const override {
+    return !found_ && options_.clock == AutomaticThresholdOptions::Clock::micro_batch;
   }
-  // The threshold that the search finds in the drawn steps; without these, the best one for the law by Eqs. 5 and 6.
-  std::optional<ThresholdForecast> forecast(const ThresholdQuestion& q) const override {
-    const double most = options_.maximum_drop_rate.value_or(1);
-    const double threshold_s =
-        q.drawn ? search_threshold(*q.drawn, q.serial_s, options_.form, options_.maximum_drop_rate).threshold
-                : best_threshold(q.micro_batches, q.law, q.slowest_s, q.serial_s, most, q.shortest_s).threshold;
-    return ThresholdForecast{threshold_s, traits().begins_after};
+
+  void learn(Worker& worker, const TimedStep& step) override {
+    if (found_ || ++steps_ <= options_.warmup_steps) return;
+    Time before = step.start;
+    for (std::size_t m = 0; m < step.ends.size(); ++m) {
+      const Duration by_step = step.ends[m] - std::exchange(before, step.ends[m]);
+      times_.push_back(to_seconds(times_micro_batches() ? step.times[m] : by_step));
+    }
+    // Steps may have different numbers of micro-batches. A shorter one is filled up with micro-batches of 0 s, which
+    // any threshold keeps that keeps the step's last real one.
+    for (auto m = std::ssize(step.ends); m < step.offered_at_most; ++m) times_.push_back(0);
+    // A step lasts until the next one starts, so that T^c is everything in it except computing and waiting.
+    duration_ += worker.now() - step.start;
+    const Step recorded = steps_ - options_.warmup_steps;
+    if (recorded < options_.calibration_steps) return;
+    times_.push_back(to_seconds(duration_) / static_cast<double>(recorded.value()));
+    found_ = worker.all_gather(
+        times_, [&](std::span<const double> gathered) { return search_in(gathered, worker.size(), options_); });
+    times_ = {};
   }
 
  private:
-  class Calibration final : public State {
-   public:
-    explicit Calibration(const AutomaticThreshold& rule) : rule_(rule) {}
-
-    Duration current() const override { return found_ ? from_seconds(found_->threshold) : longest_duration; }
-    double drop_rate() const override { return found_ ? found_->drop_rate : 0; }
-
-    bool times_micro_batches() const override {
-      return !found_ && rule_.options_.clock == AutomaticThresholdOptions::Clock::micro_batch;
-    }
-
-    void learn(Worker& worker, const TimedStep& step) override {
-      if (found_ || ++steps_ <= rule_.options_.warmup_steps) return;
-      Time before = step.start;
-      for (std::size_t m = 0; m < step.ends.size(); ++m) {
-        const Duration by_step = step.ends[m] - std::exchange(before, step.ends[m]);
-        times_.push_back(to_seconds(times_micro_batches() ? step.times[m] : by_step));
-      }
-      // Steps may have different numbers of micro-batches. A shorter one is filled up with micro-batches of 0 s, which
-      // any threshold keeps that keeps the step's last real one.
-      for (auto m = std::ssize(step.ends); m < step.offered_at_most; ++m) times_.push_back(0);
-      // A step lasts until the next one starts, so that T^c is everything in it except computing and waiting.
-      duration_ += worker.now() - step.start;
-      const Step recorded = steps_ - rule_.options_.warmup_steps;
-      if (recorded < rule_.options_.calibration_steps) return;
-      times_.push_back(to_seconds(duration_) / static_cast<double>(recorded.value()));
-      found_ = worker.all_gather(
-          times_, [&](std::span<const double> gathered) { return search_in(gathered, worker.size(), rule_.options_); });
-      times_ = {};
-    }
-
-   private:
-    const AutomaticThreshold& rule_;
-    Step steps_{};               // steps seen so far
-    std::vector<double> times_;  // this worker's micro-batch times, [step][micro-batch]
-    Duration duration_{};        // sum of the recorded steps' durations
-    std::shared_ptr<const ThresholdEffect> found_;
-  };
-
   AutomaticThresholdOptions options_;
+  Step steps_{};               // steps seen so far
+  std::vector<double> times_;  // this worker's micro-batch times, [step][micro-batch]
+  Duration duration_{};        // sum of the recorded steps' durations
+  std::shared_ptr<const ThresholdEffect> found_;
 };
 
-std::shared_ptr<const DropThreshold> read_fixed(Settings& settings, const DropThresholdContext&) {
+DropThreshold read_fixed(Settings& settings, const AlgorithmContext&) {
   return make_fixed_threshold(from_seconds(settings.number(
       {"threshold_s", "After what time a worker stops computing in a step (tau).", "s"}, Range::positive())));
 }
 
-std::shared_ptr<const DropThreshold> read_window(Settings& settings, AdaptiveThresholdOptions options) {
+DropThreshold read_window(Settings& settings, AdaptiveThresholdOptions options) {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const std::size_t faults = settings.faults_so_far();
   options.window_steps = settings.integer({"window_steps", "How many of the last steps' times are used.", "steps"}, 1,
@@ -231,7 +182,7 @@ std::shared_ptr<const DropThreshold> read_window(Settings& settings, AdaptiveThr
   return make_adaptive_threshold(options);
 }
 
-std::shared_ptr<const DropThreshold> read_quantile_threshold(Settings& settings, const DropThresholdContext&) {
+DropThreshold read_quantile_threshold(Settings& settings, const AlgorithmContext&) {
   AdaptiveThresholdOptions options{.statistic = AdaptiveThresholdOptions::Statistic::quantile};
   constexpr Range inside{.low = 0, .high = 1, .low_open = true, .high_open = true};
   options.quantile =
@@ -239,14 +190,14 @@ std::shared_ptr<const DropThreshold> read_quantile_threshold(Settings& settings,
   return read_window(settings, options);
 }
 
-std::shared_ptr<const DropThreshold> read_deviation_threshold(Settings& settings, const DropThresholdContext&) {
+DropThreshold read_deviation_threshold(Settings& settings, const AlgorithmContext&) {
   AdaptiveThresholdOptions options{.statistic = AdaptiveThresholdOptions::Statistic::median_and_deviations};
   options.deviations = settings.number({"deviations", "Threshold minus median, in median absolute deviations."},
                                        {.low = 0, .high_open = true}, options.deviations);
   return read_window(settings, options);
 }
 
-std::shared_ptr<const DropThreshold> read_automatic_threshold(Settings& settings, const DropThresholdContext& context) {
+DropThreshold read_automatic_threshold(Settings& settings, const AlgorithmContext& context) {
   using Clock = AutomaticThresholdOptions::Clock;
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const std::size_t faults = settings.faults_so_far();
@@ -344,17 +295,21 @@ StepTime time_of(const TimedStep& step) {
   return {.seconds = to_seconds(step.ends[offered - 1] - step.start)};
 }
 
-std::shared_ptr<const DropThreshold> make_adaptive_threshold(const AdaptiveThresholdOptions& options) {
-  return std::make_shared<AdaptiveThreshold>(options);
+DropThreshold make_adaptive_threshold(const AdaptiveThresholdOptions& options) {
+  return {.begin = [options] { return std::make_unique<ThresholdByWindow>(options); },
+          .traits = {.begins_after = updates_in_window(options) * options.update_every_steps.value()}};
 }
 
-std::shared_ptr<const DropThreshold> make_fixed_threshold(Duration threshold) {
-  return std::make_shared<FixedThreshold>(threshold);
+DropThreshold make_fixed_threshold(Duration threshold) {
+  const ThresholdForecast forecast{.threshold_s = to_seconds(threshold)};
+  return {.begin = [threshold] { return std::make_unique<ConstantThreshold>(threshold); },
+          .traits = {.goes_on = false},
+          .predict = [forecast](const ThresholdQuestion&) { return forecast; }};
 }
 
 std::span<const DropThresholdRow> drop_thresholds() { return rules; }
 
-std::shared_ptr<const DropThreshold> read_drop_threshold(Settings& settings, const DropThresholdContext& context) {
+DropThreshold read_drop_threshold(Settings& settings, const AlgorithmContext& context) {
   const bool has_table = settings.has("threshold");
   if (has_table && settings.has("threshold_s"))
     settings.fault("threshold_s", "must not be given together with a table `threshold`");
@@ -377,8 +332,21 @@ void check_threshold(Settings& settings, Duration threshold, double shortest_s) 
                                          shortest_s, to_seconds(threshold)));
 }
 
-std::shared_ptr<const DropThreshold> make_automatic_threshold(const AutomaticThresholdOptions& options) {
-  return std::make_shared<AutomaticThreshold>(options);
+DropThreshold make_automatic_threshold(const AutomaticThresholdOptions& options) {
+  const Step begins_after = options.warmup_steps + options.calibration_steps;
+  return {.begin = [options] { return std::make_unique<ThresholdByCalibration>(options); },
+          .traits = {.begins_after = begins_after, .goes_on = false, .searched_steps = options.calibration_steps},
+          // The threshold that the search finds in the drawn steps; without these, the best one for the law by Eqs. 5
+          // and 6.
+          .predict =
+              [=](const ThresholdQuestion& q) {
+                const double most = options.maximum_drop_rate.value_or(1);
+                const double threshold_s =
+                    q.drawn
+                        ? search_threshold(*q.drawn, q.serial_s, options.form, options.maximum_drop_rate).threshold
+                        : best_threshold(q.micro_batches, q.law, q.slowest_s, q.serial_s, most, q.shortest_s).threshold;
+                return ThresholdForecast{threshold_s, begins_after};
+              }};
 }
 
 }  // namespace syncopate

@@ -14,15 +14,15 @@
 // Checks:  each rule's threshold against a closed form, and against the durations of the steps that follow.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
-#include "workers/config/settings.hpp"
+#include "algorithms/method/algorithm.hpp"
 #include "workers/theory/paper_formulas.hpp"
-#include "workers/worker.hpp"
 
 namespace syncopate {
 
@@ -90,8 +90,7 @@ struct ThresholdTraits {
   bool searches() const { return searched_steps > Step{0}; }
 };
 
-class DropThreshold {
- public:
+struct DropThreshold {
   class State {
    public:
     virtual ~State() = default;
@@ -105,16 +104,19 @@ class DropThreshold {
     virtual void learn(Worker&, const TimedStep&) {}
   };
 
-  virtual ~DropThreshold() = default;
   // Creates the state of one worker in one run. Runs do not share what their thresholds have learned.
-  virtual std::unique_ptr<State> begin() const = 0;
-  virtual ThresholdTraits traits() const = 0;
-  // Predicts the threshold before a run; none if no formula does.
-  virtual std::optional<ThresholdForecast> forecast(const ThresholdQuestion&) const { return std::nullopt; }
+  std::function<std::unique_ptr<State>()> begin;
+  ThresholdTraits traits{};
+  // Predicts the threshold before a run; empty: no formula does.
+  std::function<ThresholdForecast(const ThresholdQuestion&)> predict{};
+
+  std::optional<ThresholdForecast> forecast(const ThresholdQuestion& question) const {
+    return predict ? std::optional(predict(question)) : std::nullopt;
+  }
 };
 
 // The same threshold in every step; longest_duration: none.
-std::shared_ptr<const DropThreshold> make_fixed_threshold(Duration threshold);
+DropThreshold make_fixed_threshold(Duration threshold);
 
 // Adaptive thresholds: tau follows the workers' step times over a sliding window, by a quantile or by median + k MAD
 // (the median absolute deviation, not scaled). In a steady state the share of late workers is 1 - quantile.
@@ -126,7 +128,7 @@ struct AdaptiveThresholdOptions {
   Step window_steps{40};        // no threshold until the window is full
   Step update_every_steps{10};  // u; window_steps is rounded up to a multiple of u
 };
-std::shared_ptr<const DropThreshold> make_adaptive_threshold(const AdaptiveThresholdOptions& options);
+DropThreshold make_adaptive_threshold(const AdaptiveThresholdOptions& options);
 
 // A worker's time for the micro-batches that a step offers. If the threshold cut the step, the time until the worker's
 // arrival at the all-reduce is a lower bound.
@@ -153,22 +155,14 @@ struct AutomaticThresholdOptions {
   std::optional<double> maximum_drop_rate{};
   Clock clock = Clock::step;
 };
-std::shared_ptr<const DropThreshold> make_automatic_threshold(const AutomaticThresholdOptions& options);
+DropThreshold make_automatic_threshold(const AutomaticThresholdOptions& options);
 
-struct DropThresholdContext {
-  std::optional<Step> total_steps{};  // none: the budget is not counted in steps
-};
-
-struct DropThresholdRow {
-  std::string_view name;      // `rule = ...` in TOML
-  std::string_view sentence;  // one-sentence description
-  std::shared_ptr<const DropThreshold> (*make)(Settings& settings, const DropThresholdContext& context);
-};
+using DropThresholdRow = RuleRow<DropThreshold(Settings&, const AlgorithmContext&)>;
 std::span<const DropThresholdRow> drop_thresholds();
 
-// Reads `threshold_s = 0.05`, a fixed threshold, or a table such as threshold = { rule = "automatic" }. Never returns
-// null; after a fault it returns a rule without a threshold.
-std::shared_ptr<const DropThreshold> read_drop_threshold(Settings& settings, const DropThresholdContext& context);
+// Reads `threshold_s = 0.05`, a fixed threshold, or a table such as threshold = { rule = "automatic" }. After a fault
+// it returns a rule without a threshold.
+DropThreshold read_drop_threshold(Settings& settings, const AlgorithmContext& context);
 
 // Reports a fault of the key threshold_s, which may be in a table `threshold`, if the threshold is below `shortest_s`,
 // the time that the shortest micro-batch needs so that it can count.

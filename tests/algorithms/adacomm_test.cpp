@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/local_sgd/local_sgd.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "workers/base/process.hpp"
 #include "workers/models/formulas.hpp"
 #include "workers/time/outages.hpp"

@@ -15,11 +15,10 @@
 #include "algorithms/asynchronous/async_sgd.hpp"
 #include "algorithms/asynchronous/delta_exchange.hpp"
 #include "algorithms/asynchronous/softsync.hpp"
-#include "algorithms/local_sgd/local_sgd.hpp"
-#include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/algorithms/predicted_run.hpp"
 #include "tests/algorithms/three_workers.hpp"
 #include "tests/workers/engine.hpp"
@@ -70,9 +69,7 @@ struct AsyncLocalReplay {
 using testing::FloatNear;
 using testing::Pointwise;
 
-std::shared_ptr<const ServerUpdate> nesterov(double rate, double momentum) {
-  return make_nesterov_update(rate, momentum);
-}
+ServerUpdate nesterov(double rate, double momentum) { return make_nesterov_update(rate, momentum); }
 
 // Equal up to rounding, because the arithmetic may be in another order.
 void expect_the_same(const SimulatedRun::Outcome& found, const SimulatedRun::Outcome& expected) {
@@ -138,7 +135,7 @@ TEST(AsyncLocalSgd, InAWindowOfAllIsLocalSgdWithAnOuterOptimizer) {
                            .learning_rate = std::make_shared<LearningRate>(LearningRate::Options{
                                .shape = LearningRate::Shape::cosine, .peak = 0.2, .total_steps = Step{15}}),
                            .budget = {.steps = 15}};
-  const auto run = [&](std::shared_ptr<const ServerUpdate> update) {
+  const auto run = [&](ServerUpdate update) {
     return setup.run(AsyncLocalSgd({.local_steps = 5, .update = std::move(update), .grace = from_seconds(0.1)}));
   };
   const auto expect_parameters_of = [](const SimulatedRun::Outcome& found, const SimulatedRun::Outcome& expected) {
@@ -235,7 +232,7 @@ TEST(AsyncLocalSgd, DelayedNesterovTakesInTheMomentumAtEveryNthArrival) {
 
 TEST(AsyncLocalSgd, DelayedNesterovAtEachArrivalIsNesterovAndWithoutMomentumPlain) {
   SimulatedRun setup = three_workers(8);
-  const auto run = [&](std::shared_ptr<const ServerUpdate> update) {
+  const auto run = [&](ServerUpdate update) {
     return setup.run(AsyncLocalSgd({.local_steps = 2, .update = std::move(update)})).parameters;
   };
   for (const double c : {0.0, 0.4})
@@ -308,8 +305,8 @@ TEST(AsyncLocalSgd, StaleDifferencesAreDroppedAndTheirWorkerGetsTheNewestModel) 
 // The statistics are those of the last step of the round that was delivered last. With a budget of four steps that is
 // worker 0's step 5, at 7.5 s; with a budget of one step it is worker 1's step 1, at 2.7 s.
 TEST(AsyncLocalSgd, StatisticsAreThoseOfTheWorkerThatDeliveredLast) {
-  const std::vector<std::shared_ptr<const ServerUpdate>> updates = {
-      nesterov(0.5, 0.6), make_delayed_nesterov_update({0.5, 0.6, 2, 0.2}), make_buffered_update({2, 0.5, 0.6})};
+  const std::vector<ServerUpdate> updates = {nesterov(0.5, 0.6), make_delayed_nesterov_update({0.5, 0.6, 2, 0.2}),
+                                             make_buffered_update({2, 0.5, 0.6})};
   for (const auto& update : updates) {
     SimulatedRun setup = three_workers(4);
     setup.objective = std::make_shared<PullWithStatistics>();

@@ -16,7 +16,7 @@
 namespace syncopate {
 namespace {
 
-using Late = TimeoutOptions::Late;
+using Late = LateWork;
 using CountedFrom = TimeoutOptions::CountedFrom;
 
 BackupTimeout timeout(double timeout_s, CountedFrom from, Late late) {

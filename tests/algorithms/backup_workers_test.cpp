@@ -20,7 +20,7 @@
 namespace syncopate {
 namespace {
 
-using Late = BackupOptions::Late;
+using Late = LateWork;
 using Of = MovingAverageOptions::Of;
 
 BackupWorkers averaged(int quorum, const BackupOptions& options, const MovingAverageOptions& average) {

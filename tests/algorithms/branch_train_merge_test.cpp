@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 
 namespace syncopate {

@@ -7,12 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/local_sgd/co2.hpp"
-#include "algorithms/local_sgd/cocod_sgd.hpp"
-#include "algorithms/local_sgd/local_sgd.hpp"
-#include "algorithms/local_sgd/outer_local_sgd.hpp"
-#include "algorithms/local_sgd/overlap_local_sgd.hpp"
-#include "algorithms/local_sgd/palsgd.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/compressions.hpp"
 
@@ -29,16 +24,15 @@ inline Methods in_rounds(Step steps) {
   using Averaged = OverlappedOuterOptions::Averaged;
   using Update = OverlappedOuterOptions::Update;
   const auto period = [&] { return make_constant_period(steps); };
-  const auto diloco = [] { return std::shared_ptr<const OuterOptimizer>(make_diloco(0.7, 0.5)); };
-  const auto heavy = [] { return std::shared_ptr<const OuterOptimizer>(make_heavy_ball(0.8, 0.5, 1)); };
-  const auto overlapped = [&](std::shared_ptr<const OuterOptimizer> outer, Update update, Averaged averaged) {
+  const auto diloco = [] { return OuterOptimizer(make_diloco(0.7, 0.5)); };
+  const auto heavy = [] { return OuterOptimizer(make_heavy_ball(0.8, 0.5, 1)); };
+  const auto overlapped = [&](OuterOptimizer outer, Update update, Averaged averaged) {
     return std::make_shared<OverlappedOuter>(period(), std::move(outer), OverlappedOuterOptions{update, averaged},
                                              StatePolicies{});
   };
   return {{"local-sgd", std::make_shared<LocalSgd>(period(), StatePolicies{})},
           {"diloco", std::make_shared<OuterLocalSgd>(period(), diloco(), StatePolicies{})},
-          {"slowmo", std::make_shared<OuterLocalSgd>(
-                         period(), std::shared_ptr<const OuterOptimizer>(make_slowmo(1, 0.5)), StatePolicies{})},
+          {"slowmo", std::make_shared<OuterLocalSgd>(period(), OuterOptimizer(make_slowmo(1, 0.5)), StatePolicies{})},
           {"palsgd", std::make_shared<PalSgd>(period(), diloco(), PullOptions{.probability = 0.3})},
           {"cocod", std::make_shared<CocodSgd>(period(), StatePolicies{})},
           {"overlap", std::make_shared<OverlapLocalSgd>(period(), OverlapLocalOptions{.mixing = 0.6, .momentum = 0.4},

@@ -14,13 +14,11 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/local_sgd/adacomm.hpp"
-#include "algorithms/local_sgd/local_sgd.hpp"
-#include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/compressed_gradients.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/listed_gradients.hpp"
 #include "workers/models/architectures.hpp"

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/local_sgd/outer_optimizer.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/algorithms/three_workers.hpp"
 #include "workers/base/process.hpp"
 
@@ -26,8 +26,7 @@ using testing::FloatNear;
 using testing::Pointwise;
 using Anchor = DecoupledOptions::Anchor;
 
-DecoupledOptions options_of(std::shared_ptr<const OuterOptimizer> outer = make_diloco(0.7, 0.6),
-                            MergeRule merge = MergeRule::mean) {
+DecoupledOptions options_of(OuterOptimizer outer = make_diloco(0.7, 0.6), MergeRule merge = MergeRule::mean) {
   return {.merge = merge, .outer = std::move(outer)};
 }
 

@@ -23,7 +23,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using Log = std::vector<std::string>;
 
-DropCompute dropping(double threshold_s, std::shared_ptr<const DropCompensation> compensation) {
+DropCompute dropping(double threshold_s, DropCompensation compensation) {
   return DropCompute({.threshold = make_fixed_threshold(from_seconds(threshold_s)), .compensation = compensation});
 }
 
@@ -342,17 +342,17 @@ TEST(CarryOver, OfNothingIsNoCompensation) {
   EXPECT_EQ(outcome.log, expected.log);
 }
 
-std::string faults_of(const std::string& keys, const DropCompensationContext& context) {
+std::string faults_of(const std::string& keys, const AlgorithmContext& context) {
   SettingsDocument document(parse_toml(keys, "test.toml"));
   Settings settings = document.root();
   read_drop_compensation(settings, context);
   return document.check().report();
 }
 
-const DropCompensationContext in_steps{.micro_batches = 4, .steps_per_epoch = 100, .counts_steps = true};
+const AlgorithmContext in_steps{.micro_batches = 4, .steps_per_epoch = 100, .counts_steps = true};
 
 TEST(DropCompensationSettings, ARunMustBeLongerThanTheStepsBeforeARecomputation) {
-  DropCompensationContext run = in_steps;
+  AlgorithmContext run = in_steps;
   run.total_steps = 100;
   EXPECT_THAT(
       faults_of("compensation = \"recompute\"", run),
@@ -393,7 +393,7 @@ TEST(DropCompensationSettings, ExtraStepsAtARateOfNearlyNothingAreFaults) {
   const auto faults = [](const std::string& keys, LearningRate::Options rate) {
     rate.total_steps = 40;
     const LearningRate schedule(rate);
-    DropCompensationContext context = in_steps;
+    AlgorithmContext context = in_steps;
     context.total_steps = 40;
     context.learning_rate = &schedule;
     return faults_of("compensation = \"extra-steps\"\n" + keys, context);

@@ -31,9 +31,7 @@ namespace {
 
 using Statistic = AdaptiveThresholdOptions::Statistic;
 
-DropCompute with(std::shared_ptr<const DropThreshold> threshold) {
-  return DropCompute({.threshold = std::move(threshold)});
-}
+DropCompute with(DropThreshold threshold) { return DropCompute({.threshold = std::move(threshold)}); }
 
 // The delay environment of the paper's experiments: 64 workers, 12 micro-batches of 1 s, T^c = 0.5 s.
 SimulatedRun delay_environment(int steps) {
@@ -329,7 +327,7 @@ TEST(AdaptiveThreshold, NothingIsDroppedBeforeTheWindowIsFull) {
   for (const auto& [window, update, first] : {Case{1, 1, 1}, {4, 2, 4}, {5, 2, 6}, {7, 5, 10}, {8, 3, 9}, {5, 5, 5}}) {
     const AdaptiveThresholdOptions options{.window_steps = window, .update_every_steps = update};
     const SimulatedRun setup{.budget = {.steps = 12}, .delays = {std::make_shared<Slowing>()}, .objective = nullptr};
-    EXPECT_EQ(make_adaptive_threshold(options)->traits().begins_after, Step{first});
+    EXPECT_EQ(make_adaptive_threshold(options).traits.begins_after, Step{first});
     const auto rounds = setup.run(with(make_adaptive_threshold(options))).rounds;
     ASSERT_EQ(rounds.size(), 12u);
     for (int step = 0; step < 12; ++step)
@@ -350,12 +348,12 @@ TEST(AdaptiveThreshold, EveryUpdateIsOneGather) {
 using testing::HasSubstr;
 
 struct Reading {
-  std::shared_ptr<const DropThreshold> threshold;
+  DropThreshold threshold;
   std::string faults;
   std::string resolved;
 };
 
-Reading read(const std::string& keys, const DropThresholdContext& context = {.total_steps = 1000}) {
+Reading read(const std::string& keys, const AlgorithmContext& context = {.total_steps = 1000}) {
   SettingsDocument document(parse_toml(keys, "test.toml"));
   Settings settings = document.root();
   Reading reading;
@@ -369,9 +367,9 @@ TEST(DropThresholdSettings, AFixedThresholdIsANumberOrATable) {
   for (const char* keys : {"threshold_s = 0.05", R"(threshold = { rule = "fixed", threshold_s = 0.05 })"}) {
     const auto reading = read(keys);
     EXPECT_EQ(reading.faults, "");
-    EXPECT_EQ(reading.threshold->begin()->current(), from_seconds(0.05));
+    EXPECT_EQ(reading.threshold.begin()->current(), from_seconds(0.05));
   }
-  EXPECT_EQ(read("threshold_s = inf").threshold->begin()->current(), longest_duration);
+  EXPECT_EQ(read("threshold_s = inf").threshold.begin()->current(), longest_duration);
 }
 
 TEST(DropThresholdSettings, ExactlyOneOfBothFormsIsWritten) {
@@ -418,9 +416,9 @@ TEST(DropThresholdSettings, TheCalibrationHasAClock) {
     const auto reading =
         read(std::string(R"(threshold = { rule = "automatic", calibration_clock = ")") + clock + R"(" })");
     EXPECT_EQ(reading.faults, "");
-    EXPECT_EQ(reading.threshold->begin()->times_micro_batches(), clock == std::string("micro-batch"));
+    EXPECT_EQ(reading.threshold.begin()->times_micro_batches(), clock == std::string("micro-batch"));
   }
-  EXPECT_FALSE(read(R"(threshold = { rule = "automatic" })").threshold->begin()->times_micro_batches());
+  EXPECT_FALSE(read(R"(threshold = { rule = "automatic" })").threshold.begin()->times_micro_batches());
   EXPECT_THAT(read(R"(threshold = { rule = "automatic", calibration_clock = "device" })").faults,
               HasSubstr("calibration_clock = \"device\""));
 }

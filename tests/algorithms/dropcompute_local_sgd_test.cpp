@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "algorithms/local_sgd/local_sgd.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 
 namespace syncopate {

@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "algorithms/local_sgd/local_sgd.hpp"
 #include "tests/algorithms/kicked_workers.hpp"
 #include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 
 namespace syncopate {

@@ -16,12 +16,11 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/local_sgd/local_sgd.hpp"
-#include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/method/algorithm.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/kicked_workers.hpp"
 #include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/layered_pull_objective.hpp"
 #include "workers/base/process.hpp"
@@ -33,9 +32,7 @@ namespace {
 
 constexpr double infinity = PenaltyOptions::infinity;
 
-std::shared_ptr<const OuterOptimizer> diloco(double rate = 0.7, double momentum = 0.8) {
-  return make_diloco(rate, momentum);
-}
+OuterOptimizer diloco(double rate = 0.7, double momentum = 0.8) { return make_diloco(rate, momentum); }
 
 EditOptions by_steps(int period, const PenaltyOptions& penalty = {}) {
   EditOptions options{.penalty = penalty, .period = make_constant_period(period), .outer = diloco()};

@@ -27,10 +27,7 @@
 #include "algorithms/gradient_coding/gradient_coding.hpp"
 #include "algorithms/local_sgd/branch_train_merge.hpp"
 #include "algorithms/local_sgd/decoupled_diloco.hpp"
-#include "algorithms/local_sgd/dropcompute_local_sgd.hpp"
 #include "algorithms/local_sgd/elastic_averaging.hpp"
-#include "algorithms/local_sgd/hierarchical_sgd.hpp"
-#include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/method/algorithm.hpp"
 #include "algorithms/quorum/backup_all_reduce.hpp"
 #include "algorithms/quorum/backup_tokens.hpp"
@@ -46,6 +43,7 @@
 #include "tests/algorithms/asynchronous_updates.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/algorithms/predicted_run.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/algorithms/three_workers.hpp"
@@ -92,12 +90,11 @@ TEST(MethodValues, OfServersWithAQuorumArriveAsWritten) {
   const std::string backup_workers = "algorithm = \"backup-workers\"\n";
   expect_same_run(backup_workers + "backups = 1", BackupWorkers(3));
   expect_same_run(backup_workers + "backups = 0\nservers = 2", BackupWorkers(4, {.servers = 2}));
-  expect_same_run(
-      backup_workers +
-          "backups = 2\nlate = \"cancel\"\nlearning_rate = \"times-quorum\"\n"
-          "average = { decay = 0.75, of = \"after-update\" }",
-      averaged(BackupWorkers(2, {.late = BackupOptions::Late::cancel, .rate = BackupOptions::Rate::times_quorum}),
-               {.decay = 0.75, .of = MovingAverageOptions::Of::after_update}));
+  expect_same_run(backup_workers +
+                      "backups = 2\nlate = \"cancel\"\nlearning_rate = \"times-quorum\"\n"
+                      "average = { decay = 0.75, of = \"after-update\" }",
+                  averaged(BackupWorkers(2, {.late = LateWork::cancel, .rate = BackupOptions::Rate::times_quorum}),
+                           {.decay = 0.75, .of = MovingAverageOptions::Of::after_update}));
   const std::string tokens = "algorithm = \"backup-tokens\"\n";
   expect_same_run(tokens + "backups = 1", BackupTokens(3));
   expect_same_run(tokens + "quorum = 6\ninitial_tokens = 3", BackupTokens(6, 3));
@@ -152,7 +149,7 @@ TEST(MethodValues, OfAsynchronousMethodsArriveAsWritten) {
 TEST(MethodValues, OfDecoupledDiLoCoArriveAsWritten) {
   const std::string decoupled =
       "algorithm = \"decoupled-diloco\"\nouter = { name = \"diloco\", rate = 0.7, momentum = 0.6 }\n";
-  const std::shared_ptr<const OuterOptimizer> outer = make_diloco(0.7, 0.6);
+  const OuterOptimizer outer = make_diloco(0.7, 0.6);
   expect_same_run(decoupled, DecoupledDiLoCo({.outer = outer}));
   expect_same_run(decoupled + "minimum_steps = 2\nmerge = \"mean\"",
                   DecoupledDiLoCo({.minimum_steps = 2, .merge = MergeRule::mean, .outer = outer}));

@@ -13,11 +13,11 @@
 #include "algorithms/gossip/decentralized_sgd.hpp"
 #include "algorithms/gossip/gossip.hpp"
 #include "algorithms/gossip/stochastic_gradient_push.hpp"
-#include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/kicked_workers.hpp"
 #include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "workers/base/units.hpp"
 #include "workers/time/distributions.hpp"
 

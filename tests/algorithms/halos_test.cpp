@@ -153,8 +153,7 @@ TEST(Halos, OfOneRegionWithoutMixingIsAsynchronousLocalSgd) {
   SimulatedRun setup = three_workers(12);
   setup.momentum = 0.9;
   setup.rate = 0.01;
-  const std::shared_ptr<const ServerUpdate> update =
-      make_delayed_nesterov_update({.rate = 0.8, .momentum = 0.6, .every = 4, .share = 0.2});
+  const ServerUpdate update = make_delayed_nesterov_update({.rate = 0.8, .momentum = 0.6, .every = 4, .share = 0.2});
   for (const Step local_steps : {1, 3}) {
     const auto expected = setup.run(AsyncLocalSgd({.local_steps = local_steps, .update = update}));
     SimulatedRun in_region = setup;
@@ -178,7 +177,7 @@ TEST(Halos, OfOneRegionThatTakesUpTheGlobalModelAtOnceIsAsynchronousLocalSgd) {
   setup.momentum = 0.5;
   setup.learning_rate = std::make_shared<LearningRate>(
       LearningRate::Options{.shape = LearningRate::Shape::linear, .peak = 0.2, .total_steps = Step{12}});
-  const std::shared_ptr<const ServerUpdate> update = make_nesterov_update(0.5, 0.6);
+  const ServerUpdate update = make_nesterov_update(0.5, 0.6);
   SimulatedRun alone = setup;
   alone.network = nullptr;
   alone.network_s = 0.25;

@@ -11,13 +11,11 @@
 #include <set>
 #include <vector>
 
-#include "algorithms/local_sgd/dropcompute_local_sgd.hpp"
-#include "algorithms/local_sgd/hierarchical_sgd.hpp"
-#include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/local_sgd/rounds.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/algorithms/predicted_run.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "workers/data/sampler.hpp"

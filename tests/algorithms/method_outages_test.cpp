@@ -14,15 +14,14 @@
 #include "algorithms/gossip/decentralized_sgd.hpp"
 #include "algorithms/gossip/stochastic_gradient_push.hpp"
 #include "algorithms/gossip/wagma_sgd.hpp"
-#include "algorithms/local_sgd/dropcompute_local_sgd.hpp"
 #include "algorithms/local_sgd/elastic_averaging.hpp"
-#include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
 #include "algorithms/synchronous/drop_compensation.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/algorithms/three_workers.hpp"
 #include "tests/workers/idx_files.hpp"
@@ -135,7 +134,7 @@ TEST(OutageRuns, OfAsynchronousSgdConcernsItsWorkerAlone) {
 
 TEST(OutageRuns, AMessageThatCancelsWaitsUntilTheWorkerIsUp) {
   // Worker 1 needs 6 s. Models arrive at 0.25 s and at 1.75 s, when it is down; the run ends at 3 s.
-  const BackupWorkers method(1, {.late = BackupOptions::Late::cancel});
+  const BackupWorkers method(1, {.late = LateWork::cancel});
   for (const bool loses_state : {false, true}) {
     const auto outcome = SimulatedRun{.workers = 2,
                                       .network_s = 0.25,
@@ -379,7 +378,7 @@ TEST(StateLoss, TheAgeOfAGradientCountsFromTheModelItWasComputedAt) {
 // A step has two micro-batches of 1 s, one of which is in time. An outage of 0.1 s begins in step 1, at 2 s.
 struct Dropping {
   std::shared_ptr<PullObjective> objective = std::make_shared<PullObjective>();
-  SimulatedRun::Outcome run(std::shared_ptr<const DropCompensation> compensation, int steps, bool loses) const {
+  SimulatedRun::Outcome run(DropCompensation compensation, int steps, bool loses) const {
     const DropCompute method({.threshold = make_fixed_threshold(from_seconds(1.5)), .compensation = compensation});
     return SimulatedRun{.workers = 1,
                         .micro_batches = 2,

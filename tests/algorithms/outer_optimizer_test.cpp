@@ -9,9 +9,8 @@
 #include <cmath>
 #include <functional>
 
-#include "algorithms/local_sgd/local_sgd.hpp"
-#include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 
 namespace syncopate {
@@ -20,7 +19,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-OuterLocalSgd with(std::unique_ptr<const OuterOptimizer> outer, int period, const StatePolicies& policies = {}) {
+OuterLocalSgd with(OuterOptimizer outer, int period, const StatePolicies& policies = {}) {
   return OuterLocalSgd(make_constant_period(period), std::move(outer), policies);
 }
 
@@ -114,8 +113,7 @@ TEST(OuterOptimizer, DiLoCoFollowsTorchsNesterovMomentum) {
 // A round has 3 steps of 1 s, and 0.5 s for an average. At 5 s the second round is cut short after two steps, at the
 // constant learning rate.
 TEST(OuterOptimizer, ARoundThatABudgetOfSecondsCutsShortIsThatOfSoManySteps) {
-  for (const auto& outer : {std::shared_ptr<const OuterOptimizer>(make_slowmo(1, 0.5)),
-                            std::shared_ptr<const OuterOptimizer>(make_diloco(0.7, 0.5))}) {
+  for (const auto& outer : {OuterOptimizer(make_slowmo(1, 0.5)), OuterOptimizer(make_diloco(0.7, 0.5))}) {
     const OuterLocalSgd method(make_constant_period(3), outer, {});
     const auto by_seconds = SimulatedRun{.budget = {.seconds = 5}}.run(method);
     const auto by_steps = SimulatedRun{.budget = {.steps = 5}}.run(method);

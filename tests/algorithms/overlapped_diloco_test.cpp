@@ -10,10 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/local_sgd/co2.hpp"
-#include "algorithms/local_sgd/local_sgd.hpp"
-#include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/algorithms/overlapped_recursions.hpp"
 
 namespace syncopate {
@@ -21,7 +19,7 @@ namespace {
 
 using Update = OverlappedOuterOptions::Update;
 using Averaged = OverlappedOuterOptions::Averaged;
-using Outer = std::shared_ptr<const OuterOptimizer>;
+using Outer = OuterOptimizer;
 
 OverlappedOuter late(Outer outer, int period, const OverlappedOuterOptions& options) {
   return {make_constant_period(period), std::move(outer), options, {}};

@@ -6,15 +6,11 @@
 #include <cmath>
 #include <string>
 
-#include "algorithms/local_sgd/cocod_sgd.hpp"
 #include "algorithms/local_sgd/local_rounds.hpp"
-#include "algorithms/local_sgd/local_sgd.hpp"
-#include "algorithms/local_sgd/outer_local_sgd.hpp"
-#include "algorithms/local_sgd/overlap_local_sgd.hpp"
-#include "algorithms/local_sgd/overlapped_diloco.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/late_averages.hpp"
 #include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/algorithms/overlapped_recursions.hpp"
 #include "tests/algorithms/predicted_run.hpp"
 #include "workers/time/distributions.hpp"
@@ -228,7 +224,7 @@ struct Method {
 
 std::vector<Method> all_methods() {
   const std::shared_ptr<const SyncPeriod> every_2 = make_constant_period(2);
-  const std::shared_ptr<const OuterOptimizer> outer = make_plain_outer(0.8);
+  const OuterOptimizer outer = make_plain_outer(0.8);
   const auto late = [&](Update update) {
     return std::make_shared<OverlappedOuter>(every_2, outer, OverlappedOuterOptions{.update = update}, StatePolicies{});
   };

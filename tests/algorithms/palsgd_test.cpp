@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/algorithms/predicted_run.hpp"
 #include "workers/time/outages.hpp"
 

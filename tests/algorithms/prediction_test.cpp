@@ -12,13 +12,13 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
 #include "algorithms/synchronous/drop_compensation.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/drop_threshold.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/algorithms/predicted_run.hpp"
 #include "tests/workers/closed_forms.hpp"
 #include "workers/time/delays.hpp"
@@ -94,7 +94,7 @@ TEST(Prediction, BackupWorkersByTheOrderStatistic) {
       .workers = 8, .micro_batches = 1, .delays = {exponential_delay(0.5)}, .steps = 4000, .network_s = 0.1};
   double expected = 1;
   for (int i = 3; i <= 8; ++i) expected += 0.5 / i;
-  const BackupWorkers cancels(6, {.late = BackupOptions::Late::cancel}), finishes(6);
+  const BackupWorkers cancels(6, {.late = LateWork::cancel}), finishes(6);
   const auto exact = setting.predict(cancels), bound = setting.predict(finishes);
   ASSERT_EQ(exact.size(), 1u);
   // From 4,096 sampled times the quantile has a standard error of about 0.5 sqrt(3 / 4096) = 0.014.
@@ -367,14 +367,14 @@ TEST(PredictionParts, TheForecastOfAnAutomaticThresholdIsThatOfItsOptions) {
   for (const SpeedupForm form : {SpeedupForm::throughput, SpeedupForm::effective, SpeedupForm::reference})
     for (const auto& cap : {std::optional<double>{}, std::optional(0.01)}) {
       const auto rule = make_automatic_threshold({.form = form, .warmup_steps = 3, .maximum_drop_rate = cap});
-      const auto sampled = rule->forecast({.micro_batches = micro_batches, .serial_s = serial_s, .drawn = drawn});
+      const auto sampled = rule.forecast({.micro_batches = micro_batches, .serial_s = serial_s, .drawn = drawn});
       ASSERT_TRUE(sampled);
       EXPECT_EQ(sampled->threshold_s, search_threshold(drawn, serial_s, form, cap).threshold);
       EXPECT_EQ(sampled->from, Step{3 + 44});
       found.insert(sampled->threshold_s);
 
       const MicroBatchLaw law{1.5, 0.5};
-      const auto by_law = rule->forecast(
+      const auto by_law = rule.forecast(
           {.micro_batches = micro_batches, .law = law, .slowest_s = 8, .serial_s = serial_s, .shortest_s = 1});
       const auto best = best_threshold(micro_batches, law, 8, serial_s, cap.value_or(1), 1);
       ASSERT_TRUE(by_law);
@@ -397,7 +397,7 @@ TEST(PredictionParts, WhereThereIsNoFormulaTheReasonIsTheMethods) {
 // Eq. 5 is for micro-batches that are lost in flight and are not made up for later.
 TEST(PredictionParts, ThereIsNoFormulaForOtherWaysToDrop) {
   const PredictedRun setting{.steps = 100};
-  const auto dropping = [](Preempt preempt, std::shared_ptr<const DropCompensation> compensation) {
+  const auto dropping = [](Preempt preempt, DropCompensation compensation) {
     return DropCompute({.threshold = make_fixed_threshold(from_seconds(6.1)),
                         .preempt = preempt,
                         .compensation = std::move(compensation)});
@@ -734,7 +734,7 @@ TEST(QuorumPrediction, WorkersWhoAreLateTogetherAreNotIndependent) {
                              .delays = {scoped_delay(exponential_delay(0.5), {.group_size = 4})},
                              .steps = 4000,
                              .network_s = 0.1};
-  const BackupWorkers cancels(5, {.late = BackupOptions::Late::cancel});
+  const BackupWorkers cancels(5, {.late = LateWork::cancel});
   const Prediction prediction = the_only(setting.predict(cancels));
   EXPECT_EQ(prediction.formula, "order statistic, late together");
   EXPECT_NEAR(prediction.step_time_s, 1 + 0.75 + 0.2, 3 * 0.025);  // three times 0.56 s / sqrt(512)
@@ -751,7 +751,7 @@ TEST(QuorumPrediction, WorkersThatAreSlowForGoodAreNeverAmongTheFirst) {
                              .network_s = 0.1};
   double expected = 1;
   for (int i = 1; i <= 6; ++i) expected += 0.5 / i;
-  const BackupWorkers cancels(6, {.late = BackupOptions::Late::cancel});
+  const BackupWorkers cancels(6, {.late = LateWork::cancel});
   const Prediction prediction = the_only(setting.predict(cancels));
   EXPECT_EQ(prediction.formula, "order statistic, unlike workers");
   EXPECT_NEAR(prediction.step_time_s, expected + 0.2, 3 * 0.027);  // three times 0.61 s / sqrt(512)

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "algorithms/local_sgd/edit.hpp"
-#include "algorithms/local_sgd/local_sgd.hpp"
 #include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/algorithms/overlapped_recursions.hpp"
 #include "tests/algorithms/predicted_run.hpp"
 #include "tests/algorithms/simulated_run.hpp"

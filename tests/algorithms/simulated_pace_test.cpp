@@ -11,13 +11,11 @@
 #include "algorithms/asynchronous/async_sgd.hpp"
 #include "algorithms/asynchronous/softsync.hpp"
 #include "algorithms/local_sgd/branch_train_merge.hpp"
-#include "algorithms/local_sgd/dropcompute_local_sgd.hpp"
 #include "algorithms/local_sgd/elastic_averaging.hpp"
-#include "algorithms/local_sgd/hierarchical_sgd.hpp"
-#include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/quorum/backup_all_reduce.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
 #include "algorithms/synchronous/random_drop.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/algorithms/predicted_run.hpp"
 #include "workers/theory/paper_formulas.hpp"
 #include "workers/time/delays.hpp"
@@ -111,7 +109,7 @@ TEST(SimulatedPace, OfGroupsOfUnequalSizeHasTheirOwnAverages) {
 // Worker 0 is done after 1 s, so its gradient and the next model are under way from 1 to 2 s after its last model came.
 // Worker 1's gradient is under way from 1.25 s on, worker 2's from 1.75 s on.
 TEST(SimulatedPace, WhoIsCancelledDoesNotAwaitTheNextModel) {
-  const BackupWorkers first_of_all(1, {.late = BackupOptions::Late::cancel});
+  const BackupWorkers first_of_all(1, {.late = LateWork::cancel});
   const PredictedRun setting{
       .workers = 4, .micro_batches = 1, .factors = {1, 1.25, 1.75, 5}, .delays = {}, .steps = 512};
   EXPECT_NEAR(setting.simulate(first_of_all).communication_s, (1 + 0.75 + 0.25) / 4, 0.5 / 512);

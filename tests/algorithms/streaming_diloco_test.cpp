@@ -15,12 +15,11 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/local_sgd/local_sgd.hpp"
-#include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "tests/algorithms/compressed_gradients.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/late_averages.hpp"
 #include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/algorithms/predicted_run.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/compressions.hpp"
@@ -99,7 +98,7 @@ struct FragmentRun {
 
 using testing::AllOf;
 using testing::HasSubstr;
-using Outer = std::shared_ptr<const OuterOptimizer>;
+using Outer = OuterOptimizer;
 
 struct Streams {
   int fragments = 2;
@@ -603,7 +602,7 @@ CompressionOptions of(std::string_view kind, double ratio = 0.01) {
 }
 
 StreamingDiloco compressed_streaming(Step period, int fragments, Step delay = {}, double mixing = 0,
-                                     std::shared_ptr<const OuterOptimizer> outer = make_plain_outer(1)) {
+                                     OuterOptimizer outer = make_plain_outer(1)) {
   return {make_constant_period(period), std::move(outer), {Fragments(fragments), delay, mixing}, {}};
 }
 

@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/method/algorithm.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/algorithms/predicted_run.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/algorithms/three_workers.hpp"

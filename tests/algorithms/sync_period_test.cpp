@@ -358,11 +358,12 @@ struct Reading {
   std::string resolved;
 };
 
-Reading read(const std::string& table, const SyncPeriodContext& context = {}) {
+Reading read(const std::string& table, const AlgorithmContext& context = {.counts_steps = true},
+             bool may_follow_run = false) {
   SettingsDocument document(parse_toml("period = " + table, "test.toml"));
   Settings settings = document.root().section("period");
   Reading reading;
-  reading.period = make_sync_period(settings, context);
+  reading.period = make_sync_period(settings, context, may_follow_run);
   reading.faults = document.check().report();
   reading.resolved = write_toml(document.resolved());
   return reading;
@@ -394,7 +395,7 @@ TEST(SyncPeriodSettings, ThePowerRuleIsQuadraticWithoutWarmUpUnlessTold) {
 }
 
 TEST(SyncPeriodSettings, TheWarmUpIsThatOfTheLearningRateUnlessTold) {
-  const SyncPeriodContext context{.learning_rate_warmup = 50};
+  const AlgorithmContext context{.learning_rate_warmup = 50, .counts_steps = true};
   const auto reading = read(R"({ rule = "power", coefficient = 1, minimum = 4 })", context);
   EXPECT_EQ(reading.period->at(49, 0.125, 1000), Step{4});
   EXPECT_EQ(reading.period->at(50, 0.125, 1000), Step{64});
@@ -468,7 +469,7 @@ TEST(SyncPeriodSettings, RequiredKeysAreMissed) {
 
 // 1,000 steps at a constant rate of 0.1, so the rule's rounds have floor(coefficient / 0.1) steps.
 const LearningRate constant_rate({.peak = 0.1});
-SyncPeriodContext thousand_steps() { return {.total_steps = Step{1000}, .learning_rate = &constant_rate}; }
+AlgorithmContext thousand_steps() { return {.total_steps = Step{1000}, .learning_rate = &constant_rate}; }
 
 TEST(SyncPeriodSettings, StepsAreFoundForTheRoundsThatAreAskedFor) {
   const auto reading = read(R"({ rule = "constant", steps = { rounds = 125 } })", thousand_steps());
@@ -549,7 +550,7 @@ TEST(SyncPeriodSettings, EveryRuleOfTheTableCanBeWritten) {
                              : row.name == "loss"       ? "initial_period = 5"
                                                         : "steps = 5";
     const std::string table = "{ rule = \"" + std::string(row.name) + "\", " + keys + " }";
-    const auto reading = read(table, {.may_follow_run = true});
+    const auto reading = read(table, {.counts_steps = true}, /*may_follow_run=*/true);
     EXPECT_EQ(reading.faults, "") << row.name;
     EXPECT_EQ(reading.period->at(0, 0.1, 5), Step{5}) << row.name;
     const bool is_for_all = row.name != "loss" && row.name != "per-moment";

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/one_shot.hpp"
 #include "algorithms/registry.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "workers/config/settings.hpp"
 #include "workers/config/toml.hpp"

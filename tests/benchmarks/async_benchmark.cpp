@@ -138,16 +138,14 @@ BENCHMARK(TimeOnlyKAsync)->Arg(4096)->Unit(benchmark::kMillisecond);
 void TimeOnlyKBatchAsync(benchmark::State& state) { simulate(state, Softsync::of_gradients(1024)); }
 BENCHMARK(TimeOnlyKBatchAsync)->Arg(4096)->Unit(benchmark::kMillisecond);
 
-void TimeOnlyKSync(benchmark::State& state) {
-  simulate(state, BackupWorkers(3072, {.late = BackupOptions::Late::cancel}));
-}
+void TimeOnlyKSync(benchmark::State& state) { simulate(state, BackupWorkers(3072, {.late = LateWork::cancel})); }
 BENCHMARK(TimeOnlyKSync)->Arg(4096)->Unit(benchmark::kMillisecond);
 
 void TimeOnlyKBatchSync(benchmark::State& state) { simulate(state, KBatchSync(4096)); }
 BENCHMARK(TimeOnlyKBatchSync)->Arg(4096)->Unit(benchmark::kMillisecond);
 
 void TimeOnlyBackupTimeout(benchmark::State& state) {
-  simulate(state, BackupTimeout({.timeout = from_seconds(0.002), .late = BackupOptions::Late::cancel}));
+  simulate(state, BackupTimeout({.timeout = from_seconds(0.002), .late = LateWork::cancel}));
 }
 BENCHMARK(TimeOnlyBackupTimeout)->Arg(4096)->Unit(benchmark::kMillisecond);
 

@@ -9,8 +9,8 @@
 #include <fstream>
 #include <limits>
 
-#include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/benchmarks/simulated_training.hpp"
 #include "tests/workers/random_texts.hpp"
 #include "workers/base/machine.hpp"

@@ -4,8 +4,8 @@
 
 #include <filesystem>
 
-#include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/benchmarks/simulated_training.hpp"
 #include "tests/workers/script_files.hpp"
 #include "workers/base/machine.hpp"

@@ -8,11 +8,11 @@
 #include <fstream>
 #include <string>
 
-#include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/drop_threshold.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "experiments/sections/experiment.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "workers/base/machine.hpp"
 #include "workers/simulated/lockstep.hpp"
 

@@ -3,6 +3,7 @@
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/benchmarks/simulated_training.hpp"
 #include "workers/base/machine.hpp"
 

@@ -6,10 +6,10 @@
 #include <memory>
 #include <regex>
 
-#include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "experiments/execution/cost.hpp"
 #include "results/run.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/experiments/program.hpp"
 #include "tests/experiments/runner_case.hpp"
 

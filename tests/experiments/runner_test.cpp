@@ -16,12 +16,12 @@
 #include <set>
 #include <string>
 
-#include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
 #include "algorithms/registry.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "results/found_runs.hpp"
 #include "results/run_directory.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/experiments/held_by_workers.hpp"
 #include "tests/experiments/loaded_text.hpp"
 #include "tests/experiments/program.hpp"

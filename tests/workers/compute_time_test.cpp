@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/instruction_sets.hpp"
 #include "workers/time/distributions.hpp"

@@ -6,11 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/local_sgd/local_sgd.hpp"
-#include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/drop_threshold.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "workers/simulated/lockstep.hpp"
 #include "workers/time/delays.hpp"

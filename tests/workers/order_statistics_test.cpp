@@ -26,7 +26,7 @@ TEST(OrderStatistics, NormalMaximaMatchTheTable) {
         Row{32, 2.069668828, 2.099868202}, Row{64, 2.343733465, 2.369388030}, Row{112, 2.547838210, 2.570221847},
         Row{200, 2.746042447, 2.765523905}, Row{2048, 3.441799099, 3.453700437}}) {
     EXPECT_NEAR(expected_maximum(std::vector<NormalTime>{{0, 1, row.workers}}), row.exact, 1e-7) << row.workers;
-    EXPECT_NEAR(bailey_normal_maximum(row.workers, 0, 1), row.bailey, 1e-8) << row.workers;
+    EXPECT_NEAR(expected_slowest_worker(row.workers, 1, {0, 1}), row.bailey, 1e-8) << row.workers;
   }
 }
 
@@ -81,7 +81,8 @@ TEST(OrderStatistics, TheMaximumOfUnlikeNormalTimes) {
 
 TEST(OrderStatistics, MoveAndStretchWithTheirLaw) {
   for (const int workers : {2, 16, 200})
-    EXPECT_NEAR(bailey_normal_maximum(workers, 3, 2), 3 + 2 * bailey_normal_maximum(workers, 0, 1), 1e-12);
+    EXPECT_NEAR(expected_slowest_worker(workers, 1, {3, 2}), 3 + 2 * expected_slowest_worker(workers, 1, {0, 1}),
+                1e-12);
   const std::vector<NormalTime> standard = {{0, 1, 3}, {0.5, 2}}, moved = {{7, 4, 3}, {9, 8}};
   EXPECT_NEAR(expected_maximum(moved), 7 + 4 * expected_maximum(standard), 1e-6);
 }
@@ -90,7 +91,7 @@ TEST(OrderStatistics, WhatDoesNotExistIsAnError) {
   const std::vector<double> sample = {1, 2};
   EXPECT_THROW(expected_order_statistic(sample, 0, 4), std::invalid_argument);
   EXPECT_THROW(expected_order_statistic(sample, 5, 4), std::invalid_argument);
-  EXPECT_THROW(bailey_normal_maximum(1, 0, 1), std::invalid_argument);
+  EXPECT_THROW(expected_slowest_worker(1, 1, {0, 1}), std::invalid_argument);
 }
 
 }  // namespace

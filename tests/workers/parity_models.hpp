@@ -12,26 +12,14 @@
 #include "algorithms/gossip/noloco.hpp"
 #include "algorithms/gossip/stochastic_gradient_push.hpp"
 #include "algorithms/gossip/wagma_sgd.hpp"
-#include "algorithms/local_sgd/adacomm.hpp"
 #include "algorithms/local_sgd/branch_train_merge.hpp"
-#include "algorithms/local_sgd/co2.hpp"
-#include "algorithms/local_sgd/cocod_sgd.hpp"
-#include "algorithms/local_sgd/des_loc.hpp"
-#include "algorithms/local_sgd/dropcompute_local_sgd.hpp"
 #include "algorithms/local_sgd/dynamic_averaging.hpp"
 #include "algorithms/local_sgd/edit.hpp"
 #include "algorithms/local_sgd/elastic_averaging.hpp"
 #include "algorithms/local_sgd/fednova.hpp"
-#include "algorithms/local_sgd/fedprox.hpp"
-#include "algorithms/local_sgd/hierarchical_sgd.hpp"
-#include "algorithms/local_sgd/local_sgd.hpp"
-#include "algorithms/local_sgd/outer_local_sgd.hpp"
-#include "algorithms/local_sgd/overlap_local_sgd.hpp"
-#include "algorithms/local_sgd/overlapped_diloco.hpp"
-#include "algorithms/local_sgd/palsgd.hpp"
 #include "algorithms/local_sgd/post_local_sgd.hpp"
 #include "algorithms/local_sgd/scaffold.hpp"
-#include "algorithms/local_sgd/streaming_diloco.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/workers/expected_parity.hpp"
 
 namespace syncopate {
@@ -163,7 +151,7 @@ TEST(Parity, AveragesOneRoundLate) {
   using Update = OverlappedOuterOptions::Update;
   using Averaged = OverlappedOuterOptions::Averaged;
   const std::shared_ptr<const SyncPeriod> every_6 = make_constant_period(Step{6});
-  const std::shared_ptr<const OuterOptimizer> diloco = make_diloco(0.7, 0.9), heavy_ball = make_heavy_ball(1, 0.5, 1);
+  const OuterOptimizer diloco = make_diloco(0.7, 0.9), heavy_ball = make_heavy_ball(1, 0.5, 1);
   expect_parity(CocodSgd(every_6, {}));
   expect_parity(OverlapLocalSgd(every_6, {.mixing = 0.6, .momentum = 0.5}, {}));
   expect_parity(OverlappedOuter(every_6, diloco, {.update = Update::eager}, {}));
@@ -173,7 +161,7 @@ TEST(Parity, AveragesOneRoundLate) {
 
 TEST(Parity, FragmentsThatAreAveragedInTurn) {
   const std::shared_ptr<const SyncPeriod> every_6 = make_constant_period(Step{6});
-  const std::shared_ptr<const OuterOptimizer> diloco = make_diloco(0.7, 0.9), slowmo = make_slowmo(0.9, 0.5);
+  const OuterOptimizer diloco = make_diloco(0.7, 0.9), slowmo = make_slowmo(0.9, 0.5);
   expect_parity(StreamingDiloco(every_6, diloco, {Fragments(3), Step{0}, 0}, {}));
   expect_parity(StreamingDiloco(every_6, diloco, {Fragments(2), Step{2}, 0.5}, {}));
   expect_parity(StreamingDiloco(every_6, slowmo, {Fragments(4), Step{5}, 0}, {}));

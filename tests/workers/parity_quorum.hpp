@@ -25,7 +25,7 @@ namespace syncopate {
 TEST(Parity, BackupWorkersWithoutBackups) { expect_parity(BackupWorkers(workers)); }
 
 TEST(Parity, BackupWorkersInOtherFormsWithoutBackups) {
-  expect_parity(BackupWorkers(workers, {.late = BackupOptions::Late::cancel}));
+  expect_parity(BackupWorkers(workers, {.late = LateWork::cancel}));
   expect_parity(BackupTokens(workers, 0));
   expect_parity(BackupAllReduce(workers));
 }
@@ -35,7 +35,7 @@ TEST(Parity, BackupWorkersKeepAsManyGradientsPerStepOnBothClusters) {
   constexpr int quorum = workers - 1;
   const std::vector<std::shared_ptr<const Algorithm>> algorithms = {
       std::make_shared<BackupWorkers>(quorum),
-      std::make_shared<BackupWorkers>(quorum, BackupOptions{.late = BackupOptions::Late::cancel}),
+      std::make_shared<BackupWorkers>(quorum, BackupOptions{.late = LateWork::cancel}),
       std::make_shared<BackupTokens>(quorum), std::make_shared<BackupAllReduce>(quorum)};
   for (const auto& algorithm : algorithms) {
     Parity parity;
@@ -102,9 +102,8 @@ TEST(Parity, DynamicBackupThatWaitsForAll) { expect_parity(DynamicBackup({.fewes
 
 TEST(Parity, BackupTimeoutThatNobodyIsLateFor) {
   expect_parity(BackupTimeout({.timeout = from_seconds(60)}));
-  expect_parity(BackupTimeout({.timeout = from_seconds(60),
-                               .counted_from = TimeoutOptions::CountedFrom::first,
-                               .late = TimeoutOptions::Late::cancel}));
+  expect_parity(BackupTimeout(
+      {.timeout = from_seconds(60), .counted_from = TimeoutOptions::CountedFrom::first, .late = LateWork::cancel}));
 }
 
 // Three workers and two servers. Worker 0 ends with the whole model.

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "algorithms/gradient_coding/gradient_coding.hpp"
-#include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
 #include "algorithms/quorum/eager_sgd.hpp"
 #include "algorithms/synchronous/acco.hpp"
@@ -19,6 +18,7 @@
 #include "algorithms/synchronous/one_bit_adam.hpp"
 #include "algorithms/synchronous/random_drop.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/workers/expected_parity.hpp"
 #include "workers/models/matrix_steps.hpp"
 #include "workers/training/optimizers.hpp"

@@ -2,11 +2,10 @@
 // this test runs alone, and skips checks that are impossible on a busy machine.
 #include "algorithms/asynchronous/sliding_window.hpp"
 #include "algorithms/gossip/decentralized_sgd.hpp"
-#include "algorithms/local_sgd/hierarchical_sgd.hpp"
-#include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/quorum/backup_all_reduce.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
+#include "tests/algorithms/named_rounds.hpp"
 #include "tests/workers/mpi_test_main.hpp"
 #include "tests/workers/parity.hpp"
 #include "tests/workers/quiet_machine.hpp"

@@ -79,14 +79,6 @@ double expected_maximum(std::span<const NormalTime> times) {
          boost::math::quadrature::gauss_kronrod<double, 31>::integrate(still_at_work, low, high, depth, tolerance);
 }
 
-double bailey_normal_maximum(int workers, double mean, double deviation) {
-  if (workers < 2) throw std::invalid_argument("Bailey's approximation needs at least 2 workers");
-  constexpr double gamma = boost::math::constants::euler<double>();
-  const double n = workers;
-  return mean + deviation *
-                    ((1 - gamma) * normal_quantile(1 - 1 / n) + gamma * normal_quantile(1 - 1 / (std::numbers::e * n)));
-}
-
 namespace {
 
 // One recorded step of all workers.
@@ -139,7 +131,11 @@ double expected_micro_batches(int micro_batches, double threshold, const MicroBa
 }
 
 double expected_slowest_worker(int workers, int micro_batches, const MicroBatchLaw& law) {
-  return bailey_normal_maximum(workers, micro_batches * law.mean, std::sqrt(micro_batches) * law.deviation);
+  if (workers < 2) throw std::invalid_argument("Bailey's approximation needs at least 2 workers");
+  constexpr double gamma = boost::math::constants::euler<double>();
+  const double n = workers, mean = micro_batches * law.mean, deviation = std::sqrt(micro_batches) * law.deviation;
+  return mean + deviation *
+                    ((1 - gamma) * normal_quantile(1 - 1 / n) + gamma * normal_quantile(1 - 1 / (std::numbers::e * n)));
 }
 
 double effective_speedup(double completed, int micro_batches, double threshold, double slowest, double serial) {

@@ -28,9 +28,6 @@ struct NormalTime {
 // simulated curve in Figure 2 of Giladi et al. 2023, for persistently different workers, is of this kind.
 double expected_maximum(std::span<const NormalTime> times);
 
-// Bailey's approximation of the maximum of N normal times, N >= 2 (Eq. 4 of Giladi et al. 2023).
-double bailey_normal_maximum(int workers, double mean, double deviation);
-
 // DropCompute: the number of micro-batches completed before the threshold, and the speed-up.
 // Source:  Giladi et al. 2023, Equations 4 (with the central limit theorem for sums of M micro-batches), 5 and 6.
 struct MicroBatchLaw {   // one micro-batch; micro-batches are independent
@@ -41,7 +38,8 @@ struct MicroBatchLaw {   // one micro-batch; micro-batches are independent
 // E[M~] of Eq. 5: how many of a worker's M micro-batches end before `threshold`, by the central limit theorem.
 double expected_micro_batches(int micro_batches, double threshold, const MicroBatchLaw& law);
 
-// E[T] of Eq. 4: the longest of N workers' sums of M micro-batches, approximated as normal. Needs at least 2 workers.
+// E[T] of Eq. 4: the longest of N workers' sums of M micro-batches, which count as normal, by Bailey's approximation.
+// Needs at least 2 workers.
 double expected_slowest_worker(int workers, int micro_batches, const MicroBatchLaw& law);
 
 // Eq. 6 for expectations: E[M~] (E[T] + T^c) / (M (min(threshold, E[T]) + T^c)). `completed` is E[M~], `slowest` is

@@ -90,12 +90,12 @@ struct MeanAndDeviation {
   bool operator==(const MeanAndDeviation&) const = default;
 };
 
-MeanAndDeviation moments_of(std::span<const double> values) {
+StepLaw sample_law(std::span<const double> values) {
   const auto count = static_cast<double>(values.size());
   const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
   double squares = 0;
   for (const double value : values) squares += (value - mean) * (value - mean);
-  return {mean, count > 1 ? std::sqrt(squares / (count - 1)) : 0};
+  return {mean, count > 1 ? squares / (count - 1) : 0};
 }
 
 MicroBatchLaw law_of(const MeanAndDeviation& step, int micro_batches) {
@@ -103,6 +103,7 @@ MicroBatchLaw law_of(const MeanAndDeviation& step, int micro_batches) {
 }
 
 MeanAndDeviation moments_of(const StepLaw& step) { return {step.mean_s, std::sqrt(step.variance_s2)}; }
+MeanAndDeviation moments_of(std::span<const double> values) { return moments_of(sample_law(values)); }
 
 // The mean and deviation of a step, for a group of workers.
 struct GroupMoments {
@@ -341,11 +342,8 @@ double mean_over_workers(const SampledTimes& times, const std::function<double(c
 }
 
 SampledMean mean_of(std::span<const double> values) {
-  const auto count = static_cast<double>(values.size());
-  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
-  double squares = 0;
-  for (const double value : values) squares += (value - mean) * (value - mean);
-  return {mean, count > 1 ? std::sqrt(squares / (count - 1) / count) : 0};
+  const StepLaw law = sample_law(values);
+  return {law.mean_s, std::sqrt(law.variance_s2 / static_cast<double>(values.size()))};
 }
 
 SampledMean sampled_order_statistic(const SampledTimes& times, int k) {
