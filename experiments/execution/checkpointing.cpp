@@ -8,7 +8,6 @@
 #include <stdexcept>
 #include <system_error>
 #include <thread>
-#include <type_traits>
 #include <utility>
 
 #include "experiments/execution/ranks.hpp"
@@ -93,58 +92,6 @@ CheckpointIdentity checkpoint_identity(const Run& run, const CheckpointIdentity&
   identity.emplace_back("BLAS kernel", is_common ? of_parts : kernel_of_blas());
   identity.emplace_back("LibTorch's kernels", is_common ? of_parts : torch_kernels(run.training.arithmetic.device));
   return identity;
-}
-
-template <typename Value>
-void put(ByteSink& out, const Value& value) {
-  static_assert(std::is_trivially_copyable_v<Value>);
-  out.write(&value, sizeof(value));
-}
-
-template <typename Value>
-Value take(ByteSource& in) {
-  static_assert(std::is_trivially_copyable_v<Value>);
-  Value value{};
-  in.read(&value, sizeof(value));
-  return value;
-}
-
-void put(ByteSink& out, const Recorder::Evaluated& evaluated) {
-  put<std::uint64_t>(out, evaluated.entries.size());
-  for (const Evaluation& entry : evaluated.entries)
-    for (const double number : {entry.test_loss, entry.test_accuracy, entry.train_loss, entry.finite ? 1.0 : 0.0,
-                                entry.validation_loss, entry.validation_accuracy})
-      put(out, number);
-  put<std::uint64_t>(out, evaluated.measurements.size());
-  for (const Measurement& measurement : evaluated.measurements) {
-    put<std::int64_t>(out, measurement.step.value());
-    put<std::int64_t>(out, measurement.time.time_since_epoch().count());
-    put<std::uint64_t>(out, measurement.quantity.size());
-    out.write(measurement.quantity.data(), measurement.quantity.size());
-    put(out, measurement.value);
-  }
-}
-
-Recorder::Evaluated take_evaluated(ByteSource& in) {
-  Recorder::Evaluated evaluated;
-  evaluated.entries.resize(take<std::uint64_t>(in));
-  for (Evaluation& entry : evaluated.entries) {
-    entry.test_loss = take<double>(in);
-    entry.test_accuracy = take<double>(in);
-    entry.train_loss = take<double>(in);
-    entry.finite = take<double>(in) != 0;
-    entry.validation_loss = take<double>(in);
-    entry.validation_accuracy = take<double>(in);
-  }
-  evaluated.measurements.resize(take<std::uint64_t>(in));
-  for (Measurement& measurement : evaluated.measurements) {
-    measurement.step = Step{take<std::int64_t>(in)};
-    measurement.time = Time{Duration{take<std::int64_t>(in)}};
-    measurement.quantity.resize(take<std::uint64_t>(in));
-    in.read(measurement.quantity.data(), measurement.quantity.size());
-    measurement.value = take<double>(in);
-  }
-  return evaluated;
 }
 
 // Returns the numbers followed by the text's characters, so that processes can exchange both at once.
@@ -247,9 +194,9 @@ class SimulatedRunCheckpoints::Parts {
 
   std::unique_ptr<CheckpointReader> find(std::int64_t& number) const {
     CheckpointReader common(file_, identity(nobody));
-    number = static_cast<std::int64_t>(take<std::uint64_t>(common));
     std::vector<std::uint64_t> digests;
-    for (int process = 0; process < divided_.processes(); ++process) digests.push_back(take<std::uint64_t>(common));
+    StateArchive archive(common);
+    archive(number, digests);
     if (!is_there(own_part(number))) throw CheckpointFault("its part is missing");
     auto reader = std::make_unique<CheckpointReader>(own_part(number), own_identity());
     if (reader->digest() != digests[static_cast<std::size_t>(divided_.self())])
@@ -269,7 +216,7 @@ class SimulatedRunCheckpoints::Parts {
   }
 
   // Only on process 0: writes the file that names the parts. Returns why it cannot, or an empty text.
-  std::string name(std::int64_t number, const std::vector<std::uint64_t>& digests) {
+  std::string name(std::int64_t number, std::vector<std::uint64_t> digests) {
     std::optional<CheckpointWriter> writer;
     try {
       for (int process = 0; process < divided_.processes(); ++process) {
@@ -278,8 +225,8 @@ class SimulatedRunCheckpoints::Parts {
         if (!is_patient_) return fmt::format("process 0 cannot see the part of process {}: {}", process, is_it_one);
       }
       writer.emplace(file_, identity(nobody), below_);
-      put(*writer, static_cast<std::uint64_t>(number));
-      for (const std::uint64_t digest : digests) put(*writer, digest);
+      StateArchive archive(*writer);
+      archive(number, digests);
       writer->finish();
       writer->publish();
       remove_parts(file_, any_number, number);  // safe, because processes write their next part only after this call
@@ -336,8 +283,8 @@ void SimulatedRunCheckpoints::open(Progress& progress) {
     else if (use_.resumes && fs::exists(use_.file))
       reader = std::make_unique<CheckpointReader>(use_.file, own_identity());
     if (reader) {
-      host_s_before_ = take<double>(*reader);
-      evaluated_before_ = take_evaluated(*reader);
+      StateArchive archive(*reader);
+      archive(host_s_before_, evaluated_before_);
       log_.replay(*reader);
       reader_ = std::move(reader);
       report_resumption(progress, host_s_before_);
@@ -437,8 +384,10 @@ CheckpointCost SimulatedRunCheckpoints::write() {
     writer = parts_->part(log_.steps());
   else
     writer = std::make_shared<CheckpointWriter>(use_.file, own_identity(), use_.below);
-  put(*writer, host_s_before_ + seconds(HostClock::now() - begin_));
-  put(*writer, recorder_.evaluated());
+  double host_s = host_s_before_ + seconds(HostClock::now() - begin_);
+  Recorder::Evaluated evaluated = recorder_.evaluated();
+  StateArchive archive(*writer);
+  archive(host_s, evaluated);
   log_.write_log(*writer);
   log_.write_values(*writer);
   writer->finish();
