@@ -362,134 +362,22 @@ std::vector<JudgedPoint> judge_points(const Claim& claim, std::span<const Result
   return points;
 }
 
-constexpr std::array effect_names = {"value", "difference", "ratio", "best"};  // in the order of Effect
+constexpr std::array effect_names = {"value", "difference", "ratio", "best"};           // in Effect's order
+constexpr std::array verdict_names = {"reproduced", "not reproduced", "inconclusive"};  // in Verdict's order
 
-Effect effect_of(const std::string& word) {
-  const auto found = std::ranges::find(effect_names, word);
-  return found == effect_names.end() ? Effect::value : static_cast<Effect>(found - effect_names.begin());
+template <typename Enum, std::size_t count>
+std::optional<Enum> named(const std::array<const char*, count>& names, const std::string& name) {
+  const auto found = std::ranges::find(names, name);
+  return found == names.end() ? std::nullopt : std::optional(static_cast<Enum>(found - names.begin()));
 }
 
-const char* class_name(const Claim& claim) { return claim_class_names.at(static_cast<std::size_t>(claim.claim_class)); }
+std::string class_name(const Claim& claim) { return claim_class_names.at(static_cast<std::size_t>(claim.claim_class)); }
 
-ClaimClass class_named(const std::string& word) {
-  const auto found = std::ranges::find(claim_class_names, word);
-  return found == claim_class_names.end() ? ClaimClass::question
-                                          : static_cast<ClaimClass>(found - claim_class_names.begin());
-}
-
-Verdict verdict_named(const std::string& word) {
-  for (const Verdict verdict : {Verdict::reproduced, Verdict::not_reproduced, Verdict::inconclusive})
-    if (to_string(verdict) == word) return verdict;
-  throw std::runtime_error("no verdict");
-}
-
-Json interval_json(const std::optional<Interval>& interval) {
-  return interval ? Json{interval->low, interval->high} : Json();
-}
-
-std::optional<Interval> interval_at(const Json& json, const char* key) {
-  if (!json.contains(key) || json.at(key).is_null()) return {};
-  return Interval{json.at(key).at(0), json.at(key).at(1)};
-}
-
-std::optional<Restriction> restriction_at(const Json& point) {
-  if (!point.contains("restricted")) return {};
-  const Json& json = point.at("restricted");
-  return Restriction{json.at("horizon_s"), json.at("own_reached"), json.at("other_reached")};
-}
-
-Json criterion_json(const Criterion& criterion) {
-  Json json = Json::object();
-  if (criterion.above) json["above"] = *criterion.above;
-  if (criterion.below) json["below"] = *criterion.below;
-  if (criterion.within) json["within"] = interval_json(criterion.within);
-  if (criterion.margin) json["margin"] = *criterion.margin;
-  return json;
-}
-
-Json json_of(const ClaimResult& result) {
-  const Claim& claim = result.claim;
-  Json json = {{"sentence", claim.sentence}, {"class", class_name(claim)}, {"measure", claim.measure}};
-  if (claim.added_after_results) json["added_after_results"] = true;
-  if (claim.order.empty()) {
-    json["method"] = claim.method;
-    if (!claim.against.empty()) json["against"] = claim.against;
-    json["as"] = effect_names.at(static_cast<std::size_t>(claim.effect));
-  } else {
-    json["order"] = claim.order;
-  }
-  if (!claim.where.empty()) json["where"] = claim.where;
-  if (claim.everywhere) json["everywhere"] = true;
-  if (!claim.over.empty()) {
-    json["over"] = claim.over;
-    json["per_doubling"] = claim.per_doubling;
-    if (claim.over_sqrt_log) json["over_sqrt_log"] = true;
-  }
-  json["criterion"] = criterion_json(claim.criterion);
-  if (claim.published) {
-    json["paper"] = {{"figure", claim.published->figure},
-                     {"source", claim.published->source},
-                     {"certainty", claim.published->certainty}};
-    if (claim.published->value) json["paper"]["value"] = *claim.published->value;
-  }
-  const ShownEffect shown = shown_effect(claim);  // follows from the claim; for programs that display claims.json
-  json["shown"] = {{"times", shown.times}, {"unit", shown.unit}};
-  json["verdict"] = to_string(result.verdict);
-  json["reason"] = result.reason;
-  json["points"] = Json::array();
-  for (const JudgedPoint& point : result.points) {
-    Json& shown_point = json["points"].emplace_back();
-    shown_point = {{"label", point.label},
-                   {"n", point.n},
-                   {"mean", point.mean},
-                   {"interval", interval_json(point.interval)},
-                   {"verdict", to_string(point.verdict)}};
-    if (point.sign_flip_p) shown_point["sign_flip_p"] = *point.sign_flip_p;
-    if (const auto& restricted = point.restricted)
-      shown_point["restricted"] = {{"horizon_s", restricted->horizon_s},
-                                   {"own_reached", restricted->own_reached},
-                                   {"other_reached", restricted->other_reached}};
-  }
-  return json;
-}
-
-ClaimResult result_of(const Json& json) {
-  ClaimResult result;
-  Claim& claim = result.claim;
-  claim.sentence = json.at("sentence");
-  claim.claim_class = class_named(json.value("class", ""));
-  claim.added_after_results = json.value("added_after_results", false);
-  claim.measure = json.at("measure");
-  claim.method = json.value("method", "");
-  claim.against = json.value("against", "");
-  claim.effect = effect_of(json.value("as", "value"));
-  if (json.contains("order")) json.at("order").get_to(claim.order);
-  if (json.contains("where")) json.at("where").get_to(claim.where);
-  claim.everywhere = json.value("everywhere", false);
-  claim.over = json.value("over", "");
-  claim.per_doubling = json.value("per_doubling", false);
-  claim.over_sqrt_log = json.value("over_sqrt_log", false);
-  const Json& criterion = json.at("criterion");
-  claim.criterion = {.above = written_at<double>(criterion, "above"),
-                     .below = written_at<double>(criterion, "below"),
-                     .within = interval_at(criterion, "within"),
-                     .margin = written_at<double>(criterion, "margin")};
-  if (json.contains("paper")) {
-    const Json& paper = json.at("paper");
-    claim.published = PublishedFigure{paper.at("figure"), paper.at("source"), paper.at("certainty"),
-                                      written_at<double>(paper, "value")};
-  }
-  result.verdict = verdict_named(json.at("verdict"));
-  result.reason = json.at("reason");
-  for (const Json& point : json.at("points"))
-    result.points.push_back({.label = point.at("label"),
-                             .n = point.at("n"),
-                             .mean = point.at("mean"),
-                             .interval = interval_at(point, "interval"),
-                             .sign_flip_p = written_at<double>(point, "sign_flip_p"),
-                             .restricted = restriction_at(point),
-                             .verdict = verdict_named(point.at("verdict"))});
-  return result;
+template <typename AnyJson>
+void list_verdict(JsonMembers<AnyJson> members, Listed<Verdict, AnyJson>& verdict) {
+  std::string name = to_string(verdict);
+  members("verdict", name);
+  if constexpr (members.reads) verdict = named<Verdict>(verdict_names, name).value();
 }
 
 // The unit for readers: hours instead of seconds if the criterion's or a measured time is at least two hours.
@@ -612,11 +500,7 @@ std::string wanted_by(const Claim& claim, std::span<const JudgedPoint> points) {
   return fmt::format("{} {}", kind_of(claim), with_unit(bounds, effect.unit));
 }
 
-std::string to_string(Verdict verdict) {
-  return verdict == Verdict::reproduced       ? "reproduced"
-         : verdict == Verdict::not_reproduced ? "not reproduced"
-                                              : "inconclusive";
-}
+std::string to_string(Verdict verdict) { return verdict_names.at(static_cast<std::size_t>(verdict)); }
 
 double confidence_of(const Criterion& criterion) { return criterion.margin ? 0.9 : 0.95; }
 
@@ -666,18 +550,92 @@ ClaimResult judge(const Claim& claim, std::span<const ResultRow> rows) {
   return result;
 }
 
+// An interval is the list of its ends.
+static void to_json(Json& json, const Interval& interval) { json = {interval.low, interval.high}; }
+static void from_json(const Json& json, Interval& interval) { interval = {json.at(0), json.at(1)}; }
+
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<Restriction, AnyJson>& restricted) {
+  members("horizon_s", restricted.horizon_s);
+  members("own_reached", restricted.own_reached);
+  members("other_reached", restricted.other_reached);
+}
+
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<PublishedFigure, AnyJson>& published) {
+  members("figure", published.figure);
+  members("source", published.source);
+  members("certainty", published.certainty);
+  members.if_any("value", published.value);
+}
+
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<Criterion, AnyJson>& wanted) {
+  if constexpr (!members.reads) members.json = Json::object();
+  members.if_any("above", wanted.above);
+  members.if_any("below", wanted.below);
+  members.if_any("within", wanted.within);
+  members.if_any("margin", wanted.margin);
+}
+
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<JudgedPoint, AnyJson>& point) {
+  members("label", point.label);
+  members("n", point.n);
+  members("mean", point.mean);
+  members("interval", point.interval, true);
+  list_verdict(members, point.verdict);
+  members.if_any("sign_flip_p", point.sign_flip_p);
+  members.if_any("restricted", point.restricted);
+}
+
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<ClaimResult, AnyJson>& result) {
+  auto& claim = result.claim;
+  std::string of_class = class_name(claim), effect = effect_names.at(static_cast<std::size_t>(claim.effect));
+  members("sentence", claim.sentence);
+  members("class", of_class, true);
+  members("measure", claim.measure);
+  members("added_after_results", claim.added_after_results, claim.added_after_results);
+  members("method", claim.method, claim.order.empty());
+  members("against", claim.against, claim.order.empty() && !claim.against.empty());
+  members("as", effect, claim.order.empty());
+  members("order", claim.order, !claim.order.empty());
+  members("where", claim.where, !claim.where.empty());
+  members("everywhere", claim.everywhere, claim.everywhere);
+  members("over", claim.over, !claim.over.empty());
+  members("per_doubling", claim.per_doubling, !claim.over.empty());
+  members("over_sqrt_log", claim.over_sqrt_log, !claim.over.empty() && claim.over_sqrt_log);
+  members("criterion", claim.criterion);
+  members.if_any("paper", claim.published);
+  if constexpr (members.reads) {
+    claim.claim_class = named<ClaimClass>(claim_class_names, of_class).value_or(ClaimClass::question);
+    claim.effect = named<Effect>(effect_names, effect).value_or(Effect::value);
+  } else {
+    const ShownEffect shown = shown_effect(claim);  // follows from the claim; for programs that display claims.json
+    members.json["shown"] = {{"times", shown.times}, {"unit", shown.unit}};
+  }
+  list_verdict(members, result.verdict);
+  members("reason", result.reason);
+  members("points", result.points);
+}
+
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<JudgedClaims, AnyJson>& claims) {
+  members("experiment", claims.experiment);
+  members("description", claims.description);
+  members("runs", claims.runs);
+  members("commit", claims.at.commit);
+  members("processor", claims.at.processor);
+  members("cores", claims.at.cores);
+  members("time", claims.at.time);
+  members("claims", claims.results);
+  members.if_any("judged_runs", claims.judged_runs);
+}
+
 std::string to_json(const JudgedClaims& claims) {
-  Json json = {{"schema_version", claims_schema_version},
-               {"experiment", claims.experiment},
-               {"description", claims.description},
-               {"runs", claims.runs},
-               {"commit", claims.at.commit},
-               {"processor", claims.at.processor},
-               {"cores", claims.at.cores},
-               {"time", claims.at.time},
-               {"claims", Json::array()}};
-  if (claims.judged_runs) json["judged_runs"] = *claims.judged_runs;
-  for (const ClaimResult& result : claims.results) json["claims"].push_back(json_of(result));
+  Json json{{"schema_version", claims_schema_version}};
+  list_members(JsonMembers<Json>{json}, claims);
   return with_digest(json);
 }
 
@@ -685,17 +643,7 @@ std::optional<JudgedClaims> claims_from_json(const std::string& text, int schema
   const Json json = Json::parse(text);
   if (json.at("schema_version") != schema_version) return {};
   if (!is_as_written(text, json, "claims", "judged_runs")) return {};
-  JudgedClaims claims{.experiment = json.at("experiment"),
-                      .description = json.at("description"),
-                      .runs = json.at("runs"),
-                      .at = {.commit = json.at("commit"),
-                             .processor = json.at("processor"),
-                             .cores = json.at("cores"),
-                             .time = json.at("time")},
-                      .results = {}};
-  claims.judged_runs = written_at<std::size_t>(json, "judged_runs");
-  for (const Json& claim : json.at("claims")) claims.results.push_back(result_of(claim));
-  return claims;
+  return json.get<JudgedClaims>();
 } catch (const std::exception&) {  // not JSON, a missing key, a wrong type
   return {};
 }

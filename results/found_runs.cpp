@@ -540,63 +540,15 @@ std::multimap<std::string, fs::path> simulated_runs_by_fingerprint(const fs::pat
 
 using Names = std::vector<std::pair<std::string, std::string>>;
 
-Json json_of(const Names& names) {
-  Json json = Json::object();
-  for (const auto& [key, value] : names) json[key] = value;
-  return json;
-}
-
-Names names_of(const Json& json) {
-  Names names;
-  for (const auto& [key, value] : json.items()) names.emplace_back(key, value.get<std::string>());
-  return names;
-}
-
-Json json_of(const TriedSetting& setting) {
-  Json json{{"values", json_of(setting.values)}, {"mean", or_null(setting.mean)}, {"trials", Json::array()}};
-  for (const TunedTrial& trial : setting.trials) {
-    json["trials"].push_back(
-        {{"seed", trial.seed}, {"hash", trial.hash}, {"status", trial.status}, {"value", or_null(trial.value)}});
-    if (trial.missed_by) json["trials"].back()["missed_by"] = *trial.missed_by;
+// Names and their values as an object, in their order.
+template <typename AnyJson>
+void list_names(JsonMembers<AnyJson> members, Listed<Names, AnyJson>& names) {
+  if constexpr (members.reads) {
+    for (const auto& [key, value] : members.json.items()) names.emplace_back(key, value.template get<std::string>());
+  } else {
+    members.json = Json::object();
+    for (const auto& [key, value] : names) members.json[key] = value;
   }
-  return json;
-}
-
-TriedSetting setting_of(const Json& json) {
-  TriedSetting setting{.values = names_of(json.at("values")), .mean = optional_at<double>(json, "mean")};
-  for (const Json& trial : json.at("trials"))
-    setting.trials.push_back({.seed = trial.at("seed"),
-                              .hash = trial.at("hash"),
-                              .status = trial.at("status"),
-                              .value = optional_at<double>(trial, "value"),
-                              .missed_by = written_at<double>(trial, "missed_by")});
-  return setting;
-}
-
-Json json_of(const TunedMethod& method) {
-  Json json{{"method", method.method}, {"point", json_of(method.point)}};
-  json["chosen"] = method.chosen ? json_of(method.settings[*method.chosen].values) : Json(nullptr);
-  json["mean"] = method.chosen ? or_null(method.settings[*method.chosen].mean) : Json(nullptr);
-  json["number_of_trials"] = method.trials();
-  if (method.horizon) json["horizon"] = *method.horizon;
-  json["extended"] = method.extended;
-  json["at_edge"] = method.at_edge;
-  json["settings"] = Json::array();
-  for (const TriedSetting& setting : method.settings) json["settings"].push_back(json_of(setting));
-  return json;
-}
-
-TunedMethod method_of(const Json& json) {
-  TunedMethod method{.method = json.at("method"),
-                     .point = names_of(json.at("point")),
-                     .horizon = written_at<double>(json, "horizon"),
-                     .extended = json.at("extended"),
-                     .at_edge = json.at("at_edge")};
-  for (const Json& setting : json.at("settings")) {
-    method.settings.push_back(setting_of(setting));
-    if (setting.at("values") == json.at("chosen")) method.chosen = method.settings.size() - 1;
-  }
-  return method;
 }
 
 }  // namespace
@@ -821,26 +773,61 @@ std::size_t TunedMethod::reached(const TriedSetting& setting) const {
   }));
 }
 
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<TunedTrial, AnyJson>& trial) {
+  members("seed", trial.seed);
+  members("hash", trial.hash);
+  members("status", trial.status);
+  members("value", trial.value);
+  members.if_any("missed_by", trial.missed_by);
+}
+
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<TriedSetting, AnyJson>& setting) {
+  list_names(members.in("values"), setting.values);
+  members("mean", setting.mean);
+  members("trials", setting.trials);
+}
+
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<TunedMethod, AnyJson>& method) {
+  members("method", method.method);
+  list_names(members.in("point"), method.point);
+  if constexpr (!members.reads) {
+    const TriedSetting* const chosen = method.chosen ? &method.settings[*method.chosen] : nullptr;
+    const auto values = members.in("chosen");  // null without one
+    if (chosen) list_names(values, chosen->values);
+    members.json["mean"] = chosen ? chosen->mean : std::nullopt;
+    members.json["number_of_trials"] = method.trials();
+  }
+  members.if_any("horizon", method.horizon);
+  members("extended", method.extended);
+  members("at_edge", method.at_edge);
+  members("settings", method.settings);
+  if constexpr (members.reads)
+    for (std::size_t i = 0; i < method.settings.size(); ++i)
+      if (members.json.at("settings")[i].at("values") == members.json.at("chosen")) method.chosen = i;
+}
+
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<Tuning, AnyJson>& tuning) {
+  members("experiment", tuning.experiment);
+  members("measure", tuning.measure);
+  members("seeds", tuning.seeds);
+  list_names(members.in("where"), tuning.where);
+  members("methods", tuning.methods);
+}
+
 std::string to_json(const Tuning& tuning) {
-  Json json{{"schema_version", tuning_schema_version},
-            {"experiment", tuning.experiment},
-            {"measure", tuning.measure},
-            {"seeds", tuning.seeds},
-            {"where", json_of(tuning.where)},
-            {"methods", Json::array()}};
-  for (const TunedMethod& method : tuning.methods) json["methods"].push_back(json_of(method));
+  Json json{{"schema_version", tuning_schema_version}};
+  list_members(JsonMembers<Json>{json}, tuning);
   return with_digest(json);
 }
 
 std::optional<Tuning> tuning_from_json(const std::string& text) try {
   const Json json = Json::parse(text);
   if (json.at("schema_version") != tuning_schema_version || !is_as_written(text, json, "methods")) return {};
-  Tuning tuning{.experiment = json.at("experiment"),
-                .measure = json.at("measure"),
-                .seeds = json.at("seeds"),
-                .where = names_of(json.at("where"))};
-  for (const Json& method : json.at("methods")) tuning.methods.push_back(method_of(method));
-  return tuning;
+  return json.get<Tuning>();
 } catch (const std::exception&) {
   return {};
 }
