@@ -668,13 +668,7 @@ std::vector<FoundRun> runs_of_table(const fs::path& runs_csv, std::span<const Ru
     if (!row) continue;
     FoundRun& one = found.emplace_back();
     one.directory = runs_csv.parent_path();
-    one.summary.experiment = run.experiment;
-    one.summary.method = run.method;
-    one.summary.method_index = run.method_index;
-    one.summary.point_index = run.point_index;
-    one.summary.sweep = run.sweep;
-    one.summary.own_training = run.own_training;
-    one.summary.seed = run.seed;
+    static_cast<RunName&>(one.summary) = run;
     one.summary.hash = field(*row, "hash");
     for (const Measure& measure : measures())
       if (const auto number = number_in(field(*row, measure.name))) one.summary.tabled[measure.name] = *number;

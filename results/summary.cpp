@@ -619,20 +619,13 @@ bool covers(const RecordingPlan& recorded, const RecordingPlan& wanted) {
 RunSummary summarise(const Run& run, const Recording& recording, const RunTotals* totals,
                      std::int64_t samples_per_micro_batch, double host_s) {
   RunSummary summary;
+  static_cast<RunName&>(summary) = run;
   if (recording.diverged) {
     summary.status = RunStatus::diverged;
     const std::string step = std::to_string(recording.metrics.back().step.value());
     summary.reason = "the model is not finite after step " + step;
   }
-  summary.experiment = run.experiment;
-  summary.method = run.method;
-  summary.method_index = run.method_index;
-  summary.point_index = run.point_index;
-  summary.sweep = run.sweep;
-  summary.own_training = run.own_training;
   summary.has_unshared_links = run.cluster.network && run.cluster.network->has_unshared_links();
-  summary.seed = run.seed;
-  summary.hash = run.hash;
   summary.commit = build_info().commit;
   summary.rounds = static_cast<std::int64_t>(recording.rows.size());
   summary.host_s = host_s;

@@ -32,18 +32,10 @@ struct TimeToTarget {
   std::optional<std::int64_t> samples{};
 };
 
-struct RunSummary {
+struct RunSummary : RunName {
   RunStatus status = RunStatus::finished;
   std::string reason;  // why the run did not finish; otherwise empty
 
-  std::string experiment;
-  std::string method;
-  std::size_t method_index = 0;  // index among the experiment's methods
-  std::size_t point_index = 0;   // index of the run's point in the sweep, whose last key varies fastest
-  std::vector<std::pair<std::string, std::string>> sweep;
-  std::vector<std::pair<std::string, std::string>> own_training{};  // the method's overrides of [training]
-  std::uint64_t seed = 0;
-  std::string hash;
   std::string commit;  // commit of the program that made the run
 
   // On the test set. None in time-only runs; accuracies also none if the objective has no accuracy.
