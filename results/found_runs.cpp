@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "workers/base/terminal_text.hpp"
+#include "workers/config/key_path.hpp"
 
 namespace syncopate {
 
@@ -292,18 +293,11 @@ bool is_finished_run(const CsvRow& row) {
   return field(row, "status") == to_string(RunStatus::finished) && field(row, "clock") == "virtual";
 }
 
-// The column of a swept key: a method's own key "methods.LABEL.threshold_s" is in the column "method.threshold_s".
-std::string column_of(const CsvRow& row, const std::string& key) {
-  if (row.contains(key) || !key.starts_with("methods.")) return key;
-  const std::size_t label = std::string_view("methods.").size(), rest = key.find('.', label);
-  return rest == key.npos ? key : "method" + key.substr(rest);
-}
-
 // Whether the row has the run's method, seed and swept values.
 bool is_named_like(const CsvRow& row, const Run& run) {
   if (field(row, "method") != run.method || field(row, "seed") != std::to_string(run.seed)) return false;
   return std::ranges::all_of(run.sweep, [&](const auto& swept) {
-    const auto column = row.find(column_of(row, swept.first));
+    const auto column = row.find(column_of(swept.first));
     if (column == row.end()) return true;  // the key has the same value in all rows
     const auto ours = number_in(swept.second), theirs = number_in(column->second);
     return column->second == swept.second || column->second == "\"" + swept.second + "\"" ||
@@ -658,6 +652,18 @@ std::vector<FoundRun> find_runs_of(const fs::path& directory, const std::set<std
   std::vector<FoundRun> runs = without_faults(read_runs(directories, directory));
   std::erase_if(runs, [&](const FoundRun& run) { return !hashes.contains(run.summary.hash); });
   return runs;
+}
+
+std::string column_of(const std::string& swept_key) {
+  std::vector<std::string> path;
+  try {
+    path = split_key(swept_key);
+  } catch (const KeyPathFault&) {  // a key that another program wrote is left unchanged
+  }
+  if (path.size() < 3 || path.front() != "methods") return swept_key;
+  std::string column = "method";
+  for (std::size_t i = 2; i < path.size(); ++i) column += "." + path[i];
+  return column;
 }
 
 std::vector<FoundRun> runs_of_table(const fs::path& runs_csv, std::span<const Run> runs) {

@@ -67,6 +67,10 @@ std::vector<FoundRun> find_runs(const std::filesystem::path& directory, bool wit
 // Simulated runs with these hashes at or below the directory; there may be none. Ignores other runs and their faults.
 std::vector<FoundRun> find_runs_of(const std::filesystem::path& directory, const std::set<std::string>& hashes);
 
+// The column of a swept key in runs.csv: "method.threshold_s" for methods.DropCompute.threshold_s, since the method has
+// its own column.
+std::string column_of(const std::string& swept_key);
+
 // Runs without files, known only from a table: those of `runs` that finished according to runs.csv, which `export`
 // writes. A row belongs to the run with its hash, otherwise with its method, seed and swept values. Numbers in the
 // summaries are only in `tabled`. Throws ResultsDirectoryFault if the file is no such table.

@@ -8,7 +8,6 @@
 #include <ranges>
 
 #include "workers/base/terminal_text.hpp"
-#include "workers/config/key_path.hpp"
 
 namespace syncopate {
 
@@ -349,19 +348,6 @@ using Columns = std::map<std::string, std::string>;
 std::string plain(const std::string& value) {
   const bool is_text = value.size() >= 2 && value.front() == '"' && value.back() == '"';
   return is_text ? value.substr(1, value.size() - 2) : value;
-}
-
-// The column of a swept key: "method.threshold_s" for methods.DropCompute.threshold_s: the method has its own column.
-std::string column_of(const std::string& swept_key) {
-  std::vector<std::string> path;
-  try {
-    path = split_key(swept_key);
-  } catch (const KeyPathFault&) {  // a key that another program wrote is left unchanged
-  }
-  if (path.size() < 3 || path.front() != "methods") return swept_key;
-  std::string column = "method";
-  for (std::size_t i = 2; i < path.size(); ++i) column += "." + path[i];
-  return column;
 }
 
 // The run's settings by column: keys of its file, of its method and of the sweep.
