@@ -23,19 +23,19 @@ struct Inconclusive : std::runtime_error {
 
 using BySeed = std::map<std::uint64_t, double>;  // one number per seed
 
-std::optional<double> measured(const Claim& claim, const ResultRow& row, std::size_t run) {
+std::optional<double> measured(const Claim& claim, const RunSummary& run) {
   const Measure* measure = measure_named(claim.measure);
-  return measure ? syncopate::measured(*measure, row.runs[run]) : std::nullopt;
+  return measure ? measured(*measure, run) : std::nullopt;
 }
 
-bool missed_its_target(const Claim& claim, const ResultRow& row, std::size_t run) {
-  return claim.measure.find("_to_target") != std::string::npos && row.runs[run].time_to_target.has_value() &&
-         !measured(claim, row, run);
+bool missed_its_target(const Claim& claim, const RunSummary& run) {
+  return claim.measure.find("_to_target") != std::string::npos && run.time_to_target.has_value() &&
+         !measured(claim, run);
 }
 
-double number_of(const Claim& claim, const ResultRow& row, std::size_t run) {
-  if (const auto value = measured(claim, row, run)) return *value;
-  throw Inconclusive(fmt::format("\"{}\", seed {}: has no {}", row.label, row.runs[run].seed, claim.measure));
+double number_of(const Claim& claim, const ResultRow& row, const RunSummary& run) {
+  if (const auto value = measured(claim, run)) return *value;
+  throw Inconclusive(fmt::format("\"{}\", seed {}: has no {}", row.label, run.seed, claim.measure));
 }
 
 // Throws if some runs did not reach `what` (the target, or a loss level), because their times are then unknown.
@@ -82,73 +82,59 @@ double at_key(const Claim& claim, const ResultRow& row) {
   throw Inconclusive(fmt::format("\"{}\" has no numeric value of {}", row.label, claim.over));
 }
 
-struct Pair {
-  std::size_t own = 0, other = 0;
-};
-
-std::vector<Pair> all_of(const ResultRow& row) {
-  std::vector<Pair> runs(row.runs.size());
-  for (std::size_t run = 0; run < runs.size(); ++run) runs[run].own = run;
-  return runs;
-}
-
-std::vector<Pair> common_seeds(const ResultRow& row, const ResultRow& other) {
-  std::vector<Pair> pairs;
-  for (const Pair& run : all_of(row)) {
-    const auto found = std::ranges::find(other.runs, row.runs[run.own].seed, &RunSummary::seed);
-    if (found != other.runs.end()) pairs.push_back({run.own, static_cast<std::size_t>(found - other.runs.begin())});
-  }
-  return pairs;
-}
-
-// The training loss at each evaluation of a run. `column`: the evaluations' column for LossAt::at.
-std::vector<LossAt> losses_by(const char* column, const ResultRow& row, std::size_t run) {
+// The training loss at each evaluation of a run of the row. `column`: the evaluations' column for LossAt::at.
+std::vector<LossAt> losses_by(const char* column, const ResultRow& row, const RunSummary* run) {
+  const std::filesystem::path& directory = row.directories.at(static_cast<std::size_t>(run - row.runs.data()));
   std::vector<LossAt> losses;
-  for (const CsvRow& evaluation : evaluations_of(row.directories.at(run), row.runs[run])) {
+  for (const CsvRow& evaluation : evaluations_of(directory, *run)) {
     const auto number = [&](const char* name) {
       if (const auto value = number_in(field(evaluation, name))) return *value;
-      throw std::runtime_error(fmt::format("{}: an evaluation has no {}", row.directories.at(run).string(), name));
+      throw std::runtime_error(fmt::format("{}: an evaluation has no {}", directory.string(), name));
     };
     losses.push_back({number(column), number("train_loss")});
   }
   return losses;
 }
 
-BySeed at_equal_loss(const Claim& claim, const ResultRow& row, const ResultRow& other, const std::vector<Pair>& pairs) {
+BySeed at_equal_loss(const Claim& claim, const ResultRow& row, const ResultRow& other, const Pairs& pairs) {
   const char* const column = claim.measure == time_to_equal_loss ? "time_s" : "step";
   BySeed found;
-  for (const Pair& pair : pairs) {
+  for (std::size_t i = 0; i < pairs.own.size(); ++i) {
     const std::vector<LossPassage> passages =
-        passages_through_equal_losses(losses_by(column, row, pair.own), losses_by(column, other, pair.other));
+        passages_through_equal_losses(losses_by(column, row, pairs.own[i]), losses_by(column, other, pairs.other[i]));
     if (passages.empty()) continue;
-    found[row.runs[pair.own].seed] = claim.effect == Effect::ratio ? ratio_of(passages) : difference_of(passages);
+    found[pairs.own[i]->seed] = claim.effect == Effect::ratio ? ratio_of(passages) : difference_of(passages);
   }
-  if (found.size() < pairs.size())
+  if (found.size() < pairs.own.size())
     throw Inconclusive(
         fmt::format("for {} of {} seeds \"{}\" and \"{}\" have no equal losses: their smoothed training losses do not "
                     "overlap, or a run has fewer than 6 evaluations or a loss that is not positive",
-                    pairs.size() - found.size(), pairs.size(), row.label, other.label));
+                    pairs.own.size() - found.size(), pairs.own.size(), row.label, other.label));
   return found;
 }
 
 // For each seed the row's measure, or with another row the difference or ratio of both rows' measures.
 BySeed effects(const Claim& claim, const ResultRow& row, const ResultRow* other) {
-  const std::vector<Pair> pairs = other ? common_seeds(row, *other) : all_of(row);
-  if (pairs.empty())
+  Pairs pairs;
+  if (other)
+    pairs = pairs_of(row, *other);
+  else
+    for (const RunSummary& run : row.runs) pairs.own.push_back(&run);
+  if (pairs.own.empty())
     throw Inconclusive(other ? fmt::format("\"{}\" and \"{}\" have no seed in common", row.label, other->label)
                              : fmt::format("\"{}\" has no finished run", row.label));
   if (other && is_equal_loss(claim.measure)) return at_equal_loss(claim, row, *other, pairs);
-  const auto require_target = [&](const ResultRow& of, std::size_t Pair::*run) {
+  const auto require_target = [&](const ResultRow& of, const std::vector<const RunSummary*>& runs) {
     const auto missed =
-        std::ranges::count_if(pairs, [&](const Pair& pair) { return missed_its_target(claim, of, pair.*run); });
-    require_reached(static_cast<std::size_t>(missed), pairs.size(), of.label, "the target");
+        std::ranges::count_if(runs, [&](const RunSummary* run) { return missed_its_target(claim, *run); });
+    require_reached(static_cast<std::size_t>(missed), runs.size(), of.label, "the target");
   };
-  require_target(row, &Pair::own);
-  if (other) require_target(*other, &Pair::other);
+  require_target(row, pairs.own);
+  if (other) require_target(*other, pairs.other);
   BySeed found;
-  for (const Pair& pair : pairs) {
-    const double own = number_of(claim, row, pair.own);
-    found[row.runs[pair.own].seed] = other ? effect_of(claim.effect, own, number_of(claim, *other, pair.other)) : own;
+  for (std::size_t i = 0; i < pairs.own.size(); ++i) {
+    const double own = number_of(claim, row, *pairs.own[i]);
+    found[pairs.own[i]->seed] = other ? effect_of(claim.effect, own, number_of(claim, *other, *pairs.other[i])) : own;
   }
   return found;
 }
@@ -165,12 +151,12 @@ std::optional<RestrictedEffects> restricted_effects(const Claim& claim, const Re
   if (!other || !is_direction(claim) || claim.measure != "time_to_target_s") return {};
   std::vector<std::uint64_t> seeds;
   std::vector<TimeToReach> own, others;
-  for (const RunSummary& run : row.runs) {
-    const auto paired = std::ranges::find(other->runs, run.seed, &RunSummary::seed);
-    if (paired == other->runs.end() || !run.time_to_target || !paired->time_to_target) continue;
-    seeds.push_back(run.seed);
-    own.push_back(time_to_reach(run));
-    others.push_back(time_to_reach(*paired));
+  const Pairs pairs = pairs_of(row, *other);
+  for (std::size_t i = 0; i < pairs.own.size(); ++i) {
+    if (!pairs.own[i]->time_to_target || !pairs.other[i]->time_to_target) continue;
+    seeds.push_back(pairs.own[i]->seed);
+    own.push_back(time_to_reach(*pairs.own[i]));
+    others.push_back(time_to_reach(*pairs.other[i]));
   }
   std::vector<TimeToReach> all = own;
   all.insert(all.end(), others.begin(), others.end());
@@ -244,11 +230,11 @@ BySeed best_values(const Claim& claim, const std::vector<const ResultRow*>& own)
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const double worst = is_lowest ? infinity : -infinity;     // for runs that did not reach their target
   std::map<std::uint64_t, std::map<double, double>> points;  // by seed: the measure at each value of the key
-  for (const ResultRow* row : own)
-    for (std::size_t run = 0; run < row->runs.size(); ++run) {
-      std::map<double, double>& of_seed = points[row->runs[run].seed];
-      of_seed[at_key(claim, *row)] = missed_its_target(claim, *row, run) ? worst : number_of(claim, *row, run);
-    }
+  for (const ResultRow* row : own) {
+    const double at = at_key(claim, *row);
+    for (const RunSummary& run : row->runs)
+      points[run.seed][at] = missed_its_target(claim, run) ? worst : number_of(claim, *row, run);
+  }
   BySeed found;
   for (const auto& [seed, of_seed] : points) {
     if (of_seed.size() < own.size()) continue;  // this seed has no run at some point
@@ -258,7 +244,7 @@ BySeed best_values(const Claim& claim, const std::vector<const ResultRow*>& own)
     if (std::isfinite(best->second)) found[seed] = best->first;
   }
   const auto missed_all = [&](const ResultRow* row) {
-    return std::ranges::all_of(all_of(*row), [&](const Pair& run) { return missed_its_target(claim, *row, run.own); });
+    return std::ranges::all_of(row->runs, [&](const RunSummary& run) { return missed_its_target(claim, run); });
   };
   if (std::ranges::all_of(own, missed_all)) require_reached(1, 1, claim.method, "the target");
   if (found.empty()) throw Inconclusive(fmt::format("no seed has a best value of {}", claim.over));

@@ -937,6 +937,17 @@ std::vector<TimeToReach> times_to_target(const ResultRow& row) {
   return times;
 }
 
+Pairs pairs_of(const ResultRow& row, const ResultRow& other) {
+  Pairs pairs;
+  for (const RunSummary& run : row.runs) {
+    const auto found = std::ranges::find(other.runs, run.seed, &RunSummary::seed);
+    if (found == other.runs.end()) continue;
+    pairs.own.push_back(&run);
+    pairs.other.push_back(&*found);
+  }
+  return pairs;
+}
+
 std::vector<std::string> differing_keys(const ResultRow& a, const ResultRow& b) {
   std::vector<std::string> keys;
   for (const auto& [one, other] : {std::pair(&a, &b), std::pair(&b, &a)})

@@ -189,6 +189,12 @@ std::vector<ResultRow> result_rows(std::span<const FoundRun> runs);
 // Times to the target of those runs of the row that have a target.
 std::vector<TimeToReach> times_to_target(const ResultRow& row);
 
+// The runs of two rows with common seeds: own[i] and other[i] have the same seed.
+struct Pairs {
+  std::vector<const RunSummary*> own, other;
+};
+Pairs pairs_of(const ResultRow& row, const ResultRow& other);
+
 // The row's values of the keys that are swept for all methods.
 std::vector<std::pair<std::string, std::string>> common_point(const ResultRow& row);
 

@@ -204,22 +204,6 @@ Json json_of(const ComparedRun& run, const Tolerances& tolerances) {
 constexpr std::string_view time_to_target = "time_to_target_s";
 constexpr std::string_view exact = "(exact)";  // shown instead of an interval
 
-// The runs of two rows with common seeds: own[i] and other[i] have the same seed.
-struct Pairs {
-  std::vector<const RunSummary*> own, other;
-};
-
-Pairs pairs_of(const ResultRow& row, const ResultRow& other) {
-  Pairs pairs;
-  for (const RunSummary& run : row.runs) {
-    const auto found = std::ranges::find(other.runs, run.seed, &RunSummary::seed);
-    if (found == other.runs.end()) continue;
-    pairs.own.push_back(&run);
-    pairs.other.push_back(&*found);
-  }
-  return pairs;
-}
-
 void set_numbers(PairedMeasure& result, const std::vector<double>& own, const std::vector<double>& other) {
   std::vector<double> differences, ratios;
   constexpr double rounding = 1e-12;  // because sums may be added up in another order
