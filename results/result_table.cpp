@@ -55,8 +55,7 @@ bool outlasts(const ResultRow& row, const ResultRow& other) {
 
 // Ranks rows by the measure. In a ranking by time to the target, rows whose runs all missed it rank last.
 Ranking ranking_of(const Named& point, const std::vector<const ResultRow*>& rows, const Measure& measure) {
-  Ranking ranking{.point = run_label("", point), .rows = {}};
-  ranking.point.erase(0, std::min(ranking.point.size(), ranking.point.find_first_not_of(", ")));
+  Ranking ranking{.point = values_text(point), .rows = {}};
   const bool of_times = is_time_to_target(measure);
   const std::optional<double> horizon_s = of_times ? target_horizon_s(rows) : std::nullopt;
   if (of_times && !horizon_s) return ranking;
