@@ -19,32 +19,14 @@ constexpr std::string_view checkpoint_ending = ".checkpoint";
 constexpr std::string_view magic = "SYNCKPT\n";
 constexpr std::uint64_t format = 1;
 constexpr std::size_t piece = 1 << 20;
-constexpr std::size_t longest_text = 1 << 16;  // largest size of a name or value of CheckpointIdentity, in bytes
 
-void put_number(ByteSink& out, std::uint64_t number) { out.write(&number, sizeof(number)); }
-
-void put_text(ByteSink& out, const std::string& text) {
-  put_number(out, text.size());
-  out.write(text.data(), text.size());
-}
-
-std::uint64_t take_number(ByteSource& in) {
-  std::uint64_t number = 0;
-  in.read(&number, sizeof(number));
-  return number;
-}
-
-std::string take_text(ByteSource& in) {
-  std::string text(std::min<std::uint64_t>(take_number(in), longest_text), '\0');
-  in.read(text.data(), text.size());
-  return text;
-}
-
-void check_identity(ByteSource& in, const CheckpointIdentity& identity) {
-  if (const auto names = take_number(in); names != identity.size())
-    throw CheckpointFault("another version of Syncopate wrote it");
+void check_identity(StateArchive in, const CheckpointIdentity& identity) {
+  std::uint64_t its_format = 0, names = 0;
+  in(its_format, names);
+  if (its_format != format || names != identity.size()) throw CheckpointFault("another version of Syncopate wrote it");
   for (const auto& [name, own] : identity) {
-    const std::string its_name = take_text(in), its = take_text(in);
+    std::string its_name, its;
+    in(its_name, its);
     if (its_name != name) throw CheckpointFault("another version of Syncopate wrote it");
     if (its != own) throw CheckpointFault(fmt::format("its {} is {}, not {}", name, its, own));
   }
@@ -69,12 +51,10 @@ CheckpointWriter::CheckpointWriter(fs::path file, const CheckpointIdentity& iden
     descriptor_ = std::make_unique<Descriptor>(aside_, O_WRONLY | O_CREAT | O_EXCL);
   }
   write(magic.data(), magic.size());
-  put_number(*this, format);
-  put_number(*this, identity.size());
-  for (const auto& [name, text] : identity) {
-    put_text(*this, name);
-    put_text(*this, text);
-  }
+  StateArchive archive(*this);
+  std::uint64_t its_format = format, names = identity.size();
+  archive(its_format, names);
+  for (auto [name, text] : identity) archive(name, text);
 }
 
 CheckpointWriter::~CheckpointWriter() {
@@ -100,7 +80,7 @@ void CheckpointWriter::flush() {
 
 void CheckpointWriter::finish() {
   finished_digest_ = XXH3_64bits_digest(&digest_->state);
-  put_number(*this, finished_digest_);
+  write(&finished_digest_, sizeof(finished_digest_));
   flush();
 }
 
@@ -143,8 +123,7 @@ CheckpointReader::CheckpointReader(const fs::path& file, const CheckpointIdentit
   read(begin.data(), begin.size());
   if (begin != magic) throw CheckpointFault("it is not a checkpoint of Syncopate");
   if (written != XXH3_64bits_digest(&digest)) throw CheckpointFault("it is damaged or cut off");
-  if (take_number(*this) != format) throw CheckpointFault("another version of Syncopate wrote it");
-  check_identity(*this, identity);
+  check_identity(StateArchive(*this), identity);
 }
 
 void CheckpointReader::read(void* data, std::size_t size) {

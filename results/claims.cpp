@@ -23,19 +23,19 @@ struct Inconclusive : std::runtime_error {
 
 using BySeed = std::map<std::uint64_t, double>;  // one number per seed
 
-std::optional<double> measured(const Claim& claim, const ResultRow& row, std::size_t run) {
+std::optional<double> measured(const Claim& claim, const RunSummary& run) {
   const Measure* measure = measure_named(claim.measure);
-  return measure ? syncopate::measured(*measure, row.runs[run]) : std::nullopt;
+  return measure ? measured(*measure, run) : std::nullopt;
 }
 
-bool missed_its_target(const Claim& claim, const ResultRow& row, std::size_t run) {
-  return claim.measure.find("_to_target") != std::string::npos && row.runs[run].time_to_target.has_value() &&
-         !measured(claim, row, run);
+bool missed_its_target(const Claim& claim, const RunSummary& run) {
+  return claim.measure.find("_to_target") != std::string::npos && run.time_to_target.has_value() &&
+         !measured(claim, run);
 }
 
-double number_of(const Claim& claim, const ResultRow& row, std::size_t run) {
-  if (const auto value = measured(claim, row, run)) return *value;
-  throw Inconclusive(fmt::format("\"{}\", seed {}: has no {}", row.label, row.runs[run].seed, claim.measure));
+double number_of(const Claim& claim, const ResultRow& row, const RunSummary& run) {
+  if (const auto value = measured(claim, run)) return *value;
+  throw Inconclusive(fmt::format("\"{}\", seed {}: has no {}", row.label, run.seed, claim.measure));
 }
 
 // Throws if some runs did not reach `what` (the target, or a loss level), because their times are then unknown.
@@ -82,73 +82,59 @@ double at_key(const Claim& claim, const ResultRow& row) {
   throw Inconclusive(fmt::format("\"{}\" has no numeric value of {}", row.label, claim.over));
 }
 
-struct Pair {
-  std::size_t own = 0, other = 0;
-};
-
-std::vector<Pair> all_of(const ResultRow& row) {
-  std::vector<Pair> runs(row.runs.size());
-  for (std::size_t run = 0; run < runs.size(); ++run) runs[run].own = run;
-  return runs;
-}
-
-std::vector<Pair> common_seeds(const ResultRow& row, const ResultRow& other) {
-  std::vector<Pair> pairs;
-  for (const Pair& run : all_of(row)) {
-    const auto found = std::ranges::find(other.runs, row.runs[run.own].seed, &RunSummary::seed);
-    if (found != other.runs.end()) pairs.push_back({run.own, static_cast<std::size_t>(found - other.runs.begin())});
-  }
-  return pairs;
-}
-
-// The training loss at each evaluation of a run. `column`: the evaluations' column for LossAt::at.
-std::vector<LossAt> losses_by(const char* column, const ResultRow& row, std::size_t run) {
+// The training loss at each evaluation of a run of the row. `column`: the evaluations' column for LossAt::at.
+std::vector<LossAt> losses_by(const char* column, const ResultRow& row, const RunSummary* run) {
+  const std::filesystem::path& directory = row.directories.at(static_cast<std::size_t>(run - row.runs.data()));
   std::vector<LossAt> losses;
-  for (const CsvRow& evaluation : evaluations_of(row.directories.at(run), row.runs[run])) {
+  for (const CsvRow& evaluation : evaluations_of(directory, *run)) {
     const auto number = [&](const char* name) {
       if (const auto value = number_in(field(evaluation, name))) return *value;
-      throw std::runtime_error(fmt::format("{}: an evaluation has no {}", row.directories.at(run).string(), name));
+      throw std::runtime_error(fmt::format("{}: an evaluation has no {}", directory.string(), name));
     };
     losses.push_back({number(column), number("train_loss")});
   }
   return losses;
 }
 
-BySeed at_equal_loss(const Claim& claim, const ResultRow& row, const ResultRow& other, const std::vector<Pair>& pairs) {
+BySeed at_equal_loss(const Claim& claim, const ResultRow& row, const ResultRow& other, const Pairs& pairs) {
   const char* const column = claim.measure == time_to_equal_loss ? "time_s" : "step";
   BySeed found;
-  for (const Pair& pair : pairs) {
+  for (std::size_t i = 0; i < pairs.own.size(); ++i) {
     const std::vector<LossPassage> passages =
-        passages_through_equal_losses(losses_by(column, row, pair.own), losses_by(column, other, pair.other));
+        passages_through_equal_losses(losses_by(column, row, pairs.own[i]), losses_by(column, other, pairs.other[i]));
     if (passages.empty()) continue;
-    found[row.runs[pair.own].seed] = claim.effect == Effect::ratio ? ratio_of(passages) : difference_of(passages);
+    found[pairs.own[i]->seed] = claim.effect == Effect::ratio ? ratio_of(passages) : difference_of(passages);
   }
-  if (found.size() < pairs.size())
+  if (found.size() < pairs.own.size())
     throw Inconclusive(
         fmt::format("for {} of {} seeds \"{}\" and \"{}\" have no equal losses: their smoothed training losses do not "
                     "overlap, or a run has fewer than 6 evaluations or a loss that is not positive",
-                    pairs.size() - found.size(), pairs.size(), row.label, other.label));
+                    pairs.own.size() - found.size(), pairs.own.size(), row.label, other.label));
   return found;
 }
 
 // For each seed the row's measure, or with another row the difference or ratio of both rows' measures.
 BySeed effects(const Claim& claim, const ResultRow& row, const ResultRow* other) {
-  const std::vector<Pair> pairs = other ? common_seeds(row, *other) : all_of(row);
-  if (pairs.empty())
+  Pairs pairs;
+  if (other)
+    pairs = pairs_of(row, *other);
+  else
+    for (const RunSummary& run : row.runs) pairs.own.push_back(&run);
+  if (pairs.own.empty())
     throw Inconclusive(other ? fmt::format("\"{}\" and \"{}\" have no seed in common", row.label, other->label)
                              : fmt::format("\"{}\" has no finished run", row.label));
   if (other && is_equal_loss(claim.measure)) return at_equal_loss(claim, row, *other, pairs);
-  const auto require_target = [&](const ResultRow& of, std::size_t Pair::*run) {
+  const auto require_target = [&](const ResultRow& of, const std::vector<const RunSummary*>& runs) {
     const auto missed =
-        std::ranges::count_if(pairs, [&](const Pair& pair) { return missed_its_target(claim, of, pair.*run); });
-    require_reached(static_cast<std::size_t>(missed), pairs.size(), of.label, "the target");
+        std::ranges::count_if(runs, [&](const RunSummary* run) { return missed_its_target(claim, *run); });
+    require_reached(static_cast<std::size_t>(missed), runs.size(), of.label, "the target");
   };
-  require_target(row, &Pair::own);
-  if (other) require_target(*other, &Pair::other);
+  require_target(row, pairs.own);
+  if (other) require_target(*other, pairs.other);
   BySeed found;
-  for (const Pair& pair : pairs) {
-    const double own = number_of(claim, row, pair.own);
-    found[row.runs[pair.own].seed] = other ? effect_of(claim.effect, own, number_of(claim, *other, pair.other)) : own;
+  for (std::size_t i = 0; i < pairs.own.size(); ++i) {
+    const double own = number_of(claim, row, *pairs.own[i]);
+    found[pairs.own[i]->seed] = other ? effect_of(claim.effect, own, number_of(claim, *other, *pairs.other[i])) : own;
   }
   return found;
 }
@@ -165,12 +151,12 @@ std::optional<RestrictedEffects> restricted_effects(const Claim& claim, const Re
   if (!other || !is_direction(claim) || claim.measure != "time_to_target_s") return {};
   std::vector<std::uint64_t> seeds;
   std::vector<TimeToReach> own, others;
-  for (const RunSummary& run : row.runs) {
-    const auto paired = std::ranges::find(other->runs, run.seed, &RunSummary::seed);
-    if (paired == other->runs.end() || !run.time_to_target || !paired->time_to_target) continue;
-    seeds.push_back(run.seed);
-    own.push_back(time_to_reach(run));
-    others.push_back(time_to_reach(*paired));
+  const Pairs pairs = pairs_of(row, *other);
+  for (std::size_t i = 0; i < pairs.own.size(); ++i) {
+    if (!pairs.own[i]->time_to_target || !pairs.other[i]->time_to_target) continue;
+    seeds.push_back(pairs.own[i]->seed);
+    own.push_back(time_to_reach(*pairs.own[i]));
+    others.push_back(time_to_reach(*pairs.other[i]));
   }
   std::vector<TimeToReach> all = own;
   all.insert(all.end(), others.begin(), others.end());
@@ -244,11 +230,11 @@ BySeed best_values(const Claim& claim, const std::vector<const ResultRow*>& own)
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const double worst = is_lowest ? infinity : -infinity;     // for runs that did not reach their target
   std::map<std::uint64_t, std::map<double, double>> points;  // by seed: the measure at each value of the key
-  for (const ResultRow* row : own)
-    for (std::size_t run = 0; run < row->runs.size(); ++run) {
-      std::map<double, double>& of_seed = points[row->runs[run].seed];
-      of_seed[at_key(claim, *row)] = missed_its_target(claim, *row, run) ? worst : number_of(claim, *row, run);
-    }
+  for (const ResultRow* row : own) {
+    const double at = at_key(claim, *row);
+    for (const RunSummary& run : row->runs)
+      points[run.seed][at] = missed_its_target(claim, run) ? worst : number_of(claim, *row, run);
+  }
   BySeed found;
   for (const auto& [seed, of_seed] : points) {
     if (of_seed.size() < own.size()) continue;  // this seed has no run at some point
@@ -258,7 +244,7 @@ BySeed best_values(const Claim& claim, const std::vector<const ResultRow*>& own)
     if (std::isfinite(best->second)) found[seed] = best->first;
   }
   const auto missed_all = [&](const ResultRow* row) {
-    return std::ranges::all_of(all_of(*row), [&](const Pair& run) { return missed_its_target(claim, *row, run.own); });
+    return std::ranges::all_of(row->runs, [&](const RunSummary& run) { return missed_its_target(claim, run); });
   };
   if (std::ranges::all_of(own, missed_all)) require_reached(1, 1, claim.method, "the target");
   if (found.empty()) throw Inconclusive(fmt::format("no seed has a best value of {}", claim.over));
@@ -362,134 +348,22 @@ std::vector<JudgedPoint> judge_points(const Claim& claim, std::span<const Result
   return points;
 }
 
-constexpr std::array effect_names = {"value", "difference", "ratio", "best"};  // in the order of Effect
+constexpr std::array effect_names = {"value", "difference", "ratio", "best"};           // in Effect's order
+constexpr std::array verdict_names = {"reproduced", "not reproduced", "inconclusive"};  // in Verdict's order
 
-Effect effect_of(const std::string& word) {
-  const auto found = std::ranges::find(effect_names, word);
-  return found == effect_names.end() ? Effect::value : static_cast<Effect>(found - effect_names.begin());
+template <typename Enum, std::size_t count>
+std::optional<Enum> named(const std::array<const char*, count>& names, const std::string& name) {
+  const auto found = std::ranges::find(names, name);
+  return found == names.end() ? std::nullopt : std::optional(static_cast<Enum>(found - names.begin()));
 }
 
-const char* class_name(const Claim& claim) { return claim_class_names.at(static_cast<std::size_t>(claim.claim_class)); }
+std::string class_name(const Claim& claim) { return claim_class_names.at(static_cast<std::size_t>(claim.claim_class)); }
 
-ClaimClass class_named(const std::string& word) {
-  const auto found = std::ranges::find(claim_class_names, word);
-  return found == claim_class_names.end() ? ClaimClass::question
-                                          : static_cast<ClaimClass>(found - claim_class_names.begin());
-}
-
-Verdict verdict_named(const std::string& word) {
-  for (const Verdict verdict : {Verdict::reproduced, Verdict::not_reproduced, Verdict::inconclusive})
-    if (to_string(verdict) == word) return verdict;
-  throw std::runtime_error("no verdict");
-}
-
-Json interval_json(const std::optional<Interval>& interval) {
-  return interval ? Json{interval->low, interval->high} : Json();
-}
-
-std::optional<Interval> interval_at(const Json& json, const char* key) {
-  if (!json.contains(key) || json.at(key).is_null()) return {};
-  return Interval{json.at(key).at(0), json.at(key).at(1)};
-}
-
-std::optional<Restriction> restriction_at(const Json& point) {
-  if (!point.contains("restricted")) return {};
-  const Json& json = point.at("restricted");
-  return Restriction{json.at("horizon_s"), json.at("own_reached"), json.at("other_reached")};
-}
-
-Json criterion_json(const Criterion& criterion) {
-  Json json = Json::object();
-  if (criterion.above) json["above"] = *criterion.above;
-  if (criterion.below) json["below"] = *criterion.below;
-  if (criterion.within) json["within"] = interval_json(criterion.within);
-  if (criterion.margin) json["margin"] = *criterion.margin;
-  return json;
-}
-
-Json json_of(const ClaimResult& result) {
-  const Claim& claim = result.claim;
-  Json json = {{"sentence", claim.sentence}, {"class", class_name(claim)}, {"measure", claim.measure}};
-  if (claim.added_after_results) json["added_after_results"] = true;
-  if (claim.order.empty()) {
-    json["method"] = claim.method;
-    if (!claim.against.empty()) json["against"] = claim.against;
-    json["as"] = effect_names.at(static_cast<std::size_t>(claim.effect));
-  } else {
-    json["order"] = claim.order;
-  }
-  if (!claim.where.empty()) json["where"] = claim.where;
-  if (claim.everywhere) json["everywhere"] = true;
-  if (!claim.over.empty()) {
-    json["over"] = claim.over;
-    json["per_doubling"] = claim.per_doubling;
-    if (claim.over_sqrt_log) json["over_sqrt_log"] = true;
-  }
-  json["criterion"] = criterion_json(claim.criterion);
-  if (claim.published) {
-    json["paper"] = {{"figure", claim.published->figure},
-                     {"source", claim.published->source},
-                     {"certainty", claim.published->certainty}};
-    if (claim.published->value) json["paper"]["value"] = *claim.published->value;
-  }
-  const ShownEffect shown = shown_effect(claim);  // follows from the claim; for programs that display claims.json
-  json["shown"] = {{"times", shown.times}, {"unit", shown.unit}};
-  json["verdict"] = to_string(result.verdict);
-  json["reason"] = result.reason;
-  json["points"] = Json::array();
-  for (const JudgedPoint& point : result.points) {
-    Json& shown_point = json["points"].emplace_back();
-    shown_point = {{"label", point.label},
-                   {"n", point.n},
-                   {"mean", point.mean},
-                   {"interval", interval_json(point.interval)},
-                   {"verdict", to_string(point.verdict)}};
-    if (point.sign_flip_p) shown_point["sign_flip_p"] = *point.sign_flip_p;
-    if (const auto& restricted = point.restricted)
-      shown_point["restricted"] = {{"horizon_s", restricted->horizon_s},
-                                   {"own_reached", restricted->own_reached},
-                                   {"other_reached", restricted->other_reached}};
-  }
-  return json;
-}
-
-ClaimResult result_of(const Json& json) {
-  ClaimResult result;
-  Claim& claim = result.claim;
-  claim.sentence = json.at("sentence");
-  claim.claim_class = class_named(json.value("class", ""));
-  claim.added_after_results = json.value("added_after_results", false);
-  claim.measure = json.at("measure");
-  claim.method = json.value("method", "");
-  claim.against = json.value("against", "");
-  claim.effect = effect_of(json.value("as", "value"));
-  if (json.contains("order")) json.at("order").get_to(claim.order);
-  if (json.contains("where")) json.at("where").get_to(claim.where);
-  claim.everywhere = json.value("everywhere", false);
-  claim.over = json.value("over", "");
-  claim.per_doubling = json.value("per_doubling", false);
-  claim.over_sqrt_log = json.value("over_sqrt_log", false);
-  const Json& criterion = json.at("criterion");
-  claim.criterion = {.above = written_at<double>(criterion, "above"),
-                     .below = written_at<double>(criterion, "below"),
-                     .within = interval_at(criterion, "within"),
-                     .margin = written_at<double>(criterion, "margin")};
-  if (json.contains("paper")) {
-    const Json& paper = json.at("paper");
-    claim.published = PublishedFigure{paper.at("figure"), paper.at("source"), paper.at("certainty"),
-                                      written_at<double>(paper, "value")};
-  }
-  result.verdict = verdict_named(json.at("verdict"));
-  result.reason = json.at("reason");
-  for (const Json& point : json.at("points"))
-    result.points.push_back({.label = point.at("label"),
-                             .n = point.at("n"),
-                             .mean = point.at("mean"),
-                             .interval = interval_at(point, "interval"),
-                             .sign_flip_p = written_at<double>(point, "sign_flip_p"),
-                             .restricted = restriction_at(point),
-                             .verdict = verdict_named(point.at("verdict"))});
-  return result;
+template <typename AnyJson>
+void list_verdict(JsonMembers<AnyJson> members, Listed<Verdict, AnyJson>& verdict) {
+  std::string name = to_string(verdict);
+  members("verdict", name);
+  if constexpr (members.reads) verdict = named<Verdict>(verdict_names, name).value();
 }
 
 // The unit for readers: hours instead of seconds if the criterion's or a measured time is at least two hours.
@@ -612,11 +486,7 @@ std::string wanted_by(const Claim& claim, std::span<const JudgedPoint> points) {
   return fmt::format("{} {}", kind_of(claim), with_unit(bounds, effect.unit));
 }
 
-std::string to_string(Verdict verdict) {
-  return verdict == Verdict::reproduced       ? "reproduced"
-         : verdict == Verdict::not_reproduced ? "not reproduced"
-                                              : "inconclusive";
-}
+std::string to_string(Verdict verdict) { return verdict_names.at(static_cast<std::size_t>(verdict)); }
 
 double confidence_of(const Criterion& criterion) { return criterion.margin ? 0.9 : 0.95; }
 
@@ -666,18 +536,92 @@ ClaimResult judge(const Claim& claim, std::span<const ResultRow> rows) {
   return result;
 }
 
+// An interval is the list of its ends.
+static void to_json(Json& json, const Interval& interval) { json = {interval.low, interval.high}; }
+static void from_json(const Json& json, Interval& interval) { interval = {json.at(0), json.at(1)}; }
+
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<Restriction, AnyJson>& restricted) {
+  members("horizon_s", restricted.horizon_s);
+  members("own_reached", restricted.own_reached);
+  members("other_reached", restricted.other_reached);
+}
+
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<PublishedFigure, AnyJson>& published) {
+  members("figure", published.figure);
+  members("source", published.source);
+  members("certainty", published.certainty);
+  members.if_any("value", published.value);
+}
+
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<Criterion, AnyJson>& wanted) {
+  if constexpr (!members.reads) members.json = Json::object();
+  members.if_any("above", wanted.above);
+  members.if_any("below", wanted.below);
+  members.if_any("within", wanted.within);
+  members.if_any("margin", wanted.margin);
+}
+
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<JudgedPoint, AnyJson>& point) {
+  members("label", point.label);
+  members("n", point.n);
+  members("mean", point.mean);
+  members("interval", point.interval, true);
+  list_verdict(members, point.verdict);
+  members.if_any("sign_flip_p", point.sign_flip_p);
+  members.if_any("restricted", point.restricted);
+}
+
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<ClaimResult, AnyJson>& result) {
+  auto& claim = result.claim;
+  std::string of_class = class_name(claim), effect = effect_names.at(static_cast<std::size_t>(claim.effect));
+  members("sentence", claim.sentence);
+  members("class", of_class, true);
+  members("measure", claim.measure);
+  members("added_after_results", claim.added_after_results, claim.added_after_results);
+  members("method", claim.method, claim.order.empty());
+  members("against", claim.against, claim.order.empty() && !claim.against.empty());
+  members("as", effect, claim.order.empty());
+  members("order", claim.order, !claim.order.empty());
+  members("where", claim.where, !claim.where.empty());
+  members("everywhere", claim.everywhere, claim.everywhere);
+  members("over", claim.over, !claim.over.empty());
+  members("per_doubling", claim.per_doubling, !claim.over.empty());
+  members("over_sqrt_log", claim.over_sqrt_log, !claim.over.empty() && claim.over_sqrt_log);
+  members("criterion", claim.criterion);
+  members.if_any("paper", claim.published);
+  if constexpr (members.reads) {
+    claim.claim_class = named<ClaimClass>(claim_class_names, of_class).value_or(ClaimClass::question);
+    claim.effect = named<Effect>(effect_names, effect).value_or(Effect::value);
+  } else {
+    const ShownEffect shown = shown_effect(claim);  // follows from the claim; for programs that display claims.json
+    members.json["shown"] = {{"times", shown.times}, {"unit", shown.unit}};
+  }
+  list_verdict(members, result.verdict);
+  members("reason", result.reason);
+  members("points", result.points);
+}
+
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<JudgedClaims, AnyJson>& claims) {
+  members("experiment", claims.experiment);
+  members("description", claims.description);
+  members("runs", claims.runs);
+  members("commit", claims.at.commit);
+  members("processor", claims.at.processor);
+  members("cores", claims.at.cores);
+  members("time", claims.at.time);
+  members("claims", claims.results);
+  members.if_any("judged_runs", claims.judged_runs);
+}
+
 std::string to_json(const JudgedClaims& claims) {
-  Json json = {{"schema_version", claims_schema_version},
-               {"experiment", claims.experiment},
-               {"description", claims.description},
-               {"runs", claims.runs},
-               {"commit", claims.at.commit},
-               {"processor", claims.at.processor},
-               {"cores", claims.at.cores},
-               {"time", claims.at.time},
-               {"claims", Json::array()}};
-  if (claims.judged_runs) json["judged_runs"] = *claims.judged_runs;
-  for (const ClaimResult& result : claims.results) json["claims"].push_back(json_of(result));
+  Json json{{"schema_version", claims_schema_version}};
+  list_members(JsonMembers<Json>{json}, claims);
   return with_digest(json);
 }
 
@@ -685,17 +629,7 @@ std::optional<JudgedClaims> claims_from_json(const std::string& text, int schema
   const Json json = Json::parse(text);
   if (json.at("schema_version") != schema_version) return {};
   if (!is_as_written(text, json, "claims", "judged_runs")) return {};
-  JudgedClaims claims{.experiment = json.at("experiment"),
-                      .description = json.at("description"),
-                      .runs = json.at("runs"),
-                      .at = {.commit = json.at("commit"),
-                             .processor = json.at("processor"),
-                             .cores = json.at("cores"),
-                             .time = json.at("time")},
-                      .results = {}};
-  claims.judged_runs = written_at<std::size_t>(json, "judged_runs");
-  for (const Json& claim : json.at("claims")) claims.results.push_back(result_of(claim));
-  return claims;
+  return json.get<JudgedClaims>();
 } catch (const std::exception&) {  // not JSON, a missing key, a wrong type
   return {};
 }

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "workers/base/terminal_text.hpp"
+#include "workers/config/key_path.hpp"
 
 namespace syncopate {
 
@@ -292,18 +293,11 @@ bool is_finished_run(const CsvRow& row) {
   return field(row, "status") == to_string(RunStatus::finished) && field(row, "clock") == "virtual";
 }
 
-// The column of a swept key: a method's own key "methods.LABEL.threshold_s" is in the column "method.threshold_s".
-std::string column_of(const CsvRow& row, const std::string& key) {
-  if (row.contains(key) || !key.starts_with("methods.")) return key;
-  const std::size_t label = std::string_view("methods.").size(), rest = key.find('.', label);
-  return rest == key.npos ? key : "method" + key.substr(rest);
-}
-
 // Whether the row has the run's method, seed and swept values.
 bool is_named_like(const CsvRow& row, const Run& run) {
   if (field(row, "method") != run.method || field(row, "seed") != std::to_string(run.seed)) return false;
   return std::ranges::all_of(run.sweep, [&](const auto& swept) {
-    const auto column = row.find(column_of(row, swept.first));
+    const auto column = row.find(column_of(swept.first));
     if (column == row.end()) return true;  // the key has the same value in all rows
     const auto ours = number_in(swept.second), theirs = number_in(column->second);
     return column->second == swept.second || column->second == "\"" + swept.second + "\"" ||
@@ -464,30 +458,6 @@ std::vector<FoundRun> without_faults(RunsAndFaults read) {
   return std::move(read.runs);
 }
 
-std::vector<fs::path> folders_in(const fs::path& directory) {
-  std::error_code error;
-  std::vector<fs::path> folders = paths_in(directory, error);
-  std::erase_if(folders, [&error](const fs::path& path) {
-    return !fs::is_directory(path, error) || path.filename().string().starts_with(".");
-  });
-  return folders;
-}
-
-// All directories <results>/<experiment>/<method>/<run> and <results>/<experiment>/Trials/<method>/<run>.
-std::vector<fs::path> run_folders(const fs::path& results) {
-  std::vector<fs::path> runs;
-  const auto add_runs_of = [&](const fs::path& experiment) {
-    for (const fs::path& method : folders_in(experiment))
-      if (method.filename() != trials_folder)
-        for (fs::path& run : folders_in(method)) runs.push_back(std::move(run));
-  };
-  for (const fs::path& experiment : folders_in(results)) {
-    add_runs_of(experiment);
-    add_runs_of(experiment / trials_folder);
-  }
-  return runs;
-}
-
 // The files of a run's directory; empty if one is damaged.
 FileContents files_in(const fs::path& directory) {
   FileContents files;
@@ -529,74 +499,27 @@ FileContents renamed(FileContents files, const Run& run, const std::string& copi
 
 std::multimap<std::string, fs::path> simulated_runs_by_fingerprint(const fs::path& results) {
   std::multimap<std::string, fs::path> by_fingerprint;
-  for (const fs::path& folder : run_folders(results)) try {
-      const Json metadata = Json::parse(read_file(folder / "metadata.json").value_or(""));
-      if (metadata.at("cluster") == "simulated" && metadata.at("exit") == "finished")
-        by_fingerprint.emplace(metadata.value("course", ""), folder);
-    } catch (const std::exception&) {
-    }
+  for (const ExperimentFolder& experiment : experiment_folders(results))
+    for (const fs::path& folder : experiment.runs) try {
+        const Json metadata = Json::parse(read_file(folder / "metadata.json").value_or(""));
+        if (metadata.at("cluster") == "simulated" && metadata.at("exit") == "finished")
+          by_fingerprint.emplace(metadata.value("course", ""), folder);
+      } catch (const std::exception&) {
+      }
   return by_fingerprint;
 }
 
 using Names = std::vector<std::pair<std::string, std::string>>;
 
-Json json_of(const Names& names) {
-  Json json = Json::object();
-  for (const auto& [key, value] : names) json[key] = value;
-  return json;
-}
-
-Names names_of(const Json& json) {
-  Names names;
-  for (const auto& [key, value] : json.items()) names.emplace_back(key, value.get<std::string>());
-  return names;
-}
-
-Json json_of(const TriedSetting& setting) {
-  Json json{{"values", json_of(setting.values)}, {"mean", or_null(setting.mean)}, {"trials", Json::array()}};
-  for (const TunedTrial& trial : setting.trials) {
-    json["trials"].push_back(
-        {{"seed", trial.seed}, {"hash", trial.hash}, {"status", trial.status}, {"value", or_null(trial.value)}});
-    if (trial.missed_by) json["trials"].back()["missed_by"] = *trial.missed_by;
+// Names and their values as an object, in their order.
+template <typename AnyJson>
+void list_names(JsonMembers<AnyJson> members, Listed<Names, AnyJson>& names) {
+  if constexpr (members.reads) {
+    for (const auto& [key, value] : members.json.items()) names.emplace_back(key, value.template get<std::string>());
+  } else {
+    members.json = Json::object();
+    for (const auto& [key, value] : names) members.json[key] = value;
   }
-  return json;
-}
-
-TriedSetting setting_of(const Json& json) {
-  TriedSetting setting{.values = names_of(json.at("values")), .mean = optional_at<double>(json, "mean")};
-  for (const Json& trial : json.at("trials"))
-    setting.trials.push_back({.seed = trial.at("seed"),
-                              .hash = trial.at("hash"),
-                              .status = trial.at("status"),
-                              .value = optional_at<double>(trial, "value"),
-                              .missed_by = written_at<double>(trial, "missed_by")});
-  return setting;
-}
-
-Json json_of(const TunedMethod& method) {
-  Json json{{"method", method.method}, {"point", json_of(method.point)}};
-  json["chosen"] = method.chosen ? json_of(method.settings[*method.chosen].values) : Json(nullptr);
-  json["mean"] = method.chosen ? or_null(method.settings[*method.chosen].mean) : Json(nullptr);
-  json["number_of_trials"] = method.trials();
-  if (method.horizon) json["horizon"] = *method.horizon;
-  json["extended"] = method.extended;
-  json["at_edge"] = method.at_edge;
-  json["settings"] = Json::array();
-  for (const TriedSetting& setting : method.settings) json["settings"].push_back(json_of(setting));
-  return json;
-}
-
-TunedMethod method_of(const Json& json) {
-  TunedMethod method{.method = json.at("method"),
-                     .point = names_of(json.at("point")),
-                     .horizon = written_at<double>(json, "horizon"),
-                     .extended = json.at("extended"),
-                     .at_edge = json.at("at_edge")};
-  for (const Json& setting : json.at("settings")) {
-    method.settings.push_back(setting_of(setting));
-    if (setting.at("values") == json.at("chosen")) method.chosen = method.settings.size() - 1;
-  }
-  return method;
 }
 
 }  // namespace
@@ -702,6 +625,18 @@ std::vector<FoundRun> find_runs_of(const fs::path& directory, const std::set<std
   return runs;
 }
 
+std::string column_of(const std::string& swept_key) {
+  std::vector<std::string> path;
+  try {
+    path = split_key(swept_key);
+  } catch (const KeyPathFault&) {  // a key that another program wrote is left unchanged
+  }
+  if (path.size() < 3 || path.front() != "methods") return swept_key;
+  std::string column = "method";
+  for (std::size_t i = 2; i < path.size(); ++i) column += "." + path[i];
+  return column;
+}
+
 std::vector<FoundRun> runs_of_table(const fs::path& runs_csv, std::span<const Run> runs) {
   const std::vector<CsvRow> table = read_csv(runs_csv);
   std::vector<FoundRun> found;
@@ -710,13 +645,7 @@ std::vector<FoundRun> runs_of_table(const fs::path& runs_csv, std::span<const Ru
     if (!row) continue;
     FoundRun& one = found.emplace_back();
     one.directory = runs_csv.parent_path();
-    one.summary.experiment = run.experiment;
-    one.summary.method = run.method;
-    one.summary.method_index = run.method_index;
-    one.summary.point_index = run.point_index;
-    one.summary.sweep = run.sweep;
-    one.summary.own_training = run.own_training;
-    one.summary.seed = run.seed;
+    static_cast<RunName&>(one.summary) = run;
     one.summary.hash = field(*row, "hash");
     for (const Measure& measure : measures())
       if (const auto number = number_in(field(*row, measure.name))) one.summary.tabled[measure.name] = *number;
@@ -815,26 +744,61 @@ std::size_t TunedMethod::reached(const TriedSetting& setting) const {
   }));
 }
 
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<TunedTrial, AnyJson>& trial) {
+  members("seed", trial.seed);
+  members("hash", trial.hash);
+  members("status", trial.status);
+  members("value", trial.value);
+  members.if_any("missed_by", trial.missed_by);
+}
+
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<TriedSetting, AnyJson>& setting) {
+  list_names(members.in("values"), setting.values);
+  members("mean", setting.mean);
+  members("trials", setting.trials);
+}
+
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<TunedMethod, AnyJson>& method) {
+  members("method", method.method);
+  list_names(members.in("point"), method.point);
+  if constexpr (!members.reads) {
+    const TriedSetting* const chosen = method.chosen ? &method.settings[*method.chosen] : nullptr;
+    const auto values = members.in("chosen");  // null without one
+    if (chosen) list_names(values, chosen->values);
+    members.json["mean"] = chosen ? chosen->mean : std::nullopt;
+    members.json["number_of_trials"] = method.trials();
+  }
+  members.if_any("horizon", method.horizon);
+  members("extended", method.extended);
+  members("at_edge", method.at_edge);
+  members("settings", method.settings);
+  if constexpr (members.reads)
+    for (std::size_t i = 0; i < method.settings.size(); ++i)
+      if (members.json.at("settings")[i].at("values") == members.json.at("chosen")) method.chosen = i;
+}
+
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<Tuning, AnyJson>& tuning) {
+  members("experiment", tuning.experiment);
+  members("measure", tuning.measure);
+  members("seeds", tuning.seeds);
+  list_names(members.in("where"), tuning.where);
+  members("methods", tuning.methods);
+}
+
 std::string to_json(const Tuning& tuning) {
-  Json json{{"schema_version", tuning_schema_version},
-            {"experiment", tuning.experiment},
-            {"measure", tuning.measure},
-            {"seeds", tuning.seeds},
-            {"where", json_of(tuning.where)},
-            {"methods", Json::array()}};
-  for (const TunedMethod& method : tuning.methods) json["methods"].push_back(json_of(method));
+  Json json{{"schema_version", tuning_schema_version}};
+  list_members(JsonMembers<Json>{json}, tuning);
   return with_digest(json);
 }
 
 std::optional<Tuning> tuning_from_json(const std::string& text) try {
   const Json json = Json::parse(text);
   if (json.at("schema_version") != tuning_schema_version || !is_as_written(text, json, "methods")) return {};
-  Tuning tuning{.experiment = json.at("experiment"),
-                .measure = json.at("measure"),
-                .seeds = json.at("seeds"),
-                .where = names_of(json.at("where"))};
-  for (const Json& method : json.at("methods")) tuning.methods.push_back(method_of(method));
-  return tuning;
+  return json.get<Tuning>();
 } catch (const std::exception&) {
   return {};
 }
@@ -965,6 +929,17 @@ std::vector<TimeToReach> times_to_target(const ResultRow& row) {
   for (const RunSummary& run : row.runs)
     if (run.time_to_target) times.push_back(time_to_reach(run));
   return times;
+}
+
+Pairs pairs_of(const ResultRow& row, const ResultRow& other) {
+  Pairs pairs;
+  for (const RunSummary& run : row.runs) {
+    const auto found = std::ranges::find(other.runs, run.seed, &RunSummary::seed);
+    if (found == other.runs.end()) continue;
+    pairs.own.push_back(&run);
+    pairs.other.push_back(&*found);
+  }
+  return pairs;
 }
 
 std::vector<std::string> differing_keys(const ResultRow& a, const ResultRow& b) {

@@ -65,6 +65,10 @@ std::vector<FoundRun> find_runs(const std::filesystem::path& directory, bool wit
 // Simulated runs with these hashes at or below the directory; there may be none. Ignores other runs and their faults.
 std::vector<FoundRun> find_runs_of(const std::filesystem::path& directory, const std::set<std::string>& hashes);
 
+// The column of a swept key in runs.csv: "method.threshold_s" for methods.DropCompute.threshold_s, since the method has
+// its own column.
+std::string column_of(const std::string& swept_key);
+
 // Runs without files, known only from a table: those of `runs` that finished according to runs.csv, which `export`
 // writes. A row belongs to the run with its hash, otherwise with its method, seed and swept values. Numbers in the
 // summaries are only in `tabled`. Throws ResultsDirectoryFault if the file is no such table.
@@ -182,6 +186,12 @@ std::vector<ResultRow> result_rows(std::span<const FoundRun> runs);
 
 // Times to the target of those runs of the row that have a target.
 std::vector<TimeToReach> times_to_target(const ResultRow& row);
+
+// The runs of two rows with common seeds: own[i] and other[i] have the same seed.
+struct Pairs {
+  std::vector<const RunSummary*> own, other;
+};
+Pairs pairs_of(const ResultRow& row, const ResultRow& other);
 
 // The row's values of the keys that are swept for all methods.
 std::vector<std::pair<std::string, std::string>> common_point(const ResultRow& row);

@@ -195,6 +195,29 @@ std::vector<PlannedRun> runs_in(const std::string& text, const fs::path& experim
 
 }  // namespace
 
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<FailedAttempts, AnyJson>& attempts) {
+  members("call", attempts.call);
+  members("failures", attempts.failures);
+  members("lost", attempts.lost);
+  members("is_final", attempts.is_final);
+  members("reason", attempts.reason);
+}
+
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<LeaseNote, AnyJson>& note) {
+  members("what", note.what);
+  members("token", note.token);
+  members("host", note.host);
+  members("process", note.process.number);
+  members("process_start", note.process.start);
+  members("machine", note.process.machine);
+  members("since", note.since);
+  members("time_out_s", note.time_out_s);
+  members("share_done", note.share_done);
+  members("beat", note.beat);
+}
+
 AttemptRecords::AttemptRecords(fs::path directory, std::string call, int retries)
     : directory_(std::move(directory)), call_(std::move(call)), retries_(retries) {
   std::error_code ignored;
@@ -213,22 +236,13 @@ std::optional<FailedAttempts> AttemptRecords::last(const std::string& what) cons
   if (!text) return {};
   const Json json = Json::parse(*text);
   if (!is_as_written(*text, json, "reason")) return {};
-  return FailedAttempts{.call = json.at("call"),
-                        .failures = json.at("failures"),
-                        .lost = json.at("lost"),
-                        .is_final = json.at("is_final"),
-                        .reason = json.at("reason")};
+  return json.get<FailedAttempts>();
 } catch (const std::exception&) {
   return {};
 }
 
 void AttemptRecords::write(const std::string& what, const FailedAttempts& attempts) const {
-  const Json json = {{"call", attempts.call},
-                     {"failures", attempts.failures},
-                     {"lost", attempts.lost},
-                     {"is_final", attempts.is_final},
-                     {"reason", attempts.reason}};
-  replace_file(file(what), with_digest(json));
+  replace_file(file(what), with_digest(attempts));
 }
 
 std::optional<FailedAttempts> AttemptRecords::of(const std::string& what) const {
@@ -267,31 +281,10 @@ std::string LeaseNote::owner() const {
   return host.empty() ? "a process that left no name" : fmt::format("{}, process {}", host, process.number);
 }
 
-std::string to_text(const LeaseNote& note) {
-  const Json json = {{"what", note.what},
-                     {"token", note.token},
-                     {"host", note.host},
-                     {"process", note.process.number},
-                     {"process_start", note.process.start},
-                     {"machine", note.process.machine},
-                     {"since", note.since},
-                     {"time_out_s", note.time_out_s},
-                     {"share_done", note.share_done},
-                     {"beat", note.beat}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+std::string to_text(const LeaseNote& note) { return Json(note).dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 std::optional<LeaseNote> lease_note_from_text(const std::string& text) try {
-  const Json json = Json::parse(text);
-  return LeaseNote{
-      .what = json.at("what"),
-      .token = json.at("token"),
-      .host = json.at("host"),
-      .process = {.machine = json.at("machine"), .number = json.at("process"), .start = json.at("process_start")},
-      .since = json.at("since"),
-      .time_out_s = json.at("time_out_s"),
-      .share_done = json.at("share_done"),
-      .beat = json.at("beat")};
+  return Json::parse(text).get<LeaseNote>();
 } catch (const Json::exception&) {
   return {};
 }

@@ -170,14 +170,14 @@ double largest(std::span<const ComparedRun> runs, double (*error)(const Compared
 Json json_of(const RunSummary& run) {
   return {{"step_time_s", run.step_time_s()},
           {"drop_rate", run.drop_rate()},
-          {"mean_staleness", or_null(run.mean_staleness())},
-          {"time_to_target_s", or_null(seconds_to_target(run))},
+          {"mean_staleness", run.mean_staleness()},
+          {"time_to_target_s", seconds_to_target(run)},
           {"end_time_s", run.end_time_s},
           {"steps", run.steps},
-          {"final_test_loss", or_null(run.final_test_loss)},
+          {"final_test_loss", run.final_test_loss},
           {"overruns", run.overruns},
           {"emulated_micro_batches", run.emulated_micro_batches},
-          {"communication_s", or_null(run.communication_s())},
+          {"communication_s", run.communication_s()},
           {"commit", run.commit}};
 }
 
@@ -193,9 +193,9 @@ Json json_of(const ComparedRun& run, const Tolerances& tolerances) {
   }
   json["step_time_error"] = step_time_error(run);
   json["drop_rate_error"] = drop_rate_error(run);
-  json["parameter_error"] = or_null(run.parameter_error);
+  json["parameter_error"] = run.parameter_error;
   json["depends_on_clock"] = run.depends_on_clock;
-  json["replaced_micro_batch_s"] = or_null(run.replaced_micro_batch_s);
+  json["replaced_micro_batch_s"] = run.replaced_micro_batch_s;
   json["simulated"] = json_of(run.simulated);
   json["mpi"] = json_of(run.mpi);
   return json;
@@ -203,22 +203,6 @@ Json json_of(const ComparedRun& run, const Tolerances& tolerances) {
 
 constexpr std::string_view time_to_target = "time_to_target_s";
 constexpr std::string_view exact = "(exact)";  // shown instead of an interval
-
-// The runs of two rows with common seeds: own[i] and other[i] have the same seed.
-struct Pairs {
-  std::vector<const RunSummary*> own, other;
-};
-
-Pairs pairs_of(const ResultRow& row, const ResultRow& other) {
-  Pairs pairs;
-  for (const RunSummary& run : row.runs) {
-    const auto found = std::ranges::find(other.runs, run.seed, &RunSummary::seed);
-    if (found == other.runs.end()) continue;
-    pairs.own.push_back(&run);
-    pairs.other.push_back(&*found);
-  }
-  return pairs;
-}
 
 void set_numbers(PairedMeasure& result, const std::vector<double>& own, const std::vector<double>& other) {
   std::vector<double> differences, ratios;

@@ -13,6 +13,8 @@
 
 namespace syncopate {
 
+class StateArchive;
+
 // The mean over rounds of the time at which a round's k-th gradient arrives.
 struct MeanArrival {
   double mean_s = 0;        // seconds since the start of the round
@@ -46,6 +48,7 @@ struct Measurement {
   Time time{};
   std::string quantity;
   double value = 0;
+  void serialise(StateArchive& archive);
 };
 
 struct Recording {
@@ -56,6 +59,7 @@ struct Recording {
   // (P,) parameters of the last model, or of each member of the last ensemble; empty unless they were requested.
   std::vector<std::vector<float>> parameters{};
   std::vector<std::vector<float>> buffers{};  // (buffers,) normalisation statistics of the same models
+  void serialise(StateArchive& archive);
 };
 
 // Ends the recording at its first model that is not finite. When the run notices that model depends on the speed of the
@@ -192,6 +196,7 @@ class Recorder : public RunObserver {
   struct Evaluated {
     std::vector<Evaluation> entries{};  // in the order of the requests
     std::vector<Measurement> measurements{};
+    void serialise(StateArchive& archive);
   };
   Evaluated evaluated() const;
   bool restore(const Evaluated& before);
@@ -236,10 +241,5 @@ class Recorder : public RunObserver {
   Time recorded_time_{};
   RunPosition position_;
 };
-
-std::vector<std::uint8_t> to_bytes(const Recording& recording);
-
-// Throws std::runtime_error if the bytes are not those of a recording.
-Recording recording_from_bytes(std::span<const std::uint8_t> bytes);
 
 }  // namespace syncopate

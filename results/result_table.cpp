@@ -8,7 +8,6 @@
 #include <ranges>
 
 #include "workers/base/terminal_text.hpp"
-#include "workers/config/key_path.hpp"
 
 namespace syncopate {
 
@@ -56,8 +55,7 @@ bool outlasts(const ResultRow& row, const ResultRow& other) {
 
 // Ranks rows by the measure. In a ranking by time to the target, rows whose runs all missed it rank last.
 Ranking ranking_of(const Named& point, const std::vector<const ResultRow*>& rows, const Measure& measure) {
-  Ranking ranking{.point = run_label("", point), .rows = {}};
-  ranking.point.erase(0, std::min(ranking.point.size(), ranking.point.find_first_not_of(", ")));
+  Ranking ranking{.point = values_text(point), .rows = {}};
   const bool of_times = is_time_to_target(measure);
   const std::optional<double> horizon_s = of_times ? target_horizon_s(rows) : std::nullopt;
   if (of_times && !horizon_s) return ranking;
@@ -349,19 +347,6 @@ using Columns = std::map<std::string, std::string>;
 std::string plain(const std::string& value) {
   const bool is_text = value.size() >= 2 && value.front() == '"' && value.back() == '"';
   return is_text ? value.substr(1, value.size() - 2) : value;
-}
-
-// The column of a swept key: "method.threshold_s" for methods.DropCompute.threshold_s: the method has its own column.
-std::string column_of(const std::string& swept_key) {
-  std::vector<std::string> path;
-  try {
-    path = split_key(swept_key);
-  } catch (const KeyPathFault&) {  // a key that another program wrote is left unchanged
-  }
-  if (path.size() < 3 || path.front() != "methods") return swept_key;
-  std::string column = "method";
-  for (std::size_t i = 2; i < path.size(); ++i) column += "." + path[i];
-  return column;
 }
 
 // The run's settings by column: keys of its file, of its method and of the sweep.

@@ -104,17 +104,21 @@ struct CheckpointPlan {
   double every_s = 60;  // between checkpoints, on this machine's clock
 };
 
-// One run: a method at one point of the sweep with one seed. All defaults have been filled in.
-struct Run {
+// What names a run among the runs of its experiment, in its results, too.
+struct RunName {
   std::string experiment;
-  std::string method;                                        // label of the method
-  std::size_t method_index = 0;                              // index among the file's methods; not in the hash
-  std::size_t point_index = 0;                               // index of the run's point in the sweep; not in the hash
-  std::vector<std::pair<std::string, std::string>> sweep{};  // keys and values
+  std::string method;            // label of the method
+  std::size_t method_index = 0;  // index among the file's methods; not in the hash
+  std::size_t point_index = 0;  // index of the run's point in the sweep, whose last key varies fastest; not in the hash
+  std::vector<std::pair<std::string, std::string>> sweep{};         // keys and values
   std::vector<std::pair<std::string, std::string>> own_training{};  // the method's overrides of [training]
   std::uint64_t seed = 0;
+  std::string hash;  // the configuration_hash, which is in the directory's name
+};
+
+// One run: a method at one point of the sweep with one seed. All defaults have been filled in.
+struct Run : RunName {
   std::string resolved_toml;  // the whole resolved configuration, for this run alone
-  std::string hash;           // its configuration_hash, which is in its directory's name
   std::string setting;  // hash without the method and times to be measured; runs with equal ones have the same delays
   std::string fingerprint{};   // hash of the computation, without the names of the experiment and the method
   std::string timing_class{};  // result of timing_class()

@@ -14,23 +14,6 @@ namespace syncopate {
 
 namespace {
 
-Json json_of(const TimeToTarget& target) {
-  return {{"target_accuracy", or_null(target.target_accuracy)},
-          {"target_loss", or_null(target.target_loss)},
-          {"time_s", or_null(target.time_s)},
-          {"step", or_null(target.step)},
-          {"samples", or_null(target.samples)},
-          {"censored", !target.time_s}};
-}
-
-TimeToTarget target_of(const Json& json) {
-  return {.target_accuracy = optional_at<double>(json, "target_accuracy"),
-          .target_loss = optional_at<double>(json, "target_loss"),
-          .time_s = optional_at<double>(json, "time_s"),
-          .step = optional_at<std::int64_t>(json, "step"),
-          .samples = optional_at<std::int64_t>(json, "samples")};
-}
-
 // Seconds by activity: "summed" over the workers, and "per_worker" as one list per activity.
 Json worker_seconds(const std::vector<Account>& accounts) {
   Json summed = Json::object();
@@ -60,87 +43,6 @@ std::vector<Account> accounts_of(const Json& worker_seconds) {
   return accounts;
 }
 
-Json json_of(const RecordingPlan& recorded) {
-  Json json;
-  json["trace"] = nullptr;
-  if (recorded.trace) json["trace"] = {{"seconds", or_null(recorded.trace_seconds)}, {"events", recorded.trace_events}};
-  json["durations"] = recorded.durations.value_or(false);
-  if (recorded.parameters) json["parameters"] = true;
-  if (recorded.arrivals) json["arrivals"] = true;
-  if (recorded.samples) json["samples"] = true;
-  return json;
-}
-
-RecordingPlan recorded_of(const Json& json) {
-  RecordingPlan recorded{.durations = json.at("durations").get<bool>(),
-                         .arrivals = json.value("arrivals", false),
-                         .samples = json.value("samples", false),
-                         .parameters = json.value("parameters", false)};
-  const Json& trace = json.at("trace");
-  recorded.trace = !trace.is_null();
-  if (!recorded.trace) return recorded;
-  recorded.trace_seconds = optional_at<double>(trace, "seconds");
-  trace.at("events").get_to(recorded.trace_events);
-  return recorded;
-}
-
-Json json_of(const std::vector<MeanArrival>& arrivals) {
-  Json json{{"mean_s", Json::array()}, {"rounds", Json::array()}};
-  for (const MeanArrival& arrival : arrivals) {
-    json["mean_s"].push_back(arrival.mean_s);
-    json["rounds"].push_back(arrival.rounds);
-  }
-  return json;
-}
-
-std::vector<MeanArrival> arrivals_of(const Json& json) {
-  std::vector<MeanArrival> arrivals(json.at("mean_s").size());
-  for (std::size_t i = 0; i < arrivals.size(); ++i)
-    arrivals[i] = {.mean_s = json.at("mean_s").at(i), .rounds = json.at("rounds").at(i)};
-  return arrivals;
-}
-
-Json json_of(const KeptSamples::Kinds& kinds) {
-  if (kinds.offered.empty()) return {{"kept", kinds.kept}};
-  Json shares = Json::array();
-  for (std::size_t i = 0; i < kinds.kept.size(); ++i)
-    shares.push_back(kinds.offered[i] > 0
-                         ? Json(static_cast<double>(kinds.kept[i]) / static_cast<double>(kinds.offered[i]))
-                         : Json(nullptr));
-  return {{"kept", kinds.kept}, {"offered", kinds.offered}, {"kept_share", std::move(shares)}};
-}
-
-Json json_of(const KeptSamples& samples) {
-  Json json;
-  if (!samples.by_class.kept.empty()) json["by_class"] = json_of(samples.by_class);
-  if (!samples.longest.empty()) {
-    json["by_length"] = json_of(samples.by_length);
-    json["by_length"]["longest"] = samples.longest;
-    for (const auto& [key, values] :
-         {std::pair{"test_loss", &samples.test_loss}, {"test_accuracy", &samples.test_accuracy}})
-      for (const double value : *values) json["by_length"][key].push_back(or_null(unless_nan(value)));
-  }
-  return json;
-}
-
-KeptSamples samples_of(const Json& json) {
-  KeptSamples samples;
-  for (auto [key, kinds] : {std::pair{"by_class", &samples.by_class}, std::pair{"by_length", &samples.by_length}}) {
-    if (!json.contains(key)) continue;
-    json.at(key).at("kept").get_to(kinds->kept);
-    if (json.at(key).contains("offered")) json.at(key).at("offered").get_to(kinds->offered);
-    if (!kinds->offered.empty() && kinds->offered.size() != kinds->kept.size())
-      throw std::invalid_argument("\"kept\" and \"offered\" must have equal lengths");
-  }
-  if (!json.contains("by_length")) return samples;
-  json.at("by_length").at("longest").get_to(samples.longest);
-  for (auto [key, values] : {std::pair{"test_loss", &samples.test_loss}, {"test_accuracy", &samples.test_accuracy}})
-    if (json.at("by_length").contains(key))
-      for (const Json& value : json.at("by_length").at(key))
-        values->push_back(value.is_null() ? std::nan("") : value.get<double>());
-  return samples;
-}
-
 using OptionalNumber = std::pair<const char*, std::optional<double> RunSummary::*>;
 
 constexpr std::array<OptionalNumber, 5> test_numbers{{{"final_test_accuracy", &RunSummary::final_test_accuracy},
@@ -164,6 +66,20 @@ RunStatus status_of(const std::string& name) {
   for (const RunStatus status : {RunStatus::finished, RunStatus::diverged, RunStatus::failed})
     if (name == to_string(status)) return status;
   throw std::invalid_argument("unknown status " + name);
+}
+
+template <typename AnyJson>
+void list_arrivals(JsonMembers<AnyJson> members, Listed<std::vector<MeanArrival>, AnyJson>& arrivals) {
+  std::vector<double> means;
+  std::vector<std::int64_t> rounds;
+  for (const MeanArrival& arrival : arrivals) {
+    means.push_back(arrival.mean_s);
+    rounds.push_back(arrival.rounds);
+  }
+  members("mean_s", means);
+  members("rounds", rounds);
+  if constexpr (members.reads)
+    for (std::size_t i = 0; i < means.size(); ++i) arrivals.push_back({.mean_s = means[i], .rounds = rounds.at(i)});
 }
 
 constexpr std::string_view key = "crc32", end = "\n}\n";
@@ -368,164 +284,169 @@ void add_totals(RunSummary& summary, const RunTotals& totals) {
 
 }  // namespace
 
-Json json_of_error(double error) { return error > 0 ? Json(error) : Json(nullptr); }
-
-Json json_of(const FormulaTime& formula) {
-  const Prediction& prediction = formula.prediction;
-  return {{"formula", prediction.formula},
-          {"sampled", prediction.is_sampled},
-          {"step_time_s", prediction.step_time_s},
-          {"communication_s", or_null(prediction.communication_s)},
-          {"kept", prediction.kept},
-          {"drop_rate", or_null(prediction.drop_rate)},
-          {"sync_step_time_s", prediction.sync_step_time_s},
-          {"effective_speedup", prediction.effective_speedup()},
-          {"total_time_s", or_null(formula.total_time_s)}};
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<TimeToTarget, AnyJson>& target) {
+  members("target_accuracy", target.target_accuracy);
+  members("target_loss", target.target_loss);
+  members("time_s", target.time_s);
+  members("step", target.step);
+  members("samples", target.samples);
+  if constexpr (!members.reads) members.json["censored"] = !target.time_s;
 }
+
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<StepsByBatch, AnyJson>& by_batch) {
+  members("least", by_batch.least);
+  members("times_batch", by_batch.times_batch);
+  members("mean_noise_scale", by_batch.mean_noise_scale);
+}
+
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<RecordingPlan, AnyJson>& recorded) {
+  const auto trace = members.in("trace");
+  if constexpr (members.reads) recorded.trace = !trace.json.is_null();
+  if (recorded.trace) {
+    trace("seconds", recorded.trace_seconds);
+    trace("events", recorded.trace_events);
+  }
+  bool durations = recorded.durations.value_or(false);
+  members("durations", durations);
+  if constexpr (members.reads) recorded.durations = durations;
+  members("parameters", recorded.parameters, recorded.parameters);
+  members("arrivals", recorded.arrivals, recorded.arrivals);
+  members("samples", recorded.samples, recorded.samples);
+}
+
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<KeptSamples::Kinds, AnyJson>& kinds) {
+  members("kept", kinds.kept);
+  if (!members.has("offered", !kinds.offered.empty())) return;
+  members("offered", kinds.offered);
+  if constexpr (members.reads) {
+    if (!kinds.offered.empty() && kinds.offered.size() != kinds.kept.size())
+      throw std::invalid_argument("\"kept\" and \"offered\" must have equal lengths");
+  } else {
+    for (std::size_t i = 0; i < kinds.kept.size(); ++i)
+      members.json["kept_share"].push_back(
+          kinds.offered[i] > 0 ? Json(static_cast<double>(kinds.kept[i]) / static_cast<double>(kinds.offered[i]))
+                               : Json(nullptr));
+  }
+}
+
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<KeptSamples, AnyJson>& samples) {
+  members("by_class", samples.by_class, !samples.by_class.kept.empty());
+  if (!members.has("by_length", !samples.longest.empty())) return;
+  members("by_length", samples.by_length);
+  const auto by_length = members.in("by_length");
+  by_length("longest", samples.longest);
+  for (const auto& [key, values] :
+       {std::pair{"test_loss", &samples.test_loss}, {"test_accuracy", &samples.test_accuracy}}) {
+    std::vector<std::optional<double>> numbers;  // null for NaN
+    for (const double value : *values) numbers.push_back(unless_nan(value));
+    by_length(key, numbers, !numbers.empty());
+    if constexpr (members.reads)
+      for (const auto& number : numbers) values->push_back(number.value_or(std::nan("")));
+  }
+}
+
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<RunSummary, AnyJson>& summary) {
+  std::string status = to_string(summary.status);
+  std::optional<std::string> reason, links;
+  if (!summary.reason.empty()) reason = summary.reason;
+  if (summary.has_unshared_links) links = unshared_links;
+  members("status", status);
+  members("reason", reason);
+  members("experiment", summary.experiment);
+  members("method", summary.method);
+  members("method_index", summary.method_index);
+  members("point_index", summary.point_index, true);  // earlier summaries lack this key
+  members("sweep", summary.sweep);                    // pairs, in the order of the experiment file
+  members("own_training", summary.own_training, !summary.own_training.empty());
+  members.if_any("links", links);
+  members("seed", summary.seed);
+  members("hash", summary.hash);
+  members("commit", summary.commit);
+  for (const auto& [key, value] : test_numbers) members(key, summary.*value);
+  if (members.has("final_validation_loss", summary.final_validation_loss.has_value()))
+    for (const auto& [key, value] : validation_numbers) members(key, summary.*value);
+  members("end_time_s", summary.end_time_s);
+  members("time_to_target", summary.time_to_target);
+  members("steps", summary.steps);
+  members("rounds", summary.rounds);
+  members("samples", summary.samples);
+  members("kept_micro_batches", summary.kept_micro_batches);
+  members("dropped_micro_batches", summary.dropped_micro_batches);
+  if constexpr (!members.reads) members.json["drop_rate"] = summary.drop_rate();
+  members("communicated_bytes", summary.communicated_bytes);
+  members("collectives", summary.collectives, true);  // earlier summaries lack this key and the next one
+  members("messages", summary.messages, true);
+  members("host_s", summary.host_s);
+  if constexpr (!members.reads) {
+    members.json["samples_per_virtual_s"] = summary.samples_per_virtual_s();
+    members.json["samples_per_host_s"] = summary.samples_per_host_s();
+  }
+  members("predicted", summary.predicted, !summary.predicted.empty());
+  const auto seconds = members.in("worker_seconds");
+  if constexpr (!members.reads) {
+    if (!summary.accounts.empty()) seconds.json = worker_seconds(summary.accounts);
+  } else if (!seconds.json.is_null()) {
+    summary.accounts = accounts_of(seconds.json);
+  }
+  members("kept_micro_batches_per_worker", summary.kept_per_worker);
+  members("dropped_micro_batches_per_worker", summary.dropped_per_worker);
+  if (members.has("staleness", !summary.staleness.empty())) {
+    const auto staleness = members.in("staleness");
+    if constexpr (!members.reads)
+      staleness.json = {{"mean", summary.mean_staleness()}, {"max", summary.staleness.size() - 1}};
+    staleness("histogram", summary.staleness);
+  }
+  members.if_any("largest_period", summary.largest_period);
+  for (const auto& [key, value] : hessian_numbers) members.if_any(key, summary.*value);
+  members.if_any("steps_by_batch", summary.steps_by_batch);
+  members.if_any("mean_squared_gradient_norm", summary.mean_squared_gradient_norm);
+  if (members.has("arrivals", !summary.arrivals.empty())) list_arrivals(members.in("arrivals"), summary.arrivals);
+  members.if_any("samples_kept", summary.samples_kept);
+  if (members.has("overruns", summary.emulated_micro_batches > 0)) {
+    const auto overruns = members.in("overruns");
+    overruns("micro_batches", summary.overruns);
+    overruns("of", summary.emulated_micro_batches);
+    overruns("excess_s", summary.overrun_excess_s);
+    const std::string warning = summary.overrun_warning();
+    if constexpr (!members.reads) overruns.json["warning"] = warning.empty() ? Json(nullptr) : Json(warning);
+  }
+  const RecordingPlan& files = summary.recorded;
+  members("recorded", summary.recorded,
+          files.trace || files.durations.value_or(false) || files.parameters || files.arrivals || files.samples);
+  if constexpr (members.reads) {
+    summary.status = status_of(status);
+    summary.reason = reason.value_or("");
+    summary.has_unshared_links = links == unshared_links;
+  }
+}
+
+Json json_of_error(double error) { return error > 0 ? Json(error) : Json(nullptr); }
 
 Json json_with_errors(const FormulaTime& formula) {
   const Prediction& prediction = formula.prediction;
-  Json json = json_of(formula);
-  json["communication_share"] = or_null(prediction.communication_share());
+  Json json = formula;
+  json["communication_share"] = prediction.communication_share();
   json["step_time_standard_error_s"] = json_of_error(prediction.step_error_s);
   json["effective_speedup_standard_error"] = json_of_error(prediction.effective_speedup_error());
   return json;
 }
 
-FormulaTime formula_of(const Json& json) {
-  FormulaTime formula;
-  Prediction& prediction = formula.prediction;
-  json.at("formula").get_to(prediction.formula);
-  prediction.is_sampled = json.value("sampled", false);  // older files lack this key
-  json.at("step_time_s").get_to(prediction.step_time_s);
-  prediction.communication_s = optional_at<double>(json, "communication_s");
-  json.at("kept").get_to(prediction.kept);
-  prediction.drop_rate = optional_at<double>(json, "drop_rate");
-  json.at("sync_step_time_s").get_to(prediction.sync_step_time_s);
-  formula.total_time_s = optional_at<double>(json, "total_time_s");
-  return formula;
-}
-
 std::string to_json(const RunSummary& summary) {
-  Json json;
-  json["schema_version"] = results_schema_version;
-  json["status"] = to_string(summary.status);
-  json["reason"] = summary.reason.empty() ? Json(nullptr) : Json(summary.reason);
-  json["experiment"] = summary.experiment;
-  json["method"] = summary.method;
-  json["method_index"] = summary.method_index;
-  json["point_index"] = summary.point_index;
-  json["sweep"] = summary.sweep;  // pairs, in the order of the experiment file
-  if (!summary.own_training.empty()) json["own_training"] = summary.own_training;
-  if (summary.has_unshared_links) json["links"] = unshared_links;
-  json["seed"] = summary.seed;
-  json["hash"] = summary.hash;
-  json["commit"] = summary.commit;
-  for (const auto& [key, value] : test_numbers) json[key] = or_null(summary.*value);
-  if (summary.final_validation_loss)
-    for (const auto& [key, value] : validation_numbers) json[key] = or_null(summary.*value);
-  json["end_time_s"] = summary.end_time_s;
-  json["time_to_target"] = summary.time_to_target ? json_of(*summary.time_to_target) : Json(nullptr);
-  json["steps"] = summary.steps;
-  json["rounds"] = summary.rounds;
-  json["samples"] = summary.samples;
-  json["kept_micro_batches"] = summary.kept_micro_batches;
-  json["dropped_micro_batches"] = summary.dropped_micro_batches;
-  json["drop_rate"] = summary.drop_rate();
-  json["communicated_bytes"] = summary.communicated_bytes;
-  json["collectives"] = or_null(summary.collectives);
-  json["messages"] = or_null(summary.messages);
-  json["host_s"] = summary.host_s;
-  json["samples_per_virtual_s"] = summary.samples_per_virtual_s();
-  json["samples_per_host_s"] = summary.samples_per_host_s();
-  if (!summary.predicted.empty()) {
-    json["predicted"] = Json::array();
-    for (const FormulaTime& formula : summary.predicted) json["predicted"].push_back(json_of(formula));
-  }
-  json["worker_seconds"] = summary.accounts.empty() ? Json(nullptr) : worker_seconds(summary.accounts);
-  json["kept_micro_batches_per_worker"] = summary.kept_per_worker;
-  json["dropped_micro_batches_per_worker"] = summary.dropped_per_worker;
-  if (!summary.staleness.empty())
-    json["staleness"] = {{"mean", or_null(summary.mean_staleness())},
-                         {"max", summary.staleness.size() - 1},
-                         {"histogram", summary.staleness}};
-  if (summary.largest_period) json["largest_period"] = *summary.largest_period;
-  for (const auto& [key, value] : hessian_numbers)
-    if (summary.*value) json[key] = *(summary.*value);
-  if (const auto& by_batch = summary.steps_by_batch)
-    json["steps_by_batch"] = {{"least", by_batch->least},
-                              {"times_batch", by_batch->times_batch},
-                              {"mean_noise_scale", by_batch->mean_noise_scale}};
-  if (summary.mean_squared_gradient_norm) json["mean_squared_gradient_norm"] = *summary.mean_squared_gradient_norm;
-  if (!summary.arrivals.empty()) json["arrivals"] = json_of(summary.arrivals);
-  if (summary.samples_kept) json["samples_kept"] = json_of(*summary.samples_kept);
-  if (const std::string warning = summary.overrun_warning(); summary.emulated_micro_batches > 0)
-    json["overruns"] = {{"micro_batches", summary.overruns},
-                        {"of", summary.emulated_micro_batches},
-                        {"excess_s", summary.overrun_excess_s},
-                        {"warning", warning.empty() ? Json(nullptr) : Json(warning)}};
-  if (summary.recorded.trace || summary.recorded.durations.value_or(false) || summary.recorded.parameters ||
-      summary.recorded.arrivals || summary.recorded.samples)
-    json["recorded"] = json_of(summary.recorded);
+  Json json{{"schema_version", results_schema_version}};
+  list_members(JsonMembers<Json>{json}, summary);
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::optional<RunSummary> summary_from_json(const std::string& text) try {
   const Json json = Json::parse(text);
   if (json.at("schema_version") != results_schema_version) return {};
-  RunSummary summary;
-  summary.status = status_of(json.at("status"));
-  if (!json.at("reason").is_null()) summary.reason = json.at("reason");
-  json.at("experiment").get_to(summary.experiment);
-  json.at("method").get_to(summary.method);
-  json.at("method_index").get_to(summary.method_index);
-  summary.point_index = json.value("point_index", std::size_t{0});  // earlier summaries lack this key
-  json.at("sweep").get_to(summary.sweep);
-  if (json.contains("own_training")) json.at("own_training").get_to(summary.own_training);
-  summary.has_unshared_links = json.contains("links") && json.at("links") == unshared_links;
-  json.at("seed").get_to(summary.seed);
-  json.at("hash").get_to(summary.hash);
-  json.at("commit").get_to(summary.commit);
-  for (const auto& [key, value] : test_numbers) summary.*value = optional_at<double>(json, key);
-  if (json.contains("final_validation_loss"))
-    for (const auto& [key, value] : validation_numbers) summary.*value = optional_at<double>(json, key);
-  json.at("end_time_s").get_to(summary.end_time_s);
-  if (!json.at("time_to_target").is_null()) summary.time_to_target = target_of(json.at("time_to_target"));
-  if (json.contains("predicted"))
-    for (const Json& formula : json.at("predicted")) summary.predicted.push_back(formula_of(formula));
-  json.at("steps").get_to(summary.steps);
-  json.at("rounds").get_to(summary.rounds);
-  json.at("samples").get_to(summary.samples);
-  json.at("kept_micro_batches").get_to(summary.kept_micro_batches);
-  json.at("dropped_micro_batches").get_to(summary.dropped_micro_batches);
-  json.at("communicated_bytes").get_to(summary.communicated_bytes);
-  // Earlier summaries lack this key.
-  if (json.contains("collectives")) summary.collectives = optional_at<std::int64_t>(json, "collectives");
-  if (json.contains("messages")) summary.messages = optional_at<std::int64_t>(json, "messages");
-  json.at("host_s").get_to(summary.host_s);
-  if (!json.at("worker_seconds").is_null()) summary.accounts = accounts_of(json.at("worker_seconds"));
-  json.at("kept_micro_batches_per_worker").get_to(summary.kept_per_worker);
-  json.at("dropped_micro_batches_per_worker").get_to(summary.dropped_per_worker);
-  if (json.contains("staleness")) json.at("staleness").at("histogram").get_to(summary.staleness);
-  if (json.contains("samples_kept")) summary.samples_kept = samples_of(json.at("samples_kept"));
-  summary.largest_period = written_at<std::int64_t>(json, "largest_period");
-  for (const auto& [key, value] : hessian_numbers) summary.*value = written_at<double>(json, key);
-  if (json.contains("steps_by_batch")) {
-    const Json& by_batch = json.at("steps_by_batch");
-    summary.steps_by_batch = StepsByBatch{.least = by_batch.at("least"),
-                                          .times_batch = by_batch.at("times_batch"),
-                                          .mean_noise_scale = by_batch.at("mean_noise_scale")};
-  }
-  summary.mean_squared_gradient_norm = written_at<double>(json, "mean_squared_gradient_norm");
-  if (json.contains("arrivals")) summary.arrivals = arrivals_of(json.at("arrivals"));
-  if (json.contains("overruns")) {
-    const Json& overruns = json.at("overruns");
-    overruns.at("micro_batches").get_to(summary.overruns);
-    overruns.at("of").get_to(summary.emulated_micro_batches);
-    overruns.at("excess_s").get_to(summary.overrun_excess_s);
-  }
-  if (json.contains("recorded")) summary.recorded = recorded_of(json.at("recorded"));
-  return summary;
+  return json.get<RunSummary>();
 } catch (const std::exception&) {  // not JSON, a missing key, a wrong type
   return {};
 }
@@ -698,20 +619,13 @@ bool covers(const RecordingPlan& recorded, const RecordingPlan& wanted) {
 RunSummary summarise(const Run& run, const Recording& recording, const RunTotals* totals,
                      std::int64_t samples_per_micro_batch, double host_s) {
   RunSummary summary;
+  static_cast<RunName&>(summary) = run;
   if (recording.diverged) {
     summary.status = RunStatus::diverged;
     const std::string step = std::to_string(recording.metrics.back().step.value());
     summary.reason = "the model is not finite after step " + step;
   }
-  summary.experiment = run.experiment;
-  summary.method = run.method;
-  summary.method_index = run.method_index;
-  summary.point_index = run.point_index;
-  summary.sweep = run.sweep;
-  summary.own_training = run.own_training;
   summary.has_unshared_links = run.cluster.network && run.cluster.network->has_unshared_links();
-  summary.seed = run.seed;
-  summary.hash = run.hash;
   summary.commit = build_info().commit;
   summary.rounds = static_cast<std::int64_t>(recording.rows.size());
   summary.host_s = host_s;

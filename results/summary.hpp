@@ -32,18 +32,10 @@ struct TimeToTarget {
   std::optional<std::int64_t> samples{};
 };
 
-struct RunSummary {
+struct RunSummary : RunName {
   RunStatus status = RunStatus::finished;
   std::string reason;  // why the run did not finish; otherwise empty
 
-  std::string experiment;
-  std::string method;
-  std::size_t method_index = 0;  // index among the experiment's methods
-  std::size_t point_index = 0;   // index of the run's point in the sweep, whose last key varies fastest
-  std::vector<std::pair<std::string, std::string>> sweep;
-  std::vector<std::pair<std::string, std::string>> own_training{};  // the method's overrides of [training]
-  std::uint64_t seed = 0;
-  std::string hash;
   std::string commit;  // commit of the program that made the run
 
   // On the test set. None in time-only runs; accuracies also none if the objective has no accuracy.
@@ -153,6 +145,78 @@ std::optional<RunSummary> summary_from_json(const std::string& text);
 template <typename Value, typename = void>
 struct JsonConversion : nlohmann::adl_serializer<Value> {};
 
+// An optional value is null if there is none.
+template <typename Value>
+struct JsonConversion<std::optional<Value>> {
+  template <typename AnyJson>
+  static void to_json(AnyJson& json, const std::optional<Value>& value) {
+    json = value ? AnyJson(*value) : AnyJson(nullptr);
+  }
+  template <typename AnyJson>
+  static void from_json(const AnyJson& json, std::optional<Value>& value) {
+    value = json.is_null() ? std::nullopt : std::optional<Value>(json.template get<Value>());
+  }
+};
+
+// Writes members of an object (of a Json), or reads them (of a const Json). So one function lists a struct's keys for
+// both directions: list_members(JsonMembers<AnyJson>, Listed<Struct, AnyJson>&). It makes the struct convertible.
+template <typename AnyJson>
+struct JsonMembers {
+  AnyJson& json;
+  static constexpr bool reads = std::is_const_v<AnyJson>;
+
+  // A key that every object has.
+  template <typename Value>
+  void operator()(const char* key, Value& value) const {
+    if constexpr (reads)
+      json.at(key).get_to(value);
+    else
+      json[key] = value;
+  }
+  // A key that objects may lack. If it is absent, reading leaves the value unchanged.
+  template <typename Value>
+  void operator()(const char* key, Value& value, bool is_written) const {
+    if (has(key, is_written)) (*this)(key, value);
+  }
+  // A key that objects have only if there is a value. It is never null.
+  template <typename Optional>
+  void if_any(const char* key, Optional& value) const {
+    if (!has(key, value.has_value())) return;
+    if constexpr (reads)
+      value = json.at(key).template get<typename Optional::value_type>();
+    else
+      json[key] = *value;
+  }
+  bool has(const char* key, bool is_written) const { return reads ? json.contains(key) : is_written; }
+  // The members of an object within this one. It is null until a member is written.
+  JsonMembers in(const char* key) const {
+    if constexpr (reads)
+      return {json.at(key)};
+    else
+      return {json[key]};
+  }
+};
+
+template <typename Struct, typename AnyJson>
+using Listed = std::conditional_t<JsonMembers<AnyJson>::reads, Struct, const Struct>;
+
+template <typename Struct>
+concept HasMembers = requires(JsonMembers<nlohmann::ordered_json> members, const Struct& value) {
+  list_members(members, value);
+};
+
+template <HasMembers Struct>
+struct JsonConversion<Struct> {
+  template <typename AnyJson>
+  static void to_json(AnyJson& json, const Struct& value) {
+    list_members(JsonMembers<AnyJson>{json}, value);
+  }
+  template <typename AnyJson>
+  static void from_json(const AnyJson& json, Struct& value) {
+    list_members(JsonMembers<const AnyJson>{json}, value);
+  }
+};
+
 template <std::integral Integer>
 requires(!std::same_as<Integer, bool>) struct JsonConversion<Integer> : nlohmann::adl_serializer<Integer> {
   // Throws the library's type_error unless the value is a whole number within the range of the type.
@@ -192,9 +256,19 @@ bool is_as_written(std::string_view text, const Json& object, std::string_view l
 inline double exact_seconds(Duration duration) { return static_cast<double>(duration.count()) / 1e9; }
 inline double exact_seconds(Time time) { return exact_seconds(time.time_since_epoch()); }
 
-// Convert a formula's times to and from summary.json. formula_of throws nlohmann's exceptions.
-Json json_of(const FormulaTime& formula);
-FormulaTime formula_of(const Json& json);
+template <typename AnyJson>
+void list_members(JsonMembers<AnyJson> members, Listed<FormulaTime, AnyJson>& formula) {
+  auto& prediction = formula.prediction;
+  members("formula", prediction.formula);
+  members("sampled", prediction.is_sampled, true);  // older files lack this key
+  members("step_time_s", prediction.step_time_s);
+  members("communication_s", prediction.communication_s);
+  members("kept", prediction.kept);
+  members("drop_rate", prediction.drop_rate);
+  members("sync_step_time_s", prediction.sync_step_time_s);
+  if constexpr (!members.reads) members.json["effective_speedup"] = prediction.effective_speedup();
+  members("total_time_s", formula.total_time_s);
+}
 Json json_with_errors(const FormulaTime& formula);  // with standard errors, for `predict --json`
 Json json_of_error(double error);                   // null if the time was not sampled
 
@@ -209,25 +283,7 @@ inline std::optional<double> unless_nan(double value) {
   return std::isnan(value) ? std::nullopt : std::optional(value);
 }
 
-// The value as JSON; null if there is no value.
-template <typename Value>
-Json or_null(const std::optional<Value>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
-template <typename Value>
-std::optional<Value> optional_at(const Json& json, const char* key) {
-  const Json& value = json.at(key);
-  return value.is_null() ? std::nullopt : std::optional<Value>(value.get<Value>());
-}
-
 enum class Better { less, more, neither };
-
-// The value of a key that may be absent but is never null; nullopt if the key is absent.
-template <typename Value>
-std::optional<Value> written_at(const Json& json, const char* key) {
-  return json.contains(key) ? std::optional(json.at(key).get<Value>()) : std::nullopt;
-}
 
 // How tables compare a method with another method: by difference, by own / other (ratio), or by other / own (speed_up).
 enum class ComparedBy { difference, ratio, speed_up };

@@ -270,12 +270,12 @@ Json json_of(const PredictedMethod& method) {
                  {"whole", time.whole},
                  {"sampled", time.is_sampled},
                  {"step_time_s", time.step_time_s},
-                 {"step_time_standard_error_s", or_null(time.error_s)},
-                 {"effective_speedup", or_null(method.simulated_speedup)},
+                 {"step_time_standard_error_s", time.error_s},
+                 {"effective_speedup", method.simulated_speedup},
                  {"effective_speedup_standard_error", json_of_error(method.simulated_speedup_error)},
                  {"drop_rate", time.drop_rate},
                  {"communication_share", time.communication_share},
-                 {"total_time_s", or_null(time.total_time_s)}};
+                 {"total_time_s", time.total_time_s}};
   }
   Json formulas = Json::array();
   for (const FormulaTime& formula : method.formulas) formulas.push_back(json_with_errors(formula));

@@ -288,7 +288,7 @@ std::string line_of(const RunningRun& run, const std::string& name) {
 
 Json json_of(const ExperimentStatus& status) {
   Json json = {{"experiment", status.name}, {"directory", status.directory.string()}};
-  json["runs"] = or_null(status.runs);
+  json["runs"] = status.runs;
   json["of_other_launches"] = status.of_other_launches;
   json["finished"] = status.finished;
   json["finished_under_mpi"] = status.finished_under_mpi;
@@ -310,8 +310,8 @@ Json json_of(const ExperimentStatus& status) {
                                   {"checkpoint", run.has_checkpoint},
                                   {"written_s_ago", run.written_s_ago}});
   json["faults"] = status.faults;
-  json["remaining"] = or_null(status.remaining);
-  json["left_s"] = or_null(status.left_s);
+  json["remaining"] = status.remaining;
+  json["left_s"] = status.left_s;
   return json;
 }
 

@@ -94,18 +94,6 @@ CheckpointIdentity checkpoint_identity(const Run& run, const CheckpointIdentity&
   return identity;
 }
 
-void serialise(StateArchive& archive, Recorder::Evaluated& evaluated) {
-  std::uint64_t entries = evaluated.entries.size(), measurements = evaluated.measurements.size();
-  archive(entries, measurements);
-  evaluated.entries.resize(entries);
-  for (Evaluation& entry : evaluated.entries)
-    archive(entry.test_loss, entry.test_accuracy, entry.train_loss, entry.finite, entry.validation_loss,
-            entry.validation_accuracy);
-  evaluated.measurements.resize(measurements);
-  for (Measurement& measurement : evaluated.measurements)
-    archive(measurement.step, measurement.time, measurement.quantity, measurement.value);
-}
-
 // Returns the numbers followed by the text's characters, so that processes can exchange both at once.
 DividedWork::Numbers with_text(DividedWork::Numbers numbers, const std::string& text) {
   numbers.insert(numbers.end(), text.begin(), text.end());
@@ -298,8 +286,7 @@ void SimulatedRunCheckpoints::open(Progress& progress) {
       reader = std::make_unique<CheckpointReader>(use_.file, own_identity());
     if (reader) {
       StateArchive archive(*reader);
-      archive(host_s_before_);
-      serialise(archive, evaluated_before_);
+      archive(host_s_before_, evaluated_before_);
       log_.replay(*reader);
       reader_ = std::move(reader);
       report_resumption(progress, host_s_before_);
@@ -393,11 +380,10 @@ std::uint64_t SimulatedRunCheckpoints::write() {
     writer = parts_->part(log_.steps());
   else
     writer = std::make_shared<CheckpointWriter>(use_.file, own_identity(), use_.below);
-  StateArchive archive(*writer);
   double host_s = host_s_before_ + seconds(HostClock::now() - begin_);
-  archive(host_s);
   Recorder::Evaluated evaluated = recorder_.evaluated();
-  serialise(archive, evaluated);
+  StateArchive archive(*writer);
+  archive(host_s, evaluated);
   log_.write_log(*writer);
   log_.write_values(*writer);
   writer->finish();

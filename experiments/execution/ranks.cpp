@@ -22,6 +22,7 @@
 #include "workers/cluster/calls.hpp"
 #include "workers/mpi/mpi_messages.hpp"
 #include "workers/mpi/mpi_waiting.hpp"
+#include "workers/training/checkpoint_log.hpp"
 
 namespace syncopate {
 
@@ -259,13 +260,14 @@ std::vector<std::string> texts_on_rank_0(const MpiSession& session, const std::s
   return texts;
 }
 
-Recording move_to_rank_0(const MpiSession& session, int from, const Recording& recording) {
+Recording move_to_rank_0(const MpiSession& session, int from, Recording recording) {
   if (session.rank() == 0 && from == 0) return recording;
   if (session.rank() == from) {
-    const auto bytes = to_bytes(recording);
+    StoredBytes stored;
+    StateArchive(stored.sink())(recording);
     MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, 0, recording_tag, session.communicator(),
-              &request);
+    MPI_Isend(stored.bytes.data(), static_cast<int>(stored.bytes.size()), MPI_BYTE, 0, recording_tag,
+              session.communicator(), &request);
     wait_for(request);
     return {};
   }
@@ -275,11 +277,15 @@ Recording move_to_rank_0(const MpiSession& session, int from, const Recording& r
     message = find_message(from, recording_tag, session.communicator());
     return message.has_value();
   });
-  std::vector<std::uint8_t> bytes(size_of(*message, MPI_BYTE));
+  StoredBytes stored;
+  stored.bytes.resize(size_of(*message, MPI_BYTE));
   MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Irecv(bytes.data(), mpi_count(bytes.size()), MPI_BYTE, from, recording_tag, session.communicator(), &request);
+  MPI_Irecv(stored.bytes.data(), mpi_count(stored.bytes.size()), MPI_BYTE, from, recording_tag, session.communicator(),
+            &request);
   wait_for(request);
-  return recording_from_bytes(bytes);
+  Recording moved;
+  StateArchive(stored.source())(moved);
+  return moved;
 }
 
 std::string explain_disagreement(const std::vector<RankReport>& ranks) {

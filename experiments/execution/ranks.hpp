@@ -41,7 +41,7 @@ void reduced(const MpiSession& session, std::vector<double>& numbers, MPI_Op ope
 std::vector<std::string> texts_on_rank_0(const MpiSession& session, const std::string& own);
 
 // Returns the recording of rank `from` on rank 0, and an empty recording on other ranks. Only `from` and rank 0 wait.
-Recording move_to_rank_0(const MpiSession& session, int from, const Recording& recording);
+Recording move_to_rank_0(const MpiSession& session, int from, Recording recording);
 
 struct RankHandshake {
   std::string fault;                                      // why this rank cannot run; empty if it can

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "results/run_directory.hpp"
+#include "workers/training/checkpoint_log.hpp"
 #include "workers/training/executor.hpp"
 
 namespace syncopate {
@@ -477,6 +478,18 @@ TEST(Recording, OfFiniteModelsStaysWhole) {
   EXPECT_EQ(recording.rows.size(), 1u);
 }
 
+StoredBytes written(Recording recording) {
+  StoredBytes stored;
+  StateArchive(stored.sink())(recording);
+  return stored;
+}
+
+Recording read(StoredBytes stored) {
+  Recording recording;
+  StateArchive(stored.source())(recording);
+  return recording;
+}
+
 TEST(Recording, SurvivesTheWayThroughBytes) {
   Recording recording;
   recording.metrics = {row(0, start_time, Evaluation{1.0 / 3, nan, 0.1, true, 0.7, 0.3}), row(9, Time{Duration{7}}, {}),
@@ -485,7 +498,7 @@ TEST(Recording, SurvivesTheWayThroughBytes) {
   recording.rows = {round_at(10, Time{Duration{5'000'000'001}})};
   recording.diverged = true;
   recording.parameters = {{1.5F, -2.5F}, {3.5F, nan_float}, {}};
-  const Recording copy = recording_from_bytes(to_bytes(recording));
+  const Recording copy = read(written(recording));
   EXPECT_EQ(metrics_csv(copy.metrics), metrics_csv(recording.metrics));
   EXPECT_EQ(steps_csv(copy.rows), steps_csv(recording.rows));
   EXPECT_TRUE(copy.diverged);
@@ -497,13 +510,13 @@ TEST(Recording, SurvivesTheWayThroughBytes) {
   EXPECT_TRUE(std::isnan(copy.parameters[1][1]));
   EXPECT_TRUE(copy.parameters[2].empty());
   recording.diverged = false;
-  EXPECT_FALSE(recording_from_bytes(to_bytes(recording)).diverged);
+  EXPECT_FALSE(read(written(recording)).diverged);
 }
 
 TEST(Recording, TruncatedBytesAreAnError) {
-  auto bytes = to_bytes(Recording{});
-  bytes.pop_back();
-  EXPECT_THROW(recording_from_bytes(bytes), std::runtime_error);
+  StoredBytes stored = written({});
+  stored.bytes.pop_back();
+  EXPECT_THROW(read(std::move(stored)), std::runtime_error);
 }
 
 // Records besides a run's rows, as text: the timeline of a run made by hand, and durations of micro-batches.

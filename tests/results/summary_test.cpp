@@ -710,15 +710,15 @@ const FormulaTime sampled{.prediction = {.formula = "Eq. 6, sampled law",
                           .total_time_s = 50};
 
 TEST(FormulaJson, IsReadAsItWasWritten) {
-  const FormulaTime read = formula_of(json_of(sampled));
+  const FormulaTime read = Json(sampled).get<FormulaTime>();
   EXPECT_EQ(read.prediction, sampled.prediction);
   EXPECT_EQ(read.total_time_s, sampled.total_time_s);
   FormulaTime exact{.prediction = {.formula = "Eq. 4", .step_time_s = 2, .sync_step_time_s = 2}, .total_time_s = {}};
-  EXPECT_EQ(formula_of(json_of(exact)).prediction, exact.prediction);
-  EXPECT_FALSE(formula_of(json_of(exact)).total_time_s);
-  auto older = json_of(sampled);
+  EXPECT_EQ(Json(exact).get<FormulaTime>().prediction, exact.prediction);
+  EXPECT_FALSE(Json(exact).get<FormulaTime>().total_time_s);
+  Json older = sampled;
   older.erase("sampled");
-  EXPECT_FALSE(formula_of(older).prediction.is_sampled);
+  EXPECT_FALSE(older.get<FormulaTime>().prediction.is_sampled);
 }
 
 TEST(FormulaJson, WithErrorsIsTheSameAndWhatFollowsFromIt) {
@@ -731,11 +731,11 @@ TEST(FormulaJson, WithErrorsIsTheSameAndWhatFollowsFromIt) {
   EXPECT_TRUE(json_with_errors(sampled).at("step_time_standard_error_s").is_null());
   for (const char* key : {"communication_share", "step_time_standard_error_s", "effective_speedup_standard_error"})
     json.erase(key);
-  EXPECT_EQ(json, json_of(sampled));
+  EXPECT_EQ(json, Json(sampled));
   with_error.prediction.communication_s.reset();
   EXPECT_TRUE(json_with_errors(with_error).at("communication_share").is_null());
-  EXPECT_TRUE(json_of(with_error).at("communication_s").is_null());
-  EXPECT_EQ(formula_of(json_of(with_error)).prediction.communication_s, std::nullopt);
+  EXPECT_TRUE(Json(with_error).at("communication_s").is_null());
+  EXPECT_EQ(Json(with_error).get<FormulaTime>().prediction.communication_s, std::nullopt);
 }
 
 // Whole numbers in result files are either read exactly or refused.
