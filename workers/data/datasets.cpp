@@ -580,20 +580,6 @@ std::shared_ptr<const Dataset> make_gaussian_mixture(const GaussianMixtureOption
 
 std::span<const DatasetRow> datasets() { return rows; }
 
-DatasetPlanner read_datasets(Settings& root, const DatasetRow& chosen) {
-  Settings tables = root.section("datasets");
-  DatasetPlanner planner;
-  for (const DatasetRow& row : rows) {
-    Settings table = tables.section({row.name, fmt::format("{}, training.dataset = \"{}\".", row.title, row.name)});
-    DatasetPlanner read = row.read(table);
-    if (&row == &chosen)
-      planner = std::move(read);
-    else if (!row.in_every_configuration)
-      tables.leave_out_unwritten_table(row.name);
-  }
-  return planner;
-}
-
 DatasetSize with_validation(DatasetSize size, const ValidationOptions& options) {
   assert(options.samples >= 0 && options.samples < size.train);
   assert(!options.subset || (*options.subset > 0 && *options.subset <= size.train - options.samples));

@@ -99,18 +99,39 @@ struct DatasetPlan {
 // missing or wrong files, reports a fault and returns nullopt. The Settings of the data set's table must still exist.
 using DatasetPlanner = std::function<std::optional<DatasetPlan>(std::uint64_t seed)>;
 
-struct DatasetRow {
-  std::string_view name;                    // TOML name
-  std::string_view sentence;                // one-sentence description
-  std::string_view title;                   // heading of its table [datasets.<name>]
-  DatasetPlanner (*read)(Settings& table);  // reads its keys, but no files
-  // As in ModelRow (models.hpp): false for every data set that is added.
+// A row of a registry whose entries have a table each, [datasets.<name>] or [models.<name>].
+template <typename Value>
+struct TableRow {
+  std::string_view name;           // TOML name
+  std::string_view sentence;       // one-sentence description
+  std::string_view title;          // describes its table; empty: no keys
+  Value (*read)(Settings& table);  // reads its keys, but no files
+  // Whether runs of other rows have the table's defaults in their resolved configuration, and so in their hash. False
+  // for every row that is added: it must not change other runs' hashes.
   bool in_every_configuration = false;
 };
-std::span<const DatasetRow> datasets();
 
-// Reads all tables [datasets.*], even of data sets that are not chosen. Returns the planner of the chosen data set.
-DatasetPlanner read_datasets(Settings& root, const DatasetRow& chosen);
+// Reads the tables of all rows, [<kind>s.*]. Returns the value of the chosen row; an empty one if that is null.
+template <typename Value>
+Value read_tables(Settings& root, const std::string& kind, std::span<const TableRow<Value>> rows,
+                  const TableRow<Value>* chosen) {
+  Settings tables = root.section(kind + "s");
+  Value value;
+  for (const TableRow<Value>& row : rows) {
+    const std::string title(row.title), name(row.name);
+    const std::string sentence = title.empty() ? "" : title + ", training." + kind + " = \"" + name + "\".";
+    Settings table = tables.section({row.name, sentence});
+    Value read = row.read(table);
+    if (&row == chosen)
+      value = std::move(read);
+    else if (!row.in_every_configuration)
+      tables.leave_out_unwritten_table(row.name);
+  }
+  return value;
+}
+
+using DatasetRow = TableRow<DatasetPlanner>;
+std::span<const DatasetRow> datasets();
 
 // A generated data set. Each class is a Gaussian of unit deviation; the classes' centres are in random directions on a
 // sphere around the origin.

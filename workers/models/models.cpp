@@ -571,9 +571,9 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
   const DatasetRow& dataset_row = *training.row({"dataset", "The data set to train on."}, datasets(), "fashion-mnist");
   const auto batch_size =
       training.integer({"micro_batch_size", "Number of samples in a micro-batch.", "samples"}, 1, 1 << 20, 32);
-  const Model model = read_models(root, model_row);
+  const Model model = read_tables(root, "model", models(), model_row);
   NetworkTraining how = read_network_training(training, context.seed);
-  const DatasetPlanner plan_data = read_datasets(root, dataset_row);
+  const DatasetPlanner plan_data = read_tables(root, "dataset", datasets(), &dataset_row);
 
   if (model.objective) check_no_data(how, training);
   if (model.objective)
@@ -654,21 +654,5 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
 }
 
 std::span<const ModelRow> models() { return rows; }
-
-Model read_models(Settings& root, const ModelRow* chosen) {
-  Settings tables = root.section("models");
-  Model model;
-  for (const ModelRow& row : rows) {
-    const std::string sentence =
-        row.title.empty() ? "" : fmt::format("{}, training.model = \"{}\".", row.title, row.name);
-    Settings table = tables.section({row.name, sentence});
-    Model read = row.read(table);
-    if (&row == chosen)
-      model = std::move(read);
-    else if (!row.in_every_configuration)
-      tables.leave_out_unwritten_table(row.name);
-  }
-  return model;
-}
 
 }  // namespace syncopate
