@@ -88,6 +88,19 @@ DigestCache& digest_cache();
 // Returns one digest of the contents of all these files, 16 hexadecimal digits. Throws DataFault.
 std::string digest_of_files(std::span<const std::filesystem::path> files);
 
+// A data set of files in a directory, or of one file. All functions throw DataFault. The message names the file, the
+// fault, and the requirement.
+struct DirectoryFormat {
+  enum class Named { directory, file };
+
+  std::string variant;                             // distinguishes settings that read other samples from the same files
+  std::function<std::filesystem::path()> usual{};  // returns the default directory; null: a directory is required
+  std::function<DatasetSize(const std::filesystem::path&)> size;
+  std::function<std::string(const std::filesystem::path&)> hash;  // of the files as stored, 16 hexadecimal digits
+  std::function<std::shared_ptr<const Dataset>(const std::filesystem::path&)> load;
+  Named named = Named::directory;
+};
+
 // A data set whose size is known and which can be loaded. `load` reads or generates it, and throws DataFault for faults
 // that are found only in the contents.
 struct DatasetPlan {
@@ -163,15 +176,8 @@ struct NpyTokens {
   std::vector<std::int64_t> never_masked{};
 };
 
-// Returns the size, for which it reads headers, labels and tokens. Throws DataFault. The message names the file, the
-// fault, and the requirement.
-DatasetSize npy_dataset_size(const std::filesystem::path& directory, const NpyTokens& tokens = {});
-
-// Returns digest_of_files() of the four files. Throws DataFault.
-std::string npy_dataset_hash(const std::filesystem::path& directory);
-
-// Throws DataFault.
-std::shared_ptr<const Dataset> load_npy_dataset(const std::filesystem::path& directory, const NpyTokens& tokens = {});
+// Its size needs headers, labels and tokens.
+DirectoryFormat npy_arrays(const NpyTokens& tokens = {});
 
 // How many training samples are held out for validation (to choose settings without the test set), and how many of the
 // others are used.
