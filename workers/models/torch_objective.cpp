@@ -155,11 +155,11 @@ struct Member {
   Member(const Network& network, const Device& device, const float* parameters, const float* buffers)
       : parameters(device.parameters(network, parameters)),
         copy(buffers, buffers + network.buffer_floats()),
-        buffers(device, network, copy.data()) {}
+        buffers(device, network, DeviceVector::Of::buffers, copy.data()) {}
 
   std::vector<at::Tensor> parameters;
   std::vector<float> copy;
-  DeviceBuffers buffers;
+  DeviceVector buffers;
 };
 
 std::vector<at::Tensor> outputs_of(const Network& network, const Device& device,
@@ -208,7 +208,7 @@ class ApartByProducts : public GradientsApart {
   void add_to(float* out, std::size_t list) const override {
     device_.run([&] {
       const c10::InferenceMode guard;
-      DeviceParameters sum(device_, network_, out);
+      DeviceVector sum(device_, network_, DeviceVector::Of::parameters, out);
       gradients_.add_to(sum.views(), lists_[list].rows);
       sum.return_values();
     });
@@ -394,7 +394,7 @@ PartialGradient TorchObjective::gradient(const float* parameters, const float* b
                                                                       micro_batches.subspan(first, together), mixup_));
       // Each micro-batch starts from the state's statistics.
       std::copy_n(buffers, statistics.size(), statistics.begin());
-      DeviceBuffers changed(device_, network_, statistics.data());
+      DeviceVector changed(device_, network_, DeviceVector::Of::buffers, statistics.data());
       const SeededDraws draws(seed_of(micro_batches[first]));
       auto pass =
           differentiate(network_, device_, there, changed.views(), batch, samples_per_micro_batch(), label_smoothing_);
@@ -471,7 +471,7 @@ std::vector<double> TorchObjective::derivative(const float* parameters, const fl
   const c10::AutoGradMode differentiates(true);
   Derivatives sum(network_, parameters, direction);
   std::vector<float> copy(buffers, buffers + network_.buffer_floats());
-  auto statistics = view_buffers(network_, copy.data());
+  auto statistics = view_buffers(network_, flat_view(copy.data(), copy.size()));
   for (auto& each : statistics) each = each.to(at::kDouble);
   for (std::int64_t first = begin; first < end; first += chunk_samples_) {
     throw_if_interrupted();
@@ -493,7 +493,7 @@ std::vector<float> TorchObjective::batch_statistics(const float* parameters,
     const c10::InferenceMode guard;
     const auto weights = device_.parameters(network_, parameters);
     std::vector<float> statistics(buffers());
-    DeviceBuffers measured(device_, network_, statistics.data());
+    DeviceVector measured(device_, network_, DeviceVector::Of::buffers, statistics.data());
     std::vector<double> sum(buffers());
     for (const MicroBatch& micro_batch : micro_batches) {
       throw_if_interrupted();
