@@ -79,9 +79,9 @@ int Network::add_scale_and_shift(std::string_view word, double scale, bool shift
 
 Network& Network::linear(std::int64_t outputs, const LinearOptions& options) {
   if (form_ == Form::image) {
-    append(layer::Flatten{});
     shape_ = {.channels = shape_.features()};
     form_ = Form::vector;
+    append(layer::Flatten{});
   }
   const auto [weights, biases] = laws_of(options.deviation, shape_.channels);
   const std::string name = next_name("linear");

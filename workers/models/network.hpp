@@ -277,6 +277,7 @@ class Network {
   // If any size is not positive, the network is impossible. For tokens, `channels` is their width.
   const SampleShape& output() const { return shape_; }
   const std::vector<Layer>& layers() const { return layers_; }
+  const std::vector<SampleShape>& shapes() const { return shapes_; }  // the output of each layer, as output()
   const std::vector<Parameter>& parameters() const { return parameters_; }
   // Indices into parameters(), in ascending order of offset.
   const std::vector<std::size_t>& flat_order() const { return flat_order_; }
@@ -303,8 +304,10 @@ class Network {
  private:
   enum class Form { image, tokens, vector, words, texts };
 
+  // Set shape_ to the layer's output before.
   Network& append(const Layer& layer) {
     layers_.push_back(layer);
+    shapes_.push_back(shape_);
     return *this;
   }
   std::string next_name(std::string_view word) const;
@@ -319,6 +322,7 @@ class Network {
   int embedded_words_ = -1;                   // index of the embedding's parameter
   std::vector<SampleShape> residual_shapes_;  // inputs of the branches that are open
   std::vector<Layer> layers_;
+  std::vector<SampleShape> shapes_;
   std::vector<Parameter> parameters_;
   std::size_t body_parameters_ = 0;
   std::vector<std::size_t> flat_order_;
