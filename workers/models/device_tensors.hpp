@@ -54,7 +54,6 @@ class Device {
 
   // Whether tensors are copied; otherwise the following functions return views of the caller's memory.
   bool copies() const { return arithmetic_.copies(); }
-  bool computes_in_bfloat16() const { return arithmetic_.bfloat16; }
 
   at::Tensor upload(const at::Tensor& host) const {
     return copies() && host.defined() ? host.to(device_, host.scalar_type(), /*non_blocking=*/false, /*copy=*/true)

@@ -440,8 +440,6 @@ ObjectiveMemory memory_of(const Model& model, const Network& built, const Datase
           .pass_bytes = on_device ? 0 : bytes_of_pass,
           .device_bytes = on_device ? bytes_of_pass + parameters * std::int64_t{2 * sizeof(float)} : 0,
           .is_known = pass.is_known(),
-          .chunk_samples = chunk,
-          .fuses_micro_batches = built.fuses(),
           .buffers = static_cast<std::int64_t>(built.buffer_floats()),
           .multiply_adds = pass.multiply_adds(),
           .test_samples = data.test};
@@ -553,8 +551,7 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
   if (model.objective)
     return {
         .load = [make = model.objective, seed = context.seed, first = context.first_step] { return make(seed, first); },
-        .parameters = model.parameters,
-        .memory = {.chunk_samples = model.chunk_samples}};
+        .parameters = model.parameters};
 
   ObjectivePlan plan{
       .time_only = model.time_only, .samples_per_micro_batch = batch_size, .divides_data = how.partition.has_value()};
