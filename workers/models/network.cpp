@@ -236,24 +236,6 @@ std::vector<float> rotary_positions(std::int64_t places, std::int64_t dimension,
   return table;
 }
 
-Network& Network::first_tokens() {
-  assert(form_ == Form::texts);
-  form_ = Form::vector;
-  return append(layer::FirstTokens{});
-}
-
-Network& Network::mean_of_texts() {
-  assert(form_ == Form::texts);
-  form_ = Form::vector;
-  return append(layer::MeanOfTexts{});
-}
-
-Network& Network::asked_tokens() {
-  assert(form_ == Form::texts);
-  form_ = Form::vector;
-  return append(layer::AskedTokens{});
-}
-
 Network& Network::decode_words(bool bias) {
   assert(form_ == Form::vector && embedded_words_ >= 0 &&
          parameters_[static_cast<std::size_t>(embedded_words_)].shape[1] == shape_.channels);

@@ -2,6 +2,7 @@
 // evaluates it.
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -250,9 +251,9 @@ class Network {
   // Adds the table of rotary_positions, which all attentions of a network share. Appends no layer.
   int rotary_table(std::int64_t places, std::int64_t head_width, double base);
   // The following three output vectors.
-  Network& first_tokens();
-  Network& mean_of_texts();
-  Network& asked_tokens();
+  Network& first_tokens() { return texts_to_vectors(layer::FirstTokens{}); }
+  Network& mean_of_texts() { return texts_to_vectors(layer::MeanOfTexts{}); }
+  Network& asked_tokens() { return texts_to_vectors(layer::AskedTokens{}); }
   Network& decode_words(bool bias);  // for vectors; uses the weights that embed words
   Network& asks(const TextTask& task) {
     task_ = task;
@@ -309,6 +310,11 @@ class Network {
     layers_.push_back(layer);
     shapes_.push_back(shape_);
     return *this;
+  }
+  Network& texts_to_vectors(const Layer& layer) {
+    assert(form_ == Form::texts);
+    form_ = Form::vector;
+    return append(layer);
   }
   std::string next_name(std::string_view word) const;
   int add_parameter(std::string name, std::vector<std::int64_t> shape, const Initial& initial);
