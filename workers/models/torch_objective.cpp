@@ -16,6 +16,7 @@ namespace syncopate {
 
 namespace {
 
+// The reported loss of each sample: (n,).
 at::Tensor losses_of(const at::Tensor& log_probabilities, const at::Tensor& labels, const MixedLabels* mixed) {
   const auto loss_of = [&](const at::Tensor& of) { return -log_probabilities.gather(1, of.unsqueeze(1)).squeeze(1); };
   return mixed ? at::lerp(loss_of(labels), loss_of(mixed->labels), mixed->shares) : loss_of(labels);
@@ -251,10 +252,6 @@ LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, doubl
   return {.minimised = (1 - smoothing) * of_labels + smoothing * of_all, .reported = of_labels};
 }
 
-at::Tensor losses_of_samples(const at::Tensor& logits, const at::Tensor& labels, const MixedLabels* mixed) {
-  return losses_of(at::log_softmax(logits, 1), labels, mixed);
-}
-
 LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing,
                        const at::Tensor& weights) {
   const auto log_probabilities = at::log_softmax(logits, 1);
@@ -423,7 +420,8 @@ std::unique_ptr<const GradientsApart> TorchObjective::batched_gradients(
         forward(network_, device_.parameters(network_, parameters), batch.inputs, &batch.visits, passes);
     const auto loss = cross_entropy(logits, batch.labels, label_smoothing_, mixed).minimised;
     const std::int64_t size = samples_per_micro_batch();
-    const at::Tensor losses = losses_of_samples(logits.detach(), batch.labels, mixed).to(at::kCPU).contiguous();
+    const at::Tensor losses =
+        losses_of(at::log_softmax(logits.detach(), 1), batch.labels, mixed).to(at::kCPU).contiguous();
     auto by_list = lists_of_rows(lists, losses, size);
     return std::make_unique<const ApartByProducts>(
         network_, device_, std::move(memory), LinearGradients(std::move(passes), loss, 1.0 / static_cast<double>(size)),
