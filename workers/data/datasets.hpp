@@ -160,13 +160,7 @@ struct GaussianMixtureOptions {
 std::shared_ptr<const Dataset> make_gaussian_mixture(const GaussianMixtureOptions& options, std::uint64_t seed);
 
 // The user's own data set: NumPy arrays x_train.npy, y_train.npy, x_test.npy and y_test.npy, which are memory-mapped.
-//
-// x is (n, features), (n, height, width) or (n, channels, height, width), float32 or uint8. float32 is used unchanged;
-// uint8 is normalised to mean 0 and deviation 1 per channel over the training set. For tokens, x is (n, length), int32
-// or int64: numbers from 0 on, one sequence per row; padding at the end of rows is removed.
-// y is (n,), uint8, int32 or int64: classes from 0 to the largest label in both splits. If x has numbers, y may be
-// float32, (n,) or (n, targets): numbers instead of classes. If x has tokens, y may be (n, length), int32 or int64: one
-// label per token, which may be ignored_label.
+// README.md says which shapes and types they may have.
 inline constexpr std::int64_t largest_token = (1 << 24) - 1;
 
 // Special tokens; -1: none.
