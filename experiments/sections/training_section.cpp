@@ -367,7 +367,9 @@ std::unique_ptr<Optimizer> read_muon(Settings& optimizer) {
       {"iterations", "Coefficients of the five Newton-Schulz iterations: those of Jordan's code, or of Dion's."},
       {{"jordan", MuonOptions::Iterations::jordan}, {"dion", MuonOptions::Iterations::dion}}, options.iterations);
   read_matrices(optimizer, options);
-  return make_muon(options, orthogonalise);
+  return make_muon(options, [](float* matrix, std::size_t rows, std::size_t columns, NewtonSchulz iterations) {
+    torch_functions().orthogonalise(matrix, rows, columns, iterations);
+  });
 }
 
 std::unique_ptr<Optimizer> read_dion(Settings& optimizer) {
@@ -376,7 +378,10 @@ std::unique_ptr<Optimizer> read_dion(Settings& optimizer) {
   options.rank_share = optimizer.number({"rank_share", "Rank of a matrix's step, as a share of its smaller side."},
                                         {.low = 0, .high = 1, .low_open = true}, options.rank_share);
   read_matrices(optimizer, options);
-  return make_dion(options, iterate_power);
+  return make_dion(options, [](float* momentum, float* basis, float* direction, std::size_t rows, std::size_t columns,
+                               std::size_t rank, double moved) {
+    torch_functions().iterate_power(momentum, basis, direction, rows, columns, rank, moved);
+  });
 }
 
 void read_schedule_free(Settings& optimizer, AveragedOptions& options) {

@@ -53,7 +53,7 @@ struct Reader {
 
 void ShareOfReading(benchmark::State& state, const Augmentation& augmentation, double bar) {
   set_threads(1, 1);
-  const auto dataset = augmented(load_image_directory(find_fashion_mnist()), augmentation);
+  const auto dataset = augmented(idx_images().load(idx_images().usual()), augmentation);
   const DatasetSize& size = dataset->size();
   const SamplerOptions sampling{.samples = size.train, .micro_batch_size = batch, .seed = 1};
   const Network network = resnet_network(size.shape, size.classes, {.norm = ResnetOptions::Norm::group});

@@ -87,7 +87,7 @@ Architecture vision_transformer() {
 }
 
 const Dataset& glosses() {
-  static const auto dataset = load_text_dataset(wordnet_glosses(), {}, find_wordnet());
+  static const auto dataset = text_dataset(wordnet_glosses(), {}).load(find_wordnet());
   return *dataset;
 }
 
@@ -129,7 +129,7 @@ void write_lines_of_one_length() {
 }
 
 const Dataset& glosses_of_one_length() {
-  static const auto dataset = load_text_dataset(text_lines(true), {}, lines_of_one_length());
+  static const auto dataset = text_dataset(text_lines(true), {}).load(lines_of_one_length());
   return *dataset;
 }
 

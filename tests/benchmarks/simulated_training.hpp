@@ -66,7 +66,7 @@ inline double simulate(const Algorithm& algorithm, std::shared_ptr<const Objecti
 }
 
 inline const TensorData& tensors() {
-  static const auto dataset = load_image_directory(find_fashion_mnist());
+  static const auto dataset = idx_images().load(idx_images().usual());
   static const TensorData data(*dataset);
   return data;
 }

@@ -46,7 +46,7 @@ class TokenFolder {
 void WindowsAgainstGradient(benchmark::State& state) {
   const TokenFolder folder;
   constexpr std::int64_t context = 256;
-  const auto data = load_token_stream(folder.path(), {.context = context, .vocabulary = 256, .random = true});
+  const auto data = token_stream({.context = context, .vocabulary = 256, .random = true}).load(folder.path());
   constexpr std::int64_t batch = 8;
   const SamplerOptions sampling{.samples = data->size().train, .micro_batch_size = batch, .seed = 1};
   const Network network = text_transformer_network(data->size().shape, 0,

@@ -67,7 +67,7 @@ labelled = true
 algorithm = "sync-sgd"
 )",
                       seed, workers, micro_batches, steps, size, peak, text.string()));
-    data = load_text_dataset(text_lines(true), {}, text);
+    data = text_dataset(text_lines(true), {}).load(text);
     const std::int64_t vocabulary = data->size().shape.vocabulary;
     module = std::make_shared<reference::TextTransformerModule>(
         vocabulary, 3,

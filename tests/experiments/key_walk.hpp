@@ -28,7 +28,7 @@
 #include "tests/experiments/run_results.hpp"
 #include "tests/workers/idx_files.hpp"
 #include "tests/workers/npy_files.hpp"
-#include "workers/config/key_path.hpp"
+#include "workers/config/patch.hpp"
 #include "workers/config/settings.hpp"
 
 namespace syncopate {
@@ -208,11 +208,11 @@ class KeyWalk : public testing::Test {
         overrides.push_back(change);
         const auto changed = load(overrides);
         if (!changed) continue;
-        const auto [path, value, why_no_toml] = parse_override(change);
-        EXPECT_EQ(why_no_toml, "");
+        const Patch patch = parse_patch(change);
+        const std::string& path = patch.key;
         const std::string changed_result = compute(changed->run(), overrides);
         for (const std::string_view key : deciding)  // a new table may have another kind
-          if (value.find(key)) covered_.insert(fmt::format("{}.{}", name_of(path, base->document), key));
+          if (patch.value->find(key)) covered_.insert(fmt::format("{}.{}", name_of(path, base->document), key));
         expect_effect(name_of(path, base->document), changed->run().hash != base->run().hash, changed_result != result);
         const auto [other, is_new] = changes.emplace(std::pair(path, changed_result), change);
         EXPECT_TRUE(is_new || changed_result == result) << "computes what " << other->second << " does";
@@ -270,7 +270,7 @@ class KeyWalk : public testing::Test {
       const std::string name = name_of(key.path, loaded.document);
       known_.insert(name);
       words_[name].insert(key.choices.begin(), key.choices.end());
-      const TomlNode* value = find(loaded.document, split_key(key.path));
+      const TomlNode* value = found_at(loaded.document, split_key(key.path));
       if (value && !key.choices.empty()) written_.emplace(name, std::get<std::string>(value->value));
     }
     return loaded;

@@ -230,7 +230,7 @@ TEST_F(OptimizerSteps, LeaveNormalisationsAndBiasesUndecayedUnlessToldOtherwise)
           {"cluster.workers=1", "cluster.micro_batches=1", "training.micro_batch_size=240", "training.model='cnn'",
            "models.cnn={channels=[2],kernel=3,dense=4,batch_norm=true}", "training.dataset='fashion-mnist'",
            fmt::format("datasets.fashion-mnist.directory='{}'", (folder_ / "images").string())},
-          module, all_of(*load_image_directory(folder_ / "images")));
+          module, all_of(*idx_images().load(folder_ / "images")));
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ algorithm = "sync-sgd"
                       text_.string()));
   }
 
-  std::shared_ptr<const Dataset> dataset() const { return load_text_dataset(text_lines(true), {}, text_); }
+  std::shared_ptr<const Dataset> dataset() const { return text_dataset(text_lines(true), {}).load(text_); }
   // Returns a sampler for the lines, cut to `longest` tokens.
   Sampler sampler(Batching batching, std::int64_t token_budget = 0, std::int32_t longest = 1000) const {
     const auto data = dataset();

@@ -39,8 +39,8 @@ void fuzz_cifar(std::string_view input) {
     folder.write(names[i], fills_up ? in_records(part, is_ten ? 3073 : 3074) : std::string(part));
   }
   try {
-    const DatasetSize size = cifar_size(folder.path(), labels, CifarRecords::any);
-    const std::shared_ptr<const Dataset> data = load_cifar(folder.path(), labels, scale, CifarRecords::any);
+    const DatasetSize size = cifar(labels, CifarScale::published, CifarRecords::any).size(folder.path());
+    const std::shared_ptr<const Dataset> data = cifar(labels, scale, CifarRecords::any).load(folder.path());
     must(size.train == data->size().train && size.test == data->size().test, "the size is that of the data");
     std::vector<float> inputs(static_cast<std::size_t>(size.shape.features()));
     std::int64_t label = -1;
@@ -53,7 +53,7 @@ void fuzz_cifar(std::string_view input) {
   }
   if (choice & 16) {
     try {
-      cifar_size(folder.path(), labels, CifarRecords::all);
+      cifar(labels, CifarScale::published, CifarRecords::all).size(folder.path());
     } catch (const DataFault&) {
     }
   }

@@ -20,8 +20,8 @@ void fuzz_idx(std::string_view input) {
   for (std::size_t i = 0; i < names.size(); ++i)
     folder.write(names[i], i < parts.size() ? parts[i] : parts[std::min(i % 2, parts.size() - 1)]);
   try {
-    const DatasetSize size = image_directory_size(folder.path());
-    const std::shared_ptr<const Dataset> data = load_image_directory(folder.path());
+    const DatasetSize size = idx_images().size(folder.path());
+    const std::shared_ptr<const Dataset> data = idx_images().load(folder.path());
     must(size.train == data->size().train && size.shape == data->size().shape, "the size is that of the data");
     std::vector<float> inputs(static_cast<std::size_t>(size.shape.features()));
     std::int64_t label = -1;

@@ -49,8 +49,8 @@ void fuzz_npy(std::string_view input) {
   NpyTokens tokens;
   if (parts.size() > names.size() && !parts.back().empty()) tokens.padding = parts.back().front();
   try {
-    const DatasetSize size = npy_dataset_size(folder.path(), tokens);
-    const std::shared_ptr<const Dataset> data = load_npy_dataset(folder.path(), tokens);
+    const DatasetSize size = npy_arrays(tokens).size(folder.path());
+    const std::shared_ptr<const Dataset> data = npy_arrays(tokens).load(folder.path());
     must(size.train == data->size().train && size.shape == data->size().shape, "the size is that of the data");
     read_samples(*data);
   } catch (const DataFault& fault) {

@@ -24,8 +24,8 @@ void fuzz_tokens(std::string_view input) {
   if (number(0) % 4 < static_cast<int>(types.size())) options.type = types[static_cast<std::size_t>(number(0) % 4)];
   if (number(3) > 0) options.test_windows = number(3);
   try {
-    const DatasetSize size = token_stream_size(folder.path(), options);
-    const std::shared_ptr<const Dataset> data = load_token_stream(folder.path(), options);
+    const DatasetSize size = token_stream(options).size(folder.path());
+    const std::shared_ptr<const Dataset> data = token_stream(options).load(folder.path());
     must(size.train == data->size().train && size.shape == data->size().shape, "the size is that of the data");
     must(size.train > 0 && size.test > 0, "both splits have windows");
     std::vector<std::int32_t> space;

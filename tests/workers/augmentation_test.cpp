@@ -210,12 +210,13 @@ TEST(Augmentation, RandAugmentChangesImagesByItsOperations) {
   };
   std::vector<std::uint8_t> pixels(features);
   const ByteImage image{.pixels = pixels, .shape = byte_shape};
-  const auto with = [&](void (*operation)(const ByteImage&)) {
+  const auto with = [&](ImageOperation operation) {
     for (std::size_t p = 0; p < features; ++p) pixels[p] = pixel_of(3, p);
-    operation(image);
+    apply(operation, 0, Resampling::nearest, image);
     return std::vector<float>(pixels.begin(), pixels.end());
   };
-  const std::set<std::vector<float>> expected = {with(+[](const ByteImage&) {}), with(autocontrast), with(equalize)};
+  const std::set<std::vector<float>> expected = {with(ImageOperation::identity), with(ImageOperation::autocontrast),
+                                                 with(ImageOperation::equalize)};
   EXPECT_EQ(images_of(1), expected) << "strength 0 solarizes from 255 on, and no pixel is that bright";
   for (const auto& one : expected) EXPECT_TRUE(images_of(2).contains(one));
 }
@@ -526,9 +527,9 @@ TEST(ImageOperations, ARotationTurnsAroundTheMiddleAndAZoomEnlargesIt) {
 TEST(ImageOperations, InvertingTwiceIsTheIdentity) {
   Pixels pixels = counted(200);
   const ByteImage image{.pixels = pixels, .shape = {.channels = 1, .height = 10, .width = 20}};
-  solarize(image, 0);
+  apply(ImageOperation::solarize, 0, Resampling::nearest, image);
   EXPECT_EQ(pixels.front(), 254);
-  solarize(image, 0);
+  apply(ImageOperation::solarize, 0, Resampling::nearest, image);
   EXPECT_EQ(pixels, counted(200));
 }
 

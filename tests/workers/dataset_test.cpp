@@ -55,12 +55,12 @@ class ImageDirectory : public IdxFiles {
   }
 
   std::string fault() const {
-    return message_of<DataFault>([&] { load_image_directory(directory_); });
+    return message_of<DataFault>([&] { idx_images().load(directory_); });
   }
 };
 
 TEST_F(ImageDirectory, NormalisesByTheTrainingSetsPixels) {
-  const auto dataset = load_image_directory(directory_);
+  const auto dataset = idx_images().load(directory_);
   // Pixels 0, 2, 4, 6: mean 3, variance 5.
   const float unit = 1 / std::sqrt(5.0f);
   const auto train = gather(*dataset, Split::train, {1, 0});
@@ -75,12 +75,12 @@ TEST_F(ImageDirectory, NormalisesByTheTrainingSetsPixels) {
 TEST_F(ImageDirectory, TakesEachFileWithOrWithoutGz) {
   std::filesystem::remove(directory_ / "train-images-idx3-ubyte");
   write_gzip("train-images-idx3-ubyte.gz", idx_file({2, 1, 2}, {0, 2, 4, 6}));
-  EXPECT_EQ(load_image_directory(directory_)->size().train, 2);
+  EXPECT_EQ(idx_images().load(directory_)->size().train, 2);
 }
 
 TEST_F(ImageDirectory, SizesAreKnownFromTheHeadersAlone) {
   write("train-images-idx3-ubyte", idx_header(0x08, {2, 1, 2}));  // no pixels
-  const auto size = image_directory_size(directory_);
+  const auto size = idx_images().size(directory_);
   EXPECT_EQ(size.train, 2);
   EXPECT_EQ(size.test, 1);
   EXPECT_EQ(size.shape, (SampleShape{.channels = 1, .height = 1, .width = 2}));
@@ -129,25 +129,25 @@ TEST_F(ImageDirectory, TestImagesMustHaveTheTrainingImagesSize) {
 
 TEST_F(ImageDirectory, ImagesOfOneColourHaveNoDeviationToDivideBy) {
   write("train-images-idx3-ubyte", idx_file({2, 1, 2}, {4, 4, 4, 4}));
-  EXPECT_THAT(gather(*load_image_directory(directory_), Split::train, {0, 1}).inputs, Each(0.0f));
+  EXPECT_THAT(gather(*idx_images().load(directory_), Split::train, {0, 1}).inputs, Each(0.0f));
 }
 
 TEST_F(ImageDirectory, OfFashionMnistIsFirstSoughtWhereTheEnvironmentSays) {
-  const auto usual = find_fashion_mnist();
+  const auto usual = idx_images().usual();
   const char* const set_before = std::getenv("SYNCOPATE_DATA");
   const std::string before = set_before ? set_before : "";
   ::setenv("SYNCOPATE_DATA", directory_.c_str(), 1);
   if (!set_before) {
-    EXPECT_EQ(find_fashion_mnist(), usual);  // a folder that does not exist is ignored
+    EXPECT_EQ(idx_images().usual(), usual);  // a folder that does not exist is ignored
   }
   std::filesystem::create_directory(directory_ / "fashion-mnist");
-  EXPECT_EQ(find_fashion_mnist(), directory_ / "fashion-mnist");
+  EXPECT_EQ(idx_images().usual(), directory_ / "fashion-mnist");
   set_before ? ::setenv("SYNCOPATE_DATA", before.c_str(), 1) : ::unsetenv("SYNCOPATE_DATA");
-  EXPECT_EQ(find_fashion_mnist(), usual);
+  EXPECT_EQ(idx_images().usual(), usual);
 }
 
 TEST(FashionMnist, LoadsWith60000And10000ImagesOf28x28) {
-  const auto dataset = load_image_directory(find_fashion_mnist());
+  const auto dataset = idx_images().load(idx_images().usual());
   EXPECT_EQ(dataset->size().train, 60000);
   EXPECT_EQ(dataset->size().test, 10000);
   EXPECT_EQ(dataset->size().shape, (SampleShape{.channels = 1, .height = 28, .width = 28}));

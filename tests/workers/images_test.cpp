@@ -51,12 +51,12 @@ class Cifar : public IdxFiles {
     write("test.bin", record({7, 42}, 5, 6, 9));
   }
   std::string fault(CifarLabels labels = CifarLabels::ten) const {
-    return message_of<DataFault>([&] { load_cifar(directory_, labels, CifarScale::published, CifarRecords::any); });
+    return message_of<DataFault>([&] { cifar(labels, CifarScale::published, CifarRecords::any).load(directory_); });
   }
 };
 
 TEST_F(Cifar, FilesFollowEachOtherAndChannelsLieOneByOne) {
-  const auto dataset = load_cifar(directory_, CifarLabels::ten, CifarScale::published, CifarRecords::any);
+  const auto dataset = cifar(CifarLabels::ten, CifarScale::published, CifarRecords::any).load(directory_);
   EXPECT_EQ(dataset->size().train, 6);
   EXPECT_EQ(dataset->size().test, 1);
   EXPECT_EQ(dataset->size().classes, 10);
@@ -74,17 +74,17 @@ TEST_F(Cifar, FilesFollowEachOtherAndChannelsLieOneByOne) {
 }
 
 TEST_F(Cifar, ACoarseAndAFineLabelStandBeforeAnImageOfCifar100) {
-  const auto fine = load_cifar(directory_, CifarLabels::hundred, CifarScale::published, CifarRecords::any);
+  const auto fine = cifar(CifarLabels::hundred, CifarScale::published, CifarRecords::any).load(directory_);
   EXPECT_EQ(fine->size().classes, 100);
   EXPECT_EQ(sample_of(*fine, Split::train, 0).label, 99);
   EXPECT_EQ(sample_of(*fine, Split::test, 0).label, 42);
-  const auto coarse = load_cifar(directory_, CifarLabels::twenty, CifarScale::published, CifarRecords::any);
+  const auto coarse = cifar(CifarLabels::twenty, CifarScale::published, CifarRecords::any).load(directory_);
   EXPECT_EQ(coarse->size().classes, 20);
   EXPECT_EQ(sample_of(*coarse, Split::train, 0).label, 19);
 }
 
 TEST_F(Cifar, MeasuredScalesAreThoseOfEachChannelOfTheTrainingSet) {
-  const auto dataset = load_cifar(directory_, CifarLabels::hundred, CifarScale::measured, CifarRecords::any);
+  const auto dataset = cifar(CifarLabels::hundred, CifarScale::measured, CifarRecords::any).load(directory_);
   const Sample test = sample_of(*dataset, Split::test, 0);  // pixels 5, 6, 9 in the three channels
   EXPECT_NEAR(test.pixels[0], (5 - 5) / 1.0, 1e-6) << "4 and 6";
   EXPECT_NEAR(test.pixels[plane], (6 - 6) / 2.0, 1e-6) << "4 and 8";
@@ -92,11 +92,11 @@ TEST_F(Cifar, MeasuredScalesAreThoseOfEachChannelOfTheTrainingSet) {
 }
 
 TEST_F(Cifar, SizesAndDigestsFollowTheFiles) {
-  const std::string before = cifar_hash(directory_, CifarLabels::ten);
-  EXPECT_EQ(cifar_size(directory_, CifarLabels::ten, CifarRecords::any).train, 6);
+  const std::string before = cifar(CifarLabels::ten, CifarScale::published, CifarRecords::any).hash(directory_);
+  EXPECT_EQ(cifar(CifarLabels::ten, CifarScale::published, CifarRecords::any).size(directory_).train, 6);
   write("data_batch_5.bin", record({5}, 1, 2, 3) + record({6}, 1, 2, 3));
-  EXPECT_EQ(cifar_size(directory_, CifarLabels::ten, CifarRecords::any).train, 7);
-  EXPECT_NE(cifar_hash(directory_, CifarLabels::ten), before);
+  EXPECT_EQ(cifar(CifarLabels::ten, CifarScale::published, CifarRecords::any).size(directory_).train, 7);
+  EXPECT_NE(cifar(CifarLabels::ten, CifarScale::published, CifarRecords::any).hash(directory_), before);
 }
 
 TEST_F(Cifar, AFileOfAWrongSizeIsNamed) {
@@ -119,14 +119,14 @@ TEST_F(Cifar, AFileThatIsCutBetweenTwoRecordsIsNamed) {
   resize("train.bin", 153'700'000);
   resize("test.bin", 30'740'000);
   const auto found = [&](CifarLabels labels) {
-    return message_of<DataFault>([&] { cifar_size(directory_, labels, CifarRecords::all); });
+    return message_of<DataFault>([&] { cifar(labels, CifarScale::published, CifarRecords::all).size(directory_); });
   };
-  EXPECT_EQ(cifar_size(directory_, CifarLabels::ten, CifarRecords::all).train, 50'000);
-  EXPECT_EQ(cifar_size(directory_, CifarLabels::twenty, CifarRecords::all).train, 50'000);
+  EXPECT_EQ(cifar(CifarLabels::ten, CifarScale::published, CifarRecords::all).size(directory_).train, 50'000);
+  EXPECT_EQ(cifar(CifarLabels::twenty, CifarScale::published, CifarRecords::all).size(directory_).train, 50'000);
   resize("data_batch_3.bin", 9'999 * 3'073);
   EXPECT_THAT(found(CifarLabels::ten),
               AllOf(HasSubstr("data_batch_3.bin"), HasSubstr("has 9999 records; must have 10000")));
-  EXPECT_EQ(cifar_size(directory_, CifarLabels::ten, CifarRecords::any).train, 49'999);
+  EXPECT_EQ(cifar(CifarLabels::ten, CifarScale::published, CifarRecords::any).size(directory_).train, 49'999);
   resize("data_batch_3.bin", 10'001 * 3'073);
   EXPECT_THAT(found(CifarLabels::ten), HasSubstr("has 10001 records"));
   resize("test.bin", 100 * 3'074);

@@ -39,12 +39,12 @@ class NpyDataset : public IdxFiles {
     write("y_test.npy", npy_file("<i8", "(1,)", bytes_of<std::int64_t>({4})));
   }
   std::string fault() const {
-    return message_of<DataFault>([&] { load_npy_dataset(directory_); });
+    return message_of<DataFault>([&] { npy_arrays().load(directory_); });
   }
 };
 
 TEST_F(NpyDataset, FloatsAreTakenAsTheyAre) {
-  const auto dataset = load_npy_dataset(directory_);
+  const auto dataset = npy_arrays().load(directory_);
   EXPECT_EQ(dataset->size().train, 3);
   EXPECT_EQ(dataset->size().test, 1);
   EXPECT_EQ(dataset->size().shape, (SampleShape{.channels = 1, .height = 1, .width = 2}));
@@ -61,7 +61,7 @@ TEST_F(NpyDataset, BytesAreNormalisedByTheTrainingSetChannelByChannel) {
   write("y_train.npy", npy_file("|u1", "(2,)", {1, 0}));
   write("x_test.npy", npy_file("|u1", "(1, 2, 1, 2)", {3, 255, 8, 7}));
   write("y_test.npy", npy_file("<i4", "(1,)", bytes_of<std::int32_t>({1})));
-  const auto dataset = load_npy_dataset(directory_);
+  const auto dataset = npy_arrays().load(directory_);
   EXPECT_EQ(dataset->size().shape, (SampleShape{.channels = 2, .height = 1, .width = 2}));
   const float unit = 1 / std::sqrt(5.0f);
   EXPECT_THAT(gather(*dataset, Split::train, {1}).inputs,
@@ -77,10 +77,10 @@ TEST_F(NpyDataset, NumbersThatAreNotFiniteAreNamedWithTheirSample) {
   };
   written("x_train.npy", {1, 2, 3, 4, NAN, 6});
   EXPECT_THAT(fault(), AllOf(HasSubstr("x_train.npy"), HasSubstr("feature 0 of sample 2 is nan; must be finite")));
-  EXPECT_THAT(message_of<DataFault>([&] { npy_dataset_size(directory_); }), HasSubstr("x_train.npy"))
+  EXPECT_THAT(message_of<DataFault>([&] { npy_arrays().size(directory_); }), HasSubstr("x_train.npy"))
       << "known before anything is run";
   written("x_train.npy", {1, 2, 3, 4, 5, 6});
-  EXPECT_NO_THROW(load_npy_dataset(directory_));
+  EXPECT_NO_THROW(npy_arrays().load(directory_));
   written("x_test.npy", {1, -INFINITY});
   EXPECT_THAT(fault(), AllOf(HasSubstr("x_test.npy"), HasSubstr("feature 1 of sample 0 is -inf")));
   // The last of many values, beyond the last whole block of values that are checked together.
@@ -88,7 +88,7 @@ TEST_F(NpyDataset, NumbersThatAreNotFiniteAreNamedWithTheirSample) {
   write("y_train.npy", npy_file("|u1", "(1048579,)", FileBytes(1048579, 1)));
   written("x_test.npy", {1, 2});
   written("x_train.npy", many);
-  EXPECT_NO_THROW(load_npy_dataset(directory_));
+  EXPECT_NO_THROW(npy_arrays().load(directory_));
   many.back() = INFINITY;
   written("x_train.npy", many);
   EXPECT_THAT(fault(), HasSubstr("feature 1 of sample 1048578 is inf"));
@@ -98,7 +98,7 @@ TEST_F(NpyDataset, ImagesWithoutChannelsHaveOneAndLaterVersionsOfTheFormatAreRea
   for (const std::uint8_t version : {2, 3}) {
     write("x_train.npy", npy_file("<f4", "(3, 1, 2)", bytes_of<float>({1, 2, 3, 4, 5, 6}), "False", version));
     write("x_test.npy", npy_file("<f4", "(1, 1, 2)", bytes_of<float>({1, 2})));
-    EXPECT_EQ(npy_dataset_size(directory_).shape, (SampleShape{.channels = 1, .height = 1, .width = 2}));
+    EXPECT_EQ(npy_arrays().size(directory_).shape, (SampleShape{.channels = 1, .height = 1, .width = 2}));
   }
 }
 
@@ -111,24 +111,24 @@ TEST_F(NpyDataset, RowsOfTokensEndBeforeTheirPadding) {
     write("x_train.npy", npy_file(type, "(3, 4)", elements({5, 0, 2, 0, 7, 7, 7, 7, 3, 0, 0, 0})));
     write("x_test.npy", npy_file(type, "(1, 2)", elements({9, 1})));
     const NpyTokens tokens{.padding = 0, .mask = 4, .never_masked = {1}};
-    const auto dataset = load_npy_dataset(directory_, tokens);
+    const auto dataset = npy_arrays(tokens).load(directory_);
     EXPECT_EQ(dataset->size().shape, (SampleShape{.width = 4, .vocabulary = 10}));
-    EXPECT_EQ(npy_dataset_size(directory_, tokens).shape, dataset->size().shape);
+    EXPECT_EQ(npy_arrays(tokens).size(directory_).shape, dataset->size().shape);
     EXPECT_EQ(dataset->size().classes, 5);
     EXPECT_EQ(dataset->size().shortest, 1);
-    EXPECT_EQ(npy_dataset_size(directory_).shortest, 2) << "whole rows: those of the test set";
+    EXPECT_EQ(npy_arrays().size(directory_).shortest, 2) << "whole rows: those of the test set";
     EXPECT_EQ(dataset->size().marks.mask, 4);
     EXPECT_THAT(dataset->size().marks.never_masked, ElementsAre(1));
     EXPECT_THAT(dataset->tokens(Split::train, 0), ElementsAre(5, 0, 2)) << "within a sequence it is a token";
     EXPECT_THAT(dataset->tokens(Split::train, 1), ElementsAre(7, 7, 7, 7));
     EXPECT_THAT(dataset->tokens(Split::train, 2), ElementsAre(3));
     EXPECT_THAT(dataset->tokens(Split::test, 0), ElementsAre(9, 1));
-    EXPECT_THAT(load_npy_dataset(directory_)->tokens(Split::train, 2), ElementsAre(3, 0, 0, 0)) << "whole rows";
+    EXPECT_THAT(npy_arrays().load(directory_)->tokens(Split::train, 2), ElementsAre(3, 0, 0, 0)) << "whole rows";
     std::vector<std::int64_t> labels(2);
     dataset->gather(Split::train, std::vector<std::uint32_t>{2, 0}, nullptr, labels.data());
     EXPECT_THAT(labels, ElementsAre(1, 2));
   }
-  EXPECT_EQ(npy_dataset_size(directory_, {.mask = 20}).shape.vocabulary, 21) << "a mask that no text has";
+  EXPECT_EQ(npy_arrays({.mask = 20}).size(directory_).shape.vocabulary, 21) << "a mask that no text has";
 }
 
 TEST_F(NpyDataset, TokensThatAreNoneAreFaults) {
@@ -136,7 +136,7 @@ TEST_F(NpyDataset, TokensThatAreNoneAreFaults) {
     write("x_train.npy", npy_file("<i4", shape, bytes_of(tokens)));
   };
   const auto fault_of = [&](const NpyTokens& tokens) {
-    return message_of<DataFault>([&] { npy_dataset_size(directory_, tokens); });
+    return message_of<DataFault>([&] { npy_arrays(tokens).size(directory_); });
   };
   EXPECT_THAT(fault_of({.padding = 0}), AllOf(HasSubstr("x_train.npy"), HasSubstr("contains no tokens")));
   write("x_test.npy", npy_file("<i4", "(1, 2)", bytes_of<std::int32_t>({9, 1})));
@@ -158,8 +158,8 @@ TEST_F(NpyDataset, EachTokenMayHaveALabel) {
   write("x_test.npy", npy_file("<i4", "(1, 2)", bytes_of<std::int32_t>({9, 1})));
   write("y_test.npy", npy_file("<i8", "(1, 2)", bytes_of<std::int64_t>({-100, 6})));
   const NpyTokens tokens{.padding = 0};
-  const auto dataset = load_npy_dataset(directory_, tokens);
-  for (const DatasetSize& size : {dataset->size(), npy_dataset_size(directory_, tokens)}) {
+  const auto dataset = npy_arrays(tokens).load(directory_);
+  for (const DatasetSize& size : {dataset->size(), npy_arrays(tokens).size(directory_)}) {
     EXPECT_EQ(size.train, 3);
     EXPECT_EQ(size.classes, 0);
     EXPECT_EQ(size.token_classes, 7) << "the largest label is in the test set";
@@ -183,7 +183,7 @@ TEST_F(NpyDataset, LabelsOfTokensThatAreNoneAreFaults) {
   write("y_test.npy", npy_file("<i8", "(1, 2)", bytes_of<std::int64_t>({-100, 6})));
   const auto fault_of = [&](const std::string& shape, const std::vector<std::int64_t>& labels) {
     write("y_train.npy", npy_file("<i8", shape, bytes_of(labels)));
-    return message_of<DataFault>([&] { npy_dataset_size(directory_, {.padding = 0}); });
+    return message_of<DataFault>([&] { npy_arrays({.padding = 0}).size(directory_); });
   };
   EXPECT_THAT(fault_of("(2, 2)", {1, 1, 1, 1}),
               AllOf(HasSubstr("y_train.npy"),
@@ -203,7 +203,7 @@ TEST_F(NpyDataset, LabelsOfTokensThatAreNoneAreFaults) {
 }
 
 TEST_F(NpyDataset, TheDigestIsThatOfAllFourFiles) {
-  std::vector<std::string> digests{npy_dataset_hash(directory_)};
+  std::vector<std::string> digests{npy_arrays().hash(directory_)};
   for (const char* file : {"x_train.npy", "y_train.npy", "x_test.npy", "y_test.npy"}) {
     FileBytes bytes;
     {
@@ -212,7 +212,7 @@ TEST_F(NpyDataset, TheDigestIsThatOfAllFourFiles) {
     }
     bytes.back() ^= 1;
     write(file, bytes);
-    digests.push_back(npy_dataset_hash(directory_));
+    digests.push_back(npy_arrays().hash(directory_));
   }
   std::ranges::sort(digests);
   EXPECT_EQ(std::ranges::adjacent_find(digests), digests.end());
@@ -258,10 +258,10 @@ TEST_F(NpyDataset, SamplesMayHaveNumbersInsteadOfClasses) {
     dataset.gather_targets(split, samples, targets.data());
     return targets;
   };
-  const auto both = load_npy_dataset(directory_);
+  const auto both = npy_arrays().load(directory_);
   EXPECT_EQ(both->size().targets, 2);
   EXPECT_EQ(both->size().classes, 0);
-  EXPECT_EQ(npy_dataset_size(directory_).targets, 2);
+  EXPECT_EQ(npy_arrays().size(directory_).targets, 2);
   EXPECT_THAT(of(*both, Split::train, {2, 1}), ElementsAre(5, 6, 3, 4.5f));
   EXPECT_THAT(of(*both, Split::test, {0}), ElementsAre(7, 8));
   const auto gathered = gather(*both, Split::train, {2, 1});
@@ -275,7 +275,7 @@ TEST_F(NpyDataset, SamplesMayHaveNumbersInsteadOfClasses) {
 
   write("y_train.npy", npy_file("<f4", "(3,)", bytes_of<float>({1, -2, 3})));
   write("y_test.npy", npy_file("<f4", "(1,)", bytes_of<float>({7})));
-  const auto one = load_npy_dataset(directory_);
+  const auto one = npy_arrays().load(directory_);
   EXPECT_EQ(one->size().targets, 1);
   EXPECT_THAT(of(*one, Split::train, {1, 2}), ElementsAre(-2, 3));
 }

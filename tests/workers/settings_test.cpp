@@ -368,15 +368,15 @@ TEST(KeyPath, AddressesElementsByNumberLabelAndName) {
 
 TEST(KeyPath, AssignsThroughTablesThatItMakesAndRefusesValues) {
   TomlNode root = parse_toml("x = 1\nlist = [1, 2]\n", "f");
-  assign(root, split_key("a.b.c"), {}, {std::int64_t{7}, {}});
-  assign(root, split_key("list.1"), {}, {std::int64_t{9}, {}});
+  apply(root, {.path = split_key("a.b.c"), .value = TomlNode{std::int64_t{7}, {}}});
+  apply(root, {.path = split_key("list.1"), .value = TomlNode{std::int64_t{9}, {}}});
   EXPECT_EQ(write_toml(root), "x = 1\nlist = [1, 9]\n\n[a.b]\nc = 7\n");
-  EXPECT_EQ(what([&] { assign(root, split_key("x.y"), {}, {}); }),
+  EXPECT_EQ(what([&] { apply(root, {.path = split_key("x.y"), .value = TomlNode{}}); }),
             "\"y\" cannot be set, because the value before it is not a table");
 }
 
 TEST(KeyPath, AnOverridesValueIsTomlOrElseAString) {
-  const auto value = [](std::string_view text) { return inline_toml(parse_override(text).value); };
+  const auto value = [](const std::string& text) { return inline_toml(*parse_patch(text).value); };
   EXPECT_EQ(value("a=0.5"), "0.5");
   EXPECT_EQ(value("a = [1, 2]"), "[1, 2]");
   EXPECT_EQ(value("a=cnn"), "\"cnn\"");
@@ -385,7 +385,7 @@ TEST(KeyPath, AnOverridesValueIsTomlOrElseAString) {
   EXPECT_EQ(value("a="), "\"\"");
   EXPECT_EQ(value("a=1\nb=2"), "\"1\\nb=2\"");
   EXPECT_EQ(value("a={ b = 1 }"), "{ b = 1 }");
-  EXPECT_EQ(parse_override("m.\"a=b\".c=1").key, "m.\"a=b\".c");
+  EXPECT_EQ(parse_patch("m.\"a=b\".c=1").key, "m.\"a=b\".c");
 }
 
 // Descriptions of keys, which readers give when they read an empty document.

@@ -531,7 +531,7 @@ class TokenLabels : public IdxFiles {
                 "return torch.linear(torch.tanh(e + e.sum(1, True)), self.output)");
   }
   TextObjective objective(std::int64_t longest = 0) const {
-    const auto data = load_npy_dataset(directory_, {.padding = 0});
+    const auto data = npy_arrays({.padding = 0}).load(directory_);
     const ScriptOptions options{.task = {.kind = TextTask::Kind::masked_lm, .longest = longest}};
     return {script_network(directory_ / "model.pt", directory_.string(), data->size(), options), data, sampling, 7};
   }

@@ -44,14 +44,14 @@ class TextDataset : public IdxFiles {
     return text;
   }
   std::string fault(const std::string& text, const TextOptions& options) const {
-    return message_of<DataFault>([&] { text_dataset_size(text_lines(false), options, file(text)); });
+    return message_of<DataFault>([&] { text_dataset(text_lines(false), options).size(file(text)); });
   }
 };
 
 TEST_F(TextDataset, ASampleIsItsWordsByNumberBetweenFirstAndLast) {
   const TextOptions options{.test_share = 0.25, .words = 100, .least = 2};
   const auto path = file(many_lines());
-  const auto dataset = load_text_dataset(text_lines(true), options, path);
+  const auto dataset = text_dataset(text_lines(true), options).load(path);
   const DatasetSize& size = dataset->size();
   EXPECT_EQ(size.classes, 2);
   EXPECT_EQ(size.shape.vocabulary, special_tokens + 2) << "common and more; all others stand once";
@@ -81,7 +81,7 @@ TEST_F(TextDataset, ASampleIsItsWordsByNumberBetweenFirstAndLast) {
 }
 
 TEST_F(TextDataset, LabelsStandBesideTheirTexts) {
-  const auto dataset = load_text_dataset(text_lines(true), {.test_share = 0.5, .least = 1}, file(many_lines()));
+  const auto dataset = text_dataset(text_lines(true), {.test_share = 0.5, .least = 1}).load(file(many_lines()));
   EXPECT_EQ(dataset->size().shape.vocabulary, special_tokens + 2 + dataset->size().train)
       << "a word that only a held-out text has is unknown";
   std::vector<std::int64_t> labels(static_cast<std::size_t>(dataset->size().train));
@@ -102,9 +102,9 @@ TEST_F(TextDataset, LabelsStandBesideTheirTexts) {
 
 TEST_F(TextDataset, LinesWithoutAWordAreNoted) {
   const TextOptions options{.test_share = 0.5, .least = 1};
-  EXPECT_THAT(text_dataset_size(text_lines(true), options, file(many_lines())).notes, testing::IsEmpty());
+  EXPECT_THAT(text_dataset(text_lines(true), options).size(file(many_lines())).notes, testing::IsEmpty());
   const auto path = file(many_lines() + "other\t\n");
-  EXPECT_THAT(text_dataset_size(text_lines(true), options, path).notes,
+  EXPECT_THAT(text_dataset(text_lines(true), options).size(path).notes,
               ElementsAre(path.string() + ": 1 line has no word and is left out"));
 }
 
@@ -119,7 +119,7 @@ TEST_F(TextDataset, WhatLeavesNothingToTrainOrTestOnIsAFault) {
 
 TEST_F(TextDataset, WordnetsGlossesAreOne) {
   const auto directory = find_wordnet();
-  const auto dataset = load_text_dataset(wordnet_glosses(), {}, directory);
+  const auto dataset = text_dataset(wordnet_glosses(), {}).load(directory);
   const DatasetSize& size = dataset->size();
   EXPECT_EQ(size.train + size.test, 117659);
   EXPECT_NEAR(static_cast<double>(size.test), 11765.9, 4 * std::sqrt(117659 * 0.09)) << "four deviations";

@@ -63,7 +63,7 @@ class TokenStreams : public PlannedObjective {
   TokenStreamOptions options{.context = 4};
 
   std::string fault() const {
-    return message_of<DataFault>([&] { token_stream_size(directory_, options); });
+    return message_of<DataFault>([&] { token_stream(options).size(directory_); });
   }
   Tokens tokens(const Dataset& data, Split split, std::uint32_t sample, const Visit& visit = {}) const {
     Tokens space;
@@ -111,18 +111,18 @@ TEST_F(TokenStreams, HaveTheWindowsThatPythonCutsInEveryFormat) {
     options.random = false;
     // Only bare files of other types than uint16 need their type.
     options.type = has_header || type == "uint16" ? std::nullopt : std::optional(types.at(type));
-    const auto data = load_token_stream(directory_, options);
+    const auto data = token_stream(options).load(directory_);
     EXPECT_EQ(data->size().shape, (SampleShape{.width = options.context + 1, .vocabulary = one.at("vocabulary")}));
     EXPECT_EQ(all(*data, Split::train), one.at("train").get<std::vector<Tokens>>());
     EXPECT_EQ(all(*data, Split::test), one.at("test").get<std::vector<Tokens>>());
     EXPECT_THAT(data->size().notes,
                 ElementsAre(AllOf(HasSubstr("part_train_000002.bin: has 5 tokens"), HasSubstr("a window of 6"))));
-    EXPECT_EQ(data->size().notes, token_stream_size(directory_, options).notes);
+    EXPECT_EQ(data->size().notes, token_stream(options).size(directory_).notes);
     options.type = types.at(type);
-    EXPECT_EQ(all(*load_token_stream(directory_, options), Split::test), all(*data, Split::test));
+    EXPECT_EQ(all(*token_stream(options).load(directory_), Split::test), all(*data, Split::test));
 
     options.random = true;
-    const auto drawn = load_token_stream(directory_, options);
+    const auto drawn = token_stream(options).load(directory_);
     EXPECT_EQ(drawn->size().train, data->size().train) << "an epoch has equally many windows";
     EXPECT_EQ(all(*drawn, Split::test), all(*data, Split::test)) << "evaluation draws nothing";
     for (const Json& visit : one.at("random"))
@@ -148,7 +148,7 @@ TEST_F(TokenStreams, AnEpochPredictsEveryTokenOnceExceptFirstOnesAndRests) {
   save<std::uint16_t>("train_1.bin", 403);      // 100 windows, and a rest of 2
   save<std::uint16_t>("train_2.bin", 81, 403);  // 20 windows, no rest
   save<std::uint16_t>("test.bin", 30);
-  const auto data = load_token_stream(directory_, options);
+  const auto data = token_stream(options).load(directory_);
   const Sampler sampler({.samples = data->size().train, .workers = 3, .micro_batches = 2, .micro_batch_size = 5});
   ASSERT_EQ(sampler.steps_per_epoch(), 4);
   std::map<std::int32_t, int> answers;
@@ -173,7 +173,7 @@ TEST_F(TokenStreams, AnEpochPredictsEveryTokenOnceExceptFirstOnesAndRests) {
 TEST_F(TokenStreams, FaultsNameTheFileAndWhatWouldBeRight) {
   save<std::uint16_t>("train.bin", 100);
   const auto test = save<std::uint16_t>("test.bin", 100);
-  EXPECT_EQ(token_stream_size(directory_, options).test, 24);
+  EXPECT_EQ(token_stream(options).size(directory_).test, 24);
 
   write("test.bin", FileBytes(101, 1));
   EXPECT_EQ(fault(), test.string() +
@@ -216,7 +216,7 @@ TEST_F(TokenStreams, FaultsNameTheFileAndWhatWouldBeRight) {
   options.test = "tr*";
   EXPECT_EQ(fault(), (directory_ / "train.bin").string() +
                          ": matches both train = \"*train*.bin\" and test = \"tr*\"; must match only one of them");
-  EXPECT_THAT(message_of<DataFault>([&] { token_stream_size(directory_ / "none", options); }),
+  EXPECT_THAT(message_of<DataFault>([&] { token_stream(options).size(directory_ / "none"); }),
               HasSubstr("no such directory; must be a directory with token files"));
 }
 
@@ -224,11 +224,11 @@ TEST_F(TokenStreams, TokensBeyondTheVocabularyAreNamedWithTheirPlace) {
   save<std::uint16_t>("train_1.bin", 100);
   const auto second = save<std::uint16_t>("train_2.bin", 700'000, 7);  // wraps: the first 500 is token 493
   save<std::uint16_t>("test.bin", 100);
-  EXPECT_EQ(token_stream_size(directory_, options).shape.vocabulary, 65536);
+  EXPECT_EQ(token_stream(options).size(directory_).shape.vocabulary, 65536);
   options.vocabulary = 65536;
-  EXPECT_EQ(token_stream_size(directory_, options).shape.vocabulary, 65536);
+  EXPECT_EQ(token_stream(options).size(directory_).shape.vocabulary, 65536);
   options.vocabulary = 70000;
-  EXPECT_EQ(load_token_stream(directory_, options)->size().shape.vocabulary, 70000) << "more than the files have";
+  EXPECT_EQ(token_stream(options).load(directory_)->size().shape.vocabulary, 70000) << "more than the files have";
   options.vocabulary = 500;
   EXPECT_EQ(fault(), second.string() + ": token 493, counted from 0, is 500; must be less than `vocabulary`, 500");
   // Beyond the first piece that is read at once, in a file with a header.
@@ -245,14 +245,14 @@ TEST_F(TokenStreams, TokensBeyondTheVocabularyAreNamedWithTheirPlace) {
 TEST_F(TokenStreams, VocabularyAndHashFollowTheContent) {
   save<std::uint16_t>("train.bin", 10);
   save<std::uint16_t>("test.bin", 10);
-  EXPECT_EQ(token_stream_size(directory_, options).shape.vocabulary, 10);
-  const std::string hash = token_stream_hash(directory_, options);
+  EXPECT_EQ(token_stream(options).size(directory_).shape.vocabulary, 10);
+  const std::string hash = token_stream(options).hash(directory_);
   save<std::uint16_t>("train.bin", 10, 3);
-  EXPECT_EQ(token_stream_size(directory_, options).shape.vocabulary, 13) << "the content has changed";
-  EXPECT_NE(token_stream_hash(directory_, options), hash);
+  EXPECT_EQ(token_stream(options).size(directory_).shape.vocabulary, 13) << "the content has changed";
+  EXPECT_NE(token_stream(options).hash(directory_), hash);
   save<std::uint16_t>("train.bin", 10);
   save<std::uint16_t>("test.bin", 10, 3);
-  EXPECT_NE(token_stream_hash(directory_, options), hash) << "which split has changed does matter";
+  EXPECT_NE(token_stream(options).hash(directory_), hash) << "which split has changed does matter";
 }
 
 TEST_F(TokenStreams, PatternsMayHaveFoldersAndBracesAndFoldersSpecialNames) {
@@ -266,7 +266,7 @@ TEST_F(TokenStreams, PatternsMayHaveFoldersAndBracesAndFoldersSpecialNames) {
   put("deep/y.u8", 8);
   put("val.u8", 7);
   options = {.train = "deep/{x*,y,x9}.u8", .test = "val.u8", .type = TokenType::uint8, .context = 8};
-  EXPECT_THAT(all(*load_token_stream(folder, options), Split::train),
+  EXPECT_THAT(all(*token_stream(options).load(folder), Split::train),
               ElementsAre(Tokens(9, 10), Tokens(9, 9), Tokens(9, 8)))
       << "sorted by bytes, each once";
 }
@@ -298,7 +298,7 @@ TEST_F(TokenStreams, AreReadWhereTheyAreNeeded) {
 TEST_F(TokenStreams, ValidationAndSubsetsAreWindowsToo) {
   save<std::uint16_t>("train.bin", 401);
   save<std::uint16_t>("test.bin", 30);
-  const auto whole = load_token_stream(directory_, options);
+  const auto whole = token_stream(options).load(directory_);
   const auto data = with_validation(whole, {.samples = 20, .subset = 50});
   std::set<Tokens> seen;
   for (const Split split : {Split::train, Split::validation})
@@ -394,7 +394,7 @@ TEST_F(TokenStreams, GradientsAreThoseOfTheSameWindowsInMemory) {
   const std::int64_t steps = sampling.steps_per_epoch();
   for (const bool random : {false, true}) {
     options.random = random;
-    const auto data = load_token_stream(directory_, options);
+    const auto data = token_stream(options).load(directory_);
     const auto objective = objective_on(data);
     for (const std::int64_t epoch : {0, 2}) {
       std::array<TokenSequences, 2> sequences;

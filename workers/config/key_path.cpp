@@ -7,8 +7,6 @@
 #include <cctype>
 #include <charconv>
 
-#include "workers/base/terminal_text.hpp"
-
 namespace syncopate {
 
 namespace {
@@ -61,14 +59,6 @@ std::optional<std::size_t> as_index(const std::string& part) {
   const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), index);
   if (error != std::errc() || end != part.data() + part.size()) return {};
   return index;
-}
-
-TomlNode& child_for_assignment(TomlNode& node, const std::string& part, const SourcePlace& place) {
-  if (node.is_array()) return node.array()[element_index(node, part)];
-  if (!node.is_table())
-    throw KeyPathFault(fmt::format("\"{}\" cannot be set, because the value before it is not a table", part));
-  if (!node.find(part)) node.set(part, place, TomlNode{TomlNode::Table{}, place});
-  return *node.find(part);
 }
 
 char folded(char c) { return c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
@@ -130,84 +120,6 @@ std::size_t element_index(const TomlNode& array, const std::string& part) {
           "\"{}\" names {} elements; must be a label, or an element's number, counted from 0", part, matches.size()));
   }
   throw KeyPathFault(no_such_element(elements, part));
-}
-
-void assign(TomlNode& root, const std::vector<std::string>& path, const SourcePlace& place, TomlNode value) {
-  TomlNode* node = &root;
-  for (std::size_t i = 0; i + 1 < path.size(); ++i) node = &child_for_assignment(*node, path[i], place);
-  if (node->is_array()) {
-    node->array()[element_index(*node, path.back())] = std::move(value);
-  } else if (node->is_table()) {
-    node->set(path.back(), place, std::move(value));
-  } else {
-    throw KeyPathFault(fmt::format("\"{}\" cannot be set, because the value before it is not a table", path.back()));
-  }
-}
-
-void remove(TomlNode& root, const std::vector<std::string>& path) {
-  TomlNode* node = &root;
-  for (std::size_t i = 0; node && i + 1 < path.size(); ++i)
-    node = node->is_array() ? &node->array()[element_index(*node, path[i])] : node->find(path[i]);
-  if (node && node->is_array()) {
-    node->array().erase(node->array().begin() + static_cast<std::ptrdiff_t>(element_index(*node, path.back())));
-  } else if (node && node->find(path.back())) {
-    node->erase(path.back());
-  } else {
-    std::vector<std::string> known;
-    if (node && node->is_table())
-      for (const TomlNode::Member& member : node->table()) known.push_back(member.key);
-    throw KeyPathFault(fmt::format("there is no such key to remove{}", suggestion(path.back(), known)));
-  }
-}
-
-const TomlNode* find(const TomlNode& root, const std::vector<std::string>& path) {
-  const TomlNode* node = &root;
-  for (const std::string& part : path) {
-    if (!node) return nullptr;
-    node = node->is_array() ? &node->array()[element_index(*node, part)] : node->find(part);
-  }
-  return node;
-}
-
-Override parse_override(std::string_view text) {
-  if (const std::size_t valid = utf8_until(text); valid < text.size())  // a record of it could not be read back
-    throw KeyPathFault(
-        fmt::format("must be UTF-8, but its byte {} is 0x{:02x}", valid + 1, static_cast<unsigned char>(text[valid])));
-  // The value starts at the first "=" outside quotes.
-  char quote = 0;
-  std::size_t equals = 0;
-  for (; equals < text.size(); ++equals) {
-    const char c = text[equals];
-    if (quote) {
-      if (c == quote) quote = 0;
-    } else if (c == '"' || c == '\'') {
-      quote = c;
-    } else if (c == '=') {
-      break;
-    }
-  }
-  if (equals >= text.size()) throw KeyPathFault("an override must be key=value");
-  const auto trimmed = [](std::string_view part) {
-    while (!part.empty() && part.front() == ' ') part.remove_prefix(1);
-    while (!part.empty() && part.back() == ' ') part.remove_suffix(1);
-    return std::string(part);
-  };
-  const std::string value = trimmed(text.substr(equals + 1));
-  Override result{trimmed(text.substr(0, equals)), {value, {}}};
-  if (value.find('\n') == std::string::npos) {
-    constexpr std::string_view key = "value = ";
-    try {
-      const std::string source(command_line_source);
-      result.value = *parse_toml(std::string(key) + value, source).find("value");
-    } catch (const TomlSyntaxFault& fault) {  // a bare word: it stays a string
-      if (!value.empty() && std::string_view("{[\"'").find(value.front()) != std::string_view::npos)
-        result.why_no_toml = fault.place.column <= key.size()
-                                 ? std::string("its value is not valid TOML")
-                                 : fmt::format("its value is not valid TOML, at its character {}: {}",
-                                               fault.place.column - key.size(), fault.problem);
-    }
-  }
-  return result;
 }
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {

@@ -27,25 +27,6 @@ std::vector<std::string> split_key(std::string_view dotted);
 // label, algorithm or kind. Throws KeyPathFault if there is none, or more than one.
 std::size_t element_index(const TomlNode& array, const std::string& part);
 
-// Sets or replaces the value at the path and creates missing tables on the way. Throws KeyPathFault.
-void assign(TomlNode& root, const std::vector<std::string>& path, const SourcePlace& place, TomlNode value);
-
-// Removes the member of a table or element of a list at the path. Throws KeyPathFault if it does not exist.
-void remove(TomlNode& root, const std::vector<std::string>& path);
-
-// Returns the value at the path, or null. Throws KeyPathFault if an element of a list on the way does not exist.
-const TomlNode* find(const TomlNode& root, const std::vector<std::string>& path);
-
-// Parses "key=value" from the command line. A value that is not TOML becomes a string. Throws KeyPathFault if "=" is
-// missing or the text is not UTF-8.
-struct Override {
-  std::string key;
-  TomlNode value;
-  // Why the value is not TOML, if it begins like a table, a list or a quoted text; empty in all other cases.
-  std::string why_no_toml{};
-};
-Override parse_override(std::string_view text);
-
 // The smallest number of insertions, deletions, substitutions and swaps of neighbouring letters that turn `a` into `b`
 // (optimal string alignment). Ignores case and treats - like _.
 std::size_t edit_distance(std::string_view a, std::string_view b);

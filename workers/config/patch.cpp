@@ -11,6 +11,44 @@ namespace syncopate {
 
 namespace {
 
+TomlNode& child_for_assignment(TomlNode& node, const std::string& part, const SourcePlace& place) {
+  if (node.is_array()) return node.array()[element_index(node, part)];
+  if (!node.is_table())
+    throw KeyPathFault(fmt::format("\"{}\" cannot be set, because the value before it is not a table", part));
+  if (!node.find(part)) node.set(part, place, TomlNode{TomlNode::Table{}, place});
+  return *node.find(part);
+}
+
+// Sets or replaces the value at the path and creates missing tables on the way. Throws KeyPathFault.
+void assign(TomlNode& root, const Path& path, const SourcePlace& place, TomlNode value) {
+  TomlNode* node = &root;
+  for (std::size_t i = 0; i + 1 < path.size(); ++i) node = &child_for_assignment(*node, path[i], place);
+  if (node->is_array()) {
+    node->array()[element_index(*node, path.back())] = std::move(value);
+  } else if (node->is_table()) {
+    node->set(path.back(), place, std::move(value));
+  } else {
+    throw KeyPathFault(fmt::format("\"{}\" cannot be set, because the value before it is not a table", path.back()));
+  }
+}
+
+// Removes the member of a table or element of a list at the path. Throws KeyPathFault if it does not exist.
+void remove(TomlNode& root, const Path& path) {
+  TomlNode* node = &root;
+  for (std::size_t i = 0; node && i + 1 < path.size(); ++i)
+    node = node->is_array() ? &node->array()[element_index(*node, path[i])] : node->find(path[i]);
+  if (node && node->is_array()) {
+    node->array().erase(node->array().begin() + static_cast<std::ptrdiff_t>(element_index(*node, path.back())));
+  } else if (node && node->find(path.back())) {
+    node->erase(path.back());
+  } else {
+    std::vector<std::string> known;
+    if (node && node->is_table())
+      for (const TomlNode::Member& member : node->table()) known.push_back(member.key);
+    throw KeyPathFault(fmt::format("there is no such key to remove{}", suggestion(path.back(), known)));
+  }
+}
+
 void set_origin(TomlNode& node, const std::string& origin) {
   node.place.origin = origin;
   if (node.is_array())
@@ -143,6 +181,56 @@ class TableReader {
   bool has_dotted_keys_ = false;
   std::vector<Patch> patches_;
 };
+
+// "key=value" from the command line. A value that is not TOML becomes a string.
+struct Override {
+  std::string key;
+  TomlNode value;
+  // Why the value is not TOML, if it begins like a table, a list or a quoted text; empty in all other cases.
+  std::string why_no_toml{};
+};
+
+// Throws KeyPathFault if "=" is missing or the text is not UTF-8.
+Override parse_override(std::string_view text) {
+  if (const std::size_t valid = utf8_until(text); valid < text.size())  // a record of it could not be read back
+    throw KeyPathFault(
+        fmt::format("must be UTF-8, but its byte {} is 0x{:02x}", valid + 1, static_cast<unsigned char>(text[valid])));
+  // The value starts at the first "=" outside quotes.
+  char quote = 0;
+  std::size_t equals = 0;
+  for (; equals < text.size(); ++equals) {
+    const char c = text[equals];
+    if (quote) {
+      if (c == quote) quote = 0;
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else if (c == '=') {
+      break;
+    }
+  }
+  if (equals >= text.size()) throw KeyPathFault("an override must be key=value");
+  const auto trimmed = [](std::string_view part) {
+    while (!part.empty() && part.front() == ' ') part.remove_prefix(1);
+    while (!part.empty() && part.back() == ' ') part.remove_suffix(1);
+    return std::string(part);
+  };
+  const std::string value = trimmed(text.substr(equals + 1));
+  Override result{trimmed(text.substr(0, equals)), {value, {}}};
+  if (value.find('\n') == std::string::npos) {
+    constexpr std::string_view key = "value = ";
+    try {
+      const std::string source(command_line_source);
+      result.value = *parse_toml(std::string(key) + value, source).find("value");
+    } catch (const TomlSyntaxFault& fault) {  // a bare word: it stays a string
+      if (!value.empty() && std::string_view("{[\"'").find(value.front()) != std::string_view::npos)
+        result.why_no_toml = fault.place.column <= key.size()
+                                 ? std::string("its value is not valid TOML")
+                                 : fmt::format("its value is not valid TOML, at its character {}: {}",
+                                               fault.place.column - key.size(), fault.problem);
+    }
+  }
+  return result;
+}
 
 // Splits the text at commas that are not inside quotes or brackets.
 std::vector<std::string_view> parts_of(std::string_view text) {
@@ -293,11 +381,16 @@ Path with_numbers(const TomlNode& document, Path path) {
 }
 
 const TomlNode* found_at(const TomlNode& document, const Path& path) {
+  const TomlNode* node = &document;
   try {
-    return find(document, path);
+    for (const std::string& part : path) {
+      if (!node) return nullptr;
+      node = node->is_array() ? &node->array()[element_index(*node, part)] : node->find(part);
+    }
   } catch (const KeyPathFault&) {  // the element does not exist
     return nullptr;
   }
+  return node;
 }
 
 bool begins_with(const Path& path, const Path& beginning) {

@@ -207,6 +207,77 @@ std::vector<std::uint8_t> smoothed(std::span<const std::uint8_t> plane, const Sa
   return smooth;
 }
 
+// Operations that change an image's tones in place. The last four interpolate linearly between another image (factor 0)
+// and the image itself (factor 1), and clip to 0 .. 255. The other image is black (brightness), the mean grey
+// (contrast), the grey image (colour), or a smoothed image (sharpness).
+namespace tone_change {
+
+// Keeps only the highest `bits` bits.
+void posterize(const ByteImage& image, int bits) {
+  const auto mask = static_cast<std::uint8_t>(0xff00 >> bits);
+  for (std::uint8_t& pixel : image.pixels) pixel &= mask;
+}
+
+// Inverts pixels that are not below the threshold.
+void solarize(const ByteImage& image, double threshold) {
+  look_up(table_of([&](int tone) { return static_cast<std::uint8_t>(tone < threshold ? tone : 255 - tone); }),
+          image.pixels);
+}
+
+// Stretches each channel over 0 .. 255.
+void autocontrast(const ByteImage& image) {
+  for (std::int64_t channel = 0; channel < image.shape.channels; ++channel) {
+    const auto plane = image.plane(channel);
+    const auto [low, high] = std::ranges::minmax_element(plane);
+    const int darkest = *low, brightest = *high;
+    if (brightest <= darkest) continue;
+    const double scale = 255.0 / (brightest - darkest), offset = -darkest * scale;
+    look_up(table_of([&](int tone) {
+              return static_cast<std::uint8_t>(std::clamp(static_cast<int>(tone * scale + offset), 0, 255));
+            }),
+            plane);
+  }
+}
+
+// Flattens each channel's histogram: the new tone increases by one after each 255th of the pixels. Pixels of the brightest tone are not counted.
+void equalize(const ByteImage& image) {
+  for (std::int64_t channel = 0; channel < image.shape.channels; ++channel) {
+    const auto plane = image.plane(channel);
+    const auto count = histogram(plane);
+    const auto step = (std::ssize(plane) - count[std::ranges::max(plane)]) / 255;
+    if (step == 0) continue;
+    std::int64_t below = step / 2;
+    Table table{};
+    for (std::size_t tone = 0; tone < tones; below += count[tone++])
+      table[tone] = static_cast<std::uint8_t>(std::min<std::int64_t>(below / step, 255));
+    look_up(table, plane);
+  }
+}
+
+void brightness(const ByteImage& image, double factor) {
+  look_up(table_of([&](int tone) { return blended(0, tone, static_cast<float>(factor)); }), image.pixels);
+}
+
+void contrast(const ByteImage& image, double factor) {
+  const auto grey = grey_of(image);
+  const auto sum = std::accumulate(grey.begin(), grey.end(), std::int64_t{0});
+  const int mean = static_cast<int>(std::floor(static_cast<double>(sum) / static_cast<double>(grey.size()) + 0.5));
+  look_up(table_of([&](int tone) { return blended(mean, tone, static_cast<float>(factor)); }), image.pixels);
+}
+
+void colour(const ByteImage& image, double factor) {
+  if (image.shape.channels == 1) return;
+  const auto grey = grey_of(image);
+  for (std::int64_t channel = 0; channel < image.shape.channels; ++channel) blend(grey, image.plane(channel), factor);
+}
+
+void sharpness(const ByteImage& image, double factor) {
+  for (std::int64_t channel = 0; channel < image.shape.channels; ++channel)
+    blend(smoothed(image.plane(channel), image.shape), image.plane(channel), factor);
+}
+
+}  // namespace tone_change
+
 // One channel of an image. Rows and columns outside are replaced by the nearest ones inside.
 struct Plane {
   const std::uint8_t* pixels;
@@ -347,67 +418,6 @@ void crop_and_flip(std::span<const std::uint8_t> in, const SampleShape& shape, c
   }
 }
 
-void posterize(const ByteImage& image, int bits) {
-  const auto mask = static_cast<std::uint8_t>(0xff00 >> bits);
-  for (std::uint8_t& pixel : image.pixels) pixel &= mask;
-}
-
-void solarize(const ByteImage& image, double threshold) {
-  look_up(table_of([&](int tone) { return static_cast<std::uint8_t>(tone < threshold ? tone : 255 - tone); }),
-          image.pixels);
-}
-
-void autocontrast(const ByteImage& image) {
-  for (std::int64_t channel = 0; channel < image.shape.channels; ++channel) {
-    const auto plane = image.plane(channel);
-    const auto [low, high] = std::ranges::minmax_element(plane);
-    const int darkest = *low, brightest = *high;
-    if (brightest <= darkest) continue;
-    const double scale = 255.0 / (brightest - darkest), offset = -darkest * scale;
-    look_up(table_of([&](int tone) {
-              return static_cast<std::uint8_t>(std::clamp(static_cast<int>(tone * scale + offset), 0, 255));
-            }),
-            plane);
-  }
-}
-
-// The new tone increases by one after each 255th of the pixels. Pixels of the brightest tone are not counted.
-void equalize(const ByteImage& image) {
-  for (std::int64_t channel = 0; channel < image.shape.channels; ++channel) {
-    const auto plane = image.plane(channel);
-    const auto count = histogram(plane);
-    const auto step = (std::ssize(plane) - count[std::ranges::max(plane)]) / 255;
-    if (step == 0) continue;
-    std::int64_t below = step / 2;
-    Table table{};
-    for (std::size_t tone = 0; tone < tones; below += count[tone++])
-      table[tone] = static_cast<std::uint8_t>(std::min<std::int64_t>(below / step, 255));
-    look_up(table, plane);
-  }
-}
-
-void brightness(const ByteImage& image, double factor) {
-  look_up(table_of([&](int tone) { return blended(0, tone, static_cast<float>(factor)); }), image.pixels);
-}
-
-void contrast(const ByteImage& image, double factor) {
-  const auto grey = grey_of(image);
-  const auto sum = std::accumulate(grey.begin(), grey.end(), std::int64_t{0});
-  const int mean = static_cast<int>(std::floor(static_cast<double>(sum) / static_cast<double>(grey.size()) + 0.5));
-  look_up(table_of([&](int tone) { return blended(mean, tone, static_cast<float>(factor)); }), image.pixels);
-}
-
-void colour(const ByteImage& image, double factor) {
-  if (image.shape.channels == 1) return;
-  const auto grey = grey_of(image);
-  for (std::int64_t channel = 0; channel < image.shape.channels; ++channel) blend(grey, image.plane(channel), factor);
-}
-
-void sharpness(const ByteImage& image, double factor) {
-  for (std::int64_t channel = 0; channel < image.shape.channels; ++channel)
-    blend(smoothed(image.plane(channel), image.shape), image.plane(channel), factor);
-}
-
 Warp Warp::rotation(double degrees, const SampleShape& shape, double factor) {
   const double angle = degrees * std::numbers::pi / 180;
   const double c = std::cos(angle) / factor, s = std::sin(angle) / factor;
@@ -480,22 +490,22 @@ void apply(ImageOperation operation, double amount, Resampling resampling, const
       return warp(image, Warp::translation(0, amount), resampling);
     case rotate:
       return warp(image, Warp::rotation(amount, image.shape), resampling);
-    case ImageOperation::brightness:
-      return syncopate::brightness(image, amount);
-    case ImageOperation::colour:
-      return syncopate::colour(image, amount);
-    case ImageOperation::contrast:
-      return syncopate::contrast(image, amount);
-    case ImageOperation::sharpness:
-      return syncopate::sharpness(image, amount);
-    case ImageOperation::posterize:
-      return syncopate::posterize(image, static_cast<int>(amount));
-    case ImageOperation::solarize:
-      return syncopate::solarize(image, amount);
-    case ImageOperation::autocontrast:
-      return syncopate::autocontrast(image);
-    case ImageOperation::equalize:
-      return syncopate::equalize(image);
+    case brightness:
+      return tone_change::brightness(image, amount);
+    case colour:
+      return tone_change::colour(image, amount);
+    case contrast:
+      return tone_change::contrast(image, amount);
+    case sharpness:
+      return tone_change::sharpness(image, amount);
+    case posterize:
+      return tone_change::posterize(image, static_cast<int>(amount));
+    case solarize:
+      return tone_change::solarize(image, amount);
+    case autocontrast:
+      return tone_change::autocontrast(image);
+    case equalize:
+      return tone_change::equalize(image);
     case identity:
       return;
   }

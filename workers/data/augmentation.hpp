@@ -66,8 +66,9 @@ enum class ImageOperation {
 };
 inline constexpr int image_operations = 14;
 
-// Applies an operation. Depending on it, `amount` is a slope, pixels, degrees, a factor, the remaining bits, or a
-// threshold. The last three operations do not use it.
+// Applies an operation, with the result of the Python Imaging Library (Pillow), including its rounding. Images of one
+// channel correspond to Pillow's grey images, images of three channels to its colour images. Depending on the operation,
+// `amount` is a slope, pixels, degrees, a factor, the remaining bits, or a threshold. The last three do not use it.
 void apply(ImageOperation operation, double amount, Resampling resampling, const ByteImage& image);
 
 struct RandAugment {
@@ -124,21 +125,5 @@ struct CropAndFlip {
 // `out` must not overlap `in`.
 void crop_and_flip(std::span<const std::uint8_t> in, const SampleShape& shape, const CropAndFlip& change,
                    std::span<std::uint8_t> out);
-
-// The functions below change an image's tones in place. They equal the operations of these names in the Python Imaging
-// Library (Pillow), including its rounding. Images of one channel correspond to Pillow's grey images, images of three
-// channels to its colour images.
-void posterize(const ByteImage& image, int bits);         // keeps only the highest `bits` bits, 0 to 8
-void solarize(const ByteImage& image, double threshold);  // inverts pixels that are not below the threshold
-void autocontrast(const ByteImage& image);                // stretches each channel over 0 .. 255
-void equalize(const ByteImage& image);                    // flattens each channel's histogram
-
-// The functions below interpolate linearly between another image (factor 0) and the image itself (factor 1), and clip
-// to 0 .. 255. The other image is black (brightness), the mean grey (contrast), the grey image (colour), or a smoothed
-// image (sharpness).
-void brightness(const ByteImage& image, double factor);
-void contrast(const ByteImage& image, double factor);
-void colour(const ByteImage& image, double factor);  // no effect on one channel
-void sharpness(const ByteImage& image, double factor);
 
 }  // namespace syncopate

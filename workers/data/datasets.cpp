@@ -78,18 +78,6 @@ class OpenFile {
 
 using fs::path;
 
-// The format of data sets that are a directory of files, or one file. All functions throw DataFault.
-struct DirectoryFormat {
-  enum class Named { directory, file };
-
-  std::string variant;          // distinguishes settings that read other samples from the same files
-  std::function<path()> usual;  // returns the default directory; null: a directory is required
-  std::function<DatasetSize(const path&)> size;
-  std::function<std::string(const path&)> hash;
-  std::function<std::shared_ptr<const Dataset>(const path&)> load;
-  Named named = Named::directory;
-};
-
 // Returns the data set; keeps the last one in memory, because the runs of an experiment use the same files. Throws
 // DataFault if the files no longer have this hash.
 std::shared_ptr<const Dataset> load_cached(const DirectoryFormat& format, const path& directory,
@@ -225,11 +213,7 @@ class GaussianMixture : public Dataset {
 DatasetPlanner read_images(Settings& table) {
   return read_directory(
       table, "A folder with four IDX files named like MNIST's; empty: the folder of Fashion-MNIST's package.",
-      {.variant = "idx",
-       .usual = find_fashion_mnist,
-       .size = [](const path& directory) { return image_directory_size(directory); },
-       .hash = image_directory_hash,
-       .load = [](const path& directory) { return load_image_directory(directory); }});
+      idx_images());
 }
 
 DatasetPlanner read_cifar(Settings& table, CifarLabels labels, const std::string& unpacked, CifarScale usual_scale) {
@@ -244,18 +228,11 @@ DatasetPlanner read_cifar(Settings& table, CifarLabels labels, const std::string
           : CifarRecords::any;
   const std::string sentence =
       fmt::format("A folder with the files of the binary version; empty: the folder {} in $SYNCOPATE_DATA.", unpacked);
-  return read_directory(
-      table, sentence,
-      {.variant = fmt::format("cifar {} {}", static_cast<int>(labels), static_cast<int>(scale)),
-       .usual =
-           [unpacked] {
-             return found_directory(unpacked, "datasets/" + unpacked,
-                                    "set `directory` to the folder with the binary version");
-           },
-       .size = [labels, records](const path& directory) { return cifar_size(directory, labels, records); },
-       .hash = [labels](const path& directory) { return cifar_hash(directory, labels); },
-       .load = [labels, scale,
-                records](const path& directory) { return load_cifar(directory, labels, scale, records); }});
+  DirectoryFormat format = cifar(labels, scale, records);
+  format.usual = [unpacked] {
+    return found_directory(unpacked, "datasets/" + unpacked, "set `directory` to the folder with the binary version");
+  };
+  return read_directory(table, sentence, std::move(format));
 }
 
 DatasetPlanner read_cifar_10(Settings& table) {
@@ -279,17 +256,11 @@ DatasetPlanner read_npy(Settings& table) {
                         none, last, none)),
       .never_masked = table.integers({"never_masked", "Tokens that a masked language model never has to predict."}, 0,
                                      last, std::vector<std::int64_t>{})};
-  return read_directory(
-      table, "A folder with x_train.npy, y_train.npy, x_test.npy and y_test.npy; required.",
-      {.variant = fmt::format("npy {} {} {}", tokens.padding, tokens.mask, fmt::join(tokens.never_masked, ",")),
-       .usual = nullptr,
-       .size = [tokens](const path& directory) { return npy_dataset_size(directory, tokens); },
-       .hash = npy_dataset_hash,
-       .load = [tokens](const path& directory) { return load_npy_dataset(directory, tokens); }});
+  return read_directory(table, "A folder with x_train.npy, y_train.npy, x_test.npy and y_test.npy; required.",
+                        npy_arrays(tokens));
 }
 
-DatasetPlanner read_texts(Settings& table, std::string_view sentence, const TextSource& source,
-                          std::function<path()> usual, DirectoryFormat::Named named) {
+DatasetPlanner read_texts(Settings& table, std::string_view sentence, const TextSource& source) {
   const TextOptions fallback;
   const TextOptions options = {
       .test_share =
@@ -299,25 +270,17 @@ DatasetPlanner read_texts(Settings& table, std::string_view sentence, const Text
                              1, 1 << 24, fallback.words),
       .least = table.integer({"least", "How often a word must occur in the training texts to be in the vocabulary."}, 1,
                              1 << 24, fallback.least)};
-  return read_directory(
-      table, sentence,
-      {.variant = text_variant(source, options),
-       .usual = std::move(usual),
-       .size = [source, options](const path& place) { return text_dataset_size(source, options, place); },
-       .hash = source.hash,
-       .load = [source, options](const path& place) { return load_text_dataset(source, options, place); },
-       .named = named});
+  return read_directory(table, sentence, text_dataset(source, options));
 }
 
 DatasetPlanner read_lines(Settings& table) {
   const bool labelled = table.flag({"labelled", "Whether each line begins with a label and a tab."}, false);
-  return read_texts(table, "A UTF-8 text file with one sequence per line; required.", text_lines(labelled), nullptr,
-                    DirectoryFormat::Named::file);
+  return read_texts(table, "A UTF-8 text file with one sequence per line; required.", text_lines(labelled));
 }
 
 DatasetPlanner read_glosses(Settings& table) {
   return read_texts(table, "A folder with WordNet's data.noun, .verb, .adj and .adv; empty: the folder of its package.",
-                    wordnet_glosses(), find_wordnet, DirectoryFormat::Named::directory);
+                    wordnet_glosses());
 }
 
 DatasetPlanner read_tokens(Settings& table) {
@@ -346,15 +309,8 @@ DatasetPlanner read_tokens(Settings& table) {
   options.test_windows = table.optional_integer(
       {"test_windows", "Evaluate only the first windows of the test files.", "samples", "all windows"}, 1,
       std::numeric_limits<std::uint32_t>::max());
-  return read_directory(
-      table, "A folder with token files of nanoGPT, llm.c or `syncopate data tokens`; required.",
-      {.variant = fmt::format("tokens\n{}\n{}\n{} {} {} {} {}", options.train, options.test,
-                              options.type ? bytes_of(*options.type) : 0, options.context,
-                              options.vocabulary.value_or(0), options.random, options.test_windows.value_or(0)),
-       .usual = nullptr,
-       .size = [options](const path& directory) { return token_stream_size(directory, options); },
-       .hash = [options](const path& directory) { return token_stream_hash(directory, options); },
-       .load = [options](const path& directory) { return load_token_stream(directory, options); }});
+  return read_directory(table, "A folder with token files of nanoGPT, llm.c or `syncopate data tokens`; required.",
+                        token_stream(options));
 }
 
 DatasetPlanner read_mixture(Settings& table) {
@@ -580,20 +536,6 @@ std::shared_ptr<const Dataset> make_gaussian_mixture(const GaussianMixtureOption
 }
 
 std::span<const DatasetRow> datasets() { return rows; }
-
-DatasetPlanner read_datasets(Settings& root, const DatasetRow& chosen) {
-  Settings tables = root.section("datasets");
-  DatasetPlanner planner;
-  for (const DatasetRow& row : rows) {
-    Settings table = tables.section({row.name, fmt::format("{}, training.dataset = \"{}\".", row.title, row.name)});
-    DatasetPlanner read = row.read(table);
-    if (&row == &chosen)
-      planner = std::move(read);
-    else if (!row.in_every_configuration)
-      tables.leave_out_unwritten_table(row.name);
-  }
-  return planner;
-}
 
 DatasetSize with_validation(DatasetSize size, const ValidationOptions& options) {
   assert(options.samples >= 0 && options.samples < size.train);

@@ -88,6 +88,19 @@ DigestCache& digest_cache();
 // Returns one digest of the contents of all these files, 16 hexadecimal digits. Throws DataFault.
 std::string digest_of_files(std::span<const std::filesystem::path> files);
 
+// A data set of files in a directory, or of one file. All functions throw DataFault. The message names the file, the
+// fault, and the requirement.
+struct DirectoryFormat {
+  enum class Named { directory, file };
+
+  std::string variant;                             // distinguishes settings that read other samples from the same files
+  std::function<std::filesystem::path()> usual{};  // returns the default directory; null: a directory is required
+  std::function<DatasetSize(const std::filesystem::path&)> size;
+  std::function<std::string(const std::filesystem::path&)> hash;  // of the files as stored, 16 hexadecimal digits
+  std::function<std::shared_ptr<const Dataset>(const std::filesystem::path&)> load;
+  Named named = Named::directory;
+};
+
 // A data set whose size is known and which can be loaded. `load` reads or generates it, and throws DataFault for faults
 // that are found only in the contents.
 struct DatasetPlan {
@@ -99,18 +112,39 @@ struct DatasetPlan {
 // missing or wrong files, reports a fault and returns nullopt. The Settings of the data set's table must still exist.
 using DatasetPlanner = std::function<std::optional<DatasetPlan>(std::uint64_t seed)>;
 
-struct DatasetRow {
-  std::string_view name;                    // TOML name
-  std::string_view sentence;                // one-sentence description
-  std::string_view title;                   // heading of its table [datasets.<name>]
-  DatasetPlanner (*read)(Settings& table);  // reads its keys, but no files
-  // As in ModelRow (models.hpp): false for every data set that is added.
+// A row of a registry whose entries have a table each, [datasets.<name>] or [models.<name>].
+template <typename Value>
+struct TableRow {
+  std::string_view name;           // TOML name
+  std::string_view sentence;       // one-sentence description
+  std::string_view title;          // describes its table; empty: no keys
+  Value (*read)(Settings& table);  // reads its keys, but no files
+  // Whether runs of other rows have the table's defaults in their resolved configuration, and so in their hash. False
+  // for every row that is added: it must not change other runs' hashes.
   bool in_every_configuration = false;
 };
-std::span<const DatasetRow> datasets();
 
-// Reads all tables [datasets.*], even of data sets that are not chosen. Returns the planner of the chosen data set.
-DatasetPlanner read_datasets(Settings& root, const DatasetRow& chosen);
+// Reads the tables of all rows, [<kind>s.*]. Returns the value of the chosen row; an empty one if that is null.
+template <typename Value>
+Value read_tables(Settings& root, const std::string& kind, std::span<const TableRow<Value>> rows,
+                  const TableRow<Value>* chosen) {
+  Settings tables = root.section(kind + "s");
+  Value value;
+  for (const TableRow<Value>& row : rows) {
+    const std::string title(row.title), name(row.name);
+    const std::string sentence = title.empty() ? "" : title + ", training." + kind + " = \"" + name + "\".";
+    Settings table = tables.section({row.name, sentence});
+    Value read = row.read(table);
+    if (&row == chosen)
+      value = std::move(read);
+    else if (!row.in_every_configuration)
+      tables.leave_out_unwritten_table(row.name);
+  }
+  return value;
+}
+
+using DatasetRow = TableRow<DatasetPlanner>;
+std::span<const DatasetRow> datasets();
 
 // A generated data set. Each class is a Gaussian of unit deviation; the classes' centres are in random directions on a
 // sphere around the origin.
@@ -126,13 +160,7 @@ struct GaussianMixtureOptions {
 std::shared_ptr<const Dataset> make_gaussian_mixture(const GaussianMixtureOptions& options, std::uint64_t seed);
 
 // The user's own data set: NumPy arrays x_train.npy, y_train.npy, x_test.npy and y_test.npy, which are memory-mapped.
-//
-// x is (n, features), (n, height, width) or (n, channels, height, width), float32 or uint8. float32 is used unchanged;
-// uint8 is normalised to mean 0 and deviation 1 per channel over the training set. For tokens, x is (n, length), int32
-// or int64: numbers from 0 on, one sequence per row; padding at the end of rows is removed.
-// y is (n,), uint8, int32 or int64: classes from 0 to the largest label in both splits. If x has numbers, y may be
-// float32, (n,) or (n, targets): numbers instead of classes. If x has tokens, y may be (n, length), int32 or int64: one
-// label per token, which may be ignored_label.
+// README.md says which shapes and types they may have.
 inline constexpr std::int64_t largest_token = (1 << 24) - 1;
 
 // Special tokens; -1: none.
@@ -142,15 +170,8 @@ struct NpyTokens {
   std::vector<std::int64_t> never_masked{};
 };
 
-// Returns the size, for which it reads headers, labels and tokens. Throws DataFault. The message names the file, the
-// fault, and the requirement.
-DatasetSize npy_dataset_size(const std::filesystem::path& directory, const NpyTokens& tokens = {});
-
-// Returns digest_of_files() of the four files. Throws DataFault.
-std::string npy_dataset_hash(const std::filesystem::path& directory);
-
-// Throws DataFault.
-std::shared_ptr<const Dataset> load_npy_dataset(const std::filesystem::path& directory, const NpyTokens& tokens = {});
+// Its size needs headers, labels and tokens.
+DirectoryFormat npy_arrays(const NpyTokens& tokens = {});
 
 // How many training samples are held out for validation (to choose settings without the test set), and how many of the
 // others are used.

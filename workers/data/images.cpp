@@ -16,7 +16,6 @@
 
 #include "workers/base/files.hpp"
 #include "workers/base/process.hpp"
-#include "workers/data/datasets.hpp"
 
 namespace syncopate {
 
@@ -269,13 +268,30 @@ std::vector<std::int64_t> agreed_dimensions(const SplitFiles& files) {
   return images;
 }
 
-ByteImages load_split(const SplitFiles& files, std::int64_t classes) {
+constexpr std::int64_t idx_classes = 10;
+
+ByteImages load_split(const SplitFiles& files) {
   ByteImages data{.pixels = read_idx(files.images, 3).values, .labels = read_idx(files.labels, 1).values};
-  const auto bad = std::find_if(data.labels.begin(), data.labels.end(), [&](auto label) { return label >= classes; });
+  const auto bad =
+      std::find_if(data.labels.begin(), data.labels.end(), [](auto label) { return label >= idx_classes; });
   if (bad != data.labels.end())
     reject(files.labels,
-           fmt::format("label {} = {}; must be in 0 .. {}", bad - data.labels.begin(), *bad, classes - 1));
+           fmt::format("label {} = {}; must be in 0 .. {}", bad - data.labels.begin(), *bad, idx_classes - 1));
   return data;
+}
+
+DatasetSize idx_size(const path& directory) {
+  const auto train = agreed_dimensions(find_split(directory, "train"));
+  const auto test_files = find_split(directory, "t10k");
+  const auto test = agreed_dimensions(test_files);
+  if (train[1] != test[1] || train[2] != test[2])
+    reject(test_files.images, fmt::format("has images of {} x {}; must match the training set's, {} x {}", test[1],
+                                          test[2], train[1], train[2]));
+  return {.train = train[0],
+          .test = test[0],
+          .shape = {.channels = 1, .height = train[1], .width = train[2]},
+          .classes = idx_classes,
+          .has_byte_images = true};
 }
 
 }  // namespace
@@ -285,27 +301,31 @@ std::shared_ptr<const Dataset> make_byte_images(const DatasetSize& size, ByteIma
   return std::make_shared<ByteImageDataset>(size, std::move(train), std::move(test), std::move(scales));
 }
 
-DatasetSize cifar_size(const path& directory, CifarLabels labels, CifarRecords records) {
-  return {.train = samples_of(directory, labels, Split::train, records),
-          .test = samples_of(directory, labels, Split::test, records),
-          .shape = shape,
-          .classes = record_of(labels).classes,
-          .has_byte_images = true};
-}
-
-std::string cifar_hash(const path& directory, CifarLabels labels) {
-  std::vector<path> files = files_of(directory, labels, Split::train);
-  std::ranges::copy(files_of(directory, labels, Split::test), std::back_inserter(files));
-  return digest_of_files(files);
-}
-
-std::shared_ptr<const Dataset> load_cifar(const path& directory, CifarLabels labels, CifarScale scale,
-                                          CifarRecords records) {
-  const DatasetSize size = cifar_size(directory, labels, records);
-  ByteImages train = load_split(directory, labels, Split::train);
-  std::vector<PixelScale> scales =
-      scale == CifarScale::published ? published_scales() : measured_scales(train.pixels, shape);
-  return make_byte_images(size, std::move(train), load_split(directory, labels, Split::test), std::move(scales));
+DirectoryFormat cifar(CifarLabels labels, CifarScale scale, CifarRecords records) {
+  const auto size_of = [labels, records](const path& directory) {
+    return DatasetSize{.train = samples_of(directory, labels, Split::train, records),
+                       .test = samples_of(directory, labels, Split::test, records),
+                       .shape = shape,
+                       .classes = record_of(labels).classes,
+                       .has_byte_images = true};
+  };
+  return {.variant = fmt::format("cifar {} {}", static_cast<int>(labels), static_cast<int>(scale)),
+          .size = size_of,
+          .hash =
+              [labels](const path& directory) {
+                std::vector<path> files = files_of(directory, labels, Split::train);
+                std::ranges::copy(files_of(directory, labels, Split::test), std::back_inserter(files));
+                return digest_of_files(files);
+              },
+          .load =
+              [labels, scale, size_of](const path& directory) {
+                const DatasetSize size = size_of(directory);
+                ByteImages train = load_split(directory, labels, Split::train);
+                auto scales =
+                    scale == CifarScale::published ? published_scales() : measured_scales(train.pixels, shape);
+                return make_byte_images(size, std::move(train), load_split(directory, labels, Split::test),
+                                        std::move(scales));
+              }};
 }
 
 std::vector<std::int64_t> read_idx_dimensions(const path& file, int rank) {
@@ -337,37 +357,28 @@ IdxArray read_idx(const path& file, int rank) {
   return array;
 }
 
-DatasetSize image_directory_size(const path& directory, std::int64_t classes) {
-  const auto train = agreed_dimensions(find_split(directory, "train"));
-  const auto test_files = find_split(directory, "t10k");
-  const auto test = agreed_dimensions(test_files);
-  if (train[1] != test[1] || train[2] != test[2])
-    reject(test_files.images, fmt::format("has images of {} x {}; must match the training set's, {} x {}", test[1],
-                                          test[2], train[1], train[2]));
-  return {.train = train[0],
-          .test = test[0],
-          .shape = {.channels = 1, .height = train[1], .width = train[2]},
-          .classes = classes,
-          .has_byte_images = true};
-}
-
-std::string image_directory_hash(const path& directory) {
-  const SplitFiles train = find_split(directory, "train"), test = find_split(directory, "t10k");
-  return digest_of_files(std::vector{train.images, train.labels, test.images, test.labels});
-}
-
-std::shared_ptr<const Dataset> load_image_directory(const path& directory, std::int64_t classes) {
-  const auto size = image_directory_size(directory, classes);
-  ByteImages train = load_split(find_split(directory, "train"), classes);
-  std::vector<PixelScale> scales = measured_scales(train.pixels, size.shape);
-  return make_byte_images(size, std::move(train), load_split(find_split(directory, "t10k"), classes),
-                          std::move(scales));
-}
-
-path find_fashion_mnist() {
-  return found_directory("fashion-mnist", "datasets/fashion-mnist",
-                         "install the package dataset-fashion-mnist, or set `directory` to a folder with four IDX "
-                         "files named like MNIST's");
+DirectoryFormat idx_images() {
+  return {.variant = "idx",
+          .usual =
+              [] {
+                return found_directory("fashion-mnist", "datasets/fashion-mnist",
+                                       "install the package dataset-fashion-mnist, or set `directory` to a folder with "
+                                       "four IDX files named like MNIST's");
+              },
+          .size = idx_size,
+          .hash =
+              [](const path& directory) {
+                const SplitFiles train = find_split(directory, "train"), test = find_split(directory, "t10k");
+                return digest_of_files(std::vector{train.images, train.labels, test.images, test.labels});
+              },
+          .load =
+              [](const path& directory) {
+                const DatasetSize size = idx_size(directory);
+                ByteImages train = load_split(find_split(directory, "train"));
+                std::vector<PixelScale> scales = measured_scales(train.pixels, size.shape);
+                return make_byte_images(size, std::move(train), load_split(find_split(directory, "t10k")),
+                                        std::move(scales));
+              }};
 }
 
 }  // namespace syncopate

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "workers/data/dataset.hpp"
+#include "workers/data/datasets.hpp"
 
 namespace syncopate {
 
@@ -50,16 +51,9 @@ enum class CifarRecords {
   any,  // any number of whole records
 };
 
-// Returns the size, which follows from the sizes of data_batch_[1-5].bin and test_batch.bin (CIFAR-10), or of train.bin
-// and test.bin (CIFAR-100). Throws DataFault.
-DatasetSize cifar_size(const std::filesystem::path& directory, CifarLabels labels, CifarRecords records);
-
-// Returns digest_of_files() of these files. Throws DataFault.
-std::string cifar_hash(const std::filesystem::path& directory, CifarLabels labels);
-
-// Throws DataFault, for example for labels that are out of range.
-std::shared_ptr<const Dataset> load_cifar(const std::filesystem::path& directory, CifarLabels labels, CifarScale scale,
-                                          CifarRecords records);
+// The files are data_batch_[1-5].bin and test_batch.bin (CIFAR-10), or train.bin and test.bin (CIFAR-100). Has no usual
+// directory.
+DirectoryFormat cifar(CifarLabels labels, CifarScale scale, CifarRecords records);
 
 // IDX files, the format of MNIST: bytes 0 0, element type, number of dimensions, each dimension as a big-endian 32-bit
 // integer, then the elements in row-major order. Only unsigned bytes (type 8) are supported. Whether a file is
@@ -77,19 +71,10 @@ std::vector<std::int64_t> read_idx_dimensions(const std::filesystem::path& file,
 // Reads the whole file. Throws DataFault also if it does not decompress, or is not as long as its dimensions say.
 IdxArray read_idx(const std::filesystem::path& file, int rank);
 
-// Returns the size of a data set in four IDX files named like MNIST's (Fashion-MNIST, MNIST, KMNIST, ...):
-// {train,t10k}-images-idx3-ubyte and {train,t10k}-labels-idx1-ubyte, each with or without .gz. Reads only the headers,
-// which must agree. Labels must be below `classes`. Throws DataFault for the first fault found.
-DatasetSize image_directory_size(const std::filesystem::path& directory, std::int64_t classes = 10);
-
-// Returns digest_of_files() of the four files as stored, so compressed files have another digest. Throws DataFault.
-std::string image_directory_hash(const std::filesystem::path& directory);
-
-// Gathered pixels are (pixel - mean) / deviation. Both constants are measured over all pixels of the training set.
-// Throws DataFault.
-std::shared_ptr<const Dataset> load_image_directory(const std::filesystem::path& directory, std::int64_t classes = 10);
-
-// Returns found_directory() for fashion-mnist: in $SYNCOPATE_DATA or share/datasets. Throws DataFault if there is none.
-std::filesystem::path find_fashion_mnist();
+// A data set in four IDX files named like MNIST's (Fashion-MNIST, MNIST, KMNIST, ...): {train,t10k}-images-idx3-ubyte
+// and {train,t10k}-labels-idx1-ubyte, each with or without .gz. Its size needs only the headers, which must agree. Labels
+// must be below 10. Gathered pixels are (pixel - mean) / deviation; both constants are measured over all pixels of the
+// training set. The usual directory is found_directory() for fashion-mnist, in $SYNCOPATE_DATA or share/datasets.
+DirectoryFormat idx_images();
 
 }  // namespace syncopate

@@ -395,9 +395,7 @@ DatasetSize size_of(const BothSplits& splits, const BothTokens& tokens, const Np
   return size;
 }
 
-}  // namespace
-
-DatasetSize npy_dataset_size(const path& directory, const NpyTokens& tokens) {
+DatasetSize size_in(const path& directory, const NpyTokens& tokens) {
   const BothSplits splits = read_both(directory, tokens.padding);
   if (holds_tokens(splits.train.x)) return size_of(splits, tokens_of(splits, tokens.padding), tokens);
   if (tokens.padding >= 0 || tokens.mask >= 0 || !tokens.never_masked.empty())
@@ -406,17 +404,25 @@ DatasetSize npy_dataset_size(const path& directory, const NpyTokens& tokens) {
   return size_of(splits);
 }
 
-std::string npy_dataset_hash(const path& directory) {
-  const ArrayFiles train = files_of(directory, Split::train), test = files_of(directory, Split::test);
-  return digest_of_files(std::vector{train.x, train.y, test.x, test.y});
-}
-
-std::shared_ptr<const Dataset> load_npy_dataset(const path& directory, const NpyTokens& tokens) {
+std::shared_ptr<const Dataset> load_from(const path& directory, const NpyTokens& tokens) {
   BothSplits splits = read_both(directory, tokens.padding);
   if (!holds_tokens(splits.train.x)) return std::make_shared<NpyDataset>(std::move(splits));
   BothTokens both = tokens_of(splits, tokens.padding);
   const DatasetSize size = size_of(splits, both, tokens);
   return make_token_dataset(size, std::move(both.train), std::move(both.test));
+}
+
+}  // namespace
+
+DirectoryFormat npy_arrays(const NpyTokens& tokens) {
+  return {.variant = fmt::format("npy {} {} {}", tokens.padding, tokens.mask, fmt::join(tokens.never_masked, ",")),
+          .size = [tokens](const path& directory) { return size_in(directory, tokens); },
+          .hash =
+              [](const path& directory) {
+                const ArrayFiles train = files_of(directory, Split::train), test = files_of(directory, Split::test);
+                return digest_of_files(std::vector{train.x, train.y, test.x, test.y});
+              },
+          .load = [tokens](const path& directory) { return load_from(directory, tokens); }};
 }
 
 }  // namespace syncopate

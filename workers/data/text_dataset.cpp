@@ -15,7 +15,6 @@
 #include "workers/base/files.hpp"
 #include "workers/base/process.hpp"
 #include "workers/base/terminal_text.hpp"
-#include "workers/data/datasets.hpp"
 
 namespace syncopate {
 
@@ -118,6 +117,10 @@ TextContents contents_of(const Corpus& corpus, const TextOptions& options, const
   return contents;
 }
 
+std::string text_variant(const TextSource& source, const TextOptions& options) {
+  return fmt::format("{} {} {} {}", source.variant, options.test_share, options.words, options.least);
+}
+
 TextContents known_contents(const TextSource& source, const TextOptions& options, const path& file) {
   const std::string name = content_hash(text_variant(source, options) + " " + source.hash(file));
   return vocabulary_cache().contents(name, [&] { return contents_of(source.read(file), options, file); });
@@ -183,6 +186,33 @@ class TokenDataset : public Dataset {
   DatasetSize size_;
   std::array<TokenSequences, 2> splits_;
 };
+
+DatasetSize size_in(const TextSource& source, const TextOptions& options, const path& file) {
+  const TextContents contents = known_contents(source, options, file);
+  DatasetSize size = with_marks(contents.size);
+  if (contents.left_out > 0)
+    size.notes.push_back(contents.left_out == 1 ? fmt::format("{}: 1 line has no word and is left out", file.string())
+                                                : fmt::format("{}: {} lines have no word and are left out",
+                                                              file.string(), contents.left_out));
+  return size;
+}
+
+std::shared_ptr<const Dataset> load_from(const TextSource& source, const TextOptions& options, const path& file) {
+  TextContents contents = known_contents(source, options, file);
+  const Vocabulary vocabulary(std::move(contents.words));
+  const Corpus corpus = source.read(file);
+  std::array<TokenSequences, 2> splits;
+  std::vector<std::int32_t> tokens;
+  for (const LabelledText& one : corpus.texts) {
+    tokens.assign(1, token_of(SpecialToken::first));
+    for_each_word(one.text, [&](std::string_view word) { tokens.push_back(vocabulary.number_of(word)); });
+    tokens.push_back(token_of(SpecialToken::last));
+    splits[split_of(one.text, options.test_share) == Split::train ? 0 : 1].add(tokens, one.label);
+  }
+  if (splits[0].count() != contents.size.train || splits[1].count() != contents.size.test)
+    reject(file, "changed while it was being read; start the command again");
+  return make_token_dataset(with_marks(contents.size), std::move(splits[0]), std::move(splits[1]));
+}
 
 }  // namespace
 
@@ -288,51 +318,33 @@ void for_each_word(std::string_view text, const std::function<void(std::string_v
   }
 }
 
-std::string text_variant(const TextSource& source, const TextOptions& options) {
-  return fmt::format("{} {} {} {}", source.variant, options.test_share, options.words, options.least);
-}
-
-DatasetSize text_dataset_size(const TextSource& source, const TextOptions& options, const path& file) {
-  const TextContents contents = known_contents(source, options, file);
-  DatasetSize size = with_marks(contents.size);
-  if (contents.left_out > 0)
-    size.notes.push_back(contents.left_out == 1 ? fmt::format("{}: 1 line has no word and is left out", file.string())
-                                                : fmt::format("{}: {} lines have no word and are left out",
-                                                              file.string(), contents.left_out));
-  return size;
-}
-
-std::shared_ptr<const Dataset> load_text_dataset(const TextSource& source, const TextOptions& options,
-                                                 const path& file) {
-  TextContents contents = known_contents(source, options, file);
-  const Vocabulary vocabulary(std::move(contents.words));
-  const Corpus corpus = source.read(file);
-  std::array<TokenSequences, 2> splits;
-  std::vector<std::int32_t> tokens;
-  for (const LabelledText& one : corpus.texts) {
-    tokens.assign(1, token_of(SpecialToken::first));
-    for_each_word(one.text, [&](std::string_view word) { tokens.push_back(vocabulary.number_of(word)); });
-    tokens.push_back(token_of(SpecialToken::last));
-    splits[split_of(one.text, options.test_share) == Split::train ? 0 : 1].add(tokens, one.label);
-  }
-  if (splits[0].count() != contents.size.train || splits[1].count() != contents.size.test)
-    reject(file, "changed while it was being read; start the command again");
-  return make_token_dataset(with_marks(contents.size), std::move(splits[0]), std::move(splits[1]));
+DirectoryFormat text_dataset(const TextSource& source, const TextOptions& options) {
+  return {.variant = text_variant(source, options),
+          .usual = source.usual,
+          .size = [source, options](const path& file) { return size_in(source, options, file); },
+          .hash = source.hash,
+          .load = [source, options](const path& file) { return load_from(source, options, file); },
+          .named = source.named};
 }
 
 TextSource text_lines(bool labelled) {
   return {.variant = labelled ? "labelled lines" : "lines",
           .read = [labelled](const path& file) { return read_text_lines(file, labelled); },
-          .hash = [](const path& file) { return digest_cache().digest(file); }};
+          .hash = [](const path& file) { return digest_cache().digest(file); },
+          .named = DirectoryFormat::Named::file};
 }
 
 TextSource wordnet_glosses() {
-  return {.variant = "wordnet glosses", .read = read_wordnet_glosses, .hash = [](const path& directory) {
-            require_directory(directory, "must be a directory with WordNet's files");
-            std::vector<path> files;
-            for (const char* file : wordnet_files) files.push_back(directory / file);
-            return digest_of_files(files);
-          }};
+  return {.variant = "wordnet glosses",
+          .read = read_wordnet_glosses,
+          .hash =
+              [](const path& directory) {
+                require_directory(directory, "must be a directory with WordNet's files");
+                std::vector<path> files;
+                for (const char* file : wordnet_files) files.push_back(directory / file);
+                return digest_of_files(files);
+              },
+          .usual = find_wordnet};
 }
 
 void TokenSequences::add(std::span<const std::int32_t> tokens, std::int64_t label) {

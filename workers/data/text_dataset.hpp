@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "workers/data/dataset.hpp"
+#include "workers/data/datasets.hpp"
 
 namespace syncopate {
 
@@ -106,26 +107,22 @@ struct TextOptions {
   std::int64_t least = 2;      // minimum number of occurrences of a word of the vocabulary
 };
 
-// A source of texts. Both functions throw DataFault.
+// A source of texts. All functions throw DataFault.
 struct TextSource {
   std::string variant;  // distinguishes sources that read other texts from the same files
   std::function<Corpus(const std::filesystem::path&)> read;
-  std::function<std::string(const std::filesystem::path&)> hash;  // 16 hexadecimal digits for the files
+  // As in DirectoryFormat.
+  std::function<std::string(const std::filesystem::path&)> hash;
+  std::function<std::filesystem::path()> usual{};
+  DirectoryFormat::Named named = DirectoryFormat::Named::directory;
 };
-
-// Returns a text that distinguishes sources and options.
-std::string text_variant(const TextSource& source, const TextOptions& options);
-
-// Returns the size. Reads the text only if its size is not cached. Throws DataFault, also if a split is empty or no
-// word is frequent enough.
-DatasetSize text_dataset_size(const TextSource& source, const TextOptions& options, const std::filesystem::path& path);
-
-// Throws DataFault.
-std::shared_ptr<const Dataset> load_text_dataset(const TextSource& source, const TextOptions& options,
-                                                 const std::filesystem::path& path);
 
 TextSource text_lines(bool labelled);  // from a file
 TextSource wordnet_glosses();          // from a directory
+
+// Its size needs the text only if the size is not cached. A fault is also an empty split, or that no word is frequent
+// enough.
+DirectoryFormat text_dataset(const TextSource& source, const TextOptions& options);
 
 // Sequences of tokens in memory, concatenated without padding. Each has one label, or one label per token.
 class TokenSequences {

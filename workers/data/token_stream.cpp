@@ -16,7 +16,6 @@
 
 #include "workers/base/files.hpp"
 #include "workers/base/process.hpp"
-#include "workers/data/datasets.hpp"
 #include "workers/data/text_dataset.hpp"
 
 namespace syncopate {
@@ -375,19 +374,22 @@ void TokenWindows::append_at(std::int64_t begin, std::vector<std::int32_t>& out)
   files_[file].append(begin - begins_[file], context_ + 1, out);
 }
 
-DatasetSize token_stream_size(const std::filesystem::path& directory, const TokenStreamOptions& options) {
-  return opened(directory, options).size;
-}
-
-std::string token_stream_hash(const std::filesystem::path& directory, const TokenStreamOptions& options) {
-  const SplitFiles files = files_of(directory, options);
-  return content_hash(digest_of_files(files.train) + digest_of_files(files.test));
-}
-
-std::shared_ptr<const Dataset> load_token_stream(const std::filesystem::path& directory,
-                                                 const TokenStreamOptions& options) {
-  Opened data = opened(directory, options);
-  return std::make_shared<TokenStream>(std::move(data.size), std::move(data.train), std::move(data.test));
+DirectoryFormat token_stream(const TokenStreamOptions& options) {
+  return {.variant = fmt::format("tokens\n{}\n{}\n{} {} {} {} {}", options.train, options.test,
+                                 options.type ? bytes_of(*options.type) : 0, options.context,
+                                 options.vocabulary.value_or(0), options.random, options.test_windows.value_or(0)),
+          .size = [options](const path& directory) { return opened(directory, options).size; },
+          .hash =
+              [options](const path& directory) {
+                const SplitFiles files = files_of(directory, options);
+                return content_hash(digest_of_files(files.train) + digest_of_files(files.test));
+              },
+          .load =
+              [options](const path& directory) {
+                Opened data = opened(directory, options);
+                return std::make_shared<const TokenStream>(std::move(data.size), std::move(data.train),
+                                                           std::move(data.test));
+              }};
 }
 
 }  // namespace syncopate

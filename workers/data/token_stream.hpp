@@ -19,6 +19,7 @@
 
 #include "workers/base/arrays.hpp"
 #include "workers/data/dataset.hpp"
+#include "workers/data/datasets.hpp"
 
 namespace syncopate {
 
@@ -95,14 +96,7 @@ struct TokenStreamOptions {
   std::optional<std::int64_t> test_windows{};  // only the first ones; nullopt: all
 };
 
-// Returns the size. Reads all tokens, unless the largest one of each file is cached. Throws DataFault or Interrupted.
-DatasetSize token_stream_size(const std::filesystem::path& directory, const TokenStreamOptions& options);
-
-// Returns 16 hexadecimal digits for the files of both splits. Throws DataFault.
-std::string token_stream_hash(const std::filesystem::path& directory, const TokenStreamOptions& options);
-
-// Throws DataFault or Interrupted.
-std::shared_ptr<const Dataset> load_token_stream(const std::filesystem::path& directory,
-                                                 const TokenStreamOptions& options);
+// Its size needs all tokens, unless the largest one of each file is cached. Functions also throw Interrupted.
+DirectoryFormat token_stream(const TokenStreamOptions& options);
 
 }  // namespace syncopate

@@ -4,7 +4,6 @@
 #include <ATen/autocast_mode.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
-#include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -123,19 +122,12 @@ Device::Device(const Arithmetic& arithmetic) : arithmetic_(arithmetic), device_(
   at::globalContext().setDeterministicCuDNN(arithmetic.deterministic);
 }
 
-struct Device::Scope::Guard {
-  explicit Guard(c10::Stream stream) : streams(stream) {}
-  c10::StreamGuard streams;
-};
-
 Device::Scope::Scope(const Device& device) {
   use_one_thread();
   if (!device.device_.is_cuda()) return;
   thread_local const c10::Stream own = c10::impl::VirtualGuardImpl(at::kCUDA).getStreamFromGlobalPool(device.device_);
-  guard_ = std::make_unique<Guard>(own);
+  guard_.emplace(own);
 }
-
-Device::Scope::~Scope() = default;
 
 Device::Autocast::Autocast(const Device& device) : type_(device.device_.type()) {
   const AutocastState earlier = exchange_autocast(type_, {true, at::kBFloat16});
@@ -161,9 +153,7 @@ void Device::fail_for_memory(const char* what) const {
 }
 
 std::vector<at::Tensor> Device::parameters(const Network& network, const float* flat) const {
-  if (!copies()) return view_parameters(network, flat);
-  const auto size = static_cast<std::int64_t>(network.parameter_floats());
-  return view_parameters(network, upload(at::from_blob(const_cast<float*>(flat), {size}, at::kFloat)));
+  return view_parameters(network, upload(flat_view(flat, network.parameter_floats())));
 }
 
 namespace {
@@ -190,8 +180,7 @@ std::vector<at::Tensor> Device::shared_parameters(const Network& network, const 
   copies_.remove_if([](const Copy& copy) { return copy.owner.expired(); });
   auto found = std::ranges::find_if(copies_, [&](const Copy& copy) { return are_same(copy.owner, owner); });
   if (found == copies_.end()) {
-    const auto size = static_cast<std::int64_t>(network.parameter_floats());
-    copies_.push_front({owner, upload(at::from_blob(const_cast<float*>(flat), {size}, at::kFloat))});
+    copies_.push_front({owner, upload(flat_view(flat, network.parameter_floats()))});
     found = copies_.begin();
     constexpr std::size_t most_copies = 4;  // states in use by threads at the same time
     if (copies_.size() > most_copies) copies_.pop_back();
@@ -226,33 +215,11 @@ std::vector<GradientSegment> Device::segments(const Network& network, std::vecto
   return segments;
 }
 
-namespace {
-
-// Elements [offset, offset + size) of the flat tensor. Unlike LibTorch's views these do not share a count of changes in
-// place, by which autograd would reject a backward pass after another layer has updated its statistics.
-at::Tensor part_of(const at::Tensor& flat, std::size_t offset, at::IntArrayRef shape) {
-  return at::from_blob(
-      flat.data_ptr<float>() + offset, shape, [flat](void*) {}, flat.options());
-}
-
-}  // namespace
-
-std::vector<at::Tensor> view_parameters(const Network& network, const at::Tensor& flat) {
-  std::vector<at::Tensor> views;
-  views.reserve(network.parameters().size());
-  for (const Parameter& parameter : network.parameters())
-    views.push_back(part_of(flat, parameter.offset, parameter.shape));
-  return views;
-}
-
-std::vector<at::Tensor> view_buffers(const Network& network, const at::Tensor& flat) {
-  std::vector<at::Tensor> views;
-  views.reserve(network.buffers().size());
-  for (const Buffer& buffer : network.buffers()) {
-    const std::vector<std::int64_t> vector = {static_cast<std::int64_t>(buffer.size)};
-    views.push_back(part_of(flat, buffer.offset, buffer.given ? buffer.shape : vector));
-  }
-  return views;
-}
+DeviceVector::DeviceVector(const Device& device, const Network& network, Of of, float* host)
+    : device_(device),
+      host_(host),
+      flat_(
+          device.upload(flat_view(host, of == Of::parameters ? network.parameter_floats() : network.buffer_floats()))),
+      views_(of == Of::parameters ? view_parameters(network, flat_) : view_buffers(network, flat_)) {}
 
 }  // namespace syncopate

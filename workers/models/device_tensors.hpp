@@ -3,11 +3,12 @@
 #pragma once
 
 #include <ATen/ATen.h>
-#include <c10/core/Stream.h>
+#include <c10/core/StreamGuard.h>
 
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,7 +54,6 @@ class Device {
 
   // Whether tensors are copied; otherwise the following functions return views of the caller's memory.
   bool copies() const { return arithmetic_.copies(); }
-  bool computes_in_bfloat16() const { return arithmetic_.bfloat16; }
 
   at::Tensor upload(const at::Tensor& host) const {
     return copies() && host.defined() ? host.to(device_, host.scalar_type(), /*non_blocking=*/false, /*copy=*/true)
@@ -79,13 +79,9 @@ class Device {
   class Scope {
    public:
     explicit Scope(const Device& device);
-    ~Scope();
-    Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
 
    private:
-    struct Guard;
-    std::unique_ptr<Guard> guard_;  // null on the processor
+    std::optional<c10::StreamGuard> guard_;  // nullopt on the processor
   };
 
   // LibTorch's autocast, for this thread.
@@ -115,44 +111,21 @@ class Device {
   mutable std::list<Copy> copies_;  // the latest states, the newest first
 };
 
-// Views of the flat tensor (P,), one per parameter in the network's order.
-std::vector<at::Tensor> view_parameters(const Network& network, const at::Tensor& flat);
-// Views of the flat normalisation statistics, one per buffer in the network's order.
-std::vector<at::Tensor> view_buffers(const Network& network, const at::Tensor& flat);
-
 // A flat vector in main memory that computations on the device read and change, as one tensor per part of the network.
-// Unless the device copies, the tensors are views of the vector.
+// Unless the device copies, the tensors are views of the vector, which must outlive this object.
 class DeviceVector {
  public:
+  enum class Of { parameters, buffers };  // parameters or a sum of gradients; normalisation statistics
+  DeviceVector(const Device& device, const Network& network, Of of, float* host);
+
   const std::vector<at::Tensor>& views() const { return views_; }
   void return_values() const { device_.download(flat_, host_); }
 
- protected:
-  DeviceVector(const Device& device, float* host, std::size_t size)
-      : device_(device),
-        host_(host),
-        flat_(device.upload(at::from_blob(host, {static_cast<std::int64_t>(size)}, at::kFloat))) {}
-
+ private:
   const Device& device_;
   float* host_;
   at::Tensor flat_;
   std::vector<at::Tensor> views_;
-};
-
-// Normalisation statistics. `host` must outlive this object.
-struct DeviceBuffers : DeviceVector {
-  DeviceBuffers(const Device& device, const Network& network, float* host)
-      : DeviceVector(device, host, network.buffer_floats()) {
-    views_ = view_buffers(network, flat_);
-  }
-};
-
-// Parameters, or a sum of gradients. `host` must outlive this object.
-struct DeviceParameters : DeviceVector {
-  DeviceParameters(const Device& device, const Network& network, float* host)
-      : DeviceVector(device, host, network.parameter_floats()) {
-    views_ = view_parameters(network, flat_);
-  }
 };
 
 }  // namespace syncopate

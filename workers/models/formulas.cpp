@@ -47,8 +47,7 @@ PartialGradient in_one_segment(const std::vector<double>& sum, double loss_sum) 
 
 template <typename Objective, typename Options>
 Model model_of(const Options& options, std::int64_t parameters) {
-  return {.chunk_samples = Formula::chunk,
-          .objective =
+  return {.objective =
               [options](std::uint64_t seed, Step first_step) {
                 Options continued = options;
                 continued.first_step = first_step;

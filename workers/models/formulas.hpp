@@ -15,10 +15,8 @@ namespace syncopate {
 // The common base of these models. Each data split counts as one sample, with the exact loss.
 class Formula : public Objective {
  public:
-  static constexpr std::int64_t chunk = 64;
-
   std::size_t weights() const override { return parameters(); }
-  std::int64_t chunk_samples() const override { return chunk; }
+  std::int64_t chunk_samples() const override { return 64; }
   std::int64_t samples_per_micro_batch() const override { return 1; }
   std::int64_t steps_per_epoch() const override { return 0; }
   std::int64_t evaluation_samples(Split) const override { return 1; }

@@ -31,6 +31,13 @@ namespace {
 constexpr double batch_norm_momentum = 0.1;
 constexpr double epsilon = 1e-5;
 
+// Elements [offset, offset + size) of the flat tensor. Unlike LibTorch's views these do not share a count of changes in
+// place, by which autograd would reject a backward pass after another layer has updated its statistics.
+at::Tensor part_of(const at::Tensor& flat, std::size_t offset, at::IntArrayRef shape) {
+  return at::from_blob(
+      flat.data_ptr<float>() + offset, shape, [flat](void*) {}, flat.options());
+}
+
 // The mask to add to a group's scores (texts, heads, longest, longest); undefined if none is needed.
 at::Tensor forbidden(const TextGroup& group, bool causal, const at::Tensor& like) {
   constexpr double never = -std::numeric_limits<double>::infinity();
@@ -479,22 +486,28 @@ void register_once() {
 
 }  // namespace
 
-std::vector<at::Tensor> view_parameters(const Network& network, const float* flat) {
+at::Tensor flat_view(const float* flat, std::size_t size) {
+  return at::from_blob(const_cast<float*>(flat), {static_cast<std::int64_t>(size)}, at::kFloat);
+}
+
+std::vector<at::Tensor> view_parameters(const Network& network, const at::Tensor& flat) {
   std::vector<at::Tensor> views;
   views.reserve(network.parameters().size());
-  // from_blob takes only mutable memory. A parameter may be written only if the caller passed mutable memory.
-  float* data = const_cast<float*>(flat);
-  for (const auto& parameter : network.parameters())
-    views.push_back(at::from_blob(data + parameter.offset, parameter.shape, at::kFloat));
+  for (const Parameter& parameter : network.parameters())
+    views.push_back(part_of(flat, parameter.offset, parameter.shape));
   return views;
 }
 
-std::vector<at::Tensor> view_buffers(const Network& network, float* flat) {
+std::vector<at::Tensor> view_parameters(const Network& network, const float* flat) {
+  return view_parameters(network, flat_view(flat, network.parameter_floats()));
+}
+
+std::vector<at::Tensor> view_buffers(const Network& network, const at::Tensor& flat) {
   std::vector<at::Tensor> views;
   views.reserve(network.buffers().size());
-  for (const auto& buffer : network.buffers()) {
+  for (const Buffer& buffer : network.buffers()) {
     const std::vector<std::int64_t> vector = {static_cast<std::int64_t>(buffer.size)};
-    views.push_back(at::from_blob(flat + buffer.offset, buffer.given ? buffer.shape : vector, at::kFloat));
+    views.push_back(part_of(flat, buffer.offset, buffer.given ? buffer.shape : vector));
   }
   return views;
 }

@@ -20,11 +20,16 @@ struct SequenceBatch;
 // is active except in evaluate. In measure the running statistics become those of the batch.
 enum class Mode { train, evaluate, measure };
 
-// Views of the flat vector (P,), one per parameter in the network's order, without a copy.
-std::vector<at::Tensor> view_parameters(const Network& network, const float* flat);
+// A view of a flat vector in main memory. It may be written only if the caller's memory is mutable; from_blob takes no
+// other.
+at::Tensor flat_view(const float* flat, std::size_t size);
 
-// Views of the flat buffers, one per buffer in the network's order.
-std::vector<at::Tensor> view_buffers(const Network& network, float* flat);
+// Views of the flat vector (P,), one per parameter in the network's order, without a copy.
+std::vector<at::Tensor> view_parameters(const Network& network, const at::Tensor& flat);
+std::vector<at::Tensor> view_parameters(const Network& network, const float* flat);  // in main memory
+
+// Views of the flat normalisation statistics, one per buffer in the network's order.
+std::vector<at::Tensor> view_buffers(const Network& network, const at::Tensor& flat);
 
 // Logits (n, classes) of inputs (n, channels, height, width). In train mode the running statistics in `buffers` are
 // updated with PyTorch's momentum of 0.1. `visits` (n,): the sample of each row, for random draws; null: none.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 #include <limits>
+#include <utility>
 #include <variant>
 
 #include "workers/data/augmentation.hpp"
@@ -27,41 +28,42 @@ namespace {
 //          count with the length of the longest.
 // Checks:  peaks of the program's memory with and without a training (tests/experiments/memory_test.cpp).
 //
-// Repeats the shapes of Network's builders, and adds up what each layer stores, in floats per sample.
+// Adds up what each layer stores, in floats per sample.
 class PassCost {
  public:
   explicit PassCost(const Network& network)
       : network_(network),
         shape_(network.input()),
         places_(network.input().has_tokens() ? network.input().width : 1),
-        held_(shape_.has_tokens() ? 0 : shape_.features()) {}
+        held_(shape_.has_tokens() ? 0 : shape_.features()) {
+    for (std::size_t i = 0; i < network.layers().size(); ++i) {
+      before_ = std::exchange(shape_, network.shapes()[i]);
+      std::visit(*this, network.layers()[i]);
+    }
+  }
 
-  void operator()(const layer::Flatten&) { shape_ = {.channels = shape_.features()}; }
+  template <OneOf<layer::Flatten, layer::ResidualBegin, layer::ShortcutBegin> Kind>
+  void operator()(const Kind&) {}
   void operator()(const layer::Linear& layer) {
     multiply(weight(layer.weight)[0] * weight(layer.weight)[1]);
-    give_channels(weight(layer.weight)[0]);
+    give();
   }
   void operator()(const layer::Convolution& layer) {
     const std::vector<std::int64_t>& filter = weight(layer.weight);
-    const auto pixels = [&](std::int64_t before) {
-      return (before + 2 * layer.padding - filter[2]) / layer.stride + 1;
-    };
-    shape_ = {.channels = filter[0], .height = pixels(shape_.height), .width = pixels(shape_.width)};
     const std::int64_t unfolded = filter[1] * filter[2] * filter[3];
     unfolded_ = std::max(unfolded_, unfolded * shape_.height * shape_.width);
     multiply(filter[0] * unfolded);
     give();
   }
   template <OneOf<layer::Relu, layer::Silu, layer::Gelu, layer::Tanh, layer::BatchNorm, layer::GroupNorm,
-                  layer::LayerNorm, layer::Positions, layer::AskedTokens>
+                  layer::LayerNorm, layer::Positions, layer::AskedTokens, layer::ResidualEnd, layer::Patches>
                 Kind>
   void operator()(const Kind&) {
     give();  // as if the outputs of all tokens were needed
   }
   void operator()(const layer::RmsNorm&) { give(2); }  // includes the normalised features before their weights
-  template <OneOf<layer::MeanPool, layer::MeanTokens, layer::FirstTokens, layer::MeanOfTexts> Kind>
+  template <OneOf<layer::MeanPool, layer::MeanTokens, layer::FirstTokens, layer::MeanOfTexts, layer::BagOfWords> Kind>
   void operator()(const Kind&) {
-    shape_ = {.channels = shape_.channels};
     places_ = 1;
     give();
   }
@@ -70,32 +72,8 @@ class PassCost {
     attend(layer.heads, layer.in_blocks && places_ > layer::attention_block);
   }
   void operator()(const layer::Dropout&) { give(2); }  // includes the mask
-  void operator()(const layer::MaxPool& layer) {
-    const auto pixels = [&](std::int64_t before) {
-      return (before + 2 * layer.padding - layer.kernel) / layer.stride + 1;
-    };
-    shape_.height = pixels(shape_.height), shape_.width = pixels(shape_.width);
-    give(3);  // includes the indices of the maxima, 8 bytes each
-  }
-  void operator()(const layer::ResidualBegin&) { residual_shapes_.push_back(shape_); }
-  void operator()(const layer::ShortcutBegin&) { std::swap(shape_, residual_shapes_.back()); }
-  void operator()(const layer::ResidualEnd&) {
-    residual_shapes_.pop_back();
-    give();
-  }
-  void operator()(const layer::Patches& layer) {
-    shape_ = {.channels = shape_.channels * layer.size * layer.size,
-              .height = shape_.height / layer.size,
-              .width = shape_.width / layer.size};
-    give();
-  }
-  void operator()(const layer::BagOfWords& layer) {
-    shape_ = {.channels = weight(layer.weight)[1]};
-    places_ = 1;
-    give();
-  }
+  void operator()(const layer::MaxPool&) { give(3); }  // includes the indices of the maxima, 8 bytes each
   void operator()(const layer::WordEmbedding& layer) {
-    shape_ = {.channels = weight(layer.words)[1]};
     give(layer.places < 0 ? 1 : 3);  // words, positions, and their sum
   }
   void operator()(const layer::Script&) { is_known_ = false; }
@@ -116,13 +94,14 @@ class PassCost {
   void attend(std::int64_t heads, bool in_blocks) {
     const std::int64_t tokens = shape_.height * shape_.width * places_;
     const std::int64_t scores = heads * tokens * (in_blocks ? layer::attention_block : tokens);
+    const std::int64_t inputs = before_.features() * places_;
     // Otherwise: separate queries, keys and values; scores before and after the softmax.
-    if (!in_blocks) held_ += here() + 2 * scores;
-    largest_ = std::max(largest_, in_blocks ? here() : scores);
+    if (!in_blocks) held_ += inputs + 2 * scores;
+    largest_ = std::max(largest_, in_blocks ? inputs : scores);
     const double seen =
         in_blocks ? 0.5 * static_cast<double>(tokens + layer::attention_block) : static_cast<double>(tokens);
-    multiply_adds_ += 2.0 / 3 * seen * static_cast<double>(here());
-    give_channels(shape_.channels / 3);
+    multiply_adds_ += 2.0 / 3 * seen * static_cast<double>(inputs);
+    give();
   }
   std::int64_t here() const { return shape_.features() * places_; }
   // Counts multiplications by this many weights at each pixel or token.
@@ -133,15 +112,11 @@ class PassCost {
     held_ += copies * here();
     largest_ = std::max(largest_, here());
   }
-  void give_channels(std::int64_t channels) {
-    shape_.channels = channels;
-    give();
-  }
 
   const Network& network_;
-  SampleShape shape_;
-  std::vector<SampleShape> residual_shapes_;  // inputs of the branches that are open
-  std::int64_t places_;  // rows per sample: the longest text's tokens, while these are separate; otherwise 1
+  SampleShape shape_;     // output of the layer
+  SampleShape before_{};  // its input
+  std::int64_t places_;   // rows per sample: the longest text's tokens, while these are separate; otherwise 1
   std::int64_t held_;
   std::int64_t largest_ = 0;
   std::int64_t unfolded_ = 0;  // unfolded input of one convolution at a time
@@ -455,8 +430,7 @@ ObjectiveMemory memory_of(const Model& model, const Network& built, const Datase
   const std::int64_t step = micro_batch * how.sampling.workers * how.sampling.micro_batches;
   const std::int64_t chunk = how.arithmetic.batch_samples.value_or(model.chunk_samples);
   const std::int64_t samples = built.fuses() ? std::max(micro_batch, std::min(chunk, step)) : micro_batch;
-  PassCost pass(built);
-  for (const Layer& layer : built.layers()) std::visit(pass, layer);
+  const PassCost pass(built);
   const std::int64_t floats = std::max(samples * pass.trained_floats(), chunk * pass.evaluated_floats());
   const std::int64_t bytes_of_pass = pass.is_known() ? static_cast<std::int64_t>(sizeof(float)) * floats : 0;
   const bool on_device = !how.arithmetic.is_processor();
@@ -466,8 +440,6 @@ ObjectiveMemory memory_of(const Model& model, const Network& built, const Datase
           .pass_bytes = on_device ? 0 : bytes_of_pass,
           .device_bytes = on_device ? bytes_of_pass + parameters * std::int64_t{2 * sizeof(float)} : 0,
           .is_known = pass.is_known(),
-          .chunk_samples = chunk,
-          .fuses_micro_batches = built.fuses(),
           .buffers = static_cast<std::int64_t>(built.buffer_floats()),
           .multiply_adds = pass.multiply_adds(),
           .test_samples = data.test};
@@ -571,16 +543,15 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
   const DatasetRow& dataset_row = *training.row({"dataset", "The data set to train on."}, datasets(), "fashion-mnist");
   const auto batch_size =
       training.integer({"micro_batch_size", "Number of samples in a micro-batch.", "samples"}, 1, 1 << 20, 32);
-  const Model model = read_models(root, model_row);
+  const Model model = read_tables(root, "model", models(), model_row);
   NetworkTraining how = read_network_training(training, context.seed);
-  const DatasetPlanner plan_data = read_datasets(root, dataset_row);
+  const DatasetPlanner plan_data = read_tables(root, "dataset", datasets(), &dataset_row);
 
   if (model.objective) check_no_data(how, training);
   if (model.objective)
     return {
         .load = [make = model.objective, seed = context.seed, first = context.first_step] { return make(seed, first); },
-        .parameters = model.parameters,
-        .memory = {.chunk_samples = model.chunk_samples}};
+        .parameters = model.parameters};
 
   ObjectivePlan plan{
       .time_only = model.time_only, .samples_per_micro_batch = batch_size, .divides_data = how.partition.has_value()};
@@ -654,21 +625,5 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
 }
 
 std::span<const ModelRow> models() { return rows; }
-
-Model read_models(Settings& root, const ModelRow* chosen) {
-  Settings tables = root.section("models");
-  Model model;
-  for (const ModelRow& row : rows) {
-    const std::string sentence =
-        row.title.empty() ? "" : fmt::format("{}, training.model = \"{}\".", row.title, row.name);
-    Settings table = tables.section({row.name, sentence});
-    Model read = row.read(table);
-    if (&row == chosen)
-      model = std::move(read);
-    else if (!row.in_every_configuration)
-      tables.leave_out_unwritten_table(row.name);
-  }
-  return model;
-}
 
 }  // namespace syncopate

@@ -115,19 +115,8 @@ struct ObjectivePlan {
 ObjectivePlan plan_objective(Settings& training, Settings& root, const ObjectiveContext& context);
 
 // The models that an experiment file can name. This file does not use LibTorch.
-struct ModelRow {
-  std::string_view name;      // TOML name
-  std::string_view sentence;  // one sentence that describes the model
-  std::string_view title;     // describes the table [models.<name>]; empty: no keys
-  Model (*read)(Settings& table);
-  // Whether runs of other models have the table's defaults in their resolved configuration, and so in their hash. False
-  // for every model that is added: it must not change other runs' hashes.
-  bool in_every_configuration = false;
-};
+using ModelRow = TableRow<Model>;
 std::span<const ModelRow> models();
-
-// Reads all tables [models.*] of the root (see plan_objective). `chosen` may be null.
-Model read_models(Settings& root, const ModelRow* chosen);
 
 // LibTorch's version, such as "1.13.0".
 std::string torch_version();

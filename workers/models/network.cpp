@@ -79,9 +79,9 @@ int Network::add_scale_and_shift(std::string_view word, double scale, bool shift
 
 Network& Network::linear(std::int64_t outputs, const LinearOptions& options) {
   if (form_ == Form::image) {
-    append(layer::Flatten{});
     shape_ = {.channels = shape_.features()};
     form_ = Form::vector;
+    append(layer::Flatten{});
   }
   const auto [weights, biases] = laws_of(options.deviation, shape_.channels);
   const std::string name = next_name("linear");
@@ -234,24 +234,6 @@ std::vector<float> rotary_positions(std::int64_t places, std::int64_t dimension,
     for (std::int64_t i = 0; i < dimension / 2; ++i) table.push_back(static_cast<float>(std::sin(angle(place, i))));
   }
   return table;
-}
-
-Network& Network::first_tokens() {
-  assert(form_ == Form::texts);
-  form_ = Form::vector;
-  return append(layer::FirstTokens{});
-}
-
-Network& Network::mean_of_texts() {
-  assert(form_ == Form::texts);
-  form_ = Form::vector;
-  return append(layer::MeanOfTexts{});
-}
-
-Network& Network::asked_tokens() {
-  assert(form_ == Form::texts);
-  form_ = Form::vector;
-  return append(layer::AskedTokens{});
 }
 
 Network& Network::decode_words(bool bias) {

@@ -2,6 +2,7 @@
 // evaluates it.
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -250,9 +251,9 @@ class Network {
   // Adds the table of rotary_positions, which all attentions of a network share. Appends no layer.
   int rotary_table(std::int64_t places, std::int64_t head_width, double base);
   // The following three output vectors.
-  Network& first_tokens();
-  Network& mean_of_texts();
-  Network& asked_tokens();
+  Network& first_tokens() { return texts_to_vectors(layer::FirstTokens{}); }
+  Network& mean_of_texts() { return texts_to_vectors(layer::MeanOfTexts{}); }
+  Network& asked_tokens() { return texts_to_vectors(layer::AskedTokens{}); }
   Network& decode_words(bool bias);  // for vectors; uses the weights that embed words
   Network& asks(const TextTask& task) {
     task_ = task;
@@ -277,6 +278,7 @@ class Network {
   // If any size is not positive, the network is impossible. For tokens, `channels` is their width.
   const SampleShape& output() const { return shape_; }
   const std::vector<Layer>& layers() const { return layers_; }
+  const std::vector<SampleShape>& shapes() const { return shapes_; }  // the output of each layer, as output()
   const std::vector<Parameter>& parameters() const { return parameters_; }
   // Indices into parameters(), in ascending order of offset.
   const std::vector<std::size_t>& flat_order() const { return flat_order_; }
@@ -303,9 +305,16 @@ class Network {
  private:
   enum class Form { image, tokens, vector, words, texts };
 
+  // Set shape_ to the layer's output before.
   Network& append(const Layer& layer) {
     layers_.push_back(layer);
+    shapes_.push_back(shape_);
     return *this;
+  }
+  Network& texts_to_vectors(const Layer& layer) {
+    assert(form_ == Form::texts);
+    form_ = Form::vector;
+    return append(layer);
   }
   std::string next_name(std::string_view word) const;
   int add_parameter(std::string name, std::vector<std::int64_t> shape, const Initial& initial);
@@ -319,6 +328,7 @@ class Network {
   int embedded_words_ = -1;                   // index of the embedding's parameter
   std::vector<SampleShape> residual_shapes_;  // inputs of the branches that are open
   std::vector<Layer> layers_;
+  std::vector<SampleShape> shapes_;
   std::vector<Parameter> parameters_;
   std::size_t body_parameters_ = 0;
   std::vector<std::size_t> flat_order_;

@@ -30,7 +30,7 @@ Network load_network(Settings& table, const DatasetSize& data, const ScriptOptio
                                          file.string(), hash));
   load_torch();
   try {
-    return load_script_network(file, hash, data, options);
+    return torch_functions().load_script(file, hash, data, options);
   } catch (const ScriptFault& problem) {
     throw ModelFault("file", fmt::format("{}: {}", file.string(), problem.what()));
   } catch (const std::runtime_error& problem) {

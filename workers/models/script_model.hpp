@@ -34,7 +34,7 @@ struct ScriptOptions {
 
 // Returns the network for a module's file. Throws ScriptFault. A module is not loaded again if the last call had the
 // same file, data and options. Only the library with LibTorch contains this function (torch_script.cpp): the program
-// calls load_script_network.
+// calls torch_functions().load_script.
 Network script_network(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,
                        const ScriptOptions& options);
 

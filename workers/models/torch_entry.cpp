@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "workers/base/process.hpp"
+#include "workers/models/matrix_steps.hpp"
 #include "workers/models/text_objective.hpp"
 #include "workers/models/torch_library.hpp"
 #include "workers/models/torch_objective.hpp"

@@ -57,11 +57,6 @@ TorchFunctions load() {
   return functions;
 }
 
-const TorchFunctions& torch_functions() {
-  static const TorchFunctions functions = load();
-  return functions;
-}
-
 // Loads LibTorch, and for a GPU its part for CUDA, which lies beside its other libraries and which nothing links.
 // Returns why that part cannot be loaded; empty: it is loaded, or LibTorch was built without it.
 std::string load_torch_of(const std::string& device) {
@@ -80,6 +75,11 @@ std::string load_torch_of(const std::string& device) {
 }
 
 }  // namespace
+
+const TorchFunctions& torch_functions() {
+  static const TorchFunctions functions = load();
+  return functions;
+}
 
 void load_torch() { torch_functions(); }
 bool torch_is_loaded() { return loaded; }
@@ -112,20 +112,6 @@ std::shared_ptr<const Objective> make_torch_objective(const TorchRequest& reques
     if (const std::string why = why_no_arithmetic(request.arithmetic); !why.empty())
       throw RunFailure(fmt::format("training.device = \"{}\": {}", request.arithmetic.device, why));
   return torch_functions().make_objective(request);
-}
-
-Network load_script_network(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,
-                            const ScriptOptions& options) {
-  return torch_functions().load_script(file, hash, data, options);
-}
-
-void orthogonalise(float* matrix, std::size_t rows, std::size_t columns, NewtonSchulz iterations) {
-  torch_functions().orthogonalise(matrix, rows, columns, iterations);
-}
-
-void iterate_power(float* momentum, float* basis, float* direction, std::size_t rows, std::size_t columns,
-                   std::size_t rank, double moved) {
-  torch_functions().iterate_power(momentum, basis, direction, rows, columns, rank, moved);
 }
 
 std::string why_no_arithmetic(const Arithmetic& arithmetic) {

@@ -9,10 +9,10 @@
 
 #include "workers/data/sampler.hpp"
 #include "workers/models/device.hpp"
-#include "workers/models/matrix_steps.hpp"
 #include "workers/models/network.hpp"
 #include "workers/models/script_model.hpp"
 #include "workers/training/objective.hpp"
+#include "workers/training/optimizers.hpp"
 
 namespace syncopate {
 
@@ -44,17 +44,6 @@ struct TorchRequest {
 // Creates a TorchObjective, or a TextObjective if the network takes tokens. Loads the library first.
 std::shared_ptr<const Objective> make_torch_objective(const TorchRequest& request);
 
-// Calls script_network (script_model.hpp). Loads the library first.
-Network load_script_network(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,
-                            const ScriptOptions& options);
-
-// Calls orthogonalise_by_torch (matrix_steps.hpp). Loads the library first.
-void orthogonalise(float* matrix, std::size_t rows, std::size_t columns, NewtonSchulz iterations);
-
-// Calls iterate_power_by_torch (matrix_steps.hpp). Loads the library first.
-void iterate_power(float* momentum, float* basis, float* direction, std::size_t rows, std::size_t columns,
-                   std::size_t rank, double moved);
-
 // Why LibTorch cannot compute as `arithmetic` says on this machine, as the end of a sentence; empty: it can. Loads the
 // library first, and CUDA's part of LibTorch for a GPU.
 std::string why_no_arithmetic(const Arithmetic& arithmetic);
@@ -64,10 +53,9 @@ std::string gpus_of_torch();
 // The functions that the library provides to the program.
 struct TorchFunctions {
   std::shared_ptr<const Objective> (*make_objective)(const TorchRequest& request);
-  Network (*load_script)(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,
-                         const ScriptOptions& options);
-  Orthogonalise orthogonalise;
-  PowerIteration iterate_power;
+  decltype(script_network)* load_script;
+  Orthogonalise orthogonalise;   // orthogonalise_by_torch (matrix_steps.hpp)
+  PowerIteration iterate_power;  // iterate_power_by_torch
   std::string (*kernels)();
   std::string (*why_no_arithmetic)(const Arithmetic& arithmetic);
   std::string (*name_of_device)(const std::string& device);
@@ -75,5 +63,8 @@ struct TorchFunctions {
 // The type of the only function that the library exports, and its name.
 using TorchEntry = void (*)(bool (*interrupted)(), TorchFunctions& functions);
 inline constexpr const char* torch_entry_name = "syncopate_torch_functions";
+
+// Loads the library first.
+const TorchFunctions& torch_functions();
 
 }  // namespace syncopate

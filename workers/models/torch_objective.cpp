@@ -16,6 +16,7 @@ namespace syncopate {
 
 namespace {
 
+// The reported loss of each sample: (n,).
 at::Tensor losses_of(const at::Tensor& log_probabilities, const at::Tensor& labels, const MixedLabels* mixed) {
   const auto loss_of = [&](const at::Tensor& of) { return -log_probabilities.gather(1, of.unsqueeze(1)).squeeze(1); };
   return mixed ? at::lerp(loss_of(labels), loss_of(mixed->labels), mixed->shares) : loss_of(labels);
@@ -155,11 +156,11 @@ struct Member {
   Member(const Network& network, const Device& device, const float* parameters, const float* buffers)
       : parameters(device.parameters(network, parameters)),
         copy(buffers, buffers + network.buffer_floats()),
-        buffers(device, network, copy.data()) {}
+        buffers(device, network, DeviceVector::Of::buffers, copy.data()) {}
 
   std::vector<at::Tensor> parameters;
   std::vector<float> copy;
-  DeviceBuffers buffers;
+  DeviceVector buffers;
 };
 
 std::vector<at::Tensor> outputs_of(const Network& network, const Device& device,
@@ -208,7 +209,7 @@ class ApartByProducts : public GradientsApart {
   void add_to(float* out, std::size_t list) const override {
     device_.run([&] {
       const c10::InferenceMode guard;
-      DeviceParameters sum(device_, network_, out);
+      DeviceVector sum(device_, network_, DeviceVector::Of::parameters, out);
       gradients_.add_to(sum.views(), lists_[list].rows);
       sum.return_values();
     });
@@ -249,10 +250,6 @@ LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, doubl
   if (smoothing == 0) return {.minimised = of_labels, .reported = of_labels};
   const auto of_all = -log_probabilities.mean(1).sum();
   return {.minimised = (1 - smoothing) * of_labels + smoothing * of_all, .reported = of_labels};
-}
-
-at::Tensor losses_of_samples(const at::Tensor& logits, const at::Tensor& labels, const MixedLabels* mixed) {
-  return losses_of(at::log_softmax(logits, 1), labels, mixed);
 }
 
 LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing,
@@ -394,7 +391,7 @@ PartialGradient TorchObjective::gradient(const float* parameters, const float* b
                                                                       micro_batches.subspan(first, together), mixup_));
       // Each micro-batch starts from the state's statistics.
       std::copy_n(buffers, statistics.size(), statistics.begin());
-      DeviceBuffers changed(device_, network_, statistics.data());
+      DeviceVector changed(device_, network_, DeviceVector::Of::buffers, statistics.data());
       const SeededDraws draws(seed_of(micro_batches[first]));
       auto pass =
           differentiate(network_, device_, there, changed.views(), batch, samples_per_micro_batch(), label_smoothing_);
@@ -423,7 +420,8 @@ std::unique_ptr<const GradientsApart> TorchObjective::batched_gradients(
         forward(network_, device_.parameters(network_, parameters), batch.inputs, &batch.visits, passes);
     const auto loss = cross_entropy(logits, batch.labels, label_smoothing_, mixed).minimised;
     const std::int64_t size = samples_per_micro_batch();
-    const at::Tensor losses = losses_of_samples(logits.detach(), batch.labels, mixed).to(at::kCPU).contiguous();
+    const at::Tensor losses =
+        losses_of(at::log_softmax(logits.detach(), 1), batch.labels, mixed).to(at::kCPU).contiguous();
     auto by_list = lists_of_rows(lists, losses, size);
     return std::make_unique<const ApartByProducts>(
         network_, device_, std::move(memory), LinearGradients(std::move(passes), loss, 1.0 / static_cast<double>(size)),
@@ -471,7 +469,7 @@ std::vector<double> TorchObjective::derivative(const float* parameters, const fl
   const c10::AutoGradMode differentiates(true);
   Derivatives sum(network_, parameters, direction);
   std::vector<float> copy(buffers, buffers + network_.buffer_floats());
-  auto statistics = view_buffers(network_, copy.data());
+  auto statistics = view_buffers(network_, flat_view(copy.data(), copy.size()));
   for (auto& each : statistics) each = each.to(at::kDouble);
   for (std::int64_t first = begin; first < end; first += chunk_samples_) {
     throw_if_interrupted();
@@ -493,7 +491,7 @@ std::vector<float> TorchObjective::batch_statistics(const float* parameters,
     const c10::InferenceMode guard;
     const auto weights = device_.parameters(network_, parameters);
     std::vector<float> statistics(buffers());
-    DeviceBuffers measured(device_, network_, statistics.data());
+    DeviceVector measured(device_, network_, DeviceVector::Of::buffers, statistics.data());
     std::vector<double> sum(buffers());
     for (const MicroBatch& micro_batch : micro_batches) {
       throw_if_interrupted();

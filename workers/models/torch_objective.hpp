@@ -39,9 +39,6 @@ struct MixedLabels {
 LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing,
                        const MixedLabels* mixed = nullptr);
 
-// The reported loss of each sample: (n,).
-at::Tensor losses_of_samples(const at::Tensor& logits, const at::Tensor& labels, const MixedLabels* mixed = nullptr);
-
 // Cross-entropy with weights (n,): sums of each sample's loss times its weight.
 LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing, const at::Tensor& weights);
 

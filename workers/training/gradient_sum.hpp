@@ -24,9 +24,8 @@ namespace syncopate {
 
 // Decides, if several processes divide a simulation, which process computes which values and which values are sent.
 //
-// All processes run the same programs in the same virtual time, and therefore submit the same arithmetic in the same
-// order. Every value has places, the processes where it is computed and stored; other processes allocate no memory for
-// it. Places are decided at submission and depend only on earlier submissions, so all processes know them.
+// Every value has places, the processes where it is computed and stored; other processes allocate no memory for it.
+// workers/README.md says why all processes know them.
 //
 // - Workers are assigned to processes in equal blocks by rank. Values that only one worker requests (its own steps, its
 //   mixture of other models) are computed at that worker's process. Values that servers request, and results of

@@ -156,7 +156,7 @@ class Objective {
   virtual bool has_accuracy() const { return true; }
 };
 
-// An objective's need of memory and arithmetic, and how it divides work. Known before its data are loaded.
+// An objective's need of memory and arithmetic. Known before its data are loaded.
 struct ObjectiveMemory {
   std::int64_t data_bytes = 0;  // size of the data set; every sequence counts as the longest one
   // Memory that a thread needs to compute the gradient of a chunk: mostly activations, without parameters and gradient.
@@ -164,9 +164,7 @@ struct ObjectiveMemory {
   std::int64_t pass_bytes = 0;
   // The same on a device with memory of its own, where it includes parameters and gradient; pass_bytes is then 0.
   std::int64_t device_bytes = 0;
-  bool is_known = true;            // false: known only after the model is loaded
-  std::int64_t chunk_samples = 1;  // see Objective, also for the next member
-  bool fuses_micro_batches = true;
+  bool is_known = true;      // false: known only after the model is loaded
   std::int64_t buffers = 0;  // floats of normalisation statistics
   // Multiply-adds in a sample's forward pass. A backward pass needs twice as many. 0: negligible.
   double multiply_adds = 0;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 #include <utility>
 
 #include "workers/base/random.hpp"
@@ -13,20 +12,6 @@
 namespace syncopate {
 
 namespace {
-
-void require(bool holds, double value, const char* name, const char* must) {
-  if (!holds) throw std::invalid_argument(std::string(name) + " must be " + must + ", found " + std::to_string(value));
-}
-
-void require_share(double value, const char* name) { require(value >= 0 && value < 1, value, name, "in [0, 1)"); }
-
-void require_positive(double value, const char* name) {
-  require(value > 0 && std::isfinite(value), value, name, "above 0 and finite");
-}
-
-void require_at_least_zero(double value, const char* name) {
-  require(value >= 0 && std::isfinite(value), value, name, "at least 0 and finite");
-}
 
 // The share of a moment with decay beta that still comes from its initial value; the rest comes from gradients.
 double left_of_start(double beta, const MomentAge& age) {
@@ -740,91 +725,26 @@ const float* read_moment(const OptimizerBlock& block, std::size_t moment) {
   return block.moments_after[moment];
 }
 
-std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options) {
-  require_share(options.momentum, "momentum");
-  if (options.nesterov && options.momentum == 0) throw std::invalid_argument("nesterov needs a momentum above 0");
-  require_at_least_zero(options.weight_decay.rate, "weight decay");
-  return std::make_unique<Sgd>(options);
-}
+std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options) { return std::make_unique<Sgd>(options); }
 
-std::unique_ptr<Optimizer> make_adamw(const AdamWOptions& options) {
-  require_share(options.beta1, "beta1");
-  require_share(options.beta2, "beta2");
-  require_positive(options.epsilon, "epsilon");
-  require_at_least_zero(options.weight_decay.rate, "weight decay");
-  return std::make_unique<AdamW>(options);
-}
+std::unique_ptr<Optimizer> make_adamw(const AdamWOptions& options) { return std::make_unique<AdamW>(options); }
 
-std::unique_ptr<Optimizer> make_lamb(const LambOptions& options) {
-  require_share(options.beta1, "beta1");
-  require_share(options.beta2, "beta2");
-  require_positive(options.epsilon, "epsilon");
-  require_at_least_zero(options.max_norm, "max_norm");
-  require_at_least_zero(options.ratio_min, "ratio_min");
-  if (!(options.ratio_max >= options.ratio_min)) throw std::invalid_argument("ratio_max must be at least ratio_min");
-  require_at_least_zero(options.weight_decay.rate, "weight decay");
-  return std::make_unique<Lamb>(options);
-}
+std::unique_ptr<Optimizer> make_lamb(const LambOptions& options) { return std::make_unique<Lamb>(options); }
 
-std::unique_ptr<Optimizer> make_lans(const LansOptions& options) {
-  require_share(options.beta1, "beta1");
-  require_share(options.beta2, "beta2");
-  require_positive(options.epsilon, "epsilon");
-  require_at_least_zero(options.max_norm, "max_norm");
-  require_at_least_zero(options.weight_decay.rate, "weight decay");
-  return std::make_unique<Lans>(options);
-}
+std::unique_ptr<Optimizer> make_lans(const LansOptions& options) { return std::make_unique<Lans>(options); }
 
-std::unique_ptr<Optimizer> make_lars(const LarsOptions& options) {
-  require_share(options.momentum, "momentum");
-  require_positive(options.trust_coefficient, "trust_coefficient");
-  require_at_least_zero(options.epsilon, "epsilon");
-  require_at_least_zero(options.weight_decay.rate, "weight decay");
-  return std::make_unique<Lars>(options);
-}
-
-// Checks what Muon and Dion have in common.
-template <typename MatrixOptions>
-static void require_valid(const MatrixOptions& options) {
-  require_share(options.momentum, "momentum");
-  require_share(options.beta1, "beta1");
-  require_share(options.beta2, "beta2");
-  require_positive(options.adamw_rate, "adamw_rate");
-  require_positive(options.epsilon, "epsilon");
-  require_at_least_zero(options.weight_decay.rate, "weight decay");
-}
+std::unique_ptr<Optimizer> make_lars(const LarsOptions& options) { return std::make_unique<Lars>(options); }
 
 std::unique_ptr<Optimizer> make_muon(const MuonOptions& options, Orthogonalise orthogonalise) {
-  require_valid(options);
   return std::make_unique<Muon>(options, orthogonalise);
 }
 
 std::unique_ptr<Optimizer> make_dion(const DionOptions& options, PowerIteration iterate) {
-  require_valid(options);
-  require(options.rank_share > 0 && options.rank_share <= 1, options.rank_share, "rank_share", "in (0, 1]");
   return std::make_unique<Dion>(options, iterate);
 }
 
-std::unique_ptr<Optimizer> make_averaged(const AveragedOptions& options) {
-  const double b = options.share_of_x;
-  require(b > 0 && (options.kept_of_x ? b <= 1 : b < 1), b, "the share of x in y",
-          options.kept_of_x ? "in (0, 1]" : "in (0, 1)");
-  require_share(options.kept_of_x.value_or(0), "mu_x");
-  require_at_least_zero(options.rate_power, "the power of the rate");
-  require_share(options.beta1, "beta1");
-  require_share(options.beta2, "beta2");
-  require_positive(options.epsilon, "epsilon");
-  require_at_least_zero(options.weight_decay.rate, "weight decay");
-  return std::make_unique<Averaged>(options);
-}
+std::unique_ptr<Optimizer> make_averaged(const AveragedOptions& options) { return std::make_unique<Averaged>(options); }
 
-std::unique_ptr<Optimizer> make_rmsprop(const RmsPropOptions& options) {
-  require_share(options.rho, "rho");
-  require_share(options.momentum, "momentum");
-  require_positive(options.epsilon, "epsilon");
-  require_at_least_zero(options.mean_square_start, "mean_square_start");
-  require_at_least_zero(options.weight_decay.rate, "weight decay");
-  return std::make_unique<RmsProp>(options);
-}
+std::unique_ptr<Optimizer> make_rmsprop(const RmsPropOptions& options) { return std::make_unique<RmsProp>(options); }
 
 }  // namespace syncopate

@@ -119,17 +119,18 @@ class Optimizer {
 // Returns the moment's values to read. If the moment is null, these are zeros, written to its output memory.
 const float* read_moment(const OptimizerBlock& block, std::size_t moment);
 
-// The factories throw std::invalid_argument, whose message names the option and the value found.
+// The factories need options within these ranges, which the reader of [training.optimizer] ensures: momenta, betas, rho
+// and mu_x in [0, 1); rates of weight decay, max_norm, ratio_min, mean_square_start and rate_power at least 0; epsilon
+// above 0 (LARS: at least 0). All are finite, except ratio_max.
 //
 // v = mu v + g;  theta -= lr (v, or g + mu v with Nesterov). Equals torch::optim::SGD with dampening 0 or, with a
 // momentum of updates, tf.keras.optimizers.SGD.
 struct SgdOptions {
   double momentum = 0;
   MomentumOf momentum_of = MomentumOf::gradients;
-  bool nesterov = false;
+  bool nesterov = false;  // needs a momentum above 0
   WeightDecay weight_decay{};
 };
-// Throws std::invalid_argument unless 0 <= momentum < 1, rate >= 0, and momentum > 0 with Nesterov.
 std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options);
 
 // Equals torch::optim::AdamW with decoupled weight decay, and torch::optim::Adam with coupled weight decay.
@@ -140,7 +141,6 @@ struct AdamWOptions {
   bool corrects_bias = true;  // divide moments by 1 - beta^step
   WeightDecay weight_decay{.rate = 0.01, .scope = DecayScope::all, .form = DecayForm::decoupled};
 };
-// Throws std::invalid_argument unless 0 <= beta < 1, epsilon > 0 and rate >= 0.
 std::unique_ptr<Optimizer> make_adamw(const AdamWOptions& options);
 
 // LAMB: Adam whose step is scaled, tensor by tensor, to the tensor's own norm.
@@ -163,10 +163,9 @@ struct LambOptions {
   double max_norm = 1;  // norm over the gradients of all tensors; 0: no clipping
   TrustScope trust = TrustScope::decayed;
   double ratio_min = 0;
-  double ratio_max = std::numeric_limits<double>::infinity();
+  double ratio_max = std::numeric_limits<double>::infinity();  // at least ratio_min
   WeightDecay weight_decay{.rate = 0.01, .form = DecayForm::decoupled};
 };
-// Throws unless 0 <= beta < 1, epsilon > 0, max_norm >= 0, 0 <= ratio_min <= ratio_max and rate >= 0.
 std::unique_ptr<Optimizer> make_lamb(const LambOptions& options);
 
 // LANS: LAMB that first normalises each tensor's gradient and takes a Nesterov-like step.
@@ -189,7 +188,6 @@ struct LansOptions {
   TrustScope trust = TrustScope::all;
   WeightDecay weight_decay{.rate = 0.01, .form = DecayForm::decoupled};
 };
-// Throws std::invalid_argument unless 0 <= beta < 1, epsilon > 0, max_norm >= 0 and rate >= 0.
 std::unique_ptr<Optimizer> make_lans(const LansOptions& options);
 
 // LARS: momentum SGD in which each tensor's step is proportional to the tensor's norm.
@@ -206,12 +204,11 @@ std::unique_ptr<Optimizer> make_lans(const LansOptions& options);
 struct LarsOptions {
   double momentum = 0.9;
   MomentumOf momentum_of = MomentumOf::updates;
-  double trust_coefficient = 0.001;  // eta
+  double trust_coefficient = 0.001;  // eta; above 0
   double epsilon = 1e-7;
   TrustScope trust = TrustScope::decayed;
   WeightDecay weight_decay{.rate = 5e-5};  // coupled
 };
-// Throws std::invalid_argument unless 0 <= momentum < 1, the coefficient > 0, epsilon >= 0 and rate >= 0.
 std::unique_ptr<Optimizer> make_lars(const LarsOptions& options);
 
 // RMSProp: divides each gradient by the root of a running mean of its squares; with momentum.
@@ -234,7 +231,6 @@ struct RmsPropOptions {
   double mean_square_start = 1;  // ms before the first step
   WeightDecay weight_decay{};    // coupled
 };
-// Throws std::invalid_argument unless 0 <= rho, momentum < 1, epsilon > 0, start >= 0 and rate >= 0.
 std::unique_ptr<Optimizer> make_rmsprop(const RmsPropOptions& options);
 
 // Newton-Schulz iterations replace a matrix G by one with the same singular vectors and singular values near 1. Each
@@ -280,7 +276,7 @@ struct MuonOptions {
   enum class Iterations { jordan, dion } iterations = Iterations::jordan;
   bool all_matrices = false;          // false: without embeddings, and without the model's first and last matrix
   std::vector<std::string> others{};  // matrices whose names contain one of these strings are updated by AdamW, too
-  double adamw_rate = 0.015;          // AdamW's learning rate as a share of the schedule's
+  double adamw_rate = 0.015;          // AdamW's learning rate as a share of the schedule's; above 0
   double beta1 = 0.9;                 // AdamW's, as the next two
   double beta2 = 0.95;
   double epsilon = 1e-10;
@@ -288,7 +284,6 @@ struct MuonOptions {
 };
 // Replaces a matrix, stored by rows, by the result of the iterations.
 using Orthogonalise = void (*)(float* matrix, std::size_t rows, std::size_t columns, NewtonSchulz iterations);
-// Throws std::invalid_argument unless 0 <= momentum, beta < 1, adamw_rate and epsilon > 0, and rate >= 0.
 std::unique_ptr<Optimizer> make_muon(const MuonOptions& options, Orthogonalise orthogonalise);
 
 // Dion: momentum SGD that steps each weight matrix along an orthonormal matrix of low rank that approximates its
@@ -307,7 +302,7 @@ std::unique_ptr<Optimizer> make_muon(const MuonOptions& options, Orthogonalise o
 // Checks:  an independent implementation, also of the decoupled form; ranks 1 to full.
 struct DionOptions {
   double momentum = 0.95;     // mu
-  double rank_share = 1;      // rank = ceil(this x smaller side)
+  double rank_share = 1;      // rank = ceil(this x smaller side); in (0, 1]
   bool all_matrices = false;  // this and the next members: as for Muon
   std::vector<std::string> others{};
   double adamw_rate = 1;
@@ -319,8 +314,6 @@ struct DionOptions {
 // Changes M and Q by one iteration and writes P Q^T to `direction`; `moved` is 1 - mu. All are stored by rows.
 using PowerIteration = void (*)(float* momentum, float* basis, float* direction, std::size_t rows, std::size_t columns,
                                 std::size_t rank, double moved);
-// Throws std::invalid_argument unless 0 <= momentum, beta < 1, 0 < rank_share <= 1, adamw_rate and epsilon > 0, and
-// rate >= 0.
 std::unique_ptr<Optimizer> make_dion(const DionOptions& options, PowerIteration iterate);
 
 // Averaged iterates: gradients are taken at y, a base optimizer steps z along them, and x, the mean of z, is evaluated.
@@ -340,7 +333,7 @@ std::unique_ptr<Optimizer> make_dion(const DionOptions& options, PowerIteration 
 //          mu_y = 1 the steps are those of momentum SGD.
 struct AveragedOptions {
   enum class Base { sgd, rms, adamw } base = Base::sgd;
-  double share_of_x = 0.9;            // b: the share of x in y
+  double share_of_x = 0.9;            // b: the share of x in y, in (0, 1]; without kept_of_x below 1
   std::optional<double> kept_of_x{};  // 1 - c (mu_x); none: Schedule-Free's weights
   double rate_power = 2;              // p
   bool scales_rate = false;  // base rms: lr, also in w, is multiplied by sqrt(1 - b2^t), and v is not divided ("paper")
@@ -350,8 +343,6 @@ struct AveragedOptions {
   double epsilon = 1e-8;
   WeightDecay weight_decay{.rate = 0, .scope = DecayScope::all, .form = DecayForm::decoupled};
 };
-// Throws std::invalid_argument unless 0 < b <= 1 (b < 1 without kept_of_x), 0 <= kept_of_x, beta < 1, epsilon > 0,
-// rate_power >= 0 and rate >= 0.
 std::unique_ptr<Optimizer> make_averaged(const AveragedOptions& options);
 
 }  // namespace syncopate
