@@ -21,7 +21,7 @@
 #include "workers/models/torch_library.hpp"
 #include "workers/mpi/mpi_cluster.hpp"
 #include "workers/mpi/mpi_collectives.hpp"
-#include "workers/simulated/lockstep.hpp"
+#include "workers/simulated/simulated_cluster.hpp"
 #include "workers/training/checkpoint_log.hpp"
 
 namespace syncopate {

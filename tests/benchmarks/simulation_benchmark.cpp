@@ -14,7 +14,7 @@
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "experiments/sections/experiment.hpp"
 #include "workers/base/machine.hpp"
-#include "workers/simulated/lockstep.hpp"
+#include "workers/simulated/simulated_cluster.hpp"
 
 namespace syncopate {
 namespace {
